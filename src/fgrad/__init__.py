@@ -1,0 +1,36 @@
+"""fgrad: the transformations of JAX for people who write NumPy, on a stateful GradManager and Numba kernels."""
+
+
+from fgrad import numpy as numpy
+
+from fgrad import tree as tree
+from fgrad.core.tensor import Tensor as Tensor
+from fgrad.core.tensor import tensor as tensor
+from fgrad.errors import EscapedTensorError as EscapedTensorError
+from fgrad.errors import NoGradientWarning as NoGradientWarning
+from fgrad.numpy.indexing import stop_gradient as stop_gradient
+from fgrad.transforms.batch import vmap as vmap
+from fgrad.transforms.custom import Function as Function
+from fgrad.transforms.custom import custom_jvp as custom_jvp
+from fgrad.transforms.custom import custom_vjp as custom_vjp
+from fgrad.transforms.forward import hessian as hessian
+from fgrad.transforms.forward import hvp as hvp
+from fgrad.transforms.forward import jacfwd as jacfwd
+from fgrad.transforms.forward import jvp as jvp
+from fgrad.transforms.forward import linear_transpose as linear_transpose
+from fgrad.transforms.forward import linearize as linearize
+from fgrad.transforms.manager import GradManager as GradManager
+from fgrad.transforms.manager import GradManagerGroup as GradManagerGroup
+from fgrad.transforms.reverse import egrad as egrad
+from fgrad.transforms.reverse import elementwise_grad as elementwise_grad
+from fgrad.transforms.reverse import grad as grad
+from fgrad.transforms.reverse import jacobian as jacobian
+from fgrad.transforms.reverse import jacrev as jacrev
+from fgrad.transforms.reverse import value_and_grad as value_and_grad
+from fgrad.transforms.reverse import vjp as vjp
+from fgrad.transforms.stage import eval_shape as eval_shape
+from fgrad.transforms.stage import make_graph as make_graph
+from fgrad.tree import register_pytree_node as register_pytree_node
+from fgrad.tree import register_pytree_node_class as register_pytree_node_class
+
+__version__ = "0.1.0"

@@ -1,0 +1,294 @@
+"""The operators and methods of Tensor: each calls an operation by its name and holds no logic of its own."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fgrad.core.primitive import FUNCTIONS, NUMPY, OPERATORS
+from fgrad.core.trace import Box, current
+
+if TYPE_CHECKING:
+    from fgrad.core.tensor import Tensor
+
+
+class Operators:
+    """What an ndarray can do, by name."""
+
+    __slots__ = ()
+
+    _value: Any
+    _nodes: tuple[Any, ...]
+
+    __hash__ = object.__hash__
+    __array_priority__ = 1000.0
+
+    # fmt: off
+    def __add__(self, other: Any) -> Tensor: return OPERATORS["add"](self, other)
+    def __radd__(self, other: Any) -> Tensor: return OPERATORS["add"](other, self)
+    def __iadd__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["add"](self, other))
+    def __sub__(self, other: Any) -> Tensor: return OPERATORS["subtract"](self, other)
+    def __rsub__(self, other: Any) -> Tensor: return OPERATORS["subtract"](other, self)
+    def __isub__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["subtract"](self, other))
+    def __mul__(self, other: Any) -> Tensor: return OPERATORS["multiply"](self, other)
+    def __rmul__(self, other: Any) -> Tensor: return OPERATORS["multiply"](other, self)
+    def __imul__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["multiply"](self, other))
+    def __truediv__(self, other: Any) -> Tensor: return OPERATORS["divide"](self, other)
+    def __rtruediv__(self, other: Any) -> Tensor: return OPERATORS["divide"](other, self)
+    def __itruediv__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["divide"](self, other))
+    def __floordiv__(self, other: Any) -> Tensor: return OPERATORS["floor_divide"](self, other)
+    def __rfloordiv__(self, other: Any) -> Tensor: return OPERATORS["floor_divide"](other, self)
+    def __ifloordiv__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["floor_divide"](self, other))
+    def __mod__(self, other: Any) -> Tensor: return OPERATORS["remainder"](self, other)
+    def __rmod__(self, other: Any) -> Tensor: return OPERATORS["remainder"](other, self)
+    def __imod__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["remainder"](self, other))
+    def __pow__(self, other: Any) -> Tensor: return OPERATORS["power"](self, other)
+    def __rpow__(self, other: Any) -> Tensor: return OPERATORS["power"](other, self)
+    def __ipow__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["power"](self, other))
+    def __matmul__(self, other: Any) -> Tensor: return OPERATORS["matmul"](self, other)
+    def __rmatmul__(self, other: Any) -> Tensor: return OPERATORS["matmul"](other, self)
+    def __imatmul__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["matmul"](self, other))
+    def __and__(self, other: Any) -> Tensor: return OPERATORS["bitwise_and"](self, other)
+    def __rand__(self, other: Any) -> Tensor: return OPERATORS["bitwise_and"](other, self)
+    def __iand__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["bitwise_and"](self, other))
+    def __or__(self, other: Any) -> Tensor: return OPERATORS["bitwise_or"](self, other)
+    def __ror__(self, other: Any) -> Tensor: return OPERATORS["bitwise_or"](other, self)
+    def __ior__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["bitwise_or"](self, other))
+    def __xor__(self, other: Any) -> Tensor: return OPERATORS["bitwise_xor"](self, other)
+    def __rxor__(self, other: Any) -> Tensor: return OPERATORS["bitwise_xor"](other, self)
+    def __ixor__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["bitwise_xor"](self, other))
+    def __lshift__(self, other: Any) -> Tensor: return OPERATORS["left_shift"](self, other)
+    def __rlshift__(self, other: Any) -> Tensor: return OPERATORS["left_shift"](other, self)
+    def __ilshift__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["left_shift"](self, other))
+    def __rshift__(self, other: Any) -> Tensor: return OPERATORS["right_shift"](self, other)
+    def __rrshift__(self, other: Any) -> Tensor: return OPERATORS["right_shift"](other, self)
+    def __irshift__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["right_shift"](self, other))
+    def __eq__(self, other: Any) -> Tensor: return OPERATORS["equal"](self, other)  # type: ignore[override]
+    def __ne__(self, other: Any) -> Tensor: return OPERATORS["not_equal"](self, other)  # type: ignore[override]
+    def __lt__(self, other: Any) -> Tensor: return OPERATORS["less"](self, other)
+    def __le__(self, other: Any) -> Tensor: return OPERATORS["less_equal"](self, other)
+    def __gt__(self, other: Any) -> Tensor: return OPERATORS["greater"](self, other)
+    def __ge__(self, other: Any) -> Tensor: return OPERATORS["greater_equal"](self, other)
+    def __neg__(self) -> Tensor: return OPERATORS["negative"](self)
+    def __pos__(self) -> Tensor: return OPERATORS["positive"](self)
+    def __abs__(self) -> Tensor: return OPERATORS["absolute"](self)
+    def __invert__(self) -> Tensor: return OPERATORS["invert"](self)
+
+    @property
+    def shape(self) -> tuple[int, ...]: return self._value.shape
+    @property
+    def dtype(self) -> np.dtype[Any]: return self._value.dtype
+    @property
+    def ndim(self) -> int: return self._value.ndim
+    @property
+    def size(self) -> int: return int(np.prod(self._value.shape, dtype=int))
+    @property
+    def itemsize(self) -> int: return self.dtype.itemsize
+    @property
+    def nbytes(self) -> int: return self.size * self.itemsize
+    @property
+    def T(self) -> Tensor: return FUNCTIONS["transpose"](self)  # noqa: N802 -- NumPy's name
+    @property
+    def mT(self) -> Tensor: return FUNCTIONS["matrix_transpose"](self)  # noqa: N802 -- NumPy's name
+    @property
+    def real(self) -> Tensor: return FUNCTIONS["real"](self)
+    @property
+    def imag(self) -> Tensor: return FUNCTIONS["imag"](self)
+    @property
+    def flat(self) -> Iterator[Tensor]: return iter(FUNCTIONS["ravel"](self))
+
+    def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]: return self // other, self % other
+    def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]: return other // self, other % self
+    def __getitem__(self, index: Any) -> Tensor: return FUNCTIONS["getitem"](self, index)
+    def __setitem__(self, index: Any, value: Any) -> None: FUNCTIONS["setitem"](self, index, value)
+    def __contains__(self, item: Any) -> bool: return bool((self == item).any())
+
+    def all(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["all"](self, axis, **kw)
+    def any(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["any"](self, axis, **kw)
+    def argmax(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["argmax"](self, axis, **kw)
+    def argmin(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["argmin"](self, axis, **kw)
+    def argsort(self, axis: int = -1, **kw: Any) -> Tensor: return FUNCTIONS["argsort"](self, axis, **kw)
+    def astype(self, dtype: Any, **kw: Any) -> Tensor: return FUNCTIONS["astype"](self, dtype, **kw)
+    def clip(self, min: Any = None, max: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["clip"](self, min, max, **kw)
+    def compress(self, condition: Any, axis: Any = None) -> Tensor: return FUNCTIONS["compress"](condition, self, axis)
+    def conj(self) -> Tensor: return FUNCTIONS["conjugate"](self)
+    def conjugate(self) -> Tensor: return FUNCTIONS["conjugate"](self)
+    def copy(self) -> Tensor: return FUNCTIONS["copy"](self)
+    def cumprod(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["cumprod"](self, axis, **kw)
+    def cumsum(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["cumsum"](self, axis, **kw)
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor: return FUNCTIONS["diagonal"](self, offset, axis1, axis2)
+    def dot(self, b: Any) -> Tensor: return FUNCTIONS["dot"](self, b)
+    def flatten(self) -> Tensor: return FUNCTIONS["ravel"](self)
+    def max(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["max"](self, axis, **kw)
+    def mean(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["mean"](self, axis, **kw)
+    def min(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["min"](self, axis, **kw)
+    def nonzero(self) -> tuple[Tensor, ...]: return FUNCTIONS["nonzero"](self)
+    def prod(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["prod"](self, axis, **kw)
+    def ptp(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["ptp"](self, axis, **kw)
+    def ravel(self) -> Tensor: return FUNCTIONS["ravel"](self)
+    def repeat(self, repeats: Any, axis: Any = None) -> Tensor: return FUNCTIONS["repeat"](self, repeats, axis)
+    def round(self, decimals: int = 0) -> Tensor: return FUNCTIONS["round"](self, decimals)
+    def searchsorted(self, v: Any, side: Any = "left", sorter: Any = None) -> Tensor: return FUNCTIONS["searchsorted"](self, v, side, sorter)
+    def squeeze(self, axis: Any = None) -> Tensor: return FUNCTIONS["squeeze"](self, axis)
+    def std(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["std"](self, axis, **kw)
+    def sum(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["sum"](self, axis, **kw)
+    def swapaxes(self, axis1: int, axis2: int) -> Tensor: return FUNCTIONS["swapaxes"](self, axis1, axis2)
+    def take(self, indices: Any, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["take"](self, indices, axis, **kw)
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor: return FUNCTIONS["trace"](self, offset, axis1, axis2)
+    def var(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["var"](self, axis, **kw)
+    # fmt: on
+
+    def reshape(self, *shape: Any, **kw: Any) -> Tensor:
+        """Return the same elements in `shape`, given as a tuple or as separate integers."""
+        return FUNCTIONS["reshape"](self, *(shape if len(shape) == 1 else (shape,)), **kw)
+
+    def transpose(self, *axes: Any) -> Tensor:
+        """Return the axes permuted: reversed, or as a tuple or separate integers say."""
+        if not axes or axes == (None,):
+            return FUNCTIONS["transpose"](self)
+        return FUNCTIONS["transpose"](self, axes[0] if len(axes) == 1 and not _is_integer(axes[0]) else axes)
+
+    def fill(self, value: Any) -> None:
+        """Give every element `value`."""
+        self[...] = value
+
+    def sort(self, axis: int = -1, **kw: Any) -> None:
+        """Sort in place along `axis`."""
+        self[...] = FUNCTIONS["sort"](self, axis, **kw)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a Tensor without axes")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.shape:
+            raise TypeError("iteration over a Tensor without axes")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __bool__(self) -> bool:
+        return bool(self._concrete("bool()"))
+
+    def __float__(self) -> float:
+        return float(self._untracked("float()"))
+
+    def __int__(self) -> int:
+        return int(self._untracked("int()"))
+
+    def __complex__(self) -> complex:
+        return complex(self._untracked("complex()"))
+
+    def __index__(self) -> int:
+        return operator.index(self._untracked("an index"))
+
+    def __round__(self, ndigits: int | None = None) -> Tensor:
+        return FUNCTIONS["round"](self, ndigits or 0)
+
+    def item(self, *args: Any) -> Any:
+        """Return one element as a Python number, without gradient."""
+        return self._concrete("item()").item(*args)
+
+    def tolist(self) -> Any:
+        """Return the elements as nested lists of Python numbers, without gradient."""
+        return self._concrete("tolist()").tolist()
+
+    def tobytes(self) -> bytes:
+        """Return the elements as bytes in C order, without gradient."""
+        return bytes(self._concrete("tobytes()").tobytes())
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return a fresh, writable array of the elements, without gradient."""
+        return np.array(self._concrete("numpy()"))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        value = np.asarray(self._untracked("conversion to a NumPy array"))
+        if dtype is not None and value.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"conversion of a Tensor from {value.dtype} to {dtype} needs a copy")
+            return value.astype(dtype)
+        if copy:
+            return value.copy()
+        view = value.view()
+        view.flags.writeable = False
+        return view
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        rule = NUMPY.get(ufunc if method == "__call__" else (ufunc, method))
+        if rule is None:
+            raise _no_rule(f"numpy.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}"))
+        return rule(*inputs, **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        rule = NUMPY.get(func)
+        if rule is None:
+            raise _no_rule(f"{func.__module__}.{func.__name__}")
+        return rule(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        value = self._value
+        if isinstance(value, Box):
+            return f"Tensor({value.dtype.name}[{','.join(map(str, value.shape))}] in {value.trace.title})"
+        value = np.asarray(value)
+        text = np.array2string(value, separator=", ", prefix="Tensor(")
+        implied = value.dtype in (np.dtype(float), np.dtype(int), np.dtype(bool), np.dtype(complex)) and value.size
+        if not value.size:
+            text = "[]" if value.ndim == 1 else f"[], shape={value.shape}"
+        return f"Tensor({text})" if implied else f"Tensor({text}, dtype={value.dtype.name})"
+
+    def __str__(self) -> str:
+        return repr(self) if isinstance(self._value, Box) else str(np.asarray(self._value))
+
+    def __format__(self, spec: str) -> str:
+        if isinstance(self._value, Box) or not spec:
+            return str(self)
+        if self.shape:
+            raise TypeError(f"the format {spec!r} needs a Tensor without axes, this one has shape {self.shape}")
+        return format(self._value.item(), spec)
+
+    def _concrete(self, what: str) -> Any:
+        if isinstance(self._value, Box):
+            self._value.refuse(what)
+        return self._value
+
+    def _untracked(self, what: str) -> Any:
+        value = self._concrete(what)
+        if self._nodes and any(n.tape in current().traces for n in self._nodes):
+            raise TypeError(
+                f"{what} of a Tensor that is being differentiated would lose its gradient silently. "
+                "Say that this is meant: t.detach() is the same value as a constant Tensor, t.item() a Python number, "
+                "t.numpy() an array."
+            )
+        return value
+
+
+def _is_integer(x: Any) -> bool:
+    return isinstance(x, int | np.integer)
+
+
+def in_place(x: Any, new: Any) -> Any:
+    """Give the handle `x` the value of `new`, as NumPy's in-place operators do: same shape, same kind of dtype."""
+    if new is NotImplemented:
+        return NotImplemented
+    if new.shape != x.shape:
+        raise ValueError(
+            f"an in-place operation cannot change the shape {x.shape} of a Tensor to {new.shape}; write x = x + y"
+        )
+    if new.dtype != x.dtype:
+        if not np.can_cast(new.dtype, x.dtype, "same_kind"):
+            raise TypeError(
+                f"an in-place operation cannot change the dtype of a Tensor from {x.dtype} to {new.dtype}; "
+                f"write x = x + y, or convert first: y.astype({x.dtype.name!r})"
+            )
+        new = FUNCTIONS["astype"](new, x.dtype)
+    x._value, x._nodes = new._value, new._nodes
+    return x
+
+
+def _no_rule(name: str) -> TypeError:
+    return TypeError(
+        f"{name} has no rule for Tensors, so its gradient would be lost. Use a function of fgrad.numpy that has one, "
+        "give it the plain value of a constant (t.detach().numpy()), or declare a rule with fgrad.custom_vjp."
+    )

@@ -1,0 +1,146 @@
+"""A primitive is one row of rules; the columns are the interpretations fgrad supports."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Rule = Callable[..., Any]
+Pattern = tuple[bool, ...]
+
+OUT = 0  # the place of the output among the values that a rule may keep; primal i is at i + 1
+_NAMES = {"out": OUT, "x": 1, "y": 2, "z": 3}
+
+
+class Pull:
+    """The reverse step of one primitive for one pattern of tracked arguments.
+
+    `raw(ct, *saved)` and `lifted(ct, *saved)` return one cotangent per tracked argument; `raw` may be used
+    where every value is an array, `lifted` everywhere. `saved` is what `keep` and `avals` select, in this
+    order, and then the parameters if `params`.
+    """
+
+    __slots__ = ("avals", "keep", "lifted", "params", "raw")
+
+    def __init__(
+        self,
+        lifted: Rule,
+        *,
+        raw: Rule | None = None,
+        keep: tuple[int, ...] = (),
+        avals: tuple[int, ...] = (),
+        params: bool = False,
+    ) -> None:
+        self.lifted, self.raw, self.keep, self.avals, self.params = lifted, raw or lifted, keep, avals, params
+
+
+class Primitive:
+    """One operation: a row of the table."""
+
+    __slots__ = ("_make_pull", "_pulls", "batch", "body", "inline", "many", "name", "real", "run", "shape", "single")
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        run: Rule,
+        pull: Callable[[Pattern], Pull | None],
+        shape: Rule | None = None,
+        batch: Rule | None = None,
+        body: Any = None,
+        many: bool = False,
+        real: bool = False,
+        inline: Rule | None = None,
+    ) -> None:
+        """Declare a row.
+
+        Args:
+            name: the name that `bind` takes.
+            run: (*buffers, **params) -> buffer, or a tuple of buffers where `many`.
+            pull: pattern of tracked arguments -> how cotangents go back; None where the derivative is zero.
+            shape: (*avals, **params) -> aval (or a tuple); None runs the row on placeholder data.
+            batch: (mapped, *values, **params) -> out, the batch axis first in and out; None loops.
+            body: the scalar code that may be fused; None where elements mix.
+            many: whether the output is a tuple.
+            real: whether the derivative holds for real arguments only.
+            inline: the same by other operations, which take its place in a staged program.
+        """
+        self.name, self.run, self.shape, self.batch, self.body = name, run, shape, batch, body
+        self.many, self.real, self.inline = many, real, inline
+        self._make_pull, self._pulls = pull, dict[Pattern, "Pull | None"]()
+        self.single: Pull | None = None  # the pull of a one-argument row, where eager mode looks first
+
+    def pull(self, pattern: Pattern) -> Pull | None:
+        """Return how cotangents go back to the arguments that `pattern` marks."""
+        try:
+            return self._pulls[pattern]
+        except KeyError:
+            self._pulls[pattern] = made = self._make_pull(pattern)
+            if pattern == (True,):
+                self.single = made
+            return made
+
+
+ROWS: dict[str, Primitive] = {}
+OPERATORS: dict[str, Callable[..., Any]] = {}  # what Tensor's operators call
+FUNCTIONS: dict[str, Callable[..., Any]] = {}  # what Tensor's methods call: NumPy's names
+NUMPY: dict[Any, Callable[..., Any]] = {}  # a function of NumPy -> what computes it for Tensors
+
+
+def register(row: Primitive) -> Primitive:
+    """Add a row to the table; a name may be declared once."""
+    if row.name in ROWS:
+        raise ValueError(f"primitive {row.name!r} is already declared")
+    ROWS[row.name] = row
+    return row
+
+
+def flat(_: Pattern) -> None:
+    """Be the `pull` of a row whose derivative is zero everywhere."""
+
+
+def by_argument(*rules: Rule | None) -> Callable[[Pattern], Pull | None]:
+    """Return the `pull` of a row from one rule per argument.
+
+    The positional parameters of a rule say what it keeps: `ct` first, then any of `out`, `x`, `y`, `z` (the
+    primals) and `x_aval`, ... (only their shapes and dtypes). Parameters of the row arrive as keywords. None
+    stands for an argument that no gradient can reach.
+    """
+    wants = [_wants(rule) if rule else ([], []) for rule in rules]
+
+    def pull(pattern: Pattern) -> Pull | None:
+        tracked = [i for i, t in enumerate(pattern) if t]
+        if all(rules[i] is None for i in tracked):
+            return None
+        keep = tuple(sorted({k for i in tracked for k in wants[i][0]}))
+        avals = tuple(sorted({k for i in tracked for k in wants[i][1]}))
+        places = [
+            [*(keep.index(k) for k in wants[i][0]), *(len(keep) + avals.index(k) for k in wants[i][1])]
+            for i in tracked
+        ]
+        return Pull(_joined([rules[i] for i in tracked], places), keep=keep, avals=avals, params=True)
+
+    return pull
+
+
+def _wants(rule: Rule) -> tuple[list[int], list[int]]:
+    names = [
+        p.name
+        for p in inspect.signature(rule).parameters.values()
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ][1:]
+    values = [n for n in names if not n.endswith("_aval")]
+    avals = names[len(values) :]
+    return [_NAMES[n] for n in values], [_NAMES[n.removesuffix("_aval")] for n in avals]
+
+
+def _joined(rules: Sequence[Rule | None], places: Sequence[Sequence[int]]) -> Rule:
+    def call(ct: Any, *saved: Any) -> tuple[Any, ...]:
+        params = saved[-1]
+        return tuple(
+            rule and rule(ct, *[saved[k] for k in wanted], **params)
+            for rule, wanted in zip(rules, places, strict=True)
+        )
+
+    return call

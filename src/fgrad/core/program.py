@@ -1,0 +1,93 @@
+"""Programs: what a staged function does, as typed assignments of primitives to variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Aval
+from fgrad.core.primitive import ROWS
+
+
+class Var:
+    """A value of a program: known by shape and dtype only."""
+
+    __slots__ = ("aval", "name")
+
+    def __init__(self, aval: Aval, name: str) -> None:
+        self.aval, self.name = aval, name
+
+    def __repr__(self) -> str:
+        return f"{self.name}:{self.aval}"
+
+
+class Equation:
+    """`outs = name(args, **params)`; args are variables or constants."""
+
+    __slots__ = ("args", "line", "name", "outs", "params")
+
+    def __init__(self, name: str, args: tuple[Any, ...], params: dict[str, Any], outs: tuple[Var, ...], line: str) -> None:
+        self.name, self.args, self.params, self.outs, self.line = name, args, params, outs, line
+
+    def __str__(self) -> str:
+        args = ", ".join([*map(_shown, self.args), *(f"{k}={_param(v)}" for k, v in self.params.items())])
+        return f"{', '.join(map(repr, self.outs))} = {self.name}({args})"
+
+
+class Program:
+    """A staged function: inputs, equations in order, outputs; every variable is assigned once.
+
+    Calling it computes the outputs from arrays, one primitive after the other. `print` shows it, one typed
+    assignment a line.
+    """
+
+    def __init__(self, inputs: Sequence[Var], equations: Sequence[Equation], outputs: Sequence[Any], trees: tuple[Any, Any]) -> None:
+        self.inputs, self.equations, self.outputs = tuple(inputs), tuple(equations), tuple(outputs)
+        self.in_tree, self.out_tree = trees
+
+    def run(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return the output leaves for arrays of the input leaves."""
+        env: dict[Var, Any] = dict(zip(self.inputs, leaves, strict=True))
+
+        def value(a: Any) -> Any:
+            return env[a] if isinstance(a, Var) else a
+
+        for e in self.equations:
+            row = ROWS[e.name]
+            out = row.run(*map(value, e.args), **e.params)
+            env.update(zip(e.outs, out if row.many else (out,), strict=True))
+        return [value(y) for y in self.outputs]
+
+    def __call__(self, *args: Any) -> Any:
+        """Return what the staged function returns for arguments of the same structure, shapes and dtypes."""
+        leaves, structure = self.in_tree.read(args)
+        for x, v in zip(leaves, self.inputs, strict=True):
+            if np.shape(x) != v.aval.shape:
+                raise ValueError(f"the program was staged for {v.aval}, but got shape {np.shape(x)}")
+        return self.out_tree.unflatten([np.asarray(y)[()] for y in self.run(leaves)])
+
+    def __str__(self) -> str:
+        head = f"program({', '.join(map(repr, self.inputs))}):"
+        body = [f"    {e}" for e in self.equations]
+        return "\n".join([head, *body, f"    return {', '.join(map(_shown, self.outputs))}"])
+
+    __repr__ = __str__
+
+
+def _shown(a: Any) -> str:
+    if isinstance(a, Var):
+        return a.name
+    if isinstance(a, np.ndarray) and a.ndim:
+        return f"<{a.dtype.name}[{','.join(map(str, a.shape))}]>"
+    return str(a)
+
+
+def _param(v: Any) -> str:
+    if isinstance(v, slice):
+        parts = ["" if p is None else str(p) for p in (v.start, v.stop)]
+        return ":".join(parts if v.step is None else [*parts, str(v.step)])
+    if isinstance(v, tuple):
+        return f"({', '.join(map(_param, v))}{',' * (len(v) == 1)})"
+    return "..." if v is Ellipsis else str(v)

@@ -1,0 +1,186 @@
+"""The tape: a graph of nodes owned by their outputs, and the sweep back over it.
+
+A node belongs to the values that came out of it and to the nodes made from those, never to the tape, which
+keeps weak references in order of creation. So an operation whose results are all dropped disappears at once
+with everything it saved, and the order of the references is the order of the reverse sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from fgrad.core.aval import Shape
+from fgrad.core.primitive import Pull
+from fgrad.core.trace import Trace
+
+Fit = tuple[Shape, "np.dtype[Any]"]
+
+
+class Node:
+    """One recorded operation, or a leaf (no `pull`)."""
+
+    __slots__ = ("__weakref__", "fits", "parents", "pull", "saved", "tape")
+
+    tape: Tape | None  # None once cleared
+    pull: Pull | Pick | None
+    saved: tuple[Any, ...]
+    parents: tuple[Node, ...]  # the nodes of the tracked arguments
+    fits: tuple[Fit | None, ...] | None  # what a parent's cotangent is brought to, where it differs
+
+    def clear(self) -> None:
+        """Forget everything that was saved."""
+        self.tape = None
+        self.saved = self.parents = ()
+        self.pull = self.fits = None
+
+
+CUT = Node()  # stands on a Tensor whose whole value was replaced by a constant
+CUT.clear()
+
+
+class Pick:
+    """The reverse step from output `index` of an operation with `count` outputs."""
+
+    __slots__ = ("count", "index")
+
+    def __init__(self, index: int, count: int) -> None:
+        self.index, self.count = index, count
+
+
+class Tape(Trace):
+    """Records the operations that depend on its leaves, and sweeps back over them."""
+
+    is_tape = True
+    title = "a recording"
+
+    def __init__(self, level: int, owner: int, *, raw: bool) -> None:
+        self.level, self.owner, self.raw = level, owner, raw
+        self.refs: list[ref[Node]] = []
+        self.limit = 1000
+        self.is_open = True
+
+    def node(
+        self,
+        pull: Pull | Pick | None,
+        saved: tuple[Any, ...],
+        parents: tuple[Node, ...],
+        fits: tuple[Fit | None, ...] | None = None,
+    ) -> Node:
+        """Add a node."""
+        n = Node()
+        n.tape, n.pull, n.saved, n.parents, n.fits = self, pull, saved, parents, fits
+        self.refs.append(ref(n))
+        if len(self.refs) > self.limit:
+            self.compact()
+        return n
+
+    def compact(self) -> None:
+        """Drop the references to dead nodes; amortised, so that dead operations cost no memory."""
+        self.refs = [r for r in self.refs if r() is not None]
+        self.limit = 1000 + 2 * len(self.refs)
+
+    def live(self) -> list[Node]:
+        """Return the nodes that are alive, oldest first."""
+        return [n for r in self.refs if (n := r()) is not None]
+
+    def release(self) -> None:
+        """Stop, and clear every node, also those whose outputs the user still holds."""
+        self.is_open = False
+        while self.refs:
+            n = self.refs.pop()()
+            if n is not None:
+                n.clear()
+
+    def sweep(
+        self,
+        seeds: Iterable[tuple[Node, Any]],
+        add: Callable[[Any, Any], Any],
+        fit: Callable[[Any, Fit], Any],
+        *,
+        raw: bool,
+        consume: bool,
+        complete: Callable[[Node, Any], None] | None = None,
+    ) -> dict[Node, Any]:
+        """Return the cotangent of every leaf that the cotangents of `seeds` reach.
+
+        Args:
+            seeds: outputs and their cotangents; repeated ones add.
+            add: sum of two cotangents.
+            fit: brings a cotangent to the shape and dtype of its argument.
+            raw: whether every cotangent and everything saved is an array.
+            consume: clear each node as soon as its step is done, which also releases the tape.
+            complete: called with a leaf and its cotangent as soon as nothing more can add to it.
+        """
+        cts: dict[Node, Any] = {}
+        for node, ct in seeds:
+            cts[node] = add(cts[node], ct) if node in cts else ct
+        last_use = self._last_uses(cts) if complete else {}
+        for leaf in last_use.get(None, ()):
+            complete(leaf, cts[leaf])  # type: ignore[misc]
+        grads: dict[Node, Any] = {}
+        order = self._newest_first(consume)
+        for r in order:
+            node = r()  # type: ignore[assignment]
+            if node is None:
+                continue
+            ct = cts.pop(node, None)
+            if ct is not None:
+                pull = node.pull
+                if pull is None:
+                    grads[node] = ct
+                    if node.parents:  # an attached intermediate passes its cotangent on
+                        (p,) = node.parents
+                        cts[p] = add(cts[p], ct) if p in cts else ct
+                elif pull.__class__ is Pick:
+                    (p,) = node.parents
+                    slots = cts.setdefault(p, [None] * pull.count)  # type: ignore[union-attr]
+                    slots[pull.index] = ct  # type: ignore[union-attr]
+                else:
+                    back = (pull.raw if raw else pull.lifted)(ct, *node.saved)  # type: ignore[union-attr]
+                    fits = node.fits
+                    if fits is not None:
+                        back = [c if f is None or c is None else fit(c, f) for c, f in zip(back, fits)]
+                    for p, c in zip(node.parents, back):
+                        if c is not None:
+                            if p in cts:
+                                cts[p] = add(cts[p], c)
+                            else:
+                                cts[p] = c
+                for leaf in last_use.get(node, ()):
+                    if leaf in cts:
+                        complete(leaf, cts[leaf])  # type: ignore[misc]
+            if consume:
+                node.clear()
+        return grads
+
+    def _newest_first(self, consume: bool) -> Iterable[ref[Node]]:
+        if not consume:
+            return reversed(self.refs)
+        refs = self.refs
+        return _drain(refs)
+
+    def _last_uses(self, seeds: dict[Node, Any]) -> dict[Node | None, list[Node]]:
+        """Return the step after which each leaf is complete (None: before the first step)."""
+        reached, use = set(seeds), dict[Node, "Node | None"]()
+        for node in reversed(self.live()):
+            if node not in reached:
+                continue
+            if node.pull is None:
+                use.setdefault(node, None)
+            for p in node.parents:
+                reached.add(p)
+                if p.pull is None:
+                    use[p] = node
+        steps: dict[Node | None, list[Node]] = {}
+        for leaf, step in use.items():
+            steps.setdefault(step, []).append(leaf)
+        return steps
+
+
+def _drain(refs: list[ref[Node]]) -> Iterable[ref[Node]]:
+    while refs:
+        yield refs.pop()

@@ -1,0 +1,162 @@
+"""The stack of traces: each one interprets a primitive, then asks the ones below.
+
+The stack belongs to one thread and one asyncio task. It lives in a ContextVar, whose value other threads and
+tasks may inherit; the owner stored beside the traces makes an inherited stack count as empty.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import get_ident
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fgrad.core.aval import Shape
+from fgrad.core.primitive import Primitive
+from fgrad.errors import EscapedTensorError
+
+
+class Trace:
+    """One interpretation of primitives, at a `level` of the stack: the higher, the more inner."""
+
+    level: int = 0
+    title: str = "trace"
+    remedy = ""  # what to do instead of asking a box for its value
+    is_tape = False
+
+    def process(self, row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Interpret `row` applied to `args`; boxes of this trace come as Tensors that hold them."""
+        raise NotImplementedError
+
+
+class Box:
+    """A value that only its trace understands: one example of a batch, or a result not yet computed."""
+
+    __slots__ = ("line", "trace")
+
+    trace: Trace
+    line: str  # where the user's program made it
+
+    @property
+    def shape(self) -> Shape:
+        """The shape that the user's function sees."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype that the user's function sees."""
+        raise NotImplementedError
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes that the user's function sees."""
+        return len(self.shape)
+
+    def refuse(self, what: str) -> NoReturn:
+        """Say that `what` needs a value that does not exist here."""
+        raise TypeError(
+            f"{what} at {user_line()} needs the value of a Tensor, which {self.trace.title} does not have. "
+            + self.trace.remedy
+        )
+
+    def escaped(self, *_: Any, **__: Any) -> NoReturn:
+        """Say that this value was used outside its transformation."""
+        raise EscapedTensorError(
+            f"a Tensor made at {self.line} inside {self.trace.title} is used outside it (at {user_line()}). "
+            f"It stands for a value that exists only while {self.trace.title} runs: return it from the function "
+            "instead of storing it in a variable that outlives the call."
+        )
+
+    __array__ = __array_ufunc__ = __array_function__ = escaped
+
+
+class State:
+    """The live traces of one thread or task, innermost last."""
+
+    __slots__ = ("boxed", "sole", "task", "thread", "traces")
+
+    def __init__(self, traces: tuple[Trace, ...], thread: int, task: Any) -> None:
+        self.traces, self.thread, self.task = traces, thread, task
+        self.boxed = any(not t.is_tape for t in traces)
+        self.sole: Any = traces[0] if len(traces) == 1 and not self.boxed else NOTHING
+
+
+NOTHING = object()
+FLOOR = State((), 0, None)
+_state: ContextVar[State] = ContextVar("fgrad", default=FLOOR)
+inherited_state = _state.get
+
+
+def current() -> State:
+    """Return the stack of this thread and task."""
+    s = _state.get()
+    if s is FLOOR or (s.thread == get_ident() and (s.task is None or owns_task(s))):
+        return s
+    return FLOOR
+
+
+def owns_task(s: State) -> bool:
+    """Return whether the asyncio task that runs is the one that made `s`."""
+    return bool(s.task() is _task())
+
+
+def set_traces(traces: Sequence[Trace]) -> None:
+    """Make `traces` the stack of this thread and task."""
+    _state.set(_made(tuple(traces)))
+
+
+@contextmanager
+def running(traces: Sequence[Trace]) -> Iterator[None]:
+    """Run a block with `traces` as the stack."""
+    token = _state.set(_made(tuple(traces)))
+    try:
+        yield
+    finally:
+        _state.reset(token)
+
+
+def next_level() -> int:
+    """Return the level above every live trace."""
+    traces = current().traces
+    return max(t.level for t in traces) + 1 if traces else 0
+
+
+def below(level: int) -> tuple[Trace, ...]:
+    """Return the live traces under `level`."""
+    return tuple(t for t in current().traces if t.level < level)
+
+
+def _made(traces: tuple[Trace, ...]) -> State:
+    if not traces:
+        return FLOOR
+    task = None
+    if "asyncio" in sys.modules:
+        now = _task()
+        task = (lambda: None) if now is None else weakref.ref(now)
+    return State(traces, get_ident(), task)
+
+
+def _task() -> Any:
+    events = sys.modules["asyncio"]
+    return None if events._get_running_loop() is None else events.current_task()
+
+
+_HERE = __file__.rpartition("core")[0]
+
+
+def user_line() -> str:
+    """Return `file:line` of the innermost frame outside fgrad and NumPy."""
+    frame: Any = sys._getframe(1)
+    last = "?"
+    while frame is not None:
+        name = frame.f_code.co_filename
+        last = f"{name}:{frame.f_lineno}"
+        if not name.startswith(_HERE) and "/numpy/" not in name and not name.startswith("<fgrad"):
+            return last
+        frame = frame.f_back
+    return last

@@ -1,0 +1,180 @@
+"""The table of scalar atoms: one row holds the code, the reference and the slopes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.expr.node import Expr, Operand, apply
+
+
+class Atom(NamedTuple):
+    """One row of `ATOMS`."""
+
+    code: str  # Numba source with one {} per argument; valid on CPU and CUDA alike
+    reference: Callable[..., Any]  # the NumPy function it must agree with
+    slopes: Callable[..., tuple[Operand, ...]]  # (f, *args) -> df/darg for every argument
+    flags: str = ""
+
+    @property
+    def singular(self) -> bool:
+        """Whether a slope may be infinite, so that a zero cotangent has to win over it."""
+        return "s" in self.flags
+
+    @property
+    def holomorphic(self) -> bool:
+        """Whether the slopes hold for complex arguments."""
+        return "r" not in self.flags
+
+    @property
+    def arity(self) -> int:
+        """The number of arguments."""
+        return self.slopes.__code__.co_argcount - 1
+
+
+def where(c: Operand, x: Operand, y: Operand) -> Expr:
+    """Return `x` where `c` holds, else `y`."""
+    return apply("where", c, x, y)
+
+
+def equal(x: Operand, y: Operand) -> Expr:
+    """Return whether `x == y`."""
+    return apply("equal", x, y)
+
+
+def call(name: str) -> Callable[..., Expr]:
+    """Return the function that applies the atom called `name`."""
+    return lambda *args: apply(name, *args)
+
+
+exp, log, exp2, sqrt, power = map(call, ("exp", "log", "exp2", "sqrt", "power"))
+sin, cos, sinh, cosh = map(call, ("sin", "cos", "sinh", "cosh"))
+sign, copysign, floor_divide, trunc = map(call, ("sign", "copysign", "floor_divide", "trunc"))
+
+DEGREE, LN2, LN10 = math.pi / 180, math.log(2), math.log(10)
+
+
+def scale(ct: Any, slope: Any) -> Any:
+    """Return `ct * slope`, and zero wherever `ct` is zero even if the slope is infinite or NaN."""
+    product = np.multiply(ct, slope)
+    if np.count_nonzero(ct) == np.size(ct):
+        return product
+    return np.where(np.equal(ct, 0), product.dtype.type(0), product)
+
+
+def _extremum(f: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
+    def share(own: Expr) -> Expr:
+        return where(equal(x, y), 0.5, where(equal(f, own), 1, 0))
+
+    return share(x), share(y)
+
+
+def _logadd(f: Expr, x: Expr, y: Expr, base: Callable[..., Expr]) -> tuple[Operand, Operand]:
+    def share(gap: Expr) -> Expr:
+        return where(equal(f, -math.inf), 0, where(equal(x, y), 0.5, 1 / (1 + base(gap))))
+
+    return share(y - x), share(x - y)
+
+
+def _power(f: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
+    flat, origin = equal(y, 0), equal(x, 0)
+    return (
+        where(flat, 0, y * power(x, where(flat, 1, y - 1))),
+        where(origin, 0, f * log(where(origin, 1, x))),
+    )
+
+
+def _arctan2(_: Expr, y: Expr, x: Expr) -> tuple[Operand, Operand]:
+    square = x * x + y * y
+    safe = where(equal(square, 0), 1, square)
+    return x / safe, -y / safe
+
+
+def _hypot(f: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
+    safe = where(equal(f, 0), 1, f)
+    return x / safe, y / safe
+
+
+def _root(f: Expr, _: Expr) -> tuple[Operand]:
+    return (where(equal(f, 0), 0, 0.5 / where(equal(f, 0), 1, f)),)
+
+
+# Flags: s = singular, the slope may be infinite; r = real, the slopes do not hold for complex arguments.
+# fmt: off
+ATOMS: dict[str, Atom] = {
+    # name                code                    reference        slopes (f is the atom's own value)
+    "positive":      Atom("(+{})",                np.positive,     lambda f, x: (1,)),
+    "negative":      Atom("(-{})",                np.negative,     lambda f, x: (-1,)),
+    "add":           Atom("({} + {})",            np.add,          lambda f, x, y: (1, 1)),
+    "subtract":      Atom("({} - {})",            np.subtract,     lambda f, x, y: (1, -1)),
+    "multiply":      Atom("({} * {})",            np.multiply,     lambda f, x, y: (y, x)),
+    "divide":        Atom("({} / {})",            np.divide,       lambda f, x, y: (1 / y, -f / y), "s"),
+    "scale":         Atom("scale({}, {})",        scale,           lambda f, ct, s: (s, ct), "s"),
+    "power":         Atom("({} ** {})",           np.power,        _power, "s"),
+    "float_power":   Atom("({} ** {})",           np.float_power,  _power, "s"),
+    "square":        Atom("({0} * {0})",          np.square,       lambda f, x: (2 * x,)),
+    "reciprocal":    Atom("reciprocal({})",       np.reciprocal,   lambda f, x: (-f * f,), "s"),
+    "sqrt":          Atom("math.sqrt({})",        np.sqrt,         lambda f, x: (0.5 / f,), "s"),
+    "root":          Atom("math.sqrt({})",        np.sqrt,         _root),
+    "cbrt":          Atom("cbrt({})",             np.cbrt,         lambda f, x: (1 / (3 * f * f),), "sr"),
+    "exp":           Atom("math.exp({})",         np.exp,          lambda f, x: (f,), "s"),
+    "exp2":          Atom("exp2({})",             np.exp2,         lambda f, x: (f * LN2,), "s"),
+    "expm1":         Atom("math.expm1({})",       np.expm1,        lambda f, x: (exp(x),), "s"),
+    "log":           Atom("math.log({})",         np.log,          lambda f, x: (1 / x,), "s"),
+    "log2":          Atom("math.log2({})",        np.log2,         lambda f, x: (1 / (x * LN2),), "s"),
+    "log10":         Atom("math.log10({})",       np.log10,        lambda f, x: (1 / (x * LN10),), "s"),
+    "log1p":         Atom("math.log1p({})",       np.log1p,        lambda f, x: (1 / (1 + x),), "s"),
+    "logaddexp":     Atom("logaddexp({}, {})",    np.logaddexp,    lambda f, x, y: _logadd(f, x, y, exp), "r"),
+    "logaddexp2":    Atom("logaddexp2({}, {})",   np.logaddexp2,   lambda f, x, y: _logadd(f, x, y, exp2), "r"),
+    "sin":           Atom("math.sin({})",         np.sin,          lambda f, x: (cos(x),)),
+    "cos":           Atom("math.cos({})",         np.cos,          lambda f, x: (-sin(x),)),
+    "tan":           Atom("math.tan({})",         np.tan,          lambda f, x: (1 + f * f,)),
+    "arcsin":        Atom("math.asin({})",        np.arcsin,       lambda f, x: (1 / sqrt((1 - x) * (1 + x)),), "s"),
+    "arccos":        Atom("math.acos({})",        np.arccos,       lambda f, x: (-1 / sqrt((1 - x) * (1 + x)),), "s"),
+    "arctan":        Atom("math.atan({})",        np.arctan,       lambda f, x: (1 / (1 + x * x),)),
+    "arctan2":       Atom("math.atan2({}, {})",   np.arctan2,      _arctan2, "r"),
+    "hypot":         Atom("math.hypot({}, {})",   np.hypot,        _hypot, "r"),
+    "sinh":          Atom("math.sinh({})",        np.sinh,         lambda f, x: (cosh(x),), "s"),
+    "cosh":          Atom("math.cosh({})",        np.cosh,         lambda f, x: (sinh(x),), "s"),
+    "tanh":          Atom("math.tanh({})",        np.tanh,         lambda f, x: (1 - f * f,)),
+    "arcsinh":       Atom("math.asinh({})",       np.arcsinh,      lambda f, x: (1 / cosh(f),)),
+    "arccosh":       Atom("math.acosh({})",       np.arccosh,      lambda f, x: (1 / sinh(f),), "s"),
+    "arctanh":       Atom("math.atanh({})",       np.arctanh,      lambda f, x: (1 / ((1 - x) * (1 + x)),), "s"),
+    "degrees":       Atom("degrees({})",          np.degrees,      lambda f, x: (1 / DEGREE,), "r"),
+    "radians":       Atom("radians({})",          np.radians,      lambda f, x: (DEGREE,), "r"),
+    "fabs":          Atom("abs({})",              np.fabs,         lambda f, x: (sign(x),), "r"),
+    "maximum":       Atom("maximum({}, {})",      np.maximum,      _extremum, "r"),
+    "minimum":       Atom("minimum({}, {})",      np.minimum,      _extremum, "r"),
+    "fmax":          Atom("fmax({}, {})",         np.fmax,         _extremum, "r"),
+    "fmin":          Atom("fmin({}, {})",         np.fmin,         _extremum, "r"),
+    "copysign":      Atom("math.copysign({}, {})", np.copysign,    lambda f, x, y: (sign(x) * copysign(1, y), 0), "r"),
+    "remainder":     Atom("remainder({}, {})",    np.remainder,    lambda f, x, y: (1, -floor_divide(x, y)), "sr"),
+    "fmod":          Atom("fmod({}, {})",         np.fmod,         lambda f, x, y: (1, -trunc(x / y)), "sr"),
+    "nextafter":     Atom("nextafter({}, {})",    np.nextafter,    lambda f, x, y: (1, 0), "r"),
+    "where":         Atom("({1} if {0} else {2})", np.where,       lambda f, c, x, y: (0, where(c, 1, 0), where(c, 0, 1))),
+    "sign":          Atom("sign({})",             np.sign,         lambda f, x: (0,), "r"),
+    "floor":         Atom("floor({})",            np.floor,        lambda f, x: (0,), "r"),
+    "ceil":          Atom("ceil({})",             np.ceil,         lambda f, x: (0,), "r"),
+    "trunc":         Atom("trunc({})",            np.trunc,        lambda f, x: (0,), "r"),
+    "rint":          Atom("rint({})",             np.rint,         lambda f, x: (0,), "r"),
+    "floor_divide":  Atom("floor_divide({}, {})", np.floor_divide, lambda f, x, y: (0, 0), "r"),
+    "heaviside":     Atom("heaviside({}, {})",    np.heaviside,    lambda f, x, y: (0, where(equal(x, 0), 1, 0)), "r"),
+    "equal":         Atom("({} == {})",           np.equal,        lambda f, x, y: (0, 0)),
+    "not_equal":     Atom("({} != {})",           np.not_equal,    lambda f, x, y: (0, 0)),
+    "less":          Atom("({} < {})",            np.less,         lambda f, x, y: (0, 0)),
+    "less_equal":    Atom("({} <= {})",           np.less_equal,   lambda f, x, y: (0, 0)),
+    "greater":       Atom("({} > {})",            np.greater,      lambda f, x, y: (0, 0)),
+    "greater_equal": Atom("({} >= {})",           np.greater_equal, lambda f, x, y: (0, 0)),
+    "isnan":         Atom("math.isnan({})",       np.isnan,        lambda f, x: (0,)),
+    "isinf":         Atom("math.isinf({})",       np.isinf,        lambda f, x: (0,)),
+    "isfinite":      Atom("math.isfinite({})",    np.isfinite,     lambda f, x: (0,)),
+    "signbit":       Atom("signbit({})",          np.signbit,      lambda f, x: (0,)),
+    "logical_not":   Atom("(not {})",             np.logical_not,  lambda f, x: (0,)),
+    "logical_and":   Atom("logical_and({}, {})",  np.logical_and,  lambda f, x, y: (0, 0)),
+    "logical_or":    Atom("logical_or({}, {})",   np.logical_or,   lambda f, x, y: (0, 0)),
+    "logical_xor":   Atom("logical_xor({}, {})",  np.logical_xor,  lambda f, x, y: (0, 0)),
+}
+# fmt: on

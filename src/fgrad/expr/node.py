@@ -1,0 +1,147 @@
+"""Scalar expressions: immutable nodes, shared so that equal means identical."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+from weakref import WeakValueDictionary
+
+
+class Expr:
+    """A variable, a constant, or the atom called `head` applied to expressions; never changed once made."""
+
+    __slots__ = ("__weakref__", "args", "head", "leaf")
+
+    def __init__(self, head: str, args: tuple[Expr, ...], leaf: float | str) -> None:
+        self.head, self.args, self.leaf = head, args, leaf
+
+    # fmt: off
+    def __neg__(self) -> Expr: return apply("negative", self)
+    def __add__(self, other: Operand) -> Expr: return apply("add", self, other)
+    def __sub__(self, other: Operand) -> Expr: return apply("subtract", self, other)
+    def __mul__(self, other: Operand) -> Expr: return apply("multiply", self, other)
+    def __truediv__(self, other: Operand) -> Expr: return apply("divide", self, other)
+    def __pow__(self, other: Operand) -> Expr: return apply("power", self, other)
+    def __radd__(self, other: Operand) -> Expr: return apply("add", other, self)
+    def __rsub__(self, other: Operand) -> Expr: return apply("subtract", other, self)
+    def __rmul__(self, other: Operand) -> Expr: return apply("multiply", other, self)
+    def __rtruediv__(self, other: Operand) -> Expr: return apply("divide", other, self)
+    def __rpow__(self, other: Operand) -> Expr: return apply("power", other, self)
+    # fmt: on
+
+    def __bool__(self) -> bool:
+        """Refuse: the value of an expression is not known while it is written."""
+        raise TypeError(
+            "a scalar body is written once for every element, so Python cannot branch on its values; "
+            "use fgrad.extend.where(condition, x, y)"
+        )
+
+    def __repr__(self) -> str:
+        if not self.args:
+            return str(self.leaf)
+        return f"{self.head}({', '.join(map(repr, self.args))})"
+
+
+Operand: TypeAlias = "Expr | float"
+_nodes: WeakValueDictionary[tuple[object, ...], Expr] = WeakValueDictionary()
+
+
+def var(name: str) -> Expr:
+    """Return the variable called `name`."""
+    return _share("var", (), name)
+
+
+def const(value: float) -> Expr:
+    """Return the constant `value`."""
+    return _share("const", (), float(value))
+
+
+def apply(head: str, *operands: Operand) -> Expr:
+    """Return `head(*operands)`, dropping the ones and zeros that derivatives leave behind."""
+    args = tuple(a if isinstance(a, Expr) else const(a) for a in operands)
+    shortcut = _SHORTCUTS.get(head)
+    simpler = shortcut(*args) if shortcut else None
+    return _share(head, args, "") if simpler is None else simpler
+
+
+def postorder(*roots: Expr) -> Iterator[Expr]:
+    """Yield every node below `roots` once, arguments before the nodes that use them."""
+    seen: set[Expr] = set()
+    stack = [(e, False) for e in reversed(roots)]
+    while stack:
+        e, ready = stack.pop()
+        if e in seen:
+            continue
+        if ready:
+            seen.add(e)
+            yield e
+        else:
+            stack.append((e, True))
+            stack.extend((a, False) for a in reversed(e.args))
+
+
+def variables(*roots: Expr) -> frozenset[Expr]:
+    """Return the variables that `roots` depend on."""
+    return frozenset(e for e in postorder(*roots) if e.head == "var")
+
+
+def substitute(root: Expr, values: Mapping[Expr, Expr]) -> Expr:
+    """Return `root` with every node that is a key of `values` replaced by its value."""
+    new = dict(values)
+    for e in postorder(root):
+        if e not in new:
+            new[e] = apply(e.head, *(new[a] for a in e.args)) if e.args else e
+    return new[root]
+
+
+def _share(head: str, args: tuple[Expr, ...], leaf: float | str) -> Expr:
+    # the sign is part of the key: -0.0 == 0.0, yet 1 / -0.0 != 1 / 0.0
+    key = (head, args, leaf, isinstance(leaf, float) and math.copysign(1.0, leaf))
+    node = _nodes.get(key)
+    if node is None:
+        node = _nodes[key] = Expr(head, args, leaf)
+    return node
+
+
+def _add(x: Expr, y: Expr) -> Expr | None:
+    return y if x is ZERO else x if y is ZERO else None
+
+
+def _subtract(x: Expr, y: Expr) -> Expr | None:
+    return x if y is ZERO else -y if x is ZERO else None
+
+
+def _multiply(x: Expr, y: Expr) -> Expr | None:
+    if ZERO in (x, y):
+        return ZERO
+    if x is ONE or y is ONE:
+        return y if x is ONE else x
+    if x is MINUS or y is MINUS:
+        return -(y if x is MINUS else x)
+    return None
+
+
+def _divide(x: Expr, y: Expr) -> Expr | None:
+    return x if y is ONE else None
+
+
+def _negative(x: Expr) -> Expr | None:
+    if x.head == "negative":
+        return x.args[0]
+    return const(-x.leaf) if x.head == "const" and isinstance(x.leaf, float) else None
+
+
+def _where(_: Expr, x: Expr, y: Expr) -> Expr | None:
+    return x if x is y else None
+
+
+ZERO, ONE, MINUS = const(0), const(1), const(-1)
+_SHORTCUTS: dict[str, Callable[..., Expr | None]] = {
+    "add": _add,
+    "subtract": _subtract,
+    "multiply": _multiply,
+    "divide": _divide,
+    "negative": _negative,
+    "where": _where,
+}

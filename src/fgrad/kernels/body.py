@@ -1,0 +1,144 @@
+"""A scalar body made ready for every backend: its names, dtypes, constants and helper functions."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.expr.atoms import ATOMS
+from fgrad.expr.emit import emit
+from fgrad.expr.node import Expr, apply, postorder, var
+from fgrad.kernels import mathlib
+
+BOOL, FLOAT16, FLOAT32, FLOAT64 = map(np.dtype, ("?", "e", "f", "d"))
+_HELPERS = {name: f for name, f in vars(mathlib).items() if isinstance(f, FunctionType)}
+_TAKES_TRUTH = {
+    "where": (0,),
+    "logical_not": (0,),
+    "logical_and": (0, 1),
+    "logical_or": (0, 1),
+    "logical_xor": (0, 1),
+}
+
+
+class Body(NamedTuple):
+    """Expressions in variables x0, x1, ...: equal bodies are one, whatever their variables were called."""
+
+    params: tuple[Expr, ...]
+    results: tuple[Expr, ...]
+    truths: tuple[bool, ...]  # whether a result is a truth value and not a number
+    wide: bool  # whether to compute in float64 whatever the operands are
+
+
+class Statements(NamedTuple):
+    """A body as text that a backend puts inside its loop."""
+
+    preamble: str  # constants and helper functions, for the top of the module
+    lines: list[str]  # one assignment an atom
+    values: list[str]  # the name of every result
+
+
+def prepare(params: Sequence[Expr], results: Sequence[Expr]) -> Body:
+    """Return the body of `results`; in it, a truth value that serves as a number is 0 or 1."""
+    new: dict[Expr, Expr] = {p: var(f"x{i}") for i, p in enumerate(params)}
+    truths: set[Expr] = set()
+
+    def number(e: Expr) -> Expr:
+        return apply("where", e, 1, 0) if e in truths else e
+
+    for e in postorder(*results):
+        if e in new:
+            continue
+        if e.head == "var":
+            raise ValueError(f"the body depends on {e}, which is not one of its parameters {tuple(params)}")
+        if e.head == "const":
+            new[e] = e
+            continue
+        args = [new[a] for a in e.args]
+        mixed = e.head != "where" or not truths.issuperset(args[1:])
+        if mixed:
+            keep = _TAKES_TRUTH.get(e.head, ())
+            args = [a if i in keep else number(a) for i, a in enumerate(args)]
+        new[e] = apply(e.head, *args)
+        if not mixed or _gives_truth(e.head):
+            truths.add(new[e])
+    finals = tuple(new[e] for e in results)
+    wide = any(e.head == "float_power" for e in postorder(*finals))
+    return Body(tuple(new[p] for p in params), finals, tuple(e in truths for e in finals), wide)
+
+
+def dtypes(body: Body, operands: Sequence[Any]) -> tuple[np.dtype, np.dtype]:
+    """Return the dtype to compute in and the dtype of results that are numbers, as NumPy promotes."""
+    for i, a in enumerate(operands):
+        if not _is_real(a):
+            raise TypeError(
+                f"a kernel computes with real numbers of at most 64 bits, but operand {i} is "
+                f"{getattr(a, 'dtype', type(a).__name__)}; use fgrad.kernels.reference for other dtypes"
+            )
+    common = np.result_type(*operands) if operands else FLOAT64
+    if body.wide or common not in (FLOAT16, FLOAT32):
+        return FLOAT64, FLOAT64
+    return FLOAT32, common
+
+
+def statements(
+    body: Body, dtype: np.dtype, also: Sequence[str] = (), replaced: Mapping[str, str] | None = None
+) -> Statements:
+    """Return `body` as text that computes in `dtype`.
+
+    Args:
+        body: what to compute.
+        dtype: float32 or float64; in the text it is called F.
+        also: helper functions that the loop itself calls.
+        replaced: the text of helper functions that the backend has better ones for.
+    """
+    source = emit("body", body.params, body.results)
+    _, *lines, last = (line.strip() for line in source.text.splitlines())
+    helpers, constants = _needed({*re.findall(r"(?<![\w.])\w+(?=\()", source.text), *also})
+    values = mathlib.constants(dtype)
+    values = source.constants | {name: values[name] for name in constants}
+    named = [f"F = np.{dtype.name}", *(f"{name} = F({_literal(v, dtype)})" for name, v in values.items())]
+    texts = [f"@helper\n{(replaced or {}).get(name) or _text(name)}" for name in helpers]
+    preamble = "\n\n\n".join(["\n".join(named), *texts])
+    return Statements(preamble, lines, last.removeprefix("return ").split(", "))
+
+
+def _is_real(a: Any) -> bool:
+    dtype = getattr(a, "dtype", None)
+    if dtype is None:
+        return isinstance(a, (bool, int, float))
+    return dtype.kind in "biuf" and dtype.itemsize <= FLOAT64.itemsize
+
+
+def _gives_truth(head: str) -> bool:
+    reference = ATOMS[head].reference
+    return isinstance(reference, np.ufunc) and "d" * ATOMS[head].arity + "->?" in reference.types
+
+
+def _needed(names: set[str]) -> tuple[list[str], list[str]]:
+    """Return the helper functions among `names`, those they call, and the constants of all of them."""
+    todo, found = list(names), set()
+    while todo:
+        name = todo.pop()
+        if name in _HELPERS and name not in found:
+            found.add(name)
+            todo.extend(_HELPERS[name].__code__.co_names)
+    used = {c for name in found for c in _HELPERS[name].__code__.co_names}
+    return [n for n in _HELPERS if n in found], [n for n in mathlib.constants(FLOAT64) if n in used]
+
+
+def _literal(value: float, dtype: np.dtype) -> str:
+    with np.errstate(over="ignore"):
+        inexact = not np.isfinite(dtype.type(value))
+    return repr(str(dtype.type(value))) if inexact else repr(value)
+
+
+@cache
+def _text(name: str) -> str:
+    return inspect.getsource(_HELPERS[name]).rstrip()

@@ -1,0 +1,55 @@
+"""The slow, obvious kernels that define what the others compute: one NumPy call an atom, on whole arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.expr.atoms import ATOMS
+from fgrad.expr.node import Expr, postorder
+from fgrad.kernels.body import Body, dtypes, prepare
+
+REDUCTIONS: dict[str, np.ufunc] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Callable[..., Any]:
+    """Return the function that computes `results` at every element of its broadcast operands."""
+    body = prepare(params, results)
+
+    def kernel(*operands: Any) -> Any:
+        values = tuple(v[()] for v in _evaluate(body, operands))
+        return values if len(values) > 1 else values[0]
+
+    return kernel
+
+
+def reduction(kind: str, params: tuple[Expr, ...], body: Expr) -> Callable[..., Any]:
+    """Return the function that computes `body` and reduces it over axes: sum, prod, max or min."""
+    prepared = prepare(params, (body,))
+
+    def kernel(*operands: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
+        (values,) = _evaluate(prepared, operands)
+        if prepared.truths[0]:
+            values = values.astype(dtypes(prepared, operands)[1])
+        with np.errstate(all="ignore"):
+            return REDUCTIONS[kind].reduce(values, axis=axis, keepdims=keepdims)
+
+    return kernel
+
+
+def _evaluate(body: Body, operands: tuple[Any, ...]) -> list[np.ndarray]:
+    arrays = [a if isinstance(a, (bool, int, float)) else np.asarray(a) for a in operands]
+    compute, final = dtypes(body, arrays)
+    shape = np.broadcast_shapes(*map(np.shape, arrays))
+    with np.errstate(all="ignore"):
+        inputs = (np.asarray(a).astype(compute) for a in arrays)
+        value: dict[Expr, Any] = dict(zip(body.params, inputs, strict=True))
+        for e in postorder(*body.results):
+            if e.head == "const":
+                value[e] = compute.type(e.leaf)
+            elif e not in value:
+                value[e] = ATOMS[e.head].reference(*(value[a] for a in e.args))
+        outs = [np.broadcast_to(value[e], shape) for e in body.results]
+        return [o.astype(bool if t else final) for o, t in zip(outs, body.truths, strict=True)]

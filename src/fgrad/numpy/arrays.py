@@ -1,0 +1,168 @@
+"""Making arrays: creation functions return Tensors, so that they can be written to and differentiated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.numpy.registry import implements
+from fgrad.ops.linear import broadcast_to as _broadcast_to
+from fgrad.ops.linear import convert, reshape
+
+
+def as_value(x: Any) -> Any:
+    """Return `x` as an array or Tensor; a nested sequence that holds Tensors becomes a Tensor."""
+    if isinstance(x, Tensor | np.ndarray | np.generic):
+        return x
+    if isinstance(x, list | tuple) and holds_tensor(x):
+        return array(x)
+    return np.asarray(x)
+
+
+def holds_tensor(x: Any) -> bool:
+    """Return whether a nested sequence holds a Tensor."""
+    return isinstance(x, Tensor) or (isinstance(x, list | tuple) and any(map(holds_tensor, x)))
+
+
+@implements(np.array)
+def array(object: Any, dtype: Any = None, *, copy: bool | None = True, ndmin: int = 0, **_: Any) -> Tensor:
+    """Return a Tensor made of numbers, arrays and Tensors in nested sequences; derivatives flow to the Tensors."""
+    if isinstance(object, list | tuple) and holds_tensor(object):
+        parts = [array(o) for o in object]
+        if len({p.shape for p in parts}) > 1:
+            raise ValueError(f"the parts of an array must have one shape, not {sorted({p.shape for p in parts})}")
+        kind = np.result_type(*(p.dtype for p in parts))
+        rows = [reshape(convert(p, kind), (1, *p.shape)) for p in parts]
+        made = bind("concatenate", *rows, axis=0)
+    else:
+        made = Tensor(object)
+    if dtype is not None:
+        made = convert(made, np.dtype(dtype))
+    if made.ndim < ndmin:
+        made = reshape(made, (*(1,) * (ndmin - made.ndim), *made.shape))
+    return made
+
+
+@implements(np.asarray, np.asanyarray, np.ascontiguousarray)
+def asarray(a: Any, dtype: Any = None, **_: Any) -> Tensor:
+    """Return `a` itself if it is a Tensor of `dtype`, otherwise a Tensor made of it."""
+    if isinstance(a, Tensor) and (dtype is None or a.dtype == dtype):
+        return a
+    return array(a, dtype)
+
+
+@implements(np.copy, name="copy")
+def copy(a: Any, **_: Any) -> Any:
+    """Return a new handle on the value; derivatives flow through."""
+    return bind("positive", a) if a.dtype.kind != "b" else wrap(a._value) if isinstance(a, Tensor) else a.copy()
+
+
+def zeros(shape: Any, dtype: Any = float, **_: Any) -> Tensor:
+    """Return a Tensor of zeros."""
+    return wrap(np.zeros(shape, dtype))
+
+
+def ones(shape: Any, dtype: Any = float, **_: Any) -> Tensor:
+    """Return a Tensor of ones."""
+    return wrap(np.ones(shape, dtype))
+
+
+def empty(shape: Any, dtype: Any = float, **_: Any) -> Tensor:
+    """Return a Tensor to be filled; it starts with zeros."""
+    return wrap(np.zeros(shape, dtype))
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Tensor:
+    """Return a Tensor filled with `fill_value`, which may be a Tensor that broadcasts."""
+    value = asarray(fill_value, dtype)
+    return _broadcast_to(value, (shape,) if isinstance(shape, int | np.integer) else tuple(shape))
+
+
+def _like(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def made(a: Any, dtype: Any = None, *, shape: Any = None, **_: Any) -> Tensor:
+        a = as_value(a)
+        return make(a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
+
+    return made
+
+
+@implements(np.zeros_like)
+def zeros_like(a: Any, dtype: Any = None, **kw: Any) -> Tensor:
+    """Return a Tensor of zeros of the shape and dtype of `a`."""
+    return _like(zeros)(a, dtype, **kw)
+
+
+@implements(np.ones_like)
+def ones_like(a: Any, dtype: Any = None, **kw: Any) -> Tensor:
+    """Return a Tensor of ones of the shape and dtype of `a`."""
+    return _like(ones)(a, dtype, **kw)
+
+
+@implements(np.empty_like)
+def empty_like(a: Any, dtype: Any = None, **kw: Any) -> Tensor:
+    """Return a Tensor to be filled, of the shape and dtype of `a`."""
+    return _like(empty)(a, dtype, **kw)
+
+
+@implements(np.full_like)
+def full_like(a: Any, fill_value: Any, dtype: Any = None, *, shape: Any = None, **_: Any) -> Tensor:
+    """Return a Tensor filled with `fill_value`, of the shape and dtype of `a`."""
+    a = as_value(a)
+    return full(a.shape if shape is None else shape, fill_value, a.dtype if dtype is None else dtype)
+
+
+def arange(*args: Any, dtype: Any = None) -> Tensor:
+    """Return evenly spaced numbers of the half-open interval [start, stop)."""
+    return wrap(np.arange(*args, dtype=dtype))
+
+
+@implements(np.linspace)
+def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None) -> Tensor:
+    """Return `num` evenly spaced numbers from `start` to `stop`, along a new first axis; differentiable in both."""
+    start, stop = asarray(start), asarray(stop)
+    n = num - 1 if endpoint else num
+    shape = np.broadcast_shapes(start.shape, stop.shape)
+    kind = np.result_type(start.dtype, stop.dtype, np.float64)
+    t = (np.arange(num) / max(n, 1)).reshape(num, *(1,) * len(shape))
+    line = convert(start, kind) * (1 - t) + convert(stop, kind) * t
+    return line if dtype is None else convert(line, np.dtype(dtype))
+
+
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = float) -> Tensor:  # noqa: N803 -- NumPy's names
+    """Return a Tensor with ones on the diagonal `k` and zeros elsewhere."""
+    return wrap(np.eye(N, M, k, dtype))
+
+
+def identity(n: int, dtype: Any = float) -> Tensor:
+    """Return the identity matrix of n rows."""
+    return eye(n, dtype=dtype)
+
+
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = float) -> Tensor:  # noqa: N803 -- NumPy's names
+    """Return a Tensor with ones on and below the diagonal `k` and zeros elsewhere."""
+    return wrap(np.tri(N, M, k, dtype))
+
+
+@implements(np.meshgrid)
+def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> tuple[Any, ...]:
+    """Return coordinate arrays of the grid that one-dimensional arrays span."""
+    if indexing not in {"xy", "ij"}:
+        raise ValueError("indexing must be 'xy' or 'ij'")
+    vectors = [reshape(v, (v.size,)) for v in map(as_value, xi)]
+    n = len(vectors)
+    order = list(range(n))
+    if indexing == "xy" and n > 1:
+        order[:2] = [1, 0]
+    shape = [0] * n
+    for axis, v in zip(order, vectors, strict=True):
+        shape[axis] = v.size
+    grids = [reshape(v, tuple(v.size if i == a else 1 for i in range(n))) for a, v in zip(order, vectors, strict=True)]
+    return tuple(grids if sparse else [_broadcast_to(g, tuple(shape)) for g in grids])
+
+
+def values(xs: Sequence[Any]) -> list[Any]:
+    """Return a sequence of arrays or Tensors."""
+    return [as_value(x) for x in (xs if not isinstance(xs, Tensor | np.ndarray) else list(xs))]

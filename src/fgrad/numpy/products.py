@@ -1,0 +1,322 @@
+"""Products of arrays: each is brought to contractions of two operands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from fgrad.core.primitive import OPERATORS
+from fgrad.core.tensor import Tensor, bind
+from fgrad.numpy.arrays import as_value
+from fgrad.numpy.registry import implements, stored
+from fgrad.numpy.shapes import diagonal, moveaxis, ravel
+from fgrad.ops import linear
+from fgrad.ops.contraction import contract
+from fgrad.ops.indexing import HOLE
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@implements(np.matmul)
+def matmul(x1: Any, x2: Any, /, *, out: Any = None, axes: Any = None, axis: Any = None, dtype: Any = None, **_: Any) -> Any:
+    """Return the matrix product; axes before the last two broadcast, vectors are rows or columns as needed."""
+    if axes is not None or axis is not None:
+        raise TypeError("matmul of Tensors takes no axes; move them with moveaxis first")
+    x, y = as_value(x1), as_value(x2)
+    n, m = len(x.shape), len(y.shape)
+    if n == 0 or m == 0:
+        raise ValueError("matmul: Input operand does not have enough dimensions (has 0, needs at least 1)")
+    inner = y.shape[0] if m == 1 else y.shape[-2]
+    if x.shape[-1] != inner:
+        raise ValueError(
+            f"matmul: Input operand 1 has a mismatch in its core dimension 0: shapes {x.shape} and {y.shape} "
+            f"(size {inner} is different from {x.shape[-1]})"
+        )
+    if n <= 2 and m <= 2:
+        a, b = "ij"[2 - n :], "jk"[:m]
+        return stored(_typed(contract(x, y, a, b, a[:-1] + b[1:]), dtype), out)
+    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    names = _LETTERS[3 : 3 + len(batch)]
+    x, a = _without_ones(x, names, batch, "ij"[2 - min(n, 2) :])
+    y, b = _without_ones(y, names, batch, "jk"[: min(m, 2)])
+    kept = "".join(c for c in names if c in a + b)
+    tail = "i" * (n > 1) + "k" * (m > 1)
+    z = contract(x, y, a, b, kept + tail)
+    full = (*batch, *z.shape[len(kept) :])
+    return stored(_typed(linear.reshape(z, full) if z.shape != full else z, dtype), out)
+
+
+def _typed(z: Any, dtype: Any) -> Any:
+    return z if dtype is None else linear.convert(z, np.dtype(dtype))
+
+
+def _without_ones(x: Any, names: str, batch: tuple[int, ...], core: str) -> tuple[Any, str]:
+    """Return `x` without the batch axes that broadcasting repeats, and its letters."""
+    k = len(x.shape) - len(core)
+    own = names[len(names) - k :]
+    lengths = batch[len(batch) - k :]
+    gone = [i for i in range(k) if x.shape[i] == 1 and lengths[i] != 1]
+    if gone:
+        x = linear.reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in gone))
+    return x, "".join(c for i, c in enumerate(own) if i not in gone) + core
+
+
+def _matmul_operator(x: Any, y: Any) -> Any:
+    if not all(isinstance(v, Tensor | np.ndarray | list | tuple | np.generic) for v in (x, y)):
+        return NotImplemented
+    return matmul(x, y)
+
+
+OPERATORS["matmul"] = _matmul_operator
+
+
+@implements(np.dot)
+def dot(a: Any, b: Any, out: Any = None) -> Any:
+    """Return the sum product over the last axis of `a` and the last but one (or only) axis of `b`."""
+    x, y = as_value(a), as_value(b)
+    n, m = len(x.shape), len(y.shape)
+    if n == 0 or m == 0:
+        return stored(bind("multiply", x, y), out)
+    if x.shape[-1] != y.shape[-2 if m > 1 else 0]:
+        raise ValueError(f"shapes {x.shape} and {y.shape} not aligned: {x.shape[-1]} != {y.shape[-2 if m > 1 else 0]}")
+    left, right = _LETTERS[1:n], _LETTERS[n : n + m - 1]
+    b_letters = right[:-1] + "a" + right[-1:]
+    return stored(contract(x, y, left + "a", b_letters, left + right), out)
+
+
+@implements(np.inner)
+def inner(a: Any, b: Any, /) -> Any:
+    """Return the sum product over the last axes."""
+    x, y = as_value(a), as_value(b)
+    if not x.shape or not y.shape:
+        return bind("multiply", x, y)
+    return tensordot(x, y, (-1, -1))
+
+
+@implements(np.outer)
+def outer(a: Any, b: Any, out: Any = None) -> Any:
+    """Return the products of every element of `a` with every element of `b`."""
+    return stored(contract(ravel(a), ravel(b), "i", "j", "ij"), out)
+
+
+@implements(np.vdot)
+def vdot(a: Any, b: Any, /) -> Any:
+    """Return the sum of conj(a) * b over all elements."""
+    x = ravel(a)
+    return contract(bind("conjugate", x) if x.dtype.kind == "c" else x, ravel(b), "i", "i", "")
+
+
+@implements(np.vecdot)
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """Return the sum of conj(x1) * x2 over an axis, with broadcasting."""
+    x, y = moveaxis(x1, axis, -1), moveaxis(x2, axis, -1)
+    x = bind("conjugate", x) if x.dtype.kind == "c" else x
+    z = matmul(linear.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), linear.reshape(y, (*y.shape, 1)))
+    return linear.reshape(z, z.shape[:-2])
+
+
+@implements(np.tensordot)
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """Return the sum product over pairs of axes: the last of `a` with the first of `b`, or as listed."""
+    x, y = as_value(a), as_value(b)
+    n, m = len(x.shape), len(y.shape)
+    if isinstance(axes, int | np.integer):
+        if axes > min(n, m):
+            raise ValueError(f"tensordot over {axes} axes needs as many in both operands, not {n} and {m}")
+        left, right = tuple(range(n - axes, n)), tuple(range(axes))
+    else:
+        left, right = (normalize_axis_tuple(i, k) for i, k in zip(axes, (n, m), strict=True))
+    if len(left) != len(right) or any(x.shape[i] != y.shape[j] for i, j in zip(left, right, strict=True)):
+        raise ValueError(f"shape-mismatch for sum: {x.shape} over {left} and {y.shape} over {right}")
+    letters_x = _LETTERS[:n]
+    free = iter(_LETTERS[n:])
+    letters_y = "".join(letters_x[left[right.index(j)]] if j in right else next(free) for j in range(m))
+    out = "".join(c for i, c in enumerate(letters_x) if i not in left)
+    return contract(x, y, letters_x, letters_y, out + "".join(c for c in letters_y if c not in letters_x))
+
+
+@implements(np.kron)
+def kron(a: Any, b: Any) -> Any:
+    """Return the Kronecker product."""
+    x, y = as_value(a), as_value(b)
+    n = max(len(x.shape), len(y.shape))
+    s, t = (((1,) * (n - len(v.shape)) + tuple(v.shape)) for v in (x, y))
+    x = linear.reshape(x, tuple(k for i in s for k in (i, 1)))
+    y = linear.reshape(y, tuple(k for i in t for k in (1, i)))
+    return linear.reshape(bind("multiply", x, y), tuple(i * j for i, j in zip(s, t, strict=True)))
+
+
+@implements(np.trace, np.linalg.trace)
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
+    """Return the sum along a diagonal."""
+    d = diagonal(a, offset, axis1, axis2)
+    return stored(_typed(bind("sum", d, axes=(len(d.shape) - 1,)), dtype), out)
+
+
+@implements(np.cross)
+def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
+    """Return the vector product of vectors with three components."""
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    x, y = moveaxis(a, axisa, 0), moveaxis(b, axisb, 0)
+    if x.shape[0] != 3 or y.shape[0] != 3:
+        raise ValueError(f"cross needs vectors with three components, not {x.shape[0]} and {y.shape[0]}")
+    parts = []
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        c = _part(x, j) * _part(y, k) - _part(x, k) * _part(y, j)
+        parts.append(linear.reshape(c, (1, *c.shape)))
+    return moveaxis(bind("concatenate", *parts, axis=0), 0, axisc)
+
+
+def _part(x: Any, i: int) -> Any:
+    return bind("slice", x, index=(i,))
+
+
+@implements(np.einsum)
+def einsum(*operands: Any, out: Any = None, optimize: Any = True, dtype: Any = None, **_: Any) -> Any:
+    """Return the Einstein sum of operands: `einsum("ij,jk", a, b)`, or with lists of axes behind operands.
+
+    Repeated letters in one operand take its diagonal, letters missing in the result are summed; `...`
+    broadcasts. Products are contracted in the order of `numpy.einsum_path`.
+    """
+    terms, result, xs = _parsed(operands)
+    if dtype is not None:
+        xs = [linear.convert(x, np.dtype(dtype)) for x in xs]
+    sizes = _sizes(terms, xs)
+    pairs = [_normal(x, t, sizes) for x, t in zip(xs, terms, strict=True)]
+    if len(pairs) > 2:
+        path = _path(pairs, result, optimize)
+    else:
+        path = [tuple(range(len(pairs)))]
+    for group in path:
+        picked = [pairs[i] for i in sorted(group, reverse=True)]
+        for i in sorted(group, reverse=True):
+            del pairs[i]
+        needed = set(result).union(*(t for _, t in pairs))
+        picked.reverse()
+        acc = picked[0]
+        for k, other in enumerate(picked[1:]):
+            rest = needed.union(*(t for _, t in picked[k + 2 :]))
+            acc = _pair(acc, other, rest)
+        pairs.append(_summed(*acc, needed))
+    ((x, letters),) = pairs
+    x = linear.transpose(x, tuple(letters.index(c) for c in result if c in letters))
+    shape = tuple(sizes[c] for c in result)
+    if tuple(x.shape) != shape:
+        x = linear.broadcast_to(linear.reshape(x, tuple(sizes[c] if c in letters else 1 for c in result)), shape)
+    return stored(x, out)
+
+
+def _parsed(operands: tuple[Any, ...]) -> tuple[list[str], str, list[Any]]:
+    if isinstance(operands[0], str):
+        text, xs = operands[0].replace(" ", ""), [as_value(x) for x in operands[1:]]
+    else:
+        text, xs = _from_lists(operands)
+    left, arrow, result = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(xs):
+        raise ValueError(f"einsum: {text!r} has {len(terms)} terms, but there are {len(xs)} operands")
+    free = [c for c in _LETTERS[::-1] if c not in text]
+    ranks = [len(x.shape) - len(t.replace("...", "")) for x, t in zip(xs, terms, strict=True)]
+    for t, rank, x in zip(terms, ranks, xs, strict=True):
+        if rank < 0 or (rank > 0 and "..." not in t) or not all(c in _LETTERS for c in t.replace("...", "")):
+            raise ValueError(f"einsum: the term {t!r} does not fit an operand of shape {x.shape}")
+    rest = max([r for r, t in zip(ranks, terms, strict=True) if "..." in t], default=0)
+    dots = "".join(free[:rest])
+    named = [t.replace("...", dots[rest - r :]) for t, r in zip(terms, ranks, strict=True)]
+    if not arrow:
+        letters = "".join(named)
+        result = dots + "".join(sorted(c for c in set(letters) - set(dots) if letters.count(c) == 1))
+    else:
+        result = result.replace("...", dots)
+    if len(set(result)) != len(result) or not set(result) <= set("".join(named)):
+        raise ValueError(f"einsum: the result {result!r} repeats a letter or has one that no operand has")
+    return named, result, xs
+
+
+def _from_lists(operands: tuple[Any, ...]) -> tuple[str, list[Any]]:
+    def term(axes: Any) -> str:
+        return "".join("..." if a is Ellipsis else _LETTERS[a] for a in axes)
+
+    n = len(operands) // 2
+    xs = [as_value(x) for x in operands[: 2 * n : 2]]
+    text = ",".join(term(axes) for axes in operands[1 : 2 * n : 2])
+    return text + ("->" + term(operands[-1]) if len(operands) % 2 else ""), xs
+
+
+def _sizes(terms: Sequence[str], xs: Sequence[Any]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for t, x in zip(terms, xs, strict=True):
+        for c, n in zip(t, x.shape, strict=True):
+            if sizes.get(c, 1) != 1 and n not in {1, sizes[c]}:
+                raise ValueError(f"einsum: the axis {c!r} has lengths {sizes[c]} and {n}")
+            if sizes.get(c, 1) == 1:
+                sizes[c] = n
+    return sizes
+
+
+def _normal(x: Any, letters: str, sizes: dict[str, int]) -> tuple[Any, str]:
+    """Return an operand whose letters differ, without axes of length one that broadcast."""
+    i = 0
+    while i < len(letters):
+        j = letters.find(letters[i], i + 1)
+        if j < 0:
+            i += 1
+            continue
+        if x.shape[i] != x.shape[j]:
+            raise ValueError(f"einsum: the axes {letters[i]!r} of one operand have lengths {x.shape[i]} and {x.shape[j]}")
+        letters = letters[:i] + letters[i + 1 : j] + letters[j + 1 :] + letters[i]
+        x = diagonal(x, 0, i, j)
+    gone = [i for i, c in enumerate(letters) if x.shape[i] == 1 and sizes[c] != 1]
+    if gone:
+        x = linear.reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in gone))
+        letters = "".join(c for i, c in enumerate(letters) if i not in gone)
+    return x, letters
+
+
+def _path(pairs: Sequence[tuple[Any, str]], result: str, optimize: Any) -> list[tuple[int, ...]]:
+    letters = set("".join(t for _, t in pairs))
+    text = ",".join(t for _, t in pairs) + "->" + "".join(c for c in result if c in letters)
+    shapes = [np.broadcast_to(np.empty(()), x.shape) for x, _ in pairs]
+    return list(np.einsum_path(text, *shapes, optimize=optimize or "greedy")[0][1:])
+
+
+def _summed(x: Any, letters: str, needed: set[str]) -> tuple[Any, str]:
+    axes = tuple(i for i, c in enumerate(letters) if c not in needed)
+    return (linear.sum_axes(x, axes), "".join(c for c in letters if c in needed)) if axes else (x, letters)
+
+
+def _pair(first: tuple[Any, str], second: tuple[Any, str], needed: set[str]) -> tuple[Any, str]:
+    (x, a), (y, b) = first, second
+    x, a = _summed(x, a, needed | set(b))
+    y, b = _summed(y, b, needed | set(a))
+    out = "".join(c for c in a + "".join(c for c in b if c not in a) if c in needed)
+    return contract(x, y, a, b, out), out
+
+
+@implements(np.convolve)
+def convolve(a: Any, v: Any, mode: str = "full") -> Any:
+    """Return the discrete convolution of two vectors; modes full, same and valid."""
+    x, y = as_value(a), as_value(v)
+    if len(x.shape) != 1 or len(y.shape) != 1:
+        raise ValueError("convolve needs vectors")
+    if not x.size or not y.size:
+        raise ValueError("convolve of an empty array")
+    if y.size > x.size:
+        x, y = y, x
+    n, m = x.size, y.size
+    padded = bind("unslice", x, shape=(n + 2 * (m - 1),), index=(slice(m - 1, m - 1 + n),))
+    windows = bind("gather", padded, np.arange(n + m - 1)[:, None] + np.arange(m), template=(HOLE,))
+    full = contract(windows, bind("slice", y, index=(slice(None, None, -1),)), "ij", "j", "i")
+    if mode == "full":
+        return full
+    if mode not in {"same", "valid"}:
+        raise ValueError(f"mode must be 'full', 'same' or 'valid', not {mode!r}")
+    start = (m - 1) // 2 if mode == "same" else m - 1
+    length = n if mode == "same" else n - m + 1
+    return bind("slice", full, index=(slice(start, start + length),))
+

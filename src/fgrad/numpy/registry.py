@@ -1,0 +1,107 @@
+"""The names under which NumPy's functions, operators and methods find what computes them for Tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fgrad import ops as ops
+from fgrad.core.operators import in_place
+from fgrad.core.primitive import FUNCTIONS, NUMPY, OPERATORS, ROWS
+from fgrad.core.tensor import Tensor, bind, binary, is_tracked, unary, wrap
+from fgrad.ops.linear import convert
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def implements(*functions: Any, name: str | None = None) -> Callable[[F], F]:
+    """Return the decorator that makes a function answer for NumPy's `functions`, and Tensor's method of its name."""
+
+    def register(f: F) -> F:
+        for function in functions:
+            NUMPY[function] = f
+        FUNCTIONS[name or f.__name__] = f
+        return f
+
+    return register
+
+
+@functools.cache
+def operator(name: str) -> Callable[[Any, Any], Any]:
+    """Return the function that applies a binary row and refuses operands that are not numbers."""
+
+    def apply(x: Any, y: Any) -> Any:
+        result = binary(name, x, y)
+        if result is NotImplemented:
+            raise TypeError(f"{name} takes arrays, numbers and Tensors, not {type(x).__name__} and {type(y).__name__}")
+        return result
+
+    return apply
+
+
+def declare_operators() -> None:
+    """Give Tensor's operators their rows."""
+    for name in ("negative", "positive", "absolute", "invert"):
+        OPERATORS[name] = functools.partial(unary, name)
+    for name in (
+        *("add", "subtract", "multiply", "divide", "floor_divide", "remainder"),
+        *("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"),
+        *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+    ):
+        OPERATORS[name] = functools.partial(binary, name)
+
+
+def ufunc_keywords(
+    name: str,
+    *args: Any,
+    out: Any = None,
+    where: Any = True,
+    dtype: Any = None,
+    casting: str = "same_kind",
+    order: str = "K",
+    subok: bool = True,
+) -> Any:
+    """Apply an element-wise row with the keywords that NumPy's ufuncs take."""
+    if not any(isinstance(a, Tensor) for a in (*args, where, *_outs(out))):
+        options = {"out": out, "where": where, "dtype": dtype, "casting": casting, "order": order, "subok": subok}
+        return ROWS[name].run(*args, **options)
+    if dtype is not None:
+        args = tuple(_cast(a, np.dtype(dtype), casting) for a in args)
+    result = bind(name, *args)
+    (target,) = _outs(out) or (None,)
+    if where is not True:
+        result = bind("where", where, result, np.zeros((), result.dtype) if target is None else target)
+    return stored(result, target)
+
+
+def _outs(out: Any) -> tuple[Any, ...]:
+    return out if isinstance(out, tuple) else () if out is None else (out,)
+
+
+def _cast(a: Any, dtype: np.dtype[Any], casting: Any) -> Any:
+    if isinstance(a, int | float | complex):
+        return a
+    a = a if hasattr(a, "dtype") else np.asarray(a)
+    if not np.can_cast(a.dtype, dtype, casting):
+        raise TypeError(f"cannot cast from {a.dtype} to {dtype} with casting={casting!r}")
+    return convert(a, dtype)
+
+
+def stored(result: Any, out: Any) -> Any:
+    """Return `result`, after giving it to the Tensor or array `out` if there is one."""
+    if isinstance(out, tuple):
+        (out,) = out
+    if out is None:
+        return result
+    if isinstance(out, Tensor):
+        return in_place(out, result if isinstance(result, Tensor) else wrap(result))
+    if isinstance(result, Tensor) and is_tracked(result):
+        raise TypeError(
+            "a NumPy array cannot hold a Tensor that is being differentiated, so its gradient would be lost; "
+            "make the target a Tensor (fgrad.tensor(out)), or write out = out + x instead of out += x"
+        )
+    np.copyto(out, np.asarray(result), casting="same_kind")
+    return out

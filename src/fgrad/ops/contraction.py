@@ -1,0 +1,98 @@
+"""The contraction row: a product of two arrays summed over shared axes, everything from the subscripts.
+
+Subscripts are strings of letters as in `einsum`: `contract(x, y, "ij", "jk", "ik")` is a matrix product.
+Every letter stands at most once in a string, and a letter that only one operand has stays in the result;
+`fgrad.numpy` brings every other case (repeated letters, sums over one operand, length-one axes) to this form.
+The adjoints of such a contraction are contractions of the same form.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Aval
+from fgrad.core.primitive import Primitive, by_argument, register
+from fgrad.core.tensor import bind
+
+
+def contract(x: Any, y: Any, a: str, b: str, out: str) -> Any:
+    """Return the product of `x` (axes `a`) and `y` (axes `b`), summed over the letters missing in `out`."""
+    return bind("contract", x, y, a=a, b=b, out=out)
+
+
+def _run(x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
+    return _plan(a, b, out)(np.asarray(x), np.asarray(y))
+
+
+@functools.cache
+def _plan(a: str, b: str, out: str) -> Callable[[Any, Any], Any]:
+    """Return the recipe: to matrices by transposes and reshapes, one `matmul`, and back."""
+    shared = [c for c in a if c in b and c in out]
+    summed = [c for c in a if c in b and c not in out]
+    left = [c for c in a if c not in b]
+    right = [c for c in b if c not in a]
+    order = "".join(shared + left + right)
+    if not summed:
+        return functools.partial(_outer, a=a, b=b, out=out)
+    if not shared and len(summed) == 1 and len(left) <= 1 and len(right) <= 1:
+        if out != order:  # the transposed product, so that the result is laid out as asked
+            return lambda x, y: _plan(b, a, out)(y, x)
+        flip_x, flip_y = a != "".join(left + summed), b != "".join(summed + right)
+        if not flip_x and not flip_y:
+            return np.dot
+        return lambda x, y: np.dot(x.T if flip_x else x, y.T if flip_y else y)
+    axes_x = [a.index(c) for c in shared + left + summed]
+    axes_y = [b.index(c) for c in shared + summed + right]
+    back = [order.index(c) for c in out]
+    in_order = back == sorted(back)
+    n, m = len(shared), len(left)
+
+    def call(x: Any, y: Any) -> Any:
+        x, y = x.transpose(axes_x), y.transpose(axes_y)
+        batch, rows, inner, columns = x.shape[:n], x.shape[n : n + m], x.shape[n + m :], y.shape[n + len(summed) :]
+        k = math.prod(inner)
+        z = np.matmul(
+            x.reshape(*batch, math.prod(rows), k),
+            y.reshape(*batch, k, math.prod(columns)),
+        ).reshape(*batch, *rows, *columns)
+        return z if in_order else z.transpose(back)
+
+    return call
+
+
+def _outer(x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
+    return np.multiply(_aligned(x, a, out), _aligned(y, b, out))
+
+
+def _aligned(x: Any, letters: str, out: str) -> Any:
+    x = x.transpose([letters.index(c) for c in out if c in letters])
+    return x[tuple(slice(None) if c in letters else None for c in out)]
+
+
+def _shape(x: Any, y: Any, *, a: str, b: str, out: str) -> Aval:
+    lengths = dict(zip(a + b, (*x.shape, *y.shape), strict=True))
+    return Aval(tuple(lengths[c] for c in out), np.result_type(x.dtype, y.dtype))
+
+
+def _batch(mapped: tuple[bool, ...], x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
+    new = next(c for c in "ZYXWVUTSRQPONMLKJIHGFEDCBAzyxwvutsrqponmlkjihgfedcba" if c not in a + b)
+    return contract(x, y, new * mapped[0] + a, new * mapped[1] + b, new + out)
+
+
+register(
+    Primitive(
+        "contract",
+        run=_run,
+        pull=by_argument(
+            lambda ct, y, *, a, b, out: contract(ct, y, out, b, a),
+            lambda ct, x, *, a, b, out: contract(x, ct, a, out, b),
+        ),
+        shape=_shape,
+        batch=_batch,
+    )
+)

@@ -1,0 +1,173 @@
+"""Element-wise rows: a scalar expression is the whole declaration, every rule is derived from it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Aval
+from fgrad.core.primitive import ROWS, Pattern, Primitive, Pull, Rule, by_argument, flat, register
+from fgrad.core.tensor import bind, binary, unary
+from fgrad.expr.atoms import ATOMS
+from fgrad.expr.derive import chain, gradient
+from fgrad.expr.emit import emit_calls
+from fgrad.expr.node import ZERO, Expr, apply, const, postorder, var, variables
+from fgrad.ops.linear import with_rank
+
+PARAMS = tuple(map(var, ("x", "y", "z")))
+CT, OUT = var("ct"), var("out")
+
+
+def caller(name: str) -> Rule:
+    """Return the function that applies the row called `name` to arrays or Tensors."""
+    arity = ATOMS[name].arity if name in ATOMS else len(ROWS[name].body.params)
+    if arity == 1:
+        return functools.partial(unary, name)
+    return functools.partial(binary if arity == 2 else bind, name)
+
+
+def declare_atom(name: str) -> Primitive:
+    """Add the row of one atom."""
+    atom = ATOMS[name]
+    params = PARAMS[: atom.arity]
+    slopes = [s if isinstance(s, Expr) else const(s) for s in atom.slopes(OUT, *params)]
+    pull = _puller(slopes, params, singular=atom.singular)
+    return _declare(name, params, apply_unshared(name, params), atom.reference, pull, real=not atom.holomorphic)
+
+
+def declare_body(name: str, params: tuple[Expr, ...], body: Expr, run: Rule) -> Primitive:
+    """Add the row of a scalar `body`; its slopes are again expressions, so every order exists."""
+    inside = [e.head for e in _atoms_of(body)]
+    singular = any(ATOMS[h].singular for h in inside)
+    real = any(not ATOMS[h].holomorphic for h in inside)
+    pull = _puller(list(gradient(body, params)), params, singular=singular)
+    return _declare(name, params, body, run, pull, real=real)
+
+
+def apply_unshared(name: str, params: Sequence[Expr]) -> Expr:
+    """Return the atom `name` of `params`, not simplified away."""
+    e = apply(name, *params)
+    return e if e.head == name else Expr(name, tuple(params), "")
+
+
+def _atoms_of(body: Expr) -> list[Expr]:
+    return [e for e in postorder(body) if e.args]
+
+
+def _declare(
+    name: str,
+    params: tuple[Expr, ...],
+    body: Expr,
+    run: Rule,
+    pull: Callable[[Pattern], Pull | None],
+    *,
+    real: bool,
+) -> Primitive:
+    return register(
+        Primitive(
+            name,
+            run=run,
+            pull=pull,
+            shape=functools.partial(_shape, run),
+            batch=functools.partial(_batch, name),
+            body=Body(params, body),
+            real=real,
+        )
+    )
+
+
+class Body:
+    """What an element-wise row computes at one element."""
+
+    __slots__ = ("params", "result")
+
+    def __init__(self, params: tuple[Expr, ...], result: Expr) -> None:
+        self.params, self.result = params, result
+
+
+def _puller(
+    slopes: Sequence[Expr], params: tuple[Expr, ...], *, singular: bool
+) -> Callable[[Pattern], Pull | None]:
+    """Return the `pull` of a row with these slopes: one generated function per pattern of tracked arguments."""
+    if all(s is ZERO for s in slopes):
+        return flat
+
+    def pull(pattern: Pattern) -> Pull | None:
+        terms = [chain(CT, s, singular=singular) for s, tracked in zip(slopes, pattern, strict=True) if tracked]
+        results = [None if t is ZERO else t for t in terms]
+        if results.count(None) == len(results):
+            return None
+        needed = variables(*(r for r in results if r is not None))
+        kept = [v for v in (OUT, *params) if v in needed]
+        keep = tuple(0 if v is OUT else params.index(v) + 1 for v in kept)
+        text, constants = emit_calls("pull", (CT, *kept), results)
+        lifted, raw = (_built(text, {**space, **constants}) for space in (_LIFTED, _RAW))
+        return Pull(lifted, raw=raw, keep=keep)
+
+    return pull
+
+
+def _built(text: str, namespace: dict[str, Any]) -> Rule:
+    exec(compile(text, "<fgrad pull>", "exec"), namespace)  # noqa: S102 -- our own emitted code
+    made: Rule = namespace["pull"]
+    return made
+
+
+def _shape(run: Rule, *operands: Any) -> Aval:
+    shape = np.broadcast_shapes(*(getattr(a, "shape", ()) for a in operands))
+    kinds = tuple(a.dtype if isinstance(a, Aval | np.ndarray | np.generic) else type(a) for a in operands)
+    if isinstance(run, np.ufunc):
+        return Aval(shape, run.resolve_dtypes((*kinds, None))[-1])
+    return Aval(shape, np.result_type(*(k if isinstance(k, np.dtype) else k(0) for k in kinds)))
+
+
+def _batch(name: str, mapped: tuple[bool, ...], *values: Any) -> Any:
+    rank = max(len(getattr(v, "shape", ())) + (not m) for m, v in zip(mapped, values, strict=True))
+    return bind(name, *(with_rank(v, rank) if m else v for m, v in zip(mapped, values, strict=True)))
+
+
+def _complex_absolute_slope(out: Any, x: Any) -> Any:
+    return conjugate(x) / bind("where", bind("equal", out, 0), 1, out)
+
+
+def conjugate(x: Any) -> Any:
+    """Return the complex conjugate."""
+    return bind("conjugate", x)
+
+
+def _absolute(ct: Any, out: Any, x: Any) -> Any:
+    if x.dtype.kind == "c":
+        return ct * _complex_absolute_slope(out, x)
+    return ct * unary("sign", x)
+
+
+def _declare_table() -> None:
+    for name in ATOMS:
+        if name != "where":
+            declare_atom(name)
+    _declare(
+        "where",
+        PARAMS,
+        apply("where", *PARAMS),
+        np.where,
+        by_argument(
+            None,
+            lambda ct, x: bind("where", x, ct, 0),
+            lambda ct, x: bind("where", x, 0, ct),
+        ),
+        real=False,
+    )
+    x = PARAMS[:1]
+    _declare("absolute", x, apply("fabs", *x), np.absolute, by_argument(_absolute), real=False)
+    for ufunc in (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.left_shift, np.right_shift, np.gcd, np.lcm):
+        _declare(ufunc.__name__, PARAMS[:2], PARAMS[0], ufunc, flat, real=False)
+    _declare("invert", x, PARAMS[0], np.invert, flat, real=False)
+    _declare("spacing", x, PARAMS[0], np.spacing, flat, real=True)
+
+
+_RAW: dict[str, Any] = {name: atom.reference for name, atom in ATOMS.items()}
+_LIFTED: dict[str, Any] = {name: caller(name) for name in ATOMS}
+_declare_table()

@@ -1,0 +1,312 @@
+"""Indexing rows: slices are known when a program is written, index arrays are operands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Aval, Shape
+from fgrad.core.primitive import Pattern, Primitive, Pull, by_argument, register
+from fgrad.core.tensor import Tensor, bind
+from fgrad.core.trace import Box
+from fgrad.ops.linear import broadcast_to, linear, reshape, sum_to, transpose, with_rank
+
+Index = tuple[Any, ...]
+
+
+class Hole:
+    """The place of an index array in a template."""
+
+    def __repr__(self) -> str:
+        return "*"
+
+
+HOLE = Hole()
+
+
+def split_index(x: Any, index: Any) -> tuple[Index, list[Any]]:
+    """Return `index` as a template of slices, None, Ellipsis and integers, and the arrays for its holes.
+
+    Raises:
+        IndexError: `index` is not a valid index of `x`.
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    template: list[Any] = []
+    arrays: list[Any] = []
+    for part in parts:
+        if part is None or part is Ellipsis:
+            template.append(part)
+        elif isinstance(part, slice):
+            template.append(slice(*(_static(p) for p in (part.start, part.stop, part.step))))
+        elif isinstance(part, int | np.integer) and not isinstance(part, bool):
+            template.append(int(part))
+        else:
+            for array in _index_arrays(part):
+                template.append(HOLE)
+                arrays.append(array)
+    return tuple(template), arrays
+
+
+def _static(p: Any) -> Any:
+    return p.__index__() if isinstance(p, Tensor) else p
+
+
+def _index_arrays(part: Any) -> list[Any]:
+    if not isinstance(part, Tensor):
+        part = np.asarray(part)
+        if part.size == 0 and part.dtype.kind == "f":
+            part = part.astype(int)  # an empty list
+    if part.dtype.kind == "b":
+        value = part._value if isinstance(part, Tensor) else part
+        if isinstance(value, Box):
+            value.refuse("indexing with a boolean array")
+        if value.ndim == 0:
+            raise IndexError("a boolean without axes is no index here; use where(condition, x, y)")
+        return list(np.nonzero(value))
+    if part.dtype.kind not in "iu":
+        raise IndexError(f"arrays used as indices must be of integer (or boolean) type, not {part.dtype}")
+    if isinstance(part, Tensor) and not isinstance(part._value, Box):
+        return [part._value]
+    return [part if isinstance(part, Tensor) else part.copy()]
+
+
+def filled(template: Index, arrays: Any) -> Index:
+    """Return the index that NumPy takes."""
+    it = iter(arrays)
+    return tuple(next(it) if part is HOLE else part for part in template)
+
+
+def getitem(x: Any, index: Any) -> Any:
+    """Return `x[index]`."""
+    template, arrays = split_index(x, index)
+    if arrays:
+        return bind("gather", x, *arrays, template=template)
+    return bind("slice", x, index=template)
+
+
+def setitem(x: Any, index: Any, value: Any) -> Any:
+    """Return `x` with `value` at `index`; `value` is cast to the dtype of `x` and broadcast."""
+    template, arrays = split_index(x, index)
+    name, params = ("put", {"template": template}) if arrays else ("update", {"index": template})
+    return bind(name, x, value, *arrays, **params)
+
+
+def _indexed(shape: Shape, index: Index) -> Shape:
+    result: Shape = np.broadcast_to(np.empty((), np.int8), shape)[index].shape
+    return result
+
+
+def _run_unslice(ct: Any, *, shape: Shape, index: Index) -> Any:
+    out = np.zeros(shape, ct.dtype)
+    out[index] = ct
+    return out
+
+
+def _run_update(x: Any, value: Any, *, index: Index) -> Any:
+    out = np.array(x)
+    out[index] = value
+    return out
+
+
+def _run_put(x: Any, value: Any, *arrays: Any, template: Index) -> Any:
+    return _run_update(x, value, index=filled(template, arrays))
+
+
+def _all(index: Index) -> Index:
+    return (slice(None), *index)
+
+
+linear(
+    "slice",
+    run=lambda x, *, index: np.asarray(x)[index],
+    adjoint=lambda ct, x, *, index: bind("unslice", ct, shape=x.shape, index=index),
+    shape=lambda x, *, index: Aval(_indexed(x.shape, index), x.dtype),
+    batch=lambda x, *, index: bind("slice", x, index=_all(index)),
+)
+linear(
+    "unslice",
+    run=_run_unslice,
+    adjoint=lambda ct, x, *, shape, index: bind("slice", ct, index=index),
+    shape=lambda x, *, shape, index: Aval(shape, x.dtype),
+    batch=lambda x, *, shape, index: bind("unslice", x, shape=(x.shape[0], *shape), index=_all(index)),
+)
+
+
+def _batch_update(mapped: tuple[bool, ...], x: Any, value: Any, *, index: Index) -> Any:
+    if not mapped[0]:
+        x = broadcast_to(x, (value.shape[0], *x.shape))
+    if mapped[1]:
+        value = with_rank(value, 1 + len(_indexed(x.shape[1:], index)))
+    return bind("update", x, value, index=_all(index))
+
+
+register(
+    Primitive(
+        "update",
+        run=_run_update,
+        pull=by_argument(
+            lambda ct, *, index: bind("update", ct, 0.0, index=index),
+            lambda ct, y_aval, *, index: _fitted(bind("slice", ct, index=index), y_aval.shape),
+        ),
+        shape=lambda x, value, *, index: x,
+        batch=_batch_update,
+    )
+)
+
+
+def _fitted(ct: Any, shape: Shape) -> Any:
+    """Return the cotangent of a value that was broadcast into a slice; NumPy drops leading ones there."""
+    lead = max(0, len(shape) - len(ct.shape))
+    return reshape(sum_to(ct, shape[lead:]), shape)
+
+
+# Gather and scatter-add. Their arguments after the first (and the second of `put`) are index arrays.
+
+
+def _gather_pull(pattern: Pattern) -> Pull:
+    def call(ct: Any, *saved: Any) -> tuple[Any]:
+        *arrays, x, params = saved
+        return (bind("scatter_add", ct, *arrays, shape=x.shape, **params),)
+
+    return Pull(call, keep=tuple(range(2, len(pattern) + 1)), avals=(1,), params=True)
+
+
+def _scatter_pull(pattern: Pattern) -> Pull:
+    def call(ct: Any, *saved: Any) -> tuple[Any]:
+        *arrays, params = saved
+        return (bind("gather", ct, *arrays, template=params["template"]),)
+
+    return Pull(call, keep=tuple(range(2, len(pattern) + 1)), params=True)
+
+
+def _put_pull(pattern: Pattern) -> Pull | None:
+    def call(ct: Any, *saved: Any) -> list[Any]:
+        *arrays, value, params = saved
+        template = params["template"]
+        back = []
+        if pattern[0]:
+            back.append(bind("put", ct, 0.0, *arrays, template=template))
+        if pattern[1]:
+            won = bind("gather", ct, *arrays, template=template) * _winners(arrays, template, ct.shape)
+            back.append(_fitted(won, value.shape))
+        return back
+
+    return Pull(call, keep=tuple(range(3, len(pattern) + 1)), avals=(2,), params=True)
+
+
+def _winners(arrays: Any, template: Index, shape: Shape) -> Any:
+    """Return where the written elements stay: of several writes to one place the last one wins."""
+    if any(isinstance(a, Tensor) for a in arrays):
+        template_, plain = template, [a._value if isinstance(a, Tensor) else a for a in arrays]
+        if any(isinstance(a, Box) for a in plain):
+            raise TypeError("the gradient of x[i] = v with mapped or staged indices is not known; use where")
+        arrays, template = plain, template_
+    index = filled(template, arrays)
+    order = np.zeros(shape, np.intp)
+    written = np.arange(order[index].size).reshape(order[index].shape)
+    order[index] = written
+    return order[index] == written
+
+
+def _run_gather(x: Any, *arrays: Any, template: Index) -> Any:
+    return np.asarray(x)[filled(template, arrays)]
+
+
+def _run_scatter_add(ct: Any, *arrays: Any, template: Index, shape: Shape) -> Any:
+    out = np.zeros(shape, ct.dtype)
+    np.add.at(out, filled(template, arrays), ct)
+    return out
+
+
+def _gathered(shape: Shape, arrays: Any, template: Index) -> Shape:
+    placeholders = [np.broadcast_to(np.zeros((), np.intp), a.shape) for a in arrays]
+    # a zero-length axis admits no index, yet its shape is known
+    result: Shape = np.broadcast_to(np.empty((), np.int8), [n or 1 for n in shape])[filled(template, placeholders)].shape
+    return result
+
+
+def _layout(shape: Shape, arrays: Any, template: Index) -> tuple[int, int]:
+    """Return the number of result axes before the index arrays' own axes, and the number of the latter."""
+    advanced = [i for i, part in enumerate(template) if part is HOLE or isinstance(part, int)]
+    rank = max((len(a.shape) for a in arrays), default=0)
+    if advanced[-1] - advanced[0] + 1 != len(advanced):
+        return 0, rank
+    consumed = sum(part is not None and part is not Ellipsis for part in template)
+    before = template[: advanced[0]]
+    hidden = len(shape) - consumed if Ellipsis in before else 0
+    return sum(part is not Ellipsis for part in before) + hidden, rank
+
+
+def _batched_index(mapped: tuple[bool, ...], arrays: Any, template: Index, n: int) -> tuple[Index, list[Any]]:
+    rank = max(len(a.shape) - m for a, m in zip(arrays, mapped, strict=True))
+    full = [with_rank(a, rank + 1) if m else a for a, m in zip(arrays, mapped, strict=True)]
+    rows = np.arange(n).reshape(n, *(1,) * rank)
+    return (HOLE, *template), [rows, *full]
+
+
+def _moved(x: Any, start: int, stop: int) -> Any:
+    axes = [i for i in range(len(x.shape)) if i != start]
+    axes.insert(stop, start)
+    return transpose(x, tuple(axes))
+
+
+def _block_to(x: Any, pre: int, rank: int) -> Any:
+    """Move the `rank` axes after the first to stand behind the `pre` axes that follow them."""
+    n = len(x.shape)
+    order = (0, *range(1 + rank, 1 + rank + pre), *range(1, 1 + rank), *range(1 + rank + pre, n))
+    return transpose(x, order)
+
+
+def _block_from(x: Any, pre: int, rank: int) -> Any:
+    n = len(x.shape)
+    order = (0, *range(1 + pre, 1 + pre + rank), *range(1, 1 + pre), *range(1 + pre + rank, n))
+    return transpose(x, order)
+
+
+def _batch_gather(mapped: tuple[bool, ...], x: Any, *arrays: Any, template: Index) -> Any:
+    shape = x.shape[1:] if mapped[0] else x.shape
+    examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[1:], strict=True)]
+    pre, rank = _layout(shape, examples, template)
+    if not any(mapped[1:]):
+        out = bind("gather", x, *arrays, template=_all(template))
+        separated = pre == 0 and _layout(x.shape, arrays, _all(template))[0] == 0
+        return _moved(out, rank, 0) if separated else out
+    n = next(a.shape[0] for a, m in zip(arrays, mapped[1:], strict=True) if m)
+    if not mapped[0]:
+        x = broadcast_to(x, (n, *x.shape))
+    index, full = _batched_index(mapped[1:], arrays, template, n)
+    return _block_to(bind("gather", x, *full, template=index), pre, rank)
+
+
+def _batch_scatter_add(mapped: tuple[bool, ...], ct: Any, *arrays: Any, template: Index, shape: Shape) -> Any:
+    n = next(a.shape[0] for a, m in zip((ct, *arrays), mapped, strict=True) if m)
+    if not mapped[0]:
+        ct = broadcast_to(ct, (n, *ct.shape))
+    examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[1:], strict=True)]
+    pre, rank = _layout(shape, examples, template)
+    index, full = _batched_index(mapped[1:], arrays, template, n)
+    return bind(
+        "scatter_add", _block_from(ct, pre, rank), *full, template=index, shape=(n, *shape)
+    )
+
+
+register(
+    Primitive(
+        "gather",
+        run=_run_gather,
+        pull=_gather_pull,
+        shape=lambda x, *arrays, template: Aval(_gathered(x.shape, arrays, template), x.dtype),
+        batch=_batch_gather,
+    )
+)
+register(
+    Primitive(
+        "scatter_add",
+        run=_run_scatter_add,
+        pull=_scatter_pull,
+        shape=lambda ct, *arrays, template, shape: Aval(shape, ct.dtype),
+        batch=_batch_scatter_add,
+    )
+)
+register(Primitive("put", run=_run_put, pull=_put_pull, shape=lambda x, value, *arrays, template: x))

@@ -1,0 +1,241 @@
+"""Linear rows, each beside its adjoint: the derivative of a linear map is itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Aval, Shape
+from fgrad.core.primitive import Primitive, Pull, Rule, by_argument, register
+from fgrad.core.tensor import bind
+
+Axes = tuple[int, ...]
+
+
+def linear(name: str, *, run: Rule, adjoint: Rule, shape: Rule, batch: Rule | None) -> Primitive:
+    """Declare a linear row of one argument.
+
+    Args:
+        name: the name of the row.
+        run: (buffer, **params) -> buffer.
+        adjoint: (cotangent, aval of the argument, **params) -> cotangent of the argument.
+        shape: (aval, **params) -> aval.
+        batch: (value with a batch axis first, **params) -> the same map of every example; None loops.
+    """
+
+    def pull(ct: Any, x_aval: Aval, **params: Any) -> Any:
+        return adjoint(ct, x_aval, **params)
+
+    return register(
+        Primitive(
+            name,
+            run=run,
+            pull=by_argument(pull),
+            shape=shape,
+            batch=batch and (lambda mapped, x, **params: batch(x, **params)),
+        )
+    )
+
+
+def reshape(x: Any, shape: Shape) -> Any:
+    """Return `x` with the same elements, in C order, in `shape`; its own adjoint."""
+    return bind("reshape", x, shape=shape)
+
+
+def transpose(x: Any, axes: Axes) -> Any:
+    """Return `x` with its axes permuted; the inverse permutation is the adjoint."""
+    return bind("transpose", x, axes=axes)
+
+
+def broadcast_to(x: Any, shape: Shape) -> Any:
+    """Return `x` repeated up to `shape`; the adjoint of a sum."""
+    return bind("broadcast_to", x, shape=shape)
+
+
+def sum_axes(x: Any, axes: Axes) -> Any:
+    """Return `x` summed over `axes`, which disappear; the adjoint of a broadcast."""
+    return bind("sum", x, axes=axes)
+
+
+def convert(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Return `x` as `dtype`; complex to real takes the real part."""
+    return x if x.dtype == dtype else bind("convert", x, dtype=dtype)
+
+
+def real(x: Any) -> Any:
+    """Return the real part."""
+    return bind("real", x)
+
+
+def imag(x: Any) -> Any:
+    """Return the imaginary part."""
+    return bind("imag", x)
+
+
+def sum_to(x: Any, shape: Shape) -> Any:
+    """Return `x` summed down to `shape`, the adjoint of broadcasting from it."""
+    extra = len(x.shape) - len(shape)
+    axes = tuple(i for i, n in enumerate(x.shape) if i < extra or n != shape[i - extra])
+    return reshape(sum_axes(x, axes), shape) if axes else x
+
+
+def fit(ct: Any, aval: tuple[Shape, np.dtype[Any]]) -> Any:
+    """Return a cotangent summed and converted to the shape and dtype of its argument."""
+    shape, dtype = aval
+    if ct.shape != shape:
+        ct = sum_to(ct, shape)
+    return ct if ct.dtype == dtype else convert(ct, dtype)
+
+
+def expand(x: Any, shape: Shape, axes: Axes) -> Any:
+    """Return `x`, which lacks `axes` of `shape`, repeated along them."""
+    kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return broadcast_to(reshape(x, kept), shape)
+
+
+def with_rank(x: Any, rank: int) -> Any:
+    """Return batched `x` with axes of length one after the first, so that it has `rank`."""
+    if len(x.shape) == rank:
+        return x
+    return reshape(x, (x.shape[0], *(1,) * (rank - len(x.shape)), *x.shape[1:]))
+
+
+def shifted(axes: Axes) -> Axes:
+    """Return the same axes behind a batch axis."""
+    return tuple(a + 1 for a in axes)
+
+
+def _inverse(axes: Axes) -> Axes:
+    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
+
+
+def _run_convert(x: Any, *, dtype: np.dtype[Any]) -> Any:
+    x = np.asarray(x)
+    return (x.real if x.dtype.kind == "c" and dtype.kind not in "cb" else x).astype(dtype)
+
+
+def _summed(x: Aval, axes: Axes) -> Aval:
+    dtype = np.dtype(np.int_) if x.dtype.kind == "b" or (x.dtype.kind == "i" and x.dtype.itemsize < 8) else x.dtype
+    return Aval(tuple(n for i, n in enumerate(x.shape) if i not in axes), dtype)
+
+
+def _batch_broadcast(x: Any, *, shape: Shape) -> Any:
+    return broadcast_to(with_rank(x, 1 + len(shape)), (x.shape[0], *shape))
+
+
+def _real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.empty(0, dtype).real.dtype
+
+
+def _imaginary_adjoint(ct: Any, x: Aval) -> Any:
+    # imag(z) = Re(-1j z), and the pairing of cotangents and tangents is Re(ct t)
+    return convert(ct, x.dtype) * -1j if x.dtype.kind == "c" else ct * 0
+
+
+linear(
+    "reshape",
+    run=lambda x, *, shape: np.reshape(x, shape),
+    adjoint=lambda ct, x, *, shape: reshape(ct, x.shape),
+    shape=lambda x, *, shape: Aval(shape, x.dtype),
+    batch=lambda x, *, shape: reshape(x, (x.shape[0], *shape)),
+)
+linear(
+    "transpose",
+    run=lambda x, *, axes: np.transpose(x, axes),
+    adjoint=lambda ct, x, *, axes: transpose(ct, _inverse(axes)),
+    shape=lambda x, *, axes: Aval(tuple(x.shape[a] for a in axes), x.dtype),
+    batch=lambda x, *, axes: transpose(x, (0, *shifted(axes))),
+)
+linear(
+    "broadcast_to",
+    run=lambda x, *, shape: np.broadcast_to(x, shape),
+    adjoint=lambda ct, x, *, shape: sum_to(ct, x.shape),
+    shape=lambda x, *, shape: Aval(shape, x.dtype),
+    batch=_batch_broadcast,
+)
+linear(
+    "sum",
+    run=lambda x, *, axes: np.add.reduce(x, axis=axes),
+    adjoint=lambda ct, x, *, axes: expand(ct, x.shape, axes),
+    shape=lambda x, *, axes: _summed(x, axes),
+    batch=lambda x, *, axes: sum_axes(x, shifted(axes)),
+)
+linear(
+    "convert",
+    run=_run_convert,
+    adjoint=lambda ct, x, *, dtype: convert(ct, x.dtype),
+    shape=lambda x, *, dtype: Aval(x.shape, dtype),
+    batch=lambda x, *, dtype: convert(x, dtype),
+)
+linear(
+    "real",
+    run=np.real,
+    adjoint=lambda ct, x: convert(ct, x.dtype),
+    shape=lambda x: Aval(x.shape, _real_dtype(x.dtype)),
+    batch=real,
+)
+linear(
+    "imag",
+    run=np.imag,
+    adjoint=_imaginary_adjoint,
+    shape=lambda x: Aval(x.shape, _real_dtype(x.dtype)),
+    batch=imag,
+)
+linear(
+    "conjugate",
+    run=np.conjugate,
+    adjoint=lambda ct, x: bind("conjugate", ct),
+    shape=lambda x: x,
+    batch=lambda x: bind("conjugate", x),
+)
+linear(
+    "cumsum",
+    run=lambda x, *, axis: np.cumsum(x, axis),
+    adjoint=lambda ct, x, *, axis: reverse(bind("cumsum", reverse(ct, axis), axis=axis), axis),
+    shape=lambda x, *, axis: Aval(x.shape, _summed(x, ()).dtype),
+    batch=lambda x, *, axis: bind("cumsum", x, axis=axis + 1),
+)
+
+
+def reverse(x: Any, axis: int) -> Any:
+    """Return `x` with the order along `axis` reversed."""
+    return bind("slice", x, index=(*(slice(None),) * axis, slice(None, None, -1)))
+
+
+def _concatenate_pull(pattern: tuple[bool, ...]) -> Pull:
+    tracked = [i for i, t in enumerate(pattern) if t]
+
+    def call(ct: Any, *saved: Any) -> list[Any]:
+        *avals, params = saved
+        axis, stop, pieces = params["axis"], 0, []
+        for i, aval in enumerate(avals):
+            start, stop = stop, stop + aval.shape[axis]
+            if i in tracked:
+                pieces.append(bind("slice", ct, index=(*(slice(None),) * axis, slice(start, stop))))
+        return pieces
+
+    return Pull(call, avals=tuple(range(1, len(pattern) + 1)), params=True)
+
+
+def _batch_concatenate(mapped: tuple[bool, ...], *xs: Any, axis: int) -> Any:
+    n = next(x.shape[0] for x, m in zip(xs, mapped, strict=True) if m)
+    full = (x if m else broadcast_to(x, (n, *x.shape)) for x, m in zip(xs, mapped, strict=True))
+    return bind("concatenate", *full, axis=axis + 1)
+
+
+def _shape_concatenate(*xs: Any, axis: int) -> Aval:
+    length = sum(x.shape[axis] for x in xs)
+    shape = xs[0].shape
+    return Aval((*shape[:axis], length, *shape[axis + 1 :]), np.result_type(*(x.dtype for x in xs)))
+
+
+register(
+    Primitive(
+        "concatenate",
+        run=lambda *xs, axis: np.concatenate(xs, axis),
+        pull=_concatenate_pull,
+        shape=_shape_concatenate,
+        batch=_batch_concatenate,
+    )
+)

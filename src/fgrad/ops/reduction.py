@@ -1,0 +1,150 @@
+"""Reductions and scans that are not linear: products, extrema, logsumexp and a linear recurrence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Aval
+from fgrad.core.primitive import Primitive, Rule, by_argument, register
+from fgrad.core.tensor import bind, unary
+from fgrad.ops.linear import Axes, expand, reshape, reverse, shifted, sum_axes
+
+
+def _reduced(x: Any, axes: Axes) -> Aval:
+    return Aval(tuple(n for i, n in enumerate(x.shape) if i not in axes), x.dtype)
+
+
+def _reduction(name: str, run: Rule, rule: Rule, shape: Rule = _reduced, *, real: bool = False) -> None:
+    register(
+        Primitive(
+            name,
+            run=run,
+            pull=by_argument(rule),
+            shape=lambda x, *, axes: shape(x, axes),
+            batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
+            real=real,
+        )
+    )
+
+
+def _extremum(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
+    """Share `ct` equally among the elements that attain the extremum."""
+    ties = bind("equal", x, expand(out, x.shape, axes))
+    share = ct / bind("convert", sum_axes(ties, axes), dtype=ct.dtype)
+    return bind("where", ties, expand(share, x.shape, axes), 0)
+
+
+def _prod(ct: Any, x: Any, *, axes: Axes) -> Any:
+    """Give each element the product of all others, from the left and from the right, so that zeros are right."""
+    last = tuple(i for i in range(len(x.shape)) if i not in axes)
+    kept = tuple(x.shape[i] for i in last)
+    order = (*last, *axes)
+    rows = reshape(bind("transpose", x, axes=order), (*kept, -1 if 0 not in x.shape else 0))
+    axis = len(kept)
+    others = _products_before(rows, axis) * reverse(_products_before(reverse(rows, axis), axis), axis)
+    back = reshape(others, tuple(x.shape[i] for i in order))
+    inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
+    return expand(ct, x.shape, axes) * bind("transpose", back, axes=inverse)
+
+
+def _products_before(x: Any, axis: int) -> Any:
+    """Return at each place along `axis` the product of the elements before it."""
+    full = (slice(None),) * axis
+    if x.shape[axis] == 0:
+        return x
+    first = np.ones((*x.shape[:axis], 1, *x.shape[axis + 1 :]), x.dtype)
+    head = bind("slice", x, index=(*full, slice(None, -1)))
+    return bind("concatenate", first, bind("cumprod", head, axis=axis), axis=axis)
+
+
+def _run_logsumexp(x: Any, *, axes: Axes) -> Any:
+    top = np.maximum.reduce(x, axis=axes, keepdims=True, initial=-np.inf)
+    top = np.where(np.isfinite(top), top, 0)
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.log(np.add.reduce(np.exp(x - top), axis=axes)) + np.reshape(top, _reduced(x, axes).shape)
+
+
+def _logsumexp(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
+    """Return `ct` times softmax(x), which is zero by convention where every x is -inf."""
+    # Blanchard, Higham & Higham (2021), Accurately computing the log-sum-exp and softmax functions
+    empty = bind("equal", out, -np.inf)
+    shift = bind("where", empty, 0, out)
+    return expand(ct, x.shape, axes) * unary("exp", x - expand(shift, x.shape, axes))
+
+
+def _recur(a: Any, b: Any, axis: int) -> Any:
+    return bind("recur", a, b, axis=axis)
+
+
+def _run_recur(a: Any, b: Any, *, axis: int) -> Any:
+    """Return y with y_i = a_i y_(i-1) + b_i along `axis`, from y_(-1) = 0."""
+    a, b = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)
+    y = np.empty(np.broadcast_shapes(a.shape, b.shape), np.result_type(a, b))
+    state: Any = 0
+    for i in range(len(y)):
+        state = y[i] = a[i] * state + b[i]
+    return np.moveaxis(y, 0, axis)
+
+
+def _before(x: Any, axis: int) -> Any:
+    """Return `x` moved one place back along `axis`, with zero in front."""
+    full = (slice(None),) * axis
+    head = bind("slice", x, index=(*full, slice(None, -1)))
+    return bind("unslice", head, shape=x.shape, index=(*full, slice(1, None)))
+
+
+def _suffix(ct: Any, a: Any, axis: int) -> Any:
+    """Return s with s_i = ct_i + a_(i+1) s_(i+1): what each place of a recurrence contributes in all."""
+    return reverse(_recur(_before(reverse(a, axis), axis), reverse(ct, axis), axis), axis)
+
+
+def _cumprod(ct: Any, x: Any, *, axis: int) -> Any:
+    # out_i = x_i out_(i-1): the recurrence with out_(-1) = 1, right also where elements are zero
+    return _suffix(ct, x, axis) * _products_before(x, axis)
+
+
+def _recur_first(ct: Any, out: Any, x: Any, *, axis: int) -> Any:
+    return _suffix(ct, x, axis) * _before(out, axis)
+
+
+def _recur_second(ct: Any, x: Any, *, axis: int) -> Any:
+    return _suffix(ct, x, axis)
+
+
+_reduction("max", lambda x, *, axes: np.maximum.reduce(x, axis=axes), _extremum, real=True)
+_reduction("min", lambda x, *, axes: np.minimum.reduce(x, axis=axes), _extremum, real=True)
+_reduction(
+    "prod",
+    lambda x, *, axes: np.multiply.reduce(x, axis=axes),
+    _prod,
+    lambda x, axes: Aval(_reduced(x, axes).shape, np.multiply.reduce(np.empty(0, x.dtype)).dtype),
+)
+_reduction("logsumexp", _run_logsumexp, _logsumexp, real=True)
+register(
+    Primitive(
+        "cumprod",
+        run=lambda x, *, axis: np.cumprod(x, axis),
+        pull=by_argument(_cumprod),
+        shape=lambda x, *, axis: Aval(x.shape, np.cumprod(np.empty(0, x.dtype)).dtype),
+        batch=lambda _, x, *, axis: bind("cumprod", x, axis=axis + 1),
+    )
+)
+
+
+def _batch_recur(mapped: tuple[bool, ...], a: Any, b: Any, *, axis: int) -> Any:
+    n = (a if mapped[0] else b).shape[0]
+    full = [x if m else bind("broadcast_to", x, shape=(n, *x.shape)) for x, m in zip((a, b), mapped, strict=True)]
+    return bind("recur", *full, axis=axis + 1)
+
+
+register(
+    Primitive(
+        "recur",
+        run=_run_recur,
+        pull=by_argument(_recur_first, _recur_second),
+        shape=lambda a, b, *, axis: Aval(a.shape, np.result_type(a.dtype, b.dtype)),
+        batch=_batch_recur,
+    )
+)

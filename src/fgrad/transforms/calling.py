@@ -1,0 +1,132 @@
+"""How transformed functions take arguments and give results: keywords, argnums, pytrees, NumPy in and out."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.core.tensor import Tensor
+from fgrad.core.trace import Box, current
+
+
+class Transformed:
+    """A transformed function: a callable that pickles when the function does, also usable as a method."""
+
+    def __init__(self, fun: Callable[..., Any], **options: Any) -> None:
+        if not callable(fun):
+            raise TypeError(
+                f"{type(self).__name__} transforms a function, not {fun!r}; "
+                "give the function itself and call the result with the arguments"
+            )
+        self.fun = fun
+        self.options = options
+        functools.update_wrapper(self, fun, updated=())
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.fun!r}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the transformed function."""
+        raise NotImplementedError
+
+
+def name_of(fun: Callable[..., Any]) -> str:
+    """Return what an error message calls `fun`."""
+    return getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None) or repr(fun)
+
+
+def bound(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments with every keyword that names a positional parameter in its place."""
+    if not kwargs:
+        return args, kwargs
+    try:
+        signature = inspect.signature(fun)
+    except (TypeError, ValueError):
+        return args, kwargs
+    given = signature.bind(*args, **kwargs)
+    return given.args, given.kwargs
+
+
+def positions(argnums: int | Sequence[int], n: int, fun: Callable[..., Any]) -> list[int]:
+    """Return `argnums` as positions among `n` arguments.
+
+    Raises:
+        TypeError: not integers.
+        ValueError: a position that does not exist, or one given twice.
+    """
+    wanted = [argnums] if isinstance(argnums, int | np.integer) else list(argnums)
+    found = []
+    for i in wanted:
+        if isinstance(i, bool) or not isinstance(i, int | np.integer):
+            raise TypeError(f"argnums must be an integer or a sequence of integers, not {argnums!r}")
+        if not -n <= i < n:
+            raise ValueError(
+                f"argnums={argnums!r} asks for argument {i}, but {name_of(fun)} was called with {n} positional "
+                f"argument{'s' * (n != 1)}; count from 0"
+            )
+        found.append(int(i) % n)
+    if len(set(found)) != len(found):
+        raise ValueError(f"argnums={argnums!r} names an argument twice")
+    return found
+
+
+def has_tensor(args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> bool:
+    """Return whether any leaf of the arguments is a Tensor: then results are Tensors."""
+    for a in (*args, *kwargs.values()) if kwargs else args:
+        if a.__class__ is Tensor:
+            return True
+        if not tree.is_leaf_type(a.__class__) and any(leaf.__class__ is Tensor for leaf in tree.leaves(a)):
+            return True
+    return False
+
+
+def is_traced(t: Tensor) -> bool:
+    """Return whether a live trace concerns `t`, so that its plain value would say less than it does."""
+    if isinstance(t._value, Box):
+        return True
+    return bool(t._nodes) and any(n.tape in current().traces for n in t._nodes)
+
+
+def plain(x: Any) -> Any:
+    """Return the array under a Tensor that no live trace concerns; anything else as it is."""
+    return x._value if x.__class__ is Tensor and not is_traced(x) else x
+
+
+class Delivery:
+    """Hands results to the user: arrays of their own where `as_numpy`, otherwise Tensors."""
+
+    def __init__(self, as_numpy: bool) -> None:
+        self.as_numpy = as_numpy
+        self.taken: set[int] = set()
+
+    def leaf(self, x: Any) -> Any:
+        """Return one result."""
+        if isinstance(x, Tensor):
+            if not self.as_numpy or is_traced(x):
+                return x
+            x = x._value
+        elif not isinstance(x, np.ndarray | np.generic):
+            return x
+        elif not self.as_numpy:
+            return Tensor(x)
+        if not isinstance(x, np.ndarray) or x.ndim == 0:
+            return x[()]
+        if id(x) in self.taken or not x.flags.owndata or not x.flags.writeable:
+            x = x.copy()
+        self.taken.add(id(x))
+        return x
+
+    def tree(self, x: Any) -> Any:
+        """Return a pytree of results."""
+        if tree.is_leaf_type(x.__class__):
+            return self.leaf(x)
+        return tree.map(self.leaf, x)

@@ -1,0 +1,494 @@
+"""Rules that the user writes: Function, custom_vjp and custom_jvp are one row with a rule of its own.
+
+The forward code of a rule runs below the innermost tape that follows an argument, so that what it saves is
+known to the tapes around that one. Its outputs are then taken off every tape and get the user's rule on each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.core.aval import Aval, aval_of
+from fgrad.core.primitive import Primitive, Pull, flat, register
+from fgrad.core.tape import Pick, Tape
+from fgrad.core.tensor import Tensor, lowered, wrap
+from fgrad.core.trace import Box, Trace, below, current, next_level, running
+from fgrad.ops.linear import sum_axes
+from fgrad.transforms.batch import Batch
+from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, is_traced, name_of, plain
+from fgrad.transforms.reverse import vjp
+
+
+class Rule:
+    """One application of a custom rule to flat lists of values."""
+
+    name: str
+
+    def primal(self, *values: Any) -> list[Any]:
+        """Return the outputs, where nothing is differentiated."""
+        return self.forward(*values)
+
+    def forward(self, *values: Any) -> list[Any]:
+        """Return the outputs, and remember what `backward` needs."""
+        raise NotImplementedError
+
+    def backward(self, *cts: Any) -> Sequence[Any]:
+        """Return one cotangent per argument (None: no gradient) from one per output (None: unused)."""
+        raise NotImplementedError
+
+    def clone(self) -> Rule:
+        """Return a rule that can run forward beside this one."""
+        raise NotImplementedError
+
+
+def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
+    """Return the outputs of `rule`, with its backward on every tape that follows an argument."""
+    state = current()
+    boxes = [a._value for a in args if a.__class__ is Tensor and isinstance(a._value, Box)]
+    for box in boxes:
+        if box.trace not in state.traces:
+            box.escaped()
+    floor = max((b.trace.level for b in boxes), default=-1)
+    tapes = _tapes(args, state.traces, floor)
+    top = tapes[-1].level if tapes else None
+    outs: list[Tensor] | None = None
+    if boxes:
+        trace = next(b.trace for b in boxes if b.trace.level == floor)
+        inner = tuple(lowered(a, state, floor) for a in args)
+        outs = [wrap(o) for o in trace.process(CUSTOM, inner, {"rule": rule.clone() if tapes else rule})]
+        if not tapes:
+            return outs
+    if top is None:
+        return [_as_tensor(o) for o in rule.primal(*map(_as_tensor, args))]
+    with running(below(top)):
+        made = rule.forward(*(_as_tensor(lowered(a, state, top)) for a in args))
+    outs = outs or [_stripped(o) for o in made]
+    pull = _pull(rule, args, outs)
+    for tape in tapes:
+        parents = [n for a in args if a.__class__ is Tensor for n in a._nodes if n.tape is tape]
+        pattern = tuple(a.__class__ is Tensor and any(n.tape is tape for n in a._nodes) for a in args)
+        node = tape.node(pull, (pattern,), tuple(parents))
+        for i, out in enumerate(outs):
+            if out.dtype.kind in "fc":
+                out._nodes += (tape.node(Pick(i, len(outs)), (), (node,)),)
+    return outs
+
+
+def _tapes(args: Sequence[Any], traces: tuple[Trace, ...], floor: int) -> list[Tape]:
+    found = {
+        n.tape: None
+        for a in args
+        if a.__class__ is Tensor
+        for n in a._nodes
+        if n.tape is not None and n.tape in traces and n.tape.level > floor
+    }
+    return sorted(found, key=lambda t: t.level)
+
+
+def _as_tensor(x: Any) -> Tensor:
+    return x if x.__class__ is Tensor else wrap(np.asarray(x))
+
+
+def _stripped(x: Any) -> Tensor:
+    """Return a new handle on the value of an output, without nodes."""
+    return wrap(x._value) if x.__class__ is Tensor else Tensor(x)
+
+
+def _pull(rule: Rule, args: Sequence[Any], outs: Sequence[Tensor]) -> Pull:
+    avals = [aval_of(a) for a in args]
+    errors = np.geterr()
+
+    def call(cts: Sequence[Any], pattern: tuple[bool, ...]) -> list[Any]:
+        given = [None if ct is None else _as_tensor(ct) for ct in cts]
+        with np.errstate(**errors):
+            results = rule.backward(*given)
+        if len(results) != len(avals):
+            raise ValueError(
+                f"the backward rule of {rule.name} returned {len(results)} cotangents, but there are {len(avals)} "
+                "arguments; return one for each, None where there is no gradient"
+            )
+        checked = [_checked(r, aval, i, rule.name) for i, (r, aval) in enumerate(zip(results, avals, strict=True))]
+        return [c for c, tracked in zip(checked, pattern, strict=True) if tracked]
+
+    return Pull(call)
+
+
+def _checked(result: Any, aval: Aval, i: int, name: str) -> Any:
+    """Return a cotangent that a user's rule returned for argument `i`, plain where nothing traces it."""
+    if result is None or aval.dtype.kind not in "fc":
+        return None
+    if isinstance(result, float | int | complex) and not isinstance(result, bool):
+        result = np.asarray(result, aval.dtype)
+    if not isinstance(result, Tensor | np.ndarray | np.generic):
+        raise TypeError(
+            f"the backward rule of {name} returned {type(result).__name__} for argument {i}; "
+            "return a Tensor or array, or None where there is no gradient"
+        )
+    if result.shape != aval.shape:
+        raise ValueError(
+            f"the backward rule of {name} returned shape {result.shape} for argument {i}, which has shape {aval.shape}"
+        )
+    if result.dtype != aval.dtype:
+        raise TypeError(
+            f"the backward rule of {name} returned dtype {result.dtype} for argument {i}, which has dtype {aval.dtype}"
+        )
+    return plain(result)
+
+
+class BatchedRule(Rule):
+    """A rule applied to every example: its code runs once, under a batch trace of its own."""
+
+    def __init__(self, rule: Rule, mapped: tuple[bool, ...], size: int) -> None:
+        self.rule, self.mapped, self.size, self.name = rule, mapped, size, rule.name
+        self.trace: Batch | None = None
+
+    def clone(self) -> Rule:
+        """Return a rule that can run forward beside this one."""
+        return BatchedRule(self.rule.clone(), self.mapped, self.size)
+
+    def primal(self, *values: Any) -> list[Any]:
+        """Return the outputs of all examples."""
+        return self._mapped(self.rule.primal, values)
+
+    def forward(self, *values: Any) -> list[Any]:
+        """Return the outputs of all examples."""
+        return self._mapped(self.rule.forward, values)
+
+    def _mapped(self, run: Callable[..., list[Any]], values: Sequence[Any]) -> list[Any]:
+        trace = self.trace = Batch(next_level(), self.size)
+        with running((*current().traces, trace)):
+            outs = run(*(trace.box(v) if m else v for v, m in zip(values, self.mapped, strict=True)))
+        return [_as_tensor(trace.unbox(o)) for o in outs]
+
+    def backward(self, *cts: Any) -> Sequence[Any]:
+        """Return the cotangents of all examples, summed for arguments that all examples share."""
+        trace = self.trace
+        assert trace is not None  # noqa: S101 -- forward ran
+        with running((*current().traces, trace)):
+            results = self.rule.backward(*(None if ct is None else trace.box(ct) for ct in cts))
+        whole = [None if r is None else trace.unbox(r) for r in results]
+        return [r if m or r is None else sum_axes(r, (0,)) for r, m in zip(whole, self.mapped, strict=True)]
+
+
+def _batch(mapped: tuple[bool, ...], *values: Any, rule: Rule) -> tuple[Any, ...]:
+    size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
+    return tuple(apply_rule(BatchedRule(rule, mapped, size), values))
+
+
+CUSTOM = register(
+    Primitive(
+        "custom",
+        run=lambda *values, rule: tuple(o._value for o in map(_stripped, rule.primal(*map(_as_tensor, values)))),
+        pull=flat,
+        batch=_batch,
+        many=True,
+        inline=lambda *values, rule: rule.primal(*values),
+    )
+)
+
+
+class Function:
+    """An operation with a gradient rule of the user's own.
+
+    Subclass it, define `forward(self, *tensors)` and `backward(self, *cotangents)`, and call an instance.
+    What `forward` does is hidden from every manager; `backward` gets one cotangent per output (None for an
+    output that was not used) and returns one per argument (None: no gradient). Keep what `backward` needs on
+    `self`. Operations inside `backward` are recorded by outer managers, so higher orders work.
+
+    Example:
+        >>> import fgrad
+        >>> class Cube(fgrad.Function):
+        ...     def forward(self, x):
+        ...         self.x = x
+        ...         return x * x * x
+        ...     def backward(self, ct):
+        ...         return 3.0 * self.x * self.x * ct
+        >>> fgrad.grad(Cube())(2.0)
+        np.float64(12.0)
+    """
+
+    def forward(self, *tensors: Tensor) -> Any:
+        """Return the output, a Tensor or a tuple of Tensors."""
+        raise NotImplementedError(f"{type(self).__name__} must define forward(self, *tensors)")
+
+    def backward(self, *cotangents: Tensor | None) -> Any:
+        """Return the cotangent of the argument, or a tuple with one per argument."""
+        raise NotImplementedError(f"{type(self).__name__} must define backward(self, *cotangents)")
+
+    def __call__(self, *tensors: Any) -> Any:
+        """Return `forward(*tensors)`, differentiable by `backward`."""
+        rule = _FunctionRule(self)
+        outs = apply_rule(rule, [t if isinstance(t, Tensor) else Tensor(t) for t in tensors])
+        return tuple(outs) if rule.several else outs[0]
+
+
+class _FunctionRule(Rule):
+    def __init__(self, function: Function) -> None:
+        self.function, self.name, self.several = function, type(function).__name__, False
+
+    def clone(self) -> Rule:
+        """Return a rule on a copy of the instance, whose state is then its own."""
+        twin = object.__new__(type(self.function))
+        twin.__dict__.update(self.function.__dict__)
+        return _FunctionRule(twin)
+
+    def forward(self, *values: Any) -> list[Any]:
+        out = self.function.forward(*values)
+        self.several = isinstance(out, tuple | list)
+        outs = list(out) if self.several else [out]
+        for o in outs:
+            if not isinstance(o, Tensor | np.ndarray | np.generic | float | int | complex):
+                raise TypeError(f"{self.name}.forward must return Tensors, not {type(o).__name__}")
+        return outs
+
+    def backward(self, *cts: Any) -> Sequence[Any]:
+        result = self.function.backward(*cts)
+        return result if isinstance(result, tuple | list) else (result,)
+
+
+class _TreeRule(Rule):
+    """A rule on pytrees: `operation` with the static arguments of one call."""
+
+    def __init__(self, operation: Custom, args: tuple[Any, ...], place: list[int], structures: list[Any]) -> None:
+        self.operation, self.args, self.place, self.structures = operation, args, place, structures
+        self.name = name_of(operation.fun)
+        self.out_structure: Any = None
+
+    def clone(self) -> Rule:
+        """Return a rule that can run forward beside this one."""
+        return type(self)(self.operation, self.args, self.place, self.structures)
+
+    def filled(self, values: Sequence[Any]) -> list[Any]:
+        """Return the arguments of the call with `values` as leaves of the differentiable ones."""
+        args, it = list(self.args), iter(values)
+        for i, structure in zip(self.place, self.structures, strict=True):
+            args[i] = tree.unflatten(structure, [next(it) for _ in range(structure.num_leaves)])
+        return args
+
+    def static(self) -> list[Any]:
+        """Return the arguments that are not differentiable."""
+        return [a for i, a in enumerate(self.args) if i not in self.place]
+
+    def flat(self, out: Any) -> list[Any]:
+        """Return the leaves of an output, remembering its structure."""
+        leaves, self.out_structure = tree.flatten(out)
+        return leaves
+
+    def primal(self, *values: Any) -> list[Any]:
+        return self.flat(self.operation.fun(*self.filled(values)))
+
+    def ct_tree(self, cts: Sequence[Any], avals: Sequence[Aval]) -> Any:
+        """Return the cotangents in the structure of the output, zeros where none came."""
+        full = [wrap(np.zeros(a.shape, a.dtype)) if ct is None else ct for ct, a in zip(cts, avals, strict=True)]
+        return tree.unflatten(self.out_structure, full)
+
+
+class _VjpRule(_TreeRule):
+    avals: list[Aval]
+    residuals: Any
+
+    def forward(self, *values: Any) -> list[Any]:
+        result = self.operation.rule("fwd")(*self.filled(values))
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise TypeError(f"the fwd rule of {self.name} must return a pair (out, residuals)")
+        out, self.residuals = result
+        outs = self.flat(out)
+        self.avals = [aval_of(o) for o in outs]
+        return outs
+
+    def backward(self, *cts: Any) -> Sequence[Any]:
+        ct = self.ct_tree(cts, self.avals)
+        results = self.operation.rule("bwd")(*self.static(), self.residuals, ct)
+        if not isinstance(results, tuple | list) or len(results) != len(self.place):
+            raise TypeError(
+                f"the bwd rule of {self.name} must return a tuple with one cotangent for each of its {len(self.place)} "
+                f"differentiable arguments (None: no gradient), not {_described(results)}"
+            )
+        flat: list[Any] = []
+        for i, (r, structure) in enumerate(zip(results, self.structures, strict=True)):
+            if r is None:
+                flat += [None] * structure.num_leaves
+                continue
+            leaves, given = tree.flatten(r)
+            if given != structure:
+                raise TypeError(
+                    f"the bwd rule of {self.name} returned the structure {given} for argument {i}, "
+                    f"which has the structure {structure}"
+                )
+            flat += leaves
+        return flat
+
+
+def _described(results: Any) -> str:
+    return f"{len(results)}" if isinstance(results, tuple | list) else type(results).__name__
+
+
+class _JvpRule(_TreeRule):
+    avals: list[Aval]
+    values: tuple[Any, ...]
+
+    def forward(self, *values: Any) -> list[Any]:
+        self.values = values
+        outs = self.primal(*values)
+        self.avals = [aval_of(o) for o in outs]
+        return outs
+
+    def backward(self, *cts: Any) -> Sequence[Any]:
+        floating = [i for i, v in enumerate(self.values) if v.dtype.kind in "fc"]
+
+        def tangents_out(*ts: Any) -> list[Any]:
+            full = [np.zeros(v.shape) for v in self.values]
+            for i, t in zip(floating, ts, strict=True):
+                full[i] = t
+            filled = self.filled(full)
+            result = self.operation.rule("jvp")(
+                *self.static(),
+                tuple(self.filled(self.values)[i] for i in self.place),
+                tuple(filled[i] for i in self.place),
+            )
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise TypeError(f"the jvp rule of {self.name} must return a pair (out, tangent_out)")
+            leaves, given = tree.flatten(result[1])
+            if given != self.out_structure:
+                raise TypeError(
+                    f"the jvp rule of {self.name} returned a tangent of structure {given}, "
+                    f"but the output has the structure {self.out_structure}"
+                )
+            return leaves
+
+        zeros = [wrap(np.zeros(self.values[i].shape, self.values[i].dtype)) for i in floating]
+        _, pullback = vjp(tangents_out, *zeros)
+        found = pullback([wrap(np.zeros(a.shape, a.dtype)) if c is None else c for c, a in zip(cts, self.avals, strict=True)])
+        back: list[Any] = [None] * len(self.values)
+        for i, c in zip(floating, found, strict=True):
+            back[i] = c
+        return back
+
+
+class Custom(Transformed):
+    """A function with a rule of the user's own."""
+
+    made: type[_TreeRule]
+    how: str
+
+    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> None:
+        super().__init__(fun)
+        self.nondiff = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
+        self.rules: dict[str, Callable[..., Any]] = {}
+
+    def rule(self, name: str) -> Callable[..., Any]:
+        """Return one of the rules."""
+        try:
+            return self.rules[name]
+        except KeyError:
+            raise TypeError(f"{name_of(self.fun)} has no rule yet; define it with {self.how}") from None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return `fun(*args)`, differentiable by the rule."""
+        args, kwargs = bound(self.fun, args, kwargs)
+        if kwargs:
+            raise TypeError(f"{name_of(self.fun)} has a custom rule, so it takes no keyword-only arguments: {sorted(kwargs)}")
+        nondiff = {i % len(args) for i in self.nondiff if -len(args) <= i < len(args)}
+        place = [i for i in range(len(args)) if i not in nondiff]
+        flat, structures = [], []
+        for i in place:
+            leaves, structure = tree.flatten(args[i])
+            flat += leaves
+            structures.append(structure)
+        if not any(x.__class__ is Tensor and is_traced(x) for x in flat):
+            return self.fun(*args)
+        self.rule(next(iter(self.needed)))
+        rule = self.made(self, args, place, structures)
+        outs = apply_rule(rule, flat)
+        structure = rule.out_structure
+        return tree.unflatten(structure, outs)
+
+    needed: tuple[str, ...] = ()
+
+
+class CustomVjp(Custom):
+    """A function with a reverse rule."""
+
+    made, how, needed = _VjpRule, "f.defvjp(fwd, bwd)", ("fwd",)
+
+    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> CustomVjp:
+        """Define the rule.
+
+        Args:
+            fwd: takes the arguments and returns `(out, residuals)`.
+            bwd: takes the non-differentiable arguments, the residuals and the cotangent of `out`, and returns a
+                tuple with one cotangent per differentiable argument (None: no gradient).
+        """
+        self.rules = {"fwd": fwd, "bwd": bwd}
+        return self
+
+
+class CustomJvp(Custom):
+    """A function with a forward rule, which is transposed for reverse mode."""
+
+    made, how, needed = _JvpRule, "f.defjvp(jvp) or f.defjvps(...)", ("jvp",)
+
+    def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
+        """Define the rule: `jvp(primals, tangents) -> (out, tangent_out)`, linear in the tangents."""
+        self.rules = {"jvp": jvp}
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Define the rule by one `jvp(tangent, out, *primals)` per argument; None: no gradient."""
+
+        def jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+            out = self(*primals)
+            terms = [rule(t, out, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
+            if not terms:
+                return out, tree.map(lambda y: np.zeros(y.shape, y.dtype), out)
+            total = terms[0]
+            for term in terms[1:]:
+                total = tree.map(lambda a, b: a + b, total, term)
+            return out, total
+
+        self.defjvp(jvp)
+
+
+def custom_vjp(fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> CustomVjp:
+    """Return `fun` with a reverse rule, to be defined by `.defvjp(fwd, bwd)`.
+
+    Args:
+        fun: takes and returns pytrees.
+        nondiff_argnums: positional arguments that are not differentiable and need not be arrays.
+
+    Example:
+        >>> import fgrad
+        >>> @fgrad.custom_vjp
+        ... def clipped(x):
+        ...     return x
+        >>> clipped.defvjp(lambda x: (x, None), lambda _, ct: (np.clip(ct, -1, 1),))
+        <CustomVjp of <function clipped at ...>>
+        >>> fgrad.grad(lambda x: 5.0 * clipped(x))(2.0)
+        np.float64(1.0)
+    """
+    return CustomVjp(fun, nondiff_argnums)
+
+
+def custom_jvp(fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> CustomJvp:
+    """Return `fun` with a forward rule, to be defined by `.defjvp(jvp)` or `.defjvps(...)`.
+
+    The rule is linear in the tangents; its transpose is the reverse rule, so one rule serves both modes.
+
+    Args:
+        fun: takes and returns pytrees.
+        nondiff_argnums: positional arguments that are not differentiable and need not be arrays.
+
+    Example:
+        >>> import fgrad
+        >>> @fgrad.custom_jvp
+        ... def twice(x):
+        ...     return 2.0 * x
+        >>> twice.defjvps(lambda t, out, x: 2.0 * t)
+        >>> fgrad.grad(twice)(1.0)
+        np.float64(2.0)
+    """
+    return CustomJvp(fun, nondiff_argnums)

@@ -1,0 +1,287 @@
+"""Forward mode by double reverse mode: the pullback is linear in its cotangent, and its transpose pushes forward.
+
+With u the cotangent of the output, x_ct = J^T u. A second recording around the first one differentiates x_ct
+with respect to u along a tangent t: that is J t, for any u. So no operation needs a forward rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.core.tensor import Tensor
+from fgrad.transforms.batch import batched_map
+from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, name_of, positions
+from fgrad.transforms.manager import GradManager, cotangent
+from fgrad.transforms.reverse import Inputs, Pulled, check_real, deliver_inputs, grad, jacrev, unit_basis
+
+
+class Pushed:
+    """A function evaluated at some arguments, with its pushforward on flat lists of leaves."""
+
+    __slots__ = ("push", "run")
+
+    def __init__(self, fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], inputs: Inputs, has_aux: bool) -> None:
+        run = self.run = Pulled(fun, args, kwargs, inputs, has_aux)
+        gm = GradManager()
+        gm.record()
+        try:
+            # the value of u is of no consequence; ones are never mistaken for a zero cotangent
+            us = [gm.follow(np.ones(y.shape, y.dtype)) if _has_tangent(y) else None for y in run.outs]
+            cts = run.pull(us)
+            push = gm.pullback(cts, [u for u in us if u is not None])
+        finally:
+            gm.release()
+
+        def pushforward(tangents: Sequence[Any]) -> list[Any]:
+            found = iter(push(tangents))
+            return [None if u is None else next(found) for u in us]
+
+        self.push = pushforward
+
+    def zeros(self, tangents: Sequence[Any]) -> list[Any]:
+        """Return tangents of the outputs, zeros where none arrived."""
+        return [_zero(y) if t is None else t for t, y in zip(tangents, self.run.outs, strict=True)]
+
+
+def _has_tangent(y: Any) -> bool:
+    return isinstance(y, Tensor) and y.dtype.kind in "fc"
+
+
+def _zero(y: Any) -> Any:
+    dtype = getattr(y, "dtype", None) or np.result_type(type(y))
+    return np.zeros(np.shape(y) if not hasattr(y, "shape") else y.shape, dtype)
+
+
+def _pairs(inputs: Inputs, tangents: Sequence[Any], where: Sequence[int], what: str) -> list[Any]:
+    """Return the tangent of each differentiated leaf, checked."""
+    flat = []
+    for i, structure in zip(where, inputs.structures, strict=True):
+        found, given = tree.flatten(tangents[i])
+        if given != structure:
+            raise TypeError(
+                f"{what}: the tangent {i} has the structure {given}, but the primal {i} has the structure {structure}"
+            )
+        flat += found
+    kept = [(p, t) for p, t in zip(inputs.places, flat, strict=True) if p is not None]
+    return [cotangent(t, Tensor(inputs.handles[p][0]) if not isinstance(inputs.handles[p][0], Tensor) else inputs.handles[p][0], "the tangent", "the primal") for p, t in kept]
+
+
+def jvp(
+    fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
+) -> tuple[Any, ...]:
+    """Return `fun(*primals)` and its directional derivative along `tangents`.
+
+    Args:
+        fun: takes and returns pytrees.
+        primals: tuple or list of arguments, floating-point leaves.
+        tangents: the directions, of the structure, shapes and dtypes of `primals`.
+        has_aux: whether `fun` returns `(out, aux)`.
+
+    Returns:
+        `(out, tangent_out)` or `(out, tangent_out, aux)`.
+
+    Raises:
+        TypeError: `primals` or `tangents` is no tuple or list, or structures or dtype kinds differ.
+        ValueError: shapes differ.
+
+    Example:
+        >>> from fgrad import jvp
+        >>> out, tangent = jvp(lambda x: x * x, (3.0,), (1.0,))
+        >>> float(out), float(tangent)
+        (9.0, 6.0)
+    """
+    _check_sequences(primals, tangents, "jvp")
+    where = range(len(primals))
+    inputs = Inputs(primals, where, "jvp")
+    ts = _pairs(inputs, tangents, where, "jvp")
+    pushed = Pushed(fun, primals, {}, inputs, has_aux)
+    run = pushed.run
+    deliver = Delivery(not has_tensor([primals, tangents]))
+    out = tree.unflatten(run.structure, [deliver.leaf(y) for y in run.outs])
+    tangent_out = tree.unflatten(run.structure, [deliver.leaf(t) for t in pushed.zeros(pushed.push(ts))])
+    return (out, tangent_out, deliver.tree(run.aux)) if has_aux else (out, tangent_out)
+
+
+def _check_sequences(primals: Any, tangents: Any, what: str) -> None:
+    for name, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple | list):
+            raise TypeError(
+                f"{what} takes the {name} as a tuple or list, one entry per argument, not {type(given).__name__}; "
+                f"write {what}(f, (x,), (t,))"
+            )
+    if len(primals) != len(tangents):
+        raise TypeError(f"{what} got {len(primals)} primals and {len(tangents)} tangents; give one tangent per primal")
+
+
+class Linearized:
+    """The linear map from tangents of the primals to the tangent of the output."""
+
+    def __init__(self, pushed: Pushed, inputs: Inputs, as_numpy: bool) -> None:
+        self._pushed, self._inputs, self._as_numpy = pushed, inputs, as_numpy
+
+    def __call__(self, *tangents: Any) -> Any:
+        """Return the tangent of the output."""
+        inputs = self._inputs
+        if len(tangents) != len(inputs.structures):
+            raise TypeError(
+                f"the linear function takes {len(inputs.structures)} tangents, one per primal, not {len(tangents)}"
+            )
+        deliver = Delivery(self._as_numpy and not has_tensor(tangents))
+        out = self._pushed.push(_pairs(inputs, tangents, range(len(tangents)), "linearize"))
+        return tree.unflatten(self._pushed.run.structure, [deliver.leaf(t) for t in self._pushed.zeros(out)])
+
+
+def linearize(fun: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """Return `fun(*primals)` and the linear function of tangents there; `fun` is not run again by it.
+
+    Args:
+        fun: takes and returns pytrees.
+        primals: the point, floating-point leaves.
+
+    Returns:
+        `(out, f_jvp)` with `f_jvp(*tangents)` the directional derivative.
+
+    Example:
+        >>> from fgrad import linearize
+        >>> out, f_jvp = linearize(lambda x: x * x, 3.0)
+        >>> float(f_jvp(2.0))
+        12.0
+    """
+    inputs = Inputs(primals, range(len(primals)), "linearize")
+    pushed = Pushed(fun, primals, {}, inputs, has_aux=False)
+    as_numpy = not has_tensor(primals)
+    out = tree.unflatten(pushed.run.structure, [Delivery(as_numpy).leaf(y) for y in pushed.run.outs])
+    return out, Linearized(pushed, inputs, as_numpy)
+
+
+def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], tuple[Any, ...]]:
+    """Return the transpose of a function that is linear in all arguments.
+
+    Args:
+        fun: linear; takes and returns pytrees.
+        primals: arrays of which only structure, shapes and dtypes matter.
+
+    Returns:
+        A function from a cotangent of the output to a tuple with one cotangent per primal.
+
+    Example:
+        >>> from fgrad import linear_transpose
+        >>> [float(c) for c in linear_transpose(lambda x, y: 2.0 * x - y, 0.0, 0.0)(1.0)]
+        [2.0, -1.0]
+    """
+    from fgrad.transforms.reverse import vjp
+
+    return vjp(fun, *tree.map(_zero, list(primals)))[1]  # type: ignore[no-any-return]
+
+
+class ForwardJacobian(Transformed):
+    """The function that computes a Jacobian, one pushforward per input element, all at once."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the Jacobian: the structure of the output, of that of the arguments, of arrays."""
+        argnums, has_aux, holomorphic = (self.options[k] for k in ("argnums", "has_aux", "holomorphic"))
+        args, kwargs = bound(self.fun, args, kwargs)
+        inputs = Inputs(args, positions(argnums, len(args), self.fun), "jacfwd", holomorphic=holomorphic)
+        for value, *_ in inputs.handles:
+            if value.dtype.kind == "c" and not holomorphic:
+                raise TypeError(
+                    f"jacfwd of {name_of(self.fun)} with complex arguments needs holomorphic=True; "
+                    "otherwise differentiate with respect to real and imaginary parts"
+                )
+        pushed = Pushed(self.fun, args, kwargs, inputs, has_aux)
+        run = pushed.run
+        for y in run.outs:
+            check_real(y, self.fun, "jacfwd", holomorphic=holomorphic)
+        deliver = Delivery(not has_tensor(args, kwargs))
+        columns = []
+        for k, (value, *_) in enumerate(inputs.handles):
+            n = len(inputs.handles)
+            columns.append(
+                batched_map(
+                    lambda e, k=k, n=n: pushed.push([e if i == k else None for i in range(n)]),
+                    unit_basis(value.shape, value.dtype),
+                )
+            )
+        rows = []
+        for j, y in enumerate(run.outs):
+            blocks = [deliver.leaf(_column(c[j], y, h[0])) for c, h in zip(columns, inputs.handles, strict=True)]
+            trees = inputs.trees(blocks)
+            rows.append(trees[0] if isinstance(argnums, int | np.integer) else tuple(trees))
+        jacobian = tree.unflatten(run.structure, rows)
+        return (jacobian, deliver.tree(run.aux)) if has_aux else jacobian
+
+
+def _column(stacked: Any, y: Any, value: Any) -> Any:
+    """Return the stacked tangents of `y` with the axes of the input behind those of the output."""
+    zero = _zero(y)
+    shape = (*zero.shape, *value.shape)
+    if stacked is None:
+        return np.zeros(shape, zero.dtype)
+    axes = (*range(1, zero.ndim + 1), 0)
+    return stacked.transpose(axes).reshape(shape)
+
+
+def jacfwd(
+    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """Return the function that computes the Jacobian by forward mode; best for few inputs.
+
+    Options and result as in `jacrev`.
+
+    Example:
+        >>> from fgrad import jacfwd
+        >>> jacfwd(lambda x: x * x)(np.array([1.0, 2.0]))
+        array([[2., 0.],
+               [0., 4.]])
+    """
+    return ForwardJacobian(fun, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic)
+
+
+def hessian(
+    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """Return the function that computes the second derivatives: `jacfwd(jacrev(fun))`.
+
+    Args:
+        fun: takes and returns pytrees.
+        argnums: which positional argument, or arguments (then a tuple of tuples).
+        has_aux: whether `fun` returns `(out, aux)`; the result is then `(hessian, aux)`.
+        holomorphic: whether `fun` is holomorphic.
+
+    Returns:
+        A function that returns the structure of the output, of arguments, of arguments.
+
+    Example:
+        >>> from fgrad import hessian
+        >>> hessian(lambda x: (x**3).sum())(np.array([1.0, 2.0]))
+        array([[ 6.,  0.],
+               [ 0., 12.]])
+    """
+    inner = jacrev(fun, argnums, has_aux=has_aux, holomorphic=holomorphic)
+    return jacfwd(inner, argnums, has_aux=has_aux, holomorphic=holomorphic)
+
+
+def hvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """Return the gradient of scalar `fun` and its Hessian times `tangents`, without forming the Hessian.
+
+    Args:
+        fun: returns a real scalar.
+        primals: tuple or list of arguments, floating-point leaves.
+        tangents: the directions, of the structure, shapes and dtypes of `primals`.
+
+    Returns:
+        `(gradient, product)`, each for the one primal, or a tuple with one per primal.
+
+    Example:
+        >>> from fgrad import hvp
+        >>> hvp(lambda x: (x**3).sum(), (np.array([1.0, 2.0]),), (np.array([1.0, 0.0]),))
+        (array([ 3., 12.]), array([6., 0.]))
+    """
+    _check_sequences(primals, tangents, "hvp")
+    argnums = 0 if len(primals) == 1 else tuple(range(len(primals)))
+    gradient, product = jvp(grad(fun, argnums), primals, tangents)
+    return gradient, product

@@ -1,0 +1,555 @@
+"""GradManager: recordings with state, the one engine on which every transformation of this package stands."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from threading import get_ident
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from typing_extensions import Self
+
+from fgrad import tree
+from fgrad.core.aval import aval_of
+from fgrad.core.primitive import OPERATORS
+from fgrad.core.tape import CUT, Node, Tape
+from fgrad.core.tensor import Tensor, wrap
+from fgrad.core.trace import Box, below, current, next_level, running, set_traces
+from fgrad.errors import NoGradientWarning
+from fgrad.ops.linear import broadcast_to, convert, fit
+
+Callback = Callable[[Tensor, Tensor], Any]
+
+_NO_HISTORY = (
+    "no computation history; did you forget record(), or was the history cleared by backward() or release()?"
+)
+
+
+class _Entry:
+    """One attached tensor: held weakly between recordings."""
+
+    __slots__ = ("callbacks", "ref")
+
+    def __init__(self, t: Tensor, registry: weakref.ref[_Registry]) -> None:
+        key = id(t)
+        self.callbacks: list[Callback] = []
+        self.ref = weakref.ref(t, lambda _: (r := registry()) and r.entries.pop(key, None))
+
+
+class _Registry:
+    """The attached tensors by identity; a dead one takes its entry along."""
+
+    __slots__ = ("__weakref__", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[int, _Entry] = {}
+
+
+class _Recording:
+    """What one recording knows: the tape, and for each attached tensor its leaf."""
+
+    __slots__ = ("callbacks", "leaves", "tape")
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.leaves: dict[int, tuple[Tensor, Node, Any]] = {}  # id -> the handle, its leaf, its value then
+
+
+class GradManager:
+    """Records operations on attached tensors and accumulates gradients into their `.grad`.
+
+    Attach the tensors, record, compute, call `backward`:
+
+        >>> import fgrad
+        >>> x = fgrad.tensor([1.0, 2.0])
+        >>> gm = fgrad.GradManager().attach(x)
+        >>> with gm:
+        ...     gm.backward((x * x).sum())
+        >>> x.grad
+        Tensor([2., 4.])
+
+    Managers nest to any depth: one that records around another sees the inner `backward` and can
+    differentiate it. `gm1 | gm2` records two as equals. A recording belongs to the thread and asyncio task
+    that opened it.
+    """
+
+    def __init__(self) -> None:
+        self._registry = _Registry()
+        self._after: list[Callable[[], Any]] = []
+        self._recording: _Recording | None = None
+        self._sweeping = False
+
+    def __del__(self) -> None:
+        recording = getattr(self, "_recording", None)
+        if recording is not None:
+            recording.tape.release()
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether `record` was called and neither `backward` nor `release` since."""
+        return self._recording is not None
+
+    # -- attaching
+
+    def attach(
+        self,
+        tensors: Any,
+        callbacks: Callback | Iterable[Callback] | None = None,
+        *,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Ask for the gradients of `tensors`; while recording, from here on.
+
+        Args:
+            tensors: a Tensor, or any pytree or iterable of Tensors, real or complex floating.
+            callbacks: one `callback(tensor, grad)` or several, called with each complete gradient; what the
+                last returns (None: unchanged; a Future: its result) goes to `.grad`.
+            callback: the same, for one.
+
+        Raises:
+            TypeError: a leaf that is not a floating Tensor, or a callback that cannot be called. Nothing is
+                attached then.
+            RuntimeError: a tensor is attached to a manager that records in another thread.
+        """
+        found = _tensors(tensors, "attach")
+        for path, t in found:
+            if t.dtype.kind not in "fc":
+                raise TypeError(
+                    f"cannot attach{path}: a Tensor of dtype {t.dtype} and shape {t.shape} has no gradient. "
+                    "Attach floating-point tensors only, or convert it first: fgrad.tensor(x, dtype=float)"
+                )
+        new = _callables(callbacks, "callbacks") + _callables(callback, "callback")
+        live = self._recording if self._recording and not self._sweeping else None
+        if live:
+            for _, t in found:
+                _refuse_other_thread(t, live.tape)
+                _refuse_inner_box(t, live.tape)
+        entries = self._registry.entries
+        registry = weakref.ref(self._registry)
+        seen: set[int] = set()
+        for _, t in found:
+            if id(t) in seen:
+                continue
+            seen.add(id(t))
+            entry = entries.get(id(t))
+            if entry is None:
+                entry = entries[id(t)] = _Entry(t, registry)
+            entry.callbacks += new
+            if live and id(t) not in live.leaves:
+                self._follow(t, live)
+        return self
+
+    def attached_tensors(self) -> list[Tensor]:
+        """Return the attached tensors that are alive, in the order of their first attachment."""
+        return [t for e in list(self._registry.entries.values()) if (t := e.ref()) is not None]
+
+    def detach(self, tensors: Any) -> Self:
+        """Forget attached tensors and their callbacks; those of a running recording get no gradient either."""
+        for _, t in _tensors(tensors, "detach"):
+            self._registry.entries.pop(id(t), None)
+            if self._recording and not self._sweeping:
+                self._recording.leaves.pop(id(t), None)
+        return self
+
+    def after_backward(self, callback: Callable[[], Any]) -> Self:
+        """Call `callback()` in every later `backward`, after the callbacks of the tensors."""
+        self._after += _callables(callback, "callback")
+        return self
+
+    # -- recording
+
+    def record(self) -> Self:
+        """Start to record operations on the attached tensors.
+
+        Raises:
+            RuntimeError: it records already, or a tensor is attached to one that records in another thread.
+        """
+        self._start(next_level())
+        return self
+
+    def _start(self, level: int) -> None:
+        if self._recording is not None:
+            raise RuntimeError(
+                "this GradManager is already recording; call backward() or release() first, "
+                "or nest another GradManager for higher-order gradients"
+            )
+        traces = tuple([t for t in current().traces if not t.is_tape or t.is_open])
+        tape = Tape(level, get_ident(), raw=not any(t.level < level for t in traces))
+        tensors = self.attached_tensors()
+        for t in tensors:
+            _refuse_other_thread(t, tape)
+        recording = self._recording = _Recording(tape)
+        set_traces((*traces, tape))
+        for t in tensors:
+            self._follow(t, recording)
+
+    def _follow(self, t: Tensor, recording: _Recording) -> None:
+        """Make the value that `t` has now a leaf; if it is an intermediate, gradients still flow through it."""
+        tape = recording.tape
+        alive = [n for n in t._nodes if n.tape is not None]
+        leaf = tape.node(None, (), tuple([n for n in alive if n.tape is tape]))
+        t._nodes = (*[n for n in alive if n.tape is not tape], leaf)
+        recording.leaves[id(t)] = (t, leaf, t._value)
+
+    def follow(self, value: Any, nodes: tuple[Node, ...] = ()) -> Tensor:
+        """Return a new Tensor on an array or box, a leaf of this recording that no `.grad` belongs to."""
+        recording = self._recorded()
+        t = wrap(value, nodes)
+        self._follow(t, recording)
+        return t
+
+    def pullback(self, y: Sequence[Any], x: Sequence[Tensor]) -> Callable[[Sequence[Any]], list[Any]]:
+        """Stop recording, and return the map from cotangents of `y` to cotangents of the leaves `x`.
+
+        The map may be called any number of times: it keeps what was recorded, and touches no `.grad`. It
+        takes and returns arrays or Tensors; None stands for a cotangent that is zero.
+        """
+        recording = self._recorded()
+        tape = recording.tape
+        sources = [next((n for n in t._nodes if n.tape is tape), None) if isinstance(t, Tensor) else None for t in y]
+        targets = [recording.leaves[id(t)][1] for t in x]
+        recording.leaves.clear()
+        self._leave(recording)
+        tape.compact()
+
+        def pull(cts: Sequence[Any]) -> list[Any]:
+            seeds = [(n, ct) for n, ct in zip(sources, cts, strict=True) if n is not None and ct is not None]
+            grads = sweep(tape, seeds, consume=False)
+            return [grads.get(leaf) for leaf in targets]
+
+        return pull
+
+    def _recorded(self) -> _Recording:
+        if self._recording is None or self._sweeping:
+            raise RuntimeError(_NO_HISTORY)
+        return self._recording
+
+    def release(self) -> None:
+        """Stop recording and forget what was recorded; does nothing where nothing is recorded.
+
+        Raises:
+            RuntimeError: called from within this manager's own `backward`.
+        """
+        if self._sweeping:
+            raise RuntimeError(
+                "release() cannot be called from a callback of this manager's own backward(); "
+                "backward releases the manager itself when it ends"
+            )
+        self._stop()
+
+    def _stop(self) -> None:
+        recording = self._recording
+        if recording is None:
+            return
+        self._leave(recording)
+        for t, leaf, _ in recording.leaves.values():
+            if leaf in t._nodes:
+                t._nodes = tuple([n for n in t._nodes if n is not leaf])
+        recording.tape.release()
+
+    def _leave(self, recording: _Recording) -> None:
+        """Take the tape off the stack of traces."""
+        self._recording = None
+        tape = recording.tape
+        tape.is_open = False
+        traces = current().traces
+        if tape in traces:
+            set_traces(tuple([t for t in traces if t is not tape]))
+
+    def __enter__(self) -> Self:
+        return self.record()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def __or__(self, other: object) -> GradManagerGroup:
+        if not isinstance(other, GradManager | GradManagerGroup):
+            return NotImplemented
+        return GradManagerGroup([self, *_members(other)])
+
+    # -- differentiating
+
+    def backward(self, y: Any = None, dy: Any = None) -> None:
+        """Add the gradient of `sum(y * dy)` to `.grad` of every attached tensor, and stop recording.
+
+        Args:
+            y: a Tensor, or a pytree of Tensors, computed while recording; None releases the manager.
+            dy: the cotangent, of the structure and shapes of `y`; None means ones, for any shape of `y`:
+                the gradient of `sum(y)`.
+
+        Raises:
+            RuntimeError: nothing was recorded.
+            TypeError, ValueError: `dy` does not match `y`, or a callback returned something else than a
+                gradient. Whatever is raised, no `.grad` has changed and the manager is released.
+
+        Convention:
+            For complex tensors the pairing is Re(dy * y), as in JAX: the gradient of a real function f of
+            z = a + bj is df/da - j df/db.
+        """
+        recording = self._recorded()
+        self._sweeping = True
+        try:
+            results = self._gradients(recording, _seeds(y, dy, recording.tape))
+        finally:
+            self._sweeping = False
+            self._stop()
+        for t, new in results:
+            t.grad = new
+
+    def _gradients(self, recording: _Recording, seeds: list[tuple[Node, Any]]) -> list[tuple[Tensor, Tensor]]:
+        tape = recording.tape
+        owners = {leaf: (t, value) for t, leaf, value in recording.leaves.values()}
+        chosen: dict[Node, Any] = {}
+        callbacks = {
+            leaf: e.callbacks
+            for t, leaf, _ in recording.leaves.values()
+            if (e := self._registry.entries.get(id(t))) and e.callbacks
+        }
+
+        def complete(leaf: Node, ct: Any) -> None:
+            if leaf in callbacks:
+                chosen[leaf] = _called(callbacks[leaf], owners[leaf][0], _given(ct))
+
+        with running(below(tape.level)):
+            grads = sweep(tape, seeds, consume=True, complete=complete if callbacks else None)
+            for call in list(self._after):
+                call()
+            results = []
+            taken: set[int] = set()
+            for leaf, (t, value) in owners.items():
+                if leaf in grads:
+                    g = chosen.get(leaf)
+                    g = _given(grads[leaf]) if g is None else g
+                    if isinstance(g, Future):
+                        g = _checked(g.result(), _given(grads[leaf]), "the result of a callback's Future")
+                    old = t.grad
+                    results.append((t, _owned(g, taken) if old is None else old + g))
+        return results
+
+
+def sweep(
+    tape: Tape,
+    seeds: Sequence[tuple[Node, Any]],
+    *,
+    consume: bool,
+    complete: Callable[[Node, Any], None] | None = None,
+) -> dict[Node, Any]:
+    """Return the cotangents of the leaves of `tape`; runs on plain arrays where no other trace is concerned."""
+    raw = tape.raw and not any(ct.__class__ is Tensor for _, ct in seeds)
+    with np.errstate(all="ignore"):
+        return tape.sweep(
+            seeds, np.add if raw else OPERATORS["add"], fit, raw=raw, consume=consume, complete=complete
+        )
+
+
+class GradManagerGroup:
+    """Managers that record as equals: none sees the `backward` of another."""
+
+    def __init__(self, managers: Iterable[GradManager]) -> None:
+        self._managers = tuple(managers)
+        if len(set(map(id, self._managers))) != len(self._managers):
+            raise ValueError("a GradManager stands twice in this group; every manager can record only once")
+
+    @property
+    def managers(self) -> tuple[GradManager, ...]:
+        """The members, from left to right."""
+        return self._managers
+
+    def __or__(self, other: object) -> GradManagerGroup:
+        if not isinstance(other, GradManager | GradManagerGroup):
+            return NotImplemented
+        return GradManagerGroup([*self._managers, *_members(other)])
+
+    def record(self) -> Self:
+        """Start to record with every member at one level; if one cannot, none does."""
+        level = next_level()
+        started: list[GradManager] = []
+        try:
+            for gm in self._managers:
+                gm._start(level)
+                started.append(gm)
+        except BaseException:
+            for gm in started:
+                gm.release()
+            raise
+        return self
+
+    def release(self) -> None:
+        """Release every member."""
+        for gm in self._managers:
+            gm.release()
+
+    def __enter__(self) -> Self:
+        return self.record()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def _members(x: GradManager | GradManagerGroup) -> tuple[GradManager, ...]:
+    return x.managers if isinstance(x, GradManagerGroup) else (x,)
+
+
+def _tensors(tensors: Any, what: str) -> list[tuple[str, Tensor]]:
+    """Return the Tensors of a pytree or iterable with their paths."""
+    if isinstance(tensors, Tensor):
+        return [("", tensors)]
+    found: list[tuple[str, Tensor]] = []
+    stack: list[tuple[str, Any]] = [("", tensors)]
+    while stack:
+        path, x = stack.pop()
+        if isinstance(x, Tensor):
+            found.append((path, x))
+            continue
+        inner = tree.children(x)
+        if inner is None:
+            raise TypeError(
+                f"{what} takes Tensors, but the leaf{path or ' given'} is {_article(x)}. "
+                "Write x = fgrad.tensor(x) first and use x in the computation"
+            )
+        stack += [(f"{path}[{key!r}]", child) for key, child in reversed(inner)]
+    return [(f" {path}" if path and not path.startswith(" ") else path, t) for path, t in found]
+
+
+def _article(x: Any) -> str:
+    name = type(x).__qualname__
+    module = type(x).__module__
+    return f"of type {name if module == 'builtins' else f'{module}.{name}'}"
+
+
+def _callables(callbacks: Any, name: str) -> list[Callable[..., Any]]:
+    if callbacks is None:
+        return []
+    if callable(callbacks):
+        return [callbacks]
+    if not isinstance(callbacks, Iterable):
+        raise TypeError(f"{name} must be callable or an iterable of callables, not {_article(callbacks)}")
+    found = list(callbacks)
+    for c in found:
+        if not callable(c):
+            raise TypeError(f"every one of {name} must be callable, but one is {_article(c)}")
+    return found
+
+
+def _refuse_other_thread(t: Tensor, tape: Tape) -> None:
+    for n in t._nodes:
+        if n.tape is not None and n.pull is None and n.tape.owner != tape.owner and n.tape.is_open:
+            raise RuntimeError(
+                f"a Tensor of shape {t.shape} is attached to a GradManager that records in another thread; "
+                "give each thread its own Tensor (fgrad.tensor(x)), or use the functional grad"
+            )
+
+
+def _refuse_inner_box(t: Tensor, tape: Tape) -> None:
+    if isinstance(t._value, Box) and t._value.trace.level > tape.level:
+        raise RuntimeError(
+            f"a Tensor of {t._value.trace.title} cannot be attached to a GradManager that records outside it; "
+            "attach it to a manager that starts recording inside the mapped function"
+        )
+
+
+def _seeds(y: Any, dy: Any, tape: Tape) -> list[tuple[Node, Any]]:
+    """Return the nodes of `y` with their cotangents."""
+    if y is None:
+        return []
+    ys, structure = tree.flatten(y)
+    for t in ys:
+        if not isinstance(t, Tensor):
+            raise TypeError(f"backward takes a Tensor or a pytree of Tensors as y, but a leaf is {_article(t)}")
+    if dy is None:
+        cts = [None] * len(ys)
+    elif isinstance(y, Tensor):
+        cts = [dy]
+    else:
+        cts, given = tree.flatten(dy)
+        if given != structure:
+            raise ValueError(f"dy has the structure {given}, but y has the structure {structure}; they must match")
+    pairs = [(t, cotangent(ct, t, "dy", "y")) for t, ct in zip(ys, cts, strict=True)]
+    seeds = [(n, ct) for t, ct in pairs for n in t._nodes if n.tape is tape]
+    if len(seeds) < len(pairs):
+        for t in ys:
+            if not any(n.tape is tape for n in t._nodes):
+                warnings.warn(_why_no_gradient(t), NoGradientWarning, stacklevel=4)
+    return seeds
+
+
+def cotangent(ct: Any, t: Tensor, name: str, of: str) -> Any:
+    """Return `ct` checked and converted to the shape and dtype of `t`: an array, or a Tensor that is traced."""
+    if ct is None:
+        one = np.ones((), t.dtype)
+        return np.broadcast_to(one, t.shape) if t.shape else one
+    if isinstance(ct, Tensor):
+        plain = not isinstance(ct._value, Box) and not any(n.tape in current().traces for n in ct._nodes)
+        ct = ct._value if plain else ct
+    else:
+        try:
+            ct = np.array(ct)
+        except ValueError:
+            ct = np.array(ct, object)
+    if ct.dtype.kind not in "fciub":
+        raise TypeError(f"{name} has dtype {ct.dtype}, but {of} has dtype {t.dtype}; give numbers")
+    if ct.shape != t.shape:
+        raise ValueError(f"{name} has shape {ct.shape}, but {of} has shape {t.shape}; they must be equal")
+    if ct.dtype.kind == "c" and t.dtype.kind != "c":
+        raise TypeError(f"{name} has dtype {ct.dtype}, but {of} has the real dtype {t.dtype}")
+    return convert(ct, t.dtype)
+
+
+def _why_no_gradient(t: Tensor) -> str:
+    if any(n.tape is not None for n in t._nodes):
+        why = "it is tracked only by another manager"
+    elif any(n is CUT for n in t._nodes):
+        why = "it was cut by x[...] = ..., which gave it a constant value"
+    elif t._nodes:
+        why = "it comes from a finished recording; compute it again while this manager records"
+    else:
+        why = "it is a constant: it was computed without an attached tensor, or before record()"
+    return f"backward: y of shape {t.shape} gives no gradient, because {why}"
+
+
+def _called(callbacks: Sequence[Callback], t: Tensor, grad: Tensor) -> Any:
+    """Return what the callbacks make of a complete gradient."""
+    for call in callbacks:
+        if isinstance(grad, Future):
+            raise TypeError("a callback that returns a Future must be the last one of its tensor")
+        result = call(t, grad)
+        if result is not None:
+            name = getattr(call, "__qualname__", repr(call))
+            grad = result if isinstance(result, Future) else _checked(result, grad, f"the callback {name}")
+    return grad
+
+
+def _checked(result: Any, grad: Tensor, who: str) -> Tensor:
+    if not isinstance(result, Tensor):
+        raise TypeError(
+            f"{who} returned {_article(result)}; it must return None or a Tensor like the gradient, "
+            f"of shape {grad.shape} and dtype {grad.dtype}"
+        )
+    if result.shape != grad.shape:
+        raise ValueError(f"{who} returned shape {result.shape}, but the gradient has shape {grad.shape}")
+    if result.dtype != grad.dtype:
+        raise TypeError(f"{who} returned dtype {result.dtype}, but the gradient has dtype {grad.dtype}")
+    return result
+
+
+def _given(ct: Any) -> Tensor:
+    """Return a cotangent as a Tensor of its own."""
+    return wrap(ct._value, ct._nodes) if ct.__class__ is Tensor else wrap(ct)
+
+
+def _owned(g: Tensor, taken: set[int]) -> Tensor:
+    """Return a new Tensor on a gradient, whose memory no other one of `taken` shares."""
+    value = g._value
+    if isinstance(value, np.ndarray):
+        if id(value) in taken or not value.flags.owndata or not value.flags.writeable:
+            value = value.copy()
+        taken.add(id(value))
+    return wrap(value, g._nodes)

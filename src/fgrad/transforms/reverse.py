@@ -1,0 +1,418 @@
+"""Reverse mode as functions: each opens a private GradManager, and nobody's `.grad` is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.core.tensor import Tensor, wrap
+from fgrad.core.trace import Box
+from fgrad.transforms.batch import batched_map
+from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, name_of, positions
+from fgrad.transforms.manager import GradManager, cotangent
+
+Argnums = "int | Sequence[int]"
+
+
+class Pulled:
+    """A function evaluated at some arguments, with its pullback on flat lists of leaves."""
+
+    __slots__ = ("aux", "outs", "pull", "structure")
+
+    def __init__(self, fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], inputs: Inputs, has_aux: bool) -> None:
+        gm = GradManager()
+        gm.record()
+        try:
+            leaves = [gm.follow(*handle) for handle in inputs.handles]
+            out = fun(*inputs.filled(args, leaves), **kwargs)
+            self.aux = None
+            if has_aux:
+                out, self.aux = pair(out, fun)
+            self.outs, self.structure = tree.flatten(out)
+            self.pull = gm.pullback(self.outs, leaves)
+        finally:
+            gm.release()
+
+
+def pair(out: Any, fun: Callable[..., Any]) -> tuple[Any, Any]:
+    """Return `(value, aux)`, which a function with `has_aux=True` has to return."""
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise TypeError(f"with has_aux=True, {name_of(fun)} must return a pair (value, aux), not {type(out).__name__}")
+    return out
+
+
+class Inputs:
+    """The differentiated arguments as flat leaves, and the way back."""
+
+    __slots__ = ("handles", "leaves", "places", "structures", "where")
+
+    def __init__(self, args: Sequence[Any], where: Sequence[int], what: str, *, allow_int: bool = False, holomorphic: bool = False) -> None:
+        self.where = where
+        self.structures = []
+        self.leaves: list[Any] = []  # every leaf of the differentiated arguments
+        self.places: list[int | None] = []  # for each, its place among `handles`; None: not differentiated
+        self.handles: list[tuple[Any, ...]] = []
+        for i in where:
+            found, structure = tree.flatten(args[i])
+            self.structures.append(structure)
+            for leaf in found:
+                handle = _handle(leaf)
+                if handle is not None and _differentiable(handle[0].dtype, what, i, allow_int, holomorphic):
+                    self.places.append(len(self.handles))
+                    self.handles.append(handle)
+                elif handle is None and structure is tree.LEAF:
+                    raise TypeError(
+                        f"{what} cannot differentiate argument {i}: {leaf!r} of type {type(leaf).__name__} is not an "
+                        "array of numbers. Choose another argument with argnums"
+                    )
+                else:
+                    self.places.append(None)
+                self.leaves.append(leaf)
+
+    def filled(self, args: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+        """Return `args` with `leaves` in the differentiated places."""
+        it = iter(leaf if p is None else leaves[p] for leaf, p in zip(self.leaves, self.places, strict=True))
+        new = list(args)
+        for i, structure in zip(self.where, self.structures, strict=True):
+            new[i] = tree.unflatten(structure, [next(it) for _ in range(structure.num_leaves)])
+        return new
+
+    def trees(self, results: Sequence[Any]) -> list[Any]:
+        """Return the results for `handles` in the structures of the arguments; other leaves pass through."""
+        it = iter(
+            (leaf if _handle(leaf) is None else np.zeros(np.shape(leaf))) if p is None else results[p]
+            for leaf, p in zip(self.leaves, self.places, strict=True)
+        )
+        return [tree.unflatten(s, [next(it) for _ in range(s.num_leaves)]) for s in self.structures]
+
+    def zeros(self, cts: Sequence[Any]) -> list[Any]:
+        """Return cotangents of `handles`, zeros where none arrived."""
+        return [
+            np.zeros(h[0].shape, h[0].dtype) if ct is None else ct for ct, h in zip(cts, self.handles, strict=True)
+        ]
+
+
+def _handle(x: Any) -> tuple[Any, ...] | None:
+    """Return the value and nodes of a numeric leaf, copied if the user could change it; None for another."""
+    if x.__class__ is Tensor:
+        return x._value, x._nodes
+    if isinstance(x, np.ndarray | np.generic | float | int | complex):
+        value = np.array(x)
+        return (value,) if value.dtype.kind in "fciub" else None
+    return None
+
+
+def _differentiable(dtype: np.dtype[Any], what: str, i: int, allow_int: bool, holomorphic: bool) -> bool:
+    if dtype.kind == "c" or (dtype.kind == "f" and not holomorphic):
+        return True
+    if holomorphic:
+        raise TypeError(f"{what} with holomorphic=True needs complex arguments, but argument {i} has dtype {dtype}")
+    if allow_int:
+        return False
+    raise TypeError(
+        f"{what} differentiates with respect to floating-point arguments, but argument {i} has dtype {dtype}. "
+        "Give a float (1.0 instead of 1, x.astype(float)), choose another argument with argnums, "
+        "or pass allow_int=True for a zero gradient"
+    )
+
+
+def _scalar(outs: list[Any], fun: Callable[..., Any], structure: Any, *, holomorphic: bool) -> Any:
+    """Return the one scalar output of a function whose gradient is asked for."""
+    shape = np.shape(outs[0]) if len(outs) == 1 and _handle(outs[0]) else None
+    if structure is not tree.LEAF or shape is None:
+        raise TypeError(
+            f"grad needs a function that returns one number, but {name_of(fun)} returned {structure if structure is not tree.LEAF else type(outs[0]).__name__}. "
+            "Return a single scalar (with has_aux=True also other values), or use vjp, which takes any pytree"
+        )
+    if shape != ():
+        raise TypeError(
+            f"grad needs a function that returns a scalar, but {name_of(fun)} returned shape {shape}. "
+            "Reduce it (sum or mean), or use vjp with a cotangent of that shape, or jacrev for the whole Jacobian"
+        )
+    (y,) = outs
+    kind = np.asarray(y).dtype.kind if not isinstance(y, Tensor) else y.dtype.kind
+    if kind == "c" and not holomorphic:
+        raise TypeError(
+            f"grad of {name_of(fun)}, which returned a complex number: take the real part or the absolute value, "
+            "or pass holomorphic=True if the function is holomorphic"
+        )
+    if kind not in "fc":
+        raise TypeError(f"grad needs a function that returns a floating-point number, but {name_of(fun)} returned dtype {np.asarray(y).dtype if not isinstance(y, Tensor) else y.dtype}")
+    if holomorphic and kind != "c":
+        raise TypeError(f"with holomorphic=True, {name_of(fun)} must return a complex number")
+    return y
+
+
+class ValueAndGrad(Transformed):
+    """The function that computes a value and its gradient."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return `(value, gradient)`, or `((value, aux), gradient)`."""
+        argnums, has_aux, holomorphic, allow_int = self.options["argnums"], self.options["has_aux"], self.options["holomorphic"], self.options["allow_int"]
+        args, kwargs = bound(self.fun, args, kwargs)
+        where = positions(argnums, len(args), self.fun)
+        inputs = Inputs(args, where, "grad", allow_int=allow_int, holomorphic=holomorphic)
+        run = Pulled(self.fun, args, kwargs, inputs, has_aux)
+        y = _scalar(run.outs, self.fun, run.structure, holomorphic=holomorphic)
+        one = np.ones((), y.dtype) if isinstance(y, Tensor) else None
+        deliver = Delivery(not has_tensor(args, kwargs))
+        value = deliver.leaf(y)
+        grads = deliver_inputs(deliver, inputs, run.pull([one]))
+        gradient = grads[0] if isinstance(argnums, int | np.integer) else tuple(grads)
+        return ((value, deliver.tree(run.aux)), gradient) if has_aux else (value, gradient)
+
+
+def deliver_inputs(deliver: Delivery, inputs: Inputs, cts: Sequence[Any]) -> list[Any]:
+    """Return cotangents of the inputs as the user gets them, zeros where none arrived."""
+    return inputs.trees([deliver.leaf(g) for g in inputs.zeros(cts)])
+
+
+class Grad(ValueAndGrad):
+    """The function that computes a gradient."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the gradient, or `(gradient, aux)`."""
+        value, gradient = super().__call__(*args, **kwargs)
+        return (gradient, value[1]) if self.options["has_aux"] else gradient
+
+
+def grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """Return the function that computes the gradient of scalar-valued `fun`.
+
+    Args:
+        fun: takes and returns pytrees; its value is one real floating-point number.
+        argnums: which positional argument, or arguments (then the result is a tuple).
+        has_aux: whether `fun` returns `(value, aux)`; the result is then `(gradient, aux)`.
+        holomorphic: whether `fun` is holomorphic, with complex arguments and value.
+        allow_int: whether integer leaves get a zero gradient instead of an error.
+
+    Returns:
+        A function of the same arguments. The gradient has the structure, shapes and dtypes of its argument;
+        NumPy arrays unless an argument is a Tensor.
+
+    Raises:
+        TypeError: the value is not a real scalar, or a differentiated leaf is not floating.
+
+    Convention:
+        For complex z = a + bj and real fun, df/da - j df/db, as in JAX.
+
+    Example:
+        >>> from fgrad import grad
+        >>> float(grad(lambda x: x**3)(2.0))
+        12.0
+    """
+    return Grad(fun, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic, allow_int=allow_int)
+
+
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """Return the function that computes `(value, gradient)`; options and errors as in `grad`.
+
+    Returns:
+        A function that returns `(value, gradient)`, or `((value, aux), gradient)` with `has_aux`.
+
+    Example:
+        >>> from fgrad import value_and_grad
+        >>> value, gradient = value_and_grad(lambda x: x * x)(3.0)
+        >>> float(value), float(gradient)
+        (9.0, 6.0)
+    """
+    return ValueAndGrad(fun, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic, allow_int=allow_int)
+
+
+def checked_cts(ct: Any, outs: Sequence[Any], structure: Any, name: str = "the cotangent", of: str = "the output") -> list[Any]:
+    """Return the leaves of a cotangent that matches the output, as arrays or traced Tensors."""
+    cts, given = tree.flatten(ct)
+    if given != structure:
+        raise TypeError(f"{name} has the structure {given}, but {of} has the structure {structure}; they must match")
+    return [
+        cotangent(c, y if isinstance(y, Tensor) else Tensor(y), name, of) if _floating(y) else None
+        for c, y in zip(cts, outs, strict=True)
+    ]
+
+
+def _floating(y: Any) -> bool:
+    return isinstance(y, Tensor | np.ndarray | np.generic | float | complex) and np.result_type(getattr(y, "dtype", type(y))).kind in "fc"
+
+
+class Pullback:
+    """The map from a cotangent of the output to cotangents of the primals; callable any number of times."""
+
+    def __init__(self, run: Pulled, inputs: Inputs, as_numpy: bool) -> None:
+        self._run, self._inputs, self._as_numpy = run, inputs, as_numpy
+
+    def __call__(self, ct: Any) -> tuple[Any, ...]:
+        """Return the tuple of cotangents, one per primal."""
+        run = self._run
+        deliver = Delivery(self._as_numpy and not has_tensor([ct]))
+        return tuple(deliver_inputs(deliver, self._inputs, run.pull(checked_cts(ct, run.outs, run.structure))))
+
+
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """Return `fun(*primals)` and the function that pulls cotangents back through it.
+
+    Args:
+        fun: takes and returns pytrees.
+        primals: the point, floating-point leaves.
+        has_aux: whether `fun` returns `(out, aux)`.
+
+    Returns:
+        `(out, pullback)` or `(out, pullback, aux)`; `pullback(ct)` takes the structure, shapes and dtypes of
+        `out`, and returns a tuple with one cotangent per primal.
+
+    Raises:
+        TypeError: a leaf of `primals` is not floating, or `ct` has another structure or dtype kind than `out`.
+        ValueError: `ct` has another shape than `out`.
+
+    Example:
+        >>> from fgrad import vjp
+        >>> out, pullback = vjp(lambda x, y: x * y, 2.0, 3.0)
+        >>> [float(g) for g in pullback(1.0)]
+        [3.0, 2.0]
+    """
+    inputs = Inputs(primals, range(len(primals)), "vjp")
+    run = Pulled(fun, primals, {}, inputs, has_aux)
+    as_numpy = not has_tensor(primals)
+    deliver = Delivery(as_numpy)
+    out = tree.unflatten(run.structure, [_published(deliver, y) for y in run.outs])
+    pullback = Pullback(run, inputs, as_numpy)
+    return (out, pullback, deliver.tree(run.aux)) if has_aux else (out, pullback)
+
+
+def _published(deliver: Delivery, y: Any) -> Any:
+    """Return an output of which the pullback may still need the value, so the user gets a copy of his own."""
+    given = deliver.leaf(y)
+    if isinstance(given, Tensor):
+        return wrap(given._value, given._nodes)
+    return given.copy() if isinstance(given, np.ndarray) else given
+
+
+class Jacobian(Transformed):
+    """The function that computes a Jacobian, one pullback per output element, all at once."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the Jacobian: the structure of the output, of that of the arguments, of arrays."""
+        argnums, has_aux, holomorphic = (self.options[k] for k in ("argnums", "has_aux", "holomorphic"))
+        args, kwargs = bound(self.fun, args, kwargs)
+        inputs = Inputs(args, positions(argnums, len(args), self.fun), "jacrev", holomorphic=holomorphic)
+        run = Pulled(self.fun, args, kwargs, inputs, has_aux)
+        deliver = Delivery(not has_tensor(args, kwargs))
+        for y in run.outs:
+            check_real(y, self.fun, "jacrev", holomorphic=holomorphic)
+        rows = []
+        for k, y in enumerate(run.outs):
+            shape = y.shape if isinstance(y, Tensor) else np.shape(y)
+            if isinstance(y, Tensor):
+                basis = unit_basis(shape, y.dtype)
+                cts = [None] * len(run.outs)
+                blocks = batched_map(lambda e, k=k, cts=cts: run.pull([*cts[:k], e, *cts[k + 1 :]]), basis)
+            else:
+                blocks = [None] * len(inputs.handles)
+            rows.append(
+                self._row(deliver, inputs, [_block(b, shape, h[0]) for b, h in zip(blocks, inputs.handles, strict=True)])
+            )
+        jacobian = tree.unflatten(run.structure, rows)
+        return (jacobian, deliver.tree(run.aux)) if has_aux else jacobian
+
+    def _row(self, deliver: Delivery, inputs: Inputs, blocks: list[Any]) -> Any:
+        trees = inputs.trees([deliver.leaf(b) for b in blocks])
+        return trees[0] if isinstance(self.options["argnums"], int | np.integer) else tuple(trees)
+
+
+def check_real(y: Any, fun: Callable[..., Any], what: str, *, holomorphic: bool) -> None:
+    """Refuse complex outputs unless the function is said to be holomorphic."""
+    kind = getattr(y, "dtype", np.dtype(type(y))).kind
+    if (kind == "c") != holomorphic and kind in "fc":
+        raise TypeError(
+            f"{what} of {name_of(fun)}, which returned a {'complex' if kind == 'c' else 'real'} array: "
+            + ("take real and imaginary parts, or pass holomorphic=True" if kind == "c" else "leave out holomorphic=True")
+        )
+
+
+def unit_basis(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return the standard basis of the arrays of `shape`, of shape (size, *shape)."""
+    n = int(np.prod(shape, dtype=int))
+    return np.eye(n, dtype=dtype).reshape(n, *shape)
+
+
+def _block(stacked: Any, out_shape: tuple[int, ...], value: Any) -> Any:
+    shape = (*out_shape, *value.shape)
+    return np.zeros(shape, value.dtype) if stacked is None else stacked.reshape(shape)
+
+
+def jacrev(
+    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """Return the function that computes the Jacobian by reverse mode; best for few outputs.
+
+    Args:
+        fun: takes and returns pytrees of real arrays (complex with `holomorphic`).
+        argnums: which positional argument, or arguments (then a tuple inside the structure of the output).
+        has_aux: whether `fun` returns `(out, aux)`; the result is then `(jacobian, aux)`.
+        holomorphic: whether `fun` is holomorphic.
+
+    Returns:
+        A function that returns the structure of the output, each leaf holding the structure of the argument,
+        of arrays of shape `out.shape + in.shape`: element [i, j] is d out_i / d in_j.
+
+    Example:
+        >>> from fgrad import jacrev
+        >>> jacrev(lambda x: x * x)(np.array([1.0, 2.0]))
+        array([[2., 0.],
+               [0., 4.]])
+    """
+    return Jacobian(fun, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic)
+
+
+jacobian = jacrev
+
+
+class ElementwiseGrad(Transformed):
+    """The derivative of each output element in its own input element."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the derivatives, of the shape of the differentiated argument."""
+        argnums = self.options["argnums"]
+        args, kwargs = bound(self.fun, args, kwargs)
+        inputs = Inputs(args, positions(argnums, len(args), self.fun), "elementwise_grad")
+        run = Pulled(self.fun, args, kwargs, inputs, False)
+        deliver = Delivery(not has_tensor(args, kwargs))
+        ones = [np.ones(y.shape, y.dtype) if isinstance(y, Tensor) else None for y in run.outs]
+        grads = deliver_inputs(deliver, inputs, run.pull(ones))
+        return grads[0] if isinstance(argnums, int | np.integer) else tuple(grads)
+
+
+def elementwise_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+    """Return the function that computes the derivative of each output element in its own input element.
+
+    Args:
+        fun: works element by element with broadcasting, so that no output depends on two elements of one
+            argument, other than by broadcasting (then the derivatives add up).
+        argnums: which positional argument, or arguments.
+
+    Returns:
+        A function whose result has the shape and dtype of the argument.
+
+    Example:
+        >>> from fgrad import elementwise_grad
+        >>> elementwise_grad(np.square)(np.array([1.0, 2.0]))
+        array([2., 4.])
+    """
+    return ElementwiseGrad(fun, argnums=argnums)
+
+
+egrad = elementwise_grad

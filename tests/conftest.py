@@ -1,0 +1,30 @@
+"""What every test may rely on: its own kernel cache, fixed random numbers, a patient simulator."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+settings.register_profile("fgrad", deadline=None, derandomize=True)  # a first call may compile
+settings.load_profile("fgrad")
+
+if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1":
+    sys.setswitchinterval(1e-4)  # its barriers wait for the next thread switch: 5 ms each by default
+
+
+def pytest_configure(config):
+    """Keep the kernels of tests and doctests out of the user's cache."""
+    folder = tempfile.TemporaryDirectory(prefix="fgrad-kernels-", ignore_cleanup_errors=True)
+    config.add_cleanup(folder.cleanup)
+    os.environ["FGRAD_CACHE_DIR"] = folder.name
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Random numbers, the same in every test and every run."""
+    return np.random.default_rng(20)

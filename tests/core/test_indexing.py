@@ -1,0 +1,160 @@
+"""Reading and writing parts of a Tensor: NumPy's indexing, and its gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.helpers import close, exactly
+
+import fgrad as fg
+
+M = np.arange(24.0).reshape(2, 3, 4)
+INDICES = {
+    "integer": 1,
+    "negative": -1,
+    "pair": (0, 2),
+    "full": (1, 2, 3),
+    "slice": slice(0, 1),
+    "step": (slice(None), slice(None, None, -2)),
+    "ellipsis": (..., 1),
+    "ellipsis alone": ...,
+    "newaxis": (None, 0, ..., None),
+    "empty slice": slice(2, 2),
+    "empty tuple": (),
+    "list": [1, 0, 1],
+    "empty list": [],
+    "array": np.array([[0, 1], [1, 1]]),
+    "negative array": np.array([-1, -2]),
+    "two arrays": (np.array([0, 1]), np.array([2, 0])),
+    "broadcast arrays": (np.array([[0], [1]]), np.array([2, 0])),
+    "arrays apart": (np.array([0, 1]), slice(None), np.array([3, 0])),
+    "array and slice": (slice(None), [2, 2], slice(1, 3)),
+    "array and integer": (0, [1, 2]),
+    "mask": M > 11,
+    "mask of an axis": np.array([True, False]),
+    "mask of two axes": M[..., 0] > 3,
+    "mask and integer": (slice(None), np.array([True, False, True]), 1),
+    "numpy integer": np.int64(1),
+    "uint": np.array([0, 1], np.uint8),
+    "bool scalar": True,
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_getitem_and_its_gradient(name):
+    index = INDICES[name]
+    exactly(fg.tensor(M)[index], M[index])
+    w = np.cos(np.arange(1.0, 1.0 + M[index].size)).reshape(M[index].shape)
+    expected = np.zeros_like(M)
+    np.add.at(expected, index, w)
+    close(fg.grad(lambda x: np.sum(w * x[index]))(M), expected)
+    t = fg.tensor(M)
+    part = t[index]
+    part += 100.0
+    exactly(t, M)
+
+
+def test_tensors_as_indices():
+    t = fg.tensor([10.0, 20.0, 30.0])
+    exactly(t[fg.tensor([2, 0])], np.array([30.0, 10.0]))
+    exactly(t[fg.tensor(1)], np.array(20.0))
+    exactly(t[t > 15], np.array([20.0, 30.0]))
+    exactly(np.arange(3.0)[fg.tensor(1)], np.array(1.0))
+
+
+@pytest.mark.parametrize("name", [n for n in INDICES if n not in ("list", "array", "array and slice")])
+def test_setitem_and_its_gradients(name):
+    index = INDICES[name]
+    v = np.sin(np.arange(1.0, 1.0 + M[index].size)).reshape(M[index].shape)
+    expected = M.copy()
+    expected[index] = v
+    t = fg.tensor(M)
+    t[index] = v
+    exactly(t, expected)
+
+    def f(x, v):
+        x[index] = v
+        return np.sum(W * x)
+
+    W = np.cos(np.arange(24.0)).reshape(M.shape)
+    gx, gv = fg.grad(f, argnums=(0, 1))(M, v)
+    kept = W.copy()
+    kept[index] = 0.0
+    close(gx, kept)
+    close(gv, W[index])
+
+
+@pytest.mark.parametrize(
+    ("index", "shape"),
+    [
+        (0, ()),
+        (0, (4,)),
+        (0, (1, 4)),
+        (slice(None), (3, 1)),
+        ([0, 1], ()),
+        ((..., [3, 0]), (2,)),
+        (M > 11, ()),
+    ],
+    ids=str,
+)
+def test_setitem_broadcasts_its_value(index, shape):
+    v = np.full(shape, 2.0)
+    W = np.cos(np.arange(24.0)).reshape(M.shape)
+
+    def f(v):
+        x = fg.tensor(M)
+        x[index] = v * v
+        return np.sum(W * x)
+
+    slots = np.zeros_like(M)
+    step = 1e-3  # f is quadratic in v: central differences are exact
+    expected = np.zeros(shape)
+    for i in np.ndindex(shape):
+        for sign in (1, -1):
+            slots[...] = M
+            changed = v.copy()
+            changed[i] += sign * step
+            slots[index] = changed**2
+            expected[i] += sign * np.sum(W * slots) / (2 * step)
+    close(fg.grad(f)(v), expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "index", [[0, 2, 0], np.array([1, 1, 1]), (np.array([0, 0, 2]),), np.array([-1, 2, 0])], ids=repr
+)
+def test_setitem_with_duplicates_keeps_the_last(index):
+    v = np.array([10.0, 20.0, 30.0])
+
+    def f(x, v):
+        x[index] = v
+        return np.sum(x * np.array([1.0, 2.0, 4.0]))
+
+    expected = np.array([1.0, 2.0, 3.0])
+    expected[index] = v
+    t = fg.tensor([1.0, 2.0, 3.0])
+    t[index] = v
+    exactly(t, expected)
+    owner = np.full(3, -1)
+    owner[index] = np.arange(3)  # which value each element got in the end
+    gx, gv = fg.grad(f, argnums=(0, 1))(np.array([1.0, 2.0, 3.0]), v)
+    close(gx, np.where(owner < 0, [1.0, 2.0, 4.0], 0.0))
+    close(gv, [sum(w for w, o in zip([1.0, 2.0, 4.0], owner, strict=True) if o == i) for i in range(3)])
+
+
+def test_setitem_casts_to_the_dtype_of_the_tensor():
+    t = fg.tensor([1.0, 2.0], "float32")
+    t[0] = np.float64(0.1)
+    assert t.dtype == np.float32
+    n = fg.tensor([1, 2])
+    n[0] = 5.0
+    exactly(n, np.array([5, 2]))
+
+    def f(v):
+        x = fg.tensor([1.0, 2.0], "float32")
+        x[0] = v
+        return np.sum(x)
+
+    exactly(fg.grad(f)(np.float64(3.0)), np.array(1.0))
+    with pytest.raises(ValueError, match=r"broadcast|shape"):
+        t[:] = np.ones(3)
+    exactly(t, np.array([0.1, 2.0], np.float32))

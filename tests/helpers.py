@@ -1,0 +1,73 @@
+"""What several test files share: comparisons, layouts and differences, none of which uses a rule of fgrad."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import fgrad as fg
+
+ROUNDING = {"float32": 2e-5, "complex64": 2e-5, "float64": 1e-10, "complex128": 1e-10}
+
+
+def plain(x: Any) -> Any:
+    """Return the NumPy value of `x`, which may be a Tensor, an array or a number."""
+    return x.numpy() if isinstance(x, fg.Tensor) else np.asarray(x)
+
+
+def close(actual: Any, expected: Any, rtol: float | None = None, atol: float | None = None) -> None:
+    """Assert that two values agree in shape and, to rounding of the narrower dtype, in value."""
+    a, e = plain(actual), plain(expected)
+    assert a.shape == e.shape, f"shape {a.shape}, expected {e.shape}"
+    tol = max(ROUNDING.get(a.dtype.name, 0.0), ROUNDING.get(e.dtype.name, 0.0))
+    rtol = tol if rtol is None else rtol
+    np.testing.assert_allclose(a, e, rtol=rtol, atol=rtol if atol is None else atol)
+
+
+def exactly(actual: Any, expected: Any) -> None:
+    """Assert equal values (inf included), shapes and dtypes; a NaN is never right."""
+    a, e = plain(actual), plain(expected)
+    assert a.shape == e.shape, f"shape {a.shape}, expected {e.shape}"
+    assert a.dtype == e.dtype, f"dtype {a.dtype}, expected {e.dtype}"
+    np.testing.assert_array_equal(a, e)
+    assert not np.any(np.isnan(a)), f"NaN in {a}"
+
+
+def is_numpy(x: Any) -> bool:
+    """Return whether `x` is an array with dimensions or a NumPy scalar, as results for NumPy callers are."""
+    return (type(x) is np.ndarray and x.ndim > 0) or isinstance(x, np.generic)
+
+
+def differences(f: Callable[[Any], Any], x: Any, step: float = 1e-6) -> Any:
+    """Return the Jacobian of `f` at real `x` by central differences, of shape out.shape + x.shape."""
+    x = np.array(x, dtype=np.float64)
+    columns = []
+    for i in np.ndindex(x.shape):
+        e = np.zeros_like(x)
+        e[i] = step
+        columns.append((plain(f(x + e)) - plain(f(x - e))) / (2 * step))
+    out_shape = np.shape(plain(f(x)))
+    if not columns:
+        return np.zeros(out_shape + x.shape)
+    return np.stack(columns, axis=-1).reshape(out_shape + x.shape)
+
+
+def layouts(shape: tuple[int, ...], dtype: Any = np.float64, seed: int = 0) -> dict[str, Any]:
+    """Return arrays of one shape in every memory layout a caller may hand over."""
+    rng = np.random.default_rng(seed)
+    base = rng.uniform(0.5, 1.5, shape).astype(dtype)
+    wide = np.zeros((*shape[:-1], 2 * shape[-1]), dtype)
+    wide[..., ::2] = base
+    frozen = base.copy()
+    frozen.flags.writeable = False
+    return {
+        "contiguous": base,
+        "fortran": np.asfortranarray(base),
+        "strided": wide[..., ::2],
+        "reversed": np.ascontiguousarray(base[..., ::-1])[..., ::-1],
+        "transposed": np.ascontiguousarray(base.T).T,
+        "broadcast": np.broadcast_to(base[..., :1], shape),
+        "read-only": frozen,
+    }

@@ -1,0 +1,380 @@
+"""Rules of the user: custom_vjp, custom_jvp and stop_gradient."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+from tests.helpers import close, exactly, is_numpy
+
+import fgrad as fg
+
+X = np.array([0.3, -0.7, 1.2])
+
+
+def tripled():
+    """Return x^2 with the wrong but recognisable derivative 3x, and a log of what ran."""
+    log = []
+
+    @fg.custom_vjp
+    def f(x):
+        log.append("f")
+        return x * x
+
+    def fwd(x):
+        log.append("fwd")
+        return x * x, x
+
+    def bwd(x, ct):
+        log.append("bwd")
+        return (3 * x * ct,)
+
+    f.defvjp(fwd, bwd)
+    return f, log
+
+
+def exact_sine():
+    """Return sin with the right rule, whose residual is cos(x), and no rule below it to lean on."""
+
+    @fg.custom_vjp
+    def f(x):
+        return np.sin(x)
+
+    f.defvjp(lambda x: (np.sin(x), np.cos(x)), lambda c, ct: (c * ct,))
+    return f
+
+
+def forward_sine():
+    """Return sin with a rule for tangents."""
+
+    @fg.custom_jvp
+    def f(x):
+        return np.sin(x)
+
+    @f.defjvp
+    def rule(primals, tangents):
+        (x,), (t,) = primals, tangents
+        return f(x), np.cos(x) * t
+
+    return f
+
+
+SINES = {"custom_vjp": exact_sine, "custom_jvp": forward_sine}
+
+
+# ---- custom_vjp ---------------------------------------------------------------------------------
+
+
+def test_the_rule_replaces_the_derivative():
+    f, log = tripled()
+    close(fg.grad(f)(2.0), 6.0)
+    close(
+        fg.value_and_grad(lambda x: np.sum(f(x)))(X), None or (fg.value_and_grad(lambda x: np.sum(f(x)))(X))
+    )
+    value, g = fg.value_and_grad(lambda x: np.sum(f(x)) + x[0])(X)
+    close(value, np.sum(X**2) + X[0])
+    close(g, 3 * X + [1.0, 0.0, 0.0])
+    assert "f" not in log
+
+
+def test_without_differentiation_the_function_itself_runs():
+    f, log = tripled()
+    result = f(np.array([2.0, 3.0]))
+    close(result, [4.0, 9.0])
+    assert log == ["f"]
+    assert type(f(fg.tensor(2.0))) is fg.Tensor
+    fg.grad(lambda x: x * np.sum(f(np.ones(2))))(1.0)
+    assert set(log) == {"f"}
+
+
+def test_the_rule_holds_in_every_transformation():
+    f, _ = tripled()
+    total = lambda x: np.sum(f(x))
+    close(fg.vjp(f, X)[1](np.array([1.0, 0.0, 2.0]))[0], 3 * X * [1.0, 0.0, 2.0])
+    close(fg.jacrev(f)(X), np.diag(3 * X))
+    close(fg.elementwise_grad(f)(X), 3 * X)
+    close(fg.jvp(f, (X,), (np.ones(3),))[1], 3 * X)
+    close(fg.jacfwd(f)(X), np.diag(3 * X))
+    t, gm = fg.tensor(X), fg.GradManager()
+    with gm.attach(t):
+        gm.backward(total(t))
+    close(t.grad, 3 * X)
+    close(fg.vmap(fg.grad(f))(X), 3 * X)
+    close(fg.grad(lambda x: np.sum(fg.vmap(f)(x)))(X), 3 * X)
+
+
+def test_the_second_derivative_is_that_of_the_rule():
+    f, _ = tripled()
+    close(fg.grad(fg.grad(f))(2.0), 3.0)
+    close(fg.hessian(lambda x: np.sum(f(x)))(X), 3 * np.eye(3))
+    close(fg.jvp(fg.grad(f), (2.0,), (5.0,)), (6.0, 15.0))
+
+
+@pytest.mark.parametrize("make", SINES.values(), ids=SINES)
+def test_right_rules_are_right_to_third_order(make):
+    f = make()
+    d1, d2 = fg.grad(f), fg.grad(fg.grad(f))
+    close(
+        [f(0.4), d1(0.4), d2(0.4), fg.grad(d2)(0.4)], [np.sin(0.4), np.cos(0.4), -np.sin(0.4), -np.cos(0.4)]
+    )
+    close(fg.jvp(d1, (0.4,), (2.0,))[1], -2 * np.sin(0.4))
+    close(fg.grad(lambda x: fg.jvp(f, (x,), (x,))[1])(0.4), np.cos(0.4) - 0.4 * np.sin(0.4))
+    close(fg.hessian(lambda x: np.sum(f(x) * x))(X), np.diag(2 * np.cos(X) - X * np.sin(X)))
+    close(fg.jacfwd(fg.jacfwd(fg.jacrev(f)))(0.4), -np.cos(0.4))
+    value_times_slope = lambda x: f(x) * fg.grad(f)(x)
+    close(fg.grad(value_times_slope)(0.4), np.cos(0.8))
+
+
+@pytest.mark.parametrize("make", SINES.values(), ids=SINES)
+def test_rules_compose_with_vmap(make):
+    f = make()
+    x = np.linspace(0, 1, 6).reshape(2, 3)
+    close(fg.vmap(f)(x), np.sin(x))
+    close(fg.vmap(fg.vmap(f))(x), np.sin(x))
+    close(fg.vmap(fg.vmap(fg.grad(f)))(x), np.cos(x))
+    close(fg.vmap(fg.vmap(fg.grad(fg.grad(f))))(x), -np.sin(x))
+    close(fg.grad(lambda x: np.sum(fg.vmap(f)(x) ** 2))(x), 2 * np.sin(x) * np.cos(x))
+    close(fg.vmap(lambda x: fg.jvp(f, (x,), (x,))[1])(x), x * np.cos(x))
+    close(fg.vmap(lambda x, y: f(x) * y, in_axes=(1, None), out_axes=1)(x, np.ones(2)), np.sin(x))
+
+
+def test_a_rule_may_itself_use_transformations():
+    @fg.custom_vjp
+    def f(x):
+        return np.sum(fg.vmap(np.sin)(x))
+
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (fg.grad(lambda x: np.sum(np.sin(x)))(x) * ct,))
+    close(fg.grad(f)(X), np.cos(X))
+    close(fg.hessian(f)(X), np.diag(-np.sin(X)))
+
+
+@pytest.mark.parametrize("nondiff_argnums", [(0,), (2,), (0, 2), (-1,)], ids=str)
+def test_nondiff_argnums(nondiff_argnums):
+    nondiff = sorted(n % 3 for n in nondiff_argnums)
+    args = (np.negative if 0 in nondiff else 4.0, np.array([1.0, 2.0]), "static" if 2 in nondiff else 5.0)
+    call = lambda g, x: g(x) if callable(g) else g * x
+    seen = []
+
+    @functools.partial(fg.custom_vjp, nondiff_argnums=nondiff_argnums)
+    def f(g, x, tag):
+        return call(g, x)
+
+    def fwd(g, x, tag):
+        return call(g, x), "residual"
+
+    def bwd(*static_res_ct):
+        *static, res, ct = static_res_ct
+        seen.append((*static, res))
+        cts = (100.0, 7 * ct, 200.0)
+        return tuple(cts[n] for n in range(3) if n not in nondiff)
+
+    f.defvjp(fwd, bwd)
+    out, pullback = fg.vjp(lambda x: f(args[0], x, args[2]), args[1])
+    close(out, call(args[0], args[1]))
+    close(pullback(np.array([1.0, 10.0]))[0], [7.0, 70.0])
+    assert seen == [(*(args[n] for n in nondiff), "residual")]
+
+
+def test_custom_vjp_of_pytrees_and_keywords():
+    @fg.custom_vjp
+    def f(p, x=2.0):
+        return {"out": p["w"] * x, "sum": p["w"] + x}
+
+    def fwd(p, x=2.0):
+        return f(p, x), {"saved": (p["w"], x), "note": "static", "none": None}
+
+    def bwd(res, ct):
+        w, x = res["saved"]
+        assert (res["note"], res["none"]) == ("static", None)
+        return {"w": 10 * (ct["out"] * x + ct["sum"])}, 100 * np.sum(ct["out"] * w + ct["sum"])
+
+    f.defvjp(fwd, bwd)
+    loss = lambda p, x: np.sum(f(p, x=x)["out"])
+    w = np.array([1.0, 2.0])
+    gp, gx = fg.grad(loss, argnums=(0, 1))({"w": w}, 3.0)
+    close(gp["w"], [30.0, 30.0])
+    close(gx, 300.0)
+    close(fg.grad(lambda p: np.sum(f(p)["sum"]))({"w": w})["w"], [10.0, 10.0])
+    assert is_numpy(f({"w": w})["out"]) or type(f({"w": w})["out"]) is fg.Tensor
+
+
+def test_none_from_a_rule_is_no_gradient():
+    @fg.custom_vjp
+    def f(x, y):
+        return x * y
+
+    f.defvjp(lambda x, y: (x * y, y), lambda y, ct: (ct * y, None))
+    gx, gy = fg.grad(f, argnums=(0, 1))(2.0, 3.0)
+    assert (gx, gy) == (3.0, 0.0)
+
+
+def test_gradient_reversal_and_clipping():
+    @fg.custom_vjp
+    def clipped(x):
+        return x
+
+    clipped.defvjp(lambda x: (x, None), lambda _, ct: (np.clip(ct, -1.0, 1.0),))
+    exactly(fg.grad(lambda x: np.sum(clipped(x) * np.array([5.0, 0.5, -7.0])))(X), np.array([1.0, 0.5, -1.0]))
+
+
+def test_logarithm_of_one_plus_exp_stays_finite():
+    @fg.custom_vjp
+    def log1pexp(x):
+        return np.log1p(np.exp(x))
+
+    log1pexp.defvjp(
+        lambda x: (np.log1p(np.exp(x)), x),
+        lambda x, ct: (ct / (1 + np.exp(-x)),),
+    )
+    with np.errstate(over="ignore"):
+        close(fg.grad(log1pexp)(1000.0), 1.0)
+    close(fg.grad(fg.grad(log1pexp))(0.0), 0.25)
+
+
+def test_several_levels_each_use_the_rule():
+    f, _ = tripled()
+
+    def outer(x):
+        return fg.grad(lambda y: f(y) * f(x))(x)  # 3x * x^2: the outer level sees the residual x and f(x)
+
+    close(outer(2.0), 24.0)
+    # d/dx [3 x f(x)] = 3 f(x) + 3 x * 3x
+    close(fg.grad(outer)(2.0), 3 * 4.0 + 9 * 4.0)
+
+
+def test_wrapped_functions_keep_their_name_and_docstring():
+    @fg.custom_vjp
+    def named(x):
+        """Say what it is."""
+        return x
+
+    assert named.__name__ == "named"
+    assert named.__doc__ == "Say what it is."
+
+
+# ---- custom_jvp ---------------------------------------------------------------------------------
+
+
+def test_tangent_rule_serves_forward_and_reverse():
+    @fg.custom_jvp
+    def f(x, y):
+        return np.sin(x) * y
+
+    @f.defjvp
+    def rule(primals, tangents):
+        (x, y), (tx, ty) = primals, tangents
+        return f(x, y), 2 * np.cos(x) * y * tx + 5 * np.sin(x) * ty  # wrong on purpose: 2 and 5
+
+    y = np.array([2.0, 3.0, 4.0])
+    t = np.array([1.0, 0.0, -1.0])
+    close(fg.jvp(f, (X, y), (t, 0 * t))[1], 2 * np.cos(X) * y * t)
+    close(fg.jvp(f, (X, y), (0 * t, t))[1], 5 * np.sin(X) * t)
+    gx, gy = fg.grad(lambda x, y: np.sum(f(x, y)), argnums=(0, 1))(X, y)
+    close(gx, 2 * np.cos(X) * y)
+    close(gy, 5 * np.sin(X))
+    close(fg.grad(lambda x: np.sum(f(x, y)))(X), 2 * np.cos(X) * y)
+    close(fg.jacfwd(f)(X, y), np.diag(2 * np.cos(X) * y))
+    close(fg.jacrev(f)(X, y), np.diag(2 * np.cos(X) * y))
+
+
+def test_linear_but_not_elementwise_tangent_rules_are_transposed():
+    a = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+
+    @fg.custom_jvp
+    def f(x):
+        return np.zeros(2) * np.sum(x)
+
+    f.defjvp(lambda primals, tangents: (f(*primals), a @ tangents[0] + np.sum(tangents[0])))
+    close(fg.jacrev(f)(X), a + 1)
+    close(fg.jacfwd(f)(X), a + 1)
+    close(fg.vjp(f, X)[1](np.array([1.0, 10.0]))[0], (a + 1).T @ [1.0, 10.0])
+
+
+def test_defjvps_has_one_rule_per_argument():
+    @fg.custom_jvp
+    def f(x, y, z):
+        return x * y * z
+
+    f.defjvps(lambda t, out, x, y, z: 2 * t * y * z, None, lambda t, out, x, y, z: t * out)
+    close(fg.grad(f, argnums=(0, 1, 2))(2.0, 3.0, 4.0), (24.0, 0.0, 24.0))
+    close(fg.jvp(f, (2.0, 3.0, 4.0), (1.0, 1.0, 1.0)), (24.0, 48.0))
+
+
+def test_second_order_of_a_tangent_rule():
+    @fg.custom_jvp
+    def f(x):
+        return x**2
+
+    f.defjvps(lambda t, out, x: 3 * x * t)
+    close(fg.grad(fg.grad(f))(2.0), 3.0)
+    close(fg.jvp(lambda x: fg.jvp(f, (x,), (1.0,))[1], (2.0,), (1.0,))[1], 3.0)
+    close(fg.hessian(lambda x: np.sum(f(x)))(X), 3 * np.eye(3))
+
+
+def test_custom_jvp_of_pytrees():
+    @fg.custom_jvp
+    def f(p):
+        return {"y": p["a"] * p["b"]}
+
+    @f.defjvp
+    def rule(primals, tangents):
+        (p,), (t,) = primals, tangents
+        return f(p), {"y": 10 * (t["a"] * p["b"] + p["a"] * t["b"])}
+
+    p = {"a": np.array([1.0, 2.0]), "b": 3.0}
+    g = fg.grad(lambda p: np.sum(f(p)["y"]))(p)
+    close(g["a"], [30.0, 30.0])
+    close(g["b"], 30.0)
+    close(fg.jvp(f, (p,), ({"a": np.ones(2), "b": 0.0},))[1]["y"], [30.0, 30.0])
+
+
+# ---- stop_gradient --------------------------------------------------------------------------------
+
+
+def stop_by_detach(x):
+    return x.detach()
+
+
+@pytest.mark.parametrize("stop", [fg.stop_gradient, stop_by_detach])
+def test_stopped_at_every_level(stop):
+    f = lambda x: stop(x) * x
+    close(fg.value_and_grad(f)(3.0), (9.0, 3.0))
+    close(fg.grad(fg.grad(f))(3.0), 0.0)
+    close(fg.jvp(f, (3.0,), (1.0,)), (9.0, 3.0))
+    close(fg.jacfwd(f)(X), np.diag(X))
+    close(fg.hessian(lambda x: np.sum(f(x) * x))(X), np.diag(2 * X))
+    close(fg.vmap(fg.grad(f))(X), X)
+    close(fg.grad(lambda x: np.sum(fg.vmap(f)(x)))(X), X)
+    close(fg.grad(lambda x: fg.grad(lambda y: stop(x) * y * x)(x))(3.0), 3.0)
+    close(fg.grad(lambda x: fg.grad(lambda y: stop(y * x) * y)(x))(3.0), 0.0)
+    t, gm = fg.tensor(X), fg.GradManager()
+    with gm.attach(t):
+        gm.backward(f(t))
+    close(t.grad, X)
+
+
+def test_stop_gradient_of_pytrees_arrays_and_numbers():
+    f = lambda p: np.sum(fg.stop_gradient(p)["a"] * p["a"]) + fg.stop_gradient(p)["b"]
+    g = fg.grad(f)({"a": X, "b": 2.0})
+    close(g["a"], X)
+    close(g["b"], 0.0)
+    close(fg.stop_gradient(X), X)
+    close(fg.stop_gradient(2.0), 2.0)
+    assert fg.stop_gradient({"name": "relu", "none": None}) == {"name": "relu", "none": None}
+
+
+def test_straight_through_rounding():
+    f = lambda x: x + fg.stop_gradient(np.round(x) - x)
+    value, g = fg.value_and_grad(lambda x: np.sum(f(x) ** 2))(X)
+    close(value, np.sum(np.round(X) ** 2))
+    close(g, 2 * np.round(X))
+
+
+def test_stop_gradient_keeps_the_value_apart():
+    def f(x):
+        y = fg.stop_gradient(x)
+        y += 100.0
+        return np.sum(x * y)
+
+    close(fg.grad(f)(X), X + 100.0)

@@ -1,0 +1,761 @@
+"""Tensors that change while they are recorded: snapshots and assignments (items 36 to 40 of the contract)."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import operator
+import pickle
+
+import numpy as np
+import pytest
+from tests.helpers import close
+
+import fgrad as fg
+import fgrad.numpy as fnp
+from fgrad import GradManager, NoGradientWarning, tensor
+
+X = np.array([0.5, 1.0, 2.0])
+C = np.array([2.0, -3.0, 5.0])  # weights that tell the elements of a result apart
+
+
+def check_grad(x, expected):
+    """Assert that `x.grad` is a Tensor of the shape and dtype of `x` with the expected value."""
+    assert type(x.grad) is fg.Tensor
+    assert x.grad.dtype == x.dtype
+    close(x.grad, np.broadcast_to(expected, x.shape))
+
+
+def tracked(t):
+    """Return whether a live recording tracks `t`: then it must not silently become an array."""
+    try:
+        np.asarray(t)
+    except TypeError:
+        return True
+    return False
+
+
+def assign(t, index, v):
+    """The statement `t[index] = v` where an expression is needed."""
+    t[index] = v
+
+
+# ---- 36: a mutable handle on an immutable value ----------------------------------------------------
+
+INPLACE = {
+    "+=": operator.iadd,
+    "-=": operator.isub,
+    "*=": operator.imul,
+    "/=": operator.itruediv,
+    "**=": operator.ipow,
+    "//=": operator.ifloordiv,
+    "%=": operator.imod,
+}
+CHANGES = {
+    **{name: lambda t, op=op: op(t, 3.0) for name, op in INPLACE.items()},
+    "[i] =": lambda t: assign(t, 0, 9.0),
+    "[:] =": lambda t: assign(t, slice(None), 9.0),
+    "[...] =": lambda t: assign(t, ..., 9.0),
+    "[mask] =": lambda t: assign(t, np.array([True, False, True]), 9.0),
+}
+
+
+@pytest.mark.parametrize("op", INPLACE.values(), ids=INPLACE)
+@pytest.mark.parametrize("other", [2.0, np.array([1.0, 2.0, 3.0]), tensor([1.0, 2.0, 3.0])], ids=type)
+def test_gm_036_an_in_place_operator_rebinds_the_handle(op, other):
+    x = tensor(X)
+    alias, number = x, id(x)
+    x = op(x, other)
+    assert x is alias
+    assert id(x) == number
+    close(x, op(X.copy(), other if isinstance(other, float) else np.array([1.0, 2.0, 3.0])))
+
+
+USES = {
+    "square": (lambda x: x * x, 2 * X),
+    "exp": (np.exp, np.exp(X)),
+    "sin": (np.sin, np.cos(X)),
+    "divide": (lambda x: 1.0 / x, -1 / X**2),
+    "power": (lambda x: x**3, 3 * X**2),
+    "dot": (lambda x: x @ x, 2 * X),
+    "max": (np.max, [0.0, 0.0, 1.0]),
+    "where": (lambda x: np.where(x > 0.7, x * x, 0.0), [0.0, 2.0, 4.0]),
+    "prod": (np.prod, [2.0, 1.0, 0.5]),
+    "outer": (lambda x: x[:, None] * x, np.full(3, 7.0)),
+}
+
+
+@pytest.mark.parametrize("f, expected", USES.values(), ids=USES)
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_gm_036_nothing_saved_can_be_corrupted(change, f, expected):
+    x = tensor(X)
+    gm = GradManager().attach(x)
+    with gm:  # a leaf changed after its use
+        y = f(x)
+        change(x)
+        gm.backward(y)
+    check_grad(x, expected)
+    x = tensor(X)
+    gm = GradManager().attach(x)
+    with gm:  # an intermediate, and the output that the rule may have saved
+        h = x * 1.0
+        y = f(h)
+        z = y + 0.0
+        change(h)
+        if y.shape == X.shape:
+            change(y)
+        gm.backward(z)
+    check_grad(x, expected)
+
+
+VIEWS = {
+    "item": lambda x: x[0],
+    "slice": lambda x: x[::2],
+    "all": lambda x: x[:],
+    "ellipsis": lambda x: x[...],
+    "new axis": lambda x: x[None],
+    "reshape": lambda x: x.reshape(3, 1),
+    "same reshape": lambda x: x.reshape(3),
+    "ravel": lambda x: x.ravel(),
+    "transpose": lambda x: x.T,
+    "real": lambda x: x.real,
+    "rows": lambda x: list(x)[1],
+    "broadcast": lambda x: np.broadcast_to(x, (2, 3)),
+    "squeeze": np.squeeze,
+    "positive": operator.pos,
+    "detach": lambda x: x.detach(),
+    "tensor": fg.tensor,
+    "copy": lambda x: x.copy(),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_gm_036_no_handle_is_a_view_of_another(view):
+    x = tensor(X)
+    y = view(x)
+    before = y.numpy()
+    y += 1.0
+    close(x, X)
+    close(y, before + 1.0)
+    y[...] = 7.0
+    close(x, X)
+    y = view(x)
+    x *= 10.0
+    x[1] = 3.0
+    close(y, before)
+
+
+def test_gm_036_no_array_of_the_user_is_written_to():
+    a, b = X.copy(), np.array([1.0, 2.0, 3.0])
+    x = tensor(a)
+    for op in INPLACE.values():
+        op(x, b)
+        assign(x, slice(0, 2), b[:2])
+        close(a, X)
+        close(b, [1.0, 2.0, 3.0])
+    x = tensor(a)
+    a[:] = 99.0
+    close(x, X)
+
+
+@pytest.mark.parametrize("op", INPLACE.values(), ids=INPLACE)
+def test_gm_036_an_array_does_not_swallow_a_tracked_value(op):
+    """`a += x` asks NumPy to write into `a`, where the gradient would be lost without a word."""
+    a, x = X.copy(), tensor(X)
+    with GradManager().attach(x):
+        with pytest.raises(TypeError):
+            op(a, x)
+        close(a, X)
+
+
+def test_gm_036_arrays_that_come_out_are_copies_or_read_only():
+    x = tensor(X)
+    out = x.numpy()
+    assert out.flags.writeable
+    out[:] = 99.0
+    close(x, X)
+    for view in (np.asarray(x), np.array(x), np.asarray(x)[::-1]):
+        with contextlib.suppress(ValueError):
+            view[:] = 99.0
+        close(x, X)
+
+
+CAPTURED = {
+    "multiply": (lambda x, w: x * w, X.copy(), lambda w: w),
+    "reflected": (lambda x, w: w * x, X.copy(), lambda w: w),
+    "divide": (lambda x, w: x / w, X.copy(), lambda w: 1 / w),
+    "dot": (lambda x, w: w @ x, X.copy(), lambda w: w),
+    "matmul": (lambda x, w: w @ x, np.arange(6.0).reshape(2, 3), lambda w: w.sum(axis=0)),
+    "view": (lambda x, w: x * w[::-1], X.copy(), lambda w: w[::-1]),
+    "mask": (lambda x, w: np.where(w > 0.7, x, 0.0), X.copy(), lambda w: w > 0.7),
+    "index": (lambda x, w: x[w.astype(int)], X.copy(), lambda w: np.bincount(w.astype(int), minlength=3)),
+    "integer index": (lambda x, w: x[w], np.array([0, 2]), lambda w: np.bincount(w, minlength=3)),
+    "boolean index": (lambda x, w: x[w], np.array([True, False, True]), lambda w: w),
+    "einsum": (lambda x, w: np.einsum("i,i->", w, x), X.copy(), lambda w: w),
+}
+
+
+@pytest.mark.parametrize("f, w, slope", CAPTURED.values(), ids=CAPTURED)
+def test_gm_036_a_captured_array_changed_afterwards_corrupts_nothing(f, w, slope):
+    x = tensor(X)
+    gm, w = GradManager().attach(x), w.copy()
+    expected = np.array(slope(w), float)
+    with gm:
+        y = f(x, w)
+        w[:] = 1
+        gm.backward(y)
+    check_grad(x, expected)
+
+
+def test_gm_036_an_array_that_was_assigned_and_an_index_changed_afterwards():
+    x, v, i = tensor(X), np.array([7.0, 8.0]), np.array([0, 2])
+    gm = GradManager().attach(x)
+    with gm:
+        x[i] = v
+        y = x * x
+        i[:] = 1
+        v[:] = 99.0
+        close(x, [7.0, 1.0, 8.0])
+        gm.backward(y)
+    check_grad(x, [0.0, 2.0, 0.0])
+
+
+# ---- 37: snapshots ---------------------------------------------------------------------------------
+
+
+def test_gm_037_gradients_refer_to_the_value_at_record():
+    x = tensor(X)
+    gm = GradManager().attach(x)
+    with gm:
+        x *= 2.0
+        y = x * x
+        gm.backward(y)
+    check_grad(x, 8.0 * X)
+
+
+def test_gm_037_what_changed_before_record_is_not_part_of_it():
+    x = tensor(X)
+    gm = GradManager().attach(x)
+    x *= 2.0
+    gm.record()
+    gm.backward(x * x)
+    check_grad(x, 4.0 * X)
+    x.grad = None
+    x += 1.0
+    with gm:
+        gm.backward(x * x)
+    check_grad(x, 4.0 * X + 2.0)
+
+
+def test_gm_037_or_the_value_at_attach_while_recording():
+    x = tensor(X)
+    with GradManager() as gm:
+        x *= 2.0
+        gm.attach(x)
+        x *= 3.0
+        gm.backward(x * x)
+    check_grad(x, 9.0 * 2.0 * 2.0 * X)
+
+
+def test_gm_037_after_an_overwrite_only_earlier_uses_give_gradient():
+    x, t = tensor(X), C
+    gm = GradManager().attach(x)
+    with gm:
+        a = x * x
+        x[...] = t
+        y = x * a
+        gm.backward(y)
+    check_grad(x, 2.0 * X * t)
+    close(x, t)
+
+
+def test_gm_037_the_value_written_gets_the_later_ones():
+    x, t = tensor(X), tensor(C)
+    gm = GradManager().attach([x, t])
+    with gm:
+        a = x * x
+        x[...] = t
+        gm.backward(x * a)
+    check_grad(x, 2.0 * X * C)
+    check_grad(t, X * X)
+
+
+def test_gm_037_nested_managers_have_snapshots_of_their_own():
+    x = tensor(X)
+    outer, inner = GradManager().attach(x), GradManager().attach(x)
+    with outer:
+        x *= 2.0
+        with inner:
+            y = x * x
+            inner.backward(y)
+        check_grad(x, 4.0 * X)
+        x.grad = None
+        outer.backward(y)
+    check_grad(x, 8.0 * X)
+
+
+def test_gm_037_the_gradient_has_the_shape_of_the_snapshot_whatever_the_handle_became():
+    x = tensor(X)
+    gm = GradManager().attach(x)
+    with gm:
+        y = np.sum(x * x)
+        for _ in range(3):
+            x[...] = x[::-1] * 1.0
+        gm.backward(y + np.sum(x * C))
+    check_grad(x, 2.0 * X + C[::-1])
+
+
+# ---- 38: assignment and in-place operators differentiate ------------------------------------------
+
+M = np.arange(12.0).reshape(3, 4) / 7 + 0.5
+W = np.cos(np.arange(12.0)).reshape(3, 4)
+
+INDICES = {
+    "row": 0,
+    "last row": -1,
+    "element": (1, 2),
+    "NumPy integer": np.int64(1),
+    "slice": slice(1, None),
+    "steps": slice(None, None, 2),
+    "backwards": slice(None, 0, -1),
+    "column": (slice(None), 1),
+    "columns": (..., slice(1, 3)),
+    "ellipsis": (..., 0),
+    "new axis": (None, 0),
+    "nothing": slice(0, 0),
+    "mask": W > 0,
+    "row mask": np.array([True, False, True]),
+    "no mask": np.zeros((3, 4), bool),
+    "integers": np.array([2, 0]),
+    "list": [0, 2],
+    "pairs": (np.array([0, 1, 2]), np.array([3, 0, 1])),
+    "grid": np.ix_([0, 2], [1, 3]),
+    "mixed": (slice(None), np.array([0, 3])),
+    "tensor of integers": (tensor([0, 2]),),
+}
+
+
+def plain_index(index):
+    """Return `index` as NumPy takes it."""
+    return index[0].numpy() if isinstance(index, tuple) and isinstance(index[0], fg.Tensor) else index
+
+
+def sum_to(ct, shape):
+    """Return the adjoint of broadcasting an array of `shape` to that of `ct`, leading ones included."""
+    lead = ct.ndim - len(shape)
+    ct = ct.sum(axis=tuple(range(lead))) if lead > 0 else ct.reshape((1,) * -lead + ct.shape)
+    return ct.sum(axis=tuple(i for i, n in enumerate(shape) if n == 1), keepdims=True).reshape(shape)
+
+
+@pytest.mark.parametrize("scalar", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+@pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
+def test_gm_038_assignment_is_differentiable_in_both(index, dtype, scalar):
+    i = plain_index(index)
+    v0 = np.asarray(0.3) if scalar else M[i] * 0.1 - 0.2
+    m, w, v0 = M.astype(dtype), W.astype(dtype), np.array(v0, dtype)
+    x, v = tensor(m), tensor(v0)
+    gm = GradManager().attach([x, v])
+    with gm:
+        before = x * w
+        x[index] = v
+        gm.backward(x * x * w + before)
+    m[i] = v0
+    close(x, m)
+    assert x.dtype == dtype
+    ct = 2 * m * w
+    gx = ct.copy()
+    gx[i] = 0
+    check_grad(x, gx + w)
+    check_grad(v, sum_to(ct[i], v0.shape))
+
+
+@pytest.mark.parametrize(
+    "index, shape",
+    [
+        (0, (1,)),
+        (0, (4,)),
+        (0, (1, 4)),  # NumPy lets an assignment drop leading ones
+        (0, (1, 1, 1)),
+        (slice(None, 2), (4,)),
+        (slice(None, 2), (1, 4)),
+        (slice(None, 2), (2, 1)),
+        ((slice(None), 1), (1,)),
+        (np.array([0, 2]), (2, 1)),
+        (slice(0, 0), (4,)),
+        (slice(0, 0), (0, 4)),
+        (slice(0, 0), ()),
+    ],
+)
+def test_gm_038_shapes_follow_numpy_broadcasting(index, shape):
+    m, v0 = M.copy(), np.linspace(1, 2, int(np.prod(shape))).reshape(shape)
+    m[index] = v0
+    x, v = tensor(M), tensor(v0)
+    gm = GradManager().attach([x, v])
+    with gm:
+        x[index] = v
+        close(x, m)
+        gm.backward(x * W)
+    gx = W.copy()
+    gx[index] = 0.0
+    check_grad(x, gx)
+    check_grad(v, sum_to(W[index], shape))
+
+
+@pytest.mark.parametrize("index", [(), ...])
+def test_gm_038_a_tensor_without_axes(index):
+    x, v = tensor(2.0), tensor(3.0)
+    gm = GradManager().attach([x, v])
+    with gm:
+        y = x * x
+        x[index] = v * v
+        gm.backward(x * x * y)
+    close(x, np.array(9.0))
+    check_grad(x, 2 * 2.0 * 81.0)
+    check_grad(v, 4 * 3.0**3 * 4.0)
+
+
+@pytest.mark.parametrize(
+    "index, shape",
+    [(0, (3,)), (0, (2, 4)), (0, (5,)), (..., (3, 5)), ((1, 2), (2,)), (slice(0, 2), (3, 4)), (0, (0,))],
+)
+def test_gm_038_a_wrong_shape_raises_and_changes_nothing(index, shape):
+    x, v = tensor(M), tensor(np.ones(shape))
+    gm = GradManager().attach([x, v])
+    with gm:
+        for wrong in (v, np.ones(shape)):
+            with pytest.raises(ValueError):
+                x[index] = wrong
+        close(x.detach(), M)
+        gm.backward(x * x)
+    check_grad(x, 2 * M)
+    assert v.grad is None
+
+
+@pytest.mark.parametrize("index", [3, -4, (0, 4), np.array([0, 3]), np.ones(2, bool)])
+def test_gm_038_a_wrong_index_raises_and_changes_nothing(index):
+    x = tensor(M)
+    gm = GradManager().attach(x)
+    with gm:
+        with pytest.raises(IndexError):
+            x[index] = 1.0
+        gm.backward(x * x)
+    check_grad(x, 2 * M)
+
+
+@pytest.mark.parametrize("to, of", [("f4", "f8"), ("f8", "f4"), ("c16", "f8")])
+def test_gm_038_the_value_is_cast_to_the_dtype_of_the_target(to, of):
+    v0 = np.array([np.pi, np.e], of)
+    x, v = tensor(np.ones(3, to)), tensor(v0)
+    gm = GradManager().attach([x, v])
+    with gm:
+        x[1:] = v
+        assert x.dtype == np.dtype(to)
+        close(x, np.array([1, *v0], to))
+        gm.backward(x * C.astype(to))
+    check_grad(x, np.array([2, 0, 0], to))
+    check_grad(v, C[1:].astype(of))
+
+
+def test_gm_038_numbers_are_cast_as_numpy_casts_them():
+    x = tensor([1, 2, 3])
+    x[0] = 7.9
+    x[1:] = np.array([4.5, -4.5])
+    assert np.issubdtype(x.dtype, np.integer)
+    np.testing.assert_array_equal(x.numpy(), [7, 4, -4])
+
+
+SELF = {
+    "copy an element": (lambda x: assign(x, 0, x[1]), [0.0, C[0] + C[1], C[2]]),
+    "add an element": (lambda x: assign(x, 0, x[0] + x[1]), [C[0], C[0] + C[1], C[2]]),
+    "scale an element": (lambda x: assign(x, 2, x[2] * 4.0), [C[0], C[1], 4 * C[2]]),
+    "reverse": (lambda x: assign(x, slice(None), x[::-1]), C[::-1]),
+    "shift": (lambda x: assign(x, slice(1, None), x[:-1]), [C[0] + C[1], C[2], 0.0]),
+    "all by one": (lambda x: assign(x, ..., x[0]), [C.sum(), 0.0, 0.0]),
+    "itself": (lambda x: assign(x, ..., x), C),
+}
+
+
+@pytest.mark.parametrize("change, expected", SELF.values(), ids=SELF)
+def test_gm_038_a_tensor_assigned_from_itself(change, expected):
+    x = tensor(X)
+    gm = GradManager().attach(x)
+    with gm:
+        change(x)
+        gm.backward(x * C)
+    check_grad(x, expected)
+
+
+def test_gm_038_swaps_running_sums_and_augmented_items():
+    x = tensor(X)
+    gm = GradManager().attach(x)
+    with gm:
+        x[0], x[1] = x[1], x[0]
+        gm.backward(x * C)
+    check_grad(x, [C[1], C[0], C[2]])
+    x = tensor(X)
+    gm = GradManager().attach(x)
+    with gm:
+        x[1:] += x[:-1]
+        x[[0, 2]] *= 10.0
+        x[1] **= 2
+        gm.backward(x * C)
+    second = 2 * (X[0] + X[1]) * C[1]
+    check_grad(x, [10 * C[0] + second, second + 10 * C[2], 10 * C[2]])
+
+
+OPERATORS = {  # slopes in x and in v
+    "+=": (operator.iadd, lambda x, v: (1 + 0 * v, 1 + 0 * x)),
+    "-=": (operator.isub, lambda x, v: (1 + 0 * v, -1 + 0 * x)),
+    "*=": (operator.imul, lambda x, v: (v, x)),
+    "/=": (operator.itruediv, lambda x, v: (1 / v, -x / v**2)),
+    "**=": (operator.ipow, lambda x, v: (v * x ** (v - 1), x**v * np.log(x))),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(3, 4), (4,), (3, 1), (1, 4), (1,), ()])
+@pytest.mark.parametrize("op, slopes", OPERATORS.values(), ids=OPERATORS)
+def test_gm_038_in_place_operators_differentiate_and_keep_shape_and_dtype(op, slopes, shape, dtype):
+    m = M.astype(dtype)
+    v0 = np.linspace(1.2, 2.2, int(np.prod(shape))).reshape(shape)  # float64 into float32, as NumPy allows
+    x, v = tensor(m), tensor(v0)
+    gm = GradManager().attach([x, v])
+    with gm:
+        handle = x
+        x = op(x, v)
+        assert x is handle
+        assert x.shape == (3, 4)
+        assert x.dtype == dtype
+        gm.backward(x * W.astype(dtype))
+    dx, dv = (np.broadcast_to(s, (3, 4)) for s in slopes(M, v0))
+    close(x.grad, (W * dx).astype(dtype), rtol=1e-5 if dtype is np.float32 else 1e-12)
+    close(v.grad, sum_to(W * dv, shape), rtol=1e-5 if dtype is np.float32 else 1e-12)
+    assert (x.grad.dtype, v.grad.dtype) == (dtype, np.float64)
+
+
+def test_gm_038_a_matrix_product_in_place():
+    m, a = M[:, :3] + np.eye(3), np.diag([1.0, 2.0, 3.0])
+    x, v = tensor(m), tensor(a)
+    gm = GradManager().attach([x, v])
+    with gm:
+        x @= v
+        gm.backward(x)
+    check_grad(x, np.ones((3, 3)) @ a.T)
+    check_grad(v, m.T @ np.ones((3, 3)))
+
+
+REFUSED = {  # NumPy refuses these; what they are tried on, and how
+    "wider shape": (np.ones(3), lambda x: operator.iadd(x, np.ones((2, 3)))),
+    "axis for a scalar": (np.array(1.0), lambda x: operator.imul(x, np.ones(3))),
+    "one to many": (np.ones((1, 3)), lambda x: operator.isub(x, np.ones((2, 3)))),
+    "shapes that do not fit": (np.ones(3), lambda x: operator.iadd(x, np.ones(2))),
+    "complex into real": (np.ones(3), lambda x: operator.iadd(x, 1j)),
+    "complex array into real": (np.ones(3), lambda x: operator.imul(x, np.ones(3) * 1j)),
+    "float into integer": (np.ones(3, int), lambda x: operator.iadd(x, 0.5)),
+    "true division of integers": (np.ones(3, int), lambda x: operator.itruediv(x, 2)),
+    "wider product": (np.ones((2, 3)), lambda x: operator.imatmul(x, np.ones((3, 4)))),
+    "no array at all": (np.ones(3), lambda x: operator.iadd(x, "abc")),
+}
+
+
+@pytest.mark.parametrize("start, change", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("recording", [False, True])
+def test_gm_038_what_numpy_refuses_in_place_is_refused_and_changes_nothing(start, change, recording):
+    with pytest.raises((TypeError, ValueError)):
+        change(start.copy())  # the premise
+    x = tensor(start)
+    gm = GradManager()
+    if recording and x.dtype == np.float64:
+        gm.attach(x)
+    with gm:
+        with pytest.raises((TypeError, ValueError)):
+            change(x)
+        assert x.dtype == start.dtype
+        close(x.detach(), start)
+        if recording and x.dtype == np.float64:
+            gm.backward(x * x)
+            check_grad(x, 2.0)
+
+
+# ---- 39: what is tracked, and what is cut ---------------------------------------------------------
+
+WRITES = {
+    "element": lambda buffer, x: assign(buffer, 1, x[0] * x[0]),
+    "slice": lambda buffer, x: assign(buffer, slice(0, 2), x[:2] * x[:2]),
+    "all": lambda buffer, x: assign(buffer, ..., x * x),
+    "+=": lambda buffer, x: operator.iadd(buffer, x * x),
+}
+
+
+@pytest.mark.parametrize("make", [lambda: tensor(np.zeros(3)), lambda: fnp.zeros(3)])
+@pytest.mark.parametrize(
+    "write, expected",
+    zip(WRITES.values(), ([2 * C[1] * X[0], 0, 0], 2 * X * C * [1, 1, 0], 2 * X * C, 2 * X * C), strict=True),
+    ids=WRITES,
+)
+def test_gm_039_writing_tracked_values_into_an_unattached_tensor_tracks_it(write, expected, make):
+    x = tensor(X)
+    gm = GradManager().attach(x)
+    buffer = make()
+    with gm:
+        assert not tracked(buffer)
+        write(buffer, x)
+        assert tracked(buffer)
+        gm.backward(buffer * C)
+    check_grad(x, expected)
+    assert buffer.grad is None
+
+
+def test_gm_039_a_buffer_filled_in_a_loop():
+    x = tensor(X)
+    gm = GradManager().attach(x)
+    with gm:
+        buffer = fnp.zeros(4)
+        for i in range(3):
+            buffer[i + 1] = buffer[i] + x[i] * x[i]
+        gm.backward(buffer)
+    check_grad(x, 2 * X * [3, 2, 1])
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_gm_039_changing_an_operand_after_its_use_changes_no_gradient(change):
+    x, w = tensor(X), tensor(C)
+    gm = GradManager().attach([x, w])
+    with gm:
+        h = x * w
+        y = h * x
+        change(x)
+        change(w)
+        change(h)
+        gm.backward(y)
+    check_grad(x, 2 * X * C)
+    check_grad(w, X * X)
+
+
+def test_gm_039_detach_cuts_every_manager():
+    x = tensor(X)
+    outer, inner, peer = (GradManager().attach(x) for _ in range(3))
+    with outer, inner | peer:
+        y = x * x
+        d = y.detach()
+        leaf = x.detach()
+        assert type(d) is fg.Tensor
+        assert d is not y
+        assert not tracked(d)
+        assert not tracked(leaf)
+        assert tracked(y), "the tensor itself is not cut"
+        close(d, X * X)
+        z = x * d * leaf
+        for gm in (inner, peer, outer):
+            gm.backward(z)
+            check_grad(x, X * X * X)
+            x.grad = None
+    assert d.grad is None
+
+
+def test_gm_039_a_detached_handle_is_independent():
+    x = tensor(X)
+    d = x.detach()
+    d += 1.0
+    close(x, X)
+    x *= 3.0
+    close(d, X + 1.0)
+
+
+COPIES = {
+    "deepcopy": copy.deepcopy,
+    "deepcopy in a tree": lambda t: copy.deepcopy({"a": [t]})["a"][0],
+    **{f"pickle {p}": lambda t, p=p: pickle.loads(pickle.dumps(t, p)) for p in (2, 3, 4, 5)},
+}
+
+
+@pytest.mark.parametrize("duplicate", COPIES.values(), ids=COPIES)
+@pytest.mark.parametrize("value", [X, np.array(1.5), np.zeros((0, 2)), X.astype(np.float32), X * 1j])
+def test_gm_039_deepcopy_and_pickle_give_untracked_copies(value, duplicate):
+    x = tensor(value)
+    gm = GradManager().attach(x)
+    with gm:
+        y = x * 2
+        copies = [duplicate(x), duplicate(y)]
+        for c, original in zip(copies, (value, value * 2), strict=True):
+            assert type(c) is fg.Tensor
+            assert not tracked(c)
+            assert c.dtype == original.dtype
+            close(c, original)
+            c += 1  # independent
+        assert [id(t) for t in gm.attached_tensors()] == [id(x)]
+        close(y.detach(), value * 2)
+        with pytest.warns(NoGradientWarning):
+            gm.backward(copies)
+    assert x.grad is None
+    close(x, value)
+
+
+# ---- 40: updates after backward --------------------------------------------------------------------
+
+LR = 0.1
+
+
+def subtract(p):
+    p -= LR * p.grad
+
+
+def overwrite(p):
+    p[...] = p - LR * p.grad
+
+
+@pytest.mark.parametrize("update", [subtract, overwrite])
+def test_gm_040_an_update_after_backward_is_invisible_to_that_manager(update):
+    p, value = tensor(X), X.copy()
+    gm = GradManager().attach(p)
+    for _ in range(3):
+        with gm:
+            gm.backward(p * p * C)
+            update(p)
+            assert not tracked(p)
+        check_grad(p, 2 * value * C)
+        value = value - LR * 2 * value * C
+        close(p, value)
+        p.grad = None
+
+
+def test_gm_040_also_when_the_block_records_again():
+    p = tensor(X)
+    gm = GradManager().attach(p)
+    with gm:
+        gm.backward(p * p)
+        subtract(p)
+        p.grad = None
+        gm.record()
+        gm.backward(p * p)
+    check_grad(p, 2 * (1 - 2 * LR) * X)
+
+
+@pytest.mark.parametrize("update", [subtract, overwrite])
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_gm_040_and_visible_to_outer_ones(update, steps):
+    """The derivative of what `steps` steps of descent on p**2 reach, by the point where they start."""
+    p = tensor(X)
+    outer, gm = GradManager().attach(p), GradManager().attach(p)
+    with outer:
+        for _ in range(steps):
+            with gm:
+                gm.backward(p * p)
+                update(p)
+            p.grad = None
+        outer.backward(p * p)
+    factor = (1 - 2 * LR) ** steps
+    close(p, factor * X)
+    check_grad(p, 2 * factor**2 * X)
+
+
+def test_gm_040_a_learning_rate_learns():
+    p, lr = tensor(X), tensor(LR)
+    outer, gm = GradManager().attach(lr), GradManager().attach(p)
+    with outer:
+        with gm:
+            gm.backward(p * p)
+            p -= lr * p.grad
+        outer.backward(p * p)
+    check_grad(lr, np.sum(2 * X * (1 - 2 * LR) * -2 * X))
