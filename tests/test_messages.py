@@ -159,7 +159,7 @@ VALUES = {
         ["array", "gradient", r"detach\(\)", r"item\(\)"]),
     "list of tracked": (lambda: tracked(lambda t: np.array([t, t])), TypeError,
         ["array|float", r"detach\(\)", r"item\(\)"]),
-    "stored in an array": (lambda: tracked(lambda t: np.zeros(2).__setitem__(0, t)), TypeError,
+    "stored in an array": (lambda: tracked(lambda t: np.zeros(2).__setitem__(0, t)), EITHER,
         [r"detach\(\)", r"item\(\)"]),
     "float inside grad": (lambda: fg.grad(lambda x: float(x) * x)(2.0), TypeError,
         [r"float\(\)", r"detach\(\)", r"item\(\)"]),
@@ -169,8 +169,10 @@ VALUES = {
     "item while mapping": (lambda: fg.vmap(lambda x: x.item())(V), TypeError, [r"item\(\)", LINE, "vmap"]),
     "numpy while staging": (lambda: fg.make_graph(lambda x: x.numpy())(V), TypeError, [r"numpy\(\)", LINE]),
     "float while staging": (lambda: fg.make_graph(float)(1.0), TypeError, [r"float\(\)"]),
-    "escaped from vmap": (lambda: kept_by(fg.vmap) * 2, fg.EscapedTensorError, [LINE, "vmap", "return|outside"]),
-    "escaped from staging": (lambda: np.sin(kept_by(fg.make_graph)), fg.EscapedTensorError, [LINE, "return|outside"]),
+    "escaped from vmap": (lambda: kept_by(fg.vmap) * 2, fg.EscapedTensorError,
+        [LINE, "vmap", "return|outside"]),
+    "escaped from staging": (lambda: np.sin(kept_by(fg.make_graph)), fg.EscapedTensorError,
+        [LINE, "return|outside"]),
 }  # fmt: skip
 
 # ---- Tensor ---------------------------------------------------------------------------------------
@@ -290,7 +292,8 @@ MANAGER = {
     "record twice": (recording_twice, RuntimeError, ["already recording", "release|backward"]),
     "release inside backward": (released_inside_backward, RuntimeError, [r"release\(\)", "backward"]),
     "backward without record": (lambda: manager(fg.tensor(V)).backward(fg.tensor(V)), RuntimeError,
-        ["no computation history; did you forget record\\(\\), or was the history cleared by backward\\(\\) or release\\(\\)\\?"]),
+        [r"^no computation history; did you forget record\(\), or was the history cleared by backward\(\) or",
+         r" release\(\)\?"]),
     "backward of a number": (lambda: backward(make=lambda x: 3.0), TypeError,
         ["backward", "Tensor", "float"]),
     "dy of wrong shape": (lambda: backward(np.ones(2)), ValueError, ["dy", r"\(2,\)", r"\(3,\)"]),
@@ -325,7 +328,7 @@ def test_words_of_an_error(mistake):
     make, error, words = EVERY[mistake]
     with pytest.raises(error) as caught:
         make()
-    text = str(caught.value)
+    text = f"{caught.value} {caught.value.__cause__ or ''}"  # NumPy wraps what __float__ raises
     for word in words:
         assert re.search(word, text, re.DOTALL), f"{word!r} is not in: {text}"
 

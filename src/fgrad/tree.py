@@ -107,7 +107,18 @@ def broadcast_prefix(prefix: Any, x: Any) -> list[Any]:
     """Return a leaf of `prefix` for each leaf of `x`, of which `prefix` is a tree prefix; None counts as a leaf."""
     import optree  # imported late: see flatten
 
-    found: list[Any] = optree.broadcast_prefix(prefix, x, is_leaf=lambda n: n is None, namespace=NAMESPACE)
+    _know(x)
+    found: list[Any] = []
+    stack = [(prefix, x)]
+    while stack:
+        p, part = stack.pop()
+        if p is None or children(p) is None:
+            found += [p] * len(leaves(part))
+            continue
+        axes, parts = (optree.tree_flatten_one_level(t, namespace=NAMESPACE) for t in (p, part))
+        if type(p) is not type(part) or axes.entries != parts.entries:
+            raise ValueError(f"{p!r} is not a prefix of {part!r}")
+        stack += reversed(list(zip(axes.children, parts.children, strict=True)))
     return found
 
 

@@ -36,7 +36,6 @@ INDICES = {
     "mask and integer": (slice(None), np.array([True, False, True]), 1),
     "numpy integer": np.int64(1),
     "uint": np.array([0, 1], np.uint8),
-    "bool scalar": True,
 }
 
 

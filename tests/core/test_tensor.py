@@ -320,7 +320,7 @@ def test_writing_into_an_array_never_loses_the_gradient():
     ):
         try:
             result = write()
-        except TypeError:
+        except (TypeError, ValueError):  # NumPy makes a ValueError of what __float__ raises
             continue
         assert type(result) is fg.Tensor  # `a += t` may rebind `a` to a Tensor
     exactly(a, np.zeros(2))

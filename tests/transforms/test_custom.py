@@ -69,9 +69,6 @@ SINES = {"custom_vjp": exact_sine, "custom_jvp": forward_sine}
 def test_the_rule_replaces_the_derivative():
     f, log = tripled()
     close(fg.grad(f)(2.0), 6.0)
-    close(
-        fg.value_and_grad(lambda x: np.sum(f(x)))(X), None or (fg.value_and_grad(lambda x: np.sum(f(x)))(X))
-    )
     value, g = fg.value_and_grad(lambda x: np.sum(f(x)) + x[0])(X)
     close(value, np.sum(X**2) + X[0])
     close(g, 3 * X + [1.0, 0.0, 0.0])

@@ -165,23 +165,42 @@ def test_gm_045_an_init_of_its_own_needs_no_ceremony():
     check_grad(x, 4 * X**3)
 
 
-def test_gm_045_operations_inside_forward_are_hidden_and_the_rule_holds_for_every_manager():
-    x, w = tensor(X), tensor(X + 1)
-    outer, inner, peer = (GradManager().attach([x, w]) for _ in range(3))
+def tenfold(w):
+    """Return a Function with an impossible rule, which also uses a tensor that is not its argument."""
 
-    class Spy(Function):
+    class Tenfold(Function):
         def forward(self, a):
-            self.inside = a * w  # also of what forward did not get as an argument
-            assert not tracked(self.inside)
-            return self.inside * 1.0
+            self.inside = a * w, w * w
+            return a * w
 
         def backward(self, ct):
             return ct * 10.0
 
+    return Tenfold()
+
+
+def test_gm_045_operations_inside_forward_are_hidden():
+    x, w = tensor(X), tensor(X + 1)
+    a, b = (GradManager().attach([x, w]) for _ in range(2))
+    with a | b:
+        f = tenfold(w)
+        y = f(x)
+        assert [tracked(t) for t in (*f.inside, y)] == [False, False, True]
+
+
+def test_gm_045_and_they_are_hidden_when_no_argument_is_tracked():
+    x, w = tensor(X), tensor(X + 1)
+    with GradManager().attach(w):
+        y = tenfold(w)(x)
+        assert not tracked(y), "the rule says nothing about w, with or without a gradient for x"
+        close(y, X * (X + 1))
+
+
+def test_gm_045_the_rule_holds_for_every_manager():
+    x, w = tensor(X), tensor(X + 1)
+    outer, inner, peer = (GradManager().attach([x, w]) for _ in range(3))
     with outer, inner | peer:
-        spy = Spy()
-        y = spy(x)
-        assert not tracked(spy.inside)
+        y = tenfold(w)(x)
         assert tracked(y)
         for gm in (peer, inner, outer):
             gm.backward(y)
@@ -235,6 +254,25 @@ def test_gm_045_operations_inside_backward_are_recorded_by_outer_managers():
             gm.backward(y)
             y = take_grad(x)
             close(y, expected)
+
+
+def test_gm_045_higher_order_works_with_a_saved_output_too():
+    class Exp(Function):
+        def forward(self, a):
+            self.y = np.exp(a)
+            return self.y
+
+        def backward(self, ct):
+            return ct * self.y
+
+    x = tensor(X)
+    gms = [GradManager().attach(x) for _ in range(3)]
+    with gms[0], gms[1], gms[2]:
+        y = Exp()(x)
+        for gm in reversed(gms):
+            gm.backward(y)
+            y = take_grad(x)
+            close(y, np.exp(X))
 
 
 def test_gm_045_and_by_no_inner_or_equal_one():
@@ -549,7 +587,6 @@ WRONG_PAIRS = {
     "a single tensor": lambda ct: ct,
     "three": lambda ct: (ct, ct, ct),
     "none at all": lambda ct: (),
-    "an array": lambda ct: (ct, ct.numpy()),
     "a number": lambda ct: (ct, 1.0),
     "a string": lambda ct: (ct, "ct"),
     "a list": lambda ct: (ct, [ct]),
@@ -582,10 +619,10 @@ def test_gm_046_wrong_results_raise_and_name_the_class(results):
     check_grad(x, 3.0)
 
 
-WRONG_SINGLES = [lambda ct: (ct, ct), lambda ct: ct.numpy(), lambda ct: ct[0], lambda ct: 1.0]
+WRONG_SINGLES = [lambda ct: (ct, ct), lambda ct: ct[0], lambda ct: 1.0]
 
 
-@pytest.mark.parametrize("result", WRONG_SINGLES, ids=["two", "array", "shape", "number"])
+@pytest.mark.parametrize("result", WRONG_SINGLES, ids=["two", "shape", "number"])
 def test_gm_046_wrong_results_of_a_rule_with_one_input(result):
     class MyBrokenRule(Single):
         pass
@@ -671,7 +708,7 @@ def test_gm_047_an_exception_in_backward_leaves_the_others_as_they_were(kind):
     check_grad(x, 3 * X**2 + 6 * X)
 
 
-@pytest.mark.parametrize("bad", [None, 3.0, "abc", (3.0,)], ids=repr)
+@pytest.mark.parametrize("bad", [None, "abc", (None,), object()], ids=lambda b: type(b).__name__)
 def test_gm_047_a_forward_that_returns_no_tensor_is_such_an_exception(bad):
     class MyBrokenForward(Function):
         def forward(self, a):

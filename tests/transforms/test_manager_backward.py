@@ -90,8 +90,9 @@ def already_differentiated(gm, x, others):
 
 
 def of_a_recording_of_another(gm, x, others):
-    with GradManager().attach(x):
-        return x * 2.0
+    w = tensor(1.0)
+    with GradManager().attach(w):
+        return w * 2.0
 
 
 def overwritten_leaf(gm, x, others):
@@ -153,6 +154,13 @@ def test_gm_027_the_four_reasons_have_words_of_their_own(others):
         while others:
             others.pop().release()
     assert len(set(messages.values())) == 4
+
+
+def test_gm_027_the_warning_points_to_the_line_that_called_backward():
+    gm = GradManager()
+    with gm, pytest.warns(NoGradientWarning) as caught:
+        gm.backward(tensor(2.0))
+    assert caught[0].filename == __file__
 
 
 def test_gm_027_each_untracked_y_of_a_tree_of_them():

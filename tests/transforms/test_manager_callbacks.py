@@ -302,6 +302,25 @@ def test_gm_034_a_callback_may_use_the_other_managers():
     check_grad(v, 6.0)
 
 
+def test_gm_034_a_callback_may_update_tensors_that_the_sweep_still_needs():
+    """As an optimizer does that is fused with the reverse sweep."""
+    a, b, c = 2.0, 3.0, 5.0
+    x, v, w = tensor(a), tensor(b), tensor(c)
+    gm = GradManager()
+
+    def update(t, g):
+        for p in (x, v, w):
+            p -= 0.1 * g
+            p[...] = p * 2.0
+
+    gm.attach([x, v, w], update)
+    with gm:
+        gm.backward(x * v * v * w)
+    check_grad(x, b * b * c)
+    check_grad(v, 2 * a * b * c)
+    check_grad(w, a * b * b)
+
+
 def test_gm_034_its_operations_are_recorded_by_outer_managers():
     x = tensor(3.0)
     outer, gm = GradManager().attach(x), GradManager()

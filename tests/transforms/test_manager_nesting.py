@@ -390,7 +390,7 @@ def test_gm_043_a_group_in_a_group():
     assert x.grad is None
 
 
-@pytest.mark.parametrize("order", itertools.permutations(range(3)))
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 @pytest.mark.parametrize("how", ["backward", "release"])
 def test_gm_043_leaving_in_any_order_is_right(order, how):
     ts = [tensor(t) for t in (2.0, 3.0, 5.0)]

@@ -229,7 +229,7 @@ WRONG = {  # what y is, what dy is, words of both that the message has
     "tensor of another shape": (lambda x: x, tensor(np.ones(3)), ["(2,)", "(3,)"]),
     "complex for real": (lambda x: x, np.ones(2) * 1j, ["float64", "complex128"]),
     "complex number for real": (np.sum, 1j, ["float64", "complex"]),
-    "leaf inside": (lambda x: [x, {"deep": x}], [np.ones(2), {"deep": np.ones(3)}], ["(2,)", "(3,)", "deep"]),
+    "leaf inside": (lambda x: [x, {"deep": x}], [np.ones(2), {"deep": np.ones(3)}], ["(2,)", "(3,)"]),
     "keys": (lambda x: {"a": x, "b": x}, {"a": DY, "c": DY}, ["'b'", "'c'"]),
     "count": (lambda x: [x, x], [DY], []),
     "list for a dict": (lambda x: {"a": x}, [DY], []),

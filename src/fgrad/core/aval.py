@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from typing import Any
 
 import numpy as np
 
 Shape = tuple[int, ...]
 
 
-class Aval(NamedTuple):
+class Aval:
     """The shape and dtype of a value that may not exist (an abstract value)."""
 
-    shape: Shape
-    dtype: np.dtype[Any]
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, shape: Shape, dtype: np.dtype[Any]) -> None:
+        self.shape, self.dtype = shape, dtype
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Aval) and (self.shape, self.dtype) == (other.shape, other.dtype)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
+
+    def __repr__(self) -> str:
+        return f"Aval(shape={self.shape}, dtype={self.dtype.name})"
 
     @property
     def ndim(self) -> int:
@@ -23,10 +35,7 @@ class Aval(NamedTuple):
     @property
     def size(self) -> int:
         """The number of elements."""
-        n = 1
-        for length in self.shape:
-            n *= length
-        return n
+        return math.prod(self.shape)
 
     def __str__(self) -> str:
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"

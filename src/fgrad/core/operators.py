@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fgrad.core.primitive import FUNCTIONS, NUMPY, OPERATORS
+from fgrad.core.tape import HIDDEN
 from fgrad.core.trace import Box, current
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ class Operators:
 
     def _untracked(self, what: str) -> Any:
         value = self._concrete(what)
-        if self._nodes and any(n.tape in current().traces for n in self._nodes):
+        if self._nodes and any(n.tape in current().traces and n.pull is not HIDDEN for n in self._nodes):
             raise TypeError(
                 f"{what} of a Tensor that is being differentiated would lose its gradient silently. "
                 "Say that this is meant: t.detach() is the same value as a constant Tensor, t.item() a Python number, "

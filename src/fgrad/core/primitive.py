@@ -21,7 +21,7 @@ class Pull:
     order, and then the parameters if `params`.
     """
 
-    __slots__ = ("avals", "keep", "lifted", "params", "raw")
+    __slots__ = ("avals", "keep", "lifted", "params", "raw", "simple")
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class Pull:
         params: bool = False,
     ) -> None:
         self.lifted, self.raw, self.keep, self.avals, self.params = lifted, raw or lifted, keep, avals, params
+        self.simple = not avals and not params  # saves values only
 
 
 class Primitive:
@@ -77,7 +78,7 @@ class Primitive:
             return self._pulls[pattern]
         except KeyError:
             self._pulls[pattern] = made = self._make_pull(pattern)
-            if pattern == (True,):
+            if pattern == (True,) and made is not None and made.simple:
                 self.single = made
             return made
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS
+from fgrad.core.tensor import Tensor, bind
 
 
 class Var:
@@ -55,9 +57,8 @@ class Program:
             return env[a] if isinstance(a, Var) else a
 
         for e in self.equations:
-            row = ROWS[e.name]
-            out = row.run(*map(value, e.args), **e.params)
-            env.update(zip(e.outs, out if row.many else (out,), strict=True))
+            out = bind(e.name, *map(value, e.args), **e.params)
+            env.update(zip(e.outs, out if ROWS[e.name].many else (out,), strict=True))
         return [value(y) for y in self.outputs]
 
     def __call__(self, *args: Any) -> Any:
@@ -66,7 +67,10 @@ class Program:
         for x, v in zip(leaves, self.inputs, strict=True):
             if np.shape(x) != v.aval.shape:
                 raise ValueError(f"the program was staged for {v.aval}, but got shape {np.shape(x)}")
-        return self.out_tree.unflatten([np.asarray(y)[()] for y in self.run(leaves)])
+        outs = self.run(leaves)
+        if any(isinstance(x, Tensor) for x in (*leaves, *outs)):
+            return self.out_tree.unflatten([Tensor(y) if isinstance(y, np.ndarray | np.generic) else y for y in outs])
+        return self.out_tree.unflatten([np.array(y)[()] if isinstance(y, np.ndarray) else y for y in outs])
 
     def __str__(self) -> str:
         head = f"program({', '.join(map(repr, self.inputs))}):"
@@ -74,6 +78,31 @@ class Program:
         return "\n".join([head, *body, f"    return {', '.join(map(_shown, self.outputs))}"])
 
     __repr__ = __str__
+
+    def to_dot(self) -> str:
+        """Return the program as a Graphviz digraph: boxes are operations, edges carry shapes."""
+        lines = ["digraph program {", "  node [shape=box, fontname=monospace];"]
+        maker: dict[Var, str] = {}
+        for v in self.inputs:
+            maker[v] = v.name
+            lines.append(f'  {v.name} [label="{v!r}", style=rounded];')
+        for i, e in enumerate(self.equations):
+            lines.append(f'  op{i} [label="{e.name}"];')
+            lines += [f'  {maker[a]} -> op{i} [label="{a.aval}"];' for a in e.args if isinstance(a, Var)]
+            maker.update((v, f"op{i}") for v in e.outs)
+        for i, y in enumerate(self.outputs):
+            lines.append(f'  out{i} [label="output {i}", style=rounded];')
+            if isinstance(y, Var):
+                lines.append(f'  {maker[y]} -> out{i} [label="{y.aval}"];')
+        return "\n".join([*lines, "}"])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(', '.join(map(repr, e.outs)))}</td><td>{escape(str(e).partition(' = ')[2])}</td></tr>"
+            for e in self.equations
+        )
+        heads = [escape(", ".join(map(repr, self.inputs))), escape(", ".join(map(_shown, self.outputs)))]
+        return f"<table><tr><th colspan=2>program({heads[0]})</th></tr>{rows}<tr><th colspan=2>return {heads[1]}</th></tr></table>"
 
 
 def _shown(a: Any) -> str:

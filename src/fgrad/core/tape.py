@@ -51,6 +51,17 @@ class Pick:
         self.index, self.count = index, count
 
 
+def _hidden(*_: Any) -> Any:
+    raise RuntimeError(
+        "the backward of a fgrad.Function uses a value that its forward computed, and an outer manager wants the "
+        "derivative of that value, which is hidden from it. Save arguments or outputs on self and compute the rest "
+        "from them in backward, or use fgrad.custom_vjp"
+    )
+
+
+HIDDEN = Pull(_hidden)  # of a value computed inside Function.forward
+
+
 class Tape(Trace):
     """Records the operations that depend on its leaves, and sweeps back over them."""
 

@@ -17,7 +17,7 @@ from fgrad import tree
 from fgrad.core.aval import aval_of
 from fgrad.core.operators import Operators
 from fgrad.core.primitive import FUNCTIONS, OUT, ROWS, Primitive
-from fgrad.core.tape import Fit, Node, Pick, Tape
+from fgrad.core.tape import HIDDEN, Fit, Node, Pick, Tape
 from fgrad.core.trace import Box, State, Trace, current, inherited_state, owns_task
 
 _FLOAT64 = np.dtype(np.float64)
@@ -203,7 +203,7 @@ def binary(name: str, x: Any, y: Any) -> Any:
             vx = np.array(vx)
         out = row.run(vx, vy)
         pull = row.pull((bool(nx), bool(ny)))
-        if pull is None or out.dtype.kind not in "fc" or (row.real and out.dtype.kind == "c"):
+        if pull is None or not pull.simple or out.dtype.kind not in "fc" or (row.real and out.dtype.kind == "c"):
             return bind(name, x, y)
         shape, dtype = out.shape, out.dtype
         fit_x = nx and (vx.shape != shape or vx.dtype is not dtype) and (vx.shape, vx.dtype)
@@ -214,15 +214,15 @@ def binary(name: str, x: Any, y: Any) -> Any:
         keep = pull.keep
         if keep == (1, 2):
             n.saved = (
-                vx if nx or x.__class__ is Tensor else snapshot(vx),
-                vy if ny or y.__class__ is Tensor else snapshot(vy),
+                vx if nx or x.__class__ is Tensor else snapshot(vx, dtype),
+                vy if ny or y.__class__ is Tensor else snapshot(vy, dtype),
             )
         elif keep == (2,):
-            n.saved = (vy if y.__class__ is Tensor else snapshot(vy),)
+            n.saved = (vy if y.__class__ is Tensor else snapshot(vy, dtype),)
         elif keep == (1,):
-            n.saved = (vx if x.__class__ is Tensor else snapshot(vx),)
+            n.saved = (vx if x.__class__ is Tensor else snapshot(vx, dtype),)
         elif keep:
-            values = (out, vx if x.__class__ is Tensor else snapshot(vx), vy if y.__class__ is Tensor else snapshot(vy))
+            values = (out, vx if x.__class__ is Tensor else snapshot(vx, dtype), vy if y.__class__ is Tensor else snapshot(vy, dtype))
             n.saved = tuple([values[k] for k in keep])
         else:
             n.saved = ()
@@ -315,6 +315,10 @@ def record(
     tapes = {
         n.tape for a in args if a.__class__ is Tensor for n in a._nodes if n.tape in traces and n.tape.level > floor
     }
+    for tape in state.veiled:
+        if any(_node_of(a, tape) for a in args):
+            for out in outs:
+                out._nodes += (tape.node(HIDDEN, (), ()),)
     for tape in sorted(tapes, key=lambda t: t.level):
         mine = [_node_of(a, tape) for a in args]
         pull = row.pull(tuple([n is not None for n in mine]))
@@ -326,7 +330,8 @@ def record(
                 "Differentiate a real function of the real and imaginary parts instead."
             )
         everything = (outs if row.many else outs[0], *args)
-        saved = [_kept(everything[k], state, tape.level) for k in pull.keep]
+        dtype = outs[0].dtype
+        saved = [_kept(everything[k], state, tape.level, dtype) for k in pull.keep]
         saved += [tuple(map(aval_of, outs)) if k == OUT and row.many else aval_of(everything[k]) for k in pull.avals]
         if pull.params:
             saved.append(params)
@@ -349,19 +354,34 @@ def _node_of(a: Any, tape: Tape) -> Node | None:
     return None
 
 
-def _kept(a: Any, state: State, level: int) -> Any:
-    return lowered(a, state, level) if a.__class__ is Tensor else snapshot(a)
+def _kept(a: Any, state: State, level: int, dtype: np.dtype[Any]) -> Any:
+    return lowered(a, state, level) if a.__class__ is Tensor else snapshot(a, dtype)
 
 
 def _fits(args: tuple[Any, ...], mine: list[Node | None], outs: tuple[Tensor, ...]) -> tuple[Fit | None, ...] | None:
     """Return the aval of each tracked argument: `fit` is the identity where a rule already gives it."""
-    out = aval_of(outs[0])
-    fits = [aval_of(a) for a, n in zip(args, mine) if n is not None]
+    out = (outs[0].shape, outs[0].dtype)
+    fits = [(a.shape, a.dtype) for a, n in zip(args, mine) if n is not None]
     return tuple([None if f == out else f for f in fits]) if any(f != out for f in fits) else None
 
 
-def snapshot(a: Any) -> Any:
-    """Return an operand that the user cannot change behind the tape's back."""
+def snapshot(a: Any, dtype: np.dtype[Any]) -> Any:
+    """Return an operand that the user cannot change behind the tape's back; Python numbers are weak."""
     if isinstance(a, np.ndarray):
-        return a.copy() if a.flags.writeable or a.base is not None else a
-    return np.array(a) if isinstance(a, list | tuple) else a
+        return compact(a) if a.flags.writeable or a.base is not None else a
+    if isinstance(a, np.generic):
+        return a
+    return np.array(a) if isinstance(a, list | tuple) else np.array(a, dtype)
+
+
+def compact(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a copy that repeats elements where `a` does, without memory for the repetitions."""
+    if a.size and 0 in a.strides:
+        part = a[tuple([slice(0, 1) if s == 0 else slice(None) for s in a.strides])]
+        return np.broadcast_to(part.copy(), a.shape)
+    return a.copy()
+
+
+def alias(t: Tensor) -> Tensor:
+    """Return a new handle on the value of `t`, as differentiable as `t`."""
+    return wrap(t._value, t._nodes)

@@ -78,10 +78,11 @@ class Box:
 class State:
     """The live traces of one thread or task, innermost last."""
 
-    __slots__ = ("boxed", "sole", "task", "thread", "traces")
+    __slots__ = ("boxed", "sole", "task", "thread", "traces", "veiled")
 
-    def __init__(self, traces: tuple[Trace, ...], thread: int, task: Any) -> None:
+    def __init__(self, traces: tuple[Trace, ...], thread: int, task: Any, veiled: tuple[Any, ...] = ()) -> None:
         self.traces, self.thread, self.task = traces, thread, task
+        self.veiled = veiled  # tapes that must not see what happens, only that something did
         self.boxed = any(not t.is_tape for t in traces)
         self.sole: Any = traces[0] if len(traces) == 1 and not self.boxed else NOTHING
 
@@ -111,9 +112,9 @@ def set_traces(traces: Sequence[Trace]) -> None:
 
 
 @contextmanager
-def running(traces: Sequence[Trace]) -> Iterator[None]:
-    """Run a block with `traces` as the stack."""
-    token = _state.set(_made(tuple(traces)))
+def running(traces: Sequence[Trace], veiled: tuple[Any, ...] = ()) -> Iterator[None]:
+    """Run a block with `traces` as the stack; the tapes `veiled` see nothing of it."""
+    token = _state.set(_made(tuple(traces), veiled))
     try:
         yield
     finally:
@@ -131,14 +132,14 @@ def below(level: int) -> tuple[Trace, ...]:
     return tuple(t for t in current().traces if t.level < level)
 
 
-def _made(traces: tuple[Trace, ...]) -> State:
-    if not traces:
+def _made(traces: tuple[Trace, ...], veiled: tuple[Any, ...] = ()) -> State:
+    if not traces and not veiled:
         return FLOOR
     task = None
     if "asyncio" in sys.modules:
         now = _task()
         task = (lambda: None) if now is None else weakref.ref(now)
-    return State(traces, get_ident(), task)
+    return State(traces, get_ident(), task, veiled)
 
 
 def _task() -> Any:
@@ -146,7 +147,7 @@ def _task() -> Any:
     return None if events._get_running_loop() is None else events.current_task()
 
 
-_HERE = __file__.rpartition("core")[0]
+_HERE, _NUMPY = __file__.rpartition("core")[0], np.__file__.rpartition("__init__")[0]
 
 
 def user_line() -> str:
@@ -156,7 +157,7 @@ def user_line() -> str:
     while frame is not None:
         name = frame.f_code.co_filename
         last = f"{name}:{frame.f_lineno}"
-        if not name.startswith(_HERE) and "/numpy/" not in name and not name.startswith("<fgrad"):
+        if not name.startswith((_HERE, _NUMPY, "<fgrad")):
             return last
         frame = frame.f_back
     return last

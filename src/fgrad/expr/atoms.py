@@ -20,9 +20,11 @@ class Atom(NamedTuple):
     flags: str = ""
 
     @property
-    def singular(self) -> bool:
-        """Whether a slope may be infinite, so that a zero cotangent has to win over it."""
-        return "s" in self.flags
+    def products(self) -> tuple[str, ...]:
+        """How a cotangent is multiplied by the slope of each argument: `multiply`, `scale` or `both`."""
+        if "z" in self.flags:
+            return ("scale" if "s" in self.flags else "both", "both")
+        return ("scale" if "s" in self.flags else "multiply",) * self.arity
 
     @property
     def holomorphic(self) -> bool:
@@ -65,6 +67,19 @@ def scale(ct: Any, slope: Any) -> Any:
     return np.where(np.equal(ct, 0), product.dtype.type(0), product)
 
 
+def both(x: Any, y: Any) -> Any:
+    """Return `x * y`, and zero wherever one of them is zero even if the other is infinite or NaN."""
+    product = np.multiply(x, y)
+    if np.count_nonzero(x) == np.size(x) and np.count_nonzero(y) == np.size(y):
+        return product
+    return np.where(np.logical_or(np.equal(x, 0), np.equal(y, 0)), product.dtype.type(0), product)
+
+
+def _scale(_: Expr, ct: Expr, slope: Expr) -> tuple[Operand, Operand]:
+    lost = apply("logical_and", equal(ct, 0), apply("logical_not", apply("isfinite", slope)))
+    return where(lost, 0, slope), ct
+
+
 def _extremum(f: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
     def share(own: Expr) -> Expr:
         return where(equal(x, y), 0.5, where(equal(f, own), 1, 0))
@@ -102,7 +117,8 @@ def _root(f: Expr, _: Expr) -> tuple[Operand]:
     return (where(equal(f, 0), 0, 0.5 / where(equal(f, 0), 1, f)),)
 
 
-# Flags: s = singular, the slope may be infinite; r = real, the slopes do not hold for complex arguments.
+# Flags: s = singular, the slope may be infinite; r = real, the slopes do not hold for complex arguments;
+# z = a product in which zero wins (sz: where its first factor is zero).
 # fmt: off
 ATOMS: dict[str, Atom] = {
     # name                code                    reference        slopes (f is the atom's own value)
@@ -112,11 +128,12 @@ ATOMS: dict[str, Atom] = {
     "subtract":      Atom("({} - {})",            np.subtract,     lambda f, x, y: (1, -1)),
     "multiply":      Atom("({} * {})",            np.multiply,     lambda f, x, y: (y, x)),
     "divide":        Atom("({} / {})",            np.divide,       lambda f, x, y: (1 / y, -f / y), "s"),
-    "scale":         Atom("scale({}, {})",        scale,           lambda f, ct, s: (s, ct), "s"),
+    "scale":         Atom("scale({}, {})",        scale,           _scale, "sz"),
+    "both":          Atom("both({}, {})",         both,            lambda f, x, y: (y, x), "z"),
     "power":         Atom("({} ** {})",           np.power,        _power, "s"),
     "float_power":   Atom("({} ** {})",           np.float_power,  _power, "s"),
     "square":        Atom("({0} * {0})",          np.square,       lambda f, x: (2 * x,)),
-    "reciprocal":    Atom("reciprocal({})",       np.reciprocal,   lambda f, x: (-f * f,), "s"),
+    "reciprocal":    Atom("reciprocal({})",       np.reciprocal,   lambda f, x: (-apply("both", f, f),), "s"),
     "sqrt":          Atom("math.sqrt({})",        np.sqrt,         lambda f, x: (0.5 / f,), "s"),
     "root":          Atom("math.sqrt({})",        np.sqrt,         _root),
     "cbrt":          Atom("cbrt({})",             np.cbrt,         lambda f, x: (1 / (3 * f * f),), "sr"),

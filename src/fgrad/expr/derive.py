@@ -14,21 +14,21 @@ def gradient(f: Expr, wrt: Sequence[Expr]) -> tuple[Expr, ...]:
     for e in reversed(list(postorder(f))):
         ct = adjoint.get(e, ZERO)
         if e.args and ct is not ZERO:
-            singular = ATOMS[e.head].singular
-            for arg, slope in zip(e.args, ATOMS[e.head].slopes(e, *e.args), strict=True):
-                adjoint[arg] = adjoint.get(arg, ZERO) + chain(ct, slope, singular=singular)
+            atom = ATOMS[e.head]
+            for arg, slope, product in zip(e.args, atom.slopes(e, *e.args), atom.products, strict=True):
+                adjoint[arg] = adjoint.get(arg, ZERO) + chain(ct, slope, product)
     return tuple(adjoint.get(v, ZERO) for v in wrt)
 
 
-def chain(ct: Expr, slope: Operand, *, singular: bool) -> Expr:
-    """Return `ct * slope`; where the slope may be infinite, a zero `ct` wins over it.
+def chain(ct: Expr, slope: Operand, product: str) -> Expr:
+    """Return `ct * slope`, by the atom `product`: where a slope may be infinite, a zero `ct` wins over it.
 
     The product goes into the arms of a `where`, so that an arm that is not taken cannot spoil it.
     """
     if isinstance(slope, Expr) and slope.head == "where":
         c, x, y = slope.args
-        return apply("where", c, chain(ct, x, singular=singular), chain(ct, y, singular=singular))
-    product = ct * slope
-    if not singular or ct.head == "const" or product.head != "multiply":
-        return product
-    return apply("scale", ct, slope)
+        return apply("where", c, chain(ct, x, product), chain(ct, y, product))
+    plain = ct * slope
+    if product == "multiply" or ct.head == "const" or plain.head != "multiply":
+        return plain
+    return apply(product, ct, slope)

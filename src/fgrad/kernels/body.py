@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -44,8 +45,34 @@ class Statements(NamedTuple):
     values: list[str]  # the name of every result
 
 
-def prepare(params: Sequence[Expr], results: Sequence[Expr]) -> Body:
-    """Return the body of `results`; in it, a truth value that serves as a number is 0 or 1."""
+class Monoid(NamedTuple):
+    """What a reduction does with two numbers, and with none."""
+
+    code: str
+    identity: float
+    helpers: tuple[str, ...] = ()
+    rounds: bool = False  # whether the order of the operations shows in the result
+    name: str = ""  # NumPy's, where reducing nothing is an error
+
+
+# fmt: off
+MONOIDS = {
+    "sum":  Monoid("{} + {}",         -0.0, rounds=True),  # -0.0 + x is x, even for x = -0.0
+    "prod": Monoid("{} * {}",          1.0, rounds=True),
+    "max":  Monoid("maximum({}, {})", -math.inf, ("maximum",), name="maximum"),
+    "min":  Monoid("minimum({}, {})",  math.inf, ("minimum",), name="minimum"),
+}
+# fmt: on
+
+
+def prepare(params: Sequence[Expr], results: Sequence[Expr], *, numbers: bool = False) -> Body:
+    """Return the body of `results`; in it a truth value that serves as a number is 0 or 1.
+
+    Args:
+        params: the variables, in the order of the operands.
+        results: expressions in them.
+        numbers: whether the results themselves must be numbers.
+    """
     new: dict[Expr, Expr] = {p: var(f"x{i}") for i, p in enumerate(params)}
     truths: set[Expr] = set()
 
@@ -68,9 +95,31 @@ def prepare(params: Sequence[Expr], results: Sequence[Expr]) -> Body:
         new[e] = apply(e.head, *args)
         if not mixed or _gives_truth(e.head):
             truths.add(new[e])
-    finals = tuple(new[e] for e in results)
+    finals = tuple(number(new[e]) if numbers else new[e] for e in results)
     wide = any(e.head == "float_power" for e in postorder(*finals))
     return Body(tuple(new[p] for p in params), finals, tuple(e in truths for e in finals), wide)
+
+
+def prepare_reduction(kind: str, params: Sequence[Expr], body: Expr) -> Body:
+    """Return the body of a reduction, whose result is a number."""
+    if kind not in MONOIDS:
+        raise ValueError(f"a reduction is one of {', '.join(MONOIDS)}, not {kind!r}")
+    return prepare(params, (body,), numbers=True)
+
+
+def as_arrays(body: Body, operands: tuple[Any, ...]) -> list[Any]:
+    """Return `operands` as arrays, but Python's numbers as floats: those adopt the dtype of the arrays."""
+    if len(operands) != len(body.params):
+        raise TypeError(f"this kernel takes {len(body.params)} operands, not {len(operands)}")
+    return [float(a) if type(a) in (float, int, bool) else np.asarray(a) for a in operands]
+
+
+def reduce_nothing(kind: str, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+    """Return what a reduction over axes without elements leaves: the identity, if NumPy knows one."""
+    monoid = MONOIDS[kind]
+    if monoid.name and 0 not in shape:
+        raise ValueError(f"zero-size array to reduction operation {monoid.name} which has no identity")
+    return np.full(shape, monoid.identity + 0.0, dtype)
 
 
 def dtypes(body: Body, operands: Sequence[Any]) -> tuple[np.dtype, np.dtype]:
@@ -79,12 +128,18 @@ def dtypes(body: Body, operands: Sequence[Any]) -> tuple[np.dtype, np.dtype]:
         if not _is_real(a):
             raise TypeError(
                 f"a kernel computes with real numbers of at most 64 bits, but operand {i} is "
-                f"{getattr(a, 'dtype', type(a).__name__)}; use fgrad.kernels.reference for other dtypes"
+                f"{getattr(a, 'dtype', type(a).__name__)}; fgrad.kernels.reference takes complex numbers"
             )
     common = np.result_type(*operands) if operands else FLOAT64
     if body.wide or common not in (FLOAT16, FLOAT32):
         return FLOAT64, FLOAT64
     return FLOAT32, common
+
+
+def load_dtype(a: Any, compute: np.dtype) -> np.dtype:
+    """Return the dtype in which a loop reads `a`: its own if the loop can convert it, else `compute`."""
+    dtype = getattr(a, "dtype", compute)
+    return dtype if dtype in (BOOL, FLOAT32, FLOAT64) else compute
 
 
 def statements(

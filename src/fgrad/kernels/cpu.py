@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from fgrad.expr.node import Expr, apply
+from fgrad.expr.node import Expr
 from fgrad.kernels import source
-from fgrad.kernels.body import BOOL, FLOAT32, FLOAT64, Body, dtypes, prepare, statements
+from fgrad.kernels.body import (
+    BOOL,
+    FLOAT64,
+    MONOIDS,
+    Body,
+    Monoid,
+    as_arrays,
+    dtypes,
+    load_dtype,
+    prepare,
+    prepare_reduction,
+    reduce_nothing,
+    statements,
+)
 
-Entry = Callable[..., None]
+Entry: TypeAlias = Callable[..., None]
+Key: TypeAlias = tuple[Any, ...]
+
+
+LANES = 256  # the accumulators that a reduction runs in parallel, at most
+SHORT = 128  # a folded last axis below this size swaps places with a longer axis that is kept
+BLOCK = 16  # the numbers one accumulator adds up before it becomes a leaf of the pairwise sum
+
+_PLAIN = 0x101  # of `ndarray.flags.num`: C-contiguous and aligned
+_ARRAY, _EMPTY = np.ndarray, np.empty
+_TYPES = {"?": "boolean", "f": "float32", "d": "float64"}
+_INPUT: Any = ["readonly", "copy", "aligned", "nbo"]
+_OUTPUT: Any = ["writeonly", "allocate", "no_broadcast", "updateifcopy", "aligned", "nbo"]
+_TOTAL: Any = ["readwrite", "allocate"]
 
 
 class Layout(NamedTuple):
@@ -26,44 +51,14 @@ class Layout(NamedTuple):
     contiguous: bool
 
 
-class Monoid(NamedTuple):
-    """What a reduction does with two numbers, and with none."""
-
-    code: str
-    identity: float
-    helpers: tuple[str, ...] = ()
-    rounds: bool = False  # whether the order of the operations shows in the result
-    name: str = ""  # NumPy's, where reducing nothing is an error
-
-
-# fmt: off
-MONOIDS = {
-    "sum":  Monoid("{} + {}",         -0.0, rounds=True),  # -0.0 + x is x, even for x = -0.0
-    "prod": Monoid("{} * {}",          1.0, rounds=True),
-    "max":  Monoid("maximum({}, {})", -math.inf, ("maximum",), name="maximum"),
-    "min":  Monoid("minimum({}, {})",  math.inf, ("minimum",), name="minimum"),
-}
-# fmt: on
-LANES = 256  # the accumulators that a reduction runs in parallel, at most
-SHORT = 32  # a folded last axis below this size swaps places with a longer axis that is kept
-BLOCK = 16  # the numbers one accumulator adds up before it becomes a leaf of the pairwise sum
-
-_PLAIN = 0x101  # of `ndarray.flags.num`: C-contiguous and aligned
-_ARRAY, _EMPTY = np.ndarray, np.empty
-_TYPES = {"?": "boolean", "f": "float32", "d": "float64"}
-_INPUT = ["readonly", "copy", "aligned", "nbo"]
-_OUTPUT = ["writeonly", "allocate", "no_broadcast", "updateifcopy", "aligned", "nbo"]
-_TOTAL = ["readwrite", "allocate"]
-
-
 class Plan(NamedTuple):
     """What the dtypes of the operands decide."""
 
     compute: np.dtype  # the dtype of the arithmetic
     final: np.dtype  # the dtype of results that are numbers
-    kinds: list[np.dtype]  # how the loops see the operands and the results
+    kinds: Any  # the dtypes in which the loops see the operands and the results
     cast: bool  # whether an operand is converted before the loops
-    entries: dict[tuple[Any, ...], Entry]  # the compiled loop nests, by layout
+    entries: dict[Key, Entry]  # the compiled loop nests, by layout
 
 
 class Elementwise:
@@ -73,16 +68,18 @@ class Elementwise:
 
     def __init__(self, body: Body) -> None:
         self._body = body
-        self._flat: dict[Any, tuple[Entry, list[np.dtype]] | None] = {}
-        self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._flat: dict[Any, tuple[Entry | None, list[np.dtype]]] = {}
+        self._plans: dict[Key, Plan] = {}
 
     def __call__(self, *operands: Any, out: Any = None) -> Any:
         """Return the results for `operands`, written to `out` if given."""
-        first = operands[0] if operands else None
-        if type(first) is not _ARRAY or out is not None:
+        for first in operands:
+            if type(first) is _ARRAY:
+                break
+        else:
             return self._run_nest(operands, out)
+        key: Any = first.dtype
         dtype, shape = first.dtype, first.shape
-        key: Any = dtype
         for a in operands:
             if type(a) is _ARRAY:
                 if a.dtype is not dtype or a.shape != shape or a.flags.num & _PLAIN != _PLAIN:
@@ -93,10 +90,12 @@ class Elementwise:
                 return self._run_nest(operands, out)
         if key is None:
             key = (dtype, *map(type, operands))
-        found = self._flat.get(key) or self._make_flat(key, dtype, operands)
-        if found is None or not shape:
-            return self._run_nest(operands, out)
+        found = self._flat.get(key)
+        if found is None:
+            found = self._flat[key] = self._make_flat(dtype, operands)
         entry, kinds = found
+        if not entry or not shape or out is not None:
+            return self._run_nest(operands, out)
         outs = [_EMPTY(shape, kind) for kind in kinds]
         if len(shape) == 1:
             entry(*operands, *outs, 0, shape[0])
@@ -109,26 +108,21 @@ class Elementwise:
         """Return the source of the kernel for contiguous arrays of `dtype`."""
         return _elementwise_text(self._body, dtype, 1, *self._flat_layouts(dtype, self._body.params))
 
-    def _make_flat(
-        self, key: Any, dtype: np.dtype, operands: tuple[Any, ...]
-    ) -> tuple[Entry, list[np.dtype]] | None:
-        """Return the loop for arrays of `dtype` and floats, or None if the arrays must be converted first."""
-        compute, final = dtypes(self._body, _as_arrays(operands, len(self._body.params)))
+    def _make_flat(self, dtype: np.dtype, operands: tuple[Any, ...]) -> tuple[Entry | None, list[np.dtype]]:
+        """Return the loop for arrays of `dtype` and floats; none if those must be converted first."""
+        compute, final = dtypes(self._body, as_arrays(self._body, operands))
         if compute is not dtype:
-            self._flat[key] = None
-            return None
+            return None, []
         text = _elementwise_text(self._body, dtype, 1, *self._flat_layouts(dtype, operands))
-        found = source.compiled(text), [BOOL if t else final for t in self._body.truths]
-        self._flat[key] = found
-        return found
+        return source.compiled(text), [BOOL if t else final for t in self._body.truths]
 
     def _flat_layouts(self, dtype: np.dtype, operands: Sequence[Any]) -> tuple[list[Layout], list[Layout]]:
         inputs = [Layout(dtype.char, () if type(a) is float else (0,), contiguous=True) for a in operands]
         return inputs, [Layout("?" if t else dtype.char, (0,), contiguous=True) for t in self._body.truths]
 
     def _run_nest(self, operands: tuple[Any, ...], out: Any) -> Any:
-        """Compute on operands of any shapes, strides and dtypes: NumPy's iterator broadcasts and sorts the axes."""
-        arrays = _as_arrays(operands, len(self._body.params))
+        """Compute on operands of any kind: NumPy's iterator broadcasts them, and sorts and merges axes."""
+        arrays = as_arrays(self._body, operands)
         count = len(self._body.results)
         given = out if isinstance(out, tuple) else (out,) if out is not None else (None,) * count
         if len(given) != count:
@@ -137,10 +131,11 @@ class Elementwise:
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans[key] = _plan(self._body, arrays)
+        flags: Any = ["zerosize_ok"] if out is None else ["zerosize_ok", "copy_if_overlap"]
         with np.errstate(all="ignore") if plan.cast or out is not None else nullcontext():
             steps = np.nditer(
                 [*arrays, *given],
-                ["zerosize_ok"] if out is None else ["zerosize_ok", "copy_if_overlap"],
+                flags,
                 [_INPUT] * len(arrays) + [_OUTPUT] * count,
                 plan.kinds,
                 casting="same_kind",
@@ -176,17 +171,22 @@ class Reduction:
 
     def __init__(self, kind: str, body: Body) -> None:
         self._kind, self._body = kind, body
-        self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._plans: dict[Key, Plan] = {}
 
     def __call__(
         self, *operands: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
     ) -> Any:
         """Return the reduction of the body over `axis`, over all axes if that is None."""
-        arrays = _as_arrays(operands, len(self._body.params))
+        arrays = as_arrays(self._body, operands)
         key = tuple([getattr(a, "dtype", None) for a in arrays])
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans[key] = _plan(self._body, arrays)
+        if axis is None and not keepdims and not plan.cast and _is_flat(arrays):
+            out = np.empty(1, plan.compute)
+            flat = [*[a.ravel() for a in arrays], out]
+            self._run(plan, (1, *[(0,), 1] * len(arrays), (), 1), flat, (flat[0].size,), (True,))
+            return _finish(out[0], plan)
         shapes = {np.shape(a) for a in arrays}
         shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
         folded = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
@@ -201,13 +201,7 @@ class Reduction:
         self, plan: Plan, arrays: list[Any], shape: tuple[int, ...], kept: tuple[int, ...]
     ) -> np.ndarray:
         if 0 in shape:
-            monoid = MONOIDS[self._kind]
-            out = np.full([shape[i] for i in kept], monoid.identity + 0.0, plan.compute)
-            if out.size and monoid.name:
-                raise ValueError(
-                    f"zero-size array to reduction operation {monoid.name} which has no identity"
-                )
-            return out
+            return reduce_nothing(self._kind, [shape[i] for i in kept], plan.compute)
         steps = np.nditer(
             [*arrays, None],
             ["reduce_ok"],
@@ -217,7 +211,7 @@ class Reduction:
             casting="same_kind",
         )
         self._run_views(plan, steps.itviews)
-        return steps.operands[-1]
+        return np.asarray(steps.operands[-1])
 
     def _run_views(self, plan: Plan, views: tuple[np.ndarray, ...]) -> None:
         """Reduce views of one shape; the axes to reduce are those along which the last one stands still."""
@@ -225,20 +219,27 @@ class Reduction:
             views = tuple([v.reshape(1) for v in views])
         if not views[-1].strides[-1]:
             views = _turn(views)
-        sizes = views[-1].shape
         folded = tuple([not s for s in views[-1].strides])
         key, arrays = _layout(views)
+        if not arrays[-1].ndim:
+            arrays[-1] = arrays[-1].reshape(1)
+        self._run(plan, key, arrays, views[-1].shape, folded)
+
+    def _run(
+        self, plan: Plan, key: Key, arrays: list[Any], sizes: tuple[int, ...], folded: tuple[bool, ...]
+    ) -> None:
+        """Call the compiled loops, with room for their accumulators."""
         entry = plan.entries.get(key)
         if entry is None:
             layouts = _layouts(plan, key)
             text = _reduction_text(MONOIDS[self._kind], self._body, plan.compute, folded, layouts)
             entry = plan.entries[key] = source.compiled(text)
-        lanes = min(LANES, 1 << (sizes[-1] - 1).bit_length())
-        rows = -(-sizes[-1] // lanes) if folded[-1] else 1
-        rows *= math.prod([n for n, f in zip(sizes[:-1], folded, strict=False) if f])
-        work = np.empty(lanes * (2 + (rows // BLOCK).bit_length()), plan.compute)
-        if not arrays[-1].ndim:
-            arrays[-1] = arrays[-1].reshape(1)
+        *others, last = sizes
+        lanes = min(LANES, 1 << (last - 1).bit_length())
+        rows = -(-last // lanes) if folded[-1] else 1
+        for size, f in zip(others, folded, strict=False):
+            rows *= size if f else 1
+        work = _EMPTY(lanes * (2 + (rows // BLOCK).bit_length()), plan.compute)
         entry(*arrays, work, lanes, *sizes)
 
 
@@ -257,12 +258,12 @@ def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Elementw
 
     Args:
         params: the variables, one an operand.
-        results: expressions in them; expressions that are equal but for the names of variables share a kernel.
+        results: expressions in them; those that are equal but for the names of variables share a kernel.
 
     Returns:
-        A function of one array or scalar a parameter, and `out=`. Several results come as a tuple, those of shape ()
-        as scalars. float32 stays float32, float16 is rounded from float32, other numbers are computed in float64;
-        conditions are bool.
+        A function of one array or scalar a parameter, and `out=`. Several results come as a tuple, those of
+        shape () as scalars. float32 stays float32, float16 is rounded from float32, other numbers are
+        computed in float64; conditions are bool.
     """
     return _elementwise(prepare(params, results))
 
@@ -270,8 +271,8 @@ def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Elementw
 def reduction(kind: str, params: tuple[Expr, ...], body: Expr) -> Reduction:
     """Return the kernel that computes `body` at every element and reduces it over axes.
 
-    Sums and products run in lanes and blocks and end pairwise, in an order that depends on nothing but shapes and
-    strides: accurate, and the same bits each time.
+    Sums and products run in lanes and blocks and end pairwise, in an order that depends on nothing but shapes
+    and strides: accurate, and the same bits each time.
 
     Args:
         kind: sum, prod, max or min.
@@ -284,29 +285,26 @@ def reduction(kind: str, params: tuple[Expr, ...], body: Expr) -> Reduction:
     Raises:
         ValueError: `kind` is none of the four; later, the maximum or minimum of nothing is asked for.
     """
-    if kind not in MONOIDS:
-        raise ValueError(f"a reduction is one of {', '.join(MONOIDS)}, not {kind!r}")
-    prepared = prepare(params, (body,))
-    if prepared.truths[0]:
-        prepared = prepare(params, (apply("where", body, 1, 0),))
-    return _reduction(kind, prepared)
-
-
-def _as_arrays(operands: tuple[Any, ...], count: int) -> list[Any]:
-    """Return the operands as arrays, but Python's numbers as floats: those adopt the dtype of the arrays."""
-    if len(operands) != count:
-        raise TypeError(f"this kernel takes {count} operands, not {len(operands)}")
-    return [float(a) if type(a) in (float, int, bool) else np.asarray(a) for a in operands]
+    return _reduction(kind, prepare_reduction(kind, params, body))
 
 
 def _plan(body: Body, arrays: list[Any]) -> Plan:
     compute, final = dtypes(body, arrays)
-    loads = [getattr(a, "dtype", compute) for a in arrays]
-    kinds = [d if d in (BOOL, FLOAT32, FLOAT64) else compute for d in loads]
-    return Plan(compute, final, [*kinds, *(BOOL if t else compute for t in body.truths)], kinds != loads, {})
+    loads = [load_dtype(a, compute) for a in arrays]
+    cast = loads != [getattr(a, "dtype", FLOAT64) for a in arrays]
+    return Plan(compute, final, [*loads, *(BOOL if t else compute for t in body.truths)], cast, {})
 
 
-def _finish(out: np.ndarray, plan: Plan) -> Any:
+def _is_flat(arrays: list[Any]) -> bool:
+    """Return whether `arrays` are arrays of one shape, contiguous and not empty, fit for one loop."""
+    first = arrays[0]
+    for a in arrays:
+        if type(a) is not _ARRAY or a.flags.num & _PLAIN != _PLAIN or a.shape != first.shape:
+            return False
+    return bool(first.size)
+
+
+def _finish(out: Any, plan: Plan) -> Any:
     """Return `out` in its final dtype, and as a scalar if its shape is ()."""
     if plan.final is not plan.compute and out.dtype == plan.compute:
         with np.errstate(over="ignore"):
@@ -315,14 +313,14 @@ def _finish(out: np.ndarray, plan: Plan) -> Any:
 
 
 @cache
-def _op_axes(ranks: tuple[int, ...], rank: int, kept: tuple[int, ...]) -> list[list[int]]:
+def _op_axes(ranks: tuple[int, ...], rank: int, kept: tuple[int, ...]) -> Any:
     """Return for every operand, and for the output of a reduction, which of its axes is axis 0, 1, ..."""
     inputs = [[*[-1] * (rank - r), *range(r)] for r in ranks]
     return [*inputs, [kept.index(i) if i in kept else -1 for i in range(rank)]]
 
 
 def _turn(views: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    """Return `views` with a long kept axis last, if the last axis is folded and too short to fill the lanes."""
+    """Return `views` with a kept axis last, if the last one is folded and too short to fill the lanes."""
     sizes, strides = views[-1].shape, views[-1].strides
     kept = [i for i, s in enumerate(strides) if s]
     longest = max(kept, key=lambda i: sizes[i], default=-1)
@@ -332,10 +330,8 @@ def _turn(views: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
     return tuple([v.transpose(*order, longest) for v in views])
 
 
-def _layout(
-    views: tuple[np.ndarray, ...], whole: tuple[np.ndarray, ...] = ()
-) -> tuple[tuple[Any, ...], list[Any]]:
-    """Return what loops must know of the strides, and `views` without the axes along which they stand still."""
+def _layout(views: tuple[np.ndarray, ...], whole: tuple[np.ndarray, ...] = ()) -> tuple[Key, list[Any]]:
+    """Return what loops must know of strides, and `views` without the axes along which they stand still."""
     key: list[Any] = [(whole or views)[0].ndim]
     arrays: list[Any] = []
     for view in views:
@@ -352,7 +348,7 @@ def _layout(
     return tuple(key), arrays
 
 
-def _layouts(plan: Plan, key: tuple[Any, ...]) -> list[Layout]:
+def _layouts(plan: Plan, key: Key) -> list[Layout]:
     """Return the layouts that `key`, made by `_layout`, stands for."""
     every = tuple(range(key[0]))
     pairs = zip(key[1::2], key[2::2], strict=False)
@@ -382,8 +378,8 @@ def _reduction_text(
 ) -> str:
     """Return the source of a reduction over the axes that are `folded`; the last layout is the output's.
 
-    Neighbours on the last axis go to different accumulators, `work[:lanes]`: where that axis is folded too, the
-    accumulators are combined at the end; where it is kept, each of them makes an element of the output.
+    Neighbours on the last axis go to different accumulators, `work[:lanes]`: where that axis is folded too,
+    the accumulators are combined at the end; where it is kept, each makes an element of the output.
     """
     code = statements(body, dtype, also=monoid.helpers)
     *inputs, target = layouts
@@ -416,7 +412,9 @@ def _reduction_text(
         store = _nest(["for k in range(m):"], [f"{place} = work[k]"])
         lines = chunks([*start, *_nest(inner, term), *end, *store])
     preamble = code.preamble + _ACCUMULATORS.format(
-        identity=repr(str(monoid.identity)), block=BLOCK, combine=monoid.code.format("work[k]", "work[level + k]")
+        identity=repr(str(monoid.identity)),
+        block=BLOCK,
+        combine=monoid.code.format("work[k]", "work[level + k]"),
     )
     return _module(preamble, names, types, _nest(kept, lines))
 
@@ -427,21 +425,8 @@ NONE, UNIT, FULL = np.uintp(0), np.uintp(1), np.uintp({block})
 
 
 @helper
-def lift(work, lanes, blocks):
-    # above the accumulators lie the sums of 1, 2, 4, ... blocks, one for each bit of `blocks`: carry like a counter
-    level = lanes
-    while blocks & UNIT:
-        for k in range(lanes):
-            work[k] = {combine}
-        level += lanes
-        blocks >>= UNIT
-    for k in range(lanes):
-        work[level + k] = work[k]
-        work[k] = IDENTITY
-
-
-@helper
 def settle(work, lanes, blocks):
+    # above the accumulators lie sums of 1, 2, 4, ... blocks, one for each bit of `blocks`: take them back
     level = lanes
     while blocks:
         if blocks & UNIT:
@@ -449,6 +434,16 @@ def settle(work, lanes, blocks):
                 work[k] = {combine}
         level += lanes
         blocks >>= UNIT
+    return level
+
+
+@helper
+def lift(work, lanes, blocks):
+    # one more block: as in counting, the lowest bits that are set become one bit above them
+    level = settle(work, lanes, blocks & ~(blocks + UNIT))
+    for k in range(lanes):
+        work[level + k] = work[k]
+        work[k] = IDENTITY
 
 
 @helper
@@ -463,7 +458,16 @@ def fold(work, lanes):
 
 def _module(preamble: str, names: list[str], types: list[str], lines: list[str]) -> str:
     declared = [f"    {t},  # {name}" for t, name in zip(types, names, strict=True)]
-    head = ['helper = njit(error_model="numpy")', preamble, "", "SIGNATURE = types.void(", *declared, ")", "", ""]
+    head = [
+        'helper = njit(error_model="numpy", inline="always")  # which halves the time to compile',
+        preamble,
+        "",
+        "SIGNATURE = types.void(",
+        *declared,
+        ")",
+        "",
+        "",
+    ]
     kernel = _nest([f"def kernel({', '.join(names)}):"], lines)
     return "\n".join([*head, '@njit(SIGNATURE, cache=True, error_model="numpy", nogil=True)', *kernel, ""])
 

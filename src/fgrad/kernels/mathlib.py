@@ -1,8 +1,8 @@
 """The scalar functions that `ATOMS` names: plain Python, copied as text into every kernel that calls them.
 
-They use operators, `abs`, `bool`, `math` and one another, so that Numba compiles them for the CPU and for CUDA
-and its simulator interprets them. A constant is a name from below, never a literal: a literal beside a float32
-would make the arithmetic float64. `constants` gives the names their values for a dtype.
+They use operators, `abs`, `bool`, `math` and one another, so that Numba compiles them for the CPU and for
+CUDA, and its simulator interprets them. A constant is a name from below, never a literal: a literal beside a
+float32 would make the arithmetic float64. `constants` gives the names their values for a dtype.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROUND = 2.0**52  # from here on every number of the dtype is an integer
 
 
 class _Interpreted:
-    """NumPy's functions under the names of `math`, for kernels that Python interprets: no errors, same dtype."""
+    """NumPy's functions under the names of `math`, for interpreted kernels: no errors, and the same dtype."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(np, _NUMPY_NAMES.get(name, name))

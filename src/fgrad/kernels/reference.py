@@ -9,7 +9,7 @@ import numpy as np
 
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, postorder
-from fgrad.kernels.body import Body, dtypes, prepare
+from fgrad.kernels.body import Body, as_arrays, dtypes, prepare, prepare_reduction
 
 REDUCTIONS: dict[str, np.ufunc] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -27,12 +27,10 @@ def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Callable
 
 def reduction(kind: str, params: tuple[Expr, ...], body: Expr) -> Callable[..., Any]:
     """Return the function that computes `body` and reduces it over axes: sum, prod, max or min."""
-    prepared = prepare(params, (body,))
+    prepared = prepare_reduction(kind, params, body)
 
     def kernel(*operands: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
         (values,) = _evaluate(prepared, operands)
-        if prepared.truths[0]:
-            values = values.astype(dtypes(prepared, operands)[1])
         with np.errstate(all="ignore"):
             return REDUCTIONS[kind].reduce(values, axis=axis, keepdims=keepdims)
 
@@ -40,8 +38,9 @@ def reduction(kind: str, params: tuple[Expr, ...], body: Expr) -> Callable[..., 
 
 
 def _evaluate(body: Body, operands: tuple[Any, ...]) -> list[np.ndarray]:
-    arrays = [a if isinstance(a, (bool, int, float)) else np.asarray(a) for a in operands]
-    compute, final = dtypes(body, arrays)
+    arrays = as_arrays(body, operands)
+    common = np.result_type(*arrays)
+    compute, final = (common, common) if common.kind == "c" else dtypes(body, arrays)
     shape = np.broadcast_shapes(*map(np.shape, arrays))
     with np.errstate(all="ignore"):
         inputs = (np.asarray(a).astype(compute) for a in arrays)

@@ -2,8 +2,8 @@
 
 An entry of the cache is the module `k_<hash>.py`, the machine code that Numba keeps for it in `__pycache__`,
 and `k_<hash>.sum`, the digest of that code. All of it gets executed, so the folder must be the user's own and
-writable by nobody else. An entry that is damaged is built again; where there can be no such folder, modules live
-in memory only.
+writable by nobody else. An entry that is damaged is built again; where there can be no such folder, modules
+live in memory only.
 """
 
 from __future__ import annotations

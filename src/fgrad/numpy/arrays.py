@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.core.tensor import Tensor, alias, bind, wrap
 from fgrad.numpy.registry import implements
 from fgrad.ops.linear import broadcast_to as _broadcast_to
 from fgrad.ops.linear import convert, reshape
@@ -57,7 +57,7 @@ def asarray(a: Any, dtype: Any = None, **_: Any) -> Tensor:
 @implements(np.copy, name="copy")
 def copy(a: Any, **_: Any) -> Any:
     """Return a new handle on the value; derivatives flow through."""
-    return bind("positive", a) if a.dtype.kind != "b" else wrap(a._value) if isinstance(a, Tensor) else a.copy()
+    return alias(a) if isinstance(a, Tensor) else np.copy(a)
 
 
 def zeros(shape: Any, dtype: Any = float, **_: Any) -> Tensor:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from fgrad import tree
 from fgrad.core.primitive import OPERATORS, Primitive, flat, register
 from fgrad.core.tape import CUT
-from fgrad.core.tensor import Tensor, bind, binary, rebind, unary, wrap
+from fgrad.core.tensor import Tensor, alias, bind, binary, rebind, unary, wrap
 from fgrad.core.trace import Box
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.registry import implements, stored
@@ -30,8 +31,14 @@ register(
 
 @implements()
 def stop_gradient(x: Any) -> Any:
-    """Return the value of a Tensor as a constant for every transformation; an array as it is."""
-    return bind("stop_gradient", x)
+    """Return the values of a pytree as constants for every transformation; arrays and numbers as they are."""
+    if x.__class__ is Tensor:
+        return bind("stop_gradient", x)
+    return x if tree.is_leaf_type(x.__class__) else tree.map(_stopped, x)
+
+
+def _stopped(x: Any) -> Any:
+    return bind("stop_gradient", x) if x.__class__ is Tensor else x
 
 
 @implements()
@@ -215,7 +222,9 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
 def real(val: Any) -> Any:
     """Return the real part."""
     val = as_value(val)
-    return linear.real(val) if val.dtype.kind == "c" else bind("positive", val)
+    if val.dtype.kind == "c":
+        return linear.real(val)
+    return alias(val) if isinstance(val, Tensor) else val
 
 
 @implements(np.imag)

@@ -57,9 +57,9 @@ def _plan(a: str, b: str, out: str) -> Callable[[Any, Any], Any]:
         batch, rows, inner, columns = x.shape[:n], x.shape[n : n + m], x.shape[n + m :], y.shape[n + len(summed) :]
         k = math.prod(inner)
         z = np.matmul(
-            x.reshape(*batch, math.prod(rows), k),
-            y.reshape(*batch, k, math.prod(columns)),
-        ).reshape(*batch, *rows, *columns)
+            x.reshape((*batch, math.prod(rows), k)),
+            y.reshape((*batch, k, math.prod(columns))),
+        ).reshape((*batch, *rows, *columns))
         return z if in_order else z.transpose(back)
 
     return call

@@ -34,16 +34,16 @@ def declare_atom(name: str) -> Primitive:
     atom = ATOMS[name]
     params = PARAMS[: atom.arity]
     slopes = [s if isinstance(s, Expr) else const(s) for s in atom.slopes(OUT, *params)]
-    pull = _puller(slopes, params, singular=atom.singular)
+    pull = _puller(slopes, params, atom.products)
     return _declare(name, params, apply_unshared(name, params), atom.reference, pull, real=not atom.holomorphic)
 
 
 def declare_body(name: str, params: tuple[Expr, ...], body: Expr, run: Rule) -> Primitive:
     """Add the row of a scalar `body`; its slopes are again expressions, so every order exists."""
-    inside = [e.head for e in _atoms_of(body)]
-    singular = any(ATOMS[h].singular for h in inside)
-    real = any(not ATOMS[h].holomorphic for h in inside)
-    pull = _puller(list(gradient(body, params)), params, singular=singular)
+    inside = [ATOMS[e.head] for e in postorder(body) if e.args]
+    product = "scale" if any("scale" in atom.products for atom in inside) else "multiply"
+    real = any(not atom.holomorphic for atom in inside)
+    pull = _puller(list(gradient(body, params)), params, (product,) * len(params))
     return _declare(name, params, body, run, pull, real=real)
 
 
@@ -51,10 +51,6 @@ def apply_unshared(name: str, params: Sequence[Expr]) -> Expr:
     """Return the atom `name` of `params`, not simplified away."""
     e = apply(name, *params)
     return e if e.head == name else Expr(name, tuple(params), "")
-
-
-def _atoms_of(body: Expr) -> list[Expr]:
-    return [e for e in postorder(body) if e.args]
 
 
 def _declare(
@@ -89,14 +85,14 @@ class Body:
 
 
 def _puller(
-    slopes: Sequence[Expr], params: tuple[Expr, ...], *, singular: bool
+    slopes: Sequence[Expr], params: tuple[Expr, ...], products: Sequence[str]
 ) -> Callable[[Pattern], Pull | None]:
     """Return the `pull` of a row with these slopes: one generated function per pattern of tracked arguments."""
     if all(s is ZERO for s in slopes):
         return flat
 
     def pull(pattern: Pattern) -> Pull | None:
-        terms = [chain(CT, s, singular=singular) for s, tracked in zip(slopes, pattern, strict=True) if tracked]
+        terms = [chain(CT, s, p) for s, p, tracked in zip(slopes, products, pattern, strict=True) if tracked]
         results = [None if t is ZERO else t for t in terms]
         if results.count(None) == len(results):
             return None

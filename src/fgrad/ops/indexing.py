@@ -32,6 +32,8 @@ def split_index(x: Any, index: Any) -> tuple[Index, list[Any]]:
         IndexError: `index` is not a valid index of `x`.
     """
     parts = index if isinstance(index, tuple) else (index,)
+    if any(getattr(p, "dtype", None) == bool or isinstance(p, list) for p in parts):
+        _check_masks(x.shape, parts)
     template: list[Any] = []
     arrays: list[Any] = []
     for part in parts:
@@ -46,6 +48,13 @@ def split_index(x: Any, index: Any) -> tuple[Index, list[Any]]:
                 template.append(HOLE)
                 arrays.append(array)
     return tuple(template), arrays
+
+
+def _check_masks(shape: Shape, parts: Index) -> None:
+    """Raise what NumPy raises for masks that do not fit."""
+    values = [p._value if isinstance(p, Tensor) else p for p in parts]
+    if not any(isinstance(v, Box) for v in values):
+        _indexed(shape, tuple(values))
 
 
 def _static(p: Any) -> Any:

@@ -149,7 +149,9 @@ class VMap(Transformed):
             ) from error
         results = []
         for y, a in zip(leaves, axes, strict=True):
-            if a is None:
+            if not isinstance(y, Tensor | np.ndarray | np.generic | int | float | complex):
+                results.append(y)
+            elif a is None:
                 if trace.owns(y):
                     raise ValueError(
                         f"vmap of {name_of(self.fun)}: out_axes is None for an output that differs between examples; "

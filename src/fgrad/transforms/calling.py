@@ -96,6 +96,17 @@ def is_traced(t: Tensor) -> bool:
     return bool(t._nodes) and any(n.tape in current().traces for n in t._nodes)
 
 
+def check_live(t: Tensor) -> Tensor:
+    """Return `t`; a box whose transformation ended raises.
+
+    Raises:
+        EscapedTensorError: `t` belongs to a transformation that does not run here.
+    """
+    if isinstance(t._value, Box) and t._value.trace not in current().traces:
+        t._value.escaped()
+    return t
+
+
 def plain(x: Any) -> Any:
     """Return the array under a Tensor that no live trace concerns; anything else as it is."""
     return x._value if x.__class__ is Tensor and not is_traced(x) else x
@@ -118,6 +129,8 @@ class Delivery:
             return x
         elif not self.as_numpy:
             return Tensor(x)
+        elif isinstance(x, np.ndarray):
+            return x.copy()[()]  # an array of the user's own
         if not isinstance(x, np.ndarray) or x.ndim == 0:
             return x[()]
         if id(x) in self.taken or not x.flags.owndata or not x.flags.writeable:

@@ -6,7 +6,9 @@ known to the tapes around that one. Its outputs are then taken off every tape an
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -14,12 +16,12 @@ import numpy as np
 from fgrad import tree
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import Primitive, Pull, flat, register
-from fgrad.core.tape import Pick, Tape
+from fgrad.core.tape import HIDDEN, Pick, Tape
 from fgrad.core.tensor import Tensor, lowered, wrap
 from fgrad.core.trace import Box, Trace, below, current, next_level, running
 from fgrad.ops.linear import sum_axes
 from fgrad.transforms.batch import Batch
-from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, is_traced, name_of, plain
+from fgrad.transforms.calling import Transformed, is_traced, name_of, plain
 from fgrad.transforms.reverse import vjp
 
 
@@ -27,6 +29,7 @@ class Rule:
     """One application of a custom rule to flat lists of values."""
 
     name: str
+    hidden = False  # whether no tape may see what forward does
 
     def primal(self, *values: Any) -> list[Any]:
         """Return the outputs, where nothing is differentiated."""
@@ -58,15 +61,19 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
     outs: list[Tensor] | None = None
     if boxes:
         trace = next(b.trace for b in boxes if b.trace.level == floor)
-        inner = tuple(lowered(a, state, floor) for a in args)
-        outs = [wrap(o) for o in trace.process(CUSTOM, inner, {"rule": rule.clone() if tapes else rule})]
+        given = tuple(lowered(a, state, floor) for a in args)
+        outs = [wrap(o) for o in trace.process(CUSTOM, given, {"rule": rule.clone() if tapes else rule})]
         if not tapes:
             return outs
     if top is None:
-        return [_as_tensor(o) for o in rule.primal(*map(_as_tensor, args))]
-    with running(below(top)):
-        made = rule.forward(*(_as_tensor(lowered(a, state, top)) for a in args))
-    outs = outs or [_stripped(o) for o in made]
+        inner = [_as_tensor(a) for a in args]
+        with _seen_by(state.traces, rule):
+            made = rule.primal(*inner)
+        return [_free(o) if rule.hidden else _as_tensor(o) for o in made]
+    inner = [_as_tensor(lowered(a, state, top)) for a in args]
+    with _seen_by(below(top), rule):
+        made = rule.forward(*inner)
+    outs = outs or [_free(o) for o in made]
     pull = _pull(rule, args, outs)
     for tape in tapes:
         parents = [n for a in args if a.__class__ is Tensor for n in a._nodes if n.tape is tape]
@@ -75,7 +82,17 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
         for i, out in enumerate(outs):
             if out.dtype.kind in "fc":
                 out._nodes += (tape.node(Pick(i, len(outs)), (), (node,)),)
+    for o, out in zip(made, outs, strict=True):
+        if o.__class__ is Tensor and any(n.pull is HIDDEN for n in o._nodes):
+            o._nodes = out._nodes  # forward may have kept it
     return outs
+
+
+def _seen_by(traces: Sequence[Trace], rule: Rule) -> AbstractContextManager[None]:
+    """Return the context of a rule's forward, from whose operations a hidden rule keeps every tape."""
+    if not rule.hidden:
+        return running(traces)
+    return running([t for t in traces if not t.is_tape], tuple(t for t in traces if t.is_tape))
 
 
 def _tapes(args: Sequence[Any], traces: tuple[Trace, ...], floor: int) -> list[Tape]:
@@ -93,8 +110,8 @@ def _as_tensor(x: Any) -> Tensor:
     return x if x.__class__ is Tensor else wrap(np.asarray(x))
 
 
-def _stripped(x: Any) -> Tensor:
-    """Return a new handle on the value of an output, without nodes."""
+def _free(x: Any) -> Tensor:
+    """Return a new handle on the value of an output, on no tape."""
     return wrap(x._value) if x.__class__ is Tensor else Tensor(x)
 
 
@@ -168,6 +185,7 @@ class BatchedRule(Rule):
         """Return the cotangents of all examples, summed for arguments that all examples share."""
         trace = self.trace
         assert trace is not None  # noqa: S101 -- forward ran
+        trace.level = next_level()
         with running((*current().traces, trace)):
             results = self.rule.backward(*(None if ct is None else trace.box(ct) for ct in cts))
         whole = [None if r is None else trace.unbox(r) for r in results]
@@ -182,7 +200,7 @@ def _batch(mapped: tuple[bool, ...], *values: Any, rule: Rule) -> tuple[Any, ...
 CUSTOM = register(
     Primitive(
         "custom",
-        run=lambda *values, rule: tuple(o._value for o in map(_stripped, rule.primal(*map(_as_tensor, values)))),
+        run=lambda *values, rule: tuple(_as_tensor(o)._value for o in rule.primal(*map(_as_tensor, values))),
         pull=flat,
         batch=_batch,
         many=True,
@@ -227,6 +245,8 @@ class Function:
 
 
 class _FunctionRule(Rule):
+    hidden = True
+
     def __init__(self, function: Function) -> None:
         self.function, self.name, self.several = function, type(function).__name__, False
 
@@ -379,6 +399,10 @@ class Custom(Transformed):
         super().__init__(fun)
         self.nondiff = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
         self.rules: dict[str, Callable[..., Any]] = {}
+        try:
+            self.signature: inspect.Signature | None = inspect.signature(fun)
+        except (TypeError, ValueError):
+            self.signature = None
 
     def rule(self, name: str) -> Callable[..., Any]:
         """Return one of the rules."""
@@ -389,9 +413,14 @@ class Custom(Transformed):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return `fun(*args)`, differentiable by the rule."""
-        args, kwargs = bound(self.fun, args, kwargs)
+        if self.signature is not None:
+            given = self.signature.bind(*args, **kwargs)
+            given.apply_defaults()
+            args, kwargs = given.args, given.kwargs
         if kwargs:
-            raise TypeError(f"{name_of(self.fun)} has a custom rule, so it takes no keyword-only arguments: {sorted(kwargs)}")
+            raise TypeError(
+                f"{name_of(self.fun)} has a custom rule, so it takes no keyword-only arguments: {sorted(kwargs)}"
+            )
         nondiff = {i % len(args) for i in self.nondiff if -len(args) <= i < len(args)}
         place = [i for i in range(len(args)) if i not in nondiff]
         flat, structures = [], []

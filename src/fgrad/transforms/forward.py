@@ -67,7 +67,7 @@ def _pairs(inputs: Inputs, tangents: Sequence[Any], where: Sequence[int], what: 
             )
         flat += found
     kept = [(p, t) for p, t in zip(inputs.places, flat, strict=True) if p is not None]
-    return [cotangent(t, Tensor(inputs.handles[p][0]) if not isinstance(inputs.handles[p][0], Tensor) else inputs.handles[p][0], "the tangent", "the primal") for p, t in kept]
+    return [cotangent(t, inputs.handles[p][0], "the tangent", "the primal") for p, t in kept]
 
 
 def jvp(

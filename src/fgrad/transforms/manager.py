@@ -6,7 +6,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from threading import get_ident
+from threading import Lock, get_ident
 from types import TracebackType
 from typing import Any
 
@@ -57,6 +57,9 @@ class _Recording:
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
         self.leaves: dict[int, tuple[Tensor, Node, Any]] = {}  # id -> the handle, its leaf, its value then
+
+
+_following = Lock()  # two threads must not both find a Tensor free
 
 
 class GradManager:
@@ -123,15 +126,20 @@ class GradManager:
                     "Attach floating-point tensors only, or convert it first: fgrad.tensor(x, dtype=float)"
                 )
         new = _callables(callbacks, "callbacks") + _callables(callback, "callback")
+        with _following:
+            self._attach([t for _, t in found], new)
+        return self
+
+    def _attach(self, found: list[Tensor], new: list[Callback]) -> None:
         live = self._recording if self._recording and not self._sweeping else None
         if live:
-            for _, t in found:
+            for t in found:
                 _refuse_other_thread(t, live.tape)
                 _refuse_inner_box(t, live.tape)
         entries = self._registry.entries
         registry = weakref.ref(self._registry)
         seen: set[int] = set()
-        for _, t in found:
+        for t in found:
             if id(t) in seen:
                 continue
             seen.add(id(t))
@@ -141,7 +149,6 @@ class GradManager:
             entry.callbacks += new
             if live and id(t) not in live.leaves:
                 self._follow(t, live)
-        return self
 
     def attached_tensors(self) -> list[Tensor]:
         """Return the attached tensors that are alive, in the order of their first attachment."""
@@ -180,12 +187,13 @@ class GradManager:
         traces = tuple([t for t in current().traces if not t.is_tape or t.is_open])
         tape = Tape(level, get_ident(), raw=not any(t.level < level for t in traces))
         tensors = self.attached_tensors()
-        for t in tensors:
-            _refuse_other_thread(t, tape)
-        recording = self._recording = _Recording(tape)
+        with _following:
+            for t in tensors:
+                _refuse_other_thread(t, tape)
+            recording = self._recording = _Recording(tape)
+            for t in tensors:
+                self._follow(t, recording)
         set_traces((*traces, tape))
-        for t in tensors:
-            self._follow(t, recording)
 
     def _follow(self, t: Tensor, recording: _Recording) -> None:
         """Make the value that `t` has now a leaf; if it is an intermediate, gradients still flow through it."""
@@ -324,12 +332,13 @@ class GradManager:
             taken: set[int] = set()
             for leaf, (t, value) in owners.items():
                 if leaf in grads:
-                    g = chosen.get(leaf)
-                    g = _given(grads[leaf]) if g is None else g
+                    raw = _given(grads[leaf])
+                    g, who = chosen.get(leaf, (raw, ""))
                     if isinstance(g, Future):
-                        g = _checked(g.result(), _given(grads[leaf]), "the result of a callback's Future")
+                        result = g.result()
+                        g = raw if result is None else _checked(result, raw, who)
                     old = t.grad
-                    results.append((t, _owned(g, taken) if old is None else old + g))
+                    results.append((t, _owned(g, taken) if old is None else convert(old + g, g.dtype)))
         return results
 
 
@@ -467,6 +476,8 @@ def _seeds(y: Any, dy: Any, tape: Tape) -> list[tuple[Node, Any]]:
     if dy is None:
         cts = [None] * len(ys)
     elif isinstance(y, Tensor):
+        if not isinstance(dy, Tensor | np.ndarray | np.generic | int | float | complex):
+            raise TypeError(f"dy is {_article(dy)}, but y is a Tensor of shape {y.shape}; give a Tensor or array")
         cts = [dy]
     else:
         cts, given = tree.flatten(dy)
@@ -477,11 +488,11 @@ def _seeds(y: Any, dy: Any, tape: Tape) -> list[tuple[Node, Any]]:
     if len(seeds) < len(pairs):
         for t in ys:
             if not any(n.tape is tape for n in t._nodes):
-                warnings.warn(_why_no_gradient(t), NoGradientWarning, stacklevel=4)
+                warnings.warn(_why_no_gradient(t), NoGradientWarning, stacklevel=3)
     return seeds
 
 
-def cotangent(ct: Any, t: Tensor, name: str, of: str) -> Any:
+def cotangent(ct: Any, t: Any, name: str, of: str) -> Any:
     """Return `ct` checked and converted to the shape and dtype of `t`: an array, or a Tensor that is traced."""
     if ct is None:
         one = np.ones((), t.dtype)
@@ -515,16 +526,17 @@ def _why_no_gradient(t: Tensor) -> str:
     return f"backward: y of shape {t.shape} gives no gradient, because {why}"
 
 
-def _called(callbacks: Sequence[Callback], t: Tensor, grad: Tensor) -> Any:
-    """Return what the callbacks make of a complete gradient."""
+def _called(callbacks: Sequence[Callback], t: Tensor, grad: Tensor) -> tuple[Any, str]:
+    """Return what the callbacks make of a complete gradient, and what to call the last one."""
+    who = ""
     for call in callbacks:
         if isinstance(grad, Future):
-            raise TypeError("a callback that returns a Future must be the last one of its tensor")
+            raise TypeError(f"{who} returned a Future, so it must be the last callback of its tensor")
         result = call(t, grad)
         if result is not None:
-            name = getattr(call, "__qualname__", repr(call))
-            grad = result if isinstance(result, Future) else _checked(result, grad, f"the callback {name}")
-    return grad
+            who = f"the callback {getattr(call, '__qualname__', type(call).__qualname__)}"
+            grad = result if isinstance(result, Future) else _checked(result, grad, who)
+    return grad, who
 
 
 def _checked(result: Any, grad: Tensor, who: str) -> Tensor:

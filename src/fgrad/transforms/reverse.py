@@ -11,7 +11,7 @@ from fgrad import tree
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import Box
 from fgrad.transforms.batch import batched_map
-from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, name_of, positions
+from fgrad.transforms.calling import Delivery, Transformed, bound, check_live, has_tensor, name_of, positions
 from fgrad.transforms.manager import GradManager, cotangent
 
 Argnums = "int | Sequence[int]"
@@ -98,7 +98,7 @@ class Inputs:
 def _handle(x: Any) -> tuple[Any, ...] | None:
     """Return the value and nodes of a numeric leaf, copied if the user could change it; None for another."""
     if x.__class__ is Tensor:
-        return x._value, x._nodes
+        return check_live(x)._value, x._nodes
     if isinstance(x, np.ndarray | np.generic | float | int | complex):
         value = np.array(x)
         return (value,) if value.dtype.kind in "fciub" else None

@@ -11,9 +11,9 @@ from fgrad import tree
 from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.primitive import Primitive
 from fgrad.core.program import Equation, Program, Var
-from fgrad.core.tensor import Tensor, wrap
+from fgrad.core.tensor import Tensor, compact, wrap
 from fgrad.core.trace import Box, Trace, below, current, next_level, running, user_line
-from fgrad.transforms.calling import Transformed, bound
+from fgrad.transforms.calling import Transformed, bound, check_live
 
 
 class Symbol(Box):
@@ -79,7 +79,9 @@ class Stage(Trace):
                 f"make_graph inside {x.trace.title}: the staged function uses a Tensor of {x.trace.title}; "
                 "pass it as an argument, or stage outside"
             )
-        return np.array(x) if isinstance(x, np.ndarray | list | tuple) else x
+        if isinstance(x, np.ndarray):
+            return compact(x)
+        return np.array(x) if isinstance(x, list | tuple) else x
 
 
 def _by_running(row: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -101,7 +103,7 @@ class _Reader:
         if given != self.structure:
             raise TypeError(f"the program was staged for the structure {self.structure}, but got {given}")
         arrays = [x for x, s in zip(leaves, self.static, strict=True) if s is None]
-        return [x.numpy() if isinstance(x, Tensor) else x for x in arrays], given
+        return arrays, given
 
 
 class MakeGraph(Transformed):
@@ -125,6 +127,8 @@ class MakeGraph(Transformed):
 
 def _abstract(x: Any) -> Aval | None:
     """Return the aval of an array, number or anything with shape and dtype; None for a static leaf."""
+    if isinstance(x, Tensor):
+        check_live(x)
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         return Aval(tuple(x.shape), np.dtype(x.dtype))
     if isinstance(x, float | int | complex | list):

@@ -1,0 +1,402 @@
+"""The CUDA backend: the scalar text of the CPU kernels, one thread an element, on a GPU or in the simulator.
+
+Kernels see flat buffers, sizes and strides, and so will serve arrays on the device as well; for now operands
+and results are NumPy's and travel with each call.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import cache
+from threading import RLock
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from fgrad.expr.node import Expr, var
+from fgrad.kernels import mathlib, source
+from fgrad.kernels.body import (
+    BOOL,
+    FLOAT32,
+    FLOAT64,
+    MONOIDS,
+    Body,
+    as_arrays,
+    dtypes,
+    load_dtype,
+    prepare,
+    prepare_reduction,
+    reduce_nothing,
+    statements,
+)
+
+RUN = 16  # the numbers that a thread of a reduction adds up before the pairwise sums begin
+
+_simulation = RLock()  # the simulator runs one kernel at a time
+_DEVICE_HELPERS = {  # Numba compiles neither `math.nextafter` nor an exact float `%` for CUDA
+    "fmod": "def fmod(x, y):\n    return math.fmod(x, y)",
+    "nextafter": "def nextafter(x, y):\n    return libdevice.nextafter{suffix}(x, y)",
+}
+
+
+class Device(NamedTuple):
+    """Where kernels run, and the launches that suit it."""
+
+    cuda: Any  # the module `numba.cuda`
+    simulated: bool
+    threads: int  # in a block
+    blocks: int  # at most; a kernel strides over what they do not cover at once
+
+
+class Operand(NamedTuple):
+    """How a kernel finds the element of a buffer that belongs to an index."""
+
+    char: str  # of its dtype
+    axes: tuple[int, ...]  # those that it moves along, each with a stride; none for a scalar
+    linear: bool  # whether its index is the index of the output
+
+
+@cache
+def device() -> Device:
+    """Return the CUDA device, or Numba's simulator of one.
+
+    Raises:
+        RuntimeError: there is neither.
+    """
+    try:
+        import numba  # noqa: PLC0415 -- late: most programs never use CUDA, and the import takes half a second
+        from numba import cuda  # noqa: PLC0415
+    except ImportError as error:
+        raise RuntimeError(_missing(str(error))) from error
+    if vars(numba.config)["ENABLE_CUDASIM"]:
+        return Device(cuda, simulated=True, threads=4, blocks=2)
+    if not cuda.is_available():
+        raise RuntimeError(_missing(str(cuda.cuda_error() or "no device is visible")))
+    return Device(cuda, simulated=False, threads=256, blocks=1024)
+
+
+class Elementwise:
+    """A grid of threads over elements; see `elementwise`."""
+
+    __slots__ = ("_body", "_kernels", "_threads")
+
+    def __init__(self, body: Body, threads: int) -> None:
+        self._body, self._threads = body, threads
+        self._kernels: dict[tuple[Any, ...], Any] = {}
+
+    def __call__(self, *operands: Any) -> Any:
+        """Return the results for `operands`."""
+        arrays, compute, final = _load(self._body, operands)
+        shape = np.broadcast_shapes(*(a.shape for a in arrays))
+        count = math.prod(shape)
+        outs = [np.empty(shape, BOOL if t else compute) for t in self._body.truths]
+        if count:
+            sizes, strides = _collapse(shape, [_strides(a, shape) for a in arrays])
+            where = [_operand(a, sizes, s) for a, s in zip(arrays, strides, strict=True)]
+            key = (compute, len(sizes), *where)
+            kernel = self._kernels.get(key)
+            if kernel is None:
+                kernel = self._kernels[key] = _compile(self._text(compute, len(sizes), where), compute)
+            numbers = [count, *sizes[1:], *_moving(where, strides)]
+            _launch(kernel, -(-count // self._threads), self._threads, arrays, outs, numbers)
+        values = tuple(o.astype(final)[()] if o.dtype == compute else o[()] for o in outs)
+        return values if len(values) > 1 else values[0]
+
+    def text(self, dtype: np.dtype = FLOAT64) -> str:
+        """Return the source of the kernel for contiguous arrays of `dtype`."""
+        return self._text(dtype, 1, [Operand(dtype.char, (0,), linear=True)] * len(self._body.params))
+
+    def _text(self, dtype: np.dtype, rank: int, where: Sequence[Operand]) -> str:
+        code = _statements(self._body, dtype)
+        outs = [f"o{i}" for i in range(len(code.values))]
+        sizes = [f"n{k}" for k in range(1, rank)]
+        names = [*_buffers(where), *outs, "n", *sizes, *_stride_names(where)]
+        lines = [
+            *_split("i", [f"i{k}" for k in range(rank)], sizes),
+            *_loads(where, dtype, "i"),
+            *code.lines,
+            *(f"{o}[i] = {v}" for o, v in zip(outs, code.values, strict=True)),
+            "i += step",
+        ]
+        return _join(
+            code.preamble, names, ["i = cuda.grid(1)", "step = cuda.gridsize(1)", "while i < n:", *_in(lines)]
+        )
+
+
+class Reduction:
+    """Blocks of threads that leave one number for each index of the other axes; see `reduction`."""
+
+    __slots__ = ("_body", "_kernels", "_kind", "_threads")
+
+    def __init__(self, kind: str, body: Body, threads: int) -> None:
+        self._kind, self._body, self._threads = kind, body, threads
+        self._kernels: dict[tuple[Any, ...], Any] = {}
+
+    def __call__(
+        self, *operands: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
+    ) -> Any:
+        """Return the reduction of the body over `axis`, over all axes if that is None."""
+        arrays, compute, final = _load(self._body, operands)
+        shape = np.broadcast_shapes(*(a.shape for a in arrays))
+        folded = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
+        kept = [i for i in range(len(shape)) if i not in folded]
+        if 0 in shape:
+            out = reduce_nothing(self._kind, [shape[i] for i in kept], compute)
+        else:
+            out = self._reduce(arrays, compute, shape, kept)
+        if keepdims:
+            out = out.reshape([n if i in kept else 1 for i, n in enumerate(shape)])
+        return out.astype(final)[()]
+
+    def _reduce(
+        self, arrays: list[np.ndarray], dtype: np.dtype, shape: tuple[int, ...], kept: list[int]
+    ) -> np.ndarray:
+        """Fold runs of elements to partial results, then those to the result."""
+        order = [*kept, *(i for i in range(len(shape)) if i not in kept)]
+        outer = [shape[i] for i in order[: len(kept)]]
+        inner = [shape[i] for i in order[len(kept) :]]
+        strides = [[s[i] for i in order] for s in (_strides(a, shape) for a in arrays)]
+        kept_sizes, kept_strides = _collapse(outer, [s[: len(kept)] for s in strides])
+        sizes, folded_strides = _collapse(inner, [s[len(kept) :] for s in strides])
+        strides = [[*k, *f] for k, f in zip(kept_strides, folded_strides, strict=True)]
+        where = [_operand(a, [], s) for a, s in zip(arrays, strides, strict=True)]
+        count, total = math.prod(outer), math.prod(inner)
+        chunks = -(-total // (self._threads * RUN))
+        key = (dtype, len(kept_sizes), len(sizes), *where)
+        kernel = self._kernels.get(key)
+        if kernel is None:
+            text = self._text(dtype, len(kept_sizes), len(sizes), where)
+            kernel = self._kernels[key] = _compile(text, dtype)
+        partial = np.empty([*outer, chunks], dtype)
+        numbers = [count * chunks, chunks, total, *kept_sizes[1:], *sizes[1:], *_moving(where, strides)]
+        _launch(kernel, count * chunks, self._threads, arrays, [partial], numbers)
+        if chunks == 1:
+            return partial.reshape(outer)
+        x = var("x")
+        rest = _reduction(self._kind, prepare((x,), (x,)), self._threads)
+        return np.asarray(rest(partial, axis=-1))
+
+    def _text(self, dtype: np.dtype, kept: int, folded: int, where: Sequence[Operand]) -> str:
+        monoid = MONOIDS[self._kind]
+        code = _statements(self._body, dtype, monoid.helpers)
+        axes = [f"i{k}" for k in range(kept + folded)]
+        sizes = [f"n{k}" for k in range(kept + folded) if k not in (0, kept)]
+        names = [*_buffers(where), "o0", "tasks", "chunks", "n", *sizes, *_stride_names(where)]
+        term = [
+            *_split("i", axes[kept:], [f"n{k}" for k in range(kept + 1, kept + folded)]),
+            *_loads(where, dtype, ""),
+            *code.lines,
+            f"total = {monoid.code.format('total', code.values[0])}",
+            "i += chunks * THREADS",
+        ]
+        halve = [
+            "if lane < half:",
+            f"    shared[lane] = {monoid.code.format('shared[lane]', 'shared[lane + half]')}",
+            "cuda.syncthreads()",
+            "half //= 2",
+        ]
+        task = [
+            "k = task // chunks",
+            *_split("k", axes[:kept], [f"n{k}" for k in range(1, kept)]),
+            "i = (task % chunks) * THREADS + lane",
+            "total = IDENTITY",
+            *["while i < n:", *_in(term)],
+            "shared[lane] = total",
+            "cuda.syncthreads()",
+            "half = THREADS // 2",
+            *["while half > 0:", *_in(halve)],
+            *["if lane == 0:", "    o0[task] = shared[0]"],
+            "cuda.syncthreads()",
+            "task += cuda.gridDim.x",
+        ]
+        lines = [
+            "shared = cuda.shared.array(THREADS, F)",
+            "lane = cuda.threadIdx.x",
+            "task = cuda.blockIdx.x",
+            *["while task < tasks:", *_in(task)],
+        ]
+        constants = f"\n\nTHREADS = {self._threads}\nIDENTITY = F({str(monoid.identity)!r})"
+        return _join(code.preamble + constants, names, lines)
+
+
+@cache
+def _elementwise(body: Body, threads: int) -> Elementwise:
+    return Elementwise(body, threads)
+
+
+@cache
+def _reduction(kind: str, body: Body, threads: int) -> Reduction:
+    return Reduction(kind, body, threads)
+
+
+def elementwise(
+    params: tuple[Expr, ...], results: tuple[Expr, ...], *, threads: int | None = None
+) -> Elementwise:
+    """Return the kernel that computes `results` at every element of its broadcast operands.
+
+    Args:
+        params: the variables, one an operand.
+        results: expressions in them.
+        threads: the size of a block; by default what suits the device.
+
+    Returns:
+        A function of one array or scalar a parameter, with the dtypes of `fgrad.kernels.cpu.elementwise`.
+
+    Raises:
+        RuntimeError: there is neither a CUDA device nor the simulator.
+    """
+    return _elementwise(prepare(params, results), _block(threads))
+
+
+def reduction(kind: str, params: tuple[Expr, ...], body: Expr, *, threads: int | None = None) -> Reduction:
+    """Return the kernel that computes `body` at every element and reduces it over axes.
+
+    Every thread folds a run of elements, every block its threads, pairwise; a second launch folds what the
+    blocks leave. The order depends on nothing but shapes and `threads`.
+
+    Args:
+        kind: sum, prod, max or min.
+        params: the variables, one an operand.
+        body: an expression in them; a condition counts as 0 or 1.
+        threads: the size of a block, a power of two; by default what suits the device.
+
+    Returns:
+        A function of one array a parameter, `axis=None` and `keepdims=False`.
+
+    Raises:
+        RuntimeError: there is neither a CUDA device nor the simulator.
+        ValueError: `kind` is none of the four, or `threads` no power of two.
+    """
+    threads = _block(threads)
+    if threads & (threads - 1):
+        raise ValueError(f"threads= must be a power of two, so that a block can be halved, not {threads}")
+    return _reduction(kind, prepare_reduction(kind, params, body), threads)
+
+
+def _block(threads: int | None) -> int:
+    return device().threads if threads is None else threads
+
+
+def _missing(reason: str) -> str:
+    reason = " ".join(reason.split()).rstrip(".")
+    return (
+        f"CUDA kernels need an NVIDIA GPU that Numba can use, and there is none: {reason}. "
+        "On a machine with a GPU and its driver, install the extra: pip install 'fgrad[cuda]'. "
+        "Without a GPU, set NUMBA_ENABLE_CUDASIM=1 before Python starts to run kernels, slowly, in Numba's "
+        "simulator, or keep to device='cpu'"
+    )
+
+
+def _load(body: Body, operands: tuple[Any, ...]) -> tuple[list[np.ndarray], np.dtype, np.dtype]:
+    """Return the operands as contiguous arrays that a kernel can read, and the dtypes of work and results."""
+    arrays = as_arrays(body, operands)
+    compute, final = dtypes(body, arrays)
+    with np.errstate(all="ignore"):
+        return [np.asarray(a, load_dtype(a, compute), order="C") for a in arrays], compute, final
+
+
+def _strides(a: np.ndarray, shape: tuple[int, ...]) -> list[int]:
+    """Return how many elements `a` moves on along every axis of `shape`, to which it broadcasts."""
+    return [s // a.itemsize for s in np.broadcast_to(a, shape).strides]
+
+
+def _collapse(shape: Sequence[int], strides: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+    """Return as few axes as can be: neighbours along which every operand moves in step are one."""
+    sizes: list[int] = []
+    steps: list[list[int]] = []
+    for size, step in zip(shape, map(list, zip(*strides, strict=True)), strict=False):
+        if size == 1:
+            continue
+        if sizes and all(outer == inner * size for outer, inner in zip(steps[-1], step, strict=True)):
+            sizes[-1] *= size
+            steps[-1] = step
+        else:
+            sizes.append(size)
+            steps.append(step)
+    return sizes or [1], list(map(list, zip(*steps, strict=True))) or [[0] for _ in strides]
+
+
+def _operand(a: np.ndarray, sizes: list[int], strides: list[int]) -> Operand:
+    linear = bool(sizes) and strides == [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
+    return Operand(a.dtype.char, tuple(k for k, s in enumerate(strides) if s), linear)
+
+
+def _moving(where: Sequence[Operand], strides: list[list[int]]) -> list[int]:
+    return [s[k] for w, s in zip(where, strides, strict=True) if not w.linear for k in w.axes]
+
+
+def _stride_names(where: Sequence[Operand]) -> list[str]:
+    return [f"s{i}_{k}" for i, w in enumerate(where) if not w.linear for k in w.axes]
+
+
+def _buffers(where: Sequence[Operand]) -> list[str]:
+    return [f"a{i}" for i in range(len(where))]
+
+
+def _loads(where: Sequence[Operand], dtype: np.dtype, index: str) -> list[str]:
+    lines = []
+    for i, w in enumerate(where):
+        place = index if w.linear else " + ".join(f"i{k} * s{i}_{k}" for k in w.axes) or "0"
+        value = f"a{i}[{place}]"
+        lines.append(f"x{i} = {value if w.char == dtype.char else f'F({value})'}")
+    return lines
+
+
+def _split(index: str, axes: list[str], sizes: list[str]) -> list[str]:
+    """Return the lines that split `index` into one an axis; `sizes` are those of all axes but the first."""
+    lines, rest = [], index
+    for axis, size in zip(axes[:0:-1], reversed(sizes), strict=True):
+        lines += [f"{axis} = {rest} % {size}", f"{axes[0]} = {rest} // {size}"]
+        rest = axes[0]
+    return lines or [f"{axes[0]} = {index}"]
+
+
+def _in(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def _join(preamble: str, names: list[str], lines: list[str]) -> str:
+    return "\n".join([preamble, "", "", "@cuda.jit", f"def kernel({', '.join(names)}):", *_in(lines), ""])
+
+
+def _statements(body: Body, dtype: np.dtype, also: Sequence[str] = ()) -> Any:
+    suffix = "f" if dtype == FLOAT32 else ""
+    helpers = {name: text.replace("{suffix}", suffix) for name, text in _DEVICE_HELPERS.items()}
+    return statements(body, dtype, also, {} if device().simulated else helpers)
+
+
+def _compile(text: str, dtype: np.dtype) -> Callable[..., Any]:
+    cuda, simulated, *_ = device()
+    names = {"cuda": cuda, "np": np}
+    if simulated:
+        names |= {"math": mathlib.interpreted, "helper": lambda f: f}
+    else:
+        names |= {"math": math, "helper": cuda.jit(device=True), "libdevice": cuda.libdevice}
+    kernel: Callable[..., Any] = source.execute(text, **names).kernel
+    return kernel
+
+
+def _launch(
+    kernel: Any,
+    blocks: int,
+    threads: int,
+    arrays: list[np.ndarray],
+    outs: list[np.ndarray],
+    numbers: list[int],
+) -> None:
+    """Run `kernel` on flat copies of `arrays` on the device, and copy its results to `outs`."""
+    cuda, simulated, _, most = device()
+    with ExitStack() as stack:
+        if simulated:
+            stack.enter_context(_simulation)
+            stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore", RuntimeWarning)  # interpreted arithmetic warns, a GPU does not
+        buffers = [cuda.to_device(a.reshape(-1)) for a in arrays]
+        results = [cuda.device_array(o.size, o.dtype) for o in outs]
+        kernel[min(blocks, most), threads](*buffers, *results, *map(np.int64, numbers))
+        for buffer, out in zip(results, outs, strict=True):
+            buffer.copy_to_host(out.reshape(-1))
