@@ -3,6 +3,7 @@
 
 from fgrad import numpy as numpy
 
+from fgrad import testing as testing
 from fgrad import tree as tree
 from fgrad.core.tensor import Tensor as Tensor
 from fgrad.core.tensor import tensor as tensor

@@ -21,7 +21,7 @@ class Pull:
     order, and then the parameters if `params`.
     """
 
-    __slots__ = ("avals", "keep", "lifted", "params", "raw", "simple")
+    __slots__ = ("avals", "exact", "keep", "lifted", "params", "raw", "simple")
 
     def __init__(
         self,
@@ -31,15 +31,31 @@ class Pull:
         keep: tuple[int, ...] = (),
         avals: tuple[int, ...] = (),
         params: bool = False,
+        exact: bool = False,
     ) -> None:
+        """Declare a reverse step.
+
+        Args:
+            lifted: (ct, *saved) -> cotangents, for arrays and Tensors alike.
+            raw: the same for arrays alone.
+            keep: which values are saved: `OUT`, or i + 1 for primal i.
+            avals: of which values shape and dtype are saved.
+            params: whether the parameters are saved.
+            exact: whether cotangents have the shape and dtype of their argument already.
+        """
+        self.exact = exact
         self.lifted, self.raw, self.keep, self.avals, self.params = lifted, raw or lifted, keep, avals, params
         self.simple = not avals and not params  # saves values only
+
+
+def flat(_: Pattern) -> None:
+    """Be the `pull` of a row whose derivative is zero everywhere."""
 
 
 class Primitive:
     """One operation: a row of the table."""
 
-    __slots__ = ("_make_pull", "_pulls", "batch", "body", "inline", "many", "name", "real", "run", "shape", "single")
+    __slots__ = ("_make_pull", "_pulls", "batch", "body", "flat", "inline", "many", "name", "real", "pairs", "run", "shape", "single")
 
     def __init__(
         self,
@@ -70,7 +86,10 @@ class Primitive:
         self.name, self.run, self.shape, self.batch, self.body = name, run, shape, batch, body
         self.many, self.real, self.inline = many, real, inline
         self._make_pull, self._pulls = pull, dict[Pattern, "Pull | None"]()
-        self.single: Pull | None = None  # the pull of a one-argument row, where eager mode looks first
+        self.flat = pull is flat  # no derivative at all
+        # where eager mode looks first: pulls that save values only, of one tracked argument, or of two
+        self.single: Pull | None = None
+        self.pairs: list[Pull | None] = [None, None, None]  # tracked: the second, the first, both
 
     def pull(self, pattern: Pattern) -> Pull | None:
         """Return how cotangents go back to the arguments that `pattern` marks."""
@@ -78,8 +97,10 @@ class Primitive:
             return self._pulls[pattern]
         except KeyError:
             self._pulls[pattern] = made = self._make_pull(pattern)
-            if pattern == (True,) and made is not None and made.simple:
+            if made is not None and made.simple and len(pattern) == 1:
                 self.single = made
+            if made is not None and made.simple and len(pattern) == 2:
+                self.pairs[sum(pattern) if pattern[0] else 0] = made
             return made
 
 
@@ -97,11 +118,7 @@ def register(row: Primitive) -> Primitive:
     return row
 
 
-def flat(_: Pattern) -> None:
-    """Be the `pull` of a row whose derivative is zero everywhere."""
-
-
-def by_argument(*rules: Rule | None) -> Callable[[Pattern], Pull | None]:
+def by_argument(*rules: Rule | None, exact: bool = False) -> Callable[[Pattern], Pull | None]:
     """Return the `pull` of a row from one rule per argument.
 
     The positional parameters of a rule say what it keeps: `ct` first, then any of `out`, `x`, `y`, `z` (the
@@ -120,7 +137,7 @@ def by_argument(*rules: Rule | None) -> Callable[[Pattern], Pull | None]:
             [*(keep.index(k) for k in wants[i][0]), *(len(keep) + avals.index(k) for k in wants[i][1])]
             for i in tracked
         ]
-        return Pull(_joined([rules[i] for i in tracked], places), keep=keep, avals=avals, params=True)
+        return Pull(_joined([rules[i] for i in tracked], places), keep=keep, avals=avals, params=True, exact=exact)
 
     return pull
 
@@ -137,6 +154,10 @@ def _wants(rule: Rule) -> tuple[list[int], list[int]]:
 
 
 def _joined(rules: Sequence[Rule | None], places: Sequence[Sequence[int]]) -> Rule:
+    if len(rules) == 1 and list(places[0]) == list(range(len(places[0]))):
+        (rule,) = rules
+        return lambda ct, *saved: (rule(ct, *saved[:-1], **saved[-1]),)  # type: ignore[misc]
+
     def call(ct: Any, *saved: Any) -> tuple[Any, ...]:
         params = saved[-1]
         return tuple(

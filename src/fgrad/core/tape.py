@@ -133,46 +133,40 @@ class Tape(Trace):
         for leaf in last_use.get(None, ()):
             complete(leaf, cts[leaf])  # type: ignore[misc]
         grads: dict[Node, Any] = {}
-        order = self._newest_first(consume)
-        for r in order:
-            node = r()  # type: ignore[assignment]
+        refs = self.refs if consume else self.refs[:]
+        while refs:
+            node = refs.pop()()
             if node is None:
                 continue
             ct = cts.pop(node, None)
             if ct is not None:
-                pull = node.pull
+                pull, parents = node.pull, node.parents
                 if pull is None:
                     grads[node] = ct
-                    if node.parents:  # an attached intermediate passes its cotangent on
-                        (p,) = node.parents
-                        cts[p] = add(cts[p], ct) if p in cts else ct
+                    back: Any = (ct,) if parents else ()  # an attached intermediate passes its cotangent on
                 elif pull.__class__ is Pick:
-                    (p,) = node.parents
-                    slots = cts.setdefault(p, [None] * pull.count)  # type: ignore[union-attr]
-                    slots[pull.index] = ct  # type: ignore[union-attr]
+                    slots = cts.setdefault(parents[0], [None] * pull.count)
+                    slots[pull.index] = ct
+                    back = ()
                 else:
-                    back = (pull.raw if raw else pull.lifted)(ct, *node.saved)  # type: ignore[union-attr]
-                    fits = node.fits
-                    if fits is not None:
-                        back = [c if f is None or c is None else fit(c, f) for c, f in zip(back, fits)]
-                    for p, c in zip(node.parents, back):
+                    back = (pull.raw if raw else pull.lifted)(ct, *node.saved)
+                    if node.fits is not None:
+                        back = [c if f is None or c is None else fit(c, f) for c, f in zip(back, node.fits)]
+                for p, c in zip(parents, back):
+                    if p in cts:
                         if c is not None:
-                            if p in cts:
-                                cts[p] = add(cts[p], c)
-                            else:
-                                cts[p] = c
-                for leaf in last_use.get(node, ()):
-                    if leaf in cts:
-                        complete(leaf, cts[leaf])  # type: ignore[misc]
+                            cts[p] = add(cts[p], c)
+                    elif c is not None:
+                        cts[p] = c
+                if last_use:
+                    for leaf in last_use.get(node, ()):
+                        if leaf in cts:
+                            complete(leaf, cts[leaf])  # type: ignore[misc]
             if consume:
-                node.clear()
+                node.tape = None
+                node.saved = node.parents = ()
+                node.pull = node.fits = None
         return grads
-
-    def _newest_first(self, consume: bool) -> Iterable[ref[Node]]:
-        if not consume:
-            return reversed(self.refs)
-        refs = self.refs
-        return _drain(refs)
 
     def _last_uses(self, seeds: dict[Node, Any]) -> dict[Node | None, list[Node]]:
         """Return the step after which each leaf is complete (None: before the first step)."""
@@ -191,7 +185,3 @@ class Tape(Trace):
             steps.setdefault(step, []).append(leaf)
         return steps
 
-
-def _drain(refs: list[ref[Node]]) -> Iterable[ref[Node]]:
-    while refs:
-        yield refs.pop()

@@ -7,6 +7,7 @@ always; they fall back to `bind` in every other case.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import get_ident
 from typing import Any
 from weakref import ref
@@ -18,7 +19,7 @@ from fgrad.core.aval import aval_of
 from fgrad.core.operators import Operators
 from fgrad.core.primitive import FUNCTIONS, OUT, ROWS, Primitive
 from fgrad.core.tape import HIDDEN, Fit, Node, Pick, Tape
-from fgrad.core.trace import Box, State, Trace, current, inherited_state, owns_task
+from fgrad.core.trace import NOTHING, Box, State, Trace, current, inherited_state, owns_task
 
 _FLOAT64 = np.dtype(np.float64)
 _new = object.__new__
@@ -130,118 +131,133 @@ def is_tracked(x: Tensor) -> bool:
 def unary(name: str, x: Any) -> Any:
     """Apply the element-wise row called `name` to one operand."""
     row = ROWS[name]
-    if x.__class__ is Tensor:
-        nodes = x._nodes
-        s = inherited_state()
-        if not nodes:
-            if not s.boxed:
-                t: Tensor = _new(Tensor)
-                t._value = row.run(x._value)
-                t._nodes = ()
-                return t
-        elif len(nodes) == 1:
-            tape = s.sole
-            (node,) = nodes
-            if node.tape is tape and s.thread == get_ident() and (s.task is None or owns_task(s)):
-                v = x._value
-                pull = row.single
-                if pull is not None and not (row.real and v.dtype.kind == "c"):
-                    out = row.run(v)
-                    n: Node = _new(Node)
-                    n.tape = tape
-                    n.pull = pull
-                    keep = pull.keep
-                    n.saved = (out,) if keep == (0,) else (v,) if keep == (1,) else (out, v) if keep else ()
-                    n.parents = nodes
-                    n.fits = None
-                    refs = tape.refs
-                    refs.append(ref(n))
-                    if len(refs) > tape.limit:
-                        tape.compact()
-                    t = _new(Tensor)
-                    t._value = out
-                    t._nodes = (n,)
-                    return t
-    return bind(name, x)
+    if x.__class__ is not Tensor:
+        return bind(name, x)
+    nodes = x._nodes
+    s = inherited_state()
+    if not nodes:
+        if s.boxed:
+            return bind(name, x)
+        t: Tensor = _new(Tensor)
+        t._value = row.run(x._value)
+        t._nodes = ()
+        return t
+    pull = row.single
+    tape = s.sole
+    if (
+        pull is None
+        or len(nodes) != 1
+        or nodes[0].tape is not tape
+        or s.thread != get_ident()
+        or (s.task is not None and not owns_task(s))
+    ):
+        return bind(name, x)
+    v = x._value
+    if row.real and v.dtype.kind == "c":
+        return bind(name, x)
+    out = row.run(v)
+    n = Node()
+    n.tape = tape
+    n.pull = pull
+    keep = pull.keep
+    n.saved = (out,) if keep == _KEEP_OUT else (v,) if keep == _KEEP_X else (out, v) if keep else ()
+    n.parents = nodes
+    n.fits = None
+    tape.refs.append(ref(n))
+    if len(tape.refs) > tape.limit:
+        tape.compact()
+    t = _new(Tensor)
+    t._value = out
+    t._nodes = (n,)
+    return t
 
 
 def binary(name: str, x: Any, y: Any) -> Any:
     """Apply the element-wise row called `name` to two operands; NotImplemented where one is foreign."""
     row = ROWS[name]
+    nx = ny = ()
+    vx, vy = x, y
     if x.__class__ is Tensor:
         vx, nx = x._value, x._nodes
-    elif x.__class__ in OPERANDS:
-        vx, nx = x, ()
-    elif isinstance(x, np.ndarray | np.generic):
-        vx, nx = x, ()
-    else:
+    elif x.__class__ not in OPERANDS and not isinstance(x, np.ndarray | np.generic):
         return NotImplemented
     if y.__class__ is Tensor:
         vy, ny = y._value, y._nodes
-    elif y.__class__ in OPERANDS or isinstance(y, np.ndarray | np.generic):
-        vy, ny = y, ()
-    else:
+    elif y.__class__ not in OPERANDS and not isinstance(y, np.ndarray | np.generic):
         return NotImplemented
     s = inherited_state()
-    if not nx and not ny:
-        if not s.boxed and (x.__class__ is Tensor or y.__class__ is Tensor):
-            t: Tensor = _new(Tensor)
-            t._value = row.run(vx, vy)
-            t._nodes = ()
-            return t
-        return bind(name, x, y)
     tape = s.sole
-    if (
-        (len(nx) == 1 and nx[0].tape is tape if nx else True)
-        and (len(ny) == 1 and ny[0].tape is tape if ny else True)
-        and s.thread == get_ident()
-        and (s.task is None or owns_task(s))
-    ):
-        if vy.__class__ is float and vx.dtype is _FLOAT64:
-            vy = np.array(vy)
-        elif vx.__class__ is float and vy.dtype is _FLOAT64:
-            vx = np.array(vx)
-        out = row.run(vx, vy)
-        pull = row.pull((bool(nx), bool(ny)))
-        if pull is None or not pull.simple or out.dtype.kind not in "fc" or (row.real and out.dtype.kind == "c"):
+    if nx:
+        if len(nx) != 1 or nx[0].tape is not tape:
             return bind(name, x, y)
-        shape, dtype = out.shape, out.dtype
-        fit_x = nx and (vx.shape != shape or vx.dtype is not dtype) and (vx.shape, vx.dtype)
-        fit_y = ny and (vy.shape != shape or vy.dtype is not dtype) and (vy.shape, vy.dtype)
-        n: Node = _new(Node)
-        n.tape = tape
-        n.pull = pull
-        keep = pull.keep
-        if keep == (1, 2):
-            n.saved = (
-                vx if nx or x.__class__ is Tensor else snapshot(vx, dtype),
-                vy if ny or y.__class__ is Tensor else snapshot(vy, dtype),
-            )
-        elif keep == (2,):
-            n.saved = (vy if y.__class__ is Tensor else snapshot(vy, dtype),)
-        elif keep == (1,):
-            n.saved = (vx if x.__class__ is Tensor else snapshot(vx, dtype),)
-        elif keep:
-            values = (out, vx if x.__class__ is Tensor else snapshot(vx, dtype), vy if y.__class__ is Tensor else snapshot(vy, dtype))
-            n.saved = tuple([values[k] for k in keep])
+        if ny:
+            if len(ny) != 1 or ny[0].tape is not tape:
+                return bind(name, x, y)
+            pull = row.pairs[2]
         else:
-            n.saved = ()
-        n.parents = nx + ny
-        n.fits = None
-        if fit_x or fit_y:
-            n.fits = (fit_x or None, fit_y or None) if nx and ny else (fit_x or fit_y,)
-        refs = tape.refs
-        refs.append(ref(n))
-        if len(refs) > tape.limit:
-            tape.compact()
-        t = _new(Tensor)
-        t._value = out
-        t._nodes = (n,)
+            pull = row.pairs[1]
+    elif ny:
+        if len(ny) != 1 or ny[0].tape is not tape:
+            return bind(name, x, y)
+        pull = row.pairs[0]
+    elif s.boxed or (vx is x and vy is y):
+        return bind(name, x, y)
+    else:
+        t: Tensor = _new(Tensor)
+        t._value = row.run(vx, vy)
+        t._nodes = ()
         return t
-    return bind(name, x, y)
+    if pull is None or s.thread != get_ident() or (s.task is not None and not owns_task(s)):
+        return bind(name, x, y)
+    fits = None
+    if vy.__class__ is float and vx.dtype is _FLOAT64:
+        vy = np.array(vy)
+        out = row.run(vx, vy)
+    elif vx.__class__ is float and vy.dtype is _FLOAT64:
+        vx = np.array(vx)
+        out = row.run(vx, vy)
+    else:
+        out = row.run(vx, vy)
+        shape, dtype = out.shape, out.dtype
+        if dtype is not _FLOAT64 and (dtype.kind not in "fc" or (row.real and dtype.kind == "c")):
+            return bind(name, x, y)
+        fit_x = (vx.shape, vx.dtype) if nx and (vx.shape != shape or vx.dtype is not dtype) else None
+        fit_y = (vy.shape, vy.dtype) if ny and (vy.shape != shape or vy.dtype is not dtype) else None
+        if fit_x or fit_y:
+            fits = (fit_x, fit_y) if nx and ny else (fit_x or fit_y,)
+        keep = pull.keep
+        if vx is x and 1 in keep:
+            vx = snapshot(vx, dtype)
+        if vy is y and 2 in keep:
+            vy = snapshot(vy, dtype)
+    keep = pull.keep
+    n = Node()
+    n.tape = tape
+    n.pull = pull
+    n.saved = (
+        ()
+        if not keep
+        else (vy,)
+        if keep == _KEEP_Y
+        else (vx,)
+        if keep == _KEEP_X
+        else (vx, vy)
+        if keep == _KEEP_XY
+        else tuple([(out, vx, vy)[k] for k in keep])
+    )
+    n.parents = nx + ny
+    n.fits = fits
+    tape.refs.append(ref(n))
+    if len(tape.refs) > tape.limit:
+        tape.compact()
+    t = _new(Tensor)
+    t._value = out
+    t._nodes = (n,)
+    return t
 
 
 OPERANDS = frozenset({float, int, complex, bool, np.ndarray, list, tuple, np.float64, np.float32})
+_KEEP_OUT, _KEEP_X, _KEEP_Y, _KEEP_XY = (0,), (1,), (2,), (1, 2)
 
 
 def bind(name: str, *args: Any, **params: Any) -> Any:
@@ -258,16 +274,85 @@ def bind(name: str, *args: Any, **params: Any) -> Any:
             if isinstance(a, Box):
                 boxed = True
         values.append(a)
-    if not (tracked or boxed):
+    if boxed or (tracked and not row.flat):
+        state = current()
+        tape = state.sole
+        if boxed or tape is NOTHING or not _only(args, tape):
+            return _interpret(row, args, values, params, state, boxed=boxed)
         out = row.run(*values, **params)
-        if not tensors:
-            return out
-        return tuple(map(wrap, out)) if row.many else wrap(out)
-    return _interpret(row, args, values, params, boxed=boxed)
+        outs = tuple(map(wrap, out)) if row.many else (wrap(out),)
+        _record_on(tape, row, args, values, outs, params)
+        return outs if row.many else outs[0]
+    out = row.run(*values, **params)
+    if not tensors:
+        return out
+    return tuple(map(wrap, out)) if row.many else wrap(out)
 
 
-def _interpret(row: Primitive, args: tuple[Any, ...], values: list[Any], params: dict[str, Any], *, boxed: bool) -> Any:
-    state = current()
+def _only(args: tuple[Any, ...], tape: Tape) -> bool:
+    """Return whether no other tape than `tape` knows the arguments."""
+    for a in args:
+        if a.__class__ is Tensor:
+            for n in a._nodes:
+                if n.tape is not tape:
+                    return False
+    return True
+
+
+def _record_on(
+    tape: Tape, row: Primitive, args: tuple[Any, ...], values: list[Any], outs: tuple[Tensor, ...], params: dict[str, Any]
+) -> None:
+    """Do what `record` does where one tape is live and nothing else."""
+    parents = []
+    pattern = []
+    for a in args:
+        if a.__class__ is Tensor and a._nodes:
+            parents += a._nodes
+            pattern.append(True)
+        else:
+            pattern.append(False)
+    pull = row.pull(tuple(pattern))
+    first = outs[0]._value
+    dtype = first.dtype
+    if pull is None or (dtype.kind not in "fc" and not row.many):
+        return
+    if row.real and any(p and v.dtype.kind == "c" for p, v in zip(pattern, values)):
+        refuse_complex(row)
+    saved: list[Any] = []
+    for k in pull.keep:
+        if k == OUT:
+            saved.append(tuple([o._value for o in outs]) if row.many else first)
+        else:
+            v = values[k - 1]
+            saved.append(snapshot(v, dtype) if v is args[k - 1] else v)
+    for k in pull.avals:
+        saved.append(tuple(map(aval_of, outs)) if k == OUT and row.many else aval_of(first if k == OUT else values[k - 1]))
+    if pull.params:
+        saved.append(params)
+    fits = None if pull.exact else _fits(values, pattern, first)
+    _to_outputs(tape.node(pull, tuple(saved), tuple(parents), fits), tape, row, outs)
+
+
+def _to_outputs(node: Node, tape: Tape, row: Primitive, outs: tuple[Tensor, ...]) -> None:
+    if not row.many:
+        outs[0]._nodes += (node,)
+        return
+    for i, out in enumerate(outs):
+        if out.dtype.kind in "fc":
+            out._nodes += (tape.node(Pick(i, len(outs)), (), (node,)),)
+
+
+def refuse_complex(row: Primitive) -> None:
+    """Say that a row cannot be differentiated with respect to complex arguments."""
+    raise TypeError(
+        f"{row.name} has no complex derivative: it is not holomorphic. "
+        "Differentiate a real function of the real and imaginary parts instead."
+    )
+
+
+def _interpret(
+    row: Primitive, args: tuple[Any, ...], values: list[Any], params: dict[str, Any], state: State, *, boxed: bool
+) -> Any:
     floor = -1
     if boxed:
         trace = _innermost(values, state)
@@ -325,10 +410,7 @@ def record(
         if pull is None or not any(o.dtype.kind in "fc" for o in outs):
             continue
         if row.real and any(n and a.dtype.kind == "c" for a, n in zip(args, mine)):
-            raise TypeError(
-                f"{row.name} has no complex derivative: it is not holomorphic. "
-                "Differentiate a real function of the real and imaginary parts instead."
-            )
+            refuse_complex(row)
         everything = (outs if row.many else outs[0], *args)
         dtype = outs[0].dtype
         saved = [_kept(everything[k], state, tape.level, dtype) for k in pull.keep]
@@ -336,13 +418,8 @@ def record(
         if pull.params:
             saved.append(params)
         parents = tuple([n for n in mine if n is not None])
-        node = tape.node(pull, tuple(saved), parents, _fits(args, mine, outs))
-        if not row.many:
-            outs[0]._nodes += (node,)
-            continue
-        for i, out in enumerate(outs):
-            if out.dtype.kind in "fc":
-                out._nodes += (tape.node(Pick(i, len(outs)), (), (node,)),)
+        fits = None if pull.exact else _fits(args, mine, outs[0])
+        _to_outputs(tape.node(pull, tuple(saved), parents, fits), tape, row, outs)
 
 
 def _node_of(a: Any, tape: Tape) -> Node | None:
@@ -358,11 +435,11 @@ def _kept(a: Any, state: State, level: int, dtype: np.dtype[Any]) -> Any:
     return lowered(a, state, level) if a.__class__ is Tensor else snapshot(a, dtype)
 
 
-def _fits(args: tuple[Any, ...], mine: list[Node | None], outs: tuple[Tensor, ...]) -> tuple[Fit | None, ...] | None:
-    """Return the aval of each tracked argument: `fit` is the identity where a rule already gives it."""
-    out = (outs[0].shape, outs[0].dtype)
-    fits = [(a.shape, a.dtype) for a, n in zip(args, mine) if n is not None]
-    return tuple([None if f == out else f for f in fits]) if any(f != out for f in fits) else None
+def _fits(args: Sequence[Any], tracked: Sequence[Any], out: Any) -> tuple[Fit | None, ...] | None:
+    """Return what the cotangent of each tracked argument is brought to, where it differs from the output."""
+    shape, dtype = out.shape, out.dtype
+    fits = [None if a.shape == shape and a.dtype == dtype else (a.shape, a.dtype) for a, t in zip(args, tracked) if t]
+    return None if fits.count(None) == len(fits) else tuple(fits)
 
 
 def snapshot(a: Any, dtype: np.dtype[Any]) -> Any:

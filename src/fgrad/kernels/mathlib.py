@@ -35,13 +35,18 @@ _NUMPY_NAMES = {
 
 def constants(dtype: np.dtype) -> dict[str, float]:
     """Return the value of every constant for numbers of `dtype`."""
-    values = {name: value for name, value in globals().items() if name.isupper()}
+    values = {name: value for name, value in globals().items() if isinstance(value, float)}
     return values | {"ROUND": float(1 / np.finfo(dtype).eps)}
 
 
 def scale(ct: float, slope: float) -> float:
     """Return `ct * slope`, and zero where `ct` is zero even if the slope is infinite or NaN."""
     return ZERO if ct == ZERO else ct * slope
+
+
+def both(x: float, y: float) -> float:
+    """Return `x * y`, and zero where either is zero even if the other is infinite or NaN."""
+    return ZERO if x == ZERO or y == ZERO else x * y
 
 
 def reciprocal(x: float) -> float:

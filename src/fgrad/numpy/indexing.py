@@ -44,7 +44,9 @@ def _stopped(x: Any) -> Any:
 @implements()
 def getitem(x: Any, index: Any) -> Any:
     """Return `x[index]`, for every index that NumPy takes."""
-    return indexing.getitem(x, _plain_index(index))
+    if index.__class__ is Tensor or index.__class__ is tuple:
+        index = _plain_index(index)
+    return indexing.getitem(x, index)
 
 
 def _plain_index(index: Any) -> Any:

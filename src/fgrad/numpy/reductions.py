@@ -42,7 +42,10 @@ def _finished(y: Any, x: Any, axes: tuple[int, ...], keepdims: Any, out: Any) ->
 @implements(np.sum, (np.add, "reduce"))
 def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _NOTHING, where: Any = True) -> Any:
     """Return the sum over axes."""
-    a = as_value(a)
+    if a.__class__ is not Tensor:
+        a = as_value(a)
+    if axis is None and dtype is None and out is None and not keepdims and initial is _NOTHING and where is True:
+        return bind("sum", a, axes=tuple(range(a.ndim)))
     if dtype is not None or where is not True:
         a = _prepared(a, dtype, where, 0)
     axes = axes_of(axis, len(a.shape))

@@ -86,8 +86,13 @@ def filled(template: Index, arrays: Any) -> Index:
     return tuple(next(it) if part is HOLE else part for part in template)
 
 
+_BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
+
+
 def getitem(x: Any, index: Any) -> Any:
     """Return `x[index]`."""
+    if index.__class__ in _BASIC and (index.__class__ is not slice or {index.start.__class__, index.stop.__class__, index.step.__class__} <= _BASIC):
+        return bind("slice", x, index=(index,))
     template, arrays = split_index(x, index)
     if arrays:
         return bind("gather", x, *arrays, template=template)
@@ -128,7 +133,7 @@ def _all(index: Index) -> Index:
 
 linear(
     "slice",
-    run=lambda x, *, index: np.asarray(x)[index],
+    run=lambda x, *, index: x[index],
     adjoint=lambda ct, x, *, index: bind("unslice", ct, shape=x.shape, index=index),
     shape=lambda x, *, index: Aval(_indexed(x.shape, index), x.dtype),
     batch=lambda x, *, index: bind("slice", x, index=_all(index)),
@@ -146,7 +151,9 @@ def _batch_update(mapped: tuple[bool, ...], x: Any, value: Any, *, index: Index)
     if not mapped[0]:
         x = broadcast_to(x, (value.shape[0], *x.shape))
     if mapped[1]:
-        value = with_rank(value, 1 + len(_indexed(x.shape[1:], index)))
+        rank = len(_indexed(x.shape[1:], index))
+        lead = max(0, len(value.shape) - 1 - rank)  # of length one, which NumPy drops
+        value = with_rank(reshape(value, (value.shape[0], *value.shape[1 + lead :])), 1 + rank)
     return bind("update", x, value, index=_all(index))
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from fgrad.core.aval import Aval, Shape
-from fgrad.core.primitive import Primitive, Pull, Rule, by_argument, register
+from fgrad.core.primitive import Primitive, Pull, Rule, register
 from fgrad.core.tensor import bind
 
 Axes = tuple[int, ...]
+SMALL = 4096  # elements
 
 
 def linear(name: str, *, run: Rule, adjoint: Rule, shape: Rule, batch: Rule | None) -> Primitive:
@@ -24,14 +26,12 @@ def linear(name: str, *, run: Rule, adjoint: Rule, shape: Rule, batch: Rule | No
         batch: (value with a batch axis first, **params) -> the same map of every example; None loops.
     """
 
-    def pull(ct: Any, x_aval: Aval, **params: Any) -> Any:
-        return adjoint(ct, x_aval, **params)
-
+    pull = Pull(lambda ct, aval, params: (adjoint(ct, aval, **params),), avals=(1,), params=True, exact=True)
     return register(
         Primitive(
             name,
             run=run,
-            pull=by_argument(pull),
+            pull=lambda _: pull,
             shape=shape,
             batch=batch and (lambda mapped, x, **params: batch(x, **params)),
         )
@@ -90,8 +90,9 @@ def fit(ct: Any, aval: tuple[Shape, np.dtype[Any]]) -> Any:
 
 def expand(x: Any, shape: Shape, axes: Axes) -> Any:
     """Return `x`, which lacks `axes` of `shape`, repeated along them."""
-    kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
-    return broadcast_to(reshape(x, kept), shape)
+    if len(axes) == len(shape):
+        return broadcast_to(x, shape)
+    return broadcast_to(reshape(x, tuple([1 if i in axes else n for i, n in enumerate(shape)])), shape)
 
 
 def with_rank(x: Any, rank: int) -> Any:
@@ -106,6 +107,14 @@ def shifted(axes: Axes) -> Axes:
     return tuple(a + 1 for a in axes)
 
 
+def _run_broadcast(x: Any, *, shape: Shape) -> Any:
+    if math.prod(shape) > SMALL:
+        return np.broadcast_to(x, shape)
+    out = np.empty(shape, x.dtype)  # a copy costs less than a view where it is small
+    out[...] = x
+    return out
+
+
 def _inverse(axes: Axes) -> Axes:
     return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
@@ -116,7 +125,7 @@ def _run_convert(x: Any, *, dtype: np.dtype[Any]) -> Any:
 
 
 def _summed(x: Aval, axes: Axes) -> Aval:
-    dtype = np.dtype(np.int_) if x.dtype.kind == "b" or (x.dtype.kind == "i" and x.dtype.itemsize < 8) else x.dtype
+    dtype = np.add.reduce(np.empty(0, x.dtype)).dtype if x.dtype.kind in "biu" else x.dtype
     return Aval(tuple(n for i, n in enumerate(x.shape) if i not in axes), dtype)
 
 
@@ -135,21 +144,21 @@ def _imaginary_adjoint(ct: Any, x: Aval) -> Any:
 
 linear(
     "reshape",
-    run=lambda x, *, shape: np.reshape(x, shape),
+    run=lambda x, *, shape: x.reshape(shape),
     adjoint=lambda ct, x, *, shape: reshape(ct, x.shape),
     shape=lambda x, *, shape: Aval(shape, x.dtype),
     batch=lambda x, *, shape: reshape(x, (x.shape[0], *shape)),
 )
 linear(
     "transpose",
-    run=lambda x, *, axes: np.transpose(x, axes),
+    run=lambda x, *, axes: x.transpose(axes),
     adjoint=lambda ct, x, *, axes: transpose(ct, _inverse(axes)),
     shape=lambda x, *, axes: Aval(tuple(x.shape[a] for a in axes), x.dtype),
     batch=lambda x, *, axes: transpose(x, (0, *shifted(axes))),
 )
 linear(
     "broadcast_to",
-    run=lambda x, *, shape: np.broadcast_to(x, shape),
+    run=_run_broadcast,
     adjoint=lambda ct, x, *, shape: sum_to(ct, x.shape),
     shape=lambda x, *, shape: Aval(shape, x.dtype),
     batch=_batch_broadcast,

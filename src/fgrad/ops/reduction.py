@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def _prod(ct: Any, x: Any, *, axes: Axes) -> Any:
     last = tuple(i for i in range(len(x.shape)) if i not in axes)
     kept = tuple(x.shape[i] for i in last)
     order = (*last, *axes)
-    rows = reshape(bind("transpose", x, axes=order), (*kept, -1 if 0 not in x.shape else 0))
+    rows = reshape(bind("transpose", x, axes=order), (*kept, math.prod(x.shape[i] for i in axes)))
     axis = len(kept)
     others = _products_before(rows, axis) * reverse(_products_before(reverse(rows, axis), axis), axis)
     back = reshape(others, tuple(x.shape[i] for i in order))

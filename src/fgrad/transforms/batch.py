@@ -159,13 +159,8 @@ class VMap(Transformed):
                     )
                 results.append(deliver.leaf(y))
             else:
-                results.append(deliver.leaf(plain_tensor(_moved(trace.unbox(y), 0, a))))
+                results.append(deliver.made(_moved(trace.unbox(y), 0, a)))
         return tree.unflatten(structure, results)
-
-
-def plain_tensor(x: Any) -> Any:
-    """Return an array as a Tensor; a Tensor as it is."""
-    return x if x.__class__ is Tensor else wrap(x)
 
 
 def _array(x: Any) -> Any:

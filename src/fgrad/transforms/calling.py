@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.tensor import Tensor
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import Box, current
 
 
@@ -63,6 +63,8 @@ def positions(argnums: int | Sequence[int], n: int, fun: Callable[..., Any]) -> 
         TypeError: not integers.
         ValueError: a position that does not exist, or one given twice.
     """
+    if argnums.__class__ is int and 0 <= argnums < n:  # type: ignore[operator]
+        return [argnums]  # type: ignore[list-item]
     wanted = [argnums] if isinstance(argnums, int | np.integer) else list(argnums)
     found = []
     for i in wanted:
@@ -120,17 +122,21 @@ class Delivery:
         self.taken: set[int] = set()
 
     def leaf(self, x: Any) -> Any:
-        """Return one result."""
-        if isinstance(x, Tensor):
+        """Return one result of the user's function, which may be an array of his own."""
+        if x.__class__ is Tensor or not isinstance(x, np.ndarray | np.generic):
+            return self.made(x)
+        return self.made(x.copy()) if isinstance(x, np.ndarray) else self.made(x)
+
+    def made(self, x: Any) -> Any:
+        """Return one result that a transformation computed."""
+        if x.__class__ is Tensor:
             if not self.as_numpy or is_traced(x):
                 return x
             x = x._value
         elif not isinstance(x, np.ndarray | np.generic):
             return x
         elif not self.as_numpy:
-            return Tensor(x)
-        elif isinstance(x, np.ndarray):
-            return x.copy()[()]  # an array of the user's own
+            return wrap(x)
         if not isinstance(x, np.ndarray) or x.ndim == 0:
             return x[()]
         if id(x) in self.taken or not x.flags.owndata or not x.flags.writeable:

@@ -102,7 +102,7 @@ def jvp(
     run = pushed.run
     deliver = Delivery(not has_tensor([primals, tangents]))
     out = tree.unflatten(run.structure, [deliver.leaf(y) for y in run.outs])
-    tangent_out = tree.unflatten(run.structure, [deliver.leaf(t) for t in pushed.zeros(pushed.push(ts))])
+    tangent_out = tree.unflatten(run.structure, [deliver.made(t) for t in pushed.zeros(pushed.push(ts))])
     return (out, tangent_out, deliver.tree(run.aux)) if has_aux else (out, tangent_out)
 
 
@@ -132,7 +132,7 @@ class Linearized:
             )
         deliver = Delivery(self._as_numpy and not has_tensor(tangents))
         out = self._pushed.push(_pairs(inputs, tangents, range(len(tangents)), "linearize"))
-        return tree.unflatten(self._pushed.run.structure, [deliver.leaf(t) for t in self._pushed.zeros(out)])
+        return tree.unflatten(self._pushed.run.structure, [deliver.made(t) for t in self._pushed.zeros(out)])
 
 
 def linearize(fun: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
@@ -208,7 +208,7 @@ class ForwardJacobian(Transformed):
             )
         rows = []
         for j, y in enumerate(run.outs):
-            blocks = [deliver.leaf(_column(c[j], y, h[0])) for c, h in zip(columns, inputs.handles, strict=True)]
+            blocks = [deliver.made(_column(c[j], y, h[0])) for c, h in zip(columns, inputs.handles, strict=True)]
             trees = inputs.trees(blocks)
             rows.append(trees[0] if isinstance(argnums, int | np.integer) else tuple(trees))
         jacobian = tree.unflatten(run.structure, rows)

@@ -185,12 +185,13 @@ class GradManager:
                 "or nest another GradManager for higher-order gradients"
             )
         traces = tuple([t for t in current().traces if not t.is_tape or t.is_open])
-        tape = Tape(level, get_ident(), raw=not any(t.level < level for t in traces))
-        tensors = self.attached_tensors()
+        tape = Tape(level, get_ident(), raw=not any([t.level < level for t in traces]))
+        tensors = self.attached_tensors() if self._registry.entries else ()
+        recording = _Recording(tape)
         with _following:
             for t in tensors:
                 _refuse_other_thread(t, tape)
-            recording = self._recording = _Recording(tape)
+            self._recording = recording
             for t in tensors:
                 self._follow(t, recording)
         set_traces((*traces, tape))
@@ -198,9 +199,13 @@ class GradManager:
     def _follow(self, t: Tensor, recording: _Recording) -> None:
         """Make the value that `t` has now a leaf; if it is an intermediate, gradients still flow through it."""
         tape = recording.tape
-        alive = [n for n in t._nodes if n.tape is not None]
-        leaf = tape.node(None, (), tuple([n for n in alive if n.tape is tape]))
-        t._nodes = (*[n for n in alive if n.tape is not tape], leaf)
+        if not t._nodes:
+            leaf = tape.node(None, (), ())
+            t._nodes = (leaf,)
+        else:
+            alive = [n for n in t._nodes if n.tape is not None]
+            leaf = tape.node(None, (), tuple([n for n in alive if n.tape is tape]))
+            t._nodes = (*[n for n in alive if n.tape is not tape], leaf)
         recording.leaves[id(t)] = (t, leaf, t._value)
 
     def follow(self, value: Any, nodes: tuple[Node, ...] = ()) -> Tensor:
@@ -210,23 +215,27 @@ class GradManager:
         self._follow(t, recording)
         return t
 
-    def pullback(self, y: Sequence[Any], x: Sequence[Tensor]) -> Callable[[Sequence[Any]], list[Any]]:
+    def pullback(
+        self, y: Sequence[Any], x: Sequence[Tensor], *, once: bool = False
+    ) -> Callable[[Sequence[Any]], list[Any]]:
         """Stop recording, and return the map from cotangents of `y` to cotangents of the leaves `x`.
 
-        The map may be called any number of times: it keeps what was recorded, and touches no `.grad`. It
-        takes and returns arrays or Tensors; None stands for a cotangent that is zero.
+        The map may be called any number of times: it keeps what was recorded, unless it is to be called
+        `once`, and touches no `.grad`. It takes and returns arrays or Tensors; None stands for a cotangent
+        that is zero.
         """
         recording = self._recorded()
         tape = recording.tape
-        sources = [next((n for n in t._nodes if n.tape is tape), None) if isinstance(t, Tensor) else None for t in y]
+        sources = [next((n for n in t._nodes if n.tape is tape), None) if t.__class__ is Tensor else None for t in y]
         targets = [recording.leaves[id(t)][1] for t in x]
         recording.leaves.clear()
         self._leave(recording)
-        tape.compact()
+        if not once:
+            tape.compact()
 
         def pull(cts: Sequence[Any]) -> list[Any]:
             seeds = [(n, ct) for n, ct in zip(sources, cts, strict=True) if n is not None and ct is not None]
-            grads = sweep(tape, seeds, consume=False)
+            grads = sweep(tape, seeds, consume=once)
             return [grads.get(leaf) for leaf in targets]
 
         return pull

@@ -22,7 +22,16 @@ class Pulled:
 
     __slots__ = ("aux", "outs", "pull", "structure")
 
-    def __init__(self, fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], inputs: Inputs, has_aux: bool) -> None:
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        inputs: Inputs,
+        has_aux: bool,
+        *,
+        once: bool = False,
+    ) -> None:
         gm = GradManager()
         gm.record()
         try:
@@ -32,7 +41,7 @@ class Pulled:
             if has_aux:
                 out, self.aux = pair(out, fun)
             self.outs, self.structure = tree.flatten(out)
-            self.pull = gm.pullback(self.outs, leaves)
+            self.pull = gm.pullback(self.outs, leaves, once=once)
         finally:
             gm.release()
 
@@ -47,7 +56,7 @@ def pair(out: Any, fun: Callable[..., Any]) -> tuple[Any, Any]:
 class Inputs:
     """The differentiated arguments as flat leaves, and the way back."""
 
-    __slots__ = ("handles", "leaves", "places", "structures", "where")
+    __slots__ = ("handles", "leaves", "places", "single", "structures", "where")
 
     def __init__(self, args: Sequence[Any], where: Sequence[int], what: str, *, allow_int: bool = False, holomorphic: bool = False) -> None:
         self.where = where
@@ -71,17 +80,23 @@ class Inputs:
                 else:
                     self.places.append(None)
                 self.leaves.append(leaf)
+        self.single = len(where) == 1 and self.places == [0] and self.structures[0] is tree.LEAF
 
     def filled(self, args: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
         """Return `args` with `leaves` in the differentiated places."""
-        it = iter(leaf if p is None else leaves[p] for leaf, p in zip(self.leaves, self.places, strict=True))
         new = list(args)
+        if self.single:
+            new[self.where[0]] = leaves[0]
+            return new
+        it = iter(leaf if p is None else leaves[p] for leaf, p in zip(self.leaves, self.places, strict=True))
         for i, structure in zip(self.where, self.structures, strict=True):
             new[i] = tree.unflatten(structure, [next(it) for _ in range(structure.num_leaves)])
         return new
 
     def trees(self, results: Sequence[Any]) -> list[Any]:
         """Return the results for `handles` in the structures of the arguments; other leaves pass through."""
+        if self.single:
+            return list(results)
         it = iter(
             (leaf if _handle(leaf) is None else np.zeros(np.shape(leaf))) if p is None else results[p]
             for leaf, p in zip(self.leaves, self.places, strict=True)
@@ -99,6 +114,8 @@ def _handle(x: Any) -> tuple[Any, ...] | None:
     """Return the value and nodes of a numeric leaf, copied if the user could change it; None for another."""
     if x.__class__ is Tensor:
         return check_live(x)._value, x._nodes
+    if x.__class__ is np.ndarray and x.dtype.kind == "f":
+        return (x.copy(),)
     if isinstance(x, np.ndarray | np.generic | float | int | complex):
         value = np.array(x)
         return (value,) if value.dtype.kind in "fciub" else None
@@ -121,6 +138,10 @@ def _differentiable(dtype: np.dtype[Any], what: str, i: int, allow_int: bool, ho
 
 def _scalar(outs: list[Any], fun: Callable[..., Any], structure: Any, *, holomorphic: bool) -> Any:
     """Return the one scalar output of a function whose gradient is asked for."""
+    if structure is tree.LEAF and outs[0].__class__ is Tensor and not holomorphic:
+        y = outs[0]
+        if y._value.shape == () and y._value.dtype.kind == "f":
+            return y
     shape = np.shape(outs[0]) if len(outs) == 1 and _handle(outs[0]) else None
     if structure is not tree.LEAF or shape is None:
         raise TypeError(
@@ -155,7 +176,7 @@ class ValueAndGrad(Transformed):
         args, kwargs = bound(self.fun, args, kwargs)
         where = positions(argnums, len(args), self.fun)
         inputs = Inputs(args, where, "grad", allow_int=allow_int, holomorphic=holomorphic)
-        run = Pulled(self.fun, args, kwargs, inputs, has_aux)
+        run = Pulled(self.fun, args, kwargs, inputs, has_aux, once=True)
         y = _scalar(run.outs, self.fun, run.structure, holomorphic=holomorphic)
         one = np.ones((), y.dtype) if isinstance(y, Tensor) else None
         deliver = Delivery(not has_tensor(args, kwargs))
@@ -167,7 +188,7 @@ class ValueAndGrad(Transformed):
 
 def deliver_inputs(deliver: Delivery, inputs: Inputs, cts: Sequence[Any]) -> list[Any]:
     """Return cotangents of the inputs as the user gets them, zeros where none arrived."""
-    return inputs.trees([deliver.leaf(g) for g in inputs.zeros(cts)])
+    return inputs.trees([deliver.made(g) for g in inputs.zeros(cts)])
 
 
 class Grad(ValueAndGrad):
@@ -329,7 +350,7 @@ class Jacobian(Transformed):
         return (jacobian, deliver.tree(run.aux)) if has_aux else jacobian
 
     def _row(self, deliver: Delivery, inputs: Inputs, blocks: list[Any]) -> Any:
-        trees = inputs.trees([deliver.leaf(b) for b in blocks])
+        trees = inputs.trees([deliver.made(b) for b in blocks])
         return trees[0] if isinstance(self.options["argnums"], int | np.integer) else tuple(trees)
 
 
@@ -389,7 +410,7 @@ class ElementwiseGrad(Transformed):
         argnums = self.options["argnums"]
         args, kwargs = bound(self.fun, args, kwargs)
         inputs = Inputs(args, positions(argnums, len(args), self.fun), "elementwise_grad")
-        run = Pulled(self.fun, args, kwargs, inputs, False)
+        run = Pulled(self.fun, args, kwargs, inputs, False, once=True)
         deliver = Delivery(not has_tensor(args, kwargs))
         ones = [np.ones(y.shape, y.dtype) if isinstance(y, Tensor) else None for y in run.outs]
         grads = deliver_inputs(deliver, inputs, run.pull(ones))

@@ -1,0 +1,530 @@
+"""Checks for authors: derivatives against differences, and a row of the operations table in every column."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.core.aval import Aval, aval_of
+from fgrad.core.primitive import ROWS, Primitive
+from fgrad.core.tensor import Tensor, bind, tensor
+from fgrad.transforms.batch import vmap
+from fgrad.transforms.forward import jvp
+from fgrad.transforms.reverse import vjp
+from fgrad.transforms.stage import make_graph
+
+MODES = {"fwd": "forward", "rev": "reverse"}
+EXAMPLES = 3  # along the axis that vmap adds
+
+# Central differences with a step h lose h^2 to curvature and eps / h to rounding:
+# h = cbrt(eps) balances them.
+# fmt: off
+STEPS = {
+    # dtype    step   tolerance
+    "float16": (1e-1, 1e-1),
+    "float32": (5e-3, 5e-3),
+    "float64": (6e-6, 1e-6),
+}
+# fmt: on
+
+Leaves = list[Any]
+Flat = Callable[..., Leaves]
+
+
+class Tolerance(NamedTuple):
+    """How long the steps of the differences are, and how far a derivative may be off."""
+
+    eps: float
+    atol: float
+    rtol: float
+
+    def allowed(self, size: Any) -> Any:
+        """Return the error that is allowed in a value of absolute `size`."""
+        return self.atol + self.rtol * size
+
+
+class Flattened:
+    """A function of pytrees as one from floating-point leaves to floating-point leaves, all with names."""
+
+    def __init__(self, f: Callable[..., Any], args: Sequence[Any]) -> None:
+        self.f = f
+        self.leaves, self.structure = tree.flatten(tuple(args))
+        self.places = [i for i, x in enumerate(self.leaves) if _kind(x) in "fc"]
+        self.xs = [_value(self.leaves[i]) for i in self.places]
+        self.title = getattr(f, "__name__", None) or repr(f)
+        if not self.places:
+            raise TypeError(
+                f"check_grads of {self.title}: none of the arguments holds floating-point numbers; "
+                "give floats (1.0 instead of 1, x.astype(float))"
+            )
+        names = _names(self.structure, "args")
+        self.inputs = [names[i] for i in self.places]
+        out, structure = tree.flatten(self.call(*map(tensor, self.xs)))
+        names = _names(structure, "out")
+        self.kept = [i for i, y in enumerate(out) if _kind(y) in "fc"]
+        self.outputs = [names[i] for i in self.kept]
+        self.ys = [_value(out[i]) for i in self.kept]
+        if not self.kept:
+            raise TypeError(
+                f"check_grads of {self.title}: no output holds floating-point numbers, there is no derivative"
+            )
+
+    def call(self, *xs: Any) -> Any:
+        """Return `f` with `xs` in place of the floating-point leaves."""
+        filled = list(self.leaves)
+        for i, x in zip(self.places, xs, strict=True):
+            filled[i] = x
+        return self.f(*tree.unflatten(self.structure, filled))
+
+    def flat(self, *xs: Any) -> Leaves:
+        """Return the floating-point leaves of the output."""
+        out = tree.leaves(self.call(*xs))
+        return [out[i] if isinstance(out[i], Tensor) else tensor(out[i]) for i in self.kept]
+
+
+def check_grads(
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    order: int = 1,
+    modes: Sequence[str] = ("fwd", "rev"),
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+) -> None:
+    """Check the derivatives of `f` at `args` against central differences, up to `order`.
+
+    Forward mode is compared element by element along one random direction per argument leaf, reverse mode
+    through the pairing Re sum(ct * tangent) with a random cotangent. Orders above the first check the
+    derivative functions themselves, in their tangents and cotangents too.
+
+    Args:
+        f: takes and returns pytrees of real or complex arrays; leaves of other dtypes are held fixed.
+        args: tuple or list of arguments; `f` must be smooth within `eps` of them.
+        order: the highest derivative to check.
+        modes: "fwd", "rev" or both.
+        atol: absolute tolerance; None chooses by the narrowest dtype (1e-6 for float64).
+        rtol: relative tolerance, likewise.
+        eps: length of the difference steps, likewise (6e-6 for float64).
+
+    Raises:
+        AssertionError: a derivative is off; names the mode, order, worst leaf and index, and both values.
+        TypeError: no argument or no output holds floating-point numbers.
+        ValueError: an unknown mode, or an order below one.
+
+    Convention:
+        Complex derivatives are JAX's: the cotangent of z = a + bj is d/da - j d/db.
+
+    Example:
+        >>> check_grads(lambda x, y: np.sin(x) * y, (0.5, 2.0), order=2)
+        >>> check_grads(lambda x: np.sin(x.detach()), (0.5,), modes=["rev"])
+        Traceback (most recent call last):
+        ...
+        AssertionError: check_grads: reverse mode of <lambda> is wrong (order 1), worst at args[0]: ...
+    """
+    unknown = [m for m in ([modes] if isinstance(modes, str) else modes) if m not in MODES]
+    if unknown or isinstance(modes, str):
+        raise ValueError(f"modes is a sequence of 'fwd' and 'rev', not {modes!r}")
+    if order < 1:
+        raise ValueError(f"order must be at least 1, not {order!r}")
+    flattened = Flattened(f, args)
+    step, tol = STEPS[_narrowest(flattened.xs + flattened.ys)]
+    tolerance = Tolerance(
+        step if eps is None else eps, tol if atol is None else atol, tol if rtol is None else rtol
+    )
+    task = _Task(flattened.flat, flattened.xs, flattened.inputs, flattened.outputs, flattened.title, 1)
+    _check(task, flattened.ys, order, modes, tolerance, np.random.default_rng(20))
+
+
+class _Task(NamedTuple):
+    """A flat function at a point, and what messages call its parts."""
+
+    f: Flat
+    xs: Leaves
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    title: str
+    order: int
+
+    def pushed(self, tangents: Leaves) -> _Task:
+        """Return the map from primals and tangents to the tangents of the outputs."""
+        n = len(self.xs)
+
+        def push(*values: Any) -> Leaves:
+            return list(jvp(self.f, values[:n], values[n:])[1])
+
+        inputs = [*self.inputs, *(f"the tangent of {name}" for name in self.inputs)]
+        outputs = [f"the tangent of {name}" for name in self.outputs]
+        return _Task(push, [*self.xs, *tangents], inputs, outputs, f"jvp of {self.title}", self.order + 1)
+
+    def pulled(self, cts: Leaves) -> _Task:
+        """Return the map from primals and cotangents to the cotangents of the inputs."""
+        n = len(self.xs)
+
+        def pull(*values: Any) -> Leaves:
+            _, pullback = vjp(self.f, *values[:n])
+            return list(pullback(list(values[n:])))
+
+        inputs = [*self.inputs, *(f"the cotangent of {name}" for name in self.outputs)]
+        outputs = [f"the cotangent of {name}" for name in self.inputs]
+        return _Task(pull, [*self.xs, *cts], inputs, outputs, f"vjp of {self.title}", self.order + 1)
+
+    def fails(self, mode: str, found: _Error, tolerance: Tolerance, along: str = "") -> AssertionError:
+        """Return what to raise."""
+        return AssertionError(
+            f"check_grads: {MODES[mode]} mode of {self.title} is wrong (order {self.order}), worst at "
+            f"{found.place}{along}: the rules give {found.actual}, differences give {found.expected} "
+            f"(eps={tolerance.eps:.1e}, atol={tolerance.atol:.1e}, rtol={tolerance.rtol:.1e})"
+        )
+
+
+class _Error(NamedTuple):
+    place: str
+    actual: Any
+    expected: Any
+
+
+def _check(
+    task: _Task, ys: Leaves, order: int, modes: Sequence[str], tolerance: Tolerance, rng: np.random.Generator
+) -> None:
+    tangents, cts = [_random(rng, x) for x in task.xs], [_random(rng, y) for y in ys]
+    slopes = [_difference(task.f, task.xs, i, t, tolerance.eps) for i, t in enumerate(tangents)]
+    if "fwd" in modes:
+        _check_forward(task, tangents, slopes, tolerance)
+    if "rev" in modes:
+        _check_reverse(task, tangents, slopes, cts, tolerance)
+    if order == 1:
+        return
+    for mode in modes:
+        derivative = task.pushed(tangents) if mode == "fwd" else task.pulled(cts)
+        _check(derivative, _values(derivative.f, derivative.xs), order - 1, modes, tolerance, rng)
+
+
+def _check_forward(task: _Task, tangents: Leaves, slopes: list[Leaves], tolerance: Tolerance) -> None:
+    for i, (t, slope) in enumerate(zip(tangents, slopes, strict=True)):
+        along = [t if k == i else np.zeros_like(x) for k, x in enumerate(task.xs)]
+        _, pushed = jvp(task.f, tuple(map(tensor, task.xs)), tuple(map(tensor, along)))
+        found = _worst(list(map(_value, pushed)), slope, task.outputs, tolerance)
+        if found:
+            raise task.fails("fwd", found, tolerance, f" along {task.inputs[i]}")
+
+
+def _check_reverse(
+    task: _Task, tangents: Leaves, slopes: list[Leaves], cts: Leaves, tolerance: Tolerance
+) -> None:
+    _, pullback = vjp(task.f, *map(tensor, task.xs))
+    back = list(map(_value, pullback(list(map(tensor, cts)))))
+    for i, (g, t, slope) in enumerate(zip(back, tangents, slopes, strict=True)):
+        error = abs(_pairing([g], [t]) - _pairing(cts, slope))
+        if not error <= tolerance.allowed(_size([g], [t]) + _size(cts, slope)):
+            raise task.fails("rev", _located(task, i, g, cts, tolerance), tolerance)
+
+
+def _values(f: Flat, xs: Leaves) -> Leaves:
+    return [_value(y) for y in f(*map(tensor, xs))]
+
+
+def _difference(f: Flat, xs: Leaves, i: int, t: Any, eps: float) -> Leaves:
+    """Return the central difference of each output along the tangent `t` of the argument `i`."""
+    ahead, behind = (_values(f, [*xs[:i], xs[i] + step * t, *xs[i + 1 :]]) for step in (eps, -eps))
+    return [(a - b) / (2 * eps) for a, b in zip(ahead, behind, strict=True)]
+
+
+def _located(task: _Task, i: int, g: Any, cts: Leaves, tolerance: Tolerance) -> _Error:
+    """Return the element of the argument `i` where its cotangent `g` is furthest from differences."""
+    worst, found = -1.0, _Error(task.inputs[i], "a wrong cotangent", "another one")
+    units = [1, 1j] if g.dtype.kind == "c" else [1]
+    for index in itertools.islice(np.ndindex(g.shape), 1000):
+        expected: Any = 0
+        for unit in units:
+            t = np.zeros_like(g)
+            t[index] = unit
+            part = _pairing(cts, _difference(task.f, task.xs, i, t, tolerance.eps))
+            expected += part if unit == 1 else -1j * part
+        error = abs(g[index] - expected)
+        if not error <= worst:
+            worst, found = error, _Error(_at(task.inputs[i], index), g[index], expected)
+    return found
+
+
+def _worst(actual: Leaves, expected: Leaves, names: Sequence[str], tolerance: Tolerance) -> _Error | None:
+    """Return the element that is furthest beyond its tolerance."""
+    worst, found = 1.0, None
+    for a, e, name in zip(actual, expected, names, strict=True):
+        excess = np.nan_to_num(abs(a - e) / tolerance.allowed(abs(e)), nan=np.inf)
+        if excess.size and excess.max() > worst:
+            worst = excess.max()
+            index = np.unravel_index(excess.argmax(), excess.shape)
+            found = _Error(_at(name, index), a[index], e[index])
+    return found
+
+
+def _pairing(cts: Sequence[Any], tangents: Sequence[Any]) -> float:
+    return float(sum(np.real(np.sum(c * t)) for c, t in zip(cts, tangents, strict=True)))
+
+
+def _size(cts: Sequence[Any], tangents: Sequence[Any]) -> float:
+    return float(sum(np.sum(abs(c * t)) for c, t in zip(cts, tangents, strict=True)))
+
+
+def _random(rng: np.random.Generator, like: Any) -> Any:
+    values = rng.standard_normal(like.shape)
+    if like.dtype.kind == "c":
+        values = values + 1j * rng.standard_normal(like.shape)
+    return np.asarray(values, like.dtype)
+
+
+def _kind(x: Any) -> str:
+    if isinstance(x, Tensor | np.ndarray | np.generic):
+        return x.dtype.kind
+    return "f" if isinstance(x, float) else "c" if isinstance(x, complex) else "O"
+
+
+def _value(x: Any) -> Any:
+    return x.numpy() if isinstance(x, Tensor) else np.array(x)
+
+
+def _narrowest(values: Leaves) -> str:
+    names = [np.empty(0, v.dtype).real.dtype.name for v in values]
+    return next((name for name in STEPS if name in names), "float64")
+
+
+def _names(structure: Any, root: str) -> list[str]:
+    if structure is tree.LEAF:
+        return [root]
+    return [a.codify(root) for a in structure.accessors()]
+
+
+def _at(name: str, index: Any) -> str:
+    return f"{name}[{', '.join(map(str, map(int, index)))}]" if len(index) else name
+
+
+# ---- one row of the table, column by column
+
+
+def check_row(
+    name: str,
+    /,
+    *args: Any,
+    reference: Callable[..., Any] | None = None,
+    order: int = 2,
+    stops: bool = False,
+    **params: Any,
+) -> None:
+    """Check one row of the operations table at `args`, in every column.
+
+    - `run`: what `reference` gives, in value, shape and dtype; narrow dtypes agree with float64 to rounding;
+    - `pull`: differences and Re sum(ct * J t) = Re sum(J^T ct * t), for every set of tracked arguments; a
+      derivative that is declared to be zero is zero;
+    - `batch`: vmap equals a loop, for every set of mapped arguments;
+    - `shape`: the shapes and dtypes of `run`;
+    - the staged row equals the eager one, and so does its staged derivative.
+
+    Args:
+        name: the name that `bind` takes.
+        args: arrays, or Python numbers, which stay constants.
+        reference: the function of NumPy that takes `args` and must agree.
+        order: the highest derivative to check.
+        stops: whether the row is meant to pass no gradient on although its value varies.
+        params: the parameters of the row.
+
+    Raises:
+        AssertionError: a column is wrong; it names the row and the column.
+
+    Example:
+        >>> check_row("sin", np.array([0.0, 1.0]), reference=np.sin, order=3)
+        >>> check_row("sum", np.ones((2, 3)), axes=(1,), reference=lambda x: np.sum(x, 1))
+    """
+    check = _RowCheck(ROWS[name], args, params)
+    check.run(reference)
+    check.shape()
+    check.pull(order, stops=stops)
+    check.batch()
+    check.staged()
+
+
+class _RowCheck:
+    """The columns of one row at one point."""
+
+    def __init__(self, row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> None:
+        self.row, self.args, self.params = row, args, params
+        self.arrays = [i for i, a in enumerate(args) if isinstance(a, np.ndarray | np.generic)]
+        self.floating = [i for i in self.arrays if args[i].dtype.kind in "fc"]
+        self.outs = self._run(args)
+        narrow = _narrowest([*(args[i] for i in self.floating), *self.outs])
+        self.rounding = {"float16": 2e-2, "float32": 5e-5, "float64": 1e-11}[narrow]
+
+    def fail(self, column: str, what: str) -> AssertionError:
+        params = "".join(f", {k}={v}" for k, v in self.params.items())
+        args = ", ".join(str(aval_of(a)) if i in self.arrays else repr(a) for i, a in enumerate(self.args))
+        return AssertionError(f"check_row: {self.row.name}({args}{params}): {column} is wrong: {what}")
+
+    def _run(self, args: Sequence[Any]) -> Leaves:
+        out = self.row.run(*args, **self.params)
+        return [np.asarray(y) for y in (out if self.row.many else (out,))]
+
+    def applied(self, where: Sequence[int]) -> Callable[..., Any]:
+        """Return the row as a function of the arguments at `where`."""
+
+        def call(*xs: Any) -> Any:
+            filled = list(self.args)
+            for i, x in zip(where, xs, strict=True):
+                filled[i] = x
+            return bind(self.row.name, *filled, **self.params)
+
+        call.__name__ = self.row.name
+        return call
+
+    def same(self, column: str, actual: Any, expected: Any, rounding: float | None = None) -> None:
+        """Demand equal shapes and dtypes, and equal values to rounding."""
+        rounding = self.rounding if rounding is None else rounding
+        if len(actual) != len(expected):
+            raise self.fail(column, f"it gives {len(actual)} values, expected {len(expected)}")
+        for a, e in zip(map(_value, actual), map(_value, expected), strict=True):
+            if (a.shape, a.dtype) != (e.shape, e.dtype):
+                raise self.fail(column, f"it gives {aval_of(a)}, expected {aval_of(e)}")
+            largest = np.abs(e[np.isfinite(e)]).max(initial=1.0) if e.dtype.kind in "fc" else 0.0
+            try:
+                np.testing.assert_allclose(a, e, rtol=rounding, atol=rounding * largest)
+            except AssertionError as error:
+                raise self.fail(column, str(error)) from None
+
+    def run(self, reference: Callable[..., Any] | None) -> None:
+        """Compare with the reference, and narrow floating-point arguments with wide ones."""
+        if reference is not None:
+            expected = reference(*self.args)
+            self.same("run", self.outs, expected if self.row.many else (expected,))
+        wide = self.widened()
+        if any(w is not a for w, a in zip(wide, self.args, strict=True)):
+            for a, w in zip(self.outs, self._run(wide), strict=True):
+                self.same("run", [a], [w.astype(a.dtype)])
+
+    def widened(self) -> list[Any]:
+        """Return the arguments with every float32 as float64 and every complex64 as complex128."""
+        return [
+            a.astype(np.result_type(a.dtype, np.float64), copy=False) if i in self.floating else a
+            for i, a in enumerate(self.args)
+        ]
+
+    def shape(self) -> None:
+        """Compare the `shape` column with `run`."""
+        if self.row.shape is None:
+            return
+        avals = [aval_of(a) if i in self.arrays else a for i, a in enumerate(self.args)]
+        found = self.row.shape(*avals, **self.params)
+        for a, y in zip(found if self.row.many else (found,), self.outs, strict=True):
+            if not isinstance(a, Aval) or a != aval_of(y):
+                raise self.fail("shape", f"it says {a}, but run gives {aval_of(y)}")
+
+    def pull(self, order: int, *, stops: bool) -> None:
+        """Check the derivative for every set of tracked arguments."""
+        if not any(y.dtype.kind in "fc" for y in self.outs):
+            return
+        for where in _subsets(self.floating):
+            xs = [self.args[i] for i in where]
+            if self.row.real and any(x.dtype.kind == "c" for x in xs):
+                self.refuses(where, xs)
+            elif stops:
+                self.is_zero(where, xs)
+            else:
+                self.differentiates(where, xs, order)
+
+    def refuses(self, where: Sequence[int], xs: Leaves) -> None:
+        """Demand that complex arguments of a row with real slopes raise."""
+        try:
+            vjp(self.applied(where), *xs)
+        except TypeError:
+            return
+        raise self.fail("pull", "the row is declared `real`, but complex arguments are differentiated")
+
+    def is_zero(self, where: Sequence[int], xs: Leaves) -> None:
+        """Demand that nothing flows back."""
+        if any(np.any(g) for g in self.pulled(where)(*xs)):
+            raise self.fail("pull", "the row is to stop gradients, but passes one on")
+
+    def differentiates(self, where: Sequence[int], xs: Leaves, order: int) -> None:
+        """Compare with differences, pair forward with reverse mode, and narrow dtypes with wide ones."""
+        wide = _RowCheck(self.row, tuple(self.widened()), self.params)
+        wide_xs = [wide.args[i] for i in where]
+        try:
+            check_grads(wide.applied(where), wide_xs, order)
+        except AssertionError as error:
+            raise self.fail("pull", str(error)) from None
+        back = self.pulled(where)(*xs)
+        expected = [g.astype(x.dtype) for g, x in zip(wide.pulled(where)(*wide_xs), xs, strict=True)]
+        self.same("pull", back, expected)
+        rng = np.random.default_rng(20)
+        ts = [_random(rng, x) for x in xs]
+        out, pushed = jvp(self.applied(where), tuple(xs), tuple(ts))
+        self.same("pull", self.several(out), self.outs, 0)
+        ahead = [t for t in map(np.asarray, self.several(pushed)) if t.dtype.kind in "fc"]
+        cts = [c for c in self.cts() if c.dtype.kind in "fc"]
+        sides = _pairing(cts, ahead), _pairing(back, ts)
+        if not abs(sides[0] - sides[1]) <= self.rounding * (1 + _size(cts, ahead) + _size(back, ts)):
+            raise self.fail("pull", f"Re<ct, J t> = {sides[0]}, but Re<J^T ct, t> = {sides[1]}")
+
+    def several(self, out: Any) -> Sequence[Any]:
+        """Return the outputs as a sequence."""
+        return out if self.row.many else (out,)
+
+    def cts(self) -> Leaves:
+        """Return a cotangent of each output."""
+        rng = np.random.default_rng(7)
+        return [_random(rng, y) if y.dtype.kind in "fc" else np.zeros_like(y) for y in self.outs]
+
+    def pulled(self, where: Sequence[int]) -> Callable[..., tuple[Any, ...]]:
+        """Return the map from the arguments at `where` to their cotangents."""
+        cts = self.cts()
+
+        def back(*xs: Any) -> tuple[Any, ...]:
+            _, pullback = vjp(self.applied(where), *xs)
+            return tuple(pullback(tuple(cts) if self.row.many else cts[0]))
+
+        return back
+
+    def batch(self) -> None:
+        """Compare vmap with a loop, for every set of mapped arguments, and vmap of the derivative."""
+        for where in _subsets(self.arrays):
+            self.maps("batch", lambda *xs, where=where: self.several(self.applied(where)(*xs)), where)
+        if self.differentiable():
+            self.maps("batch of the pull", self.pulled(self.floating), self.floating)
+
+    def maps(self, column: str, f: Callable[..., Sequence[Any]], where: Sequence[int]) -> None:
+        """Compare vmap of `f` with a loop."""
+        stacks = [_examples(self.args[i]) for i in where]
+        loop = [f(*(s[k] for s in stacks)) for k in range(EXAMPLES)]
+        self.same(column, vmap(f)(*stacks), [np.stack(ys) for ys in zip(*loop, strict=True)])
+
+    def differentiable(self) -> bool:
+        """Return whether any cotangent flows at all at this point."""
+        complex_too = any(self.args[i].dtype.kind == "c" for i in self.floating)
+        floating = any(y.dtype.kind in "fc" for y in self.outs)
+        return bool(self.floating) and floating and not (self.row.real and complex_too)
+
+    def staged(self) -> None:
+        """Compare the program with the row, and the program of the derivative with the derivative."""
+        xs = [self.args[i] for i in self.arrays]
+        self.same("staged run", self.several(make_graph(self.applied(self.arrays))(*xs)(*xs)), self.outs, 0)
+        if self.differentiable():
+            xs, back = [self.args[i] for i in self.floating], self.pulled(self.floating)
+            self.same("staged pull", make_graph(back)(*xs)(*xs), back(*xs))
+
+
+def _subsets(items: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    for n in range(1, len(items) + 1):
+        yield from itertools.combinations(items, n)
+
+
+def _examples(x: Any) -> Any:
+    """Return arrays like `x`, whose elements stay in its domain, stacked along a new first axis."""
+    x = np.asarray(x)
+    if x.dtype.kind in "fc":
+        new = [x * x.dtype.type(1 - 0.01 * k) for k in range(EXAMPLES)]
+    elif x.dtype.kind == "b":
+        new = [x ^ bool(k % 2) for k in range(EXAMPLES)]
+    else:
+        new = [np.where(x > k, x - x.dtype.type(k), x) for k in range(EXAMPLES)]
+    return np.stack(new)

@@ -1,0 +1,22 @@
+"""CUDA kernels run in Numba's simulator, and compiled kernels go to a cache of the session's own."""
+
+import os
+import sys
+
+import pytest
+
+os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # 0 runs the tests on the device of the machine
+if "numba" in sys.modules and os.environ["NUMBA_ENABLE_CUDASIM"] == "1":
+    sys.modules["numba"].config.ENABLE_CUDASIM = 1  # read when `numba.cuda` is imported, which is late
+
+
+@pytest.fixture(scope="session")
+def session_cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("kernels")
+
+
+@pytest.fixture(autouse=True)
+def kernel_cache(monkeypatch, session_cache):
+    monkeypatch.setenv("FGRAD_CACHE_DIR", str(session_cache))
+    monkeypatch.delenv("FGRAD_CACHE_SIZE", raising=False)
+    return session_cache

@@ -1,0 +1,399 @@
+import math
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from fgrad.expr.atoms import exp, log, sin, where
+from fgrad.expr.derive import gradient
+from fgrad.expr.node import apply, const, var
+from fgrad.kernels import cpu, reference, source
+from tests.kernels.samples import X, Y, Z, check_atoms
+
+A = np.linspace(-2, 2, 60).reshape(3, 4, 5)
+TANH = apply("tanh", Y)
+BODY = X * TANH + X  # of two parameters, not symmetric
+
+
+def check(kernel, oracle, *operands):
+    actual, expected = kernel(*operands), oracle(*operands)
+    assert (actual.dtype, type(actual)) == (expected.dtype, type(expected))
+    assert np.shape(actual) == np.shape(expected)
+    np.testing.assert_allclose(actual, expected, rtol=1e-3 if actual.dtype == "e" else 1e-5 if actual.dtype == "f" else 1e-13)
+
+
+@pytest.mark.parametrize("arity", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_atoms_and_slopes_agree_with_numpy(dtype, arity):
+    check_atoms(cpu, arity, dtype)
+
+
+def count_compilations(monkeypatch):
+    texts = []
+    compiled = source.compiled
+
+    def count(text):
+        texts.append(text)
+        return compiled(text)
+
+    monkeypatch.setattr(source, "compiled", count)
+    return texts
+
+
+ROW, COLUMN, DEEP = A[0, 0], A[0, :, :1], A[:, :1]
+
+
+@pytest.mark.parametrize(
+    "operands",
+    [
+        pytest.param((A, A), id="contiguous"),
+        pytest.param((A[0, 0], A[0, 0]), id="vector"),
+        pytest.param((A, 0.5), id="float"),
+        pytest.param((0.5, A), id="float first"),
+        pytest.param((A, 2), id="int"),
+        pytest.param((A, True), id="bool"),
+        pytest.param((A, np.float64(0.5)), id="scalar"),
+        pytest.param((A, np.array(0.5)), id="0-d"),
+        pytest.param((A, [1.0, 2.0, 3.0, 4.0, 5.0]), id="list"),
+        pytest.param((A, ROW), id="row"),
+        pytest.param((A, COLUMN), id="column"),
+        pytest.param((A, DEEP), id="middle"),
+        pytest.param((ROW, COLUMN), id="outer product"),
+        pytest.param((COLUMN, ROW), id="outer product, turned"),
+        pytest.param((A.T, A.T), id="Fortran"),
+        pytest.param((A.T, A.T.copy()), id="Fortran and C"),
+        pytest.param((A[::2, ::-1, 1::2], A[1:, :, :2]), id="strided"),
+        pytest.param((A[..., ::-1], A[..., ::-1]), id="reversed"),
+        pytest.param((A[:, 1], A[:, 2]), id="slices"),
+        pytest.param((A[:0], A[:0]), id="empty"),
+        pytest.param((A[:0], 1.0), id="empty and scalar"),
+        pytest.param((A[:, :0], DEEP), id="empty, broadcast"),
+        pytest.param((0.5, 2), id="numbers"),
+        pytest.param((np.array(0.5), np.float64(2)), id="0-d operands"),
+        pytest.param((A.reshape(3, 1, 2, 2, 1, 5), A.reshape(3, 4, 5)[:, :2, None]), id="rank 6"),
+        pytest.param((A[:1, :1, :1], A[:1, :1, :1]), id="size 1"),
+        pytest.param((np.broadcast_to(0.5, (3, 4)), 1.0), id="stride 0"),
+        pytest.param((A.astype("f"), A.astype("f")), id="float32"),
+        pytest.param((A.astype("f"), 0.1), id="float32 and float"),
+        pytest.param((A.astype("f"), A), id="mixed"),
+        pytest.param((A.astype("f")[::2], A), id="mixed, strided") if False else pytest.param((A.astype("f")[:, ::2], A[:, ::2]), id="mixed, strided"),
+        pytest.param((A > 0, A), id="bool and float64"),
+        pytest.param((A > 0, A.astype("f")), id="bool and float32"),
+        pytest.param((A > 0, A < 1), id="bools"),
+        pytest.param((A.astype(int), A.astype("i1")), id="ints"),
+        pytest.param((A.astype("f"), A.astype("i1")), id="int8 and float32"),
+        pytest.param((A.astype("e"), 0.5), id="float16"),
+        pytest.param((A.astype(">f4"), A.astype(">f4")), id="other byte order"),
+        pytest.param((A.astype(">f8"), A), id="other byte order, float64"),
+    ],
+)
+def test_operands_of_every_kind(operands):
+    check(cpu.elementwise((X, Y), (BODY,)), reference.elementwise((X, Y), (BODY,)), *operands)
+
+
+def test_unaligned_operands():
+    raw = np.zeros(8 * 5 + 1, "u1")[1:].view("d")
+    raw[:] = range(5)
+    assert not raw.flags.aligned
+    check(cpu.elementwise((X, Y), (BODY,)), reference.elementwise((X, Y), (BODY,)), raw, raw)
+
+
+def test_subclasses_are_read_as_arrays():
+    value = cpu.elementwise((X,), (X + 1,))(np.matrix([[1.0, 2.0]]))
+    assert type(value) is np.ndarray
+
+
+def test_results_are_laid_out_as_numpy_does():
+    kernel = cpu.elementwise((X, Y), (BODY,))
+    assert kernel(A.T, A.T).flags.f_contiguous
+    assert kernel(A, A).flags.c_contiguous
+    assert kernel(A.transpose(1, 0, 2), 1.0).strides == (A.transpose(1, 0, 2) * 1.0).strides
+
+
+def test_several_results_share_their_atoms():
+    kernel = cpu.elementwise((X, Y), (BODY, *gradient(BODY, (X, Y)), apply("less", X, Y)))
+    assert kernel.text().count("math.tanh") == 1
+    value, dx, dy, less = kernel(A, A[0])
+    np.testing.assert_allclose(value, A * np.tanh(A[0]) + A, rtol=1e-14)
+    np.testing.assert_allclose(dx, np.broadcast_to(np.tanh(A[0]) + 1, A.shape), rtol=1e-14)
+    np.testing.assert_allclose(dy, A * (1 - np.tanh(A[0]) ** 2), rtol=1e-12)
+    assert less.dtype == bool
+    np.testing.assert_array_equal(less, A < A[0])
+
+
+def test_results_that_depend_on_few_parameters_or_none():
+    values = cpu.elementwise((X, Y), (Y, const(3), X))(A[0, 0], A[0, :, :1])
+    for value, expected in zip(values, (A[0, :, :1], 3.0, A[0, 0]), strict=True):
+        np.testing.assert_array_equal(value, np.broadcast_to(expected, (4, 5)))
+    assert cpu.elementwise((), (const(3),))() == 3.0
+
+
+def test_results_are_fresh():
+    value = cpu.elementwise((X,), (X,))(A)
+    assert not np.shares_memory(value, A)
+
+
+def test_a_kernel_is_keyed_by_structure_not_by_names_or_shapes(monkeypatch):
+    a, b = var("a"), var("b")
+    kernel = cpu.elementwise((X, Y), (BODY * 1.5,))
+    assert cpu.elementwise((a, b), ((a * apply("tanh", b) + a) * 1.5,)) is kernel
+    texts = count_compilations(monkeypatch)
+    for n in (3, 4, 500):
+        kernel(np.ones(n), np.ones(n))
+        kernel(np.ones((n, 2)), np.ones((n, 2)))
+    assert len(texts) == 1
+    for n in (3, 4, 500):
+        kernel(np.ones((n, 5)), np.ones(5))
+        kernel(np.ones((2, n, 5)), np.ones(5))
+    assert len(texts) == 2
+
+
+def test_out():
+    kernel, expected = cpu.elementwise((X, Y), (BODY,)), A * np.tanh(A[0]) + A
+    out = np.empty_like(A)
+    assert kernel(A, A[0], out=out) is out
+    np.testing.assert_allclose(out, expected, rtol=1e-14)
+    single = np.empty(A.shape, "f")
+    kernel(A, A[0], out=single)
+    np.testing.assert_allclose(single, expected, rtol=1e-6)
+    turned = np.empty(A.T.shape).T
+    kernel(A, A[0], out=turned)
+    np.testing.assert_allclose(turned, expected, rtol=1e-14)
+    larger = np.empty((2, *A.shape))
+    kernel(A, A[0], out=(larger,))
+    np.testing.assert_allclose(larger[1], expected, rtol=1e-14)
+    scalar = np.empty(())
+    kernel(1.0, 2.0, out=scalar)
+    assert scalar[()] == np.tanh(2.0) + 1
+
+
+def test_out_of_several_results():
+    kernel = cpu.elementwise((X, Y), (X + Y, X * Y))
+    outs = np.empty(3), np.empty(3)
+    assert kernel(np.ones(3), 2.0, out=outs) is outs
+    assert [o[0] for o in outs] == [3.0, 2.0]
+    with pytest.raises(ValueError, match="out= must hold 2 arrays, one a result, not 1"):
+        kernel(np.ones(3), 2.0, out=outs[0])
+
+
+def test_out_may_overlap_operands():
+    kernel = cpu.elementwise((X, Y), (X - Y,))
+    a = np.arange(6.0)
+    kernel(a, a[::-1], out=a)
+    np.testing.assert_array_equal(a, [-5, -3, -1, 1, 3, 5])
+    a = np.arange(6.0)
+    kernel(a[1:], a[:-1], out=a[1:])
+    np.testing.assert_array_equal(a, [0, 1, 1, 1, 1, 1])
+
+
+def test_out_that_does_not_fit():
+    kernel = cpu.elementwise((X, Y), (BODY,))
+    with pytest.raises(TypeError, match="same_kind"):
+        kernel(A, A, out=np.empty(A.shape, int))
+    with pytest.raises(ValueError, match="non-broadcastable output operand"):
+        kernel(A, A, out=np.empty(4))
+
+
+def test_wrong_operands():
+    kernel = cpu.elementwise((X, Y), (BODY,))
+    kernel(A, A)
+    with pytest.raises(ValueError, match="could not be broadcast"):
+        kernel(A, np.ones(3))
+    with pytest.raises(TypeError, match="operand 1 is complex128"):
+        kernel(A, A * 1j)
+    with pytest.raises(TypeError, match="operand 0 is complex128"):
+        kernel(2j, A)
+    with pytest.raises(TypeError):
+        kernel(A)
+    with pytest.raises(TypeError, match="this kernel takes 2 operands, not 3"):
+        kernel(1.0, 2.0, 3.0)
+
+
+def test_numbers_beyond_the_dtype_become_infinite_without_a_warning():
+    kernel = cpu.elementwise((X, Y), (X * Y,))
+    single = np.ones((2, 2), "f")
+    for operands in ((single, 1e300), (single[:, ::-1], 1e300), (single[:, :1], 1e300)):
+        assert np.isinf(kernel(*operands)).all()
+    assert np.isinf(kernel(np.full(3, 6e4, "e"), 10.0)).all()
+    with pytest.raises(OverflowError):
+        kernel(A, 10**400)
+
+
+def test_float_power_computes_in_float64_as_numpy_does():
+    kernel = cpu.elementwise((X, Y), (apply("float_power", X, Y),))
+    x = np.array([1.1, 2.5], "f")
+    np.testing.assert_allclose(kernel(x, x), np.float_power(x, x), rtol=1e-15)
+    assert kernel(x, x).dtype == np.float64
+
+
+def test_names_of_variables_do_not_matter():
+    odd = [var(n) for n in ("i0", "lo", "o0", "math", "F", "K0", "t1", "n1", "work")]
+    total = odd[0]
+    for v in odd[1:]:
+        total = total * 0.5 + sin(v)
+    assert np.isfinite(cpu.elementwise(tuple(odd), (total,))(*[A] * len(odd))).all()
+
+
+def test_many_threads_build_and_run_the_same_kernel():
+    kernel = cpu.elementwise((X, Y), (BODY * 2.5,))
+    expected = (A * np.tanh(A) + A) * 2.5
+    with ThreadPoolExecutor(8) as pool:
+        for value in pool.map(lambda _: kernel(A, A), range(32)):
+            np.testing.assert_allclose(value, expected, rtol=1e-14)
+
+
+# -- reductions --
+
+KINDS = ["sum", "prod", "max", "min"]
+SHAPED = [
+    ((A, A), [None, 0, 1, 2, -1, (0, 2), (1, 2), (0, 1), (0, 1, 2), ()]),
+    ((A, 0.5), [None, 0, 2]),
+    ((A, A[0]), [None, 0, (1, 2)]),
+    ((A[:, :1], A[0, 0]), [None, 0, 1, 2]),
+    ((A.T, A.T), [0, 2]),
+    ((A[::2, ::-1], A[1:, :, :]), [1, (0, 2)]),
+    ((A[:1, :1, :1], A[:1, :1, :1]), [None, 1]),
+    ((A.astype("f"), A), [0]),
+    ((A > 0, A), [2]),
+    ((A.astype(int), 2), [None]),
+    ((2.0, 3), [None, ()]),
+]
+
+
+@pytest.mark.parametrize("kind", ["sum", "max"])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_reductions_agree_with_the_reference(kind, keepdims):
+    kernel, oracle = (m.reduction(kind, (X, Y), BODY) for m in (cpu, reference))
+    for operands, axes in SHAPED:
+        for axis in axes:
+            actual = kernel(*operands, axis=axis, keepdims=keepdims)
+            expected = oracle(*operands, axis=axis, keepdims=keepdims)
+            assert (actual.dtype, np.shape(actual), type(actual)) == (expected.dtype, np.shape(expected), type(expected))
+            np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_reductions_of_every_length(kind, dtype):
+    kernel = cpu.reduction(kind, (X,), X)
+    for n in (1, 2, 3, 31, 32, 33, 255, 256, 257, 4095, 4096, 4097, 9000, 70001):
+        x = (np.arange(n) % 17 - 8).astype(dtype) if kind != "prod" else np.where(np.arange(n) % 2500 == 7, 2, -1).astype(dtype)
+        assert kernel(x) == getattr(np, kind)(x), n  # whole numbers: exact in any order
+        assert kernel(x[::-1]) == kernel(np.stack([x, x])[0]) == kernel(x)
+
+
+@pytest.mark.parametrize("kind", ["sum", "min"])
+@pytest.mark.parametrize("shape", [(5000, 3), (3, 5000), (300, 2, 40), (40, 2, 300), (700, 150), (2, 600, 2)])
+def test_reductions_of_every_axis(kind, shape):
+    kernel = cpu.reduction(kind, (X,), X)
+    x = (np.arange(math.prod(shape)) * 7 % 1001 - 500.0).reshape(shape)
+    for axis in (None, *range(len(shape)), (0, len(shape) - 1)):
+        np.testing.assert_array_equal(kernel(x, axis=axis), getattr(np, kind)(x, axis=axis))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sums_are_accurate(axis):
+    kernel = cpu.reduction("sum", (X,), X)
+    x = np.random.default_rng(0).random(2**20).astype("f")
+    exact = math.fsum(x.tolist())
+    square = x.reshape(-1, 1) if axis == 0 else x.reshape(1, -1)
+    assert abs(kernel(x) - exact) <= 4 * np.spacing(np.float32(exact))
+    assert abs(kernel(square, axis=axis)[0] - exact) <= 4 * np.spacing(np.float32(exact))
+    wide = np.random.default_rng(1).random((2**17, 8)).astype("f")
+    for total, column in zip(kernel(wide, axis=0), wide.T, strict=True):
+        assert abs(total - math.fsum(column.tolist())) <= 4 * np.spacing(total)
+
+
+def test_sums_are_reproducible():
+    kernel = cpu.reduction("sum", (X,), sin(X))
+    x = np.random.default_rng(0).standard_normal(100_003)
+    totals = {float(kernel(np.concatenate([np.zeros(k), x])[k:])) for k in range(8)}  # at any address
+    with ThreadPoolExecutor(4) as pool:
+        totals |= {float(t) for t in pool.map(kernel, [x] * 16)}
+    assert len(totals) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reductions_propagate_nan_and_infinities(kind):
+    kernel = cpu.reduction(kind, (X,), X)
+    for n in (3, 300, 9000):
+        for at in (0, n // 2, n - 1):
+            x = np.ones((n, 2))
+            x[at, 0] = np.nan
+            np.testing.assert_array_equal(kernel(x, axis=0), getattr(np, kind)(x, axis=0))
+            assert np.isnan(kernel(x)), (n, at)
+            assert np.isnan(kernel(x[:, 0]))
+            x[at, 0] = np.inf
+            assert kernel(x[:, 0]) == getattr(np, kind)(x[:, 0])
+    assert np.isnan(cpu.reduction("sum", (X,), X)(np.array([np.inf, -np.inf])))
+
+
+def test_reductions_of_nothing():
+    x = np.empty((0, 3))
+    assert cpu.reduction("sum", (X,), X)(x) == 0.0
+    assert not np.signbit(cpu.reduction("sum", (X,), X)(x))
+    np.testing.assert_array_equal(cpu.reduction("prod", (X,), X)(x, axis=0), [1, 1, 1])
+    assert cpu.reduction("max", (X,), X)(x, axis=1).shape == (0,)
+    for kind in ("max", "min"):
+        for axis in (None, 0):
+            with pytest.raises(ValueError, match=f"zero-size array to reduction operation {kind}imum which has no"):
+                cpu.reduction(kind, (X,), X)(x, axis=axis)
+
+
+def test_the_sum_of_negative_zeros_is_a_negative_zero():
+    kernel = cpu.reduction("sum", (X,), X)
+    assert np.signbit(kernel(np.full(5, -0.0)))
+    assert not np.signbit(kernel(np.array([-0.0, 0.0])))
+
+
+def test_a_reduction_of_conditions_counts():
+    kernel = cpu.reduction("sum", (X,), apply("greater", X, 0))
+    assert kernel(A) == np.count_nonzero(A > 0)
+    assert kernel(A.astype("f")).dtype == np.float32
+
+
+def test_float16_is_summed_in_float32():
+    x = np.full(10_000, 0.1, "e")
+    total = cpu.reduction("sum", (X,), X)(x)
+    assert total.dtype == np.float16
+    assert abs(float(total) - float(Fraction(float(x[0])) * 10_000)) < 1
+
+
+def test_wrong_axes():
+    kernel = cpu.reduction("sum", (X,), X)
+    with pytest.raises(np.exceptions.AxisError, match="axis 3 is out of bounds for array of dimension 3"):
+        kernel(A, axis=3)
+    with pytest.raises(ValueError, match="repeated axis"):
+        kernel(A, axis=(0, 0))
+    with pytest.raises(TypeError, match="operand 0 is complex64"):
+        kernel(A.astype("F"))
+    with pytest.raises(ValueError, match="a reduction is one of sum, prod, max, min, not 'mean'"):
+        cpu.reduction("mean", (X,), X)
+
+
+def test_importing_a_backend_does_not_import_numba():
+    code = "import sys, fgrad.kernels.cpu, fgrad.kernels.cuda; assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_compilation_kernels_compute_the_same(tmp_path):
+    code = """
+import numpy as np, warnings
+warnings.simplefilter("error")
+from fgrad.expr.node import apply, var
+from fgrad.kernels import cpu, reference
+x, y = var("x"), var("y")
+a = np.array([[-1.0, 0.0, np.nan], [2.0, np.inf, 0.5]])
+for body in (apply("log", x) + apply("floor", y), apply("logaddexp2", x, y)):
+    for b in (a, a[0], a[:, ::-1], 2.0):
+        np.testing.assert_array_equal(cpu.elementwise((x, y), (body,))(a, b), reference.elementwise((x, y), (body,))(a, b))
+x = np.arange(600.0).reshape(2, 300)
+for axis in (None, 0, 1):
+    np.testing.assert_array_equal(cpu.reduction("sum", (y,), y * 2)(x, axis=axis), 2 * x.sum(axis))
+"""
+    env = {**__import__("os").environ, "NUMBA_DISABLE_JIT": "1", "FGRAD_CACHE_DIR": str(tmp_path / "c")}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env)
+    assert not (tmp_path / "c").exists()

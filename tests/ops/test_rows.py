@@ -1,0 +1,495 @@
+"""Every row of the operations table, in every column: a row without a sample fails the suite."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import fgrad as fg
+from fgrad.core.primitive import ROWS
+from fgrad.expr.atoms import ATOMS
+from fgrad.ops.elementwise import caller
+from fgrad.ops.indexing import HOLE
+from fgrad.testing import check_row
+from fgrad.transforms.custom import Rule
+
+
+class Sample(NamedTuple):
+    """One point at which a row is checked."""
+
+    row: str
+    label: str
+    args: tuple[Any, ...]
+    params: dict[str, Any] = {}
+    reference: Callable[..., Any] | None = None
+    order: int = 2
+    stops: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.row}-{self.label}"
+
+
+FLOATS = {"float64": np.float64, "float32": np.float32}
+COMPLEX = {"complex128": np.complex128, "complex64": np.complex64}
+
+
+def values(shape: Any = (2, 3), low: float = -2.0, high: float = 2.0, dtype: Any = np.float64, seed: int = 0) -> Any:
+    """Return random numbers of an interval, complex ones with such imaginary parts too."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(low, high, shape)
+    if np.dtype(dtype).kind == "c":
+        x = x + 1j * rng.uniform(0.2, 0.8, shape)
+    return np.asarray(x, dtype)
+
+
+def integers(shape: Any = (2, 3), low: int = 0, high: int = 6, dtype: Any = np.int64, seed: int = 0) -> Any:
+    """Return random integers below `high`."""
+    return np.asarray(np.random.default_rng(seed).integers(low, high, shape), dtype)
+
+
+def strided(x: Any) -> Any:
+    """Return the elements of `x` in a layout that is neither C nor Fortran contiguous."""
+    wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
+    wide[..., ::2] = x
+    return wide[..., ::2]
+
+
+# ---- element-wise rows, by the domain of each argument --------------------------------------------------------
+
+REAL, POSITIVE, UNIT, ABOVE, SMALL = (-2.0, 2.0), (0.5, 2.0), (-0.8, 0.8), (1.3, 3.0), (0.2, 0.8)
+QUOTIENT, DIVISOR, NEGATIVE = (5.0, 5.4), (2.05, 2.25), (-5.4, -5.0)  # quotients stay away from integers
+
+DOMAINS: dict[str, tuple[tuple[float, float], ...]] = {
+    **dict.fromkeys(("positive", "negative", "square", "sin", "cos", "sinh", "cosh", "tanh", "arcsinh", "arctan"), (REAL,)),
+    **dict.fromkeys(("exp", "exp2", "expm1", "fabs", "absolute", "degrees", "radians", "sign", "signbit"), (REAL,)),
+    **dict.fromkeys(("isnan", "isinf", "isfinite", "logical_not"), (REAL,)),
+    **dict.fromkeys(("sqrt", "root", "cbrt", "log", "log2", "log10", "log1p", "reciprocal"), (POSITIVE,)),
+    **dict.fromkeys(("arcsin", "arccos", "arctanh", "tan"), (UNIT,)),
+    **dict.fromkeys(("floor", "ceil", "trunc", "rint"), ((0.6, 0.9),)),
+    "arccosh": (ABOVE,),
+    "spacing": ((1.2, 1.8),),
+    **dict.fromkeys(("add", "subtract", "multiply", "scale", "both", "arctan2", "hypot"), (REAL, REAL)),
+    **dict.fromkeys(("maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "copysign"), (REAL, REAL)),
+    **dict.fromkeys(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"), (REAL, REAL)),
+    **dict.fromkeys(("logical_and", "logical_or", "logical_xor", "heaviside", "nextafter"), (REAL, REAL)),
+    "divide": (REAL, POSITIVE),
+    **dict.fromkeys(("power", "float_power"), (POSITIVE, REAL)),
+    **dict.fromkeys(("remainder", "fmod", "floor_divide"), (QUOTIENT, DIVISOR)),
+}  # fmt: skip
+
+REFERENCES = {"root": np.sqrt, "scale": np.multiply, "both": np.multiply}
+
+
+def elementwise(name: str) -> list[Sample]:
+    """Return the samples of an element-wise row: dtypes, ranks, layouts, broadcasting, Python numbers."""
+    domains = DOMAINS[name]
+    reference = REFERENCES.get(name) or getattr(np, name)
+
+    def point(shapes: Sequence[Any], dtype: Any = np.float64, change: Callable[[Any], Any] = lambda x: x) -> Any:
+        return tuple(change(values(s, *d, dtype, seed=i)) for i, (s, d) in enumerate(zip(shapes, domains, strict=True)))
+
+    n = len(domains)
+    points = {
+        "float64": (point([(2, 3)] * n), 3),
+        "float32": (point([(2, 3)] * n, np.float32), 2),
+        "0-d": (point([()] * n), 2),
+        "empty": (point([(0, 3)] * n), 2),
+        "strided": (point([(2, 3)] * n, change=strided), 1),
+        "transposed": (point([(2, 3)] * n, change=np.transpose), 1),
+    }
+    if n == 2:
+        (x, y) = point([(2, 3), (2, 3)])
+        points |= {
+            "broadcast": (point([(2, 1), (3,)]), 2),
+            "broadcast 0-d": (point([(), (2, 3)]), 2),
+            "number on the right": ((x, float(y[0, 0])), 2),
+            "number on the left": ((float(x[0, 0]), y), 2),
+            "mixed dtypes": ((x, y.astype(np.float32)), 1),
+        }
+    holomorphic = name == "absolute" or (name in ATOMS and ATOMS[name].holomorphic)
+    if holomorphic and accepts_complex(reference, n):
+        points |= {label: (point([(2, 3)] * n, dtype), 2) for label, dtype in COMPLEX.items()}
+    return [Sample(name, label, args, {}, reference, order) for label, (args, order) in points.items()]
+
+
+def accepts_complex(reference: Any, n: int) -> bool:
+    """Return whether NumPy's function has a loop for complex numbers."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            reference(*[1 + 1j] * n)
+    except TypeError:
+        return False
+    return True
+
+
+def real_only(name: str) -> list[Sample]:
+    """Return a complex sample of a row that NumPy computes for complex numbers but that is not holomorphic."""
+    domains = DOMAINS[name]
+    args = tuple(values((3,), *d, np.complex128, seed=i) for i, d in enumerate(domains))
+    return [Sample(name, "complex refused", args, {}, getattr(np, name))]
+
+
+BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "gcd", "lcm")
+
+
+def bits(name: str) -> list[Sample]:
+    """Return the samples of a row of integers."""
+    reference = getattr(np, name)
+    points = {
+        "int64": (integers(seed=1), integers(seed=2)),
+        "uint8": (integers(dtype=np.uint8, seed=1), integers(dtype=np.uint8, seed=2)),
+        "0-d": (integers(()), integers(())),
+        "empty": (integers((0,)), integers((0,))),
+        "broadcast": (integers((2, 1)), integers((3,))),
+        "number": (integers(), 2),
+    }
+    if name.startswith("bitwise"):
+        points["bool"] = (values() > 0, values(seed=1) > 0)
+    return [Sample(name, label, args, {}, reference) for label, args in points.items()]
+
+
+def where_samples() -> list[Sample]:
+    """Return the samples of `where`."""
+    c, x, y = values() > 0, values(seed=1), values(seed=2)
+    points = {
+        "float64": (c, x, y),
+        "float32": (c, x.astype(np.float32), y.astype(np.float32)),
+        "complex": (c, x + 1j, y - 2j),
+        "broadcast": (c[:, :1], x[0], np.array(2.0)),
+        "number": (c, x, 0),
+        "0-d": (np.array(True), np.array(1.0), np.array(2.0)),
+        "empty": (c[:0], x[:0], y[:0]),
+        "condition of floats": (x, x, y),
+    }
+    return [Sample("where", k, args, {}, np.where, 3 if k == "float64" else 2) for k, args in points.items()]
+
+
+# ---- the other families: (row, arguments, parameters, what NumPy does) ----------------------------------------
+
+
+def with_dtypes(row: str, reference: Callable[..., Any], *shapes: Any, low: float = -2.0, high: float = 2.0,
+                complex_too: bool = True, label: str = "", **params: Any) -> list[Sample]:
+    """Return samples of a row at random arrays of `shapes`, one per dtype."""
+    dtypes = FLOATS | (COMPLEX if complex_too else {})
+    return [
+        Sample(row, f"{label or shapes} {name}",
+               tuple(values(s, low, high, dtype, seed=i) for i, s in enumerate(shapes)), params, reference)
+        for name, dtype in dtypes.items()
+    ]  # fmt: skip
+
+
+def linear() -> list[Sample]:
+    """Return the samples of linear rows."""
+    f64, f32, c128, i64 = map(np.dtype, ("d", "f", "D", "l"))
+    found = []
+    for shape, new in [((2, 3), (3, 2)), ((2, 3), (6,)), ((), (1, 1)), ((0, 3), (3, 0, 2)), ((1,), ())]:
+        label = f"{shape} to {new}"
+        found += with_dtypes("reshape", lambda x, new=new: np.reshape(x, new), shape, shape=new, label=label)
+    for shape, axes in [((2, 3), (1, 0)), ((2, 3, 4), (2, 0, 1)), ((), ()), ((0, 3), (1, 0)), ((2,), (0,))]:
+        found += with_dtypes("transpose", lambda x, axes=axes: np.transpose(x, axes), shape, axes=axes)
+    for shape, new in [((3,), (2, 3)), ((2, 1), (2, 3)), ((), (2,)), ((1, 3), (0, 3)), ((2, 3), (2, 3))]:
+        found += with_dtypes("broadcast_to", lambda x, new=new: np.broadcast_to(x, new), shape, shape=new,
+                             label=f"{shape} to {new}")
+    for shape, axes in [((2, 3), (0,)), ((2, 3), (0, 1)), ((2, 3), ()), ((), ()), ((0, 3), (0,)), ((2, 3, 4), (0, 2))]:
+        found += with_dtypes("sum", lambda x, axes=axes: np.sum(x, axes), shape, axes=axes, label=f"{shape} over {axes}")
+    found += [
+        Sample("sum", "int", (integers(),), {"axes": (0,)}, lambda x: np.sum(x, 0)),
+        Sample("sum", "int8", (integers(dtype=np.int8),), {"axes": (0,)}, lambda x: np.sum(x, 0)),
+        Sample("sum", "uint8", (integers(dtype=np.uint8),), {"axes": (0,)}, lambda x: np.sum(x, 0)),
+        Sample("sum", "bool", (values() > 0,), {"axes": (1,)}, lambda x: np.sum(x, 1)),
+        Sample("sum", "strided", (strided(values()),), {"axes": (1,)}, lambda x: np.sum(x, 1)),
+    ]
+    for x in (values(), values(dtype=f32), integers(), values() > 0, values(()), values((0, 2))):
+        for dtype in (f64, f32, c128, i64, np.dtype(bool)):
+            found.append(Sample("convert", f"{x.dtype}{x.shape} to {dtype}", (x,), {"dtype": dtype}, lambda x, d=dtype: x.astype(d)))
+    for dtype in (f64, f32, c128, np.dtype(np.complex64)):
+        reference = lambda x, d=dtype: (x if d.kind == "c" else x.real).astype(d)
+        found.append(Sample("convert", f"complex to {dtype}", (values(dtype=c128),), {"dtype": dtype}, reference))
+    for shape in [(2, 3), (), (0, 3)]:
+        found += with_dtypes("real", np.real, shape) + with_dtypes("imag", np.imag, shape)
+        found += with_dtypes("conjugate", np.conjugate, shape)
+    for shape, axis in [((2, 3), 0), ((2, 3), 1), ((0, 3), 0), ((4,), 0)]:
+        found += with_dtypes("cumsum", lambda x, axis=axis: np.cumsum(x, axis), shape, axis=axis, label=f"{shape} along {axis}")
+    found += [
+        Sample("cumsum", "int8", (integers(dtype=np.int8),), {"axis": 0}, lambda x: np.cumsum(x, 0)),
+        Sample("cumsum", "uint8", (integers(dtype=np.uint8),), {"axis": 0}, lambda x: np.cumsum(x, 0)),
+        Sample("cumsum", "bool", (values() > 0,), {"axis": 0}, lambda x: np.cumsum(x, 0)),
+    ]
+    for shapes, axis in [([(2, 3), (1, 3)], 0), ([(2, 3), (2, 1), (2, 2)], 1), ([(0,), (2,)], 0), ([(3,)], 0)]:
+        found += with_dtypes("concatenate", lambda *xs, axis=axis: np.concatenate(xs, axis), *shapes, axis=axis)
+    mixed = (values((2,)), values((3,), dtype=f32), integers((1,)))
+    found.append(Sample("concatenate", "mixed dtypes", mixed, {"axis": 0}, lambda *xs: np.concatenate(xs)))
+    return found
+
+
+def indexing() -> list[Sample]:
+    """Return the samples of slices, gathers and their adjoints."""
+    found = []
+    everything = slice(None)
+    for shape, index in [
+        ((3, 4), (1,)),
+        ((3, 4), (slice(1, None), slice(None, None, -2))),
+        ((3, 4), (..., -1)),
+        ((3, 4), (None, slice(0, 2), None)),
+        ((3, 4), (2, 1)),
+        ((3,), (slice(3, 3),)),
+        ((), (None,)),
+        ((0, 4), (everything, 1)),
+    ]:
+        found += with_dtypes("slice", lambda x, index=index: x[index], shape, index=index, label=f"{shape} {index}")
+
+        def unslice(x, shape=shape, index=index):
+            out = np.zeros(shape, x.dtype)
+            out[index] = x
+            return out
+
+        inner = np.zeros(shape)[index].shape
+        found += with_dtypes("unslice", unslice, inner, shape=shape, index=index, label=f"{shape} {index}")
+
+        def update(x, value, index=index):
+            out = x.copy()
+            out[index] = value
+            return out
+
+        found += with_dtypes("update", update, shape, inner, index=index, label=f"{shape} {index}")
+        found += with_dtypes("update", update, shape, (), index=index, label=f"{shape} {index} by one number")
+    found.append(Sample("update", "integers", (integers(), np.array(7)), {"index": (0,)}))
+    found.append(Sample("update", "leading ones", (values((3, 2)), values((1, 1, 2))), {"index": (slice(0, 2),)}))
+    i, j = np.array([0, 2, 2, 1]), np.array([[1], [0]])
+    for label, shape, template, arrays in [
+        ("vector", (4,), (HOLE,), [i]),
+        ("first axis", (4, 3), (HOLE,), [i]),
+        ("last axis", (2, 4), (slice(None), HOLE), [i]),
+        ("two arrays", (4, 3), (HOLE, HOLE), [i, np.array([0, 1, 1, 2])]),
+        ("broadcast arrays", (4, 3), (HOLE, HOLE), [i, j]),
+        ("apart", (4, 2, 3), (HOLE, slice(None), HOLE), [i, np.array([0, 1, 1, 2])]),
+        ("with an integer", (4, 2, 3), (HOLE, 1), [i]),
+        ("integer apart", (4, 2, 3), (1, slice(None), HOLE), [i[:1]]),
+        ("behind a slice and None", (2, 4, 3), (slice(1, None), None, HOLE), [i]),
+        ("ellipsis", (2, 4, 3), (..., HOLE), [np.array([0, 2])]),
+        ("ellipsis first", (2, 4, 3), (HOLE, ..., HOLE), [np.array([0, 1]), np.array([0, 2])]),
+        ("matrix of places", (4,), (HOLE,), [j]),
+        ("no places", (4,), (HOLE,), [np.zeros(0, int)]),
+        ("0-d places", (4, 2), (HOLE,), [np.array(2)]),
+        ("negative places", (4,), (HOLE,), [np.array([-1, 0])]),
+    ]:
+        def filled(arrays, template=template):
+            it = iter(arrays)
+            return tuple(next(it) if part is HOLE else part for part in template)
+
+        inner = np.zeros(shape)[filled(arrays)].shape
+
+        def scatter_add(ct, *arrays, shape=shape, filled=filled):
+            out = np.zeros(shape, ct.dtype)
+            np.add.at(out, filled(arrays), ct)
+            return out
+
+        def put(x, value, *arrays, filled=filled):
+            out = x.copy()
+            out[filled(arrays)] = value
+            return out
+
+        for name, dtype in (FLOATS | COMPLEX).items():
+            x, ct = values(shape, dtype=dtype), values(inner, dtype=dtype, seed=1)
+            gather = lambda x, *arrays, filled=filled: x[filled(arrays)]
+            found += [
+                Sample("gather", f"{label} {name}", (x, *arrays), {"template": template}, gather),
+                Sample("scatter_add", f"{label} {name}", (ct, *arrays), {"template": template, "shape": shape}, scatter_add),
+                Sample("put", f"{label} {name}", (x, ct, *arrays), {"template": template}, put),
+                Sample("put", f"{label} number {name}", (x, ct.ravel()[:1].sum(), *arrays), {"template": template}, put),
+            ]
+    return found
+
+
+def contraction() -> list[Sample]:
+    """Return the samples of contractions."""
+    found = []
+    lengths = dict(zip("abcd", (2, 3, 4, 1), strict=True))
+    for a, b, out in [
+        ("a", "a", ""), ("a", "b", "ab"), ("a", "b", "ba"), ("ab", "b", "a"), ("a", "ab", "b"), ("ab", "bc", "ac"),
+        ("ab", "bc", "ca"), ("ba", "bc", "ac"), ("ab", "cb", "ac"), ("ba", "cb", "ca"), ("abc", "acd", "abd"),
+        ("abc", "abc", "a"), ("abc", "bc", "a"), ("abc", "cb", "a"), ("abc", "abc", "abc"), ("abc", "b", "cab"),
+        ("abc", "bd", "dac"), ("", "", ""), ("", "ab", "ba"), ("abc", "dcb", "ad"), ("ab", "ab", ""),
+    ]:  # fmt: skip
+        reference = lambda x, y, text=f"{a},{b}->{out}": np.einsum(text, x, y)
+        shapes = [tuple(lengths[c] for c in letters) for letters in (a, b)]
+        found += with_dtypes("contract", reference, *shapes, a=a, b=b, out=out, label=f"{a},{b}->{out}")
+        if "a" in a and "b" in b:
+            empty = [tuple(0 if c == "b" else lengths[c] for c in letters) for letters in (a, b)]
+            found += with_dtypes("contract", reference, *empty, a=a, b=b, out=out, label=f"{a},{b}->{out} empty")[:1]
+    x, y = strided(values()), np.asfortranarray(values((3, 4)))
+    found.append(Sample("contract", "strided", (x, y), {"a": "ab", "b": "bc", "out": "ac"}, np.matmul))
+    x, y = integers(), values((3, 4), dtype=np.float32)
+    found.append(Sample("contract", "mixed dtypes", (x, y), {"a": "ab", "b": "bc", "out": "ac"}, np.matmul))
+    return found
+
+
+def reductions() -> list[Sample]:
+    """Return the samples of reductions and scans."""
+    found = []
+    places = [((2, 3), (0,)), ((2, 3), (0, 1)), ((2, 3), ()), ((), ()), ((2, 3, 4), (0, 2)), ((0, 3), (1,))]
+    for shape, axes in places:
+        label = f"{shape} over {axes}"
+        for name in ("max", "min"):
+            reference = lambda x, f=getattr(np, name), axes=axes: f(x, axes)
+            found += with_dtypes(name, reference, shape, axes=axes, label=label, complex_too=False)
+        found += with_dtypes("prod", lambda x, axes=axes: np.prod(x, axes), shape, axes=axes, label=label)
+        reference = lambda x, axes=axes: np.log(np.sum(np.exp(x), axes))
+        found += with_dtypes("logsumexp", reference, shape, axes=axes, label=label, complex_too=False)
+    x = values()
+    x[0, 1] = x[1, 1] = x[1, 0] = 0.0
+    found += [
+        Sample("prod", "zeros", (x,), {"axes": (1,)}, lambda x: np.prod(x, 1)),
+        Sample("prod", "zeros over all", (x,), {"axes": (0, 1)}, np.prod),
+        Sample("prod", "over nothing", (values((0, 3)),), {"axes": (0,)}, lambda x: np.prod(x, 0)),
+        Sample("prod", "int8", (integers(dtype=np.int8),), {"axes": (0,)}, lambda x: np.prod(x, 0)),
+        Sample("prod", "bool", (values() > 0,), {"axes": (0,)}, lambda x: np.prod(x, 0)),
+        Sample("max", "int", (integers(),), {"axes": (0,)}, lambda x: np.max(x, 0)),
+        Sample("min", "uint8", (integers(dtype=np.uint8),), {"axes": (0,)}, lambda x: np.min(x, 0)),
+        Sample("max", "strided", (strided(values()),), {"axes": (1,)}, lambda x: np.max(x, 1)),
+        Sample("max", "complex refused", (values(dtype=complex),), {"axes": (1,)}, lambda x: np.max(x, 1)),
+        Sample("logsumexp", "large", (values(low=800, high=801),), {"axes": (1,)}),
+        Sample("cumprod", "zeros", (x,), {"axis": 1}, lambda x: np.cumprod(x, 1)),
+        Sample("cumprod", "int8", (integers(dtype=np.int8),), {"axis": 1}, lambda x: np.cumprod(x, 1)),
+    ]
+    for shape, axis in [((2, 3), 0), ((2, 3), 1), ((0, 3), 0), ((4,), 0), ((1, 3), 0)]:
+        label = f"{shape} along {axis}"
+        found += with_dtypes("cumprod", lambda x, axis=axis: np.cumprod(x, axis), shape, axis=axis, label=label)
+        found += with_dtypes("recur", lambda a, b, axis=axis: recurrence(a, b, axis), shape, shape, axis=axis, label=label)
+    return found
+
+
+def recurrence(a: Any, b: Any, axis: int) -> Any:
+    """Return y with y_i = a_i y_(i-1) + b_i."""
+    a, b = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)
+    y, rows = np.zeros(a.shape[1:], a.dtype), []
+    for ai, bi in zip(a, b, strict=True):
+        y = ai * y + bi
+        rows.append(y)
+    return np.moveaxis(np.array(rows, a.dtype).reshape(a.shape), 0, axis)
+
+
+def ordering() -> list[Sample]:
+    """Return the samples of rows that give places."""
+    found = []
+    for name in ("argsort", "argmax", "argmin"):
+        for shape, axis in [((2, 3), 0), ((2, 3), 1), ((4,), 0), ((0, 3), 1)]:
+            reference = lambda x, f=getattr(np, name), axis=axis: f(x, axis)
+            found += with_dtypes(name, reference, shape, axis=axis, label=f"{shape} along {axis}", complex_too=False)
+        ties = lambda x, f=getattr(np, name): f(x, 0, **({"kind": "stable"} if f is np.argsort else {}))
+        found.append(Sample(name, "ties", (np.array([1.0, 0.0, 1.0, 0.0]),), {"axis": 0}, ties))
+        found.append(Sample(name, "int", (integers(),), {"axis": 1}, lambda x, f=getattr(np, name): f(x, 1)))
+    return found
+
+
+class SineAndCosine(Rule):
+    """A rule of a user's own with two outputs."""
+
+    name = "sine and cosine"
+
+    def forward(self, x):
+        return [np.sin(x), np.cos(x)]
+
+    def clone(self):
+        return SineAndCosine()
+
+
+def by_hand() -> list[Sample]:
+    """Return the samples of rows that no family makes."""
+    rule = {"rule": SineAndCosine()}
+    both = lambda x: (np.sin(x), np.cos(x))
+    return [
+        *(s._replace(stops=True) for s in with_dtypes("stop_gradient", lambda x: x, (2, 3))),
+        Sample("stop_gradient", "int", (integers(),), {}, lambda x: x),
+        *(Sample("custom", str(s), (values(s),), rule, both, stops=True) for s in [(2, 3), ()]),
+    ]
+
+
+SAMPLES = [
+    *(sample for name in DOMAINS for sample in elementwise(name)),
+    *(sample for name in ("maximum", "minimum", "sign", "rint", "fmax", "fmin") for sample in real_only(name)),
+    *(sample for name in BITS for sample in bits(name)),
+    *(Sample(name, f"integers {dtype}", (integers(low=4, dtype=dtype), integers(low=1, high=3, dtype=dtype)), {}, getattr(np, name))
+      for name in ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "maximum", "equal", "less")
+      for dtype in ("i8", "i2", "u1")),
+    *(Sample(name, "truth values", (values() > 0, values(seed=1) > 0), {}, getattr(np, name))
+      for name in ("add", "multiply", "logical_and", "logical_or", "logical_xor", "equal", "less", "maximum")),
+    *(Sample(name, "negative", (values((3,), *NEGATIVE), values((3,), *DIVISOR)), {}, getattr(np, name))
+      for name in ("remainder", "fmod", "floor_divide")),
+    Sample("power", "negative base", (values((3,), *NEGATIVE), 3.0), {}, np.power, 3),
+    Sample("power", "integer exponents", (values((3,)), integers((3,), low=1)), {}, np.power),
+    *(Sample("invert", str(x.dtype), (x,), {}, np.invert) for x in (integers(), integers(dtype=np.uint8), values() > 0)),
+    *where_samples(),
+    *linear(),
+    *indexing(),
+    *contraction(),
+    *reductions(),
+    *ordering(),
+    *by_hand(),
+]  # fmt: skip
+
+FLAT = {
+    *("sign", "floor", "ceil", "trunc", "rint", "floor_divide", "spacing"),
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+    *("isnan", "isinf", "isfinite", "signbit", "logical_not", "logical_and", "logical_or", "logical_xor"),
+    *("invert", *BITS),
+    *("argsort", "argmax", "argmin"),
+    *("stop_gradient", "custom"),
+}
+
+
+def test_every_row_has_a_sample_and_every_sample_a_row():
+    declared = {name for name in ROWS if "@" not in name and "." not in name}  # not those of tests and users
+    assert declared == {s.row for s in SAMPLES}
+
+
+def test_names_of_samples_differ():
+    names = list(map(str, SAMPLES))
+    assert len(set(names)) == len(names), sorted(n for n in set(names) if names.count(n) > 1)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_row(sample):
+    reference = sample.reference
+    check_row(sample.row, *sample.args, reference=reference, order=sample.order, stops=sample.stops, **sample.params)
+
+
+@pytest.mark.parametrize("name", sorted({s.row for s in SAMPLES}))
+def test_rows_that_are_flat_are_declared_to_be(name):
+    row = ROWS[name]
+    patterns = {tuple(isinstance(a, np.ndarray) and a.dtype.kind == "f" for a in s.args) for s in SAMPLES if s.row == name}
+    pulls = [row.pull(p) for p in patterns if any(p)]
+    assert all(p is None for p in pulls) == (name in FLAT)
+
+
+@pytest.mark.parametrize("name", sorted({s.row for s in SAMPLES} & FLAT - {"custom"}))
+def test_flat_rows_give_zero_gradients(name):
+    sample = next(s for s in SAMPLES if s.row == name)
+    if not any(isinstance(a, np.ndarray) and a.dtype.kind == "f" for a in sample.args):
+        return
+
+    def f(*xs):
+        return np.sum(fg.core.tensor.bind(name, *xs, **sample.params)) * 1.0
+
+    for x, g in zip(sample.args, fg.grad(f, argnums=tuple(range(len(sample.args))))(*sample.args), strict=True):
+        np.testing.assert_array_equal(g, np.zeros_like(x))
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_the_fast_path_of_eager_operators_agrees_with_bind(name):
+    args = next(s.args for s in SAMPLES if s.row == name)
+    where = tuple(range(len(args)))
+    for fast in (caller(name), lambda *xs: fg.core.tensor.bind(name, *xs)):
+        np.testing.assert_array_equal(fast(*map(fg.tensor, args)).numpy(), ROWS[name].run(*args))
+    if ROWS[name].run(*args).dtype.kind != "f":
+        return
+    fast = fg.grad(lambda *xs: np.sum(caller(name)(*xs)), where)(*args)
+    slow = fg.grad(lambda *xs: np.sum(fg.core.tensor.bind(name, *xs)), where)(*args)
+    for a, b in zip(fast, slow, strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert a.dtype == b.dtype
