@@ -7,7 +7,7 @@ import pytest
 
 os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # 0 runs the tests on the device of the machine
 if "numba" in sys.modules and os.environ["NUMBA_ENABLE_CUDASIM"] == "1":
-    sys.modules["numba"].config.ENABLE_CUDASIM = 1  # read when `numba.cuda` is imported, which is late
+    sys.modules["numba"].config.ENABLE_CUDASIM = 1  # read when `numba.cuda` is imported, which happens late
 
 
 @pytest.fixture(scope="session")

@@ -111,6 +111,8 @@ def test_helpers_come_with_those_they_call():
 
 
 def test_a_backend_can_replace_a_helper():
-    code = statements(prepare((X, Y), (apply("remainder", X, Y),)), F, replaced={"fmod": "def fmod(x, y): ..."})
+    code = statements(
+        prepare((X, Y), (apply("remainder", X, Y),)), F, replaced={"fmod": "def fmod(x, y): ..."}
+    )
     assert "@helper\ndef fmod(x, y): ..." in code.preamble
     assert "abs(x) % abs(y)" not in code.preamble

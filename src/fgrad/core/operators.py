@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from typing_extensions import Self
 
 from fgrad.core.primitive import FUNCTIONS, NUMPY, OPERATORS
 from fgrad.core.tape import HIDDEN
@@ -15,13 +16,15 @@ from fgrad.core.trace import Box, current
 if TYPE_CHECKING:
     from fgrad.core.tensor import Tensor
 
+Handle = TypeVar("Handle", bound="Operators")
+
 
 class Operators:
     """What an ndarray can do, by name."""
 
     __slots__ = ()
 
-    _value: Any
+    _value: np.ndarray[Any, Any] | np.generic | Box
     _nodes: tuple[Any, ...]
 
     __hash__ = object.__hash__
@@ -30,45 +33,45 @@ class Operators:
     # fmt: off
     def __add__(self, other: Any) -> Tensor: return OPERATORS["add"](self, other)
     def __radd__(self, other: Any) -> Tensor: return OPERATORS["add"](other, self)
-    def __iadd__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["add"](self, other))
+    def __iadd__(self, other: Any) -> Self: return in_place(self, OPERATORS["add"](self, other))
     def __sub__(self, other: Any) -> Tensor: return OPERATORS["subtract"](self, other)
     def __rsub__(self, other: Any) -> Tensor: return OPERATORS["subtract"](other, self)
-    def __isub__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["subtract"](self, other))
+    def __isub__(self, other: Any) -> Self: return in_place(self, OPERATORS["subtract"](self, other))
     def __mul__(self, other: Any) -> Tensor: return OPERATORS["multiply"](self, other)
     def __rmul__(self, other: Any) -> Tensor: return OPERATORS["multiply"](other, self)
-    def __imul__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["multiply"](self, other))
+    def __imul__(self, other: Any) -> Self: return in_place(self, OPERATORS["multiply"](self, other))
     def __truediv__(self, other: Any) -> Tensor: return OPERATORS["divide"](self, other)
     def __rtruediv__(self, other: Any) -> Tensor: return OPERATORS["divide"](other, self)
-    def __itruediv__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["divide"](self, other))
+    def __itruediv__(self, other: Any) -> Self: return in_place(self, OPERATORS["divide"](self, other))
     def __floordiv__(self, other: Any) -> Tensor: return OPERATORS["floor_divide"](self, other)
     def __rfloordiv__(self, other: Any) -> Tensor: return OPERATORS["floor_divide"](other, self)
-    def __ifloordiv__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["floor_divide"](self, other))
+    def __ifloordiv__(self, other: Any) -> Self: return in_place(self, OPERATORS["floor_divide"](self, other))
     def __mod__(self, other: Any) -> Tensor: return OPERATORS["remainder"](self, other)
     def __rmod__(self, other: Any) -> Tensor: return OPERATORS["remainder"](other, self)
-    def __imod__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["remainder"](self, other))
+    def __imod__(self, other: Any) -> Self: return in_place(self, OPERATORS["remainder"](self, other))
     def __pow__(self, other: Any) -> Tensor: return OPERATORS["power"](self, other)
     def __rpow__(self, other: Any) -> Tensor: return OPERATORS["power"](other, self)
-    def __ipow__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["power"](self, other))
+    def __ipow__(self, other: Any) -> Self: return in_place(self, OPERATORS["power"](self, other))
     def __matmul__(self, other: Any) -> Tensor: return OPERATORS["matmul"](self, other)
     def __rmatmul__(self, other: Any) -> Tensor: return OPERATORS["matmul"](other, self)
-    def __imatmul__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["matmul"](self, other))
+    def __imatmul__(self, other: Any) -> Self: return in_place(self, OPERATORS["matmul"](self, other))
     def __and__(self, other: Any) -> Tensor: return OPERATORS["bitwise_and"](self, other)
     def __rand__(self, other: Any) -> Tensor: return OPERATORS["bitwise_and"](other, self)
-    def __iand__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["bitwise_and"](self, other))
+    def __iand__(self, other: Any) -> Self: return in_place(self, OPERATORS["bitwise_and"](self, other))
     def __or__(self, other: Any) -> Tensor: return OPERATORS["bitwise_or"](self, other)
     def __ror__(self, other: Any) -> Tensor: return OPERATORS["bitwise_or"](other, self)
-    def __ior__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["bitwise_or"](self, other))
+    def __ior__(self, other: Any) -> Self: return in_place(self, OPERATORS["bitwise_or"](self, other))
     def __xor__(self, other: Any) -> Tensor: return OPERATORS["bitwise_xor"](self, other)
     def __rxor__(self, other: Any) -> Tensor: return OPERATORS["bitwise_xor"](other, self)
-    def __ixor__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["bitwise_xor"](self, other))
+    def __ixor__(self, other: Any) -> Self: return in_place(self, OPERATORS["bitwise_xor"](self, other))
     def __lshift__(self, other: Any) -> Tensor: return OPERATORS["left_shift"](self, other)
     def __rlshift__(self, other: Any) -> Tensor: return OPERATORS["left_shift"](other, self)
-    def __ilshift__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["left_shift"](self, other))
+    def __ilshift__(self, other: Any) -> Self: return in_place(self, OPERATORS["left_shift"](self, other))
     def __rshift__(self, other: Any) -> Tensor: return OPERATORS["right_shift"](self, other)
     def __rrshift__(self, other: Any) -> Tensor: return OPERATORS["right_shift"](other, self)
-    def __irshift__(self, other: Any) -> Tensor: return in_place(self, OPERATORS["right_shift"](self, other))
-    def __eq__(self, other: Any) -> Tensor: return OPERATORS["equal"](self, other)  # type: ignore[override]
-    def __ne__(self, other: Any) -> Tensor: return OPERATORS["not_equal"](self, other)  # type: ignore[override]
+    def __irshift__(self, other: Any) -> Self: return in_place(self, OPERATORS["right_shift"](self, other))
+    def __eq__(self, other: object) -> Tensor: return OPERATORS["equal"](self, other)  # type: ignore[override]
+    def __ne__(self, other: object) -> Tensor: return OPERATORS["not_equal"](self, other)  # type: ignore[override]
     def __lt__(self, other: Any) -> Tensor: return OPERATORS["less"](self, other)
     def __le__(self, other: Any) -> Tensor: return OPERATORS["less_equal"](self, other)
     def __gt__(self, other: Any) -> Tensor: return OPERATORS["greater"](self, other)
@@ -234,7 +237,8 @@ class Operators:
             return f"Tensor({value.dtype.name}[{','.join(map(str, value.shape))}] in {value.trace.title})"
         value = np.asarray(value)
         text = np.array2string(value, separator=", ", prefix="Tensor(")
-        implied = value.dtype in (np.dtype(float), np.dtype(int), np.dtype(bool), np.dtype(complex)) and value.size
+        usual = (np.dtype(bool), np.dtype(int), np.dtype(float), np.dtype(complex))
+        implied = value.dtype in usual and value.size
         if not value.size:
             text = "[]" if value.ndim == 1 else f"[], shape={value.shape}"
         return f"Tensor({text})" if implied else f"Tensor({text}, dtype={value.dtype.name})"
@@ -246,7 +250,9 @@ class Operators:
         if isinstance(self._value, Box) or not spec:
             return str(self)
         if self.shape:
-            raise TypeError(f"the format {spec!r} needs a Tensor without axes, this one has shape {self.shape}")
+            raise TypeError(
+                f"the format {spec!r} needs a Tensor without axes, this one has shape {self.shape}"
+            )
         return format(self._value.item(), spec)
 
     def _concrete(self, what: str) -> Any:
@@ -259,8 +265,8 @@ class Operators:
         if self._nodes and any(n.tape in current().traces and n.pull is not HIDDEN for n in self._nodes):
             raise TypeError(
                 f"{what} of a Tensor that is being differentiated would lose its gradient silently. "
-                "Say that this is meant: t.detach() is the same value as a constant Tensor, t.item() a Python number, "
-                "t.numpy() an array."
+                "Say that this is meant: t.detach() is the same value as a constant Tensor, "
+                "t.item() a Python number, t.numpy() an array."
             )
         return value
 
@@ -269,13 +275,14 @@ def _is_integer(x: Any) -> bool:
     return isinstance(x, int | np.integer)
 
 
-def in_place(x: Any, new: Any) -> Any:
-    """Give the handle `x` the value of `new`, as NumPy's in-place operators do: same shape, same kind of dtype."""
+def in_place(x: Handle, new: Any) -> Handle:
+    """Give `x` the value of `new`, as NumPy's in-place operators do: same shape, same kind of dtype."""
     if new is NotImplemented:
         return NotImplemented
     if new.shape != x.shape:
         raise ValueError(
-            f"an in-place operation cannot change the shape {x.shape} of a Tensor to {new.shape}; write x = x + y"
+            f"an in-place operation cannot change the shape {x.shape} of a Tensor to {new.shape}; "
+            "write x = x + y"
         )
     if new.dtype != x.dtype:
         if not np.can_cast(new.dtype, x.dtype, "same_kind"):
@@ -290,6 +297,7 @@ def in_place(x: Any, new: Any) -> Any:
 
 def _no_rule(name: str) -> TypeError:
     return TypeError(
-        f"{name} has no rule for Tensors, so its gradient would be lost. Use a function of fgrad.numpy that has one, "
-        "give it the plain value of a constant (t.detach().numpy()), or declare a rule with fgrad.custom_vjp."
+        f"{name} has no rule for Tensors, so its gradient would be lost. "
+        "Use a function of fgrad.numpy that has one, give it the plain value of a constant "
+        "(t.detach().numpy()), or declare a rule with fgrad.custom_vjp."
     )

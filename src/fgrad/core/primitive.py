@@ -13,6 +13,10 @@ OUT = 0  # the place of the output among the values that a rule may keep; primal
 _NAMES = {"out": OUT, "x": 1, "y": 2, "z": 3}
 
 
+_interned: dict[tuple[int, ...], tuple[int, ...]] = {}
+KEEP_OUT, KEEP_X, KEEP_Y, KEEP_XY = (_interned.setdefault(k, k) for k in ((0,), (1,), (2,), (1, 2)))
+
+
 class Pull:
     """The reverse step of one primitive for one pattern of tracked arguments.
 
@@ -44,6 +48,7 @@ class Pull:
             exact: whether cotangents have the shape and dtype of their argument already.
         """
         self.exact = exact
+        keep = _interned.setdefault(keep, keep)
         self.lifted, self.raw, self.keep, self.avals, self.params = lifted, raw or lifted, keep, avals, params
         self.simple = not avals and not params  # saves values only
 

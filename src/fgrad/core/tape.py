@@ -23,19 +23,19 @@ Fit = tuple[Shape, "np.dtype[Any]"]
 class Node:
     """One recorded operation, or a leaf (no `pull`)."""
 
-    __slots__ = ("__weakref__", "fits", "parents", "pull", "saved", "tape")
+    __slots__ = ("__weakref__", "ct", "fits", "parents", "pull", "saved", "tape")
 
     tape: Tape | None  # None once cleared
     pull: Pull | Pick | None
     saved: tuple[Any, ...]
     parents: tuple[Node, ...]  # the nodes of the tracked arguments
     fits: tuple[Fit | None, ...] | None  # what a parent's cotangent is brought to, where it differs
+    ct: Any  # the cotangent so far, where a sweep keeps it here
 
     def clear(self) -> None:
         """Forget everything that was saved."""
-        self.tape = None
+        self.tape = self.ct = None
         self.saved = self.parents = ()
-        self.pull = self.fits = None
 
 
 CUT = Node()  # stands on a Tensor whose whole value was replaced by a constant
@@ -83,7 +83,7 @@ class Tape(Trace):
     ) -> Node:
         """Add a node."""
         n = Node()
-        n.tape, n.pull, n.saved, n.parents, n.fits = self, pull, saved, parents, fits
+        n.tape, n.pull, n.saved, n.parents, n.fits, n.ct = self, pull, saved, parents, fits, None
         self.refs.append(ref(n))
         if len(self.refs) > self.limit:
             self.compact()
@@ -111,6 +111,7 @@ class Tape(Trace):
         seeds: Iterable[tuple[Node, Any]],
         add: Callable[[Any, Any], Any],
         fit: Callable[[Any, Fit], Any],
+        lift: Callable[[Any], Any],
         *,
         raw: bool,
         consume: bool,
@@ -122,6 +123,7 @@ class Tape(Trace):
             seeds: outputs and their cotangents; repeated ones add.
             add: sum of two cotangents.
             fit: brings a cotangent to the shape and dtype of its argument.
+            lift: makes a Tensor of a saved array, which marks it as one that nobody writes to.
             raw: whether every cotangent and everything saved is an array.
             consume: clear each node as soon as its step is done, which also releases the tape.
             complete: called with a leaf and its cotangent as soon as nothing more can add to it.
@@ -129,6 +131,8 @@ class Tape(Trace):
         cts: dict[Node, Any] = {}
         for node, ct in seeds:
             cts[node] = add(cts[node], ct) if node in cts else ct
+        if raw and consume and not complete:
+            return self._sweep_arrays(cts, fit)
         last_use = self._last_uses(cts) if complete else {}
         for leaf in last_use.get(None, ()):
             complete(leaf, cts[leaf])  # type: ignore[misc]
@@ -149,7 +153,7 @@ class Tape(Trace):
                     slots[pull.index] = ct
                     back = ()
                 else:
-                    back = (pull.raw if raw else pull.lifted)(ct, *node.saved)
+                    back = pull.raw(ct, *node.saved) if raw else pull.lifted(ct, *map(lift, node.saved))
                     if node.fits is not None:
                         back = [c if f is None or c is None else fit(c, f) for c, f in zip(back, node.fits)]
                 for p, c in zip(parents, back):
@@ -163,9 +167,49 @@ class Tape(Trace):
                         if leaf in cts:
                             complete(leaf, cts[leaf])  # type: ignore[misc]
             if consume:
-                node.tape = None
-                node.saved = node.parents = ()
-                node.pull = node.fits = None
+                node.clear()
+        return grads
+
+    def _sweep_arrays(self, seeds: dict[Node, Any], fit: Callable[[Any, Fit], Any]) -> dict[Node, Any]:
+        """Do what `sweep` does where every value is an array, nobody watches and the tape is used up.
+
+        It is the same loop with the cotangents kept on the nodes, which nothing else can look at then.
+        """
+        for node, ct in seeds.items():
+            node.ct = ct
+        grads: dict[Node, Any] = {}
+        alive = list(seeds)  # a cleared node lets go of its parents, whose turn is still to come
+        add, refs, keep = np.add, self.refs, alive.append
+        while refs:
+            node = refs.pop()()  # type: ignore[assignment]
+            if node is None:
+                continue
+            ct = node.ct
+            if ct is not None:
+                pull, parents = node.pull, node.parents
+                if pull.__class__ is Pull:
+                    back = pull.raw(ct, *node.saved)  # type: ignore[union-attr]
+                    if node.fits is not None:
+                        back = [c if f is None or c is None else fit(c, f) for c, f in zip(back, node.fits)]
+                elif pull is None:
+                    grads[node] = ct
+                    back = (ct,)
+                else:
+                    (p,) = parents
+                    if p.ct is None:
+                        keep(p)
+                        p.ct = [None] * pull.count  # type: ignore[union-attr]
+                    p.ct[pull.index] = ct  # type: ignore[union-attr]
+                    back = ()
+                for p, c in zip(parents, back):
+                    if p.ct is None:
+                        p.ct = c
+                        keep(p)
+                    elif c is not None:
+                        p.ct = add(p.ct, c)
+                node.ct = None
+            node.tape = None
+            node.saved = node.parents = ()
         return grads
 
     def _last_uses(self, seeds: dict[Node, Any]) -> dict[Node | None, list[Node]]:

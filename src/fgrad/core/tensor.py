@@ -17,7 +17,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.core.aval import aval_of
 from fgrad.core.operators import Operators
-from fgrad.core.primitive import FUNCTIONS, OUT, ROWS, Primitive
+from fgrad.core.primitive import FUNCTIONS, KEEP_OUT, KEEP_X, KEEP_XY, KEEP_Y, OUT, ROWS, Primitive
 from fgrad.core.tape import HIDDEN, Fit, Node, Pick, Tape
 from fgrad.core.trace import NOTHING, Box, State, Trace, current, inherited_state, owns_task
 
@@ -130,14 +130,23 @@ def is_tracked(x: Tensor) -> bool:
 
 def unary(name: str, x: Any) -> Any:
     """Apply the element-wise row called `name` to one operand."""
-    row = ROWS[name]
+    return apply_unary(ROWS[name], x)
+
+
+def binary(name: str, x: Any, y: Any) -> Any:
+    """Apply the element-wise row called `name` to two operands; NotImplemented where one is foreign."""
+    return apply_binary(ROWS[name], x, y)
+
+
+def apply_unary(row: Primitive, x: Any) -> Any:
+    """Apply an element-wise row to one operand."""
     if x.__class__ is not Tensor:
-        return bind(name, x)
+        return bind(row.name, x)
     nodes = x._nodes
     s = inherited_state()
     if not nodes:
         if s.boxed:
-            return bind(name, x)
+            return bind(row.name, x)
         t: Tensor = _new(Tensor)
         t._value = row.run(x._value)
         t._nodes = ()
@@ -151,18 +160,18 @@ def unary(name: str, x: Any) -> Any:
         or s.thread != get_ident()
         or (s.task is not None and not owns_task(s))
     ):
-        return bind(name, x)
+        return bind(row.name, x)
     v = x._value
     if row.real and v.dtype.kind == "c":
-        return bind(name, x)
+        return bind(row.name, x)
     out = row.run(v)
     n = Node()
     n.tape = tape
     n.pull = pull
     keep = pull.keep
-    n.saved = (out,) if keep == _KEEP_OUT else (v,) if keep == _KEEP_X else (out, v) if keep else ()
+    n.saved = (out,) if keep is KEEP_OUT else (v,) if keep is KEEP_X else (out, v) if keep else ()
     n.parents = nodes
-    n.fits = None
+    n.fits = n.ct = None
     tape.refs.append(ref(n))
     if len(tape.refs) > tape.limit:
         tape.compact()
@@ -172,9 +181,8 @@ def unary(name: str, x: Any) -> Any:
     return t
 
 
-def binary(name: str, x: Any, y: Any) -> Any:
-    """Apply the element-wise row called `name` to two operands; NotImplemented where one is foreign."""
-    row = ROWS[name]
+def apply_binary(row: Primitive, x: Any, y: Any) -> Any:
+    """Apply an element-wise row to two operands; NotImplemented where one is foreign."""
     nx = ny = ()
     vx, vy = x, y
     if x.__class__ is Tensor:
@@ -189,38 +197,38 @@ def binary(name: str, x: Any, y: Any) -> Any:
     tape = s.sole
     if nx:
         if len(nx) != 1 or nx[0].tape is not tape:
-            return bind(name, x, y)
+            return bind(row.name, x, y)
         if ny:
             if len(ny) != 1 or ny[0].tape is not tape:
-                return bind(name, x, y)
+                return bind(row.name, x, y)
             pull = row.pairs[2]
         else:
             pull = row.pairs[1]
     elif ny:
         if len(ny) != 1 or ny[0].tape is not tape:
-            return bind(name, x, y)
+            return bind(row.name, x, y)
         pull = row.pairs[0]
     elif s.boxed or (vx is x and vy is y):
-        return bind(name, x, y)
+        return bind(row.name, x, y)
     else:
         t: Tensor = _new(Tensor)
         t._value = row.run(vx, vy)
         t._nodes = ()
         return t
     if pull is None or s.thread != get_ident() or (s.task is not None and not owns_task(s)):
-        return bind(name, x, y)
+        return bind(row.name, x, y)
     fits = None
     if vy.__class__ is float and vx.dtype is _FLOAT64:
-        vy = np.array(vy)
+        vy = _number(vy)
         out = row.run(vx, vy)
     elif vx.__class__ is float and vy.dtype is _FLOAT64:
-        vx = np.array(vx)
+        vx = _number(vx)
         out = row.run(vx, vy)
     else:
         out = row.run(vx, vy)
         shape, dtype = out.shape, out.dtype
         if dtype is not _FLOAT64 and (dtype.kind not in "fc" or (row.real and dtype.kind == "c")):
-            return bind(name, x, y)
+            return bind(row.name, x, y)
         fit_x = (vx.shape, vx.dtype) if nx and (vx.shape != shape or vx.dtype is not dtype) else None
         fit_y = (vy.shape, vy.dtype) if ny and (vy.shape != shape or vy.dtype is not dtype) else None
         if fit_x or fit_y:
@@ -238,15 +246,16 @@ def binary(name: str, x: Any, y: Any) -> Any:
         ()
         if not keep
         else (vy,)
-        if keep == _KEEP_Y
+        if keep is KEEP_Y
         else (vx,)
-        if keep == _KEEP_X
+        if keep is KEEP_X
         else (vx, vy)
-        if keep == _KEEP_XY
+        if keep is KEEP_XY
         else tuple([(out, vx, vy)[k] for k in keep])
     )
     n.parents = nx + ny
     n.fits = fits
+    n.ct = None
     tape.refs.append(ref(n))
     if len(tape.refs) > tape.limit:
         tape.compact()
@@ -256,8 +265,23 @@ def binary(name: str, x: Any, y: Any) -> Any:
     return t
 
 
+_numbers: dict[float, np.ndarray[Any, Any]] = {}  # arrays of numbers lately met beside Tensors: never written to
+
+
+def _number(x: float) -> np.ndarray[Any, Any]:
+    """Return an array of a Python number, which NumPy handles faster than the number."""
+    array = _numbers.get(x)
+    if array is not None:
+        return array
+    array = np.array(x)
+    if x and x == x:  # 0.0 and -0.0 are one key, NaN is none
+        if len(_numbers) > 255:
+            _numbers.clear()
+        _numbers[x] = array
+    return array
+
+
 OPERANDS = frozenset({float, int, complex, bool, np.ndarray, list, tuple, np.float64, np.float32})
-_KEEP_OUT, _KEEP_X, _KEEP_Y, _KEEP_XY = (0,), (1,), (2,), (1, 2)
 
 
 def bind(name: str, *args: Any, **params: Any) -> Any:
@@ -452,11 +476,13 @@ def snapshot(a: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def compact(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a copy that repeats elements where `a` does, without memory for the repetitions."""
+    """Return a read-only copy that repeats elements where `a` does, without memory for the repetitions."""
     if a.size and 0 in a.strides:
         part = a[tuple([slice(0, 1) if s == 0 else slice(None) for s in a.strides])]
         return np.broadcast_to(part.copy(), a.shape)
-    return a.copy()
+    copied = a.copy()
+    copied.flags.writeable = False
+    return copied
 
 
 def alias(t: Tensor) -> Tensor:

@@ -190,8 +190,8 @@ def _needed(names: set[str]) -> tuple[list[str], list[str]]:
 
 def _literal(value: float, dtype: np.dtype) -> str:
     with np.errstate(over="ignore"):
-        inexact = not np.isfinite(dtype.type(value))
-    return repr(str(dtype.type(value))) if inexact else repr(value)
+        number = dtype.type(value)
+    return repr(value) if np.isfinite(number) else repr(str(number))
 
 
 @cache

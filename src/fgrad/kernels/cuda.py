@@ -68,11 +68,10 @@ def device() -> Device:
         RuntimeError: there is neither.
     """
     try:
-        import numba  # noqa: PLC0415 -- late: most programs never use CUDA, and the import takes half a second
-        from numba import cuda  # noqa: PLC0415
+        from numba import cuda  # noqa: PLC0415 -- late: few programs use CUDA, and it takes half a second
     except ImportError as error:
         raise RuntimeError(_missing(str(error))) from error
-    if vars(numba.config)["ENABLE_CUDASIM"]:
+    if "simulator" in cuda.jit.__module__:
         return Device(cuda, simulated=True, threads=4, blocks=2)
     if not cuda.is_available():
         raise RuntimeError(_missing(str(cuda.cuda_error() or "no device is visible")))

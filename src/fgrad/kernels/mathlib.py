@@ -46,7 +46,7 @@ def scale(ct: float, slope: float) -> float:
 
 def both(x: float, y: float) -> float:
     """Return `x * y`, and zero where either is zero even if the other is infinite or NaN."""
-    return ZERO if x == ZERO or y == ZERO else x * y
+    return ZERO if x == ZERO else scale(y, x)
 
 
 def reciprocal(x: float) -> float:

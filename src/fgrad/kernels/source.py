@@ -32,6 +32,8 @@ from fgrad import config
 COMPILED = "import math\n\nimport numpy as np\nfrom numba import njit, types\n"
 INTERPRETED = COMPILED.replace("import math", "from fgrad.kernels.mathlib import interpreted as math")
 
+_WRITTEN = 2**30  # the date of every module: older Numba takes one with a new date for another module
+
 _lock = RLock()
 _modules: dict[str, ModuleType] = {}
 
@@ -96,10 +98,11 @@ def _load_cached(text: str) -> ModuleType | None:
 def _load_entry(path: Path, text: str) -> ModuleType:
     if _read(path) != text.encode():
         _write(path, text)
-    total = path.with_suffix(".sum")
+    total = path.with_suffix(".sum")  # its age is the time since the entry was used
     if _read(total) == _digest(*map(_read, _code(path))).encode():
         module = execute(text, str(path))
-        os.utime(path)  # the time of its last use
+        with contextlib.suppress(OSError):
+            os.utime(total)
     else:
         _forget_code(path)
         module = execute(text, str(path))
@@ -136,7 +139,7 @@ def _shrink(newest: Path) -> None:
             status = file.stat()
             files[entry].append(file)
             sizes[entry] += status.st_size
-            used[entry] = max(used[entry], status.st_mtime * (file.suffix == ".py"))
+            used[entry] = max(used[entry], status.st_mtime * (file.suffix == ".sum"))
     used[newest.stem] = np.inf
     total = sum(sizes.values())
     for entry in sorted(files, key=lambda e: used[e]):
@@ -173,6 +176,8 @@ def _write(path: Path, text: str) -> None:
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}.tmp")
     try:
         part.write_bytes(text.encode())
+        if path.suffix == ".py":
+            os.utime(part, (_WRITTEN, _WRITTEN))
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

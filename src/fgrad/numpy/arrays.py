@@ -22,6 +22,11 @@ def as_value(x: Any) -> Any:
     return np.asarray(x)
 
 
+def alike(xs: Sequence[Any]) -> list[Any]:
+    """Return results as they are, or all as Tensors if one of them is."""
+    return list(map(asarray, xs)) if any(isinstance(x, Tensor) for x in xs) else list(xs)
+
+
 def holds_tensor(x: Any) -> bool:
     """Return whether a nested sequence holds a Tensor."""
     return isinstance(x, Tensor) or (isinstance(x, list | tuple) and any(map(holds_tensor, x)))
@@ -160,7 +165,7 @@ def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = 
     for axis, v in zip(order, vectors, strict=True):
         shape[axis] = v.size
     grids = [reshape(v, tuple(v.size if i == a else 1 for i in range(n))) for a, v in zip(order, vectors, strict=True)]
-    return tuple(grids if sparse else [_broadcast_to(g, tuple(shape)) for g in grids])
+    return tuple(alike(grids if sparse else [_broadcast_to(g, tuple(shape)) for g in grids]))
 
 
 def values(xs: Sequence[Any]) -> list[Any]:

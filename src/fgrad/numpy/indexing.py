@@ -296,14 +296,14 @@ def array2string(a: Any, *args: Any, **kw: Any) -> str:
 
 def _power(x: Any, y: Any) -> Any:
     """Return `x ** y`, by multiplication where `y` is the number 2, by the square root where it is 0.5."""
-    if y.__class__ in {int, float} and x.__class__ is Tensor:
+    if y.__class__ in {int, float} and x.__class__ is Tensor and x.dtype.kind in "fc":
         if y == 2:
             return unary("square", x)
         if y == 1:
             return unary("positive", x)
-        if y == 0.5 and x.dtype.kind in "fc":
+        if y == 0.5:
             return unary("sqrt", x)
-        if y == -1 and x.dtype.kind in "fc":
+        if y == -1:
             return unary("reciprocal", x)
     return binary("power", x, y)
 

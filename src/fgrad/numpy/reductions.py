@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from fgrad.core.primitive import NUMPY
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.registry import implements, stored
@@ -39,7 +40,7 @@ def _finished(y: Any, x: Any, axes: tuple[int, ...], keepdims: Any, out: Any) ->
     return stored(y, out)
 
 
-@implements(np.sum, (np.add, "reduce"))
+@implements(np.sum)
 def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _NOTHING, where: Any = True) -> Any:
     """Return the sum over axes."""
     if a.__class__ is not Tensor:
@@ -55,7 +56,7 @@ def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: 
     return _finished(y, a, axes, keepdims, out)
 
 
-@implements(np.prod, (np.multiply, "reduce"))
+@implements(np.prod)
 def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _NOTHING, where: Any = True) -> Any:
     """Return the product over axes; the derivative is right where elements are zero."""
     a = _prepared(a, dtype, where, 1)
@@ -86,13 +87,13 @@ def _extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: An
     return _finished(y, a, axes, keepdims, out)
 
 
-@implements(np.max, np.amax, (np.maximum, "reduce"))
+@implements(np.max, np.amax)
 def max(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _NOTHING, where: Any = True) -> Any:
     """Return the greatest element over axes; elements that tie share the gradient equally."""
     return _extremum("max", a, axis, out, keepdims, initial, where)
 
 
-@implements(np.min, np.amin, (np.minimum, "reduce"))
+@implements(np.min, np.amin)
 def min(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _NOTHING, where: Any = True) -> Any:
     """Return the smallest element over axes; elements that tie share the gradient equally."""
     return _extremum("min", a, axis, out, keepdims, initial, where)
@@ -188,13 +189,13 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     return (y, total) if returned else y
 
 
-@implements(np.cumsum, (np.add, "accumulate"))
+@implements(np.cumsum)
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the sums of the elements up to each place along an axis; None flattens first."""
     return _scan("cumsum", a, axis, dtype, out)
 
 
-@implements(np.cumprod, (np.multiply, "accumulate"))
+@implements(np.cumprod)
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the products of the elements up to each place along an axis; right where elements are zero."""
     return _scan("cumprod", a, axis, dtype, out)
@@ -237,14 +238,14 @@ def logsumexp(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return _finished(bind("logsumexp", a, axes=axes), a, axes, keepdims, None)
 
 
-@implements(np.all, (np.logical_and, "reduce"))
+@implements(np.all)
 def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
     """Return whether every element is nonzero."""
     a = _prepared(bind("not_equal", as_value(a), 0), None, where, True)
     return _extremum("min", a, axis, out, keepdims, True, True)
 
 
-@implements(np.any, (np.logical_or, "reduce"))
+@implements(np.any)
 def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
     """Return whether some element is nonzero."""
     a = _prepared(bind("not_equal", as_value(a), 0), None, where, False)
@@ -368,3 +369,25 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any
     else:
         raise ValueError(f"norm: the order {ord!r} of matrices has no rule for Tensors yet; use None, 'fro', 1 or inf")
     return _finished(y, x, axes, keepdims, None)
+
+
+def _along_first_axis(f: Any) -> Any:
+    """Return `f` as method of a ufunc, which takes the first axis where it is told none."""
+    return lambda a, axis=0, **kw: f(a, axis, **kw)
+
+
+NUMPY.update(
+    {
+        (ufunc, method): _along_first_axis(f)
+        for ufunc, method, f in (
+            (np.add, "reduce", sum),
+            (np.multiply, "reduce", prod),
+            (np.maximum, "reduce", max),
+            (np.minimum, "reduce", min),
+            (np.logical_and, "reduce", all),
+            (np.logical_or, "reduce", any),
+            (np.add, "accumulate", cumsum),
+            (np.multiply, "accumulate", cumprod),
+        )
+    }
+)

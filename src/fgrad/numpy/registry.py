@@ -11,7 +11,7 @@ import numpy as np
 from fgrad import ops as ops
 from fgrad.core.operators import in_place
 from fgrad.core.primitive import FUNCTIONS, NUMPY, OPERATORS, ROWS
-from fgrad.core.tensor import Tensor, bind, binary, is_tracked, unary, wrap
+from fgrad.core.tensor import Tensor, apply_binary, apply_unary, bind, binary, is_tracked, wrap
 from fgrad.ops.linear import convert
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,13 +45,13 @@ def operator(name: str) -> Callable[[Any, Any], Any]:
 def declare_operators() -> None:
     """Give Tensor's operators their rows."""
     for name in ("negative", "positive", "absolute", "invert"):
-        OPERATORS[name] = functools.partial(unary, name)
+        OPERATORS[name] = functools.partial(apply_unary, ROWS[name])
     for name in (
         *("add", "subtract", "multiply", "divide", "floor_divide", "remainder"),
         *("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"),
         *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
     ):
-        OPERATORS[name] = functools.partial(binary, name)
+        OPERATORS[name] = functools.partial(apply_binary, ROWS[name])
 
 
 def ufunc_keywords(
@@ -69,7 +69,7 @@ def ufunc_keywords(
         options = {"out": out, "where": where, "dtype": dtype, "casting": casting, "order": order, "subok": subok}
         return ROWS[name].run(*args, **options)
     if dtype is not None:
-        args = tuple(_cast(a, np.dtype(dtype), casting) for a in args)
+        args = tuple(cast(a, np.dtype(dtype), casting) for a in args)
     result = bind(name, *args)
     (target,) = _outs(out) or (None,)
     if where is not True:
@@ -81,11 +81,12 @@ def _outs(out: Any) -> tuple[Any, ...]:
     return out if isinstance(out, tuple) else () if out is None else (out,)
 
 
-def _cast(a: Any, dtype: np.dtype[Any], casting: Any) -> Any:
+def cast(a: Any, dtype: np.dtype[Any], casting: Any) -> Any:
+    """Return an array or Tensor as `dtype`, a Python number as it is; TypeError where `casting` forbids it."""
     if isinstance(a, int | float | complex):
         return a
     a = a if hasattr(a, "dtype") else np.asarray(a)
-    if not np.can_cast(a.dtype, dtype, casting):
+    if not np.cancast(a.dtype, dtype, casting):
         raise TypeError(f"cannot cast from {a.dtype} to {dtype} with casting={casting!r}")
     return convert(a, dtype)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,18 +10,20 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import as_value, values
-from fgrad.numpy.registry import implements
+from fgrad.numpy.arrays import alike, as_value, values
+from fgrad.numpy.registry import cast, implements, stored
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
 
 
 @implements(np.reshape)
 def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None) -> Any:
-    """Return the same elements in `shape`, one of whose lengths may be -1."""
+    """Return the same elements in `shape`, one of whose lengths may be -1; a Tensor has no order but C."""
     a = as_value(a)
+    if not isinstance(a, Tensor) and order != "C":
+        return np.reshape(a, shape, order)
     wanted = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-    if order not in {"C", "A", "K"}:
+    if order not in {"C", "A"}:
         if order != "F":
             raise ValueError(f"order must be 'C', 'F' or 'A', not {order!r}")
         return transpose(reshape(transpose(a), wanted[::-1]))
@@ -31,8 +34,11 @@ def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None
 
 @implements(np.ravel)
 def ravel(a: Any, order: Any = "C") -> Any:
-    """Return the elements along one axis."""
-    return reshape(a, -1, order)
+    """Return the elements along one axis; a Tensor has no order but C."""
+    a = as_value(a)
+    if not isinstance(a, Tensor) and order != "C":
+        return np.ravel(a, order)
+    return reshape(a, -1, "C" if order == "K" else order)
 
 
 @implements(np.transpose, np.permute_dims)
@@ -127,28 +133,28 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     """Return arrays repeated up to their common shape."""
     xs = values(args)
     shape = np.broadcast_shapes(*(x.shape for x in xs))
-    return tuple(linear.broadcast_to(x, shape) for x in xs)
+    return tuple(alike([linear.broadcast_to(x, shape) for x in xs]))
 
 
 @implements(np.atleast_1d)
 def atleast_1d(*arys: Any) -> Any:
     """Return arrays with at least one axis."""
-    found = tuple(linear.reshape(x, x.shape or (1,)) for x in values(arys))
-    return found[0] if len(found) == 1 else found
+    found = alike([linear.reshape(x, x.shape or (1,)) for x in values(arys)])
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 @implements(np.atleast_2d)
 def atleast_2d(*arys: Any) -> Any:
     """Return arrays with at least two axes, new ones in front."""
-    found = tuple(linear.reshape(x, (*(1,) * (2 - len(x.shape)), *x.shape)) for x in values(arys))
-    return found[0] if len(found) == 1 else found
+    found = alike([linear.reshape(x, (*(1,) * (2 - len(x.shape)), *x.shape)) for x in values(arys)])
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 @implements(np.atleast_3d)
 def atleast_3d(*arys: Any) -> Any:
     """Return arrays with at least three axes, as NumPy places them."""
-    found = tuple(linear.reshape(x, np.atleast_3d(np.broadcast_to(np.int8(0), x.shape)).shape) for x in values(arys))
-    return found[0] if len(found) == 1 else found
+    found = alike([linear.reshape(x, np.atleast_3d(np.broadcast_to(np.int8(0), x.shape)).shape) for x in values(arys)])
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 @implements(np.concatenate, np.concat)
@@ -171,7 +177,7 @@ def concatenate(arrays: Sequence[Any], /, axis: int | None = 0, out: Any = None,
                 f"but the shapes are {[x.shape for x in xs]}"
             )
     kind = np.result_type(*(x.dtype for x in xs)) if dtype is None else np.dtype(dtype)
-    return bind("concatenate", *(linear.convert(x, kind) for x in xs), axis=place)
+    return stored(bind("concatenate", *(cast(x, kind, casting) for x in xs), axis=place), out)
 
 
 @implements(np.stack)
@@ -183,7 +189,7 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **kw: Any) -> A
     if len({x.shape for x in xs}) != 1:
         raise ValueError("all input arrays must have the same shape")
     place = normalize_axis_index(axis, len(xs[0].shape) + 1)
-    return concatenate([expand_dims(x, place) for x in xs], place, **kw)
+    return concatenate([expand_dims(x, place) for x in xs], place, out, **kw)
 
 
 @implements(np.vstack)
@@ -248,21 +254,29 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return array_split(ary, indices_or_sections, axis)
 
 
+def _at_least(ary: Any, n: int, name: str) -> None:
+    if len(as_value(ary).shape) < n:
+        raise ValueError(f"{name} only works on arrays of {n} or more dimensions")
+
+
 @implements(np.vsplit)
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Return parts along the first axis."""
+    _at_least(ary, 2, "vsplit")
     return split(ary, indices_or_sections, 0)
 
 
 @implements(np.hsplit)
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Return parts along the second axis, of a vector along the first."""
+    _at_least(ary, 1, "hsplit")
     return split(ary, indices_or_sections, 1 if len(as_value(ary).shape) > 1 else 0)
 
 
 @implements(np.dsplit)
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Return parts along the third axis."""
+    _at_least(ary, 3, "dsplit")
     return split(ary, indices_or_sections, 2)
 
 
@@ -342,8 +356,12 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
 
 @implements(np.pad)
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kw: Any) -> Any:
-    """Return `array` with borders; modes constant, edge, reflect, symmetric, wrap and empty (zeros)."""
+    """Return `array` with borders; modes constant, edge, reflect, symmetric, wrap and empty (zeros) for Tensors."""
     array = as_value(array)
+    if not isinstance(array, Tensor) and not isinstance(kw.get("constant_values"), Tensor):
+        return np.pad(array, pad_width, mode, **kw)
+    if kw.get("reflect_type", "even") != "even":
+        raise ValueError("pad: reflect_type='odd' has no rule for Tensors")
     places = np.pad(np.arange(array.size).reshape(array.shape), pad_width, "constant", constant_values=-1)
     if mode in {"constant", "empty"}:
         inside = np.argwhere(places >= 0)
@@ -428,7 +446,8 @@ def ndim(a: Any) -> int:
 
 
 @implements(np.size)
-def size(a: Any, axis: int | None = None) -> int:
-    """Return the number of elements, or the length of an axis."""
+def size(a: Any, axis: Any = None) -> int:
+    """Return the number of elements, or of places along axes."""
     a = as_value(a)
-    return int(a.size) if axis is None else int(a.shape[axis])
+    axes = range(len(a.shape)) if axis is None else normalize_axis_tuple(axis, len(a.shape))
+    return math.prod(a.shape[i] for i in axes)

@@ -362,8 +362,12 @@ def sweep(
     raw = tape.raw and not any(ct.__class__ is Tensor for _, ct in seeds)
     with np.errstate(all="ignore"):
         return tape.sweep(
-            seeds, np.add if raw else OPERATORS["add"], fit, raw=raw, consume=consume, complete=complete
+            seeds, np.add if raw else OPERATORS["add"], fit, _lift, raw=raw, consume=consume, complete=complete
         )
+
+
+def _lift(x: Any) -> Any:
+    return wrap(x) if x.__class__ is np.ndarray else x
 
 
 class GradManagerGroup:
@@ -511,9 +515,10 @@ def cotangent(ct: Any, t: Any, name: str, of: str) -> Any:
         ct = ct._value if plain else ct
     else:
         try:
-            ct = np.array(ct)
+            ct = np.asarray(ct).view()
         except ValueError:
-            ct = np.array(ct, object)
+            ct = np.asarray(ct, object)
+        ct.flags.writeable = False  # what shares memory with it will be copied before it is handed out
     if ct.dtype.kind not in "fciub":
         raise TypeError(f"{name} has dtype {ct.dtype}, but {of} has dtype {t.dtype}; give numbers")
     if ct.shape != t.shape:

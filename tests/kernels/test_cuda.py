@@ -1,0 +1,215 @@
+"""The kernels of CUDA, in Numba's simulator, or on the device where NUMBA_ENABLE_CUDASIM=0."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from fgrad.expr.derive import gradient
+from fgrad.expr.node import apply, const
+from fgrad.kernels import cuda, reference
+from tests.kernels.samples import X, Y, check_atoms
+
+A = np.linspace(-2, 2, 24).reshape(2, 3, 4)
+BODY = X * apply("tanh", Y) + X
+KINDS = ["sum", "prod", "max", "min"]
+
+
+@pytest.fixture(autouse=True)
+def quick_switching():
+    """Let the threads of a simulated block meet without waiting for Python's usual 5 ms."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    yield
+    sys.setswitchinterval(before)
+
+
+def check(kernel, oracle, *operands, **options):
+    actual, expected = kernel(*operands, **options), oracle(*operands, **options)
+    assert (actual.dtype, type(actual)) == (expected.dtype, type(expected))
+    assert np.shape(actual) == np.shape(expected)
+    np.testing.assert_allclose(actual, expected, rtol=32 * float(np.finfo(actual.dtype).eps), atol=1e-12)
+
+
+@pytest.mark.parametrize("arity", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_atoms_and_slopes_agree_with_numpy(dtype, arity):
+    check_atoms(cuda, arity, dtype)
+
+
+@pytest.mark.parametrize(
+    "operands",
+    [
+        pytest.param((A, A), id="contiguous"),
+        pytest.param((A, 0.5), id="float"),
+        pytest.param((2, A), id="int"),
+        pytest.param((A, A[0, 0]), id="row"),
+        pytest.param((A, A[0, :, :1]), id="column"),
+        pytest.param((A[:, :1], A[:, :, :1]), id="both broadcast"),
+        pytest.param((A[0, 0], A[0, :, :1]), id="outer product"),
+        pytest.param((A.T, A.T[::-1]), id="strided"),
+        pytest.param((A[:0], A[:0]), id="empty"),
+        pytest.param((0.5, 2), id="numbers"),
+        pytest.param((A[:1, :1, :1], A[:1, :1]), id="size 1"),
+        pytest.param((A[:, None, :, None], A[:, :2, None, None, :1]), id="rank 5"),
+        pytest.param((A.astype("f"), A[0].astype("f")), id="float32"),
+        pytest.param((A.astype("f"), A[0]), id="mixed"),
+        pytest.param((A > 0, A), id="bool"),
+        pytest.param((A.astype(int), A.astype("i1")), id="ints"),
+        pytest.param((A.astype("e"), 0.5), id="float16"),
+    ],
+)
+def test_operands_of_every_kind(operands):
+    check(cuda.elementwise((X, Y), (BODY,)), reference.elementwise((X, Y), (BODY,)), *operands)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_any_block_covers_all_elements(threads):
+    kernel = cuda.elementwise((X,), (X + 1,), threads=threads)
+    for n in (1, 7, 8, 50):
+        np.testing.assert_array_equal(kernel(np.arange(float(n))), np.arange(1.0, n + 1))
+
+
+def test_several_results_share_their_atoms():
+    kernel = cuda.elementwise((X, Y), (BODY, *gradient(BODY, (X, Y)), apply("less", X, Y), const(2)))
+    assert kernel.text().count("math.tanh") == 1
+    value, dx, _, less, two = kernel(A, A[0])
+    np.testing.assert_allclose(value, A * np.tanh(A[0]) + A, rtol=1e-14)
+    np.testing.assert_allclose(dx, np.broadcast_to(np.tanh(A[0]) + 1, A.shape), rtol=1e-14)
+    assert less.dtype == bool
+    np.testing.assert_array_equal(less, A[0] > A)
+    np.testing.assert_array_equal(two, np.full(A.shape, 2.0))
+
+
+def test_the_scalar_text_is_that_of_the_cpu():
+    from fgrad.kernels import cpu
+
+    def scalar(text):
+        return [line.strip() for line in text.splitlines() if line.strip().startswith(("t", "K", "F ="))]
+
+    assert scalar(cuda.elementwise((X, Y), (BODY * 2,)).text()) == [
+        line for line in scalar(cpu.elementwise((X, Y), (BODY * 2,)).text()) if not line.startswith("types.")
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("threads", [1, 2, 4, 8])
+def test_reductions_with_any_block(kind, threads):
+    kernel = cuda.reduction(kind, (X,), X, threads=threads)
+    for n in (1, 5, 16 * threads, 16 * threads + 1, 70 * threads):  # one stage, or two
+        x = np.arange(n) % 7 - 3.0 if kind != "prod" else np.where(np.arange(n) % 50 == 3, 2.0, -1.0)
+        assert kernel(x) == getattr(np, kind)(x), n
+
+
+@pytest.mark.parametrize(
+    ("operands", "axis"),
+    [
+        pytest.param((A, A), None, id="all"),
+        pytest.param((A, A), 0, id="first"),
+        pytest.param((A, A[0]), 1, id="middle"),
+        pytest.param((A, A[:, :, :1]), -1, id="last"),
+        pytest.param((A, 0.5), (0, 2), id="outer two"),
+        pytest.param((A.T, A.T), (0, 1), id="Fortran"),
+        pytest.param((A[0, :1], A[0, :, :1]), 0, id="outer product"),
+        pytest.param((A[:1, 0], 2), (), id="none"),
+        pytest.param((A[:1, :1], A[:1]), 1, id="size 1"),
+        pytest.param((2.0, 3), None, id="numbers"),
+        pytest.param((A.astype("f"), A.astype("f")), 2, id="float32"),
+        pytest.param((A[:0], A[:0]), 0, id="nothing"),
+        pytest.param((A[:0], A[:0]), 1, id="nothing, kept"),
+        pytest.param((A > 0, 2), 0, id="bool"),
+    ],
+)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_reductions_agree_with_the_reference(operands, axis, keepdims):
+    kernel, oracle = (m.reduction("sum", (X, Y), BODY) for m in (cuda, reference))
+    check(kernel, oracle, *operands, axis=axis, keepdims=keepdims)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reductions_propagate_nan(kind):
+    kernel = cuda.reduction(kind, (X,), X)
+    for at in (0, 3, 69):
+        x = np.ones(70)
+        x[at] = np.nan
+        assert np.isnan(kernel(x))
+    x[at] = np.inf
+    assert kernel(x) == getattr(np, kind)(x)
+
+
+def test_reductions_of_nothing_and_of_conditions():
+    assert cuda.reduction("sum", (X,), X)(np.empty(0)) == 0
+    assert cuda.reduction("sum", (X,), apply("greater", X, 0))(A) == np.count_nonzero(A > 0)
+    with pytest.raises(
+        ValueError, match="zero-size array to reduction operation maximum which has no identity"
+    ):
+        cuda.reduction("max", (X,), X)(np.empty(0))
+
+
+def test_sums_are_reproducible():
+    x = np.random.default_rng(0).standard_normal(301)
+    kernel = cuda.reduction("sum", (X,), X)
+    assert len({float(kernel(x)) for _ in range(3)}) == 1
+
+
+def test_blocks_that_cannot_be_halved():
+    with pytest.raises(
+        ValueError, match="threads= must be a power of two, so that a block can be halved, not 6"
+    ):
+        cuda.reduction("sum", (X,), X, threads=6)
+
+
+def test_launches_from_many_threads():
+    kernel = cuda.elementwise((X, Y), (BODY,))
+    with ThreadPoolExecutor(4) as pool:
+        for value in pool.map(lambda _: kernel(A, A), range(8)):
+            np.testing.assert_allclose(value, A * np.tanh(A) + A, rtol=1e-14)
+
+
+def test_without_a_device_the_message_says_what_to_do(monkeypatch):
+    module = cuda.device().cuda
+    monkeypatch.setattr(module.jit, "__module__", "numba.cuda.decorators")
+    monkeypatch.setattr(module, "is_available", lambda: False)
+    monkeypatch.setattr(module, "cuda_error", lambda: "no driver.\n", raising=False)
+    cuda.device.cache_clear()
+    try:
+        with pytest.raises(RuntimeError) as caught:
+            cuda.elementwise((X,), (X,))
+    finally:
+        cuda.device.cache_clear()
+    assert str(caught.value) == (
+        "CUDA kernels need an NVIDIA GPU that Numba can use, and there is none: no driver. "
+        "On a machine with a GPU and its driver, install the extra: pip install 'fgrad[cuda]'. "
+        "Without a GPU, set NUMBA_ENABLE_CUDASIM=1 before Python starts to run kernels, slowly, in Numba's "
+        "simulator, or keep to device='cpu'"
+    )
+
+
+def test_numba_without_cuda(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba.cuda", None)
+    monkeypatch.delattr("numba.cuda", raising=False)
+    cuda.device.cache_clear()
+    try:
+        with pytest.raises(
+            RuntimeError, match=r"there is none: .*numba.cuda.*install the extra: pip install"
+        ):
+            cuda.device()
+    finally:
+        cuda.device.cache_clear()
+
+
+def _simulator_missed():
+    """Return whether something imported `numba.cuda` for a device before conftest.py chose the simulator."""
+    module = sys.modules.get("numba.cuda")
+    return module and os.environ["NUMBA_ENABLE_CUDASIM"] == "1" and "simulator" not in module.jit.__module__
+
+
+if _simulator_missed():
+    for name in [n for n in globals() if n.startswith("test_")]:
+        del globals()[name]
+
+    def test_in_a_fresh_process():
+        subprocess.run([sys.executable, "-m", "pytest", "-q", __file__], check=True)

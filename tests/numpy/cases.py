@@ -1,0 +1,171 @@
+"""What the tests of NumPy's names share: a call, and everything that has to hold for it."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import fgrad as fg
+import fgrad.numpy as fnp
+from fgrad.testing import check_grads
+
+ROUNDING = {"float16": 2e-3, "float32": 1e-6, "complex64": 1e-6}  # of other dtypes: 1e-13
+
+
+class Fixed(NamedTuple):
+    """An array that is a parameter, and never becomes a Tensor."""
+
+    value: Any
+
+
+class Case(NamedTuple):
+    """A call of a function by its name; derivatives are checked up to `order` (0: not at all)."""
+
+    name: str
+    label: str
+    args: tuple[Any, ...]
+    kwargs: Any = ()
+    order: int = 0
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments."""
+        return dict(self.kwargs)
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.label}"
+
+
+def values(shape: Any = (2, 3), low: float = -2.0, high: float = 2.0, dtype: Any = np.float64, seed: int = 0) -> Any:
+    """Return distinct random numbers of an interval; complex ones have positive imaginary parts."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(low, high, shape)
+    if np.dtype(dtype).kind == "c":
+        x = x + 1j * rng.uniform(0.2, 0.8, shape)
+    return np.asarray(x, dtype)
+
+
+def integers(shape: Any = (2, 3), low: int = -4, high: int = 5, dtype: Any = np.int64, seed: int = 0) -> Any:
+    """Return random integers of an interval."""
+    return np.asarray(np.random.default_rng(seed).integers(low, high, shape), dtype)
+
+
+def truths(shape: Any = (2, 3), seed: int = 3) -> Any:
+    """Return random truth values."""
+    return np.asarray(np.random.default_rng(seed).integers(0, 2, shape), bool)
+
+
+def strided(x: Any) -> Any:
+    """Return the elements of `x` in a layout that is neither C nor Fortran contiguous."""
+    wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
+    wide[..., ::2] = x
+    return wide[..., ::2]
+
+
+def kinds(shape: Any = (2, 3), low: float = -2.0, high: float = 2.0, seed: int = 0) -> dict[str, Any]:
+    """Return an array of `shape` in every kind of dtype and layout."""
+    x = values(shape, low, high, seed=seed)
+    return {
+        "float64": x,
+        "float32": x.astype(np.float32),
+        "float16": x.astype(np.float16),
+        "complex128": values(shape, low, high, np.complex128, seed),
+        "complex64": values(shape, low, high, np.complex64, seed),
+        "int64": integers(shape, seed=seed),
+        "int8": integers(shape, dtype=np.int8, seed=seed),
+        "uint8": integers(shape, 1, 9, dtype=np.uint8, seed=seed),
+        "bool": truths(shape, seed=seed + 3),
+        **({"strided": strided(x), "fortran": np.asfortranarray(x)} if len(shape) > 1 else {}),
+    }
+
+
+def numpy_function(name: str) -> Any:
+    """Return NumPy's function of this name."""
+    return np.linalg.norm if name == "norm" else getattr(np, name)
+
+
+def as_tensors(x: Any) -> Any:
+    """Return `x` with every array in it, also in lists and tuples, as Tensor."""
+    if isinstance(x, Fixed):
+        return x.value
+    if isinstance(x, np.ndarray | np.generic):
+        return fg.tensor(x)
+    return type(x)(map(as_tensors, x)) if type(x) in (list, tuple) else x
+
+
+def has_array(x: Any) -> bool:
+    """Return whether there is an array in `x`, which may be a list or tuple."""
+    return isinstance(x, np.ndarray | np.generic) or (type(x) in (list, tuple) and any(map(has_array, x)))
+
+
+def has_slope(x: Any) -> bool:
+    """Return whether there is an array or number in `x` that derivatives flow through (half precision aside)."""
+    if isinstance(x, list | tuple):
+        return any(map(has_slope, x))
+    return isinstance(x, float) or getattr(x, "dtype", np.dtype(int)).char in "fdFD"
+
+
+def check(case: Case) -> None:
+    """Compare with NumPy for arrays and for Tensors, by fgrad's name and by NumPy's, and check derivatives."""
+    plain, ours = numpy_function(case.name), getattr(fnp, case.name)
+    tensors = tuple(map(as_tensors, case.args))
+    varying = [i for i, x in enumerate(case.args) if has_array(x)]
+    case = case._replace(args=tuple(x.value if isinstance(x, Fixed) else x for x in case.args))
+    with np.errstate(all="ignore"):
+        try:
+            expected = plain(*case.args, **case.options)
+        except Exception as error:
+            for args in (case.args, tensors):
+                refuses(ours, args, case.options, error)
+            return
+        same(ours(*case.args, **case.options), expected, np.ndarray | np.generic)
+        if not varying:
+            return
+        same(ours(*tensors, **case.options), expected, fg.Tensor)
+        same(plain(*tensors, **case.options), expected, fg.Tensor)
+        for i in varying if len(varying) > 1 else ():
+            args = (*case.args[:i], tensors[i], *case.args[i + 1 :])
+            same(ours(*args, **case.options), expected, fg.Tensor)
+    if case.order and has_slope(case.args) and has_slope(expected):
+        check_grads(lambda *xs: ours(*xs, **case.options), case.args, case.order)
+
+
+def same(actual: Any, expected: Any, kind: Any) -> None:
+    """Assert that results are alike: in structure, and each array in kind, dtype, shape and value."""
+    if isinstance(expected, list | tuple):
+        assert type(actual) is type(expected)
+        assert len(actual) == len(expected)
+        for a, e in zip(actual, expected, strict=True):
+            same(a, e, kind)
+        return
+    if not isinstance(expected, np.ndarray | np.generic):
+        assert type(actual) is type(expected)
+        assert actual == expected
+        return
+    assert isinstance(actual, kind), f"{type(actual)}, expected {kind}"
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+    a = actual.numpy() if isinstance(actual, fg.Tensor) else actual
+    tol = ROUNDING.get(expected.dtype.name, 1e-13)
+    np.testing.assert_allclose(a, expected, rtol=tol, atol=tol * 10)
+
+
+def refuses(f: Any, args: Any, kwargs: Any, error: Exception) -> None:
+    """Assert that a call raises what NumPy raises."""
+    public = next(c for c in type(error).__mro__ if c.__module__ in (builtins.__name__, np.exceptions.__name__))
+    with pytest.raises(public):
+        f(*args, **kwargs)
+
+
+def named(name: str, calls: dict[str, Any], order: int = 2, **kwargs: Any) -> Iterator[Case]:
+    """Yield a case per call; a call is a tuple of arguments, or one array."""
+    for label, args in calls.items():
+        yield Case(name, label, args if isinstance(args, tuple) else (args,), tuple(kwargs.items()), order)
+
+
+def tested(cases: Any) -> set[str]:
+    """Return the names that cases test."""
+    return {c.name for c in cases}
