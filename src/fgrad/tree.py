@@ -7,12 +7,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 NAMESPACE = "fgrad"
-T = TypeVar("T")
+
+
+class _Flattens(Protocol):
+    """What a registered class offers."""
+
+    def tree_flatten(self) -> tuple[Iterable[Any], Any]: ...
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any, /) -> Any: ...
+
+
+C = TypeVar("C", bound=_Flattens)
 
 
 class _Leaf:
@@ -47,7 +57,7 @@ def flatten(x: Any) -> tuple[list[Any], Any]:
     """Return the leaves of `x` and its structure; None is a container without leaves."""
     if x.__class__ in _LEAVES:
         return [x], LEAF
-    import optree  # imported late: it costs a third of the import time of fgrad
+    import optree  # noqa: PLC0415 -- late: it costs a third of the import time of fgrad
 
     _know(x)
     leaves, structure = optree.tree_flatten(x, namespace=NAMESPACE)
@@ -91,7 +101,7 @@ def children(x: Any) -> list[tuple[Any, Any]] | None:
         return []
     if isinstance(x, str | bytes) or x.__class__ in _LEAVES:
         return None
-    import optree  # imported late: see flatten
+    import optree  # noqa: PLC0415 -- late, as in flatten
 
     _know(x)
     try:
@@ -104,8 +114,8 @@ def children(x: Any) -> list[tuple[Any, Any]] | None:
 
 
 def broadcast_prefix(prefix: Any, x: Any) -> list[Any]:
-    """Return a leaf of `prefix` for each leaf of `x`, of which `prefix` is a tree prefix; None counts as a leaf."""
-    import optree  # imported late: see flatten
+    """Return a leaf of `prefix`, a tree prefix of `x`, for each leaf of `x`; None counts as a leaf of `prefix`."""
+    import optree  # noqa: PLC0415 -- late, as in flatten
 
     _know(x)
     found: list[Any] = []
@@ -125,15 +135,15 @@ def broadcast_prefix(prefix: Any, x: Any) -> list[Any]:
 def register_pytree_node(
     cls: type, flatten: Callable[[Any], tuple[Iterable[Any], Any]], unflatten: Callable[[Any, Any], Any]
 ) -> None:
-    """Make instances of `cls` containers: `flatten(x) -> (children, aux)`, `unflatten(aux, children) -> x`."""
-    import optree  # imported late: see flatten
+    """Make instances of `cls` containers: `flatten(x)` is `(children, aux)`, `unflatten(aux, children)` is `x`."""
+    import optree  # noqa: PLC0415 -- late, as in flatten
 
     optree.register_pytree_node(cls, flatten, unflatten, namespace=NAMESPACE)
 
 
-def register_pytree_node_class(cls: type[T]) -> type[T]:
+def register_pytree_node_class(cls: type[C]) -> type[C]:
     """Register a class that has `tree_flatten(self)` and `tree_unflatten(cls, aux, children)`."""
-    register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)  # type: ignore[attr-defined]
+    register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
     return cls
 
 
@@ -151,7 +161,7 @@ def _know(x: Any) -> None:
 
 
 def _leaves_of(x: Any) -> list[Any]:
-    import optree  # imported late: see flatten
+    import optree  # noqa: PLC0415 -- late, as in flatten
 
     found: list[Any] = optree.tree_leaves(x, namespace=NAMESPACE)
     return found
@@ -161,7 +171,7 @@ def _register_dataclass(cls: type) -> None:
     names = [f.name for f in dataclasses.fields(cls)]
 
     def build(_: Any, values: Iterable[Any]) -> Any:
-        new = object.__new__(cls)
+        new: Any = object.__new__(cls)
         for name, value in zip(names, values, strict=True):
             object.__setattr__(new, name, value)
         return new

@@ -184,6 +184,15 @@ class TestFolder:
         assert folder.read_text() == "a file is in the way"
 
 
+def test_a_user_without_a_home_has_no_cache(folder, monkeypatch):
+    def fail():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(source.config, "cache_dir", fail)
+    assert load()[1]
+    assert not folder.exists()
+
+
 def test_no_cache_at_all(folder, monkeypatch):
     monkeypatch.setenv("FGRAD_CACHE_SIZE", "0")
     assert load()[1]

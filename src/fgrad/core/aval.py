@@ -10,6 +10,9 @@ import numpy as np
 Shape = tuple[int, ...]
 
 
+_new = object.__new__
+
+
 class Aval:
     """The shape and dtype of a value that may not exist (an abstract value)."""
 
@@ -43,8 +46,8 @@ class Aval:
 
 def aval_of(x: Any) -> Aval:
     """Return the aval of anything that has a shape and dtype, or that NumPy can make an array of."""
-    try:
-        return Aval(x.shape, x.dtype)
-    except AttributeError:
+    if not hasattr(x, "dtype"):
         x = np.asarray(x)
-        return Aval(x.shape, x.dtype)
+    aval = _new(Aval)
+    aval.shape, aval.dtype = x.shape, x.dtype
+    return aval

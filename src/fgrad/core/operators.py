@@ -129,7 +129,7 @@ class Operators:
     def max(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["max"](self, axis, **kw)
     def mean(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["mean"](self, axis, **kw)
     def min(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["min"](self, axis, **kw)
-    def nonzero(self) -> tuple[Tensor, ...]: return FUNCTIONS["nonzero"](self)
+    def nonzero(self) -> tuple[Tensor, ...]: return tuple(FUNCTIONS["nonzero"](self))
     def prod(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["prod"](self, axis, **kw)
     def ptp(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["ptp"](self, axis, **kw)
     def ravel(self) -> Tensor: return FUNCTIONS["ravel"](self)
@@ -278,7 +278,7 @@ def _is_integer(x: Any) -> bool:
 def in_place(x: Handle, new: Any) -> Handle:
     """Give `x` the value of `new`, as NumPy's in-place operators do: same shape, same kind of dtype."""
     if new is NotImplemented:
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]  # mypy knows it in operator methods only
     if new.shape != x.shape:
         raise ValueError(
             f"an in-place operation cannot change the shape {x.shape} of a Tensor to {new.shape}; "

@@ -30,7 +30,9 @@ class Equation:
 
     __slots__ = ("args", "line", "name", "outs", "params")
 
-    def __init__(self, name: str, args: tuple[Any, ...], params: dict[str, Any], outs: tuple[Var, ...], line: str) -> None:
+    def __init__(
+        self, name: str, args: tuple[Any, ...], params: dict[str, Any], outs: tuple[Var, ...], line: str
+    ) -> None:
         self.name, self.args, self.params, self.outs, self.line = name, args, params, outs, line
 
     def __str__(self) -> str:
@@ -45,7 +47,13 @@ class Program:
     assignment a line.
     """
 
-    def __init__(self, inputs: Sequence[Var], equations: Sequence[Equation], outputs: Sequence[Any], trees: tuple[Any, Any]) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[Var],
+        equations: Sequence[Equation],
+        outputs: Sequence[Any],
+        trees: tuple[Any, Any],
+    ) -> None:
         self.inputs, self.equations, self.outputs = tuple(inputs), tuple(equations), tuple(outputs)
         self.in_tree, self.out_tree = trees
 
@@ -63,14 +71,16 @@ class Program:
 
     def __call__(self, *args: Any) -> Any:
         """Return what the staged function returns for arguments of the same structure, shapes and dtypes."""
-        leaves, structure = self.in_tree.read(args)
+        leaves = self.in_tree.read(args)
         for x, v in zip(leaves, self.inputs, strict=True):
             if np.shape(x) != v.aval.shape:
                 raise ValueError(f"the program was staged for {v.aval}, but got shape {np.shape(x)}")
         outs = self.run(leaves)
         if any(isinstance(x, Tensor) for x in (*leaves, *outs)):
-            return self.out_tree.unflatten([Tensor(y) if isinstance(y, np.ndarray | np.generic) else y for y in outs])
-        return self.out_tree.unflatten([np.array(y)[()] if isinstance(y, np.ndarray) else y for y in outs])
+            given = [Tensor(y) if isinstance(y, np.ndarray | np.generic) else y for y in outs]
+        else:
+            given = [np.array(y)[()] if isinstance(y, np.ndarray) else y for y in outs]
+        return self.out_tree.unflatten(given)
 
     def __str__(self) -> str:
         head = f"program({', '.join(map(repr, self.inputs))}):"
@@ -97,12 +107,14 @@ class Program:
         return "\n".join([*lines, "}"])
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{escape(', '.join(map(repr, e.outs)))}</td><td>{escape(str(e).partition(' = ')[2])}</td></tr>"
-            for e in self.equations
-        )
-        heads = [escape(", ".join(map(repr, self.inputs))), escape(", ".join(map(_shown, self.outputs)))]
-        return f"<table><tr><th colspan=2>program({heads[0]})</th></tr>{rows}<tr><th colspan=2>return {heads[1]}</th></tr></table>"
+        cells = [(", ".join(map(repr, e.outs)), str(e).partition(" = ")[2]) for e in self.equations]
+        rows = [f"<tr><td>{escape(outs)}</td><td>{escape(made)}</td></tr>" for outs, made in cells]
+        ends = [
+            f"program({escape(', '.join(map(repr, self.inputs)))})",
+            f"return {escape(', '.join(map(_shown, self.outputs)))}",
+        ]
+        head, foot = (f"<tr><th colspan=2>{end}</th></tr>" for end in ends)
+        return f"<table>{head}{''.join(rows)}{foot}</table>"
 
 
 def _shown(a: Any) -> str:

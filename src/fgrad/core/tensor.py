@@ -287,11 +287,42 @@ OPERANDS = frozenset({float, int, complex, bool, np.ndarray, list, tuple, np.flo
 def bind(name: str, *args: Any, **params: Any) -> Any:
     """Apply the row called `name`: arrays give arrays, and any Tensor among `args` makes Tensors."""
     row = ROWS[name]
-    tensors = tracked = boxed = False
+    if row.linear is not None:
+        return _bind_linear(row, args[0], params)
+    for a in args:
+        if a.__class__ is Tensor:
+            break
+    else:
+        return row.run(*args, **params)
+    return _bind(row, args, params)
+
+
+def _bind_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
+    """Do what `_bind` does for a linear row of one argument while at most one tape is live."""
+    if x.__class__ is not Tensor:
+        return row.run(x, **params)
+    nodes = x._nodes
+    s = inherited_state()
+    if (
+        len(nodes) != 1
+        or nodes[0].tape is not s.sole
+        or s.thread != get_ident()
+        or (s.task is not None and not owns_task(s))
+    ):
+        return _bind(row, (x,), params)
+    v = x._value
+    out = row.run(v, **params)
+    t: Tensor = _new(Tensor)
+    t._value = out
+    t._nodes = (s.sole.node(row.linear, (aval_of(v), params), nodes),) if out.dtype.kind in "fc" else ()
+    return t
+
+
+def _bind(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    tracked = boxed = False
     values = []
     for a in args:
         if a.__class__ is Tensor:
-            tensors = True
             if a._nodes:
                 tracked = True
             a = a._value  # noqa: PLW2901 -- the value takes the place of its handle
@@ -308,8 +339,6 @@ def bind(name: str, *args: Any, **params: Any) -> Any:
         _record_on(tape, row, args, values, outs, params)
         return outs if row.many else outs[0]
     out = row.run(*values, **params)
-    if not tensors:
-        return out
     return tuple(map(wrap, out)) if row.many else wrap(out)
 
 

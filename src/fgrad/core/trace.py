@@ -28,6 +28,7 @@ class Trace:
     title: str = "trace"
     remedy = ""  # what to do instead of asking a box for its value
     is_tape = False
+    is_open = True  # a tape closes before it leaves the stack, where managers end out of order
 
     def process(self, row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Interpret `row` applied to `args`; boxes of this trace come as Tensors that hold them."""
@@ -68,8 +69,8 @@ class Box:
         """Say that this value was used outside its transformation."""
         raise EscapedTensorError(
             f"a Tensor made at {self.line} inside {self.trace.title} is used outside it (at {user_line()}). "
-            f"It stands for a value that exists only while {self.trace.title} runs: return it from the function "
-            "instead of storing it in a variable that outlives the call."
+            f"It stands for a value that exists only while {self.trace.title} runs: "
+            "return it from the function instead of storing it in a variable that outlives the call."
         )
 
     __array__ = __array_ufunc__ = __array_function__ = escaped
@@ -80,10 +81,15 @@ class State:
 
     __slots__ = ("boxed", "sole", "task", "thread", "traces", "veiled")
 
-    def __init__(self, traces: tuple[Trace, ...], thread: int, task: Any, veiled: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self, traces: tuple[Trace, ...], thread: int, task: Any, veiled: tuple[Any, ...] = ()
+    ) -> None:
         self.traces, self.thread, self.task = traces, thread, task
         self.veiled = veiled  # tapes that must not see what happens, only that something did
-        self.boxed = any(not t.is_tape for t in traces)
+        self.boxed = False
+        for t in traces:
+            if not t.is_tape:
+                self.boxed = True
         self.sole: Any = traces[0] if len(traces) == 1 and not self.boxed else NOTHING
 
 

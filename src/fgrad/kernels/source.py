@@ -115,11 +115,11 @@ def _folder() -> Path | None:
     """Return the folder of the cache, if it is the user's own and nobody else may write to it."""
     if config.cache_size() <= 0:
         return None
-    folder = config.cache_dir()
     try:
+        folder = config.cache_dir()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
-    except OSError:
+    except (OSError, RuntimeError):  # the latter where there is no home directory
         return None
     if hasattr(os, "getuid"):
         shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import Tensor, alias, bind, wrap
 from fgrad.numpy.registry import implements
@@ -119,21 +120,39 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, *, shape: Any = None, 
     return full(a.shape if shape is None else shape, fill_value, a.dtype if dtype is None else dtype)
 
 
-def arange(*args: Any, dtype: Any = None) -> Tensor:
+def arange(*args: Any, **kw: Any) -> Tensor:
     """Return evenly spaced numbers of the half-open interval [start, stop)."""
-    return wrap(np.arange(*args, dtype=dtype))
+    return wrap(np.arange(*args, **kw))
 
 
 @implements(np.linspace)
-def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None) -> Tensor:
-    """Return `num` evenly spaced numbers from `start` to `stop`, along a new first axis; differentiable in both."""
-    start, stop = asarray(start), asarray(stop)
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    **_: Any,
+) -> Any:
+    """Return `num` evenly spaced numbers from `start` to `stop`, along a new axis; differentiable in both."""
+    if not any(map(holds_tensor, (start, stop))):
+        made = np.linspace(start, stop, num, endpoint, retstep, dtype, axis)
+        return tuple(map(Tensor, made)) if retstep else Tensor(made)
     n = num - 1 if endpoint else num
-    shape = np.broadcast_shapes(start.shape, stop.shape)
-    kind = np.result_type(start.dtype, stop.dtype, np.float64)
-    t = (np.arange(num) / max(n, 1)).reshape(num, *(1,) * len(shape))
-    line = convert(start, kind) * (1 - t) + convert(stop, kind) * t
-    return line if dtype is None else convert(line, np.dtype(dtype))
+    line, first = np.linspace(0.0, 1.0, num, endpoint), as_value(start)
+    gap = as_value(stop) - first
+    shape = (num, *(1,) * len(gap.shape))
+    line = line.astype(np.result_type(gap.dtype, 1.0)).reshape(shape)
+    y = first * (1 - line) + as_value(stop) * line
+    if dtype is not None:
+        y = convert(bind("floor", y) if np.dtype(dtype).kind in "iu" else y, np.dtype(dtype))
+    if axis != 0:
+        order = list(range(1, len(shape)))
+        order.insert(normalize_axis_index(axis, len(shape)), 0)
+        y = bind("transpose", y, axes=tuple(order))
+    return (y, gap / n if n > 0 else full(gap.shape, np.nan)) if retstep else y
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = float) -> Tensor:  # noqa: N803 -- NumPy's names

@@ -131,8 +131,11 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
     a = _inexact(a, dtype)
     axes = axes_of(axis, len(a.shape))
     total = sum(a, axes, keepdims=keepdims, where=where)
+    n = _count(a, axes, where, keepdims)
+    if n.__class__ is int and n:
+        return stored(total / n, out)
     with np.errstate(invalid="ignore"):
-        return stored(total / _count(a, axes, where, keepdims), out)
+        return stored(total / n, out)
 
 
 @implements(np.var)

@@ -86,7 +86,7 @@ def cast(a: Any, dtype: np.dtype[Any], casting: Any) -> Any:
     if isinstance(a, int | float | complex):
         return a
     a = a if hasattr(a, "dtype") else np.asarray(a)
-    if not np.cancast(a.dtype, dtype, casting):
+    if not np.can_cast(a.dtype, dtype, casting):
         raise TypeError(f"cannot cast from {a.dtype} to {dtype} with casting={casting!r}")
     return convert(a, dtype)
 

@@ -27,15 +27,15 @@ def linear(name: str, *, run: Rule, adjoint: Rule, shape: Rule, batch: Rule | No
     """
 
     pull = Pull(lambda ct, aval, params: (adjoint(ct, aval, **params),), avals=(1,), params=True, exact=True)
-    return register(
-        Primitive(
-            name,
-            run=run,
-            pull=lambda _: pull,
-            shape=shape,
-            batch=batch and (lambda mapped, x, **params: batch(x, **params)),
-        )
+    row = Primitive(
+        name,
+        run=run,
+        pull=lambda _: pull,
+        shape=shape,
+        batch=batch and (lambda mapped, x, **params: batch(x, **params)),
     )
+    row.linear = pull
+    return register(row)
 
 
 def reshape(x: Any, shape: Shape) -> Any:

@@ -62,17 +62,22 @@ def _products_before(x: Any, axis: int) -> Any:
 
 def _run_logsumexp(x: Any, *, axes: Axes) -> Any:
     top = np.maximum.reduce(x, axis=axes, keepdims=True, initial=-np.inf)
-    top = np.where(np.isfinite(top), top, 0)
+    finite = np.isfinite(top)
+    if finite.all():
+        total = np.add.reduce(np.exp(x - top), axis=axes)
+        return np.log(total) + top.reshape(total.shape)
+    top = np.where(finite, top, 0)
     with np.errstate(divide="ignore", over="ignore"):
-        return np.log(np.add.reduce(np.exp(x - top), axis=axes)) + np.reshape(top, _reduced(x, axes).shape)
+        total = np.add.reduce(np.exp(x - top), axis=axes)
+        return np.log(total) + top.reshape(total.shape)
 
 
 def _logsumexp(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
     """Return `ct` times softmax(x), which is zero by convention where every x is -inf."""
     # Blanchard, Higham & Higham (2021), Accurately computing the log-sum-exp and softmax functions
-    empty = bind("equal", out, -np.inf)
-    shift = bind("where", empty, 0, out)
-    return expand(ct, x.shape, axes) * unary("exp", x - expand(shift, x.shape, axes))
+    kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
+    shift = bind("where", bind("equal", out, -np.inf), 0, out)
+    return reshape(ct, kept) * unary("exp", x - reshape(shift, kept))
 
 
 def _recur(a: Any, b: Any, axis: int) -> Any:

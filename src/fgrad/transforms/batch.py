@@ -40,7 +40,9 @@ class Batch(Trace):
     """Applies each primitive to all examples at once; the batch axis is the first."""
 
     title = "vmap"
-    remedy = "Inside vmap a value stands for many examples: use where(condition, x, y) instead of if, or map less."
+    remedy = (
+        "Inside vmap a value stands for many examples: use where(condition, x, y) instead of if, or map less."
+    )
 
     def __init__(self, level: int, size: int) -> None:
         self.level, self.size = level, size
@@ -65,15 +67,20 @@ class Batch(Trace):
         mapped = tuple(self.owns(a) for a in args)
         values = [a._value.whole if m else a for a, m in zip(args, mapped, strict=True)]
         with running(below(self.level)):
-            out = row.batch(mapped, *values, **params) if row.batch else self._loop(row, mapped, values, params)
+            if row.batch:
+                out = row.batch(mapped, *values, **params)
+            else:
+                out = self._loop(row, mapped, values, params)
         return tuple(Batched(self, o) for o in out) if row.many else Batched(self, out)
 
-    def _loop(self, row: Primitive, mapped: tuple[bool, ...], values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def _loop(
+        self, row: Primitive, mapped: tuple[bool, ...], values: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
         """Apply `row` to one example after the other: right for every row, and slow."""
-        examples = [
-            bind(row.name, *(_example(v, i) if m else v for v, m in zip(values, mapped, strict=True)), **params)
-            for i in range(self.size)
-        ]
+        examples = []
+        for i in range(self.size):
+            args = (_example(v, i) if m else v for v, m in zip(values, mapped, strict=True))
+            examples.append(bind(row.name, *args, **params))
         if row.many:
             return tuple(map(_stacked, zip(*examples, strict=True)))
         return _stacked(examples)
@@ -91,7 +98,8 @@ def batched_map(f: Callable[[Any], Sequence[Any]], x: Any) -> list[Any]:
     """Return the leaves of `f` mapped over the first axis of `x`; None stays None."""
     n = x.shape[0]
     if n == 0:
-        return [None if y is None else np.zeros((0, *y.shape), y.dtype) for y in f(np.zeros(x.shape[1:], x.dtype))]
+        ys = f(np.zeros(x.shape[1:], x.dtype))
+        return [None if y is None else np.zeros((0, *y.shape), y.dtype) for y in ys]
     trace = Batch(next_level(), n)
     with running((*current().traces, trace)):
         ys = f(trace.box(x))
@@ -122,19 +130,22 @@ class VMap(Transformed):
             in_axes = tuple(in_axes)
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(
-                f"vmap of {name_of(self.fun)}: in_axes has {len(in_axes)} entries, but there are {len(args)} "
-                "positional arguments; give one axis per argument, or a single one for all"
+                f"vmap of {name_of(self.fun)}: in_axes has {len(in_axes)} entries, but there are "
+                f"{len(args)} positional arguments; give one axis per argument, or a single one for all"
             )
         try:
             found = tree.broadcast_prefix(in_axes, args)
         except ValueError as error:
             raise ValueError(
-                f"vmap of {name_of(self.fun)}: in_axes={in_axes!r} is not a prefix of the structure of the arguments"
+                f"vmap of {name_of(self.fun)}: in_axes={in_axes!r} is not a prefix "
+                "of the structure of the arguments"
             ) from error
         axes = [*found, *[0] * len(tree.leaves(kwargs))]
         for a in axes:
             if a is not None and (isinstance(a, bool) or not isinstance(a, int | np.integer)):
-                raise TypeError(f"vmap of {name_of(self.fun)}: every entry of in_axes is an integer or None, not {a!r}")
+                raise TypeError(
+                    f"vmap of {name_of(self.fun)}: every entry of in_axes is an integer or None, not {a!r}"
+                )
         return axes
 
     def _delivered(self, trace: Batch, out: Any, out_axes: Any, deliver: Delivery) -> Any:
@@ -145,7 +156,8 @@ class VMap(Transformed):
             axes = tree.broadcast_prefix(out_axes, out)
         except ValueError as error:
             raise ValueError(
-                f"vmap of {name_of(self.fun)}: out_axes={out_axes!r} is not a prefix of the structure of the output"
+                f"vmap of {name_of(self.fun)}: out_axes={out_axes!r} is not a prefix "
+                "of the structure of the output"
             ) from error
         results = []
         for y, a in zip(leaves, axes, strict=True):
@@ -154,8 +166,8 @@ class VMap(Transformed):
             elif a is None:
                 if trace.owns(y):
                     raise ValueError(
-                        f"vmap of {name_of(self.fun)}: out_axes is None for an output that differs between examples; "
-                        "give the axis where the examples are to be stacked"
+                        f"vmap of {name_of(self.fun)}: out_axes is None for an output that differs between "
+                        "examples; give the axis where the examples are to be stacked"
                     )
                 results.append(deliver.leaf(y))
             else:
@@ -170,13 +182,16 @@ def _array(x: Any) -> Any:
 def _moved(x: Any, source: int, target: int) -> Any:
     n = len(x.shape)
     if not (-n <= source < n and -n <= target < n):
-        raise ValueError(f"vmap: axis {target if source == 0 else source} does not exist in an output of {n} axes")
+        missing = target if source == 0 else source
+        raise ValueError(f"vmap: axis {missing} does not exist in an output of {n} axes")
     axes = [i for i in range(n) if i != source % n]
     axes.insert(target % n, source % n)
     return x if axes == list(range(n)) else transpose(plain(x), tuple(axes))
 
 
-def _common_size(leaves: Sequence[Any], axes: Sequence[Any], axis_size: int | None, fun: Callable[..., Any]) -> int:
+def _common_size(
+    leaves: Sequence[Any], axes: Sequence[Any], axis_size: int | None, fun: Callable[..., Any]
+) -> int:
     sizes: dict[int, str] = {}
     for i, (x, a) in enumerate(zip(leaves, axes, strict=True)):
         if a is None:
@@ -184,8 +199,8 @@ def _common_size(leaves: Sequence[Any], axes: Sequence[Any], axis_size: int | No
         shape = np.shape(_array(x)) if not hasattr(x, "shape") else x.shape
         if not -len(shape) <= a < len(shape):
             raise ValueError(
-                f"vmap of {name_of(fun)}: in_axes asks for axis {a} of leaf {i} of the arguments, which has shape "
-                f"{shape}; use None for an argument that is not mapped"
+                f"vmap of {name_of(fun)}: in_axes asks for axis {a} of leaf {i} of the arguments, "
+                f"which has shape {shape}; use None for an argument that is not mapped"
             )
         sizes.setdefault(shape[a], f"leaf {i} has {shape[a]} along axis {a} of shape {shape}")
     if axis_size is not None:
@@ -193,7 +208,8 @@ def _common_size(leaves: Sequence[Any], axes: Sequence[Any], axis_size: int | No
     if not sizes:
         raise ValueError(f"vmap of {name_of(fun)}: nothing is mapped; give an axis in in_axes, or axis_size")
     if len(sizes) > 1:
-        raise ValueError(f"vmap of {name_of(fun)}: the mapped axes differ in length: " + "; ".join(sizes.values()))
+        found = "; ".join(sizes.values())
+        raise ValueError(f"vmap of {name_of(fun)}: the mapped axes differ in length: {found}")
     return int(next(iter(sizes)))
 
 

@@ -44,7 +44,9 @@ def name_of(fun: Callable[..., Any]) -> str:
     return getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None) or repr(fun)
 
 
-def bound(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def bound(
+    fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments with every keyword that names a positional parameter in its place."""
     if not kwargs:
         return args, kwargs
@@ -63,8 +65,8 @@ def positions(argnums: int | Sequence[int], n: int, fun: Callable[..., Any]) -> 
         TypeError: not integers.
         ValueError: a position that does not exist, or one given twice.
     """
-    if argnums.__class__ is int and 0 <= argnums < n:  # type: ignore[operator]
-        return [argnums]  # type: ignore[list-item]
+    if argnums.__class__ is int and 0 <= argnums < n:
+        return [argnums]
     wanted = [argnums] if isinstance(argnums, int | np.integer) else list(argnums)
     found = []
     for i in wanted:
@@ -72,8 +74,8 @@ def positions(argnums: int | Sequence[int], n: int, fun: Callable[..., Any]) -> 
             raise TypeError(f"argnums must be an integer or a sequence of integers, not {argnums!r}")
         if not -n <= i < n:
             raise ValueError(
-                f"argnums={argnums!r} asks for argument {i}, but {name_of(fun)} was called with {n} positional "
-                f"argument{'s' * (n != 1)}; count from 0"
+                f"argnums={argnums!r} asks for argument {i}, but {name_of(fun)} was called with "
+                f"{n} positional argument{'s' * (n != 1)}; count from 0"
             )
         found.append(int(i) % n)
     if len(set(found)) != len(found):

@@ -125,10 +125,11 @@ def _pull(rule: Rule, args: Sequence[Any], outs: Sequence[Tensor]) -> Pull:
             results = rule.backward(*given)
         if len(results) != len(avals):
             raise ValueError(
-                f"the backward rule of {rule.name} returned {len(results)} cotangents, but there are {len(avals)} "
-                "arguments; return one for each, None where there is no gradient"
+                f"the backward rule of {rule.name} returned {len(results)} cotangents, but there are "
+                f"{len(avals)} arguments; return one for each, None where there is no gradient"
             )
-        checked = [_checked(r, aval, i, rule.name) for i, (r, aval) in enumerate(zip(results, avals, strict=True))]
+        pairs = enumerate(zip(results, avals, strict=True))
+        checked = [_checked(r, aval, i, rule.name) for i, (r, aval) in pairs]
         return [c for c, tracked in zip(checked, pattern, strict=True) if tracked]
 
     return Pull(call)
@@ -147,11 +148,13 @@ def _checked(result: Any, aval: Aval, i: int, name: str) -> Any:
         )
     if result.shape != aval.shape:
         raise ValueError(
-            f"the backward rule of {name} returned shape {result.shape} for argument {i}, which has shape {aval.shape}"
+            f"the backward rule of {name} returned shape {result.shape} for argument {i}, "
+            f"which has shape {aval.shape}"
         )
     if result.dtype != aval.dtype:
         raise TypeError(
-            f"the backward rule of {name} returned dtype {result.dtype} for argument {i}, which has dtype {aval.dtype}"
+            f"the backward rule of {name} returned dtype {result.dtype} for argument {i}, "
+            f"which has dtype {aval.dtype}"
         )
     return plain(result)
 
@@ -273,7 +276,9 @@ class _FunctionRule(Rule):
 class _TreeRule(Rule):
     """A rule on pytrees: `operation` with the static arguments of one call."""
 
-    def __init__(self, operation: Custom, args: tuple[Any, ...], place: list[int], structures: list[Any]) -> None:
+    def __init__(
+        self, operation: Custom, args: tuple[Any, ...], place: list[int], structures: list[Any]
+    ) -> None:
         self.operation, self.args, self.place, self.structures = operation, args, place, structures
         self.name = name_of(operation.fun)
         self.out_structure: Any = None
@@ -303,8 +308,12 @@ class _TreeRule(Rule):
 
     def ct_tree(self, cts: Sequence[Any], avals: Sequence[Aval]) -> Any:
         """Return the cotangents in the structure of the output, zeros where none came."""
-        full = [wrap(np.zeros(a.shape, a.dtype)) if ct is None else ct for ct, a in zip(cts, avals, strict=True)]
-        return tree.unflatten(self.out_structure, full)
+        return tree.unflatten(self.out_structure, _full(cts, avals))
+
+
+def _full(cts: Sequence[Any], avals: Sequence[Aval]) -> list[Any]:
+    """Return cotangents, zeros where none came."""
+    return [wrap(np.zeros(a.shape, a.dtype)) if ct is None else ct for ct, a in zip(cts, avals, strict=True)]
 
 
 class _VjpRule(_TreeRule):
@@ -325,8 +334,8 @@ class _VjpRule(_TreeRule):
         results = self.operation.rule("bwd")(*self.static(), self.residuals, ct)
         if not isinstance(results, tuple | list) or len(results) != len(self.place):
             raise TypeError(
-                f"the bwd rule of {self.name} must return a tuple with one cotangent for each of its {len(self.place)} "
-                f"differentiable arguments (None: no gradient), not {_described(results)}"
+                f"the bwd rule of {self.name} must return a tuple with one cotangent for each of its "
+                f"{len(self.place)} differentiable arguments (None: no gradient), not {_described(results)}"
             )
         flat: list[Any] = []
         for i, (r, structure) in enumerate(zip(results, self.structures, strict=True)):
@@ -382,7 +391,7 @@ class _JvpRule(_TreeRule):
 
         zeros = [wrap(np.zeros(self.values[i].shape, self.values[i].dtype)) for i in floating]
         _, pullback = vjp(tangents_out, *zeros)
-        found = pullback([wrap(np.zeros(a.shape, a.dtype)) if c is None else c for c, a in zip(cts, self.avals, strict=True)])
+        found = pullback(_full(cts, self.avals))
         back: list[Any] = [None] * len(self.values)
         for i, c in zip(floating, found, strict=True):
             back[i] = c
@@ -419,7 +428,8 @@ class Custom(Transformed):
             args, kwargs = given.args, given.kwargs
         if kwargs:
             raise TypeError(
-                f"{name_of(self.fun)} has a custom rule, so it takes no keyword-only arguments: {sorted(kwargs)}"
+                f"{name_of(self.fun)} has a custom rule, so it takes no keyword-only arguments: "
+                f"{sorted(kwargs)}"
             )
         nondiff = {i % len(args) for i in self.nondiff if -len(args) <= i < len(args)}
         place = [i for i in range(len(args)) if i not in nondiff]
@@ -449,8 +459,8 @@ class CustomVjp(Custom):
 
         Args:
             fwd: takes the arguments and returns `(out, residuals)`.
-            bwd: takes the non-differentiable arguments, the residuals and the cotangent of `out`, and returns a
-                tuple with one cotangent per differentiable argument (None: no gradient).
+            bwd: takes the non-differentiable arguments, the residuals and the cotangent of `out`, and
+                returns a tuple with one cotangent per differentiable argument (None: no gradient).
         """
         self.rules = {"fwd": fwd, "bwd": bwd}
         return self
@@ -471,7 +481,8 @@ class CustomJvp(Custom):
 
         def jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
             out = self(*primals)
-            terms = [rule(t, out, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
+            pairs = zip(jvps, tangents, strict=True)
+            terms = [rule(t, out, *primals) for rule, t in pairs if rule is not None]
             if not terms:
                 return out, tree.map(lambda y: np.zeros(y.shape, y.dtype), out)
             total = terms[0]

@@ -1,4 +1,4 @@
-"""Forward mode by double reverse mode: the pullback is linear in its cotangent, and its transpose pushes forward.
+"""Forward mode by double reverse mode: the pullback is linear in its cotangent; its transpose pushes forward.
 
 With u the cotangent of the output, x_ct = J^T u. A second recording around the first one differentiates x_ct
 with respect to u along a tangent t: that is J t, for any u. So no operation needs a forward rule.
@@ -6,6 +6,7 @@ with respect to u along a tangent t: that is J t, for any u. So no operation nee
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from fgrad.core.tensor import Tensor
 from fgrad.transforms.batch import batched_map
 from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, name_of, positions
 from fgrad.transforms.manager import GradManager, cotangent
-from fgrad.transforms.reverse import Inputs, Pulled, check_real, deliver_inputs, grad, jacrev, unit_basis
+from fgrad.transforms.reverse import Inputs, Pulled, check_real, grad, jacrev, unit_basis, vjp
 
 
 class Pushed:
@@ -24,7 +25,14 @@ class Pushed:
 
     __slots__ = ("push", "run")
 
-    def __init__(self, fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], inputs: Inputs, has_aux: bool) -> None:
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        inputs: Inputs,
+        has_aux: bool,
+    ) -> None:
         run = self.run = Pulled(fun, args, kwargs, inputs, has_aux)
         gm = GradManager()
         gm.record()
@@ -41,6 +49,10 @@ class Pushed:
             return [None if u is None else next(found) for u in us]
 
         self.push = pushforward
+
+    def along(self, k: int, n: int, tangent: Any) -> list[Any]:
+        """Return the tangents of the outputs where only leaf `k` of `n` has a `tangent`."""
+        return self.push([tangent if i == k else None for i in range(n)])
 
     def zeros(self, tangents: Sequence[Any]) -> list[Any]:
         """Return tangents of the outputs, zeros where none arrived."""
@@ -63,7 +75,8 @@ def _pairs(inputs: Inputs, tangents: Sequence[Any], where: Sequence[int], what: 
         found, given = tree.flatten(tangents[i])
         if given != structure:
             raise TypeError(
-                f"{what}: the tangent {i} has the structure {given}, but the primal {i} has the structure {structure}"
+                f"{what}: the tangent {i} has the structure {given}, "
+                f"but the primal {i} has the structure {structure}"
             )
         flat += found
     kept = [(p, t) for p, t in zip(inputs.places, flat, strict=True) if p is not None]
@@ -110,11 +123,13 @@ def _check_sequences(primals: Any, tangents: Any, what: str) -> None:
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, tuple | list):
             raise TypeError(
-                f"{what} takes the {name} as a tuple or list, one entry per argument, not {type(given).__name__}; "
-                f"write {what}(f, (x,), (t,))"
+                f"{what} takes the {name} as a tuple or list, one entry per argument, "
+                f"not {type(given).__name__}; write {what}(f, (x,), (t,))"
             )
     if len(primals) != len(tangents):
-        raise TypeError(f"{what} got {len(primals)} primals and {len(tangents)} tangents; give one tangent per primal")
+        raise TypeError(
+            f"{what} got {len(primals)} primals and {len(tangents)} tangents; give one tangent per primal"
+        )
 
 
 class Linearized:
@@ -128,7 +143,8 @@ class Linearized:
         inputs = self._inputs
         if len(tangents) != len(inputs.structures):
             raise TypeError(
-                f"the linear function takes {len(inputs.structures)} tangents, one per primal, not {len(tangents)}"
+                f"the linear function takes {len(inputs.structures)} tangents, one per primal, "
+                f"not {len(tangents)}"
             )
         deliver = Delivery(self._as_numpy and not has_tensor(tangents))
         out = self._pushed.push(_pairs(inputs, tangents, range(len(tangents)), "linearize"))
@@ -173,9 +189,9 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
         >>> [float(c) for c in linear_transpose(lambda x, y: 2.0 * x - y, 0.0, 0.0)(1.0)]
         [2.0, -1.0]
     """
-    from fgrad.transforms.reverse import vjp
-
-    return vjp(fun, *tree.map(_zero, list(primals)))[1]  # type: ignore[no-any-return]
+    _, pullback = vjp(fun, *tree.map(_zero, list(primals)))
+    transpose: Callable[[Any], tuple[Any, ...]] = pullback
+    return transpose
 
 
 class ForwardJacobian(Transformed):
@@ -197,19 +213,15 @@ class ForwardJacobian(Transformed):
         for y in run.outs:
             check_real(y, self.fun, "jacfwd", holomorphic=holomorphic)
         deliver = Delivery(not has_tensor(args, kwargs))
-        columns = []
-        for k, (value, *_) in enumerate(inputs.handles):
-            n = len(inputs.handles)
-            columns.append(
-                batched_map(
-                    lambda e, k=k, n=n: pushed.push([e if i == k else None for i in range(n)]),
-                    unit_basis(value.shape, value.dtype),
-                )
-            )
+        n = len(inputs.handles)
+        columns = [
+            batched_map(functools.partial(pushed.along, k, n), unit_basis(value.shape, value.dtype))
+            for k, (value, *_) in enumerate(inputs.handles)
+        ]
         rows = []
         for j, y in enumerate(run.outs):
-            blocks = [deliver.made(_column(c[j], y, h[0])) for c, h in zip(columns, inputs.handles, strict=True)]
-            trees = inputs.trees(blocks)
+            pairs = zip(columns, inputs.handles, strict=True)
+            trees = inputs.trees([deliver.made(_column(c[j], y, h[0])) for c, h in pairs])
             rows.append(trees[0] if isinstance(argnums, int | np.integer) else tuple(trees))
         jacobian = tree.unflatten(run.structure, rows)
         return (jacobian, deliver.tree(run.aux)) if has_aux else jacobian
@@ -226,7 +238,10 @@ def _column(stacked: Any, y: Any, value: Any) -> Any:
 
 
 def jacfwd(
-    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """Return the function that computes the Jacobian by forward mode; best for few inputs.
 
@@ -242,7 +257,10 @@ def jacfwd(
 
 
 def hessian(
-    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """Return the function that computes the second derivatives: `jacfwd(jacrev(fun))`.
 

@@ -40,8 +40,8 @@ class Stage(Trace):
 
     title = "make_graph"
     remedy = (
-        "While a function is staged, only shapes and dtypes are known: use where(condition, x, y) or lax.cond "
-        "instead of if, or make the argument that decides static (static_argnums)."
+        "While a function is staged, only shapes and dtypes are known: use where(condition, x, y) or "
+        "lax.cond instead of if, or make the argument that decides static (static_argnums)."
     )
 
     def __init__(self, level: int) -> None:
@@ -58,8 +58,8 @@ class Stage(Trace):
         """Write down `row` applied to `args`."""
         if row.inline:
             with running((*below(self.level), self)):
-                outs = [self.operand(o) for o in row.inline(*args, **params)]
-            return tuple(Symbol(self, o) if isinstance(o, Var) else o for o in outs)
+                inlined = [self.operand(o) for o in row.inline(*args, **params)]
+            return tuple(Symbol(self, o) if isinstance(o, Var) else o for o in inlined)
         operands = tuple(map(self.operand, args))
         avals = [a.aval if isinstance(a, Var) else a for a in operands]
         found = row.shape(*avals, **params) if row.shape else _by_running(row, avals, params)
@@ -97,13 +97,12 @@ class _Reader:
     def __init__(self, structure: Any, static: list[Any]) -> None:
         self.structure, self.static = structure, static
 
-    def read(self, args: tuple[Any, ...]) -> tuple[list[Any], Any]:
+    def read(self, args: tuple[Any, ...]) -> list[Any]:
         """Return the array leaves of `args`."""
         leaves, given = tree.flatten(args)
         if given != self.structure:
             raise TypeError(f"the program was staged for the structure {self.structure}, but got {given}")
-        arrays = [x for x, s in zip(leaves, self.static, strict=True) if s is None]
-        return arrays, given
+        return [x for x, s in zip(leaves, self.static, strict=True) if s is None]
 
 
 class MakeGraph(Transformed):
@@ -122,7 +121,8 @@ class MakeGraph(Transformed):
             found, out_structure = tree.flatten(out)
             outputs = [stage.operand(y) for y in found]
         static = [x if v is None else None for x, v in zip(leaves, inputs, strict=True)]
-        return Program([v for v in inputs if v is not None], stage.equations, outputs, (_Reader(structure, static), out_structure))
+        trees = (_Reader(structure, static), out_structure)
+        return Program([v for v in inputs if v is not None], stage.equations, outputs, trees)
 
 
 def _abstract(x: Any) -> Aval | None:
@@ -143,7 +143,8 @@ def make_graph(fun: Callable[..., Any]) -> Callable[..., Program]:
         fun: takes and returns pytrees; derivatives and batches inside it are staged too.
 
     Returns:
-        A function of the same arguments (arrays, or anything with `shape` and `dtype`) that returns the Program.
+        A function of the same arguments (arrays, or anything with `shape` and `dtype`) that returns the
+        Program.
 
     Example:
         >>> from fgrad import make_graph

@@ -1,0 +1,9 @@
+"""What fgrad costs, beside other libraries in the same run: `python -m benchmarks`."""
+
+import os
+
+THREADS = "2"
+
+# Read once, when NumPy, PyTorch and JAX start: the same number of threads for all.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC"):
+    os.environ[_name] = THREADS

@@ -1,0 +1,50 @@
+"""The programs in fgrad: with the names of fgrad.numpy, as the others use their own, and with NumPy's."""
+
+import numpy as np
+
+import fgrad as fg
+import fgrad.numpy as fnp
+from benchmarks import programs
+
+X = programs.point()
+PARAMS, IMAGES, LABELS = programs.network()
+TANGENTS = [np.ones_like(p) for p in PARAMS]
+ROWS = np.arange(len(LABELS))
+
+
+def mlp(w1, b1, w2, b2):
+    scores = fnp.tanh(IMAGES @ w1 + b1) @ w2 + b2
+    return fnp.mean(fnp.logsumexp(scores, axis=1) - scores[ROWS, LABELS])
+
+
+def mlp_in_numpy(w1, b1, w2, b2):
+    scores = np.tanh(IMAGES @ w1 + b1) @ w2 + b2
+    shifted = scores - fg.stop_gradient(scores.max(axis=1, keepdims=True))
+    return np.mean(np.log(np.exp(shifted).sum(axis=1)) - shifted[ROWS, LABELS])
+
+
+chain = fg.value_and_grad(programs.chain(fnp))
+chain_in_numpy = fg.value_and_grad(programs.chain(np))
+rosenbrock = fg.value_and_grad(programs.rosenbrock)
+loss = fg.value_and_grad(mlp, argnums=(0, 1, 2, 3))
+loss_in_numpy = fg.value_and_grad(mlp_in_numpy, argnums=(0, 1, 2, 3))
+
+GRADIENTS = {
+    "fgrad": {
+        "chain": lambda: chain(X),
+        "rosenbrock": lambda: rosenbrock(X),
+        "mlp": lambda: loss(*PARAMS),
+    },
+    "fgrad, np.*": {
+        "chain": lambda: chain_in_numpy(X),
+        "mlp": lambda: loss_in_numpy(*PARAMS),
+    },
+}
+FORWARD = {
+    "fgrad": (lambda: mlp(*PARAMS), lambda: fg.jvp(mlp, PARAMS, TANGENTS)),  # the first is NumPy alone
+}
+FIRST_GRADIENT = """
+import numpy as np
+import fgrad as fg
+fg.grad(lambda x: np.sum(np.sin(x) ** 2))(np.ones(3))
+"""

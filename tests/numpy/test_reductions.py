@@ -1,0 +1,216 @@
+"""Reductions and scans over axes: values, keywords and derivatives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.numpy.cases import Case, Fixed, check, integers, kinds, named, strided, truths, values
+
+import fgrad as fg
+import fgrad.numpy as fnp
+from fgrad.testing import check_grads
+
+M, V, S, E, C = values((2, 3)), values((4,)), values(()), values((0, 3)), values((2, 3, 4))
+AXES = [None, 0, 1, -1, (0, 1), (0,), (-2, 2), ()]
+MASK = truths((2, 3, 4))
+SEVERAL = ("sum", "prod", "max", "min", "amax", "amin", "mean", "var", "std", "all", "any", "ptp", "count_nonzero")
+REAL = {"max", "min", "amax", "amin", "ptp", "argmax", "argmin", "argsort", "sort", "cumprod"} - {"cumprod"}
+ONE = ("argmax", "argmin", "cumsum", "cumprod", "argsort", "sort")
+
+CASES = [
+    *(Case(n, f"axis {a}", (C, a), (), 2 if a in (None, 1) else 1) for n in SEVERAL for a in AXES),
+    *(Case(n, f"axis {a} keepdims", (C,), (("axis", a), ("keepdims", True)), 1) for n in SEVERAL for a in AXES),
+    *(Case(n, f"axis {a}", (C, a), (), 2 if a == 1 else 1) for n in ONE for a in (0, 1, -1)),
+    *(Case(n, "axis None", (C,), (("axis", None),), 2) for n in ONE),
+    *(Case(n, f"axis {a} keepdims", (C,), (("axis", a), ("keepdims", True))) for n in ("argmax", "argmin") for a in (None, 0, -1)),
+    *(Case(n, f"{k}", (x,), (), 0 if k.startswith("complex") and n in REAL else 1) for n in (*SEVERAL, *ONE) for k, x in kinds().items()
+      if not (k == "bool" and n == "ptp")),
+    *(Case(n, f"{k} axis", (x, 0), (), 0 if k.startswith("complex") and n in REAL else 1) for n in (*SEVERAL, *ONE) for k, x in kinds().items()
+      if not (k == "bool" and n == "ptp")),
+    *(Case(n, f"{k}", (x,), (), 1) for n in (*SEVERAL, *ONE) for k, x in {
+        "0-d": S, "one": V[:1], "list": [[1.0, 3.0, 2.0]], "integers in a list": [[1, 3, 2]], "strided": strided(M)}.items()),
+    *(Case(n, "number", (2.5,), (), 1) for n in SEVERAL),
+    *(Case(n, f"empty {a}", (E, a), (), 1) for n in (*SEVERAL, *ONE) for a in (None, 0, 1)
+      if n not in ("mean", "var", "std") or a == 1),
+    *(Case(n, f"wrong axis {a}", (M, a)) for n in (*SEVERAL, *ONE) for a in (2, -3)),
+    *(Case(n, f"wrong axes {a}", (M, a)) for n in SEVERAL for a in ((0, 0), (0, 2))),
+    *(Case(n, "axes of a scan", (M, (0, 1))) for n in ("cumsum", "cumprod", "argmax", "argmin")),
+    *(Case(n, "nothing", (V[:0],)) for n in (*SEVERAL, *ONE) if n not in ("mean", "var", "std")),
+
+    # dtype, initial, where
+    *(Case(n, f"dtype {np.dtype(t)} of {k}", (x,), (("axis", 0), ("dtype", t)), 1) for n in ("sum", "prod", "mean", "cumsum", "cumprod", "var", "std")
+      for t in ("f4", "f8", "c16") for k, x in {"float64": C, "float32": C.astype("f"), "int": integers()}.items()
+      if not (np.dtype(t).kind == "c" and n in ("var", "std"))),
+    *(Case(n, f"dtype int of {k}", (x,), (("axis", 0), ("dtype", int))) for n in ("sum", "prod", "cumsum", "cumprod")
+      for k, x in {"float": C, "bool": truths(), "int8": integers(dtype=np.int8)}.items()),
+    *(Case(n, f"initial {i}", (C,), (("axis", a), ("initial", i)), 1) for n in ("sum", "prod", "max", "min", "amax", "amin") for a in (None, 1)
+      for i in (0.3, 1, 100.0)),
+    *(Case(n, f"initial of nothing {a}", (E,), (("axis", a), ("initial", 0.5)), 1) for n in ("sum", "prod", "max", "min") for a in (None, 0, 1)),
+    *(Case(n, "initial for integers", (integers(),), (("axis", 0), ("initial", i))) for n in ("sum", "prod", "max", "min") for i in (2, 100)),
+    *(Case(n, f"where {a}", (C,), (("axis", a), ("where", MASK)), 2 if a is None else 1) for n in ("sum", "prod", "mean", "var", "std", "all", "any") for a in (None, (0, 1), -1)),
+    *(Case(n, "where keepdims", (C,), (("axis", 1), ("where", MASK), ("keepdims", True)), 1) for n in ("sum", "prod", "mean", "var", "std", "all", "any")),
+    *(Case(n, "where broadcast", (C,), (("axis", 1), ("where", MASK[:, :, :1])), 1) for n in ("sum", "prod", "mean", "var", "std")),
+    *(Case(n, f"where and initial {a}", (C,), (("axis", a), ("where", MASK), ("initial", i)), 1) for n in ("sum", "prod", "max", "min", "amax", "amin")
+      for a in (None, 1) for i in (-5.0, 0.25)),
+    *(Case(n, "where without initial", (C,), (("where", MASK),)) for n in ("max", "min")),
+    *(Case(n, f"where all and none {w}", (C,), (("where", w),)) for n in ("sum", "prod", "all", "any") for w in (True, False)),
+    *(Case(n, f"ddof {d}", (C,), (("axis", a), ("ddof", d)), 2) for n in ("var", "std") for a in (None, 1) for d in (1, 0.5)),
+    *(Case(n, "correction", (C,), (("correction", 1),), 1) for n in ("var", "std")),
+    *(Case(n, "mean", (C,), (("axis", 1), ("mean", np.mean(C, 1, keepdims=True)))) for n in ("var", "std")),
+    *(Case(n, f"complex axis {a}", (values((2, 3), dtype=complex), a), (), 2) for n in ("sum", "prod", "mean", "var", "std", "cumsum", "cumprod") for a in (None, 0)),
+
+    # one of a kind
+    *named("average", {"all": C, "axis": (C, 1), "axes": (C, (0, 2)), "weights": (C, None, np.abs(C)), "weights along an axis": (C, 1, np.abs(V[:3])),
+                       "weights along axes": (C, (0, 1), np.abs(M)), "weights along axes in another order": (C, (1, 0), np.abs(M.T)), "int": integers(), "0-d": S,
+                       "weights of integers": (V, 0, Fixed(np.array([1, 2, 3, 4]))), "unlike weights": (C, None, V), "unlike weights along an axis": (C, 1, V),
+                       "wrong axis": (M, 2)}),
+    *named("average", {"keepdims": (C, 1), "keepdims all": C, "keepdims weights": (C, 1, np.abs(V[:3]))}, keepdims=True),
+    *named("average", {"returned": (C, 1), "returned weights": (C, 1, np.abs(V[:3])), "returned all": V}, returned=True),
+    *named("diff", {"once": V, "twice": (V, 2), "axis": (C, 1, 1), "none": (V, 0), "too often": (V, 5), "empty": E, "negative": (V, -1), "0-d": S, "integers": integers(),
+                    "bool": truths(), "wrong axis": (M, 1, 2)}),
+    *named("diff", {"prepend": V}, prepend=0.5), *named("diff", {"append": C}, append=C[..., :1]), *named("diff", {"both": V}, prepend=V, append=[1.0, 2.0]),
+    *(Case("norm", f"{k} ord {o}", (x, o), (), 2) for k, x in {"vector": V, "float32": V.astype("f"), "complex": values((4,), dtype=complex)}.items()
+      for o in (None, 1, 2, 3, 0.5, -1, -2, 0, np.inf, -np.inf)),
+    *(Case("norm", f"matrix ord {o}", (M, o), (), 2) for o in (None, "fro", 1, -1, np.inf, -np.inf, "f", "unknown", 0, 3)),
+    *(Case("norm", f"axis {a} ord {o}", (C,), (("ord", o), ("axis", a)), 1) for a in (0, -1, (0,)) for o in (None, 1, 2, 3, np.inf)),
+    *(Case("norm", f"axes {a} ord {o}", (C,), (("ord", o), ("axis", a)), 1) for a in ((0, 1), (2, 0), (-1, -2)) for o in (None, "fro", 1, -1, np.inf, -np.inf)),
+    *(Case("norm", f"keepdims {a}", (C,), (("axis", a), ("keepdims", True)), 1) for a in (None, 1, (0, 2))),
+    *named("norm", {"cube": C, "0-d": S, "empty": V[:0], "integers": integers(), "list": [3.0, 4.0], "cube ord": (C, 2), "wrong axis": (M, None, 2), "string ord": (V, "fro"),
+                    "three axes": (C, None, (0, 1, 2))}),
+
+    # order
+    *(Case("sort", f"ties {t}", (np.array([2, 1, 2, 1, 0], t),), ()) for t in ("i8", "f8", "f4", "u1")),
+    *(Case("argsort", f"ties {t}", (np.array([2, 1, 2, 1, 0], t),), (("kind", "stable"),)) for t in ("i8", "f8", "f4", "u1")),
+    *(Case(n, "not a number", (np.array([1.0, np.nan, 0.0, np.nan]),)) for n in ("sort", "argsort", "argmax", "argmin", "max", "min", "sum", "mean")),
+    *(Case("sort", f"kind {k}", (C, 1), (("kind", k),), 1) for k in ("quicksort", "stable", "heapsort")),
+    *(Case(n, "stable", (V,), (("stable", True),)) for n in ("sort", "argsort")),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_as_numpy(case):
+    check(case)
+
+
+def test_aliases():
+    assert fnp.amax is fnp.max
+    assert fnp.amin is fnp.min
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "var", "std", "ptp", "all", "any", "cumsum", "cumprod", "argmax", "argmin"])
+def test_out_keyword(name):
+    f = getattr(np, name)
+    expected = f(C, axis=1)
+    dtype = expected.dtype
+    for module in (fnp, np):
+        out = fg.tensor(np.zeros(expected.shape, dtype))
+        assert getattr(module, name)(fg.tensor(C), axis=1, out=out) is out
+        np.testing.assert_allclose(out.numpy(), expected, rtol=1e-13)
+    for x in (C, fg.tensor(C)):
+        array = np.zeros(expected.shape, dtype)
+        assert getattr(fnp, name)(x, axis=1, out=array) is array
+        np.testing.assert_allclose(array, expected, rtol=1e-13)
+    if dtype.kind == "f":
+        check_grads(lambda x: getattr(np, name)(x, axis=1, out=fg.tensor(np.zeros(expected.shape))), (C,), 2)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
+def test_initial_differentiates(name):
+    check_grads(lambda x, i: getattr(fnp, name)(x, axis=0, initial=i), (M, 0.4), 2)
+    mask = truths()
+    check_grads(lambda x, i: getattr(fnp, name)(x, axis=0, initial=i, where=mask), (M, 0.4), 2)
+
+
+def test_weights_and_means_differentiate():
+    check_grads(lambda x, w: np.average(x, 1, w), (C, np.abs(V[:3])), 2)
+    check_grads(lambda x, w: fnp.average(x, weights=w, returned=True), (V, np.abs(V)), 2)
+    check_grads(lambda x, m: fnp.var(x, axis=1, mean=m), (M, M[:, :1]), 2)
+    check_grads(lambda x, y: np.diff(x, prepend=y, append=y), (V, V[:2]), 2)
+
+
+def test_extrema_that_tie_share_the_gradient():
+    x = np.array([[1.0, 3.0, 3.0], [3.0, 0.0, 3.0]])
+    np.testing.assert_allclose(fg.grad(np.max)(x), np.where(x == 3, 0.25, 0.0))
+    np.testing.assert_allclose(fg.grad(lambda x: np.max(x, 1).sum())(x), np.where(x == 3, 0.5, 0.0))
+    np.testing.assert_allclose(fg.grad(np.min)(-x), np.where(x == 3, 0.25, 0.0))
+
+
+def test_products_with_zeros():
+    for x in (np.array([0.0, 2.0, 3.0]), np.array([0.0, 0.0, 3.0]), np.zeros(3)):
+        check_grads(np.prod, (x,), 3)
+        check_grads(np.cumprod, (x,), 3)
+
+
+def test_a_spread_of_zero_has_slope_zero():
+    np.testing.assert_array_equal(fg.grad(np.std)(np.ones(3)), np.zeros(3))
+    np.testing.assert_array_equal(fg.grad(np.linalg.norm)(np.zeros(3)), np.zeros(3))
+    np.testing.assert_array_equal(fg.grad(np.linalg.norm)(np.zeros((2, 2))), np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, 1)])
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("kind", ["float64", "float32", "int64", "0-d", "list"])
+def test_logsumexp(kind, axis, keepdims):
+    x = {**kinds(), "0-d": S, "list": [[1.0, 2.0]]}[kind]
+    if kind == "0-d" and axis is not None:
+        with pytest.raises(np.exceptions.AxisError):
+            fnp.logsumexp(x, axis)
+        return
+    expected = np.log(np.sum(np.exp(np.asarray(x)), axis=axis, keepdims=keepdims))
+    for given in (x, fg.tensor(x)):
+        y = fnp.logsumexp(given, axis, keepdims)
+        assert isinstance(y, fg.Tensor) == isinstance(given, fg.Tensor)
+        assert y.dtype == expected.dtype
+        assert y.shape == expected.shape
+        np.testing.assert_allclose(fg.tensor(y).numpy(), expected, rtol=1e-6)
+    if np.asarray(x).dtype.kind == "f":
+        check_grads(lambda x: fnp.logsumexp(x, axis, keepdims), (np.asarray(x),), 2)
+
+
+def test_logsumexp_at_its_limits():
+    assert fnp.logsumexp(np.array([1000.0, 1000.0])) == 1000 + np.log(2)
+    assert fnp.logsumexp(np.array([-np.inf, -np.inf])) == -np.inf
+    assert fnp.logsumexp(np.array([np.inf, 0.0])) == np.inf
+    assert fnp.logsumexp(np.zeros(0)) == -np.inf
+    np.testing.assert_array_equal(fg.grad(fnp.logsumexp)(np.array([-np.inf, -np.inf])), np.zeros(2))
+    np.testing.assert_array_equal(fg.grad(fnp.logsumexp)(np.array([-np.inf, 0.0])), [0.0, 1.0])
+    with pytest.raises(np.exceptions.AxisError):
+        fnp.logsumexp(M, 2)
+
+
+def test_squared_absolute_value():
+    for x in (M, M.astype("f"), values(dtype=complex), values(dtype=np.complex64)):
+        for given in (x, fg.tensor(x)):
+            y = fnp.abs2(given)
+            assert isinstance(y, fg.Tensor) == isinstance(given, fg.Tensor)
+            assert y.dtype == x.real.dtype
+            np.testing.assert_allclose(fg.tensor(y).numpy(), np.abs(x) ** 2, rtol=1e-5)
+        check_grads(fnp.abs2, (x,), 2)
+
+
+def test_norms_of_matrices_that_need_singular_values_are_refused():
+    for order in (2, -2, "nuc"):
+        with pytest.raises(ValueError, match="norm"):
+            fnp.norm(fg.tensor(M), order)
+
+
+def test_methods_are_the_functions():
+    t = fg.tensor(C)
+    for name in ("sum", "prod", "max", "min", "mean", "var", "std", "all", "any", "cumsum", "cumprod", "argmax", "argmin", "ptp"):
+        f = getattr(np, name)
+        for args, kwargs in [((), {}), ((1,), {}), ((), {"axis": 0})]:
+            np.testing.assert_allclose(getattr(t, name)(*args, **kwargs).numpy(), f(C, *args, **kwargs), rtol=1e-13)
+    np.testing.assert_array_equal(t.sum(axis=(0, 2), keepdims=True).numpy(), C.sum(axis=(0, 2), keepdims=True))
+    np.testing.assert_array_equal(t.argsort().numpy(), C.argsort())
+    np.testing.assert_array_equal(t.argsort(0).numpy(), C.argsort(0))
+    u, x = fg.tensor(C), C.copy()
+    u.sort(1)
+    x.sort(1)
+    np.testing.assert_array_equal(u.numpy(), x)
+
+
+@pytest.mark.parametrize("name", sorted(REAL - {"argmax", "argmin", "argsort", "amax", "amin"}))
+def test_complex_extrema_have_no_derivative(name):
+    with pytest.raises(TypeError, match="complex"):
+        fg.grad(lambda z: np.real(np.sum(getattr(fnp, name)(z))))(values((3,), dtype=complex))
