@@ -32,7 +32,7 @@ def point():
 
 
 def network():
-    """Return the weights w1, b1, w2, b2 of a network 784-128-10, and a batch of inputs with labels, float32."""
+    """Return w1, b1, w2, b2 of a network 784-128-10, and a batch of inputs with labels; float32."""
     rng = np.random.default_rng(0)
     params = [
         rng.normal(scale=PIXELS**-0.5, size=(PIXELS, HIDDEN)),

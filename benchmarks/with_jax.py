@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from benchmarks import programs
 
-jax.config.update("jax_enable_x64", True)  # noqa: FBT003 -- its signature
+jax.config.update("jax_enable_x64", True)
 X = jnp.asarray(programs.point())
 PARAMS, IMAGES, LABELS = jax.tree.map(jnp.asarray, programs.network())
 TANGENTS = jax.tree.map(jnp.ones_like, PARAMS)

@@ -1,8 +1,6 @@
-"""fgrad: the transformations of JAX for people who write NumPy, on a stateful GradManager and Numba kernels."""
-
+"""fgrad: JAX-style transformations for people who write NumPy: a stateful GradManager on Numba kernels."""
 
 from fgrad import numpy as numpy
-
 from fgrad import testing as testing
 from fgrad import tree as tree
 from fgrad.core.tensor import Tensor as Tensor

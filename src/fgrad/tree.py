@@ -114,7 +114,7 @@ def children(x: Any) -> list[tuple[Any, Any]] | None:
 
 
 def broadcast_prefix(prefix: Any, x: Any) -> list[Any]:
-    """Return a leaf of `prefix`, a tree prefix of `x`, for each leaf of `x`; None counts as a leaf of `prefix`."""
+    """Return for each leaf of `x` the leaf of `prefix` above it; None counts as a leaf of `prefix`."""
     import optree  # noqa: PLC0415 -- late, as in flatten
 
     _know(x)
@@ -135,7 +135,7 @@ def broadcast_prefix(prefix: Any, x: Any) -> list[Any]:
 def register_pytree_node(
     cls: type, flatten: Callable[[Any], tuple[Iterable[Any], Any]], unflatten: Callable[[Any, Any], Any]
 ) -> None:
-    """Make instances of `cls` containers: `flatten(x)` is `(children, aux)`, `unflatten(aux, children)` is `x`."""
+    """Make instances of `cls` containers: `flatten(x) = (children, aux)`, `unflatten(aux, children) = x`."""
     import optree  # noqa: PLC0415 -- late, as in flatten
 
     optree.register_pytree_node(cls, flatten, unflatten, namespace=NAMESPACE)

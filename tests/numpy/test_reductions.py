@@ -14,7 +14,7 @@ M, V, S, E, C = values((2, 3)), values((4,)), values(()), values((0, 3)), values
 AXES = [None, 0, 1, -1, (0, 1), (0,), (-2, 2), ()]
 MASK = truths((2, 3, 4))
 SEVERAL = ("sum", "prod", "max", "min", "amax", "amin", "mean", "var", "std", "all", "any", "ptp", "count_nonzero")
-REAL = {"max", "min", "amax", "amin", "ptp", "argmax", "argmin", "argsort", "sort", "cumprod"} - {"cumprod"}
+REAL = {"max", "min", "amax", "amin", "ptp", "argmax", "argmin", "argsort"}
 ONE = ("argmax", "argmin", "cumsum", "cumprod", "argsort", "sort")
 
 CASES = [
@@ -30,12 +30,13 @@ CASES = [
     *(Case(n, f"{k}", (x,), (), 1) for n in (*SEVERAL, *ONE) for k, x in {
         "0-d": S, "one": V[:1], "list": [[1.0, 3.0, 2.0]], "integers in a list": [[1, 3, 2]], "strided": strided(M)}.items()),
     *(Case(n, "number", (2.5,), (), 1) for n in SEVERAL),
-    *(Case(n, f"empty {a}", (E, a), (), 1) for n in (*SEVERAL, *ONE) for a in (None, 0, 1)
-      if n not in ("mean", "var", "std") or a == 1),
+    *(Case(n, f"empty {a}", (E, a), (), int(a == 1)) for n in (*SEVERAL, *ONE) for a in (None, 0, 1)),
     *(Case(n, f"wrong axis {a}", (M, a)) for n in (*SEVERAL, *ONE) for a in (2, -3)),
     *(Case(n, f"wrong axes {a}", (M, a)) for n in SEVERAL for a in ((0, 0), (0, 2))),
     *(Case(n, "axes of a scan", (M, (0, 1))) for n in ("cumsum", "cumprod", "argmax", "argmin")),
-    *(Case(n, "nothing", (V[:0],)) for n in (*SEVERAL, *ONE) if n not in ("mean", "var", "std")),
+    *(Case(n, "nothing", (V[:0],)) for n in (*SEVERAL, *ONE)),
+    *(Case(n, f"axis {a} of 0-d", (S, a), (), 1) for n in (*SEVERAL, *ONE) for a in (0, -1, 1)),
+    *(Case(n, f"axis {a} of 0-d keepdims", (S, a), (("keepdims", True),)) for n in (*SEVERAL, "argmax", "argmin") for a in (None, 0, ())),
 
     # dtype, initial, where
     *(Case(n, f"dtype {np.dtype(t)} of {k}", (x,), (("axis", 0), ("dtype", t)), 1) for n in ("sum", "prod", "mean", "cumsum", "cumprod", "var", "std")
@@ -47,8 +48,9 @@ CASES = [
       for i in (0.3, 1, 100.0)),
     *(Case(n, f"initial of nothing {a}", (E,), (("axis", a), ("initial", 0.5)), 1) for n in ("sum", "prod", "max", "min") for a in (None, 0, 1)),
     *(Case(n, "initial for integers", (integers(),), (("axis", 0), ("initial", i))) for n in ("sum", "prod", "max", "min") for i in (2, 100)),
-    *(Case(n, f"where {a}", (C,), (("axis", a), ("where", MASK)), 2 if a is None else 1) for n in ("sum", "prod", "mean", "var", "std", "all", "any") for a in (None, (0, 1), -1)),
+    *(Case(n, f"where {a}", (C,), (("axis", a), ("where", MASK)), 2 if a is None else int(a != -1)) for n in ("sum", "prod", "mean", "var", "std", "all", "any") for a in (None, (0, 1), -1)),
     *(Case(n, "where keepdims", (C,), (("axis", 1), ("where", MASK), ("keepdims", True)), 1) for n in ("sum", "prod", "mean", "var", "std", "all", "any")),
+    *(Case(n, f"where {np.dtype(t)}", (C.astype(t),), (("axis", 1), ("where", MASK)), 1) for n in ("sum", "prod", "mean", "var", "std") for t in ("f4", "c8", "i4")),
     *(Case(n, "where broadcast", (C,), (("axis", 1), ("where", MASK[:, :, :1])), 1) for n in ("sum", "prod", "mean", "var", "std")),
     *(Case(n, f"where and initial {a}", (C,), (("axis", a), ("where", MASK), ("initial", i)), 1) for n in ("sum", "prod", "max", "min", "amax", "amin")
       for a in (None, 1) for i in (-5.0, 0.25)),
@@ -62,10 +64,11 @@ CASES = [
     # one of a kind
     *named("average", {"all": C, "axis": (C, 1), "axes": (C, (0, 2)), "weights": (C, None, np.abs(C)), "weights along an axis": (C, 1, np.abs(V[:3])),
                        "weights along axes": (C, (0, 1), np.abs(M)), "weights along axes in another order": (C, (1, 0), np.abs(M.T)), "int": integers(), "0-d": S,
-                       "weights of integers": (V, 0, Fixed(np.array([1, 2, 3, 4]))), "unlike weights": (C, None, V), "unlike weights along an axis": (C, 1, V),
+                       "weights of integers": (V, 0, Fixed(np.array([1, 2, 3, 4]))), "float32 and integers": (V.astype("f"), None, Fixed(np.array([1, 2, 3, 4]))), "weights of zero sum": (V, None, np.array([1.0, -1.0, 0.0, 0.0])),
+                       "list": ([1, 2, 4], None, [1, 2, 1]), "unlike weights": (C, None, V), "unlike weights along an axis": (C, 1, V),
                        "wrong axis": (M, 2)}),
     *named("average", {"keepdims": (C, 1), "keepdims all": C, "keepdims weights": (C, 1, np.abs(V[:3]))}, keepdims=True),
-    *named("average", {"returned": (C, 1), "returned weights": (C, 1, np.abs(V[:3])), "returned all": V}, returned=True),
+    *named("average", {"returned": (C, 1), "returned weights": (C, 1, np.abs(V[:3])), "returned all": V, "returned float32": V.astype("f"), "returned of integers": (integers(), 0, Fixed(np.array([1, 2])))}, returned=True),
     *named("diff", {"once": V, "twice": (V, 2), "axis": (C, 1, 1), "none": (V, 0), "too often": (V, 5), "empty": E, "negative": (V, -1), "0-d": S, "integers": integers(),
                     "bool": truths(), "wrong axis": (M, 1, 2)}),
     *named("diff", {"prepend": V}, prepend=0.5), *named("diff", {"append": C}, append=C[..., :1]), *named("diff", {"both": V}, prepend=V, append=[1.0, 2.0]),
@@ -191,6 +194,7 @@ def test_squared_absolute_value():
 
 def test_norms_of_matrices_that_need_singular_values_are_refused():
     for order in (2, -2, "nuc"):
+        np.testing.assert_allclose(fnp.norm(M, order), np.linalg.norm(M, order))
         with pytest.raises(ValueError, match="norm"):
             fnp.norm(fg.tensor(M), order)
 

@@ -60,7 +60,7 @@ def flat(_: Pattern) -> None:
 class Primitive:
     """One operation: a row of the table."""
 
-    __slots__ = ("_make_pull", "_pulls", "batch", "body", "flat", "inline", "linear", "many", "name", "real", "pairs", "run", "shape", "single")
+    __slots__ = ("_make_pull", "_pulls", "batch", "body", "flat", "heavy", "inline", "linear", "many", "name", "real", "pairs", "run", "shape", "single")
 
     def __init__(
         self,
@@ -94,6 +94,7 @@ class Primitive:
         self.flat = pull is flat  # no derivative at all
         # where eager mode looks first: pulls that save values only, of one tracked argument, or of two
         self.single: Pull | None = None
+        self.heavy = False  # whether it costs much more than a pass over its operands
         self.linear: Pull | None = None  # the one pull of a linear row of one argument, which keeps its aval
         self.pairs: list[Pull | None] = [None, None, None]  # tracked: the second, the first, both
 

@@ -73,6 +73,7 @@ class Tape(Trace):
         self.refs: list[ref[Node]] = []
         self.limit = 1000
         self.is_open = True
+        self.hollow = False  # whether the values recorded are of no consequence, only how they depend on leaves
 
     def node(
         self,

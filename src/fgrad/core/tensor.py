@@ -7,6 +7,8 @@ always; they fall back to `bind` in every other case.
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Sequence
 from threading import get_ident
 from typing import Any
@@ -334,12 +336,20 @@ def _bind(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         tape = state.sole
         if boxed or tape is NOTHING or not _only(args, tape):
             return _interpret(row, args, values, params, state, boxed=boxed)
-        out = row.run(*values, **params)
+        out = _placeholder(row, values, params) if tape.hollow and row.heavy else row.run(*values, **params)
         outs = tuple(map(wrap, out)) if row.many else (wrap(out),)
         _record_on(tape, row, args, values, outs, params)
         return outs if row.many else outs[0]
     out = row.run(*values, **params)
     return tuple(map(wrap, out)) if row.many else wrap(out)
+
+
+def _placeholder(row: Primitive, values: list[Any], params: dict[str, Any]) -> Any:
+    """Return something of the shape and dtype of a result whose value is of no consequence."""
+    if all(v.size < 4096 for v in values):  # computing costs less
+        return row.run(*values, **params)
+    aval = row.shape(*map(aval_of, values), **params)  # type: ignore[misc]
+    return np.broadcast_to(np.ones((), aval.dtype), aval.shape)
 
 
 def _only(args: tuple[Any, ...], tape: Tape) -> bool:
@@ -498,10 +508,53 @@ def _fits(args: Sequence[Any], tracked: Sequence[Any], out: Any) -> tuple[Fit | 
 def snapshot(a: Any, dtype: np.dtype[Any]) -> Any:
     """Return an operand that the user cannot change behind the tape's back; Python numbers are weak."""
     if isinstance(a, np.ndarray):
-        return compact(a) if a.flags.writeable or a.base is not None else a
+        return a if is_private(a) else compact(a)
     if isinstance(a, np.generic):
         return a
     return np.array(a) if isinstance(a, list | tuple) else np.array(a, dtype)
+
+
+class _Pool(threading.local):
+    """Memory for large snapshots: fresh pages cost many times the copy itself."""
+
+    def __init__(self) -> None:
+        self.blocks: list[np.ndarray[Any, Any]] = []
+
+    def copy(self, a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return a copy of `a`, in memory that nobody uses any more if there is some."""
+        if not _POOLED_FROM <= a.nbytes <= _POOLED_TO:
+            return a.copy()
+        blocks = self.blocks
+        for i in range(len(blocks)):
+            # every view, and every view of a view, refers to the block itself
+            if blocks[i].nbytes == a.nbytes and sys.getrefcount(blocks[i]) == 2:
+                block = blocks[i]
+                break
+        else:
+            block = np.empty(a.nbytes, np.uint8)
+            blocks.append(block)
+            del blocks[:-_POOL_LENGTH]
+        out = block.view(a.dtype).reshape(a.shape)
+        out[...] = a
+        return out
+
+
+_POOLED_FROM, _POOLED_TO, _POOL_LENGTH = 2**16, 2**23, 8  # bytes, bytes, blocks per thread
+_pool = _Pool()
+
+
+def is_private(a: np.ndarray[Any, Any]) -> bool:
+    """Return whether nobody can write to the memory of `a`: it is read-only down to its owner, or a snapshot."""
+    if a.flags.writeable:
+        return False
+    return a.base is None or any(a.base is block for block in _pool.blocks)
+
+
+def private_copy(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a read-only copy of an array, for keeping while a gradient is computed."""
+    copied = _pool.copy(a)
+    copied.flags.writeable = False
+    return copied
 
 
 def compact(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -509,9 +562,7 @@ def compact(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if a.size and 0 in a.strides:
         part = a[tuple([slice(0, 1) if s == 0 else slice(None) for s in a.strides])]
         return np.broadcast_to(part.copy(), a.shape)
-    copied = a.copy()
-    copied.flags.writeable = False
-    return copied
+    return private_copy(a)
 
 
 def alias(t: Tensor) -> Tensor:

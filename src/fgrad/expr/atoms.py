@@ -87,11 +87,14 @@ def _extremum(f: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
     return share(x), share(y)
 
 
-def _logadd(f: Expr, x: Expr, y: Expr, base: Callable[..., Expr]) -> tuple[Operand, Operand]:
-    def share(gap: Expr) -> Expr:
-        return where(equal(f, -math.inf), 0, where(equal(x, y), 0.5, 1 / (1 + base(gap))))
+def _logadd(base: Callable[..., Expr]) -> Callable[..., tuple[Operand, ...]]:
+    def slopes(f: Expr, x: Expr, y: Expr) -> tuple[Operand, ...]:
+        def share(gap: Expr) -> Expr:
+            return where(equal(f, -math.inf), 0, where(equal(x, y), 0.5, 1 / (1 + base(gap))))
 
-    return share(y - x), share(x - y)
+        return share(y - x), share(x - y)
+
+    return slopes
 
 
 def _power(f: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
@@ -115,6 +118,26 @@ def _hypot(f: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
 
 def _root(f: Expr, _: Expr) -> tuple[Operand]:
     return (where(equal(f, 0), 0, 0.5 / where(equal(f, 0), 1, f)),)
+
+
+def _gap(x: Expr) -> Expr:
+    return (1 - x) * (1 + x)  # 1 - x * x, exact to rounding also near one
+
+
+def _copysign(_: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
+    return sign(x) * copysign(1, y), 0
+
+
+def _remainder(_: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
+    return 1, -floor_divide(x, y)
+
+
+def _where(_: Expr, c: Expr, x: Expr, y: Expr) -> tuple[Operand, ...]:
+    return 0, where(c, 1, 0), where(c, 0, 1)
+
+
+def _heaviside(_: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
+    return 0, where(equal(x, 0), 1, 0)
 
 
 # Flags: s = singular, the slope may be infinite; r = real, the slopes do not hold for complex arguments;
@@ -144,13 +167,13 @@ ATOMS: dict[str, Atom] = {
     "log2":          Atom("math.log2({})",        np.log2,         lambda f, x: (1 / (x * LN2),), "s"),
     "log10":         Atom("math.log10({})",       np.log10,        lambda f, x: (1 / (x * LN10),), "s"),
     "log1p":         Atom("math.log1p({})",       np.log1p,        lambda f, x: (1 / (1 + x),), "s"),
-    "logaddexp":     Atom("logaddexp({}, {})",    np.logaddexp,    lambda f, x, y: _logadd(f, x, y, exp), "r"),
-    "logaddexp2":    Atom("logaddexp2({}, {})",   np.logaddexp2,   lambda f, x, y: _logadd(f, x, y, exp2), "r"),
+    "logaddexp":     Atom("logaddexp({}, {})",    np.logaddexp,    _logadd(exp), "r"),
+    "logaddexp2":    Atom("logaddexp2({}, {})",   np.logaddexp2,   _logadd(exp2), "r"),
     "sin":           Atom("math.sin({})",         np.sin,          lambda f, x: (cos(x),)),
     "cos":           Atom("math.cos({})",         np.cos,          lambda f, x: (-sin(x),)),
     "tan":           Atom("math.tan({})",         np.tan,          lambda f, x: (1 + f * f,)),
-    "arcsin":        Atom("math.asin({})",        np.arcsin,       lambda f, x: (1 / sqrt((1 - x) * (1 + x)),), "s"),
-    "arccos":        Atom("math.acos({})",        np.arccos,       lambda f, x: (-1 / sqrt((1 - x) * (1 + x)),), "s"),
+    "arcsin":        Atom("math.asin({})",        np.arcsin,       lambda f, x: (1 / sqrt(_gap(x)),), "s"),
+    "arccos":        Atom("math.acos({})",        np.arccos,       lambda f, x: (-1 / sqrt(_gap(x)),), "s"),
     "arctan":        Atom("math.atan({})",        np.arctan,       lambda f, x: (1 / (1 + x * x),)),
     "arctan2":       Atom("math.atan2({}, {})",   np.arctan2,      _arctan2, "r"),
     "hypot":         Atom("math.hypot({}, {})",   np.hypot,        _hypot, "r"),
@@ -159,7 +182,7 @@ ATOMS: dict[str, Atom] = {
     "tanh":          Atom("math.tanh({})",        np.tanh,         lambda f, x: (1 - f * f,)),
     "arcsinh":       Atom("math.asinh({})",       np.arcsinh,      lambda f, x: (1 / cosh(f),)),
     "arccosh":       Atom("math.acosh({})",       np.arccosh,      lambda f, x: (1 / sinh(f),), "s"),
-    "arctanh":       Atom("math.atanh({})",       np.arctanh,      lambda f, x: (1 / ((1 - x) * (1 + x)),), "s"),
+    "arctanh":       Atom("math.atanh({})",       np.arctanh,      lambda f, x: (1 / _gap(x),), "s"),
     "degrees":       Atom("degrees({})",          np.degrees,      lambda f, x: (1 / DEGREE,), "r"),
     "radians":       Atom("radians({})",          np.radians,      lambda f, x: (DEGREE,), "r"),
     "fabs":          Atom("abs({})",              np.fabs,         lambda f, x: (sign(x),), "r"),
@@ -167,18 +190,18 @@ ATOMS: dict[str, Atom] = {
     "minimum":       Atom("minimum({}, {})",      np.minimum,      _extremum, "r"),
     "fmax":          Atom("fmax({}, {})",         np.fmax,         _extremum, "r"),
     "fmin":          Atom("fmin({}, {})",         np.fmin,         _extremum, "r"),
-    "copysign":      Atom("math.copysign({}, {})", np.copysign,    lambda f, x, y: (sign(x) * copysign(1, y), 0), "r"),
-    "remainder":     Atom("remainder({}, {})",    np.remainder,    lambda f, x, y: (1, -floor_divide(x, y)), "sr"),
+    "copysign":      Atom("math.copysign({}, {})", np.copysign,    _copysign, "r"),
+    "remainder":     Atom("remainder({}, {})",    np.remainder,    _remainder, "sr"),
     "fmod":          Atom("fmod({}, {})",         np.fmod,         lambda f, x, y: (1, -trunc(x / y)), "sr"),
     "nextafter":     Atom("nextafter({}, {})",    np.nextafter,    lambda f, x, y: (1, 0), "r"),
-    "where":         Atom("({1} if {0} else {2})", np.where,       lambda f, c, x, y: (0, where(c, 1, 0), where(c, 0, 1))),
+    "where":         Atom("({1} if {0} else {2})", np.where,       _where),
     "sign":          Atom("sign({})",             np.sign,         lambda f, x: (0,), "r"),
     "floor":         Atom("floor({})",            np.floor,        lambda f, x: (0,), "r"),
     "ceil":          Atom("ceil({})",             np.ceil,         lambda f, x: (0,), "r"),
     "trunc":         Atom("trunc({})",            np.trunc,        lambda f, x: (0,), "r"),
     "rint":          Atom("rint({})",             np.rint,         lambda f, x: (0,), "r"),
     "floor_divide":  Atom("floor_divide({}, {})", np.floor_divide, lambda f, x, y: (0, 0), "r"),
-    "heaviside":     Atom("heaviside({}, {})",    np.heaviside,    lambda f, x, y: (0, where(equal(x, 0), 1, 0)), "r"),
+    "heaviside":     Atom("heaviside({}, {})",    np.heaviside,    _heaviside, "r"),
     "equal":         Atom("({} == {})",           np.equal,        lambda f, x, y: (0, 0)),
     "not_equal":     Atom("({} != {})",           np.not_equal,    lambda f, x, y: (0, 0)),
     "less":          Atom("({} < {})",            np.less,         lambda f, x, y: (0, 0)),

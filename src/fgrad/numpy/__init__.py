@@ -4,8 +4,30 @@ Functions return arrays for arrays and Tensors if any argument is one; creation 
 The same functions answer when NumPy's own (`numpy.sin`, `numpy.sum`, ...) are called on Tensors.
 """
 
-# ruff: noqa: A004 -- NumPy's names
-import numpy as _np
+from numpy import bool_ as bool_
+from numpy import complex64 as complex64
+from numpy import complex128 as complex128
+from numpy import dtype as dtype
+from numpy import e as e
+from numpy import euler_gamma as euler_gamma
+from numpy import finfo as finfo
+from numpy import float16 as float16
+from numpy import float32 as float32
+from numpy import float64 as float64
+from numpy import iinfo as iinfo
+from numpy import inf as inf
+from numpy import int8 as int8
+from numpy import int16 as int16
+from numpy import int32 as int32
+from numpy import int64 as int64
+from numpy import nan as nan
+from numpy import ndarray as ndarray
+from numpy import newaxis as newaxis
+from numpy import pi as pi
+from numpy import uint8 as uint8
+from numpy import uint16 as uint16
+from numpy import uint32 as uint32
+from numpy import uint64 as uint64
 
 from fgrad.numpy.arrays import arange as arange
 from fgrad.numpy.arrays import array as array
@@ -70,9 +92,9 @@ from fgrad.numpy.elementwise import left_shift as left_shift
 from fgrad.numpy.elementwise import less as less
 from fgrad.numpy.elementwise import less_equal as less_equal
 from fgrad.numpy.elementwise import log as log
-from fgrad.numpy.elementwise import log10 as log10
 from fgrad.numpy.elementwise import log1p as log1p
 from fgrad.numpy.elementwise import log2 as log2
+from fgrad.numpy.elementwise import log10 as log10
 from fgrad.numpy.elementwise import logaddexp as logaddexp
 from fgrad.numpy.elementwise import logaddexp2 as logaddexp2
 from fgrad.numpy.elementwise import logical_and as logical_and
@@ -162,6 +184,7 @@ from fgrad.numpy.reductions import sort as sort
 from fgrad.numpy.reductions import std as std
 from fgrad.numpy.reductions import sum as sum
 from fgrad.numpy.reductions import var as var
+from fgrad.numpy.registry import declare_operators
 from fgrad.numpy.shapes import append as append
 from fgrad.numpy.shapes import array_split as array_split
 from fgrad.numpy.shapes import astype as astype
@@ -205,32 +228,7 @@ from fgrad.numpy.shapes import tril as tril
 from fgrad.numpy.shapes import triu as triu
 from fgrad.numpy.shapes import vsplit as vsplit
 from fgrad.numpy.shapes import vstack as vstack
-from fgrad.numpy.registry import declare_operators
 
-pi = _np.pi
-e = _np.e
-inf = _np.inf
-nan = _np.nan
-newaxis = _np.newaxis
-euler_gamma = _np.euler_gamma
-float16 = _np.float16
-float32 = _np.float32
-float64 = _np.float64
-complex64 = _np.complex64
-complex128 = _np.complex128
-int8 = _np.int8
-int16 = _np.int16
-int32 = _np.int32
-int64 = _np.int64
-uint8 = _np.uint8
-uint16 = _np.uint16
-uint32 = _np.uint32
-uint64 = _np.uint64
-bool_ = _np.bool_
-finfo = _np.finfo
-iinfo = _np.iinfo
-dtype = _np.dtype
-ndarray = _np.ndarray
 abs, pow, acos, asin, atan, atan2 = absolute, power, arccos, arcsin, arctan, arctan2
 acosh, asinh, atanh, conj, mod, true_divide = arccosh, arcsinh, arctanh, conjugate, remainder, divide
 concat, permute_dims, around, bitwise_not = concatenate, transpose, round, invert

@@ -35,14 +35,16 @@ def holds_tensor(x: Any) -> bool:
 
 @implements(np.array)
 def array(object: Any, dtype: Any = None, *, copy: bool | None = True, ndmin: int = 0, **_: Any) -> Tensor:
-    """Return a Tensor made of numbers, arrays and Tensors in nested sequences; derivatives flow to the Tensors."""
+    """Return a Tensor made of numbers, arrays and Tensors in nested sequences; derivatives flow to these."""
     if isinstance(object, list | tuple) and holds_tensor(object):
         parts = [array(o) for o in object]
         if len({p.shape for p in parts}) > 1:
-            raise ValueError(f"the parts of an array must have one shape, not {sorted({p.shape for p in parts})}")
+            raise ValueError(
+                f"the parts of an array must have one shape, not {sorted({p.shape for p in parts})}"
+            )
         kind = np.result_type(*(p.dtype for p in parts))
         rows = [reshape(convert(p, kind), (1, *p.shape)) for p in parts]
-        made = bind("concatenate", *rows, axis=0)
+        made: Tensor = bind("concatenate", *rows, axis=0)
     else:
         made = Tensor(object)
     if dtype is not None:
@@ -83,8 +85,9 @@ def empty(shape: Any, dtype: Any = float, **_: Any) -> Tensor:
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Tensor:
     """Return a Tensor filled with `fill_value`, which may be a Tensor that broadcasts."""
-    value = asarray(fill_value, dtype)
-    return _broadcast_to(value, (shape,) if isinstance(shape, int | np.integer) else tuple(shape))
+    lengths = (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
+    made: Tensor = _broadcast_to(asarray(fill_value, dtype), lengths)
+    return made
 
 
 def _like(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -138,7 +141,8 @@ def linspace(
 ) -> Any:
     """Return `num` evenly spaced numbers from `start` to `stop`, along a new axis; differentiable in both."""
     if not any(map(holds_tensor, (start, stop))):
-        made = np.linspace(start, stop, num, endpoint, retstep, dtype, axis)
+        space: Callable[..., Any] = np.linspace  # its overloads want to know whether there is a step
+        made = space(start, stop, num, endpoint, retstep, dtype, axis)
         return tuple(map(Tensor, made)) if retstep else Tensor(made)
     n = num - 1 if endpoint else num
     line, first = np.linspace(0.0, 1.0, num, endpoint), as_value(start)
@@ -183,7 +187,10 @@ def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = 
     shape = [0] * n
     for axis, v in zip(order, vectors, strict=True):
         shape[axis] = v.size
-    grids = [reshape(v, tuple(v.size if i == a else 1 for i in range(n))) for a, v in zip(order, vectors, strict=True)]
+    grids = [
+        reshape(v, tuple(v.size if i == a else 1 for i in range(n)))
+        for a, v in zip(order, vectors, strict=True)
+    ]
     return tuple(alike(grids if sparse else [_broadcast_to(g, tuple(shape)) for g in grids]))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.tensor import binary, unary
+from fgrad.core.tensor import unary
 from fgrad.numpy.registry import implements, operator, ufunc_keywords
 
 
@@ -488,4 +488,3 @@ def gcd(x: Any, y: Any, /, **kw: Any) -> Any:
 def lcm(x: Any, y: Any, /, **kw: Any) -> Any:
     """Return the least common multiple."""
     return ufunc_keywords("lcm", x, y, **kw) if kw else operator("lcm")(x, y)
-

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from fgrad import tree
 from fgrad.core.primitive import OPERATORS, Primitive, flat, register
 from fgrad.core.tape import CUT
-from fgrad.core.tensor import Tensor, alias, bind, binary, rebind, unary, wrap
+from fgrad.core.tensor import Tensor, alias, binary, bind, rebind, unary, wrap
 from fgrad.core.trace import Box
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.registry import implements, stored
@@ -51,9 +51,12 @@ def getitem(x: Any, index: Any) -> Any:
 
 def _plain_index(index: Any) -> Any:
     """Return an index without Tensors of no axes where NumPy wants integers."""
-    if isinstance(index, Tensor) and not index.shape and index.dtype.kind in "iu" and not isinstance(index._value, Box):
-        return int(index._value)
-    return tuple(map(_plain_index, index)) if isinstance(index, tuple) else index
+    if isinstance(index, tuple):
+        return tuple(map(_plain_index, index))
+    if isinstance(index, Tensor) and not index.shape and index.dtype.kind in "iu":
+        value = index._value
+        return index if isinstance(value, Box) else int(value)
+    return index
 
 
 @implements()
@@ -61,7 +64,9 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     """Give the handle `x` the value it has with `value` at `index`; derivatives flow from both."""
     value = as_value(value)
     if value.dtype.kind == "c" and x.dtype.kind != "c":
-        raise TypeError(f"cannot write a complex value into a Tensor of dtype {x.dtype}; take value.real first")
+        raise TypeError(
+            f"cannot write a complex value into a Tensor of dtype {x.dtype}; take value.real first"
+        )
     value = linear.convert(value, x.dtype)
     if _is_everything(index):
         shape = tuple(value.shape)
@@ -92,7 +97,8 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
         if (x is None) != (y is None):
             raise ValueError("either both or neither of x and y should be given")
         return nonzero(condition)
-    return bind("where", as_value(condition), *(v if isinstance(v, int | float | complex) else as_value(v) for v in (x, y)))
+    choices = (v if isinstance(v, int | float | complex) else as_value(v) for v in (x, y))
+    return bind("where", as_value(condition), *choices)
 
 
 @implements(np.nonzero)
@@ -132,7 +138,16 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
 
 
 @implements(np.clip)
-def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None, **_: Any) -> Any:
+def clip(
+    a: Any,
+    a_min: Any = None,
+    a_max: Any = None,
+    out: Any = None,
+    *,
+    min: Any = None,
+    max: Any = None,
+    **_: Any,
+) -> Any:
     """Return elements limited to [a_min, a_max]; at a limit, element and limit share the gradient equally."""
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     y = as_value(a)
@@ -149,8 +164,13 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     if len(condlist) != len(choicelist) or not condlist:
         raise ValueError("select needs as many conditions as choices, and at least one")
     choices = [as_value(c) for c in choicelist]
-    kind = np.result_type(*(c.dtype for c in choices), default if isinstance(default, int | float | complex) else as_value(default).dtype)
-    y: Any = np.asarray(default, kind) if isinstance(default, int | float | complex) else linear.convert(as_value(default), kind)
+    if isinstance(default, int | float | complex):
+        kind = np.result_type(*(c.dtype for c in choices), default)
+        y: Any = np.asarray(default, kind)
+    else:
+        rest = as_value(default)
+        kind = np.result_type(*(c.dtype for c in choices), rest.dtype)
+        y = linear.convert(rest, kind)
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
         y = where(condition, linear.convert(choice, kind), y)
     return y
@@ -244,15 +264,18 @@ def angle(z: Any, deg: bool = False) -> Any:
 
 
 @implements(np.nan_to_num)
-def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
+def nan_to_num(
+    x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Any:
     """Return `x` with NaN and infinities replaced by numbers; replaced elements have slope zero."""
     x = as_value(x)
-    if x.dtype.kind not in "f":
+    if x.dtype.kind != "f":
         return x
     info = np.finfo(x.dtype)
     y = where(unary("isnan", x), nan, x)
     y = where(binary("equal", x, np.inf), info.max if posinf is None else posinf, y)
-    return linear.convert(where(binary("equal", x, -np.inf), info.min if neginf is None else neginf, y), x.dtype)
+    y = where(binary("equal", x, -np.inf), info.min if neginf is None else neginf, y)
+    return linear.convert(y, x.dtype)
 
 
 @implements(np.isclose)

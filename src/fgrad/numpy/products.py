@@ -21,8 +21,10 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @implements(np.matmul)
-def matmul(x1: Any, x2: Any, /, *, out: Any = None, axes: Any = None, axis: Any = None, dtype: Any = None, **_: Any) -> Any:
-    """Return the matrix product; axes before the last two broadcast, vectors are rows or columns as needed."""
+def matmul(
+    x1: Any, x2: Any, /, *, out: Any = None, axes: Any = None, axis: Any = None, dtype: Any = None, **_: Any
+) -> Any:
+    """Return the matrix product; axes before the last two broadcast, vectors are rows or columns at need."""
     if axes is not None or axis is not None:
         raise TypeError("matmul of Tensors takes no axes; move them with moveaxis first")
     x, y = as_value(x1), as_value(x2)
@@ -80,8 +82,9 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     n, m = len(x.shape), len(y.shape)
     if n == 0 or m == 0:
         return stored(bind("multiply", x, y), out)
-    if x.shape[-1] != y.shape[-2 if m > 1 else 0]:
-        raise ValueError(f"shapes {x.shape} and {y.shape} not aligned: {x.shape[-1]} != {y.shape[-2 if m > 1 else 0]}")
+    inner = y.shape[-2 if m > 1 else 0]
+    if x.shape[-1] != inner:
+        raise ValueError(f"shapes {x.shape} and {y.shape} not aligned: {x.shape[-1]} != {inner}")
     left, right = _LETTERS[1:n], _LETTERS[n : n + m - 1]
     b_letters = right[:-1] + "a" + right[-1:]
     return stored(contract(x, y, left + "a", b_letters, left + right), out)
@@ -188,10 +191,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = True, dtype: Any = N
         xs = [linear.convert(x, np.dtype(dtype)) for x in xs]
     sizes = _sizes(terms, xs)
     pairs = [_normal(x, t, sizes) for x, t in zip(xs, terms, strict=True)]
-    if len(pairs) > 2:
-        path = _path(pairs, result, optimize)
-    else:
-        path = [tuple(range(len(pairs)))]
+    path = _path(pairs, result, optimize) if len(pairs) > 2 else [tuple(range(len(pairs)))]
     for group in path:
         picked = [pairs[i] for i in sorted(group, reverse=True)]
         for i in sorted(group, reverse=True):
@@ -207,7 +207,8 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = True, dtype: Any = N
     x = linear.transpose(x, tuple(letters.index(c) for c in result if c in letters))
     shape = tuple(sizes[c] for c in result)
     if tuple(x.shape) != shape:
-        x = linear.broadcast_to(linear.reshape(x, tuple(sizes[c] if c in letters else 1 for c in result)), shape)
+        x = linear.reshape(x, tuple(sizes[c] if c in letters else 1 for c in result))
+        x = linear.broadcast_to(x, shape)
     return stored(x, out)
 
 
@@ -268,7 +269,9 @@ def _normal(x: Any, letters: str, sizes: dict[str, int]) -> tuple[Any, str]:
             i += 1
             continue
         if x.shape[i] != x.shape[j]:
-            raise ValueError(f"einsum: the axes {letters[i]!r} of one operand have lengths {x.shape[i]} and {x.shape[j]}")
+            raise ValueError(
+                f"einsum: the axes {letters[i]!r} of one operand have lengths {x.shape[i]} and {x.shape[j]}"
+            )
         letters = letters[:i] + letters[i + 1 : j] + letters[j + 1 :] + letters[i]
         x = diagonal(x, 0, i, j)
     gone = [i for i, c in enumerate(letters) if x.shape[i] == 1 and sizes[c] != 1]
@@ -319,4 +322,3 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     start = (m - 1) // 2 if mode == "same" else m - 1
     length = n if mode == "same" else n - m + 1
     return bind("slice", full, index=(slice(start, start + length),))
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from fgrad.core.primitive import NUMPY
 from fgrad.core.tensor import Tensor, bind, unary
-from fgrad.numpy.arrays import as_value
+from fgrad.numpy.arrays import alike, as_value
+from fgrad.numpy.indexing import take_along_axis
 from fgrad.numpy.registry import implements, stored
+from fgrad.numpy.shapes import broadcast_to, concatenate
 from fgrad.ops import linear
 
 _NOTHING: Any = np._NoValue
@@ -25,12 +28,17 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim)
 
 
+def _axes_of_monoid(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Return what `axes_of` does; but a single element may be reduced over an axis that it does not have."""
+    return () if ndim == 0 and isinstance(axis, int) and axis in {0, -1} else axes_of(axis, ndim)
+
+
 def _prepared(x: Any, dtype: Any, where: Any, neutral: Any) -> Any:
     x = as_value(x)
     if dtype is not None:
         x = linear.convert(x, np.dtype(dtype))
     if where is not True:
-        x = bind("where", where, x, np.asarray(neutral, x.dtype))
+        x = bind("where", where, x, linear.convert(as_value(neutral), x.dtype))
     return x
 
 
@@ -41,15 +49,24 @@ def _finished(y: Any, x: Any, axes: tuple[int, ...], keepdims: Any, out: Any) ->
 
 
 @implements(np.sum)
-def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _NOTHING, where: Any = True) -> Any:
+def sum(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = _NOTHING,
+    where: Any = True,
+) -> Any:
     """Return the sum over axes."""
     if a.__class__ is not Tensor:
         a = as_value(a)
-    if axis is None and dtype is None and out is None and not keepdims and initial is _NOTHING and where is True:
+    as_it_is = dtype is None and where is True
+    if as_it_is and axis is None and out is None and not keepdims and initial is _NOTHING:
         return bind("sum", a, axes=tuple(range(a.ndim)))
-    if dtype is not None or where is not True:
+    if not as_it_is:
         a = _prepared(a, dtype, where, 0)
-    axes = axes_of(axis, len(a.shape))
+    axes = _axes_of_monoid(axis, len(a.shape))
     y = bind("sum", a, axes=axes)
     if initial is not _NOTHING:
         y = y + initial
@@ -57,10 +74,18 @@ def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: 
 
 
 @implements(np.prod)
-def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _NOTHING, where: Any = True) -> Any:
+def prod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = _NOTHING,
+    where: Any = True,
+) -> Any:
     """Return the product over axes; the derivative is right where elements are zero."""
     a = _prepared(a, dtype, where, 1)
-    axes = axes_of(axis, len(a.shape))
+    axes = _axes_of_monoid(axis, len(a.shape))
     y = bind("prod", a, axes=axes)
     if initial is not _NOTHING:
         y = y * initial
@@ -71,13 +96,16 @@ def _extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: An
     a = as_value(a)
     if where is not True:
         if initial is _NOTHING:
-            raise ValueError(f"reduction operation '{name}' does not have an identity, so to use a where mask one has to specify 'initial'")
+            raise ValueError(
+                f"reduction operation '{name}' does not have an identity, "
+                "so to use a where mask one has to specify 'initial'"
+            )
         a = _prepared(a, None, where, initial)
-    axes = axes_of(axis, len(a.shape))
+    axes = _axes_of_monoid(axis, len(a.shape))
     if initial is not _NOTHING and (a.size == 0 and any(a.shape[i] == 0 for i in axes)):
         shape = tuple(n for i, n in enumerate(a.shape) if i not in axes)
         y = linear.broadcast_to(linear.convert(as_value(initial), a.dtype), shape)
-        return _finished(y, a, axes, keepdims, out)
+        return _finished(alike([y, a])[0], a, axes, keepdims, out)
     if a.dtype.kind == "b":
         y = bind("convert", bind(name, bind("convert", a, dtype=np.dtype(np.int8)), axes=axes), dtype=a.dtype)
     else:
@@ -88,13 +116,27 @@ def _extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: An
 
 
 @implements(np.max, np.amax)
-def max(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _NOTHING, where: Any = True) -> Any:
+def max(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = _NOTHING,
+    where: Any = True,
+) -> Any:
     """Return the greatest element over axes; elements that tie share the gradient equally."""
     return _extremum("max", a, axis, out, keepdims, initial, where)
 
 
 @implements(np.min, np.amin)
-def min(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _NOTHING, where: Any = True) -> Any:
+def min(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = _NOTHING,
+    where: Any = True,
+) -> Any:
     """Return the smallest element over axes; elements that tie share the gradient equally."""
     return _extremum("min", a, axis, out, keepdims, initial, where)
 
@@ -116,17 +158,20 @@ def _inexact(a: Any, dtype: Any) -> Any:
 
 
 def _count(a: Any, axes: tuple[int, ...], where: Any, keepdims: Any) -> Any:
+    """Return the number of elements that count, as integer or as real array of the precision of `a`."""
     if where is True:
         n = 1
         for i in axes:
             n *= a.shape[i]
         return n
-    mask = np.broadcast_to(np.asarray(where), a.shape)
-    return np.sum(mask, axis=axes, keepdims=bool(keepdims and keepdims is not _NOTHING))
+    mask = linear.convert(linear.broadcast_to(as_value(where), a.shape), np.empty(0, a.dtype).real.dtype)
+    return sum(mask, axes, keepdims=keepdims)
 
 
 @implements(np.mean)
-def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
+) -> Any:
     """Return the arithmetic mean over axes."""
     a = _inexact(a, dtype)
     axes = axes_of(axis, len(a.shape))
@@ -139,7 +184,18 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
 
 
 @implements(np.var)
-def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *, where: Any = True, mean: Any = _NOTHING, correction: Any = _NOTHING) -> Any:
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = False,
+    *,
+    where: Any = True,
+    mean: Any = _NOTHING,
+    correction: Any = _NOTHING,
+) -> Any:
     """Return the variance over axes: the mean squared distance from the mean, with divisor n - ddof."""
     a = _inexact(a, dtype)
     axes = axes_of(axis, len(a.shape))
@@ -149,7 +205,8 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any 
     squares = abs2(gap)
     n = _count(a, axes, where, keepdims) - ddof
     with np.errstate(invalid="ignore", divide="ignore"):
-        return stored(sum(squares, axes, keepdims=keepdims, where=where) / np.maximum(n, 0), out)
+        n = bind("maximum", n, 0) if hasattr(n, "dtype") else builtins.max(n, 0)
+        return stored(sum(squares, axes, keepdims=keepdims, where=where) / n, out)
 
 
 _mean = mean
@@ -164,20 +221,31 @@ def abs2(x: Any) -> Any:
 
 
 @implements(np.std)
-def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, **kw: Any) -> Any:
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = False,
+    **kw: Any,
+) -> Any:
     """Return the standard deviation over axes; its slope is zero where it is zero."""
     return stored(unary("root", var(a, axis, dtype, None, ddof, keepdims, **kw)), out)
 
 
 @implements(np.average)
-def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False) -> Any:
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False
+) -> Any:
     """Return the weighted mean over axes."""
     a = _inexact(a, None)
     if weights is None:
         y = mean(a, axis, keepdims=keepdims)
         n = _count(a, axes_of(axis, len(a.shape)), True, keepdims)
-        return (y, np.broadcast_to(float(n), y.shape).copy()) if returned else y
+        return (y, alike([np.full(y.shape, n, y.dtype)[()], y])[0]) if returned else y
     w = as_value(weights)
+    w = linear.convert(w, np.result_type(a.dtype, w.dtype))
     if w.shape != a.shape:
         if axis is None:
             raise TypeError("Axis must be specified when shapes of a and weights differ.")
@@ -188,8 +256,10 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
         w = linear.transpose(w, order)
         w = linear.reshape(w, tuple(a.shape[i] if i in axes else 1 for i in range(len(a.shape))))
     total = sum(linear.broadcast_to(w, a.shape), axis, keepdims=keepdims)
+    if np.any(np.equal(getattr(total, "_value", total), 0)):
+        raise ZeroDivisionError("Weights sum to zero, can't be normalized")
     y = sum(a * w, axis, keepdims=keepdims) / total
-    return (y, total) if returned else y
+    return (y, alike([total, y])[0]) if returned else y
 
 
 @implements(np.cumsum)
@@ -208,9 +278,15 @@ def _scan(name: str, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     a = as_value(a)
     if dtype is not None:
         a = linear.convert(a, np.dtype(dtype))
-    if axis is None:
-        a, axis = linear.reshape(a, (a.size,)), 0
-    return stored(bind(name, a, axis=normalize_axis_index(axis, len(a.shape))), out)
+    a, place = _along(a, axis)
+    return stored(bind(name, a, axis=place), out)
+
+
+def _along(a: Any, axis: Any) -> tuple[Any, int]:
+    """Return `a`, flattened if `axis` is None or if there is none, and the place of the axis."""
+    if axis is None or not a.shape:
+        a = linear.reshape(a, (a.size,))
+    return a, 0 if axis is None else normalize_axis_index(axis, len(a.shape))
 
 
 def logsumexp(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
@@ -263,15 +339,11 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 def _arg(name: str, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     a = as_value(a)
-    n = len(a.shape)
-    if axis is None:
-        y = bind(name, linear.reshape(a, (a.size,)), axis=0)
-        kept: tuple[int, ...] = (1,) * n
-    else:
-        place = normalize_axis_index(axis, n)
-        y = bind(name, a, axis=place)
-        kept = tuple(1 if i == place else m for i, m in enumerate(a.shape))
-    return stored(linear.reshape(y, kept) if keepdims and keepdims is not _NOTHING else y, out)
+    line, place = _along(a, axis)
+    y = bind(name, line, axis=place)
+    if keepdims and keepdims is not _NOTHING:
+        y = linear.reshape(y, tuple(1 if axis is None or i == place else m for i, m in enumerate(a.shape)))
+    return stored(y, out)
 
 
 @implements(np.argmax)
@@ -289,17 +361,13 @@ def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) 
 @implements(np.argsort)
 def argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
     """Return the places that sort `a` along an axis (stably); None flattens first."""
-    a = as_value(a)
-    if axis is None:
-        a, axis = linear.reshape(a, (a.size,)), 0
-    return bind("argsort", a, axis=normalize_axis_index(axis, len(a.shape)))
+    a, place = _along(as_value(a), axis)
+    return bind("argsort", a, axis=place)
 
 
 @implements(np.sort)
 def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
     """Return `a` sorted along an axis; the gradient goes back to where each element came from."""
-    from fgrad.numpy.indexing import take_along_axis
-
     a = as_value(a)
     if axis is None:
         a, axis = linear.reshape(a, (a.size,)), 0
@@ -309,12 +377,21 @@ def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, 
 
 
 @implements(np.diff)
-def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
-    """Return the n-th differences of neighbours along an axis."""
-    a = as_value(a)
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOTHING, append: Any = _NOTHING) -> Any:
+    """Return the n-th differences of neighbours along an axis, to which elements may be joined first."""
+    if n == 0:
+        return a
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n}")
-    lead = (slice(None),) * normalize_axis_index(axis, len(a.shape))
+    a = as_value(a)
+    if not a.shape:
+        raise ValueError("diff requires input that is at least one dimensional")
+    place = normalize_axis_index(axis, len(a.shape))
+    one = (*a.shape[:place], 1, *a.shape[place + 1 :])
+    parts = [as_value(x) for x in (prepend, a, append) if x is not _NOTHING]
+    if len(parts) > 1:
+        a = concatenate([x if x.shape else broadcast_to(x, one) for x in parts], place)
+    lead = (slice(None),) * place
     for _ in range(n):
         after, before = (bind("slice", a, index=(*lead, s)) for s in (slice(1, None), slice(None, -1)))
         a = bind("not_equal", after, before) if a.dtype.kind == "b" else after - before
@@ -333,17 +410,15 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     """
     x = _inexact(x, None)
     n = len(x.shape)
-    if axis is None and (ord is None or n == 1 or (ord in {2, "fro", "f"} and n == 1) or (ord in {"fro", "f"} and n == 2)):
-        axes: tuple[int, ...] = tuple(range(n))
-        ord = 2 if ord in {None, "fro", "f"} else ord
-    else:
-        axes = axes_of(axis, n)
-        if len(axes) == 2:
-            return _matrix_norm(x, ord, axes, keepdims)
-        if len(axes) != 1 and ord is not None:
-            raise ValueError("Improper number of dimensions to norm.")
+    axes = axes_of(axis, n)
+    if axis is None and (ord is None or (n == 2 and ord in {"fro", "f"})):
+        ord = 2
+    elif len(axes) == 2:
+        return _matrix_norm(x, ord, axes, keepdims)
+    elif len(axes) != 1:
+        raise ValueError("Improper number of dimensions to norm.")
     if isinstance(ord, str):
-        raise ValueError(f"Invalid norm order '{ord}' for vectors")
+        raise ValueError(f"Invalid norm order '{ord}' for vectors")  # noqa: TRY004 -- NumPy's error
     size = unary("absolute", x)
     if ord is None or ord == 2:
         y = unary("root", bind("sum", abs2(x), axes=axes))
@@ -356,7 +431,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     elif ord == 1:
         y = bind("sum", size, axes=axes)
     else:
-        y = bind("power", bind("sum", bind("power", size, ord), axes=axes), 1 / ord)
+        total = bind("sum", bind("power", size, ord), axes=axes)
+        zero = bind("equal", total, 0)
+        y = bind("where", zero, 0, bind("power", bind("where", zero, 1, total), 1 / ord))
     return _finished(y, x, axes, keepdims, None)
 
 
@@ -369,8 +446,12 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any
         second = columns if ord in {1, -1} else rows
         totals = bind("sum", unary("absolute", x), axes=(first,))
         y = bind("max" if ord > 0 else "min", totals, axes=(second - (second > first),))
+    elif not isinstance(x, Tensor):
+        return np.linalg.norm(x, ord, axes, keepdims)
     else:
-        raise ValueError(f"norm: the order {ord!r} of matrices has no rule for Tensors yet; use None, 'fro', 1 or inf")
+        raise ValueError(
+            f"norm: the order {ord!r} of matrices has no rule for Tensors yet; use None, 'fro', 1 or inf"
+        )
     return _finished(y, x, axes, keepdims, None)
 
 

@@ -8,17 +8,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fgrad import ops as ops
 from fgrad.core.operators import in_place
 from fgrad.core.primitive import FUNCTIONS, NUMPY, OPERATORS, ROWS
-from fgrad.core.tensor import Tensor, apply_binary, apply_unary, bind, binary, is_tracked, wrap
+from fgrad.core.tensor import Tensor, apply_binary, apply_unary, binary, bind, is_tracked, wrap
 from fgrad.ops.linear import convert
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def implements(*functions: Any, name: str | None = None) -> Callable[[F], F]:
-    """Return the decorator that makes a function answer for NumPy's `functions`, and Tensor's method of its name."""
+    """Return the decorator that makes a function answer for NumPy's `functions` and as Tensor's `name`."""
 
     def register(f: F) -> F:
         for function in functions:
@@ -36,7 +35,8 @@ def operator(name: str) -> Callable[[Any, Any], Any]:
     def apply(x: Any, y: Any) -> Any:
         result = binary(name, x, y)
         if result is NotImplemented:
-            raise TypeError(f"{name} takes arrays, numbers and Tensors, not {type(x).__name__} and {type(y).__name__}")
+            given = f"{type(x).__name__} and {type(y).__name__}"
+            raise TypeError(f"{name} takes arrays, numbers and Tensors, not {given}")
         return result
 
     return apply
@@ -66,8 +66,8 @@ def ufunc_keywords(
 ) -> Any:
     """Apply an element-wise row with the keywords that NumPy's ufuncs take."""
     if not any(isinstance(a, Tensor) for a in (*args, where, *_outs(out))):
-        options = {"out": out, "where": where, "dtype": dtype, "casting": casting, "order": order, "subok": subok}
-        return ROWS[name].run(*args, **options)
+        run = ROWS[name].run
+        return run(*args, out=out, where=where, dtype=dtype, casting=casting, order=order, subok=subok)
     if dtype is not None:
         args = tuple(cast(a, np.dtype(dtype), casting) for a in args)
     result = bind(name, *args)
@@ -82,7 +82,11 @@ def _outs(out: Any) -> tuple[Any, ...]:
 
 
 def cast(a: Any, dtype: np.dtype[Any], casting: Any) -> Any:
-    """Return an array or Tensor as `dtype`, a Python number as it is; TypeError where `casting` forbids it."""
+    """Return an array or Tensor as `dtype`, a Python number as it is.
+
+    Raises:
+        TypeError: `casting` forbids it.
+    """
     if isinstance(a, int | float | complex):
         return a
     a = a if hasattr(a, "dtype") else np.asarray(a)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -153,12 +154,22 @@ def atleast_2d(*arys: Any) -> Any:
 @implements(np.atleast_3d)
 def atleast_3d(*arys: Any) -> Any:
     """Return arrays with at least three axes, as NumPy places them."""
-    found = alike([linear.reshape(x, np.atleast_3d(np.broadcast_to(np.int8(0), x.shape)).shape) for x in values(arys)])
+    found = alike(
+        [linear.reshape(x, np.atleast_3d(np.broadcast_to(np.int8(0), x.shape)).shape) for x in values(arys)]
+    )
     return found[0] if len(found) == 1 else tuple(found)
 
 
 @implements(np.concatenate, np.concat)
-def concatenate(arrays: Sequence[Any], /, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+def concatenate(
+    arrays: Sequence[Any],
+    /,
+    axis: int | None = 0,
+    out: Any = None,
+    *,
+    dtype: Any = None,
+    casting: Any = "same_kind",
+) -> Any:
     """Return arrays joined along an axis; None flattens them first."""
     xs = values(arrays)
     if not xs:
@@ -239,9 +250,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     else:
         ends = [0, *map(int, indices_or_sections), n]
     lead = (slice(None),) * axis
-    return [
-        bind("slice", ary, index=(*lead, slice(start, stop))) for start, stop in zip(ends[:-1], ends[1:], strict=True)
-    ]
+    return [bind("slice", ary, index=(*lead, slice(start, stop))) for start, stop in pairwise(ends)]
 
 
 @implements(np.split)
@@ -320,13 +329,15 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return linear.reshape(roll(ravel(a), shift, 0), a.shape)
     axes = normalize_axis_tuple(axis, len(a.shape), allow_duplicate=True)
-    for s, i in zip(*np.broadcast_arrays(shift, axes), strict=True) if np.ndim(shift) or len(axes) > 1 else [(shift, axes[0])]:
+    several = np.ndim(shift) > 0 or len(axes) > 1
+    moves = zip(*np.broadcast_arrays(shift, axes), strict=True) if several else [(shift, axes[0])]
+    for s, i in moves:
         n = a.shape[i]
         k = int(s) % n if n else 0
         if k:
             lead = (slice(None),) * int(i)
-            parts = [bind("slice", a, index=(*lead, part)) for part in (slice(n - k, None), slice(None, n - k))]
-            a = bind("concatenate", *parts, axis=int(i))
+            parts = (slice(n - k, None), slice(None, n - k))
+            a = bind("concatenate", *(bind("slice", a, index=(*lead, p)) for p in parts), axis=int(i))
     return a
 
 
@@ -356,7 +367,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
 
 @implements(np.pad)
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kw: Any) -> Any:
-    """Return `array` with borders; modes constant, edge, reflect, symmetric, wrap and empty (zeros) for Tensors."""
+    """Return `array` with borders; Tensors in modes constant, edge, reflect, symmetric, wrap, empty (zeros)."""
     array = as_value(array)
     if not isinstance(array, Tensor) and not isinstance(kw.get("constant_values"), Tensor):
         return np.pad(array, pad_width, mode, **kw)
@@ -376,7 +387,9 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kw: Any) -> Any:
             return padded + border
         return bind("where", places >= 0, padded, linear.convert(as_value(fill), array.dtype))
     if mode not in {"edge", "reflect", "symmetric", "wrap"}:
-        raise ValueError(f"pad: the mode {mode!r} has no rule for Tensors; use constant, edge, reflect, symmetric or wrap")
+        raise ValueError(
+            f"pad: the mode {mode!r} has no rule for Tensors; use constant, edge, reflect, symmetric or wrap"
+        )
     where_from = np.pad(np.arange(array.size).reshape(array.shape), pad_width, mode, **kw)
     return bind("gather", ravel(array), where_from, template=(HOLE,))
 
@@ -414,14 +427,21 @@ def diagflat(v: Any, k: int = 0) -> Any:
 def tril(m: Any, k: int = 0) -> Any:
     """Return the elements on and below the diagonal `k`, zeros above."""
     m = as_value(m)
-    return bind("where", np.tri(*m.shape[-2:], k=k, dtype=bool), m, np.zeros((), m.dtype))
+    return bind("where", _lower(m.shape, k), m, np.zeros((), m.dtype))
 
 
 @implements(np.triu)
 def triu(m: Any, k: int = 0) -> Any:
     """Return the elements on and above the diagonal `k`, zeros below."""
     m = as_value(m)
-    return bind("where", np.tri(*m.shape[-2:], k=k - 1, dtype=bool), np.zeros((), m.dtype), m)
+    return bind("where", _lower(m.shape, k - 1), np.zeros((), m.dtype), m)
+
+
+def _lower(shape: tuple[int, ...], k: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return where a matrix lies on or below the diagonal `k`; of a vector NumPy makes a square one."""
+    if not shape:
+        raise TypeError("a triangle needs an array with axes")
+    return np.tri(shape[-2:][0], shape[-1], k, bool)
 
 
 @implements(np.astype)

@@ -54,8 +54,8 @@ def _plan(a: str, b: str, out: str) -> Callable[[Any, Any], Any]:
 
     def call(x: Any, y: Any) -> Any:
         x, y = x.transpose(axes_x), y.transpose(axes_y)
-        batch, rows, inner, columns = x.shape[:n], x.shape[n : n + m], x.shape[n + m :], y.shape[n + len(summed) :]
-        k = math.prod(inner)
+        batch, rows, columns = x.shape[:n], x.shape[n : n + m], y.shape[n + len(summed) :]
+        k = math.prod(x.shape[n + m :])
         z = np.matmul(
             x.reshape((*batch, math.prod(rows), k)),
             y.reshape((*batch, k, math.prod(columns))),
@@ -95,4 +95,4 @@ register(
         shape=_shape,
         batch=_batch,
     )
-)
+).heavy = True

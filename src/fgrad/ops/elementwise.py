@@ -10,7 +10,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS, Pattern, Primitive, Pull, Rule, by_argument, flat, register
-from fgrad.core.tensor import bind, binary, unary
+from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.derive import chain, gradient
 from fgrad.expr.emit import emit_calls
@@ -35,7 +35,8 @@ def declare_atom(name: str) -> Primitive:
     params = PARAMS[: atom.arity]
     slopes = [s if isinstance(s, Expr) else const(s) for s in atom.slopes(OUT, *params)]
     pull = _puller(slopes, params, atom.products)
-    return _declare(name, params, apply_unshared(name, params), atom.reference, pull, real=not atom.holomorphic)
+    body = apply_unshared(name, params)
+    return _declare(name, params, body, atom.reference, pull, real=not atom.holomorphic)
 
 
 def declare_body(name: str, params: tuple[Expr, ...], body: Expr, run: Rule) -> Primitive:
@@ -87,7 +88,7 @@ class Body:
 def _puller(
     slopes: Sequence[Expr], params: tuple[Expr, ...], products: Sequence[str]
 ) -> Callable[[Pattern], Pull | None]:
-    """Return the `pull` of a row with these slopes: one generated function per pattern of tracked arguments."""
+    """Return the `pull` of a row with these slopes: a generated function per pattern of tracked arguments."""
     if all(s is ZERO for s in slopes):
         return flat
 
@@ -158,7 +159,8 @@ def _declare_table() -> None:
     )
     x = PARAMS[:1]
     _declare("absolute", x, apply("fabs", *x), np.absolute, by_argument(_absolute), real=False)
-    for ufunc in (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.left_shift, np.right_shift, np.gcd, np.lcm):
+    bits = (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.left_shift, np.right_shift)
+    for ufunc in (*bits, np.gcd, np.lcm):
         _declare(ufunc.__name__, PARAMS[:2], PARAMS[0], ufunc, flat, real=False)
     _declare("invert", x, PARAMS[0], np.invert, flat, real=False)
     _declare("spacing", x, PARAMS[0], np.spacing, flat, real=True)

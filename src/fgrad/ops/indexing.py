@@ -32,7 +32,7 @@ def split_index(x: Any, index: Any) -> tuple[Index, list[Any]]:
         IndexError: `index` is not a valid index of `x`.
     """
     parts = index if isinstance(index, tuple) else (index,)
-    if any(getattr(p, "dtype", None) == bool or isinstance(p, list) for p in parts):
+    if any(isinstance(p, list) or (hasattr(p, "dtype") and p.dtype.kind == "b") for p in parts):
         _check_masks(x.shape, parts)
     template: list[Any] = []
     arrays: list[Any] = []
@@ -91,7 +91,10 @@ _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
 def getitem(x: Any, index: Any) -> Any:
     """Return `x[index]`."""
-    if index.__class__ in _BASIC and (index.__class__ is not slice or {index.start.__class__, index.stop.__class__, index.step.__class__} <= _BASIC):
+    if index.__class__ in _BASIC and (
+        index.__class__ is not slice
+        or {index.start.__class__, index.stop.__class__, index.step.__class__} <= _BASIC
+    ):
         return bind("slice", x, index=(index,))
     template, arrays = split_index(x, index)
     if arrays:
@@ -238,8 +241,7 @@ def _run_scatter_add(ct: Any, *arrays: Any, template: Index, shape: Shape) -> An
 def _gathered(shape: Shape, arrays: Any, template: Index) -> Shape:
     placeholders = [np.broadcast_to(np.zeros((), np.intp), a.shape) for a in arrays]
     # a zero-length axis admits no index, yet its shape is known
-    result: Shape = np.broadcast_to(np.empty((), np.int8), [n or 1 for n in shape])[filled(template, placeholders)].shape
-    return result
+    return _indexed(tuple([n or 1 for n in shape]), filled(template, placeholders))
 
 
 def _layout(shape: Shape, arrays: Any, template: Index) -> tuple[int, int]:
@@ -302,9 +304,7 @@ def _batch_scatter_add(mapped: tuple[bool, ...], ct: Any, *arrays: Any, template
     examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[1:], strict=True)]
     pre, rank = _layout(shape, examples, template)
     index, full = _batched_index(mapped[1:], arrays, template, n)
-    return bind(
-        "scatter_add", _block_from(ct, pre, rank), *full, template=index, shape=(n, *shape)
-    )
+    return bind("scatter_add", _block_from(ct, pre, rank), *full, template=index, shape=(n, *shape))
 
 
 register(

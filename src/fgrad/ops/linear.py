@@ -25,7 +25,6 @@ def linear(name: str, *, run: Rule, adjoint: Rule, shape: Rule, batch: Rule | No
         shape: (aval, **params) -> aval.
         batch: (value with a batch axis first, **params) -> the same map of every example; None loops.
     """
-
     pull = Pull(lambda ct, aval, params: (adjoint(ct, aval, **params),), avals=(1,), params=True, exact=True)
     row = Primitive(
         name,

@@ -10,7 +10,7 @@ import numpy as np
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import Primitive, Rule, by_argument, register
 from fgrad.core.tensor import bind, unary
-from fgrad.ops.linear import Axes, expand, reshape, reverse, shifted, sum_axes
+from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, reverse, shifted, sum_axes
 
 
 def _reduced(x: Any, axes: Axes) -> Aval:
@@ -38,7 +38,7 @@ def _extremum(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
 
 
 def _prod(ct: Any, x: Any, *, axes: Axes) -> Any:
-    """Give each element the product of all others, from the left and from the right, so that zeros are right."""
+    """Give each element the product of all others: of those before and of those behind, for zeros' sake."""
     last = tuple(i for i in range(len(x.shape)) if i not in axes)
     kept = tuple(x.shape[i] for i in last)
     order = (*last, *axes)
@@ -141,7 +141,7 @@ register(
 
 def _batch_recur(mapped: tuple[bool, ...], a: Any, b: Any, *, axis: int) -> Any:
     n = (a if mapped[0] else b).shape[0]
-    full = [x if m else bind("broadcast_to", x, shape=(n, *x.shape)) for x, m in zip((a, b), mapped, strict=True)]
+    full = (x if m else broadcast_to(x, (n, *x.shape)) for x, m in zip((a, b), mapped, strict=True))
     return bind("recur", *full, axis=axis + 1)
 
 

@@ -34,8 +34,7 @@ class Pushed:
         has_aux: bool,
     ) -> None:
         run = self.run = Pulled(fun, args, kwargs, inputs, has_aux)
-        gm = GradManager()
-        gm.record()
+        gm = GradManager().record_linear()
         try:
             # the value of u is of no consequence; ones are never mistaken for a zero cotangent
             us = [gm.follow(np.ones(y.shape, y.dtype)) if _has_tangent(y) else None for y in run.outs]

@@ -178,6 +178,12 @@ class GradManager:
         self._start(next_level())
         return self
 
+    def record_linear(self) -> Self:
+        """Start to record a linear function, whose value at the recorded point is of no consequence."""
+        self._start(next_level())
+        self._recorded().tape.hollow = True
+        return self
+
     def _start(self, level: int) -> None:
         if self._recording is not None:
             raise RuntimeError(

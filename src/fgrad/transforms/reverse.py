@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.tensor import Tensor, wrap
+from fgrad.core.tensor import Tensor, private_copy, wrap
 from fgrad.core.trace import Box
 from fgrad.transforms.batch import batched_map
 from fgrad.transforms.calling import Delivery, Transformed, bound, check_live, has_tensor, name_of, positions
@@ -115,7 +115,7 @@ def _handle(x: Any) -> tuple[Any, ...] | None:
     if x.__class__ is Tensor:
         return check_live(x)._value, x._nodes
     if x.__class__ is np.ndarray and x.dtype.kind == "f":
-        return (x.copy(),)
+        return (private_copy(x),)
     if isinstance(x, np.ndarray | np.generic | float | int | complex):
         value = np.array(x)
         return (value,) if value.dtype.kind in "fciub" else None
