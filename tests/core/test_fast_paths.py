@@ -5,13 +5,15 @@ import threading
 
 import numpy as np
 import pytest
+from tests.helpers import close
 
 import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad.core import tape as tape_module
 from fgrad.core import tensor as tensor_module
+from fgrad.core.primitive import ROWS
+from fgrad.core.snapshot import compact, private_copy
 from fgrad.core.trace import NOTHING, State
-from tests.helpers import close
 
 RNG = np.random.default_rng(5)
 UNARY = ("sin", "cos", "tanh", "exp", "square", "arctan", "negative", "absolute")
@@ -24,7 +26,9 @@ def random_program(seed, dtype):
     w = rng.normal(size=(3, 4)).astype(dtype)
 
     def constant():
-        return [w, w[0], w[:, :1], 1.5, 2, np.float64(0.7) if dtype == "float64" else np.float32(0.7)][rng.integers(6)]
+        return [w, w[0], w[:, :1], 1.5, 2, np.float64(0.7) if dtype == "float64" else np.float32(0.7)][
+            rng.integers(6)
+        ]
 
     def program(x):
         nonlocal rng
@@ -52,7 +56,9 @@ def random_program(seed, dtype):
     return program, rng.normal(size=(3, 4)).astype(dtype)
 
 
-@pytest.fixture(params=["no shortcut for an operation", "no shortcut for a recording", "no shortcut for the sweep"])
+@pytest.fixture(
+    params=["no shortcut for an operation", "no shortcut for a recording", "no shortcut for the sweep"]
+)
 def obvious(request, monkeypatch):
     """Turn one of the shortcuts off."""
 
@@ -110,27 +116,35 @@ def test_the_cached_number_keeps_its_sign_and_is_never_written_to():
 
 def test_a_snapshot_is_not_reused_while_anything_refers_to_it():
     a, b = np.full((200, 200), 1.0), np.full((200, 200), 2.0)
-    first = tensor_module.private_copy(a)
+    first = private_copy(a)
     part = first[3:5].T
-    second = tensor_module.private_copy(b)
+    second = private_copy(b)
     assert not np.shares_memory(first, second)
     del first
-    third = tensor_module.private_copy(b * 2)
+    third = private_copy(b * 2)
     assert not np.shares_memory(part, third)
     assert np.all(part == 1.0)
     assert np.all(second == 2.0)
     address = part.__array_interface__["data"][0]
     del part
     gc.collect()
-    copies = [tensor_module.private_copy(a) for _ in range(3)]
-    assert any(c.__array_interface__["data"][0] <= address < c.__array_interface__["data"][0] + c.nbytes for c in copies)
+    copies = [private_copy(a) for _ in range(3)]
+    assert any(
+        c.__array_interface__["data"][0] <= address < c.__array_interface__["data"][0] + c.nbytes
+        for c in copies
+    )
 
 
 @pytest.mark.parametrize("order", ["C", "F", "strided", "broadcast"])
 def test_snapshots_of_any_layout_are_read_only_and_private(order):
     a = RNG.normal(size=(300, 200))
-    a = {"C": a, "F": np.asfortranarray(a), "strided": a[::2, ::-1], "broadcast": np.broadcast_to(a[0], (300, 200))}[order]
-    kept, expected = tensor_module.compact(a), a.copy()
+    a = {
+        "C": a,
+        "F": np.asfortranarray(a),
+        "strided": a[::2, ::-1],
+        "broadcast": np.broadcast_to(a[0], (300, 200)),
+    }[order]
+    kept, expected = compact(a), a.copy()
     assert not kept.flags.writeable
     assert not np.shares_memory(kept, a)
     np.testing.assert_array_equal(kept, expected)
@@ -158,7 +172,7 @@ def test_results_never_live_in_the_memory_of_snapshots():
     kept = [fg.value_and_grad(lambda x: fnp.sum(x * x))(x)[1] for _ in range(4)]
     kept += [fg.vjp(lambda x: x, x)[0], *fg.vjp(lambda x: x, x)[1](x), *fg.jvp(lambda x: x, (x,), (x,))]
     for _ in range(20):
-        tensor_module.private_copy(x * 0)
+        private_copy(x * 0)
     for g in kept[:4]:
         close(g, 2 * x)
     for y in kept[4:]:
@@ -170,8 +184,6 @@ def test_results_never_live_in_the_memory_of_snapshots():
 
 
 def test_forward_mode_does_not_compute_products_it_does_not_need(monkeypatch):
-    from fgrad.core.primitive import ROWS
-
     row, shapes = ROWS["contract"], []
     run = row.run
 

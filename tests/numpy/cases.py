@@ -174,8 +174,3 @@ def named(name: str, calls: dict[str, Any], order: int = 2, **kwargs: Any) -> It
     """Yield a case per call; a call is a tuple of arguments, or one array."""
     for label, args in calls.items():
         yield Case(name, label, args if isinstance(args, tuple) else (args,), tuple(kwargs.items()), order)
-
-
-def tested(cases: Any) -> set[str]:
-    """Return the names that cases test."""
-    return {c.name for c in cases}

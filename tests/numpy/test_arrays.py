@@ -31,6 +31,8 @@ CREATION = {
               ((2,), {"ndmin": 3}), (([1 + 1j],), {}), (([[1, 2], [3]],), {})],
     "asarray": [((2.5,), {}), (([1, 2],), {}), (([1, 2],), {"dtype": float}), (((1, 2), np.float32), {})],
 }  # fmt: skip
+LIKE = ("zeros_like", "ones_like", "full_like", "empty_like")
+NAMES = {*CREATION, *LIKE, "empty", "copy", "meshgrid"}
 CALLS = [(name, args, kwargs) for name, calls in CREATION.items() for args, kwargs in calls]
 
 
@@ -73,7 +75,7 @@ def test_what_is_to_be_filled_starts_with_zeros():
     assert fnp.empty_like(M, shape=(4,)).shape == (4,)
 
 
-@pytest.mark.parametrize("name", ["zeros_like", "ones_like", "full_like", "empty_like"])
+@pytest.mark.parametrize("name", LIKE)
 @pytest.mark.parametrize("kind", [*kinds(), "0-d", "empty", "list", "number"])
 def test_like_another(name, kind):
     x = {**kinds(), "0-d": values(()), "empty": values((0, 3)), "list": [[1, 2]], "number": 2.5}[kind]

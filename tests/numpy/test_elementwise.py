@@ -85,6 +85,8 @@ def binary_cases(name: str) -> list[Case]:
 
 CASES = [*(c for name in UNARY for c in unary_cases(name)), *(c for name in BINARY for c in binary_cases(name))]
 
+NAMES = {c.name for c in CASES}
+
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_as_numpy(case):

@@ -89,6 +89,8 @@ CASES = [
     *(Case(n, "stable", (V,), (("stable", True),)) for n in ("sort", "argsort")),
 ]  # fmt: skip
 
+NAMES = {c.name for c in CASES} | {"logsumexp", "abs2"}
+
 
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
 @pytest.mark.parametrize("case", CASES, ids=str)

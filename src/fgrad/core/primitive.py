@@ -60,7 +60,23 @@ def flat(_: Pattern) -> None:
 class Primitive:
     """One operation: a row of the table."""
 
-    __slots__ = ("_make_pull", "_pulls", "batch", "body", "flat", "heavy", "inline", "linear", "many", "name", "real", "pairs", "run", "shape", "single")
+    __slots__ = (
+        "_make_pull",
+        "_pulls",
+        "batch",
+        "body",
+        "flat",
+        "heavy",
+        "inline",
+        "linear",
+        "many",
+        "name",
+        "pairs",
+        "real",
+        "run",
+        "shape",
+        "single",
+    )
 
     def __init__(
         self,
@@ -144,7 +160,9 @@ def by_argument(*rules: Rule | None, exact: bool = False) -> Callable[[Pattern],
             [*(keep.index(k) for k in wants[i][0]), *(len(keep) + avals.index(k) for k in wants[i][1])]
             for i in tracked
         ]
-        return Pull(_joined([rules[i] for i in tracked], places), keep=keep, avals=avals, params=True, exact=exact)
+        return Pull(
+            _joined([rules[i] for i in tracked], places), keep=keep, avals=avals, params=True, exact=exact
+        )
 
     return pull
 

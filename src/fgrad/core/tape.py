@@ -25,7 +25,7 @@ class Node:
 
     __slots__ = ("__weakref__", "ct", "fits", "parents", "pull", "saved", "tape")
 
-    tape: Tape | None  # None once cleared
+    tape: Any  # the Tape; None once cleared
     pull: Pull | Pick | None
     saved: tuple[Any, ...]
     parents: tuple[Node, ...]  # the nodes of the tracked arguments
@@ -53,9 +53,9 @@ class Pick:
 
 def _hidden(*_: Any) -> Any:
     raise RuntimeError(
-        "the backward of a fgrad.Function uses a value that its forward computed, and an outer manager wants the "
-        "derivative of that value, which is hidden from it. Save arguments or outputs on self and compute the rest "
-        "from them in backward, or use fgrad.custom_vjp"
+        "the backward of a fgrad.Function uses a value that its forward computed, and an outer manager "
+        "wants the derivative of that value, which is hidden from it. Save arguments or outputs on self and "
+        "compute the rest from them in backward, or use fgrad.custom_vjp"
     )
 
 
@@ -73,7 +73,9 @@ class Tape(Trace):
         self.refs: list[ref[Node]] = []
         self.limit = 1000
         self.is_open = True
-        self.hollow = False  # whether the values recorded are of no consequence, only how they depend on leaves
+        self.hollow = (
+            False  # whether the values recorded are of no consequence, only how they depend on leaves
+        )
 
     def node(
         self,
@@ -140,24 +142,28 @@ class Tape(Trace):
         grads: dict[Node, Any] = {}
         refs = self.refs if consume else self.refs[:]
         while refs:
-            node = refs.pop()()
-            if node is None:
+            popped = refs.pop()()
+            if popped is None:
                 continue
+            node = popped
             ct = cts.pop(node, None)
             if ct is not None:
                 pull, parents = node.pull, node.parents
                 if pull is None:
                     grads[node] = ct
                     back: Any = (ct,) if parents else ()  # an attached intermediate passes its cotangent on
-                elif pull.__class__ is Pick:
+                elif isinstance(pull, Pick):
                     slots = cts.setdefault(parents[0], [None] * pull.count)
                     slots[pull.index] = ct
                     back = ()
                 else:
                     back = pull.raw(ct, *node.saved) if raw else pull.lifted(ct, *map(lift, node.saved))
                     if node.fits is not None:
-                        back = [c if f is None or c is None else fit(c, f) for c, f in zip(back, node.fits)]
-                for p, c in zip(parents, back):
+                        back = [
+                            c if f is None or c is None else fit(c, f)
+                            for c, f in zip(back, node.fits, strict=True)
+                        ]
+                for p, c in zip(parents, back):  # noqa: B905 -- a leaf without parents drops its cotangent
                     if p in cts:
                         if c is not None:
                             cts[p] = add(cts[p], c)
@@ -182,16 +188,20 @@ class Tape(Trace):
         alive = list(seeds)  # a cleared node lets go of its parents, whose turn is still to come
         add, refs, keep = np.add, self.refs, alive.append
         while refs:
-            node = refs.pop()()  # type: ignore[assignment]
-            if node is None:
+            popped = refs.pop()()
+            if popped is None:
                 continue
+            node = popped
             ct = node.ct
             if ct is not None:
                 pull, parents = node.pull, node.parents
                 if pull.__class__ is Pull:
-                    back = pull.raw(ct, *node.saved)  # type: ignore[union-attr]
+                    back = pull.raw(ct, *node.saved)
                     if node.fits is not None:
-                        back = [c if f is None or c is None else fit(c, f) for c, f in zip(back, node.fits)]
+                        back = [
+                            c if f is None or c is None else fit(c, f)
+                            for c, f in zip(back, node.fits, strict=True)
+                        ]
                 elif pull is None:
                     grads[node] = ct
                     back = (ct,)
@@ -202,7 +212,7 @@ class Tape(Trace):
                         p.ct = [None] * pull.count  # type: ignore[union-attr]
                     p.ct[pull.index] = ct  # type: ignore[union-attr]
                     back = ()
-                for p, c in zip(parents, back):
+                for p, c in zip(parents, back):  # noqa: B905 -- a leaf without parents drops its cotangent
                     if p.ct is None:
                         p.ct = c
                         keep(p)
@@ -229,4 +239,3 @@ class Tape(Trace):
         for leaf, step in use.items():
             steps.setdefault(step, []).append(leaf)
         return steps
-

@@ -7,11 +7,9 @@ always; they fall back to `bind` in every other case.
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Sequence
 from threading import get_ident
-from typing import Any
+from typing import Any, cast
 from weakref import ref
 
 import numpy as np
@@ -20,6 +18,7 @@ from fgrad import tree
 from fgrad.core.aval import aval_of
 from fgrad.core.operators import Operators
 from fgrad.core.primitive import FUNCTIONS, KEEP_OUT, KEEP_X, KEEP_XY, KEEP_Y, OUT, ROWS, Primitive
+from fgrad.core.snapshot import snapshot
 from fgrad.core.tape import HIDDEN, Fit, Node, Pick, Tape
 from fgrad.core.trace import NOTHING, Box, State, Trace, current, inherited_state, owns_task
 
@@ -56,7 +55,6 @@ class Tensor(Operators):
             )
         self._value, self._nodes = value, ()
 
-
     @property
     def grad(self) -> Tensor | None:
         """The gradient that `GradManager.backward` left here, or None."""
@@ -75,7 +73,7 @@ class Tensor(Operators):
 
     def detach(self) -> Tensor:
         """Return a new handle on the same value that no transformation differentiates."""
-        return FUNCTIONS["stop_gradient"](self)
+        return cast("Tensor", FUNCTIONS["stop_gradient"](self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self.numpy(), self.grad)
@@ -154,7 +152,7 @@ def apply_unary(row: Primitive, x: Any) -> Any:
         t._nodes = ()
         return t
     pull = row.single
-    tape = s.sole
+    tape: Any = s.sole
     if (
         pull is None
         or len(nodes) != 1
@@ -183,9 +181,10 @@ def apply_unary(row: Primitive, x: Any) -> Any:
     return t
 
 
-def apply_binary(row: Primitive, x: Any, y: Any) -> Any:
+def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- every statement costs, calls cost more
     """Apply an element-wise row to two operands; NotImplemented where one is foreign."""
-    nx = ny = ()
+    nx: tuple[Node, ...] = ()
+    ny: tuple[Node, ...] = ()
     vx, vy = x, y
     if x.__class__ is Tensor:
         vx, nx = x._value, x._nodes
@@ -267,7 +266,9 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:
     return t
 
 
-_numbers: dict[float, np.ndarray[Any, Any]] = {}  # arrays of numbers lately met beside Tensors: never written to
+_numbers: dict[
+    float, np.ndarray[Any, Any]
+] = {}  # arrays of numbers lately met beside Tensors: never written to
 
 
 def _number(x: float) -> np.ndarray[Any, Any]:
@@ -276,7 +277,7 @@ def _number(x: float) -> np.ndarray[Any, Any]:
     if array is not None:
         return array
     array = np.array(x)
-    if x and x == x:  # 0.0 and -0.0 are one key, NaN is none
+    if x and not np.isnan(x):  # 0.0 and -0.0 are one key, NaN is none
         if len(_numbers) > 255:
             _numbers.clear()
         _numbers[x] = array
@@ -363,11 +364,16 @@ def _only(args: tuple[Any, ...], tape: Tape) -> bool:
 
 
 def _record_on(
-    tape: Tape, row: Primitive, args: tuple[Any, ...], values: list[Any], outs: tuple[Tensor, ...], params: dict[str, Any]
+    tape: Tape,
+    row: Primitive,
+    args: tuple[Any, ...],
+    values: list[Any],
+    outs: tuple[Tensor, ...],
+    params: dict[str, Any],
 ) -> None:
     """Do what `record` does where one tape is live and nothing else."""
-    parents = []
-    pattern = []
+    parents: list[Node] = []
+    pattern: list[bool] = []
     for a in args:
         if a.__class__ is Tensor and a._nodes:
             parents += a._nodes
@@ -379,7 +385,7 @@ def _record_on(
     dtype = first.dtype
     if pull is None or (dtype.kind not in "fc" and not row.many):
         return
-    if row.real and any(p and v.dtype.kind == "c" for p, v in zip(pattern, values)):
+    if row.real and any(p and v.dtype.kind == "c" for p, v in zip(pattern, values, strict=True)):
         refuse_complex(row)
     saved: list[Any] = []
     for k in pull.keep:
@@ -388,12 +394,17 @@ def _record_on(
         else:
             v = values[k - 1]
             saved.append(snapshot(v, dtype) if v is args[k - 1] else v)
-    for k in pull.avals:
-        saved.append(tuple(map(aval_of, outs)) if k == OUT and row.many else aval_of(first if k == OUT else values[k - 1]))
+    if pull.avals:
+        everything = (tuple(outs) if row.many else first, *values)
+        saved += [_avals(everything[k]) for k in pull.avals]
     if pull.params:
         saved.append(params)
     fits = None if pull.exact else _fits(values, pattern, first)
     _to_outputs(tape.node(pull, tuple(saved), tuple(parents), fits), tape, row, outs)
+
+
+def _avals(x: Any) -> Any:
+    return tuple(map(aval_of, x)) if x.__class__ is tuple else aval_of(x)
 
 
 def _to_outputs(node: Node, tape: Tape, row: Primitive, outs: tuple[Tensor, ...]) -> None:
@@ -414,7 +425,13 @@ def refuse_complex(row: Primitive) -> None:
 
 
 def _interpret(
-    row: Primitive, args: tuple[Any, ...], values: list[Any], params: dict[str, Any], state: State, *, boxed: bool
+    row: Primitive,
+    args: tuple[Any, ...],
+    values: list[Any],
+    params: dict[str, Any],
+    state: State,
+    *,
+    boxed: bool,
 ) -> Any:
     floor = -1
     if boxed:
@@ -444,7 +461,9 @@ def lowered(a: Any, state: State, level: int) -> Any:
     """Return `a` as it looks from under `level`: an array, or a Tensor with the nodes of lower tapes."""
     if a.__class__ is not Tensor:
         return a
-    nodes = tuple([n for n in a._nodes if n.tape in state.traces and n.tape.level < level]) if a._nodes else ()
+    nodes = (
+        tuple([n for n in a._nodes if n.tape in state.traces and n.tape.level < level]) if a._nodes else ()
+    )
     if nodes or isinstance(a._value, Box):
         return wrap(a._value, nodes)
     return a._value
@@ -461,7 +480,11 @@ def record(
     """Let every live tape above level `floor` that follows one of `args` record how `outs` came about."""
     traces = state.traces
     tapes = {
-        n.tape for a in args if a.__class__ is Tensor for n in a._nodes if n.tape in traces and n.tape.level > floor
+        n.tape
+        for a in args
+        if a.__class__ is Tensor
+        for n in a._nodes
+        if n.tape in traces and n.tape.level > floor
     }
     for tape in state.veiled:
         if any(_node_of(a, tape) for a in args):
@@ -472,12 +495,14 @@ def record(
         pull = row.pull(tuple([n is not None for n in mine]))
         if pull is None or not any(o.dtype.kind in "fc" for o in outs):
             continue
-        if row.real and any(n and a.dtype.kind == "c" for a, n in zip(args, mine)):
+        if row.real and any(n and a.dtype.kind == "c" for a, n in zip(args, mine, strict=True)):
             refuse_complex(row)
         everything = (outs if row.many else outs[0], *args)
         dtype = outs[0].dtype
         saved = [_kept(everything[k], state, tape.level, dtype) for k in pull.keep]
-        saved += [tuple(map(aval_of, outs)) if k == OUT and row.many else aval_of(everything[k]) for k in pull.avals]
+        saved += [
+            tuple(map(aval_of, outs)) if k == OUT and row.many else aval_of(everything[k]) for k in pull.avals
+        ]
         if pull.params:
             saved.append(params)
         parents = tuple([n for n in mine if n is not None])
@@ -501,68 +526,12 @@ def _kept(a: Any, state: State, level: int, dtype: np.dtype[Any]) -> Any:
 def _fits(args: Sequence[Any], tracked: Sequence[Any], out: Any) -> tuple[Fit | None, ...] | None:
     """Return what the cotangent of each tracked argument is brought to, where it differs from the output."""
     shape, dtype = out.shape, out.dtype
-    fits = [None if a.shape == shape and a.dtype == dtype else (a.shape, a.dtype) for a, t in zip(args, tracked) if t]
+    fits = [
+        None if a.shape == shape and a.dtype == dtype else (a.shape, a.dtype)
+        for a, t in zip(args, tracked, strict=True)
+        if t
+    ]
     return None if fits.count(None) == len(fits) else tuple(fits)
-
-
-def snapshot(a: Any, dtype: np.dtype[Any]) -> Any:
-    """Return an operand that the user cannot change behind the tape's back; Python numbers are weak."""
-    if isinstance(a, np.ndarray):
-        return a if is_private(a) else compact(a)
-    if isinstance(a, np.generic):
-        return a
-    return np.array(a) if isinstance(a, list | tuple) else np.array(a, dtype)
-
-
-class _Pool(threading.local):
-    """Memory for large snapshots: fresh pages cost many times the copy itself."""
-
-    def __init__(self) -> None:
-        self.blocks: list[np.ndarray[Any, Any]] = []
-
-    def copy(self, a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return a copy of `a`, in memory that nobody uses any more if there is some."""
-        if not _POOLED_FROM <= a.nbytes <= _POOLED_TO:
-            return a.copy()
-        blocks = self.blocks
-        for i in range(len(blocks)):
-            # every view, and every view of a view, refers to the block itself
-            if blocks[i].nbytes == a.nbytes and sys.getrefcount(blocks[i]) == 2:
-                block = blocks[i]
-                break
-        else:
-            block = np.empty(a.nbytes, np.uint8)
-            blocks.append(block)
-            del blocks[:-_POOL_LENGTH]
-        out = block.view(a.dtype).reshape(a.shape)
-        out[...] = a
-        return out
-
-
-_POOLED_FROM, _POOLED_TO, _POOL_LENGTH = 2**16, 2**23, 8  # bytes, bytes, blocks per thread
-_pool = _Pool()
-
-
-def is_private(a: np.ndarray[Any, Any]) -> bool:
-    """Return whether nobody can write to the memory of `a`: it is read-only down to its owner, or a snapshot."""
-    if a.flags.writeable:
-        return False
-    return a.base is None or any(a.base is block for block in _pool.blocks)
-
-
-def private_copy(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a read-only copy of an array, for keeping while a gradient is computed."""
-    copied = _pool.copy(a)
-    copied.flags.writeable = False
-    return copied
-
-
-def compact(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a read-only copy that repeats elements where `a` does, without memory for the repetitions."""
-    if a.size and 0 in a.strides:
-        part = a[tuple([slice(0, 1) if s == 0 else slice(None) for s in a.strides])]
-        return np.broadcast_to(part.copy(), a.shape)
-    return private_copy(a)
 
 
 def alias(t: Tensor) -> Tensor:

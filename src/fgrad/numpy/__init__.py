@@ -67,6 +67,7 @@ from fgrad.numpy.elementwise import cosh as cosh
 from fgrad.numpy.elementwise import deg2rad as deg2rad
 from fgrad.numpy.elementwise import degrees as degrees
 from fgrad.numpy.elementwise import divide as divide
+from fgrad.numpy.elementwise import divmod as divmod
 from fgrad.numpy.elementwise import equal as equal
 from fgrad.numpy.elementwise import exp as exp
 from fgrad.numpy.elementwise import exp2 as exp2
@@ -78,6 +79,7 @@ from fgrad.numpy.elementwise import floor_divide as floor_divide
 from fgrad.numpy.elementwise import fmax as fmax
 from fgrad.numpy.elementwise import fmin as fmin
 from fgrad.numpy.elementwise import fmod as fmod
+from fgrad.numpy.elementwise import frexp as frexp
 from fgrad.numpy.elementwise import gcd as gcd
 from fgrad.numpy.elementwise import greater as greater
 from fgrad.numpy.elementwise import greater_equal as greater_equal
@@ -88,6 +90,7 @@ from fgrad.numpy.elementwise import isfinite as isfinite
 from fgrad.numpy.elementwise import isinf as isinf
 from fgrad.numpy.elementwise import isnan as isnan
 from fgrad.numpy.elementwise import lcm as lcm
+from fgrad.numpy.elementwise import ldexp as ldexp
 from fgrad.numpy.elementwise import left_shift as left_shift
 from fgrad.numpy.elementwise import less as less
 from fgrad.numpy.elementwise import less_equal as less_equal
@@ -103,6 +106,7 @@ from fgrad.numpy.elementwise import logical_or as logical_or
 from fgrad.numpy.elementwise import logical_xor as logical_xor
 from fgrad.numpy.elementwise import maximum as maximum
 from fgrad.numpy.elementwise import minimum as minimum
+from fgrad.numpy.elementwise import modf as modf
 from fgrad.numpy.elementwise import multiply as multiply
 from fgrad.numpy.elementwise import negative as negative
 from fgrad.numpy.elementwise import nextafter as nextafter

@@ -488,3 +488,28 @@ def gcd(x: Any, y: Any, /, **kw: Any) -> Any:
 def lcm(x: Any, y: Any, /, **kw: Any) -> Any:
     """Return the least common multiple."""
     return ufunc_keywords("lcm", x, y, **kw) if kw else operator("lcm")(x, y)
+
+
+@implements(np.ldexp)
+def ldexp(x1: Any, x2: Any, /, **kw: Any) -> Any:
+    """Return x1 * 2**x2 for integers x2."""
+    return ufunc_keywords("ldexp", x1, x2, **kw)
+
+
+@implements(np.modf)
+def modf(x: Any, /) -> tuple[Any, Any]:
+    """Return the fractional and the integral part, both with the sign of x; slopes one and zero."""
+    return unary("fraction", x), unary("trunc", x)
+
+
+@implements(np.frexp)
+def frexp(x: Any, /) -> tuple[Any, Any]:
+    """Return the mantissa in [0.5, 1) and the exponent of two; the slope of the mantissa is 2**-exponent."""
+    exponent = unary("exponent", x)
+    return ldexp(x, -exponent), exponent
+
+
+@implements(np.divmod)
+def divmod(x: Any, y: Any, /) -> tuple[Any, Any]:
+    """Return the floor of the quotient and the remainder."""
+    return floor_divide(x, y), remainder(x, y)

@@ -18,6 +18,8 @@ from fgrad.numpy.registry import implements, stored
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
 
+_NOTHING: Any = np._NoValue
+
 register(
     Primitive(
         "stop_gradient",
@@ -133,29 +135,46 @@ def flatnonzero(a: Any) -> Any:
 @implements(np.searchsorted)
 def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     """Return where elements would have to be inserted to keep `a` sorted."""
-    found = np.searchsorted(_concrete(a, "searchsorted"), _concrete(v, "searchsorted"), side, sorter)
-    return wrap(found) if isinstance(a, Tensor) or isinstance(v, Tensor) else found
+    order = None if sorter is None else _concrete(sorter, "searchsorted")
+    found = np.searchsorted(_concrete(a, "searchsorted"), _concrete(v, "searchsorted"), side, order)
+    return _beside(found, a, v, sorter)
 
 
 @implements(np.clip)
 def clip(
     a: Any,
-    a_min: Any = None,
-    a_max: Any = None,
+    a_min: Any = _NOTHING,
+    a_max: Any = _NOTHING,
     out: Any = None,
     *,
-    min: Any = None,
-    max: Any = None,
-    **_: Any,
+    min: Any = _NOTHING,
+    max: Any = _NOTHING,
+    dtype: Any = None,
 ) -> Any:
     """Return elements limited to [a_min, a_max]; at a limit, element and limit share the gradient equally."""
-    low, high = (a_min if min is None else min), (a_max if max is None else max)
-    y = as_value(a)
+    if (a_min is _NOTHING) != (a_max is _NOTHING):
+        raise TypeError("clip needs both a_min and a_max (None: no limit); give one limit as min= or max=")
+    if a_min is not _NOTHING and not (min is _NOTHING and max is _NOTHING):
+        raise ValueError("clip takes its limits either as a_min and a_max or as min and max")
+    low, high = (min, max) if a_min is _NOTHING else (a_min, a_max)
+    y = as_value(a) if dtype is None else linear.convert(as_value(a), np.dtype(dtype))
+    low, high = _limit(low, y.dtype), _limit(high, y.dtype)
+    if low is None and high is None:
+        y = bind("positive", y)
     if low is not None:
-        y = bind("maximum", y, low if isinstance(low, int | float) else as_value(low))
+        y = bind("maximum", y, low)
     if high is not None:
-        y = bind("minimum", y, high if isinstance(high, int | float) else as_value(high))
+        y = bind("minimum", y, high)
     return stored(y, out)
+
+
+def _limit(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a limit as operand; None where there is none, or where no integer of `dtype` is beyond it."""
+    if x is None or x is _NOTHING:
+        return None
+    if x.__class__ is int and dtype.kind in "iu" and not np.iinfo(dtype).min < x < np.iinfo(dtype).max:
+        return None
+    return x if isinstance(x, int | float) else as_value(x)
 
 
 @implements(np.select)
@@ -163,6 +182,9 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     """Return the elements of the first choice whose condition holds, else `default`."""
     if len(condlist) != len(choicelist) or not condlist:
         raise ValueError("select needs as many conditions as choices, and at least one")
+    for i, condition in enumerate(condlist):
+        if as_value(condition).dtype.kind != "b":
+            raise TypeError(f"invalid entry {i} in condlist: should be boolean ndarray")
     choices = [as_value(c) for c in choicelist]
     if isinstance(default, int | float | complex):
         kind = np.result_type(*(c.dtype for c in choices), default)
@@ -184,6 +206,8 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
         a, axis = linear.reshape(a, (a.size,)), 0
     axis = normalize_axis_index(axis, len(a.shape))
     places = indices if isinstance(indices, Tensor) else np.asarray(indices)
+    if places.dtype.kind == "b":
+        places = linear.convert(places, np.dtype(np.intp))
     n = a.shape[axis]
     if mode == "wrap":
         places = places % n
@@ -193,13 +217,19 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
         raise ValueError(f"mode must be 'raise', 'wrap' or 'clip', not {mode!r}")
     if isinstance(places, Tensor) and not isinstance(places._value, Box):
         places = places._value
-    return stored(bind("gather", a, places, template=(*(slice(None),) * axis, HOLE)), out)
+    taken = bind("gather", a, places, template=(*(slice(None),) * axis, HOLE))
+    return stored(_beside(taken, indices), out)
+
+
+def _beside(y: Any, *xs: Any) -> Any:
+    """Return a new array, as Tensor if one of `xs` is a Tensor."""
+    return wrap(y) if not isinstance(y, Tensor) and any(isinstance(x, Tensor) for x in xs) else y
 
 
 @implements(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     """Return elements at places along an axis, other axes matched."""
-    arr = as_value(arr)
+    arr, given = as_value(arr), indices
     indices = indices if isinstance(indices, Tensor) else np.asarray(indices)
     if axis is None:
         arr, axis = linear.reshape(arr, (arr.size,)), 0
@@ -213,19 +243,22 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     for i in range(n):
         m = arr.shape[i] if i != axis else 0
         places.append(indices if i == axis else np.arange(m).reshape([-1 if k == i else 1 for k in range(n)]))
-    return bind("gather", arr, *places, template=(HOLE,) * n)
+    return _beside(bind("gather", arr, *places, template=(HOLE,) * n), given)
 
 
 @implements(np.compress)
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
     """Return the slices along an axis for which the condition holds."""
-    return stored(take(a, np.flatnonzero(_concrete(condition, "compress")), axis), out)
+    chosen = _concrete(condition, "compress")
+    if np.ndim(chosen) != 1:
+        raise ValueError(f"condition must be a 1-d array, not of {np.ndim(chosen)} axes")
+    return stored(_beside(take(a, np.flatnonzero(chosen), axis), condition), out)
 
 
 @implements(np.extract)
 def extract(condition: Any, arr: Any) -> Any:
     """Return the elements for which the condition holds, flattened."""
-    return take(arr, np.flatnonzero(_concrete(condition, "extract")))
+    return _beside(take(arr, np.flatnonzero(_concrete(condition, "extract"))), condition)
 
 
 @implements(np.round, np.around)
@@ -233,16 +266,21 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     """Return elements rounded to a number of decimals, ties to even; the slope is zero."""
     a = as_value(a)
     if not isinstance(a, Tensor):
-        return np.round(a, decimals)
-    if a.dtype.kind in "iu" and decimals >= 0:
-        return stored(a, out)
-    scale = 10.0**decimals
-    return stored(unary("rint", a) if decimals == 0 else unary("rint", a * scale) / scale, out)
+        return stored(np.round(a, decimals), out)
+    scale = 10.0 ** abs(decimals)
+    if a.dtype.kind in "iu":
+        tens = alias(a) if decimals >= 0 else linear.convert(unary("rint", a / scale) * scale, a.dtype)
+        return stored(tens, out)
+    if decimals == 0:
+        return stored(unary("rint", a), out)
+    return stored(unary("rint", a * scale) / scale if decimals > 0 else unary("rint", a / scale) * scale, out)
 
 
 @implements(np.real)
 def real(val: Any) -> Any:
     """Return the real part."""
+    if isinstance(val, int | float | complex):
+        return val.real
     val = as_value(val)
     if val.dtype.kind == "c":
         return linear.real(val)
@@ -252,6 +290,8 @@ def real(val: Any) -> Any:
 @implements(np.imag)
 def imag(val: Any) -> Any:
     """Return the imaginary part."""
+    if isinstance(val, int | float | complex):
+        return val.imag
     return linear.imag(as_value(val))
 
 
@@ -259,7 +299,7 @@ def imag(val: Any) -> Any:
 def angle(z: Any, deg: bool = False) -> Any:
     """Return the angle of complex numbers, in radians or degrees."""
     z = as_value(z)
-    y = binary("arctan2", imag(z), real(z))
+    y = bind("arctan2", imag(z), real(z))
     return unary("degrees", y) if deg else y
 
 
@@ -269,6 +309,9 @@ def nan_to_num(
 ) -> Any:
     """Return `x` with NaN and infinities replaced by numbers; replaced elements have slope zero."""
     x = as_value(x)
+    if x.dtype.kind == "c":
+        parts = (nan_to_num(part(x), copy, nan, posinf, neginf) for part in (linear.real, linear.imag))
+        return next(parts) + 1j * next(parts)
     if x.dtype.kind != "f":
         return x
     info = np.finfo(x.dtype)
@@ -282,7 +325,7 @@ def nan_to_num(
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Return whether elements are equal within tolerances."""
     found = np.isclose(_concrete(a, "isclose"), _concrete(b, "isclose"), rtol, atol, equal_nan)
-    return wrap(found)
+    return _beside(found, a, b)
 
 
 @implements(np.allclose)

@@ -12,7 +12,7 @@ from fgrad.core.primitive import OPERATORS
 from fgrad.core.tensor import Tensor, bind
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.registry import implements, stored
-from fgrad.numpy.shapes import diagonal, moveaxis, ravel
+from fgrad.numpy.shapes import atleast_1d, diagonal, moveaxis, ravel
 from fgrad.ops import linear
 from fgrad.ops.contraction import contract
 from fgrad.ops.indexing import HOLE
@@ -189,6 +189,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = True, dtype: Any = N
     terms, result, xs = _parsed(operands)
     if dtype is not None:
         xs = [linear.convert(x, np.dtype(dtype)) for x in xs]
+    kind = np.result_type(*(x.dtype for x in xs))
     sizes = _sizes(terms, xs)
     pairs = [_normal(x, t, sizes) for x, t in zip(xs, terms, strict=True)]
     path = _path(pairs, result, optimize) if len(pairs) > 2 else [tuple(range(len(pairs)))]
@@ -204,6 +205,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = True, dtype: Any = N
             acc = _pair(acc, other, rest)
         pairs.append(_summed(*acc, needed))
     ((x, letters),) = pairs
+    x = linear.convert(x, kind)
     x = linear.transpose(x, tuple(letters.index(c) for c in result if c in letters))
     shape = tuple(sizes[c] for c in result)
     if tuple(x.shape) != shape:
@@ -232,6 +234,8 @@ def _parsed(operands: tuple[Any, ...]) -> tuple[list[str], str, list[Any]]:
     if not arrow:
         letters = "".join(named)
         result = dots + "".join(sorted(c for c in set(letters) - set(dots) if letters.count(c) == 1))
+    elif dots and "..." not in result:
+        raise ValueError(f"einsum: the result {result!r} has no '...' for the axes that it stands for in the terms")
     else:
         result = result.replace("...", dots)
     if len(set(result)) != len(result) or not set(result) <= set("".join(named)):
@@ -304,7 +308,7 @@ def _pair(first: tuple[Any, str], second: tuple[Any, str], needed: set[str]) -> 
 @implements(np.convolve)
 def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     """Return the discrete convolution of two vectors; modes full, same and valid."""
-    x, y = as_value(a), as_value(v)
+    x, y = atleast_1d(a, v)
     if len(x.shape) != 1 or len(y.shape) != 1:
         raise ValueError("convolve needs vectors")
     if not x.size or not y.size:

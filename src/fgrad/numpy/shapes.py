@@ -367,7 +367,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
 
 @implements(np.pad)
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kw: Any) -> Any:
-    """Return `array` with borders; Tensors in modes constant, edge, reflect, symmetric, wrap, empty (zeros)."""
+    """Return `array` with borders; Tensors: modes constant, edge, reflect, symmetric, wrap, empty (zeros)."""
     array = as_value(array)
     if not isinstance(array, Tensor) and not isinstance(kw.get("constant_values"), Tensor):
         return np.pad(array, pad_width, mode, **kw)

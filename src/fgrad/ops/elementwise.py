@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import ROWS, Pattern, Primitive, Pull, Rule, by_argument, flat, register
+from fgrad.core.primitive import Pattern, Primitive, Pull, Rule, by_argument, flat, register
 from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.derive import chain, gradient
 from fgrad.expr.emit import emit_calls
 from fgrad.expr.node import ZERO, Expr, apply, const, postorder, var, variables
-from fgrad.ops.linear import with_rank
+from fgrad.ops.linear import convert, with_rank
 
 PARAMS = tuple(map(var, ("x", "y", "z")))
 CT, OUT = var("ct"), var("out")
 
 
 def caller(name: str) -> Rule:
-    """Return the function that applies the row called `name` to arrays or Tensors."""
-    arity = ATOMS[name].arity if name in ATOMS else len(ROWS[name].body.params)
+    """Return the function that applies the row of an atom to arrays or Tensors."""
+    arity = ATOMS[name].arity
     if arity == 1:
         return functools.partial(unary, name)
     return functools.partial(binary if arity == 2 else bind, name)
@@ -57,20 +57,21 @@ def apply_unshared(name: str, params: Sequence[Expr]) -> Expr:
 def _declare(
     name: str,
     params: tuple[Expr, ...],
-    body: Expr,
+    body: Expr | None,
     run: Rule,
     pull: Callable[[Pattern], Pull | None],
     *,
     real: bool,
+    shape: Rule | None = None,
 ) -> Primitive:
     return register(
         Primitive(
             name,
             run=run,
             pull=pull,
-            shape=functools.partial(_shape, run),
+            shape=shape or functools.partial(_shape, run),
             batch=functools.partial(_batch, name),
-            body=Body(params, body),
+            body=None if body is None else Body(params, body),
             real=real,
         )
     )
@@ -159,11 +160,31 @@ def _declare_table() -> None:
     )
     x = PARAMS[:1]
     _declare("absolute", x, apply("fabs", *x), np.absolute, by_argument(_absolute), real=False)
+    pair = PARAMS[:2]
     bits = (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.left_shift, np.right_shift)
     for ufunc in (*bits, np.gcd, np.lcm):
-        _declare(ufunc.__name__, PARAMS[:2], PARAMS[0], ufunc, flat, real=False)
-    _declare("invert", x, PARAMS[0], np.invert, flat, real=False)
-    _declare("spacing", x, PARAMS[0], np.spacing, flat, real=True)
+        _declare(ufunc.__name__, pair, None, ufunc, flat, real=False)
+    _declare("invert", x, None, np.invert, flat, real=False)
+    _declare("spacing", x, None, np.spacing, flat, real=True)
+    _declare("ldexp", pair, None, np.ldexp, by_argument(_ldexp, None), real=True)
+    _declare("fraction", x, x[0] - apply("trunc", *x), _run_fraction, by_argument(lambda ct: ct), real=True)
+    _declare("exponent", x, None, _run_exponent, flat, real=True, shape=_shape_exponent)
+
+
+def _ldexp(ct: Any, y: Any) -> Any:
+    return bind("ldexp", ct, convert(y, np.dtype(np.intc)))
+
+
+def _run_fraction(x: Any) -> Any:
+    return np.modf(x)[0]
+
+
+def _run_exponent(x: Any) -> Any:
+    return np.frexp(x)[1]
+
+
+def _shape_exponent(x: Any) -> Aval:
+    return Aval(x.shape, np.dtype(np.intc))
 
 
 _RAW: dict[str, Any] = {name: atom.reference for name, atom in ATOMS.items()}

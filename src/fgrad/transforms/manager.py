@@ -14,13 +14,12 @@ import numpy as np
 from typing_extensions import Self
 
 from fgrad import tree
-from fgrad.core.aval import aval_of
 from fgrad.core.primitive import OPERATORS
 from fgrad.core.tape import CUT, Node, Tape
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import Box, below, current, next_level, running, set_traces
 from fgrad.errors import NoGradientWarning
-from fgrad.ops.linear import broadcast_to, convert, fit
+from fgrad.ops.linear import convert, fit
 
 Callback = Callable[[Tensor, Tensor], Any]
 
@@ -56,7 +55,7 @@ class _Recording:
 
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
-        self.leaves: dict[int, tuple[Tensor, Node, Any]] = {}  # id -> the handle, its leaf, its value then
+        self.leaves: dict[int, tuple[Tensor, Node]] = {}  # id -> the handle and its leaf
 
 
 _following = Lock()  # two threads must not both find a Tensor free
@@ -155,7 +154,7 @@ class GradManager:
         return [t for e in list(self._registry.entries.values()) if (t := e.ref()) is not None]
 
     def detach(self, tensors: Any) -> Self:
-        """Forget attached tensors and their callbacks; those of a running recording get no gradient either."""
+        """Forget attached tensors and their callbacks; a running recording gives them no gradient."""
         for _, t in _tensors(tensors, "detach"):
             self._registry.entries.pop(id(t), None)
             if self._recording and not self._sweeping:
@@ -191,7 +190,7 @@ class GradManager:
                 "or nest another GradManager for higher-order gradients"
             )
         traces = tuple([t for t in current().traces if not t.is_tape or t.is_open])
-        tape = Tape(level, get_ident(), raw=not any([t.level < level for t in traces]))
+        tape = Tape(level, get_ident(), raw=not any(t.level < level for t in traces))
         tensors = self.attached_tensors() if self._registry.entries else ()
         recording = _Recording(tape)
         with _following:
@@ -203,7 +202,7 @@ class GradManager:
         set_traces((*traces, tape))
 
     def _follow(self, t: Tensor, recording: _Recording) -> None:
-        """Make the value that `t` has now a leaf; if it is an intermediate, gradients still flow through it."""
+        """Make the value that `t` has now a leaf; gradients still flow through an intermediate."""
         tape = recording.tape
         if not t._nodes:
             leaf = tape.node(None, (), ())
@@ -212,7 +211,7 @@ class GradManager:
             alive = [n for n in t._nodes if n.tape is not None]
             leaf = tape.node(None, (), tuple([n for n in alive if n.tape is tape]))
             t._nodes = (*[n for n in alive if n.tape is not tape], leaf)
-        recording.leaves[id(t)] = (t, leaf, t._value)
+        recording.leaves[id(t)] = (t, leaf)
 
     def follow(self, value: Any, nodes: tuple[Node, ...] = ()) -> Tensor:
         """Return a new Tensor on an array or box, a leaf of this recording that no `.grad` belongs to."""
@@ -232,7 +231,9 @@ class GradManager:
         """
         recording = self._recorded()
         tape = recording.tape
-        sources = [next((n for n in t._nodes if n.tape is tape), None) if t.__class__ is Tensor else None for t in y]
+        sources = [
+            next((n for n in t._nodes if n.tape is tape), None) if t.__class__ is Tensor else None for t in y
+        ]
         targets = [recording.leaves[id(t)][1] for t in x]
         recording.leaves.clear()
         self._leave(recording)
@@ -269,7 +270,7 @@ class GradManager:
         if recording is None:
             return
         self._leave(recording)
-        for t, leaf, _ in recording.leaves.values():
+        for t, leaf in recording.leaves.values():
             if leaf in t._nodes:
                 t._nodes = tuple([n for n in t._nodes if n is not leaf])
         recording.tape.release()
@@ -327,17 +328,17 @@ class GradManager:
 
     def _gradients(self, recording: _Recording, seeds: list[tuple[Node, Any]]) -> list[tuple[Tensor, Tensor]]:
         tape = recording.tape
-        owners = {leaf: (t, value) for t, leaf, value in recording.leaves.values()}
+        owners = {leaf: t for t, leaf in recording.leaves.values()}
         chosen: dict[Node, Any] = {}
         callbacks = {
             leaf: e.callbacks
-            for t, leaf, _ in recording.leaves.values()
+            for t, leaf in recording.leaves.values()
             if (e := self._registry.entries.get(id(t))) and e.callbacks
         }
 
         def complete(leaf: Node, ct: Any) -> None:
             if leaf in callbacks:
-                chosen[leaf] = _called(callbacks[leaf], owners[leaf][0], _given(ct))
+                chosen[leaf] = _called(callbacks[leaf], owners[leaf], _given(ct))
 
         with running(below(tape.level)):
             grads = sweep(tape, seeds, consume=True, complete=complete if callbacks else None)
@@ -345,7 +346,7 @@ class GradManager:
                 call()
             results = []
             taken: set[int] = set()
-            for leaf, (t, value) in owners.items():
+            for leaf, t in owners.items():
                 if leaf in grads:
                     raw = _given(grads[leaf])
                     g, who = chosen.get(leaf, (raw, ""))
@@ -364,11 +365,17 @@ def sweep(
     consume: bool,
     complete: Callable[[Node, Any], None] | None = None,
 ) -> dict[Node, Any]:
-    """Return the cotangents of the leaves of `tape`; runs on plain arrays where no other trace is concerned."""
+    """Return the cotangents of the leaves of `tape`; on plain arrays where no other trace is concerned."""
     raw = tape.raw and not any(ct.__class__ is Tensor for _, ct in seeds)
     with np.errstate(all="ignore"):
         return tape.sweep(
-            seeds, np.add if raw else OPERATORS["add"], fit, _lift, raw=raw, consume=consume, complete=complete
+            seeds,
+            np.add if raw else OPERATORS["add"],
+            fit,
+            _lift,
+            raw=raw,
+            consume=consume,
+            complete=complete,
         )
 
 
@@ -479,8 +486,8 @@ def _refuse_other_thread(t: Tensor, tape: Tape) -> None:
 def _refuse_inner_box(t: Tensor, tape: Tape) -> None:
     if isinstance(t._value, Box) and t._value.trace.level > tape.level:
         raise RuntimeError(
-            f"a Tensor of {t._value.trace.title} cannot be attached to a GradManager that records outside it; "
-            "attach it to a manager that starts recording inside the mapped function"
+            f"a Tensor of {t._value.trace.title} cannot be attached to a GradManager that records outside "
+            "it; attach it to a manager that starts recording inside the mapped function"
         )
 
 
@@ -491,17 +498,23 @@ def _seeds(y: Any, dy: Any, tape: Tape) -> list[tuple[Node, Any]]:
     ys, structure = tree.flatten(y)
     for t in ys:
         if not isinstance(t, Tensor):
-            raise TypeError(f"backward takes a Tensor or a pytree of Tensors as y, but a leaf is {_article(t)}")
+            raise TypeError(
+                f"backward takes a Tensor or a pytree of Tensors as y, but a leaf is {_article(t)}"
+            )
     if dy is None:
-        cts = [None] * len(ys)
+        cts: list[Any] = [None] * len(ys)
     elif isinstance(y, Tensor):
         if not isinstance(dy, Tensor | np.ndarray | np.generic | int | float | complex):
-            raise TypeError(f"dy is {_article(dy)}, but y is a Tensor of shape {y.shape}; give a Tensor or array")
+            raise TypeError(
+                f"dy is {_article(dy)}, but y is a Tensor of shape {y.shape}; give a Tensor or array"
+            )
         cts = [dy]
     else:
         cts, given = tree.flatten(dy)
         if given != structure:
-            raise ValueError(f"dy has the structure {given}, but y has the structure {structure}; they must match")
+            raise ValueError(
+                f"dy has the structure {given}, but y has the structure {structure}; they must match"
+            )
     pairs = [(t, cotangent(ct, t, "dy", "y")) for t, ct in zip(ys, cts, strict=True)]
     seeds = [(n, ct) for t, ct in pairs for n in t._nodes if n.tape is tape]
     if len(seeds) < len(pairs):
@@ -512,7 +525,7 @@ def _seeds(y: Any, dy: Any, tape: Tape) -> list[tuple[Node, Any]]:
 
 
 def cotangent(ct: Any, t: Any, name: str, of: str) -> Any:
-    """Return `ct` checked and converted to the shape and dtype of `t`: an array, or a Tensor that is traced."""
+    """Return `ct` checked and converted to the shape and dtype of `t`: an array, or a traced Tensor."""
     if ct is None:
         one = np.ones((), t.dtype)
         return np.broadcast_to(one, t.shape) if t.shape else one
@@ -546,7 +559,7 @@ def _why_no_gradient(t: Tensor) -> str:
     return f"backward: y of shape {t.shape} gives no gradient, because {why}"
 
 
-def _called(callbacks: Sequence[Callback], t: Tensor, grad: Tensor) -> tuple[Any, str]:
+def _called(callbacks: Sequence[Callback], t: Tensor, grad: Any) -> tuple[Any, str]:
     """Return what the callbacks make of a complete gradient, and what to call the last one."""
     who = ""
     for call in callbacks:

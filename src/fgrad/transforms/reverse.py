@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.tensor import Tensor, private_copy, wrap
-from fgrad.core.trace import Box
+from fgrad.core.aval import aval_of
+from fgrad.core.snapshot import private_copy
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.transforms.batch import batched_map
 from fgrad.transforms.calling import Delivery, Transformed, bound, check_live, has_tensor, name_of, positions
 from fgrad.transforms.manager import GradManager, cotangent
@@ -49,7 +50,9 @@ class Pulled:
 def pair(out: Any, fun: Callable[..., Any]) -> tuple[Any, Any]:
     """Return `(value, aux)`, which a function with `has_aux=True` has to return."""
     if not isinstance(out, tuple) or len(out) != 2:
-        raise TypeError(f"with has_aux=True, {name_of(fun)} must return a pair (value, aux), not {type(out).__name__}")
+        raise TypeError(
+            f"with has_aux=True, {name_of(fun)} must return a pair (value, aux), not {type(out).__name__}"
+        )
     return out
 
 
@@ -58,7 +61,15 @@ class Inputs:
 
     __slots__ = ("handles", "leaves", "places", "single", "structures", "where")
 
-    def __init__(self, args: Sequence[Any], where: Sequence[int], what: str, *, allow_int: bool = False, holomorphic: bool = False) -> None:
+    def __init__(
+        self,
+        args: Sequence[Any],
+        where: Sequence[int],
+        what: str,
+        *,
+        allow_int: bool = False,
+        holomorphic: bool = False,
+    ) -> None:
         self.where = where
         self.structures = []
         self.leaves: list[Any] = []  # every leaf of the differentiated arguments
@@ -74,8 +85,8 @@ class Inputs:
                     self.handles.append(handle)
                 elif handle is None and structure is tree.LEAF:
                     raise TypeError(
-                        f"{what} cannot differentiate argument {i}: {leaf!r} of type {type(leaf).__name__} is not an "
-                        "array of numbers. Choose another argument with argnums"
+                        f"{what} cannot differentiate argument {i}: {leaf!r} of type {type(leaf).__name__} "
+                        "is not an array of numbers. Choose another argument with argnums"
                     )
                 else:
                     self.places.append(None)
@@ -106,7 +117,8 @@ class Inputs:
     def zeros(self, cts: Sequence[Any]) -> list[Any]:
         """Return cotangents of `handles`, zeros where none arrived."""
         return [
-            np.zeros(h[0].shape, h[0].dtype) if ct is None else ct for ct, h in zip(cts, self.handles, strict=True)
+            np.zeros(h[0].shape, h[0].dtype) if ct is None else ct
+            for ct, h in zip(cts, self.handles, strict=True)
         ]
 
 
@@ -126,12 +138,14 @@ def _differentiable(dtype: np.dtype[Any], what: str, i: int, allow_int: bool, ho
     if dtype.kind == "c" or (dtype.kind == "f" and not holomorphic):
         return True
     if holomorphic:
-        raise TypeError(f"{what} with holomorphic=True needs complex arguments, but argument {i} has dtype {dtype}")
+        raise TypeError(
+            f"{what} with holomorphic=True needs complex arguments, but argument {i} has dtype {dtype}"
+        )
     if allow_int:
         return False
     raise TypeError(
-        f"{what} differentiates with respect to floating-point arguments, but argument {i} has dtype {dtype}. "
-        "Give a float (1.0 instead of 1, x.astype(float)), choose another argument with argnums, "
+        f"{what} differentiates with respect to floating-point arguments, but argument {i} has dtype "
+        f"{dtype}. Give a float (1.0 instead of 1, x.astype(float)), choose another argument with argnums, "
         "or pass allow_int=True for a zero gradient"
     )
 
@@ -144,24 +158,29 @@ def _scalar(outs: list[Any], fun: Callable[..., Any], structure: Any, *, holomor
             return y
     shape = np.shape(outs[0]) if len(outs) == 1 and _handle(outs[0]) else None
     if structure is not tree.LEAF or shape is None:
+        got = type(outs[0]).__name__ if structure is tree.LEAF else structure
         raise TypeError(
-            f"grad needs a function that returns one number, but {name_of(fun)} returned {structure if structure is not tree.LEAF else type(outs[0]).__name__}. "
+            f"grad needs a function that returns one number, but {name_of(fun)} returned {got}. "
             "Return a single scalar (with has_aux=True also other values), or use vjp, which takes any pytree"
         )
     if shape != ():
         raise TypeError(
             f"grad needs a function that returns a scalar, but {name_of(fun)} returned shape {shape}. "
-            "Reduce it (sum or mean), or use vjp with a cotangent of that shape, or jacrev for the whole Jacobian"
+            "Reduce it (sum or mean), use vjp with a cotangent of that shape, or jacrev for the Jacobian"
         )
     (y,) = outs
-    kind = np.asarray(y).dtype.kind if not isinstance(y, Tensor) else y.dtype.kind
+    dtype = aval_of(y).dtype
+    kind = dtype.kind
     if kind == "c" and not holomorphic:
         raise TypeError(
-            f"grad of {name_of(fun)}, which returned a complex number: take the real part or the absolute value, "
-            "or pass holomorphic=True if the function is holomorphic"
+            f"grad of {name_of(fun)}, which returned a complex number: take the real part or the absolute "
+            "value, or pass holomorphic=True if the function is holomorphic"
         )
     if kind not in "fc":
-        raise TypeError(f"grad needs a function that returns a floating-point number, but {name_of(fun)} returned dtype {np.asarray(y).dtype if not isinstance(y, Tensor) else y.dtype}")
+        raise TypeError(
+            f"grad needs a function that returns a floating-point number, but {name_of(fun)} returned "
+            f"dtype {dtype}"
+        )
     if holomorphic and kind != "c":
         raise TypeError(f"with holomorphic=True, {name_of(fun)} must return a complex number")
     return y
@@ -172,7 +191,12 @@ class ValueAndGrad(Transformed):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return `(value, gradient)`, or `((value, aux), gradient)`."""
-        argnums, has_aux, holomorphic, allow_int = self.options["argnums"], self.options["has_aux"], self.options["holomorphic"], self.options["allow_int"]
+        argnums, has_aux, holomorphic, allow_int = (
+            self.options["argnums"],
+            self.options["has_aux"],
+            self.options["holomorphic"],
+            self.options["allow_int"],
+        )
         args, kwargs = bound(self.fun, args, kwargs)
         where = positions(argnums, len(args), self.fun)
         inputs = Inputs(args, where, "grad", allow_int=allow_int, holomorphic=holomorphic)
@@ -255,11 +279,15 @@ def value_and_grad(
     return ValueAndGrad(fun, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic, allow_int=allow_int)
 
 
-def checked_cts(ct: Any, outs: Sequence[Any], structure: Any, name: str = "the cotangent", of: str = "the output") -> list[Any]:
+def checked_cts(
+    ct: Any, outs: Sequence[Any], structure: Any, name: str = "the cotangent", of: str = "the output"
+) -> list[Any]:
     """Return the leaves of a cotangent that matches the output, as arrays or traced Tensors."""
     cts, given = tree.flatten(ct)
     if given != structure:
-        raise TypeError(f"{name} has the structure {given}, but {of} has the structure {structure}; they must match")
+        raise TypeError(
+            f"{name} has the structure {given}, but {of} has the structure {structure}; they must match"
+        )
     return [
         cotangent(c, y if isinstance(y, Tensor) else Tensor(y), name, of) if _floating(y) else None
         for c, y in zip(cts, outs, strict=True)
@@ -267,7 +295,10 @@ def checked_cts(ct: Any, outs: Sequence[Any], structure: Any, name: str = "the c
 
 
 def _floating(y: Any) -> bool:
-    return isinstance(y, Tensor | np.ndarray | np.generic | float | complex) and np.result_type(getattr(y, "dtype", type(y))).kind in "fc"
+    return (
+        isinstance(y, Tensor | np.ndarray | np.generic | float | complex)
+        and np.result_type(getattr(y, "dtype", type(y))).kind in "fc"
+    )
 
 
 class Pullback:
@@ -280,7 +311,9 @@ class Pullback:
         """Return the tuple of cotangents, one per primal."""
         run = self._run
         deliver = Delivery(self._as_numpy and not has_tensor([ct]))
-        return tuple(deliver_inputs(deliver, self._inputs, run.pull(checked_cts(ct, run.outs, run.structure))))
+        return tuple(
+            deliver_inputs(deliver, self._inputs, run.pull(checked_cts(ct, run.outs, run.structure)))
+        )
 
 
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
@@ -296,7 +329,8 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
         `out`, and returns a tuple with one cotangent per primal.
 
     Raises:
-        TypeError: a leaf of `primals` is not floating, or `ct` has another structure or dtype kind than `out`.
+        TypeError: a leaf of `primals` is not floating, or `ct` has another structure or dtype kind
+            than `out`.
         ValueError: `ct` has another shape than `out`.
 
     Example:
@@ -336,15 +370,14 @@ class Jacobian(Transformed):
             check_real(y, self.fun, "jacrev", holomorphic=holomorphic)
         rows = []
         for k, y in enumerate(run.outs):
-            shape = y.shape if isinstance(y, Tensor) else np.shape(y)
-            if isinstance(y, Tensor):
-                basis = unit_basis(shape, y.dtype)
-                cts = [None] * len(run.outs)
-                blocks = batched_map(lambda e, k=k, cts=cts: run.pull([*cts[:k], e, *cts[k + 1 :]]), basis)
-            else:
-                blocks = [None] * len(inputs.handles)
+            shape = aval_of(y).shape
+            blocks = _blocks(run, k) if isinstance(y, Tensor) else [None] * len(inputs.handles)
             rows.append(
-                self._row(deliver, inputs, [_block(b, shape, h[0]) for b, h in zip(blocks, inputs.handles, strict=True)])
+                self._row(
+                    deliver,
+                    inputs,
+                    [_block(b, shape, h[0]) for b, h in zip(blocks, inputs.handles, strict=True)],
+                )
             )
         jacobian = tree.unflatten(run.structure, rows)
         return (jacobian, deliver.tree(run.aux)) if has_aux else jacobian
@@ -354,13 +387,27 @@ class Jacobian(Transformed):
         return trees[0] if isinstance(self.options["argnums"], int | np.integer) else tuple(trees)
 
 
+def _blocks(run: Pulled, k: int) -> list[Any]:
+    """Return, for each input, the cotangents of every element of output `k`, stacked."""
+
+    def row(e: Any) -> list[Any]:
+        return run.pull([e if i == k else None for i in range(len(run.outs))])
+
+    y = run.outs[k]
+    return batched_map(row, unit_basis(y.shape, y.dtype))
+
+
 def check_real(y: Any, fun: Callable[..., Any], what: str, *, holomorphic: bool) -> None:
     """Refuse complex outputs unless the function is said to be holomorphic."""
     kind = getattr(y, "dtype", np.dtype(type(y))).kind
     if (kind == "c") != holomorphic and kind in "fc":
         raise TypeError(
             f"{what} of {name_of(fun)}, which returned a {'complex' if kind == 'c' else 'real'} array: "
-            + ("take real and imaginary parts, or pass holomorphic=True" if kind == "c" else "leave out holomorphic=True")
+            + (
+                "take real and imaginary parts, or pass holomorphic=True"
+                if kind == "c"
+                else "leave out holomorphic=True"
+            )
         )
 
 
@@ -376,7 +423,10 @@ def _block(stacked: Any, out_shape: tuple[int, ...], value: Any) -> Any:
 
 
 def jacrev(
-    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """Return the function that computes the Jacobian by reverse mode; best for few outputs.
 

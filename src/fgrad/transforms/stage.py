@@ -11,7 +11,8 @@ from fgrad import tree
 from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.primitive import Primitive
 from fgrad.core.program import Equation, Program, Var
-from fgrad.core.tensor import Tensor, compact, wrap
+from fgrad.core.snapshot import compact
+from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import Box, Trace, below, current, next_level, running, user_line
 from fgrad.transforms.calling import Transformed, bound, check_live
 

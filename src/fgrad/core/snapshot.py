@@ -1,0 +1,69 @@
+"""Snapshots: copies of the user's arrays, which he may change while a gradient still needs them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+
+
+def snapshot(a: Any, dtype: np.dtype[Any]) -> Any:
+    """Return an operand that the user cannot change behind the tape's back; Python numbers are weak."""
+    if isinstance(a, np.ndarray):
+        return a if is_private(a) else compact(a)
+    if isinstance(a, np.generic):
+        return a
+    return np.array(a) if isinstance(a, list | tuple) else np.array(a, dtype)
+
+
+class _Pool(threading.local):
+    """Memory for large snapshots: fresh pages cost many times the copy itself."""
+
+    def __init__(self) -> None:
+        self.blocks: list[np.ndarray[Any, Any]] = []
+
+    def copy(self, a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return a copy of `a`, in memory that nobody uses any more if there is some."""
+        if not _POOLED_FROM <= a.nbytes <= _POOLED_TO:
+            return a.copy()
+        blocks = self.blocks
+        for i in range(len(blocks)):
+            # every view, and every view of a view, refers to the block itself
+            if blocks[i].nbytes == a.nbytes and sys.getrefcount(blocks[i]) == 2:
+                block = blocks[i]
+                break
+        else:
+            block = np.empty(a.nbytes, np.uint8)
+            blocks.append(block)
+            del blocks[:-_POOL_LENGTH]
+        out: np.ndarray[Any, Any] = block.view(a.dtype).reshape(a.shape)
+        out[...] = a
+        return out
+
+
+_POOLED_FROM, _POOLED_TO, _POOL_LENGTH = 2**16, 2**23, 8  # bytes, bytes, blocks per thread
+_pool = _Pool()
+
+
+def is_private(a: np.ndarray[Any, Any]) -> bool:
+    """Return whether nobody can write to the memory of `a`: a snapshot, or read-only and its own owner."""
+    if a.flags.writeable:
+        return False
+    return a.base is None or any(a.base is block for block in _pool.blocks)
+
+
+def private_copy(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a read-only copy of an array, for keeping while a gradient is computed."""
+    copied = _pool.copy(a)
+    copied.flags.writeable = False
+    return copied
+
+
+def compact(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a read-only copy that repeats elements where `a` does, without memory for the repetitions."""
+    if a.size and 0 in a.strides:
+        part = a[tuple([slice(0, 1) if s == 0 else slice(None) for s in a.strides])]
+        return np.broadcast_to(part.copy(), a.shape)
+    return private_copy(a)
