@@ -83,7 +83,31 @@ def binary_cases(name: str) -> list[Case]:
     ]
 
 
-CASES = [*(c for name in UNARY for c in unary_cases(name)), *(c for name in BINARY for c in binary_cases(name))]
+def several_cases() -> list[Case]:
+    """Return the cases of functions that are no plain ufuncs of floats to floats."""
+    x, y, n = values(), values(seed=1), integers((2, 3), -3, 4)
+    found = [Case(name, label, (v,), (), 1) for name in ("modf", "frexp") for label, v in kinds().items()]
+    found += [Case("divmod", k, (v, np.abs(v) + v.dtype.type(1)), (), 1) for k, v in kinds(low=5, high=5.4).items() if v.dtype.kind != "b"]
+    for name, args in {"modf": (x,), "frexp": (x,), "divmod": (values((2, 3), 5.0, 5.4), values((3,), 2.05, 2.25)), "ldexp": (x, n)}.items():
+        found.append(Case(name, "second order", args, (), 2))
+        found.append(Case(name, "0-d", tuple(a.ravel()[0] for a in args)))
+        found.append(Case(name, "empty", tuple(a[:0] for a in args)))
+        found.append(Case(name, "list", tuple(a.tolist() for a in args)))
+    edges = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e300, 5e-324, -2.5])
+    return [
+        *found,
+        *(Case(name, "edges", (edges,)) for name in ("modf", "frexp")),
+        Case("ldexp", "float32", (x.astype("f"), n), (), 1), Case("ldexp", "number", (x, 3), (), 1), Case("ldexp", "broadcast", (x[:, :1], n[0]), (), 2),
+        Case("ldexp", "floats", (x, y)), Case("ldexp", "integers", (n, n)), Case("ldexp", "shapes that do not fit", (x, n.T)),
+        Case("divmod", "number on the right", (x, 1.5), (), 1), Case("divmod", "number on the left", (5.2, np.abs(y) + 2.0)), Case("divmod", "integers", (n, np.abs(n) + 1)),
+    ]  # fmt: skip
+
+
+CASES = [
+    *(c for name in UNARY for c in unary_cases(name)),
+    *(c for name in BINARY for c in binary_cases(name)),
+    *several_cases(),
+]
 
 NAMES = {c.name for c in CASES}
 

@@ -65,6 +65,8 @@ HIDDEN = Pull(_hidden)  # of a value computed inside Function.forward
 class Tape(Trace):
     """Records the operations that depend on its leaves, and sweeps back over them."""
 
+    __slots__ = ("hollow", "is_open", "level", "limit", "owner", "raw", "refs")
+
     is_tape = True
     title = "a recording"
 
@@ -209,16 +211,24 @@ class Tape(Trace):
                     (p,) = parents
                     if p.ct is None:
                         keep(p)
-                        p.ct = [None] * pull.count  # type: ignore[union-attr]
-                    p.ct[pull.index] = ct  # type: ignore[union-attr]
-                    back = ()
-                for p, c in zip(parents, back):  # noqa: B905 -- a leaf without parents drops its cotangent
-                    if p.ct is None:
-                        p.ct = c
-                        keep(p)
-                    elif c is not None:
-                        p.ct = add(p.ct, c)
+                        p.ct = [None] * pull.count
+                    p.ct[pull.index] = ct
+                    parents = back = ()
                 node.ct = None
+                if len(parents) == 1:  # the usual case, without a loop
+                    p = parents[0]
+                    if p.ct is None:
+                        p.ct = back[0]
+                        keep(p)
+                    elif back[0] is not None:
+                        p.ct = add(p.ct, back[0])
+                else:
+                    for p, c in zip(parents, back):  # noqa: B905 -- a leaf passes nothing on
+                        if p.ct is None:
+                            p.ct = c
+                            keep(p)
+                        elif c is not None:
+                            p.ct = add(p.ct, c)
             node.tape = None
             node.saved = node.parents = ()
         return grads

@@ -172,8 +172,9 @@ def apply_unary(row: Primitive, x: Any) -> Any:
     n.saved = (out,) if keep is KEEP_OUT else (v,) if keep is KEEP_X else (out, v) if keep else ()
     n.parents = nodes
     n.fits = n.ct = None
-    tape.refs.append(ref(n))
-    if len(tape.refs) > tape.limit:
+    refs = tape.refs
+    refs.append(ref(n))
+    if len(refs) > tape.limit:
         tape.compact()
     t = _new(Tensor)
     t._value = out
@@ -219,11 +220,11 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
     if pull is None or s.thread != get_ident() or (s.task is not None and not owns_task(s)):
         return bind(row.name, x, y)
     fits = None
-    if vy.__class__ is float and vx.dtype is _FLOAT64:
-        vy = _number(vy)
+    if (vy.__class__ is float or vy.__class__ is int) and vx.dtype is _FLOAT64:
+        vy = _numbers[vy] if vy in _numbers else _number(vy)
         out = row.run(vx, vy)
-    elif vx.__class__ is float and vy.dtype is _FLOAT64:
-        vx = _number(vx)
+    elif (vx.__class__ is float or vx.__class__ is int) and vy.dtype is _FLOAT64:
+        vx = _numbers[vx] if vx in _numbers else _number(vx)
         out = row.run(vx, vy)
     else:
         out = row.run(vx, vy)
@@ -257,8 +258,9 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
     n.parents = nx + ny
     n.fits = fits
     n.ct = None
-    tape.refs.append(ref(n))
-    if len(tape.refs) > tape.limit:
+    refs = tape.refs
+    refs.append(ref(n))
+    if len(refs) > tape.limit:
         tape.compact()
     t = _new(Tensor)
     t._value = out
@@ -273,10 +275,7 @@ _numbers: dict[
 
 def _number(x: float) -> np.ndarray[Any, Any]:
     """Return an array of a Python number, which NumPy handles faster than the number."""
-    array = _numbers.get(x)
-    if array is not None:
-        return array
-    array = np.array(x)
+    array = np.array(x, _FLOAT64)
     if x and not np.isnan(x):  # 0.0 and -0.0 are one key, NaN is none
         if len(_numbers) > 255:
             _numbers.clear()
@@ -291,7 +290,7 @@ def bind(name: str, *args: Any, **params: Any) -> Any:
     """Apply the row called `name`: arrays give arrays, and any Tensor among `args` makes Tensors."""
     row = ROWS[name]
     if row.linear is not None:
-        return _bind_linear(row, args[0], params)
+        return apply_linear(row, args[0], params)
     for a in args:
         if a.__class__ is Tensor:
             break
@@ -300,15 +299,16 @@ def bind(name: str, *args: Any, **params: Any) -> Any:
     return _bind(row, args, params)
 
 
-def _bind_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
+def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
     """Do what `_bind` does for a linear row of one argument while at most one tape is live."""
     if x.__class__ is not Tensor:
         return row.run(x, **params)
     nodes = x._nodes
     s = inherited_state()
+    tape: Any = s.sole
     if (
         len(nodes) != 1
-        or nodes[0].tape is not s.sole
+        or nodes[0].tape is not tape
         or s.thread != get_ident()
         or (s.task is not None and not owns_task(s))
     ):
@@ -317,7 +317,20 @@ def _bind_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
     out = row.run(v, **params)
     t: Tensor = _new(Tensor)
     t._value = out
-    t._nodes = (s.sole.node(row.linear, (aval_of(v), params), nodes),) if out.dtype.kind in "fc" else ()
+    if out.dtype.kind not in "fc":
+        t._nodes = ()
+        return t
+    n = Node()
+    n.tape = tape
+    n.pull = row.linear
+    n.saved = (aval_of(v), params)
+    n.parents = nodes
+    n.fits = n.ct = None
+    refs = tape.refs
+    refs.append(ref(n))
+    if len(refs) > tape.limit:
+        tape.compact()
+    t._nodes = (n,)
     return t
 
 

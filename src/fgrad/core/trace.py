@@ -24,6 +24,8 @@ from fgrad.errors import EscapedTensorError
 class Trace:
     """One interpretation of primitives, at a `level` of the stack: the higher, the more inner."""
 
+    __slots__ = ()
+
     level: int = 0
     title: str = "trace"
     remedy = ""  # what to do instead of asking a box for its value

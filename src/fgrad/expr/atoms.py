@@ -155,7 +155,7 @@ ATOMS: dict[str, Atom] = {
     "both":          Atom("both({}, {})",         both,            lambda f, x, y: (y, x), "z"),
     "power":         Atom("({} ** {})",           np.power,        _power, "s"),
     "float_power":   Atom("({} ** {})",           np.float_power,  _power, "s"),
-    "square":        Atom("({0} * {0})",          np.square,       lambda f, x: (2 * x,)),
+    "square":        Atom("({0} * {0})",          np.square,       lambda f, x: (x + x,)),
     "reciprocal":    Atom("reciprocal({})",       np.reciprocal,   lambda f, x: (-apply("both", f, f),), "s"),
     "sqrt":          Atom("math.sqrt({})",        np.sqrt,         lambda f, x: (0.5 / f,), "s"),
     "root":          Atom("math.sqrt({})",        np.sqrt,         _root),

@@ -6,272 +6,274 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.tensor import unary
+from fgrad.core.primitive import ROWS
+from fgrad.core.tensor import apply_unary, unary
 from fgrad.numpy.registry import implements, operator, ufunc_keywords
+from fgrad.ops.linear import convert
 
 
 @implements(np.positive)
 def positive(x: Any, /, **kw: Any) -> Any:
     """Return the argument itself."""
-    return ufunc_keywords("positive", x, **kw) if kw else unary("positive", x)
+    return ufunc_keywords("positive", x, **kw) if kw else apply_unary(ROWS["positive"], x)
 
 
 @implements(np.negative)
 def negative(x: Any, /, **kw: Any) -> Any:
     """Return the negative."""
-    return ufunc_keywords("negative", x, **kw) if kw else unary("negative", x)
+    return ufunc_keywords("negative", x, **kw) if kw else apply_unary(ROWS["negative"], x)
 
 
 @implements(np.absolute)
 def absolute(x: Any, /, **kw: Any) -> Any:
     """Return the absolute value; the slope at zero is zero, for complex z it is conj(z) / |z|."""
-    return ufunc_keywords("absolute", x, **kw) if kw else unary("absolute", x)
+    return ufunc_keywords("absolute", x, **kw) if kw else apply_unary(ROWS["absolute"], x)
 
 
 @implements(np.fabs)
 def fabs(x: Any, /, **kw: Any) -> Any:
     """Return the absolute value of real elements; the slope at zero is zero."""
-    return ufunc_keywords("fabs", x, **kw) if kw else unary("fabs", x)
+    return ufunc_keywords("fabs", x, **kw) if kw else apply_unary(ROWS["fabs"], x)
 
 
 @implements(np.sign)
 def sign(x: Any, /, **kw: Any) -> Any:
     """Return the sign, for complex z it is z / |z|; the slope of real elements is zero everywhere."""
-    return ufunc_keywords("sign", x, **kw) if kw else unary("sign", x)
+    return ufunc_keywords("sign", x, **kw) if kw else apply_unary(ROWS["sign"], x)
 
 
 @implements(np.square)
 def square(x: Any, /, **kw: Any) -> Any:
     """Return the square."""
-    return ufunc_keywords("square", x, **kw) if kw else unary("square", x)
+    return ufunc_keywords("square", x, **kw) if kw else apply_unary(ROWS["square"], x)
 
 
 @implements(np.sqrt)
 def sqrt(x: Any, /, **kw: Any) -> Any:
     """Return the square root; the slope at zero is inf, and zero where the cotangent is zero."""
-    return ufunc_keywords("sqrt", x, **kw) if kw else unary("sqrt", x)
+    return ufunc_keywords("sqrt", x, **kw) if kw else apply_unary(ROWS["sqrt"], x)
 
 
 @implements(np.cbrt)
 def cbrt(x: Any, /, **kw: Any) -> Any:
     """Return the cube root of real elements."""
-    return ufunc_keywords("cbrt", x, **kw) if kw else unary("cbrt", x)
+    return ufunc_keywords("cbrt", x, **kw) if kw else apply_unary(ROWS["cbrt"], x)
 
 
 @implements(np.reciprocal)
 def reciprocal(x: Any, /, **kw: Any) -> Any:
     """Return 1 / x."""
-    return ufunc_keywords("reciprocal", x, **kw) if kw else unary("reciprocal", x)
+    return ufunc_keywords("reciprocal", x, **kw) if kw else apply_unary(ROWS["reciprocal"], x)
 
 
 @implements(np.exp)
 def exp(x: Any, /, **kw: Any) -> Any:
     """Return e to the power of each element."""
-    return ufunc_keywords("exp", x, **kw) if kw else unary("exp", x)
+    return ufunc_keywords("exp", x, **kw) if kw else apply_unary(ROWS["exp"], x)
 
 
 @implements(np.exp2)
 def exp2(x: Any, /, **kw: Any) -> Any:
     """Return 2 to the power of each element."""
-    return ufunc_keywords("exp2", x, **kw) if kw else unary("exp2", x)
+    return ufunc_keywords("exp2", x, **kw) if kw else apply_unary(ROWS["exp2"], x)
 
 
 @implements(np.expm1)
 def expm1(x: Any, /, **kw: Any) -> Any:
     """Return exp(x) - 1 without loss of accuracy near zero."""
-    return ufunc_keywords("expm1", x, **kw) if kw else unary("expm1", x)
+    return ufunc_keywords("expm1", x, **kw) if kw else apply_unary(ROWS["expm1"], x)
 
 
 @implements(np.log)
 def log(x: Any, /, **kw: Any) -> Any:
     """Return the natural logarithm."""
-    return ufunc_keywords("log", x, **kw) if kw else unary("log", x)
+    return ufunc_keywords("log", x, **kw) if kw else apply_unary(ROWS["log"], x)
 
 
 @implements(np.log2)
 def log2(x: Any, /, **kw: Any) -> Any:
     """Return the logarithm to base 2."""
-    return ufunc_keywords("log2", x, **kw) if kw else unary("log2", x)
+    return ufunc_keywords("log2", x, **kw) if kw else apply_unary(ROWS["log2"], x)
 
 
 @implements(np.log10)
 def log10(x: Any, /, **kw: Any) -> Any:
     """Return the logarithm to base 10."""
-    return ufunc_keywords("log10", x, **kw) if kw else unary("log10", x)
+    return ufunc_keywords("log10", x, **kw) if kw else apply_unary(ROWS["log10"], x)
 
 
 @implements(np.log1p)
 def log1p(x: Any, /, **kw: Any) -> Any:
     """Return log(1 + x) without loss of accuracy near zero."""
-    return ufunc_keywords("log1p", x, **kw) if kw else unary("log1p", x)
+    return ufunc_keywords("log1p", x, **kw) if kw else apply_unary(ROWS["log1p"], x)
 
 
 @implements(np.sin)
 def sin(x: Any, /, **kw: Any) -> Any:
     """Return the sine; x in radians."""
-    return ufunc_keywords("sin", x, **kw) if kw else unary("sin", x)
+    return ufunc_keywords("sin", x, **kw) if kw else apply_unary(ROWS["sin"], x)
 
 
 @implements(np.cos)
 def cos(x: Any, /, **kw: Any) -> Any:
     """Return the cosine; x in radians."""
-    return ufunc_keywords("cos", x, **kw) if kw else unary("cos", x)
+    return ufunc_keywords("cos", x, **kw) if kw else apply_unary(ROWS["cos"], x)
 
 
 @implements(np.tan)
 def tan(x: Any, /, **kw: Any) -> Any:
     """Return the tangent; x in radians."""
-    return ufunc_keywords("tan", x, **kw) if kw else unary("tan", x)
+    return ufunc_keywords("tan", x, **kw) if kw else apply_unary(ROWS["tan"], x)
 
 
 @implements(np.arcsin)
 def arcsin(x: Any, /, **kw: Any) -> Any:
     """Return the inverse sine, in radians."""
-    return ufunc_keywords("arcsin", x, **kw) if kw else unary("arcsin", x)
+    return ufunc_keywords("arcsin", x, **kw) if kw else apply_unary(ROWS["arcsin"], x)
 
 
 @implements(np.arccos)
 def arccos(x: Any, /, **kw: Any) -> Any:
     """Return the inverse cosine, in radians."""
-    return ufunc_keywords("arccos", x, **kw) if kw else unary("arccos", x)
+    return ufunc_keywords("arccos", x, **kw) if kw else apply_unary(ROWS["arccos"], x)
 
 
 @implements(np.arctan)
 def arctan(x: Any, /, **kw: Any) -> Any:
     """Return the inverse tangent, in radians."""
-    return ufunc_keywords("arctan", x, **kw) if kw else unary("arctan", x)
+    return ufunc_keywords("arctan", x, **kw) if kw else apply_unary(ROWS["arctan"], x)
 
 
 @implements(np.sinh)
 def sinh(x: Any, /, **kw: Any) -> Any:
     """Return the hyperbolic sine."""
-    return ufunc_keywords("sinh", x, **kw) if kw else unary("sinh", x)
+    return ufunc_keywords("sinh", x, **kw) if kw else apply_unary(ROWS["sinh"], x)
 
 
 @implements(np.cosh)
 def cosh(x: Any, /, **kw: Any) -> Any:
     """Return the hyperbolic cosine."""
-    return ufunc_keywords("cosh", x, **kw) if kw else unary("cosh", x)
+    return ufunc_keywords("cosh", x, **kw) if kw else apply_unary(ROWS["cosh"], x)
 
 
 @implements(np.tanh)
 def tanh(x: Any, /, **kw: Any) -> Any:
     """Return the hyperbolic tangent."""
-    return ufunc_keywords("tanh", x, **kw) if kw else unary("tanh", x)
+    return ufunc_keywords("tanh", x, **kw) if kw else apply_unary(ROWS["tanh"], x)
 
 
 @implements(np.arcsinh)
 def arcsinh(x: Any, /, **kw: Any) -> Any:
     """Return the inverse hyperbolic sine."""
-    return ufunc_keywords("arcsinh", x, **kw) if kw else unary("arcsinh", x)
+    return ufunc_keywords("arcsinh", x, **kw) if kw else apply_unary(ROWS["arcsinh"], x)
 
 
 @implements(np.arccosh)
 def arccosh(x: Any, /, **kw: Any) -> Any:
     """Return the inverse hyperbolic cosine."""
-    return ufunc_keywords("arccosh", x, **kw) if kw else unary("arccosh", x)
+    return ufunc_keywords("arccosh", x, **kw) if kw else apply_unary(ROWS["arccosh"], x)
 
 
 @implements(np.arctanh)
 def arctanh(x: Any, /, **kw: Any) -> Any:
     """Return the inverse hyperbolic tangent."""
-    return ufunc_keywords("arctanh", x, **kw) if kw else unary("arctanh", x)
+    return ufunc_keywords("arctanh", x, **kw) if kw else apply_unary(ROWS["arctanh"], x)
 
 
 @implements(np.degrees)
 def degrees(x: Any, /, **kw: Any) -> Any:
     """Return radians converted to degrees."""
-    return ufunc_keywords("degrees", x, **kw) if kw else unary("degrees", x)
+    return ufunc_keywords("degrees", x, **kw) if kw else apply_unary(ROWS["degrees"], x)
 
 
 @implements(np.radians)
 def radians(x: Any, /, **kw: Any) -> Any:
     """Return degrees converted to radians."""
-    return ufunc_keywords("radians", x, **kw) if kw else unary("radians", x)
+    return ufunc_keywords("radians", x, **kw) if kw else apply_unary(ROWS["radians"], x)
 
 
 @implements(np.rad2deg)
 def rad2deg(x: Any, /, **kw: Any) -> Any:
     """Return radians converted to degrees."""
-    return ufunc_keywords("degrees", x, **kw) if kw else unary("degrees", x)
+    return ufunc_keywords("degrees", x, **kw) if kw else apply_unary(ROWS["degrees"], x)
 
 
 @implements(np.deg2rad)
 def deg2rad(x: Any, /, **kw: Any) -> Any:
     """Return degrees converted to radians."""
-    return ufunc_keywords("radians", x, **kw) if kw else unary("radians", x)
+    return ufunc_keywords("radians", x, **kw) if kw else apply_unary(ROWS["radians"], x)
 
 
 @implements(np.floor)
 def floor(x: Any, /, **kw: Any) -> Any:
     """Return the largest integer not above each element; the slope is zero."""
-    return ufunc_keywords("floor", x, **kw) if kw else unary("floor", x)
+    return ufunc_keywords("floor", x, **kw) if kw else apply_unary(ROWS["floor"], x)
 
 
 @implements(np.ceil)
 def ceil(x: Any, /, **kw: Any) -> Any:
     """Return the smallest integer not below each element; the slope is zero."""
-    return ufunc_keywords("ceil", x, **kw) if kw else unary("ceil", x)
+    return ufunc_keywords("ceil", x, **kw) if kw else apply_unary(ROWS["ceil"], x)
 
 
 @implements(np.trunc)
 def trunc(x: Any, /, **kw: Any) -> Any:
     """Return the integer nearest to zero beside each element; the slope is zero."""
-    return ufunc_keywords("trunc", x, **kw) if kw else unary("trunc", x)
+    return ufunc_keywords("trunc", x, **kw) if kw else apply_unary(ROWS["trunc"], x)
 
 
 @implements(np.rint)
 def rint(x: Any, /, **kw: Any) -> Any:
     """Return the nearest integer, ties to even; the slope is zero."""
-    return ufunc_keywords("rint", x, **kw) if kw else unary("rint", x)
+    return ufunc_keywords("rint", x, **kw) if kw else apply_unary(ROWS["rint"], x)
 
 
 @implements(np.conjugate)
 def conjugate(x: Any, /, **kw: Any) -> Any:
     """Return the complex conjugate."""
-    return ufunc_keywords("conjugate", x, **kw) if kw else unary("conjugate", x)
+    return ufunc_keywords("conjugate", x, **kw) if kw else apply_unary(ROWS["conjugate"], x)
 
 
 @implements(np.isnan)
 def isnan(x: Any, /, **kw: Any) -> Any:
     """Return whether each element is NaN."""
-    return ufunc_keywords("isnan", x, **kw) if kw else unary("isnan", x)
+    return ufunc_keywords("isnan", x, **kw) if kw else apply_unary(ROWS["isnan"], x)
 
 
 @implements(np.isinf)
 def isinf(x: Any, /, **kw: Any) -> Any:
     """Return whether each element is infinite."""
-    return ufunc_keywords("isinf", x, **kw) if kw else unary("isinf", x)
+    return ufunc_keywords("isinf", x, **kw) if kw else apply_unary(ROWS["isinf"], x)
 
 
 @implements(np.isfinite)
 def isfinite(x: Any, /, **kw: Any) -> Any:
     """Return whether each element is finite."""
-    return ufunc_keywords("isfinite", x, **kw) if kw else unary("isfinite", x)
+    return ufunc_keywords("isfinite", x, **kw) if kw else apply_unary(ROWS["isfinite"], x)
 
 
 @implements(np.signbit)
 def signbit(x: Any, /, **kw: Any) -> Any:
     """Return whether the sign bit is set."""
-    return ufunc_keywords("signbit", x, **kw) if kw else unary("signbit", x)
+    return ufunc_keywords("signbit", x, **kw) if kw else apply_unary(ROWS["signbit"], x)
 
 
 @implements(np.spacing)
 def spacing(x: Any, /, **kw: Any) -> Any:
     """Return the distance to the next floating-point number."""
-    return ufunc_keywords("spacing", x, **kw) if kw else unary("spacing", x)
+    return ufunc_keywords("spacing", x, **kw) if kw else apply_unary(ROWS["spacing"], x)
 
 
 @implements(np.logical_not)
 def logical_not(x: Any, /, **kw: Any) -> Any:
     """Return whether each element is zero."""
-    return ufunc_keywords("logical_not", x, **kw) if kw else unary("logical_not", x)
+    return ufunc_keywords("logical_not", x, **kw) if kw else apply_unary(ROWS["logical_not"], x)
 
 
 @implements(np.invert)
 def invert(x: Any, /, **kw: Any) -> Any:
     """Return the bits inverted."""
-    return ufunc_keywords("invert", x, **kw) if kw else unary("invert", x)
+    return ufunc_keywords("invert", x, **kw) if kw else apply_unary(ROWS["invert"], x)
 
 
 @implements(np.add)
@@ -499,7 +501,8 @@ def ldexp(x1: Any, x2: Any, /, **kw: Any) -> Any:
 @implements(np.modf)
 def modf(x: Any, /) -> tuple[Any, Any]:
     """Return the fractional and the integral part, both with the sign of x; slopes one and zero."""
-    return unary("fraction", x), unary("trunc", x)
+    part = unary("fraction", x)
+    return part, convert(unary("trunc", x), part.dtype)
 
 
 @implements(np.frexp)

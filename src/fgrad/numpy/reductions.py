@@ -9,7 +9,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from fgrad.core.primitive import NUMPY
-from fgrad.core.tensor import Tensor, bind, unary
+from fgrad.core.primitive import ROWS
+from fgrad.core.tensor import Tensor, apply_linear, bind, unary
 from fgrad.numpy.arrays import alike, as_value
 from fgrad.numpy.indexing import take_along_axis
 from fgrad.numpy.registry import implements, stored
@@ -63,7 +64,7 @@ def sum(
         a = as_value(a)
     as_it_is = dtype is None and where is True
     if as_it_is and axis is None and out is None and not keepdims and initial is _NOTHING:
-        return bind("sum", a, axes=tuple(range(a.ndim)))
+        return apply_linear(ROWS["sum"], a, {"axes": tuple(range(a.ndim))})
     if not as_it_is:
         a = _prepared(a, dtype, where, 0)
     axes = _axes_of_monoid(axis, len(a.shape))

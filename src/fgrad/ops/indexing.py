@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, Shape
-from fgrad.core.primitive import Pattern, Primitive, Pull, by_argument, register
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.primitive import ROWS, Pattern, Primitive, Pull, by_argument, register
+from fgrad.core.tensor import Tensor, apply_linear, bind
 from fgrad.core.trace import Box
 from fgrad.ops.linear import broadcast_to, linear, reshape, sum_to, transpose, with_rank
 
@@ -86,22 +86,6 @@ def filled(template: Index, arrays: Any) -> Index:
     return tuple(next(it) if part is HOLE else part for part in template)
 
 
-_BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
-
-
-def getitem(x: Any, index: Any) -> Any:
-    """Return `x[index]`."""
-    if index.__class__ in _BASIC and (
-        index.__class__ is not slice
-        or {index.start.__class__, index.stop.__class__, index.step.__class__} <= _BASIC
-    ):
-        return bind("slice", x, index=(index,))
-    template, arrays = split_index(x, index)
-    if arrays:
-        return bind("gather", x, *arrays, template=template)
-    return bind("slice", x, index=template)
-
-
 def setitem(x: Any, index: Any, value: Any) -> Any:
     """Return `x` with `value` at `index`; `value` is cast to the dtype of `x` and broadcast."""
     template, arrays = split_index(x, index)
@@ -148,6 +132,23 @@ linear(
     shape=lambda x, *, shape, index: Aval(shape, x.dtype),
     batch=lambda x, *, shape, index: bind("unslice", x, shape=(x.shape[0], *shape), index=_all(index)),
 )
+
+
+_SLICE = ROWS["slice"]
+_BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
+
+
+def getitem(x: Any, index: Any) -> Any:
+    """Return `x[index]`."""
+    if index.__class__ in _BASIC and (
+        index.__class__ is not slice
+        or {index.start.__class__, index.stop.__class__, index.step.__class__} <= _BASIC
+    ):
+        return apply_linear(_SLICE, x, {"index": (index,)})
+    template, arrays = split_index(x, index)
+    if arrays:
+        return bind("gather", x, *arrays, template=template)
+    return bind("slice", x, index=template)
 
 
 def _batch_update(mapped: tuple[bool, ...], x: Any, value: Any, *, index: Index) -> Any:

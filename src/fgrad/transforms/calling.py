@@ -88,7 +88,7 @@ def has_tensor(args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> boo
     for a in (*args, *kwargs.values()) if kwargs else args:
         if a.__class__ is Tensor:
             return True
-        if not tree.is_leaf_type(a.__class__) and any(leaf.__class__ is Tensor for leaf in tree.leaves(a)):
+        if a.__class__ is not np.ndarray and not tree.is_leaf_type(a.__class__) and any(leaf.__class__ is Tensor for leaf in tree.leaves(a)):
             return True
     return False
 
@@ -131,6 +131,11 @@ class Delivery:
 
     def made(self, x: Any) -> Any:
         """Return one result that a transformation computed."""
+        if x.__class__ is np.ndarray and self.as_numpy and x.ndim:
+            flags = x.flags
+            if not self.taken and flags.owndata and flags.writeable:
+                self.taken.add(id(x))
+                return x
         if x.__class__ is Tensor:
             if not self.as_numpy or is_traced(x):
                 return x

@@ -191,13 +191,9 @@ class ValueAndGrad(Transformed):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return `(value, gradient)`, or `((value, aux), gradient)`."""
-        argnums, has_aux, holomorphic, allow_int = (
-            self.options["argnums"],
-            self.options["has_aux"],
-            self.options["holomorphic"],
-            self.options["allow_int"],
-        )
-        args, kwargs = bound(self.fun, args, kwargs)
+        argnums, has_aux, holomorphic, allow_int = self.options.values()
+        if kwargs:
+            args, kwargs = bound(self.fun, args, kwargs)
         where = positions(argnums, len(args), self.fun)
         inputs = Inputs(args, where, "grad", allow_int=allow_int, holomorphic=holomorphic)
         run = Pulled(self.fun, args, kwargs, inputs, has_aux, once=True)

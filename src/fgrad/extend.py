@@ -1,0 +1,289 @@
+"""New operations: element-wise ones from a scalar body, linear ones from their adjoint, others by custom rules.
+
+A body says what one element computes; derivatives to every order, batching, shapes and staging follow from it.
+`fgrad.testing.check_row` checks a declared row in every column, `fgrad.testing.check_grads` any function.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from fgrad.core.aval import Aval
+from fgrad.core.primitive import ROWS, Rule
+from fgrad.core.tensor import bind
+from fgrad.expr.atoms import ATOMS
+from fgrad.expr.emit import emit_calls
+from fgrad.expr.node import Expr, Operand, apply, postorder, var, variables
+from fgrad.numpy.arrays import as_value
+from fgrad.ops.elementwise import declare_body
+from fgrad.ops.linear import convert
+from fgrad.ops.linear import linear as declare_linear
+from fgrad.transforms.custom import Function as Function
+from fgrad.transforms.custom import custom_jvp as custom_jvp
+from fgrad.transforms.custom import custom_vjp as custom_vjp
+
+Operation = Callable[..., Any]
+
+
+# ---- the words of a body
+
+
+def _word(name: str, atom: str | None = None) -> Callable[..., Expr]:
+    """Return the function that applies an atom to scalar expressions and numbers."""
+    head = atom or name
+    arity = ATOMS[head].arity
+
+    def word(*operands: Operand) -> Expr:
+        if len(operands) != arity:
+            raise TypeError(f"{name} takes {arity} operand{'s' * (arity > 1)} in a scalar body, not {len(operands)}")
+        for x in operands:
+            if isinstance(x, bool) or not isinstance(x, Expr | int | float):
+                raise TypeError(
+                    f"{name} in a scalar body takes expressions and numbers, not {x!r}; "
+                    "where expressions are compared, write equal(x, y) or not_equal(x, y), as x == y is decided now"
+                )
+        return apply(head, *operands)
+
+    word.__name__ = word.__qualname__ = name
+    word.__doc__ = f"Return `{name}` of scalar expressions, for the body of an element-wise operation."
+    return word
+
+
+where, equal, not_equal = map(_word, ("where", "equal", "not_equal"))
+less, less_equal, greater, greater_equal = map(_word, ("less", "less_equal", "greater", "greater_equal"))
+logical_and, logical_or, logical_not = map(_word, ("logical_and", "logical_or", "logical_not"))
+isnan, isinf, isfinite = map(_word, ("isnan", "isinf", "isfinite"))
+absolute = _word("absolute", "fabs")
+sign, copysign, maximum, minimum = map(_word, ("sign", "copysign", "maximum", "minimum"))
+floor, ceil, trunc, rint = map(_word, ("floor", "ceil", "trunc", "rint"))
+remainder, fmod, floor_divide = map(_word, ("remainder", "fmod", "floor_divide"))
+power, square, sqrt, cbrt, reciprocal, hypot = map(
+    _word, ("power", "square", "sqrt", "cbrt", "reciprocal", "hypot")
+)
+exp, exp2, expm1, logaddexp, logaddexp2 = map(_word, ("exp", "exp2", "expm1", "logaddexp", "logaddexp2"))
+log, log2, log10, log1p = map(_word, ("log", "log2", "log10", "log1p"))
+sin, cos, tan, arcsin, arccos, arctan = map(_word, ("sin", "cos", "tan", "arcsin", "arccos", "arctan"))
+sinh, cosh, tanh, arcsinh, arccosh = map(_word, ("sinh", "cosh", "tanh", "arcsinh", "arccosh"))
+arctanh, arctan2, degrees, radians = map(_word, ("arctanh", "arctan2", "degrees", "radians"))
+
+_TRUTHS = {
+    name
+    for name, atom in ATOMS.items()
+    if isinstance(atom.reference, np.ufunc) and "d" * atom.arity + "->?" in atom.reference.types
+}
+_CONDITIONS = {"where": (0,), "logical_and": (0, 1), "logical_or": (0, 1), "logical_xor": (0, 1), "logical_not": (0,)}
+
+
+# ---- element-wise operations
+
+
+@overload
+def elementwise(body: Callable[..., Any]) -> Operation: ...
+@overload
+def elementwise(*, name: str) -> Callable[[Callable[..., Any]], Operation]: ...
+def elementwise(body: Callable[..., Any] | None = None, *, name: str | None = None) -> Any:
+    """Return the element-wise operation whose scalar code is `body`; usable as a decorator.
+
+    Args:
+        body: takes one scalar expression per operand and returns an expression made of them by `+ - * / **` and
+            the words of this module (`exp`, `where`, `greater`, ...). It runs once, when it is declared. Numeric
+            defaults become operands.
+        name: what programs and messages call the operation; that of `body` by default.
+
+    Returns:
+        A function of arrays, Tensors and numbers that broadcasts like NumPy's ufuncs. Integers promote to the
+        default float. Complex operands are computed; they have derivatives where every word is holomorphic.
+
+    Raises:
+        TypeError: `body` is not a function of positional parameters, does not use one of them, or returns no
+            number made of them.
+
+    Derivative:
+        Of every order, by the slopes of the words; a zero cotangent wins over an infinite slope.
+
+    Example:
+        >>> import fgrad
+        >>> @elementwise
+        ... def softplus(x):
+        ...     return maximum(x, 0) + log1p(exp(-absolute(x)))
+        >>> float(fgrad.grad(softplus)(0.5))
+        0.6224593312018546
+    """
+    if body is None:
+        return functools.partial(_elementwise, name=name)
+    return _elementwise(body, name=name)
+
+
+def _elementwise(body: Callable[..., Any], *, name: str | None) -> Operation:
+    names, signature = _parameters(body, name)
+    title = name or names[0]
+    params = tuple(var(f"x{i}") for i in range(len(names) - 1))
+    result = _traced(body, title, params, names[1:])
+    row = _declared(f"{body.__module__}.{title}", params, result)
+
+    @functools.wraps(body)
+    def operation(*operands: Any, **keywords: Any) -> Any:
+        if keywords or len(operands) != len(params):
+            given = signature.bind(*operands, **keywords)
+            given.apply_defaults()
+            operands = given.args
+        return bind(row, *_promoted(operands))
+
+    operation.row = row  # type: ignore[attr-defined]
+    return operation
+
+
+def _parameters(body: Any, name: str | None) -> tuple[list[str], inspect.Signature]:
+    """Return the name of a body and of its parameters, and its signature."""
+    if not inspect.isroutine(body) or isinstance(body, np.ufunc):
+        raise TypeError(f"elementwise declares an operation by a function of scalar expressions, not by {body!r}")
+    title = body.__name__ if body.__name__.isidentifier() else "body"
+    signature = inspect.signature(body)
+    for p in signature.parameters.values():
+        if p.kind not in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+            raise TypeError(
+                f"elementwise: the parameters of {name or title} are its operands, so they are named one by one "
+                f"and positional; {str(p)!r} is not"
+            )
+        if p.default is not p.empty and not isinstance(p.default, int | float):
+            raise TypeError(f"elementwise: the default of {p.name!r} in {name or title} must be a number, not {p.default!r}")
+    if not signature.parameters:
+        raise TypeError(f"elementwise: {name or title} has no parameters, so it has no operands")
+    return [title, *signature.parameters], signature
+
+
+def _traced(body: Callable[..., Any], title: str, params: Sequence[Expr], names: Sequence[str]) -> Expr:
+    """Return the expression that a body makes of its parameters, checked."""
+    try:
+        result = body(*params)
+    except TypeError as error:
+        raise TypeError(
+            f"elementwise: the body of {title} does not work on scalar expressions: {error}. It may use numbers, "
+            "+ - * / ** and the functions of fgrad.extend (exp, where, greater, ...), not those of numpy or math"
+        ) from error
+    if not isinstance(result, Expr):
+        raise TypeError(f"elementwise: the body of {title} must return one expression of its parameters, not {result!r}")
+    for p, name in zip(params, names, strict=True):
+        if p not in variables(result):
+            raise TypeError(f"elementwise: the body of {title} does not use its parameter {name!r}; leave it out")
+    for e in postorder(result):
+        numbers = [a for i, a in enumerate(e.args) if i not in _CONDITIONS.get(e.head, ())]
+        for a in numbers if e is not result else [*numbers, result]:
+            if a.head in _TRUTHS:
+                raise TypeError(
+                    f"elementwise: the body of {title} uses the truth value of {a.head} as a number; "
+                    "write where(condition, 1, 0)"
+                )
+    return result
+
+
+def _declared(name: str, params: tuple[Expr, ...], body: Expr) -> str:
+    """Return the name of the row of `body`; one that is taken by another body gets a number."""
+    free = _free(name, lambda row: row.body is not None and row.body.result is body and row.body.params == params)
+    if free not in ROWS:
+        declare_body(free, params, body, _composed(params, body))
+    return free
+
+
+def _free(name: str, fits: Callable[[Any], bool] = lambda row: False) -> str:
+    found, n = name, 1
+    while found in ROWS and not fits(ROWS[found]):
+        n += 1
+        found = f"{name}@{n}"
+    return found
+
+
+def _composed(params: tuple[Expr, ...], body: Expr) -> Rule:
+    """Return the kernel that computes `body` by one NumPy call an atom, in the dtype of its operands."""
+    text, constants = emit_calls("run", params, (body,))
+    code = compile(text, "<fgrad body>", "exec")
+
+    @functools.cache
+    def typed(dtype: np.dtype[Any]) -> Callable[..., Any]:
+        namespace: dict[str, Any] = {name: atom.reference for name, atom in ATOMS.items()}
+        namespace |= {name: dtype.type(value) for name, value in constants.items()}
+        exec(code, namespace)  # noqa: S102 -- our own emitted code
+        run: Callable[..., Any] = namespace["run"]
+        return run
+
+    def run(*operands: Any) -> Any:
+        dtype = _dtype(operands)
+        (y,) = typed(dtype)(*(np.asarray(x, dtype) for x in operands))
+        return y if y.dtype == dtype else y.astype(dtype)
+
+    return run
+
+
+def _dtype(operands: Sequence[Any]) -> np.dtype[Any]:
+    dtype = np.result_type(*(x.dtype if hasattr(x, "dtype") else x for x in operands))
+    return dtype if dtype.kind in "fc" else np.dtype(np.float64)
+
+
+def _promoted(operands: Sequence[Any]) -> list[Any]:
+    """Return operands as arrays, Tensors and numbers, integers as floats."""
+    values = [x if isinstance(x, float | complex) else float(x) if isinstance(x, int) else as_value(x) for x in operands]
+    dtype = _dtype(values)
+    return [convert(x, dtype) if hasattr(x, "dtype") and x.dtype.kind in "biu" else x for x in values]
+
+
+# ---- linear operations
+
+
+def linear(name: str, *, run: Rule, adjoint: Rule, shape: Rule | None = None, batch: Rule | None = None) -> Operation:
+    """Return a linear operation of one operand; its derivative is itself, its transpose the adjoint.
+
+    Args:
+        name: what programs and messages call it.
+        run: (array, **params) -> array; linear in the array, which it leaves alone.
+        adjoint: (cotangent, aval of the operand, **params) -> cotangent of the operand, by functions that take
+            arrays and Tensors.
+        shape: (aval, **params) -> aval; None runs the operation on ones where the shape is asked for.
+        batch: (array with a batch axis first, **params) -> the same map of every example; None loops.
+
+    Returns:
+        A function of an array, Tensor or number, and of the parameters as keywords.
+
+    Raises:
+        TypeError: the name is no identifier, or a rule is no function.
+
+    Example:
+        >>> import fgrad
+        >>> every_other = linear(
+        ...     "every_other",
+        ...     run=lambda x: x[::2],
+        ...     adjoint=lambda ct, x: fgrad.numpy.repeat(ct, 2)[: x.shape[0]] * (np.arange(x.shape[0]) % 2 == 0),
+        ... )
+        >>> fgrad.grad(lambda x: every_other(x).sum())(np.ones(3))
+        array([1., 0., 1.])
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise TypeError(f"linear: the name of an operation is an identifier, not {name!r}")
+    for column, rule in (("run", run), ("adjoint", adjoint), ("shape", shape), ("batch", batch)):
+        if not callable(rule) and not (rule is None and column in {"shape", "batch"}):
+            raise TypeError(f"linear: {column} of {name} must be a function, not {rule!r}")
+
+    def fitted(ct: Any, aval: Aval, **params: Any) -> Any:
+        back = as_value(adjoint(ct, aval, **params))
+        if tuple(back.shape) != tuple(aval.shape):
+            raise ValueError(
+                f"the adjoint of {name} returned a cotangent of shape {tuple(back.shape)} "
+                f"for an operand of shape {tuple(aval.shape)}"
+            )
+        return convert(back, aval.dtype)
+
+    row = _free(f"{adjoint.__module__}.{name}")
+    declare_linear(row, run=run, adjoint=fitted, shape=shape, batch=batch)  # type: ignore[arg-type]
+
+    def operation(x: Any, **params: Any) -> Any:
+        return bind(row, as_value(x), **params)
+
+    operation.__name__ = operation.__qualname__ = name
+    operation.__module__ = adjoint.__module__
+    operation.__doc__ = f"Return the linear operation `{name}` of an array, Tensor or number."
+    operation.row = row  # type: ignore[attr-defined]
+    return operation
