@@ -52,16 +52,15 @@ class Budget(NamedTuple):
 def main() -> int:
     """Run every part; return 1 if a budget is missed and `--strict` was given."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=10.0, help="for each table of times (default: 10)")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="for each measurement in turns (default: 10)"
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a budget is missed")
     options = parser.parse_args()
-    modules = {
-        name: import_module(f"benchmarks.with_{name}") for name in ("fgrad", *PEERS) if find_spec(name)
-    }
-    python = f"Python {platform.python_version()}, {platform.machine()}, {THREADS} threads"
-    print(
-        ", ".join([python, f"numpy {np.__version__}", *(f"{n} {version(n)}" for n in modules if n in PEERS)])
-    )
+    peers = list(filter(find_spec, PEERS))
+    modules = {name: import_module(f"benchmarks.with_{name}") for name in ("fgrad", *peers)}
+    python = f"Python {platform.python_version()} on {platform.machine()} with {THREADS} threads"
+    print(", ".join([python, *(f"{name} {version(name)}" for name in ("numpy", *peers))]))
     budgets: list[Budget] = []
     for part in (gradients, operations, forward, start_up, recordings):
         budgets += part(modules, options.seconds)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fgrad.core.tensor import Tensor
 
 Rule = Callable[..., Any]
 Pattern = tuple[bool, ...]
@@ -128,8 +131,8 @@ class Primitive:
 
 
 ROWS: dict[str, Primitive] = {}
-OPERATORS: dict[str, Callable[..., Any]] = {}  # what Tensor's operators call
-FUNCTIONS: dict[str, Callable[..., Any]] = {}  # what Tensor's methods call: NumPy's names
+OPERATORS: dict[str, Callable[..., Tensor]] = {}  # what Tensor's operators call
+FUNCTIONS: dict[str, Callable[..., Tensor]] = {}  # what Tensor's methods call: NumPy's names
 NUMPY: dict[Any, Callable[..., Any]] = {}  # a function of NumPy -> what computes it for Tensors
 
 

@@ -500,11 +500,11 @@ def record(
         if n.tape in traces and n.tape.level > floor
     }
     for tape in state.veiled:
-        if any(_node_of(a, tape) for a in args):
+        if any(node_on(tape, a) for a in args):
             for out in outs:
                 out._nodes += (tape.node(HIDDEN, (), ()),)
     for tape in sorted(tapes, key=lambda t: t.level):
-        mine = [_node_of(a, tape) for a in args]
+        mine = [node_on(tape, a) for a in args]
         pull = row.pull(tuple([n is not None for n in mine]))
         if pull is None or not any(o.dtype.kind in "fc" for o in outs):
             continue
@@ -523,7 +523,8 @@ def record(
         _to_outputs(tape.node(pull, tuple(saved), parents, fits), tape, row, outs)
 
 
-def _node_of(a: Any, tape: Tape) -> Node | None:
+def node_on(tape: Tape, a: Any) -> Node | None:
+    """Return the node by which `tape` knows the value of `a`, if any."""
     if a.__class__ is Tensor:
         for n in a._nodes:
             if n.tape is tape:

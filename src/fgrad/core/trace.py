@@ -132,7 +132,7 @@ def running(traces: Sequence[Trace], veiled: tuple[Any, ...] = ()) -> Iterator[N
 def next_level() -> int:
     """Return the level above every live trace."""
     traces = current().traces
-    return max(t.level for t in traces) + 1 if traces else 0
+    return traces[-1].level + 1 if traces else 0  # they are in order
 
 
 def below(level: int) -> tuple[Trace, ...]:

@@ -28,6 +28,11 @@ class Expr:
     def __rmul__(self, other: Operand) -> Expr: return apply("multiply", other, self)
     def __rtruediv__(self, other: Operand) -> Expr: return apply("divide", other, self)
     def __rpow__(self, other: Operand) -> Expr: return apply("power", other, self)
+    def __abs__(self) -> Expr: return apply("fabs", self)
+    def __lt__(self, other: Operand) -> Expr: return apply("less", self, other)
+    def __le__(self, other: Operand) -> Expr: return apply("less_equal", self, other)
+    def __gt__(self, other: Operand) -> Expr: return apply("greater", self, other)
+    def __ge__(self, other: Operand) -> Expr: return apply("greater_equal", self, other)
     # fmt: on
 
     def __bool__(self) -> bool:

@@ -44,7 +44,7 @@ def declare_body(name: str, params: tuple[Expr, ...], body: Expr, run: Rule) -> 
     inside = [ATOMS[e.head] for e in postorder(body) if e.args]
     product = "scale" if any("scale" in atom.products for atom in inside) else "multiply"
     real = any(not atom.holomorphic for atom in inside)
-    pull = _puller(list(gradient(body, params)), params, (product,) * len(params))
+    pull = _puller(list(gradient(body, params)), params, (product,) * len(params), built=_built_by_dtype)
     return _declare(name, params, body, run, pull, real=real)
 
 
@@ -86,8 +86,31 @@ class Body:
         self.params, self.result = params, result
 
 
+def _built(text: str, namespace: dict[str, Any], constants: dict[str, float]) -> Rule:
+    namespace = {**namespace, **constants}
+    exec(compile(text, "<fgrad pull>", "exec"), namespace)  # noqa: S102 -- our own emitted code
+    made: Rule = namespace["pull"]
+    return made
+
+
+def _built_by_dtype(text: str, namespace: dict[str, Any], constants: dict[str, float]) -> Rule:
+    """Return what `_built` does, with constants of the dtype of the cotangent.
+
+    Python's numbers adopt the dtype of an array beside them, but a body may choose between two of them.
+    """
+
+    @functools.cache
+    def typed(dtype: np.dtype[Any]) -> Rule:
+        return _built(text, namespace, {name: dtype.type(value) for name, value in constants.items()})
+
+    return lambda ct, *saved: typed(ct.dtype)(ct, *saved)
+
+
 def _puller(
-    slopes: Sequence[Expr], params: tuple[Expr, ...], products: Sequence[str]
+    slopes: Sequence[Expr],
+    params: tuple[Expr, ...],
+    products: Sequence[str],
+    built: Callable[..., Rule] = _built,
 ) -> Callable[[Pattern], Pull | None]:
     """Return the `pull` of a row with these slopes: a generated function per pattern of tracked arguments."""
     if all(s is ZERO for s in slopes):
@@ -102,16 +125,10 @@ def _puller(
         kept = [v for v in (OUT, *params) if v in needed]
         keep = tuple(0 if v is OUT else params.index(v) + 1 for v in kept)
         text, constants = emit_calls("pull", (CT, *kept), results)
-        lifted, raw = (_built(text, {**space, **constants}) for space in (_LIFTED, _RAW))
+        lifted, raw = (built(text, space, constants) for space in (_LIFTED, _RAW))
         return Pull(lifted, raw=raw, keep=keep)
 
     return pull
-
-
-def _built(text: str, namespace: dict[str, Any]) -> Rule:
-    exec(compile(text, "<fgrad pull>", "exec"), namespace)  # noqa: S102 -- our own emitted code
-    made: Rule = namespace["pull"]
-    return made
 
 
 def _shape(run: Rule, *operands: Any) -> Aval:

@@ -98,6 +98,12 @@ def _indexed(shape: Shape, index: Index) -> Shape:
     return result
 
 
+def _slice_adjoint(ct: Any, x: Aval, *, index: Index) -> Any:
+    if ct.__class__ is not Tensor:
+        return _run_unslice(ct, shape=x.shape, index=index)
+    return bind("unslice", ct, shape=x.shape, index=index)
+
+
 def _run_unslice(ct: Any, *, shape: Shape, index: Index) -> Any:
     out = np.zeros(shape, ct.dtype)
     out[index] = ct
@@ -121,7 +127,7 @@ def _all(index: Index) -> Index:
 linear(
     "slice",
     run=lambda x, *, index: x[index],
-    adjoint=lambda ct, x, *, index: bind("unslice", ct, shape=x.shape, index=index),
+    adjoint=_slice_adjoint,
     shape=lambda x, *, index: Aval(_indexed(x.shape, index), x.dtype),
     batch=lambda x, *, index: bind("slice", x, index=_all(index)),
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.primitive import Primitive, Pull, Rule, register
-from fgrad.core.tensor import bind
+from fgrad.core.tensor import Tensor, bind
 
 Axes = tuple[int, ...]
 SMALL = 4096  # elements
@@ -106,6 +106,12 @@ def shifted(axes: Axes) -> Axes:
     return tuple(a + 1 for a in axes)
 
 
+def _sum_adjoint(ct: Any, x: Aval, *, axes: Axes) -> Any:
+    if ct.__class__ is not Tensor and len(axes) == len(x.shape):
+        return _run_broadcast(ct, shape=x.shape)
+    return expand(ct, x.shape, axes)
+
+
 def _run_broadcast(x: Any, *, shape: Shape) -> Any:
     if math.prod(shape) > SMALL:
         return np.broadcast_to(x, shape)
@@ -165,7 +171,7 @@ linear(
 linear(
     "sum",
     run=lambda x, *, axes: np.add.reduce(x, axis=axes),
-    adjoint=lambda ct, x, *, axes: expand(ct, x.shape, axes),
+    adjoint=_sum_adjoint,
     shape=lambda x, *, axes: _summed(x, axes),
     batch=lambda x, *, axes: sum_axes(x, shifted(axes)),
 )

@@ -97,7 +97,8 @@ def is_traced(t: Tensor) -> bool:
     """Return whether a live trace concerns `t`, so that its plain value would say less than it does."""
     if isinstance(t._value, Box):
         return True
-    return bool(t._nodes) and any(n.tape in current().traces for n in t._nodes)
+    traces = current().traces
+    return bool(traces) and any(n.tape in traces for n in t._nodes)
 
 
 def check_live(t: Tensor) -> Tensor:

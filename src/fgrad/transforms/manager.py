@@ -16,7 +16,7 @@ from typing_extensions import Self
 from fgrad import tree
 from fgrad.core.primitive import OPERATORS
 from fgrad.core.tape import CUT, Node, Tape
-from fgrad.core.tensor import Tensor, wrap
+from fgrad.core.tensor import Tensor, node_on, wrap
 from fgrad.core.trace import Box, below, current, next_level, running, set_traces
 from fgrad.errors import NoGradientWarning
 from fgrad.ops.linear import convert, fit
@@ -190,16 +190,24 @@ class GradManager:
                 "or nest another GradManager for higher-order gradients"
             )
         traces = tuple([t for t in current().traces if not t.is_tape or t.is_open])
-        tape = Tape(level, get_ident(), raw=not any(t.level < level for t in traces))
+        tape = Tape(level, get_ident(), raw=not traces or not below(level))
         tensors = self.attached_tensors() if self._registry.entries else ()
         recording = _Recording(tape)
-        with _following:
-            for t in tensors:
-                _refuse_other_thread(t, tape)
-            self._recording = recording
-            for t in tensors:
-                self._follow(t, recording)
+        self._recording = recording
+        if tensors:
+            self._follow_all(tensors, recording)
         set_traces((*traces, tape))
+
+    def _follow_all(self, tensors: Sequence[Tensor], recording: _Recording) -> None:
+        try:
+            with _following:
+                for t in tensors:
+                    _refuse_other_thread(t, recording.tape)
+                for t in tensors:
+                    self._follow(t, recording)
+        except RuntimeError:
+            self._recording = None
+            raise
 
     def _follow(self, t: Tensor, recording: _Recording) -> None:
         """Make the value that `t` has now a leaf; gradients still flow through an intermediate."""
@@ -231,9 +239,7 @@ class GradManager:
         """
         recording = self._recorded()
         tape = recording.tape
-        sources = [
-            next((n for n in t._nodes if n.tape is tape), None) if t.__class__ is Tensor else None for t in y
-        ]
+        sources = [node_on(tape, t) for t in y]
         targets = [recording.leaves[id(t)][1] for t in x]
         recording.leaves.clear()
         self._leave(recording)

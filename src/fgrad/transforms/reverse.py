@@ -202,7 +202,7 @@ class ValueAndGrad(Transformed):
         deliver = Delivery(not has_tensor(args, kwargs))
         value = deliver.leaf(y)
         grads = deliver_inputs(deliver, inputs, run.pull([one]))
-        gradient = grads[0] if isinstance(argnums, int | np.integer) else tuple(grads)
+        gradient = grads[0] if argnums.__class__ is int or isinstance(argnums, np.integer) else tuple(grads)
         return ((value, deliver.tree(run.aux)), gradient) if has_aux else (value, gradient)
 
 
