@@ -9,7 +9,8 @@ from math import inf
 from time import perf_counter, sleep
 from timeit import Timer
 
-TURN = 5e-3  # seconds
+SHORT = 1e-3  # seconds: long for the clock, short enough to fall between disturbances
+REPEATS = 5
 REST = 5e-3  # seconds, in which the threads of the one before stop to spin
 
 
@@ -19,13 +20,13 @@ def fastest(runs: Mapping[str, Callable[[], object]], seconds: float) -> dict[st
     calls, best = {}, dict.fromkeys(runs, inf)
     for name, timer in timers.items():
         timer.timeit(1)  # compiles, where something compiles
-        calls[name] = max(1, int(TURN / min(timer.repeat(3, 1))))
+        calls[name] = max(1, int(SHORT / min(timer.repeat(3, 1))))
     end = perf_counter() + seconds
     while perf_counter() < end:
         for name, timer in timers.items():
             sleep(REST)
             timer.timeit(1)
-            best[name] = min(best[name], timer.timeit(calls[name]) / calls[name])
+            best[name] = min(best[name], *(t / calls[name] for t in timer.repeat(REPEATS, calls[name])))
     return best
 
 

@@ -43,7 +43,7 @@ def message(f, args, order=1, modes=BOTH, **options):
     return str(error.value)
 
 
-# ---- what is right passes ------------------------------------------------------------------------------------
+# ---- what is right passes ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("modes", [("fwd",), ("rev",), BOTH, ["rev", "fwd"]], ids=str)
@@ -69,7 +69,10 @@ def test_the_narrowest_dtype_sets_the_tolerance():
 
 def test_pytrees_of_every_kind():
     def f(p, config, layer):
-        return {"a": [np.sin(p["w"]) * config["n"], p["pair"][0] * p["pair"][1]], "loss": layer.weight @ layer.bias}
+        return {
+            "a": [np.sin(p["w"]) * config["n"], p["pair"][0] * p["pair"][1]],
+            "loss": layer.weight @ layer.bias,
+        }
 
     p = {"w": X, "pair": (0.5, np.array(2.0)), "absent": None}
     check_grads(f, (p, {"n": 3, "name": "sgd"}, Layer(X, X[0])), order=2)
@@ -99,7 +102,15 @@ def test_functions_that_write_to_their_arguments():
 
 @pytest.mark.parametrize(
     "f",
-    [np.exp, np.conjugate, np.real, np.imag, np.absolute, lambda z: np.real(z * np.conj(z)), lambda z: z / (1 + z * z)],
+    [
+        np.exp,
+        np.conjugate,
+        np.real,
+        np.imag,
+        np.absolute,
+        lambda z: np.real(z * np.conj(z)),
+        lambda z: z / (1 + z * z),
+    ],
 )
 def test_complex_functions_in_the_convention_of_jax(f):
     check_grads(f, (np.array([0.3 + 0.7j, -0.2 - 0.4j]),), order=2)
@@ -126,14 +137,16 @@ def test_tolerances_can_be_given():
     assert "eps=1.0e-07, atol=1.0e-04, rtol=1.0e-05" in message(wrong, (X,), atol=1e-4, rtol=1e-5, eps=1e-7)
 
 
-# ---- what is wrong is named ----------------------------------------------------------------------------------
+# ---- what is wrong is named ----------------------------------------------------------------------
 
 
 def test_a_wrong_factor_is_named():
     f = ruled(sin, lambda x, ct: 2.0 * np.cos(x) * ct)
     text = message(f, (X,), modes=["rev"])
     assert "reverse mode of sin is wrong (order 1)" in text
-    found = re.search(r"worst at args\[0\]\[(\d), (\d)\]: the rules give (\S+), differences give (\S+) ", text)
+    found = re.search(
+        r"worst at args\[0\]\[(\d), (\d)\]: the rules give (\S+), differences give (\S+) ", text
+    )
     i, j, actual, expected = found.groups()
     np.testing.assert_allclose(float(actual), 2 * float(expected), rtol=1e-6)
     assert 0 <= int(i) < 2
@@ -143,14 +156,20 @@ def test_a_wrong_factor_is_named():
 def test_a_wrong_factor_is_found_in_forward_mode():
     f = ruled(sin, lambda x, ct: 2.0 * np.cos(x) * ct)
     text = message(f, (X,), modes=["fwd"])
-    assert re.search(r"forward mode of sin is wrong \(order 1\), worst at out\[\d, \d\] along args\[0\]", text)
+    assert re.search(
+        r"forward mode of sin is wrong \(order 1\), worst at out\[\d, \d\] along args\[0\]", text
+    )
 
 
 def test_one_wrong_element_is_named():
     mask = np.ones_like(X)
     mask[1, 2] = 0.9
-    assert "worst at args[0][1, 2]" in message(ruled(sin, lambda x, ct: mask * np.cos(x) * ct), (X,), modes=["rev"])
-    assert "worst at out[1, 2]" in message(ruled(sin, lambda x, ct: mask * np.cos(x) * ct), (X,), modes=["fwd"])
+    assert "worst at args[0][1, 2]" in message(
+        ruled(sin, lambda x, ct: mask * np.cos(x) * ct), (X,), modes=["rev"]
+    )
+    assert "worst at out[1, 2]" in message(
+        ruled(sin, lambda x, ct: mask * np.cos(x) * ct), (X,), modes=["fwd"]
+    )
 
 
 def test_a_missing_term_is_named():
@@ -227,14 +246,18 @@ def test_nothing_to_check_is_an_error(f, args, words):
 
 @pytest.mark.parametrize(
     "options, words",
-    [({"modes": ["reverse"]}, "'fwd' and 'rev'"), ({"modes": "rev"}, "'fwd' and 'rev'"), ({"order": 0}, "order must be")],
+    [
+        ({"modes": ["reverse"]}, "'fwd' and 'rev'"),
+        ({"modes": "rev"}, "'fwd' and 'rev'"),
+        ({"order": 0}, "order must be"),
+    ],
 )
 def test_wrong_options(options, words):
     with pytest.raises(ValueError, match=words):
         check_grads(np.sin, (X,), **options)
 
 
-# ---- check_row -----------------------------------------------------------------------------------------------
+# ---- check_row -----------------------------------------------------------------------------------
 
 
 def double(ct, **_):
@@ -271,9 +294,11 @@ WRONG = {
     "value": ({"run": lambda x: x * 2.5}, "run is wrong"),
     "dtype": ({"run": lambda x: (x * 2.0).astype(np.float32)}, "run is wrong: it gives float32"),
     "shape of run": ({"run": lambda x: np.ravel(x * 2.0)}, r"run is wrong: it gives float64\[6\]"),
-    "declared shape": ({"shape": lambda x: Aval((3,), x.dtype)}, r"shape is wrong: it says float64\[3\], but"),
+    "declared shape": ({"shape": lambda x: Aval((3,), x.dtype)},
+        r"shape is wrong: it says float64\[3\], but"),
     "declared dtype": ({"shape": lambda x: Aval(x.shape, np.dtype("f"))}, "shape is wrong: it says float32"),
-    "factor": ({"pull": by_argument(lambda ct: ct * 3.0)}, "pull is wrong: check_grads: forward mode of planted"),
+    "factor": ({"pull": by_argument(lambda ct: ct * 3.0)},
+        "pull is wrong: check_grads: forward mode of planted"),
     "declared to be flat": ({"pull": flat}, "pull is wrong: check_grads"),
     "second order": (
         {"run": lambda x: x * 1.0, "pull": by_argument(lambda ct, x: ct * (1.0 + x - fg.stop_gradient(x)))},
@@ -289,12 +314,18 @@ def test_a_wrong_column_is_named(plant, mistake):
     columns, words = WRONG[mistake]
     plant(**columns)
     reference = (lambda x: x * 2) if "run" in words else None
-    with pytest.raises(AssertionError, match=re.compile(r"check_row: planted\(float64\[2,3\]\): " + words, re.DOTALL)):
+    with pytest.raises(
+        AssertionError, match=re.compile(r"check_row: planted\(float64\[2,3\]\): " + words, re.DOTALL)
+    ):
         check_row("planted", X, reference=reference)
 
 
 def test_parameters_and_constants_are_shown(plant):
-    plant(run=lambda x, y, *, axis: x * y, pull=by_argument(lambda ct, **_: ct, None), shape=lambda x, y, *, axis: x)
+    plant(
+        run=lambda x, y, *, axis: x * y,
+        pull=by_argument(lambda ct, **_: ct, None),
+        shape=lambda x, y, *, axis: x,
+    )
     with pytest.raises(AssertionError, match=re.escape("planted(float64[3], 2.0, axis=0): pull is wrong")):
         check_row("planted", X[0], 2.0, axis=0)
 

@@ -41,7 +41,9 @@ class Case(NamedTuple):
         return f"{self.name}-{self.label}"
 
 
-def values(shape: Any = (2, 3), low: float = -2.0, high: float = 2.0, dtype: Any = np.float64, seed: int = 0) -> Any:
+def values(
+    shape: Any = (2, 3), low: float = -2.0, high: float = 2.0, dtype: Any = np.float64, seed: int = 0
+) -> Any:
     """Return distinct random numbers of an interval; complex ones have positive imaginary parts."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(low, high, shape)
@@ -104,14 +106,14 @@ def has_array(x: Any) -> bool:
 
 
 def has_slope(x: Any) -> bool:
-    """Return whether there is an array or number in `x` that derivatives flow through (half precision aside)."""
+    """Return whether `x` holds an array or number that derivatives flow through (half precision aside)."""
     if isinstance(x, list | tuple):
         return any(map(has_slope, x))
     return isinstance(x, float) or getattr(x, "dtype", np.dtype(int)).char in "fdFD"
 
 
 def check(case: Case) -> None:
-    """Compare with NumPy for arrays and for Tensors, by fgrad's name and by NumPy's, and check derivatives."""
+    """Compare with NumPy for arrays and Tensors, by fgrad's name and by NumPy's, and check derivatives."""
     plain, ours = numpy_function(case.name), getattr(fnp, case.name)
     tensors = tuple(map(as_tensors, case.args))
     varying = [i for i, x in enumerate(case.args) if has_array(x)]
@@ -165,7 +167,9 @@ def same(actual: Any, expected: Any, kind: Any) -> None:
 
 def refuses(f: Any, args: Any, kwargs: Any, error: Exception) -> None:
     """Assert that a call raises what NumPy raises."""
-    public = next(c for c in type(error).__mro__ if c.__module__ in (builtins.__name__, np.exceptions.__name__))
+    public = next(
+        c for c in type(error).__mro__ if c.__module__ in (builtins.__name__, np.exceptions.__name__)
+    )
     with pytest.raises(public):
         f(*args, **kwargs)
 

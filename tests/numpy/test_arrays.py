@@ -14,21 +14,30 @@ M, V = values((2, 3)), values((3,))
 
 # name: the arguments and keywords of calls; none of them holds an array to differentiate
 CREATION = {
-    "zeros": [((3,), {}), (((2, 3),), {}), (((),), {}), ((0,), {}), ((3,), {"dtype": int}), ((3, np.float32), {}), (([2, 3],), {"dtype": bool}), ((-1,), {})],
+    "zeros": [((3,), {}), (((2, 3),), {}), (((),), {}), ((0,), {}), ((3,), {"dtype": int}),
+        ((3, np.float32), {}), (([2, 3],), {"dtype": bool}), ((-1,), {})],
     "ones": [((3,), {}), (((2, 3),), {}), (((),), {}), ((3,), {"dtype": np.complex64}), ((3, "f4"), {})],
-    "full": [((3, 2.5), {}), (((2, 3), 1), {}), (((), True), {}), ((3, 2.5), {"dtype": int}), ((2, 1 + 1j), {}), (((2, 2), [1.0, 2.0]), {}), ((3, 2, np.float32), {}),
-             (([2], 1), {}), ((3, [1, 2]), {})],
-    "arange": [((3,), {}), ((1, 4), {}), ((1.0, 4, 0.5), {}), ((3,), {"dtype": np.float32}), ((5, 1, -2), {}), ((0,), {}), ((3.5,), {}), ((1, 3, 1, np.int8), {}),
-               ((), {"start": 1, "stop": 4}), ((), {"stop": 4}), ((1,), {"stop": 4, "step": 2}), ((1, 3, 0), {})],
-    "eye": [((3,), {}), ((2, 3), {}), ((3, 3, 1), {}), ((3,), {"k": -1}), ((2,), {"dtype": int}), ((0,), {}), ((3,), {"M": 2})],
+    "full": [((3, 2.5), {}), (((2, 3), 1), {}), (((), True), {}), ((3, 2.5), {"dtype": int}),
+        ((2, 1 + 1j), {}), (((2, 2), [1.0, 2.0]), {}), ((3, 2, np.float32), {}),
+        (([2], 1), {}), ((3, [1, 2]), {})],
+    "arange": [((3,), {}), ((1, 4), {}), ((1.0, 4, 0.5), {}), ((3,), {"dtype": np.float32}), ((5, 1, -2), {}),
+        ((0,), {}), ((3.5,), {}), ((1, 3, 1, np.int8), {}),
+        ((), {"start": 1, "stop": 4}), ((), {"stop": 4}), ((1,), {"stop": 4, "step": 2}),
+        ((1, 3, 0), {})],
+    "eye": [((3,), {}), ((2, 3), {}), ((3, 3, 1), {}), ((3,), {"k": -1}), ((2,), {"dtype": int}), ((0,), {}),
+        ((3,), {"M": 2})],
     "identity": [((3,), {}), ((2, int), {}), ((0,), {}), ((2,), {"dtype": np.float32})],
     "tri": [((3,), {}), ((2, 3), {}), ((3, 3, 1), {}), ((3,), {"k": -1}), ((2,), {"dtype": int})],
-    "linspace": [((0, 1), {}), ((0, 1, 5), {}), ((0.0, 1.0, 5, False), {}), ((0, 1, 1), {}), ((0, 1, 0), {}), ((0, 10, 4), {"dtype": int}), ((2, 1, 3), {}),
-                 ((0, 1, 4), {"dtype": np.float32}), ((0, 1 + 1j, 3), {}), ((-3, 2, 4), {"dtype": int}), ((0, 1, 5), {"retstep": True}), ((0, 1, -1), {}),
-                 ((np.float32(0), np.float32(1), 3), {}), ((0, 1, 5, True, False, None), {}), (([0, 1], [1, 2], 3), {}), (([0, 1], [1, 2], 3), {"axis": 1}),
-                 (([0, 1], [1, 2], 3), {"axis": -1}), ((0, 1, 1), {"endpoint": False}), ((0, 1, 2.5), {})],
-    "array": [((2.5,), {}), (([1, 2],), {}), (([[1, 2], [3, 4.5]],), {}), (([True],), {}), (([],), {}), (([1, 2], float), {}), (([1, 2],), {"dtype": np.float32, "ndmin": 2}),
-              ((2,), {"ndmin": 3}), (([1 + 1j],), {}), (([[1, 2], [3]],), {})],
+    "linspace": [((0, 1), {}), ((0, 1, 5), {}), ((0.0, 1.0, 5, False), {}), ((0, 1, 1), {}), ((0, 1, 0), {}),
+        ((0, 10, 4), {"dtype": int}), ((2, 1, 3), {}),
+        ((0, 1, 4), {"dtype": np.float32}), ((0, 1 + 1j, 3), {}), ((-3, 2, 4), {"dtype": int}),
+        ((0, 1, 5), {"retstep": True}), ((0, 1, -1), {}),
+        ((np.float32(0), np.float32(1), 3), {}), ((0, 1, 5, True, False, None), {}),
+        (([0, 1], [1, 2], 3), {}), (([0, 1], [1, 2], 3), {"axis": 1}),
+        (([0, 1], [1, 2], 3), {"axis": -1}), ((0, 1, 1), {"endpoint": False}), ((0, 1, 2.5), {})],
+    "array": [((2.5,), {}), (([1, 2],), {}), (([[1, 2], [3, 4.5]],), {}), (([True],), {}), (([],), {}),
+        (([1, 2], float), {}), (([1, 2],), {"dtype": np.float32, "ndmin": 2}),
+        ((2,), {"ndmin": 3}), (([1 + 1j],), {}), (([[1, 2], [3]],), {})],
     "asarray": [((2.5,), {}), (([1, 2],), {}), (([1, 2],), {"dtype": float}), (((1, 2), np.float32), {})],
 }  # fmt: skip
 LIKE = ("zeros_like", "ones_like", "full_like", "empty_like")
@@ -52,7 +61,7 @@ def alike(actual, expected):
 def test_creation_as_numpy(name, args, kwargs):
     try:
         expected = getattr(np, name)(*args, **kwargs)
-    except Exception as error:  # noqa: BLE001 -- whatever NumPy raises
+    except Exception as error:
         with pytest.raises(type(error)):
             getattr(fnp, name)(*args, **kwargs)
         return
@@ -61,13 +70,20 @@ def test_creation_as_numpy(name, args, kwargs):
 
 @pytest.mark.parametrize("name", ["zeros", "ones", "empty", "full", "eye", "arange"])
 def test_a_created_tensor_can_be_written_to(name):
-    made = getattr(fnp, name)(*{"full": (3, 2.0), "eye": (3,)}.get(name, (3.0,) if name == "arange" else (3,)))
+    made = getattr(fnp, name)(
+        *{"full": (3, 2.0), "eye": (3,)}.get(name, (3.0,) if name == "arange" else (3,))
+    )
     made[0] = 5.0
     assert float(made[0] if made.ndim == 1 else made[0, 0]) == 5.0
 
 
 def test_what_is_to_be_filled_starts_with_zeros():
-    for made in (fnp.empty((2, 3)), fnp.empty((2, 3), np.float32), fnp.empty_like(fg.tensor(M)), fnp.empty_like(M)):
+    for made in (
+        fnp.empty((2, 3)),
+        fnp.empty((2, 3), np.float32),
+        fnp.empty_like(fg.tensor(M)),
+        fnp.empty_like(M),
+    ):
         assert made.shape == (2, 3)
         np.testing.assert_array_equal(made.numpy(), np.zeros((2, 3)))
     assert fnp.empty(3, np.float32).dtype == np.float32
@@ -80,7 +96,14 @@ def test_what_is_to_be_filled_starts_with_zeros():
 def test_like_another(name, kind):
     x = {**kinds(), "0-d": values(()), "empty": values((0, 3)), "list": [[1, 2]], "number": 2.5}[kind]
     fill = (3,) if name == "full_like" else ()
-    for args, kwargs in [((), {}), ((np.float32,), {}), ((), {"dtype": int}), ((), {"shape": (4,)}), ((), {"shape": 5}), ((), {"dtype": bool, "shape": ()})]:
+    for args, kwargs in [
+        ((), {}),
+        ((np.float32,), {}),
+        ((), {"dtype": int}),
+        ((), {"shape": (4,)}),
+        ((), {"shape": 5}),
+        ((), {"dtype": bool, "shape": ()}),
+    ]:
         expected = getattr(np, name)(x, *fill, *args, **kwargs)
         if name == "empty_like":
             expected = np.zeros_like(expected)
@@ -112,7 +135,9 @@ def test_line_between_tensors():
 
 def test_arrays_of_tensors_and_numbers():
     f = lambda x, y: np.array([[x, 2.0], [y, x * y]])
-    with pytest.raises(TypeError):  # NumPy asks a list for no rule, and a tracked Tensor for its value in vain
+    with pytest.raises(
+        TypeError
+    ):  # NumPy asks a list for no rule, and a tracked Tensor for its value in vain
         fg.grad(lambda x: np.sum(np.array([x, 2.0])))(1.0)
     g = lambda x, y: fnp.array([[x, 2.0], [y, x * y]])
     alike(g(fg.tensor(2.0), fg.tensor(3.0)), f(2.0, 3.0))
@@ -160,7 +185,9 @@ def test_copies():
 
 @pytest.mark.parametrize("indexing", ["xy", "ij"])
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("vectors", [(V,), (V, V[:2]), (V, integers((2,)), V[:1]), (V, V[:0]), (2.0, V), (), (M, V)])
+@pytest.mark.parametrize(
+    "vectors", [(V,), (V, V[:2]), (V, integers((2,)), V[:1]), (V, V[:0]), (2.0, V), (), (M, V)]
+)
 def test_grids(vectors, sparse, indexing):
     expected = np.meshgrid(*vectors, indexing=indexing, sparse=sparse)
     for g, e in zip(fnp.meshgrid(*vectors, indexing=indexing, sparse=sparse), expected, strict=True):
@@ -168,7 +195,10 @@ def test_grids(vectors, sparse, indexing):
         assert g.dtype == e.dtype
         np.testing.assert_array_equal(g, e)
     if vectors:
-        tensors = [as_tensors(vectors[0]) if isinstance(vectors[0], np.ndarray) else fg.tensor(vectors[0]), *vectors[1:]]
+        tensors = [
+            as_tensors(vectors[0]) if isinstance(vectors[0], np.ndarray) else fg.tensor(vectors[0]),
+            *vectors[1:],
+        ]
         for module in (fnp, np):
             made = module.meshgrid(*tensors, indexing=indexing, sparse=sparse)
             alike(tuple(made), tuple(expected))
@@ -185,7 +215,8 @@ def test_constants_and_dtypes_are_those_of_numpy():
     for name in ("pi", "e", "inf", "newaxis", "euler_gamma"):
         assert getattr(fnp, name) == getattr(np, name)
     assert np.isnan(fnp.nan)
-    for name in ("float16", "float32", "float64", "complex64", "complex128", "int8", "int16", "int32", "int64", "uint8", "uint16",
+    for name in ("float16", "float32", "float64", "complex64", "complex128", "int8", "int16", "int32",
+        "int64", "uint8", "uint16",
                  "uint32", "uint64", "bool_", "finfo", "iinfo", "dtype", "ndarray"):  # fmt: skip
         assert getattr(fnp, name) is getattr(np, name)
 

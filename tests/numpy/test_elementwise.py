@@ -25,17 +25,24 @@ UNARY = {
     **dict.fromkeys(("isnan", "isinf", "isfinite", "signbit", "logical_not", "invert", "bitwise_not"), REAL),
 }
 BINARY = {
-    **dict.fromkeys(("add", "subtract", "multiply", "arctan2", "atan2", "hypot", "copysign", "nextafter"), (REAL, REAL)),
-    **dict.fromkeys(("maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "heaviside"), (REAL, REAL)),
+    **dict.fromkeys(
+        ("add", "subtract", "multiply", "arctan2", "atan2", "hypot", "copysign", "nextafter"), (REAL, REAL)
+    ),
+    **dict.fromkeys(
+        ("maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "heaviside"), (REAL, REAL)
+    ),
     **dict.fromkeys(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"), (REAL, REAL)),
     **dict.fromkeys(("logical_and", "logical_or", "logical_xor"), (REAL, REAL)),
-    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "gcd", "lcm"), (REAL, REAL)),
+    **dict.fromkeys(
+        ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "gcd", "lcm"), (REAL, REAL)
+    ),
     **dict.fromkeys(("divide", "true_divide"), (REAL, POSITIVE)),
     **dict.fromkeys(("power", "pow", "float_power"), (POSITIVE, REAL)),
     **dict.fromkeys(("floor_divide", "remainder", "mod", "fmod"), ((5.0, 5.4), (2.05, 2.25))),
 }
 ALIASES = {
-    "abs": "absolute", "pow": "power", "acos": "arccos", "asin": "arcsin", "atan": "arctan", "atan2": "arctan2",
+    "abs": "absolute", "pow": "power", "acos": "arccos", "asin": "arcsin", "atan": "arctan",
+    "atan2": "arctan2",
     "acosh": "arccosh", "asinh": "arcsinh", "atanh": "arctanh", "conj": "conjugate", "mod": "remainder",
     "true_divide": "divide", "bitwise_not": "invert",
 }  # fmt: skip
@@ -87,8 +94,17 @@ def several_cases() -> list[Case]:
     """Return the cases of functions that are no plain ufuncs of floats to floats."""
     x, y, n = values(), values(seed=1), integers((2, 3), -3, 4)
     found = [Case(name, label, (v,), (), 1) for name in ("modf", "frexp") for label, v in kinds().items()]
-    found += [Case("divmod", k, (v, np.abs(v) + v.dtype.type(1)), (), 1) for k, v in kinds(low=5, high=5.4).items() if v.dtype.kind != "b"]
-    for name, args in {"modf": (x,), "frexp": (x,), "divmod": (values((2, 3), 5.0, 5.4), values((3,), 2.05, 2.25)), "ldexp": (x, n)}.items():
+    found += [
+        Case("divmod", k, (v, np.abs(v) + v.dtype.type(1)), (), 1)
+        for k, v in kinds(low=5, high=5.4).items()
+        if v.dtype.kind != "b"
+    ]
+    for name, args in {
+        "modf": (x,),
+        "frexp": (x,),
+        "divmod": (values((2, 3), 5.0, 5.4), values((3,), 2.05, 2.25)),
+        "ldexp": (x, n),
+    }.items():
         found.append(Case(name, "second order", args, (), 2))
         found.append(Case(name, "0-d", tuple(a.ravel()[0] for a in args)))
         found.append(Case(name, "empty", tuple(a[:0] for a in args)))
@@ -97,9 +113,13 @@ def several_cases() -> list[Case]:
     return [
         *found,
         *(Case(name, "edges", (edges,)) for name in ("modf", "frexp")),
-        Case("ldexp", "float32", (x.astype("f"), n), (), 1), Case("ldexp", "number", (x, 3), (), 1), Case("ldexp", "broadcast", (x[:, :1], n[0]), (), 2),
-        Case("ldexp", "floats", (x, y)), Case("ldexp", "integers", (n, n)), Case("ldexp", "shapes that do not fit", (x, n.T)),
-        Case("divmod", "number on the right", (x, 1.5), (), 1), Case("divmod", "number on the left", (5.2, np.abs(y) + 2.0)), Case("divmod", "integers", (n, np.abs(n) + 1)),
+        Case("ldexp", "float32", (x.astype("f"), n), (), 1), Case("ldexp", "number", (x, 3), (), 1),
+        Case("ldexp", "broadcast", (x[:, :1], n[0]), (), 2),
+        Case("ldexp", "floats", (x, y)), Case("ldexp", "integers", (n, n)),
+        Case("ldexp", "shapes that do not fit", (x, n.T)),
+        Case("divmod", "number on the right", (x, 1.5), (), 1),
+        Case("divmod", "number on the left", (5.2, np.abs(y) + 2.0)),
+        Case("divmod", "integers", (n, np.abs(n) + 1)),
     ]  # fmt: skip
 
 
@@ -127,7 +147,7 @@ def is_float(name: str) -> bool:
     return {"d->d", "dd->d"} & set(getattr(np, name).types) != set()
 
 
-# ---- keywords of ufuncs --------------------------------------------------------------------------------------
+# ---- keywords of ufuncs --------------------------------------------------------------------------
 
 
 def sample(name: str, dtype: Any = np.float64) -> tuple[Any, ...]:
@@ -240,13 +260,16 @@ def test_accumulate_of_a_ufunc(name):
     for axis in (0, 1):
         y = getattr(np, name).accumulate(fg.tensor(x), axis=axis)
         np.testing.assert_allclose(y.numpy(), getattr(np, name).accumulate(x, axis=axis))
-    np.testing.assert_allclose(getattr(np, name).accumulate(fg.tensor(x)).numpy(), getattr(np, name).accumulate(x))
+    np.testing.assert_allclose(
+        getattr(np, name).accumulate(fg.tensor(x)).numpy(), getattr(np, name).accumulate(x)
+    )
 
 
-# ---- Tensor's operators --------------------------------------------------------------------------------------
+# ---- Tensor's operators --------------------------------------------------------------------------
 
 OPERATORS = {
-    "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "//": "floor_divide", "%": "remainder", "**": "power",
+    "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "//": "floor_divide", "%": "remainder",
+    "**": "power",
     "==": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal",
     "&": "bitwise_and", "|": "bitwise_or", "^": "bitwise_xor", "<<": "left_shift", ">>": "right_shift",
 }  # fmt: skip

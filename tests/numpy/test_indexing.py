@@ -15,56 +15,129 @@ MASK, Z = truths(), values(dtype=complex)
 EDGES = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.5])
 
 CASES = [
-    *named("where", {"arrays": (MASK, M, M * 2), "numbers": (MASK, 1.0, 2), "number": (MASK, M, 0), "broadcast": (MASK[:, :1], M[0], S), "floats as condition": (M, M, -M), "integers": (MASK, integers(), 2),
-                     "mixed": (MASK, integers(), M), "float32 and number": (MASK, M.astype("f"), 0.5), "0-d": (np.array(True), S, 1.0), "empty": (MASK[:0], E, 0), "list": ([True, False], [1.0, 2.0], 3.0),
-                     "truth value": (True, M, 0.0), "do not fit": (MASK, M, V), "complex": (MASK, Z, M), "bool": (MASK, MASK, False), "condition only": (MASK,), "only one": (MASK, M), "strided": (MASK, strided(M), M)}),
-    *(c for name in ("nonzero", "argwhere", "flatnonzero") for c in named(name, {"bool": MASK, "floats": np.array([0.0, 1.0, -0.0, np.nan]), "cube": integers((2, 3, 4)), "empty": E, "list": ([0, 1, 2],),
-                                                                                "integers": integers(), "complex": Z, "nothing": np.zeros(3)}, order=0)),
-    *(c for name in ("argwhere", "flatnonzero") for c in named(name, {"0-d": S}, order=0)), *named("nonzero", {"0-d": S}, order=0),
-    *named("searchsorted", {"number": (np.sort(V), 0.5), "array": (np.sort(V), M), "right": (np.sort(V), np.sort(V), "right"), "sorter": (V, M, "left", np.argsort(V)), "integers": ([1, 2, 3], 2), "list": ([1, 2, 3], [0, 4]),
-                            "empty": (V[:0], V), "unknown side": (V, V, "middle"), "matrix": (M, V)}, order=0),
-    *named("clip", {"both": (M, -1.0, 1.0), "low": (M, -0.5, None), "high": (M, None, 0.5), "arrays": (M, -np.abs(M) / 2, np.abs(M) / 2), "integers": (integers(), 0, 2), "0-d": (S, -1, 1), "empty": (E, 0, 1), "crossed": (M, 1.0, -1.0),
-                    "float limits of integers": (integers(), 0.5, 2.5), "number": (2.5, 0, 1), "list": ([1, 5], 2, 3), "none": (M, None, None), "float32": (M.astype("f"), -1, 1.0), "broadcast": (M, V[:3] - 2, 1.0),
-                    "do not fit": (M, V, 1.0), "integer too large for the dtype": (integers(dtype=np.int8), 0, 300), "bool": (MASK, False, True), "one limit": (M, 0.0)}),
-    *named("clip", {"keywords": M}, min=-1.0, max=1.0), *named("clip", {"keyword": M}, max=0.5), *named("clip", {"old keywords": M}, a_min=-1.0, a_max=1.0), *named("clip", {"nothing": M}),
-    *named("clip", {"both names": (M, 0, 1)}, min=0), *named("clip", {"dtype": (M, 0, 1)}, dtype=np.float64, order=1),
-    *named("select", {"two": ([M > 1, M < -1], [M * 2, -M]), "default": ([M > 1, M < -1], [M * 2, -M], 7.0), "overlap": ([M > -1, M > 0], [M, M * 3], 1), "default array": ([M > 1], [M], M * 0.5), "numbers": ([M > 0, M < 0], [1.0, 2.0]),
-                      "integers": ([MASK], [integers()], 2), "mixed": ([MASK, ~MASK], [integers(), M]), "broadcast": ([M > 0], [V[:3]], 0.0), "unequal": ([MASK], [M, M]), "nothing": ([], []), "not truth values": ([integers()], [M]),
-                      "float32": ([MASK], [M.astype("f")], 0.5), "bool": ([MASK], [MASK]), "lists": ([[True, False]], [[1, 2]], 5)}),
-    *named("take", {"flat": (M, [0, 5, 0]), "axis": (M, [2, 0], 1), "number": (M, 1, 0), "negative": (M, [-1], 0), "matrix": (V, [[0, 1], [2, 2]]), "cube": (C, [0, 2], -2), "no places": (V, np.zeros(0, int)), "outside": (V, [4]),
-                    "array": (V, np.array([1, 3])), "list": ([1.0, 2.0], 1), "0-d": (S, 0), "empty": (E, [0], 1), "outside negative": (V, [-5]), "wrong axis": (M, 0, 2), "nothing to take": (E, [0], 0),
-                    "truth values": (V, np.array([True, False]))}),
-    *(c for mode in ("wrap", "clip") for c in named("take", {f"{mode}": (V, [-7, 0, 9], None), f"{mode} axis": (M, [5, -1], 1), f"{mode} number": (V, 6)}, mode=mode)), *named("take", {"unknown mode": (V, 0)}, mode="other"),
-    *named("take_along_axis", {"sort": (M, np.argsort(M, 1), 1), "first axis": (M, np.argsort(M, 0), 0), "flat": (M, np.array([5, 0]), None), "negative": (C, np.argsort(C, -1)[..., :2], -1), "broadcast": (C, np.array([[[1]], [[0]]]), 1),
-                               "negative places": (M, np.array([[-1], [-2]]), 1), "outside": (M, np.array([[3], [0]]), 1), "of unequal rank": (M, np.array([0]), 1), "floats": (M, np.array([[0.0]]), 1), "wrong axis": (M, np.argsort(M, 1), 2),
-                               "default": (M, np.argsort(M, 1)), "empty": (E, np.zeros((0, 2), int), 1), "do not fit": (M, np.zeros((3, 1), int), 1)}),
-    *named("compress", {"flat": (MASK.ravel(), M), "axis": ([True, False], M, 0), "columns": ([False, True, True], M, 1), "short": ([True], V), "none": ([False, False], V), "too long": ([False, True, True], M, 0),
-                        "negative": ([True, False, True], M, -1), "integers": ([1, 0, 2], V), "matrix condition": (MASK, M), "list": ([True], [1.0, 2.0]), "wrong axis": ([True], M, 2)}),
-    *named("extract", {"same": (MASK, M), "flat": (MASK.ravel(), M), "integers": (integers((2, 3)), M), "none": (np.zeros(4, bool), V), "list": ([True, False], [1, 2])}),
+    *named("where", {"arrays": (MASK, M, M * 2), "numbers": (MASK, 1.0, 2), "number": (MASK, M, 0),
+            "broadcast": (MASK[:, :1], M[0], S), "floats as condition": (M, M, -M),
+            "integers": (MASK, integers(), 2),
+            "mixed": (MASK, integers(), M), "float32 and number": (MASK, M.astype("f"), 0.5),
+            "0-d": (np.array(True), S, 1.0), "empty": (MASK[:0], E, 0),
+            "list": ([True, False], [1.0, 2.0], 3.0),
+            "truth value": (True, M, 0.0), "do not fit": (MASK, M, V), "complex": (MASK, Z, M),
+            "bool": (MASK, MASK, False), "condition only": (MASK,), "only one": (MASK, M),
+            "strided": (MASK, strided(M), M)}),
+    *(c for name in ("nonzero", "argwhere", "flatnonzero") for c in named(name,
+            {"bool": MASK, "floats": np.array([0.0, 1.0, -0.0, np.nan]), "cube": integers((2, 3, 4)),
+            "empty": E,
+            "list": ([0, 1, 2],),
+            "integers": integers(),
+            "complex": Z, "nothing": np.zeros(3)}, order=0)),
+    *(c for name in ("argwhere", "flatnonzero") for c in named(name, {"0-d": S}, order=0)),
+    *named("nonzero", {"0-d": S}, order=0),
+    *named("searchsorted", {"number": (np.sort(V), 0.5), "array": (np.sort(V), M),
+            "right": (np.sort(V), np.sort(V), "right"), "sorter": (V, M, "left", np.argsort(V)),
+            "integers": ([1, 2, 3], 2), "list": ([1, 2, 3], [0, 4]),
+            "empty": (V[:0], V), "unknown side": (V, V, "middle"), "matrix": (M, V)},
+        order=0),
+    *named("clip", {"both": (M, -1.0, 1.0), "low": (M, -0.5, None), "high": (M, None, 0.5),
+            "arrays": (M, -np.abs(M) / 2, np.abs(M) / 2), "integers": (integers(), 0, 2), "0-d": (S, -1, 1),
+            "empty": (E, 0, 1), "crossed": (M, 1.0, -1.0),
+            "float limits of integers": (integers(), 0.5, 2.5), "number": (2.5, 0, 1),
+            "list": ([1, 5], 2, 3), "none": (M, None, None), "float32": (M.astype("f"), -1, 1.0),
+            "broadcast": (M, V[:3] - 2, 1.0),
+            "do not fit": (M, V, 1.0), "integer too large for the dtype": (integers(dtype=np.int8), 0,
+            300), "bool": (MASK, False, True), "one limit": (M, 0.0)}),
+    *named("clip", {"keywords": M}, min=-1.0, max=1.0), *named("clip", {"keyword": M}, max=0.5),
+    *named("clip", {"old keywords": M}, a_min=-1.0, a_max=1.0), *named("clip", {"nothing": M}),
+    *named("clip", {"both names": (M, 0, 1)}, min=0), *named("clip", {"dtype": (M, 0, 1)}, dtype=np.float64,
+        order=1),
+    *named("select", {"two": ([M > 1, M < -1], [M * 2, -M]), "default": ([M > 1, M < -1], [M * 2, -M], 7.0),
+            "overlap": ([M > -1, M > 0], [M, M * 3], 1), "default array": ([M > 1], [M], M * 0.5),
+            "numbers": ([M > 0, M < 0], [1.0, 2.0]),
+            "integers": ([MASK], [integers()], 2), "mixed": ([MASK, ~MASK], [integers(), M]),
+            "broadcast": ([M > 0], [V[:3]], 0.0), "unequal": ([MASK], [M, M]),
+            "nothing": ([], []), "not truth values": ([integers()], [M]),
+            "float32": ([MASK], [M.astype("f")], 0.5), "bool": ([MASK], [MASK]),
+            "lists": ([[True, False]], [[1, 2]], 5)}),
+    *named("take", {"flat": (M, [0, 5, 0]), "axis": (M, [2, 0], 1), "number": (M, 1, 0),
+            "negative": (M, [-1], 0), "matrix": (V, [[0, 1], [2, 2]]), "cube": (C, [0, 2], -2),
+            "no places": (V, np.zeros(0, int)), "outside": (V, [4]),
+            "array": (V, np.array([1, 3])), "list": ([1.0, 2.0], 1), "0-d": (S, 0),
+            "empty": (E, [0], 1), "outside negative": (V, [-5]), "wrong axis": (M, 0, 2),
+            "nothing to take": (E, [0], 0),
+            "truth values": (V, np.array([True, False]))}),
+    *(c for mode in ("wrap", "clip") for c in named("take", {f"{mode}": (V, [-7, 0, 9], None),
+            f"{mode} axis": (M, [5, -1], 1), f"{mode} number": (V, 6)}, mode=mode)),
+    *named("take", {"unknown mode": (V, 0)}, mode="other"),
+    *named("take_along_axis", {"sort": (M, np.argsort(M, 1), 1), "first axis": (M, np.argsort(M, 0), 0),
+            "flat": (M, np.array([5, 0]), None), "negative": (C, np.argsort(C, -1)[..., :2], -1),
+            "broadcast": (C, np.array([[[1]], [[0]]]), 1),
+            "negative places": (M, np.array([[-1], [-2]]), 1),
+            "outside": (M, np.array([[3], [0]]), 1),
+            "of unequal rank": (M, np.array([0]), 1),
+            "floats": (M, np.array([[0.0]]), 1),
+            "wrong axis": (M, np.argsort(M, 1), 2),
+            "default": (M, np.argsort(M, 1)), "empty": (E, np.zeros((0, 2), int), 1),
+            "do not fit": (M, np.zeros((3, 1), int), 1)}),
+    *named("compress", {"flat": (MASK.ravel(), M), "axis": ([True, False], M, 0),
+            "columns": ([False, True, True], M, 1), "short": ([True], V), "none": ([False, False], V),
+            "too long": ([False, True, True], M, 0),
+            "negative": ([True, False, True], M, -1), "integers": ([1, 0, 2], V),
+            "matrix condition": (MASK, M), "list": ([True], [1.0, 2.0]),
+            "wrong axis": ([True], M, 2)}),
+    *named("extract", {"same": (MASK, M), "flat": (MASK.ravel(), M), "integers": (integers((2, 3)), M),
+            "none": (np.zeros(4, bool), V), "list": ([True, False], [1, 2])}),
 
     # rounding, parts, replacements
-    *(c for name in ("round", "around") for c in named(name, {"floats": M, "decimals": (M, 1), "tens": (M * 100, -1), "integers": integers(), "tens of integers": (integers() * 7, -1), "0-d": S, "empty": E, "number": 2.567, "decimals number": (2.567, 2),
-                                                              "float32": (M.astype("f"), 2), "list": ([1.25, 2.5], 1), "complex": (Z, 1), "bool": MASK, "ties": np.array([0.5, 1.5, 2.5, -0.5]), "edges": EDGES,
-                                                              "many decimals": (M, 20), "int8": (integers(dtype=np.int8), -1)}, order=0)),
+    *(c for name in ("round", "around") for c in named(name,
+            {"floats": M, "decimals": (M, 1), "tens": (M * 100, -1), "integers": integers(),
+            "tens of integers": (integers() * 7, -1), "0-d": S, "empty": E, "number": 2.567,
+            "decimals number": (2.567, 2),
+            "float32": (M.astype("f"), 2),
+            "list": ([1.25, 2.5], 1), "complex": (Z, 1),
+            "bool": MASK, "ties": np.array([0.5, 1.5,
+            2.5, -0.5]), "edges": EDGES,
+            "many decimals": (M, 20),
+            "int8": (integers(dtype=np.int8), -1)},
+            order=0)),
     *named("round", {"slope of integers": M, "slope of decimals": (M, 1)}, order=1),
-    *(c for name in ("real", "imag", "angle") for c in named(name, {"real": M, "complex": Z, "complex64": Z.astype(np.complex64), "0-d": S, "0-d complex": np.array(1 + 2j), "integers": integers(), "empty": E, "number": 2.5, "complex number": 1 + 2j,
-                                                                    "list": ([1 + 1j, 2],), "float32": M.astype("f")})),
-    *(Case(n, "bool", (MASK,)) for n in ("real", "imag")), *named("angle", {"degrees": (Z, True), "degrees real": (M, True)}),
-    *named("nan_to_num", {"edges": EDGES, "float32": EDGES.astype("f"), "integers": integers(), "0-d": np.array(np.nan), "number": np.inf, "list": ([np.nan, 1.0],), "complex": np.array([np.nan + 1j, 1 + np.inf * 1j, 2 - 1j]), "bool": MASK, "empty": E}, order=0),
-    *named("nan_to_num", {"finite": M, "finite complex": Z}), *named("nan_to_num", {"given": EDGES, "given float32": EDGES.astype("f")}, nan=1.0, posinf=2.0, neginf=-3.0, order=0),
+    *(c for name in ("real", "imag", "angle") for c in named(name,
+            {"real": M, "complex": Z, "complex64": Z.astype(np.complex64), "0-d": S,
+            "0-d complex": np.array(1 + 2j), "integers": integers(), "empty": E, "number": 2.5,
+            "complex number": 1 + 2j,
+            "list": ([1 + 1j, 2],),
+            "float32": M.astype("f")})),
+    *(Case(n, "bool", (MASK,)) for n in ("real", "imag")), *named("angle",
+        {"degrees": (Z, True), "degrees real": (M, True)}),
+    *named("nan_to_num", {"edges": EDGES, "float32": EDGES.astype("f"), "integers": integers(),
+            "0-d": np.array(np.nan), "number": np.inf, "list": ([np.nan, 1.0],),
+            "complex": np.array([np.nan + 1j, 1 + np.inf * 1j, 2 - 1j]), "bool": MASK, "empty": E}, order=0),
+    *named("nan_to_num", {"finite": M, "finite complex": Z}),
+    *named("nan_to_num", {"given": EDGES, "given float32": EDGES.astype("f")}, nan=1.0, posinf=2.0,
+        neginf=-3.0, order=0),
 
     # comparisons and questions
-    *(c for name in ("isclose", "allclose", "array_equal") for c in named(name, {"same": (M, M), "near": (M, M + 1e-9), "far": (M, M + 1), "broadcast": (M, M[0]), "nan": (EDGES, EDGES), "0-d": (S, S), "number": (M, 0.5), "integers": (integers(), integers()),
-                                                                                 "list": ([1.0, 2.0], [1.0, 2.0]), "complex": (Z, Z), "empty": (E, E), "do not fit": (M, V), "bool": (MASK, MASK)}, order=0)),
-    *(c for name in ("isclose", "allclose") for c in named(name, {"tolerances": (M, M + 0.01, 0.0, 0.1)}, order=0)), *(c for name in ("isclose", "allclose", "array_equal") for c in named(name, {"equal nan": (EDGES, EDGES)}, equal_nan=True, order=0)),
-    *named("result_type", {"arrays": (M, M.astype("f")), "dtypes": (np.float32, np.int8), "number": (M.astype("f"), 2.5), "integers": (integers(), 1.0), "one": (M,), "complex": (Z, np.float32), "names": ("f4", "i8")}, order=0),
-    *named("iscomplexobj", {"real": M, "complex": Z, "number": 1.0, "complex number": 1j, "list": ([1j],), "complex with real values": np.array([1 + 0j])}, order=0),
-    *named("array2string", {"matrix": M, "integers": integers(), "0-d": S, "empty": E}, order=0), *named("array2string", {"options": M}, precision=2, separator=", ", order=0),
+    *(c for name in ("isclose", "allclose", "array_equal") for c in named(name,
+            {"same": (M, M), "near": (M, M + 1e-9), "far": (M, M + 1), "broadcast": (M, M[0]),
+            "nan": (EDGES, EDGES), "0-d": (S, S), "number": (M, 0.5), "integers": (integers(), integers()),
+            "list": ([1.0, 2.0], [1.0,
+            2.0]), "complex": (Z, Z),
+            "empty": (E, E), "do not fit": (M, V), "bool": (MASK, MASK)}, order=0)),
+    *(c for name in ("isclose", "allclose") for c in named(name, {"tolerances": (M, M + 0.01, 0.0, 0.1)},
+            order=0)), *(c for name in ("isclose", "allclose", "array_equal") for c in named(name,
+            {"equal nan": (EDGES, EDGES)}, equal_nan=True, order=0)),
+    *named("result_type", {"arrays": (M, M.astype("f")), "dtypes": (np.float32, np.int8),
+            "number": (M.astype("f"), 2.5), "integers": (integers(), 1.0), "one": (M,),
+            "complex": (Z, np.float32), "names": ("f4", "i8")}, order=0),
+    *named("iscomplexobj", {"real": M, "complex": Z, "number": 1.0, "complex number": 1j, "list": ([1j],),
+            "complex with real values": np.array([1 + 0j])}, order=0),
+    *named("array2string", {"matrix": M, "integers": integers(), "0-d": S, "empty": E}, order=0),
+    *named("array2string", {"options": M}, precision=2, separator=", ", order=0),
 ]  # fmt: skip
 
 for kind, x in kinds().items():
     y = x[::-1]
-    for name, args in {"where": (MASK, x, y), "take": (x, [1, 0], 1), "clip": (x, None, None), "compress": ([True, False], x, 0), "extract": (MASK, x), "select": ([MASK], [x], 0), "take_along_axis": (x, np.array([[1], [0]]), 1)}.items():  # fmt: skip
+    for name, args in {"where": (MASK, x, y), "take": (x, [1, 0], 1), "clip": (x, None, None),
+        "compress": ([True, False], x, 0), "extract": (MASK, x), "select": ([MASK], [x], 0),
+        "take_along_axis": (x, np.array([[1], [0]]), 1)}.items():  # fmt: skip
         if not (name == "clip" and kind == "bool"):
             CASES.append(Case(name, f"dtype {kind}", args, (), 1))
 
@@ -84,7 +157,12 @@ def test_aliases():
 
 @pytest.mark.parametrize("name", ["clip", "take", "compress", "round"])
 def test_out_keyword(name):
-    args = {"clip": (M, -1.0, 1.0), "take": (M, [2, 0], 1), "compress": ([True, False], M, 0), "round": (M, 1)}[name]
+    args = {
+        "clip": (M, -1.0, 1.0),
+        "take": (M, [2, 0], 1),
+        "compress": ([True, False], M, 0),
+        "round": (M, 1),
+    }[name]
     place = 1 if name == "compress" else 0
     expected = getattr(np, name)(*args)
     given = [fg.tensor(x) if i == place else x for i, x in enumerate(args)]
@@ -100,9 +178,13 @@ def test_out_keyword(name):
 def test_tensors_as_conditions_and_places():
     for module in (fnp, np):
         np.testing.assert_array_equal(module.where(fg.tensor(MASK), M, 0.0).numpy(), np.where(MASK, M, 0.0))
-        np.testing.assert_array_equal(module.take(fg.tensor(M), fg.tensor([1, 0]), axis=1).numpy(), np.take(M, [1, 0], 1))
+        np.testing.assert_array_equal(
+            module.take(fg.tensor(M), fg.tensor([1, 0]), axis=1).numpy(), np.take(M, [1, 0], 1)
+        )
         np.testing.assert_array_equal(module.compress(fg.tensor([True, False]), M, 0).numpy(), M[:1])
-        np.testing.assert_array_equal(module.select([fg.tensor(MASK)], [M], 2.0).numpy(), np.select([MASK], [M], 2.0))
+        np.testing.assert_array_equal(
+            module.select([fg.tensor(MASK)], [M], 2.0).numpy(), np.select([MASK], [M], 2.0)
+        )
         np.testing.assert_array_equal(module.extract(fg.tensor(MASK), M).numpy(), M[MASK])
     np.testing.assert_array_equal(fnp.take(M, fg.tensor([1, 0]), 1).numpy(), np.take(M, [1, 0], 1))
     check_grads(lambda x: np.where(x > 0, x * x, -x), (M,), 2)
@@ -120,11 +202,19 @@ def test_at_a_limit_the_gradient_is_shared():
 
 
 def test_replaced_elements_have_slope_zero():
-    np.testing.assert_array_equal(fg.grad(lambda x: np.sum(np.nan_to_num(x)))(EDGES), np.isfinite(EDGES) * 1.0)
+    np.testing.assert_array_equal(
+        fg.grad(lambda x: np.sum(np.nan_to_num(x)))(EDGES), np.isfinite(EDGES) * 1.0
+    )
 
 
 def test_a_shape_that_depends_on_values_cannot_be_mapped():
-    for f in (np.nonzero, np.argwhere, np.flatnonzero, lambda x: np.compress(x > 0, x), lambda x: np.extract(x > 0, x)):
+    for f in (
+        np.nonzero,
+        np.argwhere,
+        np.flatnonzero,
+        lambda x: np.compress(x > 0, x),
+        lambda x: np.extract(x > 0, x),
+    ):
         with pytest.raises(TypeError, match="vmap"):
             fg.vmap(f)(M)
 
@@ -132,8 +222,12 @@ def test_a_shape_that_depends_on_values_cannot_be_mapped():
 def test_methods_are_the_functions():
     t = fg.tensor(M)
     for y, expected in [
-        (t.clip(-1, 1), M.clip(-1, 1)), (t.clip(max=0), M.clip(max=0)), (t.take([0, 1], 1), M.take([0, 1], 1)), (t.compress([True, False], 0), M[:1]), (t.round(1), M.round(1)), (round(t, 1), M.round(1)),
-        (t.real, M.real), (t.imag, M.imag), (fg.tensor(Z).real, Z.real), (fg.tensor(Z).imag, Z.imag), (fg.tensor(Z).conj(), Z.conj()), (fg.tensor(np.sort(V)).searchsorted(0.3), np.sort(V).searchsorted(0.3)),
+        (t.clip(-1, 1), M.clip(-1, 1)), (t.clip(max=0), M.clip(max=0)),
+            (t.take([0, 1], 1), M.take([0, 1], 1)), (t.compress([True, False], 0), M[:1]),
+            (t.round(1), M.round(1)), (round(t, 1), M.round(1)),
+        (t.real, M.real), (t.imag, M.imag), (fg.tensor(Z).real, Z.real), (fg.tensor(Z).imag, Z.imag),
+            (fg.tensor(Z).conj(), Z.conj()), (fg.tensor(np.sort(V)).searchsorted(0.3),
+            np.sort(V).searchsorted(0.3)),
     ]:  # fmt: skip
         assert type(y) is fg.Tensor
         assert y.dtype == expected.dtype

@@ -6,7 +6,14 @@ import inspect
 
 import numpy as np
 import pytest
-from tests.numpy import test_arrays, test_elementwise, test_indexing, test_products, test_reductions, test_shapes
+from tests.numpy import (
+    test_arrays,
+    test_elementwise,
+    test_indexing,
+    test_products,
+    test_reductions,
+    test_shapes,
+)
 
 import fgrad.numpy as fnp
 from fgrad.core.primitive import FUNCTIONS, NUMPY

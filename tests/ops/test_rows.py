@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ class Sample(NamedTuple):
     row: str
     label: str
     args: tuple[Any, ...]
-    params: dict[str, Any] = {}
+    params: Mapping[str, Any] = MappingProxyType({})
     reference: Callable[..., Any] | None = None
     order: int = 2
     stops: bool = False
@@ -38,7 +39,9 @@ FLOATS = {"float64": np.float64, "float32": np.float32}
 COMPLEX = {"complex128": np.complex128, "complex64": np.complex64}
 
 
-def values(shape: Any = (2, 3), low: float = -2.0, high: float = 2.0, dtype: Any = np.float64, seed: int = 0) -> Any:
+def values(
+    shape: Any = (2, 3), low: float = -2.0, high: float = 2.0, dtype: Any = np.float64, seed: int = 0
+) -> Any:
     """Return random numbers of an interval, complex ones with such imaginary parts too."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(low, high, shape)
@@ -59,14 +62,16 @@ def strided(x: Any) -> Any:
     return wide[..., ::2]
 
 
-# ---- element-wise rows, by the domain of each argument --------------------------------------------------------
+# ---- element-wise rows, by the domain of each argument -------------------------------------------
 
 REAL, POSITIVE, UNIT, ABOVE, SMALL = (-2.0, 2.0), (0.5, 2.0), (-0.8, 0.8), (1.3, 3.0), (0.2, 0.8)
 QUOTIENT, DIVISOR, NEGATIVE = (5.0, 5.4), (2.05, 2.25), (-5.4, -5.0)  # quotients stay away from integers
 
 DOMAINS: dict[str, tuple[tuple[float, float], ...]] = {
-    **dict.fromkeys(("positive", "negative", "square", "sin", "cos", "sinh", "cosh", "tanh", "arcsinh", "arctan"), (REAL,)),
-    **dict.fromkeys(("exp", "exp2", "expm1", "fabs", "absolute", "degrees", "radians", "sign", "signbit"), (REAL,)),
+    **dict.fromkeys(("positive", "negative", "square", "sin", "cos", "sinh", "cosh", "tanh", "arcsinh",
+            "arctan"), (REAL,)),
+    **dict.fromkeys(("exp", "exp2", "expm1", "fabs", "absolute", "degrees", "radians", "sign", "signbit"),
+        (REAL,)),
     **dict.fromkeys(("isnan", "isinf", "isfinite", "logical_not"), (REAL,)),
     **dict.fromkeys(("sqrt", "root", "cbrt", "log", "log2", "log10", "log1p", "reciprocal"), (POSITIVE,)),
     **dict.fromkeys(("arcsin", "arccos", "arctanh", "tan"), (UNIT,)),
@@ -75,7 +80,8 @@ DOMAINS: dict[str, tuple[tuple[float, float], ...]] = {
     "arccosh": (ABOVE,),
     "spacing": ((1.2, 1.8),),
     **dict.fromkeys(("add", "subtract", "multiply", "scale", "both", "arctan2", "hypot"), (REAL, REAL)),
-    **dict.fromkeys(("maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "copysign"), (REAL, REAL)),
+    **dict.fromkeys(("maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "copysign"),
+        (REAL, REAL)),
     **dict.fromkeys(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"), (REAL, REAL)),
     **dict.fromkeys(("logical_and", "logical_or", "logical_xor", "heaviside", "nextafter"), (REAL, REAL)),
     "divide": (REAL, POSITIVE),
@@ -84,8 +90,11 @@ DOMAINS: dict[str, tuple[tuple[float, float], ...]] = {
 }  # fmt: skip
 
 REFERENCES = {
-    **{"root": np.sqrt, "scale": np.multiply, "both": np.multiply},
-    **{"fraction": lambda x: np.modf(x)[0], "exponent": lambda x: np.frexp(x)[1]},
+    "root": np.sqrt,
+    "scale": np.multiply,
+    "both": np.multiply,
+    "fraction": lambda x: np.modf(x)[0],
+    "exponent": lambda x: np.frexp(x)[1],
 }
 
 
@@ -94,8 +103,12 @@ def elementwise(name: str) -> list[Sample]:
     domains = DOMAINS[name]
     reference = REFERENCES.get(name) or getattr(np, name)
 
-    def point(shapes: Sequence[Any], dtype: Any = np.float64, change: Callable[[Any], Any] = lambda x: x) -> Any:
-        return tuple(change(values(s, *d, dtype, seed=i)) for i, (s, d) in enumerate(zip(shapes, domains, strict=True)))
+    def point(
+        shapes: Sequence[Any], dtype: Any = np.float64, change: Callable[[Any], Any] = lambda x: x
+    ) -> Any:
+        return tuple(
+            change(values(s, *d, dtype, seed=i)) for i, (s, d) in enumerate(zip(shapes, domains, strict=True))
+        )
 
     n = len(domains)
     points = {
@@ -133,7 +146,7 @@ def accepts_complex(reference: Any, n: int) -> bool:
 
 
 def real_only(name: str) -> list[Sample]:
-    """Return a complex sample of a row that NumPy computes for complex numbers but that is not holomorphic."""
+    """Return a complex sample of a row that NumPy computes for complex numbers but is not holomorphic."""
     domains = DOMAINS[name]
     args = tuple(values((3,), *d, np.complex128, seed=i) for i, d in enumerate(domains))
     return [Sample(name, "complex refused", args, {}, getattr(np, name))]
@@ -174,16 +187,24 @@ def where_samples() -> list[Sample]:
     return [Sample("where", k, args, {}, np.where, 3 if k == "float64" else 2) for k, args in points.items()]
 
 
-# ---- the other families: (row, arguments, parameters, what NumPy does) ----------------------------------------
+# ---- the other families: (row, arguments, parameters, what NumPy does) ---------------------------
 
 
-def with_dtypes(row: str, reference: Callable[..., Any], *shapes: Any, low: float = -2.0, high: float = 2.0,
-                complex_too: bool = True, label: str = "", **params: Any) -> list[Sample]:
+def with_dtypes(
+    row: str,
+    reference: Callable[..., Any],
+    *shapes: Any,
+    low: float = -2.0,
+    high: float = 2.0,
+    complex_too: bool = True,
+    label: str = "",
+    **params: Any,
+) -> list[Sample]:
     """Return samples of a row at random arrays of `shapes`, one per dtype."""
     dtypes = FLOATS | (COMPLEX if complex_too else {})
     return [
         Sample(row, f"{label or shapes} {name}",
-               tuple(values(s, low, high, dtype, seed=i) for i, s in enumerate(shapes)), params, reference)
+            tuple(values(s, low, high, dtype, seed=i) for i, s in enumerate(shapes)), params, reference)
         for name, dtype in dtypes.items()
     ]  # fmt: skip
 
@@ -198,10 +219,24 @@ def linear() -> list[Sample]:
     for shape, axes in [((2, 3), (1, 0)), ((2, 3, 4), (2, 0, 1)), ((), ()), ((0, 3), (1, 0)), ((2,), (0,))]:
         found += with_dtypes("transpose", lambda x, axes=axes: np.transpose(x, axes), shape, axes=axes)
     for shape, new in [((3,), (2, 3)), ((2, 1), (2, 3)), ((), (2,)), ((1, 3), (0, 3)), ((2, 3), (2, 3))]:
-        found += with_dtypes("broadcast_to", lambda x, new=new: np.broadcast_to(x, new), shape, shape=new,
-                             label=f"{shape} to {new}")
-    for shape, axes in [((2, 3), (0,)), ((2, 3), (0, 1)), ((2, 3), ()), ((), ()), ((0, 3), (0,)), ((2, 3, 4), (0, 2))]:
-        found += with_dtypes("sum", lambda x, axes=axes: np.sum(x, axes), shape, axes=axes, label=f"{shape} over {axes}")
+        found += with_dtypes(
+            "broadcast_to",
+            lambda x, new=new: np.broadcast_to(x, new),
+            shape,
+            shape=new,
+            label=f"{shape} to {new}",
+        )
+    for shape, axes in [
+        ((2, 3), (0,)),
+        ((2, 3), (0, 1)),
+        ((2, 3), ()),
+        ((), ()),
+        ((0, 3), (0,)),
+        ((2, 3, 4), (0, 2)),
+    ]:
+        found += with_dtypes(
+            "sum", lambda x, axes=axes: np.sum(x, axes), shape, axes=axes, label=f"{shape} over {axes}"
+        )
     found += [
         Sample("sum", "int", (integers(),), {"axes": (0,)}, lambda x: np.sum(x, 0)),
         Sample("sum", "int8", (integers(dtype=np.int8),), {"axes": (0,)}, lambda x: np.sum(x, 0)),
@@ -211,22 +246,41 @@ def linear() -> list[Sample]:
     ]
     for x in (values(), values(dtype=f32), integers(), values() > 0, values(()), values((0, 2))):
         for dtype in (f64, f32, c128, i64, np.dtype(bool)):
-            found.append(Sample("convert", f"{x.dtype}{x.shape} to {dtype}", (x,), {"dtype": dtype}, lambda x, d=dtype: x.astype(d)))
+            found.append(
+                Sample(
+                    "convert",
+                    f"{x.dtype}{x.shape} to {dtype}",
+                    (x,),
+                    {"dtype": dtype},
+                    lambda x, d=dtype: x.astype(d),
+                )
+            )
     for dtype in (f64, f32, c128, np.dtype(np.complex64)):
         reference = lambda x, d=dtype: (x if d.kind == "c" else x.real).astype(d)
-        found.append(Sample("convert", f"complex to {dtype}", (values(dtype=c128),), {"dtype": dtype}, reference))
+        found.append(
+            Sample("convert", f"complex to {dtype}", (values(dtype=c128),), {"dtype": dtype}, reference)
+        )
     for shape in [(2, 3), (), (0, 3)]:
         found += with_dtypes("real", np.real, shape) + with_dtypes("imag", np.imag, shape)
         found += with_dtypes("conjugate", np.conjugate, shape)
     for shape, axis in [((2, 3), 0), ((2, 3), 1), ((0, 3), 0), ((4,), 0)]:
-        found += with_dtypes("cumsum", lambda x, axis=axis: np.cumsum(x, axis), shape, axis=axis, label=f"{shape} along {axis}")
+        found += with_dtypes(
+            "cumsum", lambda x, axis=axis: np.cumsum(x, axis), shape, axis=axis, label=f"{shape} along {axis}"
+        )
     found += [
         Sample("cumsum", "int8", (integers(dtype=np.int8),), {"axis": 0}, lambda x: np.cumsum(x, 0)),
         Sample("cumsum", "uint8", (integers(dtype=np.uint8),), {"axis": 0}, lambda x: np.cumsum(x, 0)),
         Sample("cumsum", "bool", (values() > 0,), {"axis": 0}, lambda x: np.cumsum(x, 0)),
     ]
-    for shapes, axis in [([(2, 3), (1, 3)], 0), ([(2, 3), (2, 1), (2, 2)], 1), ([(0,), (2,)], 0), ([(3,)], 0)]:
-        found += with_dtypes("concatenate", lambda *xs, axis=axis: np.concatenate(xs, axis), *shapes, axis=axis)
+    for shapes, axis in [
+        ([(2, 3), (1, 3)], 0),
+        ([(2, 3), (2, 1), (2, 2)], 1),
+        ([(0,), (2,)], 0),
+        ([(3,)], 0),
+    ]:
+        found += with_dtypes(
+            "concatenate", lambda *xs, axis=axis: np.concatenate(xs, axis), *shapes, axis=axis
+        )
     mixed = (values((2,)), values((3,), dtype=f32), integers((1,)))
     found.append(Sample("concatenate", "mixed dtypes", mixed, {"axis": 0}, lambda *xs: np.concatenate(xs)))
     return found
@@ -246,7 +300,9 @@ def indexing() -> list[Sample]:
         ((), (None,)),
         ((0, 4), (everything, 1)),
     ]:
-        found += with_dtypes("slice", lambda x, index=index: x[index], shape, index=index, label=f"{shape} {index}")
+        found += with_dtypes(
+            "slice", lambda x, index=index: x[index], shape, index=index, label=f"{shape} {index}"
+        )
 
         def unslice(x, shape=shape, index=index):
             out = np.zeros(shape, x.dtype)
@@ -264,7 +320,9 @@ def indexing() -> list[Sample]:
         found += with_dtypes("update", update, shape, inner, index=index, label=f"{shape} {index}")
         found += with_dtypes("update", update, shape, (), index=index, label=f"{shape} {index} by one number")
     found.append(Sample("update", "integers", (integers(), np.array(7)), {"index": (0,)}))
-    found.append(Sample("update", "leading ones", (values((3, 2)), values((1, 1, 2))), {"index": (slice(0, 2),)}))
+    found.append(
+        Sample("update", "leading ones", (values((3, 2)), values((1, 1, 2))), {"index": (slice(0, 2),)})
+    )
     i, j = np.array([0, 2, 2, 1]), np.array([[1], [0]])
     for label, shape, template, arrays in [
         ("vector", (4,), (HOLE,), [i]),
@@ -283,6 +341,7 @@ def indexing() -> list[Sample]:
         ("0-d places", (4, 2), (HOLE,), [np.array(2)]),
         ("negative places", (4,), (HOLE,), [np.array([-1, 0])]),
     ]:
+
         def filled(arrays, template=template):
             it = iter(arrays)
             return tuple(next(it) if part is HOLE else part for part in template)
@@ -304,9 +363,21 @@ def indexing() -> list[Sample]:
             gather = lambda x, *arrays, filled=filled: x[filled(arrays)]
             found += [
                 Sample("gather", f"{label} {name}", (x, *arrays), {"template": template}, gather),
-                Sample("scatter_add", f"{label} {name}", (ct, *arrays), {"template": template, "shape": shape}, scatter_add),
+                Sample(
+                    "scatter_add",
+                    f"{label} {name}",
+                    (ct, *arrays),
+                    {"template": template, "shape": shape},
+                    scatter_add,
+                ),
                 Sample("put", f"{label} {name}", (x, ct, *arrays), {"template": template}, put),
-                Sample("put", f"{label} number {name}", (x, ct.ravel()[:1].sum(), *arrays), {"template": template}, put),
+                Sample(
+                    "put",
+                    f"{label} number {name}",
+                    (x, ct.ravel()[:1].sum(), *arrays),
+                    {"template": template},
+                    put,
+                ),
             ]
     return found
 
@@ -316,9 +387,11 @@ def contraction() -> list[Sample]:
     found = []
     lengths = dict(zip("abcd", (2, 3, 4, 1), strict=True))
     for a, b, out in [
-        ("a", "a", ""), ("a", "b", "ab"), ("a", "b", "ba"), ("ab", "b", "a"), ("a", "ab", "b"), ("ab", "bc", "ac"),
+        ("a", "a", ""), ("a", "b", "ab"), ("a", "b", "ba"), ("ab", "b", "a"), ("a", "ab", "b"),
+            ("ab", "bc", "ac"),
         ("ab", "bc", "ca"), ("ba", "bc", "ac"), ("ab", "cb", "ac"), ("ba", "cb", "ca"), ("abc", "acd", "abd"),
-        ("abc", "abc", "a"), ("abc", "bc", "a"), ("abc", "cb", "a"), ("abc", "abc", "abc"), ("abc", "b", "cab"),
+        ("abc", "abc", "a"), ("abc", "bc", "a"), ("abc", "cb", "a"), ("abc", "abc", "abc"),
+            ("abc", "b", "cab"),
         ("abc", "bd", "dac"), ("", "", ""), ("", "ab", "ba"), ("abc", "dcb", "ad"), ("ab", "ab", ""),
     ]:  # fmt: skip
         reference = lambda x, y, text=f"{a},{b}->{out}": np.einsum(text, x, y)
@@ -326,7 +399,9 @@ def contraction() -> list[Sample]:
         found += with_dtypes("contract", reference, *shapes, a=a, b=b, out=out, label=f"{a},{b}->{out}")
         if "a" in a and "b" in b:
             empty = [tuple(0 if c == "b" else lengths[c] for c in letters) for letters in (a, b)]
-            found += with_dtypes("contract", reference, *empty, a=a, b=b, out=out, label=f"{a},{b}->{out} empty")[:1]
+            found += with_dtypes(
+                "contract", reference, *empty, a=a, b=b, out=out, label=f"{a},{b}->{out} empty"
+            )[:1]
     x, y = strided(values()), np.asfortranarray(values((3, 4)))
     found.append(Sample("contract", "strided", (x, y), {"a": "ab", "b": "bc", "out": "ac"}, np.matmul))
     x, y = integers(), values((3, 4), dtype=np.float32)
@@ -341,7 +416,7 @@ def reductions() -> list[Sample]:
     for shape, axes in places:
         label = f"{shape} over {axes}"
         for name in ("max", "min"):
-            reference = lambda x, f=getattr(np, name), axes=axes: f(x, axes)
+            reference = lambda x, name=name, axes=axes: getattr(np, name)(x, axes)
             found += with_dtypes(name, reference, shape, axes=axes, label=label, complex_too=False)
         found += with_dtypes("prod", lambda x, axes=axes: np.prod(x, axes), shape, axes=axes, label=label)
         reference = lambda x, axes=axes: np.log(np.sum(np.exp(x), axes))
@@ -364,8 +439,12 @@ def reductions() -> list[Sample]:
     ]
     for shape, axis in [((2, 3), 0), ((2, 3), 1), ((0, 3), 0), ((4,), 0), ((1, 3), 0)]:
         label = f"{shape} along {axis}"
-        found += with_dtypes("cumprod", lambda x, axis=axis: np.cumprod(x, axis), shape, axis=axis, label=label)
-        found += with_dtypes("recur", lambda a, b, axis=axis: recurrence(a, b, axis), shape, shape, axis=axis, label=label)
+        found += with_dtypes(
+            "cumprod", lambda x, axis=axis: np.cumprod(x, axis), shape, axis=axis, label=label
+        )
+        found += with_dtypes(
+            "recur", lambda a, b, axis=axis: recurrence(a, b, axis), shape, shape, axis=axis, label=label
+        )
     return found
 
 
@@ -384,11 +463,15 @@ def ordering() -> list[Sample]:
     found = []
     for name in ("argsort", "argmax", "argmin"):
         for shape, axis in [((2, 3), 0), ((2, 3), 1), ((4,), 0), ((0, 3), 1)]:
-            reference = lambda x, f=getattr(np, name), axis=axis: f(x, axis)
-            found += with_dtypes(name, reference, shape, axis=axis, label=f"{shape} along {axis}", complex_too=False)
-        ties = lambda x, f=getattr(np, name): f(x, 0, **({"kind": "stable"} if f is np.argsort else {}))
+            reference = lambda x, name=name, axis=axis: getattr(np, name)(x, axis)
+            found += with_dtypes(
+                name, reference, shape, axis=axis, label=f"{shape} along {axis}", complex_too=False
+            )
+        stable = {"kind": "stable"} if name == "argsort" else {}
+        ties = lambda x, name=name, stable=stable: getattr(np, name)(x, 0, **stable)
         found.append(Sample(name, "ties", (np.array([1.0, 0.0, 1.0, 0.0]),), {"axis": 0}, ties))
-        found.append(Sample(name, "int", (integers(),), {"axis": 1}, lambda x, f=getattr(np, name): f(x, 1)))
+        rows = lambda x, name=name: getattr(np, name)(x, 1)
+        found.append(Sample(name, "int", (integers(),), {"axis": 1}, rows))
     return found
 
 
@@ -417,21 +500,27 @@ def by_hand() -> list[Sample]:
 
 SAMPLES = [
     *(sample for name in DOMAINS for sample in elementwise(name)),
-    *(sample for name in ("maximum", "minimum", "sign", "rint", "fmax", "fmin") for sample in real_only(name)),
+    *(sample for name in ("maximum", "minimum", "sign", "rint", "fmax",
+            "fmin") for sample in real_only(name)),
     *(sample for name in BITS for sample in bits(name)),
-    *(Sample(name, f"integers {dtype}", (integers(low=4, dtype=dtype), integers(low=1, high=3, dtype=dtype)), {}, getattr(np, name))
-      for name in ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "maximum", "equal", "less")
-      for dtype in ("i8", "i2", "u1")),
+    *(Sample(name, f"integers {dtype}", (integers(low=4, dtype=dtype), integers(low=1, high=3, dtype=dtype)),
+            {}, getattr(np, name))
+        for name in ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "maximum",
+            "equal", "less")
+        for dtype in ("i8", "i2", "u1")),
     *(Sample(name, "truth values", (values() > 0, values(seed=1) > 0), {}, getattr(np, name))
-      for name in ("add", "multiply", "logical_and", "logical_or", "logical_xor", "equal", "less", "maximum")),
+        for name in ("add", "multiply", "logical_and", "logical_or", "logical_xor", "equal", "less",
+            "maximum")),
     *(Sample(name, "negative", (values((3,), *NEGATIVE), values((3,), *DIVISOR)), {}, getattr(np, name))
-      for name in ("remainder", "fmod", "floor_divide")),
+        for name in ("remainder", "fmod", "floor_divide")),
     Sample("power", "negative base", (values((3,), *NEGATIVE), 3.0), {}, np.power, 3),
     Sample("power", "integer exponents", (values((3,)), integers((3,), low=1)), {}, np.power),
-    *(Sample("invert", str(x.dtype), (x,), {}, np.invert) for x in (integers(), integers(dtype=np.uint8), values() > 0)),
+    *(Sample("invert", str(x.dtype), (x,), {}, np.invert) for x in (integers(), integers(dtype=np.uint8),
+            values() > 0)),
     *(Sample("ldexp", k, args, {}, np.ldexp) for k, args in {
-        "float64": (values(), integers()), "float32": (values(dtype=np.float32), integers()), "number": (values(), 2), "broadcast": (values((2, 1)), integers((3,))),
-        "0-d": (values(()), integers(())), "empty": (values((0,)), integers((0,)))}.items()),
+            "float64": (values(), integers()), "float32": (values(dtype=np.float32), integers()),
+            "number": (values(), 2), "broadcast": (values((2, 1)), integers((3,))),
+            "0-d": (values(()), integers(())), "empty": (values((0,)), integers((0,)))}.items()),
     *where_samples(),
     *linear(),
     *indexing(),
@@ -464,13 +553,19 @@ def test_names_of_samples_differ():
 @pytest.mark.parametrize("sample", SAMPLES, ids=str)
 def test_row(sample):
     reference = sample.reference
-    check_row(sample.row, *sample.args, reference=reference, order=sample.order, stops=sample.stops, **sample.params)
+    check_row(
+        sample.row, *sample.args, reference=reference, order=sample.order, stops=sample.stops, **sample.params
+    )
 
 
 @pytest.mark.parametrize("name", sorted({s.row for s in SAMPLES}))
 def test_rows_that_are_flat_are_declared_to_be(name):
     row = ROWS[name]
-    patterns = {tuple(isinstance(a, np.ndarray) and a.dtype.kind == "f" for a in s.args) for s in SAMPLES if s.row == name}
+    patterns = {
+        tuple(isinstance(a, np.ndarray) and a.dtype.kind == "f" for a in s.args)
+        for s in SAMPLES
+        if s.row == name
+    }
     pulls = [row.pull(p) for p in patterns if any(p)]
     assert all(p is None for p in pulls) == (name in FLAT)
 
@@ -484,7 +579,9 @@ def test_flat_rows_give_zero_gradients(name):
     def f(*xs):
         return np.sum(bind(name, *xs, **sample.params)) * 1.0
 
-    for x, g in zip(sample.args, fg.grad(f, argnums=tuple(range(len(sample.args))))(*sample.args), strict=True):
+    for x, g in zip(
+        sample.args, fg.grad(f, argnums=tuple(range(len(sample.args))))(*sample.args), strict=True
+    ):
         np.testing.assert_array_equal(g, np.zeros_like(x))
 
 

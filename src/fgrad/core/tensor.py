@@ -345,7 +345,7 @@ def _bind(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
             if isinstance(a, Box):
                 boxed = True
         values.append(a)
-    if boxed or (tracked and not row.flat):
+    if boxed or (tracked and (row.real or not row.flat)):
         state = current()
         tape = state.sole
         if boxed or tape is NOTHING or not _only(args, tape):
@@ -396,10 +396,10 @@ def _record_on(
     pull = row.pull(tuple(pattern))
     first = outs[0]._value
     dtype = first.dtype
-    if pull is None or (dtype.kind not in "fc" and not row.many):
-        return
     if row.real and any(p and v.dtype.kind == "c" for p, v in zip(pattern, values, strict=True)):
         refuse_complex(row)
+    if pull is None or (dtype.kind not in "fc" and not row.many):
+        return
     saved: list[Any] = []
     for k in pull.keep:
         if k == OUT:
@@ -506,10 +506,10 @@ def record(
     for tape in sorted(tapes, key=lambda t: t.level):
         mine = [node_on(tape, a) for a in args]
         pull = row.pull(tuple([n is not None for n in mine]))
-        if pull is None or not any(o.dtype.kind in "fc" for o in outs):
-            continue
         if row.real and any(n and a.dtype.kind == "c" for a, n in zip(args, mine, strict=True)):
             refuse_complex(row)
+        if pull is None or not any(o.dtype.kind in "fc" for o in outs):
+            continue
         everything = (outs if row.many else outs[0], *args)
         dtype = outs[0].dtype
         saved = [_kept(everything[k], state, tape.level, dtype) for k in pull.keep]
