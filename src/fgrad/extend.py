@@ -1,4 +1,4 @@
-"""New operations: element-wise ones from a scalar body, linear ones from their adjoint, others by custom rule.
+"""New operations: element-wise ones from a scalar body, linear ones from their adjoint, or custom rules.
 
 A body says what one element computes; derivatives of every order, batching, shapes and staging follow.
 `fgrad.testing.check_row` checks a declared row in every column, `fgrad.testing.check_grads` any function.
@@ -61,9 +61,9 @@ __all__ = [
     "less_equal",
     "linear",
     "log",
-    "log10",
     "log1p",
     "log2",
+    "log10",
     "logaddexp",
     "logaddexp2",
     "logical_and",
@@ -238,7 +238,7 @@ def _traced(body: Callable[..., Any], title: str, params: Sequence[Expr], names:
     except TypeError as error:
         raise TypeError(
             f"elementwise: the body of {title} does not work on scalar expressions: {error}. It may use "
-            "numbers, operators and the functions of fgrad.extend (exp, where, ...), not those of numpy or math"
+            "numbers, operators and the functions of fgrad.extend (exp, where, ...), not of numpy or math"
         ) from error
     if not isinstance(result, Expr):
         raise TypeError(

@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.kernels.samples import X, Y, check_atoms
 
 from fgrad.expr.atoms import sin
 from fgrad.expr.derive import gradient
 from fgrad.expr.node import apply, const, var
 from fgrad.kernels import cpu, reference, source
-from tests.kernels.samples import X, Y, check_atoms
 
 A = np.linspace(-2, 2, 60).reshape(3, 4, 5)
 TANH = apply("tanh", Y)

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from tests.kernels.samples import X, Y, check_atoms
 
 from fgrad.expr.derive import gradient
 from fgrad.expr.node import apply, const
 from fgrad.kernels import cuda, reference
-from tests.kernels.samples import X, Y, check_atoms
 
 A = np.linspace(-2, 2, 24).reshape(2, 3, 4)
 BODY = X * apply("tanh", Y) + X

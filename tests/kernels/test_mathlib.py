@@ -3,10 +3,10 @@ import re
 
 import numpy as np
 import pytest
+from tests.kernels.samples import EXACT, differences, operands
 
 from fgrad.expr.atoms import ATOMS
 from fgrad.kernels import mathlib
-from tests.kernels.samples import EXACT, differences, operands
 
 HELPERS = sorted(n for n in ATOMS if callable(getattr(mathlib, n, None)))
 

@@ -2,11 +2,11 @@ import math
 
 import numpy as np
 import pytest
+from tests.kernels.samples import X, Y
 
 from fgrad.expr.atoms import exp, sin, where
 from fgrad.expr.node import apply, const
 from fgrad.kernels import reference
-from tests.kernels.samples import X, Y
 
 A = np.linspace(-2, 2, 12).reshape(3, 4)
 

@@ -41,10 +41,19 @@ BINARY = {
     **dict.fromkeys(("floor_divide", "remainder", "mod", "fmod"), ((5.0, 5.4), (2.05, 2.25))),
 }
 ALIASES = {
-    "abs": "absolute", "pow": "power", "acos": "arccos", "asin": "arcsin", "atan": "arctan",
+    "abs": "absolute",
+    "pow": "power",
+    "acos": "arccos",
+    "asin": "arcsin",
+    "atan": "arctan",
     "atan2": "arctan2",
-    "acosh": "arccosh", "asinh": "arcsinh", "atanh": "arctanh", "conj": "conjugate", "mod": "remainder",
-    "true_divide": "divide", "bitwise_not": "invert",
+    "acosh": "arccosh",
+    "asinh": "arcsinh",
+    "atanh": "arctanh",
+    "conj": "conjugate",
+    "mod": "remainder",
+    "true_divide": "divide",
+    "bitwise_not": "invert",
 }  # fmt: skip
 REFUSED = {"sign", "rint"}  # NumPy computes them for complex numbers, but their slopes are those of real ones
 
@@ -268,10 +277,24 @@ def test_accumulate_of_a_ufunc(name):
 # ---- Tensor's operators --------------------------------------------------------------------------
 
 OPERATORS = {
-    "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "//": "floor_divide", "%": "remainder",
+    "+": "add",
+    "-": "subtract",
+    "*": "multiply",
+    "/": "divide",
+    "//": "floor_divide",
+    "%": "remainder",
     "**": "power",
-    "==": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal",
-    "&": "bitwise_and", "|": "bitwise_or", "^": "bitwise_xor", "<<": "left_shift", ">>": "right_shift",
+    "==": "equal",
+    "!=": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+    "&": "bitwise_and",
+    "|": "bitwise_or",
+    "^": "bitwise_xor",
+    "<<": "left_shift",
+    ">>": "right_shift",
 }  # fmt: skip
 INTEGERS = {"&", "|", "^", "<<", ">>"}
 

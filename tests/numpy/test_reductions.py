@@ -33,21 +33,18 @@ ONE = ("argmax", "argmin", "cumsum", "cumprod", "argsort", "sort")
 
 CASES = [
     *(Case(n, f"axis {a}", (C, a), (), 2 if a in (None, 1) else 1) for n in SEVERAL for a in AXES),
-    *(Case(n, f"axis {a} keepdims", (C,), (("axis", a), ("keepdims", True)),
-            1) for n in SEVERAL for a in AXES),
+    *(Case(n, f"axis {a} keepdims", (C,), (("axis", a), ("keepdims", True)), 1) for n in SEVERAL
+        for a in AXES),
     *(Case(n, f"axis {a}", (C, a), (), 2 if a == 1 else 1) for n in ONE for a in (0, 1, -1)),
     *(Case(n, "axis None", (C,), (("axis", None),), 2) for n in ONE),
-    *(Case(n, f"axis {a} keepdims", (C,), (("axis", a), ("keepdims", True))) for n in ("argmax",
-            "argmin") for a in (None, 0, -1)),
-    *(Case(n, f"{k}", (x,), (), 0 if k.startswith("complex") and n in REAL else 1) for n in (*SEVERAL,
-            *ONE) for k, x in kinds().items()
-        if not (k == "bool" and n == "ptp")),
-    *(Case(n, f"{k} axis", (x, 0), (), 0 if k.startswith("complex") and n in REAL else 1) for n in (*SEVERAL,
-            *ONE) for k, x in kinds().items()
-        if not (k == "bool" and n == "ptp")),
-    *(Case(n, f"{k}", (x,), (), 1) for n in (*SEVERAL, *ONE) for k, x in {
-            "0-d": S, "one": V[:1], "list": [[1.0, 3.0, 2.0]], "integers in a list": [[1, 3, 2]],
-            "strided": strided(M)}.items()),
+    *(Case(n, f"axis {a} keepdims", (C,), (("axis", a), ("keepdims", True)))
+        for n in ("argmax", "argmin") for a in (None, 0, -1)),
+    *(Case(n, f"{k}", (x,), (), 0 if k.startswith("complex") and n in REAL else 1)
+        for n in (*SEVERAL, *ONE) for k, x in kinds().items() if not (k == "bool" and n == "ptp")),
+    *(Case(n, f"{k} axis", (x, 0), (), 0 if k.startswith("complex") and n in REAL else 1)
+        for n in (*SEVERAL, *ONE) for k, x in kinds().items() if not (k == "bool" and n == "ptp")),
+    *(Case(n, f"{k}", (x,), (), 1) for n in (*SEVERAL, *ONE) for k, x in {"0-d": S, "one": V[:1],
+        "list": [[1.0, 3.0, 2.0]], "integers in a list": [[1, 3, 2]], "strided": strided(M)}.items()),
     *(Case(n, "number", (2.5,), (), 1) for n in SEVERAL),
     *(Case(n, f"empty {a}", (E, a), (), int(a == 1)) for n in (*SEVERAL, *ONE) for a in (None, 0, 1)),
     *(Case(n, f"wrong axis {a}", (M, a)) for n in (*SEVERAL, *ONE) for a in (2, -3)),
@@ -55,90 +52,83 @@ CASES = [
     *(Case(n, "axes of a scan", (M, (0, 1))) for n in ("cumsum", "cumprod", "argmax", "argmin")),
     *(Case(n, "nothing", (V[:0],)) for n in (*SEVERAL, *ONE)),
     *(Case(n, f"axis {a} of 0-d", (S, a), (), 1) for n in (*SEVERAL, *ONE) for a in (0, -1, 1)),
-    *(Case(n, f"axis {a} of 0-d keepdims", (S, a), (("keepdims", True),)) for n in (*SEVERAL, "argmax",
-            "argmin") for a in (None, 0, ())),
-
+    *(Case(n, f"axis {a} of 0-d keepdims", (S, a), (("keepdims", True),))
+        for n in (*SEVERAL, "argmax", "argmin") for a in (None, 0, ())),
     # dtype, initial, where
-    *(Case(n, f"dtype {np.dtype(t)} of {k}", (x,), (("axis", 0), ("dtype", t)), 1) for n in ("sum", "prod",
-            "mean", "cumsum", "cumprod", "var", "std")
-        for t in ("f4", "f8", "c16") for k, x in {"float64": C, "float32": C.astype("f"),
-            "int": integers()}.items()
+    *(Case(n, f"dtype {np.dtype(t)} of {k}", (x,), (("axis", 0), ("dtype", t)), 1)
+        for n in ("sum", "prod", "mean", "cumsum", "cumprod", "var", "std") for t in ("f4", "f8", "c16")
+        for k, x in {"float64": C, "float32": C.astype("f"), "int": integers()}.items()
         if not (np.dtype(t).kind == "c" and n in ("var", "std"))),
-    *(Case(n, f"dtype int of {k}", (x,), (("axis", 0), ("dtype", int))) for n in ("sum", "prod", "cumsum",
-            "cumprod")
-        for k, x in {"float": C, "bool": truths(), "int8": integers(dtype=np.int8)}.items()),
-    *(Case(n, f"initial {i}", (C,), (("axis", a), ("initial", i)), 1) for n in ("sum", "prod", "max", "min",
-            "amax", "amin") for a in (None, 1)
+    *(Case(n, f"dtype int of {k}", (x,), (("axis", 0), ("dtype", int)))
+        for n in ("sum", "prod", "cumsum", "cumprod") for k, x in {"float": C, "bool": truths(),
+        "int8": integers(dtype=np.int8)}.items()),
+    *(Case(n, f"initial {i}", (C,), (("axis", a), ("initial", i)), 1)
+        for n in ("sum", "prod", "max", "min", "amax", "amin") for a in (None, 1)
         for i in (0.3, 1, 100.0)),
-    *(Case(n, f"initial of nothing {a}", (E,), (("axis", a), ("initial", 0.5)), 1) for n in ("sum", "prod",
-            "max", "min") for a in (None, 0, 1)),
-    *(Case(n, "initial for integers", (integers(),), (("axis", 0), ("initial", i))) for n in ("sum", "prod",
-            "max", "min") for i in (2, 100)),
-    *(Case(n, f"where {a}", (C,), (("axis", a), ("where", MASK)),
-            2 if a is None else int(a != -1)) for n in ("sum", "prod", "mean", "var", "std", "all",
-            "any") for a in (None, (0, 1), -1)),
-    *(Case(n, "where keepdims", (C,), (("axis", 1), ("where", MASK), ("keepdims", True)), 1) for n in ("sum",
-            "prod", "mean", "var", "std", "all", "any")),
-    *(Case(n, f"where {np.dtype(t)}", (C.astype(t),), (("axis", 1), ("where", MASK)), 1) for n in ("sum",
-            "prod", "mean", "var", "std") for t in ("f4", "c8", "i4")),
-    *(Case(n, "where broadcast", (C,), (("axis", 1), ("where", MASK[:, :, :1])), 1) for n in ("sum", "prod",
-            "mean", "var", "std")),
-    *(Case(n, f"where and initial {a}", (C,), (("axis", a), ("where", MASK), ("initial", i)),
-            1) for n in ("sum", "prod", "max", "min", "amax", "amin")
-        for a in (None, 1) for i in (-5.0, 0.25)),
+    *(Case(n, f"initial of nothing {a}", (E,), (("axis", a), ("initial", 0.5)), 1)
+        for n in ("sum", "prod", "max", "min") for a in (None, 0, 1)),
+    *(Case(n, "initial for integers", (integers(),), (("axis", 0), ("initial", i)))
+        for n in ("sum", "prod", "max", "min") for i in (2, 100)),
+    *(Case(n, f"where {a}", (C,), (("axis", a), ("where", MASK)), 2 if a is None else int(a != -1))
+        for n in ("sum", "prod", "mean", "var", "std", "all", "any") for a in (None, (0, 1), -1)),
+    *(Case(n, "where keepdims", (C,), (("axis", 1), ("where", MASK), ("keepdims", True)), 1)
+        for n in ("sum", "prod", "mean", "var", "std", "all", "any")),
+    *(Case(n, f"where {np.dtype(t)}", (C.astype(t),), (("axis", 1), ("where", MASK)), 1)
+        for n in ("sum", "prod", "mean", "var", "std") for t in ("f4", "c8", "i4")),
+    *(Case(n, "where broadcast", (C,), (("axis", 1), ("where", MASK[:, :, :1])), 1)
+        for n in ("sum", "prod", "mean", "var", "std")),
+    *(Case(n, f"where and initial {a}", (C,), (("axis", a), ("where", MASK), ("initial", i)), 1)
+        for n in ("sum", "prod", "max", "min", "amax", "amin") for a in (None, 1) for i in (-5.0, 0.25)),
     *(Case(n, "where without initial", (C,), (("where", MASK),)) for n in ("max", "min")),
-    *(Case(n, f"where all and none {w}", (C,), (("where", w),)) for n in ("sum", "prod", "all",
-            "any") for w in (True, False)),
-    *(Case(n, f"ddof {d}", (C,), (("axis", a), ("ddof", d)), 2) for n in ("var", "std") for a in (None,
-            1) for d in (1, 0.5)),
+    *(Case(n, f"where all and none {w}", (C,), (("where", w),)) for n in ("sum", "prod", "all", "any")
+        for w in (True, False)),
+    *(Case(n, f"ddof {d}", (C,), (("axis", a), ("ddof", d)), 2) for n in ("var", "std")
+        for a in (None, 1) for d in (1, 0.5)),
     *(Case(n, "correction", (C,), (("correction", 1),), 1) for n in ("var", "std")),
-    *(Case(n, "mean", (C,), (("axis", 1), ("mean", np.mean(C, 1, keepdims=True)))) for n in ("var", "std")),
-    *(Case(n, f"complex axis {a}", (values((2, 3), dtype=complex), a), (), 2) for n in ("sum", "prod", "mean",
-            "var", "std", "cumsum", "cumprod") for a in (None, 0)),
-
+    *(Case(n, "mean", (C,), (("axis", 1), ("mean", np.mean(C, 1, keepdims=True))))
+        for n in ("var", "std")),
+    *(Case(n, f"complex axis {a}", (values((2, 3), dtype=complex), a), (), 2)
+        for n in ("sum", "prod", "mean", "var", "std", "cumsum", "cumprod") for a in (None, 0)),
     # one of a kind
     *named("average", {"all": C, "axis": (C, 1), "axes": (C, (0, 2)), "weights": (C, None, np.abs(C)),
-            "weights along an axis": (C, 1, np.abs(V[:3])),
-            "weights along axes": (C, (0, 1), np.abs(M)),
-            "weights along axes in another order": (C, (1, 0), np.abs(M.T)), "int": integers(),
-            "0-d": S,
-            "weights of integers": (V, 0, Fixed(np.array([1, 2, 3, 4]))),
-            "float32 and integers": (V.astype("f"), None, Fixed(np.array([1, 2, 3, 4]))),
-            "weights of zero sum": (V, None, np.array([1.0, -1.0, 0.0, 0.0])),
-            "list": ([1, 2, 4], None, [1, 2, 1]), "unlike weights": (C, None, V),
-            "unlike weights along an axis": (C, 1, V),
-            "wrong axis": (M, 2)}),
+        "weights along an axis": (C, 1, np.abs(V[:3])), "weights along axes": (C, (0, 1), np.abs(M)),
+        "weights along axes in another order": (C, (1, 0), np.abs(M.T)), "int": integers(), "0-d": S,
+        "weights of integers": (V, 0, Fixed(np.array([1, 2, 3, 4]))),
+        "float32 and integers": (V.astype("f"), None, Fixed(np.array([1, 2, 3, 4]))),
+        "weights of zero sum": (V, None, np.array([1.0, -1.0, 0.0, 0.0])),
+        "list": ([1, 2, 4], None, [1, 2, 1]), "unlike weights": (C, None, V),
+        "unlike weights along an axis": (C, 1, V), "wrong axis": (M, 2)}),
     *named("average", {"keepdims": (C, 1), "keepdims all": C, "keepdims weights": (C, 1, np.abs(V[:3]))},
         keepdims=True),
     *named("average", {"returned": (C, 1), "returned weights": (C, 1, np.abs(V[:3])), "returned all": V,
-            "returned float32": V.astype("f"), "returned of integers": (integers(), 0,
-            Fixed(np.array([1, 2])))},
-        returned=True),
+        "returned float32": V.astype("f"), "returned of integers": (integers(), 0,
+        Fixed(np.array([1, 2])))}, returned=True),
     *named("diff", {"once": V, "twice": (V, 2), "axis": (C, 1, 1), "none": (V, 0), "too often": (V, 5),
-            "empty": E, "negative": (V, -1), "0-d": S, "integers": integers(),
-            "bool": truths(), "wrong axis": (M, 1, 2)}),
-    *named("diff", {"prepend": V}, prepend=0.5), *named("diff", {"append": C}, append=C[..., :1]),
+        "empty": E, "negative": (V, -1), "0-d": S, "integers": integers(), "bool": truths(),
+        "wrong axis": (M, 1, 2)}),
+    *named("diff", {"prepend": V}, prepend=0.5),
+    *named("diff", {"append": C}, append=C[..., :1]),
     *named("diff", {"both": V}, prepend=V, append=[1.0, 2.0]),
     *(Case("norm", f"{k} ord {o}", (x, o), (), 2) for k, x in {"vector": V, "float32": V.astype("f"),
-            "complex": values((4,), dtype=complex)}.items()
-        for o in (None, 1, 2, 3, 0.5, -1, -2, 0, np.inf, -np.inf)),
+        "complex": values((4,), dtype=complex)}.items() for o in (None, 1, 2, 3, 0.5, -1, -2, 0, np.inf,
+        -np.inf)),
     *(Case("norm", f"matrix ord {o}", (M, o), (), 2) for o in (None, "fro", 1, -1, np.inf, -np.inf, "f",
-            "unknown", 0, 3)),
-    *(Case("norm", f"axis {a} ord {o}", (C,), (("ord", o), ("axis", a)), 1) for a in (0, -1,
-            (0,)) for o in (None, 1, 2, 3, np.inf)),
-    *(Case("norm", f"axes {a} ord {o}", (C,), (("ord", o), ("axis", a)), 1) for a in ((0, 1), (2, 0),
-            (-1, -2)) for o in (None, "fro", 1, -1, np.inf, -np.inf)),
-    *(Case("norm", f"keepdims {a}", (C,), (("axis", a), ("keepdims", True)), 1) for a in (None, 1, (0, 2))),
+        "unknown", 0, 3)),
+    *(Case("norm", f"axis {a} ord {o}", (C,), (("ord", o), ("axis", a)), 1) for a in (0, -1, (0,))
+        for o in (None, 1, 2, 3, np.inf)),
+    *(Case("norm", f"axes {a} ord {o}", (C,), (("ord", o), ("axis", a)), 1)
+        for a in ((0, 1), (2, 0), (-1, -2)) for o in (None, "fro", 1, -1, np.inf, -np.inf)),
+    *(Case("norm", f"keepdims {a}", (C,), (("axis", a), ("keepdims", True)), 1)
+        for a in (None, 1, (0, 2))),
     *named("norm", {"cube": C, "0-d": S, "empty": V[:0], "integers": integers(), "list": [3.0, 4.0],
-            "cube ord": (C, 2), "wrong axis": (M, None, 2), "string ord": (V, "fro"),
-            "three axes": (C, None, (0, 1, 2))}),
-
+        "cube ord": (C, 2), "wrong axis": (M, None, 2), "string ord": (V, "fro"),
+        "three axes": (C, None, (0, 1, 2))}),
     # order
     *(Case("sort", f"ties {t}", (np.array([2, 1, 2, 1, 0], t),), ()) for t in ("i8", "f8", "f4", "u1")),
-    *(Case("argsort", f"ties {t}", (np.array([2, 1, 2, 1, 0], t),), (("kind", "stable"),)) for t in ("i8",
-            "f8", "f4", "u1")),
-    *(Case(n, "not a number", (np.array([1.0, np.nan, 0.0, np.nan]),)) for n in ("sort", "argsort", "argmax",
-            "argmin", "max", "min", "sum", "mean")),
+    *(Case("argsort", f"ties {t}", (np.array([2, 1, 2, 1, 0], t),), (("kind", "stable"),))
+        for t in ("i8", "f8", "f4", "u1")),
+    *(Case(n, "not a number", (np.array([1.0, np.nan, 0.0, np.nan]),))
+        for n in ("sort", "argsort", "argmax", "argmin", "max", "min", "sum", "mean")),
     *(Case("sort", f"kind {k}", (C, 1), (("kind", k),), 1) for k in ("quicksort", "stable", "heapsort")),
     *(Case(n, "stable", (V,), (("stable", True),)) for n in ("sort", "argsort")),
 ]  # fmt: skip

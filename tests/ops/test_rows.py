@@ -69,7 +69,7 @@ QUOTIENT, DIVISOR, NEGATIVE = (5.0, 5.4), (2.05, 2.25), (-5.4, -5.0)  # quotient
 
 DOMAINS: dict[str, tuple[tuple[float, float], ...]] = {
     **dict.fromkeys(("positive", "negative", "square", "sin", "cos", "sinh", "cosh", "tanh", "arcsinh",
-            "arctan"), (REAL,)),
+        "arctan"), (REAL,)),
     **dict.fromkeys(("exp", "exp2", "expm1", "fabs", "absolute", "degrees", "radians", "sign", "signbit"),
         (REAL,)),
     **dict.fromkeys(("isnan", "isinf", "isfinite", "logical_not"), (REAL,)),
@@ -82,7 +82,8 @@ DOMAINS: dict[str, tuple[tuple[float, float], ...]] = {
     **dict.fromkeys(("add", "subtract", "multiply", "scale", "both", "arctan2", "hypot"), (REAL, REAL)),
     **dict.fromkeys(("maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2", "copysign"),
         (REAL, REAL)),
-    **dict.fromkeys(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"), (REAL, REAL)),
+    **dict.fromkeys(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+        (REAL, REAL)),
     **dict.fromkeys(("logical_and", "logical_or", "logical_xor", "heaviside", "nextafter"), (REAL, REAL)),
     "divide": (REAL, POSITIVE),
     **dict.fromkeys(("power", "float_power"), (POSITIVE, REAL)),
@@ -500,27 +501,26 @@ def by_hand() -> list[Sample]:
 
 SAMPLES = [
     *(sample for name in DOMAINS for sample in elementwise(name)),
-    *(sample for name in ("maximum", "minimum", "sign", "rint", "fmax",
-            "fmin") for sample in real_only(name)),
+    *(sample for name in ("maximum", "minimum", "sign", "rint", "fmax", "fmin")
+        for sample in real_only(name)),
     *(sample for name in BITS for sample in bits(name)),
-    *(Sample(name, f"integers {dtype}", (integers(low=4, dtype=dtype), integers(low=1, high=3, dtype=dtype)),
-            {}, getattr(np, name))
-        for name in ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "maximum",
-            "equal", "less")
-        for dtype in ("i8", "i2", "u1")),
+    *(Sample(name, f"integers {dtype}", (integers(low=4, dtype=dtype),
+        integers(low=1, high=3, dtype=dtype)), {}, getattr(np, name))
+        for name in ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power",
+        "maximum", "equal", "less") for dtype in ("i8", "i2", "u1")),
     *(Sample(name, "truth values", (values() > 0, values(seed=1) > 0), {}, getattr(np, name))
         for name in ("add", "multiply", "logical_and", "logical_or", "logical_xor", "equal", "less",
-            "maximum")),
+        "maximum")),
     *(Sample(name, "negative", (values((3,), *NEGATIVE), values((3,), *DIVISOR)), {}, getattr(np, name))
         for name in ("remainder", "fmod", "floor_divide")),
     Sample("power", "negative base", (values((3,), *NEGATIVE), 3.0), {}, np.power, 3),
     Sample("power", "integer exponents", (values((3,)), integers((3,), low=1)), {}, np.power),
     *(Sample("invert", str(x.dtype), (x,), {}, np.invert) for x in (integers(), integers(dtype=np.uint8),
-            values() > 0)),
-    *(Sample("ldexp", k, args, {}, np.ldexp) for k, args in {
-            "float64": (values(), integers()), "float32": (values(dtype=np.float32), integers()),
-            "number": (values(), 2), "broadcast": (values((2, 1)), integers((3,))),
-            "0-d": (values(()), integers(())), "empty": (values((0,)), integers((0,)))}.items()),
+        values() > 0)),
+    *(Sample("ldexp", k, args, {}, np.ldexp) for k, args in {"float64": (values(), integers()),
+        "float32": (values(dtype=np.float32), integers()), "number": (values(), 2),
+        "broadcast": (values((2, 1)), integers((3,))), "0-d": (values(()), integers(())),
+        "empty": (values((0,)), integers((0,)))}.items()),
     *where_samples(),
     *linear(),
     *indexing(),

@@ -211,8 +211,8 @@ class Tape(Trace):
                     (p,) = parents
                     if p.ct is None:
                         keep(p)
-                        p.ct = [None] * pull.count
-                    p.ct[pull.index] = ct
+                        p.ct = [None] * pull.count  # type: ignore[union-attr]
+                    p.ct[pull.index] = ct  # type: ignore[union-attr]
                     parents = back = ()
                 node.ct = None
                 if len(parents) == 1:  # the usual case, without a loop

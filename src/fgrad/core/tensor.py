@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import get_ident
-from typing import Any, cast
+from typing import Any
 from weakref import ref
 
 import numpy as np
@@ -73,7 +73,7 @@ class Tensor(Operators):
 
     def detach(self) -> Tensor:
         """Return a new handle on the same value that no transformation differentiates."""
-        return cast("Tensor", FUNCTIONS["stop_gradient"](self))
+        return FUNCTIONS["stop_gradient"](self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self.numpy(), self.grad)

@@ -235,7 +235,9 @@ def _parsed(operands: tuple[Any, ...]) -> tuple[list[str], str, list[Any]]:
         letters = "".join(named)
         result = dots + "".join(sorted(c for c in set(letters) - set(dots) if letters.count(c) == 1))
     elif dots and "..." not in result:
-        raise ValueError(f"einsum: the result {result!r} has no '...' for the axes that it stands for in the terms")
+        raise ValueError(
+            f"einsum: the result {result!r} has no '...' for the axes that it stands for in the terms"
+        )
     else:
         result = result.replace("...", dots)
     if len(set(result)) != len(result) or not set(result) <= set("".join(named)):

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from fgrad.core.primitive import NUMPY
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import NUMPY, ROWS
 from fgrad.core.tensor import Tensor, apply_linear, bind, unary
 from fgrad.numpy.arrays import alike, as_value
 from fgrad.numpy.indexing import take_along_axis

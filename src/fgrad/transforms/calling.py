@@ -88,7 +88,11 @@ def has_tensor(args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> boo
     for a in (*args, *kwargs.values()) if kwargs else args:
         if a.__class__ is Tensor:
             return True
-        if a.__class__ is not np.ndarray and not tree.is_leaf_type(a.__class__) and any(leaf.__class__ is Tensor for leaf in tree.leaves(a)):
+        if (
+            a.__class__ is not np.ndarray
+            and not tree.is_leaf_type(a.__class__)
+            and any(leaf.__class__ is Tensor for leaf in tree.leaves(a))
+        ):
             return True
     return False
 
