@@ -305,7 +305,7 @@ def _dtype(operands: Sequence[Any]) -> np.dtype[Any]:
 
 
 def _promoted(operands: Sequence[Any]) -> list[Any]:
-    """Return operands as arrays, Tensors and numbers, integers as floats."""
+    """Return operands as arrays, Tensors and numbers; integers as floats."""
     values = [
         x if isinstance(x, float | complex) else float(x) if isinstance(x, int) else as_value(x)
         for x in operands

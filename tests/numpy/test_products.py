@@ -127,7 +127,7 @@ CASES = [
         ("ij,jk->ik", M[:, :1], N), ("i,i", V, V[:1]), ("ij,jk->ik", strided(M), N.T.copy().T),
         ("ij,jk->il", M, N), ("ij,jk", M), ("ij", M, N), ("ijk", M), ("ij->ii", Q), ("ij,jk->ik", M, M),
         ("i1", M), ("ii", M), ("i->...", V), ("...i->i", M), ("ij,", M, S), ("ij->jk", M), ("i", M),
-        ("i.j", M), ("ij-ji", M),]}),
+        ("i.j", M), ("ij-ji", M)]}),
     *(c for optimize in (False, True, "greedy", "optimal", ["einsum_path", (0, 1), (0, 1)])
         for c in named("einsum", {f"optimize {optimize}": ("ij,jk,kl->il", M, N, values((4, 2)))},
         optimize=optimize)),

@@ -16,7 +16,8 @@ from fgrad import tree
 from fgrad.core.tensor import Tensor
 from fgrad.transforms.batch import batched_map
 from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, name_of, positions
-from fgrad.transforms.manager import GradManager, cotangent
+from fgrad.transforms.cotangents import cotangent
+from fgrad.transforms.manager import GradManager
 from fgrad.transforms.reverse import Inputs, Pulled, check_real, grad, jacrev, unit_basis, vjp
 
 

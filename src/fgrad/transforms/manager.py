@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -10,18 +9,23 @@ from threading import Lock, get_ident
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 from typing_extensions import Self
 
 from fgrad import tree
-from fgrad.core.primitive import OPERATORS
-from fgrad.core.tape import CUT, Node, Tape
+from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor, node_on, wrap
 from fgrad.core.trace import Box, below, current, next_level, running, set_traces
-from fgrad.errors import NoGradientWarning
-from fgrad.ops.linear import convert, fit
-
-Callback = Callable[[Tensor, Tensor], Any]
+from fgrad.ops.linear import convert
+from fgrad.transforms.cotangents import (
+    Callback,
+    called,
+    checked,
+    described,
+    given,
+    owned,
+    seeds_of,
+    sweep,
+)
 
 _NO_HISTORY = (
     "no computation history; did you forget record(), or was the history cleared by backward() or release()?"
@@ -325,7 +329,7 @@ class GradManager:
         recording = self._recorded()
         self._sweeping = True
         try:
-            results = self._gradients(recording, _seeds(y, dy, recording.tape))
+            results = self._gradients(recording, seeds_of(y, dy, recording.tape))
         finally:
             self._sweeping = False
             self._stop()
@@ -344,7 +348,7 @@ class GradManager:
 
         def complete(leaf: Node, ct: Any) -> None:
             if leaf in callbacks:
-                chosen[leaf] = _called(callbacks[leaf], owners[leaf], _given(ct))
+                chosen[leaf] = called(callbacks[leaf], owners[leaf], given(ct))
 
         with running(below(tape.level)):
             grads = sweep(tape, seeds, consume=True, complete=complete if callbacks else None)
@@ -354,39 +358,14 @@ class GradManager:
             taken: set[int] = set()
             for leaf, t in owners.items():
                 if leaf in grads:
-                    raw = _given(grads[leaf])
+                    raw = given(grads[leaf])
                     g, who = chosen.get(leaf, (raw, ""))
                     if isinstance(g, Future):
                         result = g.result()
-                        g = raw if result is None else _checked(result, raw, who)
+                        g = raw if result is None else checked(result, raw, who)
                     old = t.grad
-                    results.append((t, _owned(g, taken) if old is None else convert(old + g, g.dtype)))
+                    results.append((t, owned(g, taken) if old is None else convert(old + g, g.dtype)))
         return results
-
-
-def sweep(
-    tape: Tape,
-    seeds: Sequence[tuple[Node, Any]],
-    *,
-    consume: bool,
-    complete: Callable[[Node, Any], None] | None = None,
-) -> dict[Node, Any]:
-    """Return the cotangents of the leaves of `tape`; on plain arrays where no other trace is concerned."""
-    raw = tape.raw and not any(ct.__class__ is Tensor for _, ct in seeds)
-    with np.errstate(all="ignore"):
-        return tape.sweep(
-            seeds,
-            np.add if raw else OPERATORS["add"],
-            fit,
-            _lift,
-            raw=raw,
-            consume=consume,
-            complete=complete,
-        )
-
-
-def _lift(x: Any) -> Any:
-    return wrap(x) if x.__class__ is np.ndarray else x
 
 
 class GradManagerGroup:
@@ -453,17 +432,11 @@ def _tensors(tensors: Any, what: str) -> list[tuple[str, Tensor]]:
         inner = tree.children(x)
         if inner is None:
             raise TypeError(
-                f"{what} takes Tensors, but the leaf{path or ' given'} is {_article(x)}. "
+                f"{what} takes Tensors, but the leaf{path or ' given'} is {described(x)}. "
                 "Write x = fgrad.tensor(x) first and use x in the computation"
             )
         stack += [(f"{path}[{key!r}]", child) for key, child in reversed(inner)]
     return [(f" {path}" if path and not path.startswith(" ") else path, t) for path, t in found]
-
-
-def _article(x: Any) -> str:
-    name = type(x).__qualname__
-    module = type(x).__module__
-    return f"of type {name if module == 'builtins' else f'{module}.{name}'}"
 
 
 def _callables(callbacks: Any, name: str) -> list[Callable[..., Any]]:
@@ -472,11 +445,11 @@ def _callables(callbacks: Any, name: str) -> list[Callable[..., Any]]:
     if callable(callbacks):
         return [callbacks]
     if not isinstance(callbacks, Iterable):
-        raise TypeError(f"{name} must be callable or an iterable of callables, not {_article(callbacks)}")
+        raise TypeError(f"{name} must be callable or an iterable of callables, not {described(callbacks)}")
     found = list(callbacks)
     for c in found:
         if not callable(c):
-            raise TypeError(f"every one of {name} must be callable, but one is {_article(c)}")
+            raise TypeError(f"every one of {name} must be callable, but one is {described(c)}")
     return found
 
 
@@ -495,112 +468,3 @@ def _refuse_inner_box(t: Tensor, tape: Tape) -> None:
             f"a Tensor of {t._value.trace.title} cannot be attached to a GradManager that records outside "
             "it; attach it to a manager that starts recording inside the mapped function"
         )
-
-
-def _seeds(y: Any, dy: Any, tape: Tape) -> list[tuple[Node, Any]]:
-    """Return the nodes of `y` with their cotangents."""
-    if y is None:
-        return []
-    ys, structure = tree.flatten(y)
-    for t in ys:
-        if not isinstance(t, Tensor):
-            raise TypeError(
-                f"backward takes a Tensor or a pytree of Tensors as y, but a leaf is {_article(t)}"
-            )
-    if dy is None:
-        cts: list[Any] = [None] * len(ys)
-    elif isinstance(y, Tensor):
-        if not isinstance(dy, Tensor | np.ndarray | np.generic | int | float | complex):
-            raise TypeError(
-                f"dy is {_article(dy)}, but y is a Tensor of shape {y.shape}; give a Tensor or array"
-            )
-        cts = [dy]
-    else:
-        cts, given = tree.flatten(dy)
-        if given != structure:
-            raise ValueError(
-                f"dy has the structure {given}, but y has the structure {structure}; they must match"
-            )
-    pairs = [(t, cotangent(ct, t, "dy", "y")) for t, ct in zip(ys, cts, strict=True)]
-    seeds = [(n, ct) for t, ct in pairs for n in t._nodes if n.tape is tape]
-    if len(seeds) < len(pairs):
-        for t in ys:
-            if not any(n.tape is tape for n in t._nodes):
-                warnings.warn(_why_no_gradient(t), NoGradientWarning, stacklevel=3)
-    return seeds
-
-
-def cotangent(ct: Any, t: Any, name: str, of: str) -> Any:
-    """Return `ct` checked and converted to the shape and dtype of `t`: an array, or a traced Tensor."""
-    if ct is None:
-        one = np.ones((), t.dtype)
-        return np.broadcast_to(one, t.shape) if t.shape else one
-    if isinstance(ct, Tensor):
-        plain = not isinstance(ct._value, Box) and not any(n.tape in current().traces for n in ct._nodes)
-        ct = ct._value if plain else ct
-    else:
-        try:
-            ct = np.asarray(ct).view()
-        except ValueError:
-            ct = np.asarray(ct, object)
-        ct.flags.writeable = False  # what shares memory with it will be copied before it is handed out
-    if ct.dtype.kind not in "fciub":
-        raise TypeError(f"{name} has dtype {ct.dtype}, but {of} has dtype {t.dtype}; give numbers")
-    if ct.shape != t.shape:
-        raise ValueError(f"{name} has shape {ct.shape}, but {of} has shape {t.shape}; they must be equal")
-    if ct.dtype.kind == "c" and t.dtype.kind != "c":
-        raise TypeError(f"{name} has dtype {ct.dtype}, but {of} has the real dtype {t.dtype}")
-    return convert(ct, t.dtype)
-
-
-def _why_no_gradient(t: Tensor) -> str:
-    if any(n.tape is not None for n in t._nodes):
-        why = "it is tracked only by another manager"
-    elif any(n is CUT for n in t._nodes):
-        why = "it was cut by x[...] = ..., which gave it a constant value"
-    elif t._nodes:
-        why = "it comes from a finished recording; compute it again while this manager records"
-    else:
-        why = "it is a constant: it was computed without an attached tensor, or before record()"
-    return f"backward: y of shape {t.shape} gives no gradient, because {why}"
-
-
-def _called(callbacks: Sequence[Callback], t: Tensor, grad: Any) -> tuple[Any, str]:
-    """Return what the callbacks make of a complete gradient, and what to call the last one."""
-    who = ""
-    for call in callbacks:
-        if isinstance(grad, Future):
-            raise TypeError(f"{who} returned a Future, so it must be the last callback of its tensor")
-        result = call(t, grad)
-        if result is not None:
-            who = f"the callback {getattr(call, '__qualname__', type(call).__qualname__)}"
-            grad = result if isinstance(result, Future) else _checked(result, grad, who)
-    return grad, who
-
-
-def _checked(result: Any, grad: Tensor, who: str) -> Tensor:
-    if not isinstance(result, Tensor):
-        raise TypeError(
-            f"{who} returned {_article(result)}; it must return None or a Tensor like the gradient, "
-            f"of shape {grad.shape} and dtype {grad.dtype}"
-        )
-    if result.shape != grad.shape:
-        raise ValueError(f"{who} returned shape {result.shape}, but the gradient has shape {grad.shape}")
-    if result.dtype != grad.dtype:
-        raise TypeError(f"{who} returned dtype {result.dtype}, but the gradient has dtype {grad.dtype}")
-    return result
-
-
-def _given(ct: Any) -> Tensor:
-    """Return a cotangent as a Tensor of its own."""
-    return wrap(ct._value, ct._nodes) if ct.__class__ is Tensor else wrap(ct)
-
-
-def _owned(g: Tensor, taken: set[int]) -> Tensor:
-    """Return a new Tensor on a gradient, whose memory no other one of `taken` shares."""
-    value = g._value
-    if isinstance(value, np.ndarray):
-        if id(value) in taken or not value.flags.owndata or not value.flags.writeable:
-            value = value.copy()
-        taken.add(id(value))
-    return wrap(value, g._nodes)

@@ -13,7 +13,8 @@ from fgrad.core.snapshot import private_copy
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.transforms.batch import batched_map
 from fgrad.transforms.calling import Delivery, Transformed, bound, check_live, has_tensor, name_of, positions
-from fgrad.transforms.manager import GradManager, cotangent
+from fgrad.transforms.cotangents import cotangent
+from fgrad.transforms.manager import GradManager
 
 Argnums = "int | Sequence[int]"
 

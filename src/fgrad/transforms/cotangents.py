@@ -1,0 +1,167 @@
+"""Cotangents at the border of a recording: what users give and get, checked; and the sweep between."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.core.primitive import OPERATORS
+from fgrad.core.tape import CUT, Node, Tape
+from fgrad.core.tensor import Tensor, wrap
+from fgrad.core.trace import Box, current
+from fgrad.errors import NoGradientWarning
+from fgrad.ops.linear import convert, fit
+
+Callback = Callable[[Tensor, Tensor], Any]
+
+
+def sweep(
+    tape: Tape,
+    seeds: Sequence[tuple[Node, Any]],
+    *,
+    consume: bool,
+    complete: Callable[[Node, Any], None] | None = None,
+) -> dict[Node, Any]:
+    """Return the cotangents of the leaves of `tape`; on plain arrays where no other trace is concerned."""
+    raw = tape.raw and not any(ct.__class__ is Tensor for _, ct in seeds)
+    with np.errstate(all="ignore"):
+        return tape.sweep(
+            seeds,
+            np.add if raw else OPERATORS["add"],
+            fit,
+            _lift,
+            raw=raw,
+            consume=consume,
+            complete=complete,
+        )
+
+
+def _lift(x: Any) -> Any:
+    return wrap(x) if x.__class__ is np.ndarray else x
+
+
+def seeds_of(y: Any, dy: Any, tape: Tape) -> list[tuple[Node, Any]]:
+    """Return the nodes of `y` with their cotangents."""
+    if y is None:
+        return []
+    ys, structure = tree.flatten(y)
+    for t in ys:
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                f"backward takes a Tensor or a pytree of Tensors as y, but a leaf is {described(t)}"
+            )
+    if dy is None:
+        cts: list[Any] = [None] * len(ys)
+    elif isinstance(y, Tensor):
+        if not isinstance(dy, Tensor | np.ndarray | np.generic | int | float | complex):
+            raise TypeError(
+                f"dy is {described(dy)}, but y is a Tensor of shape {y.shape}; give a Tensor or array"
+            )
+        cts = [dy]
+    else:
+        cts, given = tree.flatten(dy)
+        if given != structure:
+            raise ValueError(
+                f"dy has the structure {given}, but y has the structure {structure}; they must match"
+            )
+    pairs = [(t, cotangent(ct, t, "dy", "y")) for t, ct in zip(ys, cts, strict=True)]
+    seeds = [(n, ct) for t, ct in pairs for n in t._nodes if n.tape is tape]
+    if len(seeds) < len(pairs):
+        for t in ys:
+            if not any(n.tape is tape for n in t._nodes):
+                warnings.warn(_why_no_gradient(t), NoGradientWarning, stacklevel=3)
+    return seeds
+
+
+def cotangent(ct: Any, t: Any, name: str, of: str) -> Any:
+    """Return `ct` checked and converted to the shape and dtype of `t`: an array, or a traced Tensor."""
+    if ct is None:
+        one = np.ones((), t.dtype)
+        return np.broadcast_to(one, t.shape) if t.shape else one
+    if isinstance(ct, Tensor):
+        plain = not isinstance(ct._value, Box) and not any(n.tape in current().traces for n in ct._nodes)
+        ct = ct._value if plain else ct
+    else:
+        try:
+            ct = np.asarray(ct).view()
+        except ValueError:
+            ct = np.asarray(ct, object)
+        ct.flags.writeable = False  # what shares memory with it will be copied before it is handed out
+    if ct.dtype.kind not in "fciub":
+        raise TypeError(f"{name} has dtype {ct.dtype}, but {of} has dtype {t.dtype}; give numbers")
+    if ct.shape != t.shape:
+        raise ValueError(f"{name} has shape {ct.shape}, but {of} has shape {t.shape}; they must be equal")
+    if ct.dtype.kind == "c" and t.dtype.kind != "c":
+        raise TypeError(f"{name} has dtype {ct.dtype}, but {of} has the real dtype {t.dtype}")
+    return convert(ct, t.dtype)
+
+
+def _why_no_gradient(t: Tensor) -> str:
+    if any(n.tape is not None for n in t._nodes):
+        why = "it is tracked only by another manager"
+    elif any(n is CUT for n in t._nodes):
+        why = "it was cut by x[...] = ..., which gave it a constant value"
+    elif t._nodes:
+        why = "it comes from a finished recording; compute it again while this manager records"
+    else:
+        why = "it is a constant: it was computed without an attached tensor, or before record()"
+    return f"backward: y of shape {t.shape} gives no gradient, because {why}"
+
+
+def called(callbacks: Sequence[Callback], t: Tensor, grad: Any) -> tuple[Any, str]:
+    """Return what the callbacks make of a complete gradient, and what to call the last one."""
+    who = ""
+    for call in callbacks:
+        if isinstance(grad, Future):
+            raise TypeError(f"{who} returned a Future, so it must be the last callback of its tensor")
+        result = call(t, grad)
+        if result is not None:
+            who = f"the callback {getattr(call, '__qualname__', type(call).__qualname__)}"
+            grad = result if isinstance(result, Future) else checked(result, grad, who)
+    return grad, who
+
+
+def checked(result: Any, grad: Tensor, who: str) -> Tensor:
+    """Return what a callback returned, if it is like the gradient.
+
+    Raises:
+        TypeError: it is no Tensor, or of another dtype.
+        ValueError: it has another shape.
+    """
+    if not isinstance(result, Tensor):
+        raise TypeError(
+            f"{who} returned {described(result)}; it must return None or a Tensor like the gradient, "
+            f"of shape {grad.shape} and dtype {grad.dtype}"
+        )
+    if result.shape != grad.shape:
+        raise ValueError(f"{who} returned shape {result.shape}, but the gradient has shape {grad.shape}")
+    if result.dtype != grad.dtype:
+        raise TypeError(f"{who} returned dtype {result.dtype}, but the gradient has dtype {grad.dtype}")
+    return result
+
+
+def given(ct: Any) -> Tensor:
+    """Return a cotangent as a Tensor of its own."""
+    return wrap(ct._value, ct._nodes) if ct.__class__ is Tensor else wrap(ct)
+
+
+def owned(g: Tensor, taken: set[int]) -> Tensor:
+    """Return a new Tensor on a gradient, whose memory no other one of `taken` shares."""
+    value = g._value
+    if isinstance(value, np.ndarray):
+        if id(value) in taken or not value.flags.owndata or not value.flags.writeable:
+            value = value.copy()
+        taken.add(id(value))
+    return wrap(value, g._nodes)
+
+
+def described(x: Any) -> str:
+    """Return what an error message says of the type of `x`."""
+    name = type(x).__qualname__
+    module = type(x).__module__
+    return f"of type {name if module == 'builtins' else f'{module}.{name}'}"
