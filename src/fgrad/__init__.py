@@ -1,5 +1,6 @@
 """fgrad: JAX-style transformations for people who write NumPy: a stateful GradManager on Numba kernels."""
 
+from fgrad import extend as extend
 from fgrad import numpy as numpy
 from fgrad import testing as testing
 from fgrad import tree as tree

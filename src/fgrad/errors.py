@@ -7,5 +7,16 @@ class EscapedTensorError(RuntimeError):
     """A tensor of a `vmap`, `make_graph` or other transformation was used after the transformation ended."""
 
 
+class NotLinearError(TypeError):
+    """A backward rule is not linear in its cotangent, so it has no transpose and forward mode no meaning."""
+
+    def __init__(self, row: str) -> None:
+        super().__init__(
+            f"a backward rule applies {row} to its cotangent, which is not linear in it, so forward mode "
+            "(jvp, jacfwd, hessian, linearize), which transposes the rule, has no meaning. Make the rule "
+            "linear in the cotangent, or give a forward rule with fgrad.custom_jvp"
+        )
+
+
 class NoGradientWarning(UserWarning):
     """`backward` was asked to differentiate a value that does not depend on any attached tensor."""

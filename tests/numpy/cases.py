@@ -24,7 +24,10 @@ class Fixed(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A call of a function by its name; derivatives are checked up to `order` (0: not at all)."""
+    """A call of a function by its name; derivatives are checked up to `order` (0: not at all).
+
+    From second order on, vmap and staging are checked too.
+    """
 
     name: str
     label: str
@@ -143,7 +146,20 @@ def check(case: Case) -> None:
                 args[i] = x
             return ours(*args, **case.options)
 
-        check_grads(f, [case.args[i] for i in inputs], case.order)
+        xs = [case.args[i] for i in inputs]
+        check_grads(f, xs, case.order)
+        if case.order > 1 and all(isinstance(x, np.ndarray) for x in xs):
+            maps_and_stages(f, xs)
+
+
+def maps_and_stages(f: Any, xs: list[Any]) -> None:
+    """Compare vmap of `f` with a loop, and its program with `f`."""
+    same(fg.make_graph(f)(*xs)(*xs), f(*xs), np.ndarray | np.generic)
+    stacks = [np.stack([x, x * 0.99]) for x in xs]
+    first, second = f(*xs), f(*(s[1] for s in stacks))
+    several = isinstance(first, list | tuple)
+    loop = [np.stack(p) for p in zip(first, second, strict=True)] if several else np.stack([first, second])
+    same(fg.vmap(f)(*stacks), type(first)(loop) if several else loop, np.ndarray)
 
 
 def same(actual: Any, expected: Any, kind: Any) -> None:

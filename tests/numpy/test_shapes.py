@@ -149,9 +149,9 @@ CASES = [
     *(c for mode in ("reflect", "symmetric") for c in named("pad", {f"{mode} odd": ([1.0, 3.0], 1)},
         mode=mode, reflect_type="odd", order=0)),
     # dtypes
-    *(Case("astype", f"{k} to {np.dtype(t)}", (x, t), (), 1) for k, x in kinds().items()
+    *(Case("astype", f"{k} to {np.dtype(t)}", (x, t), (), 2) for k, x in kinds().items()
         for t in ("f8", "f4", "i8", "?")),
-    *(Case("astype", f"{k} to complex", (x, "c16"), (), 1) for k, x in kinds().items()),
+    *(Case("astype", f"{k} to complex", (x, "c16"), (), 2) for k, x in kinds().items()),
 ]  # fmt: skip
 
 for kind, x in kinds().items():

@@ -521,6 +521,8 @@ SAMPLES = [
         "float32": (values(dtype=np.float32), integers()), "number": (values(), 2),
         "broadcast": (values((2, 1)), integers((3,))), "0-d": (values(()), integers(())),
         "empty": (values((0,)), integers((0,)))}.items()),
+    *(Sample(name, "truth values and one", (values() > 0, True), {}, getattr(np, name))
+        for name in ("maximum", "minimum", "logical_or", "equal", "bitwise_and")),
     *where_samples(),
     *linear(),
     *indexing(),

@@ -375,3 +375,40 @@ def test_stop_gradient_keeps_the_value_apart():
         return np.sum(x * y)
 
     close(fg.grad(f)(X), X + 100.0)
+
+
+# ---- forward mode transposes backward rules, so they have to be linear -----------------------------
+
+NOT_LINEAR = {
+    "clipped": lambda ct: np.clip(ct, -1.0, 1.0),
+    "squared": lambda ct: ct * ct,
+    "normalized": lambda ct: ct / np.linalg.norm(ct),
+    "by sign": np.sign,
+    "where": lambda ct: np.where(ct > 0, ct, 0.0),
+    "through sin": np.sin,
+}
+
+
+def ruled(backward):
+    f = fg.custom_vjp(lambda x: 2.0 * x)
+    f.defvjp(lambda x: (2.0 * x, x), lambda x, ct: (backward(ct),))
+    return f
+
+
+@pytest.mark.parametrize("name", NOT_LINEAR)
+def test_forward_mode_refuses_a_backward_rule_that_is_not_linear(name):
+    f, x = ruled(NOT_LINEAR[name]), np.array([1.0, -2.0])
+    close(fg.vjp(f, x)[1](np.array([3.0, -4.0]))[0], NOT_LINEAR[name](np.array([3.0, -4.0])))
+    for forward in (lambda: fg.jvp(f, (x,), (x,)), lambda: fg.linearize(f, x), lambda: fg.jacfwd(f)(x)):
+        with pytest.raises(TypeError, match=r"linear.*custom_jvp"):
+            forward()
+    close(fg.grad(lambda x: np.sum(x))(x), [1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    "backward", [lambda ct: 3.0 * ct, lambda ct: ct[::-1] + np.sum(ct), lambda ct: -ct / 7.0]
+)
+def test_forward_mode_transposes_a_linear_backward_rule(backward):
+    f, x, t = ruled(backward), np.array([1.0, -2.0]), np.array([0.3, 0.5])
+    matrix = np.stack([backward(e) for e in np.eye(2)], axis=1)  # J^T as the rule has it
+    close(fg.jvp(f, (x,), (t,))[1], matrix.T @ t)

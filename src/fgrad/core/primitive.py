@@ -16,6 +16,7 @@ OUT = 0  # the place of the output among the values that a rule may keep; primal
 _NAMES = {"out": OUT, "x": 1, "y": 2, "z": 3}
 
 
+PRODUCTS = {"scale", "both"}  # linear in each factor, though where one is zero they keep its value
 _interned: dict[tuple[int, ...], tuple[int, ...]] = {}
 KEEP_OUT, KEEP_X, KEEP_Y, KEEP_XY = (_interned.setdefault(k, k) for k in ((0,), (1,), (2,), (1, 2)))
 
@@ -28,7 +29,7 @@ class Pull:
     order, and then the parameters if `params`.
     """
 
-    __slots__ = ("avals", "exact", "keep", "lifted", "params", "raw", "simple")
+    __slots__ = ("avals", "exact", "keep", "lifted", "linear", "params", "raw", "row", "simple")
 
     def __init__(
         self,
@@ -54,6 +55,8 @@ class Pull:
         keep = _interned.setdefault(keep, keep)
         self.lifted, self.raw, self.keep, self.avals, self.params = lifted, raw or lifted, keep, avals, params
         self.simple = not avals and not params  # saves values only
+        self.row = ""  # the name of the row, once it is known
+        self.linear = True  # whether the row is linear in the tracked arguments: none of their values is kept
 
 
 def flat(_: Pattern) -> None:
@@ -123,9 +126,14 @@ class Primitive:
             return self._pulls[pattern]
         except KeyError:
             self._pulls[pattern] = made = self._make_pull(pattern)
-            if made is not None and made.simple and len(pattern) == 1:
+            if made is None:
+                return None
+            own = {OUT, *(i + 1 for i, tracked in enumerate(pattern) if tracked)}
+            made.row = self.name
+            made.linear = own.isdisjoint(made.keep) or (self.name in PRODUCTS and not all(pattern))
+            if made.simple and len(pattern) == 1:
                 self.single = made
-            if made is not None and made.simple and len(pattern) == 2:
+            if made.simple and len(pattern) == 2:
                 self.pairs[sum(pattern) if pattern[0] else 0] = made
             return made
 

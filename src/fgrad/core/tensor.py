@@ -21,6 +21,7 @@ from fgrad.core.primitive import FUNCTIONS, KEEP_OUT, KEEP_X, KEEP_XY, KEEP_Y, O
 from fgrad.core.snapshot import snapshot
 from fgrad.core.tape import HIDDEN, Fit, Node, Pick, Tape
 from fgrad.core.trace import NOTHING, Box, State, Trace, current, inherited_state, owns_task
+from fgrad.errors import NotLinearError
 
 _FLOAT64 = np.dtype(np.float64)
 _new = object.__new__
@@ -354,8 +355,17 @@ def _bind(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         outs = tuple(map(wrap, out)) if row.many else (wrap(out),)
         _record_on(tape, row, args, values, outs, params)
         return outs if row.many else outs[0]
+    if tracked:
+        _refuse_choice(row, args)
     out = row.run(*values, **params)
     return tuple(map(wrap, out)) if row.many else wrap(out)
+
+
+def _refuse_choice(row: Primitive, args: tuple[Any, ...]) -> None:
+    """Refuse a step function of a value that a linear recording follows: what it decides is lost there."""
+    for tape in current().traces:
+        if isinstance(tape, Tape) and tape.hollow and any(node_on(tape, a) for a in args):
+            raise NotLinearError(row.name)
 
 
 def _placeholder(row: Primitive, values: list[Any], params: dict[str, Any]) -> Any:
@@ -398,6 +408,8 @@ def _record_on(
     dtype = first.dtype
     if row.real and any(p and v.dtype.kind == "c" for p, v in zip(pattern, values, strict=True)):
         refuse_complex(row)
+    if pull is None and tape.hollow:
+        raise NotLinearError(row.name)
     if pull is None or (dtype.kind not in "fc" and not row.many):
         return
     saved: list[Any] = []
@@ -508,6 +520,8 @@ def record(
         pull = row.pull(tuple([n is not None for n in mine]))
         if row.real and any(n and a.dtype.kind == "c" for a, n in zip(args, mine, strict=True)):
             refuse_complex(row)
+        if pull is None and tape.hollow:
+            raise NotLinearError(row.name)
         if pull is None or not any(o.dtype.kind in "fc" for o in outs):
             continue
         everything = (outs if row.many else outs[0], *args)

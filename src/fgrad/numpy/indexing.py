@@ -110,11 +110,15 @@ def nonzero(a: Any) -> tuple[Any, ...]:
     return tuple(map(wrap, found)) if isinstance(a, Tensor) else found
 
 
+_RAGGED = {"nonzero", "argwhere", "flatnonzero", "compress", "extract"}
+
+
 def _concrete(a: Any, name: str) -> Any:
     if not isinstance(a, Tensor):
         return np.asarray(a)
     if isinstance(a._value, Box):
-        a._value.refuse(f"{name}, whose result has a shape that depends on the values,")
+        depends = ", whose result has a shape that depends on the values," if name in _RAGGED else ""
+        a._value.refuse(name + depends)
     return a._value
 
 
@@ -324,8 +328,17 @@ def nan_to_num(
 @implements(np.isclose)
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Return whether elements are equal within tolerances."""
-    found = np.isclose(_concrete(a, "isclose"), _concrete(b, "isclose"), rtol, atol, equal_nan)
-    return _beside(found, a, b)
+    x, y = as_value(a), as_value(b)
+    if not isinstance(x, Tensor) and not isinstance(y, Tensor):
+        return np.isclose(x, y, rtol, atol, equal_nan)
+    if y.dtype.kind in "biu":
+        y = linear.convert(y, np.dtype(float))
+    with np.errstate(invalid="ignore"):
+        near = bind("less_equal", unary("absolute", x - y), atol + rtol * unary("absolute", y))
+    close = bind("logical_or", bind("logical_and", near, unary("isfinite", y)), bind("equal", x, y))
+    if equal_nan:
+        close = bind("logical_or", close, bind("logical_and", unary("isnan", x), unary("isnan", y)))
+    return close
 
 
 @implements(np.allclose)

@@ -10,6 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from fgrad.core.primitive import NUMPY, ROWS
 from fgrad.core.tensor import Tensor, apply_linear, bind, unary
+from fgrad.core.trace import Box
 from fgrad.numpy.arrays import alike, as_value
 from fgrad.numpy.indexing import take_along_axis
 from fgrad.numpy.registry import implements, stored
@@ -256,7 +257,8 @@ def average(
         w = linear.transpose(w, order)
         w = linear.reshape(w, tuple(a.shape[i] if i in axes else 1 for i in range(len(a.shape))))
     total = sum(linear.broadcast_to(w, a.shape), axis, keepdims=keepdims)
-    if np.any(np.equal(getattr(total, "_value", total), 0)):
+    value = total._value if isinstance(total, Tensor) else total
+    if not isinstance(value, Box) and np.any(np.equal(value, 0)):
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
     y = sum(a * w, axis, keepdims=keepdims) / total
     return (y, alike([total, y])[0]) if returned else y

@@ -133,7 +133,10 @@ def _puller(
 
 def _shape(run: Rule, *operands: Any) -> Aval:
     shape = np.broadcast_shapes(*(getattr(a, "shape", ()) for a in operands))
-    kinds = tuple(a.dtype if isinstance(a, Aval | np.ndarray | np.generic) else type(a) for a in operands)
+    kinds = tuple(
+        a.dtype if hasattr(a, "dtype") else np.dtype(bool) if a is True or a is False else type(a)
+        for a in operands
+    )
     if isinstance(run, np.ufunc):
         return Aval(shape, run.resolve_dtypes((*kinds, None))[-1])
     return Aval(shape, np.result_type(*(k if isinstance(k, np.dtype) else k(0) for k in kinds)))

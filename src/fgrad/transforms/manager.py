@@ -12,9 +12,11 @@ from typing import Any
 from typing_extensions import Self
 
 from fgrad import tree
+from fgrad.core.primitive import Pull
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor, node_on, wrap
 from fgrad.core.trace import Box, below, current, next_level, running, set_traces
+from fgrad.errors import NotLinearError
 from fgrad.ops.linear import convert
 from fgrad.transforms.cotangents import (
     Callback,
@@ -247,6 +249,8 @@ class GradManager:
         targets = [recording.leaves[id(t)][1] for t in x]
         recording.leaves.clear()
         self._leave(recording)
+        if tape.hollow:
+            _check_linear(tape)
         if not once:
             tape.compact()
 
@@ -366,6 +370,12 @@ class GradManager:
                     old = t.grad
                     results.append((t, owned(g, taken) if old is None else convert(old + g, g.dtype)))
         return results
+
+
+def _check_linear(tape: Tape) -> None:
+    for n in tape.live():
+        if isinstance(n.pull, Pull) and not n.pull.linear:
+            raise NotLinearError(n.pull.row)
 
 
 class GradManagerGroup:
