@@ -227,6 +227,18 @@ def test_not_a_number_is_never_right():
     assert "nan" in message(ruled(sin, lambda x, ct: ct * np.nan), (X,), modes=["fwd"])
 
 
+def test_one_element_that_is_not_a_number_is_named():
+    mask = np.ones_like(X)
+    mask[0, 1] = np.nan
+    f = ruled(sin, lambda x, ct: mask * np.cos(x) * ct)
+    assert "args[0][0, 1]: the rules give nan" in message(f, (X,), modes=["rev"])
+    assert "out[0, 1] along args[0]: the rules give nan" in message(f, (X,), modes=["fwd"])
+
+
+def test_no_absolute_tolerance():
+    check_grads(lambda x: x * np.array([2.0, 0.0]), (X[0, :2],), atol=0, rtol=1e-6)
+
+
 def test_kinks_are_found():
     message(lambda x: np.maximum(x, 0.0) * 3 + x, (np.array([1.0, -1e-7]),))
 

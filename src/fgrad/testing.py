@@ -244,8 +244,8 @@ def _located(task: _Task, i: int, g: Any, cts: Leaves, tolerance: Tolerance) -> 
             t[index] = unit
             part = _pairing(cts, _difference(task.f, task.xs, i, t, tolerance.eps))
             expected += part if unit == 1 else -1j * part
-        error = abs(g[index] - expected)
-        if not error <= worst:
+        error = np.nan_to_num(abs(g[index] - expected), nan=np.inf)
+        if error > worst:
             worst, found = error, _Error(_at(task.inputs[i], index), g[index], expected)
     return found
 
@@ -254,7 +254,9 @@ def _worst(actual: Leaves, expected: Leaves, names: Sequence[str], tolerance: To
     """Return the element that is furthest beyond its tolerance."""
     worst, found = 1.0, None
     for a, e, name in zip(actual, expected, names, strict=True):
-        excess = np.nan_to_num(abs(a - e) / tolerance.allowed(abs(e)), nan=np.inf)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            excess = np.where(a == e, 0, abs(a - e) / tolerance.allowed(abs(e)))
+        excess = np.nan_to_num(excess, nan=np.inf)
         if excess.size and excess.max() > worst:
             worst = excess.max()
             index = np.unravel_index(excess.argmax(), excess.shape)

@@ -14,6 +14,7 @@ import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad.testing import check_grads
 
+LATEST = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 ROUNDING = {"float16": 2e-3, "float32": 1e-6, "complex64": 1e-6}  # of other dtypes: 1e-13
 
 
@@ -125,7 +126,11 @@ def check(case: Case) -> None:
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
             expected = plain(*case.args, **case.options)
+            if case.name == "count_nonzero":
+                expected = np.intp(expected) if type(expected) is int else expected  # an int before NumPy 2.3
         except Exception as error:
+            if not LATEST:
+                pytest.skip("this NumPy may refuse what a later one takes")
             for args in (case.args, tensors):
                 refuses(ours, args, case.options, error)
             return

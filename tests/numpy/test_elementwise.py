@@ -325,7 +325,7 @@ def test_operators_are_the_functions(symbol):
 @pytest.mark.parametrize("exponent", [-2, -1, -0.5, 0, 0.5, 1, 2, 3, 2.5, np.float64(2), np.array(3)])
 def test_powers_by_numbers(exponent, dtype):
     x = values((3,), 0.5, 2.0, dtype)
-    expected = x**exponent
+    expected = np.power(x, exponent)  # the operator of an old NumPy keeps float32 for np.float64(2)
     y = fg.tensor(x) ** exponent
     assert y.dtype == expected.dtype
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6)

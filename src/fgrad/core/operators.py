@@ -222,7 +222,9 @@ class Operators:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         rule = NUMPY.get(ufunc if method == "__call__" else (ufunc, method))
         if rule is None:
-            raise _no_rule(f"numpy.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}"))
+            known = getattr(np, ufunc.__name__, None) is ufunc
+            name = f"numpy.{ufunc.__name__}" if known else f"the ufunc {ufunc.__name__}"
+            raise _no_rule(name if method == "__call__" else f"{name}.{method}")
         return rule(*inputs, **kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:

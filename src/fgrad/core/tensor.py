@@ -306,6 +306,8 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
         return row.run(x, **params)
     nodes = x._nodes
     s = inherited_state()
+    if not nodes and not s.boxed:
+        return wrap(row.run(x._value, **params))
     tape: Any = s.sole
     if (
         len(nodes) != 1

@@ -16,7 +16,7 @@ from fgrad.ops.linear import convert, reshape
 
 def as_value(x: Any) -> Any:
     """Return `x` as an array or Tensor; a nested sequence that holds Tensors becomes a Tensor."""
-    if isinstance(x, Tensor | np.ndarray | np.generic):
+    if x.__class__ is Tensor or isinstance(x, np.ndarray | np.generic):
         return x
     if isinstance(x, list | tuple) and holds_tensor(x):
         return array(x)

@@ -20,6 +20,14 @@ from fgrad.ops.indexing import HOLE
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
+_SMALL = {  # the letters of products of vectors and matrices
+    (1, 1): ("j", "j", ""),
+    (1, 2): ("j", "jk", "k"),
+    (2, 1): ("ij", "j", "i"),
+    (2, 2): ("ij", "jk", "ik"),
+}
+
+
 @implements(np.matmul)
 def matmul(
     x1: Any, x2: Any, /, *, out: Any = None, axes: Any = None, axis: Any = None, dtype: Any = None, **_: Any
@@ -28,18 +36,19 @@ def matmul(
     if axes is not None or axis is not None:
         raise TypeError("matmul of Tensors takes no axes; move them with moveaxis first")
     x, y = as_value(x1), as_value(x2)
-    n, m = len(x.shape), len(y.shape)
+    shape_x, shape_y = x.shape, y.shape
+    n, m = len(shape_x), len(shape_y)
     if n == 0 or m == 0:
         raise ValueError("matmul: Input operand does not have enough dimensions (has 0, needs at least 1)")
-    inner = y.shape[0] if m == 1 else y.shape[-2]
-    if x.shape[-1] != inner:
+    inner = shape_y[0] if m == 1 else shape_y[-2]
+    if shape_x[-1] != inner:
         raise ValueError(
             f"matmul: Input operand 1 has a mismatch in its core dimension 0: shapes {x.shape} and {y.shape} "
             f"(size {inner} is different from {x.shape[-1]})"
         )
     if n <= 2 and m <= 2:
-        a, b = "ij"[2 - n :], "jk"[:m]
-        return stored(_typed(contract(x, y, a, b, a[:-1] + b[1:]), dtype), out)
+        z = contract(x, y, *_SMALL[n, m])
+        return z if dtype is None and out is None else stored(_typed(z, dtype), out)
     batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     names = _LETTERS[3 : 3 + len(batch)]
     x, a = _without_ones(x, names, batch, "ij"[2 - min(n, 2) :])
@@ -67,8 +76,9 @@ def _without_ones(x: Any, names: str, batch: tuple[int, ...], core: str) -> tupl
 
 
 def _matmul_operator(x: Any, y: Any) -> Any:
-    if not all(isinstance(v, Tensor | np.ndarray | list | tuple | np.generic) for v in (x, y)):
-        return NotImplemented
+    for v in (x, y):
+        if v.__class__ is not Tensor and not isinstance(v, np.ndarray | list | tuple | np.generic):
+            return NotImplemented
     return matmul(x, y)
 
 
@@ -85,6 +95,8 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     inner = y.shape[-2 if m > 1 else 0]
     if x.shape[-1] != inner:
         raise ValueError(f"shapes {x.shape} and {y.shape} not aligned: {x.shape[-1]} != {inner}")
+    if n <= 2 and m <= 2 and out is None:
+        return contract(x, y, *_SMALL[n, m])
     left, right = _LETTERS[1:n], _LETTERS[n : n + m - 1]
     b_letters = right[:-1] + "a" + right[-1:]
     return stored(contract(x, y, left + "a", b_letters, left + right), out)

@@ -146,10 +146,12 @@ _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
 def getitem(x: Any, index: Any) -> Any:
     """Return `x[index]`."""
-    if index.__class__ in _BASIC and (
-        index.__class__ is not slice
-        or {index.start.__class__, index.stop.__class__, index.step.__class__} <= _BASIC
-    ):
+    if index.__class__ is slice:
+        start, stop, step = index.start, index.stop, index.step
+        basic = start.__class__ in _BASIC and stop.__class__ in _BASIC and step.__class__ in _BASIC
+    else:
+        basic = index.__class__ in _BASIC
+    if basic:
         return apply_linear(_SLICE, x, {"index": (index,)})
     template, arrays = split_index(x, index)
     if arrays:

@@ -442,11 +442,11 @@ def _tensors(tensors: Any, what: str) -> list[tuple[str, Tensor]]:
         inner = tree.children(x)
         if inner is None:
             raise TypeError(
-                f"{what} takes Tensors, but the leaf{path or ' given'} is {described(x)}. "
+                f"{what} takes Tensors, but the leaf {path or 'given'} is {described(x)}. "
                 "Write x = fgrad.tensor(x) first and use x in the computation"
             )
         stack += [(f"{path}[{key!r}]", child) for key, child in reversed(inner)]
-    return [(f" {path}" if path and not path.startswith(" ") else path, t) for path, t in found]
+    return [(f" {path}" if path else "", t) for path, t in found]
 
 
 def _callables(callbacks: Any, name: str) -> list[Callable[..., Any]]:
