@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -88,7 +89,7 @@ class Operators:
     @property
     def ndim(self) -> int: return self._value.ndim
     @property
-    def size(self) -> int: return int(np.prod(self._value.shape, dtype=int))
+    def size(self) -> int: return math.prod(self._value.shape)
     @property
     def itemsize(self) -> int: return self.dtype.itemsize
     @property

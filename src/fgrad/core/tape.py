@@ -202,7 +202,7 @@ class Tape(Trace):
                     if node.fits is not None:
                         back = [
                             c if f is None or c is None else fit(c, f)
-                            for c, f in zip(back, node.fits, strict=True)
+                            for c, f in zip(back, node.fits)  # noqa: B905 -- one each, and a check costs
                         ]
                 elif pull is None:
                     grads[node] = ct

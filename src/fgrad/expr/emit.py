@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, postorder
@@ -27,6 +30,37 @@ def emit(name: str, params: Sequence[Expr], results: Sequence[Expr]) -> Source:
 def emit_calls(name: str, params: Sequence[Expr], results: Sequence[Expr | None]) -> Source:
     """Return `def name(*params)` that calls every atom by its name, for whole arrays, and returns a tuple."""
     return _emit(name, params, results, by_element=False)
+
+
+def emit_in_place(name: str, params: Sequence[Expr], results: Sequence[Expr | None], otherwise: str) -> Source:
+    """Return what `emit_calls` does for arrays of one shape and dtype, computed in as few of them as possible.
+
+    An intermediate result gives its memory to the operation that uses it last. Numbers have no memory to
+    give: where the first parameter has no axes, the function called `otherwise` is called.
+    """
+    text, constants = emit_calls(name, params, results)
+    head, *lines, last = text.splitlines()
+    steps = [_STEP.fullmatch(line) for line in lines]
+    for i, step in enumerate(steps):
+        if step is None or step["head"] not in _FLOATING:
+            continue
+        later = "\n".join([*lines[i + 1 :], last])
+        for arg in step["args"].split(", "):
+            made = any(s and s["term"] == arg and s["head"] in _FLOATING for s in steps[:i])
+            if made and not re.search(rf"\b{arg}\b", later):
+                lines[i] = f"    {step['term']} = {step['head']}({step['args']}, {arg})"
+                break
+    names = ", ".join(str(p.leaf) for p in params)
+    guard = f"    if not {params[0].leaf}.ndim:\n        return {otherwise}({names})"
+    return Source("\n".join([head, guard, *lines, last]) + "\n", constants)
+
+
+_STEP = re.compile(r" *(?P<term>\w+) = (?P<head>\w+)\((?P<args>.*)\)")
+_FLOATING = frozenset(
+    name
+    for name, atom in ATOMS.items()
+    if isinstance(atom.reference, np.ufunc) and f"{'d' * atom.reference.nin}->d" in atom.reference.types
+)
 
 
 def _emit(name: str, params: Sequence[Expr], results: Sequence[Expr | None], *, by_element: bool) -> Source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,11 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     Raises:
         AxisError: an axis does not exist.
     """
-    return tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim)
+    if axis is None:
+        return tuple(range(ndim))
+    if axis.__class__ is int and -ndim <= axis < ndim:
+        return (axis % ndim,)
+    return normalize_axis_tuple(axis, ndim)
 
 
 def _axes_of_monoid(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -176,10 +181,11 @@ def mean(
     """Return the arithmetic mean over axes."""
     a = _inexact(a, dtype)
     axes = axes_of(axis, len(a.shape))
+    if where is True and a.size:
+        total = _finished(bind("sum", a, axes=axes), a, axes, keepdims, None)
+        return stored(total / math.prod([a.shape[i] for i in axes]), out)
     total = sum(a, axes, keepdims=keepdims, where=where)
     n = _count(a, axes, where, keepdims)
-    if n.__class__ is int and n:
-        return stored(total / n, out)
     with np.errstate(invalid="ignore"):
         return stored(total / n, out)
 

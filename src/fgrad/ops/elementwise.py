@@ -13,7 +13,7 @@ from fgrad.core.primitive import Pattern, Primitive, Pull, Rule, by_argument, fl
 from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.derive import chain, gradient
-from fgrad.expr.emit import emit_calls
+from fgrad.expr.emit import emit_calls, emit_in_place
 from fgrad.expr.node import ZERO, Expr, apply, const, postorder, var, variables
 from fgrad.ops.linear import convert, with_rank
 
@@ -126,6 +126,9 @@ def _puller(
         keep = tuple(0 if v is OUT else params.index(v) + 1 for v in kept)
         text, constants = emit_calls("pull", (CT, *kept), results)
         lifted, raw = (built(text, space, constants) for space in (_LIFTED, _RAW))
+        if len(params) == 1 and built is _built:  # no broadcasting: intermediate results may share memory
+            text, constants = emit_in_place("pull", (CT, *kept), results, "of_number")
+            raw = built(text, {**_RAW, "of_number": raw}, constants)
         return Pull(lifted, raw=raw, keep=keep)
 
     return pull

@@ -8,6 +8,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.primitive import ROWS, Pattern, Primitive, Pull, by_argument, register
+from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, apply_linear, bind
 from fgrad.core.trace import Box
 from fgrad.ops.linear import broadcast_to, linear, reshape, sum_to, transpose, with_rank
@@ -32,6 +33,8 @@ def split_index(x: Any, index: Any) -> tuple[Index, list[Any]]:
         IndexError: `index` is not a valid index of `x`.
     """
     parts = index if isinstance(index, tuple) else (index,)
+    if all(p.__class__ is np.ndarray and p.dtype.kind == "i" for p in parts):  # the usual case
+        return (HOLE,) * len(parts), [compact(p) for p in parts]
     if any(isinstance(p, list) or (hasattr(p, "dtype") and p.dtype.kind == "b") for p in parts):
         _check_masks(x.shape, parts)
     template: list[Any] = []
@@ -77,7 +80,7 @@ def _index_arrays(part: Any) -> list[Any]:
         raise IndexError(f"arrays used as indices must be of integer (or boolean) type, not {part.dtype}")
     if isinstance(part, Tensor) and not isinstance(part._value, Box):
         return [part._value]
-    return [part if isinstance(part, Tensor) else part.copy()]
+    return [part if isinstance(part, Tensor) else compact(part)]
 
 
 def filled(template: Index, arrays: Any) -> Index:
@@ -197,7 +200,7 @@ def _gather_pull(pattern: Pattern) -> Pull:
         *arrays, x, params = saved
         return (bind("scatter_add", ct, *arrays, shape=x.shape, **params),)
 
-    return Pull(call, keep=tuple(range(2, len(pattern) + 1)), avals=(1,), params=True)
+    return Pull(call, keep=tuple(range(2, len(pattern) + 1)), avals=(1,), params=True, exact=True)
 
 
 def _scatter_pull(pattern: Pattern) -> Pull:
@@ -205,7 +208,7 @@ def _scatter_pull(pattern: Pattern) -> Pull:
         *arrays, params = saved
         return (bind("gather", ct, *arrays, template=params["template"]),)
 
-    return Pull(call, keep=tuple(range(2, len(pattern) + 1)), params=True)
+    return Pull(call, keep=tuple(range(2, len(pattern) + 1)), params=True, exact=True)
 
 
 def _put_pull(pattern: Pattern) -> Pull | None:

@@ -79,11 +79,17 @@ def sum_to(x: Any, shape: Shape) -> Any:
     return reshape(sum_axes(x, axes), shape) if axes else x
 
 
+def _sum_array_to(x: Any, shape: Shape) -> Any:
+    extra = x.ndim - len(shape)
+    axes = tuple([i for i, n in enumerate(x.shape) if i < extra or n != shape[i - extra]])
+    return np.add.reduce(x, axis=axes).reshape(shape) if axes else x
+
+
 def fit(ct: Any, aval: tuple[Shape, np.dtype[Any]]) -> Any:
     """Return a cotangent summed and converted to the shape and dtype of its argument."""
     shape, dtype = aval
     if ct.shape != shape:
-        ct = sum_to(ct, shape)
+        ct = sum_to(ct, shape) if ct.__class__ is Tensor else _sum_array_to(ct, shape)
     return ct if ct.dtype == dtype else convert(ct, dtype)
 
 

@@ -22,7 +22,7 @@ def _reduction(name: str, run: Rule, rule: Rule, shape: Rule = _reduced, *, real
         Primitive(
             name,
             run=run,
-            pull=by_argument(rule),
+            pull=by_argument(rule, exact=True),
             shape=lambda x, *, axes: shape(x, axes),
             batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
             real=real,
