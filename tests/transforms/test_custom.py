@@ -412,3 +412,10 @@ def test_forward_mode_transposes_a_linear_backward_rule(backward):
     f, x, t = ruled(backward), np.array([1.0, -2.0]), np.array([0.3, 0.5])
     matrix = np.stack([backward(e) for e in np.eye(2)], axis=1)  # J^T as the rule has it
     close(fg.jvp(f, (x,), (t,))[1], matrix.T @ t)
+
+
+def test_custom_vjp_of_a_ufunc():
+    f = fg.custom_vjp(np.sin)
+    f.defvjp(lambda x: (np.sin(x), x), lambda x, ct: (10.0 * ct * np.cos(x),))
+    close(fg.grad(f)(1.0), 10.0 * np.cos(1.0))
+    close(f(1.0), np.sin(1.0))

@@ -306,7 +306,7 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
         return row.run(x, **params)
     nodes = x._nodes
     s = inherited_state()
-    if not nodes and not s.boxed:
+    if not nodes and not isinstance(x._value, Box):
         return wrap(row.run(x._value, **params))
     tape: Any = s.sole
     if (

@@ -32,8 +32,10 @@ def emit_calls(name: str, params: Sequence[Expr], results: Sequence[Expr | None]
     return _emit(name, params, results, by_element=False)
 
 
-def emit_in_place(name: str, params: Sequence[Expr], results: Sequence[Expr | None], otherwise: str) -> Source:
-    """Return what `emit_calls` does for arrays of one shape and dtype, computed in as few of them as possible.
+def emit_in_place(
+    name: str, params: Sequence[Expr], results: Sequence[Expr | None], otherwise: str
+) -> Source:
+    """Return what `emit_calls` does, for arrays of one shape and dtype, in as few arrays as possible.
 
     An intermediate result gives its memory to the operation that uses it last. Numbers have no memory to
     give: where the first parameter has no axes, the function called `otherwise` is called.

@@ -154,7 +154,8 @@ def owned(g: Tensor, taken: set[int]) -> Tensor:
     """Return a new Tensor on a gradient, whose memory no other one of `taken` shares."""
     value = g._value
     if isinstance(value, np.ndarray):
-        if id(value) in taken or not value.flags.owndata or not value.flags.writeable:
+        flags = value.flags
+        if id(value) in taken or not flags.owndata or not flags.writeable:
             value = value.copy()
         taken.add(id(value))
     return wrap(value, g._nodes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import numpy as np
@@ -408,10 +408,10 @@ class Custom(Transformed):
         super().__init__(fun)
         self.nondiff = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
         self.rules: dict[str, Callable[..., Any]] = {}
-        try:
-            self.signature: inspect.Signature | None = inspect.signature(fun)
-        except (TypeError, ValueError):
-            self.signature = None
+        self.signature: inspect.Signature | None = None  # a ufunc's has keywords that are no arguments
+        if not isinstance(fun, np.ufunc):
+            with suppress(TypeError, ValueError):
+                self.signature = inspect.signature(fun)
 
     def rule(self, name: str) -> Callable[..., Any]:
         """Return one of the rules."""
