@@ -221,7 +221,11 @@ class Operators:
         return view
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        rule = NUMPY.get(ufunc if method == "__call__" else (ufunc, method))
+        if method == "__call__":
+            rule = NUMPY.get(ufunc)
+            if rule is not None:
+                return rule(*inputs, **kwargs) if kwargs else rule(*inputs)
+        rule = NUMPY.get((ufunc, method))
         if rule is None:
             known = getattr(np, ufunc.__name__, None) is ufunc
             name = f"numpy.{ufunc.__name__}" if known else f"the ufunc {ufunc.__name__}"

@@ -20,7 +20,7 @@ from fgrad.core.operators import Operators
 from fgrad.core.primitive import FUNCTIONS, KEEP_OUT, KEEP_X, KEEP_XY, KEEP_Y, OUT, ROWS, Primitive
 from fgrad.core.snapshot import snapshot
 from fgrad.core.tape import HIDDEN, Fit, Node, Pick, Tape
-from fgrad.core.trace import NOTHING, Box, State, Trace, current, inherited_state, owns_task
+from fgrad.core.trace import NOTHING, Box, State, Trace, current, inherited_state
 from fgrad.errors import NotLinearError
 
 _FLOAT64 = np.dtype(np.float64)
@@ -159,7 +159,7 @@ def apply_unary(row: Primitive, x: Any) -> Any:
         or len(nodes) != 1
         or nodes[0].tape is not tape
         or s.thread != get_ident()
-        or (s.task is not None and not owns_task(s))
+        or (s.foreign is not None and s.foreign())
     ):
         return bind(row.name, x)
     v = x._value
@@ -218,7 +218,7 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
         t._value = row.run(vx, vy)
         t._nodes = ()
         return t
-    if pull is None or s.thread != get_ident() or (s.task is not None and not owns_task(s)):
+    if pull is None or s.thread != get_ident() or (s.foreign is not None and s.foreign()):
         return bind(row.name, x, y)
     fits = None
     if (vy.__class__ is float or vy.__class__ is int) and vx.dtype is _FLOAT64:
@@ -313,7 +313,7 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
         len(nodes) != 1
         or nodes[0].tape is not tape
         or s.thread != get_ident()
-        or (s.task is not None and not owns_task(s))
+        or (s.foreign is not None and s.foreign())
     ):
         return _bind(row, (x,), params)
     v = x._value

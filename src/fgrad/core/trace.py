@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import get_ident
@@ -81,12 +81,19 @@ class Box:
 class State:
     """The live traces of one thread or task, innermost last."""
 
-    __slots__ = ("boxed", "sole", "task", "thread", "traces", "veiled")
+    __slots__ = ("boxed", "foreign", "sole", "thread", "traces", "veiled")
 
     def __init__(
-        self, traces: tuple[Trace, ...], thread: int, task: Any, veiled: tuple[Any, ...] = ()
+        self,
+        traces: tuple[Trace, ...],
+        thread: int,
+        foreign: Callable[[], Any] | None,
+        veiled: tuple[Any, ...] = (),
     ) -> None:
-        self.traces, self.thread, self.task = traces, thread, task
+        self.traces, self.thread = traces, thread
+        self.foreign = (
+            foreign  # is true in another asyncio task than the one that made this; None without asyncio
+        )
         self.veiled = veiled  # tapes that must not see what happens, only that something did
         self.boxed = False
         for t in traces:
@@ -104,14 +111,9 @@ inherited_state = _state.get
 def current() -> State:
     """Return the stack of this thread and task."""
     s = _state.get()
-    if s is FLOOR or (s.thread == get_ident() and (s.task is None or owns_task(s))):
+    if s is FLOOR or (s.thread == get_ident() and (s.foreign is None or not s.foreign())):
         return s
     return FLOOR
-
-
-def owns_task(s: State) -> bool:
-    """Return whether the asyncio task that runs is the one that made `s`."""
-    return bool(s.task() is _task())
 
 
 def set_traces(traces: Sequence[Trace]) -> None:
@@ -143,16 +145,18 @@ def below(level: int) -> tuple[Trace, ...]:
 def _made(traces: tuple[Trace, ...], veiled: tuple[Any, ...] = ()) -> State:
     if not traces and not veiled:
         return FLOOR
-    task = None
-    if "asyncio" in sys.modules:
-        now = _task()
-        task = (lambda: None) if now is None else weakref.ref(now)
-    return State(traces, get_ident(), task, veiled)
+    return State(traces, get_ident(), _elsewhere() if "asyncio" in sys.modules else None, veiled)
 
 
-def _task() -> Any:
-    events = sys.modules["asyncio"]
-    return None if events._get_running_loop() is None else events.current_task()
+def _elsewhere() -> Callable[[], Any]:
+    """Return the function that says whether another asyncio task runs than now."""
+    asyncio = sys.modules["asyncio"]
+    running_loop: Callable[[], Any] = asyncio._get_running_loop
+    if running_loop() is None:
+        return running_loop  # outside of every task: elsewhere is wherever a loop runs
+    now = asyncio.current_task()
+    task = now and weakref.ref(now)
+    return lambda: running_loop() is None or asyncio.current_task() is not (task and task())
 
 
 _HERE, _NUMPY = __file__.rpartition("core")[0], np.__file__.rpartition("__init__")[0]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad.core.primitive import OPERATORS
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.registry import implements, stored
 from fgrad.numpy.shapes import atleast_1d, diagonal, moveaxis, ravel
@@ -88,6 +88,10 @@ OPERATORS["matmul"] = _matmul_operator
 @implements(np.dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """Return the sum product over the last axis of `a` and the last but one (or only) axis of `b`."""
+    if a.__class__ is Tensor and b.__class__ is Tensor and not a._nodes and not b._nodes and out is None:
+        va, vb = a._value, b._value
+        if va.__class__ is np.ndarray and vb.__class__ is np.ndarray:
+            return wrap(np.dot(va, vb))
     x, y = as_value(a), as_value(b)
     n, m = len(x.shape), len(y.shape)
     if n == 0 or m == 0:
