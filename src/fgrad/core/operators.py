@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from typing_extensions import Self
 
-from fgrad.core.primitive import FUNCTIONS, NUMPY, OPERATORS
+from fgrad.core.primitive import FUNCTIONS, NUMPY, OPERATORS, UFUNCS
 from fgrad.core.tape import HIDDEN
 from fgrad.core.trace import Box, current
 
@@ -221,11 +221,9 @@ class Operators:
         return view
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if method == "__call__":
-            rule = NUMPY.get(ufunc)
-            if rule is not None:
-                return rule(*inputs, **kwargs) if kwargs else rule(*inputs)
-        rule = NUMPY.get((ufunc, method))
+        if not kwargs and method == "__call__" and ufunc in UFUNCS:
+            return UFUNCS[ufunc](*inputs)
+        rule = NUMPY.get(ufunc if method == "__call__" else (ufunc, method))
         if rule is None:
             known = getattr(np, ufunc.__name__, None) is ufunc
             name = f"numpy.{ufunc.__name__}" if known else f"the ufunc {ufunc.__name__}"

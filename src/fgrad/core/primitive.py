@@ -141,6 +141,7 @@ class Primitive:
 ROWS: dict[str, Primitive] = {}
 OPERATORS: dict[str, Callable[..., Tensor]] = {}  # what Tensor's operators call
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {}  # what Tensor's methods call: NumPy's names
+UFUNCS: dict[Any, Callable[..., Any]] = {}  # a ufunc of NumPy called without keywords -> what computes it
 NUMPY: dict[Any, Callable[..., Any]] = {}  # a function of NumPy -> what computes it for Tensors
 
 

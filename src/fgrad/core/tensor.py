@@ -144,14 +144,15 @@ def apply_unary(row: Primitive, x: Any) -> Any:
     if x.__class__ is not Tensor:
         return bind(row.name, x)
     nodes = x._nodes
-    s = inherited_state()
+    v = x._value
     if not nodes:
-        if s.boxed:
+        if isinstance(v, Box):
             return bind(row.name, x)
         t: Tensor = _new(Tensor)
-        t._value = row.run(x._value)
+        t._value = row.run(v)
         t._nodes = ()
         return t
+    s = inherited_state()
     pull = row.single
     tape: Any = s.sole
     if (
@@ -162,7 +163,6 @@ def apply_unary(row: Primitive, x: Any) -> Any:
         or (s.foreign is not None and s.foreign())
     ):
         return bind(row.name, x)
-    v = x._value
     if row.real and v.dtype.kind == "c":
         return bind(row.name, x)
     out = row.run(v)
@@ -305,9 +305,13 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
     if x.__class__ is not Tensor:
         return row.run(x, **params)
     nodes = x._nodes
+    v = x._value
+    if not nodes and not isinstance(v, Box):
+        t: Tensor = _new(Tensor)
+        t._value = row.run(v, **params)
+        t._nodes = ()
+        return t
     s = inherited_state()
-    if not nodes and not isinstance(x._value, Box):
-        return wrap(row.run(x._value, **params))
     tape: Any = s.sole
     if (
         len(nodes) != 1
@@ -316,9 +320,8 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
         or (s.foreign is not None and s.foreign())
     ):
         return _bind(row, (x,), params)
-    v = x._value
     out = row.run(v, **params)
-    t: Tensor = _new(Tensor)
+    t = _new(Tensor)
     t._value = out
     if out.dtype.kind not in "fc":
         t._nodes = ()

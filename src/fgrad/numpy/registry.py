@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fgrad.core.operators import in_place
-from fgrad.core.primitive import FUNCTIONS, NUMPY, OPERATORS, ROWS
+from fgrad.core.primitive import FUNCTIONS, NUMPY, OPERATORS, ROWS, UFUNCS
 from fgrad.core.tensor import Tensor, apply_binary, apply_unary, binary, bind, is_tracked, wrap
 from fgrad.ops.linear import convert
 
@@ -43,7 +43,7 @@ def operator(name: str) -> Callable[[Any, Any], Any]:
 
 
 def declare_operators() -> None:
-    """Give Tensor's operators their rows."""
+    """Give Tensor's operators, and NumPy's ufuncs called without keywords, their rows."""
     for name in ("negative", "positive", "absolute", "invert"):
         OPERATORS[name] = functools.partial(apply_unary, ROWS[name])
     for name in (
@@ -52,6 +52,16 @@ def declare_operators() -> None:
         *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
     ):
         OPERATORS[name] = functools.partial(apply_binary, ROWS[name])
+    for row in ROWS.values():
+        # a ufunc may serve two rows (sqrt and root): its own is the one of its name
+        if (
+            isinstance(row.run, np.ufunc)
+            and row.run in NUMPY
+            and row.name == row.run.__name__
+            and not row.linear
+        ):
+            apply = apply_unary if row.run.nin == 1 else apply_binary
+            UFUNCS[row.run] = functools.partial(apply, row)
 
 
 def ufunc_keywords(
