@@ -512,3 +512,18 @@ def test_grad_attribute():
     assert t.grad is None
     with pytest.raises((TypeError, ValueError)):
         t.grad = fg.tensor([3.0])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x, m: x * m,
+        lambda x, m: np.add(m, x),
+        lambda x, m: fg.tensor(m),
+        lambda x, m: fg.grad(np.sum)(m),
+    ],
+)
+def test_masked_arrays_are_refused(use):
+    m = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False])
+    with pytest.raises(TypeError, match="mask"):
+        use(fg.tensor(np.ones(3)), m)

@@ -9,6 +9,15 @@ from typing import Any
 import numpy as np
 
 
+def refuse_masked(a: Any) -> None:
+    """Refuse a masked array: its mask would be lost, or spoil what is computed of it."""
+    if a.__class__.__name__ == "MaskedArray":
+        raise TypeError(
+            "a masked array cannot stand beside Tensors: its mask has no derivative. "
+            "Use the filled array and the mask: where(a.mask, other, a.filled(0))"
+        )
+
+
 def snapshot(a: Any, dtype: np.dtype[Any]) -> Any:
     """Return an operand that the user cannot change behind the tape's back; Python numbers are weak."""
     if isinstance(a, np.ndarray):

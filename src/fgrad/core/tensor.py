@@ -18,7 +18,7 @@ from fgrad import tree
 from fgrad.core.aval import aval_of
 from fgrad.core.operators import Operators
 from fgrad.core.primitive import FUNCTIONS, KEEP_OUT, KEEP_X, KEEP_XY, KEEP_Y, OUT, ROWS, Primitive
-from fgrad.core.snapshot import snapshot
+from fgrad.core.snapshot import refuse_masked, snapshot
 from fgrad.core.tape import HIDDEN, Fit, Node, Pick, Tape
 from fgrad.core.trace import NOTHING, Box, State, Trace, current, inherited_state
 from fgrad.errors import NotLinearError
@@ -47,6 +47,7 @@ class Tensor(Operators):
             source = data if dtype is None else data.astype(dtype)
             self._value, self._nodes = source._value, source._nodes
             return
+        refuse_masked(data)
         value = np.array(data, dtype)
         if value.dtype.kind not in "fciub":
             raise TypeError(
@@ -190,12 +191,16 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
     vx, vy = x, y
     if x.__class__ is Tensor:
         vx, nx = x._value, x._nodes
-    elif x.__class__ not in OPERANDS and not isinstance(x, np.ndarray | np.generic):
-        return NotImplemented
+    elif x.__class__ not in OPERANDS:
+        if not isinstance(x, np.ndarray | np.generic):
+            return NotImplemented
+        refuse_masked(x)
     if y.__class__ is Tensor:
         vy, ny = y._value, y._nodes
-    elif y.__class__ not in OPERANDS and not isinstance(y, np.ndarray | np.generic):
-        return NotImplemented
+    elif y.__class__ not in OPERANDS:
+        if not isinstance(y, np.ndarray | np.generic):
+            return NotImplemented
+        refuse_masked(y)
     s = inherited_state()
     tape = s.sole
     if nx:

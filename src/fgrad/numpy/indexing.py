@@ -373,17 +373,15 @@ def array2string(a: Any, *args: Any, **kw: Any) -> str:
     return np.array2string(_concrete(a, "array2string"), *args, **kw)
 
 
+_POWERS = {2: "square", 1: "positive", 0.5: "sqrt", -1: "reciprocal"}
+
+
 def _power(x: Any, y: Any) -> Any:
     """Return `x ** y`, by multiplication where `y` is the number 2, by the square root where it is 0.5."""
-    if y.__class__ in {int, float} and x.__class__ is Tensor and x.dtype.kind in "fc":
-        if y == 2:
-            return unary("square", x)
-        if y == 1:
-            return unary("positive", x)
-        if y == 0.5:
-            return unary("sqrt", x)
-        if y == -1:
-            return unary("reciprocal", x)
+    if x.__class__ is Tensor and (y.__class__ is int or y.__class__ is float):
+        name = _POWERS.get(y)
+        if name is not None and x._value.dtype.kind in "fc":
+            return unary(name, x)
     return binary("power", x, y)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.aval import aval_of
-from fgrad.core.snapshot import private_copy
+from fgrad.core.snapshot import private_copy, refuse_masked
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.transforms.batch import batched_map
 from fgrad.transforms.calling import Delivery, Transformed, bound, check_live, has_tensor, name_of, positions
@@ -130,6 +130,7 @@ def _handle(x: Any) -> tuple[Any, ...] | None:
     if x.__class__ is np.ndarray and x.dtype.kind == "f":
         return (private_copy(x),)
     if isinstance(x, np.ndarray | np.generic | float | int | complex):
+        refuse_masked(x)
         value = np.array(x)
         return (value,) if value.dtype.kind in "fciub" else None
     return None
