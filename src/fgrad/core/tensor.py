@@ -127,7 +127,10 @@ def rebind(x: Tensor, new: Tensor) -> None:
 
 def is_tracked(x: Tensor) -> bool:
     """Return whether a live tape of this thread and task follows `x`."""
-    return bool(x._nodes) and any(n.tape in current().traces for n in x._nodes)
+    if not x._nodes:
+        return False
+    traces = current().traces
+    return bool(traces) and any(n.tape in traces for n in x._nodes)
 
 
 def unary(name: str, x: Any) -> Any:

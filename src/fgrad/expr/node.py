@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
@@ -89,15 +89,6 @@ def postorder(*roots: Expr) -> Iterator[Expr]:
 def variables(*roots: Expr) -> frozenset[Expr]:
     """Return the variables that `roots` depend on."""
     return frozenset(e for e in postorder(*roots) if e.head == "var")
-
-
-def substitute(root: Expr, values: Mapping[Expr, Expr]) -> Expr:
-    """Return `root` with every node that is a key of `values` replaced by its value."""
-    new = dict(values)
-    for e in postorder(root):
-        if e not in new:
-            new[e] = apply(e.head, *(new[a] for a in e.args)) if e.args else e
-    return new[root]
 
 
 def _share(head: str, args: tuple[Expr, ...], leaf: float | str) -> Expr:

@@ -74,14 +74,18 @@ def imag(x: Any) -> Any:
 
 def sum_to(x: Any, shape: Shape) -> Any:
     """Return `x` summed down to `shape`, the adjoint of broadcasting from it."""
-    extra = len(x.shape) - len(shape)
-    axes = tuple(i for i, n in enumerate(x.shape) if i < extra or n != shape[i - extra])
+    axes = _repeated(x.shape, shape)
     return reshape(sum_axes(x, axes), shape) if axes else x
 
 
+def _repeated(shape: Shape, small: Shape) -> Axes:
+    """Return the axes of `shape` along which broadcasting from `small` repeats."""
+    extra = len(shape) - len(small)
+    return tuple([i for i, n in enumerate(shape) if i < extra or n != small[i - extra]])
+
+
 def _sum_array_to(x: Any, shape: Shape) -> Any:
-    extra = x.ndim - len(shape)
-    axes = tuple([i for i, n in enumerate(x.shape) if i < extra or n != shape[i - extra]])
+    axes = _repeated(x.shape, shape)
     return np.add.reduce(x, axis=axes).reshape(shape) if axes else x
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.tensor import Tensor, wrap
+from fgrad.core.tensor import Tensor, is_tracked, wrap
 from fgrad.core.trace import Box, current
 
 
@@ -99,10 +99,7 @@ def has_tensor(args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> boo
 
 def is_traced(t: Tensor) -> bool:
     """Return whether a live trace concerns `t`, so that its plain value would say less than it does."""
-    if isinstance(t._value, Box):
-        return True
-    traces = current().traces
-    return bool(traces) and any(n.tape in traces for n in t._nodes)
+    return isinstance(t._value, Box) or is_tracked(t)
 
 
 def check_live(t: Tensor) -> Tensor:

@@ -13,9 +13,9 @@ from fgrad import tree
 from fgrad.core.primitive import OPERATORS
 from fgrad.core.tape import CUT, Node, Tape
 from fgrad.core.tensor import Tensor, wrap
-from fgrad.core.trace import Box, current
 from fgrad.errors import NoGradientWarning
 from fgrad.ops.linear import convert, fit
+from fgrad.transforms.calling import plain
 
 Callback = Callable[[Tensor, Tensor], Any]
 
@@ -84,8 +84,7 @@ def cotangent(ct: Any, t: Any, name: str, of: str) -> Any:
         one = np.ones((), t.dtype)
         return np.broadcast_to(one, t.shape) if t.shape else one
     if isinstance(ct, Tensor):
-        plain = not isinstance(ct._value, Box) and not any(n.tape in current().traces for n in ct._nodes)
-        ct = ct._value if plain else ct
+        ct = plain(ct)
     else:
         try:
             ct = np.asarray(ct).view()
