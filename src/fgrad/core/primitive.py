@@ -21,6 +21,12 @@ _interned: dict[tuple[int, ...], tuple[int, ...]] = {}
 KEEP_OUT, KEEP_X, KEEP_Y, KEEP_XY = (_interned.setdefault(k, k) for k in ((0,), (1,), (2,), (1, 2)))
 
 
+ITSELF = "itself"  # a diagonal step between real numbers is its own transpose
+ROW = "row"  # the row is linear in its one argument: run on the tangent
+WEIGHTS = "weights"  # a reduction over `axes`: every element reaches one element of the output
+EACH = "each"  # the row is linear in each tracked argument, and the others are kept
+
+
 class Pull:
     """The reverse step of one primitive for one pattern of tracked arguments.
 
@@ -29,7 +35,19 @@ class Pull:
     order, and then the parameters if `params`.
     """
 
-    __slots__ = ("avals", "exact", "keep", "lifted", "linear", "params", "raw", "row", "simple")
+    __slots__ = (
+        "avals",
+        "exact",
+        "keep",
+        "lifted",
+        "linear",
+        "params",
+        "pattern",
+        "raw",
+        "row",
+        "simple",
+        "transpose",
+    )
 
     def __init__(
         self,
@@ -40,6 +58,7 @@ class Pull:
         avals: tuple[int, ...] = (),
         params: bool = False,
         exact: bool = False,
+        transpose: str = "",
     ) -> None:
         """Declare a reverse step.
 
@@ -50,12 +69,15 @@ class Pull:
             avals: of which values shape and dtype are saved.
             params: whether the parameters are saved.
             exact: whether cotangents have the shape and dtype of their argument already.
+            transpose: how forward mode gets the transpose of this step without recording it: ITSELF, ROW,
+                WEIGHTS or EACH; "" records it.
         """
-        self.exact = exact
+        self.exact, self.transpose = exact, transpose
         keep = _interned.setdefault(keep, keep)
         self.lifted, self.raw, self.keep, self.avals, self.params = lifted, raw or lifted, keep, avals, params
         self.simple = not avals and not params  # saves values only
         self.row = ""  # the name of the row, once it is known
+        self.pattern: Pattern = (True,)  # which arguments are tracked
         self.linear = True  # whether the row is linear in the tracked arguments: none of their values is kept
 
 
@@ -129,7 +151,7 @@ class Primitive:
             if made is None:
                 return None
             own = {OUT, *(i + 1 for i, tracked in enumerate(pattern) if tracked)}
-            made.row = self.name
+            made.row, made.pattern = self.name, pattern
             made.linear = own.isdisjoint(made.keep) or (self.name in PRODUCTS and not all(pattern))
             if made.simple and len(pattern) == 1:
                 self.single = made
@@ -153,7 +175,9 @@ def register(row: Primitive) -> Primitive:
     return row
 
 
-def by_argument(*rules: Rule | None, exact: bool = False) -> Callable[[Pattern], Pull | None]:
+def by_argument(
+    *rules: Rule | None, exact: bool = False, transpose: str = ""
+) -> Callable[[Pattern], Pull | None]:
     """Return the `pull` of a row from one rule per argument.
 
     The positional parameters of a rule say what it keeps: `ct` first, then any of `out`, `x`, `y`, `z` (the
@@ -172,9 +196,8 @@ def by_argument(*rules: Rule | None, exact: bool = False) -> Callable[[Pattern],
             [*(keep.index(k) for k in wants[i][0]), *(len(keep) + avals.index(k) for k in wants[i][1])]
             for i in tracked
         ]
-        return Pull(
-            _joined([rules[i] for i in tracked], places), keep=keep, avals=avals, params=True, exact=exact
-        )
+        rule = _joined([rules[i] for i in tracked], places)
+        return Pull(rule, keep=keep, avals=avals, params=True, exact=exact, transpose=transpose)
 
     return pull
 

@@ -23,7 +23,7 @@ Fit = tuple[Shape, "np.dtype[Any]"]
 class Node:
     """One recorded operation, or a leaf (no `pull`)."""
 
-    __slots__ = ("__weakref__", "ct", "fits", "parents", "pull", "saved", "tape")
+    __slots__ = ("__weakref__", "aval", "ct", "fits", "parents", "pull", "saved", "tape")
 
     tape: Any  # the Tape; None once cleared
     pull: Pull | Pick | None
@@ -31,6 +31,7 @@ class Node:
     parents: tuple[Node, ...]  # the nodes of the tracked arguments
     fits: tuple[Fit | None, ...] | None  # what a parent's cotangent is brought to, where it differs
     ct: Any  # the cotangent so far, where a sweep keeps it here
+    aval: Any  # (shape, dtype) of the output, a list of all outputs; None: it follows from the parents
 
     def clear(self) -> None:
         """Forget everything that was saved."""
@@ -85,10 +86,12 @@ class Tape(Trace):
         saved: tuple[Any, ...],
         parents: tuple[Node, ...],
         fits: tuple[Fit | None, ...] | None = None,
+        aval: Any = None,
     ) -> Node:
         """Add a node."""
         n = Node()
-        n.tape, n.pull, n.saved, n.parents, n.fits, n.ct = self, pull, saved, parents, fits, None
+        n.tape, n.pull, n.saved, n.parents, n.fits, n.aval = self, pull, saved, parents, fits, aval
+        n.ct = None
         self.refs.append(ref(n))
         if len(self.refs) > self.limit:
             self.compact()

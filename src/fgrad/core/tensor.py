@@ -176,7 +176,7 @@ def apply_unary(row: Primitive, x: Any) -> Any:
     keep = pull.keep
     n.saved = (out,) if keep is KEEP_OUT else (v,) if keep is KEEP_X else (out, v) if keep else ()
     n.parents = nodes
-    n.fits = n.ct = None
+    n.fits = n.ct = n.aval = None
     refs = tape.refs
     refs.append(ref(n))
     if len(refs) > tape.limit:
@@ -228,7 +228,7 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
         return t
     if pull is None or s.thread != get_ident() or (s.foreign is not None and s.foreign()):
         return bind(row.name, x, y)
-    fits = None
+    fits = aval = None
     if (vy.__class__ is float or vy.__class__ is int) and vx.dtype is _FLOAT64:
         vy = _numbers[vy] if vy in _numbers else _number(vy)
         out = row.run(vx, vy)
@@ -244,6 +244,7 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
         fit_y = (vy.shape, vy.dtype) if ny and (vy.shape != shape or vy.dtype is not dtype) else None
         if fit_x or fit_y:
             fits = (fit_x, fit_y) if nx and ny else (fit_x or fit_y,)
+            aval = (shape, dtype)
         keep = pull.keep
         if vx is x and 1 in keep:
             vx = snapshot(vx, dtype)
@@ -266,6 +267,7 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
     )
     n.parents = nx + ny
     n.fits = fits
+    n.aval = aval
     n.ct = None
     refs = tape.refs
     refs.append(ref(n))
@@ -339,7 +341,7 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
     n.pull = row.linear
     n.saved = (aval_of(v), params)
     n.parents = nodes
-    n.fits = n.ct = None
+    n.fits = n.ct = n.aval = None
     refs = tape.refs
     refs.append(ref(n))
     if len(refs) > tape.limit:
@@ -438,11 +440,18 @@ def _record_on(
     if pull.params:
         saved.append(params)
     fits = None if pull.exact else _fits(values, pattern, first)
-    _to_outputs(tape.node(pull, tuple(saved), tuple(parents), fits), tape, row, outs)
+    made = tape.node(pull, tuple(saved), tuple(parents), fits, _outputs(outs, many=row.many))
+    _to_outputs(made, tape, row, outs)
 
 
 def _avals(x: Any) -> Any:
     return tuple(map(aval_of, x)) if x.__class__ is tuple else aval_of(x)
+
+
+def _outputs(outs: tuple[Tensor, ...], *, many: bool) -> Any:
+    """Return what a node says of its output, or of all of them."""
+    avals = [(o._value.shape, o._value.dtype) for o in outs]
+    return avals if many else avals[0]
 
 
 def _to_outputs(node: Node, tape: Tape, row: Primitive, outs: tuple[Tensor, ...]) -> None:
@@ -547,7 +556,8 @@ def record(
             saved.append(params)
         parents = tuple([n for n in mine if n is not None])
         fits = None if pull.exact else _fits(args, mine, outs[0])
-        _to_outputs(tape.node(pull, tuple(saved), parents, fits), tape, row, outs)
+        made = tape.node(pull, tuple(saved), parents, fits, _outputs(outs, many=row.many))
+        _to_outputs(made, tape, row, outs)
 
 
 def node_on(tape: Tape, a: Any) -> Node | None:

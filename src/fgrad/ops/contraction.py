@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import Primitive, by_argument, register
+from fgrad.core.primitive import EACH, Primitive, by_argument, register
 from fgrad.core.tensor import bind
 
 
@@ -91,6 +91,7 @@ register(
         pull=by_argument(
             lambda ct, y, *, a, b, out: contract(ct, y, out, b, a),
             lambda ct, x, *, a, b, out: contract(x, ct, a, out, b),
+            transpose=EACH,
         ),
         shape=_shape,
         batch=_batch,

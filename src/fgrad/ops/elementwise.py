@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import Pattern, Primitive, Pull, Rule, by_argument, flat, register
+from fgrad.core.primitive import ITSELF, Pattern, Primitive, Pull, Rule, by_argument, flat, register
 from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.derive import chain, gradient
@@ -129,7 +129,7 @@ def _puller(
         if len(params) == 1 and built is _built:  # no broadcasting: intermediate results may share memory
             text, constants = emit_in_place("pull", (CT, *kept), results, "of_number")
             raw = built(text, {**_RAW, "of_number": raw}, constants)
-        return Pull(lifted, raw=raw, keep=keep)
+        return Pull(lifted, raw=raw, keep=keep, transpose=ITSELF)
 
     return pull
 
@@ -178,11 +178,12 @@ def _declare_table() -> None:
             None,
             lambda ct, x: bind("where", x, ct, 0),
             lambda ct, x: bind("where", x, 0, ct),
+            transpose=ITSELF,
         ),
         real=False,
     )
     x = PARAMS[:1]
-    _declare("absolute", x, apply("fabs", *x), np.absolute, by_argument(_absolute), real=False)
+    _declare("absolute", x, apply("fabs", *x), np.absolute, by_argument(_absolute, transpose=ITSELF), real=False)
     pair = PARAMS[:2]
     bits = (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.left_shift, np.right_shift)
     for ufunc in (*bits, np.gcd, np.lcm):

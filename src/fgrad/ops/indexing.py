@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, Shape
-from fgrad.core.primitive import ROWS, Pattern, Primitive, Pull, by_argument, register
+from fgrad.core.primitive import EACH, ROWS, Pattern, Primitive, Pull, by_argument, register
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, apply_linear, bind
 from fgrad.core.trace import Box
@@ -200,7 +200,7 @@ def _gather_pull(pattern: Pattern) -> Pull:
         *arrays, x, params = saved
         return (bind("scatter_add", ct, *arrays, shape=x.shape, **params),)
 
-    return Pull(call, keep=tuple(range(2, len(pattern) + 1)), avals=(1,), params=True, exact=True)
+    return Pull(call, keep=tuple(range(2, len(pattern) + 1)), avals=(1,), params=True, exact=True, transpose=EACH)
 
 
 def _scatter_pull(pattern: Pattern) -> Pull:
@@ -208,7 +208,7 @@ def _scatter_pull(pattern: Pattern) -> Pull:
         *arrays, params = saved
         return (bind("gather", ct, *arrays, template=params["template"]),)
 
-    return Pull(call, keep=tuple(range(2, len(pattern) + 1)), params=True, exact=True)
+    return Pull(call, keep=tuple(range(2, len(pattern) + 1)), params=True, exact=True, transpose=EACH)
 
 
 def _put_pull(pattern: Pattern) -> Pull | None:

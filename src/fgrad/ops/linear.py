@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, Shape
-from fgrad.core.primitive import Primitive, Pull, Rule, register
+from fgrad.core.primitive import ROW, Primitive, Pull, Rule, register
 from fgrad.core.tensor import Tensor, bind
 
 Axes = tuple[int, ...]
@@ -25,7 +25,14 @@ def linear(name: str, *, run: Rule, adjoint: Rule, shape: Rule, batch: Rule | No
         shape: (aval, **params) -> aval.
         batch: (value with a batch axis first, **params) -> the same map of every example; None loops.
     """
-    pull = Pull(lambda ct, aval, params: (adjoint(ct, aval, **params),), avals=(1,), params=True, exact=True)
+    pull = Pull(
+        lambda ct, aval, params: (adjoint(ct, aval, **params),),
+        avals=(1,),
+        params=True,
+        exact=True,
+        transpose=ROW,
+    )
+    pull.row = name
     row = Primitive(
         name,
         run=run,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import Primitive, Rule, by_argument, register
+from fgrad.core.primitive import WEIGHTS, Primitive, Rule, by_argument, register
 from fgrad.core.tensor import bind, unary
 from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, reverse, shifted, sum_axes
 
@@ -22,7 +22,7 @@ def _reduction(name: str, run: Rule, rule: Rule, shape: Rule = _reduced, *, real
         Primitive(
             name,
             run=run,
-            pull=by_argument(rule, exact=True),
+            pull=by_argument(rule, exact=True, transpose=WEIGHTS),
             shape=lambda x, *, axes: shape(x, axes),
             batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
             real=real,

@@ -34,14 +34,15 @@ def sweep(
             seeds,
             np.add if raw else OPERATORS["add"],
             fit,
-            _lift,
+            lift,
             raw=raw,
             consume=consume,
             complete=complete,
         )
 
 
-def _lift(x: Any) -> Any:
+def lift(x: Any) -> Any:
+    """Return a saved array as a Tensor, which marks it as one that nobody writes to."""
     return wrap(x) if x.__class__ is np.ndarray else x
 
 

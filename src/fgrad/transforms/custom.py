@@ -75,10 +75,11 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
         made = rule.forward(*inner)
     outs = outs or [_free(o) for o in made]
     pull = _pull(rule, args, outs)
+    avals = [(o.shape, o.dtype) for o in outs]
     for tape in tapes:
         parents = [n for a in args if a.__class__ is Tensor for n in a._nodes if n.tape is tape]
         pattern = tuple(a.__class__ is Tensor and any(n.tape is tape for n in a._nodes) for a in args)
-        node = tape.node(pull, (pattern,), tuple(parents))
+        node = tape.node(pull, (pattern,), tuple(parents), aval=avals)
         for i, out in enumerate(outs):
             if out.dtype.kind in "fc":
                 out._nodes += (tape.node(Pick(i, len(outs)), (), (node,)),)

@@ -1,7 +1,7 @@
 """Forward mode by double reverse mode: the pullback is linear in its cotangent; its transpose pushes forward.
 
-With u the cotangent of the output, x_ct = J^T u. A second recording around the first one differentiates x_ct
-with respect to u along a tangent t: that is J t, for any u. So no operation needs a forward rule.
+With u the cotangent of the output, x_ct = J^T u. Differentiating x_ct with respect to u along a tangent t gives
+J t, for any u. So no operation needs a forward rule. `push` does this step by step over the first recording.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fgrad.core.tensor import Tensor
 from fgrad.transforms.batch import batched_map
 from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, name_of, positions
 from fgrad.transforms.cotangents import cotangent
-from fgrad.transforms.manager import GradManager
+from fgrad.transforms.push import Push
 from fgrad.transforms.reverse import Inputs, Pulled, check_real, grad, jacrev, unit_basis, vjp
 
 
@@ -34,21 +34,8 @@ class Pushed:
         inputs: Inputs,
         has_aux: bool,
     ) -> None:
-        run = self.run = Pulled(fun, args, kwargs, inputs, has_aux)
-        gm = GradManager().record_linear()
-        try:
-            # the value of u is of no consequence; ones are never mistaken for a zero cotangent
-            us = [gm.follow(np.ones(y.shape, y.dtype)) if _has_tangent(y) else None for y in run.outs]
-            cts = run.pull(us)
-            push = gm.pullback(cts, [u for u in us if u is not None])
-        finally:
-            gm.release()
-
-        def pushforward(tangents: Sequence[Any]) -> list[Any]:
-            found = iter(push(tangents))
-            return [None if u is None else next(found) for u in us]
-
-        self.push = pushforward
+        self.run = Pulled(fun, args, kwargs, inputs, has_aux)
+        self.push = Push(self.run.pull)
 
     def along(self, k: int, n: int, tangent: Any) -> list[Any]:
         """Return the tangents of the outputs where only leaf `k` of `n` has a `tangent`."""
@@ -57,10 +44,6 @@ class Pushed:
     def zeros(self, tangents: Sequence[Any]) -> list[Any]:
         """Return tangents of the outputs, zeros where none arrived."""
         return [_zero(y) if t is None else t for t, y in zip(tangents, self.run.outs, strict=True)]
-
-
-def _has_tangent(y: Any) -> bool:
-    return isinstance(y, Tensor) and y.dtype.kind in "fc"
 
 
 def _zero(y: Any) -> Any:

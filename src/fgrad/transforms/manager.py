@@ -64,6 +64,23 @@ class _Recording:
         self.leaves: dict[int, tuple[Tensor, Node]] = {}  # id -> the handle and its leaf
 
 
+class Recorded:
+    """A finished recording between leaves (`targets`) and outputs (`sources`), as the map of cotangents."""
+
+    __slots__ = ("once", "sources", "tape", "targets")
+
+    def __init__(
+        self, tape: Tape, sources: Sequence[Node | None], targets: Sequence[Node], *, once: bool
+    ) -> None:
+        self.tape, self.sources, self.targets, self.once = tape, sources, targets, once
+
+    def __call__(self, cts: Sequence[Any]) -> list[Any]:
+        """Return the cotangents of the leaves: arrays or Tensors, as `cts`; None is zero on both sides."""
+        seeds = [(n, ct) for n, ct in zip(self.sources, cts, strict=True) if n is not None and ct is not None]
+        grads = sweep(self.tape, seeds, consume=self.once)
+        return [grads.get(leaf) for leaf in self.targets]
+
+
 _following = Lock()  # two threads must not both find a Tensor free
 
 
@@ -234,32 +251,24 @@ class GradManager:
         self._follow(t, recording)
         return t
 
-    def pullback(
-        self, y: Sequence[Any], x: Sequence[Tensor], *, once: bool = False
-    ) -> Callable[[Sequence[Any]], list[Any]]:
+    def pullback(self, y: Sequence[Any], x: Sequence[Tensor], *, once: bool = False) -> Recorded:
         """Stop recording, and return the map from cotangents of `y` to cotangents of the leaves `x`.
 
         The map may be called any number of times: it keeps what was recorded, unless it is to be called
-        `once`, and touches no `.grad`. It takes and returns arrays or Tensors; None stands for a cotangent
-        that is zero.
+        `once`, and touches no `.grad`.
         """
         recording = self._recorded()
         tape = recording.tape
-        sources = [node_on(tape, t) for t in y]
-        targets = [recording.leaves[id(t)][1] for t in x]
+        recorded = Recorded(
+            tape, [node_on(tape, t) for t in y], [recording.leaves[id(t)][1] for t in x], once=once
+        )
         recording.leaves.clear()
         self._leave(recording)
         if tape.hollow:
             _check_linear(tape)
         if not once:
             tape.compact()
-
-        def pull(cts: Sequence[Any]) -> list[Any]:
-            seeds = [(n, ct) for n, ct in zip(sources, cts, strict=True) if n is not None and ct is not None]
-            grads = sweep(tape, seeds, consume=once)
-            return [grads.get(leaf) for leaf in targets]
-
-        return pull
+        return recorded
 
     def _recorded(self) -> _Recording:
         if self._recording is None or self._sweeping:

@@ -1,0 +1,150 @@
+"""The push: the transpose of a reverse sweep, taken one recorded step after the other, from leaves to outputs.
+
+A step of the sweep maps a cotangent u of its output to cotangents of its arguments, linearly. Recording that
+map and sweeping back over the recording along tangents of the arguments gives the tangent of the output: double
+reverse mode, for one operation. Most steps need no recording, because their transpose is known: a step that
+multiplies element by element is its own; that of a linear row is the row; that of a row linear in each argument
+is the row with the tangent in the place of one; that of a reduction sums the tangent with the weights that the
+step gives to ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.primitive import EACH, ITSELF, OPERATORS, ROW, ROWS, WEIGHTS, Pull
+from fgrad.core.tape import Node, Pick
+from fgrad.core.tensor import Tensor, bind
+from fgrad.ops.linear import broadcast_to, convert, fit, sum_axes
+from fgrad.transforms.cotangents import lift
+from fgrad.transforms.manager import GradManager, Recorded
+
+Tangents = Sequence[Any]  # one per argument or output; None is zero
+
+
+class Push:
+    """The map from tangents of the leaves of a recording to tangents of its outputs."""
+
+    __slots__ = ("_nodes", "_recorded", "_steps")
+
+    def __init__(self, recorded: Recorded) -> None:
+        self._recorded = recorded
+        self._steps: dict[Node, Callable[[Tangents], Any]] = {}  # those that had to be recorded
+        wanted = {n for n in recorded.sources if n is not None}
+        nodes = []
+        for node in reversed(recorded.tape.live()):
+            if node in wanted:
+                nodes.append(node)
+                wanted.update(node.parents)
+                if isinstance(node.pull, Pull) and not node.pull.row:  # a user's rule, which may not be linear
+                    self._steps[node] = _recorded_step(node, node.pull, node.aval)
+        self._nodes = nodes[::-1]
+
+    def __call__(self, tangents: Tangents) -> list[Any]:
+        """Return the tangents of the outputs; None where none of `tangents` arrives."""
+        recorded = self._recorded
+        raw = recorded.tape.raw and not any(t.__class__ is Tensor for t in tangents)
+        add = np.add if raw else OPERATORS["add"]
+        found = {n: t for n, t in zip(recorded.targets, tangents, strict=True) if t is not None}
+        with np.errstate(all="ignore"):
+            for node in self._nodes:
+                given = [found.get(p) for p in node.parents]
+                if any(t is not None for t in given):
+                    t = self._step(node, given, add, raw=raw)
+                    if t is not None:
+                        found[node] = t if node not in found else add(found[node], t)
+        return [None if n is None else found.get(n) for n in recorded.sources]
+
+    def _step(self, node: Node, given: list[Any], add: Callable[..., Any], *, raw: bool) -> Any:
+        pull = node.pull
+        if pull is None:  # an attached intermediate
+            return given[0]
+        if isinstance(pull, Pick):
+            return given[0][pull.index]
+        kind = pull.transpose
+        if kind is ROW:
+            row, params = ROWS[pull.row], node.saved[-1]
+            return row.run(given[0], **params) if raw else bind(row.name, given[0], **params)
+        if kind is ITSELF and _is_real(node, given):
+            return _itself(node, pull, given, add, raw=raw)
+        if kind is EACH:
+            return _each(node, pull, given, add, raw=raw)
+        if kind is WEIGHTS and _is_real(node, given):
+            return _weighted(node, pull, given[0], raw=raw)
+        if node not in self._steps:
+            first = next(t for t in given if t is not None)
+            self._steps[node] = _recorded_step(node, pull, node.aval or (first.shape, first.dtype))
+        return self._steps[node](given)
+
+
+def _is_real(node: Node, given: Tangents) -> bool:
+    return (node.aval is None or node.aval[1].kind == "f") and all(
+        t is None or t.dtype.kind == "f" for t in given
+    )
+
+
+def _itself(node: Node, pull: Pull, given: Tangents, add: Callable[..., Any], *, raw: bool) -> Any:
+    saved = node.saved if raw else tuple(map(lift, node.saved))
+    rule = pull.raw if raw else pull.lifted
+    total = None
+    for i, t in enumerate(given):
+        if t is not None:
+            part = rule(t, *saved)[i]
+            if part is not None:
+                total = part if total is None else add(total, part)
+    if total is None or node.aval is None:
+        return total
+    shape, dtype = node.aval
+    total = convert(total, dtype)
+    return total if total.shape == shape else broadcast_to(total, shape)
+
+
+def _each(node: Node, pull: Pull, given: Tangents, add: Callable[..., Any], *, raw: bool) -> Any:
+    row, params = ROWS[pull.row], node.saved[-1]
+    args: list[Any] = [None] * len(pull.pattern)
+    for k, value in zip(pull.keep, node.saved, strict=False):
+        args[k - 1] = value if raw else lift(value)
+    total = None
+    for i, t in zip([i for i, tracked in enumerate(pull.pattern) if tracked], given, strict=True):
+        if t is not None:
+            changed = [*args[:i], t, *args[i + 1 :]]
+            part = row.run(*changed, **params) if raw else bind(row.name, *changed, **params)
+            total = part if total is None else add(total, part)
+    return total
+
+
+def _weighted(node: Node, pull: Pull, t: Any, *, raw: bool) -> Any:
+    ones = np.broadcast_to(np.ones((), node.aval[1]), node.aval[0])
+    saved = node.saved if raw else tuple(map(lift, node.saved))
+    (weights,) = pull.raw(ones, *saved) if raw else pull.lifted(ones, *saved)
+    terms = ROWS["scale"].run(t, weights) if raw else bind("scale", t, weights)
+    axes = node.saved[-1]["axes"]
+    return np.add.reduce(terms, axis=axes) if raw else sum_axes(terms, axes)
+
+
+def _recorded_step(node: Node, pull: Pull, aval: Any) -> Callable[[Tangents], Any]:
+    """Record the step as a function of the cotangent u of its output, and return the sweep over that."""
+    many = aval.__class__ is list
+    gm = GradManager().record_linear()
+    try:
+        # the value of u is of no consequence; ones are never mistaken for a zero cotangent
+        us = [
+            gm.follow(np.ones(shape, dtype)) if dtype.kind in "fc" else None
+            for shape, dtype in (aval if many else (aval,))
+        ]
+        back = pull.lifted(us if many else us[0], *map(lift, node.saved))
+        if node.fits is not None:
+            back = [c if f is None or c is None else fit(c, f) for c, f in zip(back, node.fits, strict=True)]
+        sweep = gm.pullback(back, [u for u in us if u is not None])
+    finally:
+        gm.release()
+
+    def step(given: Tangents) -> Any:
+        swept = iter(sweep([None if c is None else t for c, t in zip(back, given, strict=True)]))
+        found = [None if u is None else next(swept) for u in us]
+        return found if many else found[0]
+
+    return step
