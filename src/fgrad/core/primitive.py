@@ -45,6 +45,7 @@ class Pull:
         "pattern",
         "raw",
         "row",
+        "shaped",
         "simple",
         "transpose",
     )
@@ -58,6 +59,7 @@ class Pull:
         avals: tuple[int, ...] = (),
         params: bool = False,
         exact: bool = False,
+        shaped: bool = False,
         transpose: str = "",
     ) -> None:
         """Declare a reverse step.
@@ -69,10 +71,11 @@ class Pull:
             avals: of which values shape and dtype are saved.
             params: whether the parameters are saved.
             exact: whether cotangents have the shape and dtype of their argument already.
+            shaped: whether they have at least the shape of it.
             transpose: how forward mode gets the transpose of this step without recording it: ITSELF, ROW,
                 WEIGHTS or EACH; "" records it.
         """
-        self.exact, self.transpose = exact, transpose
+        self.exact, self.shaped, self.transpose = exact, shaped, transpose
         keep = _interned.setdefault(keep, keep)
         self.lifted, self.raw, self.keep, self.avals, self.params = lifted, raw or lifted, keep, avals, params
         self.simple = not avals and not params  # saves values only
@@ -100,6 +103,7 @@ class Primitive:
         "many",
         "name",
         "pairs",
+        "plans",
         "real",
         "run",
         "shape",
@@ -141,6 +145,7 @@ class Primitive:
         self.heavy = False  # whether it costs much more than a pass over its operands
         self.linear: Pull | None = None  # the one pull of a linear row of one argument, which keeps its aval
         self.pairs: list[Pull | None] = [None, None, None]  # tracked: the second, the first, both
+        self.plans: dict[int, Pull] = {}  # by tracked arguments as binary digits; rows of one output only
 
     def pull(self, pattern: Pattern) -> Pull | None:
         """Return how cotangents go back to the arguments that `pattern` marks."""
@@ -152,6 +157,8 @@ class Primitive:
                 return None
             own = {OUT, *(i + 1 for i, tracked in enumerate(pattern) if tracked)}
             made.row, made.pattern = self.name, pattern
+            if not self.many:
+                self.plans[int("1" + "".join("01"[t] for t in pattern), 2)] = made
             made.linear = own.isdisjoint(made.keep) or (self.name in PRODUCTS and not all(pattern))
             if made.simple and len(pattern) == 1:
                 self.single = made
@@ -176,13 +183,14 @@ def register(row: Primitive) -> Primitive:
 
 
 def by_argument(
-    *rules: Rule | None, exact: bool = False, transpose: str = ""
+    *rules: Rule | None, raw: Sequence[Rule | None] = (), **options: Any
 ) -> Callable[[Pattern], Pull | None]:
     """Return the `pull` of a row from one rule per argument.
 
     The positional parameters of a rule say what it keeps: `ct` first, then any of `out`, `x`, `y`, `z` (the
     primals) and `x_aval`, ... (only their shapes and dtypes). Parameters of the row arrive as keywords. None
-    stands for an argument that no gradient can reach.
+    stands for an argument that no gradient can reach. `raw` are the same for arrays alone; `options` are those
+    of `Pull`.
     """
     wants = [_wants(rule) if rule else ([], []) for rule in rules]
 
@@ -196,8 +204,8 @@ def by_argument(
             [*(keep.index(k) for k in wants[i][0]), *(len(keep) + avals.index(k) for k in wants[i][1])]
             for i in tracked
         ]
-        rule = _joined([rules[i] for i in tracked], places)
-        return Pull(rule, keep=keep, avals=avals, params=True, exact=exact, transpose=transpose)
+        lifted, on_arrays = (_joined([r[i] for i in tracked], places) for r in (rules, raw or rules))
+        return Pull(lifted, raw=on_arrays, keep=keep, avals=avals, params=True, **options)
 
     return pull
 

@@ -1,8 +1,8 @@
 """Tensor, a mutable handle on an immutable value, and `bind`, which applies a primitive to Tensors.
 
-`bind` is the obvious definition: compute under the innermost box, then let every tape above it record.
-`unary` and `binary` are the same for element-wise rows while at most one tape is live, which is nearly
-always; they fall back to `bind` in every other case.
+`_general` is the obvious definition: compute under the innermost box, then let every tape above it record.
+`apply_unary`, `apply_binary`, `apply_linear` and `_bind` are the same for their kinds of rows while at most one
+tape is live, which is nearly always; they fall back to the obvious path in every other case.
 """
 
 from __future__ import annotations
@@ -351,6 +351,81 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
 
 
 def _bind(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Apply a row of which some argument is a Tensor: at once while at most one tape is live."""
+    s = inherited_state()
+    tape: Any = s.sole
+    parents: tuple[Node, ...] = ()
+    values = []
+    key = 1  # one binary digit per argument, after a leading one: whether it is tracked
+    for a in args:
+        key += key
+        if a.__class__ is Tensor:
+            v = a._value
+            nodes = a._nodes
+            if nodes:
+                if len(nodes) != 1 or nodes[0].tape is not tape:
+                    return _general(row, args, params)
+                parents += nodes
+                key += 1
+            elif v.__class__ is not np.ndarray and isinstance(v, Box):
+                return _general(row, args, params)
+            values.append(v)
+        else:
+            values.append(a)
+    if not parents:
+        out = row.run(*values, **params)
+        return tuple(map(wrap, out)) if row.many else wrap(out)
+    pull = row.plans.get(key)
+    if (
+        pull is None
+        or tape.hollow
+        or s.thread != get_ident()
+        or (s.foreign is not None and s.foreign())
+        or (row.real and _any_complex(values))
+    ):
+        return _general(row, args, params)
+    out = row.run(*values, **params)
+    dtype = out.dtype
+    if dtype.kind not in "fc":
+        return wrap(out)
+    saved = []
+    for k in pull.keep:
+        if k == OUT:
+            saved.append(out)
+        else:
+            v = values[k - 1]
+            saved.append(snapshot(v, dtype) if v is args[k - 1] else v)
+    for k in pull.avals:
+        saved.append(aval_of(values[k - 1] if k else out))
+    if pull.params:
+        saved.append(params)
+    n = Node()
+    n.tape = tape
+    n.pull = pull
+    n.saved = tuple(saved)
+    n.parents = parents
+    n.fits = None if pull.exact else _fits(values, pull.pattern, out, shaped=pull.shaped)
+    n.aval = (out.shape, dtype)
+    n.ct = None
+    refs = tape.refs
+    refs.append(ref(n))
+    if len(refs) > tape.limit:
+        tape.compact()
+    t: Tensor = _new(Tensor)
+    t._value = out
+    t._nodes = (n,)
+    return t
+
+
+def _any_complex(values: Sequence[Any]) -> bool:
+    for v in values:
+        if getattr(v, "dtype", _FLOAT64).kind == "c":
+            return True
+    return False
+
+
+def _general(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Apply a row under any traces."""
     tracked = boxed = False
     values = []
     for a in args:
@@ -362,14 +437,7 @@ def _bind(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
                 boxed = True
         values.append(a)
     if boxed or (tracked and (row.real or not row.flat)):
-        state = current()
-        tape = state.sole
-        if boxed or tape is NOTHING or not _only(args, tape):
-            return _interpret(row, args, values, params, state, boxed=boxed)
-        out = _placeholder(row, values, params) if tape.hollow and row.heavy else row.run(*values, **params)
-        outs = tuple(map(wrap, out)) if row.many else (wrap(out),)
-        _record_on(tape, row, args, values, outs, params)
-        return outs if row.many else outs[0]
+        return _interpret(row, args, values, params, current(), boxed=boxed)
     if tracked:
         _refuse_choice(row, args)
     out = row.run(*values, **params)
@@ -389,63 +457,6 @@ def _placeholder(row: Primitive, values: list[Any], params: dict[str, Any]) -> A
         return row.run(*values, **params)
     aval = row.shape(*map(aval_of, values), **params)  # type: ignore[misc]
     return np.broadcast_to(np.ones((), aval.dtype), aval.shape)
-
-
-def _only(args: tuple[Any, ...], tape: Tape) -> bool:
-    """Return whether no other tape than `tape` knows the arguments."""
-    for a in args:
-        if a.__class__ is Tensor:
-            for n in a._nodes:
-                if n.tape is not tape:
-                    return False
-    return True
-
-
-def _record_on(
-    tape: Tape,
-    row: Primitive,
-    args: tuple[Any, ...],
-    values: list[Any],
-    outs: tuple[Tensor, ...],
-    params: dict[str, Any],
-) -> None:
-    """Do what `record` does where one tape is live and nothing else."""
-    parents: list[Node] = []
-    pattern: list[bool] = []
-    for a in args:
-        if a.__class__ is Tensor and a._nodes:
-            parents += a._nodes
-            pattern.append(True)
-        else:
-            pattern.append(False)
-    pull = row.pull(tuple(pattern))
-    first = outs[0]._value
-    dtype = first.dtype
-    if row.real and any(p and v.dtype.kind == "c" for p, v in zip(pattern, values, strict=True)):
-        refuse_complex(row)
-    if pull is None and tape.hollow:
-        raise NotLinearError(row.name)
-    if pull is None or (dtype.kind not in "fc" and not row.many):
-        return
-    saved: list[Any] = []
-    for k in pull.keep:
-        if k == OUT:
-            saved.append(tuple([o._value for o in outs]) if row.many else first)
-        else:
-            v = values[k - 1]
-            saved.append(snapshot(v, dtype) if v is args[k - 1] else v)
-    if pull.avals:
-        everything = (tuple(outs) if row.many else first, *values)
-        saved += [_avals(everything[k]) for k in pull.avals]
-    if pull.params:
-        saved.append(params)
-    fits = None if pull.exact else _fits(values, pattern, first)
-    made = tape.node(pull, tuple(saved), tuple(parents), fits, _outputs(outs, many=row.many))
-    _to_outputs(made, tape, row, outs)
-
-
-def _avals(x: Any) -> Any:
-    return tuple(map(aval_of, x)) if x.__class__ is tuple else aval_of(x)
 
 
 def _outputs(outs: tuple[Tensor, ...], *, many: bool) -> Any:
@@ -485,6 +496,8 @@ def _interpret(
         trace = _innermost(values, state)
         floor = trace.level
         out = trace.process(row, tuple([lowered(a, state, floor) for a in args]), params)
+    elif row.heavy and state.sole is not NOTHING and state.sole.hollow:
+        out = _placeholder(row, values, params)
     else:
         out = row.run(*values, **params)
     outs = tuple(map(wrap, out)) if row.many else (wrap(out),)
@@ -555,7 +568,7 @@ def record(
         if pull.params:
             saved.append(params)
         parents = tuple([n for n in mine if n is not None])
-        fits = None if pull.exact else _fits(args, mine, outs[0])
+        fits = None if pull.exact else _fits(args, pull.pattern, outs[0], shaped=pull.shaped)
         made = tape.node(pull, tuple(saved), parents, fits, _outputs(outs, many=row.many))
         _to_outputs(made, tape, row, outs)
 
@@ -574,15 +587,22 @@ def _kept(a: Any, state: State, level: int, dtype: np.dtype[Any]) -> Any:
     return lowered(a, state, level) if a.__class__ is Tensor else snapshot(a, dtype)
 
 
-def _fits(args: Sequence[Any], tracked: Sequence[Any], out: Any) -> tuple[Fit | None, ...] | None:
-    """Return what the cotangent of each tracked argument is brought to, where it differs from the output."""
-    shape, dtype = out.shape, out.dtype
-    fits = [
-        None if a.shape == shape and a.dtype == dtype else (a.shape, a.dtype)
-        for a, t in zip(args, tracked, strict=True)
-        if t
-    ]
-    return None if fits.count(None) == len(fits) else tuple(fits)
+def _fits(
+    args: Sequence[Any], pattern: Sequence[bool], out: Any, *, shaped: bool
+) -> tuple[Fit | None, ...] | None:
+    """Return what the cotangent of each tracked argument is brought to, where it may need that."""
+    dtype = out.dtype
+    shape = None if shaped else out.shape
+    fits: list[Fit | None] = []
+    needed = False
+    for a, tracked in zip(args, pattern, strict=True):
+        if tracked:
+            if a.dtype == dtype and (shaped or a.shape == shape):
+                fits.append(None)
+            else:
+                fits.append((a.shape, a.dtype))
+                needed = True
+    return tuple(fits) if needed else None
 
 
 def alias(t: Tensor) -> Tensor:

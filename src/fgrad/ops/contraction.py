@@ -91,6 +91,11 @@ register(
         pull=by_argument(
             lambda ct, y, *, a, b, out: contract(ct, y, out, b, a),
             lambda ct, x, *, a, b, out: contract(x, ct, a, out, b),
+            raw=(
+                lambda ct, y, *, a, b, out: _plan(out, b, a)(ct, y),
+                lambda ct, x, *, a, b, out: _plan(a, out, b)(x, ct),
+            ),
+            shaped=True,
             transpose=EACH,
         ),
         shape=_shape,

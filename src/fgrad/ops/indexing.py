@@ -24,6 +24,7 @@ class Hole:
 
 
 HOLE = Hole()
+_HOLES = tuple((HOLE,) * n for n in range(65))  # as many as an array has axes
 
 
 def split_index(x: Any, index: Any) -> tuple[Index, list[Any]]:
@@ -34,7 +35,7 @@ def split_index(x: Any, index: Any) -> tuple[Index, list[Any]]:
     """
     parts = index if isinstance(index, tuple) else (index,)
     if all(p.__class__ is np.ndarray and p.dtype.kind == "i" for p in parts):  # the usual case
-        return (HOLE,) * len(parts), [compact(p) for p in parts]
+        return _HOLES[len(parts)], list(parts)
     if any(isinstance(p, list) or (hasattr(p, "dtype") and p.dtype.kind == "b") for p in parts):
         _check_masks(x.shape, parts)
     template: list[Any] = []
@@ -85,6 +86,8 @@ def _index_arrays(part: Any) -> list[Any]:
 
 def filled(template: Index, arrays: Any) -> Index:
     """Return the index that NumPy takes."""
+    if len(arrays) == len(template):
+        return tuple(arrays)
     it = iter(arrays)
     return tuple(next(it) if part is HOLE else part for part in template)
 
@@ -200,7 +203,10 @@ def _gather_pull(pattern: Pattern) -> Pull:
         *arrays, x, params = saved
         return (bind("scatter_add", ct, *arrays, shape=x.shape, **params),)
 
-    return Pull(call, keep=tuple(range(2, len(pattern) + 1)), avals=(1,), params=True, exact=True, transpose=EACH)
+    def on_arrays(ct: Any, *saved: Any) -> tuple[Any]:
+        return (_run_scatter_add(ct, *saved[:-2], shape=saved[-2].shape, **saved[-1]),)
+
+    return Pull(call, raw=on_arrays, keep=tuple(range(2, len(pattern) + 1)), avals=(1,), params=True, exact=True, transpose=EACH)
 
 
 def _scatter_pull(pattern: Pattern) -> Pull:

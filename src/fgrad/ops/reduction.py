@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,14 @@ def _reduced(x: Any, axes: Axes) -> Aval:
     return Aval(tuple(n for i, n in enumerate(x.shape) if i not in axes), x.dtype)
 
 
-def _reduction(name: str, run: Rule, rule: Rule, shape: Rule = _reduced, *, real: bool = False) -> None:
+def _reduction(
+    name: str, run: Rule, rule: Rule, shape: Rule = _reduced, *, real: bool = False, raw: Sequence[Rule] = ()
+) -> None:
     register(
         Primitive(
             name,
             run=run,
-            pull=by_argument(rule, exact=True, transpose=WEIGHTS),
+            pull=by_argument(rule, raw=raw, exact=True, transpose=WEIGHTS),
             shape=lambda x, *, axes: shape(x, axes),
             batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
             real=real,
@@ -61,15 +64,34 @@ def _products_before(x: Any, axis: int) -> Any:
 
 
 def _run_logsumexp(x: Any, *, axes: Axes) -> Any:
-    top = np.maximum.reduce(x, axis=axes, keepdims=True, initial=-np.inf)
-    finite = np.isfinite(top)
-    if finite.all():
-        total = np.add.reduce(np.exp(x - top), axis=axes)
-        return np.log(total) + top.reshape(total.shape)
-    top = np.where(finite, top, 0)
+    if x.size == 0:
+        return np.full(_reduced(x, axes).shape, -np.inf, x.dtype)[()]
+    top = np.maximum.reduce(x, axis=axes, keepdims=True)
+    if not math.isfinite(np.add.reduce(top, axis=None)):
+        return _run_logsumexp_of_infinite(x, top, axes)
+    terms = np.subtract(x, top)
+    total = np.add.reduce(np.exp(terms, terms) if terms.shape else np.exp(terms), axis=axes)
+    return np.log(total) + top.reshape(total.shape)
+
+
+def _run_logsumexp_of_infinite(x: Any, top: Any, axes: Axes) -> Any:
+    top = np.where(np.isfinite(top), top, 0)
     with np.errstate(divide="ignore", over="ignore"):
         total = np.add.reduce(np.exp(x - top), axis=axes)
         return np.log(total) + top.reshape(total.shape)
+
+
+def _logsumexp_of_arrays(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
+    kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
+    shift = out.reshape(kept)
+    if not math.isfinite(np.add.reduce(out, axis=None)):
+        shift = np.where(shift == -np.inf, 0, shift)
+    weights = np.subtract(x, shift)
+    if not weights.shape:
+        return ct.reshape(kept) * np.exp(weights)
+    np.exp(weights, weights)
+    weights *= ct.reshape(kept)
+    return weights
 
 
 def _logsumexp(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
@@ -127,7 +149,7 @@ _reduction(
     _prod,
     lambda x, axes: Aval(_reduced(x, axes).shape, np.multiply.reduce(np.empty(0, x.dtype)).dtype),
 )
-_reduction("logsumexp", _run_logsumexp, _logsumexp, real=True)
+_reduction("logsumexp", _run_logsumexp, _logsumexp, real=True, raw=[_logsumexp_of_arrays])
 register(
     Primitive(
         "cumprod",
