@@ -123,7 +123,7 @@ def forward(modules: Mapping[str, ModuleType], seconds: float) -> Iterator[Budge
     for label in pairs:
         plain, pushed = times[f"{label} 0"], times[f"{label} 1"]
         rows.append([label, f"{1e6 * plain:.0f}", f"{1e6 * pushed:.0f}", f"{pushed / plain:.2f}"])
-        if label == "fgrad":
+        if label == "fgrad":  # on Tensors, as everybody on arrays of their own
             yield Budget("MLP: jvp / forward pass", pushed / plain, 3.5, "x")
     show("Forward mode of the MLP, microseconds", rows)
 

@@ -1,4 +1,4 @@
-"""The programs in fgrad: with the names of fgrad.numpy, as the others use their own, and with NumPy's."""
+"""The programs in fgrad: its names and Tensors, as the others use their own; and NumPy's, on plain arrays."""
 
 import numpy as np
 
@@ -7,8 +7,10 @@ import fgrad.numpy as fnp
 from benchmarks import programs
 
 X = programs.point()
-PARAMS, IMAGES, LABELS = programs.network()
-TANGENTS = [np.ones_like(p) for p in PARAMS]
+ARRAYS, IMAGES, LABELS = programs.network()
+PARAMS = [fg.tensor(p) for p in ARRAYS]
+TANGENT_ARRAYS = [np.ones_like(p) for p in ARRAYS]
+TANGENTS = [fg.tensor(t) for t in TANGENT_ARRAYS]
 ROWS = np.arange(len(LABELS))
 
 
@@ -37,11 +39,15 @@ GRADIENTS = {
     },
     "fgrad, np.*": {
         "chain": lambda: chain_in_numpy(X),
-        "mlp": lambda: loss_in_numpy(*PARAMS),
+        "mlp": lambda: loss_in_numpy(*ARRAYS),
     },
 }
 FORWARD = {
-    "fgrad": (lambda: mlp(*PARAMS), lambda: fg.jvp(mlp, PARAMS, TANGENTS)),  # the first is NumPy alone
+    "fgrad": (lambda: mlp(*PARAMS), lambda: fg.jvp(mlp, PARAMS, TANGENTS)),
+    "fgrad, arrays": (
+        lambda: mlp(*ARRAYS),
+        lambda: fg.jvp(mlp, ARRAYS, TANGENT_ARRAYS),
+    ),  # the first is NumPy
 }
 FIRST_GRADIENT = """
 import numpy as np

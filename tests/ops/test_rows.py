@@ -238,6 +238,10 @@ def linear() -> list[Sample]:
         found += with_dtypes(
             "sum", lambda x, axes=axes: np.sum(x, axes), shape, axes=axes, label=f"{shape} over {axes}"
         )
+        if shape != (0, 3):
+            found += with_dtypes(
+                "mean", lambda x, axes=axes: np.mean(x, axes), shape, axes=axes, label=f"{shape} over {axes}"
+            )
     found += [
         Sample("sum", "int", (integers(),), {"axes": (0,)}, lambda x: np.sum(x, 0)),
         Sample("sum", "int8", (integers(dtype=np.int8),), {"axes": (0,)}, lambda x: np.sum(x, 0)),

@@ -8,7 +8,9 @@ from tests.helpers import close, differences, exactly, is_numpy, layouts
 
 import fgrad as fg
 import fgrad.numpy as fnp
+from fgrad.transforms import push
 
+RNG = np.random.default_rng(11)
 A = np.array([[1.0, 2.0, -1.0], [0.5, -3.0, 4.0]])
 
 # name: (function, its tangent (x, t) -> J t in closed form)
@@ -407,3 +409,83 @@ def test_in_place_filling_in_forward_mode():
     close(fg.jacfwd(f)(x), expected)
     close(fg.jacrev(f)(x), expected)
     close(fg.hessian(lambda x: f(x)[3])(x), [[18.0, 24.0], [24.0, 8.0]])
+
+
+# ---- the push over a recording against double reverse of the whole function ----------------------
+
+
+def double_reverse(f, x, t):
+    out, pullback = fg.vjp(f, x)
+    _, push = fg.vjp(lambda u: pullback(u)[0], np.ones_like(out))
+    return push(t)[0]
+
+
+WIDE = np.linspace(0.2, 1.4, 12).reshape(4, 3).astype(np.float32)
+SINGULAR = np.array([[0.0, 1.0, 4.0], [1.0, 1.0, 0.0]])
+IRREGULAR = {
+    "broadcast of a smaller operand": lambda x: x[0] * WIDE + 1.0,
+    "column times row": lambda x: x[:, :1] * x[0],
+    "an operand twice": lambda x: x * x @ x.T,
+    "dtypes": lambda x: (x.astype(np.float32) * WIDE[0]) + x,
+    "shared parts": lambda x: fnp.concatenate([x, np.exp(x)], axis=1) @ np.ones(6),
+    "reductions": lambda x: fnp.max(x, axis=1) + fnp.prod(x, axis=1) * fnp.logsumexp(x, axis=1),
+    "writes": lambda x: written(x),
+    "gathers": lambda x: x[[1, 1, 0]] * x[0, [2, 2, 1]],
+    "scan": lambda x: fnp.cumprod(x, axis=1),
+    "choice": lambda x: np.where(x > 1, x**2, -x),
+    "complex inside": lambda x: np.abs(x + 1j * np.sin(x)) + np.real(np.exp(1j * x)),
+    "a rule of its own": lambda x: doubled(x) * x,
+    "constant": lambda x: fnp.zeros(3) + 2.0,
+}
+
+
+def written(x):
+    y = fnp.zeros((2, 3))
+    y[0] = x[1] ** 2
+    y[1, ::2] = y[0, :2] * x[0, 1]
+    return y
+
+
+@fg.custom_vjp
+def doubled(x):
+    return 2.0 * x
+
+
+doubled.defvjp(lambda x: (2.0 * x, None), lambda _, ct: (2.0 * ct,))
+
+
+@pytest.mark.parametrize("point", ["regular", "singular"])
+@pytest.mark.parametrize("name", IRREGULAR)
+def test_push_is_double_reverse(name, point):
+    f = IRREGULAR[name]
+    x = SINGULAR if point == "singular" else RNG.uniform(0.5, 2.0, (2, 3))
+    t = RNG.normal(size=x.shape)
+    out, tangent = fg.jvp(f, (x,), (t,))
+    expected = double_reverse(f, x, t)
+    assert (tangent.shape, tangent.dtype) == (np.shape(out), expected.dtype)
+    close(tangent, expected)
+    _, linear = fg.linearize(f, x)
+    close(linear(t), expected)
+    basis = np.eye(6).reshape(6, 2, 3)
+    columns = np.stack([double_reverse(f, x, e) for e in basis], axis=-1)
+    close(fg.jacfwd(f)(x), columns.reshape(*np.shape(out), 2, 3))
+    close(fg.grad(lambda x: np.sum(fg.jvp(f, (x,), (t,))[1]))(x), transposed_second(f, x, t))
+
+
+def transposed_second(f, x, t):
+    return fg.grad(lambda x: np.sum(double_reverse(f, x, t)))(x)
+
+
+def test_push_records_only_what_has_no_known_transpose(monkeypatch):
+    recorded = []
+    record = push._recorded_step
+    monkeypatch.setattr(push, "_recorded_step", lambda *args: recorded.append(args) or record(*args))
+    w = RNG.normal(size=(3, 4))
+    fg.jvp(
+        lambda x: np.mean(fnp.logsumexp(np.tanh(x @ w + 1.0), axis=1) - x[[0, 1], [1, 2]]),
+        (SINGULAR,),
+        (SINGULAR,),
+    )
+    assert not recorded
+    fg.jvp(lambda x: fnp.cumprod(x, axis=1), (SINGULAR,), (SINGULAR,))
+    assert len(recorded) == 1

@@ -189,8 +189,8 @@ def by_argument(
 
     The positional parameters of a rule say what it keeps: `ct` first, then any of `out`, `x`, `y`, `z` (the
     primals) and `x_aval`, ... (only their shapes and dtypes). Parameters of the row arrive as keywords. None
-    stands for an argument that no gradient can reach. `raw` are the same for arrays alone; `options` are those
-    of `Pull`.
+    stands for an argument that no gradient can reach. `raw` are the same for arrays alone; `options` are
+    those of `Pull`.
     """
     wants = [_wants(rule) if rule else ([], []) for rule in rules]
 

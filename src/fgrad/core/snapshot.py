@@ -21,6 +21,10 @@ def refuse_masked(a: Any) -> None:
 def snapshot(a: Any, dtype: np.dtype[Any]) -> Any:
     """Return an operand that the user cannot change behind the tape's back; Python numbers are weak."""
     if isinstance(a, np.ndarray):
+        if a.nbytes < _POOLED_FROM and a.flags.writeable and a.flags.c_contiguous:
+            a = a.copy()
+            a.flags.writeable = False
+            return a
         return a if is_private(a) else compact(a)
     if isinstance(a, np.generic):
         return a

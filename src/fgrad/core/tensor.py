@@ -1,8 +1,8 @@
 """Tensor, a mutable handle on an immutable value, and `bind`, which applies a primitive to Tensors.
 
 `_general` is the obvious definition: compute under the innermost box, then let every tape above it record.
-`apply_unary`, `apply_binary`, `apply_linear` and `_bind` are the same for their kinds of rows while at most one
-tape is live, which is nearly always; they fall back to the obvious path in every other case.
+`apply_unary`, `apply_binary`, `apply_linear` and `_bind` are the same for their kinds of rows while at most
+one tape is live, which is nearly always; they fall back to the obvious path in every other case.
 """
 
 from __future__ import annotations
@@ -395,8 +395,8 @@ def _bind(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         else:
             v = values[k - 1]
             saved.append(snapshot(v, dtype) if v is args[k - 1] else v)
-    for k in pull.avals:
-        saved.append(aval_of(values[k - 1] if k else out))
+    if pull.avals:
+        saved += [aval_of(values[k - 1] if k else out) for k in pull.avals]
     if pull.params:
         saved.append(params)
     n = Node()
@@ -418,10 +418,7 @@ def _bind(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
 
 
 def _any_complex(values: Sequence[Any]) -> bool:
-    for v in values:
-        if getattr(v, "dtype", _FLOAT64).kind == "c":
-            return True
-    return False
+    return "c" in [v.dtype.kind for v in values if hasattr(v, "dtype")]
 
 
 def _general(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:

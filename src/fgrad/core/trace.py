@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from threading import get_ident
 from typing import Any, NoReturn
@@ -96,10 +95,13 @@ class State:
         )
         self.veiled = veiled  # tapes that must not see what happens, only that something did
         self.boxed = False
+        self.sole: Any = NOTHING
+        if len(traces) == 1 and traces[0].is_tape:
+            self.sole = traces[0]
+            return
         for t in traces:
             if not t.is_tape:
                 self.boxed = True
-        self.sole: Any = traces[0] if len(traces) == 1 and not self.boxed else NOTHING
 
 
 NOTHING = object()
@@ -118,17 +120,22 @@ def current() -> State:
 
 def set_traces(traces: Sequence[Trace]) -> None:
     """Make `traces` the stack of this thread and task."""
-    _state.set(_made(tuple(traces)))
+    _state.set(_made(tuple(traces)) if traces else FLOOR)
 
 
-@contextmanager
-def running(traces: Sequence[Trace], veiled: tuple[Any, ...] = ()) -> Iterator[None]:
+class running:  # noqa: N801 -- reads as a function; a generator would cost three times as much
     """Run a block with `traces` as the stack; the tapes `veiled` see nothing of it."""
-    token = _state.set(_made(tuple(traces), veiled))
-    try:
-        yield
-    finally:
-        _state.reset(token)
+
+    __slots__ = ("_state", "_token")
+
+    def __init__(self, traces: Sequence[Trace], veiled: tuple[Any, ...] = ()) -> None:
+        self._state = _made(tuple(traces), veiled)
+
+    def __enter__(self) -> None:
+        self._token = _state.set(self._state)
+
+    def __exit__(self, *_: object) -> None:
+        _state.reset(self._token)
 
 
 def next_level() -> int:

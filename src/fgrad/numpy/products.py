@@ -35,7 +35,8 @@ def matmul(
     """Return the matrix product; axes before the last two broadcast, vectors are rows or columns at need."""
     if axes is not None or axis is not None:
         raise TypeError("matmul of Tensors takes no axes; move them with moveaxis first")
-    x, y = as_value(x1), as_value(x2)
+    x = x1 if x1.__class__ is Tensor or x1.__class__ is np.ndarray else as_value(x1)
+    y = x2 if x2.__class__ is Tensor or x2.__class__ is np.ndarray else as_value(x2)
     shape_x, shape_y = x.shape, y.shape
     n, m = len(shape_x), len(shape_y)
     if n == 0 or m == 0:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import math
 from typing import Any
 
 import numpy as np
@@ -182,8 +181,8 @@ def mean(
     a = _inexact(a, dtype)
     axes = axes_of(axis, len(a.shape))
     if where is True and a.size:
-        total = _finished(bind("sum", a, axes=axes), a, axes, keepdims, None)
-        return stored(total / math.prod([a.shape[i] for i in axes]), out)
+        y = bind("mean", a, axes=axes)
+        return y if keepdims is False and out is None else _finished(y, a, axes, keepdims, out)
     total = sum(a, axes, keepdims=keepdims, where=where)
     n = _count(a, axes, where, keepdims)
     with np.errstate(invalid="ignore"):

@@ -183,7 +183,9 @@ def _declare_table() -> None:
         real=False,
     )
     x = PARAMS[:1]
-    _declare("absolute", x, apply("fabs", *x), np.absolute, by_argument(_absolute, transpose=ITSELF), real=False)
+    _declare(
+        "absolute", x, apply("fabs", *x), np.absolute, by_argument(_absolute, transpose=ITSELF), real=False
+    )
     pair = PARAMS[:2]
     bits = (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.left_shift, np.right_shift)
     for ufunc in (*bits, np.gcd, np.lcm):

@@ -206,7 +206,15 @@ def _gather_pull(pattern: Pattern) -> Pull:
     def on_arrays(ct: Any, *saved: Any) -> tuple[Any]:
         return (_run_scatter_add(ct, *saved[:-2], shape=saved[-2].shape, **saved[-1]),)
 
-    return Pull(call, raw=on_arrays, keep=tuple(range(2, len(pattern) + 1)), avals=(1,), params=True, exact=True, transpose=EACH)
+    return Pull(
+        call,
+        raw=on_arrays,
+        keep=tuple(range(2, len(pattern) + 1)),
+        avals=(1,),
+        params=True,
+        exact=True,
+        transpose=EACH,
+    )
 
 
 def _scatter_pull(pattern: Pattern) -> Pull:

@@ -129,6 +129,17 @@ def _sum_adjoint(ct: Any, x: Aval, *, axes: Axes) -> Any:
     return expand(ct, x.shape, axes)
 
 
+def _run_mean(x: Any, *, axes: Axes) -> Any:
+    if x.dtype == np.float16:
+        return np.mean(x, axis=axes)  # which sums in single precision
+    total = np.add.reduce(x, axis=axes)
+    return np.divide(total, math.prod([x.shape[i] for i in axes]), dtype=x.dtype)
+
+
+def _mean_adjoint(ct: Any, x: Aval, *, axes: Axes) -> Any:
+    return _sum_adjoint(ct / math.prod([x.shape[i] for i in axes]), x, axes=axes)
+
+
 def _run_broadcast(x: Any, *, shape: Shape) -> Any:
     if math.prod(shape) > SMALL:
         return np.broadcast_to(x, shape)
@@ -191,6 +202,13 @@ linear(
     adjoint=_sum_adjoint,
     shape=lambda x, *, axes: _summed(x, axes),
     batch=lambda x, *, axes: sum_axes(x, shifted(axes)),
+)
+linear(
+    "mean",
+    run=_run_mean,
+    adjoint=_mean_adjoint,
+    shape=lambda x, *, axes: Aval(_summed(x, axes).shape, x.dtype),
+    batch=lambda x, *, axes: bind("mean", x, axes=shifted(axes)),
 )
 linear(
     "convert",

@@ -67,6 +67,12 @@ def positions(argnums: int | Sequence[int], n: int, fun: Callable[..., Any]) -> 
     """
     if argnums.__class__ is int and 0 <= argnums < n:
         return [argnums]
+    if argnums.__class__ is tuple and len(set(argnums)) == len(argnums):
+        for i in argnums:
+            if i.__class__ is not int or not 0 <= i < n:
+                break
+        else:
+            return list(argnums)
     wanted = [argnums] if isinstance(argnums, int | np.integer) else list(argnums)
     found = []
     for i in wanted:
@@ -135,7 +141,7 @@ class Delivery:
         """Return one result that a transformation computed."""
         if x.__class__ is np.ndarray and self.as_numpy and x.ndim:
             flags = x.flags
-            if not self.taken and flags.owndata and flags.writeable:
+            if flags.owndata and flags.writeable and id(x) not in self.taken:
                 self.taken.add(id(x))
                 return x
         if x.__class__ is Tensor:

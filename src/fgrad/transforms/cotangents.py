@@ -28,7 +28,11 @@ def sweep(
     complete: Callable[[Node, Any], None] | None = None,
 ) -> dict[Node, Any]:
     """Return the cotangents of the leaves of `tape`; on plain arrays where no other trace is concerned."""
-    raw = tape.raw and not any(ct.__class__ is Tensor for _, ct in seeds)
+    raw = tape.raw
+    if raw:
+        for _, ct in seeds:
+            if ct.__class__ is Tensor:
+                raw = False
     with np.errstate(all="ignore"):
         return tape.sweep(
             seeds,

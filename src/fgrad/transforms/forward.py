@@ -1,7 +1,7 @@
-"""Forward mode by double reverse mode: the pullback is linear in its cotangent; its transpose pushes forward.
+"""Forward mode by double reverse mode: the pullback is linear in its cotangent, and its transpose is J.
 
-With u the cotangent of the output, x_ct = J^T u. Differentiating x_ct with respect to u along a tangent t gives
-J t, for any u. So no operation needs a forward rule. `push` does this step by step over the first recording.
+With u the cotangent of the output, x_ct = J^T u. Differentiating x_ct with respect to u along a tangent t
+gives J t, for any u. So no operation needs a forward rule.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.tensor import Tensor
 from fgrad.transforms.batch import batched_map
 from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, name_of, positions
 from fgrad.transforms.cotangents import cotangent
-from fgrad.transforms.push import Push
+from fgrad.transforms.push import Pushforward
 from fgrad.transforms.reverse import Inputs, Pulled, check_real, grad, jacrev, unit_basis, vjp
 
 
@@ -35,7 +34,7 @@ class Pushed:
         has_aux: bool,
     ) -> None:
         self.run = Pulled(fun, args, kwargs, inputs, has_aux)
-        self.push = Push(self.run.pull)
+        self.push = Pushforward(self.run.pull, self.run.outs)
 
     def along(self, k: int, n: int, tangent: Any) -> list[Any]:
         """Return the tangents of the outputs where only leaf `k` of `n` has a `tangent`."""
@@ -96,7 +95,7 @@ def jvp(
     ts = _pairs(inputs, tangents, where, "jvp")
     pushed = Pushed(fun, primals, {}, inputs, has_aux)
     run = pushed.run
-    deliver = Delivery(not has_tensor([primals, tangents]))
+    deliver = Delivery(not has_tensor([*primals, *tangents]))
     out = tree.unflatten(run.structure, [deliver.leaf(y) for y in run.outs])
     tangent_out = tree.unflatten(run.structure, [deliver.made(t) for t in pushed.zeros(pushed.push(ts))])
     return (out, tangent_out, deliver.tree(run.aux)) if has_aux else (out, tangent_out)

@@ -197,23 +197,26 @@ class GradManager:
         Raises:
             RuntimeError: it records already, or a tensor is attached to one that records in another thread.
         """
-        self._start(next_level())
+        self._start()
         return self
 
     def record_linear(self) -> Self:
         """Start to record a linear function, whose value at the recorded point is of no consequence."""
-        self._start(next_level())
+        self._start()
         self._recorded().tape.hollow = True
         return self
 
-    def _start(self, level: int) -> None:
+    def _start(self, level: int | None = None) -> None:
         if self._recording is not None:
             raise RuntimeError(
                 "this GradManager is already recording; call backward() or release() first, "
                 "or nest another GradManager for higher-order gradients"
             )
-        traces = tuple([t for t in current().traces if not t.is_tape or t.is_open])
-        tape = Tape(level, get_ident(), raw=not traces or not below(level))
+        traces = current().traces
+        if traces:
+            level = next_level() if level is None else level
+            traces = tuple([t for t in traces if not t.is_tape or t.is_open])
+        tape = Tape(level or 0, get_ident(), raw=not traces or not below(level or 0))
         tensors = self.attached_tensors() if self._registry.entries else ()
         recording = _Recording(tape)
         self._recording = recording
@@ -247,8 +250,13 @@ class GradManager:
     def follow(self, value: Any, nodes: tuple[Node, ...] = ()) -> Tensor:
         """Return a new Tensor on an array or box, a leaf of this recording that no `.grad` belongs to."""
         recording = self._recorded()
-        t = wrap(value, nodes)
-        self._follow(t, recording)
+        if nodes:
+            t = wrap(value, nodes)
+            self._follow(t, recording)
+            return t
+        leaf = recording.tape.node(None, (), ())
+        t = wrap(value, (leaf,))
+        recording.leaves[id(t)] = (t, leaf)
         return t
 
     def pullback(self, y: Sequence[Any], x: Sequence[Tensor], *, once: bool = False) -> Recorded:
@@ -305,7 +313,7 @@ class GradManager:
         tape.is_open = False
         traces = current().traces
         if tape in traces:
-            set_traces(tuple([t for t in traces if t is not tape]))
+            set_traces([t for t in traces if t is not tape])
 
     def __enter__(self) -> Self:
         return self.record()
@@ -347,7 +355,7 @@ class GradManager:
             self._sweeping = False
             self._stop()
         for t, new in results:
-            t.grad = new
+            t._grad = new
 
     def _gradients(self, recording: _Recording, seeds: list[tuple[Node, Any]]) -> list[tuple[Tensor, Tensor]]:
         tape = recording.tape

@@ -1,32 +1,96 @@
-"""The push: the transpose of a reverse sweep, taken one recorded step after the other, from leaves to outputs.
+"""The pushforward of a recorded function: the transpose of its reverse sweep.
 
-A step of the sweep maps a cotangent u of its output to cotangents of its arguments, linearly. Recording that
-map and sweeping back over the recording along tangents of the arguments gives the tangent of the output: double
-reverse mode, for one operation. Most steps need no recording, because their transpose is known: a step that
-multiplies element by element is its own; that of a linear row is the row; that of a row linear in each argument
-is the row with the tangent in the place of one; that of a reduction sums the tangent with the weights that the
-step gives to ones.
+The sweep maps a cotangent u of the outputs to cotangents of the leaves, linearly. `DoubleReverse` is the
+definition of its transpose: record that map, and sweep back over the recording along tangents of the leaves.
+
+`Push` gets the same from one recorded step after the other, from the leaves to the outputs. Most steps need
+no second recording, because their transpose is known: a step that multiplies element by element is its own;
+that of a linear row is the row; that of a row linear in each argument is the row with the tangent in the
+place of one; that of a reduction sums the tangent with the weights that the step gives to ones. The two
+differ where a slope is infinite and what follows it is zero: a sweep meets the zero first, and zero wins. So
+the definition decides wherever a tangent is not finite.
 """
 
 from __future__ import annotations
 
+import cmath
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from fgrad.core.aval import Shape
 from fgrad.core.primitive import EACH, ITSELF, OPERATORS, ROW, ROWS, WEIGHTS, Pull
 from fgrad.core.tape import Node, Pick
 from fgrad.core.tensor import Tensor, bind
+from fgrad.core.trace import Box, current
 from fgrad.ops.linear import broadcast_to, convert, fit, sum_axes
+from fgrad.transforms.batch import Batched
 from fgrad.transforms.cotangents import lift
 from fgrad.transforms.manager import GradManager, Recorded
+from fgrad.transforms.stage import Stage
 
 Tangents = Sequence[Any]  # one per argument or output; None is zero
 
 
+class Pushforward:
+    """The map from tangents of the leaves of a recording to tangents of its outputs `outs`."""
+
+    __slots__ = ("_outs", "_push", "_recorded", "_reverse")
+
+    def __init__(self, recorded: Recorded, outs: Sequence[Any]) -> None:
+        self._recorded, self._outs = recorded, outs
+        self._reverse: DoubleReverse | None = None
+        self._push: Push | None = None
+        if not any(isinstance(t, Stage) for t in current().traces):  # which has no value to look at
+            self._push = Push(recorded)
+
+    def __call__(self, tangents: Tangents) -> list[Any]:
+        """Return the tangents of the outputs; None where none of `tangents` arrives."""
+        if self._push is not None:
+            found = self._push(tangents)
+            if all(map(_is_finite, found)):
+                return found
+        if self._reverse is None:
+            self._reverse = DoubleReverse(self._recorded, self._outs)
+        return self._reverse(tangents)
+
+
+def _is_finite(t: Any) -> bool:
+    if t is None:
+        return True
+    while isinstance(t, Tensor | Batched):
+        t = t._value if isinstance(t, Tensor) else t.whole
+    return not isinstance(t, Box) and cmath.isfinite(np.add.reduce(t, axis=None))
+
+
+class DoubleReverse:
+    """The pushforward by a second recording around the sweep."""
+
+    __slots__ = ("_sweep", "_us")
+
+    def __init__(self, recorded: Recorded, outs: Sequence[Any]) -> None:
+        gm = GradManager().record_linear()
+        try:
+            self._us = [_cotangent(gm, y.shape, y.dtype) if isinstance(y, Tensor) else None for y in outs]
+            self._sweep = gm.pullback(recorded(self._us), [u for u in self._us if u is not None])
+        finally:
+            gm.release()
+
+    def __call__(self, tangents: Tangents) -> list[Any]:
+        """Return the tangents of the outputs; None where none of `tangents` arrives."""
+        found = iter(self._sweep(tangents))
+        return [None if u is None else next(found) for u in self._us]
+
+
+def _cotangent(gm: GradManager, shape: Shape, dtype: np.dtype[Any]) -> Tensor | None:
+    # the value of u is of no consequence; ones are never mistaken for a zero cotangent
+    return gm.follow(np.ones(shape, dtype)) if dtype.kind in "fc" else None
+
+
 class Push:
-    """The map from tangents of the leaves of a recording to tangents of its outputs."""
+    """The pushforward step by step over the recording."""
 
     __slots__ = ("_nodes", "_recorded", "_steps")
 
@@ -39,7 +103,9 @@ class Push:
             if node in wanted:
                 nodes.append(node)
                 wanted.update(node.parents)
-                if isinstance(node.pull, Pull) and not node.pull.row:  # a user's rule, which may not be linear
+                if (
+                    isinstance(node.pull, Pull) and not node.pull.row
+                ):  # a user's rule, which may not be linear
                     self._steps[node] = _recorded_step(node, node.pull, node.aval)
         self._nodes = nodes[::-1]
 
@@ -108,10 +174,13 @@ def _each(node: Node, pull: Pull, given: Tangents, add: Callable[..., Any], *, r
     for k, value in zip(pull.keep, node.saved, strict=False):
         args[k - 1] = value if raw else lift(value)
     total = None
-    for i, t in zip([i for i, tracked in enumerate(pull.pattern) if tracked], given, strict=True):
+    tangents = iter(given)
+    for i, tracked in enumerate(pull.pattern):
+        t = next(tangents) if tracked else None
         if t is not None:
-            changed = [*args[:i], t, *args[i + 1 :]]
-            part = row.run(*changed, **params) if raw else bind(row.name, *changed, **params)
+            kept, args[i] = args[i], t
+            part = row.run(*args, **params) if raw else bind(row.name, *args, **params)
+            args[i] = kept
             total = part if total is None else add(total, part)
     return total
 
@@ -120,9 +189,13 @@ def _weighted(node: Node, pull: Pull, t: Any, *, raw: bool) -> Any:
     ones = np.broadcast_to(np.ones((), node.aval[1]), node.aval[0])
     saved = node.saved if raw else tuple(map(lift, node.saved))
     (weights,) = pull.raw(ones, *saved) if raw else pull.lifted(ones, *saved)
-    terms = ROWS["scale"].run(t, weights) if raw else bind("scale", t, weights)
     axes = node.saved[-1]["axes"]
-    return np.add.reduce(terms, axis=axes) if raw else sum_axes(terms, axes)
+    if not raw:
+        return sum_axes(bind("scale", t, weights), axes)
+    total = np.add.reduce(t * weights, axis=axes)
+    if math.isfinite(np.add.reduce(total, axis=None)):
+        return total
+    return np.add.reduce(ROWS["scale"].run(t, weights), axis=axes)
 
 
 def _recorded_step(node: Node, pull: Pull, aval: Any) -> Callable[[Tangents], Any]:
@@ -130,11 +203,7 @@ def _recorded_step(node: Node, pull: Pull, aval: Any) -> Callable[[Tangents], An
     many = aval.__class__ is list
     gm = GradManager().record_linear()
     try:
-        # the value of u is of no consequence; ones are never mistaken for a zero cotangent
-        us = [
-            gm.follow(np.ones(shape, dtype)) if dtype.kind in "fc" else None
-            for shape, dtype in (aval if many else (aval,))
-        ]
+        us = [_cotangent(gm, *a) for a in (aval if many else (aval,))]
         back = pull.lifted(us if many else us[0], *map(lift, node.saved))
         if node.fits is not None:
             back = [c if f is None or c is None else fit(c, f) for c, f in zip(back, node.fits, strict=True)]

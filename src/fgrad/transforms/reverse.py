@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,7 +61,7 @@ def pair(out: Any, fun: Callable[..., Any]) -> tuple[Any, Any]:
 class Inputs:
     """The differentiated arguments as flat leaves, and the way back."""
 
-    __slots__ = ("handles", "leaves", "places", "single", "structures", "where")
+    __slots__ = ("handles", "leaves", "places", "plain", "structures", "where")
 
     def __init__(
         self,
@@ -72,10 +73,18 @@ class Inputs:
         holomorphic: bool = False,
     ) -> None:
         self.where = where
+        handles = [] if holomorphic else _arrays([args[i] for i in where])
+        self.plain = len(handles) == len(where)
+        if self.plain:  # the usual case: every argument is one leaf
+            self.handles = handles
+            self.leaves = [args[i] for i in where]
+            self.structures: list[Any] = [tree.LEAF] * len(handles)
+            self.places: list[int | None] = list(range(len(handles)))
+            return
         self.structures = []
-        self.leaves: list[Any] = []  # every leaf of the differentiated arguments
-        self.places: list[int | None] = []  # for each, its place among `handles`; None: not differentiated
-        self.handles: list[tuple[Any, ...]] = []
+        self.leaves = []  # every leaf of the differentiated arguments
+        self.places = []  # for each, its place among `handles`; None: not differentiated
+        self.handles = []
         for i in where:
             found, structure = tree.flatten(args[i])
             self.structures.append(structure)
@@ -92,13 +101,13 @@ class Inputs:
                 else:
                     self.places.append(None)
                 self.leaves.append(leaf)
-        self.single = len(where) == 1 and self.places == [0] and self.structures[0] is tree.LEAF
 
     def filled(self, args: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
         """Return `args` with `leaves` in the differentiated places."""
         new = list(args)
-        if self.single:
-            new[self.where[0]] = leaves[0]
+        if self.plain:
+            for i, leaf in zip(self.where, leaves, strict=True):
+                new[i] = leaf
             return new
         it = iter(leaf if p is None else leaves[p] for leaf, p in zip(self.leaves, self.places, strict=True))
         for i, structure in zip(self.where, self.structures, strict=True):
@@ -107,7 +116,7 @@ class Inputs:
 
     def trees(self, results: Sequence[Any]) -> list[Any]:
         """Return the results for `handles` in the structures of the arguments; other leaves pass through."""
-        if self.single:
+        if self.plain:
             return list(results)
         it = iter(
             (leaf if _handle(leaf) is None else np.zeros(np.shape(leaf))) if p is None else results[p]
@@ -117,10 +126,25 @@ class Inputs:
 
     def zeros(self, cts: Sequence[Any]) -> list[Any]:
         """Return cotangents of `handles`, zeros where none arrived."""
+        if None.__class__ not in map(type, cts):
+            return list(cts)
         return [
             np.zeros(h[0].shape, h[0].dtype) if ct is None else ct
             for ct, h in zip(cts, self.handles, strict=True)
         ]
+
+
+def _arrays(args: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Return the handles of arguments that are real arrays or Tensors, up to the first that is not."""
+    handles: list[tuple[Any, ...]] = []
+    for a in args:
+        if a.__class__ is np.ndarray and a.dtype.kind == "f":
+            handles.append((private_copy(a),))
+        elif a.__class__ is Tensor and check_live(a)._value.dtype.kind == "f":
+            handles.append((a._value, a._nodes))
+        else:
+            break
+    return handles
 
 
 def _handle(x: Any) -> tuple[Any, ...] | None:
@@ -200,12 +224,19 @@ class ValueAndGrad(Transformed):
         inputs = Inputs(args, where, "grad", allow_int=allow_int, holomorphic=holomorphic)
         run = Pulled(self.fun, args, kwargs, inputs, has_aux, once=True)
         y = _scalar(run.outs, self.fun, run.structure, holomorphic=holomorphic)
-        one = np.ones((), y.dtype) if isinstance(y, Tensor) else None
+        one = _one(y.dtype) if isinstance(y, Tensor) else None
         deliver = Delivery(not has_tensor(args, kwargs))
         value = deliver.leaf(y)
         grads = deliver_inputs(deliver, inputs, run.pull([one]))
         gradient = grads[0] if argnums.__class__ is int or isinstance(argnums, np.integer) else tuple(grads)
         return ((value, deliver.tree(run.aux)), gradient) if has_aux else (value, gradient)
+
+
+@functools.cache
+def _one(dtype: np.dtype[Any]) -> Any:
+    one = np.ones((), dtype)
+    one.flags.writeable = False
+    return one
 
 
 def deliver_inputs(deliver: Delivery, inputs: Inputs, cts: Sequence[Any]) -> list[Any]:
