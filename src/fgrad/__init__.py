@@ -2,6 +2,7 @@
 
 from fgrad import extend as extend
 from fgrad import numpy as numpy
+from fgrad import random as random
 from fgrad import testing as testing
 from fgrad import tree as tree
 from fgrad.core.tensor import Tensor as Tensor

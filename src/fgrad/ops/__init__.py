@@ -1,5 +1,5 @@
 """The rows: every primitive operation, declared once with all its rules."""
 
-from fgrad.ops import contraction, elementwise, indexing, linear, ordering, reduction
+from fgrad.ops import contraction, elementwise, indexing, linear, ordering, random, reduction
 
-__all__ = ["contraction", "elementwise", "indexing", "linear", "ordering", "reduction"]
+__all__ = ["contraction", "elementwise", "indexing", "linear", "ordering", "random", "reduction"]

@@ -70,7 +70,7 @@ def _declare(
             run=run,
             pull=pull,
             shape=shape or functools.partial(_shape, run),
-            batch=functools.partial(_batch, name),
+            batch=functools.partial(batch_elementwise, name),
             body=None if body is None else Body(params, body),
             real=real,
         )
@@ -145,9 +145,11 @@ def _shape(run: Rule, *operands: Any) -> Aval:
     return Aval(shape, np.result_type(*(k if isinstance(k, np.dtype) else k(0) for k in kinds)))
 
 
-def _batch(name: str, mapped: tuple[bool, ...], *values: Any) -> Any:
+def batch_elementwise(name: str, mapped: tuple[bool, ...], *values: Any, **params: Any) -> Any:
+    """Apply a row whose operands broadcast to examples along a first axis."""
     rank = max(len(getattr(v, "shape", ())) + (not m) for m, v in zip(mapped, values, strict=True))
-    return bind(name, *(with_rank(v, rank) if m else v for m, v in zip(mapped, values, strict=True)))
+    full = (with_rank(v, rank) if m else v for m, v in zip(mapped, values, strict=True))
+    return bind(name, *full, **params)
 
 
 def _complex_absolute_slope(out: Any, x: Any) -> Any:

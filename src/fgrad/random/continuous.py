@@ -1,0 +1,421 @@
+"""Continuous distributions: samples are differentiable functions of the parameters at fixed randomness.
+
+With a Generator the samples are those that NumPy's method of the same name draws, in the same order, but
+where the docstring says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Shape
+from fgrad.core.tensor import bind, unary
+from fgrad.numpy.indexing import stop_gradient
+from fgrad.numpy.reductions import logsumexp
+from fgrad.ops.linear import convert, reshape, sum_axes, transpose
+from fgrad.random.keys import lengths
+from fgrad.random.sources import (
+    closed,
+    demand,
+    drawn,
+    exponentials,
+    float_dtype,
+    given,
+    inner,
+    is_generator,
+    normals,
+    parameter,
+    plain,
+    several,
+    size_of,
+    spread,
+)  # fmt: skip
+
+FLOAT64 = np.float64
+
+
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return bind("where", condition, x, y)
+
+
+def normal(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples of the normal distribution with mean `loc` and standard deviation `scale`.
+
+    Args:
+        source: Generator or key.
+        loc: mean.
+        scale: standard deviation, not negative.
+        size: shape of the result; None is that to which the parameters broadcast.
+        dtype: floating-point dtype of the samples.
+
+    Raises:
+        ValueError: `scale` is negative, or the parameters do not broadcast to `size`.
+
+    Derivative:
+        1 in `loc`, and the standardised sample in `scale`.
+
+    Example:
+        >>> float(normal(np.random.default_rng(1), 0.0, 2.0)) == 2 * np.random.default_rng(1).normal()
+        True
+    """
+    kind = float_dtype(dtype)
+    loc, scale = parameter(loc, kind), parameter(scale, kind)
+    demand("scale", scale)
+    return loc + scale * normals(source, size_of(size, loc, scale), kind)
+
+
+def uniform(source: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples of the uniform distribution on [low, high).
+
+    Derivative:
+        1 - u in `low` and u in `high`, where u is the fraction of the way.
+    """
+    kind = float_dtype(dtype)
+    low, high = parameter(low, kind), parameter(high, kind)
+    return low + (high - low) * closed(source, size_of(size, low, high), kind)
+
+
+def exponential(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples of the exponential distribution with mean `scale`."""
+    kind = float_dtype(dtype)
+    scale = parameter(scale, kind)
+    demand("scale", scale)
+    return scale * exponentials(source, size_of(size, scale), kind)
+
+
+def gumbel(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples of the Gumbel distribution: `loc` - `scale` log(-log u)."""
+    kind = float_dtype(dtype)
+    loc, scale = parameter(loc, kind), parameter(scale, kind)
+    demand("scale", scale)
+    return loc - scale * unary("log", -unary("log1p", -inner(source, size_of(size, loc, scale), kind)))
+
+
+def laplace(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples of the Laplace distribution: exponential ones on both sides of `loc`."""
+    kind = float_dtype(dtype)
+    loc, scale = parameter(loc, kind), parameter(scale, kind)
+    demand("scale", scale)
+    u = inner(source, size_of(size, loc, scale), kind)
+    upper = bind("greater_equal", u, 0.5)
+    size_log = unary("log", _where(upper, 2.0 - u - u, u + u))
+    return loc + scale * _where(upper, -size_log, size_log)
+
+
+def logistic(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples of the logistic distribution: `loc` + `scale` log(u / (1 - u))."""
+    kind = float_dtype(dtype)
+    loc, scale = parameter(loc, kind), parameter(scale, kind)
+    demand("scale", scale)
+    u = inner(source, size_of(size, loc, scale), kind)
+    return loc + scale * unary("log", u / (1.0 - u))
+
+
+def lognormal(source: Any, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples whose logarithm is normal with mean `mean` and standard deviation `sigma`."""
+    kind = float_dtype(dtype)
+    mean, sigma = parameter(mean, kind), parameter(sigma, kind)
+    demand("sigma", sigma)
+    return unary("exp", mean + sigma * normals(source, size_of(size, mean, sigma), kind))
+
+
+def weibull(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples of the Weibull distribution of shape `a`: the power 1 / a of exponential ones.
+
+    Raises:
+        ValueError: `a` is not positive (NumPy takes zero too, and returns zeros).
+    """
+    kind = float_dtype(dtype)
+    a = parameter(a, kind)
+    demand("a", a, positive=True)
+    return bind("power", exponentials(source, size_of(size, a), kind), 1.0 / a)
+
+
+def pareto(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples of the Pareto II (Lomax) distribution of shape `a`."""
+    kind = float_dtype(dtype)
+    a = parameter(a, kind)
+    demand("a", a, positive=True)
+    return unary("expm1", exponentials(source, size_of(size, a), kind) / a)
+
+
+def power(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples in [0, 1] of density a x**(a - 1)."""
+    kind = float_dtype(dtype)
+    a = parameter(a, kind)
+    demand("a", a, positive=True)
+    return bind("power", -unary("expm1", -exponentials(source, size_of(size, a), kind)), 1.0 / a)
+
+
+def rayleigh(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples of the Rayleigh distribution: lengths of normal vectors in the plane."""
+    kind = float_dtype(dtype)
+    scale = parameter(scale, kind)
+    demand("scale", scale)
+    return scale * unary("sqrt", 2.0 * exponentials(source, size_of(size, scale), kind))
+
+
+def cauchy(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples of the Cauchy distribution: quotients of normal numbers."""
+    kind = float_dtype(dtype)
+    loc, scale = parameter(loc, kind), parameter(scale, kind)
+    demand("scale", scale)
+    pairs = normals(source, (*size_of(size, loc, scale), 2), kind)
+    return loc + scale * (pairs[..., 0] / pairs[..., 1])
+
+
+def triangular(source: Any, left: Any, mode: Any, right: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples of the triangular distribution on [left, right] with its peak at `mode`.
+
+    Raises:
+        ValueError: not left <= mode <= right, or left == right.
+    """
+    kind = float_dtype(dtype)
+    left, mode, right = (parameter(x, kind) for x in (left, mode, right))
+    demand("mode - left", mode - left)
+    demand("right - mode", right - mode)
+    demand("right - left", right - left, positive=True)
+    u = closed(source, size_of(size, left, mode, right), kind)
+    base = right - left
+    ahead = bind("less_equal", u, (mode - left) / base)
+    rise = _where(ahead, u * (mode - left), (1.0 - u) * (right - mode))
+    way = unary("sqrt", rise * base)
+    return _where(ahead, left + way, right - way)
+
+
+def truncated_normal(
+    source: Any,
+    lower: Any,
+    upper: Any,
+    loc: Any = 0.0,
+    scale: Any = 1.0,
+    size: Any = None,
+    dtype: Any = FLOAT64,
+) -> Any:
+    """Return samples of the normal distribution with mean `loc` and deviation `scale` between two limits.
+
+    Args:
+        source: Generator or key; one uniform number is drawn per sample.
+        lower: lower limit of the samples; may be -inf.
+        upper: upper limit of the samples; may be inf.
+        loc: mean before truncation.
+        scale: standard deviation before truncation, positive.
+        size: shape of the result.
+        dtype: floating-point dtype of the samples.
+
+    Raises:
+        ValueError: `scale` is not positive, or `lower` is not below `upper`.
+
+    Derivative:
+        that of the quantile function, in all four parameters; accurate in the tails too.
+    """
+    kind = float_dtype(dtype)
+    lower, upper, loc, scale = (parameter(x, kind) for x in (lower, upper, loc, scale))
+    demand("scale", scale, positive=True)
+    with np.errstate(invalid="ignore"):
+        demand("upper - lower", upper - lower, positive=True)
+    shape = size_of(size, lower, upper, loc, scale)
+    word = convert(inner(source, shape, np.dtype(float)) * 2.0**52, np.dtype(np.int64))
+    limits = (_standard(x, loc, scale) for x in (lower, upper))
+    return loc + scale * bind("normal_between", word, *limits)
+
+
+def _standard(limit: Any, loc: Any, scale: Any) -> Any:
+    """Return a limit of the standardised sample; an infinite one does not depend on the parameters."""
+    finite = unary("isfinite", limit)
+    return _where(finite, (_where(finite, limit, 0.0) - loc) / scale, limit)
+
+
+# ---- distributions of which gamma variables are the parts
+
+
+def _log_gamma_values(source: Any, shape: Any) -> Any:
+    """Return the logarithms of gamma samples as constants: accurate also where samples underflow.
+
+    A gamma variable of shape a is one of shape a + 1 times u**(1/a) (Stuart 1962).
+    """
+    first, second = several(source, 2)
+    size, kind = tuple(shape.shape), np.dtype(float)
+    wide = stop_gradient(convert(shape, kind))
+    larger = drawn(first, "standard_gamma", {"shape": wide + 1.0}, size, kind, size=size)
+    small = unary("log", inner(second, size, kind)) / wide
+    return convert(unary("log", larger) + small, shape.dtype)
+
+
+def _log_gamma(source: Any, shape: Any) -> Any:
+    return bind("log_gamma", _log_gamma_values(source, shape), shape)
+
+
+def _following(z: Any, y0: Any, y: Any) -> Any:
+    """Return the sample `z`, bit by bit, with the derivative that its logarithm `y`, of value `y0`, has."""
+    return z * unary("exp", y - y0)
+
+
+def _standard_gamma(source: Any, shape: Any) -> Any:
+    if not is_generator(source):
+        return unary("exp", _log_gamma(source, shape))
+    z = np.asarray(source.standard_gamma(plain(shape)), shape.dtype)
+    with np.errstate(divide="ignore"):
+        y = np.log(np.where(z > 0, z, 1))  # a sample that underflowed stays zero
+    return _following(z, y, bind("log_gamma", y, shape))
+
+
+def gamma(source: Any, shape: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples of the gamma distribution of shape `shape` and scale `scale`.
+
+    Args:
+        source: Generator or key.
+        shape: shape parameter, positive (NumPy takes zero too, and returns zeros).
+        scale: scale, not negative.
+        size: shape of the result.
+        dtype: floating-point dtype of the samples.
+
+    Raises:
+        ValueError: a parameter is out of range.
+
+    Derivative:
+        in `shape` that of the quantile function, -(dP/da) / p, to every order.
+
+    Source:
+        Figurnov, Mohamed & Mnih (2018), Implicit reparameterization gradients.
+    """
+    kind = float_dtype(dtype)
+    shape, scale = parameter(shape, kind), parameter(scale, kind)
+    demand("shape", shape, positive=True)
+    demand("scale", scale)
+    return scale * _standard_gamma(source, spread(shape, size_of(size, shape, scale)))
+
+
+def chisquare(source: Any, df: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples of the chi-square distribution with `df` degrees of freedom."""
+    kind = float_dtype(dtype)
+    df = parameter(df, kind)
+    demand("df", df, positive=True)
+    return 2.0 * _standard_gamma(source, spread(df / 2.0, size_of(size, df)))
+
+
+def student_t(
+    source: Any, df: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64
+) -> Any:
+    """Return samples of Student's t distribution with `df` degrees of freedom, moved by `loc` and scaled.
+
+    They are a normal over the root of a chi-square sample; all normal ones are drawn first, so with a
+    Generator they are those of NumPy's `standard_t` for a single sample only.
+    """
+    kind = float_dtype(dtype)
+    df, loc, scale = (parameter(x, kind) for x in (df, loc, scale))
+    demand("df", df, positive=True)
+    demand("scale", scale)
+    shape = size_of(size, df, loc, scale)
+    first, second = several(source, 2)
+    top = normals(first, shape, kind)
+    half = spread(df / 2.0, shape)
+    return loc + scale * (top * unary("sqrt", half / _standard_gamma(second, half)))
+
+
+def f(source: Any, dfnum: Any, dfden: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples of the F distribution: quotients of mean squares of `dfnum` and `dfden` normal numbers.
+
+    All numerators are drawn first, so with a Generator they are NumPy's for a single sample only.
+    """
+    kind = float_dtype(dtype)
+    dfnum, dfden = parameter(dfnum, kind), parameter(dfden, kind)
+    demand("dfnum", dfnum, positive=True)
+    demand("dfden", dfden, positive=True)
+    shape = size_of(size, dfnum, dfden)
+    top, bottom = (
+        _standard_gamma(s, spread(df / 2.0, shape))
+        for s, df in zip(several(source, 2), (dfnum, dfden), strict=True)
+    )
+    return (top * dfden) / (bottom * dfnum)
+
+
+def beta(source: Any, a: Any, b: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples of the beta distribution on (0, 1).
+
+    Derivative:
+        that of the quantile function, -(dI/da) / p and -(dI/db) / p, to every order.
+
+    Source:
+        Figurnov, Mohamed & Mnih (2018), Implicit reparameterization gradients.
+    """
+    kind = float_dtype(dtype)
+    a, b = parameter(a, kind), parameter(b, kind)
+    demand("a", a, positive=True)
+    demand("b", b, positive=True)
+    shape = size_of(size, a, b)
+    a, b = spread(a, shape), spread(b, shape)
+    if not is_generator(source):
+        first, second = several(source, 2)
+        y = _log_gamma_values(first, a) - _log_gamma_values(second, b)
+        return unary("exp", -bind("logaddexp", -bind("logit_beta", y, a, b), 0.0))
+    x = np.asarray(source.beta(plain(a), plain(b)), kind)
+    inside = (x > 0) & (x < 1)  # one that underflowed, or was rounded to one, stays
+    safe = np.where(inside, x, 0.5)
+    y = np.log(safe) - np.log1p(-safe)
+    growth = unary("exp", bind("logit_beta", y, a, b) - y)
+    moved = x * growth / (1.0 + x * (growth - 1.0))
+    return given(_where(inside, moved, x), a, b)
+
+
+def dirichlet(source: Any, alpha: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
+    """Return samples of the Dirichlet distribution: gamma variables of shapes `alpha` divided by their sum.
+
+    Args:
+        source: Generator or key. With a Generator samples are NumPy's, but where all of `alpha` are below
+            0.1:
+            there they are computed by logarithms, so that none is NaN and gradients stay accurate.
+        alpha: positive, of shape (..., k); leading axes are those of many distributions.
+        size: shape of the result without the last axis; None is that of `alpha`.
+        dtype: floating-point dtype of the samples.
+
+    Derivative:
+        that of the gamma variables (implicit), through the quotient.
+    """
+    kind = float_dtype(dtype)
+    alpha = parameter(alpha, kind)
+    demand("alpha", alpha, positive=True)
+    if not alpha.shape:
+        raise ValueError("alpha must have at least one axis")
+    lead: Shape = tuple(alpha.shape[:-1]) if size is None else lengths(size)
+    shapes = spread(alpha, (*lead, alpha.shape[-1]))
+    axis = len(lead)
+    kept = (*lead, 1)
+    if is_generator(source) and (not alpha.size or np.max(plain(alpha)) >= 0.1):
+        z = _standard_gamma(source, shapes)
+        return z / reshape(sum_axes(z, (axis,)), kept)
+    y = _log_gamma(source, shapes)
+    return unary("exp", y - reshape(logsumexp(y, axis), kept))
+
+
+def multivariate_normal(
+    source: Any, mean: Any, cov: Any, size: Any = None, *, method: str = "cholesky", dtype: Any = FLOAT64
+) -> Any:
+    """Return samples of the normal distribution with mean vector `mean` and covariance matrix `cov`.
+
+    Args:
+        source: Generator or key. With a Generator samples are NumPy's with `method="cholesky"`.
+        mean: vector of length d.
+        cov: positive definite matrix (d, d).
+        size: shape of the result without the last axis.
+        method: "cholesky": the factors that NumPy offers beside it have no derivative where eigenvalues meet.
+        dtype: floating-point dtype of the samples.
+
+    Raises:
+        LinAlgError: `cov` is not positive definite.
+        ValueError: shapes do not fit, or another method.
+
+    Derivative:
+        through mean + L z with cov = L L^T, in `mean` and `cov`.
+    """
+    kind = float_dtype(dtype)
+    if method != "cholesky":
+        raise ValueError(f"multivariate_normal differentiates through method='cholesky', not {method!r}")
+    mean, cov = parameter(mean, kind), parameter(cov, kind)
+    if len(mean.shape) != 1 or tuple(cov.shape) != (mean.shape[0],) * 2:
+        raise ValueError(f"mean of shape {tuple(mean.shape)} and cov of shape {tuple(cov.shape)} do not fit")
+    noise = normals(source, (*lengths(size), mean.shape[0]), kind)
+    factor = np.linalg.cholesky(cov)
+    return mean + np.matmul(noise, transpose(factor, (1, 0)))

@@ -1,0 +1,193 @@
+"""The two sources of random numbers, a Generator of NumPy and a key, behind one set of names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Shape
+from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.core.trace import Box, current
+from fgrad.numpy.arrays import as_value
+from fgrad.numpy.indexing import stop_gradient
+from fgrad.numpy.shapes import stack
+from fgrad.ops.linear import broadcast_to, convert, reshape
+from fgrad.random.keys import fractions, is_key, lengths, split
+
+DOUBLE = np.dtype(np.float64)
+
+
+def is_generator(source: Any) -> bool:
+    """Return whether `source` is a Generator; False for a key.
+
+    Raises:
+        TypeError: it is neither, or a Generator where the function runs once for many examples or calls.
+    """
+    if is_key(source):
+        return False
+    if not isinstance(source, np.random.Generator):
+        kind = type(source).__name__
+        given = f"{source.dtype} of shape {tuple(source.shape)}" if hasattr(source, "dtype") else kind
+        raise TypeError(
+            "the first argument of a sampler is where its randomness comes from: "
+            f"numpy.random.default_rng(seed) or fgrad.random.key(seed), but this is {given}"
+        )
+    traces = [t.title for t in current().traces if not t.is_tape]
+    if traces:
+        raise TypeError(
+            f"a numpy.random.Generator inside {traces[-1]} would be asked once for all examples or calls; "
+            "pass a key as argument instead (fgrad.random.split(key, n) makes one for each), or draw outside"
+        )
+    return True
+
+
+def size_of(size: Any, *params: Any) -> Shape:
+    """Return the shape of the result: `size`, or that to which the parameters broadcast.
+
+    Raises:
+        ValueError: the parameters do not broadcast to `size`.
+    """
+    common = np.broadcast_shapes(
+        *(np.shape(p) if not hasattr(p, "shape") else tuple(p.shape) for p in params)
+    )
+    if size is None:
+        return common
+    shape = lengths(size)
+    if np.broadcast_shapes(common, shape) != shape:
+        raise ValueError(f"parameters of shape {common} do not broadcast to size {shape}")
+    return shape
+
+
+def float_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return the dtype of samples.
+
+    Raises:
+        TypeError: it is not real.
+    """
+    kind: np.dtype[Any] = np.dtype(dtype)
+    if kind.kind != "f":
+        raise TypeError(
+            f"samples of a continuous distribution are of a real floating-point dtype, not {kind}"
+        )
+    return kind
+
+
+def parameter(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a real parameter as array or Tensor of the dtype of the samples.
+
+    Raises:
+        TypeError: it is not real.
+    """
+    x = as_value(x)
+    if x.dtype.kind not in "fiub":
+        raise TypeError(f"the parameters of a distribution are real numbers, not {x.dtype}")
+    return convert(x, dtype)
+
+
+def demand(name: str, x: Any, *, positive: bool = False) -> None:
+    """Refuse a parameter that is negative, or zero if it must be `positive`, where its value is known.
+
+    Raises:
+        ValueError: an element is out of range, or NaN.
+    """
+    value = x._value if isinstance(x, Tensor) else x
+    if not isinstance(value, Box) and not np.all(value > 0 if positive else value >= 0):
+        raise ValueError(f"{name} {'<= 0' if positive else '< 0'}")
+
+
+def given(y: Any, *params: Any) -> Any:
+    """Return a sample that the Generator made, as Tensor if one of the parameters is a Tensor."""
+    return wrap(y) if not isinstance(y, Tensor) and any(isinstance(p, Tensor) for p in params) else y
+
+
+def plain(x: Any) -> Any:
+    """Return the value of a parameter, whoever follows it."""
+    return np.asarray(x._value if isinstance(x, Tensor) else x)
+
+
+def drawn(
+    source: Any,
+    method: str,
+    operands: Mapping[str, Any],
+    shape: Shape,
+    kind: np.dtype[Any],
+    /,
+    **options: Any,
+) -> Any:
+    """Return what a method of NumPy's Generator gives for parameters that are constants.
+
+    A key is expanded to a stream of NumPy's Philox; its numbers follow NumPy's own policy about versions.
+    """
+    if is_generator(source):
+        values = {name: plain(x) for name, x in operands.items()}
+        made = np.asarray(getattr(source, method)(**values, **options), kind).reshape(shape)
+        return given(made, *operands.values())
+    constants = [stop_gradient(as_value(x)) for x in operands.values()]
+    return bind(
+        "draw",
+        source,
+        *constants,
+        method=method,
+        names=tuple(operands),
+        options=options,
+        shape=shape,
+        dtype=kind,
+    )
+
+
+def several(source: Any, n: int) -> Sequence[Any]:
+    """Return `n` sources: the Generator itself, or keys."""
+    if is_generator(source):
+        return [source] * n
+    keys = split(source, n)
+    return [keys[i] for i in range(n)]
+
+
+def closed(source: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
+    """Return numbers of [0, 1)."""
+    if is_generator(source):
+        return _cast(source.random(shape, _native(dtype)), dtype)
+    return convert(fractions(source, shape, dtype, open=False), dtype)
+
+
+def inner(source: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
+    """Return numbers between 0 and 1, both excluded."""
+    if is_generator(source):
+        native = _native(dtype)
+        u = source.random(shape, native)
+        return _cast(np.maximum(u, np.finfo(native).eps / 4), dtype)
+    return fractions(source, shape, dtype, open=True)
+
+
+def normals(source: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
+    """Return standard normal numbers; from a key by the method of Box & Muller (1958)."""
+    if is_generator(source):
+        return _cast(source.standard_normal(shape, _native(dtype)), dtype)
+    n = math.prod(shape)
+    u = fractions(source, ((n + 1) // 2, 2), dtype, open=True)
+    radius, angle = bind("sqrt", -2.0 * bind("log", u[:, 0])), (2 * math.pi) * u[:, 1]
+    pairs = stack([radius * bind("cos", angle), radius * bind("sin", angle)], -1)
+    return convert(reshape(reshape(pairs, (n + n % 2,))[:n], shape), dtype)
+
+
+def exponentials(source: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
+    """Return standard exponential numbers; from a key by inversion."""
+    if is_generator(source):
+        return _cast(source.standard_exponential(shape, _native(dtype)), dtype)
+    return convert(-bind("log", inner(source, shape, dtype)), dtype)
+
+
+def spread(x: Any, shape: Shape) -> Any:
+    """Return a parameter repeated to the shape of the samples."""
+    return x if tuple(x.shape) == shape else broadcast_to(x, shape)
+
+
+def _native(dtype: np.dtype[Any]) -> Any:
+    return np.float32 if dtype.itemsize <= 4 else np.float64
+
+
+def _cast(x: Any, dtype: np.dtype[Any]) -> Any:
+    return np.asarray(x, dtype)
