@@ -407,7 +407,10 @@ def _quantile_below(log_p: Array) -> Array:
     z = -np.sqrt(np.maximum(r - np.log(np.maximum(r, 1)), 0))
     for _ in range(7):  # the function is concave: from the left of the root it does not overshoot twice
         ratio = math.sqrt(math.pi / 2) * _scaled_tail(-z / math.sqrt(2))  # probability over density
-        z = np.minimum(z - (np.log(ratio) - 0.5 * z * z - 0.5 * math.log(2 * math.pi) - log_p) * ratio, 0)
+        step = (np.log(ratio) - 0.5 * z * z - 0.5 * math.log(2 * math.pi) - log_p) * ratio
+        z = np.minimum(z - step, 0)
+        if np.max(np.abs(step), initial=0.0) < 1e-10:  # the error of the next one is of its square
+            break
     return z
 
 
