@@ -54,7 +54,7 @@ def transpose(a: Any, axes: Any = None) -> Any:
     return linear.transpose(a, normalize_axis_tuple(axes, n))
 
 
-@implements(np.matrix_transpose, np.linalg.matrix_transpose)
+@implements(np.matrix_transpose)
 def matrix_transpose(x: Any, /) -> Any:
     """Return the last two axes swapped."""
     if len(x.shape) < 2:
@@ -394,7 +394,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kw: Any) -> Any:
     return bind("gather", ravel(array), where_from, template=(HOLE,))
 
 
-@implements(np.diagonal, np.linalg.diagonal)
+@implements(np.diagonal)
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """Return the diagonal of a plane, as a new last axis."""
     a = moveaxis(a, (axis1, axis2), (-2, -1))
