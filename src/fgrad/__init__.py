@@ -7,6 +7,7 @@ from fgrad import testing as testing
 from fgrad import tree as tree
 from fgrad.core.tensor import Tensor as Tensor
 from fgrad.core.tensor import tensor as tensor
+from fgrad.coverage import coverage as coverage
 from fgrad.errors import EscapedTensorError as EscapedTensorError
 from fgrad.errors import NoGradientWarning as NoGradientWarning
 from fgrad.numpy.indexing import stop_gradient as stop_gradient

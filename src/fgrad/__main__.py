@@ -1,4 +1,4 @@
-"""`python -m fgrad` says what runs here; `python -m fgrad demo` shows what it does."""
+"""`python -m fgrad` says what runs here, `python -m fgrad demo` shows it, `coverage` lists NumPy's names."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fgrad import config
+from fgrad.coverage import coverage
 from fgrad.demo import run
 
 
@@ -27,9 +28,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--epochs", type=_at_least(1), default=40, help="passes over the training data (default: 40)"
     )
     demo.add_argument("--seed", type=_at_least(0), default=0, help="of the random numbers (default: 0)")
+    commands.add_parser("coverage", help="print which names of NumPy work on Tensors, with which derivatives")
     options = parser.parse_args(argv)
     if options.command == "demo":
         return run.main(options.epochs, options.seed)
+    if options.command == "coverage":
+        print(coverage())
+        return 0
     print(about())
     return 0
 

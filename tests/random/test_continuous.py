@@ -10,6 +10,7 @@ from scipy.special import betainc
 
 import fgrad as fg
 from fgrad import random
+from fgrad.core.primitive import NUMPY
 from fgrad.core.tensor import bind
 from fgrad.testing import check_grads
 
@@ -273,6 +274,16 @@ def test_infinite_limits_have_no_gradient(low, high):
     assert np.all(np.isfinite(grads))
     assert [g == 0 for g, x in zip(grads, (low, high), strict=False)] == [np.isinf(low), np.isinf(high)]
     check_grads(lambda m, s: f(low, high, m, s), (0.5, 2.0), order=2)
+
+
+def test_multivariate_normal_follows_mean_and_covariance():
+    mean = np.array([1.0, -1.0])
+    for source in (rng, lambda: random.key(4)):
+        both = lambda c: (c + np.swapaxes(c, 0, 1)) / 2
+        f = lambda m, c, source=source: random.multivariate_normal(source(), m, both(c), 3)
+        check_grads(lambda m, f=f: f(m, COV), (mean,), order=2)
+        if np.linalg.cholesky in NUMPY:
+            check_grads(f, (mean, COV), order=2)
 
 
 @pytest.mark.parametrize("mode", ["vmap", "make_graph"])
