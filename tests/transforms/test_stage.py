@@ -261,3 +261,9 @@ def test_eval_shape_raises_what_the_function_would():
         fg.eval_shape(lambda x: x + np.ones(2), Y)
     with pytest.raises(ValueError, match=r"shape|dimension|match"):
         fg.eval_shape(lambda x: x @ A.T, Y)
+
+
+def test_a_program_takes_numbers_of_python():
+    program = fg.make_graph(lambda x: np.reshape(x, (1,)) * 2)(1.0)
+    np.testing.assert_array_equal(program(0.5), [1.0])
+    np.testing.assert_array_equal(program(np.float64(0.5)), [1.0])

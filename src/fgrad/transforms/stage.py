@@ -103,7 +103,8 @@ class _Reader:
         leaves, given = tree.flatten(args)
         if given != self.structure:
             raise TypeError(f"the program was staged for the structure {self.structure}, but got {given}")
-        return [x for x, s in zip(leaves, self.static, strict=True) if s is None]
+        found = (x for x, s in zip(leaves, self.static, strict=True) if s is None)
+        return [x if hasattr(x, "dtype") else np.asarray(x) for x in found]
 
 
 class MakeGraph(Transformed):
