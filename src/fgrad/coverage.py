@@ -178,8 +178,8 @@ HEAD = f"""# Coverage
 
 What `python -m fgrad coverage` prints with NumPy {RELEASE}: every function of NumPy that computes something
 from floating-point numbers, called with Tensors of float64. *fgrad*: by its name in `fgrad.numpy`; *numpy*:
-by NumPy's own function. The derivative of steps is zero; integers and truth values have none; discrete samples
-refuse theirs. A mark under *second order* says that the gradient can be differentiated again."""
+by NumPy's own function. The derivative of steps is zero; integers and truth values have none; discrete
+samples refuse theirs. A mark under *second order* says that the gradient can be differentiated again."""
 
 
 def _mark(x: bool) -> str:
