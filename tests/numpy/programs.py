@@ -590,6 +590,7 @@ ONLY_FGRAD = {
     "array": "numpy.array looks for numbers in the list, and never asks what is in it",
     "array-nested": "the same",
     "asarray": "numpy.asarray asks `like` alone",
+    "require": "numpy.require asks `like` alone",
     "full": "numpy.full asks `like` alone; full_like asks its first argument",
     "vectorize": "numpy.vectorize calls the function for one element after the other, and wants numbers",
 }
