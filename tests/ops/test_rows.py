@@ -346,6 +346,7 @@ def indexing() -> list[Sample]:
         ("no places", (4,), (HOLE,), [np.zeros(0, int)]),
         ("0-d places", (4, 2), (HOLE,), [np.array(2)]),
         ("negative places", (4,), (HOLE,), [np.array([-1, 0])]),
+        ("broadcast arrays of distinct places", (4, 3), (HOLE, HOLE), [np.array([[1], [3]]), i[:2]]),
     ]:
 
         def filled(arrays, template=template):
@@ -376,6 +377,20 @@ def indexing() -> list[Sample]:
                     {"template": template, "shape": shape},
                     scatter_add,
                 ),
+                *(
+                    Sample(
+                        row,
+                        f"{label} unique {name}",
+                        (y, *arrays),
+                        {"template": template, "unique": True, **shaped},
+                        once,
+                    )
+                    for row, y, shaped, once in (
+                        ("gather", x, {}, gather),
+                        ("scatter_add", ct, {"shape": shape}, scatter_add),
+                    )
+                    if label in DISTINCT
+                ),
                 Sample("put", f"{label} {name}", (x, ct, *arrays), {"template": template}, put),
                 Sample(
                     "put",
@@ -386,6 +401,15 @@ def indexing() -> list[Sample]:
                 ),
             ]
     return found
+
+
+DISTINCT = {
+    "broadcast arrays of distinct places",
+    "integer apart",
+    "ellipsis",
+    "negative places",
+    "no places",
+}
 
 
 def contraction() -> list[Sample]:
@@ -421,7 +445,7 @@ def reductions() -> list[Sample]:
     places = [((2, 3), (0,)), ((2, 3), (0, 1)), ((2, 3), ()), ((), ()), ((2, 3, 4), (0, 2)), ((0, 3), (1,))]
     for shape, axes in places:
         label = f"{shape} over {axes}"
-        for name in ("max", "min"):
+        for name in ("max", "min", "nanmax", "nanmin"):
             reference = lambda x, name=name, axes=axes: getattr(np, name)(x, axes)
             found += with_dtypes(name, reference, shape, axes=axes, label=label, complex_too=False)
         found += with_dtypes("prod", lambda x, axes=axes: np.prod(x, axes), shape, axes=axes, label=label)
@@ -437,6 +461,17 @@ def reductions() -> list[Sample]:
         Sample("prod", "bool", (values() > 0,), {"axes": (0,)}, lambda x: np.prod(x, 0)),
         Sample("max", "int", (integers(),), {"axes": (0,)}, lambda x: np.max(x, 0)),
         Sample("min", "uint8", (integers(dtype=np.uint8),), {"axes": (0,)}, lambda x: np.min(x, 0)),
+        *(
+            Sample(
+                name,
+                "not a number",
+                (np.array([[1.0, np.nan, 3.0], [np.nan, np.nan, -1.0]]),),
+                {"axes": (1,)},
+                lambda x, name=name: getattr(np, name)(x, 1),
+                1,
+            )
+            for name in ("nanmax", "nanmin")
+        ),
         Sample("max", "strided", (strided(values()),), {"axes": (1,)}, lambda x: np.max(x, 1)),
         Sample("max", "complex refused", (values(dtype=complex),), {"axes": (1,)}, lambda x: np.max(x, 1)),
         Sample("logsumexp", "large", (values(low=800, high=801),), {"axes": (1,)}),
@@ -476,8 +511,89 @@ def ordering() -> list[Sample]:
         stable = {"kind": "stable"} if name == "argsort" else {}
         ties = lambda x, name=name, stable=stable: getattr(np, name)(x, 0, **stable)
         found.append(Sample(name, "ties", (np.array([1.0, 0.0, 1.0, 0.0]),), {"axis": 0}, ties))
-        rows = lambda x, name=name: getattr(np, name)(x, 1)
+        rows = lambda x, name=name, stable=stable: getattr(np, name)(x, 1, **stable)
         found.append(Sample(name, "int", (integers(),), {"axis": 1}, rows))
+    ties = np.round(values((3, 40)))
+    ties[0, ::7], ties[1, 3], ties[2, :2] = np.nan, np.nan, [0.0, -0.0]
+    for axis in (0, 1):
+        stable = lambda x, axis=axis: np.argsort(x, axis, kind="stable")
+        for x in (ties, ties.astype(np.float32), ties.astype(np.float16), ties[:, ::2], ties[:, :0]):
+            label = f"many ties {x.dtype}{x.shape} along {axis}"
+            found.append(Sample("argsort", label, (x,), {"axis": axis}, stable))
+        for kind in (None, "quicksort", "heapsort"):
+            found.append(
+                Sample(
+                    "argsort",
+                    f"{kind} along {axis}",
+                    (values(),),
+                    {"axis": axis, "kind": kind},
+                    lambda x, axis=axis: np.argsort(x, axis),
+                )
+            )
+        for kth in (0, (0, 1), -1):
+            found.append(
+                Sample(
+                    "argpartition",
+                    f"{kth} along {axis}",
+                    (values((2, 3)),),
+                    {"axis": axis, "kth": kth},
+                    lambda x, axis=axis, kth=kth: np.argpartition(x, kth, axis),
+                )
+            )
+    return found
+
+
+def ranked(x: Any, ranks: Any, propagate: bool = True) -> Any:
+    """Return the places of elements by their rank, lane by lane."""
+    order = np.argsort(x, -1, kind="stable")
+    ranks = np.broadcast_to(ranks, (*x.shape[:-1], ranks.shape[-1]))
+    if propagate and x.dtype.kind == "f":
+        ranks = np.where(np.isnan(x).any(-1, keepdims=True), x.shape[-1] - 1, ranks)
+    return np.take_along_axis(order, ranks, -1)
+
+
+def searching() -> list[Sample]:
+    """Return the samples of ranks, of searching in sorted lanes and of representatives."""
+    found = []
+    ties, few, many = np.round(values((3, 20))), np.array([3, 0, 3]), np.arange(15)
+    nans = ties.copy()
+    nans[1, 4] = nans[1, 7] = np.nan
+    each = np.array([[0, 1], [2, 3], [19, 0]])
+    for label, x, ranks in [
+        ("few", ties, few), ("many", ties, many), ("few, NaN", nans, few), ("many, NaN", nans, many),
+        ("vector", ties[0], few), ("vector with NaN", nans[1], few), ("float32", ties.astype("f"), few),
+        ("integers", integers((3, 20)), few), ("each lane its own", nans, each), ("one element", ties[:, :1],
+        np.array([0])), ("cube", values((2, 3, 4)), np.array([1, 2])), ("no lanes", ties[:0], few),
+    ]:  # fmt: skip
+        for propagate in (True, False):
+            reference = lambda x, r, propagate=propagate: ranked(x, r, propagate)
+            found.append(
+                Sample("rank", f"{label} {propagate}", (x, ranks), {"propagate": propagate}, reference)
+            )
+    lanes, v = np.sort(values((2, 5)), 1), values((2, 3), seed=1)
+    for side in ("left", "right"):
+        lane = lambda a, v, side=side: np.stack([np.searchsorted(*av, side) for av in zip(a, v, strict=True)])
+        line = lambda a, v, side=side: np.searchsorted(a, v, side)
+        found += [
+            Sample("search", f"lanes {side}", (lanes, v), {"side": side}, lane),
+            Sample("search", f"vector {side}", (lanes[0], v), {"side": side}, line),
+            Sample("search", f"number {side}", (lanes[0], lanes[0, 2]), {"side": side}, line),
+            Sample("search", f"integers {side}", (np.arange(4), integers((2, 3))), {"side": side}, line),
+            Sample("search", f"nothing {side}", (lanes[0, :0], v), {"side": side}, line),
+        ]
+    return found
+
+
+def representatives() -> list[Sample]:
+    """Return the samples of elements that stand for groups of one: what equal ones share is a convention."""
+    first, group = np.array([1, 0, 2]), np.array([1, 0, 2])
+    found = []
+    for shape in [(3,), (3, 2)]:
+        samples = with_dtypes("representative", lambda x, first, _: x[first], shape)
+        found += [s._replace(args=(*s.args, first, group)) for s in samples]
+    found.append(
+        Sample("representative", "integers", (integers((3,)), first, group), {}, lambda x, first, _: x[first])
+    )
     return found
 
 
@@ -566,6 +682,8 @@ SAMPLES = [
     *reductions(),
     *ordering(),
     *randomness(),
+    *searching(),
+    *representatives(),
     *by_hand(),
 ]  # fmt: skip
 
@@ -579,8 +697,8 @@ FLAT = {
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
     *("isnan", "isinf", "isfinite", "signbit", "logical_not", "logical_and", "logical_or", "logical_xor"),
     *("invert", *BITS),
-    *("argsort", "argmax", "argmin"),
     *("threefry", "draw"),
+    *("argsort", "argpartition", "argmax", "argmin", "rank", "search"),
     *("stop_gradient", "custom"),
 }
 
@@ -618,16 +736,15 @@ def test_rows_that_are_flat_are_declared_to_be(name):
 @pytest.mark.parametrize("name", sorted({s.row for s in SAMPLES} & FLAT - {"custom"}))
 def test_flat_rows_give_zero_gradients(name):
     sample = next(s for s in SAMPLES if s.row == name)
-    if not any(isinstance(a, np.ndarray) and a.dtype.kind == "f" for a in sample.args):
+    where = tuple(i for i, a in enumerate(sample.args) if isinstance(a, np.ndarray) and a.dtype.kind == "f")
+    if not where:
         return
 
     def f(*xs):
         return np.sum(bind(name, *xs, **sample.params)) * 1.0
 
-    for x, g in zip(
-        sample.args, fg.grad(f, argnums=tuple(range(len(sample.args))))(*sample.args), strict=True
-    ):
-        np.testing.assert_array_equal(g, np.zeros_like(x))
+    for i, g in zip(where, fg.grad(f, argnums=where)(*sample.args), strict=True):
+        np.testing.assert_array_equal(g, np.zeros_like(sample.args[i]))
 
 
 @pytest.mark.parametrize("name", DOMAINS)

@@ -115,7 +115,8 @@ class Operators:
     def any(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["any"](self, axis, **kw)
     def argmax(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["argmax"](self, axis, **kw)
     def argmin(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["argmin"](self, axis, **kw)
-    def argsort(self, axis: int = -1, **kw: Any) -> Tensor: return FUNCTIONS["argsort"](self, axis, **kw)
+    def argpartition(self, kth: Any, axis: Any = -1, **kw: Any) -> Tensor: return FUNCTIONS["argpartition"](self, kth, axis, **kw)
+    def argsort(self, axis: Any = -1, **kw: Any) -> Tensor: return FUNCTIONS["argsort"](self, axis, **kw)
     def astype(self, dtype: Any, **kw: Any) -> Tensor: return FUNCTIONS["astype"](self, dtype, **kw)
     def clip(self, min: Any = None, max: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["clip"](self, min, max, **kw)
     def compress(self, condition: Any, axis: Any = None) -> Tensor: return FUNCTIONS["compress"](condition, self, axis)
@@ -160,9 +161,13 @@ class Operators:
         """Give every element `value`."""
         self[...] = value
 
-    def sort(self, axis: int = -1, **kw: Any) -> None:
+    def sort(self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> None:
         """Sort in place along `axis`."""
-        self[...] = FUNCTIONS["sort"](self, axis, **kw)
+        self[...] = FUNCTIONS["sort"](self, axis, kind, order, stable=stable)
+
+    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
+        """Partition in place along `axis`: the element at `kth` stands where sorting would put it."""
+        self[...] = FUNCTIONS["partition"](self, kth, axis, kind, order)
 
     def __len__(self) -> int:
         if not self.shape:

@@ -195,7 +195,8 @@ def _fitted(ct: Any, shape: Shape) -> Any:
     return reshape(sum_to(ct, shape[lead:]), shape)
 
 
-# Gather and scatter-add. Their arguments after the first (and the second of `put`) are index arrays.
+# Gather and scatter-add. Their arguments after the first (and the second of `put`) are index arrays. Where
+# these name no element twice, which `unique` promises, scattering needs no addition.
 
 
 def _gather_pull(pattern: Pattern) -> Pull:
@@ -220,7 +221,8 @@ def _gather_pull(pattern: Pattern) -> Pull:
 def _scatter_pull(pattern: Pattern) -> Pull:
     def call(ct: Any, *saved: Any) -> tuple[Any]:
         *arrays, params = saved
-        return (bind("gather", ct, *arrays, template=params["template"]),)
+        unique = params.get("unique", False)
+        return (bind("gather", ct, *arrays, template=params["template"], unique=unique),)
 
     return Pull(call, keep=tuple(range(2, len(pattern) + 1)), params=True, exact=True, transpose=EACH)
 
@@ -254,13 +256,16 @@ def _winners(arrays: Any, template: Index, shape: Shape) -> Any:
     return order[index] == written
 
 
-def _run_gather(x: Any, *arrays: Any, template: Index) -> Any:
+def _run_gather(x: Any, *arrays: Any, template: Index, unique: bool = False) -> Any:
     return np.asarray(x)[filled(template, arrays)]
 
 
-def _run_scatter_add(ct: Any, *arrays: Any, template: Index, shape: Shape) -> Any:
+def _run_scatter_add(ct: Any, *arrays: Any, template: Index, shape: Shape, unique: bool = False) -> Any:
     out = np.zeros(shape, ct.dtype)
-    np.add.at(out, filled(template, arrays), ct)
+    if unique:
+        out[filled(template, arrays)] = ct
+    else:
+        np.add.at(out, filled(template, arrays), ct)
     return out
 
 
@@ -308,29 +313,34 @@ def _block_from(x: Any, pre: int, rank: int) -> Any:
     return transpose(x, order)
 
 
-def _batch_gather(mapped: tuple[bool, ...], x: Any, *arrays: Any, template: Index) -> Any:
+def _batch_gather(
+    mapped: tuple[bool, ...], x: Any, *arrays: Any, template: Index, unique: bool = False
+) -> Any:
     shape = x.shape[1:] if mapped[0] else x.shape
     examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[1:], strict=True)]
     pre, rank = _layout(shape, examples, template)
     if not any(mapped[1:]):
-        out = bind("gather", x, *arrays, template=_all(template))
+        out = bind("gather", x, *arrays, template=_all(template), unique=unique)
         separated = pre == 0 and _layout(x.shape, arrays, _all(template))[0] == 0
         return _moved(out, rank, 0) if separated else out
     n = next(a.shape[0] for a, m in zip(arrays, mapped[1:], strict=True) if m)
     if not mapped[0]:
         x = broadcast_to(x, (n, *x.shape))
     index, full = _batched_index(mapped[1:], arrays, template, n)
-    return _block_to(bind("gather", x, *full, template=index), pre, rank)
+    return _block_to(bind("gather", x, *full, template=index, unique=unique), pre, rank)
 
 
-def _batch_scatter_add(mapped: tuple[bool, ...], ct: Any, *arrays: Any, template: Index, shape: Shape) -> Any:
+def _batch_scatter_add(
+    mapped: tuple[bool, ...], ct: Any, *arrays: Any, template: Index, shape: Shape, unique: bool = False
+) -> Any:
     n = next(a.shape[0] for a, m in zip((ct, *arrays), mapped, strict=True) if m)
     if not mapped[0]:
         ct = broadcast_to(ct, (n, *ct.shape))
     examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[1:], strict=True)]
     pre, rank = _layout(shape, examples, template)
     index, full = _batched_index(mapped[1:], arrays, template, n)
-    return bind("scatter_add", _block_from(ct, pre, rank), *full, template=index, shape=(n, *shape))
+    ct = _block_from(ct, pre, rank)
+    return bind("scatter_add", ct, *full, template=index, shape=(n, *shape), unique=unique)
 
 
 register(
@@ -338,7 +348,7 @@ register(
         "gather",
         run=_run_gather,
         pull=_gather_pull,
-        shape=lambda x, *arrays, template: Aval(_gathered(x.shape, arrays, template), x.dtype),
+        shape=lambda x, *arrays, template, **_: Aval(_gathered(x.shape, arrays, template), x.dtype),
         batch=_batch_gather,
     )
 )
@@ -347,7 +357,7 @@ register(
         "scatter_add",
         run=_run_scatter_add,
         pull=_scatter_pull,
-        shape=lambda ct, *arrays, template, shape: Aval(shape, ct.dtype),
+        shape=lambda ct, *arrays, shape, **_: Aval(shape, ct.dtype),
         batch=_batch_scatter_add,
     )
 )

@@ -1,20 +1,30 @@
-"""Sorting: a permutation that the values choose, differentiable as the gather it is."""
+"""Sorting and searching: rows that find places, which the values choose and which have no slope.
+
+What stands at those places is read by a gather. Its derivative is the derivative of sorting: a permutation.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import Primitive, flat, register
+from fgrad.core.primitive import Primitive, by_argument, flat, register
 from fgrad.core.tensor import bind
+from fgrad.ops.indexing import HOLE
+from fgrad.ops.linear import broadcast_to, with_rank
+
+_PLACES = np.dtype(np.intp)
+_FEW = 64  # order statistics for which a partition costs less than sorting
+_CHUNK = 2**14  # elements
 
 
-def _declare(name: str, run: Any, dtype: Any = np.intp, *, reduces: bool = False) -> None:
-    def shape(x: Any, *, axis: int) -> Aval:
-        kept = (*x.shape[:axis], *x.shape[axis + 1 :]) if reduces else x.shape
-        return Aval(kept, np.dtype(dtype))
+def _declare(name: str, run: Callable[..., Any], *, reduces: bool = False) -> None:
+    def shape(x: Any, *, axis: int, **_: Any) -> Aval:
+        return Aval((*x.shape[:axis], *x.shape[axis + 1 :]) if reduces else x.shape, _PLACES)
 
     register(
         Primitive(
@@ -22,11 +32,161 @@ def _declare(name: str, run: Any, dtype: Any = np.intp, *, reduces: bool = False
             run=run,
             pull=flat,
             shape=shape,
-            batch=lambda _, x, *, axis: bind(name, x, axis=axis + 1),
+            batch=lambda _, x, *, axis, **params: bind(name, x, axis=axis + 1, **params),
         )
     )
 
 
-_declare("argsort", lambda x, *, axis: np.argsort(x, axis, kind="stable"))
+def stable_order(x: Any, axis: int) -> Any:
+    """Return the places that sort `x` along an axis, equal elements in the order in which they stand.
+
+    For floats this is twice as fast as a stable sort: any sort, and then the places of equal elements sorted.
+    """
+    if x.dtype.kind != "f" or x.dtype.itemsize < 4 or x.shape[axis] < 2:
+        return np.argsort(x, axis, kind="stable")
+    lines = np.moveaxis(x, axis, -1)
+    order = np.argsort(lines, -1)
+    if _has_ties(lines, order):
+        line = np.take_along_axis(lines, order, -1)
+        nan = np.isnan(line)
+        same = (line[..., 1:] == line[..., :-1]) | (nan[..., 1:] & nan[..., :-1])
+        n = line.shape[-1]
+        start = np.zeros(line.shape, np.intp)  # n times the number of the run of equal elements
+        np.cumsum(~same, -1, out=start[..., 1:])
+        start *= n
+        start += order
+        start.sort(-1)
+        order = start % n
+    return np.moveaxis(order, -1, axis)
+
+
+def _has_ties(x: Any, order: Any) -> bool:
+    """Return whether two elements of a line are equal, or both NaN."""
+    n = x.shape[-1]
+    lines, orders = x.reshape(-1, n), order.reshape(-1, n)
+    step = max(1, _CHUNK // n)
+    for i in range(0, len(lines), step):  # in pieces, so that nothing leaves the cache
+        for k in range(0, n - 1, _CHUNK):
+            part = np.take_along_axis(lines[i : i + step], orders[i : i + step, k : k + _CHUNK + 1], -1)
+            if (part[:, 1:] == part[:, :-1]).any() or np.isnan(part[:, -2]).any():
+                return True
+    return False
+
+
+def _run_argsort(x: Any, *, axis: int, kind: Any = "stable") -> Any:
+    if kind in {"stable", "mergesort"}:
+        return stable_order(x, axis)
+    return np.argsort(x, axis, kind=kind)
+
+
+_declare("argsort", _run_argsort)
+_declare("argpartition", lambda x, *, axis, kth: np.argpartition(x, kth, axis))
 _declare("argmax", lambda x, *, axis: np.argmax(x, axis), reduces=True)
 _declare("argmin", lambda x, *, axis: np.argmin(x, axis), reduces=True)
+
+
+# Order statistics of lanes: the last axis of `x` is ordered, its other axes are those of `ranks`, if any.
+
+
+def _run_rank(x: Any, ranks: Any, *, propagate: bool) -> Any:
+    """Return where the elements of some ranks stand; with `propagate`, where NaN does if there is one."""
+    nan_counts = propagate and x.dtype.kind in "fc"
+    wanted, back = np.unique(ranks, return_inverse=True)
+    if ranks.ndim > 1 or wanted.size > _FEW:
+        return _ranked_by_sorting(x, ranks, nan_counts)
+    end = x.shape[-1] - 1
+    places = np.argpartition(x, [*wanted, end] if nan_counts else wanted, -1)
+    if nan_counts and np.isnan(np.take_along_axis(x, places[..., end:], -1)).any():
+        return _ranked_by_sorting(x, ranks, nan_counts)
+    places = places[..., wanted]
+    for i, k in enumerate(wanted):
+        places[..., i] = _first_at(x, places[..., i : i + 1], k)
+    return places[..., back]
+
+
+def _ranked_by_sorting(x: Any, ranks: Any, nan_counts: Any) -> Any:
+    order = stable_order(x, -1)
+    ranks = np.broadcast_to(ranks, (*x.shape[:-1], ranks.shape[-1]))
+    if nan_counts:
+        last = np.take_along_axis(x, order[..., -1:], -1)
+        ranks = np.where(np.isnan(last), x.shape[-1] - 1, ranks)
+    return np.take_along_axis(order, ranks, -1)
+
+
+def _first_at(x: Any, place: Any, rank: int) -> Any:
+    """Return which of several equal elements has a rank in the stable order, one of them is at `place`."""
+    value = np.take_along_axis(x, place, -1)
+    equal = x == value
+    if np.count_nonzero(equal) == math.prod(value.shape):
+        return place[..., 0]
+    before = np.count_nonzero(x < value, -1, keepdims=True)
+    found = np.argmax(np.cumsum(equal, -1) > rank - before, -1)
+    return np.where(np.isnan(value[..., 0]), place[..., 0], found) if x.dtype.kind in "fc" else found
+
+
+def _shape_rank(x: Any, ranks: Any, *, propagate: bool) -> Aval:
+    return Aval((*x.shape[:-1], ranks.shape[-1]), _PLACES)
+
+
+def _batch_rank(mapped: tuple[bool, ...], x: Any, ranks: Any, *, propagate: bool) -> Any:
+    if not mapped[0]:
+        x = broadcast_to(x, (ranks.shape[0], *x.shape))
+    if mapped[1]:
+        ranks = broadcast_to(with_rank(ranks, len(x.shape)), (*x.shape[:-1], ranks.shape[-1]))
+    elif len(ranks.shape) > 1:
+        ranks = broadcast_to(ranks, (*x.shape[:-1], ranks.shape[-1]))
+    return bind("rank", x, ranks, propagate=propagate)
+
+
+register(Primitive("rank", run=_run_rank, pull=flat, shape=_shape_rank, batch=_batch_rank))
+
+
+# Searching: the last axis of `a` is sorted, and its other axes, if any, are the first ones of `v`.
+
+
+def _run_search(a: Any, v: Any, *, side: Any) -> Any:
+    if a.ndim == 1:
+        return np.searchsorted(a, v, side)
+    found = np.empty(v.shape, np.intp)
+    for lane in np.ndindex(a.shape[:-1]):
+        found[lane] = np.searchsorted(a[lane], v[lane], side)
+    return found
+
+
+def _batch_search(mapped: tuple[bool, ...], a: Any, v: Any, *, side: Any) -> Any:
+    if mapped[0] and not mapped[1]:
+        v = broadcast_to(v, (a.shape[0], *v.shape))
+    elif not mapped[0] and len(a.shape) > 1:
+        a = broadcast_to(a, (v.shape[0], *a.shape))
+    return bind("search", a, v, side=side)
+
+
+register(
+    Primitive(
+        "search",
+        run=_run_search,
+        pull=flat,
+        shape=lambda a, v, *, side: Aval(v.shape, _PLACES),
+        batch=_batch_search,
+    )
+)
+
+
+# One element of each group of equal ones; they share its gradient, so that none of them is preferred.
+
+
+def _share(ct: Any, z: Any) -> Any:
+    ones = np.ones(z.shape, ct.real.dtype if ct.dtype.kind == "c" else ct.dtype)
+    count = bind("scatter_add", ones, z, template=(HOLE,), shape=ct.shape[:1])
+    each = ct / bind("reshape", count, shape=(*count.shape, *(1,) * (len(ct.shape) - 1)))
+    return bind("gather", each, z, template=(HOLE,))
+
+
+register(
+    Primitive(
+        "representative",
+        run=lambda x, first, group: x[first],
+        pull=by_argument(_share, None, None, exact=True),
+        shape=lambda x, first, group: Aval((*first.shape, *x.shape[1:]), x.dtype),
+    )
+)

@@ -36,7 +36,8 @@ def _reduction(
 def _extremum(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
     """Share `ct` equally among the elements that attain the extremum."""
     ties = bind("equal", x, expand(out, x.shape, axes))
-    share = ct / bind("convert", sum_axes(ties, axes), dtype=ct.dtype)
+    count = bind("maximum", sum_axes(ties, axes), 1)  # NaN ties with nothing
+    share = ct / bind("convert", count, dtype=ct.dtype)
     return bind("where", ties, expand(share, x.shape, axes), 0)
 
 
@@ -111,12 +112,48 @@ def _recur(a: Any, b: Any, axis: int) -> Any:
 
 def _run_recur(a: Any, b: Any, *, axis: int) -> Any:
     """Return y with y_i = a_i y_(i-1) + b_i along `axis`, from y_(-1) = 0."""
-    a, b = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)
-    y = np.empty(np.broadcast_shapes(a.shape, b.shape), np.result_type(a, b))
-    state: Any = 0
-    for i in range(len(y)):
-        state = y[i] = a[i] * state + b[i]
-    return np.moveaxis(y, 0, axis)
+    a, b = np.broadcast_arrays(np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0))
+    return np.moveaxis(_recurrence(a, b), 0, axis)
+
+
+_BLOCK, _WIDE = 64, 1024  # elements
+
+
+def _recurrence(a: Any, b: Any) -> Any:
+    """Return what `_run_recur` does, along the first axis: all blocks at once, then what they hand on."""
+    n, lanes = len(b), b.shape[1:]
+    y = np.empty(b.shape, np.result_type(a, b))
+    done = 0
+    blocks = n // _BLOCK
+    if blocks > 1 and math.prod(lanes) < _WIDE:
+        done = blocks * _BLOCK
+        factors, terms, inner = (v[:done].reshape(blocks, _BLOCK, *lanes) for v in (a, b, y))
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            products = np.cumprod(factors, 1, dtype=y.dtype)
+        if _is_exact(products, factors):
+            _recur_by_step(factors.swapaxes(0, 1), terms.swapaxes(0, 1), inner.swapaxes(0, 1), 0)
+            ends = _recurrence(products[:, -1], inner[:, -1])
+            inner[1:] += products[1:] * ends[:-1, None]
+        else:
+            done = 0
+    _recur_by_step(a, b, y, done)
+    return y
+
+
+def _is_exact(products: Any, factors: Any) -> bool:
+    """Return whether no product has left the range of its dtype, neither above nor below."""
+    size = np.abs(products)
+    least = np.finfo(size.dtype).tiny / np.finfo(size.dtype).eps
+    if np.isfinite(size).all() and (size >= least).all():
+        return True
+    zero = np.logical_or.accumulate(factors == 0, 1)
+    return bool(np.isfinite(size).all() and ((size >= least) | zero).all())
+
+
+def _recur_by_step(a: Any, b: Any, y: Any, start: int) -> None:
+    """Fill `y` from place `start` on."""
+    for i in range(start, len(y)):
+        y[i] = a[i] * y[i - 1] + b[i] if i else b[i]
 
 
 def _before(x: Any, axis: int) -> Any:
@@ -146,6 +183,8 @@ def _recur_second(ct: Any, x: Any, *, axis: int) -> Any:
 
 _reduction("max", lambda x, *, axes: np.maximum.reduce(x, axis=axes), _extremum, real=True)
 _reduction("min", lambda x, *, axes: np.minimum.reduce(x, axis=axes), _extremum, real=True)
+_reduction("nanmax", lambda x, *, axes: np.fmax.reduce(x, axis=axes), _extremum, real=True)
+_reduction("nanmin", lambda x, *, axes: np.fmin.reduce(x, axis=axes), _extremum, real=True)
 _reduction(
     "prod",
     lambda x, *, axes: np.multiply.reduce(x, axis=axes),
