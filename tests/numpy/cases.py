@@ -15,6 +15,10 @@ import fgrad.numpy as fnp
 from fgrad.testing import check_grads
 
 LATEST = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
+UNMAPPED = {  # functions whose results depend in shape on the values, or are nested: no vmap, no staging here
+    *("unique", "unique_all", "unique_counts", "unique_inverse", "unique_values"),
+    *("union1d", "intersect1d", "setdiff1d", "setxor1d", "histogramdd"),
+}
 ROUNDING = {"float16": 2e-3, "float32": 1e-6, "complex64": 1e-6}  # of other dtypes: 1e-13
 
 
@@ -153,7 +157,7 @@ def check(case: Case) -> None:
 
         xs = [case.args[i] for i in inputs]
         check_grads(f, xs, case.order)
-        if case.order > 1 and all(isinstance(x, np.ndarray) for x in xs):
+        if case.order > 1 and case.name not in UNMAPPED and all(isinstance(x, np.ndarray) for x in xs):
             maps_and_stages(f, xs)
 
 
@@ -170,7 +174,10 @@ def maps_and_stages(f: Any, xs: list[Any]) -> None:
 def same(actual: Any, expected: Any, kind: Any) -> None:
     """Assert that results are alike: in structure, and each array in kind, dtype, shape and value."""
     if isinstance(expected, list | tuple):
-        assert type(actual) is type(expected)
+        if hasattr(expected, "_fields"):
+            assert actual._fields == expected._fields
+        else:
+            assert type(actual) is type(expected)
         assert len(actual) == len(expected)
         for a, e in zip(actual, expected, strict=True):
             same(a, e, kind)

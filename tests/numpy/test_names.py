@@ -9,10 +9,16 @@ import pytest
 from tests.numpy import (
     test_arrays,
     test_elementwise,
+    test_histograms,
     test_indexing,
+    test_interpolation,
+    test_nanfunctions,
+    test_ordering,
     test_products,
     test_reductions,
+    test_sets,
     test_shapes,
+    test_statistics,
 )
 
 import fgrad.numpy as fnp
@@ -30,8 +36,22 @@ STEPS = {"around", "round"}  # no slope but where the value jumps
 ANSWERS = {  # no floats, so no derivative
     *("allclose", "array_equal", "isclose", "iscomplexobj", "result_type", "array2string"),
     *("argwhere", "flatnonzero", "nonzero", "searchsorted", "shape", "ndim", "size"),
+    *("argpartition", "digitize", "isin", "lexsort", "nanargmax", "nanargmin"),
 }
-MODULES = (test_arrays, test_elementwise, test_indexing, test_products, test_reductions, test_shapes)
+MODULES = (
+    test_arrays,
+    test_elementwise,
+    test_histograms,
+    test_indexing,
+    test_interpolation,
+    test_nanfunctions,
+    test_ordering,
+    test_products,
+    test_reductions,
+    test_sets,
+    test_shapes,
+    test_statistics,
+)
 
 
 def test_there_are_many_names():

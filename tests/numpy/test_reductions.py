@@ -123,6 +123,20 @@ CASES = [
     *named("norm", {"cube": C, "0-d": S, "empty": V[:0], "integers": integers(), "list": [3.0, 4.0],
         "cube ord": (C, 2), "wrong axis": (M, None, 2), "string ord": (V, "fro"),
         "three axes": (C, None, (0, 1, 2))}),
+    *(Case(n, f"{label} {i}", args, (*options, ("include_initial", i)), 2)
+        for n in ("cumulative_sum", "cumulative_prod") for i in (False, True) for label, args, options in (
+        ("vector", (V,), ()), ("0-d", (S,), ()), ("axis", (C,), (("axis", 1),)), ("last", (C,), (("axis",
+        -1),)),
+        ("no axis", (C,), ()), ("wrong axis", (M,), (("axis", 2),)), ("empty", (V[:0],), ()),
+        ("dtype", (V,), (("dtype", np.float32),)), ("int8", (integers((3,), dtype=np.int8),), ()),
+        ("bool", (truths((3,)),), ()), ("list", ([1, 2, 3],), ()), ("float32", (V.astype("f"),), ()),
+        ("complex", (values((3,), dtype=complex),), ()), ("zeros", (np.array([2.0, 0.0, 3.0, 0.0]),), ()))),
+    *named("ediff1d", {"vector": V, "matrix": M, "ends": (V, V[:2], 0.5), "end": (V, [1.0, 2.0]),
+        "begin": (V, None,
+        V), "integers": integers(), "integer ends": (V, 1, np.array([[2, 3]])),
+        "floats to integers": (integers(), 0.5),
+        "complex ends": (V, 1j), "one": V[:1], "empty": E, "0-d": S, "float32": (V.astype("f"), V[:1]),
+        "int8": (integers(dtype=np.int8), np.int8(1)), "bool": truths(), "list": [1.0, 4.0, 2.0]}),
     # order
     *(Case("sort", f"ties {t}", (np.array([2, 1, 2, 1, 0], t),), ()) for t in ("i8", "f8", "f4", "u1")),
     *(Case("argsort", f"ties {t}", (np.array([2, 1, 2, 1, 0], t),), (("kind", "stable"),))
@@ -207,6 +221,53 @@ def test_products_with_zeros():
     for x in (np.array([0.0, 2.0, 3.0]), np.array([0.0, 0.0, 3.0]), np.zeros(3)):
         check_grads(np.prod, (x,), 3)
         check_grads(np.cumprod, (x,), 3)
+
+
+@pytest.mark.parametrize(
+    "kind", ["near one", "with zeros", "tiny", "huge", "rows", "complex", "float32", "NaN"]
+)
+def test_gradients_of_long_products(kind):
+    n = 5000
+    rng = np.random.default_rng(0)
+    x, ct = 1 + rng.normal(size=n) / 50, rng.normal(size=n)
+    if kind == "with zeros":
+        x[[70, 71, 2000, 4999]] = 0
+    elif kind == "rows":
+        x, ct = x.reshape(2500, 2), ct.reshape(2500, 2)
+    elif kind in ("tiny", "huge"):
+        x[n // 2 :] *= 1e-9 if kind == "tiny" else 1.1
+        x[-9:] = 1e9 if kind == "tiny" else 1e-9
+    elif kind == "complex":
+        x = x * np.exp(1j * ct)
+    elif kind == "float32":
+        x, ct = x.astype("f"), ct.astype("f")
+    elif kind == "NaN":
+        x[4000] = np.nan
+    back = fg.vjp(lambda x: np.cumprod(x, 0), x)[1](ct.astype(x.dtype))[0]
+    wide = np.clongdouble if kind == "complex" else np.longdouble
+    before, heap = np.ones(x.shape, wide), np.zeros(x.shape, wide)
+    before[1:] = np.cumprod(x[:-1].astype(wide), 0)
+    for i in range(len(x) - 1, -1, -1):  # heap_i = ct_i + x_(i+1) heap_(i+1)
+        heap[i] = ct[i] + (x[i + 1] * heap[i + 1] if i + 1 < len(x) else 0)
+    size = np.abs(before * heap)
+    rounding = 1e-3 if kind == "float32" else 1e-9
+    np.testing.assert_allclose(
+        back, (before * heap).astype(x.dtype), rounding, rounding * float(np.nanmax(size))
+    )
+
+
+def test_initial_elements_beside_out():
+    for name in ("cumulative_sum", "cumulative_prod"):
+        for initial in (False, True):
+            expected = getattr(np, name)(V, include_initial=initial)
+            for module in (fnp, np):
+                out = fg.tensor(np.zeros(expected.shape))
+                assert getattr(module, name)(fg.tensor(V), out=out, include_initial=initial) is out
+                np.testing.assert_allclose(out.numpy(), expected, rtol=1e-13)
+
+
+def test_differences_between_ends_differentiate():
+    check_grads(lambda x, a, b: np.ediff1d(x, a, b), (M, V, V[:2] ** 2), 2)
 
 
 def test_a_spread_of_zero_has_slope_zero():

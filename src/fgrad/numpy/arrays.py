@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -12,6 +13,8 @@ from fgrad.core.tensor import Tensor, alias, bind, wrap
 from fgrad.numpy.registry import implements
 from fgrad.ops.linear import broadcast_to as _broadcast_to
 from fgrad.ops.linear import convert, reshape
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def as_value(x: Any) -> Any:
@@ -23,6 +26,11 @@ def as_value(x: Any) -> Any:
     return np.asarray(x)
 
 
+def as_tensor(x: Any) -> Tensor:
+    """Return a new array or a Tensor as Tensor, without a copy."""
+    return x if isinstance(x, Tensor) else wrap(x)
+
+
 def alike(xs: Sequence[Any]) -> list[Any]:
     """Return results as they are, or all as Tensors if one of them is."""
     return list(map(asarray, xs)) if any(isinstance(x, Tensor) for x in xs) else list(xs)
@@ -31,6 +39,21 @@ def alike(xs: Sequence[Any]) -> list[Any]:
 def holds_tensor(x: Any) -> bool:
     """Return whether a nested sequence holds a Tensor."""
     return isinstance(x, Tensor) or (isinstance(x, list | tuple) and any(map(holds_tensor, x)))
+
+
+def extends(function: Any) -> Callable[[F], F]:
+    """Return the decorator that makes a function do for Tensors what NumPy's `function` does for arrays."""
+
+    def register(f: F) -> F:
+        @functools.wraps(f)
+        def call(*args: Any, **kw: Any) -> Any:
+            if any(map(holds_tensor, args)) or any(map(holds_tensor, kw.values())):
+                return f(*args, **kw)
+            return function(*args, **kw)
+
+        return cast("F", implements(function)(call))
+
+    return register
 
 
 @implements(np.array)

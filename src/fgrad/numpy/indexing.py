@@ -106,14 +106,15 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 @implements(np.nonzero)
 def nonzero(a: Any) -> tuple[Any, ...]:
     """Return the places of the nonzero elements, one array of integers per axis."""
-    found = np.nonzero(_concrete(a, "nonzero"))
+    found = np.nonzero(concrete(a, "nonzero"))
     return tuple(map(wrap, found)) if isinstance(a, Tensor) else found
 
 
 _RAGGED = {"nonzero", "argwhere", "flatnonzero", "compress", "extract"}
 
 
-def _concrete(a: Any, name: str) -> Any:
+def concrete(a: Any, name: str) -> Any:
+    """Return the value of `a` as an array, which the function called `name` needs to know."""
     if not isinstance(a, Tensor):
         return np.asarray(a)
     if isinstance(a._value, Box):
@@ -125,23 +126,15 @@ def _concrete(a: Any, name: str) -> Any:
 @implements(np.argwhere)
 def argwhere(a: Any) -> Any:
     """Return the places of the nonzero elements, one row per element."""
-    found = np.argwhere(_concrete(a, "argwhere"))
+    found = np.argwhere(concrete(a, "argwhere"))
     return wrap(found) if isinstance(a, Tensor) else found
 
 
 @implements(np.flatnonzero)
 def flatnonzero(a: Any) -> Any:
     """Return the places of the nonzero elements of the flattened array."""
-    found = np.flatnonzero(_concrete(a, "flatnonzero"))
+    found = np.flatnonzero(concrete(a, "flatnonzero"))
     return wrap(found) if isinstance(a, Tensor) else found
-
-
-@implements(np.searchsorted)
-def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
-    """Return where elements would have to be inserted to keep `a` sorted."""
-    order = None if sorter is None else _concrete(sorter, "searchsorted")
-    found = np.searchsorted(_concrete(a, "searchsorted"), _concrete(v, "searchsorted"), side, order)
-    return _beside(found, a, v, sorter)
 
 
 @implements(np.clip)
@@ -222,10 +215,10 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     if isinstance(places, Tensor) and not isinstance(places._value, Box):
         places = places._value
     taken = bind("gather", a, places, template=(*(slice(None),) * axis, HOLE))
-    return stored(_beside(taken, indices), out)
+    return stored(beside(taken, indices), out)
 
 
-def _beside(y: Any, *xs: Any) -> Any:
+def beside(y: Any, *xs: Any) -> Any:
     """Return a new array, as Tensor if one of `xs` is a Tensor."""
     return wrap(y) if not isinstance(y, Tensor) and any(isinstance(x, Tensor) for x in xs) else y
 
@@ -241,28 +234,30 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     axis = normalize_axis_index(axis, n)
     if len(indices.shape) != n:
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
-    if isinstance(indices, Tensor) and not isinstance(indices._value, Box):
-        indices = indices._value
-    places = []
-    for i in range(n):
-        m = arr.shape[i] if i != axis else 0
-        places.append(indices if i == axis else np.arange(m).reshape([-1 if k == i else 1 for k in range(n)]))
-    return _beside(bind("gather", arr, *places, template=(HOLE,) * n), given)
+    return beside(along_axis(arr, indices, axis), given)
+
+
+def along_axis(x: Any, indices: Any, axis: int, *, unique: bool = False) -> Any:
+    """Return elements at places along an axis, other axes matched; `unique`: no place occurs twice."""
+    n = len(x.shape)
+    places = [np.arange(m).reshape([-1 if k == i else 1 for k in range(n)]) for i, m in enumerate(x.shape)]
+    places[axis] = indices
+    return bind("gather", x, *places, template=(HOLE,) * n, unique=unique)
 
 
 @implements(np.compress)
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
     """Return the slices along an axis for which the condition holds."""
-    chosen = _concrete(condition, "compress")
+    chosen = concrete(condition, "compress")
     if np.ndim(chosen) != 1:
         raise ValueError(f"condition must be a 1-d array, not of {np.ndim(chosen)} axes")
-    return stored(_beside(take(a, np.flatnonzero(chosen), axis), condition), out)
+    return stored(beside(take(a, np.flatnonzero(chosen), axis), condition), out)
 
 
 @implements(np.extract)
 def extract(condition: Any, arr: Any) -> Any:
     """Return the elements for which the condition holds, flattened."""
-    return _beside(take(arr, np.flatnonzero(_concrete(condition, "extract"))), condition)
+    return beside(take(arr, np.flatnonzero(concrete(condition, "extract"))), condition)
 
 
 @implements(np.round, np.around)
@@ -344,13 +339,13 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 @implements(np.allclose)
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     """Return whether all elements are equal within tolerances."""
-    return bool(np.allclose(_concrete(a, "allclose"), _concrete(b, "allclose"), rtol, atol, equal_nan))
+    return bool(np.allclose(concrete(a, "allclose"), concrete(b, "allclose"), rtol, atol, equal_nan))
 
 
 @implements(np.array_equal)
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     """Return whether two arrays have the same shape and elements."""
-    return bool(np.array_equal(_concrete(a1, "array_equal"), _concrete(a2, "array_equal"), equal_nan))
+    return bool(np.array_equal(concrete(a1, "array_equal"), concrete(a2, "array_equal"), equal_nan))
 
 
 @implements(np.result_type)
@@ -370,7 +365,7 @@ implements(np.iscomplexobj)(iscomplexobj)
 @implements(np.array2string)
 def array2string(a: Any, *args: Any, **kw: Any) -> str:
     """Return the elements as text."""
-    return np.array2string(_concrete(a, "array2string"), *args, **kw)
+    return np.array2string(concrete(a, "array2string"), *args, **kw)
 
 
 _POWERS = {2: "square", 1: "positive", 0.5: "sqrt", -1: "reciprocal"}

@@ -12,7 +12,6 @@ from fgrad.core.primitive import NUMPY, ROWS
 from fgrad.core.tensor import Tensor, apply_linear, bind, unary
 from fgrad.core.trace import Box
 from fgrad.numpy.arrays import alike, as_value
-from fgrad.numpy.indexing import take_along_axis
 from fgrad.numpy.registry import implements, stored
 from fgrad.numpy.shapes import broadcast_to, concatenate
 from fgrad.ops import linear
@@ -47,7 +46,8 @@ def _prepared(x: Any, dtype: Any, where: Any, neutral: Any) -> Any:
     return x
 
 
-def _finished(y: Any, x: Any, axes: tuple[int, ...], keepdims: Any, out: Any) -> Any:
+def finished(y: Any, x: Any, axes: tuple[int, ...], keepdims: Any, out: Any) -> Any:
+    """Return a reduction of `x` over `axes`, as `keepdims` and `out` ask."""
     if keepdims and keepdims is not _NOTHING:
         y = linear.reshape(y, tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
     return stored(y, out)
@@ -75,7 +75,7 @@ def sum(
     y = bind("sum", a, axes=axes)
     if initial is not _NOTHING:
         y = y + initial
-    return _finished(y, a, axes, keepdims, out)
+    return finished(y, a, axes, keepdims, out)
 
 
 @implements(np.prod)
@@ -94,30 +94,43 @@ def prod(
     y = bind("prod", a, axes=axes)
     if initial is not _NOTHING:
         y = y * initial
-    return _finished(y, a, axes, keepdims, out)
+    return finished(y, a, axes, keepdims, out)
 
 
-def _extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
+_PAIRWISE = {"max": "maximum", "min": "minimum", "nanmax": "fmax", "nanmin": "fmin"}
+
+
+def extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
+    """Return what the row `name` finds over axes, beside `initial`, among the elements that count."""
     a = as_value(a)
     if where is not True:
         if initial is _NOTHING:
             raise ValueError(
-                f"reduction operation '{name}' does not have an identity, "
+                f"reduction operation '{_PAIRWISE[name]}' does not have an identity, "
                 "so to use a where mask one has to specify 'initial'"
             )
-        a = _prepared(a, None, where, initial)
+        a = _prepared(a, None, where, _last_choice(a.dtype, greatest=name.endswith("min")))
     axes = _axes_of_monoid(axis, len(a.shape))
     if initial is not _NOTHING and (a.size == 0 and any(a.shape[i] == 0 for i in axes)):
         shape = tuple(n for i, n in enumerate(a.shape) if i not in axes)
         y = linear.broadcast_to(linear.convert(as_value(initial), a.dtype), shape)
-        return _finished(alike([y, a])[0], a, axes, keepdims, out)
+        return finished(alike([y, a])[0], a, axes, keepdims, out)
     if a.dtype.kind == "b":
         y = bind("convert", bind(name, bind("convert", a, dtype=np.dtype(np.int8)), axes=axes), dtype=a.dtype)
     else:
         y = bind(name, a, axes=axes)
     if initial is not _NOTHING:
-        y = bind({"max": "maximum", "min": "minimum"}[name], y, initial)
-    return _finished(y, a, axes, keepdims, out)
+        y = bind(_PAIRWISE[name], y, initial)
+    return finished(y, a, axes, keepdims, out)
+
+
+def _last_choice(dtype: np.dtype[Any], *, greatest: bool) -> Any:
+    """Return the number of a dtype that every other one is preferred to."""
+    if dtype.kind == "b":
+        return np.bool_(greatest)
+    if dtype.kind in "fc":
+        return dtype.type(np.inf if greatest else -np.inf)
+    return np.iinfo(dtype).max if greatest else np.iinfo(dtype).min
 
 
 @implements(np.max, np.amax)
@@ -130,7 +143,7 @@ def max(
     where: Any = True,
 ) -> Any:
     """Return the greatest element over axes; elements that tie share the gradient equally."""
-    return _extremum("max", a, axis, out, keepdims, initial, where)
+    return extremum("max", a, axis, out, keepdims, initial, where)
 
 
 @implements(np.min, np.amin)
@@ -143,7 +156,7 @@ def min(
     where: Any = True,
 ) -> Any:
     """Return the smallest element over axes; elements that tie share the gradient equally."""
-    return _extremum("min", a, axis, out, keepdims, initial, where)
+    return extremum("min", a, axis, out, keepdims, initial, where)
 
 
 amax, amin = max, min
@@ -155,7 +168,8 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any
     return stored(max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims), out)
 
 
-def _inexact(a: Any, dtype: Any) -> Any:
+def inexact(a: Any, dtype: Any) -> Any:
+    """Return `a` as `dtype`; without one, integers become float64."""
     a = as_value(a)
     if dtype is not None:
         return linear.convert(a, np.dtype(dtype))
@@ -178,11 +192,11 @@ def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
 ) -> Any:
     """Return the arithmetic mean over axes."""
-    a = _inexact(a, dtype)
+    a = inexact(a, dtype)
     axes = axes_of(axis, len(a.shape))
     if where is True and a.size:
         y = bind("mean", a, axes=axes)
-        return y if keepdims is False and out is None else _finished(y, a, axes, keepdims, out)
+        return y if keepdims is False and out is None else finished(y, a, axes, keepdims, out)
     total = sum(a, axes, keepdims=keepdims, where=where)
     n = _count(a, axes, where, keepdims)
     with np.errstate(invalid="ignore"):
@@ -203,7 +217,7 @@ def var(
     correction: Any = _NOTHING,
 ) -> Any:
     """Return the variance over axes: the mean squared distance from the mean, with divisor n - ddof."""
-    a = _inexact(a, dtype)
+    a = inexact(a, dtype)
     axes = axes_of(axis, len(a.shape))
     ddof = ddof if correction is _NOTHING else correction
     center = _mean(a, axes, keepdims=True, where=where) if mean is _NOTHING else mean
@@ -245,7 +259,7 @@ def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False
 ) -> Any:
     """Return the weighted mean over axes."""
-    a = _inexact(a, None)
+    a = inexact(a, None)
     if weights is None:
         y = mean(a, axis, keepdims=keepdims)
         n = _count(a, axes_of(axis, len(a.shape)), True, keepdims)
@@ -281,15 +295,44 @@ def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any
     return _scan("cumprod", a, axis, dtype, out)
 
 
+@implements(np.cumulative_sum)
+def cumulative_sum(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+) -> Any:
+    """Return the sums of the elements up to each place along an axis, after a zero if asked."""
+    return _cumulative("cumsum", x, axis, dtype, out, include_initial)
+
+
+@implements(np.cumulative_prod)
+def cumulative_prod(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+) -> Any:
+    """Return the products of the elements up to each place along an axis, after a one if asked."""
+    return _cumulative("cumprod", x, axis, dtype, out, include_initial)
+
+
+def _cumulative(name: str, x: Any, axis: Any, dtype: Any, out: Any, include_initial: bool) -> Any:
+    x = as_value(x)
+    if axis is None and len(x.shape) > 1:
+        raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
+    x = linear.reshape(x, x.shape or (1,))
+    place = 0 if axis is None else normalize_axis_index(axis, len(x.shape))
+    y = _scan(name, x, place, dtype, None)
+    if include_initial:
+        one = (*x.shape[:place], 1, *x.shape[place + 1 :])
+        y = concatenate([np.full(one, int(name == "cumprod"), y.dtype), y], place)
+    return stored(y, out)
+
+
 def _scan(name: str, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     a = as_value(a)
     if dtype is not None:
         a = linear.convert(a, np.dtype(dtype))
-    a, place = _along(a, axis)
+    a, place = along(a, axis)
     return stored(bind(name, a, axis=place), out)
 
 
-def _along(a: Any, axis: Any) -> tuple[Any, int]:
+def along(a: Any, axis: Any) -> tuple[Any, int]:
     """Return `a`, flattened if `axis` is None or if there is none, and the place of the axis."""
     if axis is None or not a.shape:
         a = linear.reshape(a, (a.size,))
@@ -319,68 +362,29 @@ def logsumexp(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
         >>> float(logsumexp([0.0, 0.0]))
         0.6931471805599453
     """
-    a = _inexact(a, None)
+    a = inexact(a, None)
     axes = axes_of(axis, len(a.shape))
-    return _finished(bind("logsumexp", a, axes=axes), a, axes, keepdims, None)
+    return finished(bind("logsumexp", a, axes=axes), a, axes, keepdims, None)
 
 
 @implements(np.all)
 def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
     """Return whether every element is nonzero."""
     a = _prepared(bind("not_equal", as_value(a), 0), None, where, True)
-    return _extremum("min", a, axis, out, keepdims, True, True)
+    return extremum("min", a, axis, out, keepdims, True, True)
 
 
 @implements(np.any)
 def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
     """Return whether some element is nonzero."""
     a = _prepared(bind("not_equal", as_value(a), 0), None, where, False)
-    return _extremum("max", a, axis, out, keepdims, False, True)
+    return extremum("max", a, axis, out, keepdims, False, True)
 
 
 @implements(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """Return the number of nonzero elements."""
     return sum(bind("not_equal", as_value(a), 0), axis, keepdims=keepdims)
-
-
-def _arg(name: str, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
-    a = as_value(a)
-    line, place = _along(a, axis)
-    y = bind(name, line, axis=place)
-    if keepdims and keepdims is not _NOTHING:
-        y = linear.reshape(y, tuple(1 if axis is None or i == place else m for i, m in enumerate(a.shape)))
-    return stored(y, out)
-
-
-@implements(np.argmax)
-def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-    """Return the place of the first greatest element."""
-    return _arg("argmax", a, axis, out, keepdims)
-
-
-@implements(np.argmin)
-def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-    """Return the place of the first smallest element."""
-    return _arg("argmin", a, axis, out, keepdims)
-
-
-@implements(np.argsort)
-def argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    """Return the places that sort `a` along an axis (stably); None flattens first."""
-    a, place = _along(as_value(a), axis)
-    return bind("argsort", a, axis=place)
-
-
-@implements(np.sort)
-def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    """Return `a` sorted along an axis; the gradient goes back to where each element came from."""
-    a = as_value(a)
-    if axis is None:
-        a, axis = linear.reshape(a, (a.size,)), 0
-    if not isinstance(a, Tensor):
-        return np.sort(a, axis)
-    return take_along_axis(a, argsort(a, axis), axis)
 
 
 @implements(np.diff)
@@ -405,6 +409,28 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOTHING, append: An
     return a
 
 
+@implements(np.ediff1d)
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """Return the differences of neighbours of the flattened array, between elements joined on both sides.
+
+    Raises:
+        TypeError: what is to be joined cannot be cast to the dtype of `ary`.
+    """
+    a = as_value(ary)
+    a = linear.reshape(a, (a.size,))
+    parts = [diff(a)] if a.dtype.kind != "b" else [bind("subtract", a, a)[1:]]
+    for name, given, place in (("to_begin", to_begin, 0), ("to_end", to_end, 2)):
+        if given is None:
+            continue
+        end = as_value(given)
+        if not np.can_cast(end.dtype, a.dtype, "same_kind"):
+            raise TypeError(
+                f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule."
+            )
+        parts.insert(place, linear.convert(linear.reshape(end, (end.size,)), a.dtype))
+    return concatenate(parts) if len(parts) > 1 else parts[0]
+
+
 @implements(np.linalg.norm)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Return a vector norm, or the Frobenius, 1 or infinity norm of matrices.
@@ -415,7 +441,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     Raises:
         ValueError: an order that is not supported (of matrices: 2, -2 and nuclear need singular values).
     """
-    x = _inexact(x, None)
+    x = inexact(x, None)
     n = len(x.shape)
     axes = axes_of(axis, n)
     if axis is None and (ord is None or (n == 2 and ord in {"fro", "f"})):
@@ -441,7 +467,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         total = bind("sum", bind("power", size, ord), axes=axes)
         zero = bind("equal", total, 0)
         y = bind("where", zero, 0, bind("power", bind("where", zero, 1, total), 1 / ord))
-    return _finished(y, x, axes, keepdims, None)
+    return finished(y, x, axes, keepdims, None)
 
 
 def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
@@ -459,12 +485,23 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any
         raise ValueError(
             f"norm: the order {ord!r} of matrices has no rule for Tensors yet; use None, 'fro', 1 or inf"
         )
-    return _finished(y, x, axes, keepdims, None)
+    return finished(y, x, axes, keepdims, None)
 
 
 def _along_first_axis(f: Any) -> Any:
     """Return `f` as method of a ufunc, which takes the first axis where it is told none."""
     return lambda a, axis=0, **kw: f(a, axis, **kw)
+
+
+def _skipping(name: str) -> Any:
+    """Return the reduction by `fmax` or `fmin`, which take no notice of NaN."""
+
+    def reduce(
+        a: Any, axis: Any, out: Any = None, keepdims: Any = False, initial: Any = _NOTHING, where: Any = True
+    ) -> Any:
+        return extremum(name, a, axis, out, keepdims, initial, where)
+
+    return reduce
 
 
 NUMPY.update(
@@ -475,6 +512,8 @@ NUMPY.update(
             (np.multiply, "reduce", prod),
             (np.maximum, "reduce", max),
             (np.minimum, "reduce", min),
+            (np.fmax, "reduce", _skipping("nanmax")),
+            (np.fmin, "reduce", _skipping("nanmin")),
             (np.logical_and, "reduce", all),
             (np.logical_or, "reduce", any),
             (np.add, "accumulate", cumsum),

@@ -1,0 +1,94 @@
+"""Interpolation between given points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.tensor import bind, unary
+from fgrad.numpy.arrays import as_value, extends
+from fgrad.numpy.ordering import argsort, searchsorted
+from fgrad.numpy.shapes import concatenate
+from fgrad.numpy.statistics import known
+from fgrad.ops import linear
+from fgrad.ops.indexing import HOLE
+
+
+@extends(np.interp)
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+    """Return the values at `x` of the function that is linear between the points (xp, fp).
+
+    Args:
+        x: array of places.
+        xp: increasing vector of nodes (in any order if there is a period).
+        fp: values at the nodes, real or complex.
+        left: the value for x < xp[0]; None: fp[0].
+        right: the value for x > xp[-1]; None: fp[-1].
+        period: the period of the function, with which `left` and `right` mean nothing.
+
+    Returns:
+        Array of double precision, of the shape of `x`.
+
+    Raises:
+        ValueError: `xp` and `fp` are no vectors of one length above zero; the period is zero.
+
+    Derivative:
+        In `x` the slope of the segment to the right of a node, at the last node of the one to its left, and
+        zero outside of the nodes; in `xp`, `fp`, `left` and `right` that of the formula for this segment.
+    """
+    x, xp, fp = as_value(x), as_value(xp), as_value(fp)
+    kind = np.dtype(complex if fp.dtype.kind == "c" else float)
+    x, xp, fp = (linear.convert(v, d) for v, d in ((x, np.dtype(float)), (xp, np.dtype(float)), (fp, kind)))
+    if len(xp.shape) != 1 or len(fp.shape) != 1:
+        raise ValueError("Data points must be 1-D sequences")
+    if xp.shape != fp.shape:
+        raise ValueError("fp and xp are not of the same length.")
+    if not xp.size:
+        raise ValueError("array of sample points is empty")
+    if period is not None:
+        if known(period) is not None and known(period) == 0:
+            raise ValueError("period must be a non-zero value")
+        period = unary("absolute", as_value(period))
+        x, xp, fp = _periodic(x, xp, fp, period)
+        left = right = None
+    y = _piecewise(x, xp, fp)
+    first, last = (bind("slice", xp, index=(i,)) for i in (0, -1))
+    left = bind("slice", fp, index=(0,)) if left is None else left
+    right = bind("slice", fp, index=(-1,)) if right is None else right
+    y = bind("where", bind("less", x, first), left, y)
+    return bind("where", bind("greater", x, last), right, y)
+
+
+def _periodic(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
+    """Return places in one period, and its nodes with one more on either side."""
+    x, xp = x % period, xp % period
+    order = argsort(xp, kind="stable")
+    xp, fp = (bind("gather", v, order, template=(HOLE,), unique=True) for v in (xp, fp))
+    ends = slice(-1, None), slice(0, 1)
+    (xa, fa), (xb, fb) = ([bind("slice", v, index=(s,)) for v in (xp, fp)] for s in ends)
+    return x, concatenate([xa - period, xp, xb + period]), concatenate([fa, fp, fb])
+
+
+def _piecewise(x: Any, xp: Any, fp: Any) -> Any:
+    """Return the values of the linear pieces, where `x` is not outside of all."""
+    node = searchsorted(xp, x, "right") - 1
+    top = xp.shape[0] - 1
+    node = bind("minimum", bind("maximum", node, 0), top)
+    low = bind("minimum", node, max(top - 1, 0))  # where the segment begins, whose value at `node` is known
+    high = bind("minimum", low + 1, top)
+    xa, fa, xb, fb, x0, f0 = (
+        bind("gather", v, i, template=(HOLE,)) for i in (low, high, node) for v in (xp, fp)
+    )
+    width = xb - xa
+    flat = bind("equal", width, 0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        slope = bind("where", flat, 0, (fb - fa) / bind("where", flat, 1, width))
+        y = f0 + bind("both", slope, x - x0)
+        value = known(y)
+        if value is None or not np.isnan(value).any():
+            return y
+        # the other end where an infinite value spoils this one, as NumPy does
+        other = fb + bind("both", slope, x - xb)
+        level = bind("where", bind("equal", fa, fb), fa, other)
+        return bind("where", unary("isnan", y), bind("where", unary("isnan", other), level, other), y)

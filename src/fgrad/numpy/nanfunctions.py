@@ -1,0 +1,227 @@
+"""Reductions and scans that leave NaN out: the gradient of an element that is NaN is exactly zero."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.tensor import bind, unary
+from fgrad.numpy.arrays import as_value, extends
+from fgrad.numpy.reductions import abs2, cumprod, cumsum, extremum, prod, sum
+from fgrad.numpy.reductions import mean as _mean
+from fgrad.numpy.reductions import var as _var
+from fgrad.numpy.registry import stored
+from fgrad.numpy.statistics import known
+from fgrad.ops import linear
+
+_NOTHING: Any = np._NoValue
+
+
+def _split(a: Any, neutral: float) -> tuple[Any, Any]:
+    """Return `a` with NaN replaced, and where NaN was: None if `a` cannot hold any."""
+    a = as_value(a)
+    if a.dtype.kind not in "fc":
+        return a, None
+    nan = unary("isnan", a)
+    return bind("where", nan, neutral, a), nan
+
+
+def _everywhere(where: Any) -> Any:
+    return True if where is _NOTHING else where
+
+
+def _given(**keywords: Any) -> dict[str, Any]:
+    return {name: value for name, value in keywords.items() if value is not _NOTHING}
+
+
+@extends(np.nansum)
+def nansum(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = _NOTHING,
+    initial: Any = _NOTHING,
+    where: Any = _NOTHING,
+) -> Any:
+    """Return the sum over axes of the elements that are not NaN; zero where there are none."""
+    return sum(_split(a, 0)[0], axis, dtype, out, keepdims, initial, _everywhere(where))
+
+
+@extends(np.nanprod)
+def nanprod(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = _NOTHING,
+    initial: Any = _NOTHING,
+    where: Any = _NOTHING,
+) -> Any:
+    """Return the product over axes of the elements that are not NaN; one where there are none."""
+    return prod(_split(a, 1)[0], axis, dtype, out, keepdims, initial, _everywhere(where))
+
+
+@extends(np.nancumsum)
+def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the sums of the elements up to each place along an axis, NaN as zero; None flattens first."""
+    return cumsum(_split(a, 0)[0], axis, dtype, out)
+
+
+@extends(np.nancumprod)
+def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return the products of the elements up to each place along an axis, NaN as one; None flattens first."""
+    return cumprod(_split(a, 1)[0], axis, dtype, out)
+
+
+def _extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
+    y = extremum(name, a, axis, out, keepdims, initial, _everywhere(where))
+    value = known(y)
+    if value is not None and value.dtype.kind in "fc" and np.isnan(value).any():
+        warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=3)
+    return y
+
+
+@extends(np.nanmax)
+def nanmax(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = _NOTHING,
+    initial: Any = _NOTHING,
+    where: Any = _NOTHING,
+) -> Any:
+    """Return the greatest element over axes that is not NaN; elements that tie share the gradient equally."""
+    return _extremum("nanmax", a, axis, out, keepdims, initial, where)
+
+
+@extends(np.nanmin)
+def nanmin(
+    a: Any,
+    axis: Any = None,
+    out: Any = None,
+    keepdims: Any = _NOTHING,
+    initial: Any = _NOTHING,
+    where: Any = _NOTHING,
+) -> Any:
+    """Return the smallest element over axes that is not NaN; elements that tie share the gradient equally."""
+    return _extremum("nanmin", a, axis, out, keepdims, initial, where)
+
+
+def _check_dtypes(dtype: Any, out: Any) -> None:
+    if dtype is not None and np.dtype(dtype).kind not in "fc":
+        raise TypeError("If a is inexact, then dtype must be inexact")
+    if out is not None and out.dtype.kind not in "fc":
+        raise TypeError("If a is inexact, then out must be inexact")
+
+
+def _count(nan: Any, axis: Any, keepdims: Any, where: Any) -> Any:
+    return sum(bind("logical_not", nan), axis, keepdims=keepdims, where=where)
+
+
+def _divided(total: Any, count: Any) -> Any:
+    """Return a sum divided by the number of its terms, of the dtype of the sum."""
+    count = linear.convert(as_value(count), total.dtype)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return total / count
+
+
+@extends(np.nanmean)
+def nanmean(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = _NOTHING,
+    *,
+    where: Any = _NOTHING,
+) -> Any:
+    """Return the arithmetic mean over axes of the elements that are not NaN.
+
+    Where there are none it is NaN, with a RuntimeWarning, and the gradient is zero.
+    """
+    where = _everywhere(where)
+    x, nan = _split(a, 0)
+    if nan is None:
+        return _mean(x, axis, dtype, out, keepdims, where=where)
+    _check_dtypes(dtype, out)
+    count = _count(nan, axis, keepdims, where)
+    total = sum(x, axis, dtype, None, keepdims, _NOTHING, where)
+    value = known(count)
+    if value is not None and np.any(np.equal(value, 0)):
+        warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
+    return stored(_divided(total, count), out)
+
+
+@extends(np.nanvar)
+def nanvar(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = _NOTHING,
+    *,
+    where: Any = _NOTHING,
+    mean: Any = _NOTHING,
+    correction: Any = _NOTHING,
+) -> Any:
+    """Return the variance over axes of the elements that are not NaN, with divisor n - ddof.
+
+    Where no degree of freedom is left it is NaN, with a RuntimeWarning, and the gradient is zero.
+    """
+    y = _variance(a, axis, dtype, out, ddof, keepdims, where, mean, correction)
+    return stored(y, out)
+
+
+@extends(np.nanstd)
+def nanstd(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = _NOTHING,
+    *,
+    where: Any = _NOTHING,
+    mean: Any = _NOTHING,
+    correction: Any = _NOTHING,
+) -> Any:
+    """Return the standard deviation over axes of the elements that are not NaN; its slope at zero is zero."""
+    y = _variance(a, axis, dtype, out, ddof, keepdims, where, mean, correction)
+    return stored(unary("root", y), out)
+
+
+def _variance(
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    out: Any,
+    ddof: Any,
+    keepdims: Any,
+    where: Any,
+    mean: Any,
+    correction: Any,
+) -> Any:
+    if correction is not _NOTHING and ddof != 0:
+        raise ValueError("ddof and correction can't be provided simultaneously.")
+    ddof = ddof if correction is _NOTHING else correction
+    where = _everywhere(where)
+    x, nan = _split(a, 0)
+    if nan is None:
+        return _var(x, axis, dtype, None, ddof, keepdims, where=where, mean=mean)
+    _check_dtypes(dtype, out)
+    center = mean
+    if mean is _NOTHING:
+        total = sum(x, axis, dtype, None, True, _NOTHING, where)
+        center = _divided(total, _count(nan, axis, True, where))
+    gap = bind("where", nan, 0, x - linear.convert(as_value(center), x.dtype))
+    squares = sum(abs2(gap), axis, dtype, None, keepdims, _NOTHING, where)
+    freedom = _count(nan, axis, keepdims, where) - ddof
+    lost = bind("less_equal", freedom, 0)
+    value = known(lost)
+    if value is not None and np.any(value):
+        warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=3)
+    return bind("where", lost, np.nan, _divided(squares, bind("where", lost, 1, freedom)))

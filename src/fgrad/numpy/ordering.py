@@ -1,0 +1,230 @@
+"""Sorting and searching; what is sorted has the derivative of a permutation, places have none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from fgrad.core.tensor import Tensor, bind, is_tracked, unary, wrap
+from fgrad.core.trace import Box
+from fgrad.numpy.arrays import as_tensor, as_value, extends
+from fgrad.numpy.indexing import along_axis, beside, concrete
+from fgrad.numpy.reductions import all as _all
+from fgrad.numpy.reductions import along
+from fgrad.numpy.registry import implements, stored
+from fgrad.ops import linear
+from fgrad.ops.indexing import HOLE
+
+_NOTHING: Any = np._NoValue
+
+
+def _kind(kind: Any, order: Any, stable: Any) -> Any:
+    """Return the kind of sort that is asked for, after NumPy's checks."""
+    np.argsort(np.zeros(1), kind=kind, order=order, stable=stable)
+    if stable:
+        return "stable"
+    return kind
+
+
+def _permuted(a: Tensor, axis: Any, order: Callable[..., Any], directly: Callable[..., Any]) -> Any:
+    """Return `a` permuted along an axis as `order` says; `directly` does it where no derivative is needed."""
+    if axis is None:
+        a, axis = linear.reshape(a, (a.size,)), 0
+    axis = normalize_axis_index(axis, len(a.shape))
+    if not isinstance(a._value, Box) and not is_tracked(a):
+        return wrap(directly(a._value, axis=axis))
+    return along_axis(a, order(a, axis=axis), axis, unique=True)
+
+
+@extends(np.sort)
+def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    """Return `a` sorted along an axis; None flattens first.
+
+    Args:
+        a: array; NaN comes last, complex numbers are ordered by real, then imaginary part.
+        axis: the axis along which to sort.
+        kind: the algorithm, of no consequence for the result.
+        order: for structured arrays, which are no Tensors: None.
+        stable: whether equal elements keep their order, which their gradients always do.
+
+    Returns:
+        A sorted copy, of the shape (but for `axis=None`) and dtype of `a`.
+
+    Derivative:
+        The permutation: the gradient of each element goes back to where it came from, equal elements in the
+        order in which they stand.
+    """
+    _kind(kind, order, stable)
+    return _permuted(as_tensor(as_value(a)), axis, lambda a, axis: bind("argsort", a, axis=axis), np.sort)
+
+
+@implements(np.argsort)
+def argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    """Return the places that sort `a` along an axis; None flattens first."""
+    kind = _kind(kind, order, stable)
+    a, place = along(as_value(a), axis)
+    return bind("argsort", a, axis=place, kind=kind)
+
+
+@implements(np.sort_complex)
+def sort_complex(a: Any) -> Any:
+    """Return `a` sorted along its last axis, as complex numbers: by real part, then by imaginary part."""
+    y = sort(a)
+    if y.dtype.kind == "c":
+        return y
+    return linear.convert(y, np.dtype({"g": "G"}.get(y.dtype.char, "F" if y.dtype.char in "bhBH" else "D")))
+
+
+@implements(np.lexsort)
+def lexsort(keys: Any, axis: int = -1) -> Any:
+    """Return the places that sort by several keys, the last of which counts most."""
+    rows = keys if isinstance(keys, tuple | list) else (keys,)
+    values = [concrete(k, "lexsort") for k in rows]
+    found = np.lexsort(values if isinstance(keys, tuple | list) else values[0], axis)
+    return beside(found, *rows)
+
+
+def _kths(kth: Any) -> Any:
+    """Return places to partition at, as NumPy takes them."""
+    return concrete(kth, "partition") if isinstance(kth, Tensor) else kth
+
+
+@extends(np.partition)
+def partition(a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None) -> Any:
+    """Return `a` with the elements at `kth` where sorting puts them, smaller ones before, greater behind.
+
+    Args:
+        a: array; NaN comes last.
+        kth: place or places along the axis.
+        axis: the axis to be partitioned; None flattens first.
+        kind: "introselect".
+        order: for structured arrays, which are no Tensors: None.
+
+    Returns:
+        A partitioned copy; the order on both sides of `kth` is not specified.
+
+    Derivative:
+        The permutation, as that of `sort`; between equal elements it is not specified.
+    """
+    a, kth = as_tensor(as_value(a)), _kths(kth)
+    np.partition(np.zeros(1), 0, kind=kind, order=order)  # NumPy's checks
+
+    def places(a: Any, axis: int) -> Any:
+        return bind("argpartition", a, axis=axis, kth=kth)
+
+    return _permuted(a, axis, places, lambda v, axis: np.partition(v, kth, axis))
+
+
+@implements(np.argpartition)
+def argpartition(
+    a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
+) -> Any:
+    """Return the places that partition `a` along an axis; None flattens first."""
+    a, kth = as_value(a), _kths(kth)
+    np.partition(np.zeros(1), 0, kind=kind, order=order)  # NumPy's checks
+    a, place = along(a, axis)
+    return bind("argpartition", a, axis=place, kth=kth)
+
+
+@extends(np.searchsorted)
+def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
+    """Return where elements would have to be inserted to keep `a` sorted.
+
+    Args:
+        a: sorted vector, or one that `sorter` sorts.
+        v: array of elements.
+        side: "left" for the first such place, "right" for the last.
+        sorter: places that sort `a`.
+
+    Returns:
+        Integers of the shape of `v`.
+    """
+    a, v = as_value(a), as_value(v)
+    if sorter is not None:
+        order = concrete(sorter, "searchsorted")
+        np.searchsorted(np.zeros(a.shape), 0.0, side, order)  # NumPy's checks
+        a = beside(bind("gather", a, order, template=(HOLE,)), sorter)
+    else:
+        np.searchsorted(np.zeros(a.shape), 0.0, side)
+    return bind("search", a, v, side=side)
+
+
+@extends(np.digitize)
+def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    """Return the number of the bin that each element of `x` is in, 0 and len(bins) if outside.
+
+    Args:
+        x: real array.
+        bins: vector of edges, increasing or decreasing.
+        right: whether a bin holds its right edge instead of its left one.
+
+    Returns:
+        Integers of the shape of `x`.
+
+    Raises:
+        ValueError: `bins` is not monotonic.
+        TypeError: `x` is complex.
+    """
+    x, bins = as_value(x), as_value(bins)
+    edges = concrete(bins, "digitize")
+    np.digitize(np.zeros(0, x.dtype), edges, right)  # NumPy's checks
+    side = "left" if right else "right"
+    if edges.size and edges[0] > edges[-1]:
+        return len(edges) - as_tensor(searchsorted(edges[::-1], x, side))
+    return as_tensor(searchsorted(edges, x, side))
+
+
+def _arg(name: str, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+    a = as_value(a)
+    line, place = along(a, axis)
+    y = bind(name, line, axis=place)
+    if keepdims and keepdims is not _NOTHING:
+        y = linear.reshape(y, tuple(1 if axis is None or i == place else m for i, m in enumerate(a.shape)))
+    return stored(y, out)
+
+
+@implements(np.argmax)
+def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+    """Return the place of the first greatest element."""
+    return _arg("argmax", a, axis, out, keepdims)
+
+
+@implements(np.argmin)
+def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+    """Return the place of the first smallest element."""
+    return _arg("argmin", a, axis, out, keepdims)
+
+
+def _nanarg(name: str, a: Any, axis: Any, out: Any, keepdims: Any, worst: float) -> Any:
+    a = as_value(a)
+    if a.dtype.kind in "fc":
+        nan = unary("isnan", a)
+        a = bind("where", nan, worst, a)
+        nothing = _all(nan, axis) if a.size else False
+        value = nothing._value if isinstance(nothing, Tensor) else nothing
+        if not isinstance(value, Box) and np.any(value):
+            raise ValueError("All-NaN slice encountered")
+    return _arg(name, a, axis, out, keepdims)
+
+
+@implements(np.nanargmax)
+def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+    """Return the place of the first greatest element that is not NaN.
+
+    Raises:
+        ValueError: every element of a slice is NaN.
+    """
+    return _nanarg("argmax", a, axis, out, keepdims, -np.inf)
+
+
+@implements(np.nanargmin)
+def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+    """Return the place of the first smallest element that is not NaN.
+
+    Raises:
+        ValueError: every element of a slice is NaN.
+    """
+    return _nanarg("argmin", a, axis, out, keepdims, np.inf)

@@ -1,0 +1,186 @@
+"""Sets of numbers: unique elements, which equal ones stand for, and what two arrays have in common."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from fgrad.core.tensor import bind, wrap
+from fgrad.numpy.arrays import as_tensor, as_value, extends
+from fgrad.numpy.indexing import concrete
+from fgrad.numpy.shapes import concatenate, moveaxis
+from fgrad.ops import linear
+from fgrad.ops.indexing import HOLE
+
+
+@extends(np.unique)
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+) -> Any:
+    """Return the sorted unique elements, or unique slices along an axis.
+
+    Args:
+        ar: array; flattened first if there is no axis.
+        return_index: whether the places of first occurrences are returned too.
+        return_inverse: whether the places in the result that rebuild `ar` are returned too.
+        return_counts: whether the numbers of occurrences are returned too.
+        axis: the axis along which slices are compared.
+        equal_nan: whether all NaN are one element.
+        sorted: whether the result has to be sorted; that of a Tensor always is.
+
+    Returns:
+        The unique elements, or a tuple of these and what else was asked for.
+
+    Raises:
+        AxisError: the axis does not exist.
+        TypeError: inside vmap or staging, where the shape of the result is not known.
+
+    Derivative:
+        Elements that are equal share the gradient of the one that stands for them equally.
+    """
+    value = concrete(ar, "unique")
+    _, first, inverse, counts = np.unique(value, True, True, True, axis, equal_nan=equal_nan)
+    rows = linear.reshape(ar, (ar.size,)) if axis is None else moveaxis(ar, axis, 0)
+    y = bind("representative", rows, first, inverse.reshape(-1))
+    if axis is not None:
+        y = moveaxis(y, 0, normalize_axis_index(axis, len(ar.shape)))
+    chosen = ((return_index, first), (return_inverse, inverse), (return_counts, counts))
+    more = [wrap(v) for wanted, v in chosen if wanted]
+    return (y, *more) if more else y
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` returns."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` returns."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` returns."""
+
+    values: Any
+    inverse_indices: Any
+
+
+@extends(np.unique_all)
+def unique_all(x: Any) -> Any:
+    """Return the unique elements, where they first occur, the places that rebuild `x`, and their numbers."""
+    return UniqueAll(*unique(x, True, True, True, equal_nan=False))
+
+
+@extends(np.unique_counts)
+def unique_counts(x: Any) -> Any:
+    """Return the unique elements and how often each occurs."""
+    return UniqueCounts(*unique(x, return_counts=True, equal_nan=False))
+
+
+@extends(np.unique_inverse)
+def unique_inverse(x: Any) -> Any:
+    """Return the unique elements and the places that rebuild `x` from them."""
+    return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False))
+
+
+@extends(np.unique_values)
+def unique_values(x: Any) -> Any:
+    """Return the unique elements; those of a Tensor are sorted."""
+    return unique(x, equal_nan=False)
+
+
+def _flat(x: Any) -> Any:
+    x = as_value(x)
+    return linear.reshape(x, (x.size,))
+
+
+def _chosen(x: Any, mask: Any) -> Any:
+    return bind("gather", x, np.flatnonzero(mask), template=(HOLE,), unique=True)
+
+
+@extends(np.union1d)
+def union1d(ar1: Any, ar2: Any) -> Any:
+    """Return the sorted unique elements of two arrays; equal elements of both share the gradient equally."""
+    return unique(concatenate([_flat(ar1), _flat(ar2)]))
+
+
+@extends(np.intersect1d)
+def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
+    """Return the sorted elements that two arrays have in common.
+
+    Args:
+        ar1: array.
+        ar2: array.
+        assume_unique: promises that no element occurs twice in one array.
+        return_indices: whether the places of the first occurrences in both arrays are returned too.
+
+    Returns:
+        A vector, or a tuple of this and two vectors of places.
+
+    Derivative:
+        Equal elements of both arrays share the gradient equally.
+    """
+    x, y = _flat(ar1), _flat(ar2)
+    values = concrete(x, "intersect1d"), concrete(y, "intersect1d")
+    _, *places = np.intersect1d(*values, assume_unique, return_indices=True)
+    every = unique(as_tensor(concatenate([x, y])))
+    found = _chosen(every, np.isin(every._value, values[0]) & np.isin(every._value, values[1]))
+    return (found, *map(wrap, places)) if return_indices else found
+
+
+@extends(np.setdiff1d)
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """Return the sorted unique elements of an array that another does not hold.
+
+    With `assume_unique` the elements are returned in the order in which they stand.
+    """
+    x = as_tensor(_flat(ar1))
+    x = x if assume_unique else unique(x)
+    return _chosen(x, np.isin(concrete(x, "setdiff1d"), concrete(as_value(ar2), "setdiff1d"), invert=True))
+
+
+@extends(np.setxor1d)
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """Return the sorted unique elements that exactly one of two arrays holds."""
+    x, y = (as_tensor(_flat(a)) for a in (ar1, ar2))
+    both = concatenate([x, y] if assume_unique else [unique(x), unique(y)])
+    order = np.argsort(concrete(both, "setxor1d"), kind="stable")
+    line = both._value[order]
+    change = np.concatenate(([True], line[1:] != line[:-1], [True]))[: line.size + 1]
+    return bind("gather", both, order[change[1:] & change[:-1]], template=(HOLE,), unique=True)
+
+
+@extends(np.isin)
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
+) -> Any:
+    """Return whether each element is one of `test_elements`.
+
+    Args:
+        element: array.
+        test_elements: array of any shape.
+        assume_unique: promises that no element occurs twice in one array.
+        invert: whether the answer is inverted.
+        kind: "sort", "table" or None, of no consequence for the result.
+
+    Returns:
+        Truth values of the shape of `element`.
+    """
+    x, y = (concrete(as_value(v), "isin") for v in (element, test_elements))
+    return wrap(np.isin(x, y, assume_unique, invert, kind=kind))

@@ -1,0 +1,529 @@
+"""Order statistics and correlations: medians, quantiles and covariances, also of data with NaN left out."""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.core.tensor import Tensor, bind, unary
+from fgrad.core.trace import Box
+from fgrad.numpy.arrays import as_value, extends
+from fgrad.numpy.indexing import along_axis, clip, stop_gradient
+from fgrad.numpy.products import dot
+from fgrad.numpy.reductions import average, axes_of, cumsum, mean, sum
+from fgrad.numpy.registry import stored
+from fgrad.numpy.shapes import concatenate, diag
+from fgrad.ops import linear
+from fgrad.ops.linear import Axes
+
+_NOTHING: Any = np._NoValue
+
+
+def known(x: Any) -> Any:
+    """Return the value of an array or Tensor, None where a transformation stands in its place."""
+    value = x._value if isinstance(x, Tensor) else x
+    return None if isinstance(value, Box) else value
+
+
+# ---- quantiles -----------------------------------------------------------------------------------
+
+
+class _Method(NamedTuple):
+    """How a quantile is found: `place(n, q)` counts from zero in the sorted sample.
+
+    `weight(place, fraction)` is that of the element behind a place; None where a place is an integer already.
+    """
+
+    place: Callable[[Any, Any], Any]
+    weight: Callable[[Any, Any], Any] | None = None
+
+
+def _fraction(_: Any, fraction: Any) -> Any:
+    """Interpolate linearly, so that the quantile is continuous."""
+    return fraction
+
+
+def _line(alpha: float, beta: float) -> _Method:
+    # Hyndman & Fan (1996), Sample quantiles in statistical packages, equation (7)
+    return _Method(lambda n, q: n * q + (alpha + q * (1 - alpha - beta)) - 1, _fraction)
+
+
+def _whole(name: str) -> _Method:
+    return _Method(lambda n, q: unary(name, (n - 1) * q))
+
+
+def _step(index: Any, stays: Any) -> Any:
+    """Return the place before `index` where it stays, else the one behind; never below zero."""
+    before = unary("floor", index)
+    return bind("maximum", bind("where", stays(index, before), before, before + 1), 0)
+
+
+def _odd(index: Any, before: Any) -> Any:
+    return bind("logical_and", bind("equal", index, before), bind("equal", bind("remainder", before, 2), 1))
+
+
+def _middle(n: Any, q: Any) -> Any:
+    place = (n - 1) * q
+    return 0.5 * (unary("floor", place) + unary("ceil", place))
+
+
+_METHODS = {
+    "inverted_cdf": _Method(lambda n, q: _step(n * q - 1, functools.partial(bind, "equal"))),
+    "averaged_inverted_cdf": _Method(
+        lambda n, q: n * q - 1, lambda _, fraction: bind("where", bind("equal", fraction, 0), 0.5, 1.0)
+    ),
+    "closest_observation": _Method(lambda n, q: _step(n * q - 1 - 0.5, _odd)),
+    "interpolated_inverted_cdf": _line(0, 1),
+    "hazen": _line(0.5, 0.5),
+    "weibull": _line(0, 0),
+    "linear": _Method(lambda n, q: (n - 1) * q, _fraction),
+    "median_unbiased": _line(1 / 3, 1 / 3),
+    "normal_unbiased": _line(3 / 8, 3 / 8),
+    "lower": _whole("floor"),
+    "higher": _whole("ceil"),
+    "midpoint": _Method(
+        _middle, lambda place, _: bind("where", bind("equal", bind("remainder", place, 1), 0), 0.0, 0.5)
+    ),
+    "nearest": _whole("rint"),
+}
+
+
+def _places(x: Any) -> Any:
+    return bind("convert", x, dtype=np.dtype(np.intp))
+
+
+def _quantile(x: Any, q: Any, method: str, n: Any, *, weak: bool, propagate: bool) -> Any:
+    """Return quantiles `q` (a vector) of the last axis of `x`, of whose elements the first `n` count."""
+    rule = _METHODS[method]
+    if isinstance(n, int):
+        top: Any = n - 1
+    else:
+        n = bind("convert", n, dtype=q.dtype)
+        top = bind("maximum", n - 1, 0)
+    index = rule.place(n, q)
+    if rule.weight is None or (method == "linear" and index.dtype.kind in "iu"):
+        return along_axis(x, bind("rank", x, _places(index), propagate=propagate), -1)
+    low = unary("floor", index)
+    if rule.weight is _fraction:
+        # at a node the segment to the right counts, at the last node the one to the left, beyond it none
+        index = bind(
+            "where", bind("less", index, 0), 0, bind("where", bind("greater", index, top), top, index)
+        )
+        low = bind("minimum", unary("floor", index), top - 1)
+    weight = bind("convert", rule.weight(index, index - low), dtype=index.dtype)
+    low, high = (bind("maximum", bind("minimum", i, top), 0) for i in (low, low + 1))
+    if weak and x.dtype.kind == "f":
+        weight = bind("convert", weight, dtype=x.dtype)
+    k = low.shape[-1]
+    ranks = _places(bind("concatenate", low, high, axis=len(low.shape) - 1))
+    found = along_axis(x, bind("rank", x, ranks, propagate=propagate), -1)
+    before, behind = (bind("slice", found, index=(..., part)) for part in (slice(None, k), slice(k, None)))
+    with np.errstate(invalid="ignore"):
+        gap = behind - before
+        ends = behind - bind("both", gap, 1 - weight), before + bind("both", gap, weight)
+    return bind("where", bind("greater_equal", weight, 0.5), *ends)
+
+
+def _weighted_quantile(x: Any, q: Any, weights: Any, counts: Any) -> Any:
+    """Return the quantiles `q` of the last axis of `x` by the inverse of the weighted distribution."""
+    n = x.shape[-1]
+    order = bind("argsort", x, axis=len(x.shape) - 1)
+    heap = cumsum(along_axis(stop_gradient(weights), order, -1), -1, np.float64)
+    total = bind("slice", heap, index=(..., slice(-1, None)))
+    if counts is not None:
+        total = bind("where", bind("equal", counts, 0), 1.0, total)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cdf = heap / total
+    value = known(cdf)
+    if value is not None and np.isnan(value[..., -1]).any():
+        raise ValueError("Weights included NaN, inf or were all zero.")
+    if q.dtype.kind == "f":
+        cdf = linear.convert(cdf, q.dtype)
+    cdf = bind("where", bind("equal", cdf, 0), -1, cdf)  # elements without weight are no quantile
+    lanes = x.shape[:-1]
+    levels = linear.broadcast_to(stop_gradient(q), (*lanes, q.shape[0]))
+    last: Any = n - 1 if counts is None else bind("maximum", counts - 1, 0)
+    ranks = bind("minimum", bind("search", cdf, levels, side="left"), last)
+    if counts is None and x.dtype.kind == "f":
+        end = along_axis(x, bind("slice", order, index=(..., slice(-1, None))), -1)
+        ranks = bind("where", unary("isnan", end), n - 1, ranks)
+    return along_axis(x, along_axis(order, ranks, -1), -1)
+
+
+def _lanes(x: Any, axes: Axes) -> Any:
+    """Return `x` with `axes` made one and moved to the end."""
+    rest = tuple(i for i in range(len(x.shape)) if i not in axes)
+    moved = linear.transpose(x, (*rest, *sorted(axes))) if axes != (len(x.shape) - 1,) else x
+    return linear.reshape(moved, (*(x.shape[i] for i in rest), math.prod(x.shape[i] for i in axes)))
+
+
+def _kept(y: Any, shape: Any, axes: Axes, keepdims: Any, lead: int = 0) -> Any:
+    """Return a reduction over `axes`, with these in length one if asked; `lead` axes stand before."""
+    if not keepdims or keepdims is _NOTHING:
+        return y
+    return linear.reshape(y, (*y.shape[:lead], *(1 if i in axes else n for i, n in enumerate(shape))))
+
+
+def _check_quantiles(q: Any, message: str) -> None:
+    value = known(q)
+    if len(q.shape) > 2:
+        raise ValueError("q must be a scalar or 1d")
+    if value is not None and value.size and not (value.min() >= 0 and value.max() <= 1):
+        raise ValueError(message)
+
+
+def _check_weights(weights: Any, a: Any, axes: Axes, axis: Any, method: str) -> Any:
+    """Return the weights in the shape of `a`."""
+    if method != "inverted_cdf":
+        raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
+    w = as_value(weights)
+    if w.shape != a.shape:
+        if axis is None:
+            raise TypeError("Axis must be specified when shapes of a and weights differ.")
+        if w.shape != tuple(a.shape[i] for i in axes):
+            raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+        order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
+        w = linear.transpose(w, order)
+        w = linear.reshape(w, tuple(n if i in axes else 1 for i, n in enumerate(a.shape)))
+        w = linear.broadcast_to(w, a.shape)
+    value = known(w)
+    if value is not None and np.any(value < 0):
+        raise ValueError("Weights must be non-negative.")
+    return w
+
+
+def _quantiles(
+    a: Any,
+    q: Any,
+    axis: Any,
+    out: Any,
+    method: str,
+    keepdims: Any,
+    weights: Any,
+    *,
+    percent: bool,
+    skip: bool,
+) -> Any:
+    a = as_value(a)
+    if a.dtype.kind == "c":
+        raise TypeError("a must be an array of real numbers")
+    weak = type(q) in {int, float}
+    q = as_value(q) / 100 if percent else as_value(q)
+    _check_quantiles(
+        q, f"{'Percentiles' if percent else 'Quantiles'} must be in the range [0, {100 if percent else 1}]"
+    )
+    axes = axes_of(axis, len(a.shape))
+    if method not in _METHODS:
+        raise ValueError(f"{method!r} is not a valid method. Use one of: {_METHODS.keys()}")
+    w = None if weights is None else _lanes(_check_weights(weights, a, axes, axis, method), axes)
+    x = _lanes(a, axes)
+    if skip and a.size == 0:
+        return mean(a, axis, out=out, keepdims=keepdims)
+    if x.shape[-1] == 0:
+        raise IndexError("quantiles of nothing: the axes to be reduced have no elements")
+    levels = linear.reshape(q, (q.size,))
+    counts = None
+    if skip and x.dtype.kind == "f":
+        counts = _count_numbers(x)
+    if w is not None:
+        if counts is not None:
+            w = bind("where", unary("isnan", x), 0, w)
+        y = _weighted_quantile(x, levels, w, counts)
+    else:
+        n = x.shape[-1] if counts is None else counts
+        y = _quantile(x, levels, method, n, weak=weak, propagate=not skip)
+    k = len(y.shape) - 1
+    y = linear.transpose(y, (k, *range(k)))
+    y = linear.reshape(y, (*q.shape, *y.shape[1:]))
+    return stored(_kept(y, a.shape, axes, keepdims, len(q.shape)), out)
+
+
+def _count_numbers(x: Any) -> Any:
+    """Return how many elements along the last axis are not NaN, None if all are not; warn where none is."""
+    nan = unary("isnan", x)
+    mask = known(nan)
+    if mask is not None:
+        if not mask.any():
+            return None
+        if mask.all(-1).any():
+            warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
+    total = sum(bind("logical_not", nan), -1, keepdims=True)
+    return bind("convert", total, dtype=np.dtype(np.intp))
+
+
+@extends(np.quantile)
+def quantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: Any = "linear",
+    keepdims: Any = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """Return quantiles over axes: numbers below which the fraction `q` of the elements lies.
+
+    Args:
+        a: real array; a slice that holds NaN has the quantile NaN.
+        q: fraction or fractions in [0, 1], of at most two axes.
+        axis: axis or axes to reduce; None reduces all.
+        out: Tensor or array for the result.
+        overwrite_input: whether `a`, if it is an array, may be reordered.
+        method: one of NumPy's, which are those of Hyndman & Fan and "lower", "higher", "midpoint", "nearest".
+        keepdims: whether the reduced axes stay with length one.
+        weights: of the elements, with the method "inverted_cdf".
+
+    Returns:
+        Array of the axes of `q`, then those that are left of `a`.
+
+    Raises:
+        ValueError: fractions outside of [0, 1]; an unknown method; weights that do not fit.
+        TypeError: `a` is complex.
+
+    Derivative:
+        In `a` that of the one or two elements in question, equal ones taken in the order in which they stand.
+        In `q` the slope to the next element, at the last one that from the element before; zero where the
+        quantile is a step function of `q` or constant beyond the ends. In the weights zero.
+
+    Source:
+        Hyndman & Fan (1996), The American Statistician 50, 361.
+    """
+    return _quantiles(a, q, axis, out, method, keepdims, weights, percent=False, skip=False)
+
+
+@extends(np.percentile)
+def percentile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: Any = "linear",
+    keepdims: Any = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """Return percentiles over axes: what `quantile` returns for the fractions `q` / 100."""
+    return _quantiles(a, q, axis, out, method, keepdims, weights, percent=True, skip=False)
+
+
+@extends(np.nanquantile)
+def nanquantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: Any = "linear",
+    keepdims: Any = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """Return the quantiles over axes of the elements that are not NaN; see `quantile`.
+
+    The gradient of an element that is NaN is zero, unless it is the result because its whole slice is NaN.
+    """
+    return _quantiles(a, q, axis, out, method, keepdims, weights, percent=False, skip=True)
+
+
+@extends(np.nanpercentile)
+def nanpercentile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: Any = "linear",
+    keepdims: Any = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """Return the percentiles over axes of the elements that are not NaN; see `nanquantile`."""
+    return _quantiles(a, q, axis, out, method, keepdims, weights, percent=True, skip=True)
+
+
+@extends(np.median)
+def median(
+    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False
+) -> Any:
+    """Return the median over axes: the middle element, or the mean of the two in the middle.
+
+    Args:
+        a: array; a slice that holds NaN has the median NaN.
+        axis: axis or axes to reduce; None reduces all.
+        out: Tensor or array for the result.
+        overwrite_input: whether `a`, if it is an array, may be reordered.
+        keepdims: whether the reduced axes stay with length one.
+
+    Returns:
+        Array of the dtype of the mean of `a`.
+
+    Derivative:
+        That of the mean of the one or two middle elements; equal ones are taken in the order in which they
+        stand.
+    """
+    a = as_value(a)
+    axes = axes_of(axis, len(a.shape))
+    x = _lanes(a, axes)
+    n = x.shape[-1]
+    y = mean(x, -1) if n == 0 else _middle_mean(x, np.unique([(n - 1) // 2, n // 2]), propagate=True)
+    return stored(_kept(y, a.shape, axes, keepdims), out)
+
+
+def _middle_mean(x: Any, ranks: Any, *, propagate: bool) -> Any:
+    return mean(along_axis(x, bind("rank", x, ranks, propagate=propagate), -1), -1)
+
+
+@extends(np.nanmedian)
+def nanmedian(
+    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False
+) -> Any:
+    """Return the median over axes of the elements that are not NaN; see `median`.
+
+    The gradient of an element that is NaN is zero, unless it is the result because its whole slice is NaN.
+    """
+    a = as_value(a)
+    axes = axes_of(axis, len(a.shape))
+    x = _lanes(a, axes)
+    counts = _count_numbers(x) if a.size and a.dtype.kind in "fc" else None
+    if counts is None:
+        return median(a, axis, out, keepdims=keepdims)
+    ends = bind("maximum", counts - 1, 0) // 2, bind("minimum", counts // 2, x.shape[-1] - 1)
+    y = _middle_mean(x, bind("concatenate", *ends, axis=len(x.shape) - 1), propagate=False)
+    return stored(_kept(y, a.shape, axes, keepdims), out)
+
+
+# ---- correlations --------------------------------------------------------------------------------
+
+
+def _sample_weights(w: Any, n: int, name: str) -> Any:
+    w = linear.convert(as_value(w), np.dtype(float))
+    if len(w.shape) > 1:
+        raise RuntimeError(f"cannot handle multidimensional {name}")
+    if w.shape[0] != n:
+        raise RuntimeError(f"incompatible numbers of samples and {name}")
+    value = known(w)
+    if value is not None and np.any(value < 0):
+        raise ValueError(f"{name} cannot be negative")
+    if name == "fweights" and value is not None and np.any(value != np.around(value)):
+        raise TypeError("fweights must be integer")
+    return w
+
+
+def _variables(x: Any, dtype: Any, rowvar: bool, name: str) -> Any:
+    if len(x.shape) > 2:
+        raise ValueError(f"{name} has more than 2 dimensions")
+    rows = linear.convert(x if len(x.shape) == 2 else linear.reshape(x, (1, x.size)), dtype)
+    return rows if rowvar or len(x.shape) < 2 or (name == "y" and x.shape[0] == 1) else transposed(rows)
+
+
+def transposed(x: Any) -> Any:
+    """Return the transpose of a matrix."""
+    return linear.transpose(x, (1, 0))
+
+
+@extends(np.cov)
+def cov(
+    m: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: Any = None,
+) -> Any:
+    """Return the covariance matrix of variables.
+
+    Args:
+        m: vector or matrix, real or complex; each row is a variable, each column an observation.
+        y: more variables in the same form.
+        rowvar: False where each column is a variable.
+        bias: whether the sum is divided by the number of observations n instead of n - 1.
+        ddof: what is subtracted from n, instead of what `bias` says.
+        fweights: how often each observation counts, integers.
+        aweights: the weight of each observation.
+        dtype: dtype of the result; None: at least double precision.
+
+    Returns:
+        Matrix of covariances, of a single variable its variance without axes.
+
+    Raises:
+        ValueError: more than two axes; a `ddof` that is no integer; negative weights.
+        TypeError: `fweights` that are no integers.
+        RuntimeError: weights that are no vector or not one per observation.
+
+    Derivative:
+        In the variables and in `aweights`, to every order.
+    """
+    if ddof is not None and ddof != int(ddof):
+        raise ValueError("ddof must be integer")
+    parts = [as_value(p) for p in (m, y) if p is not None]
+    kind = np.result_type(*(p.dtype for p in parts), np.float64) if dtype is None else np.dtype(dtype)
+    x = _variables(parts[0], kind, rowvar, "m")
+    if x.shape[0] == 0:
+        return linear.reshape(x, (0, 0)) if x.size == 0 else x
+    if y is not None:
+        x = concatenate([x, _variables(parts[1], kind, rowvar, "y")])
+    ddof = int(not bias) if ddof is None else ddof
+    n = x.shape[1]
+    w = None if fweights is None else _sample_weights(fweights, n, "fweights")
+    if aweights is not None:
+        aweights = _sample_weights(aweights, n, "aweights")
+        w = aweights if w is None else w * aweights
+    if w is None:
+        center = mean(x, 1, keepdims=True)
+        fact: Any = n - ddof
+    else:
+        center, total = average(x, 1, w, returned=True, keepdims=True)
+        fact = bind("slice", total, index=(0, 0))
+        fact = linear.real(fact) if fact.dtype.kind == "c" else fact
+        if ddof != 0:
+            fact = fact - (ddof if aweights is None else ddof * sum(w * aweights) / fact)
+    value = known(fact)
+    if value is not None and value <= 0:
+        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
+        fact = 0.0
+    x = x - center
+    other = transposed(x if w is None else x * w)
+    if other.dtype.kind == "c":
+        other = unary("conjugate", other)
+    c = dot(x, other)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        c = c * linear.convert(as_value(bind("divide", 1, fact)), c.dtype)
+    return linear.reshape(c, tuple(k for k in c.shape if k != 1))
+
+
+@extends(np.corrcoef)
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    """Return the matrix of Pearson's correlation coefficients of variables.
+
+    Args:
+        x: vector or matrix; each row is a variable, each column an observation.
+        y: more variables in the same form.
+        rowvar: False where each column is a variable.
+        dtype: dtype of the result; None: at least double precision.
+
+    Returns:
+        Matrix of correlations in [-1, 1], of a single variable 1.
+
+    Derivative:
+        To every order.
+    """
+    c = cov(x, y, rowvar, dtype=dtype)
+    if not c.shape:
+        return c / c
+    spread = diag(c)
+    spread = unary("sqrt", linear.real(spread) if spread.dtype.kind == "c" else spread)
+    c = c / linear.reshape(spread, (spread.size, 1)) / spread
+    if c.dtype.kind != "c":
+        return clip(c, -1, 1)
+    return clip(linear.real(c), -1, 1) + 1j * clip(linear.imag(c), -1, 1)
