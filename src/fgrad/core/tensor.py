@@ -558,7 +558,12 @@ def record(
             continue
         everything = (outs if row.many else outs[0], *args)
         dtype = outs[0].dtype
-        saved = [_kept(everything[k], state, tape.level, dtype) for k in pull.keep]
+        saved = [
+            tuple([lowered(o, state, tape.level) for o in outs])
+            if k == OUT and row.many
+            else _kept(everything[k], state, tape.level, dtype)
+            for k in pull.keep
+        ]
         saved += [
             tuple(map(aval_of, outs)) if k == OUT and row.many else aval_of(everything[k]) for k in pull.avals
         ]

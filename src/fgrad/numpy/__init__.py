@@ -29,6 +29,7 @@ from numpy import uint16 as uint16
 from numpy import uint32 as uint32
 from numpy import uint64 as uint64
 
+from fgrad.numpy import linalg as linalg
 from fgrad.numpy.arrays import arange as arange
 from fgrad.numpy.arrays import array as array
 from fgrad.numpy.arrays import asarray as asarray
@@ -207,7 +208,6 @@ from fgrad.numpy.reductions import logsumexp as logsumexp
 from fgrad.numpy.reductions import max as max
 from fgrad.numpy.reductions import mean as mean
 from fgrad.numpy.reductions import min as min
-from fgrad.numpy.reductions import norm as norm
 from fgrad.numpy.reductions import prod as prod
 from fgrad.numpy.reductions import ptp as ptp
 from fgrad.numpy.reductions import std as std

@@ -431,63 +431,6 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     return concatenate(parts) if len(parts) > 1 else parts[0]
 
 
-@implements(np.linalg.norm)
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return a vector norm, or the Frobenius, 1 or infinity norm of matrices.
-
-    Derivative:
-        zero where the norm is zero.
-
-    Raises:
-        ValueError: an order that is not supported (of matrices: 2, -2 and nuclear need singular values).
-    """
-    x = inexact(x, None)
-    n = len(x.shape)
-    axes = axes_of(axis, n)
-    if axis is None and (ord is None or (n == 2 and ord in {"fro", "f"})):
-        ord = 2
-    elif len(axes) == 2:
-        return _matrix_norm(x, ord, axes, keepdims)
-    elif len(axes) != 1:
-        raise ValueError("Improper number of dimensions to norm.")
-    if isinstance(ord, str):
-        raise ValueError(f"Invalid norm order '{ord}' for vectors")  # noqa: TRY004 -- NumPy's error
-    size = unary("absolute", x)
-    if ord is None or ord == 2:
-        y = unary("root", bind("sum", abs2(x), axes=axes))
-    elif ord == np.inf:
-        y = bind("max", size, axes=axes)
-    elif ord == -np.inf:
-        y = bind("min", size, axes=axes)
-    elif ord == 0:
-        y = bind("convert", bind("sum", bind("not_equal", x, 0), axes=axes), dtype=size.dtype)
-    elif ord == 1:
-        y = bind("sum", size, axes=axes)
-    else:
-        total = bind("sum", bind("power", size, ord), axes=axes)
-        zero = bind("equal", total, 0)
-        y = bind("where", zero, 0, bind("power", bind("where", zero, 1, total), 1 / ord))
-    return finished(y, x, axes, keepdims, None)
-
-
-def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    if ord in {None, "fro", "f"}:
-        y = unary("root", bind("sum", abs2(x), axes=axes))
-    elif ord in {1, -1, np.inf, -np.inf}:
-        rows, columns = axes
-        first = rows if ord in {1, -1} else columns
-        second = columns if ord in {1, -1} else rows
-        totals = bind("sum", unary("absolute", x), axes=(first,))
-        y = bind("max" if ord > 0 else "min", totals, axes=(second - (second > first),))
-    elif not isinstance(x, Tensor):
-        return np.linalg.norm(x, ord, axes, keepdims)
-    else:
-        raise ValueError(
-            f"norm: the order {ord!r} of matrices has no rule for Tensors yet; use None, 'fro', 1 or inf"
-        )
-    return finished(y, x, axes, keepdims, None)
-
-
 def _along_first_axis(f: Any) -> Any:
     """Return `f` as method of a ufunc, which takes the first axis where it is told none."""
     return lambda a, axis=0, **kw: f(a, axis, **kw)

@@ -3,3 +3,6 @@
 from fgrad.ops import contraction, elementwise, indexing, linear, ordering, random, reduction
 
 __all__ = ["contraction", "elementwise", "indexing", "linear", "ordering", "random", "reduction"]
+from fgrad.ops import contraction, elementwise, factorization, indexing, linear, ordering, reduction
+
+__all__ = ["contraction", "elementwise", "factorization", "indexing", "linear", "ordering", "reduction"]
