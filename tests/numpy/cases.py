@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import warnings
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,8 +96,8 @@ def kinds(shape: Any = (2, 3), low: float = -2.0, high: float = 2.0, seed: int =
 
 
 def numpy_function(name: str) -> Any:
-    """Return NumPy's function of this name."""
-    return np.linalg.norm if name == "norm" else getattr(np, name)
+    """Return NumPy's function of this name, which may have a module in front."""
+    return attrgetter(name)(np)
 
 
 def as_tensors(x: Any) -> Any:
@@ -122,7 +123,7 @@ def has_slope(x: Any) -> bool:
 
 def check(case: Case) -> None:
     """Compare with NumPy for arrays and Tensors, by fgrad's name and by NumPy's, and check derivatives."""
-    plain, ours = numpy_function(case.name), getattr(fnp, case.name)
+    plain, ours = numpy_function(case.name), attrgetter(case.name)(fnp)
     tensors = tuple(map(as_tensors, case.args))
     varying = [i for i, x in enumerate(case.args) if has_array(x)]
     case = case._replace(args=tuple(x.value if isinstance(x, Fixed) else x for x in case.args))
@@ -168,7 +169,9 @@ def maps_and_stages(f: Any, xs: list[Any]) -> None:
     first, second = f(*xs), f(*(s[1] for s in stacks))
     several = isinstance(first, list | tuple)
     loop = [np.stack(p) for p in zip(first, second, strict=True)] if several else np.stack([first, second])
-    same(fg.vmap(f)(*stacks), type(first)(loop) if several else loop, np.ndarray)
+    if several:
+        loop = getattr(first, "_make", type(first))(loop)
+    same(fg.vmap(f)(*stacks), loop, np.ndarray)
 
 
 def same(actual: Any, expected: Any, kind: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tests.numpy import (
     test_histograms,
     test_indexing,
     test_interpolation,
+    test_linalg,
     test_nanfunctions,
     test_ordering,
     test_products,
@@ -26,9 +28,12 @@ from fgrad.core import operators
 from fgrad.core.primitive import FUNCTIONS, NUMPY
 
 PUBLIC = sorted(
-    name
-    for name, value in vars(fnp).items()
-    if not name.startswith("_") and callable(value) and not isinstance(value, type)
+    [
+        name
+        for name, value in vars(fnp).items()
+        if not name.startswith("_") and callable(value) and not isinstance(value, type)
+    ]
+    + [f"linalg.{name}" for name in fnp.linalg.__all__ if name != "LinAlgError"]
 )
 OWN = {"logsumexp", "abs2"}  # without a namesake in NumPy
 MAKES = {"zeros", "ones", "empty", "full", "arange", "eye", "identity", "tri"}  # nothing to dispatch on
@@ -36,14 +41,16 @@ STEPS = {"around", "round"}  # no slope but where the value jumps
 ANSWERS = {  # no floats, so no derivative
     *("allclose", "array_equal", "isclose", "iscomplexobj", "result_type", "array2string"),
     *("argwhere", "flatnonzero", "nonzero", "searchsorted", "shape", "ndim", "size"),
-    *("argpartition", "digitize", "isin", "lexsort", "nanargmax", "nanargmin"),
+    *("argpartition", "digitize", "isin", "lexsort", "nanargmax", "nanargmin", "linalg.matrix_rank"),
 }
+LOOKS = {"linalg.eig"}  # looks at values that are not there in vmap: its derivatives are tested apart
 MODULES = (
     test_arrays,
     test_elementwise,
     test_histograms,
     test_indexing,
     test_interpolation,
+    test_linalg,
     test_nanfunctions,
     test_ordering,
     test_products,
@@ -67,7 +74,7 @@ def test_every_derivative_is_tested_to_second_order():
     for m in MODULES:
         for case in getattr(m, "CASES", ()):
             order[case.name] = max(case.order, order.get(case.name, 0))
-    assert {name for name, n in order.items() if n < 2} == STEPS | ANSWERS
+    assert {name for name, n in order.items() if n < 2} == STEPS | ANSWERS | LOOKS
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -75,15 +82,15 @@ def test_the_namesake_in_numpy_finds_it(name):
     if name in OWN:
         assert not hasattr(np, name)
         return
-    theirs = np.linalg.norm if name == "norm" else getattr(np, name)
+    theirs = attrgetter(name)(np)
     assert (theirs in NUMPY) == (name not in MAKES)
     if name not in MAKES:
-        assert NUMPY[theirs] is getattr(fnp, name)
+        assert NUMPY[theirs] is attrgetter(name)(fnp)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_name_has_a_docstring_of_its_own(name):
-    text = inspect.getdoc(getattr(fnp, name))
+    text = inspect.getdoc(attrgetter(name)(fnp))
     assert text
     assert text.endswith(".") or "\n\n" in text
 

@@ -628,6 +628,60 @@ def randomness() -> list[Sample]:
     return found
 
 
+def factorizations() -> list[Sample]:
+    """Return the samples of linear algebra; complex factors whose phase is free are tested by functions."""
+    found = []
+
+    def add(row: str, label: str, args: Any, reference: Any = None, order: int = 2, **params: Any) -> None:
+        found.append(Sample(row, label, args, params, reference, order))
+
+    for name, dtype in (FLOATS | COMPLEX).items():
+        a = values((3, 3), dtype=dtype) + 2 * np.eye(3, dtype=dtype)
+        stack = values((2, 3, 3), dtype=dtype, seed=1) + 2 * np.eye(3, dtype=dtype)
+        b, empty = values((3, 2), dtype=dtype, seed=2), np.zeros((0, 0), dtype)
+        points = {"one": a, "stack": stack, "empty": empty, "stack of none": stack[:0]}
+        for label, x in points.items():
+            label = f"{label} {name}"
+            hermitian = x @ np.swapaxes(x.conj(), -1, -2) + np.eye(x.shape[-1], dtype=dtype)
+            add("det", label, (x,), np.linalg.det, 3 if label == "one float64" else 2)
+            add("slogdet", label, (x,), lambda x: tuple(np.linalg.slogdet(x)))
+            add("cholesky", label, (hermitian,), np.linalg.cholesky)
+            cofactor = lambda x: np.linalg.det(x)[..., None, None] * np.swapaxes(np.linalg.inv(x), -1, -2)
+            add("cofactor", label, (x,), cofactor, 1)
+            add("minors", label, (x, x[..., ::-1, :].copy()), order=1)
+            if np.dtype(dtype).kind == "f":
+                for uplo in "LU":
+                    reference = lambda x, uplo=uplo: tuple(np.linalg.eigh(x, uplo))
+                    add("eigh", f"{label} {uplo}", (hermitian,), reference, uplo=uplo)
+        for label, args in {
+            "one": (a, b),
+            "stack": (stack, values((2, 3, 2), dtype=dtype)),
+            "one matrix": (a, values((2, 3, 2), dtype=dtype)),
+            "one side": (stack, b),
+            "broadcast": (stack[:, None], values((1, 3, 3, 1), dtype=dtype)),
+            "empty": (empty, b[:0]),
+            "no columns": (a, b[:, :0]),
+        }.items():
+            add("solve", f"{label} {name}", args, np.linalg.solve, check="")
+        for check in ("qr", "eig"):
+            add("solve", f"checked {check} {name}", (a, b), np.linalg.solve, check=check)
+        for shape in [(3, 3), (4, 3), (3, 4), (2, 4, 2), (0, 2), (2, 0)]:
+            x, label = values(shape, dtype=dtype, seed=3), f"{shape} {name}"
+            for mode in ("reduced", "complete") if shape[-2] <= shape[-1] else ("reduced",):
+                reference = lambda x, mode=mode: tuple(np.linalg.qr(x, mode))
+                add("qr", f"{mode} {label}", (x,), reference, mode=mode)
+            params = {"rcond": np.asarray(1e-15), "hermitian": False}
+            add("pinv", label, (x,), lambda x: np.linalg.pinv(x), **params)
+            if np.dtype(dtype).kind == "f":
+                reference = lambda x: tuple(np.linalg.svd(x, full_matrices=False))
+                add("svd", label, (x,), reference, full_matrices=False)
+        add("eig", f"empty {name}", (empty,))  # every other result has phases
+    mask = np.array([[True, False, False], [False, True, True]])
+    params = {"kind": "phase", "what": "eigenvalues", "both": False, "strict": False, "second": False, "look": True}
+    add("guard", "float64", (values() * mask + values() * ~mask, mask, values((3,)), np.full((2, 3), 1e9)), **params)
+    return found
+
+
 class SineAndCosine(Rule):
     """A rule of a user's own with two outputs."""
 
@@ -684,6 +738,7 @@ SAMPLES = [
     *randomness(),
     *searching(),
     *representatives(),
+    *factorizations(),
     *by_hand(),
 ]  # fmt: skip
 

@@ -28,6 +28,42 @@ from fgrad.numpy.reductions import abs2, axes_of, finished, inexact
 from fgrad.numpy.registry import implements, stored
 from fgrad.ops import factorization as rows
 from fgrad.ops import linear
+from fgrad.ops.contraction import contract
+
+__all__ = [
+    "LinAlgError",
+    "cholesky",
+    "cond",
+    "cross",
+    "det",
+    "diagonal",
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+    "inv",
+    "lstsq",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "matrix_transpose",
+    "multi_dot",
+    "norm",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "svdvals",
+    "tensordot",
+    "tensorinv",
+    "tensorsolve",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]
 
 _NOTHING: Any = np._NoValue
 Function = Callable[..., Any]
@@ -477,7 +513,7 @@ def svdvals(x: Any, /) -> Any:
     """Return the singular values of matrices, the largest first.
 
     Derivative:
-        u_i v_i^H: Giles (2008), 3.2.
+        u_i v_i^H: Giles (2008), 3.2; of a singular value that is zero, where it has a kink, zero.
     """
     return svd(x, compute_uv=False)
 
@@ -588,15 +624,23 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         except Exception as error:
             raise TypeError("'axis' must be None, an integer or a tuple of integers") from error
     axes = axes_of(axis, n)
-    if axis is None and (ord is None or (n == 2 and ord in {"fro", "f"})):
-        ord = 2
-    elif len(axes) == 2:
+    if axis is None and (ord is None or (n == 2 and ord in {"fro", "f"}) or (n == 1 and ord == 2)):
+        return finished(unary("root", _square_sum(x)), x, axes, keepdims, None)
+    if len(axes) == 2:
         return finished(_matrix_norm(x, ord, axes), x, axes, keepdims, None)
-    elif len(axes) != 1:
+    if len(axes) != 1:
         raise ValueError("Improper number of dimensions to norm.")
     if isinstance(ord, str):
         raise ValueError(f"Invalid norm order '{ord}' for vectors")  # noqa: TRY004 -- NumPy's error
     return finished(_vector_norm(x, ord, axes), x, axes, keepdims, None)
+
+
+def _square_sum(x: Any) -> Any:
+    """Return the sum of the squared absolute values of all elements."""
+    flat = linear.reshape(x, (x.size,))
+    parts = (linear.real(flat), linear.imag(flat)) if x.dtype.kind == "c" else (flat,)
+    squares = [contract(v, v, "i", "i", "") for v in parts]
+    return squares[0] if len(squares) == 1 else squares[0] + squares[1]
 
 
 def _vector_norm(x: Any, ord: Any, axes: tuple[int, ...]) -> Any:
@@ -634,12 +678,6 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...]) -> Any:
     if ord in {2, -2, "nuc"}:
         s = svdvals(shapes.moveaxis(x, axes, (-2, -1)))
         last = (len(s.shape) - 1,)
-        if s.shape[-1]:  # a singular value that is zero has a kink there, as |x|
-            floor = bind("max", stop_gradient(s), axes=last) * np.asarray(
-                builtins.max(x.shape[row], x.shape[column]) * np.finfo(s.dtype).eps, s.dtype
-            )
-            above = bind("greater", s, linear.reshape(floor, (*floor.shape, 1)))
-            s = bind("where", above, s, stop_gradient(s))
         if ord == "nuc":
             return bind("sum", s, axes=last)
         return _extremum("max" if ord == 2 else "min", s, last)

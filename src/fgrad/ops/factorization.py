@@ -87,42 +87,51 @@ def _mapped_rest(row: str) -> Rule:
 
 # ---- what is not determined must not matter
 
-_LOST = "the gradient does not exist"
+_LOST = "so the gradient does not exist"
+_PAIR = "{where}the {what} (i, j) = ({i}, {j}), {wi} and {wj}, are equal"
 _MESSAGES = {
-    "eigenvectors": (
-        "{where}the eigenvalues (i, j) = ({i}, {j}), {wi} and {wj}, are equal, so their eigenvectors are "
-        f"determined only up to a rotation, and the result depends on it: {_LOST}. Use functions of the "
-        "eigenvalues alone or of the whole eigenspace (v @ v.T), or perturb the matrix"
+    "vectors": (
+        f"{_PAIR}: their vectors are determined only up to a rotation, and the result depends on it, {_LOST}. "
+        "Use functions of the {what} alone or of the whole subspace (v @ v.T), or perturb the matrix"
+    ),
+    "vectors, along a direction": (
+        f"{_PAIR}: their vectors have no derivative along a direction. Forward mode and higher derivatives "
+        "need it, even where the result does not depend on it. Use reverse mode (grad, vjp), functions of the "
+        "{what} alone, or perturb the matrix"
     ),
     "matrix function": (
-        "{where}the {what} (i, j) = ({i}, {j}), {wi} and {wj}, are equal, and the result depends on {what} and "
-        "on vectors: of such a function (as v @ f(w) @ v.T) the gradient at equal {what} cannot be told from "
-        "one basis. Where it is a sum, give the terms of vectors alone a factorization of their own; else "
-        "perturb the matrix"
-    ),
-    "singular vectors": (
-        "{where}the singular values (i, j) = ({i}, {j}), {wi} and {wj}, are equal (or zero), so their singular "
-        f"vectors are determined only up to a rotation, and the result depends on it: {_LOST}. Use functions "
-        "of the singular values alone or of the whole subspace (u @ u.T), or perturb the matrix"
+        f"{_PAIR}, and the result depends on {{what}} and on vectors: the gradient of such a function (as of "
+        "v @ f(w) @ v.T) cannot be told from one basis. Where it is a sum, give the terms of vectors alone a "
+        "factorization of their own; else perturb the matrix"
     ),
     "zero": (
-        "{where}the singular value {j}, {wj}, is zero, so its singular vectors change infinitely fast, and the "
-        f"result depends on them: {_LOST}. Leave out the vectors of zero singular values, or perturb the matrix"
+        "{where}the singular value {j}, {wj}, is zero: its singular vectors change infinitely fast, and the "
+        f"result depends on them, {_LOST}. Leave out the vectors of zero singular values, or perturb the matrix"
     ),
     "phase": (
-        "{where}vector {i} is determined only up to a phase exp(1j t), and the result depends on it: "
+        "{where}vector {i} is determined only up to a phase exp(1j t), and the result depends on it, "
         f"{_LOST}. Use functions without the phase, as abs(v) or v @ v.conj().T"
     ),
     "null space": (
         "{where}the last columns of a full orthogonal matrix span a null space, whose basis is not determined, "
-        f"and the result depends on it (entry {{i}}, {{j}}): {_LOST}. Leave them out (full_matrices=False, "
+        f"and the result depends on it (entry {{i}}, {{j}}), {_LOST}. Leave them out (full_matrices=False, "
         "mode='reduced'), or use the projector on their span"
     ),
     "singular": "slogdet: {where}the matrix is singular, where the logarithm of |det| has no finite slope",
 }
+_ALONG = {"vectors": "vectors, along a direction"}
 
 
-def _guard(x: Any, bad: Any, w: Any, *likes: Any, kind: str, both: bool = True, strict: bool = False) -> Any:
+def _guard(
+    x: Any,
+    bad: Any,
+    w: Any,
+    *likes: Any,
+    kind: str,
+    what: str = "eigenvalues",
+    both: bool = True,
+    strict: bool = False,
+) -> Any:
     """Return `x` with zeros where it is `bad`; there it has to be negligible beside `likes`.
 
     Args:
@@ -131,14 +140,15 @@ def _guard(x: Any, bad: Any, w: Any, *likes: Any, kind: str, both: bool = True, 
         w: eigenvalues or singular values, for the message.
         likes: what `x` is made of, for the scale.
         kind: the message.
+        what: what the message calls `w`.
         both: whether cotangents of the result have to be negligible there too, otherwise they are dropped.
         strict: whether there must be no bad place at all.
     """
-    return bind("guard", x, bad, w, *likes, kind=kind, both=both, strict=strict)
+    return bind("guard", x, bad, w, *likes, kind=kind, what=what, both=both, strict=strict)
 
 
 def _run_guard(
-    x: Any, bad: Any, w: Any, *likes: Any, kind: str, both: bool = True, strict: bool = False
+    x: Any, bad: Any, w: Any, *likes: Any, kind: str, what: str, both: bool, strict: bool
 ) -> Any:
     bad = np.broadcast_to(bad, x.shape)
     if not bad.any():
@@ -146,11 +156,11 @@ def _run_guard(
     if strict:
         wrong = bad
     else:
-        scale: Any = 0.0
+        eps = float(np.finfo(x.dtype).eps)
+        scale: Any = eps**0.25  # where terms of order one cancel, only rounding errors are left of `likes`
         for like in likes:
-            top = np.abs(like).max(axis=(-2, -1), keepdims=True, initial=0.0)
-            scale = np.maximum(scale, top)
-        wrong = bad & (np.abs(x) > math.sqrt(np.finfo(x.dtype).eps) * scale)
+            scale = np.maximum(scale, np.abs(like).max(axis=(-2, -1), keepdims=True, initial=0.0))
+        wrong = bad & (np.abs(x) > math.sqrt(eps) * scale)
     if wrong.any():
         *lead, i, j = map(int, np.argwhere(wrong)[0])
         n = w.shape[-1]
@@ -158,7 +168,7 @@ def _run_guard(
         raise LinAlgError(
             _MESSAGES["matrix function" if strict else kind].format(
                 where=f"in matrix {tuple(lead)}, " if lead else "",
-                what="singular values" if kind in {"singular vectors", "zero"} else "eigenvalues",
+                what=what,
                 i=i,
                 j=j,
                 wi=values[i] if i < n else 0.0,
@@ -175,7 +185,8 @@ def _guard_pull(pattern: Pattern) -> Pull | None:
 
     def back(ct: Any, bad: Any, w: Any, params: dict[str, Any]) -> tuple[Any, ...]:
         if params["both"]:
-            return _guard(ct, bad, w, ct, kind=params["kind"]), *none
+            kind = params["kind"]
+            return _guard(ct, bad, w, ct, kind=_ALONG.get(kind, kind), what=params["what"]), *none
         return bind("where", bad, 0, ct), *none
 
     return Pull(back, keep=(2, 3), params=True, exact=True)
@@ -201,14 +212,14 @@ register(
 
 
 def _negligible(x: Any, w: Any) -> Any:
-    """Return where sums or differences of the values `w` are rounding errors."""
+    """Return where matrices that are made of the values `w` hold rounding errors."""
     size = unary("absolute", w)
     top = bind("max", size, axes=(len(w.shape) - 1,))
     limit = top * np.asarray(8 * w.shape[-1] * np.finfo(w.dtype).eps, size.dtype)
     return bind("less_equal", unary("absolute", x), reshape(limit, (*limit.shape, 1, 1)))
 
 
-def _over(x: Any, w: Any, sign: int, kind: str, likes: Sequence[Any], *, strict: bool) -> Any:
+def _over(x: Any, w: Any, sign: int, what: str, likes: Sequence[Any], *, strict: bool) -> Any:
     """Return x_ij / (w_j + sign w_i), and zero on the diagonal for sign -1 and where both vanish."""
     n = w.shape[-1]
     if n == 0:
@@ -218,7 +229,7 @@ def _over(x: Any, w: Any, sign: int, kind: str, likes: Sequence[Any], *, strict:
     if sign < 0:
         x = _guard(x, eye, w, *likes, kind="phase", both=False)
     free = bind("logical_and", bad, ~eye) if sign < 0 or x.dtype.kind != "c" else bad
-    x = _guard(x, free, w, *likes, kind=kind, strict=strict)
+    x = _guard(x, free, w, *likes, kind="vectors", what=what, strict=strict)
     return x / bind("where", bind("logical_or", bad, eye) if sign < 0 else bad, 1, gap)
 
 
@@ -542,7 +553,7 @@ def _eigh(ct: Any, out: Any, params: dict[str, Any]) -> tuple[Any]:
     middle = None if ct_w is None else on_diagonal(convert(ct_w, v.dtype))
     if ct_v is not None:
         n = matrix_product(swapped(v), ct_v)
-        turn = _over(n - adjoint(n), w, -1, "eigenvectors", [ct_v], strict=ct_w is not None)
+        turn = _over(n - adjoint(n), w, -1, "eigenvalues", [ct_v], strict=ct_w is not None)
         middle = turn / 2 if middle is None else middle + turn / 2
     full = matrix_product(matrix_product(conjugate(v), middle), swapped(v))
     return (_from_triangle(full, lower=params["uplo"] == "L"),)
@@ -579,7 +590,7 @@ def _eig(ct: Any, out: Any) -> tuple[Any]:
         n = matrix_product(swapped(v), ct_v)
         length = as_row(real(of_diagonal(n)))
         n = n - matrix_product(swapped(v), conjugate(v)) * length
-        turn = _over(n, w, -1, "eigenvectors", [ct_v], strict=ct_w is not None)
+        turn = _over(n, w, -1, "eigenvalues", [ct_v], strict=ct_w is not None)
         middle = turn if middle is None else middle + turn
     return (solve(swapped(v), matrix_product(middle, swapped(v)), "eig"),)
 
@@ -622,8 +633,10 @@ def _svd(ct: Any, out: Any) -> tuple[Any]:
     k = s.shape[-1]
     strict = ct_s is not None
     u1, vh1 = columns(u, 0, k), rows(vh, 0, k)
-    middle = None if ct_s is None else on_diagonal(convert(ct_s, u.dtype))
     likes = [c for c in (ct_u, ct_vh) if c is not None]
+    if ct_s is not None and not likes and k:  # at zero a singular value has a kink, as |x|
+        ct_s = bind("where", reshape(_negligible(as_row(s), s), s.shape), 0, ct_s)
+    middle = None if ct_s is None else on_diagonal(convert(ct_s, u.dtype))
     if likes:
         skews, outside = [], []
         for vectors, c in ((u, ct_u), (adjoint(vh), None if ct_vh is None else adjoint(ct_vh))):
@@ -634,8 +647,8 @@ def _svd(ct: Any, out: Any) -> tuple[Any]:
         common, apart = (
             (left, left) if right is None else (right, -right) if left is None else (left + right, left - right)
         )
-        turn = _over(common, s, -1, "singular vectors", likes, strict=strict)
-        turn = (turn + _over(apart, s, 1, "singular vectors", likes, strict=strict)) / 2
+        turn = _over(common, s, -1, "singular values", likes, strict=strict)
+        turn = (turn + _over(apart, s, 1, "singular values", likes, strict=strict)) / 2
         middle = turn if middle is None else middle + turn
     full = matrix_product(matrix_product(conjugate(u1), middle), conjugate(vh1))
     if likes and outside[0] is not None:
@@ -660,9 +673,11 @@ def _turns(vectors: Any, ct: Any, s: Any, *, strict: bool) -> tuple[Any, Any]:
         out = matrix_product(conjugate(rest), out)
     else:
         out = ct1 - matrix_product(conjugate(first), n)
+    if k == 0:
+        return n - adjoint(n), out
     size = as_row(s)
     bad = _negligible(size, s)
-    out = _guard(out, bad, s, ct, kind="zero", strict=strict)
+    out = _guard(out, bad, s, ct, kind="zero", what="singular values", strict=strict)
     return n - adjoint(n), out / bind("where", bad, 1, size)
 
 
