@@ -11,17 +11,16 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
-from numpy.linalg import LinAlgError as LinAlgError
+from numpy.linalg import LinAlgError
 from numpy.linalg._linalg import EighResult, EigResult, QRResult, SlogdetResult, SVDResult
 
 from fgrad.core.tensor import Tensor, bind, is_tracked, unary, wrap
 from fgrad.core.trace import Box
 from fgrad.numpy import products, shapes
-from fgrad.numpy.arrays import as_value, holds_tensor
+from fgrad.numpy.arrays import alike, as_value, holds_tensor
 from fgrad.numpy.indexing import stop_gradient, take_along_axis
 from fgrad.numpy.ordering import argsort, sort
 from fgrad.numpy.reductions import abs2, axes_of, finished, inexact
@@ -70,7 +69,7 @@ Function = Callable[..., Any]
 
 
 def _implements(function: Function) -> Callable[[Function], Function]:
-    """Return the decorator that makes a function answer for NumPy's where there is a Tensor, NumPy's elsewhere."""
+    """Return the decorator of what answers for NumPy's function where there is a Tensor."""
 
     def decorate(f: Function) -> Function:
         @functools.wraps(f)
@@ -109,9 +108,7 @@ def _supported(a: Any) -> Any:
 def _matrices(a: Any) -> Any:
     a = _supported(a)
     if len(a.shape) < 2:
-        raise LinAlgError(
-            f"{len(a.shape)}-dimensional array given. Array must be at least two-dimensional"
-        )
+        raise LinAlgError(f"{len(a.shape)}-dimensional array given. Array must be at least two-dimensional")
     return a
 
 
@@ -127,11 +124,10 @@ def _common(a: Any, b: Any) -> tuple[Any, Any]:
     return linear.convert(a, dtype), linear.convert(b, dtype)
 
 
-def _uplo(name: str) -> str:
-    name = name.upper()
-    if name not in {"L", "U"}:
+def _uplo(name: str) -> Literal["L", "U"]:
+    if name.upper() not in {"L", "U"}:
         raise ValueError("UPLO argument must be 'L' or 'U'")
-    return name
+    return "L" if name.upper() == "L" else "U"
 
 
 def _finite(a: Any) -> Any:
@@ -191,7 +187,8 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = _NOT
         rtol: another name of `rcond`; None: max(m, n) times the rounding unit.
 
     Derivative:
-        That along matrices of the same rank; for another rank the pseudo-inverse jumps.
+        That along matrices of the same rank; for another rank the pseudo-inverse jumps. Where `rcond` drops
+        singular values that are not zero, that of a function of the singular value decomposition.
 
     Source:
         Golub & Pereyra (1973), SIAM J. Numer. Anal. 10, 413.
@@ -205,7 +202,24 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = _NOT
         rcond = builtins.max(a.shape[-2:]) * np.finfo(a.dtype).eps
     if hermitian:
         a = _hermitian(a)
-    return bind("pinv", a, rcond=np.asarray(_constant(rcond, "pinv", "rcond")), hermitian=hermitian)
+    cutoff = np.asarray(_constant(rcond, "pinv", "rcond"))
+    return alike([_pseudo_inverse(a, cutoff, hermitian=bool(hermitian)), rcond])[0]
+
+
+_TINY = 1e-12  # a tolerance up to here is meant to drop zeros only
+
+
+def _pseudo_inverse(a: Any, rcond: Any, *, hermitian: bool = False) -> Any:
+    if not (a.size and np.any(rcond > _TINY) and _is_followed(a) and not _is_abstract(a)):
+        return bind("pinv", a, rcond=rcond, hermitian=hermitian)
+    u, s, vh = bind("svd", a, full_matrices=False)
+    size = s._value
+    kept = size > rcond[..., None] * size.max(axis=-1, keepdims=True)
+    if not np.any(~kept & (size > _TINY * size.max(axis=-1, keepdims=True))):
+        return bind("pinv", a, rcond=rcond, hermitian=hermitian)
+    # where singular values that are not zero are dropped, those left depend on them
+    inverse = bind("where", kept, 1 / bind("where", kept, s, 1), 0)
+    return rows.matrix_product(rows.adjoint(vh) * rows.as_row(inverse), rows.adjoint(u))
 
 
 def _constant(x: Any, name: str, argument: str) -> Any:
@@ -297,14 +311,15 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, Any, Any]:
     fixed = stop_gradient(s)
     top = bind("max", fixed, axes=(0,)) if min(m, n) else np.zeros((), s.dtype)
     rank = linear.convert(bind("sum", bind("greater", fixed, top * rcond), axes=(0,)), np.dtype(np.int32))
-    x = rows.matrix_product(bind("pinv", a, rcond=np.asarray(rcond), hermitian=False), b)
+    x = rows.matrix_product(_pseudo_inverse(a, np.asarray(rcond)), b)
     squares = bind("sum", abs2(b - rows.matrix_product(a, x)), axes=(0,))
     abstract = _is_abstract(rank)
     if m <= n or not (abstract or rank == n):
         squares = wrap(np.zeros(0, s.dtype))
     elif abstract:
         squares = bind("where", bind("equal", rank, n), squares, np.asarray(np.nan, s.dtype))
-    return linear.reshape(x, (n,)) if vector else x, squares, rank, s
+    x, squares, rank, s = alike([linear.reshape(x, (n,)) if vector else x, squares, rank, s])
+    return x, squares, rank, s
 
 
 # ---- powers and chains
@@ -606,7 +621,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         x: array.
         ord: of vectors: a number p for (sum |x|^p)^(1/p), inf, -inf or 0 (the count of nonzeros); of
             matrices: 'fro', 'nuc' (the sum of singular values), 2, -2 (the largest and smallest singular
-            value), 1, -1 (greatest and smallest sum of a column), inf, -inf (of a row). None: of all elements.
+            value), 1, -1 (greatest and smallest sum of a column), inf, -inf (of a row). None: the root of
+            the sum of squares.
         axis: one axis for vectors, two for matrices; None: all.
         keepdims: whether the reduced axes stay with length one.
 
@@ -752,10 +768,10 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
         raise ValueError("`tol` and `rtol` can't be both set.")
     a = stop_gradient(as_value(A))
     if len(a.shape) < 2:
-        found = bind("not_equal", a, 0)
-        if _is_abstract(a):
-            return linear.convert(bind("max", linear.convert(found, np.dtype(int)), axes=tuple(range(a.ndim))), np.dtype(int))
-        return int(np.any(as_value(found)._value))
+        if not _is_abstract(a):
+            return int(np.any(a._value))
+        found = linear.convert(bind("not_equal", a, 0), np.dtype(int))
+        return bind("max", found, axes=tuple(range(len(a.shape))))
     s = svd(a, compute_uv=False, hermitian=hermitian)
     if tol is None:
         ratio = builtins.max(a.shape[-2:]) * np.finfo(s.dtype).eps if rtol is None else as_value(rtol)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fgrad.core.aval import Aval, Shape
+from fgrad.core.aval import Aval
 from fgrad.core.primitive import OUT, Pattern, Primitive, Pull, Rule, by_argument, register
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.ops.contraction import contract
@@ -91,13 +91,14 @@ _LOST = "so the gradient does not exist"
 _PAIR = "{where}the {what} (i, j) = ({i}, {j}), {wi} and {wj}, are equal"
 _MESSAGES = {
     "vectors": (
-        f"{_PAIR}: their vectors are determined only up to a rotation, and the result depends on it, {_LOST}. "
+        f"{_PAIR}: their vectors are determined only up to a rotation, and the result depends on it, "
+        f"{_LOST}. "
         "Use functions of the {what} alone or of the whole subspace (v @ v.T), or perturb the matrix"
     ),
     "vectors, along a direction": (
         f"{_PAIR}: their vectors have no derivative along a direction. Forward mode and higher derivatives "
-        "need it, even where the result does not depend on it. Use reverse mode (grad, vjp), functions of the "
-        "{what} alone, or perturb the matrix"
+        "need it, even where the result does not depend on it. Use reverse mode (grad, vjp), functions of "
+        "the {what} alone, or perturb the matrix"
     ),
     "matrix function": (
         f"{_PAIR}, and the result depends on {{what}} and on vectors: the gradient of such a function (as of "
@@ -106,16 +107,22 @@ _MESSAGES = {
     ),
     "zero": (
         "{where}the singular value {j}, {wj}, is zero: its singular vectors change infinitely fast, and the "
-        f"result depends on them, {_LOST}. Leave out the vectors of zero singular values, or perturb the matrix"
+        f"result depends on them, {_LOST}. Leave out the vectors of zero singular values, or perturb the "
+        "matrix"
     ),
     "phase": (
         "{where}vector {i} is determined only up to a phase exp(1j t), and the result depends on it, "
         f"{_LOST}. Use functions without the phase, as abs(v) or v @ v.conj().T"
     ),
     "null space": (
-        "{where}the last columns of a full orthogonal matrix span a null space, whose basis is not determined, "
-        f"and the result depends on it (entry {{i}}, {{j}}), {_LOST}. Leave them out (full_matrices=False, "
-        "mode='reduced'), or use the projector on their span"
+        "{where}the last columns of a full orthogonal matrix span a null space, whose basis is not "
+        f"determined, and the result depends on it (entry {{i}}, {{j}}), {_LOST}. Leave them out "
+        "(full_matrices=False, mode='reduced'), or use the projector on their span"
+    ),
+    "dropped": (
+        "pinv: {where}the tolerance (rcond) drops singular values that are not zero, and the derivative of "
+        "what is left needs them. Use a smaller rcond, or write it with svd: "
+        "(vh[:k].conj().T / s[:k]) @ u[:, :k].conj().T"
     ),
     "singular": "slogdet: {where}the matrix is singular, where the logarithm of |det| has no finite slope",
 }
@@ -147,9 +154,7 @@ def _guard(
     return bind("guard", x, bad, w, *likes, kind=kind, what=what, both=both, strict=strict)
 
 
-def _run_guard(
-    x: Any, bad: Any, w: Any, *likes: Any, kind: str, what: str, both: bool, strict: bool
-) -> Any:
+def _run_guard(x: Any, bad: Any, w: Any, *likes: Any, kind: str, what: str, both: bool, strict: bool) -> Any:
     bad = np.broadcast_to(bad, x.shape)
     if not bad.any():
         return x
@@ -492,7 +497,7 @@ def _qr(ct: Any, out: Any, x: Any) -> tuple[Any]:
         behind = matrix_product(conjugate(q1), ct_rest)
         more = matrix_product(conjugate(columns(x, k, None)), adjoint(ct_rest))
         ct_q1 = more if ct_q1 is None else ct_q1 + more
-    w = None if ct_q1 is None else matrix_product(swapped(q1), ct_q1)
+    w: Any = None if ct_q1 is None else matrix_product(swapped(q1), ct_q1)
     if q.shape[-1] > k and ct_q is not None:
         ct_q2, q2 = columns(ct_q, k, None), columns(q, k, None)
         _demand_no_basis(q2, ct_q2, ct_q)
@@ -643,10 +648,13 @@ def _svd(ct: Any, out: Any) -> tuple[Any]:
             skew, rest = (None, None) if c is None else _turns(vectors, c, s, strict=strict)
             skews.append(skew)
             outside.append(rest)
+        left: Any
+        right: Any
         left, right = skews
-        common, apart = (
-            (left, left) if right is None else (right, -right) if left is None else (left + right, left - right)
-        )
+        if left is None:
+            common, apart = right, -right
+        else:
+            common, apart = (left, left) if right is None else (left + right, left - right)
         turn = _over(common, s, -1, "singular values", likes, strict=strict)
         turn = (turn + _over(apart, s, 1, "singular values", likes, strict=strict)) / 2
         middle = turn if middle is None else middle + turn
@@ -659,7 +667,7 @@ def _svd(ct: Any, out: Any) -> tuple[Any]:
 
 
 def _turns(vectors: Any, ct: Any, s: Any, *, strict: bool) -> tuple[Any, Any]:
-    """Return what a cotangent of singular vectors says of turns within them, and of those out of their span."""
+    """Return what a cotangent of singular vectors says of turns among them, and out of their span."""
     k = s.shape[-1]
     length, count = vectors.shape[-2:]
     first, ct1 = columns(vectors, 0, k), columns(ct, 0, k)
@@ -707,6 +715,9 @@ def _pinv(ct: Any, out: Any, x: Any, **_: Any) -> Any:
     # dp = -p da p + p p^H da^H (1 - a p) + (1 - p a) da^H p^H p, for da that keep the rank:
     # Golub & Pereyra (1973), The differentiation of pseudo-inverses and nonlinear least squares problems
     p, q, b, c = swapped(out), conjugate(out), conjugate(x), adjoint(ct)
+    dropped = x - matrix_product(matrix_product(x, out), x)
+    nothing = np.zeros(1, _real_dtype(x.dtype))
+    _guard(dropped, np.ones((1, 1), bool), nothing, x, kind="dropped", both=False)
     own = matrix_product(matrix_product(p, ct), p)
     first = matrix_product(matrix_product(c, q), p)
     second = matrix_product(p, matrix_product(q, c))
