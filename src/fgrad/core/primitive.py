@@ -95,6 +95,7 @@ class Primitive:
         "_make_pull",
         "_pulls",
         "batch",
+        "blind",
         "body",
         "flat",
         "heavy",
@@ -108,6 +109,7 @@ class Primitive:
         "run",
         "shape",
         "single",
+        "wary",
     )
 
     def __init__(
@@ -143,6 +145,9 @@ class Primitive:
         # where eager mode looks first: pulls that save values only, of one tracked argument, or of two
         self.single: Pull | None = None
         self.heavy = False  # whether it costs much more than a pass over its operands
+        self.wary = False  # whether its pull looks at cotangents, and refuses some
+        # parameters -> those of the row when it does not look at values, which are of no consequence
+        self.blind: Callable[[dict[str, Any]], dict[str, Any]] | None = None
         self.linear: Pull | None = None  # the one pull of a linear row of one argument, which keeps its aval
         self.pairs: list[Pull | None] = [None, None, None]  # tracked: the second, the first, both
         self.plans: dict[int, Pull] = {}  # by tracked arguments as binary digits; rows of one output only

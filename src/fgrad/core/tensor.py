@@ -433,6 +433,12 @@ def _general(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> A
             if isinstance(a, Box):
                 boxed = True
         values.append(a)
+    if (
+        row.blind
+        and tracked
+        and any(isinstance(t, Tape) and t.hollow and node_on(t, args[0]) for t in current().traces)
+    ):
+        params = row.blind(params)
     if boxed or (tracked and (row.real or not row.flat)):
         return _interpret(row, args, values, params, current(), boxed=boxed)
     if tracked:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import OUT, Pattern, Primitive, Pull, Rule, by_argument, register
+from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, Rule, by_argument, register
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.ops.contraction import contract
 from fgrad.ops.linear import broadcast_to, convert, imag, real, reshape, sum_axes, transpose, with_rank
@@ -96,9 +96,8 @@ _MESSAGES = {
         "Use functions of the {what} alone or of the whole subspace (v @ v.T), or perturb the matrix"
     ),
     "vectors, along a direction": (
-        f"{_PAIR}: their vectors have no derivative along a direction. Forward mode and higher derivatives "
-        "need it, even where the result does not depend on it. Use reverse mode (grad, vjp), functions of "
-        "the {what} alone, or perturb the matrix"
+        f"{_PAIR}: their vectors have no derivative along a direction. Higher derivatives need it, even "
+        "where the result does not depend on it. Use functions of the {what} alone, or perturb the matrix"
     ),
     "matrix function": (
         f"{_PAIR}, and the result depends on {{what}} and on vectors: the gradient of such a function (as of "
@@ -138,6 +137,7 @@ def _guard(
     what: str = "eigenvalues",
     both: bool = True,
     strict: bool = False,
+    second: bool = False,
 ) -> Any:
     """Return `x` with zeros where it is `bad`; there it has to be negligible beside `likes`.
 
@@ -150,11 +150,26 @@ def _guard(
         what: what the message calls `w`.
         both: whether cotangents of the result have to be negligible there too, otherwise they are dropped.
         strict: whether there must be no bad place at all.
+        second: whether `x` is itself a cotangent of a guarded result.
     """
-    return bind("guard", x, bad, w, *likes, kind=kind, what=what, both=both, strict=strict)
+    params = {"kind": kind, "what": what, "both": both, "strict": strict, "second": second, "look": True}
+    return bind("guard", x, bad, w, *likes, **params)
 
 
-def _run_guard(x: Any, bad: Any, w: Any, *likes: Any, kind: str, what: str, both: bool, strict: bool) -> Any:
+def _run_guard(
+    x: Any,
+    bad: Any,
+    w: Any,
+    *likes: Any,
+    kind: str,
+    what: str,
+    both: bool,
+    strict: bool,
+    second: bool,
+    look: bool,
+) -> Any:
+    if not look:
+        return np.where(bad, x.dtype.type(0), x)
     bad = np.broadcast_to(bad, x.shape)
     if not bad.any():
         return x
@@ -189,9 +204,11 @@ def _guard_pull(pattern: Pattern) -> Pull | None:
     none = (None,) * (sum(pattern) - 1)
 
     def back(ct: Any, bad: Any, w: Any, params: dict[str, Any]) -> tuple[Any, ...]:
-        if params["both"]:
+        # a transpose of the first rule may drop what generic cotangents have shown to be of no consequence
+        if params["both"] and (params["look"] or params["second"]):
             kind = params["kind"]
-            return _guard(ct, bad, w, ct, kind=_ALONG.get(kind, kind), what=params["what"]), *none
+            kind = _ALONG.get(kind, kind)
+            return _guard(ct, bad, w, ct, kind=kind, what=params["what"], second=True), *none
         return bind("where", bad, 0, ct), *none
 
     return Pull(back, keep=(2, 3), params=True, exact=True)
@@ -213,7 +230,7 @@ register(
         shape=lambda x, *_, **__: x,
         batch=_batch_guard,
     )
-)
+).blind = lambda params: params | {"look": False}
 
 
 def _negligible(x: Any, w: Any) -> Any:
@@ -286,7 +303,7 @@ def _solve_pull(pattern: Pattern) -> Pull:
         ct_a = [-matrix_product(ct_b, swapped(out[0]))] if to_a else []
         return (*ct_a, ct_b) if to_b else tuple(ct_a)
 
-    return Pull(back, keep=(OUT, 1) if to_a else (1,), params=True)
+    return Pull(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else EACH)
 
 
 def _shape_solve(a: Aval, b: Aval, *, check: str) -> Aval:
@@ -439,7 +456,7 @@ register(
         batch=_mapped_rest("slogdet"),
         many=True,
     )
-)
+).wary = True
 
 
 # ---- triangular factors
@@ -540,7 +557,7 @@ register(
         batch=_mapped_rest("qr"),
         many=True,
     )
-)
+).wary = True
 
 
 # ---- eigenvalues and singular values
@@ -549,7 +566,10 @@ register(
 def _eigh(ct: Any, out: Any, params: dict[str, Any]) -> tuple[Any]:
     """Return the cotangent of the triangle that was read.
 
-    g = v^H da v gives dw = diag(g) and v^H dv = g_ij / (w_j - w_i) off the diagonal.
+    g = v^H da v gives dw = diag(g) and v^H dv = g_ij / (w_j - w_i) off the diagonal. Where w_i = w_j the
+    quotient has no meaning: its cotangent has to be zero there, and is, if nothing depends on the choice of
+    vectors. But then it is zero also for v @ f(w) @ v.T, of which f'(w_i) g_ij is left: so where w has a
+    cotangent too, nothing can be told.
 
     Source:
         Giles (2008), An extended collection of matrix derivative results, 3.1; Seeger et al. (2017).
@@ -577,7 +597,7 @@ register(
         batch=_mapped_rest("eigh"),
         many=True,
     )
-)
+).wary = True
 
 
 def _eig(ct: Any, out: Any) -> tuple[Any]:
@@ -620,7 +640,7 @@ register(
         batch=_mapped_rest("eig"),
         many=True,
     )
-)
+).wary = True
 
 
 def _svd(ct: Any, out: Any) -> tuple[Any]:
@@ -708,7 +728,7 @@ register(
         batch=_mapped_rest("svd"),
         many=True,
     )
-)
+).wary = True
 
 
 def _pinv(ct: Any, out: Any, x: Any, **_: Any) -> Any:

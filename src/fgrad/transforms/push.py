@@ -43,6 +43,10 @@ class Pushforward:
         self._recorded, self._outs = recorded, outs
         self._reverse: DoubleReverse | None = None
         self._push: Push | None = None
+        if any(map(_is_wary, recorded.tape.live())):
+            # tangents do not tell whether a result depends on what is not determined; generic cotangents do
+            rng = np.random.default_rng(0)
+            recorded([_generic(y, rng) for y in outs])
         if not any(isinstance(t, Stage) for t in current().traces):  # which has no value to look at
             self._push = Push(recorded)
 
@@ -55,6 +59,19 @@ class Pushforward:
         if self._reverse is None:
             self._reverse = DoubleReverse(self._recorded, self._outs)
         return self._reverse(tangents)
+
+
+def _is_wary(node: Node) -> bool:
+    row = node.pull.row if isinstance(node.pull, Pull) else ""
+    return row in ROWS and ROWS[row].wary
+
+
+def _generic(y: Any, rng: np.random.Generator) -> Any:
+    """Return a random cotangent of an output."""
+    if not isinstance(y, Tensor) or y.dtype.kind not in "fc":
+        return None
+    turn = 1j * rng.standard_normal(y.shape) if y.dtype.kind == "c" else 0
+    return np.asarray(rng.standard_normal(y.shape) + turn, y.dtype)
 
 
 def _is_finite(t: Any) -> bool:
@@ -103,9 +120,7 @@ class Push:
             if node in wanted:
                 nodes.append(node)
                 wanted.update(node.parents)
-                if (
-                    isinstance(node.pull, Pull) and not node.pull.row
-                ):  # a user's rule, which may not be linear
+                if isinstance(node.pull, Pull) and not node.pull.row:  # a user's rule, which may not be linear
                     self._steps[node] = _recorded_step(node, node.pull, node.aval)
         self._nodes = nodes[::-1]
 
