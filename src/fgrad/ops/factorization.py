@@ -332,19 +332,21 @@ def _phase_and_factors(a: Any) -> tuple[Any, Any, Any, Any]:
     return np.linalg.det(u) * np.linalg.det(vh), u, s, vh
 
 
-def _is_regular(a: Any, det: Any) -> bool:
-    """Return whether every determinant is far enough from zero, and from overflow, to divide by it."""
-    bound = np.prod(np.sqrt(np.add.reduce(np.abs(a) ** 2, axis=-1)), axis=-1)  # Hadamard's
-    size = np.abs(det)
-    good = np.isfinite(bound) & (size > 1e-3 * bound)
-    return bool(np.all(good))
+def _transposed_inverse(a: Any, det: Any) -> Any:
+    """Return transposed inverses; None where a matrix is too near to a singular one to trust its inverse."""
+    if not np.all(np.isfinite(det) & (det != 0)):
+        return None
+    b = np.swapaxes(np.linalg.inv(a), -1, -2)
+    sizes = [np.abs(x).sum(axis=-1).max(axis=-1, initial=0.0) for x in (a, b)]
+    return b if np.all(sizes[0] * sizes[1] < np.finfo(a.dtype).eps ** -0.4) else None
 
 
 def _run_cofactor(a: Any) -> Any:
     """Return the matrix of cofactors, the gradient of the determinant."""
     det = np.linalg.det(a)
-    if _is_regular(a, det):
-        return np.asarray(det)[..., None, None] * np.swapaxes(np.linalg.inv(a), -1, -2)
+    b = _transposed_inverse(a, det)
+    if b is not None:
+        return np.asarray(det)[..., None, None] * b
     phase, u, s, vh = _phase_and_factors(a)
     zero = s == 0
     safe = np.where(zero, 1, s)
@@ -360,8 +362,8 @@ def _run_minors(a: Any, ct: Any) -> Any:
     sum_j p_ij m_jj, where p_ij is the product of all singular values but i and j.
     """
     det = np.linalg.det(a)
-    if _is_regular(a, det):
-        b = np.swapaxes(np.linalg.inv(a), -1, -2)
+    b = _transposed_inverse(a, det)
+    if b is not None:
         along = np.add.reduce(b * ct, axis=(-2, -1))
         turned = b @ np.swapaxes(ct, -1, -2) @ b
         return np.asarray(det)[..., None, None] * (np.asarray(along)[..., None, None] * b - turned)
