@@ -769,7 +769,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     a = stop_gradient(as_value(A))
     if len(a.shape) < 2:
         if not _is_abstract(a):
-            return int(np.any(a._value))
+            return int(np.any(a._value if isinstance(a, Tensor) else a))
         found = linear.convert(bind("not_equal", a, 0), np.dtype(int))
         return bind("max", found, axes=tuple(range(len(a.shape))))
     s = svd(a, compute_uv=False, hermitian=hermitian)
