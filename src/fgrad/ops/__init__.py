@@ -1,8 +1,23 @@
 """The rows: every primitive operation, declared once with all its rules."""
 
-from fgrad.ops import contraction, elementwise, indexing, linear, ordering, random, reduction
+from fgrad.ops import (
+    contraction,
+    elementwise,
+    factorization,
+    indexing,
+    linear,
+    ordering,
+    random,
+    reduction,
+)
 
-__all__ = ["contraction", "elementwise", "indexing", "linear", "ordering", "random", "reduction"]
-from fgrad.ops import contraction, elementwise, factorization, indexing, linear, ordering, reduction
-
-__all__ = ["contraction", "elementwise", "factorization", "indexing", "linear", "ordering", "reduction"]
+__all__ = [
+    "contraction",
+    "elementwise",
+    "factorization",
+    "indexing",
+    "linear",
+    "ordering",
+    "random",
+    "reduction",
+]

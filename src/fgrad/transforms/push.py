@@ -120,7 +120,9 @@ class Push:
             if node in wanted:
                 nodes.append(node)
                 wanted.update(node.parents)
-                if isinstance(node.pull, Pull) and not node.pull.row:  # a user's rule, which may not be linear
+                if (
+                    isinstance(node.pull, Pull) and not node.pull.row
+                ):  # a user's rule, which may not be linear
                     self._steps[node] = _recorded_step(node, node.pull, node.aval)
         self._nodes = nodes[::-1]
 
