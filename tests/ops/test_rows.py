@@ -677,8 +677,20 @@ def factorizations() -> list[Sample]:
                 add("svd", label, (x,), reference, full_matrices=False)
         add("eig", f"empty {name}", (empty,))  # every other result has phases
     mask = np.array([[True, False, False], [False, True, True]])
-    params = {"kind": "phase", "what": "eigenvalues", "both": False, "strict": False, "second": False, "look": True}
-    add("guard", "float64", (values() * mask + values() * ~mask, mask, values((3,)), np.full((2, 3), 1e9)), **params)
+    params = {
+        "kind": "phase",
+        "what": "eigenvalues",
+        "both": False,
+        "strict": False,
+        "second": False,
+        "look": True,
+    }
+    add(
+        "guard",
+        "float64",
+        (values() * mask + values() * ~mask, mask, values((3,)), np.full((2, 3), 1e9)),
+        **params,
+    )
     return found
 
 
