@@ -691,6 +691,21 @@ def factorizations() -> list[Sample]:
         (values() * mask + values() * ~mask, mask, values((3,)), np.full((2, 3), 1e9)),
         **params,
     )
+def transforms() -> list[Sample]:
+    """Return the samples of Fourier transforms."""
+    found = []
+    for norm in ("backward", "ortho", "forward"):
+        for shape, axis in [((4,), 0), ((5,), 0), ((1,), 0), ((3, 2), 0), ((2, 6), 1), ((0, 3), 1)]:
+            n, m = shape[axis], shape[axis] // 2 + 1
+            half = (*shape[:axis], m, *shape[axis + 1 :])
+            given: dict[str, Any] = {"axis": axis, "norm": norm}
+            label = f"{shape} along {axis} {norm}"
+            for name in ("fft", "ifft", "rfft"):
+                reference = partial(getattr(np.fft, name), **given)
+                found += with_dtypes(name, reference, shape, complex_too=name != "rfft", label=label, **given)
+            reference = partial(np.fft.irfft, n=n, **given)
+            found += with_dtypes("irfft", reference, half, label=label, n=n, **given)
+    found.append(Sample("rfft", "int", (integers(),), {"axis": 1, "norm": "ortho"}))
     return found
 
 
@@ -751,6 +766,7 @@ SAMPLES = [
     *searching(),
     *representatives(),
     *factorizations(),
+    *transforms(),
     *by_hand(),
 ]  # fmt: skip
 

@@ -21,3 +21,6 @@ __all__ = [
     "random",
     "reduction",
 ]
+from fgrad.ops import contraction, elementwise, fft, indexing, linear, ordering, random, reduction
+
+__all__ = ["contraction", "elementwise", "fft", "indexing", "linear", "ordering", "random", "reduction"]

@@ -1,0 +1,274 @@
+"""Discrete Fourier transforms with the names and conventions of `numpy.fft`.
+
+Every transform is linear, so its derivative is the transform itself; single precision stays single. The
+gradient of a real array is real. Half spectra (`irfft`, `hfft`) ignore the imaginary parts of the first and,
+for an even length, the last bin, and these imaginary parts get no gradient.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.numpy.arrays import as_value
+from fgrad.numpy.registry import implements, stored
+from fgrad.numpy.shapes import roll
+from fgrad.ops.fft import ADJOINT_NORM
+
+
+def _norm(norm: Any) -> str:
+    if norm is None:
+        return "backward"
+    if norm not in ADJOINT_NORM:
+        raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
+    return str(norm)
+
+
+def _resized(a: Any, n: int, axis: int) -> Any:
+    """Return `a` cropped or padded with zeros to the length `n` along `axis`."""
+    length = a.shape[axis]
+    if n < 1:
+        raise ValueError(f"Invalid number of FFT data points ({n}) specified.")
+    lead = (slice(None),) * axis
+    if n < length:
+        return bind("slice", a, index=(*lead, slice(0, n)))
+    if n > length:
+        shape = (*a.shape[:axis], n, *a.shape[axis + 1 :])
+        return bind("unslice", a, shape=shape, index=(*lead, slice(0, length)))
+    return a
+
+
+def _transform(name: str, a: Any, n: Any, axis: int, norm: Any) -> Any:
+    place = normalize_axis_index(axis, len(a.shape))
+    a = _resized(a, a.shape[place] if n is None else int(n), place)
+    return bind(name, a, axis=place, norm=_norm(norm))
+
+
+def _to_real(a: Any, n: Any, axis: int, norm: Any) -> Any:
+    place = normalize_axis_index(axis, len(a.shape))
+    n = 2 * (a.shape[place] - 1) if n is None else int(n)
+    if n < 1:
+        raise ValueError(f"Invalid number of FFT data points ({n}) specified.")
+    return bind("irfft", _resized(a, n // 2 + 1, place), axis=place, norm=_norm(norm), n=n)
+
+
+def _plan(
+    a: Any, s: Any, axes: Any, *, half: bool = False, to_real: bool = False
+) -> list[tuple[int | None, int]]:
+    """Return length and axis of each transform, in NumPy's order of `axes`."""
+    if axes is None:
+        if s is not None:
+            warnings.warn(
+                "`axes` should not be `None` if `s` is not `None` (Deprecated in NumPy 2.0)",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+        axes = range(-len(a.shape if s is None else s), 0)
+    axes = [normalize_axis_index(int(i), len(a.shape)) for i in axes]
+    if s is None:
+        lengths: list[int | None] = [a.shape[i] for i in axes]
+        if to_real and axes:
+            lengths[-1] = None
+    else:
+        lengths = list(s)
+        if len(lengths) != len(axes):
+            raise ValueError("Shape and axes have different lengths.")
+        lengths = [a.shape[i] if n == -1 else n for n, i in zip(lengths, axes, strict=True)]
+    if half and not axes:
+        raise IndexError("a transform of real numbers needs an axis for its half spectrum")
+    return list(zip(lengths, axes, strict=True))
+
+
+def _several(name: str, a: Any, plan: Sequence[tuple[int | None, int]], norm: Any) -> Any:
+    for n, axis in plan:
+        a = _transform(name, a, n, axis, norm)
+    return a
+
+
+def _plain(*xs: Any) -> bool:
+    """Return whether no Tensor is concerned, so that NumPy itself may answer."""
+    return not any(isinstance(x, Tensor) for x in xs)
+
+
+@implements(np.fft.fft)
+def fft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+    """Return the discrete Fourier transform along an axis.
+
+    out_k = sum_j a_j exp(-2 pi i j k / n)
+
+    Args:
+        a: real or complex array.
+        n: length of the transform: `a` is cropped or padded with zeros; None keeps its length.
+        axis: the axis to transform.
+        norm: where the factor 1 / n goes: "backward" (None: the inverse), "forward", or "ortho" (half each).
+        out: Tensor or array to write to.
+
+    Returns:
+        Complex array, of single precision for float32 and complex64.
+
+    Raises:
+        ValueError: a length below one, or an unknown norm.
+        AxisError: `axis` is not an axis of `a`.
+
+    Derivative:
+        the transform itself; the gradient of a real array is real.
+    """
+    a = as_value(a)
+    if _plain(a, out):
+        return np.fft.fft(a, n, axis, norm, out)
+    return stored(_transform("fft", a, n, axis, norm), out)
+
+
+@implements(np.fft.ifft)
+def ifft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+    """Return the inverse of `fft` along an axis: a_j = sum_k out_k exp(2 pi i j k / n) / n."""
+    a = as_value(a)
+    if _plain(a, out):
+        return np.fft.ifft(a, n, axis, norm, out)
+    return stored(_transform("ifft", a, n, axis, norm), out)
+
+
+@implements(np.fft.rfft)
+def rfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+    """Return the first n // 2 + 1 elements of the Fourier transform of real numbers."""
+    a = as_value(a)
+    if _plain(a, out):
+        return np.fft.rfft(a, n, axis, norm, out)
+    return stored(_transform("rfft", a, n, axis, norm), out)
+
+
+@implements(np.fft.irfft)
+def irfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+    """Return the inverse of `rfft`, of length n, by default the even one: 2 (m - 1) from m elements.
+
+    Derivative:
+        linear in the real and imaginary parts; the imaginary parts of the first element and, for even n, of
+        the last are ignored and have gradient zero.
+    """
+    a = as_value(a)
+    if _plain(a, out):
+        return np.fft.irfft(a, n, axis, norm, out)
+    return stored(_to_real(a, n, axis, norm), out)
+
+
+@implements(np.fft.hfft)
+def hfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+    """Return the real Fourier transform of a signal of which half is given, the other half mirroring it."""
+    a = as_value(a)
+    if _plain(a, out):
+        return np.fft.hfft(a, n, axis, norm, out)
+    return stored(_to_real(bind("conjugate", a), n, axis, ADJOINT_NORM[_norm(norm)]), out)
+
+
+@implements(np.fft.ihfft)
+def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+    """Return the inverse of `hfft`: the first half of a signal whose spectrum is real."""
+    a = as_value(a)
+    if _plain(a, out):
+        return np.fft.ihfft(a, n, axis, norm, out)
+    return stored(bind("conjugate", _transform("rfft", a, n, axis, ADJOINT_NORM[_norm(norm)])), out)
+
+
+@implements(np.fft.fftn)
+def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+    """Return the Fourier transform along several axes (None: all), of lengths `s` (-1: as they are).
+
+    An axis that is named twice is transformed twice.
+    """
+    a = as_value(a)
+    if _plain(a, out):
+        return np.fft.fftn(a, s, axes, norm, out)
+    return stored(_several("fft", a, _plan(a, s, axes)[::-1], norm), out)
+
+
+@implements(np.fft.ifftn)
+def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+    """Return the inverse of `fftn`."""
+    a = as_value(a)
+    if _plain(a, out):
+        return np.fft.ifftn(a, s, axes, norm, out)
+    return stored(_several("ifft", a, _plan(a, s, axes)[::-1], norm), out)
+
+
+@implements(np.fft.rfftn)
+def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+    """Return the Fourier transform of real numbers along several axes, half of it along the last one."""
+    a = as_value(a)
+    if _plain(a, out):
+        return np.fft.rfftn(a, s, axes, norm, out)
+    *others, (n, last) = _plan(a, s, axes, half=True)
+    return stored(_several("fft", _transform("rfft", a, n, last, norm), others[::-1], norm), out)
+
+
+@implements(np.fft.irfftn)
+def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+    """Return the inverse of `rfftn`; the last length is by default the even one."""
+    a = as_value(a)
+    if _plain(a, out):
+        return np.fft.irfftn(a, s, axes, norm, out)
+    *others, (n, last) = _plan(a, s, axes, half=True, to_real=True)
+    return stored(_to_real(_several("ifft", a, others, norm), n, last, norm), out)
+
+
+@implements(np.fft.fft2)
+def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    """Return the Fourier transform along two axes."""
+    return fftn(a, s, axes, norm, out)
+
+
+@implements(np.fft.ifft2)
+def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    """Return the inverse of `fft2`."""
+    return ifftn(a, s, axes, norm, out)
+
+
+@implements(np.fft.rfft2)
+def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    """Return the Fourier transform of real numbers along two axes, half of it along the last one."""
+    return rfftn(a, s, axes, norm, out)
+
+
+@implements(np.fft.irfft2)
+def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    """Return the inverse of `rfft2`."""
+    return irfftn(a, s, axes, norm, out)
+
+
+def fftfreq(n: int, d: Any = 1.0, device: Any = None) -> Tensor:
+    """Return the frequencies of the elements of a Fourier transform of n samples at distance `d`."""
+    made = np.fft.fftfreq(n, d, device)
+    return made if isinstance(made, Tensor) else wrap(made)
+
+
+def rfftfreq(n: int, d: Any = 1.0, device: Any = None) -> Tensor:
+    """Return the frequencies of the elements of half a spectrum (`rfft`) of n samples at distance `d`."""
+    made = np.fft.rfftfreq(n, d, device)
+    return made if isinstance(made, Tensor) else wrap(made)
+
+
+def _halves(x: Any, axes: Any) -> tuple[Any, Any, list[int]]:
+    x = as_value(x)
+    if axes is None:
+        axes = tuple(range(len(x.shape)))
+    elif isinstance(axes, int | np.integer):
+        axes = (int(axes),)
+    return x, axes, [x.shape[i] // 2 for i in axes]
+
+
+@implements(np.fft.fftshift)
+def fftshift(x: Any, axes: Any = None) -> Any:
+    """Return a spectrum with the frequency zero moved from the first place to the middle of axes."""
+    x, axes, halves = _halves(x, axes)
+    return roll(x, halves, axes)
+
+
+@implements(np.fft.ifftshift)
+def ifftshift(x: Any, axes: Any = None) -> Any:
+    """Return the inverse of `fftshift`; they differ for odd lengths."""
+    x, axes, halves = _halves(x, axes)
+    return roll(x, [-n for n in halves], axes)
