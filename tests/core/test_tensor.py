@@ -301,8 +301,11 @@ def test_a_function_without_a_rule_raises_and_names_itself():
     for f, args in ((np.busday_count, (t, t)), (np.packbits, (t,)), (np.is_busday, (t,))):
         with pytest.raises(TypeError, match=f.__name__):
             f(*args)
-    with pytest.raises(TypeError, match=r"add\.at"):
-        np.add.at(t, [0], 1.0)
+    doubled = np.frompyfunc(lambda x: 2 * x, 1, 1)
+    with pytest.raises(TypeError, match=r"the ufunc .*lambda.*"):
+        doubled(t)
+    with pytest.raises(TypeError, match=r"lambda.*\.outer"):
+        np.frompyfunc(lambda x, y: x, 2, 1).outer(t, t)
     gm.release()
 
 

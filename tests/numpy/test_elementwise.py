@@ -23,6 +23,7 @@ UNARY = {
     **dict.fromkeys(("arccosh", "acosh"), ABOVE),
     **dict.fromkeys(("sign", "floor", "ceil", "trunc", "rint", "spacing"), (0.6, 0.9)),
     **dict.fromkeys(("isnan", "isinf", "isfinite", "signbit", "logical_not", "invert", "bitwise_not"), REAL),
+    **dict.fromkeys(("bitwise_count", "bitwise_invert"), REAL),
 }
 BINARY = {
     **dict.fromkeys(
@@ -36,6 +37,7 @@ BINARY = {
     **dict.fromkeys(
         ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "gcd", "lcm"), (REAL, REAL)
     ),
+    **dict.fromkeys(("bitwise_left_shift", "bitwise_right_shift"), (REAL, REAL)),
     **dict.fromkeys(("divide", "true_divide"), (REAL, POSITIVE)),
     **dict.fromkeys(("power", "pow", "float_power"), (POSITIVE, REAL)),
     **dict.fromkeys(("floor_divide", "remainder", "mod", "fmod"), ((5.0, 5.4), (2.05, 2.25))),
@@ -54,6 +56,9 @@ ALIASES = {
     "mod": "remainder",
     "true_divide": "divide",
     "bitwise_not": "invert",
+    "bitwise_invert": "invert",
+    "bitwise_left_shift": "left_shift",
+    "bitwise_right_shift": "right_shift",
 }  # fmt: skip
 REFUSED = {"sign", "rint"}  # NumPy computes them for complex numbers, but their slopes are those of real ones
 

@@ -489,6 +489,25 @@ def reductions() -> list[Sample]:
     return found
 
 
+def accumulations() -> list[Sample]:
+    """Return the samples of accumulations by functions of two operands."""
+    found = []
+    for name in ("add", "subtract", "multiply", "divide", "power", "arctan2", "hypot", "logaddexp", "maximum",
+        "fmin", "copysign", "remainder"):  # fmt: skip
+        complex_too = name in {"add", "subtract", "multiply", "divide", "power"}
+        for shape, axis in [((4,), 0), ((2, 3), 0), ((3, 2), 1)]:
+            reference = lambda x, name=name, axis=axis: getattr(np, name).accumulate(x, axis)
+            found += with_dtypes("accumulate", reference, shape, low=0.6, ufunc=name, axis=axis,
+                label=f"{name} {shape} along {axis}", complex_too=complex_too)  # fmt: skip
+    for shape in [(1,), (0, 3), (1, 2)]:
+        found += with_dtypes("accumulate", lambda x: x, shape, ufunc="hypot", axis=0, complex_too=False)
+    for name, x in [("bitwise_or", integers()), ("divide", integers(low=1)), ("logical_xor", values() > 0)]:
+        reference = lambda x, name=name: getattr(np, name).accumulate(x, 1)
+        found.append(Sample("accumulate", name, (x,), {"ufunc": name, "axis": 1}, reference))
+    steps = (values(low=0.5),), {"ufunc": "floor_divide", "axis": 0}
+    return [*found, Sample("accumulate", "floor_divide", *steps)]
+
+
 def recurrence(a: Any, b: Any, axis: int) -> Any:
     """Return y with y_i = a_i y_(i-1) + b_i."""
     a, b = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)
@@ -750,6 +769,8 @@ SAMPLES = [
     Sample("power", "integer exponents", (values((3,)), integers((3,), low=1)), {}, np.power),
     *(Sample("invert", str(x.dtype), (x,), {}, np.invert) for x in (integers(), integers(dtype=np.uint8),
         values() > 0)),
+    *(Sample("bitwise_count", str(x.dtype), (x,), {}, np.bitwise_count) for x in (integers(low=-5),
+        integers(dtype=np.uint8), integers(()))),
     *(Sample("ldexp", k, args, {}, np.ldexp) for k, args in {"float64": (values(), integers()),
         "float32": (values(dtype=np.float32), integers()), "number": (values(), 2),
         "broadcast": (values((2, 1)), integers((3,))), "0-d": (values(()), integers(())),
@@ -761,6 +782,7 @@ SAMPLES = [
     *indexing(),
     *contraction(),
     *reductions(),
+    *accumulations(),
     *ordering(),
     *randomness(),
     *searching(),
@@ -779,7 +801,7 @@ FLAT = {
     *("sign", "floor", "ceil", "trunc", "rint", "floor_divide", "spacing", "exponent"),
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
     *("isnan", "isinf", "isfinite", "signbit", "logical_not", "logical_and", "logical_or", "logical_xor"),
-    *("invert", *BITS),
+    *("invert", "bitwise_count", *BITS),
     *("threefry", "draw"),
     *("argsort", "argpartition", "argmax", "argmin", "rank", "search"),
     *("stop_gradient", "custom"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from typing_extensions import Self
 
-from fgrad.core.primitive import FUNCTIONS, NUMPY, OPERATORS, UFUNCS
+from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, UFUNCS
 from fgrad.core.tape import HIDDEN
 from fgrad.core.trace import Box, current
 
@@ -228,12 +228,12 @@ class Operators:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if not kwargs and method == "__call__" and ufunc in UFUNCS:
             return UFUNCS[ufunc](*inputs)
-        rule = NUMPY.get(ufunc if method == "__call__" else (ufunc, method))
+        rule = NUMPY.get(ufunc)
         if rule is None:
             known = getattr(np, ufunc.__name__, None) is ufunc
             name = f"numpy.{ufunc.__name__}" if known else f"the ufunc {ufunc.__name__}"
             raise _no_rule(name if method == "__call__" else f"{name}.{method}")
-        return rule(*inputs, **kwargs)
+        return rule(*inputs, **kwargs) if method == "__call__" else METHODS[method](ufunc, *inputs, **kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         rule = NUMPY.get(func)

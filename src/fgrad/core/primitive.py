@@ -177,6 +177,7 @@ OPERATORS: dict[str, Callable[..., Tensor]] = {}  # what Tensor's operators call
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {}  # what Tensor's methods call: NumPy's names
 UFUNCS: dict[Any, Callable[..., Any]] = {}  # a ufunc of NumPy called without keywords -> what computes it
 NUMPY: dict[Any, Callable[..., Any]] = {}  # a function of NumPy -> what computes it for Tensors
+METHODS: dict[str, Callable[..., Any]] = {}  # a method of NumPy's ufuncs -> (ufunc, *arguments) for Tensors
 
 
 def register(row: Primitive) -> Primitive:

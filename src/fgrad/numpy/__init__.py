@@ -58,6 +58,7 @@ from fgrad.numpy.elementwise import arctan as arctan
 from fgrad.numpy.elementwise import arctan2 as arctan2
 from fgrad.numpy.elementwise import arctanh as arctanh
 from fgrad.numpy.elementwise import bitwise_and as bitwise_and
+from fgrad.numpy.elementwise import bitwise_count as bitwise_count
 from fgrad.numpy.elementwise import bitwise_or as bitwise_or
 from fgrad.numpy.elementwise import bitwise_xor as bitwise_xor
 from fgrad.numpy.elementwise import cbrt as cbrt
@@ -276,10 +277,13 @@ from fgrad.numpy.statistics import nanpercentile as nanpercentile
 from fgrad.numpy.statistics import nanquantile as nanquantile
 from fgrad.numpy.statistics import percentile as percentile
 from fgrad.numpy.statistics import quantile as quantile
+from fgrad.numpy.ufuncs import declare_methods
 
 abs, pow, acos, asin, atan, atan2 = absolute, power, arccos, arcsin, arctan, arctan2
 acosh, asinh, atanh, conj, mod, true_divide = arccosh, arcsinh, arctanh, conjugate, remainder, divide
 concat, permute_dims, around, bitwise_not = concatenate, transpose, round, invert
+bitwise_invert, bitwise_left_shift, bitwise_right_shift = invert, left_shift, right_shift
 
 declare_operators()
-del declare_operators
+declare_methods()
+del declare_operators, declare_methods

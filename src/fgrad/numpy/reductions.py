@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from fgrad.core.primitive import NUMPY, ROWS
+from fgrad.core.primitive import ROWS
 from fgrad.core.tensor import Tensor, apply_linear, bind, unary
 from fgrad.core.trace import Box
 from fgrad.numpy.arrays import alike, as_value
@@ -429,38 +429,3 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
             )
         parts.insert(place, linear.convert(linear.reshape(end, (end.size,)), a.dtype))
     return concatenate(parts) if len(parts) > 1 else parts[0]
-
-
-def _along_first_axis(f: Any) -> Any:
-    """Return `f` as method of a ufunc, which takes the first axis where it is told none."""
-    return lambda a, axis=0, **kw: f(a, axis, **kw)
-
-
-def _skipping(name: str) -> Any:
-    """Return the reduction by `fmax` or `fmin`, which take no notice of NaN."""
-
-    def reduce(
-        a: Any, axis: Any, out: Any = None, keepdims: Any = False, initial: Any = _NOTHING, where: Any = True
-    ) -> Any:
-        return extremum(name, a, axis, out, keepdims, initial, where)
-
-    return reduce
-
-
-NUMPY.update(
-    {
-        (ufunc, method): _along_first_axis(f)
-        for ufunc, method, f in (
-            (np.add, "reduce", sum),
-            (np.multiply, "reduce", prod),
-            (np.maximum, "reduce", max),
-            (np.minimum, "reduce", min),
-            (np.fmax, "reduce", _skipping("nanmax")),
-            (np.fmin, "reduce", _skipping("nanmin")),
-            (np.logical_and, "reduce", all),
-            (np.logical_or, "reduce", any),
-            (np.add, "accumulate", cumsum),
-            (np.multiply, "accumulate", cumprod),
-        )
-    }
-)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
 
 from fgrad.core.operators import in_place
-from fgrad.core.primitive import FUNCTIONS, NUMPY, OPERATORS, ROWS, UFUNCS
-from fgrad.core.tensor import Tensor, apply_binary, apply_unary, binary, bind, is_tracked, wrap
+from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, ROWS, UFUNCS
+from fgrad.core.tensor import Tensor, apply_binary, apply_unary, bind, is_tracked, wrap
 from fgrad.ops.linear import convert
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,20 +27,6 @@ def implements(*functions: Any, name: str | None = None) -> Callable[[F], F]:
         return f
 
     return register
-
-
-@functools.cache
-def operator(name: str) -> Callable[[Any, Any], Any]:
-    """Return the function that applies a binary row and refuses operands that are not numbers."""
-
-    def apply(x: Any, y: Any) -> Any:
-        result = binary(name, x, y)
-        if result is NotImplemented:
-            given = f"{type(x).__name__} and {type(y).__name__}"
-            raise TypeError(f"{name} takes arrays, numbers and Tensors, not {given}")
-        return result
-
-    return apply
 
 
 def declare_operators() -> None:
@@ -64,31 +51,132 @@ def declare_operators() -> None:
             UFUNCS[row.run] = functools.partial(apply, row)
 
 
-def ufunc_keywords(
-    name: str,
-    *args: Any,
-    out: Any = None,
-    where: Any = True,
+class Ufunc:
+    """A universal function: calls with NumPy's arguments and keywords, and NumPy's methods.
+
+    For plain arrays it is NumPy's own. Targets (`out`) may be Tensors.
+    """
+
+    def __init__(self, ufunc: np.ufunc, doc: str, row: str | None = None) -> None:
+        """Declare what answers for `ufunc`.
+
+        Args:
+            ufunc: NumPy's.
+            doc: what it returns.
+            row: the name of its row; None: its own name.
+        """
+        name = ufunc.__name__
+        self.__name__ = self.__qualname__ = name
+        self.__module__, self.__doc__ = "fgrad.numpy", doc
+        self.ufunc, self.row = ufunc, ROWS[row or name]
+        self.nin, self.nout, self.nargs, self.identity = ufunc.nin, ufunc.nout, ufunc.nargs, ufunc.identity
+        self.ntypes, self.types, self.signature = ufunc.ntypes, ufunc.types, ufunc.signature
+        NUMPY[ufunc] = FUNCTIONS[name] = self
+
+    def __repr__(self) -> str:
+        return f"<ufunc fgrad.numpy.{self.__name__}>"
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+    def __call__(self, *args: Any, **kw: Any) -> Any:
+        """Apply the function to each element."""
+        raise NotImplementedError
+
+    def reduce(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, **kw: Any) -> Any:
+        """Return the elements along axes combined to one; keywords: keepdims, initial, where."""
+        return self._method("reduce", array, axis=axis, dtype=dtype, out=out, **kw)
+
+    def accumulate(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+        """Return at each place along an axis the elements up to it combined."""
+        return self._method("accumulate", array, axis=axis, dtype=dtype, out=out)
+
+    def reduceat(self, array: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+        """Return the elements between successive indices combined."""
+        return self._method("reduceat", array, indices, axis=axis, dtype=dtype, out=out)
+
+    def outer(self, a: Any, b: Any, /, **kw: Any) -> Any:
+        """Return the function of every pair of elements of `a` and `b`."""
+        return self._method("outer", a, b, **kw)
+
+    def at(self, a: Any, indices: Any, /, *b: Any) -> None:
+        """Apply the function in place at `indices`, again for each repetition of an index."""
+        self._method("at", a, indices, *b)
+
+    def _method(self, method: str, *args: Any, **kw: Any) -> Any:
+        if has_tensor(args) or has_tensor(kw.values()):
+            return METHODS[method](self.ufunc, *args, **kw)
+        return getattr(self.ufunc, method)(*args, **kw)
+
+
+class Unary(Ufunc):
+    """A universal function of one operand."""
+
+    __signature__ = inspect.signature(lambda x, /, *out, **kw: None)
+
+    def __call__(self, x: Any, /, *out: Any, **kw: Any) -> Any:
+        """Apply the function to each element."""
+        return _with_keywords(self, (x,), *out, **kw) if out or kw else apply_unary(self.row, x)
+
+
+class Binary(Ufunc):
+    """A universal function of two operands, which broadcast."""
+
+    __signature__ = inspect.signature(lambda x, y, /, *out, **kw: None)
+
+    def __call__(self, x: Any, y: Any, /, *out: Any, **kw: Any) -> Any:
+        """Apply the function to each pair of elements."""
+        if out or kw:
+            return _with_keywords(self, (x, y), *out, **kw)
+        result = apply_binary(self.row, x, y)
+        if result is NotImplemented:
+            given = f"{type(x).__name__} and {type(y).__name__}"
+            raise TypeError(f"{self.__name__} takes arrays, numbers and Tensors, not {given}")
+        return result
+
+
+def has_tensor(xs: Iterable[Any]) -> bool:
+    """Return whether one of `xs`, or an element of a sequence among them, is a Tensor."""
+    return any(isinstance(x, Tensor) or (x.__class__ in (list, tuple) and has_tensor(x)) for x in xs)
+
+
+def _with_keywords(
+    f: Ufunc, args: tuple[Any, ...], *outs: Any, out: Any = None, where: Any = True, **kw: Any
+) -> Any:
+    """Apply a ufunc with the arguments and keywords beside the operands that NumPy's take."""
+    if outs and out is not None:
+        raise TypeError("cannot specify 'out' as both a positional and keyword argument")
+    if len(outs) > 1:
+        raise TypeError(f"{f.__name__}() takes at most {f.nin + 1} positional arguments")
+    out = outs[0] if outs else out[0] if isinstance(out, tuple) else out
+    if not has_tensor((*args, where, out)):
+        return f.ufunc(*args, out=out, where=where, **kw)
+    result = bind(f.row.name, *_cast_operands(f.ufunc, args, **kw))
+    if where is not True:
+        result = bind("where", where, result, np.zeros((), result.dtype) if out is None else out)
+    return stored(result, out)
+
+
+_WEAK: dict[type, Any] = {int: int, float: float, complex: complex, bool: np.dtype(bool)}
+
+
+def _cast_operands(
+    ufunc: np.ufunc,
+    args: tuple[Any, ...],
+    *,
     dtype: Any = None,
-    casting: str = "same_kind",
+    casting: Any = "same_kind",
     order: str = "K",
     subok: bool = True,
-) -> Any:
-    """Apply an element-wise row with the keywords that NumPy's ufuncs take."""
-    if not any(isinstance(a, Tensor) for a in (*args, where, *_outs(out))):
-        run = ROWS[name].run
-        return run(*args, out=out, where=where, dtype=dtype, casting=casting, order=order, subok=subok)
-    if dtype is not None:
-        args = tuple(cast(a, np.dtype(dtype), casting) for a in args)
-    result = bind(name, *args)
-    (target,) = _outs(out) or (None,)
-    if where is not True:
-        result = bind("where", where, result, np.zeros((), result.dtype) if target is None else target)
-    return stored(result, target)
-
-
-def _outs(out: Any) -> tuple[Any, ...]:
-    return out if isinstance(out, tuple) else () if out is None else (out,)
+) -> tuple[Any, ...]:
+    """Return the operands in the dtypes with which NumPy computes a result of `dtype`."""
+    if dtype is None:
+        return args
+    args = tuple(a if hasattr(a, "dtype") or a.__class__ in _WEAK else np.asarray(a) for a in args)
+    kinds = tuple(a.dtype if hasattr(a, "dtype") else _WEAK[a.__class__] for a in args)
+    signature = (*(None,) * len(args), np.dtype(dtype))
+    loop = ufunc.resolve_dtypes((*kinds, None), signature=signature, casting=casting)
+    return tuple(cast(a, kind, casting) for a, kind in zip(args, loop, strict=False))
 
 
 def cast(a: Any, dtype: np.dtype[Any], casting: Any) -> Any:

@@ -193,6 +193,7 @@ def _declare_table() -> None:
     for ufunc in (*bits, np.gcd, np.lcm):
         _declare(ufunc.__name__, pair, None, ufunc, flat, real=False)
     _declare("invert", x, None, np.invert, flat, real=False)
+    _declare("bitwise_count", x, None, np.bitwise_count, flat, real=False)
     _declare("spacing", x, None, np.spacing, flat, real=True)
     _declare("ldexp", pair, None, np.ldexp, by_argument(_ldexp, None), real=True)
     _declare("fraction", x, x[0] - apply("trunc", *x), _run_fraction, by_argument(lambda ct: ct), real=True)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import WEIGHTS, Primitive, Rule, by_argument, register
-from fgrad.core.tensor import bind, unary
+from fgrad.core.primitive import ROWS, WEIGHTS, Primitive, Rule, by_argument, register
+from fgrad.core.tensor import bind, refuse_complex, unary
 from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, reverse, shifted, sum_axes
 
 
@@ -216,5 +216,47 @@ register(
         pull=by_argument(_recur_first, _recur_second),
         shape=lambda a, b, *, axis: Aval(a.shape, np.result_type(a.dtype, b.dtype)),
         batch=_batch_recur,
+    )
+)
+
+
+def _accumulated(x: Any, ufunc: str) -> np.dtype[Any]:
+    kind: np.dtype[Any] = ROWS[ufunc].run.accumulate(np.ones(1, x.dtype)).dtype  # type: ignore[attr-defined]
+    return kind
+
+
+def _accumulate(ct: Any, out: Any, x: Any, *, ufunc: str, axis: int) -> Any:
+    """Pull back through out_i = f(out_(i-1), x_i), from out_0 = x_0: s_i = ct_i + df/dout_(i-1) s_(i+1)."""
+    row, full = ROWS[ufunc], (slice(None),) * axis
+    if row.real and x.dtype.kind == "c":
+        refuse_complex(row)
+    step = row.pull((True, True))
+    if x.shape[axis] < 2:
+        return ct
+    tail = (*full, slice(1, None))
+    before, after, here = (
+        bind("slice", v, index=(*full, slice(*ends)))
+        for v, ends in ((out, (None, -1)), (out, (1, None)), (x, (1, None)))
+    )
+    slopes = (
+        (None, None)
+        if step is None
+        else step.lifted(np.ones((), x.dtype), *((after, before, here)[k] for k in step.keep))
+    )
+    first, second = (
+        np.zeros(here.shape, x.dtype) if s is None else broadcast_to(s, here.shape) for s in slopes
+    )
+    contributed = _suffix(ct, bind("unslice", first, shape=x.shape, index=tail), axis)
+    own = bind("update", np.ones(x.shape, x.dtype), second, index=tail)
+    return bind("scale", contributed, own)
+
+
+register(
+    Primitive(
+        "accumulate",
+        run=lambda x, *, ufunc, axis: ROWS[ufunc].run.accumulate(x, axis),  # type: ignore[attr-defined]
+        pull=by_argument(_accumulate),
+        shape=lambda x, *, ufunc, axis: Aval(x.shape, _accumulated(x, ufunc)),
+        batch=lambda _, x, *, ufunc, axis: bind("accumulate", x, ufunc=ufunc, axis=axis + 1),
     )
 )
