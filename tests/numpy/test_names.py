@@ -16,6 +16,7 @@ from tests.numpy import (
     test_linalg,
     test_nanfunctions,
     test_ordering,
+    test_polynomials,
     test_products,
     test_reductions,
     test_sets,
@@ -36,10 +37,13 @@ PUBLIC = sorted(
     + [f"linalg.{name}" for name in fnp.linalg.__all__ if name != "LinAlgError"]
 )
 OWN = {"logsumexp", "abs2"}  # without a namesake in NumPy
-MAKES = {"zeros", "ones", "empty", "full", "arange", "eye", "identity", "tri"}  # nothing to dispatch on
+MAKES = {  # nothing to dispatch on
+    *("zeros", "ones", "empty", "full", "arange", "eye", "identity", "tri", "isscalar"),
+}
 STEPS = {"around", "round"}  # no slope but where the value jumps
 ANSWERS = {  # no floats, so no derivative
     *("allclose", "array_equal", "isclose", "iscomplexobj", "result_type", "array2string"),
+    *("isposinf", "isneginf", "iscomplex", "isreal", "isrealobj"),
     *("argwhere", "flatnonzero", "nonzero", "searchsorted", "shape", "ndim", "size"),
     *("argpartition", "digitize", "isin", "lexsort", "nanargmax", "nanargmin", "linalg.matrix_rank"),
 }
@@ -53,6 +57,7 @@ MODULES = (
     test_linalg,
     test_nanfunctions,
     test_ordering,
+    test_polynomials,
     test_products,
     test_reductions,
     test_sets,

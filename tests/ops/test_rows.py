@@ -194,7 +194,7 @@ def where_samples() -> list[Sample]:
 
 def with_dtypes(
     row: str,
-    reference: Callable[..., Any],
+    reference: Callable[..., Any] | None,
     *shapes: Any,
     low: float = -2.0,
     high: float = 2.0,
@@ -728,6 +728,49 @@ def transforms() -> list[Sample]:
     return found
 
 
+def special() -> list[Sample]:
+    """Return the samples of Bessel functions, convolutions and roots."""
+    found = []
+    for n in range(4):
+        for label, low, high in [("near zero", -0.5, 0.5), ("middle", 1.0, 6.0), ("far", 25.0, 40.0)]:
+            if label == "far":
+                found.append(Sample("spherical", f"{n} {label}", (values((3,), low, high),), {"n": n}))
+                continue
+            found += with_dtypes("spherical", None, (2, 3), low=low, high=high, label=f"{n} {label}", n=n)
+            found += with_dtypes("modified", None, (2, 3), low=low, high=high, label=f"{n} {label}", n=n,
+                complex_too=False)  # fmt: skip
+    found += [
+        Sample("spherical", "zero", (np.zeros(2),), {"n": 0}, lambda x: np.ones(2), 3),
+        Sample("modified", "zero", (np.zeros(2),), {"n": 0}, lambda x: np.ones(2), 3),
+        Sample("modified", "empty", (np.zeros((0, 2)),), {"n": 1}),
+        Sample("modified", "both series", (np.array([29.0, 31.0]),), {"n": 1}, order=1),
+        Sample("spherical", "0-d", (values(()),), {"n": 1}),
+        Sample("modified", "0-d", (values(()),), {"n": 1}),
+    ]
+    for n, m in [(5, 3), (3, 3), (4, 1), (1, 1)]:
+        for mode in ("full", "valid"):
+            reference = partial(np.convolve, mode=mode)
+            label = f"{n} and {m} {mode}"
+            found += with_dtypes("convolve", reference, (n,), (m,), mode=mode, label=label)
+    p, c = np.array([2.0, -3.0, -7.0, 1.0]), np.array([1.0, -1 - 1j, 2.0, 3 - 0.5j])
+    roots = lambda p: np.roots(p).astype(np.result_type(p, np.complex64))
+    for label, x in {
+        "real": p,
+        "float32": p.astype("f"),
+        "complex": c,
+        "complex64": c.astype("F"),
+        "pair": np.array([1.0, 2.0, 5.0]),
+    }.items():
+        found.append(Sample("roots", label, (x,), {"lead": 0}, roots))
+    found.append(Sample("roots", "a root zero", (np.array([1.0, -3.0, 2.0, 0.0]),), {"lead": 0}, roots))
+    found.append(Sample("roots", "none", (np.array([2.0]),), {"lead": 0}, roots))
+    real = np.array([1.0, 2.0]), np.array([2.0, 3.0]), np.array([1.0, -5.0, 6.0])
+    found.append(Sample("simple_roots", "real", real, {}, lambda ct, r, p: ct))
+    r = np.roots(p).astype(complex)
+    found.append(Sample("simple_roots", "ct", (r + 1, r, p + 0j), {}, lambda ct, r, p: ct))
+    return found
+
+
 class SineAndCosine(Rule):
     """A rule of a user's own with two outputs."""
 
@@ -770,7 +813,7 @@ SAMPLES = [
     *(Sample("invert", str(x.dtype), (x,), {}, np.invert) for x in (integers(), integers(dtype=np.uint8),
         values() > 0)),
     *(Sample("bitwise_count", str(x.dtype), (x,), {}, np.bitwise_count) for x in (integers(low=-5),
-        integers(dtype=np.uint8), integers(()))),
+        integers(dtype=np.uint8))),
     *(Sample("ldexp", k, args, {}, np.ldexp) for k, args in {"float64": (values(), integers()),
         "float32": (values(dtype=np.float32), integers()), "number": (values(), 2),
         "broadcast": (values((2, 1)), integers((3,))), "0-d": (values(()), integers(())),
@@ -789,6 +832,7 @@ SAMPLES = [
     *representatives(),
     *factorizations(),
     *transforms(),
+    *special(),
     *by_hand(),
 ]  # fmt: skip
 

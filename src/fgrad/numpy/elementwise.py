@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.tensor import unary
+from fgrad.core.tensor import Tensor, bind, unary
+from fgrad.core.trace import Box
+from fgrad.numpy.arrays import as_value
 from fgrad.numpy.registry import Binary, Unary, implements, stored
-from fgrad.ops.linear import convert
+from fgrad.ops.linear import convert, imag, real
 
 # fmt: off
 positive = Unary(np.positive, "Return the argument itself.")
@@ -131,3 +133,99 @@ def frexp(x: Any, /, *outs: Any, out: Any = (None, None)) -> tuple[Any, Any]:
 def divmod(x: Any, y: Any, /, *outs: Any, out: Any = (None, None)) -> tuple[Any, Any]:
     """Return the floor of the quotient and the remainder."""
     return _two((floor_divide(x, y), remainder(x, y)), outs, out)
+
+
+@implements(np.sinc)
+def sinc(x: Any) -> Any:
+    """Return sin(pi x) / (pi x), and one at zero.
+
+    Derivative:
+        of every order exact at zero and near it.
+    """
+    x = as_value(x)
+    if not isinstance(x, Tensor):
+        return np.sinc(x)
+    return bind("spherical", np.pi * x, n=0)
+
+
+@implements(np.i0)
+def i0(x: Any) -> Any:
+    """Return the modified Bessel function of the first kind of order zero, of real numbers.
+
+    Derivative:
+        that of order one.
+    """
+    x = as_value(x)
+    if not isinstance(x, Tensor):
+        return np.i0(x)
+    if x.dtype.kind == "c":
+        raise TypeError("i0 not supported for complex values")
+    return bind("modified", x if x.dtype.kind == "f" else convert(x, np.dtype(float)), n=0)
+
+
+@implements(np.fix)
+def fix(x: Any, out: Any = None) -> Any:
+    """Return the integer nearest to zero beside each element; the slope is zero."""
+    return trunc(as_value(x), out=out)
+
+
+def _infinite(x: Any, out: Any, *, negative: bool) -> Any:
+    x = as_value(x)
+    if x.dtype.kind == "c":
+        raise TypeError(
+            f"This operation is not supported for {x.dtype} values because it would be ambiguous."
+        )
+    below = signbit(x)
+    return logical_and(isinf(x), below if negative else logical_not(below), out=out)
+
+
+@implements(np.isposinf)
+def isposinf(x: Any, out: Any = None) -> Any:
+    """Return whether each element is positive infinity."""
+    return _infinite(x, out, negative=False)
+
+
+@implements(np.isneginf)
+def isneginf(x: Any, out: Any = None) -> Any:
+    """Return whether each element is negative infinity."""
+    return _infinite(x, out, negative=True)
+
+
+@implements(np.iscomplex)
+def iscomplex(x: Any) -> Any:
+    """Return whether the imaginary part of each element is nonzero."""
+    x = as_value(x)
+    return np.iscomplex(x) if not isinstance(x, Tensor) else not_equal(imag(x), 0)
+
+
+@implements(np.isreal)
+def isreal(x: Any) -> Any:
+    """Return whether the imaginary part of each element is zero."""
+    x = as_value(x)
+    return np.isreal(x) if not isinstance(x, Tensor) else equal(imag(x), 0)
+
+
+@implements(np.isrealobj)
+def isrealobj(x: Any) -> bool:
+    """Return whether `x` has no complex dtype."""
+    return bool(as_value(x).dtype.kind != "c")
+
+
+def isscalar(element: Any) -> bool:
+    """Return whether `element` is a number or string, which arrays and Tensors without axes are not."""
+    return np.isscalar(element)
+
+
+@implements(np.real_if_close)
+def real_if_close(a: Any, tol: float = 100) -> Any:
+    """Return the real part if every imaginary part is below `tol` (above one: times the rounding error).
+
+    Under vmap and staging the values are not known, so complex arrays are refused there.
+    """
+    a = as_value(a)
+    if not isinstance(a, Tensor) or a.dtype.kind != "c":
+        return a if isinstance(a, Tensor) else np.real_if_close(a, tol)
+    if isinstance(a._value, Box):
+        a._value.refuse("real_if_close, whose dtype depends on the values,")
+    limit = np.finfo(a.dtype).eps * tol if tol > 1 else tol
+    return real(a) if np.all(np.absolute(a._value.imag) < limit) else a

@@ -15,9 +15,13 @@ from fgrad.numpy.registry import implements, stored
 from fgrad.numpy.shapes import atleast_1d, diagonal, moveaxis, ravel
 from fgrad.ops import linear
 from fgrad.ops.contraction import contract
-from fgrad.ops.indexing import HOLE
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def _existing(name: str) -> tuple[Any, ...]:
+    """Return NumPy's function of this name, if this NumPy has it."""
+    return (getattr(np, name),) if hasattr(np, name) else ()
 
 
 _SMALL = {  # the letters of products of vectors and matrices
@@ -136,6 +140,27 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     x = bind("conjugate", x) if x.dtype.kind == "c" else x
     z = matmul(linear.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), linear.reshape(y, (*y.shape, 1)))
     return linear.reshape(z, z.shape[:-2])
+
+
+@implements(*_existing("matvec"))
+def matvec(x1: Any, x2: Any, /, out: Any = None) -> Any:
+    """Return the products of matrices with vectors; axes before the last ones broadcast."""
+    x, y = as_value(x1), as_value(x2)
+    if len(x.shape) < 2 or len(y.shape) < 1:
+        raise ValueError(f"matvec needs matrices and vectors, not shapes {x.shape} and {y.shape}")
+    z = matmul(x, linear.reshape(y, (*y.shape, 1)))
+    return stored(linear.reshape(z, z.shape[:-1]), out)
+
+
+@implements(*_existing("vecmat"))
+def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Any:
+    """Return the products of conjugated vectors with matrices; axes before the last ones broadcast."""
+    x, y = as_value(x1), as_value(x2)
+    if len(x.shape) < 1 or len(y.shape) < 2:
+        raise ValueError(f"vecmat needs vectors and matrices, not shapes {x.shape} and {y.shape}")
+    x = bind("conjugate", x) if x.dtype.kind == "c" else x
+    z = matmul(linear.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), y)
+    return stored(linear.reshape(z, (*z.shape[:-2], z.shape[-1])), out)
 
 
 @implements(np.tensordot)
@@ -326,22 +351,43 @@ def _pair(first: tuple[Any, str], second: tuple[Any, str], needed: set[str]) -> 
 
 @implements(np.convolve)
 def convolve(a: Any, v: Any, mode: str = "full") -> Any:
-    """Return the discrete convolution of two vectors; modes full, same and valid."""
-    x, y = atleast_1d(a, v)
-    if len(x.shape) != 1 or len(y.shape) != 1:
-        raise ValueError("convolve needs vectors")
-    if not x.size or not y.size:
-        raise ValueError("convolve of an empty array")
+    """Return the discrete convolution of two vectors, out_k = sum_i a_i v_(k-i).
+
+    Args:
+        a: vector.
+        v: vector.
+        mode: "full", "same" (the middle, of the length of the longer one) or "valid" (without borders).
+    """
+    x, y = _vectors("convolve", a, v)
     if y.size > x.size:
         x, y = y, x
+    return _convolved(x, y, mode, (y.size - 1) // 2)
+
+
+@implements(np.correlate)
+def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
+    """Return the cross-correlation of two vectors, out_k = sum_i a_(i+k) conj(v_i); modes as `convolve`."""
+    if np.ndim(a) == 0 or np.ndim(v) == 0:
+        raise ValueError("object of too small depth for desired array")
+    x, y = _vectors("correlate", a, v)
+    y = bind("slice", bind("conjugate", y) if y.dtype.kind == "c" else y, index=(slice(None, None, -1),))
     n, m = x.size, y.size
-    padded = bind("unslice", x, shape=(n + 2 * (m - 1),), index=(slice(m - 1, m - 1 + n),))
-    windows = bind("gather", padded, np.arange(n + m - 1)[:, None] + np.arange(m), template=(HOLE,))
-    full = contract(windows, bind("slice", y, index=(slice(None, None, -1),)), "ij", "j", "i")
-    if mode == "full":
-        return full
-    if mode not in {"same", "valid"}:
+    return _convolved(*((y, x) if m > n else (x, y)), mode, n // 2 if m > n else (m - 1) // 2)
+
+
+def _vectors(name: str, a: Any, v: Any) -> tuple[Any, Any]:
+    x, y = atleast_1d(a, v)
+    if len(x.shape) != 1 or len(y.shape) != 1:
+        raise ValueError(f"{name} needs vectors")
+    if not x.size or not y.size:
+        raise ValueError(f"{name} of an empty array")
+    return x, y
+
+
+def _convolved(x: Any, y: Any, mode: str, start: int) -> Any:
+    """Return the convolution of `x` with the shorter `y`; mode same begins at `start` of the full one."""
+    if mode not in {"full", "same", "valid"}:
         raise ValueError(f"mode must be 'full', 'same' or 'valid', not {mode!r}")
-    start = (m - 1) // 2 if mode == "same" else m - 1
-    length = n if mode == "same" else n - m + 1
-    return bind("slice", full, index=(slice(start, start + length),))
+    if mode != "same":
+        return bind("convolve", x, y, mode=mode)
+    return bind("slice", bind("convolve", x, y, mode="full"), index=(slice(start, start + x.size),))

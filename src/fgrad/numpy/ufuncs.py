@@ -31,7 +31,7 @@ _NOTHING: Any = np._NoValue
 _LN2 = float(np.log(2))
 
 
-_MISREAD = {np.power, np.arctan2}  # reduced wrongly by NumPy 2.4 where it has vector instructions for them
+_MISREAD = {np.power, np.arctan2}  # NumPy reduces them wrongly where it has AVX-512 loops for them
 
 
 def _followed(*xs: Any) -> bool:

@@ -24,3 +24,28 @@ __all__ = [
 from fgrad.ops import contraction, elementwise, fft, indexing, linear, ordering, random, reduction
 
 __all__ = ["contraction", "elementwise", "fft", "indexing", "linear", "ordering", "random", "reduction"]
+from fgrad.ops import (
+    bessel,
+    contraction,
+    convolution,
+    elementwise,
+    fft,
+    indexing,
+    linear,
+    ordering,
+    reduction,
+    roots,
+)
+
+__all__ = [
+    "bessel",
+    "contraction",
+    "convolution",
+    "elementwise",
+    "fft",
+    "indexing",
+    "linear",
+    "ordering",
+    "reduction",
+    "roots",
+]

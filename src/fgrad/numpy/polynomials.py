@@ -1,0 +1,234 @@
+"""Polynomials as vectors of coefficients, the highest power first: NumPy's functions of them.
+
+Where NumPy drops leading coefficients that are zero, the result has its length, and derivatives count the
+dropped coefficients in: they are those of the same places, seen from the constant term.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.tensor import Tensor, bind
+from fgrad.core.trace import Box
+from fgrad.numpy.arrays import as_value, asarray
+from fgrad.numpy.registry import has_tensor, implements
+from fgrad.numpy.shapes import atleast_1d, concatenate
+from fgrad.ops import linear
+
+
+def _coefficients(p: Any) -> Any:
+    return atleast_1d(np.asarray(p) if isinstance(p, np.poly1d) else as_value(p))
+
+
+def _part(x: Any, start: int | None, stop: int | None) -> Any:
+    return bind("slice", x, index=(slice(start, stop),))
+
+
+def _concrete(x: Any, name: str) -> Any:
+    value = x._value if isinstance(x, Tensor) else x
+    if isinstance(value, Box):
+        value.refuse(f"{name}, whose result depends in shape or dtype on the values,")
+    return value
+
+
+def _leading_zeros(p: Any, name: str) -> int:
+    nonzero = np.flatnonzero(_concrete(p, name))
+    return int(nonzero[0]) if nonzero.size else int(p.shape[0])
+
+
+@implements(np.poly)
+def poly(seq_of_zeros: Any) -> Any:
+    """Return the coefficients of the polynomial with these roots and the leading coefficient one.
+
+    Args:
+        seq_of_zeros: vector of roots. (The characteristic polynomial of a matrix is that of its eigenvalues.)
+
+    Returns:
+        Vector, real also for complex roots if these come in conjugate pairs.
+
+    Raises:
+        TypeError: a matrix that is a Tensor.
+        ValueError: neither a vector nor a square matrix.
+    """
+    if not has_tensor((seq_of_zeros,)):
+        return np.poly(seq_of_zeros)
+    z = atleast_1d(as_value(seq_of_zeros))
+    if len(z.shape) == 2 and z.shape[0] == z.shape[1] != 0:
+        raise TypeError("poly of a matrix that is a Tensor: give it the eigenvalues of the matrix")
+    if len(z.shape) != 1:
+        raise ValueError("input must be 1d or non-empty square 2d array.")
+    if not z.shape[0]:
+        return 1.0
+    z = linear.convert(z, np.dtype(np.mintypecode(z.dtype.char)))
+    nothing, a = np.zeros(1, z.dtype), np.ones(1, z.dtype)
+    for i in range(z.shape[0]):
+        a = concatenate([a, nothing]) - _part(z, i, i + 1) * concatenate([nothing, a])
+    if z.dtype.kind == "c":
+        roots = np.sort(_concrete(z, "poly of complex roots"))
+        if np.array_equal(roots, np.sort(roots.conjugate())):
+            return linear.real(a)
+    return a
+
+
+@implements(np.roots)
+def roots(p: Any) -> Any:
+    """Return the roots of a polynomial, as eigenvalues of its companion matrix, in no particular order.
+
+    Args:
+        p: vector of coefficients; leading zeros lower the degree.
+
+    Returns:
+        Vector, real if all roots are (under vmap always complex).
+
+    Raises:
+        ValueError: `p` is no vector.
+        LinAlgError: in differentiation, at a multiple root that has a cotangent.
+
+    Derivative:
+        -r**(N-j) / p'(r) of the root r in the coefficient j, by the implicit function theorem.
+    """
+    if not has_tensor((p,)):
+        return np.roots(p)
+    p = _coefficients(p)
+    if len(p.shape) != 1:
+        raise ValueError("Input must be a rank-1 array.")
+    if p.dtype.kind not in "fc":
+        p = linear.convert(p, np.dtype(float))
+    boxed = isinstance(p, Tensor) and isinstance(p._value, Box)
+    lead = 0 if boxed else _leading_zeros(p, "roots")
+    if lead == p.shape[0]:
+        return _part(p, 0, 0)
+    r = bind("roots", p, lead=lead)
+    if boxed or np.any(r._value.imag):
+        return r
+    return linear.real(r)
+
+
+@implements(np.polyval)
+def polyval(p: Any, x: Any) -> Any:
+    """Return the values of a polynomial at `x`, by Horner's rule.
+
+    Args:
+        p: vector of coefficients, or a matrix whose columns broadcast with `x`.
+        x: places, of any shape.
+
+    Raises:
+        TypeError: a polynomial (poly1d) in place of `x`; multiply with `polymul` instead.
+    """
+    if not has_tensor((p, x)):
+        return np.polyval(p, x)
+    if isinstance(x, np.poly1d):
+        raise TypeError("polyval of Tensors takes numbers, no poly1d; compose polynomials with polymul")
+    p, x = as_value(np.asarray(p) if isinstance(p, np.poly1d) else p), as_value(x)
+    y: Any = np.zeros(x.shape, x.dtype)
+    for i in range(p.shape[0]):
+        y = y * x + bind("slice", p, index=(i,))
+    return asarray(y)
+
+
+@implements(np.polyadd)
+def polyadd(a1: Any, a2: Any) -> Any:
+    """Return the sum of two polynomials."""
+    return np.polyadd(a1, a2) if not has_tensor((a1, a2)) else _sum(np.add, a1, a2)
+
+
+@implements(np.polysub)
+def polysub(a1: Any, a2: Any) -> Any:
+    """Return the difference of two polynomials."""
+    return np.polysub(a1, a2) if not has_tensor((a1, a2)) else _sum(np.subtract, a1, a2)
+
+
+def _sum(f: Any, a1: Any, a2: Any) -> Any:
+    x, y = _coefficients(a1), _coefficients(a2)
+    n = max(x.shape[0], y.shape[0])
+    full = (concatenate([np.zeros(n - v.shape[0], v.dtype), v]) if v.shape[0] < n else v for v in (x, y))
+    return f(*full)
+
+
+@implements(np.polymul)
+def polymul(a1: Any, a2: Any) -> Any:
+    """Return the product of two polynomials, without leading zeros of the factors."""
+    if not has_tensor((a1, a2)):
+        return np.polymul(a1, a2)
+    x, y = _coefficients(a1), _coefficients(a2)
+    if len(x.shape) > 1 or len(y.shape) > 1:
+        raise ValueError("Polynomial must be 1d only.")
+    drop = sum(min(_leading_zeros(v, "polymul"), v.shape[0] - 1) for v in (x, y))
+    if x.shape[0] < y.shape[0]:
+        x, y = y, x
+    return _part(bind("convolve", x, y, mode="full"), drop, None)
+
+
+@implements(np.polydiv)
+def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
+    """Return quotient and remainder of two polynomials, the remainder without leading zeros."""
+    if not has_tensor((u, v)):
+        quotient, rest = np.polydiv(u, v)
+        return quotient, rest
+    x, y = _coefficients(u) + 0.0, _coefficients(v) + 0.0
+    kind = np.result_type(x.dtype, y.dtype)
+    n, r = y.shape[0], linear.convert(x, kind)
+    scale = 1.0 / _part(y, 0, 1)
+    digits = []
+    for k in range(x.shape[0] - n + 1):
+        digit = linear.convert(scale * _part(r, k, k + 1), kind)
+        digits.append(digit)
+        r = concatenate([_part(r, None, k), _part(r, k, k + n) - digit * y, _part(r, k + n, None)])
+    q, r = map(asarray, (concatenate(digits) if digits else np.zeros(1, kind), r))
+    far = np.flatnonzero(~np.isclose(_concrete(r, "polydiv"), 0, rtol=1e-14))
+    return q, _part(r, min(int(far[0]) if far.size else r.shape[0], r.shape[0] - 1), None)
+
+
+@implements(np.polyder)
+def polyder(p: Any, m: int = 1) -> Any:
+    """Return the m-th derivative of a polynomial."""
+    if not has_tensor((p,)):
+        return np.polyder(p, m)
+    if m < 0:
+        raise ValueError("Order of derivative must be positive (see polyint)")
+    p = as_value(p)
+    for _ in range(int(m)):
+        p = _part(p, None, -1) * np.arange(p.shape[0] - 1, 0, -1)
+    return p
+
+
+@implements(np.polyint)
+def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+    """Return the m-th antiderivative of a polynomial.
+
+    Args:
+        p: vector of coefficients.
+        m: how often to integrate.
+        k: the constants of integration, the first integration's first; one for all, or as many as `m`.
+    """
+    if not has_tensor((p, k)):
+        return np.polyint(p, m, k)
+    m = int(m)
+    if m < 0:
+        raise ValueError("Order of integral must be positive (see polyder)")
+    p, k = as_value(p), np.zeros(m) if k is None else atleast_1d(as_value(k))
+    if k.shape[0] == 1 and m > 1:
+        k = linear.broadcast_to(k, (m,))
+    if k.shape[0] < m:
+        raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
+    for i in range(m):
+        p = concatenate([p / np.arange(p.shape[0], 0, -1), _part(k, i, i + 1)])
+    return p
+
+
+@implements(np.vander)
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803 -- NumPy's name
+    """Return the powers of a vector as columns, N of them, the highest first unless `increasing`."""
+    if not has_tensor((x,)):
+        return np.vander(x, N, increasing)
+    x = as_value(x)
+    if len(x.shape) != 1:
+        raise ValueError("x must be a one-dimensional array or sequence.")
+    rows, n = x.shape[0], x.shape[0] if N is None else int(N)
+    x = linear.convert(x, np.promote_types(x.dtype, int))
+    columns = linear.broadcast_to(linear.reshape(x, (rows, 1)), (rows, max(n - 1, 0)))
+    ones = np.ones((rows, min(n, 1)), x.dtype)
+    powers = concatenate([ones, bind("cumprod", columns, axis=1)], 1)
+    return powers if increasing else bind("slice", powers, index=(slice(None), slice(None, None, -1)))

@@ -1,0 +1,87 @@
+"""The roots of a polynomial, differentiated as the implicit functions of its coefficients that they are.
+
+From p(r) = 0 follows dr = -sum_j r**(N-j) dp_j / p'(r), whatever the algorithm that found r.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Aval
+from fgrad.core.primitive import Primitive, by_argument, register
+from fgrad.core.tensor import bind
+from fgrad.ops.contraction import contract
+from fgrad.ops.linear import broadcast_to, convert, reshape, reverse
+
+
+def _complex(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.result_type(dtype, np.complex64)
+
+
+def _run(p: Any, *, lead: int) -> Any:
+    """Return the roots of a polynomial whose first `lead` coefficients are zero, as complex numbers."""
+    return np.roots(p).astype(_complex(p.dtype))
+
+
+def _powers(r: Any, n: int) -> Any:
+    """Return the powers r**0 ... r**(n-1) of every root, one row per root."""
+    ones = np.ones((r.shape[0], 1), r.dtype)
+    if n == 1:
+        return ones
+    columns = broadcast_to(reshape(r, (r.shape[0], 1)), (r.shape[0], n - 1))
+    return bind("concatenate", ones, bind("cumprod", columns, axis=1), axis=1)
+
+
+def _pull(ct: Any, out: Any, x: Any, *, lead: int) -> Any:
+    n = x.shape[0]
+    powers = _powers(out, n)
+    p = convert(x, out.dtype)
+    steps = np.arange(1, n).astype(np.empty(0, out.dtype).real.dtype)
+    weights = bind("slice", reverse(p, 0), index=(slice(1, None),)) * steps
+    slope = contract(bind("slice", powers, index=(slice(None), slice(None, -1))), weights, "ij", "j", "i")
+    with np.errstate(divide="ignore", invalid="ignore"):  # at multiple roots without cotangent
+        change = bind("scale", bind("simple_roots", -ct, out, p), 1 / slope)
+    return convert(reverse(contract(change, powers, "i", "ij", "j"), 0), x.dtype)
+
+
+def _run_simple(ct: Any, r: Any, p: Any) -> Any:
+    """Return `ct`, the cotangents of roots.
+
+    Newton's map finds a second root nearby if 2 |p(r) p''(r)| reaches |p'(r)|**2 (Kantorovich), and p(r) is
+    not known better than the rounding of its terms.
+
+    Raises:
+        LinAlgError: a root with a cotangent is multiple to rounding, so it has no derivative.
+    """
+    with np.errstate(all="ignore"):
+        noise = 4 * len(p) * np.finfo(r.dtype).eps * np.polyval(abs(p), abs(r))
+        first, second = (abs(np.polyval(np.polyder(p, m), r)) for m in (1, 2))
+        multiple = (first * first <= 2 * noise * second) | (first == 0)
+    bad = r[(ct != 0) & multiple]
+    if bad.size:
+        raise np.linalg.LinAlgError(
+            f"roots: {bad[0]:.6g} is a multiple root, where roots have no derivative: a small change of the "
+            "coefficients parts them by its square root. Differentiate a symmetric function of the roots "
+            "by way of the coefficients instead."
+        )
+    return ct
+
+
+register(
+    Primitive(
+        "roots",
+        run=_run,
+        pull=by_argument(_pull),
+        shape=lambda p, *, lead: Aval((p.shape[0] - lead - 1,), _complex(p.dtype)),
+    )
+).heavy = True
+register(
+    Primitive(
+        "simple_roots",
+        run=_run_simple,
+        pull=by_argument(lambda ct: ct, None, None),
+        shape=lambda ct, r, p: ct,
+    )
+)
