@@ -771,6 +771,24 @@ def special() -> list[Sample]:
     return found
 
 
+@pytest.mark.parametrize("shape", [(256,), (1000,), (601, 2)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+def test_long_recurrences_run_in_blocks(shape, dtype):
+    a, b = values(shape, -1.1, 1.1, dtype), values(shape, dtype=dtype, seed=1)
+    a[5:20], a[300:], a[555:] = 0, a[300:] * 0.9, 1
+    y = ROWS["recur"].run(a, b, axis=0)
+    assert y.dtype == dtype
+    np.testing.assert_allclose(y, recurrence(a, b, 0), rtol=1e-5 if dtype is np.float32 else 1e-11, atol=1e-5)
+
+
+def test_long_recurrences_of_large_factors():
+    a, b = np.full(300, 1e200), np.zeros(300)
+    b[-3] = 1e-300
+    np.testing.assert_allclose(ROWS["recur"].run(a, b, axis=0), recurrence(a, b, 0))
+    a[7] = np.nan
+    np.testing.assert_allclose(ROWS["recur"].run(a, b, axis=0), recurrence(a, b, 0))
+
+
 class SineAndCosine(Rule):
     """A rule of a user's own with two outputs."""
 
