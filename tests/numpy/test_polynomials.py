@@ -136,9 +136,9 @@ def test_as_numpy(case):
         return
     check(case._replace(order=1))  # neither mapped nor staged
     xs = [np.asarray(x) for x in case.args]
-    if all(x.dtype.kind in "fc" and x.dtype.itemsize >= 8 for x in xs):
-        if case.label != "matrix":  # of which NumPy makes no polynomial
-            check_grads(getattr(fnp, case.name), xs, 2)
+    smooth = all(x.dtype.kind in "fc" and x.dtype.itemsize >= 8 for x in xs)
+    if smooth and case.label not in {"matrix", "cube", "wide"}:  # which are no polynomials
+        check_grads(getattr(fnp, case.name), xs, 2)
 
 
 def test_isscalar():

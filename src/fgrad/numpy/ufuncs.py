@@ -306,7 +306,9 @@ def _folded(ufunc: Any, flat: Any, places: Any, value: Any) -> Any:
     if not places.size:
         return flat
     order = np.argsort(places, kind="stable")
-    targets, starts, counts = np.unique(places[order], return_index=True, return_counts=True)
+    ordered = places[order]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    targets, counts = ordered[starts], np.diff(starts, append=places.size)
     both = concatenate([flat, value])
 
     def position(i: Any, k: Any) -> Any:

@@ -16,20 +16,21 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import Primitive, Rule, by_argument, register
+from fgrad.core.primitive import ITSELF, Primitive, Rule, by_argument, register
 from fgrad.core.tensor import bind
 
 _FAR = 30.0  # from here on the asymptotic series of I_n is exact to rounding
 
 
 def _run_spherical(x: Any, *, n: int) -> Any:
-    small = np.absolute(x) < (n + 1 if n else 0)
-    safe = np.where(small | (x == 0), x.dtype.type(n + 1), x)
+    if n == 0:
+        safe = np.where(x == 0, np.finfo(x.dtype).eps, x)
+        return np.sin(safe) / safe
+    small = np.absolute(x) < n + 1
+    safe = np.where(small, x.dtype.type(n + 1), x)
     before, here = np.cos(safe), np.sin(safe) / safe
     for k in range(n):  # upwards, which is stable from |x| = n on
         before, here = here, ((2 * k + 1) * here - before) / safe / safe
-    if n == 0:
-        return np.where(x == 0, x.dtype.type(1), here)
     return np.where(small, _series(-x * x / 2, n, 20 + 3 * n) if small.any() else here, here)
 
 
@@ -79,7 +80,9 @@ def _declare(name: str, run: Rule, sign: int, *, real: bool) -> None:
         Primitive(
             name,
             run=run,
-            pull=by_argument(lambda ct, x, *, n: ct * (sign * x * bind(name, x, n=n + 1)), exact=True),
+            pull=by_argument(
+                lambda ct, x, *, n: ct * (sign * x * bind(name, x, n=n + 1)), exact=True, transpose=ITSELF
+            ),
             shape=lambda x, *, n: Aval(x.shape, x.dtype),
             batch=lambda _, x, *, n: bind(name, x, n=n),
             real=real,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import Primitive, by_argument, register
+from fgrad.core.primitive import EACH, Primitive, by_argument, register
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import reverse
 
@@ -32,7 +32,7 @@ register(
     Primitive(
         "convolve",  # valid: the first operand is at least as long as the second
         run=lambda x, y, *, mode: np.convolve(x, y, mode),
-        pull=by_argument(_first, _second),
+        pull=by_argument(_first, _second, transpose=EACH),
         shape=lambda x, y, *, mode: Aval(
             (_length(x.shape[0], y.shape[0], mode),), np.result_type(x.dtype, y.dtype)
         ),
