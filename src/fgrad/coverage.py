@@ -72,6 +72,7 @@ CALLS: dict[str, Call] = {
     "percentile": lambda f, x, y: f(x, 30),
     "piecewise": lambda f, x, y: f(x, [x < 0.5], [lambda v: v * v, lambda v: 3 * v]),
     "place": lambda f, x, y: _written(f, x, np.eye(3, dtype=bool), y[0]),
+    "poly": lambda f, x, y: f(x[0]),
     "polyfit": lambda f, x, y: f(np.arange(3.0), y[0], 1),
     "put": lambda f, x, y: _written(f, x, [0, 2], y[0, :2]),
     "put_along_axis": lambda f, x, y: _written(f, x, _PLACES, y[:1], 0),

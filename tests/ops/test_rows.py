@@ -728,7 +728,7 @@ def transforms() -> list[Sample]:
     return found
 
 
-def special() -> list[Sample]:
+def series() -> list[Sample]:
     """Return the samples of Bessel functions, convolutions and roots."""
     found = []
     for n in range(4):
@@ -850,7 +850,7 @@ SAMPLES = [
     *representatives(),
     *factorizations(),
     *transforms(),
-    *special(),
+    *series(),
     *by_hand(),
 ]  # fmt: skip
 

@@ -33,6 +33,7 @@ from fgrad.ops import (
     indexing,
     linear,
     ordering,
+    random,
     reduction,
     roots,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "indexing",
     "linear",
     "ordering",
+    "random",
     "reduction",
     "roots",
 ]
