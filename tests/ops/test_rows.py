@@ -710,6 +710,8 @@ def factorizations() -> list[Sample]:
         (values() * mask + values() * ~mask, mask, values((3,)), np.full((2, 3), 1e9)),
         **params,
     )
+
+
 def transforms() -> list[Sample]:
     """Return the samples of Fourier transforms."""
     found = []

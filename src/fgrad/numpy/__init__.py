@@ -29,8 +29,8 @@ from numpy import uint16 as uint16
 from numpy import uint32 as uint32
 from numpy import uint64 as uint64
 
-from fgrad.numpy import linalg as linalg
 from fgrad.numpy import fft as fft
+from fgrad.numpy import linalg as linalg
 from fgrad.numpy.arrays import arange as arange
 from fgrad.numpy.arrays import array as array
 from fgrad.numpy.arrays import asarray as asarray

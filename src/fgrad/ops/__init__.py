@@ -1,34 +1,11 @@
 """The rows: every primitive operation, declared once with all its rules."""
 
 from fgrad.ops import (
-    contraction,
-    elementwise,
-    factorization,
-    indexing,
-    linear,
-    ordering,
-    random,
-    reduction,
-)
-
-__all__ = [
-    "contraction",
-    "elementwise",
-    "factorization",
-    "indexing",
-    "linear",
-    "ordering",
-    "random",
-    "reduction",
-]
-from fgrad.ops import contraction, elementwise, fft, indexing, linear, ordering, random, reduction
-
-__all__ = ["contraction", "elementwise", "fft", "indexing", "linear", "ordering", "random", "reduction"]
-from fgrad.ops import (
     bessel,
     contraction,
     convolution,
     elementwise,
+    factorization,
     fft,
     indexing,
     linear,
@@ -43,6 +20,7 @@ __all__ = [
     "contraction",
     "convolution",
     "elementwise",
+    "factorization",
     "fft",
     "indexing",
     "linear",
