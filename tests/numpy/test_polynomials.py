@@ -123,7 +123,7 @@ CASES = [
         if hasattr(np, "vecmat")),
 ]  # fmt: skip
 
-NAMES = {c.name for c in CASES} | {"isscalar"}
+NAMES = {c.name for c in CASES} | {"isscalar", "polyfit"}
 
 
 BY_VALUE = {"polydiv", "roots", "poly", "polymul", "real_if_close"}  # whose shapes or dtypes depend on values
@@ -242,9 +242,57 @@ def test_dropped_leading_coefficients_count():
 # ---- refusals ------------------------------------------------------------------------------------
 
 
-def test_poly_of_a_matrix_is_refused():
-    with pytest.raises(TypeError, match="eigenvalues"):
-        np.poly(fg.tensor(np.eye(2)))
+@pytest.mark.parametrize("xp", [np, fnp], ids=["numpy", "fgrad.numpy"])
+def test_fits(xp):
+    x, w = np.array([-1.0, 0.0, 0.4, 1.5, 2.0, 3.0]), np.array([1.0, 2.0, 0.5, 1.0, 1.5, 0.7])
+    y = np.array([0.3, -1.0, 0.8, 2.0, 1.0, -0.5])
+    for ys in (y, np.stack([y, y[::-1]], 1)):
+        for options in (
+            {},
+            {"w": w},
+            {"cov": True},
+            {"w": w, "cov": "unscaled"},
+            {"full": True},
+            {"rcond": 1e-3},
+        ):
+            found, expected = xp.polyfit(x, fg.tensor(ys), 2, **options), np.polyfit(x, ys, 2, **options)
+            several = isinstance(expected, tuple)
+            for a, b in zip(found if several else [found], expected if several else [expected], strict=True):
+                np.testing.assert_allclose(np.asarray(a), b, rtol=1e-9, atol=1e-12)
+        check_grads(lambda x, y, w: xp.polyfit(x, y, 2, w=w), (x, ys, w), 2)
+        check_grads(lambda x, y: xp.polyfit(x, y, 1, cov=True)[1], (x, ys), 2)
+    check_grads(lambda x, y: xp.polyfit(x, y, 2, full=True)[1], (x, y), 2)
+    j = fg.jacrev(lambda y: xp.polyfit(x, y, 2))(y)
+    np.testing.assert_allclose(j, np.linalg.pinv(np.vander(x, 3)), atol=1e-10)
+    mapped = fg.vmap(lambda y: xp.polyfit(x, y, 2))(np.stack([y, 2 * y]))
+    np.testing.assert_allclose(mapped, np.stack([np.polyfit(x, y, 2), np.polyfit(x, 2 * y, 2)]))
+
+
+def test_fits_that_cannot_be():
+    x, y = fg.tensor(np.arange(4.0)), np.arange(4.0)
+    for args, options, error in (
+        ((x, y, -1), {}, ValueError),
+        ((x, y[:3], 1), {}, TypeError),
+        ((fg.tensor(np.ones((2, 2))), y[:2], 1), {}, TypeError),
+        ((x[:0], y[:0], 1), {}, TypeError),
+        ((x, np.ones((4, 1, 1)), 1), {}, TypeError),
+        ((x, y, 1), {"w": np.ones(3)}, TypeError),
+        ((x, y, 1), {"w": np.ones((4, 1))}, TypeError),
+        ((x, y, 3), {"cov": True}, ValueError),
+    ):
+        plain = [a.numpy() if isinstance(a, fg.Tensor) else a for a in args]
+        for f, arguments in ((np.polyfit, plain), (np.polyfit, args), (fnp.polyfit, args)):
+            with pytest.raises(error):
+                f(*arguments, **options)
+    with pytest.warns(np.exceptions.RankWarning):
+        np.polyfit(fg.tensor(np.ones(3)), y[:3], 1)
+
+
+def test_characteristic_polynomials():
+    a = np.array([[2.0, 1.0, 0.5], [0.3, -1.0, 0.2], [0.1, 0.4, 1.0]])
+    np.testing.assert_allclose(np.poly(fg.tensor(a)).numpy(), np.poly(a), atol=1e-12)
+    check_grads(np.poly, (a,), 2)
+    np.testing.assert_allclose(fg.jacrev(np.poly)(a)[1], -np.eye(3), atol=1e-12)  # minus the trace
 
 
 def test_polynomials_as_arguments():

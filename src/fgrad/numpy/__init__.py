@@ -198,6 +198,7 @@ from fgrad.numpy.polynomials import poly as poly
 from fgrad.numpy.polynomials import polyadd as polyadd
 from fgrad.numpy.polynomials import polyder as polyder
 from fgrad.numpy.polynomials import polydiv as polydiv
+from fgrad.numpy.polynomials import polyfit as polyfit
 from fgrad.numpy.polynomials import polyint as polyint
 from fgrad.numpy.polynomials import polymul as polymul
 from fgrad.numpy.polynomials import polysub as polysub

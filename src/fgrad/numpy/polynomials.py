@@ -6,6 +6,7 @@ dropped coefficients in: they are those of the same places, seen from the consta
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ import numpy as np
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Box
 from fgrad.numpy.arrays import as_value, asarray
+from fgrad.numpy.linalg import eigvals, inv, lstsq
+from fgrad.numpy.products import matmul
 from fgrad.numpy.registry import has_tensor, implements
 from fgrad.numpy.shapes import atleast_1d, concatenate
 from fgrad.ops import linear
@@ -43,20 +46,19 @@ def poly(seq_of_zeros: Any) -> Any:
     """Return the coefficients of the polynomial with these roots and the leading coefficient one.
 
     Args:
-        seq_of_zeros: vector of roots. (The characteristic polynomial of a matrix is that of its eigenvalues.)
+        seq_of_zeros: vector of roots, or a square matrix, which stands for its eigenvalues.
 
     Returns:
         Vector, real also for complex roots if these come in conjugate pairs.
 
     Raises:
-        TypeError: a matrix that is a Tensor.
         ValueError: neither a vector nor a square matrix.
     """
     if not has_tensor((seq_of_zeros,)):
         return np.poly(seq_of_zeros)
     z = atleast_1d(as_value(seq_of_zeros))
     if len(z.shape) == 2 and z.shape[0] == z.shape[1] != 0:
-        raise TypeError("poly of a matrix that is a Tensor: give it the eigenvalues of the matrix")
+        z = eigvals(z)
     if len(z.shape) != 1:
         raise ValueError("input must be 1d or non-empty square 2d array.")
     if not z.shape[0]:
@@ -126,6 +128,83 @@ def polyval(p: Any, x: Any) -> Any:
     for i in range(p.shape[0]):
         y = y * x + bind("slice", p, index=(i,))
     return asarray(y)
+
+
+@implements(np.polyfit)
+def polyfit(
+    x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False
+) -> Any:
+    """Return the coefficients of the polynomial of degree `deg` nearest to points, by least squares.
+
+    Args:
+        x: vector (m,) of abscissas.
+        y: vector (m,), or matrix (m, k) of k sets of ordinates.
+        deg: the degree.
+        rcond: singular values of the scaled powers below `rcond` times the largest count as zero; None:
+            m times the rounding unit.
+        full: whether to return residuals, rank, singular values and `rcond` too.
+        w: vector (m,) of weights of the residuals (not of their squares).
+        cov: whether to return the covariance of the coefficients too, scaled by the variance of the
+            residuals unless `cov` is "unscaled".
+
+    Returns:
+        Coefficients (deg + 1,) or (deg + 1, k), the highest power first.
+
+    Raises:
+        TypeError, ValueError: shapes that do not fit, or too few points for `cov`.
+
+    Derivative:
+        In x, y and w: that of `lstsq`, along problems of the same rank.
+    """
+    if not has_tensor((x, y, w)):
+        fitted: Any = np.polyfit(x, y, deg, rcond, full, w, cov)  # type: ignore[call-overload]
+        return fitted
+    x, y, n = _exact(x), _exact(y), int(deg) + 1
+    if n < 1:
+        raise ValueError("expected deg >= 0")
+    if len(x.shape) != 1:
+        raise TypeError("expected 1D vector for x")
+    m = x.shape[0]
+    if not m:
+        raise TypeError("expected non-empty vector for x")
+    if not 1 <= len(y.shape) <= 2:
+        raise TypeError("expected 1D or 2D array for y")
+    if m != y.shape[0]:
+        raise TypeError("expected x and y to have same length")
+    if rcond is None:
+        rcond = m * np.finfo(x.dtype).eps
+    powers = vander(x, n)
+    if w is not None:
+        w = _exact(w)
+        if len(w.shape) != 1:
+            raise TypeError("expected a 1-d array for weights")
+        if w.shape[0] != m:
+            raise TypeError("expected w and y to have the same length")
+        powers = powers * linear.reshape(w, (m, 1))
+        y = y * linear.reshape(w, (m, *(1,) * (len(y.shape) - 1)))
+    size = bind("root", bind("sum", powers * powers, axes=(0,)))
+    powers = powers / size
+    c, residuals, rank, s = lstsq(powers, y, rcond)
+    c = c / linear.reshape(size, (n, *(1,) * (len(y.shape) - 1)))
+    if full:
+        return c, residuals, rank, s, rcond
+    if not isinstance(getattr(rank, "_value", rank), Box) and rank != n:
+        warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=2)
+    if not cov:
+        return c
+    base = inv(matmul(powers.T, powers)) / (linear.reshape(size, (n, 1)) * size)
+    if isinstance(cov, str) and cov == "unscaled":
+        factor: Any = 1
+    elif m <= n:
+        raise ValueError("the number of data points must exceed order to scale the covariance matrix")
+    else:
+        factor = residuals / (m - n)
+    return c, base * factor if len(y.shape) == 1 else linear.reshape(base, (n, n, 1)) * factor
+
+
+def _exact(x: Any) -> Any:
+    x = as_value(x)
+    return x if x.dtype.kind in "fc" else linear.convert(x, np.dtype(float))
 
 
 @implements(np.polyadd)
