@@ -190,13 +190,10 @@ class Tape(Trace):
         for node, ct in seeds.items():
             node.ct = ct
         grads: dict[Node, Any] = {}
-        alive = list(seeds)  # a cleared node lets go of its parents, whose turn is still to come
-        add, refs, keep = np.add, self.refs, alive.append
-        while refs:
-            popped = refs.pop()()
-            if popped is None:
-                continue
-            node = popped
+        add = np.add
+        nodes = self.live()  # which keeps them: a cleared node lets go of its parents
+        self.refs.clear()
+        for node in reversed(nodes):
             ct = node.ct
             if ct is not None:
                 pull, parents = node.pull, node.parents
@@ -213,7 +210,6 @@ class Tape(Trace):
                 else:
                     (p,) = parents
                     if p.ct is None:
-                        keep(p)
                         p.ct = [None] * pull.count  # type: ignore[union-attr]
                     p.ct[pull.index] = ct  # type: ignore[union-attr]
                     parents = back = ()
@@ -222,14 +218,12 @@ class Tape(Trace):
                     p = parents[0]
                     if p.ct is None:
                         p.ct = back[0]
-                        keep(p)
                     elif back[0] is not None:
                         p.ct = add(p.ct, back[0])
                 else:
                     for p, c in zip(parents, back):  # noqa: B905 -- a leaf passes nothing on
                         if p.ct is None:
                             p.ct = c
-                            keep(p)
                         elif c is not None:
                             p.ct = add(p.ct, c)
             node.tape = None
