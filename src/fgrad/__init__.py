@@ -1,5 +1,6 @@
 """fgrad: JAX-style transformations for people who write NumPy: a stateful GradManager on Numba kernels."""
 
+from fgrad import config as config
 from fgrad import extend as extend
 from fgrad import numpy as numpy
 from fgrad import random as random
@@ -9,6 +10,7 @@ from fgrad.core.tensor import Tensor as Tensor
 from fgrad.core.tensor import tensor as tensor
 from fgrad.coverage import coverage as coverage
 from fgrad.errors import EscapedTensorError as EscapedTensorError
+from fgrad.errors import EscapeWarning as EscapeWarning
 from fgrad.errors import NoGradientWarning as NoGradientWarning
 from fgrad.numpy.indexing import stop_gradient as stop_gradient
 from fgrad.transforms.batch import vmap as vmap

@@ -1,10 +1,17 @@
-"""Settings that come from the environment, each read when it is needed."""
+"""Settings: from the environment, each read when it is needed, or for a block of the program."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Literal, get_args
+
+Policy = Literal["error", "warn", "ignore"]
+_policy: ContextVar[Policy | None] = ContextVar("fgrad.on_escape", default=None)
 
 
 def cache_dir() -> Path:
@@ -22,6 +29,47 @@ def cache_dir() -> Path:
 def cache_size() -> int:
     """Return how many bytes the folder of compiled kernels may hold: `FGRAD_CACHE_SIZE`, default 256 MiB."""
     return _integer("FGRAD_CACHE_SIZE", 256 * 2**20)
+
+
+@contextmanager
+def on_escape(policy: Policy) -> Iterator[None]:
+    """Choose what happens in a block where a Tensor that is being differentiated becomes a plain value.
+
+    `float(t)`, `numpy.asarray(t)`, `array[i] = t`, or a function of NumPy without a rule cannot follow a
+    derivative. Where that is meant everywhere in a block, as for logging or plotting, say so once here; for
+    one value say `t.detach()`, `t.item()` or `t.numpy()`. Outside every block `FGRAD_ON_ESCAPE` decides,
+    which is "error" if it is not set. Values inside `vmap` and `make_graph` do not exist, so they never escape.
+
+    Args:
+        policy: "error" raises TypeError; "warn" gives the plain value and an `EscapeWarning` for the line of
+            the program; "ignore" gives the plain value.
+
+    Raises:
+        ValueError: an unknown policy.
+
+    Example:
+        >>> from fgrad import grad
+        >>> with on_escape("ignore"):
+        ...     print(grad(lambda x: x * float(x))(3.0))  # the second factor counts as a constant
+        3.0
+    """
+    token = _policy.set(_known(policy, "on_escape"))
+    try:
+        yield
+    finally:
+        _policy.reset(token)
+
+
+def escape_policy() -> Policy:
+    """Return what `on_escape` chose for the running block, else `FGRAD_ON_ESCAPE`, else "error"."""
+    return _policy.get() or _known(os.environ.get("FGRAD_ON_ESCAPE") or "error", "FGRAD_ON_ESCAPE")
+
+
+def _known(policy: str, name: str) -> Policy:
+    for known in get_args(Policy):
+        if policy == known:
+            return known  # type: ignore[no-any-return]
+    raise ValueError(f"{name} is one of {', '.join(map(repr, get_args(Policy)))}, not {policy!r}")
 
 
 def num_threads() -> int:

@@ -18,5 +18,9 @@ class NotLinearError(TypeError):
         )
 
 
+class EscapeWarning(UserWarning):
+    """A Tensor that is being differentiated was turned into a plain value, so its gradient is lost."""
+
+
 class NoGradientWarning(UserWarning):
     """`backward` was asked to differentiate a value that does not depend on any attached tensor."""

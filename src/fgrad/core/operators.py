@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import operator
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from typing_extensions import Self
 
+from fgrad import config
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, UFUNCS
 from fgrad.core.tape import HIDDEN
-from fgrad.core.trace import Box, current
+from fgrad.core.trace import Box, current, user_frame, user_line
+from fgrad.errors import EscapeWarning
 
 if TYPE_CHECKING:
     from fgrad.core.tensor import Tensor
@@ -232,13 +235,14 @@ class Operators:
         if rule is None:
             known = getattr(np, ufunc.__name__, None) is ufunc
             name = f"numpy.{ufunc.__name__}" if known else f"the ufunc {ufunc.__name__}"
-            raise _no_rule(name if method == "__call__" else f"{name}.{method}")
+            called = getattr(ufunc, method)
+            return _without_rule(name if method == "__call__" else f"{name}.{method}", called, inputs, kwargs)
         return rule(*inputs, **kwargs) if method == "__call__" else METHODS[method](ufunc, *inputs, **kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         rule = NUMPY.get(func)
         if rule is None:
-            raise _no_rule(f"{func.__module__}.{func.__name__}")
+            return _without_rule(f"{func.__module__}.{func.__name__}", func, args, kwargs)
         return rule(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -272,13 +276,16 @@ class Operators:
 
     def _untracked(self, what: str) -> Any:
         value = self._concrete(what)
-        if self._nodes and any(n.tape in current().traces and n.pull is not HIDDEN for n in self._nodes):
-            raise TypeError(
+        if self._nodes and self._is_differentiated():
+            escape(
                 f"{what} of a Tensor that is being differentiated would lose its gradient silently. "
-                "Say that this is meant: t.detach() is the same value as a constant Tensor, "
-                "t.item() a Python number, t.numpy() an array."
+                f"At {user_line()}, say that this is meant: t.detach() is the same value as a constant "
+                "Tensor, t.item() a Python number, t.numpy() an array."
             )
         return value
+
+    def _is_differentiated(self) -> bool:
+        return any(n.tape in current().traces and n.pull is not HIDDEN for n in self._nodes)
 
 
 def _is_integer(x: Any) -> bool:
@@ -305,9 +312,47 @@ def in_place(x: Handle, new: Any) -> Handle:
     return x
 
 
-def _no_rule(name: str) -> TypeError:
-    return TypeError(
-        f"{name} has no rule for Tensors, so its gradient would be lost. "
-        "Use a function of fgrad.numpy that has one, give it the plain value of a constant "
+def escape(message: str) -> None:
+    """Say that a gradient gets lost, unless the user said that this is meant.
+
+    Raises:
+        TypeError: the policy is "error".
+    """
+    policy = config.escape_policy()
+    if policy == "error":
+        raise TypeError(message)
+    if policy == "warn":
+        frame = user_frame()
+        warnings.warn_explicit(
+            message,
+            EscapeWarning,
+            frame.f_code.co_filename,
+            frame.f_lineno,
+            registry=frame.f_globals.setdefault("__warningregistry__", {}),
+        )
+
+
+def _without_rule(name: str, function: Any, args: Any, kwargs: Any) -> Any:
+    """Call a function of NumPy that no derivative can follow with plain values, if that is meant."""
+    message = (
+        f"{name} has no rule for Tensors, so its gradient would be lost. At {user_line()}, "
+        "use a function of fgrad.numpy that has one, give it the plain value of a constant "
         "(t.detach().numpy()), or declare a rule with fgrad.custom_vjp."
     )
+    if config.escape_policy() == "error":
+        raise TypeError(message)
+    found: list[Operators] = []
+    plain_args, plain_kwargs = _plain(args, name, found), _plain(kwargs, name, found)
+    if any(t._is_differentiated() for t in found):
+        escape(message)
+    return function(*plain_args, **plain_kwargs)
+
+
+def _plain(x: Any, name: str, found: list[Operators]) -> Any:
+    """Return `x` with values in the place of the Tensors in its lists, tuples and dictionaries."""
+    if isinstance(x, Operators):
+        found.append(x)
+        return np.array(x._concrete(name))
+    if type(x) in (list, tuple):
+        return type(x)([_plain(y, name, found) for y in x])
+    return {k: _plain(y, name, found) for k, y in x.items()} if type(x) is dict else x

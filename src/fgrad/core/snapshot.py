@@ -18,6 +18,16 @@ def refuse_masked(a: Any) -> None:
         )
 
 
+def refuse_objects(dtype: np.dtype[Any]) -> None:
+    """Refuse a result of a differentiated value that is no number, which derivatives cannot follow."""
+    if dtype.kind not in "fciub":
+        raise TypeError(
+            f"a Tensor that is being differentiated cannot become {dtype}, nor stand beside such an array: "
+            "its gradient would be lost. Convert the array to numbers first (x.astype(float)), or take the "
+            "plain values of the Tensor (t.numpy())"
+        )
+
+
 def snapshot(a: Any, dtype: np.dtype[Any]) -> Any:
     """Return an operand that the user cannot change behind the tape's back; Python numbers are weak."""
     if isinstance(a, np.ndarray):

@@ -18,7 +18,7 @@ from fgrad import tree
 from fgrad.core.aval import aval_of
 from fgrad.core.operators import Operators
 from fgrad.core.primitive import FUNCTIONS, KEEP_OUT, KEEP_X, KEEP_XY, KEEP_Y, OUT, ROWS, Primitive
-from fgrad.core.snapshot import refuse_masked, snapshot
+from fgrad.core.snapshot import refuse_masked, refuse_objects, snapshot
 from fgrad.core.tape import HIDDEN, Fit, Node, Pick, Tape
 from fgrad.core.trace import NOTHING, Box, State, Trace, current, inherited_state
 from fgrad.errors import NotLinearError
@@ -334,6 +334,7 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
     t = _new(Tensor)
     t._value = out
     if out.dtype.kind not in "fc":
+        refuse_objects(out.dtype)
         t._nodes = ()
         return t
     n = Node()
@@ -387,6 +388,7 @@ def _bind(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     out = row.run(*values, **params)
     dtype = out.dtype
     if dtype.kind not in "fc":
+        refuse_objects(dtype)
         return wrap(out)
     saved = []
     for k in pull.keep:
@@ -561,6 +563,7 @@ def record(
         if pull is None and tape.hollow:
             raise NotLinearError(row.name)
         if pull is None or not any(o.dtype.kind in "fc" for o in outs):
+            refuse_objects(outs[0].dtype)
             continue
         everything = (outs if row.many else outs[0], *args)
         dtype = outs[0].dtype

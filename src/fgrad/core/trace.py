@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from threading import get_ident
+from types import FrameType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -169,14 +170,15 @@ def _elsewhere() -> Callable[[], Any]:
 _HERE, _NUMPY = __file__.rpartition("core")[0], np.__file__.rpartition("__init__")[0]
 
 
+def user_frame() -> FrameType:
+    """Return the innermost frame outside fgrad and NumPy, or the outermost one."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((_HERE, _NUMPY, "<fgrad")):
+        frame = frame.f_back
+    return frame
+
+
 def user_line() -> str:
     """Return `file:line` of the innermost frame outside fgrad and NumPy."""
-    frame: Any = sys._getframe(1)
-    last = "?"
-    while frame is not None:
-        name = frame.f_code.co_filename
-        last = f"{name}:{frame.f_lineno}"
-        if not name.startswith((_HERE, _NUMPY, "<fgrad")):
-            return last
-        frame = frame.f_back
-    return last
+    frame = user_frame()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

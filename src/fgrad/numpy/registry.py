@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fgrad.core.operators import in_place
+from fgrad.core.operators import escape, in_place
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, ROWS, UFUNCS
 from fgrad.core.tensor import Tensor, apply_binary, apply_unary, bind, is_tracked, wrap
+from fgrad.core.trace import user_line
 from fgrad.ops.linear import convert
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -22,7 +23,8 @@ def implements(*functions: Any, name: str | None = None) -> Callable[[F], F]:
 
     def register(f: F) -> F:
         for function in functions:
-            NUMPY[function] = f
+            if function is not None:  # a name that this NumPy does not have yet
+                NUMPY[function] = f
         FUNCTIONS[name or f.__name__] = f
         return f
 
@@ -201,10 +203,18 @@ def stored(result: Any, out: Any) -> Any:
         return result
     if isinstance(out, Tensor):
         return in_place(out, result if isinstance(result, Tensor) else wrap(result))
-    if isinstance(result, Tensor) and is_tracked(result):
-        raise TypeError(
-            "a NumPy array cannot hold a Tensor that is being differentiated, so its gradient would be lost; "
-            "make the target a Tensor (fgrad.tensor(out)), or write out = out + x instead of out += x"
-        )
-    np.copyto(out, np.asarray(result), casting="same_kind")
+    np.copyto(out, storable(result), casting="same_kind")
     return out
+
+
+def storable(value: Any) -> Any:
+    """Return what an array of NumPy is to hold, which cannot be a Tensor that is being differentiated."""
+    if not isinstance(value, Tensor):
+        return value
+    if is_tracked(value):
+        escape(
+            "a NumPy array cannot hold a Tensor that is being differentiated, so its gradient would be lost. "
+            f"At {user_line()}, make the target a Tensor (fgrad.tensor(out)), or write out = out + x instead "
+            "of out += x"
+        )
+    return value.detach().numpy()

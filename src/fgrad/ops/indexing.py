@@ -28,7 +28,9 @@ _HOLES = tuple((HOLE,) * n for n in range(65))  # as many as an array has axes
 
 
 def split_index(x: Any, index: Any) -> tuple[Index, list[Any]]:
-    """Return `index` as a template of slices, None, Ellipsis and integers, and the arrays for its holes.
+    """Return `index` as a template of slices, None, Ellipsis, integers and truths, and arrays for its holes.
+
+    A truth value is an index array of its own, of a new axis: of length one if it is true, else zero.
 
     Raises:
         IndexError: `index` is not a valid index of `x`.
@@ -47,6 +49,8 @@ def split_index(x: Any, index: Any) -> tuple[Index, list[Any]]:
             template.append(slice(*(_static(p) for p in (part.start, part.stop, part.step))))
         elif isinstance(part, int | np.integer) and not isinstance(part, bool):
             template.append(int(part))
+        elif (truth := _truth(part)) is not None:
+            template.append(truth)
         else:
             for array in _index_arrays(part):
                 template.append(HOLE)
@@ -59,6 +63,18 @@ def _check_masks(shape: Shape, parts: Index) -> None:
     values = [p._value if isinstance(p, Tensor) else p for p in parts]
     if not any(isinstance(v, Box) for v in values):
         _indexed(shape, tuple(values))
+
+
+def _truth(part: Any) -> bool | None:
+    """Return a boolean without axes as such; None where `part` is anything else."""
+    if isinstance(part, bool):
+        return part
+    if getattr(part, "shape", None) != () or part.dtype.kind != "b":
+        return None
+    value = part._value if isinstance(part, Tensor) else part
+    if isinstance(value, Box):
+        value.refuse("indexing with a boolean")
+    return bool(value)
 
 
 def _static(p: Any) -> Any:
@@ -74,8 +90,6 @@ def _index_arrays(part: Any) -> list[Any]:
         value = part._value if isinstance(part, Tensor) else part
         if isinstance(value, Box):
             value.refuse("indexing with a boolean array")
-        if value.ndim == 0:
-            raise IndexError("a boolean without axes is no index here; use where(condition, x, y)")
         return list(np.nonzero(value))
     if part.dtype.kind not in "iu":
         raise IndexError(f"arrays used as indices must be of integer (or boolean) type, not {part.dtype}")
@@ -95,8 +109,13 @@ def filled(template: Index, arrays: Any) -> Index:
 def setitem(x: Any, index: Any, value: Any) -> Any:
     """Return `x` with `value` at `index`; `value` is cast to the dtype of `x` and broadcast."""
     template, arrays = split_index(x, index)
-    name, params = ("put", {"template": template}) if arrays else ("update", {"index": template})
+    scattered = arrays or _has_truth(template)
+    name, params = ("put", {"template": template}) if scattered else ("update", {"index": template})
     return bind(name, x, value, *arrays, **params)
+
+
+def _has_truth(template: Index) -> bool:
+    return bool in [part.__class__ for part in template]
 
 
 def _indexed(shape: Shape, index: Index) -> Shape:
@@ -160,7 +179,7 @@ def getitem(x: Any, index: Any) -> Any:
     if basic:
         return apply_linear(_SLICE, x, {"index": (index,)})
     template, arrays = split_index(x, index)
-    if arrays:
+    if arrays or _has_truth(template):
         return bind("gather", x, *arrays, template=template)
     return bind("slice", x, index=template)
 
@@ -278,17 +297,17 @@ def _gathered(shape: Shape, arrays: Any, template: Index) -> Shape:
 def _layout(shape: Shape, arrays: Any, template: Index) -> tuple[int, int]:
     """Return the number of result axes before the index arrays' own axes, and the number of the latter."""
     advanced = [i for i, part in enumerate(template) if part is HOLE or isinstance(part, int)]
-    rank = max((len(a.shape) for a in arrays), default=0)
+    rank = max([len(a.shape) for a in arrays] + [int(_has_truth(template))])
     if advanced[-1] - advanced[0] + 1 != len(advanced):
         return 0, rank
-    consumed = sum(part is not None and part is not Ellipsis for part in template)
+    consumed = sum(part is not None and part is not Ellipsis and part.__class__ is not bool for part in template)
     before = template[: advanced[0]]
     hidden = len(shape) - consumed if Ellipsis in before else 0
     return sum(part is not Ellipsis for part in before) + hidden, rank
 
 
 def _batched_index(mapped: tuple[bool, ...], arrays: Any, template: Index, n: int) -> tuple[Index, list[Any]]:
-    rank = max(len(a.shape) - m for a, m in zip(arrays, mapped, strict=True))
+    rank = max([len(a.shape) - m for a, m in zip(arrays, mapped, strict=True)] + [int(_has_truth(template))])
     full = [with_rank(a, rank + 1) if m else a for a, m in zip(arrays, mapped, strict=True)]
     rows = np.arange(n).reshape(n, *(1,) * rank)
     return (HOLE, *template), [rows, *full]
@@ -362,3 +381,39 @@ register(
     )
 )
 register(Primitive("put", run=_run_put, pull=_put_pull, shape=lambda x, value, *arrays, template: x))
+
+
+# All the parts along an axis at once: the adjoint of many slices would fill as many arrays with zeros.
+
+
+def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
+    """Return the parts of `x` along `axis`, which disappears."""
+    return tuple(bind("unstack", x, axis=axis)) if x.shape[axis] else ()
+
+
+def _run_unstack(x: Any, *, axis: int) -> tuple[Any, ...]:
+    rows = x if axis == 0 else np.moveaxis(x, axis, 0)
+    return tuple([rows[i] for i in range(len(rows))])
+
+
+def _unstack_pull(_: Pattern) -> Pull:
+    def call(ct: Any, x: Aval, params: Any) -> tuple[Any]:
+        axis = params["axis"]
+        shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+        nothing = np.zeros(shape, x.dtype)
+        parts = (nothing if c is None else reshape(c, shape) for c in ct)
+        return (bind("concatenate", *parts, axis=axis),)
+
+    return Pull(call, avals=(1,), params=True, exact=True)
+
+
+register(
+    Primitive(
+        "unstack",
+        run=_run_unstack,
+        pull=_unstack_pull,
+        shape=lambda x, *, axis: (Aval((*x.shape[:axis], *x.shape[axis + 1 :]), x.dtype),) * x.shape[axis],
+        batch=lambda _, x, *, axis: unstack(x, axis + 1),
+        many=True,
+    )
+)
