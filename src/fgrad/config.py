@@ -38,7 +38,7 @@ def on_escape(policy: Policy) -> Iterator[None]:
     `float(t)`, `numpy.asarray(t)`, `array[i] = t`, or a function of NumPy without a rule cannot follow a
     derivative. Where that is meant everywhere in a block, as for logging or plotting, say so once here; for
     one value say `t.detach()`, `t.item()` or `t.numpy()`. Outside every block `FGRAD_ON_ESCAPE` decides,
-    which is "error" if it is not set. Values inside `vmap` and `make_graph` do not exist, so they never escape.
+    which is "error" if it is not set. What `vmap` and `make_graph` follow has no value, so it never escapes.
 
     Args:
         policy: "error" raises TypeError; "warn" gives the plain value and an `EscapeWarning` for the line of

@@ -23,10 +23,32 @@ if TYPE_CHECKING:
 Handle = TypeVar("Handle", bound="Operators")
 
 
+class Absent:
+    """An attribute of ndarray that a Tensor cannot have, and why."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        raise AttributeError(f"a Tensor has no {self.name}: {self.why}")
+
+
+_MEMORY = "it is a handle on a value, whose memory is nobody's to see; take an array first, t.numpy()"
+_BITS = "its bits have no derivative; take an array first, t.numpy()"
+
+
 class Operators:
     """What an ndarray can do, by name."""
 
     __slots__ = ()
+
+    base, ctypes, data, flags, strides, setflags = (Absent(_MEMORY) for _ in range(6))
+    byteswap, getfield, setfield = (Absent(_BITS) for _ in range(3))
 
     _value: np.ndarray[Any, Any] | np.generic | Box
     _nodes: tuple[Any, ...]
@@ -106,12 +128,17 @@ class Operators:
     @property
     def imag(self) -> Tensor: return FUNCTIONS["imag"](self)
     @property
-    def flat(self) -> Iterator[Tensor]: return iter(FUNCTIONS["ravel"](self))
+    def flat(self) -> Any: return FUNCTIONS["flat"](self)
+    @flat.setter
+    def flat(self, value: Any) -> None: FUNCTIONS["flat"](self)[:] = value
+    @property
+    def device(self) -> str: return "cpu"
 
     def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]: return self // other, self % other
     def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]: return other // self, other % self
     def __getitem__(self, index: Any) -> Tensor: return FUNCTIONS["getitem"](self, index)
     def __setitem__(self, index: Any, value: Any) -> None: FUNCTIONS["setitem"](self, index, value)
+    def __delitem__(self, index: Any) -> None: raise ValueError("cannot delete elements of a Tensor; use fgrad.numpy.delete, which returns a new one")
     def __contains__(self, item: Any) -> bool: return bool((self == item).any())
 
     def all(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["all"](self, axis, **kw)
@@ -121,32 +148,36 @@ class Operators:
     def argpartition(self, kth: Any, axis: Any = -1, **kw: Any) -> Tensor: return FUNCTIONS["argpartition"](self, kth, axis, **kw)
     def argsort(self, axis: Any = -1, **kw: Any) -> Tensor: return FUNCTIONS["argsort"](self, axis, **kw)
     def astype(self, dtype: Any, **kw: Any) -> Tensor: return FUNCTIONS["astype"](self, dtype, **kw)
+    def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Tensor: return FUNCTIONS["choose"](self, choices, out, mode)
     def clip(self, min: Any = None, max: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["clip"](self, min, max, **kw)
-    def compress(self, condition: Any, axis: Any = None) -> Tensor: return FUNCTIONS["compress"](condition, self, axis)
+    def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Tensor: return FUNCTIONS["compress"](condition, self, axis, out)
     def conj(self) -> Tensor: return FUNCTIONS["conjugate"](self)
     def conjugate(self) -> Tensor: return FUNCTIONS["conjugate"](self)
-    def copy(self) -> Tensor: return FUNCTIONS["copy"](self)
+    def copy(self, order: Any = "C") -> Tensor: return FUNCTIONS["copy"](self)
+    def __copy__(self) -> Tensor: return FUNCTIONS["copy"](self)
     def cumprod(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["cumprod"](self, axis, **kw)
     def cumsum(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["cumsum"](self, axis, **kw)
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor: return FUNCTIONS["diagonal"](self, offset, axis1, axis2)
-    def dot(self, b: Any) -> Tensor: return FUNCTIONS["dot"](self, b)
-    def flatten(self) -> Tensor: return FUNCTIONS["ravel"](self)
+    def dot(self, b: Any, out: Any = None) -> Tensor: return FUNCTIONS["dot"](self, b, out)
+    def flatten(self, order: Any = "C") -> Tensor: return FUNCTIONS["copy"](FUNCTIONS["ravel"](self, order))
     def max(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["max"](self, axis, **kw)
     def mean(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["mean"](self, axis, **kw)
     def min(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["min"](self, axis, **kw)
     def nonzero(self) -> tuple[Tensor, ...]: return tuple(FUNCTIONS["nonzero"](self))
     def prod(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["prod"](self, axis, **kw)
     def ptp(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["ptp"](self, axis, **kw)
-    def ravel(self) -> Tensor: return FUNCTIONS["ravel"](self)
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None: FUNCTIONS["put"](self, indices, values, mode)
+    def ravel(self, order: Any = "C") -> Tensor: return FUNCTIONS["ravel"](self, order)
     def repeat(self, repeats: Any, axis: Any = None) -> Tensor: return FUNCTIONS["repeat"](self, repeats, axis)
-    def round(self, decimals: int = 0) -> Tensor: return FUNCTIONS["round"](self, decimals)
+    def resize(self, *new_shape: Any, refcheck: bool = True) -> None: FUNCTIONS["resize_in_place"](self, *new_shape)
+    def round(self, decimals: int = 0, out: Any = None) -> Tensor: return FUNCTIONS["round"](self, decimals, out)
     def searchsorted(self, v: Any, side: Any = "left", sorter: Any = None) -> Tensor: return FUNCTIONS["searchsorted"](self, v, side, sorter)
     def squeeze(self, axis: Any = None) -> Tensor: return FUNCTIONS["squeeze"](self, axis)
     def std(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["std"](self, axis, **kw)
     def sum(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["sum"](self, axis, **kw)
     def swapaxes(self, axis1: int, axis2: int) -> Tensor: return FUNCTIONS["swapaxes"](self, axis1, axis2)
     def take(self, indices: Any, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["take"](self, indices, axis, **kw)
-    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor: return FUNCTIONS["trace"](self, offset, axis1, axis2)
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Tensor: return FUNCTIONS["trace"](self, offset, axis1, axis2, dtype, out)
     def var(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["var"](self, axis, **kw)
     # fmt: on
 
@@ -215,6 +246,39 @@ class Operators:
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return a fresh, writable array of the elements, without gradient."""
         return np.array(self._concrete("numpy()"))
+
+    def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
+        """Write the elements to a file as `numpy.ndarray.tofile` does, without gradient."""
+        self.numpy().tofile(fid, sep, format)
+
+    def dump(self, file: Any) -> None:
+        """Write a pickle of the elements as array to a file, without gradient."""
+        self.numpy().dump(file)
+
+    def dumps(self) -> bytes:
+        """Return a pickle of the elements as array, without gradient."""
+        return self.numpy().dumps()
+
+    def view(self, dtype: Any = None, type: Any = None) -> Tensor:
+        """Return a new handle on the same value; a Tensor's bits cannot be read as another dtype."""
+        if dtype not in {None, self.dtype} or type is not None:
+            raise TypeError(
+                f"the bits of a Tensor cannot be read as {dtype or type}, which has no derivative; convert its "
+                "values with t.astype(dtype), or take an array: t.numpy().view(dtype)"
+            )
+        return FUNCTIONS["copy"](self)
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
+        """Return the Tensor itself: `device` can only be "cpu"."""
+        if device != "cpu" or stream is not None:
+            raise ValueError(f"this Tensor can only be on the device 'cpu', not on {device!r}")
+        return self  # type: ignore[return-value]
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return np.array(self._untracked("export with DLPack")).__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return np.empty(0).__dlpack_device__()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         value = np.asarray(self._untracked("conversion to a NumPy array"))

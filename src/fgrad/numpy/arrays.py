@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import math
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from fgrad.core.tensor import Tensor, alias, bind, wrap
+from fgrad.core.tensor import Tensor, alias, binary, bind, unary, wrap
+from fgrad.core.trace import Box
 from fgrad.numpy.registry import implements
 from fgrad.ops.linear import broadcast_to as _broadcast_to
 from fgrad.ops.linear import convert, reshape
@@ -56,153 +59,474 @@ def extends(function: Any) -> Callable[[F], F]:
     return register
 
 
+def concrete(a: Any, purpose: str) -> Any:
+    """Return the value of an array or Tensor, which must be known for `purpose`."""
+    if not isinstance(a, Tensor):
+        return np.asarray(a)
+    if isinstance(a._value, Box):
+        a._value.refuse(purpose)
+    return a._value
+
+
+def number(x: Any, purpose: str) -> Any:
+    """Return a number as it is, and the value of a Tensor or array without axes, as NumPy's scalar."""
+    return concrete(x, purpose)[()] if isinstance(x, Tensor) else x
+
+
+def ones_before(x: Any, ndim: int) -> Any:
+    """Return `x` with at least `ndim` axes, new ones in front."""
+    missing = ndim - len(x.shape)
+    return reshape(x, (*(1,) * missing, *x.shape)) if missing > 0 else x
+
+
+def _on_cpu(device: Any) -> None:
+    if device not in {None, "cpu"}:
+        raise ValueError(f'Device not understood. Only "cpu" is allowed, but received: {device}')
+
+
+def _parts(x: Any, leaves: list[Any]) -> tuple[int, ...]:
+    """Append the arrays and Tensors of a nested sequence to `leaves`; return the shape of the whole."""
+    if not (isinstance(x, list | tuple) and holds_tensor(x)):
+        leaves.append(x if isinstance(x, Tensor) else np.asarray(x))
+        return tuple(leaves[-1].shape)
+    shapes = {_parts(part, leaves) for part in x}
+    if len(shapes) > 1:
+        raise ValueError(f"the parts of an array must have one shape, not {sorted(shapes)}")
+    return (len(x), *shapes.pop())
+
+
 @implements(np.array)
-def array(object: Any, dtype: Any = None, *, copy: bool | None = True, ndmin: int = 0, **_: Any) -> Tensor:
-    """Return a Tensor made of numbers, arrays and Tensors in nested sequences; derivatives flow to these."""
-    if isinstance(object, list | tuple) and holds_tensor(object):
-        parts = [array(o) for o in object]
-        if len({p.shape for p in parts}) > 1:
-            raise ValueError(
-                f"the parts of an array must have one shape, not {sorted({p.shape for p in parts})}"
-            )
-        kind = np.result_type(*(p.dtype for p in parts))
-        rows = [reshape(convert(p, kind), (1, *p.shape)) for p in parts]
-        made: Tensor = bind("concatenate", *rows, axis=0)
+def array(
+    object: Any,
+    dtype: Any = None,
+    *,
+    copy: bool | None = True,
+    order: Any = "K",
+    subok: bool = False,
+    ndmin: int = 0,
+    ndmax: int = 0,
+    like: Any = None,
+) -> Tensor:
+    """Return a Tensor made of numbers, arrays and Tensors in nested sequences; derivatives flow to these.
+
+    Args:
+        object: number, array, Tensor, or nested sequence of these.
+        dtype: NumPy dtype; None promotes the parts.
+        copy: None and False allow that a Tensor of this dtype is returned itself.
+        order: taken for NumPy's sake: a Tensor has no order in memory.
+        subok: likewise, a Tensor has no subclasses.
+        ndmin: the least number of axes; new ones come first.
+        ndmax: how deep sequences are looked into (0: all the way), as in NumPy; not beside Tensors.
+        like: taken for NumPy's sake.
+
+    Raises:
+        ValueError: parts of unequal shapes, or `copy=False` where a copy is needed.
+    """
+    if isinstance(object, Tensor):
+        if not copy and dtype in (None, object.dtype) and object.ndim >= ndmin:
+            return object
+        made = alias(object)
+    elif copy is False:
+        raise ValueError("a Tensor cannot share the memory of an array, so copy=False is impossible")
+    elif isinstance(object, list | tuple) and holds_tensor(object):
+        leaves: list[Any] = []
+        shape = _parts(object, leaves)
+        kind = np.result_type(*(p.dtype for p in leaves))
+        flat = [reshape(convert(p, kind), (math.prod(p.shape),)) for p in leaves]
+        made = reshape(bind("concatenate", *flat, axis=0), shape)
     else:
-        made = Tensor(object)
+        made = Tensor(np.array(object, ndmax=ndmax) if ndmax else object, dtype)
     if dtype is not None:
         made = convert(made, np.dtype(dtype))
-    if made.ndim < ndmin:
-        made = reshape(made, (*(1,) * (ndmin - made.ndim), *made.shape))
-    return made
+    result: Tensor = ones_before(made, ndmin)
+    return result
 
 
-@implements(np.asarray, np.asanyarray, np.ascontiguousarray)
-def asarray(a: Any, dtype: Any = None, **_: Any) -> Tensor:
-    """Return `a` itself if it is a Tensor of `dtype`, otherwise a Tensor made of it."""
-    if isinstance(a, Tensor) and (dtype is None or a.dtype == dtype):
+@implements(np.asarray)
+def asarray(
+    a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
+) -> Tensor:
+    """Return `a` itself if it is a Tensor of `dtype`, otherwise a Tensor made of it; `copy`: a new handle."""
+    _on_cpu(device)
+    if isinstance(a, Tensor) and not copy and (dtype is None or a.dtype == dtype):
         return a
+    if copy is False:
+        raise ValueError("a Tensor cannot share the memory of an array, so copy=False is impossible")
     return array(a, dtype)
 
 
+@implements(np.asanyarray)
+def asanyarray(
+    a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
+) -> Tensor:
+    """Return what `asarray` does: a Tensor has no subclasses."""
+    return asarray(a, dtype, order, device=device, copy=copy)
+
+
+@implements(np.ascontiguousarray)
+def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Tensor:
+    """Return what `asarray` does, with at least one axis, as in NumPy."""
+    return array(a, dtype, copy=None, ndmin=1)
+
+
+@implements(np.asfortranarray)
+def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Tensor:
+    """Return what `asarray` does, with at least one axis: a Tensor has no order in memory."""
+    return array(a, dtype, copy=None, ndmin=1)
+
+
+def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Tensor:
+    """Return what `asarray` does.
+
+    Raises:
+        ValueError: an element is infinite or NaN.
+    """
+    made = asarray(a, dtype, order)
+    np.asarray_chkfinite(concrete(made, "asarray_chkfinite"))
+    return made
+
+
+@implements(np.require)
+def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Tensor:
+    """Return what `asarray` does; NumPy's requirements on the memory are met by every Tensor."""
+    np.require(np.zeros(1), None, requirements)  # it knows which there are
+    return asarray(a, dtype)
+
+
 @implements(np.copy, name="copy")
-def copy(a: Any, **_: Any) -> Any:
+def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
     """Return a new handle on the value; derivatives flow through."""
-    return alias(a) if isinstance(a, Tensor) else np.copy(a)
+    return alias(a) if isinstance(a, Tensor) else np.array(a, order=order, subok=subok, copy=True)
 
 
-def zeros(shape: Any, dtype: Any = float, **_: Any) -> Tensor:
+@implements(np.zeros)
+def zeros(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Tensor:
     """Return a Tensor of zeros."""
-    return wrap(np.zeros(shape, dtype))
+    _on_cpu(device)
+    return wrap(np.zeros(shape, dtype, order))
 
 
-def ones(shape: Any, dtype: Any = float, **_: Any) -> Tensor:
+@implements(np.ones)
+def ones(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Tensor:
     """Return a Tensor of ones."""
-    return wrap(np.ones(shape, dtype))
+    _on_cpu(device)
+    return wrap(np.ones(shape, dtype, order))
 
 
-def empty(shape: Any, dtype: Any = float, **_: Any) -> Tensor:
+@implements(np.empty)
+def empty(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Tensor:
     """Return a Tensor to be filled; it starts with zeros."""
-    return wrap(np.zeros(shape, dtype))
+    return zeros(shape, dtype, order, device=device)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Tensor:
+@implements(np.full)
+def full(
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: Any = "C",
+    *,
+    device: Any = None,
+    like: Any = None,
+) -> Tensor:
     """Return a Tensor filled with `fill_value`, which may be a Tensor that broadcasts."""
+    _on_cpu(device)
     lengths = (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
     made: Tensor = _broadcast_to(asarray(fill_value, dtype), lengths)
     return made
 
 
-def _like(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def made(a: Any, dtype: Any = None, *, shape: Any = None, **_: Any) -> Tensor:
-        a = as_value(a)
-        return make(a.shape if shape is None else shape, a.dtype if dtype is None else dtype)
-
-    return made
+def _like(make: Callable[..., Tensor], a: Any, dtype: Any, order: Any, shape: Any, device: Any) -> Tensor:
+    a = as_value(a)
+    return make(
+        a.shape if shape is None else shape,
+        a.dtype if dtype is None else dtype,
+        order if order in {"C", "F"} else "C",
+        device=device,
+    )
 
 
 @implements(np.zeros_like)
-def zeros_like(a: Any, dtype: Any = None, **kw: Any) -> Tensor:
+def zeros_like(
+    a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+) -> Tensor:
     """Return a Tensor of zeros of the shape and dtype of `a`."""
-    return _like(zeros)(a, dtype, **kw)
+    return _like(zeros, a, dtype, order, shape, device)
 
 
 @implements(np.ones_like)
-def ones_like(a: Any, dtype: Any = None, **kw: Any) -> Tensor:
+def ones_like(
+    a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *, device: Any = None
+) -> Tensor:
     """Return a Tensor of ones of the shape and dtype of `a`."""
-    return _like(ones)(a, dtype, **kw)
+    return _like(ones, a, dtype, order, shape, device)
 
 
 @implements(np.empty_like)
-def empty_like(a: Any, dtype: Any = None, **kw: Any) -> Tensor:
-    """Return a Tensor to be filled, of the shape and dtype of `a`."""
-    return _like(empty)(a, dtype, **kw)
+def empty_like(
+    prototype: Any,
+    /,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Tensor:
+    """Return a Tensor to be filled, of the shape and dtype of `prototype`; it starts with zeros."""
+    return _like(empty, prototype, dtype, order, shape, device)
 
 
 @implements(np.full_like)
-def full_like(a: Any, fill_value: Any, dtype: Any = None, *, shape: Any = None, **_: Any) -> Tensor:
+def full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Tensor:
     """Return a Tensor filled with `fill_value`, of the shape and dtype of `a`."""
     a = as_value(a)
-    return full(a.shape if shape is None else shape, fill_value, a.dtype if dtype is None else dtype)
+    kind = a.dtype if dtype is None else dtype
+    return full(a.shape if shape is None else shape, fill_value, kind, device=device)
 
 
-def arange(*args: Any, **kw: Any) -> Tensor:
-    """Return evenly spaced numbers of the half-open interval [start, stop)."""
-    return wrap(np.arange(*args, **kw))
+@implements(np.arange)
+def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, **ends: Any) -> Tensor:
+    """Return evenly spaced numbers: `arange(stop)`, `arange(start, stop, step=1, dtype=None)`.
+
+    Args:
+        *args: stop; or start, stop, step and dtype.
+        dtype: NumPy dtype; None promotes the numbers.
+        device: None or "cpu".
+        like: taken for NumPy's sake.
+        **ends: start, stop and step by name.
+
+    Returns:
+        Tensor of start + i * step for as many i as lie before stop, which values decide once.
+
+    Derivative:
+        Of start + i * step in start and step; stop only decides how many numbers there are.
+    """
+    _on_cpu(device)
+    if not any(isinstance(x, Tensor) for x in (*args, *ends.values())):
+        make: Callable[..., Any] = np.arange
+        return wrap(make(*args, **ends, **({} if dtype is None else {"dtype": dtype})))
+    if len(args) == 4:
+        *args, dtype = args  # type: ignore[assignment]
+    names = ("start", "stop", "step")
+    given = {**(dict(zip(names, args, strict=False)) if len(args) != 1 else {"stop": args[0]}), **ends}
+    if given.get("stop") is None and "start" in given:
+        given["stop"] = given.pop("start")
+    first, step = given.get("start"), given.get("step")
+    plain = {k: number(v, "arange") for k, v in given.items() if v is not None}
+    line = np.arange(plain.get("start", 0), plain["stop"], plain.get("step", 1))
+    if not any(isinstance(x, Tensor) and x.dtype.kind in "fc" for x in (first, step)):
+        return Tensor(line, dtype)
+    count = np.arange(line.size, dtype=line.dtype)
+    y = (0 if first is None else first) + count * (1 if step is None else step)
+    made: Tensor = convert(y, line.dtype if dtype is None else np.dtype(dtype))
+    return made
 
 
 @implements(np.linspace)
 def linspace(
     start: Any,
     stop: Any,
-    num: int = 50,
+    num: Any = 50,
     endpoint: bool = True,
     retstep: bool = False,
     dtype: Any = None,
     axis: int = 0,
-    **_: Any,
+    *,
+    device: Any = None,
 ) -> Any:
     """Return `num` evenly spaced numbers from `start` to `stop`, along a new axis; differentiable in both."""
+    _on_cpu(device)
     if not any(map(holds_tensor, (start, stop))):
         space: Callable[..., Any] = np.linspace  # its overloads want to know whether there is a step
         made = space(start, stop, num, endpoint, retstep, dtype, axis)
         return tuple(map(Tensor, made)) if retstep else Tensor(made)
-    n = num - 1 if endpoint else num
-    line, first = np.linspace(0.0, 1.0, num, endpoint), as_value(start)
-    gap = as_value(stop) - first
+    num = operator.index(num)
+    if num < 0:
+        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    first, last = as_value(start), as_value(stop)
+    kind = np.result_type(first.dtype, last.dtype, 1.0)
+    first, last = convert(first, kind), convert(last, kind)
+    gap = binary("subtract", last, first)
     shape = (num, *(1,) * len(gap.shape))
-    line = line.astype(np.result_type(gap.dtype, 1.0)).reshape(shape)
-    y = first * (1 - line) + as_value(stop) * line
-    if dtype is not None:
-        y = convert(bind("floor", y) if np.dtype(dtype).kind in "iu" else y, np.dtype(dtype))
-    if axis != 0:
-        order = list(range(1, len(shape)))
-        order.insert(normalize_axis_index(axis, len(shape)), 0)
-        y = bind("transpose", y, axes=tuple(order))
-    return (y, gap / n if n > 0 else full(gap.shape, np.nan)) if retstep else y
+    line = np.arange(num, dtype=np.finfo(kind).dtype).reshape(shape)
+    parts = num - 1 if endpoint else num
+    step = gap / parts if parts > 0 else gap * np.nan
+    if parts <= 0:
+        y = line * gap
+    elif _has_zero(step):  # the gap may be too small to be divided
+        y = line / parts * gap
+    else:
+        y = line * step
+    y = y + first
+    if endpoint and num > 1:  # exactly
+        y = bind(
+            "concatenate", y[:-1], _broadcast_to(reshape(last, (1, *last.shape)), (1, *gap.shape)), axis=0
+        )
+    kind = kind if dtype is None else np.dtype(dtype)
+    y = convert(unary("floor", y) if kind.kind in "iu" and y.dtype.kind == "f" else y, kind)
+    y = _first_to(y, axis)
+    return (y, step) if retstep else y
 
 
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = float) -> Tensor:  # noqa: N803 -- NumPy's names
+def _has_zero(x: Any) -> bool:
+    value = x._value if isinstance(x, Tensor) else x
+    return not isinstance(value, Box) and bool(np.any(value == 0))
+
+
+def _first_to(y: Any, axis: int) -> Any:
+    """Return `y` with its first axis moved to `axis`."""
+    place = normalize_axis_index(axis, len(y.shape))
+    order = list(range(1, len(y.shape)))
+    order.insert(place, 0)
+    return bind("transpose", y, axes=tuple(order)) if place else y
+
+
+@implements(np.logspace)
+def logspace(
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    """Return `base` to the powers of `linspace(start, stop)`; differentiable in all three."""
+    if not any(map(holds_tensor, (start, stop, base))):
+        return Tensor(np.logspace(start, stop, num, endpoint, base, dtype, axis))
+    if np.ndim(base):
+        first, last, root = (as_value(x) for x in (start, stop, base))
+        rank = max(len(x.shape) for x in (first, last, root))
+        start, stop, base = (ones_before(x, rank) for x in (first, last, root))
+        place = normalize_axis_index(axis, rank + 1)
+        base = reshape(base, (*base.shape[:place], 1, *base.shape[place:]))
+    y = bind("power", base, linspace(start, stop, num, endpoint, axis=axis))
+    return y if dtype is None else convert(y, np.dtype(dtype))
+
+
+@implements(np.geomspace)
+def geomspace(
+    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> Any:
+    """Return `num` numbers from `start` to `stop`, each a constant multiple of the one before.
+
+    Negative and complex ends are rotated to start on the positive axis, as in NumPy, which changes no
+    derivative: it is that of start^(1 - i / n) stop^(i / n).
+
+    Raises:
+        ValueError: one of the ends is zero.
+    """
+    if not any(map(holds_tensor, (start, stop))):
+        return Tensor(np.geomspace(start, stop, num, endpoint, dtype, axis))
+    first, last = as_value(start), as_value(stop)
+    if _has_zero(first) or _has_zero(last):
+        raise ValueError("Geometric sequence cannot include zero")
+    kind = np.result_type(first.dtype, last.dtype, 1.0, np.dtype(dtype or float))
+    first, last = convert(first, kind), convert(last, kind)
+    turn = unary("sign", bind("stop_gradient", first) if isinstance(first, Tensor) else first)
+    a, b = first / turn, last / turn
+    y = logspace(unary("log10", a), unary("log10", b), num, endpoint)
+    ends = [_broadcast_to(reshape(x, (1, *x.shape)), (1, *y.shape[1:])) for x in (a, b)]
+    if y.shape[0] > 0:
+        exact = 1 if y.shape[0] > 1 and endpoint else 0
+        middle = y[1 : y.shape[0] - exact]
+        y = bind("concatenate", ends[0], middle, *ends[1 : 1 + exact], axis=0)
+    y = _first_to(y * turn, axis)
+    return convert(y, kind if dtype is None else np.dtype(dtype))
+
+
+@implements(np.eye)
+def eye(
+    N: int,  # noqa: N803 -- NumPy's names
+    M: int | None = None,  # noqa: N803
+    k: int = 0,
+    dtype: Any = float,
+    order: Any = "C",
+    *,
+    device: Any = None,
+    like: Any = None,
+) -> Tensor:
     """Return a Tensor with ones on the diagonal `k` and zeros elsewhere."""
-    return wrap(np.eye(N, M, k, dtype))
+    _on_cpu(device)
+    return wrap(np.eye(N, M, k, dtype, order))
 
 
-def identity(n: int, dtype: Any = float) -> Tensor:
+@implements(np.identity)
+def identity(n: int, dtype: Any = None, *, like: Any = None) -> Tensor:
     """Return the identity matrix of n rows."""
     return eye(n, dtype=dtype)
 
 
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = float) -> Tensor:  # noqa: N803 -- NumPy's names
+@implements(np.tri)
+def tri(
+    N: int,  # noqa: N803 -- NumPy's names
+    M: int | None = None,  # noqa: N803
+    k: int = 0,
+    dtype: Any = float,
+    *,
+    like: Any = None,
+) -> Tensor:
     """Return a Tensor with ones on and below the diagonal `k` and zeros elsewhere."""
     return wrap(np.tri(N, M, k, dtype))
+
+
+@implements(np.fromiter)
+def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1, *, like: Any = None) -> Tensor:
+    """Return a vector of the elements of an iterable, numbers and Tensors; derivatives flow to these.
+
+    Raises:
+        ValueError: the iterable has fewer than `count` elements.
+    """
+    found = list(iter) if count < 0 else [x for x, _ in zip(iter, range(count), strict=False)]
+    if not any(isinstance(x, Tensor) for x in found):
+        return Tensor(np.fromiter(found, dtype, count))
+    if len(found) < count:
+        raise ValueError(f"iterator too short: Expected {count} but iterator had only {len(found)} items.")
+    return array(found, dtype)
+
+
+@implements(np.frombuffer)
+def frombuffer(
+    buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0, *, like: Any = None
+) -> Tensor:
+    """Return a vector that holds a copy of the elements in a buffer."""
+    return Tensor(np.frombuffer(buffer, dtype, count, offset))
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """Return a Tensor that holds a copy of an array of another library; a Tensor keeps its derivatives."""
+    if isinstance(x, Tensor):
+        return asarray(x, device=device, copy=copy)
+    return Tensor(np.from_dlpack(x, device=device))
+
+
+@implements(np.fromfunction)
+def fromfunction(
+    function: Callable[..., Any], shape: Any, *, dtype: Any = float, like: Any = None, **kwargs: Any
+) -> Any:
+    """Return what a function gives for the coordinates of an array, each an array of its `shape`."""
+    made = function(*np.indices(shape, dtype=dtype), **kwargs)
+    return Tensor(made) if isinstance(made, np.ndarray | np.generic) else made
 
 
 @implements(np.meshgrid)
 def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> tuple[Any, ...]:
     """Return coordinate arrays of the grid that one-dimensional arrays span."""
     if indexing not in {"xy", "ij"}:
-        raise ValueError("indexing must be 'xy' or 'ij'")
+        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
     vectors = [reshape(v, (v.size,)) for v in map(as_value, xi)]
+    if not any(isinstance(v, Tensor) for v in vectors):
+        return tuple(np.meshgrid(*vectors, indexing=indexing, sparse=sparse, copy=copy))  # type: ignore[call-overload]
     n = len(vectors)
     order = list(range(n))
     if indexing == "xy" and n > 1:
@@ -220,3 +544,15 @@ def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = 
 def values(xs: Sequence[Any]) -> list[Any]:
     """Return a sequence of arrays or Tensors."""
     return [as_value(x) for x in (xs if not isinstance(xs, Tensor | np.ndarray) else list(xs))]
+
+
+def as_target(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Return what is written to a Tensor of `dtype`.
+
+    Raises:
+        TypeError: `x` is complex and `dtype` is not.
+    """
+    x = as_value(x)
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        raise TypeError(f"cannot write a complex value into a Tensor of dtype {dtype}; take value.real first")
+    return convert(x, dtype)

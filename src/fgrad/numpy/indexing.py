@@ -13,7 +13,7 @@ from fgrad.core.primitive import OPERATORS, Primitive, flat, register
 from fgrad.core.tape import CUT
 from fgrad.core.tensor import Tensor, alias, binary, bind, rebind, unary, wrap
 from fgrad.core.trace import Box
-from fgrad.numpy.arrays import as_value
+from fgrad.numpy.arrays import as_target, as_value, concrete, values
 from fgrad.numpy.registry import implements, stored
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
@@ -64,12 +64,7 @@ def _plain_index(index: Any) -> Any:
 @implements()
 def setitem(x: Tensor, index: Any, value: Any) -> None:
     """Give the handle `x` the value it has with `value` at `index`; derivatives flow from both."""
-    value = as_value(value)
-    if value.dtype.kind == "c" and x.dtype.kind != "c":
-        raise TypeError(
-            f"cannot write a complex value into a Tensor of dtype {x.dtype}; take value.real first"
-        )
-    value = linear.convert(value, x.dtype)
+    value = as_target(value, x.dtype)
     if _is_everything(index):
         shape = tuple(value.shape)
         lead = len(shape) - len(x.shape)
@@ -193,6 +188,46 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
         y = where(condition, linear.convert(choice, kind), y)
     return y
+
+
+@implements(np.choose)
+def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+    """Return for every place the element of the array that `a` chooses; all broadcast.
+
+    Args:
+        a: integers that count choices.
+        choices: sequence of arrays, or an array of them.
+        out: Tensor or array for the result.
+        mode: what an integer beyond the choices means: "raise" an error, "wrap" around, or "clip".
+
+    Raises:
+        ValueError: an integer beyond the choices, or an unknown mode.
+    """
+    options = values(choices)
+    if mode not in {"raise", "wrap", "clip"}:
+        raise ValueError(f"mode must be 'raise', 'wrap' or 'clip', not {mode!r}")
+    if not options:
+        raise ValueError("choose needs at least one choice")
+    places, n = as_value(a), len(options)
+    if not any(isinstance(x, Tensor) for x in (places, *options)):
+        return stored(np.choose(places, options, mode=mode), out)  # type: ignore[call-overload]
+    if places.dtype.kind not in "biu":
+        raise TypeError(f"choose counts with integers, not {places.dtype}")
+    places = linear.convert(places, np.dtype(np.intp))
+    if mode == "wrap":
+        places = places % n
+    elif mode == "clip":
+        places = clip(places, 0, n - 1)
+    else:
+        known = concrete(places, "choose with mode='raise'")
+        if known.size and not 0 <= known.min() <= known.max() < n:
+            raise ValueError("invalid entry in choice array")
+    kind = np.result_type(*(x.dtype for x in options))
+    shape = np.broadcast_shapes(places.shape, *(x.shape for x in options))
+    y = linear.convert(options[-1], kind)
+    for i in range(n - 2, -1, -1):
+        y = where(places == i, linear.convert(options[i], kind), y)
+    return stored(_beside(linear.broadcast_to(y, shape) if y.shape != shape else y, a), out)
 
 
 @implements(np.take)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -203,18 +204,43 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
 
 @implements(np.cross)
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
-    """Return the vector product of vectors with three components."""
+    """Return the vector product of vectors with three components.
+
+    Vectors with two lie in the plane, of which NumPy warns; of two such only the third component is returned.
+
+    Raises:
+        ValueError: vectors with another number of components.
+    """
     if axis is not None:
         axisa = axisb = axisc = axis
-    x, y = moveaxis(a, axisa, 0), moveaxis(b, axisb, 0)
-    if x.shape[0] != 3 or y.shape[0] != 3:
-        raise ValueError(f"cross needs vectors with three components, not {x.shape[0]} and {y.shape[0]}")
+    x, y = as_value(a), as_value(b)
+    if not x.shape or not y.shape:
+        raise ValueError("At least one array has zero dimension")
+    x, y = moveaxis(x, axisa, 0), moveaxis(y, axisb, 0)
+    n, m = x.shape[0], y.shape[0]
+    if not {n, m} <= {2, 3}:
+        raise ValueError(
+            f"incompatible dimensions for cross product (dimension must be 2 or 3), not {n} and {m}"
+        )
+    if 2 in {n, m}:
+        warnings.warn(_PLANE, DeprecationWarning, stacklevel=2)
+        if n == m:
+            return _part(x, 0) * _part(y, 1) - _part(x, 1) * _part(y, 0)
+    nothing = np.zeros((), np.result_type(x.dtype, y.dtype))
+    u, v = ([_part(w, i) if i < w.shape[0] else nothing for i in range(3)] for w in (x, y))
+    shape = np.broadcast_shapes(x.shape[1:], y.shape[1:])
     parts = []
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
-        c = _part(x, j) * _part(y, k) - _part(x, k) * _part(y, j)
-        parts.append(linear.reshape(c, (1, *c.shape)))
+        c = linear.broadcast_to(u[j] * v[k] - u[k] * v[j], shape)
+        parts.append(linear.reshape(c, (1, *shape)))
     return moveaxis(bind("concatenate", *parts, axis=0), 0, axisc)
+
+
+_PLANE = (
+    "Arrays of 2-dimensional vectors are deprecated. Use arrays of 3-dimensional vectors instead. "
+    "(deprecated in NumPy 2.0)"
+)
 
 
 def _part(x: Any, i: int) -> Any:

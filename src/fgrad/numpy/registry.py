@@ -187,7 +187,7 @@ def cast(a: Any, dtype: np.dtype[Any], casting: Any) -> Any:
     Raises:
         TypeError: `casting` forbids it.
     """
-    if isinstance(a, int | float | complex):
+    if a.__class__ in {bool, int, float, complex}:
         return a
     a = a if hasattr(a, "dtype") else np.asarray(a)
     if not np.can_cast(a.dtype, dtype, casting):

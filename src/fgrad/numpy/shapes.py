@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,9 +12,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import alike, as_value, values
+from fgrad.numpy.arrays import alike, as_value, concrete, holds_tensor, ones_before, values
 from fgrad.numpy.registry import cast, implements, stored
-from fgrad.ops import linear
+from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
 
 
@@ -228,12 +229,220 @@ def column_stack(tup: Sequence[Any]) -> Any:
     return concatenate([x if len(x.shape) > 1 else reshape(x, (-1, 1)) for x in values(tup)], 1)
 
 
+@implements(getattr(np, "row_stack", None))
+def row_stack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    """Return what `vstack` does; NumPy deprecates this name of it."""
+    warnings.warn("`row_stack` alias is deprecated. Use `vstack` directly.", DeprecationWarning, stacklevel=2)
+    return vstack(tup, dtype=dtype, casting=casting)
+
+
+@implements(np.block)
+def block(arrays: Any) -> Any:
+    """Return arrays joined as nested lists show them: the innermost along the last axis, and so outwards.
+
+    Raises:
+        TypeError: a tuple among the lists.
+        ValueError: lists of unequal depth, empty ones, or arrays that do not fit.
+    """
+    if not holds_tensor(arrays):
+        return np.block(arrays)
+    np.block(_placeholders(arrays))  # it finds what does not fit
+    depth = _depth(arrays)
+    rank = max([depth, *(len(x.shape) for x in _leaves(arrays))])
+    return _joined_block(arrays, depth, rank)
+
+
+def _placeholders(x: Any) -> Any:
+    if isinstance(x, list):
+        return list(map(_placeholders, x))
+    return x if isinstance(x, tuple) else np.broadcast_to(np.int8(0), np.shape(x))
+
+
+def _depth(x: Any) -> int:
+    return 1 + _depth(x[0]) if isinstance(x, list) else 0
+
+
+def _leaves(x: Any) -> list[Any]:
+    return [leaf for part in x for leaf in _leaves(part)] if isinstance(x, list) else [as_value(x)]
+
+
+def _joined_block(x: Any, depth: int, rank: int) -> Any:
+    if depth == 0:
+        return ones_before(as_value(x), rank)
+    return concatenate([_joined_block(part, depth - 1, rank) for part in x], -depth)
+
+
+@implements(getattr(np, "unstack", None))
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    """Return the parts along an axis, which disappears; the inverse of `stack`."""
+    x = as_value(x)
+    if not x.shape:
+        raise ValueError("Input array must be at least 1-d.")
+    return indexing.unstack(x, normalize_axis_index(axis, len(x.shape)))
+
+
 @implements(np.append)
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     """Return `values` joined to the end of `arr`."""
     if axis is None:
         return concatenate([ravel(arr), ravel(values)])
     return concatenate([arr, values], axis)
+
+
+@implements(np.insert)
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+    """Return `arr` with values inserted before places along an axis; None flattens first.
+
+    Args:
+        arr: array, whose dtype the values take.
+        obj: place, slice, sequence of places, or truth values of the elements to insert before.
+        values: what is inserted, broadcast to the new elements.
+        axis: the axis, or None.
+
+    Raises:
+        IndexError: a place outside.
+        ValueError: places of more than one axis, or values that do not fit.
+    """
+    if not holds_tensor([arr, values]):
+        return np.insert(arr, concrete(obj, "insert") if isinstance(obj, Tensor) else obj, values, axis)
+    x, axis = _flat_unless(arr, axis)
+    n = x.shape[axis]
+    single, places = _insertion_places(obj, n)
+    new = linear.convert(as_value(values), x.dtype)
+    if single:
+        new = ones_before(new, len(x.shape))
+        if np.ndim(obj) == 0 and not isinstance(obj, slice):
+            new = moveaxis(new, 0, axis)  # a single place takes values as x[:, place] = values does
+        count = new.shape[axis]
+    else:
+        count = places.size
+    new = linear.broadcast_to(new, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
+    lead = (slice(None),) * axis
+    if single:
+        k = int(places[0])
+        sides = (bind("slice", x, index=(*lead, part)) for part in (slice(k), slice(k, None)))
+        before, after = sides
+        return bind("concatenate", before, new, after, axis=axis)
+    order = np.argsort(places, kind="stable")
+    target = places.copy()
+    target[order] += np.arange(count)
+    source = np.empty(n + count, np.intp)
+    old = np.ones(n + count, bool)
+    old[target] = False
+    source[target], source[old] = np.arange(n, n + count), np.arange(n)
+    return bind("gather", bind("concatenate", x, new, axis=axis), source, template=(*lead, HOLE))
+
+
+def _flat_unless(arr: Any, axis: int | None) -> tuple[Any, int]:
+    """Return an array and its axis, flattened where the axis is None."""
+    x = as_value(arr)
+    return (ravel(x), 0) if axis is None else (x, normalize_axis_index(axis, len(x.shape)))
+
+
+def _insertion_places(obj: Any, n: int) -> tuple[bool, Any]:
+    """Return whether there is one place to insert at, and places that are not negative."""
+    places = _places(obj, n, "insert")
+    if places.size == 1:
+        k = int(places.reshape(()))
+        if not -n <= k <= n:
+            raise IndexError(f"index {obj} is out of bounds for axis with size {n}")
+        return True, np.array([k % n if k < 0 else k])
+    if not all(-n <= k <= n for k in (places.min(initial=0), places.max(initial=0))):
+        raise IndexError(f"an index of {obj} is out of bounds for axis with size {n}")
+    return False, np.where(places < 0, places + n, places)
+
+
+def _places(obj: Any, n: int, name: str) -> Any:
+    """Return what `insert` and `delete` take as an array of places, of one axis or none."""
+    if isinstance(obj, slice):
+        return np.arange(*obj.indices(n))
+    places = np.asarray(concrete(obj, name))
+    if places.dtype == bool:
+        return np.flatnonzero(places) if places.ndim else places.astype(np.intp)
+    if places.ndim > 1:
+        raise ValueError(f"index array argument obj to {name} must be one dimensional or scalar")
+    if places.size == 0:
+        return places.astype(np.intp)
+    if places.dtype.kind not in "iu":
+        raise IndexError(f"places to {name} are integers, not {places.dtype}")
+    return places.astype(np.intp)
+
+
+@implements(np.delete)
+def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
+    """Return `arr` without the places `obj` along an axis; None flattens first.
+
+    Args:
+        arr: array.
+        obj: place, slice, sequence of places, or truth values of the elements to leave out.
+        axis: the axis, or None.
+
+    Raises:
+        IndexError: a place outside.
+    """
+    if isinstance(obj, Tensor):
+        obj = concrete(obj, "delete")
+    if not isinstance(arr, Tensor):
+        return np.delete(as_value(arr), obj, axis)
+    x, axis = _flat_unless(arr, axis)
+    kept = np.delete(np.arange(x.shape[axis]), obj)
+    lead = (slice(None),) * axis
+    if np.ndim(obj) == 0 and not isinstance(obj, slice) and kept.size < x.shape[axis]:
+        k = int(obj) % x.shape[axis]
+        sides = (bind("slice", x, index=(*lead, part)) for part in (slice(k), slice(k + 1, None)))
+        return bind("concatenate", *sides, axis=axis)
+    return bind("gather", x, kept, template=(*lead, HOLE))
+
+
+@implements(np.trim_zeros)
+def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+    """Return the smallest part that holds every element but zeros: cut in front ("f"), behind ("b") or both.
+
+    Args:
+        filt: array.
+        trim: "fb", "f" or "b".
+        axis: axis or axes that may become shorter; None: all.
+
+    Raises:
+        ValueError: an unknown `trim`.
+    """
+    if not holds_tensor(filt):
+        cut: Callable[..., Any] = np.trim_zeros
+        return cut(filt, trim) if axis is None else cut(filt, trim, axis)
+    x = as_value(filt)
+    n, sides = len(x.shape), trim.lower()
+    if sides not in {"fb", "bf", "f", "b"}:
+        raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
+    found = np.nonzero(concrete(x, "trim_zeros, whose result has a shape that depends on the values,"))
+    axes = range(n) if axis is None else normalize_axis_tuple(axis, n, "axis")
+    index = [slice(None)] * n
+    for i in axes:
+        places = found[i]
+        start, stop = (int(places.min()), int(places.max()) + 1) if places.size else (0, 0)
+        whole = places.size > 0
+        index[i] = slice(
+            None if whole and "f" not in sides else start, None if whole and "b" not in sides else stop
+        )
+    return bind("slice", x, index=tuple(index))
+
+
+@implements(np.resize)
+def resize(a: Any, new_shape: Any) -> Any:
+    """Return an array of `new_shape` filled with the elements of `a`, over again where there are too few.
+
+    Raises:
+        ValueError: a negative length.
+    """
+    lengths = (new_shape,) if isinstance(new_shape, int | np.integer) else tuple(new_shape)
+    if any(n < 0 for n in lengths):
+        raise ValueError("all elements of `new_shape` must be non-negative")
+    x, size = ravel(a), math.prod(lengths)
+    if x.size == 0:
+        x = bind("unslice", x, shape=(1,), index=(slice(0),))  # zeros
+    if size > x.size:
+        times = -(-size // x.size)
+        x = linear.reshape(linear.broadcast_to(x, (times, x.size)), (times * x.size,))
+    return linear.reshape(bind("slice", x, index=(slice(size),)), tuple(map(int, lengths)))
 
 
 @implements(np.array_split)
@@ -361,37 +570,14 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     if axis is None:
         a, axis = ravel(a), 0
     axis = normalize_axis_index(axis, len(a.shape))
-    places = np.repeat(np.arange(a.shape[axis]), np.asarray(repeats))
+    counts = np.asarray(concrete(repeats, "repeat"))
+    n = a.shape[axis]
+    if counts.size == 1 and counts.dtype.kind in "iu" and counts.flat[0] >= 0:
+        k, lead, rest = int(counts.flat[0]), tuple(a.shape[:axis]), tuple(a.shape[axis + 1 :])
+        spread = linear.broadcast_to(linear.reshape(a, (*lead, n, 1, *rest)), (*lead, n, k, *rest))
+        return linear.reshape(spread, (*lead, n * k, *rest))
+    places = np.repeat(np.arange(n), counts)
     return bind("gather", a, places, template=(*(slice(None),) * axis, HOLE))
-
-
-@implements(np.pad)
-def pad(array: Any, pad_width: Any, mode: Any = "constant", **kw: Any) -> Any:
-    """Return `array` with borders; Tensors: modes constant, edge, reflect, symmetric, wrap, empty (zeros)."""
-    array = as_value(array)
-    if not isinstance(array, Tensor) and not isinstance(kw.get("constant_values"), Tensor):
-        return np.pad(array, pad_width, mode, **kw)
-    if kw.get("reflect_type", "even") != "even":
-        raise ValueError("pad: reflect_type='odd' has no rule for Tensors")
-    places = np.pad(np.arange(array.size).reshape(array.shape), pad_width, "constant", constant_values=-1)
-    if mode in {"constant", "empty"}:
-        inside = np.argwhere(places >= 0)
-        start = inside.min(axis=0) if inside.size else np.zeros(len(array.shape), int)
-        index = tuple(slice(int(s), int(s) + n) for s, n in zip(start, array.shape, strict=True))
-        padded = bind("unslice", array, shape=places.shape, index=index)
-        fill = kw.get("constant_values", 0)
-        if mode == "empty" or (not isinstance(fill, Tensor) and not np.any(fill)):
-            return padded
-        if np.ndim(fill):
-            border = np.pad(np.zeros(array.shape, array.dtype), pad_width, "constant", constant_values=fill)
-            return padded + border
-        return bind("where", places >= 0, padded, linear.convert(as_value(fill), array.dtype))
-    if mode not in {"edge", "reflect", "symmetric", "wrap"}:
-        raise ValueError(
-            f"pad: the mode {mode!r} has no rule for Tensors; use constant, edge, reflect, symmetric or wrap"
-        )
-    where_from = np.pad(np.arange(array.size).reshape(array.shape), pad_width, mode, **kw)
-    return bind("gather", ravel(array), where_from, template=(HOLE,))
 
 
 @implements(np.diagonal)

@@ -300,7 +300,9 @@ def _layout(shape: Shape, arrays: Any, template: Index) -> tuple[int, int]:
     rank = max([len(a.shape) for a in arrays] + [int(_has_truth(template))])
     if advanced[-1] - advanced[0] + 1 != len(advanced):
         return 0, rank
-    consumed = sum(part is not None and part is not Ellipsis and part.__class__ is not bool for part in template)
+    consumed = sum(
+        part is not None and part is not Ellipsis and part.__class__ is not bool for part in template
+    )
     before = template[: advanced[0]]
     hidden = len(shape) - consumed if Ellipsis in before else 0
     return sum(part is not Ellipsis for part in before) + hidden, rank

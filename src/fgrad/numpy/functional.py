@@ -1,0 +1,252 @@
+"""Functions of functions: along axes, element by element, piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from fgrad.core.tensor import Tensor, bind
+from fgrad.numpy.arrays import array, as_value, asarray, concrete, holds_tensor
+from fgrad.numpy.indexing import getitem, setitem
+from fgrad.numpy.registry import implements
+from fgrad.numpy.shapes import expand_dims, moveaxis
+from fgrad.ops import linear
+from fgrad.ops.indexing import unstack
+
+
+def _rows(x: Any, rank: int) -> list[Any]:
+    """Return the parts of `x` that its last `rank` axes make, in C order of the others."""
+    lead, core = x.shape[: len(x.shape) - rank], x.shape[len(x.shape) - rank :]
+    flat = linear.reshape(x, (int(np.prod(lead, dtype=int)), *core))
+    return list(unstack(flat)) if isinstance(flat, Tensor) else list(flat)
+
+
+def _stacked(parts: Sequence[Any], lead: tuple[int, ...], dtype: Any = None) -> Any:
+    """Return parts of one shape as an array with the axes `lead` in front, as NumPy fills one."""
+    values = [as_value(p) for p in parts]
+    kind = values[0].dtype if dtype is None else np.dtype(dtype)
+    core = tuple(values[0].shape)
+    rows = [linear.reshape(linear.convert(linear.broadcast_to(v, core), kind), (1, *core)) for v in values]
+    return linear.reshape(bind("concatenate", *rows, axis=0), (*lead, *core))
+
+
+@implements(np.apply_along_axis)
+def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return `func1d(vector, *args, **kwargs)` of every vector along an axis.
+
+    Args:
+        func1d: takes a vector; returns a number or array, always of one shape.
+        axis: the axis; that of the results takes its place.
+        arr: array.
+        *args: further arguments of the function.
+        **kwargs: its keyword arguments.
+
+    Raises:
+        ValueError: there is no vector.
+
+    Derivative:
+        That of the function, called once for every vector.
+    """
+    x = as_value(arr)
+    axis = normalize_axis_index(axis, len(x.shape))
+    last = moveaxis(x, axis, -1)
+    lead = tuple(last.shape[:-1])
+    if 0 in lead:
+        raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
+    results = [func1d(v, *args, **kwargs) for v in _rows(last, 1)]
+    y = _stacked(results, lead)
+    n, k = len(lead), len(y.shape) - len(lead)
+    order = (*range(axis), *range(n, n + k), *range(axis, n))
+    return linear.transpose(y, order)
+
+
+@implements(np.apply_over_axes)
+def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Any) -> Any:
+    """Return `func(a, axis)` applied over several axes one after the other, each kept with length one.
+
+    Raises:
+        ValueError: the function removes more than the axis.
+    """
+    y = as_value(a)
+    n = len(y.shape)
+    for given in (axes,) if np.ndim(axes) == 0 else axes:
+        axis = int(given) + n if given < 0 else int(given)
+        result = func(y, axis)
+        if np.ndim(result) != n:
+            result = expand_dims(result, axis)
+        if np.ndim(result) != n:
+            raise ValueError("function is not returning an array of the correct shape")
+        y = result
+    return y
+
+
+@implements(np.piecewise)
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
+    """Return functions of the elements, each of those for which its condition holds.
+
+    Args:
+        x: array, whose shape and dtype the result has.
+        condlist: conditions of its shape, or one; where several hold the last one counts.
+        funclist: as many functions or numbers as conditions, or one more for where none holds.
+        *args: further arguments of the functions.
+        **kw: their keyword arguments.
+
+    Raises:
+        ValueError: another number of functions.
+
+    Derivative:
+        That of the function taken, and of the numbers.
+    """
+    x = as_value(x)
+    single = np.isscalar(condlist) or (
+        not isinstance(condlist[0] if np.ndim(condlist) else condlist, list | tuple | np.ndarray | Tensor)
+        and len(x.shape) > 0
+    )
+    if not single and len(x.shape) > 0 and np.ndim(condlist[0]) == 0:
+        single = True
+    masks = [concrete(c, "piecewise").astype(bool) for c in ([condlist] if single else condlist)]
+    n, wanted = len(masks), len(funclist)
+    if n == wanted - 1:
+        masks.append(~np.logical_or.reduce(masks))
+    elif n != wanted:
+        raise ValueError(f"with {n} condition(s), either {n} or {n + 1} functions are expected")
+    y, any_tensor = Tensor(np.zeros(x.shape, x.dtype)), isinstance(x, Tensor)
+    for mask, f in zip(masks, funclist, strict=True):
+        if callable(f):
+            part = getitem(x, mask)
+            if not part.size:
+                continue
+            value = f(part, *args, **kw)
+        else:
+            value = f
+        any_tensor = any_tensor or holds_tensor(value)
+        setitem(y, mask, value)
+    return y if any_tensor else y.numpy()
+
+
+class vectorize:  # noqa: N801 -- NumPy's name
+    """A function of numbers made one of arrays: called once for every element, or every core of a signature.
+
+    Args:
+        pyfunc: takes and returns numbers, or arrays of the core axes of `signature`; without it a decorator.
+        otypes: the dtypes of the results, as a string of codes or a sequence; by default those of the first
+            results.
+        doc: the docstring.
+        excluded: positions and names of arguments that are passed as they are.
+        cache: taken for NumPy's sake: no call is made twice.
+        signature: core axes as in "(m,n),(n)->(m)".
+
+    Derivative:
+        That of the function: Tensors among the arguments arrive as Tensors, without axes or with core axes.
+    """
+
+    def __init__(
+        self,
+        pyfunc: Any = None,
+        otypes: Any = None,
+        doc: str | None = None,
+        excluded: Iterable[Any] | None = None,
+        cache: bool = False,
+        signature: str | None = None,
+    ) -> None:
+        self.pyfunc, self.otypes, self.signature, self.cache = pyfunc, otypes, signature, cache
+        self.excluded = set(excluded or ())
+        self._kinds = None if otypes is None else [np.dtype(t) for t in otypes]
+        self._terms = None if signature is None else _parsed_signature(signature)
+        self.__doc__ = getattr(pyfunc, "__doc__", None) if doc is None else doc
+        self.__name__ = getattr(pyfunc, "__name__", "vectorize")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the results for every element of the broadcast arguments."""
+        options = (self.otypes, self.__doc__, self.excluded, self.cache, self.signature)
+        if self.pyfunc is None:
+            return vectorize(args[0], *options)
+        if not any(map(holds_tensor, (*args, *kwargs.values()))):
+            return np.vectorize(self.pyfunc, *options)(*args, **kwargs)
+        arguments: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+        places = [p for p in arguments if p not in self.excluded]
+        inputs = [as_value(arguments[p]) for p in places]
+        ranks, sizes = self._cores(inputs)
+        lead = np.broadcast_shapes(*(x.shape[: len(x.shape) - r] for x, r in zip(inputs, ranks, strict=True)))
+        rows = []
+        for x, r in zip(inputs, ranks, strict=True):
+            full = linear.broadcast_to(x, (*lead, *x.shape[len(x.shape) - r :]))
+            rows.append(map(_number_or_array, _rows(full, r)))
+        results = []
+        for parts in zip(*rows, strict=True):
+            given = {**arguments, **dict(zip(places, parts, strict=True))}
+            results.append(self.pyfunc(*(given.pop(i) for i in range(len(args))), **given))
+        return self._collected(results, lead, sizes)
+
+    def _cores(self, inputs: Sequence[Any]) -> tuple[list[int], dict[str, int]]:
+        """Return how many core axes each input has, and their lengths by name."""
+        if self._terms is None:
+            return [0] * len(inputs), {}
+        left, _ = self._terms
+        if len(left) != len(inputs):
+            raise TypeError(f"wrong number of positional arguments: expected {len(left)}, got {len(inputs)}")
+        sizes: dict[str, int] = {}
+        for x, names in zip(inputs, left, strict=True):
+            if len(x.shape) < len(names):
+                raise ValueError(f"an argument of shape {x.shape} has too few axes for the core {names}")
+            for name, n in zip(names, x.shape[len(x.shape) - len(names) :], strict=True):
+                if sizes.setdefault(name, n) != n:
+                    raise ValueError(f"inconsistent size for core dimension {name!r}: {n} vs {sizes[name]}")
+        return [len(names) for names in left], sizes
+
+    def _collected(self, results: Sequence[Any], lead: tuple[int, ...], sizes: dict[str, int]) -> Any:
+        """Return the results of all calls as one array, or a tuple of arrays where each is a tuple."""
+        terms = self._terms and self._terms[1]
+        if not results:
+            if self._kinds is None:
+                raise ValueError("cannot call `vectorize` on size 0 inputs unless `otypes` is set")
+            cores = [tuple(sizes[n] for n in t) for t in terms] if terms else [()] * len(self._kinds)
+            pairs = zip(cores, self._kinds, strict=True)
+            made = [Tensor(np.zeros((*lead, *core), kind)) for core, kind in pairs]
+            return made[0] if len(made) == 1 else tuple(made)
+        several = isinstance(results[0], tuple)
+        columns = list(zip(*results, strict=True)) if several else [results]
+        if terms and len(terms) != len(columns):
+            raise ValueError(f"wrong number of outputs: expected {len(terms)}, got {len(columns)}")
+        kinds = self._kinds or [None] * len(columns)
+        made = [asarray(_stacked(c, lead, kind)) for c, kind in zip(columns, kinds, strict=True)]
+        return tuple(made) if several else made[0]
+
+
+def _number_or_array(x: Any) -> Any:
+    return x if isinstance(x, Tensor) or x.shape else x.item()
+
+
+def _parsed_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Return the names of the core axes of inputs and outputs.
+
+    Raises:
+        ValueError: `signature` is not of the form "(m,n),(n)->(m)".
+    """
+    np.vectorize(lambda: None, signature=signature)  # it knows what is valid
+    left, right = signature.replace(" ", "").split("->")
+
+    def terms(text: str) -> list[tuple[str, ...]]:
+        return [tuple(filter(None, term.split(","))) for term in text[1:-1].split("),(")]
+
+    return terms(left), terms(right)
+
+
+class ndenumerate:  # noqa: N801 -- NumPy's name
+    """The elements of an array with their places: (index, element), elements of a Tensor being Tensors."""
+
+    def __init__(self, arr: Any) -> None:
+        x = arr if isinstance(arr, Tensor) else array(arr) if holds_tensor(arr) else None
+        self._pairs: Iterator[Any] = (
+            np.ndenumerate(arr) if x is None else zip(np.ndindex(*x.shape), _rows(x, 0), strict=True)
+        )
+
+    def __next__(self) -> tuple[tuple[int, ...], Any]:
+        place, element = next(self._pairs)
+        return place, element
+
+    def __iter__(self) -> ndenumerate:
+        return self

@@ -1,0 +1,148 @@
+"""Grids and places: coordinates of arrays, index arrays of triangles and diagonals, joining by slices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.tensor import Tensor
+from fgrad.numpy.arrays import arange, as_value, concrete, holds_tensor, linspace, ones_before
+from fgrad.numpy.registry import implements
+from fgrad.numpy.shapes import concatenate, stack, swapaxes
+from fgrad.ops import linear
+
+
+def _shape_only(a: Any) -> Any:
+    """Return an array of the shape of `a` that needs no memory."""
+    return np.broadcast_to(np.int8(0), as_value(a).shape)
+
+
+@implements(np.diag_indices_from)
+def diag_indices_from(arr: Any) -> tuple[Any, ...]:
+    """Return the places of the diagonal of an array whose axes are of equal length."""
+    return np.diag_indices_from(_shape_only(arr))
+
+
+@implements(np.tril_indices_from)
+def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
+    """Return the places of a matrix on and below its diagonal `k`."""
+    return np.tril_indices_from(_shape_only(arr), k)
+
+
+@implements(np.triu_indices_from)
+def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
+    """Return the places of a matrix on and above its diagonal `k`."""
+    return np.triu_indices_from(_shape_only(arr), k)
+
+
+@implements(np.ix_)
+def ix_(*args: Any) -> tuple[Any, ...]:
+    """Return vectors of places, each along an axis of its own, which select a sub-grid; masks count too."""
+    return np.ix_(*(concrete(x, "ix_") for x in args))
+
+
+@implements(np.ravel_multi_index)
+def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: Any = "C") -> Any:
+    """Return the places in the flattened array of places along every axis."""
+    if isinstance(multi_index, tuple | list):
+        places: Any = tuple(concrete(x, "ravel_multi_index") for x in multi_index)
+    else:
+        places = tuple(concrete(multi_index, "ravel_multi_index"))
+    return np.ravel_multi_index(places, dims, mode, order)
+
+
+@implements(np.unravel_index)
+def unravel_index(indices: Any, shape: Any, order: Any = "C") -> Any:
+    """Return the places along every axis of places in the flattened array."""
+    return np.unravel_index(concrete(indices, "unravel_index"), shape, order)
+
+
+class Grid:
+    """Coordinates by slices: `mgrid[0:3, 0:1:5j]`; an imaginary step counts points, both ends included."""
+
+    def __init__(self, theirs: Any, *, sparse: bool) -> None:
+        self.theirs, self.sparse = theirs, sparse
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the coordinates, of one axis as a vector; differentiable in the ends and steps of slices."""
+        keys = key if isinstance(key, tuple) else (key,)
+        if not any(map(_has_tensor, keys)):
+            plain = self.theirs[key]
+            return tuple(map(Tensor, plain)) if isinstance(plain, tuple) else Tensor(plain)
+        lines = list(map(_line, keys))
+        if keys is not key:
+            return lines[0]
+        kind = np.result_type(int, *(x.dtype for x in lines))
+        shape, n = tuple(x.size for x in lines), len(lines)
+        made = []
+        for i, x in enumerate(lines):
+            own = tuple(x.size if k == i else 1 for k in range(n))
+            vector = linear.reshape(linear.convert(x, kind), own)
+            made.append(vector if self.sparse else linear.broadcast_to(vector, shape))
+        return tuple(made) if self.sparse else stack(made)
+
+
+def _has_tensor(key: Any) -> bool:
+    return isinstance(key, slice) and any(isinstance(x, Tensor) for x in (key.start, key.stop, key.step))
+
+
+def _line(key: slice) -> Any:
+    """Return the numbers that a slice stands for."""
+    start, step = 0 if key.start is None else key.start, 1 if key.step is None else key.step
+    if np.iscomplexobj(step):
+        return linspace(start, key.stop, int(abs(complex(step))))
+    return arange(start, key.stop, step)
+
+
+mgrid, ogrid = Grid(np.mgrid, sparse=False), Grid(np.ogrid, sparse=True)
+
+
+class Joined:
+    """Arrays joined along an axis by indexing: `r_[0:3, x, 5.0]`, `c_[x, y]`."""
+
+    def __init__(self, theirs: Any, axis: int, ndmin: int = 1, trans1d: int = -1) -> None:
+        self.theirs, self.axis, self.ndmin, self.trans1d = theirs, axis, ndmin, trans1d
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return numbers, slices, arrays and Tensors joined; a string first says how, as in NumPy."""
+        parts = key if isinstance(key, tuple) else (key,)
+        if not any(holds_tensor(p) or _has_tensor(p) for p in parts):
+            return self.theirs[key]
+        axis, ndmin, trans1d = self.axis, self.ndmin, self.trans1d
+        if isinstance(parts[0], str):
+            axis, ndmin, trans1d = _directive(parts[0], axis, ndmin, trans1d)
+            parts = parts[1:]
+        arrays = [_part(p, ndmin, trans1d) for p in parts]
+        weak = [p if p.__class__ in np.ScalarType else x.dtype for x, p in zip(arrays, parts, strict=True)]
+        kind = np.result_type(*weak)
+        return concatenate([linear.convert(x, kind) for x in arrays], axis)
+
+
+def _directive(text: str, axis: int, ndmin: int, trans1d: int) -> tuple[int, int, int]:
+    """Return what "axis", "axis,ndmin" or "axis,ndmin,trans1d" says."""
+    try:
+        axis, *rest = (int(part) for part in text.split(","))
+        ndmin, trans1d = [*rest, *(ndmin, trans1d)[len(rest) :]]
+    except ValueError:
+        raise ValueError(
+            f"unknown special directive {text!r}: up to three integers are known here, matrices are not"
+        ) from None
+    return axis, ndmin, trans1d
+
+
+def _part(p: Any, ndmin: int, trans1d: int) -> Any:
+    """Return a part with at least `ndmin` axes, its own ones where `trans1d` says."""
+    if isinstance(p, slice):
+        x = ones_before(_line(p), ndmin)
+        return swapaxes(x, -1, trans1d) if ndmin > 1 and trans1d != -1 else x
+    x = as_value(p)
+    missing = ndmin - len(x.shape)
+    if missing <= 0 or trans1d == -1 or p.__class__ in np.ScalarType:
+        return ones_before(x, ndmin)
+    first = trans1d + missing + 1 if trans1d < 0 else trans1d
+    order = (*range(first), *range(missing, ndmin), *range(first, missing))
+    return linear.transpose(ones_before(x, ndmin), order)
+
+
+r_, c_ = Joined(np.r_, 0), Joined(np.c_, -1, ndmin=2, trans1d=0)

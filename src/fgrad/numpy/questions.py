@@ -1,0 +1,106 @@
+"""Questions about arrays, their text and their files: nothing here has a derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.core.tensor import Tensor
+from fgrad.numpy.arrays import concrete
+from fgrad.numpy.registry import implements
+
+
+@implements(np.array_equiv)
+def array_equiv(a1: Any, a2: Any) -> bool:
+    """Return whether two arrays have the same elements after one of them is broadcast to the other."""
+    return bool(np.array_equiv(concrete(a1, "array_equiv"), concrete(a2, "array_equiv")))
+
+
+@implements(np.shares_memory)
+def shares_memory(a: Any, b: Any, /, max_work: int = -1) -> bool:
+    """Return whether writing to one changes the other: a Tensor shares with itself alone."""
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return a is b and a.size > 0
+    return np.shares_memory(a, b, max_work)  # type: ignore[arg-type]  # any limit may be given
+
+
+@implements(np.may_share_memory)
+def may_share_memory(a: Any, b: Any, /, max_work: int = 0) -> bool:
+    """Return whether writing to one may change the other: a Tensor shares with itself alone."""
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return a is b and a.size > 0
+    return np.may_share_memory(a, b, max_work)  # type: ignore[arg-type]  # any limit may be given
+
+
+def _dtype_or_array(x: Any) -> Any:
+    return np.broadcast_to(np.empty((), x.dtype), x.shape) if isinstance(x, Tensor) else x
+
+
+@implements(np.can_cast)
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    """Return whether a dtype, or that of an array, can be cast to another under a rule."""
+    return bool(np.can_cast(from_.dtype if isinstance(from_, Tensor) else from_, to, casting))
+
+
+@implements(np.min_scalar_type)
+def min_scalar_type(a: Any, /) -> np.dtype[Any]:
+    """Return the smallest dtype that holds a number; of an array with axes its own."""
+    return np.min_scalar_type(
+        a if not isinstance(a, Tensor) else _dtype_or_array(a) if a.shape else concrete(a, "min_scalar_type")
+    )
+
+
+@implements(np.common_type)
+def common_type(*arrays: Any) -> Any:
+    """Return the floating-point scalar type that holds every array without loss."""
+    return np.common_type(*map(_dtype_or_array, arrays))
+
+
+@implements(np.array_repr)
+def array_repr(
+    arr: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None
+) -> str:
+    """Return the text that `repr` gives for an array with these elements."""
+    return np.array_repr(concrete(arr, "array_repr"), max_line_width, precision, suppress_small)
+
+
+@implements(np.array_str)
+def array_str(a: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:
+    """Return the elements as text, without the name of the class."""
+    return np.array_str(concrete(a, "array_str"), max_line_width, precision, suppress_small)
+
+
+def format_float_positional(x: Any, *args: Any, **kwargs: Any) -> str:
+    """Return a number as text in decimals; arguments as in NumPy."""
+    return np.format_float_positional(_scalar(x), *args, **kwargs)
+
+
+def format_float_scientific(x: Any, *args: Any, **kwargs: Any) -> str:
+    """Return a number as text with an exponent; arguments as in NumPy."""
+    return np.format_float_scientific(_scalar(x), *args, **kwargs)
+
+
+def _scalar(x: Any) -> Any:
+    return concrete(x, "text")[()] if isinstance(x, Tensor) else x
+
+
+def _saves(function: Callable[..., Any]) -> Callable[..., None]:
+    """Return a function of NumPy that writes to a file, for constant Tensors too."""
+
+    def save(*args: Any, **kwargs: Any) -> None:
+        plain = tree.map(lambda x: np.asarray(x) if isinstance(x, Tensor) else x, (args, kwargs))
+        function(*plain[0], **plain[1])
+
+    save.__name__ = save.__qualname__ = function.__name__
+    save.__doc__ = f"Write arrays and constant Tensors to a file, as `numpy.{function.__name__}` does."
+    implements(function)(save)
+    return save
+
+
+save = _saves(np.save)
+savetxt = _saves(np.savetxt)
+savez = _saves(np.savez)
+savez_compressed = _saves(np.savez_compressed)

@@ -1,0 +1,246 @@
+"""Writing to chosen places: NumPy's functions that change an array give a Tensor's handle a new value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from fgrad.core.tensor import Tensor, alias, bind, rebind
+from fgrad.numpy.arrays import as_target, as_value, concrete
+from fgrad.numpy.indexing import clip, setitem
+from fgrad.numpy.registry import cast, implements, storable
+from fgrad.numpy.shapes import resize as _resized
+from fgrad.ops import indexing, linear
+from fgrad.ops.indexing import HOLE
+
+
+def _on_array(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Write to an array of NumPy, which cannot hold what is being differentiated."""
+    function(*map(storable, args), **kwargs)
+
+
+def _flat(x: Any) -> Any:
+    return linear.reshape(x, (math.prod(x.shape),))
+
+
+def _repeated(values: Any, n: int) -> Any:
+    """Return n elements of flat `values`, over again where there are too few."""
+    if values.size == 1:
+        return linear.broadcast_to(values, (n,))
+    if values.size >= n:
+        return bind("slice", values, index=(slice(n),))
+    return bind("gather", values, np.arange(n) % values.size, template=(HOLE,))
+
+
+def _write_flat(a: Tensor, places: Any, values: Any) -> None:
+    """Give the handle `a` the value it has with `values` at places of the flattened array."""
+    rebind(a, linear.reshape(indexing.setitem(_flat(a), places, values), a.shape))
+
+
+@implements(np.put)
+def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    """Write elements to places of the flattened array; the last one stays where places repeat.
+
+    Args:
+        a: the target, a Tensor or array.
+        ind: places, in any shape.
+        v: values, flattened; over again where there are too few.
+        mode: what a place beyond the end means: "raise" an error, "wrap" around, or "clip".
+
+    Raises:
+        IndexError: a place beyond the end.
+        TypeError: the target is an array and a value is being differentiated.
+    """
+    if not isinstance(a, Tensor):
+        _on_array(np.put, a, ind, v, mode)
+        return
+    values, n = _flat(as_target(v, a.dtype)), a.size
+    places = ind if isinstance(ind, Tensor) else np.asarray(ind)
+    if places.dtype.kind not in "iu":
+        if places.size and not (isinstance(ind, list | tuple | int | float) or places.dtype.kind == "b"):
+            raise TypeError(f"places are integers, not {places.dtype}")
+        places = linear.convert(places, np.dtype(np.intp))
+    places = _flat(places)
+    if mode == "wrap":
+        places = places % max(n, 1)
+    elif mode == "clip":
+        places = clip(places, 0, n - 1)
+    elif mode != "raise":
+        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
+    if values.size and places.size:
+        _write_flat(a, places, _repeated(values, places.size))
+
+
+@implements(np.put_along_axis)
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> None:
+    """Write values to places along an axis, other axes matched; the inverse of `take_along_axis`.
+
+    Args:
+        arr: the target, a Tensor or array.
+        indices: places along the axis, with as many axes as the target.
+        values: broadcast to the shape of `indices`.
+        axis: the axis; None flattens the target.
+
+    Raises:
+        IndexError: places that are no integers, or outside.
+        ValueError: `indices` has another number of axes.
+    """
+    if not isinstance(arr, Tensor):
+        _on_array(np.put_along_axis, arr, indices, values, axis)
+        return
+    places = indices if isinstance(indices, Tensor) else np.asarray(indices)
+    if places.dtype.kind not in "iu":
+        raise IndexError("`indices` must be an integer array")
+    n = 1 if axis is None else len(arr.shape)
+    if len(places.shape) != n:
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+    new = as_target(values, arr.dtype)
+    if axis is None:
+        _write_flat(arr, places, new)
+        return
+    axis = normalize_axis_index(axis, n)
+    grid = [np.arange(m).reshape([-1 if k == i else 1 for k in range(n)]) for i, m in enumerate(arr.shape)]
+    rebind(arr, indexing.setitem(arr, (*grid[:axis], places, *grid[axis + 1 :]), new))
+
+
+@implements(np.place)
+def place(arr: Any, mask: Any, vals: Any) -> None:
+    """Write `vals`, in order and over again, to the elements for which the mask holds.
+
+    Raises:
+        TypeError: the target is an array and a value is being differentiated.
+        ValueError: a mask of another size, or nothing to write.
+    """
+    if not isinstance(arr, Tensor):
+        _on_array(np.place, arr, mask, vals)
+        return
+    chosen = concrete(mask, "place")
+    if chosen.size != arr.size:
+        raise ValueError("place: mask and data must be the same size")
+    places = np.flatnonzero(chosen)
+    values = _flat(as_target(vals, arr.dtype))
+    if not places.size:
+        return
+    if not values.size:
+        raise ValueError("Cannot insert from an empty array!")
+    _write_flat(arr, places, _repeated(values, places.size))
+
+
+@implements(np.putmask)
+def putmask(a: Any, /, mask: Any, values: Any) -> None:
+    """Write the elements of `values` that stand where the mask holds; `values` over again if it is smaller.
+
+    Raises:
+        TypeError: the target is an array and a value is being differentiated.
+        ValueError: a mask of another size.
+    """
+    if not isinstance(a, Tensor):
+        _on_array(np.putmask, a, mask, values)
+        return
+    chosen, new = as_value(mask), _flat(as_target(values, a.dtype))
+    if chosen.size != a.size:
+        raise ValueError("putmask: mask and data must be the same size")
+    if new.size and a.size:
+        rows = linear.reshape(_repeated(new, a.size), a.shape)
+        rebind(a, bind("where", linear.reshape(chosen, a.shape), rows, a))
+
+
+@implements(np.copyto)
+def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    """Write `src`, broadcast, to the elements of `dst` for which `where` holds.
+
+    Raises:
+        TypeError: `casting` forbids it, or the target is an array and a value is being differentiated.
+        ValueError: `src` or `where` does not fit.
+    """
+    if not isinstance(dst, Tensor):
+        _on_array(np.copyto, dst, src, casting, storable(where))
+        return
+    if src.__class__ in {bool, int, float, complex}:
+        np.copyto(np.empty((), dst.dtype), src, casting)  # it knows what may be written
+    else:
+        src = cast(src, dst.dtype, casting)
+    new = as_target(src, dst.dtype)
+    if where is True:
+        setitem(dst, Ellipsis, new)
+        return
+    shape = dst.shape
+    mask = as_value(where)
+    if np.broadcast_shapes(tuple(mask.shape), tuple(new.shape), shape) != shape:
+        raise ValueError(f"could not broadcast {new.shape} and {mask.shape} into shape {shape}")
+    rebind(dst, bind("where", mask, new, dst))
+
+
+@implements(np.fill_diagonal)
+def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+    """Write values to the diagonal, in order and over again; of more than two axes where all are equal.
+
+    Args:
+        a: the target, a Tensor or array with at least two axes.
+        val: values, flattened.
+        wrap: whether the diagonal of a tall matrix starts anew below.
+
+    Raises:
+        TypeError: the target is an array and a value is being differentiated.
+        ValueError: less than two axes, or axes of unequal length where there are more.
+    """
+    if not isinstance(a, Tensor):
+        _on_array(np.fill_diagonal, a, val, wrap)
+        return
+    if a.ndim < 2:
+        raise ValueError("array must be at least 2-d")
+    if a.ndim > 2 and len(set(a.shape)) > 1:
+        raise ValueError("All dimensions of input must be of equal length")
+    columns = a.shape[1]
+    stop = columns * columns if a.ndim == 2 and not wrap else None
+    step = columns + 1 if a.ndim == 2 else 1 + sum(columns**i for i in range(1, a.ndim))
+    places = slice(None, stop, step)
+    count = len(range(*places.indices(a.size)))
+    values = _flat(as_target(val, a.dtype))
+    if count and values.size:
+        _write_flat(a, places, _repeated(values, count))
+
+
+@implements()
+def resize_in_place(a: Tensor, *new_shape: Any, refcheck: bool = True) -> None:
+    """Give the handle a new shape: its first elements, zeros behind them. There are no views to care for."""
+    lengths = new_shape[0] if len(new_shape) == 1 and np.ndim(new_shape[0]) else new_shape
+    flat, size = _flat(a), math.prod(lengths)
+    if size > flat.size:
+        flat = bind("unslice", flat, shape=(size,), index=(slice(flat.size),))
+    rebind(a, _resized(flat, tuple(lengths)))
+
+
+class Flat:
+    """The elements of a Tensor along one axis, in C order, for reading and writing: what `t.flat` is."""
+
+    def __init__(self, base: Tensor) -> None:
+        self.base = base
+
+    def __len__(self) -> int:
+        return self.base.size
+
+    def __iter__(self) -> Any:
+        return iter(indexing.unstack(_flat(self.base)))
+
+    def __getitem__(self, index: Any) -> Any:
+        return _flat(self.base)[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        values = _flat(as_target(value, self.base.dtype))
+        places = np.arange(self.base.size)[index]
+        _write_flat(self.base, _flat(places), _repeated(values, places.size))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return _flat(self.base).__array__(dtype, copy)
+
+    def copy(self) -> Tensor:
+        """Return the elements as a vector."""
+        return alias(_flat(self.base))
+
+
+implements(name="flat")(Flat)
