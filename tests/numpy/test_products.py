@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from tests.numpy.cases import Case, check, integers, kinds, named, strided, truths, values
@@ -190,9 +192,23 @@ def test_matmul_of_axes_is_refused():
         np.matmul(fg.tensor(M), N, axes=[(0, 1), (0, 1), (0, 1)])
 
 
-def test_vectors_of_two_components_have_no_vector_product():
-    with pytest.raises(ValueError, match="three components"):
-        fnp.cross(fg.tensor(V[:2]), W[:2])
+def test_vectors_of_two_components_lie_in_the_plane():
+    for x, y in [(V[:2], W[:2]), (V[:2], W[:3]), (V[:3], W[:2]), (M[:, :2], V[:2]), (M[:, :2], M)]:
+        with pytest.warns(DeprecationWarning, match="2-dimensional"):
+            expected = np.cross(x, y)
+        for call in (fnp.cross, np.cross):
+            with pytest.warns(DeprecationWarning, match="2-dimensional"):
+                made = call(fg.tensor(x), y)
+            assert (made.shape, made.dtype) == (expected.shape, expected.dtype)
+            np.testing.assert_allclose(made.numpy(), expected, rtol=1e-14)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            check_grads(np.cross, (x, y), 2)
+    for x, y in [(V[:1], W[:1]), (V[:2], values((4,)))]:
+        with pytest.raises(ValueError, match="dimension"):
+            fnp.cross(fg.tensor(x), y)
+    with pytest.raises(ValueError, match="zero dimension"):
+        fnp.cross(fg.tensor(2.0), V[:3])
 
 
 def test_too_many_axes_to_sum_over():

@@ -101,19 +101,14 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         That of the function taken, and of the numbers.
     """
     x = as_value(x)
-    single = np.isscalar(condlist) or (
-        not isinstance(condlist[0] if np.ndim(condlist) else condlist, list | tuple | np.ndarray | Tensor)
-        and len(x.shape) > 0
-    )
-    if not single and len(x.shape) > 0 and np.ndim(condlist[0]) == 0:
-        single = True
+    single = _is_number(condlist) or (len(x.shape) > 0 and _is_number(condlist[0]))
     masks = [concrete(c, "piecewise").astype(bool) for c in ([condlist] if single else condlist)]
     n, wanted = len(masks), len(funclist)
     if n == wanted - 1:
         masks.append(~np.logical_or.reduce(masks))
     elif n != wanted:
         raise ValueError(f"with {n} condition(s), either {n} or {n + 1} functions are expected")
-    y, any_tensor = Tensor(np.zeros(x.shape, x.dtype)), isinstance(x, Tensor)
+    y, any_tensor = Tensor(np.zeros(x.shape, x.dtype)), isinstance(x, Tensor) or holds_tensor(condlist)
     for mask, f in zip(masks, funclist, strict=True):
         if callable(f):
             part = getitem(x, mask)
@@ -125,6 +120,10 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         any_tensor = any_tensor or holds_tensor(value)
         setitem(y, mask, value)
     return y if any_tensor else y.numpy()
+
+
+def _is_number(x: Any) -> bool:
+    return not isinstance(x, list | tuple) and np.ndim(x) == 0
 
 
 class vectorize:  # noqa: N801 -- NumPy's name
@@ -178,7 +177,8 @@ class vectorize:  # noqa: N801 -- NumPy's name
         results = []
         for parts in zip(*rows, strict=True):
             given = {**arguments, **dict(zip(places, parts, strict=True))}
-            results.append(self.pyfunc(*(given.pop(i) for i in range(len(args))), **given))
+            positional = [given.pop(i) for i in range(len(args))]
+            results.append(self.pyfunc(*positional, **given))
         return self._collected(results, lead, sizes)
 
     def _cores(self, inputs: Sequence[Any]) -> tuple[list[int], dict[str, int]]:

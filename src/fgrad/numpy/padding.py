@@ -46,11 +46,11 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     Derivative:
         Flows to `array` and to the values of borders.
     """
+    x = as_value(array)
     if isinstance(pad_width, dict):
-        pad_width = _by_axis(pad_width, np.ndim(array))
-    if not isinstance(array, Tensor) and not any(map(holds_tensor, kwargs.values())):
-        return np.pad(array, pad_width, mode, **kwargs)
-    x = array if isinstance(array, Tensor) else np.asarray(array)
+        pad_width = _by_axis(pad_width, len(x.shape))
+    if not isinstance(x, Tensor) and not any(map(holds_tensor, kwargs.values())):
+        return np.pad(x, pad_width, mode, **kwargs)
     widths = _widths(pad_width, len(x.shape))
     if callable(mode):
         return _by_function(x, widths, mode, kwargs)
