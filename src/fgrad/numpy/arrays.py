@@ -360,7 +360,7 @@ def linspace(
     shape = (num, *(1,) * len(gap.shape))
     line = np.arange(num, dtype=np.finfo(kind).dtype).reshape(shape)
     parts = num - 1 if endpoint else num
-    step = gap / parts if parts > 0 else gap * np.nan
+    step = gap / parts if parts > 0 else Tensor(np.nan)
     if parts <= 0:
         y = line * gap
     elif _has_zero(step):  # the gap may be too small to be divided
