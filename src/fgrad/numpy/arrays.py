@@ -480,7 +480,6 @@ def tri(
     return wrap(np.tri(N, M, k, dtype))
 
 
-@implements(np.fromiter)
 def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1, *, like: Any = None) -> Tensor:
     """Return a vector of the elements of an iterable, numbers and Tensors; derivatives flow to these.
 
@@ -495,7 +494,6 @@ def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1, *, like: Any = No
     return array(found, dtype)
 
 
-@implements(np.frombuffer)
 def frombuffer(
     buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0, *, like: Any = None
 ) -> Tensor:
