@@ -284,6 +284,7 @@ from fgrad.numpy.products import correlate as correlate
 from fgrad.numpy.products import cross as cross
 from fgrad.numpy.products import dot as dot
 from fgrad.numpy.products import einsum as einsum
+from fgrad.numpy.products import einsum_path as einsum_path
 from fgrad.numpy.products import inner as inner
 from fgrad.numpy.products import kron as kron
 from fgrad.numpy.products import matmul as matmul

@@ -12,12 +12,13 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from fgrad.core.primitive import OPERATORS
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.numpy.arrays import as_value
-from fgrad.numpy.registry import implements, stored
+from fgrad.numpy.registry import cast, implements, stored
 from fgrad.numpy.shapes import atleast_1d, diagonal, moveaxis, ravel
 from fgrad.ops import linear
 from fgrad.ops.contraction import contract
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_NUMBERED = "".join(sorted(_LETTERS))  # an implicit result is in the order of letters, or of numbers
 
 
 def _existing(name: str) -> tuple[Any, ...]:
@@ -248,7 +249,14 @@ def _part(x: Any, i: int) -> Any:
 
 
 @implements(np.einsum)
-def einsum(*operands: Any, out: Any = None, optimize: Any = True, dtype: Any = None, **_: Any) -> Any:
+def einsum(
+    *operands: Any,
+    out: Any = None,
+    optimize: Any = True,
+    dtype: Any = None,
+    order: Any = "K",
+    casting: Any = "safe",
+) -> Any:
     """Return the Einstein sum of operands: `einsum("ij,jk", a, b)`, or with lists of axes behind operands.
 
     Repeated letters in one operand take its diagonal, letters missing in the result are summed; `...`
@@ -256,7 +264,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = True, dtype: Any = N
     """
     terms, result, xs = _parsed(operands)
     if dtype is not None:
-        xs = [linear.convert(x, np.dtype(dtype)) for x in xs]
+        xs = [cast(x, np.dtype(dtype), casting) for x in xs]
     kind = np.result_type(*(x.dtype for x in xs))
     sizes = _sizes(terms, xs)
     pairs = [_normal(x, t, sizes) for x, t in zip(xs, terms, strict=True)]
@@ -280,6 +288,15 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = True, dtype: Any = N
         x = linear.reshape(x, tuple(sizes[c] if c in letters else 1 for c in result))
         x = linear.broadcast_to(x, shape)
     return stored(x, out)
+
+
+@implements(np.einsum_path)
+def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
+    """Return the order in which `einsum` contracts its operands, and a table of what it costs."""
+    shapes = [
+        np.broadcast_to(np.empty((), x.dtype), x.shape) if isinstance(x, Tensor) else x for x in operands
+    ]
+    return np.einsum_path(*shapes, optimize=optimize, einsum_call=einsum_call)
 
 
 def _parsed(operands: tuple[Any, ...]) -> tuple[list[str], str, list[Any]]:
@@ -315,7 +332,9 @@ def _parsed(operands: tuple[Any, ...]) -> tuple[list[str], str, list[Any]]:
 
 def _from_lists(operands: tuple[Any, ...]) -> tuple[str, list[Any]]:
     def term(axes: Any) -> str:
-        return "".join("..." if a is Ellipsis else _LETTERS[a] for a in axes)
+        if not all(a is Ellipsis or 0 <= a < len(_NUMBERED) for a in axes):
+            raise ValueError(f"einsum: the axes {list(axes)} are not all between 0 and {len(_NUMBERED) - 1}")
+        return "".join("..." if a is Ellipsis else _NUMBERED[a] for a in axes)
 
     n = len(operands) // 2
     xs = [as_value(x) for x in operands[: 2 * n : 2]]
