@@ -64,7 +64,7 @@ def test_lines(name, options):
         for args in ((fg.tensor(a), fg.tensor(b)), (a, fg.tensor(b)), (fg.tensor(a), b)):
             for module in (fnp, np):
                 made = module.linspace(*args, **options, retstep=retstep)
-                alike(made, expected if retstep else expected)
+                alike(made, expected)
                 if not retstep:
                     np.testing.assert_array_equal(made.numpy(), expected)  # bit by bit, also floors
         alike(fnp.linspace(a, b, **options, retstep=retstep), expected)
@@ -78,13 +78,16 @@ def test_slopes_of_lines():
     check_grads(lambda a, b: fnp.linspace(a, b, 3), (1 + 1j, 2 - 0.5j), 2)
     np.testing.assert_array_equal(fg.jacrev(lambda b: fnp.linspace(0.0, b, 3))(1.0), [0, 0.5, 1])
     np.testing.assert_array_equal(fg.grad(lambda b: fnp.linspace(b, b, 3).sum())(1.0), 3)
-    np.testing.assert_array_equal(fg.vmap(lambda b: fnp.linspace(0.0, b, 3))(V), np.linspace(0.0, V, 3, axis=1))
+    np.testing.assert_array_equal(
+        fg.vmap(lambda b: fnp.linspace(0.0, b, 3))(V), np.linspace(0.0, V, 3, axis=1)
+    )
     with pytest.raises(ValueError, match="non-negative"):
         fnp.linspace(fg.tensor(1.0), 2.0, -1)
 
 
 POWERS = {
-    "numbers": (0.5, 2.0), "integers": (0, 3), "vectors": (V, V + 1), "float32": (np.float32(0), np.float32(1)),
+    "numbers": (0.5, 2.0), "integers": (0, 3), "vectors": (V, V + 1), "float32": (np.float32(0),
+        np.float32(1)),
 }  # fmt: skip
 
 
@@ -115,14 +118,16 @@ def test_bases_of_powers():
 SEQUENCES = {
     "numbers": (1.0, 100.0), "integers": (1, 256), "down": (8.0, 0.5), "negative": (-1.0, -50.0),
     "complex": (1 + 1j, -3 + 2j), "imaginary": (1j, 100j), "vectors": (np.abs(V), np.abs(V) * 3),
-    "negative vectors": (-np.abs(V), -2.0), "complex and negative": (-1 + 0j, -10.0), "float32": (np.float32(1), np.float32(4)),
+    "negative vectors": (-np.abs(V), -2.0), "complex and negative": (-1 + 0j, -10.0),
+        "float32": (np.float32(1), np.float32(4)),
     "mixed signs": (V, V * 2),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
 @pytest.mark.parametrize(
-    "options", [{}, {"num": 5, "endpoint": False}, {"num": 1}, {"num": 0}, {"num": 3, "axis": -1}, {"num": 2}],
+    "options", [{}, {"num": 5, "endpoint": False}, {"num": 1}, {"num": 0}, {"num": 3, "axis": -1},
+        {"num": 2}],
     ids=str)  # fmt: skip
 def test_geometric_sequences(name, options):
     a, b = SEQUENCES[name]
@@ -132,7 +137,9 @@ def test_geometric_sequences(name, options):
         for module in (fnp, np):
             alike(module.geomspace(*args, **options), expected, 1e-13)
     if options.get("num", 9) > 2 and name not in ("integers", "float32"):
-        check_grads(lambda a, b: fnp.geomspace(a, b, 4, **{k: v for k, v in options.items() if k != "num"}), (a, b), 2)
+        check_grads(
+            lambda a, b: fnp.geomspace(a, b, 4, **{k: v for k, v in options.items() if k != "num"}), (a, b), 2
+        )
 
 
 def test_geometric_sequences_of_integers_and_nothing():
@@ -148,8 +155,10 @@ def test_ranges_of_tensors():
     for made, expected in [
         (fnp.arange(t(3)), np.arange(3)), (fnp.arange(t(1.5), 4), np.arange(1.5, 4)),
         (fnp.arange(1, t(4.0), 0.5), np.arange(1, 4.0, 0.5)), (fnp.arange(0, 5, t(2)), np.arange(0, 5, 2)),
-        (fnp.arange(start=t(1), stop=4), np.arange(1, 4)), (fnp.arange(t(1.0), 3, 1, np.float32), np.arange(1.0, 3, 1, np.float32)),
-        (fnp.arange(t(1.0), 3, dtype=int), np.arange(1.0, 3, dtype=int)), (fnp.arange(t(3.0), t(1.0)), np.arange(3.0, 1.0)),
+        (fnp.arange(start=t(1), stop=4), np.arange(1, 4)), (fnp.arange(t(1.0), 3, 1, np.float32),
+            np.arange(1.0, 3, 1, np.float32)),
+        (fnp.arange(t(1.0), 3, dtype=int), np.arange(1.0, 3, dtype=int)), (fnp.arange(t(3.0), t(1.0)),
+            np.arange(3.0, 1.0)),
         (fnp.arange(t(np.float32(1)), np.float32(3)), np.arange(np.float32(1), np.float32(3))),
         (fnp.arange(stop=t(2.5)), np.arange(2.5)), (fnp.arange(5.0, t(1.0), -1.5), np.arange(5.0, 1.0, -1.5)),
     ]:  # fmt: skip
@@ -178,7 +187,8 @@ def test_arrays_of_nested_parts():
 
 def test_what_is_an_array_already():
     t = fg.tensor(V)
-    for same in (fnp.asarray, fnp.asanyarray, fnp.ascontiguousarray, fnp.asfortranarray, fnp.asarray_chkfinite,
+    for same in (fnp.asarray, fnp.asanyarray, fnp.ascontiguousarray, fnp.asfortranarray,
+        fnp.asarray_chkfinite,
                  fnp.from_dlpack, fnp.require):  # fmt: skip
         assert same(t) is t
         alike(same(V), V)
@@ -203,7 +213,8 @@ def test_what_is_an_array_already():
     alike(fnp.require(fg.tensor(M), "f4", "F"), M.astype("f4"))
     with pytest.raises(KeyError):
         fnp.require(t, None, ["nonsense"])
-    alike(fnp.array([[1, 2], [3, 4]], ndmax=2) if np.lib.NumpyVersion(np.__version__) >= "2.4.0" else fg.tensor([[1, 2], [3, 4]]),
+    alike(fnp.array([[1, 2], [3, 4]],
+        ndmax=2) if np.lib.NumpyVersion(np.__version__) >= "2.4.0" else fg.tensor([[1, 2], [3, 4]]),
           [[1, 2], [3, 4]])  # fmt: skip
 
 
@@ -260,11 +271,13 @@ def test_from_iterables_buffers_and_functions():
 
 
 def test_index_arrays_are_numpys_own():
-    for name in ("diag_indices", "indices", "tril_indices", "triu_indices", "mask_indices", "ndindex", "s_", "index_exp",
+    for name in ("diag_indices", "indices", "tril_indices", "triu_indices", "mask_indices", "ndindex",
+        "s_", "index_exp",
                  "broadcast_shapes"):  # fmt: skip
         assert getattr(fnp, name) is getattr(np, name)
     q = values((3, 3))
-    for name, args in [("diag_indices_from", (q,)), ("tril_indices_from", (M, 1)), ("triu_indices_from", (M, -1)),
+    for name, args in [("diag_indices_from", (q,)), ("tril_indices_from", (M, 1)), ("triu_indices_from",
+        (M, -1)),
                        ("ix_", (np.array([0, 1]), np.array([True, False]))), ("ix_", ([0, 2],)),
                        ("unravel_index", (np.array([5, 1]), (2, 3))), ("unravel_index", (4, (2, 3), "F")),
                        ("ravel_multi_index", ((np.array([1, 0]), np.array([2, 1])), (2, 3))),
@@ -284,13 +297,14 @@ def test_index_arrays_are_numpys_own():
     for name in ("diag_indices_from", "tril_indices_from"):
         with pytest.raises(ValueError):
             getattr(fnp, name)(fg.tensor(V))
-    with pytest.raises(ValueError, match="out of bounds|invalid"):
+    with pytest.raises(ValueError, match=r"out of bounds|invalid"):
         fnp.unravel_index(fg.tensor(9), (2, 3))
     with pytest.raises(TypeError, match="vmap"):
         fg.vmap(lambda i: fnp.ix_(i)[0])(np.array([[1, 2]]))
 
 
-GRIDS = [np.s_[0:3], np.s_[0:1:5j], np.s_[0:3, 0:1:0.25], np.s_[1:2:3j, 0:2], np.s_[0:3,], np.s_[2:0:-1, :4:2j],
+GRIDS = [np.s_[0:3], np.s_[0:1:5j], np.s_[0:3, 0:1:0.25], np.s_[1:2:3j, 0:2], np.s_[0:3,], np.s_[2:0:-1,
+    :4:2j],
          np.s_[0:2, 0:2, 0:3]]  # fmt: skip
 
 
@@ -310,14 +324,17 @@ def test_grids_by_slices(key):
 
 def test_slopes_of_grids():
     check_grads(lambda a, b: fnp.mgrid[a:b:4j, 0:3], (0.5, 2.0), 2)
-    check_grads(lambda a, d: fnp.ogrid[a : 2.0 : d, a : 3.0 : 2j], (0.25, 0.45), 2)
+    check_grads(lambda a, d: fnp.ogrid[a:2.0:d, a:3.0:2j], (0.25, 0.45), 2)
     check_grads(lambda b: fnp.mgrid[0:b:3j], (2.0,), 2)
 
 
 JOINS = [
-    np.s_[V, 1.0, V], np.s_[0:3, V], np.s_[V, 0:1:3j], np.s_["0,2", V, V], np.s_["-1", M, M], np.s_["1", M, M],
-    np.s_["0,2,0", V, V], np.s_["1,2,0", V, V], np.s_["0,3", M, M], np.s_["0,3,-1", M, M[:, :2]] if False else np.s_[V],
-    np.s_[M, M], np.s_[2, V.astype("f")], np.s_[np.int64(2), V.astype("f")], np.s_["0,3,1", V, V], np.s_[[1, 2], V],
+    np.s_[V, 1.0, V], np.s_[0:3, V], np.s_[V, 0:1:3j], np.s_["0,2", V, V], np.s_["-1", M, M], np.s_["1", M,
+        M],
+    np.s_["0,2,0", V, V], np.s_["1,2,0", V, V], np.s_["0,3", M, M], np.s_["0,3,-1", M, M[:,
+        :2]] if False else np.s_[V],
+    np.s_[M, M], np.s_[2, V.astype("f")], np.s_[np.int64(2), V.astype("f")], np.s_["0,3,1", V, V],
+        np.s_[[1, 2], V],
     np.s_["0,2", 0:3, V], np.s_["1,2,0", 0:3, V], np.s_[True, V], np.s_[V, 1j], np.s_["0,4,1", M, M],
 ]  # fmt: skip
 
@@ -377,7 +394,7 @@ def test_questions():
             assert shares(fg.tensor([]), V) is False
             assert shares(M, M[0]) is True
         assert module.common_type(t, np.float32(1)) is np.float64
-        assert module.min_scalar_type(t) == float
+        assert module.min_scalar_type(t) == np.float64
         assert module.min_scalar_type(fg.tensor(10)) == np.uint8
         assert module.can_cast(t, np.complex64) is np.can_cast(M, np.complex64)
         assert module.can_cast(fg.tensor(np.float32(1)), float) is True
@@ -415,6 +432,7 @@ def test_files_hold_values():
 
 
 def test_dtypes_are_those_of_numpy():
-    for name in ("bool", "intp", "longdouble", "clongdouble", "generic", "number", "floating", "integer", "inexact",
+    for name in ("bool", "intp", "longdouble", "clongdouble", "generic", "number", "floating", "integer",
+        "inexact",
                  "complexfloating", "errstate", "single", "double", "half"):  # fmt: skip
         assert getattr(fnp, name) is getattr(np, name)

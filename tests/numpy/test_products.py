@@ -230,7 +230,8 @@ def test_forms_of_einsum():
         ((a, [0, 1], b, [1, 2]), {}), ((a, [30, 3]), {}), ((a, [0, 51], b, [51, 2], [2, 0]), {}),
         ((B, [..., 0, 1], D, [..., 1, 2], [..., 0, 2]), {}), ((Q, [0, 0], [0]), {}), ((Q, [0, 0]), {}),
         (("ij,jk,kl->il", a, b, c), {"optimize": path}), (("ij,jk,kl->il", a, b, c), {"optimize": False}),
-        (("ij,jk,kl", a, b, c), {"optimize": "optimal"}), (("ij,jk,ki", a, b, c), {"optimize": ("greedy", 100)}),
+        (("ij,jk,kl", a, b, c), {"optimize": "optimal"}), (("ij,jk,ki", a, b, c), {"optimize": ("greedy",
+            100)}),
         (("ij,jk", a, b), {"dtype": "f4", "casting": "same_kind"}), (("ij,jk", a, b), {"order": "F"}),
     ]:  # fmt: skip
         expected = np.einsum(*args, **options)
@@ -240,7 +241,8 @@ def test_forms_of_einsum():
             assert (made.shape, made.dtype) == (expected.shape, expected.dtype)
             np.testing.assert_allclose(made.numpy(), expected, rtol=1e-6 if expected.dtype == "f4" else 1e-13)
     check_grads(lambda x, y: np.einsum(x, [30, 3], y, [3, 1]), (a, b), 2)
-    for args, options, error in [((fg.tensor(a), [0, 52]), {}, ValueError), ((fg.tensor(a), [0, -1]), {}, ValueError),
+    for args, options, error in [((fg.tensor(a), [0, 52]), {}, ValueError), ((fg.tensor(a), [0, -1]), {},
+        ValueError),
                                  (("ij,jk", fg.tensor(a), b), {"dtype": "f4"}, TypeError),
                                  (("ij,jk", fg.tensor(a), b), {"nonsense": 1}, TypeError)]:  # fmt: skip
         with pytest.raises(error):

@@ -1,4 +1,5 @@
-"""Choosing and writing: choose, put and its relatives, functions along axes and by pieces, boolean indices."""
+"""Choosing and writing: choose, put and its relatives, functions along axes and by pieces,
+boolean indices."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ CASES = [
         "absent": (lambda v: v, 2, M), "nothing": (lambda v: v, 1, E), "empty vectors": (lambda v: v, 0, E),
         "further arguments": (lambda v, k: v * k, 0, M, 3.0), "0-d": (lambda v: v, 0, S)}),
     *named("apply_along_axis", {"keyword": (lambda v, k: (v * k).sum(), 0, M)}, k=2.0),
-    *named("apply_over_axes", {"sums": (np.sum, C, (0, 2)), "one": (np.max, C, 1), "negative": (np.sum, C, [-1]),
+    *named("apply_over_axes", {"sums": (np.sum, C, (0, 2)), "one": (np.max, C, 1), "negative": (np.sum, C,
+        [-1]),
         "kept": (lambda a, axis: a - a.mean(axis, keepdims=True), C, (0, 1)),
         "too much": (lambda a, axis: a.sum(), C, (0, 1)), "array": (np.sum, C, Fixed(np.array([0, 1])))}),
     *named("piecewise", {"functions": (M, [M < 0, M >= 0], [lambda x: x * x, lambda x: -x]),
@@ -43,8 +45,10 @@ CASES = [
         "overlap": (M, [M < 1, M > -1], [lambda x: x**2, lambda x: x**3]), "one condition": (M, M < 0,
         [lambda x: -x, lambda x: x**2]), "arguments": (M, [M < 0], [lambda x, k: x * k, 0], 3.0),
         "too many": (M, [M < 0], [1, 2, 3]), "too few": (M, [M < 0, M > 1, M > 0], [1]),
-        "integers": (integers(), [integers() < 0], [0.7, lambda x: x * 2]), "empty": (E, [E > 0], [lambda x: x]),
-        "float32": (M.astype("f"), [M > 0], [lambda x: x * x]), "nowhere": (M, [M > 9], [lambda x: 1 / 0, 2.0]),
+        "integers": (integers(), [integers() < 0], [0.7, lambda x: x * 2]), "empty": (E, [E > 0],
+            [lambda x: x]),
+        "float32": (M.astype("f"), [M > 0], [lambda x: x * x]), "nowhere": (M, [M > 9], [lambda x: 1 / 0,
+            2.0]),
         "a vector": (V, V > 0, [lambda x: x**2, 1.0]), "a list of truths": (V, [True, False, True, False],
         [lambda x: x**2, 1.0]), "0-d": (S, [S > 0, S <= 0], [lambda x: x * 3, lambda x: x * x]),
         "0-d and one condition": (S, S > 5, [lambda x: x * 3, lambda x: x * x])}),
@@ -65,7 +69,8 @@ WRITES = {
     "put": [(M, [0, 5], V[:2]), (M, [1, 1, -1], V[:3]), (M, 2, 5.0), (M, [0, 1, 2, 3], V[:2]), (M, PLACES, M),
         (M, [0], []), (M, [], []), (M, [6], 1.0), (M, [True, False], [1.0, 2.0]), (V, [0, 1], V),
         (V, [0, 9, -7], V[:3], "wrap"), (V, [0, 9, -7], V[:3], "clip"), (V, [0], 1.0, "other"),
-        (integers(), [1, 2], [2.5, -3.5]), (M.astype("f"), [1], V[:1]), (S, 0, 3.0), (C, [[0, 7], [23, 7]], V)],
+        (integers(), [1, 2], [2.5, -3.5]), (M.astype("f"), [1], V[:1]), (S, 0, 3.0), (C, [[0, 7], [23, 7]],
+            V)],
     "put_along_axis": [(M, np.argsort(M, 1), M * 2, 1), (M, np.argmax(M, 0)[None], 9.0, 0),
         (C, np.argsort(C, -1)[..., :2], C[..., :2], -1), (M, np.array([5, 0]), V[:2], None),
         (M, np.array([[0.0]]), 1.0, 0), (M, np.array([0]), 1.0, 0), (M, np.array([[9], [0]]), 1.0, 1),
@@ -76,7 +81,8 @@ WRITES = {
         (M, MASK[0], 1.0), (M, MASK, []), (integers(), MASK, [1, 2]), (E, E > 0, 1.0)],
     "copyto": [(M, M * 2), (M, 3.0), (M, V[:3]), (M, M * 2, "same_kind", MASK), (M, 3.0, "safe", MASK[:1]),
         (M, V), (integers(), M), (integers(), M, "unsafe"), (integers(), 2), (integers(), 2.5),
-        (M.astype("f"), M), (M, M, "no"), (M, integers()), (M, integers(), "equiv"), (M, S, "same_kind", MASK[0]),
+        (M.astype("f"), M), (M, M, "no"), (M, integers()), (M, integers(), "equiv"), (M, S, "same_kind",
+            MASK[0]),
         (M, M[:, :1], "same_kind", False), (M, 1.0, "same_kind", MASK.T)],
     "fill_diagonal": [(WIDE, 5.0), (WIDE, V), (HIGH, V), (HIGH, V, True), (HIGH, 2.0, True), (CUBE, V[:2]),
         (values((4, 4)), V), (V, 1.0), (C, 1.0), (integers((3, 3)), [1, 2]), (E, 1.0), (WIDE, [])],
@@ -113,7 +119,7 @@ def test_writing_as_numpy(name, i):
             np.testing.assert_array_equal(array, expected)
     if error is None and target.dtype == float and target.size:
         floats = [
-            k for k, x in enumerate(rest) if isinstance(x, np.ndarray | float) and np.result_type(x) == float
+            k for k, x in enumerate(rest) if type(x) is float or getattr(x, "dtype", None) == np.float64
         ]
 
         def f(x, *new):
@@ -166,14 +172,8 @@ def test_masks_of_a_mapped_function_may_write():
         return y
 
     np.testing.assert_array_equal(fg.vmap(f)(M), np.stack([f(fg.tensor(r)).numpy() for r in M]))
-    for write in (lambda x: np.place(x, x > 0, 1.0), lambda x: np.put(x, [0], [1.0])):
-        g = lambda x, write=write: write(x * 1) or x
-        if write(fg.tensor(V)) is None and write.__code__.co_consts[-1] is None:
-            continue
-        try:
-            fg.vmap(g)(M)
-        except TypeError as error:
-            assert "vmap" in str(error)
+    with pytest.raises(TypeError, match="vmap"):
+        fg.vmap(lambda x: np.place(x * 1, x > 0, 1.0))(M)
 
 
 @given(data=st.data())
@@ -318,7 +318,8 @@ def test_functions_may_close_over_tensors():
 # ---- boolean indices without axes ---------------------------------------------------------------------
 
 TRUTHS = {
-    "true": True, "false": False, "NumPy's": np.True_, "array": np.array(True), "with ellipsis": (np.True_, ...),
+    "true": True, "false": False, "NumPy's": np.True_, "array": np.array(True), "with ellipsis": (np.True_,
+        ...),
     "last": (..., True), "after a new axis": (None, True), "beside an integer": (True, 0),
     "apart from an integer": (0, slice(None), True), "beside places": (True, np.array([1, 0])),
     "false beside places": (False, np.array([0])), "twice": (True, True), "both": (True, False),

@@ -150,7 +150,8 @@ CASES = [
         mode=mode, reflect_type="odd", order=0)),
     *(c for mode in ("linear_ramp", "maximum", "mean", "median", "minimum", "edge", "reflect", "symmetric",
         "wrap") for c in named("pad", {f"{mode} of every axis": (M, ((1, 0), (5, 7)), mode),
-        f"{mode} of one axis": (C, ((0, 0), (2, 1), (0, 0)), mode), f"{mode} of one element": (V[:1], 2, mode),
+        f"{mode} of one axis": (C, ((0, 0), (2, 1), (0, 0)), mode), f"{mode} of one element": (V[:1], 2,
+            mode),
         f"{mode} of nothing": (E, ((0, 0), (1, 1)), mode), f"{mode} of an empty axis": (E, 1, mode),
         f"{mode} of integers": (integers(), 2, mode),
         f"{mode} 0-d": (S, 1, mode), f"{mode} by nothing": (M, 0, mode)})),
@@ -172,7 +173,8 @@ CASES = [
     *named("insert", {"place": (V, 1, 5.0), "last": (V, 4, 5.0), "negative": (V, -1, 5.0),
         "array": (V, 2, V * 2), "flat": (M, 1, 5.0), "rows": (M, 1, V[:3], 0), "columns": (M, 1, V[:2], 1),
         "column list": (M, [1], M[:, :1] * 2, 1), "negative axis": (C, 1, 5.0, -1), "outside": (V, 5, 1.0),
-        "several": (V, [1, 3], M[0, :2]), "several of one value": (V, [0, 2, 2], 7.0), "unordered": (V, [3, 0, 3],
+        "several": (V, [1, 3], M[0, :2]), "several of one value": (V, [0, 2, 2], 7.0), "unordered": (V, [3,
+            0, 3],
         M[1]), "negative places": (V, [-1, -2], M[0, :2]), "slice": (V, slice(1, 3), M[0, :2]),
         "slice with step": (V, slice(None, None, -2), 1.0), "slice of one": (V, slice(0, 1), M[0, :2]),
         "several rows": (M, [0, 1], M * 3, 0), "several of a cube": (C, [1, 1], C[:, :2] * 2, 1),
@@ -232,7 +234,8 @@ for kind, x in kinds().items():
     ):
         more = {"reshape": (6,), "expand_dims": (0,), "roll": (1,), "tile": (2,), "repeat": (2,),
             "broadcast_to": ((2, 2, 3),), "moveaxis": (0, 1), "pad": (1,),
-            "split": (2,), "append": (x, 0), "insert": (1, x[0], 0), "delete": (1, 0), "resize": (8,)}.get(name, ())  # fmt: skip
+            "split": (2,), "append": (x, 0), "insert": (1, x[0], 0), "delete": (1, 0),
+                "resize": (8,)}.get(name, ())  # fmt: skip
         first = [x, x] if name in ("concatenate", "stack") else x
         CASES.append(Case(name, f"dtype {kind}", (first, *more), (), 1))
 

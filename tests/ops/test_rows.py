@@ -329,6 +329,11 @@ def indexing() -> list[Sample]:
     found.append(
         Sample("update", "leading ones", (values((3, 2)), values((1, 1, 2))), {"index": (slice(0, 2),)})
     )
+    found += [
+        Sample("unstack", f"axis {axis}", (values((2, 3)),), {"axis": axis},
+            lambda x, axis=axis: tuple(np.moveaxis(x, axis, 0)))
+        for axis in (0, 1)
+    ]  # fmt: skip
     i, j = np.array([0, 2, 2, 1]), np.array([[1], [0]])
     for label, shape, template, arrays in [
         ("vector", (4,), (HOLE,), [i]),
@@ -347,6 +352,10 @@ def indexing() -> list[Sample]:
         ("0-d places", (4, 2), (HOLE,), [np.array(2)]),
         ("negative places", (4,), (HOLE,), [np.array([-1, 0])]),
         ("broadcast arrays of distinct places", (4, 3), (HOLE, HOLE), [np.array([[1], [3]]), i[:2]]),
+        ("a truth", (4, 2), (True, HOLE), [i]),
+        ("a truth alone", (4, 2), (slice(None), True), []),
+        ("a truth apart", (4, 2, 3), (True, slice(None), HOLE), [np.array([1, 0])]),
+        ("a falsehood", (4, 2), (False, 1), []),
     ]:
 
         def filled(arrays, template=template):

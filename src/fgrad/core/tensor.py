@@ -331,12 +331,10 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
     ):
         return _bind(row, (x,), params)
     out = row.run(v, **params)
+    if out.dtype.kind not in "fc":
+        return _stepwise(out)
     t = _new(Tensor)
     t._value = out
-    if out.dtype.kind not in "fc":
-        refuse_objects(out.dtype)
-        t._nodes = ()
-        return t
     n = Node()
     n.tape = tape
     n.pull = row.linear
@@ -388,8 +386,7 @@ def _bind(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     out = row.run(*values, **params)
     dtype = out.dtype
     if dtype.kind not in "fc":
-        refuse_objects(dtype)
-        return wrap(out)
+        return _stepwise(out)
     saved = []
     for k in pull.keep:
         if k == OUT:
@@ -417,6 +414,12 @@ def _bind(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     t._value = out
     t._nodes = (n,)
     return t
+
+
+def _stepwise(out: Any) -> Tensor:
+    """Return a Tensor of integers or truth values, which no derivative reaches."""
+    refuse_objects(out.dtype)
+    return wrap(out)
 
 
 def _any_complex(values: Sequence[Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -296,7 +296,8 @@ def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = Fa
     shapes = [
         np.broadcast_to(np.empty((), x.dtype), x.shape) if isinstance(x, Tensor) else x for x in operands
     ]
-    return np.einsum_path(*shapes, optimize=optimize, einsum_call=einsum_call)
+    find: Callable[..., Any] = np.einsum_path
+    return find(*shapes, optimize=optimize, einsum_call=einsum_call)
 
 
 def _parsed(operands: tuple[Any, ...]) -> tuple[list[str], str, list[Any]]:
