@@ -385,13 +385,12 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     if not isinstance(arr, Tensor):
         return np.delete(as_value(arr), obj, axis)
     x, axis = _flat_unless(arr, axis)
-    kept = np.delete(np.arange(x.shape[axis]), obj)
-    lead = (slice(None),) * axis
-    if np.ndim(obj) == 0 and not isinstance(obj, slice) and kept.size < x.shape[axis]:
-        k = int(obj) % x.shape[axis]
+    n, lead = x.shape[axis], (slice(None),) * axis
+    if isinstance(obj, int | np.integer) and not isinstance(obj, bool) and -n <= obj < n:
+        k = int(obj) % n
         sides = (bind("slice", x, index=(*lead, part)) for part in (slice(k), slice(k + 1, None)))
         return bind("concatenate", *sides, axis=axis)
-    return bind("gather", x, kept, template=(*lead, HOLE))
+    return bind("gather", x, np.delete(np.arange(n), obj), template=(*lead, HOLE))
 
 
 @implements(np.trim_zeros)
