@@ -203,11 +203,6 @@ from fgrad.numpy.elementwise import subtract as subtract
 from fgrad.numpy.elementwise import tan as tan
 from fgrad.numpy.elementwise import tanh as tanh
 from fgrad.numpy.elementwise import trunc as trunc
-from fgrad.numpy.histograms import bincount as bincount
-from fgrad.numpy.histograms import histogram as histogram
-from fgrad.numpy.histograms import histogram2d as histogram2d
-from fgrad.numpy.histograms import histogram_bin_edges as histogram_bin_edges
-from fgrad.numpy.histograms import histogramdd as histogramdd
 from fgrad.numpy.functional import apply_along_axis as apply_along_axis
 from fgrad.numpy.functional import apply_over_axes as apply_over_axes
 from fgrad.numpy.functional import ndenumerate as ndenumerate
@@ -223,6 +218,11 @@ from fgrad.numpy.grids import ravel_multi_index as ravel_multi_index
 from fgrad.numpy.grids import tril_indices_from as tril_indices_from
 from fgrad.numpy.grids import triu_indices_from as triu_indices_from
 from fgrad.numpy.grids import unravel_index as unravel_index
+from fgrad.numpy.histograms import bincount as bincount
+from fgrad.numpy.histograms import histogram as histogram
+from fgrad.numpy.histograms import histogram2d as histogram2d
+from fgrad.numpy.histograms import histogram_bin_edges as histogram_bin_edges
+from fgrad.numpy.histograms import histogramdd as histogramdd
 from fgrad.numpy.indexing import allclose as allclose
 from fgrad.numpy.indexing import angle as angle
 from fgrad.numpy.indexing import argwhere as argwhere

@@ -59,12 +59,16 @@ def extends(function: Any) -> Callable[[F], F]:
     return register
 
 
-def concrete(a: Any, purpose: str) -> Any:
-    """Return the value of an array or Tensor, which must be known for `purpose`."""
+_RAGGED = {"nonzero", "argwhere", "flatnonzero", "compress", "extract", "trim_zeros"}
+
+
+def concrete(a: Any, name: str) -> Any:
+    """Return the value of `a` as an array, which the function called `name` needs to know."""
     if not isinstance(a, Tensor):
         return np.asarray(a)
     if isinstance(a._value, Box):
-        a._value.refuse(purpose)
+        depends = ", whose result has a shape that depends on the values," if name in _RAGGED else ""
+        a._value.refuse(name + depends)
     return a._value
 
 

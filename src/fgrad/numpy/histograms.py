@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import as_tensor, as_value, extends
-from fgrad.numpy.indexing import concrete
+from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends
 from fgrad.numpy.ordering import searchsorted
 from fgrad.numpy.reductions import diff, sum
 from fgrad.numpy.reductions import max as _max

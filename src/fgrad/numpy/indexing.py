@@ -105,19 +105,6 @@ def nonzero(a: Any) -> tuple[Any, ...]:
     return tuple(map(wrap, found)) if isinstance(a, Tensor) else found
 
 
-_RAGGED = {"nonzero", "argwhere", "flatnonzero", "compress", "extract"}
-
-
-def concrete(a: Any, name: str) -> Any:
-    """Return the value of `a` as an array, which the function called `name` needs to know."""
-    if not isinstance(a, Tensor):
-        return np.asarray(a)
-    if isinstance(a._value, Box):
-        depends = ", whose result has a shape that depends on the values," if name in _RAGGED else ""
-        a._value.refuse(name + depends)
-    return a._value
-
-
 @implements(np.argwhere)
 def argwhere(a: Any) -> Any:
     """Return the places of the nonzero elements, one row per element."""
@@ -227,7 +214,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     y = linear.convert(options[-1], kind)
     for i in range(n - 2, -1, -1):
         y = where(places == i, linear.convert(options[i], kind), y)
-    return stored(_beside(linear.broadcast_to(y, shape) if y.shape != shape else y, a), out)
+    return stored(beside(linear.broadcast_to(y, shape) if y.shape != shape else y, a), out)
 
 
 @implements(np.take)

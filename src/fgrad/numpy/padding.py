@@ -14,9 +14,9 @@ from fgrad.numpy.indexing import take
 from fgrad.numpy.reductions import max as _max
 from fgrad.numpy.reductions import mean as _mean
 from fgrad.numpy.reductions import min as _min
-from fgrad.numpy.reductions import sort as _sort
 from fgrad.numpy.registry import implements
 from fgrad.numpy.shapes import moveaxis
+from fgrad.numpy.statistics import median as _median
 from fgrad.ops import linear
 from fgrad.ops.indexing import unstack
 
@@ -170,17 +170,6 @@ def _of_elements(statistic: Callable[[Any, int], Any], *, needs_some: bool = Fal
     return borders
 
 
-def _median(x: Any, axis: int) -> Any:
-    """Return the mean of the one or two middle elements; NaN where there is one."""
-    n = x.shape[axis]
-    ordered = _sort(x, axis)
-    middle = _mean(_along(ordered, axis, (n - 1) // 2, n // 2 + 1), axis, keepdims=True)
-    if x.dtype.kind != "f":
-        return middle
-    last = _along(ordered, axis, -1, None)  # a NaN is sorted there
-    return bind("where", unary("isnan", last), last, middle)
-
-
 def _mirrored(mode: str) -> Border:
     def borders(x: Any, axis: int, width: tuple[int, int], reflect_type: str = "even") -> tuple[Any, Any]:
         n = x.shape[axis]
@@ -252,7 +241,7 @@ _MODES: dict[str, tuple[Border, set[str]]] = {
     "edge":        (_edge, set()),
     "maximum":     (_of_elements(lambda x, axis: _max(x, axis, keepdims=True), needs_some=True), _STATISTIC),
     "mean":        (_of_elements(lambda x, axis: _mean(x, axis, keepdims=True)), _STATISTIC),
-    "median":      (_of_elements(_median), _STATISTIC),
+    "median":      (_of_elements(lambda x, axis: _median(x, axis, keepdims=True)), _STATISTIC),
     "minimum":     (_of_elements(lambda x, axis: _min(x, axis, keepdims=True), needs_some=True), _STATISTIC),
     "reflect":     (_mirrored("reflect"), {"reflect_type"}),
     "symmetric":   (_mirrored("symmetric"), {"reflect_type"}),

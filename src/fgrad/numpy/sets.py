@@ -8,8 +8,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import bind, wrap
-from fgrad.numpy.arrays import as_tensor, as_value, extends
-from fgrad.numpy.indexing import concrete
+from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends
 from fgrad.numpy.shapes import concatenate, moveaxis
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE

@@ -412,7 +412,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     n, sides = len(x.shape), trim.lower()
     if sides not in {"fb", "bf", "f", "b"}:
         raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
-    found = np.nonzero(concrete(x, "trim_zeros, whose result has a shape that depends on the values,"))
+    found = np.nonzero(concrete(x, "trim_zeros"))
     axes = range(n) if axis is None else normalize_axis_tuple(axis, n, "axis")
     index = [slice(None)] * n
     for i in axes:
