@@ -299,6 +299,7 @@ def test_index_arrays_are_numpys_own():
             getattr(fnp, name)(fg.tensor(V))
     with pytest.raises(ValueError, match=r"out of bounds|invalid"):
         fnp.unravel_index(fg.tensor(9), (2, 3))
+    check_grads(lambda x, y: np.ix_(x, [0, 1], y)[2] * np.ix_(x, y)[0], (V, M[0, :2]), 2)
     with pytest.raises(TypeError, match="vmap"):
         fg.vmap(lambda i: fnp.ix_(i)[0])(np.array([[1, 2]]))
 

@@ -39,7 +39,12 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
 @implements(np.ix_)
 def ix_(*args: Any) -> tuple[Any, ...]:
     """Return vectors of places, each along an axis of its own, which select a sub-grid; masks count too."""
-    return np.ix_(*(concrete(x, "ix_") for x in args))
+    varying = [
+        isinstance(x, Tensor) and x.dtype.kind in "fc" for x in args
+    ]  # no places, but NumPy takes them
+    plain = [_shape_only(x) if v else concrete(x, "ix_") for x, v in zip(args, varying, strict=True)]
+    made = np.ix_(*plain)
+    return tuple(linear.reshape(x, m.shape) if v else m for x, v, m in zip(args, varying, made, strict=True))
 
 
 @implements(np.ravel_multi_index)
