@@ -159,7 +159,6 @@ from fgrad.numpy.elementwise import isneginf as isneginf
 from fgrad.numpy.elementwise import isposinf as isposinf
 from fgrad.numpy.elementwise import isreal as isreal
 from fgrad.numpy.elementwise import isrealobj as isrealobj
-from fgrad.numpy.elementwise import isscalar as isscalar
 from fgrad.numpy.elementwise import lcm as lcm
 from fgrad.numpy.elementwise import ldexp as ldexp
 from fgrad.numpy.elementwise import left_shift as left_shift
@@ -267,6 +266,7 @@ from fgrad.numpy.ordering import partition as partition
 from fgrad.numpy.ordering import searchsorted as searchsorted
 from fgrad.numpy.ordering import sort as sort
 from fgrad.numpy.ordering import sort_complex as sort_complex
+from fgrad.numpy.padding import pad as pad
 from fgrad.numpy.polynomials import poly as poly
 from fgrad.numpy.polynomials import polyadd as polyadd
 from fgrad.numpy.polynomials import polyder as polyder
@@ -278,7 +278,6 @@ from fgrad.numpy.polynomials import polysub as polysub
 from fgrad.numpy.polynomials import polyval as polyval
 from fgrad.numpy.polynomials import roots as roots
 from fgrad.numpy.polynomials import vander as vander
-from fgrad.numpy.padding import pad as pad
 from fgrad.numpy.products import convolve as convolve
 from fgrad.numpy.products import correlate as correlate
 from fgrad.numpy.products import cross as cross

@@ -211,11 +211,6 @@ def isrealobj(x: Any) -> bool:
     return bool(as_value(x).dtype.kind != "c")
 
 
-def isscalar(element: Any) -> bool:
-    """Return whether `element` is a number or string, which arrays and Tensors without axes are not."""
-    return np.isscalar(element)
-
-
 @implements(np.real_if_close)
 def real_if_close(a: Any, tol: float = 100) -> Any:
     """Return the real part if every imaginary part is below `tol` (above one: times the rounding error).
