@@ -719,6 +719,7 @@ def factorizations() -> list[Sample]:
         (values() * mask + values() * ~mask, mask, values((3,)), np.full((2, 3), 1e9)),
         **params,
     )
+    return found
 
 
 def transforms() -> list[Sample]:
