@@ -76,6 +76,7 @@ from numpy import unsignedinteger as unsignedinteger
 from numpy import ushort as ushort
 
 from fgrad.numpy import fft as fft
+from fgrad.numpy import lib as lib
 from fgrad.numpy import linalg as linalg
 from fgrad.numpy.arrays import arange as arange
 from fgrad.numpy.arrays import array as array

@@ -1,0 +1,52 @@
+"""Windows that slide over an array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from fgrad.core.tensor import bind
+from fgrad.numpy.arrays import as_value, extends
+from fgrad.ops import linear
+from fgrad.ops.indexing import HOLE
+
+
+@extends(np.lib.stride_tricks.sliding_window_view)
+def sliding_window_view(
+    x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
+) -> Any:
+    """Return every window of a shape: the places of the windows first, what they show in the last axes.
+
+    Args:
+        x: array or Tensor.
+        window_shape: length, or lengths, of a window.
+        axis: the axis or axes along which it slides, which may repeat; None: all of them.
+        subok: of no consequence for a Tensor.
+        writeable: likewise, for a Tensor has no views.
+
+    Raises:
+        ValueError: lengths that are negative, do not fit, or are not as many as the axes.
+    """
+    x = as_value(x)
+    lengths = tuple(window_shape) if np.iterable(window_shape) else (window_shape,)
+    if any(n < 0 for n in lengths):
+        raise ValueError("`window_shape` cannot contain negative values")
+    axes = (
+        tuple(range(len(x.shape))) if axis is None else normalize_axis_tuple(axis, len(x.shape), None, True)
+    )
+    if len(lengths) != len(axes):
+        raise ValueError(
+            f"window_shape and axis must have the same length, but there are {len(lengths)} lengths "
+            f"and {len(axes)} axes"
+        )
+    for i, n in zip(axes, lengths, strict=True):
+        count = x.shape[i] - n + 1
+        if count < 1:
+            raise ValueError("window shape cannot be larger than input array shape")
+        places = np.arange(count)[:, None] + np.arange(n)
+        x = bind("gather", x, places, template=(*(slice(None),) * i, HOLE))
+        last = len(x.shape) - 1  # the window's axis, now behind that of its place
+        x = linear.transpose(x, (*range(i + 1), *range(i + 2, last + 1), i + 1))
+    return x
