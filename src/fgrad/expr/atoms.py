@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.expr import special
 from fgrad.expr.node import Expr, Operand, apply
 
 
@@ -53,10 +54,10 @@ def call(name: str) -> Callable[..., Expr]:
 
 
 exp, log, exp2, sqrt, power = map(call, ("exp", "log", "exp2", "sqrt", "power"))
-sin, cos, sinh, cosh = map(call, ("sin", "cos", "sinh", "cosh"))
+sin, cos, sinh, cosh, sigmoid = map(call, ("sin", "cos", "sinh", "cosh", "sigmoid"))
 sign, copysign, floor_divide, trunc = map(call, ("sign", "copysign", "floor_divide", "trunc"))
 
-DEGREE, LN2, LN10 = math.pi / 180, math.log(2), math.log(10)
+DEGREE, LN2, LN10, BELL = math.pi / 180, math.log(2), math.log(10), 2 / math.sqrt(math.pi)
 
 
 def scale(ct: Any, slope: Any) -> Any:
@@ -124,6 +125,10 @@ def _gap(x: Expr) -> Expr:
     return (1 - x) * (1 + x)  # 1 - x * x, exact to rounding also near one
 
 
+def _bell(x: Expr) -> Expr:
+    return BELL * exp(-(x * x))
+
+
 def _copysign(_: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
     return sign(x) * copysign(1, y), 0
 
@@ -183,6 +188,10 @@ ATOMS: dict[str, Atom] = {
     "arcsinh":       Atom("math.asinh({})",       np.arcsinh,      lambda f, x: (1 / cosh(f),)),
     "arccosh":       Atom("math.acosh({})",       np.arccosh,      lambda f, x: (1 / sinh(f),), "s"),
     "arctanh":       Atom("math.atanh({})",       np.arctanh,      lambda f, x: (1 / _gap(x),), "s"),
+    "erf":           Atom("math.erf({})",         special.erf,     lambda f, x: (_bell(x),), "r"),
+    "erfc":          Atom("math.erfc({})",        special.erfc,    lambda f, x: (-_bell(x),), "r"),
+    "sigmoid":       Atom("sigmoid({})",          special.sigmoid, lambda f, x: (f * sigmoid(-x),), "r"),
+    "softplus":      Atom("softplus({})",         special.softplus, lambda f, x: (sigmoid(x),), "r"),
     "degrees":       Atom("degrees({})",          np.degrees,      lambda f, x: (1 / DEGREE,), "r"),
     "radians":       Atom("radians({})",          np.radians,      lambda f, x: (DEGREE,), "r"),
     "fabs":          Atom("abs({})",              np.fabs,         lambda f, x: (sign(x),), "r"),

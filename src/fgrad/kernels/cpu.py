@@ -11,13 +11,14 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad.expr.node import Expr
-from fgrad.kernels import source
+from fgrad.kernels import source, threads, vector
 from fgrad.kernels.body import (
     BOOL,
     FLOAT64,
     MONOIDS,
     Body,
     Monoid,
+    Statements,
     as_arrays,
     dtypes,
     load_dtype,
@@ -98,10 +99,13 @@ class Elementwise:
             return self._run_nest(operands, out)
         outs = [_EMPTY(shape, kind) for kind in kinds]
         if len(shape) == 1:
-            entry(*operands, *outs, 0, shape[0])
+            flat = [*operands, *outs]
         else:
-            flat = [a if type(a) is float else a.ravel() for a in operands]
-            entry(*flat, *[o.ravel() for o in outs], 0, first.size)
+            flat = [*[a if type(a) is float else a.ravel() for a in operands], *[o.ravel() for o in outs]]
+        if first.size < 2 * threads.ELEMENTS:
+            entry(*flat, 0, first.size)
+        else:
+            threads.share(entry, tuple(flat), first.size, first.size)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def text(self, dtype: np.dtype = FLOAT64) -> str:
@@ -161,7 +165,7 @@ class Elementwise:
             layouts = _layouts(plan, key)
             text = _elementwise_text(self._body, plan.compute, key[0], layouts[:count], layouts[count:])
             entry = plan.entries[key] = source.compiled(text)
-        entry(*arrays, *outs, 0, views[-1].shape[0])
+        threads.share(entry, (*arrays, *outs), views[-1].shape[0], views[-1].size)
 
 
 class Reduction:
@@ -361,7 +365,7 @@ def _layouts(plan: Plan, key: Key) -> list[Layout]:
 def _elementwise_text(
     body: Body, dtype: np.dtype, rank: int, inputs: Sequence[Layout], outputs: Sequence[Layout]
 ) -> str:
-    code = statements(body, dtype)
+    code = _statements(body, dtype)
     names = [*_names("a", inputs), *_names("o", outputs), "lo", "hi"]
     types = [*(_type(x, "True") for x in inputs), *(_type(x) for x in outputs), *["types.uintp"] * 2]
     stores = [f"{_at(f'o{i}', o)} = {v}" for i, (o, v) in enumerate(zip(outputs, code.values, strict=True))]
@@ -381,7 +385,7 @@ def _reduction_text(
     Neighbours on the last axis go to different accumulators, `work[:lanes]`: where that axis is folded too,
     the accumulators are combined at the end; where it is kept, each makes an element of the output.
     """
-    code = statements(body, dtype, also=monoid.helpers)
+    code = _statements(body, dtype, monoid.helpers)
     *inputs, target = layouts
     last = len(folded) - 1
     names = [*_names("a", inputs), "o0", "work", "lanes", *(f"n{k}" for k in range(last + 1))]
@@ -456,6 +460,14 @@ def fold(work, lanes):
 """
 
 
+def _statements(body: Body, dtype: np.dtype, also: Sequence[str] = ()) -> Statements:
+    """Return the text of `body`, in which functions of `math` are vector code."""
+    code = statements(body, dtype, also)
+    lines, head = list(map(vector.substituted, code.lines)), vector.substituted(code.preamble)
+    functions = vector.preamble("\n".join([head, *lines]), dtype)
+    return Statements(f"{head}\n\n\n{functions}" if functions else head, lines, code.values)
+
+
 def _module(preamble: str, names: list[str], types: list[str], lines: list[str]) -> str:
     declared = [f"    {t},  # {name}" for t, name in zip(types, names, strict=True)]
     head = [
@@ -469,7 +481,9 @@ def _module(preamble: str, names: list[str], types: list[str], lines: list[str])
         "",
     ]
     kernel = _nest([f"def kernel({', '.join(names)}):"], lines)
-    return "\n".join([*head, '@njit(SIGNATURE, cache=True, error_model="numpy", nogil=True)', *kernel, ""])
+    contract = 'fastmath={"contract"}, ' if "def fast_" in preamble else ""  # fused multiply-add
+    decorator = f'@njit(SIGNATURE, cache=True, error_model="numpy", {contract}nogil=True)'
+    return "\n".join([*head, decorator, *kernel, ""])
 
 
 def _nest(headers: list[str], lines: list[str]) -> list[str]:

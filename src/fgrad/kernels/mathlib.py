@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.expr import special
+
 ZERO, HALF, ONE, TWO, THIRD = 0.0, 0.5, 1.0, 2.0, 1 / 3
 LN2, LOG2E = math.log(2), 1 / math.log(2)
 DEGREES, RADIANS = 180 / math.pi, math.pi / 180
@@ -22,7 +24,7 @@ class _Interpreted:
     """NumPy's functions under the names of `math`, for interpreted kernels: no errors, and the same dtype."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(np, _NUMPY_NAMES.get(name, name))
+        return getattr(special if name in {"erf", "erfc"} else np, _NUMPY_NAMES.get(name, name))
 
 
 interpreted = _Interpreted()
@@ -73,6 +75,17 @@ def logaddexp(x: float, y: float) -> float:
 def logaddexp2(x: float, y: float) -> float:
     """Return `log2(2**x + 2**y)` without overflow."""
     return x + ONE if x == y else maximum(x, y) + LOG2E * math.log1p(exp2(-abs(x - y)))
+
+
+def sigmoid(x: float) -> float:
+    """Return `1 / (1 + exp(-x))` without overflow."""
+    small = math.exp(-abs(x))
+    return (small if x < ZERO else ONE) / (ONE + small)
+
+
+def softplus(x: float) -> float:
+    """Return `log(1 + exp(x))` without overflow."""
+    return maximum(x, ZERO) + math.log1p(math.exp(-abs(x)))
 
 
 def degrees(x: float) -> float:
