@@ -17,10 +17,9 @@ from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS, Rule
 from fgrad.core.tensor import bind
 from fgrad.expr.atoms import ATOMS
-from fgrad.expr.emit import emit_calls
 from fgrad.expr.node import Expr, Operand, apply, postorder, var, variables
 from fgrad.numpy.arrays import as_value
-from fgrad.ops.elementwise import declare_body
+from fgrad.ops.elementwise import composed, declare_body, floating
 from fgrad.ops.linear import convert
 from fgrad.ops.linear import linear as declare_linear
 from fgrad.transforms.custom import Function, custom_jvp, custom_vjp
@@ -266,7 +265,7 @@ def _declared(name: str, params: tuple[Expr, ...], body: Expr) -> str:
         name, lambda row: row.body is not None and row.body.result is body and row.body.params == params
     )
     if free not in ROWS:
-        declare_body(free, params, body, _composed(params, body))
+        declare_body(free, params, body, composed(params, body))
     return free
 
 
@@ -278,39 +277,13 @@ def _free(name: str, fits: Callable[[Any], bool] = lambda row: False) -> str:
     return found
 
 
-def _composed(params: tuple[Expr, ...], body: Expr) -> Rule:
-    """Return the kernel that computes `body` by one NumPy call an atom, in the dtype of its operands."""
-    text, constants = emit_calls("run", params, (body,))
-    code = compile(text, "<fgrad body>", "exec")
-
-    @functools.cache
-    def typed(dtype: np.dtype[Any]) -> Callable[..., Any]:
-        namespace: dict[str, Any] = {name: atom.reference for name, atom in ATOMS.items()}
-        namespace |= {name: dtype.type(value) for name, value in constants.items()}
-        exec(code, namespace)  # noqa: S102 -- our own emitted code
-        run: Callable[..., Any] = namespace["run"]
-        return run
-
-    def run(*operands: Any) -> Any:
-        dtype = _dtype(operands)
-        (y,) = typed(dtype)(*(np.asarray(x, dtype) for x in operands))
-        return y if y.dtype == dtype else y.astype(dtype)
-
-    return run
-
-
-def _dtype(operands: Sequence[Any]) -> np.dtype[Any]:
-    dtype = np.result_type(*(x.dtype if hasattr(x, "dtype") else x for x in operands))
-    return dtype if dtype.kind in "fc" else np.dtype(np.float64)
-
-
 def _promoted(operands: Sequence[Any]) -> list[Any]:
     """Return operands as arrays, Tensors and numbers; integers as floats."""
     values = [
         x if isinstance(x, float | complex) else float(x) if isinstance(x, int) else as_value(x)
         for x in operands
     ]
-    dtype = _dtype(values)
+    dtype = floating(values)
     return [convert(x, dtype) if hasattr(x, "dtype") and x.dtype.kind in "biu" else x for x in values]
 
 

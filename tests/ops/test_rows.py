@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -70,7 +71,7 @@ QUOTIENT, DIVISOR, NEGATIVE = (5.0, 5.4), (2.05, 2.25), (-5.4, -5.0)  # quotient
 
 DOMAINS: dict[str, tuple[tuple[float, float], ...]] = {
     **dict.fromkeys(("positive", "negative", "square", "sin", "cos", "sinh", "cosh", "tanh", "arcsinh",
-        "arctan"), (REAL,)),
+        "arctan", "erf", "erfc", "sigmoid", "softplus"), (REAL,)),
     **dict.fromkeys(("exp", "exp2", "expm1", "fabs", "absolute", "degrees", "radians", "sign", "signbit"),
         (REAL,)),
     **dict.fromkeys(("isnan", "isinf", "isfinite", "logical_not"), (REAL,)),
@@ -97,6 +98,10 @@ REFERENCES = {
     "both": np.multiply,
     "fraction": lambda x: np.modf(x)[0],
     "exponent": lambda x: np.frexp(x)[1],
+    "erf": lambda x: np.vectorize(math.erf, [x.dtype])(x),
+    "erfc": lambda x: np.vectorize(math.erfc, [x.dtype])(x),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "softplus": lambda x: np.log1p(np.exp(x)),
 }
 
 
@@ -824,6 +829,181 @@ def by_hand() -> list[Sample]:
     ]
 
 
+ACTIVATIONS: dict[str, Callable[..., Any]] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "relu6": lambda x: np.clip(x, 0, 6),
+    "leaky_relu": lambda x, a: np.where(x > 0, x, a * x),
+    "elu": lambda x, a: np.where(x > 0, x, a * np.expm1(x)),
+    "selu": lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)),
+    "celu": lambda x, a: np.where(x > 0, x, a * np.expm1(x / a)),
+    "gelu": lambda x: x * np.vectorize(math.erfc, [float])(-x / math.sqrt(2)) / 2,
+    "gelu_cubic": lambda x: x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+    "log_sigmoid": lambda x: -np.log1p(np.exp(-x)),
+    "soft_sign": lambda x: x / (1 + np.abs(x)),
+    "hard_tanh": lambda x: np.clip(x, -1, 1),
+    "hard_sigmoid": lambda x: np.clip((x + 3) / 6, 0, 1),
+}
+
+
+def activations() -> list[Sample]:
+    """Return the samples of activation functions, away from their kinks."""
+    found = []
+    for name, f in ACTIVATIONS.items():
+        reference = lambda *xs, f=f: np.asarray(f(*xs), np.result_type(*xs))
+        arity = f.__code__.co_argcount
+        for label, x in {
+            "float64": values() * 4.1,
+            "float32": values(dtype=np.float32),
+            "0-d": values(()),
+            "empty": values((0, 3)),
+            "transposed": values().T,
+        }.items():
+            args = (x, values((), 0.5, 1.5, x.dtype))[:arity]
+            found.append(Sample(name, label, args, {}, reference, 3 if label == "float64" else 2))
+        if arity == 2:
+            found.append(Sample(name, "number", (values(), 0.3), {}, reference))
+            found.append(Sample(name, "one slope each", (values(), values((3,), 0.5, 1.5)), {}, reference))
+    return found
+
+
+def normalizations() -> list[Sample]:
+    """Return the samples of softmax and layers."""
+    found = []
+    for shape, axes in [
+        ((2, 3), (1,)),
+        ((2, 3), (0,)),
+        ((2, 3, 2), (0, 2)),
+        ((), ()),
+        ((3,), ()),
+        ((0, 3), (1,)),
+    ]:
+        for name, change in (("softmax", lambda y: y), ("log_softmax", np.log)):
+
+            def reference(x, axes=axes, change=change):
+                y = np.exp(x)
+                return np.asarray(change(y / y.sum(axes, keepdims=True)))
+
+            label = f"{shape} over {axes}"
+            found += with_dtypes(name, reference, shape, axes=axes, label=label, complex_too=False)
+    for shape, rank in [((3, 4), 1), ((2, 3, 4), 2), ((4,), 1), ((0, 4), 1)]:
+
+        def layer(x, w, b, rank=rank):
+            axes = tuple(range(x.ndim - rank, x.ndim))
+            return (x - x.mean(axes, keepdims=True)) / np.sqrt(
+                x.var(axes, keepdims=True) + x.dtype.type(0.1)
+            ) * w + b
+
+        shapes = (shape, shape[-rank:], shape[-rank:])
+        label = f"{shape} rank {rank}"
+        found += with_dtypes("layer_norm", layer, *shapes, rank=rank, eps=0.1, label=label, complex_too=False)
+    return found
+
+
+def slow_convolve(x, w, *, stride, padding, dilation, input_dilation, groups):
+    """Return the convolution of the row `conv`, by loops over places and windows."""
+    wide = np.zeros(
+        (*x.shape[:2], *((n - 1) * u + 1 + 99 * 2 for n, u in zip(x.shape[2:], input_dilation, strict=True))),
+        x.dtype,
+    )
+    wide[
+        (..., *(slice(99, 99 + (n - 1) * u + 1, u) for n, u in zip(x.shape[2:], input_dilation, strict=True)))
+    ] = x
+    count = [
+        max(0, ((n - 1) * u + 1 + low + high - ((k - 1) * d + 1)) // s + 1)
+        for n, u, (low, high), k, d, s in zip(
+            x.shape[2:], input_dilation, padding, w.shape[2:], dilation, stride, strict=True
+        )
+    ]
+    out = np.zeros((x.shape[0], w.shape[0], *count), np.result_type(x, w))
+    size = w.shape[0] // groups
+    for o in range(w.shape[0]):
+        for c in range(w.shape[1]):
+            for p in np.ndindex(*count):
+                for k in np.ndindex(*w.shape[2:]):
+                    at = tuple(
+                        99 - low + i * s + j * d
+                        for (low, _), i, s, j, d in zip(padding, p, stride, k, dilation, strict=True)
+                    )
+                    out[(slice(None), o, *p)] += (
+                        w[(o, c, *k)] * wide[(slice(None), o // size * w.shape[1] + c, *at)]
+                    )
+    return out
+
+
+def slow_pool(f, x, window, stride, padding, empty):
+    """Return `f` of the elements of every window."""
+    rank = len(window)
+    space = x.shape[x.ndim - rank :]
+    count = [
+        (n + low + high - k) // s + 1
+        for n, (low, high), k, s in zip(space, padding, window, stride, strict=True)
+    ]
+    out = np.zeros((*x.shape[: x.ndim - rank], *count), x.dtype)
+    for p in np.ndindex(*count):
+        starts = [i * s - low for i, s, (low, _) in zip(p, stride, padding, strict=True)]
+        part = x[(..., *(slice(max(0, a), max(0, a + k)) for a, k in zip(starts, window, strict=True)))]
+        out[(..., *p)] = f(part, axis=tuple(range(x.ndim - rank, x.ndim)), initial=empty)
+    return out
+
+
+def windows() -> list[Sample]:
+    """Return the samples of convolutions and pooling."""
+    found = []
+    for label, shapes, params in [
+        ("1-d", ((2, 1, 5), (2, 1, 3)), {}),
+        ("strides", ((1, 2, 5, 4), (2, 2, 2, 3)), {"stride": (2, 3), "padding": ((1, 0), (2, 1))}),
+        ("dilation", ((1, 1, 6, 5), (1, 1, 2, 2)), {"dilation": (3, 2), "padding": ((0, 1), (1, 0))}),
+        (
+            "input dilation",
+            ((1, 2, 3), (1, 2, 2)),
+            {"input_dilation": (3,), "padding": ((-2, 2),), "stride": (2,)},
+        ),
+        ("groups", ((2, 4, 3), (6, 2, 2)), {"groups": 2}),
+        ("depthwise", ((1, 3, 2, 2), (3, 1, 2, 1)), {"groups": 3, "padding": ((1, 1), (0, 0))}),
+        ("3-d", ((1, 1, 2, 3, 2), (2, 1, 2, 2, 1)), {"padding": ((1, 0), (0, 0), (0, 0))}),
+        ("no examples", ((0, 1, 4), (2, 1, 2)), {}),
+        ("1x1", ((1, 2, 2, 2), (3, 2, 1, 1)), {}),
+    ]:
+        rank = len(shapes[0]) - 2
+        full = {
+            "stride": (1,) * rank,
+            "padding": ((0, 0),) * rank,
+            "dilation": (1,) * rank,
+            "input_dilation": (1,) * rank,
+            "groups": 1,
+            **params,
+        }
+        reference = partial(slow_convolve, **full)
+        found += with_dtypes("conv", reference, *shapes, label=label, **full)
+    for label, shape, params in [
+        ("1-d", (2, 7), {"window": (3,), "stride": (2,), "padding": ((0, 0),)}),
+        ("overlapping", (1, 2, 4, 5), {"window": (3, 2), "stride": (1, 2), "padding": ((1, 2), (0, 1))}),
+        ("3-d", (2, 3, 2), {"window": (1, 2, 2), "stride": (1, 1, 1), "padding": ((0, 0),) * 3}),
+        ("gaps", (5,), {"window": (1,), "stride": (3,), "padding": ((0, 0),)}),
+        ("empty", (0, 4), {"window": (2,), "stride": (2,), "padding": ((0, 0),)}),
+    ]:
+        largest = lambda x, p=params: slow_pool(np.max, x, **p, empty=-np.inf)
+        total = lambda x, p=params: slow_pool(np.sum, x, **p, empty=0)
+        found += with_dtypes("max_pool", largest, shape, label=label, complex_too=False, **params)
+        found += with_dtypes("window_sum", total, shape, label=label, **params)
+        rank = len(params["window"])
+        space = shape[len(shape) - rank :]
+
+        def spread(ct, shape=shape, total=total):
+            out = np.zeros(shape, ct.dtype)
+            for i in np.ndindex(shape):
+                unit = np.zeros(shape)
+                unit[i] = 1
+                out[i] = np.sum(ct * total(unit))
+            return out
+
+        inner = total(np.zeros(shape)).shape
+        found += with_dtypes("window_spread", spread, inner, label=label, space=space, **params)
+    return found
+
+
 SAMPLES = [
     *(sample for name in DOMAINS for sample in elementwise(name)),
     *(sample for name in ("maximum", "minimum", "sign", "rint", "fmax", "fmin")
@@ -863,6 +1043,9 @@ SAMPLES = [
     *factorizations(),
     *transforms(),
     *series(),
+    *activations(),
+    *normalizations(),
+    *windows(),
     *by_hand(),
 ]  # fmt: skip
 

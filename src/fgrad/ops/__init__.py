@@ -1,6 +1,7 @@
 """The rows: every primitive operation, declared once with all its rules."""
 
 from fgrad.ops import (
+    activation,
     bessel,
     contraction,
     convolution,
@@ -9,13 +10,17 @@ from fgrad.ops import (
     fft,
     indexing,
     linear,
+    normalization,
     ordering,
+    pooling,
     random,
     reduction,
     roots,
+    windows,
 )
 
 __all__ = [
+    "activation",
     "bessel",
     "contraction",
     "convolution",
@@ -24,8 +29,11 @@ __all__ = [
     "fft",
     "indexing",
     "linear",
+    "normalization",
     "ordering",
+    "pooling",
     "random",
     "reduction",
     "roots",
+    "windows",
 ]

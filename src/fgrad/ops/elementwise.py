@@ -15,8 +15,10 @@ from fgrad.expr.atoms import ATOMS
 from fgrad.expr.derive import chain, gradient
 from fgrad.expr.emit import emit_calls, emit_in_place
 from fgrad.expr.node import ZERO, Expr, apply, const, postorder, var, variables
+from fgrad.ops.compiled import Fused, FusedPull
 from fgrad.ops.linear import convert, with_rank
 
+FUSED = {"erf", "erfc", "sigmoid", "softplus"}
 PARAMS = tuple(map(var, ("x", "y", "z")))
 CT, OUT = var("ct"), var("out")
 
@@ -34,18 +36,66 @@ def declare_atom(name: str) -> Primitive:
     atom = ATOMS[name]
     params = PARAMS[: atom.arity]
     slopes = [s if isinstance(s, Expr) else const(s) for s in atom.slopes(OUT, *params)]
-    pull = _puller(slopes, params, atom.products)
+    fused = name in FUSED
+    pull = _puller(slopes, params, atom.products, fused=fused)
     body = apply_unshared(name, params)
-    return _declare(name, params, body, atom.reference, pull, real=not atom.holomorphic)
+    run = Fused(params, (body,), atom.reference) if fused else atom.reference
+    return _declare(name, params, body, run, pull, real=not atom.holomorphic)
 
 
-def declare_body(name: str, params: tuple[Expr, ...], body: Expr, run: Rule) -> Primitive:
-    """Add the row of a scalar `body`; its slopes are again expressions, so every order exists."""
+def declare_body(
+    name: str, params: tuple[Expr, ...], body: Expr, run: Rule, *, fused: bool = False
+) -> Primitive:
+    """Add the row of a scalar `body`; its slopes are again expressions, so every order exists.
+
+    Args:
+        name: the name of the row.
+        params: the variables, one an operand.
+        body: what one element computes.
+        run: computes it for arrays.
+        fused: whether large arrays are computed by one compiled loop, here and in the reverse step.
+    """
     inside = [ATOMS[e.head] for e in postorder(body) if e.args]
     product = "scale" if any("scale" in atom.products for atom in inside) else "multiply"
     real = any(not atom.holomorphic for atom in inside)
-    pull = _puller(list(gradient(body, params)), params, (product,) * len(params), built=_built_by_dtype)
-    return _declare(name, params, body, run, pull, real=real)
+
+    def pull(pattern: Pattern) -> Pull | None:
+        return made()(pattern)
+
+    @functools.cache
+    def made() -> Callable[[Pattern], Pull | None]:
+        slopes = list(gradient(body, params))
+        return _puller(slopes, params, (product,) * len(params), built=_built_by_dtype, fused=fused)
+
+    if fused:  # fgrad's own, of which a program uses few: their slopes wait until then
+        return _declare(name, params, body, Fused(params, (body,), run), pull, real=real)
+    return _declare(name, params, body, run, made(), real=real)
+
+
+def composed(params: tuple[Expr, ...], body: Expr) -> Rule:
+    """Return the kernel that computes `body` by one NumPy call an atom, in the dtype of its operands."""
+
+    @functools.cache
+    def typed(dtype: np.dtype[Any]) -> Callable[..., Any]:
+        text, constants = emit_calls("run", params, (body,))
+        namespace: dict[str, Any] = {name: atom.reference for name, atom in ATOMS.items()}
+        namespace |= {name: dtype.type(value) for name, value in constants.items()}
+        exec(compile(text, "<fgrad body>", "exec"), namespace)  # noqa: S102 -- our own emitted code
+        run: Callable[..., Any] = namespace["run"]
+        return run
+
+    def run(*operands: Any) -> Any:
+        dtype = floating(operands)
+        (y,) = typed(dtype)(*(np.asarray(x, dtype) for x in operands))
+        return y if y.dtype == dtype else y.astype(dtype)
+
+    return run
+
+
+def floating(operands: Sequence[Any]) -> np.dtype[Any]:
+    """Return the dtype of a floating-point result of `operands`."""
+    dtype = np.result_type(*(x.dtype if hasattr(x, "dtype") else x for x in operands))
+    return dtype if dtype.kind in "fc" else np.dtype(np.float64)
 
 
 def apply_unshared(name: str, params: Sequence[Expr]) -> Expr:
@@ -111,6 +161,8 @@ def _puller(
     params: tuple[Expr, ...],
     products: Sequence[str],
     built: Callable[..., Rule] = _built,
+    *,
+    fused: bool = False,
 ) -> Callable[[Pattern], Pull | None]:
     """Return the `pull` of a row with these slopes: a generated function per pattern of tracked arguments."""
     if all(s is ZERO for s in slopes):
@@ -129,6 +181,8 @@ def _puller(
         if len(params) == 1 and built is _built:  # no broadcasting: intermediate results may share memory
             text, constants = emit_in_place("pull", (CT, *kept), results, "of_number")
             raw = built(text, {**_RAW, "of_number": raw}, constants)
+        if fused:
+            raw = FusedPull((CT, *kept), results, raw)
         return Pull(lifted, raw=raw, keep=keep, transpose=ITSELF)
 
     return pull

@@ -1,4 +1,4 @@
-"""Reductions and scans that are not linear: products, extrema, logsumexp and a linear recurrence."""
+"""Reductions and scans that are not linear: products, extrema and a linear recurrence."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS, WEIGHTS, Primitive, Rule, by_argument, register
-from fgrad.core.tensor import bind, refuse_complex, unary
+from fgrad.core.tensor import bind, refuse_complex
 from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, reverse, shifted, sum_axes
 
 
-def _reduced(x: Any, axes: Axes) -> Aval:
+def reduced(x: Any, axes: Axes) -> Aval:
+    """Return the aval of a reduction over `axes`."""
     return Aval(tuple(n for i, n in enumerate(x.shape) if i not in axes), x.dtype)
 
 
 def _reduction(
-    name: str, run: Rule, rule: Rule, shape: Rule = _reduced, *, real: bool = False, raw: Sequence[Rule] = ()
+    name: str, run: Rule, rule: Rule, shape: Rule = reduced, *, real: bool = False, raw: Sequence[Rule] = ()
 ) -> None:
     register(
         Primitive(
@@ -62,48 +63,6 @@ def _products_before(x: Any, axis: int) -> Any:
     first = np.ones((*x.shape[:axis], 1, *x.shape[axis + 1 :]), x.dtype)
     head = bind("slice", x, index=(*full, slice(None, -1)))
     return bind("concatenate", first, bind("cumprod", head, axis=axis), axis=axis)
-
-
-def _run_logsumexp(x: Any, *, axes: Axes) -> Any:
-    if x.size == 0:
-        return np.full(_reduced(x, axes).shape, -np.inf, x.dtype)[()]
-    if axes == (1,) and x.ndim == 2 and x.shape[1] < min(64, x.shape[0]):
-        # NumPy runs along the last axis, and that is too short: turned round, the same takes half the time
-        x, axes = np.ascontiguousarray(x.T), (0,)
-    top = np.maximum.reduce(x, axis=axes, keepdims=True)
-    if not math.isfinite(np.add.reduce(top, axis=None)):
-        return _run_logsumexp_of_infinite(x, top, axes)
-    terms = np.subtract(x, top)
-    total = np.add.reduce(np.exp(terms, terms) if terms.shape else np.exp(terms), axis=axes)
-    return np.log(total) + top.reshape(total.shape)
-
-
-def _run_logsumexp_of_infinite(x: Any, top: Any, axes: Axes) -> Any:
-    top = np.where(np.isfinite(top), top, 0)
-    with np.errstate(divide="ignore", over="ignore"):
-        total = np.add.reduce(np.exp(x - top), axis=axes)
-        return np.log(total) + top.reshape(total.shape)
-
-
-def _logsumexp_of_arrays(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
-    kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
-    shift = out.reshape(kept)
-    if not math.isfinite(np.add.reduce(out, axis=None)):
-        shift = np.where(shift == -np.inf, 0, shift)
-    weights = np.subtract(x, shift)
-    if not weights.shape:
-        return ct.reshape(kept) * np.exp(weights)
-    np.exp(weights, weights)
-    weights *= ct.reshape(kept)
-    return weights
-
-
-def _logsumexp(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
-    """Return `ct` times softmax(x), which is zero by convention where every x is -inf."""
-    # Blanchard, Higham & Higham (2021), Accurately computing the log-sum-exp and softmax functions
-    kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
-    shift = bind("where", bind("equal", out, -np.inf), 0, out)
-    return reshape(ct, kept) * unary("exp", x - reshape(shift, kept))
 
 
 def _recur(a: Any, b: Any, axis: int) -> Any:
@@ -189,9 +148,8 @@ _reduction(
     "prod",
     lambda x, *, axes: np.multiply.reduce(x, axis=axes),
     _prod,
-    lambda x, axes: Aval(_reduced(x, axes).shape, np.multiply.reduce(np.empty(0, x.dtype)).dtype),
+    lambda x, axes: Aval(reduced(x, axes).shape, np.multiply.reduce(np.empty(0, x.dtype)).dtype),
 )
-_reduction("logsumexp", _run_logsumexp, _logsumexp, real=True, raw=[_logsumexp_of_arrays])
 register(
     Primitive(
         "cumprod",

@@ -1,0 +1,302 @@
+"""Kernels of windows: convolutions as matrix products of unrolled windows, and pooling.
+
+They take one or two axes of space; one axis is a second one of length one. Windows are unrolled for a few
+images, or a few rows of one, at a time, so that the matrix product reads them from the cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from fgrad.kernels import source, threads
+
+TILE = 2**20  # bytes of unrolled windows at a time
+
+Steps = tuple[int, ...]
+Pads = tuple[tuple[int, int], ...]
+
+_HEAD = """
+F = np.{dtype}
+NONE, ZERO, ONE = np.uintp(0), F(0.0), F(1.0)
+LEAST = F(-np.inf)
+helper = njit(error_model="numpy", inline="always")
+INPUT = types.Array(types.{dtype}, {rank}, "C", readonly=True)
+OUTPUT = types.Array(types.{dtype}, {rank}, "C")
+COLUMNS, I, U = types.Array(types.{dtype}, 3, "C"), types.intp, types.uintp
+
+
+@helper
+def inside(start, step, count, size):
+    # the places q of `count` for which start + q step lies in range(size), from the first to behind the last
+    low = min(count, max(0, -(start // step)))
+    return low, max(low, min(count, (size - 1 - start) // step + 1))
+
+
+@njit({signature}, cache=True, error_model="numpy", nogil=True)
+"""
+_UNROLL = """
+def kernel(x, columns, image, channel, channels, kh, kw, sh, sw, ph, pw, dh, dw, top, rows, width, lo, hi):
+    area, height, length = kh * kw, x.shape[2], x.shape[3]
+    for line in range(np.intp(lo), np.intp(hi)):
+        n, k = line // (channels * area), line % (channels * area)
+        c, i, j = k // area, k % area // kw, k % kw
+        target = columns[n, k]
+        left, right = inside(j * dw - pw, sw, width, length)
+        for r in range(rows):
+            y = (top + r) * sh + i * dh - ph
+            row = target[r * width : (r + 1) * width]
+            if y < 0 or y >= height:
+                for q in range(np.uintp(width)):
+                    row[q] = ZERO
+                continue
+            given = x[image + n, channel + c, y]
+            for q in range(np.uintp(left)):
+                row[q] = ZERO
+            for q in range(np.uintp(right), np.uintp(width)):
+                row[q] = ZERO
+            part, start = row[left:right], left * sw + j * dw - pw
+            if sw == 1:
+                seen = given[start : start + (right - left)]
+                for q in range(np.uintp(right - left)):
+                    part[q] = seen[q]
+            else:
+                for q in range(np.uintp(right - left)):
+                    part[q] = given[np.uintp(start) + q * np.uintp(sw)]
+"""
+_ROLL = """
+def kernel(x, columns, image, channel, channels, kh, kw, sh, sw, ph, pw, dh, dw, top, rows, width, lo, hi):
+    area, height, length = kh * kw, x.shape[2], x.shape[3]
+    for line in range(np.intp(lo), np.intp(hi)):
+        n, c = line // channels, line % channels
+        for k in range(area):
+            i, j = k // kw, k % kw
+            source = columns[n, c * area + k]
+            left, right = inside(j * dw - pw, sw, width, length)
+            start = left * sw + j * dw - pw
+            for r in range(rows):
+                y = (top + r) * sh + i * dh - ph
+                if y < 0 or y >= height:
+                    continue
+                part = source[r * width + left : r * width + right]
+                given = x[image + n, channel + c, y]
+                if sw == 1:
+                    seen = given[start : start + (right - left)]
+                    for q in range(np.uintp(right - left)):
+                        seen[q] += part[q]
+                else:
+                    for q in range(np.uintp(right - left)):
+                        given[np.uintp(start) + q * np.uintp(sw)] += part[q]
+"""
+_POOL = """
+def kernel({arrays}, kh, kw, sh, sw, ph, pw, lo, hi):
+    height, length = x.shape[1], x.shape[2]
+    rows, width = out.shape[1], out.shape[2]
+    for n in range(lo, hi):
+        {clear}
+        for r in range(rows):
+            first, last = max(0, r * sh - ph), min(height, r * sh - ph + kh)
+            for q in range(width):
+                left, right = max(0, q * sw - pw), min(length, q * sw - pw + kw)
+                {start}
+                for i in range(np.uintp(first), np.uintp(last)):
+                    for j in range(np.uintp(left), np.uintp(right)):
+                        {step}
+                {end}
+"""
+_CLEAR = "target[n, :, :] = ZERO"
+_POOLS = {
+    "max": {
+        "arrays": "x, out",
+        "clear": "pass",
+        "start": "best = LEAST",
+        "step": "best = x[n, i, j] if x[n, i, j] > best or x[n, i, j] != x[n, i, j] else best",
+        "end": "out[n, r, q] = best",
+    },
+    "max_back": {
+        "arrays": "ct, out, x, target",
+        "clear": _CLEAR,
+        "start": "best, ties = out[n, r, q], ZERO",
+        "step": "ties += ONE if x[n, i, j] == best else ZERO",
+        "end": """if ties:
+                    share = ct[n, r, q] / ties
+                    for i in range(np.uintp(first), np.uintp(last)):
+                        for j in range(np.uintp(left), np.uintp(right)):
+                            if x[n, i, j] == best:
+                                target[n, i, j] += share""",
+    },
+    "sum": {
+        "arrays": "x, out",
+        "clear": "pass",
+        "start": "total = ZERO",
+        "step": "total += x[n, i, j]",
+        "end": "out[n, r, q] = total",
+    },
+    "spread": {
+        "arrays": "out, x",
+        "clear": _CLEAR.replace("target", "x"),
+        "start": "share = out[n, r, q]",
+        "step": "x[n, i, j] += share",
+        "end": "pass",
+    },
+}
+_OUTPUTS = {"max": "out", "sum": "out", "max_back": "target", "spread": "x"}
+
+
+@cache
+def _window_kernel(name: str, char: str) -> Callable[..., None]:
+    first = "INPUT" if name == "unroll" else "OUTPUT"
+    signature = f"types.void({first}, COLUMNS, {'I, ' * 14}U, U)"
+    head = _HEAD.format(dtype=np.dtype(char).name, rank=4, signature=signature)
+    return source.compiled(head.strip() + (_UNROLL if name == "unroll" else _ROLL))
+
+
+@cache
+def _pool_kernel(name: str, char: str) -> Callable[..., None]:
+    parts = _POOLS[name]
+    types = ("OUTPUT" if a == _OUTPUTS[name] else "INPUT" for a in parts["arrays"].split(", "))
+    signature = f"types.void({', '.join(types)}, {'I, ' * 6}U, U)"
+    head = _HEAD.format(dtype=np.dtype(char).name, rank=3, signature=signature)
+    return source.compiled(head.strip() + _POOL.format(**parts))
+
+
+def _plane(shape: Steps, rank: int) -> Steps:
+    """Return the shape of images with two axes of space."""
+    return shape if rank == 2 else (*shape[:-1], 1, shape[-1])
+
+
+class _Geometry:
+    """A convolution with two axes of space, cut into tiles."""
+
+    def __init__(
+        self,
+        x: Steps,
+        w: Steps,
+        out: Steps,
+        stride: Steps,
+        padding: Pads,
+        dilation: Steps,
+        groups: int,
+        itemsize: int,
+    ) -> None:
+        rank = len(stride)
+        self.x, self.out = _plane(x, rank), _plane(out, rank)
+        lead = (1,) * (2 - rank)
+        self.channels, window = w[1], (*lead, *w[2:])
+        self.lines, self.outputs, self.groups = w[1] * math.prod(window), w[0] // groups, groups
+        low = (0,) * (2 - rank) + tuple(p[0] for p in padding)
+        self.steps = (*window, *lead, *stride, *low, *lead, *dilation)
+        line = self.lines * self.out[3] * itemsize
+        self.rows = self.out[2] if line * self.out[2] <= 2 * TILE else max(1, TILE // line)
+        self.images = max(1, TILE // (line * self.rows))
+
+    def tiles(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Yield group, first image, number of images, first row and number of rows of every tile."""
+        for g in range(self.groups):
+            for n in range(0, self.out[0], self.images):
+                for r in range(0, self.out[2], self.rows):
+                    yield g, n, min(self.images, self.out[0] - n), r, min(self.rows, self.out[2] - r)
+
+    def call(self, name: str, x: Any, columns: Any, g: int, n: int, r: int, rows: int) -> None:
+        """Unroll windows into columns, or add columns back into the places that they come from."""
+        images = columns.shape[0]
+        args = (x, columns, n, g * self.channels, self.channels, *self.steps, r, rows, self.out[3])
+        count = images * (self.lines if name == "unroll" else self.channels)
+        threads.share(_window_kernel(name, columns.dtype.char), args, count, columns.size)
+
+    def part(self, y: Any, g: int, n: int, images: int, r: int, rows: int) -> Any:
+        """Return the view of an array like the output on one tile: (images, outputs, places)."""
+        whole = y.reshape((self.out[0], self.groups, self.outputs, self.out[2] * self.out[3]))
+        return whole[n : n + images, g, :, r * self.out[3] : (r + rows) * self.out[3]]
+
+
+def convolve(x: Any, w: Any, stride: Steps, padding: Pads, dilation: Steps, groups: int, shape: Steps) -> Any:
+    """Return the convolution of `x` with `w`, of `shape`."""
+    plan = _Geometry(x.shape, w.shape, shape, stride, padding, dilation, groups, x.itemsize)
+    x = np.ascontiguousarray(x).reshape(plan.x)
+    kernel = np.ascontiguousarray(w).reshape((groups, plan.outputs, plan.lines))
+    out = np.empty(shape, x.dtype)
+    work = _work(plan, x.dtype)
+    for g, n, images, r, rows in plan.tiles():
+        columns = work[: images * plan.lines * rows * plan.out[3]].reshape((images, plan.lines, -1))
+        plan.call("unroll", x, columns, g, n, r, rows)
+        np.matmul(kernel[g], columns, out=plan.part(out, g, n, images, r, rows))
+    return out
+
+
+def convolve_kernel(
+    ct: Any, x: Any, shape: Steps, stride: Steps, padding: Pads, dilation: Steps, groups: int
+) -> Any:
+    """Return the cotangent of the kernel of a convolution, of `shape`."""
+    plan = _Geometry(x.shape, shape, ct.shape, stride, padding, dilation, groups, x.itemsize)
+    x, ct = np.ascontiguousarray(x).reshape(plan.x), np.ascontiguousarray(ct)
+    out = np.zeros((groups, plan.outputs, plan.lines), x.dtype)
+    work = _work(plan, x.dtype)
+    for g, n, images, r, rows in plan.tiles():
+        columns = work[: images * plan.lines * rows * plan.out[3]].reshape((images, plan.lines, -1))
+        plan.call("unroll", x, columns, g, n, r, rows)
+        part = plan.part(ct, g, n, images, r, rows)
+        out[g] += np.add.reduce(np.matmul(columns, part.transpose(0, 2, 1)), axis=0).T
+    return out.reshape(shape)
+
+
+def convolve_back(
+    ct: Any, w: Any, shape: Steps, stride: Steps, padding: Pads, dilation: Steps, groups: int
+) -> Any:
+    """Return the cotangent of the input of a convolution, of `shape`."""
+    plan = _Geometry(shape, w.shape, ct.shape, stride, padding, dilation, groups, w.itemsize)
+    ct = np.ascontiguousarray(ct)
+    kernel = np.ascontiguousarray(w).reshape((groups, plan.outputs, plan.lines)).transpose(0, 2, 1)
+    out = np.zeros(plan.x, ct.dtype)
+    work = _work(plan, ct.dtype)
+    for g, n, images, r, rows in plan.tiles():
+        columns = work[: images * plan.lines * rows * plan.out[3]].reshape((images, plan.lines, -1))
+        np.matmul(kernel[g], plan.part(ct, g, n, images, r, rows), out=columns)
+        plan.call("roll", out, columns, g, n, r, rows)
+    return out.reshape(shape)
+
+
+def _work(plan: _Geometry, dtype: np.dtype) -> Any:
+    return np.empty(plan.images * plan.lines * plan.rows * plan.out[3], dtype)
+
+
+def _pool(name: str, arrays: tuple[Any, ...], window: Steps, stride: Steps, padding: Pads) -> None:
+    rank = len(window)
+    lead, zeros = (1,) * (2 - rank), (0,) * (2 - rank)
+    flat = tuple([a.reshape(_plane((-1, *a.shape[a.ndim - rank :]), rank)) for a in arrays])
+    steps = (*lead, *window, *lead, *stride, *zeros, *(p[0] for p in padding))
+    elements = max(a.size for a in arrays)
+    threads.share(_pool_kernel(name, arrays[0].dtype.char), (*flat, *steps), flat[0].shape[0], elements)
+
+
+def max_pool(x: Any, window: Steps, stride: Steps, padding: Pads, shape: Steps) -> Any:
+    """Return the maximum of every window."""
+    out = np.empty(shape, x.dtype)
+    _pool("max", (np.ascontiguousarray(x), out), window, stride, padding)
+    return out
+
+
+def max_pool_back(ct: Any, out: Any, x: Any, window: Steps, stride: Steps, padding: Pads) -> Any:
+    """Return the cotangent of what `out` are the maxima of, shared by those that attain them."""
+    back = np.empty(x.shape, x.dtype)
+    arrays = (*map(np.ascontiguousarray, (ct, out, x)), back)
+    _pool("max_back", arrays, window, stride, padding)
+    return back
+
+
+def sum_pool(x: Any, window: Steps, stride: Steps, padding: Pads, shape: Steps) -> Any:
+    """Return the sum of every window."""
+    out = np.empty(shape, x.dtype)
+    _pool("sum", (np.ascontiguousarray(x), out), window, stride, padding)
+    return out
+
+
+def spread(ct: Any, window: Steps, stride: Steps, padding: Pads, shape: Steps) -> Any:
+    """Return an array of `shape` to every window of which one number of `ct` was added."""
+    out = np.empty(shape, ct.dtype)
+    _pool("spread", (np.ascontiguousarray(ct), out), window, stride, padding)
+    return out

@@ -1,0 +1,232 @@
+"""Rows that normalize: softmax, its logarithm, and layers with mean zero and variance one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Aval
+from fgrad.core.primitive import ITSELF, WEIGHTS, Pattern, Primitive, Pull, Rule, by_argument, register
+from fgrad.core.tensor import bind, unary
+from fgrad.ops.compiled import LARGE, backend
+from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, shifted, sum_axes
+from fgrad.ops.reduction import reduced
+
+
+def _rows(x: Any, axes: Axes, *others: Any) -> bool:
+    """Return whether compiled code computes this: large arrays of one dtype, over their last axes."""
+    if x.__class__ is not np.ndarray or x.size < LARGE or x.dtype.char not in "fd":
+        return False
+    n = x.ndim
+    return axes == tuple(range(n - len(axes), n)) and all(
+        o.__class__ is np.ndarray and o.dtype == x.dtype for o in others
+    )
+
+
+def _length(x: Any, axes: Axes) -> int:
+    return math.prod([x.shape[i] for i in axes])
+
+
+def _top(x: Any, axes: Axes) -> Any:
+    return np.maximum.reduce(x, axis=axes, keepdims=True, initial=-np.inf)
+
+
+def _run_softmax(x: Any, *, axes: Axes) -> Any:
+    if _rows(x, axes):
+        return backend("rows").softmax(x, _length(x, axes))
+    with np.errstate(invalid="ignore"):
+        y = np.exp(x - _top(x, axes))
+        return y / np.add.reduce(y, axis=axes, keepdims=True)
+
+
+def _softmax(ct: Any, out: Any, *, axes: Axes) -> Any:
+    if _rows(out, axes, ct):
+        return backend("rows").softmax_back(ct, out, _length(out, axes))
+    return out * (ct - expand(sum_axes(ct * out, axes), out.shape, axes))
+
+
+def _run_log_softmax(x: Any, *, axes: Axes) -> Any:
+    if _rows(x, axes):
+        return backend("rows").log_softmax(x, _length(x, axes))
+    with np.errstate(invalid="ignore"):
+        y = x - _top(x, axes)
+        return y - np.log(np.add.reduce(np.exp(y), axis=axes, keepdims=True))
+
+
+def _log_softmax(ct: Any, out: Any, *, axes: Axes) -> Any:
+    if _rows(out, axes, ct):
+        return backend("rows").log_softmax_back(ct, out, _length(out, axes))
+    return ct - unary("exp", out) * expand(sum_axes(ct, axes), out.shape, axes)
+
+
+def _run_logsumexp(x: Any, *, axes: Axes) -> Any:
+    if _rows(x, axes):
+        return backend("rows").logsumexp(x, _length(x, axes)).reshape(x.shape[: x.ndim - len(axes)])
+    if x.size == 0:
+        return np.full(reduced(x, axes).shape, -np.inf, x.dtype)[()]
+    if axes == (1,) and x.ndim == 2 and x.shape[1] < min(64, x.shape[0]):
+        # NumPy runs along the last axis, and that is too short: turned round, the same takes half the time
+        x, axes = np.ascontiguousarray(x.T), (0,)
+    top = np.maximum.reduce(x, axis=axes, keepdims=True)
+    if not math.isfinite(np.add.reduce(top, axis=None)):
+        return _run_logsumexp_of_infinite(x, top, axes)
+    terms = np.subtract(x, top)
+    total = np.add.reduce(np.exp(terms, terms) if terms.shape else np.exp(terms), axis=axes)
+    return np.log(total) + top.reshape(total.shape)
+
+
+def _run_logsumexp_of_infinite(x: Any, top: Any, axes: Axes) -> Any:
+    top = np.where(np.isfinite(top), top, 0)
+    with np.errstate(divide="ignore", over="ignore"):
+        total = np.add.reduce(np.exp(x - top), axis=axes)
+        return np.log(total) + top.reshape(total.shape)
+
+
+def _logsumexp_of_arrays(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
+    kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
+    shift = out.reshape(kept)
+    if not math.isfinite(np.add.reduce(out, axis=None)):
+        shift = np.where(shift == -np.inf, 0, shift)
+    if _rows(x, axes, ct, shift):
+        return backend("rows").shifted_exp(ct, x, shift, _length(x, axes))
+    weights = np.subtract(x, shift)
+    if not weights.shape:
+        return ct.reshape(kept) * np.exp(weights)
+    np.exp(weights, weights)
+    weights *= ct.reshape(kept)
+    return weights
+
+
+def _logsumexp(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
+    """Return `ct` times softmax(x), which is zero by convention where every x is -inf."""
+    # Blanchard, Higham & Higham (2021), Accurately computing the log-sum-exp and softmax functions
+    kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
+    shift = bind("where", bind("equal", out, -np.inf), 0, out)
+    return reshape(ct, kept) * unary("exp", x - reshape(shift, kept))
+
+
+def _declare(
+    name: str, run: Rule, rule: Rule, shape: Callable[..., Any], raw: Rule | None = None, transpose: str = ""
+) -> None:
+    register(
+        Primitive(
+            name,
+            run=run,
+            pull=by_argument(rule, raw=[raw or rule], exact=True, transpose=transpose),
+            shape=shape,
+            batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
+            real=True,
+        )
+    )
+
+
+_declare("softmax", _run_softmax, _softmax, lambda x, *, axes: x, transpose=ITSELF)
+_declare("log_softmax", _run_log_softmax, _log_softmax, lambda x, *, axes: x)
+_declare(
+    "logsumexp",
+    _run_logsumexp,
+    _logsumexp,
+    lambda x, *, axes: reduced(x, axes),
+    _logsumexp_of_arrays,
+    WEIGHTS,
+)
+
+
+# Layers: Ba, Kiros & Hinton (2016), Layer normalization
+
+
+def _last(x: Any, rank: int) -> Axes:
+    n = len(x.shape)
+    return tuple(range(n - rank, n))
+
+
+def _run_layer_norm(x: Any, weight: Any, bias: Any, *, rank: int, eps: float) -> Any:
+    axes = _last(x, rank)
+    if _rows(x, axes, weight, bias):
+        return backend("rows").layer_norm(x, weight, bias, eps)
+    dtype = np.result_type(x, weight, bias)
+    if dtype == np.float16:
+        x = x.astype(np.float32)
+    n = max(1, _length(x, axes))
+    gap = x - np.add.reduce(x, axis=axes, keepdims=True) / n
+    y = gap / np.sqrt(np.add.reduce(gap * gap, axis=axes, keepdims=True) / n + eps)
+    return (y * weight + bias).astype(dtype, copy=False)
+
+
+def standardized(x: Any, rank: int, eps: float) -> tuple[Any, Any]:
+    """Return `x` with mean zero and variance one over its last `rank` axes, and what it was divided by."""
+    axes = _last(x, rank)
+    n = max(1, _length(x, axes))
+    gap = x - expand(sum_axes(x, axes) / n, x.shape, axes)
+    size = unary("sqrt", sum_axes(unary("square", gap), axes) / n + eps)
+    size = expand(size, x.shape, axes)
+    return gap / size, size
+
+
+def _layer_norm_pull(pattern: Pattern) -> Pull:
+    keep = (1, 2) if pattern[0] else (1,) if pattern[1] else ()
+
+    def lifted(ct: Any, *saved: Any) -> list[Any]:
+        rank, eps = saved[-1]["rank"], saved[-1]["eps"]
+        lead = tuple(range(len(ct.shape) - rank))
+        back = []
+        if pattern[0] or pattern[1]:
+            x = saved[0]
+            y, size = standardized(x, rank, eps)
+        if pattern[0]:
+            axes = _last(x, rank)
+            n = max(1, _length(x, axes))
+            part = ct * saved[1]
+            mean = expand(sum_axes(part, axes) / n, x.shape, axes)
+            slope = expand(sum_axes(part * y, axes) / n, x.shape, axes)
+            back.append((part - mean - y * slope) / size)
+        if pattern[1]:
+            back.append(sum_axes(ct * y, lead))
+        if pattern[2]:
+            back.append(sum_axes(ct, lead))
+        return back
+
+    def raw(ct: Any, *saved: Any) -> Any:
+        rank = saved[-1]["rank"]
+        if not pattern[0] or not _rows(saved[0], _last(ct, rank), ct, saved[1]):
+            return lifted(ct, *saved)
+        found = backend("rows").layer_norm_back(ct, saved[0], saved[1], saved[-1]["eps"])
+        return [f for f, tracked in zip(found, pattern, strict=True) if tracked]
+
+    return Pull(lifted, raw=raw, keep=keep, params=True)
+
+
+def _batch_layer_norm(
+    mapped: tuple[bool, ...], x: Any, weight: Any, bias: Any, *, rank: int, eps: float
+) -> Any:
+    if mapped == (True, False, False):
+        return bind("layer_norm", x, weight, bias, rank=rank, eps=eps)
+    if not mapped[0]:
+        size = (weight if mapped[1] else bias).shape[0]
+        x = broadcast_to(x, (size, *x.shape))
+    y, _ = standardized(x, rank, eps)
+
+    def fitted(p: Any, is_mapped: bool) -> Any:
+        ones = (1,) * (len(x.shape) - rank - 1)
+        return reshape(p, (p.shape[0], *ones, *p.shape[1:])) if is_mapped else p
+
+    return y * fitted(weight, mapped[1]) + fitted(bias, mapped[2])
+
+
+def _shape_layer_norm(x: Any, weight: Any, bias: Any, *, rank: int, eps: float) -> Aval:
+    return Aval(x.shape, np.result_type(x.dtype, weight.dtype, bias.dtype))
+
+
+register(
+    Primitive(
+        "layer_norm",
+        run=_run_layer_norm,
+        pull=_layer_norm_pull,
+        shape=_shape_layer_norm,
+        batch=_batch_layer_norm,
+        real=True,
+    )
+)

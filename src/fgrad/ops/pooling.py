@@ -1,0 +1,144 @@
+"""Pooling rows: the maximum and the sum of every window over the last axes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Aval, Shape
+from fgrad.core.primitive import Primitive, by_argument, register
+from fgrad.core.tensor import bind
+from fgrad.ops.compiled import LARGE, backend
+from fgrad.ops.linear import linear
+from fgrad.ops.windows import Pads, Steps, padded, places
+
+
+def _count(space: Shape, window: Steps, stride: Steps, padding: Pads) -> Shape:
+    ones = (1,) * len(window)
+    return places(space, window, stride, padding, ones, ones)
+
+
+def _pooled(x: Any, window: Steps, stride: Steps, padding: Pads) -> Shape:
+    rank = len(window)
+    return (*x.shape[:-rank], *_count(x.shape[-rank:], window, stride, padding))
+
+
+def _slices(window: Steps, stride: Steps, count: Shape) -> Iterator[tuple[Any, ...]]:
+    """Yield for every place in a window the index of the elements that stand there, one a window."""
+    for offset in itertools.product(*map(range, window)):
+        yield (
+            ...,
+            *(slice(o, o + (n - 1) * s + 1, s) for o, n, s in zip(offset, count, stride, strict=True)),
+        )
+
+
+def _suits(x: Any, window: Steps) -> bool:
+    return x.__class__ is np.ndarray and x.size >= LARGE and x.dtype.char in "fd" and len(window) <= 2
+
+
+def _run_max(x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
+    shape = _pooled(x, window, stride, padding)
+    if not math.prod(shape):
+        return np.empty(shape, x.dtype)
+    if _suits(x, window):
+        return backend("windows").max_pool(x, window, stride, padding, shape)
+    x = padded(x, padding, (1,) * len(window), -np.inf)
+    first, *others = (x[index] for index in _slices(window, stride, shape[-len(window) :]))
+    out = np.array(first)
+    for part in others:
+        np.maximum(out, part, out=out)
+    return out
+
+
+def _max_adjoint(ct: Any, out: Any, x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
+    """Share the cotangent of every window equally among the elements that attain its maximum."""
+    if not out.size:
+        return np.zeros(x.shape, ct.dtype)
+    if _suits(x, window) and ct.__class__ is np.ndarray and ct.dtype == x.dtype:
+        return backend("windows").max_pool_back(ct, out, x, window, stride, padding)
+    rank = len(window)
+    inside = tuple(slice(max(0, low), low + n) for n, (low, _) in zip(x.shape[-rank:], padding, strict=True))
+    full = tuple(n + low + high for n, (low, high) in zip(x.shape[-rank:], padding, strict=True))
+    whole = (*x.shape[:-rank], *full)
+    if any(map(any, padding)):  # NaN is equal to nothing
+        x = bind("update", np.full(whole, np.nan, x.dtype), x, index=(..., *inside))
+    ties = [(index, bind("equal", bind("slice", x, index=index), out))
+            for index in _slices(window, stride, out.shape[-rank:])]  # fmt: skip
+    number: Any = 0
+    for _, tie in ties:
+        number = number + bind("convert", tie, dtype=ct.dtype)
+    share = ct / number
+    total: Any = None
+    for index, tie in ties:
+        part = bind("unslice", bind("where", tie, share, 0), shape=whole, index=index)
+        total = part if total is None else total + part
+    return bind("slice", total, index=(..., *inside))
+
+
+register(
+    Primitive(
+        "max_pool",
+        run=_run_max,
+        pull=by_argument(_max_adjoint, exact=True),
+        shape=lambda x, *, window, stride, padding: Aval(_pooled(x, window, stride, padding), x.dtype),
+        batch=lambda _, x, **params: bind("max_pool", x, **params),
+        real=True,
+    )
+)
+
+
+def _run_sum(x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
+    shape = _pooled(x, window, stride, padding)
+    if math.prod(shape) and _suits(x, window):
+        return backend("windows").sum_pool(x, window, stride, padding, shape)
+    out = np.zeros(shape, x.dtype)
+    if out.size:
+        x = padded(x, padding, (1,) * len(window))
+        for index in _slices(window, stride, shape[-len(window) :]):
+            out += x[index]
+    return out
+
+
+def _run_spread(ct: Any, *, window: Steps, stride: Steps, padding: Pads, space: Shape) -> Any:
+    rank = len(window)
+    shape = (*ct.shape[:-rank], *space)
+    if ct.size and math.prod(shape) >= LARGE and _suits_spread(ct, window):
+        return backend("windows").spread(ct, window, stride, padding, shape)
+    full = tuple(n + low + high for n, (low, high) in zip(space, padding, strict=True))
+    out = np.zeros((*ct.shape[:-rank], *full), ct.dtype)
+    if ct.size:
+        for index in _slices(window, stride, ct.shape[-rank:]):
+            out[index] += ct
+    inside: Any = (..., *(slice(low, low + n) for n, (low, _) in zip(space, padding, strict=True)))
+    return out[inside]
+
+
+def _suits_spread(ct: Any, window: Steps) -> bool:
+    return ct.__class__ is np.ndarray and ct.dtype.char in "fd" and len(window) <= 2
+
+
+def _sum_adjoint(ct: Any, x: Aval, *, window: Steps, stride: Steps, padding: Pads) -> Any:
+    space = x.shape[-len(window) :]
+    return bind("window_spread", ct, window=window, stride=stride, padding=padding, space=space)
+
+
+linear(
+    "window_sum",
+    run=_run_sum,
+    adjoint=_sum_adjoint,
+    shape=lambda x, *, window, stride, padding: Aval(_pooled(x, window, stride, padding), x.dtype),
+    batch=lambda x, **params: bind("window_sum", x, **params),
+)
+linear(
+    "window_spread",
+    run=_run_spread,
+    adjoint=lambda ct, x, *, window, stride, padding, space: bind(
+        "window_sum", ct, window=window, stride=stride, padding=padding
+    ),
+    shape=lambda x, *, window, stride, padding, space: Aval((*x.shape[: -len(window)], *space), x.dtype),
+    batch=lambda x, **params: bind("window_spread", x, **params),
+)
