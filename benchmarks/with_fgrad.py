@@ -4,7 +4,7 @@ import numpy as np
 
 import fgrad as fg
 import fgrad.numpy as fnp
-from benchmarks import programs
+from benchmarks import arrays, programs
 
 X = programs.point()
 ARRAYS, IMAGES, LABELS = programs.network()
@@ -16,7 +16,7 @@ ROWS = np.arange(len(LABELS))
 
 def mlp(w1, b1, w2, b2):
     scores = fnp.tanh(IMAGES @ w1 + b1) @ w2 + b2
-    return fnp.mean(fnp.logsumexp(scores, axis=1) - scores[ROWS, LABELS])
+    return fnp.mean(fg.nn.logsumexp(scores, axis=1) - scores[ROWS, LABELS])
 
 
 def mlp_in_numpy(w1, b1, w2, b2):
@@ -49,6 +49,34 @@ FORWARD = {
         lambda: fg.jvp(mlp, ARRAYS, TANGENT_ARRAYS),
     ),  # the first is NumPy
 }
+FUNCTIONS = {
+    "softmax": fg.nn.softmax,
+    "log_softmax": fg.nn.log_softmax,
+    "logsumexp": lambda x: fg.nn.logsumexp(x, -1),
+    "layer_norm": fg.nn.layer_norm,
+    "gelu": lambda x: fg.nn.gelu(x, approximate=False),
+    "gelu, tanh": fg.nn.gelu,
+    "silu": fg.nn.silu,
+    "conv2d": lambda x, w: fg.nn.conv(x, w, padding=1),
+    "max_pool2d": lambda x: fg.nn.max_pool(x, 2),
+    "max_pool2d, 3/2": lambda x: fg.nn.max_pool(x, 3, stride=2, padding=1),
+    "avg_pool2d": lambda x: fg.nn.avg_pool(x, 2),
+    "gather": lambda x: x[arrays.PLACES],
+    "sort": fnp.sort,
+    "sort, rows": fnp.sort,
+    "cumsum": lambda x: fnp.cumsum(x, -1),
+    "einsum": lambda x, w: fnp.einsum("aij,jk->aik", x, w),
+}
+
+
+def gradient_of(f, inputs, weights):
+    tensors, constant = list(map(fg.tensor, inputs)), fg.tensor(weights)
+    loss = fg.value_and_grad(
+        lambda *xs: fnp.dot(fnp.ravel(f(*xs)), constant), argnums=tuple(range(len(inputs)))
+    )
+    return lambda: loss(*tensors)
+
+
 FIRST_GRADIENT = """
 import numpy as np
 import fgrad as fg

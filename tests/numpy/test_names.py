@@ -38,7 +38,7 @@ PUBLIC = sorted(
     ]
     + [f"linalg.{name}" for name in fnp.linalg.__all__ if name != "LinAlgError"]
 )
-OWN = {"logsumexp", "abs2"}  # without a namesake in NumPy
+OWN = {"abs2"}  # without a namesake in NumPy
 ARGUMENTS = {  # with arguments that NumPy does not look at, so there is nothing to dispatch on
     *("asarray_chkfinite", "bartlett", "blackman", "format_float_positional", "format_float_scientific"),
     *("from_dlpack", "frombuffer", "fromiter", "hamming", "hanning", "kaiser"),

@@ -322,7 +322,6 @@ from fgrad.numpy.reductions import cumulative_prod as cumulative_prod
 from fgrad.numpy.reductions import cumulative_sum as cumulative_sum
 from fgrad.numpy.reductions import diff as diff
 from fgrad.numpy.reductions import ediff1d as ediff1d
-from fgrad.numpy.reductions import logsumexp as logsumexp
 from fgrad.numpy.reductions import max as max
 from fgrad.numpy.reductions import mean as mean
 from fgrad.numpy.reductions import min as min

@@ -168,7 +168,7 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any
     return stored(max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims), out)
 
 
-def inexact(a: Any, dtype: Any) -> Any:
+def inexact(a: Any, dtype: Any = None) -> Any:
     """Return `a` as `dtype`; without one, integers become float64."""
     a = as_value(a)
     if dtype is not None:
@@ -259,7 +259,7 @@ def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False
 ) -> Any:
     """Return the weighted mean over axes."""
-    a = inexact(a, None)
+    a = inexact(a)
     if weights is None:
         y = mean(a, axis, keepdims=keepdims)
         n = _count(a, axes_of(axis, len(a.shape)), True, keepdims)
@@ -340,29 +340,8 @@ def along(a: Any, axis: Any) -> tuple[Any, int]:
 
 
 def logsumexp(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the logarithm of the summed exponentials over axes, without overflow.
-
-    out = log sum_i exp(a_i)
-
-    Args:
-        a: real array; integers promote to float64.
-        axis: axis or axes to reduce; None reduces all.
-        keepdims: whether the reduced axes stay with length one.
-
-    Returns:
-        Array of the float dtype of `a`.
-
-    Derivative:
-        softmax(a); zero by convention where every element is -inf.
-
-    Source:
-        Blanchard, Higham & Higham (2021), IMA J. Numer. Anal.
-
-    Example:
-        >>> float(logsumexp([0.0, 0.0]))
-        0.6931471805599453
-    """
-    a = inexact(a, None)
+    """Return the logarithm of the summed exponentials over axes: `numpy.logaddexp.reduce`."""
+    a = inexact(a)
     axes = axes_of(axis, len(a.shape))
     return finished(bind("logsumexp", a, axes=axes), a, axes, keepdims, None)
 

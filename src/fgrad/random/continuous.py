@@ -13,7 +13,6 @@ import numpy as np
 from fgrad.core.aval import Shape
 from fgrad.core.tensor import bind, unary
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.numpy.reductions import logsumexp
 from fgrad.ops.linear import convert, reshape, sum_axes, transpose
 from fgrad.random.keys import lengths
 from fgrad.random.sources import (
@@ -387,7 +386,7 @@ def dirichlet(source: Any, alpha: Any, size: Any = None, dtype: Any = FLOAT64) -
         z = _standard_gamma(source, shapes)
         return z / reshape(sum_axes(z, (axis,)), kept)
     y = _log_gamma(source, shapes)
-    return unary("exp", y - reshape(logsumexp(y, axis), kept))
+    return bind("softmax", y, axes=(axis,))
 
 
 def multivariate_normal(

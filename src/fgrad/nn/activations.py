@@ -1,0 +1,225 @@
+"""Activation functions: element by element, finite for every finite argument, in value and slope."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.lib.array_utils import normalize_axis_index
+
+from fgrad.core.tensor import bind, unary
+from fgrad.numpy.reductions import inexact
+
+
+def relu(x: Any) -> Any:
+    """Return max(x, 0).
+
+    Args:
+        x: real array; integers promote to float64.
+
+    Derivative:
+        1 for x > 0, else 0, at zero too.
+    """
+    return unary("relu", inexact(x))
+
+
+def relu6(x: Any) -> Any:
+    """Return min(max(x, 0), 6).
+
+    Args:
+        x: real array; integers promote to float64.
+
+    Derivative:
+        1 for 0 < x < 6, else 0.
+    """
+    return unary("relu6", inexact(x))
+
+
+def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
+    """Return x for x >= 0, else `negative_slope` x.
+
+    Args:
+        x: real array; integers promote to float64.
+        negative_slope: number or array that broadcasts; differentiable.
+
+    Derivative:
+        1 at zero.
+    """
+    return bind("leaky_relu", inexact(x), _parameter(negative_slope))
+
+
+def elu(x: Any, alpha: Any = 1.0) -> Any:
+    """Return x for x > 0, else alpha (exp(x) - 1).
+
+    Args:
+        x: real array; integers promote to float64.
+        alpha: number or array that broadcasts; differentiable.
+
+    Derivative:
+        alpha at zero.
+
+    Source:
+        Clevert, Unterthiner & Hochreiter (2015), Exponential linear units.
+    """
+    return bind("elu", inexact(x), _parameter(alpha))
+
+
+def selu(x: Any) -> Any:
+    """Return lambda elu(x, alpha) with the two constants that keep mean 0 and variance 1.
+
+    Args:
+        x: real array; integers promote to float64.
+
+    Derivative:
+        lambda alpha at zero.
+
+    Source:
+        Klambauer, Unterthiner, Mayr & Hochreiter (2017), Self-normalizing neural networks.
+    """
+    return unary("selu", inexact(x))
+
+
+def celu(x: Any, alpha: Any = 1.0) -> Any:
+    """Return x for x > 0, else alpha (exp(x / alpha) - 1), whose slope is continuous.
+
+    Args:
+        x: real array; integers promote to float64.
+        alpha: positive number or array that broadcasts; differentiable.
+
+    Source:
+        Barron (2017), Continuously differentiable exponential linear units.
+    """
+    return bind("celu", inexact(x), _parameter(alpha))
+
+
+def gelu(x: Any, approximate: bool = True) -> Any:
+    """Return x Phi(x), with the normal distribution function Phi.
+
+    Args:
+        x: real array; integers promote to float64.
+        approximate: whether to take x sigmoid(2 sqrt(2 / pi) (x + 0.044715 x^3)), which is the tanh
+            formula, or the exact x erfc(-x / sqrt(2)) / 2, without cancellation for negative x.
+
+    Source:
+        Hendrycks & Gimpel (2016), Gaussian error linear units.
+    """
+    return unary("gelu_cubic" if approximate else "gelu", inexact(x))
+
+
+def silu(x: Any) -> Any:
+    """Return x sigmoid(x), also called swish.
+
+    Args:
+        x: real array; integers promote to float64.
+
+    Source:
+        Elfwing, Uchibe & Doya (2017), Sigmoid-weighted linear units.
+    """
+    return unary("silu", inexact(x))
+
+
+def mish(x: Any) -> Any:
+    """Return x tanh(softplus(x)).
+
+    Args:
+        x: real array; integers promote to float64.
+
+    Source:
+        Misra (2019), Mish: a self regularized non-monotonic activation function.
+    """
+    return unary("mish", inexact(x))
+
+
+def softplus(x: Any) -> Any:
+    """Return log(1 + exp(x)) without overflow.
+
+    Args:
+        x: real array; integers promote to float64.
+
+    Derivative:
+        sigmoid(x).
+    """
+    return unary("softplus", inexact(x))
+
+
+def soft_sign(x: Any) -> Any:
+    """Return x / (1 + |x|).
+
+    Args:
+        x: real array; integers promote to float64.
+    """
+    return unary("soft_sign", inexact(x))
+
+
+def sigmoid(x: Any) -> Any:
+    """Return 1 / (1 + exp(-x)) without overflow.
+
+    Args:
+        x: real array; integers promote to float64.
+
+    Derivative:
+        sigmoid(x) sigmoid(-x), which is accurate for large x too.
+    """
+    return unary("sigmoid", inexact(x))
+
+
+def log_sigmoid(x: Any) -> Any:
+    """Return log(sigmoid(x)) = -softplus(-x).
+
+    Args:
+        x: real array; integers promote to float64.
+
+    Derivative:
+        sigmoid(-x).
+    """
+    return unary("log_sigmoid", inexact(x))
+
+
+def hard_sigmoid(x: Any) -> Any:
+    """Return relu6(x + 3) / 6.
+
+    Args:
+        x: real array; integers promote to float64.
+
+    Derivative:
+        1 / 6 for |x| < 3, else 0.
+    """
+    return unary("hard_sigmoid", inexact(x))
+
+
+def hard_tanh(x: Any) -> Any:
+    """Return x, cut to -1 and 1.
+
+    Args:
+        x: real array; integers promote to float64.
+
+    Derivative:
+        1 for |x| <= 1, else 0.
+    """
+    return unary("hard_tanh", inexact(x))
+
+
+def glu(x: Any, axis: int = -1) -> Any:
+    """Return a sigmoid(b), where a and b are the halves of `x` along an axis.
+
+    Args:
+        x: real array; integers promote to float64.
+        axis: an axis of even length.
+
+    Raises:
+        ValueError: the length is odd.
+
+    Source:
+        Dauphin, Fan, Auli & Grangier (2016), Language modeling with gated convolutional networks.
+    """
+    x = inexact(x)
+    place = normalize_axis_index(axis, len(x.shape))
+    half, odd = divmod(x.shape[place], 2)
+    if odd:
+        raise ValueError(f"glu halves an axis, but axis {axis} has the odd length {x.shape[place]}")
+    lead = (slice(None),) * place
+    a, b = (bind("slice", x, index=(*lead, s)) for s in (slice(None, half), slice(half, None)))
+    return a * sigmoid(b)
+
+
+def _parameter(a: Any) -> Any:
+    return float(a) if isinstance(a, int | float) else inexact(a)

@@ -1,0 +1,55 @@
+"""Attention: weighted means of values, with weights from products of queries and keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.tensor import bind
+from fgrad.nn.exponentials import softmax
+from fgrad.numpy.products import einsum
+from fgrad.numpy.reductions import inexact
+
+
+def dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any = None,
+    mask: Any = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+) -> Any:
+    """Return softmax(scale query key^T + bias) value, for every head.
+
+    Args:
+        query: array (..., T, heads, H).
+        key: array (..., S, heads, H).
+        value: array (..., S, heads, V).
+        bias: array that broadcasts to (..., heads, T, S), added to the scores.
+        mask: truth values that broadcast to (..., heads, T, S): which keys a query sees.
+        scale: of the products; None: 1 / sqrt(H).
+        is_causal: whether query t sees the keys 0 to t alone.
+
+    Returns:
+        Array (..., T, heads, V); zero for a query that sees nothing.
+
+    Raises:
+        ValueError: shapes that do not fit.
+
+    Source:
+        Vaswani et al. (2017), Attention is all you need.
+    """
+    q, k, v = inexact(query), inexact(key), inexact(value)
+    scores = einsum("...tnh,...snh->...nts", q * (q.shape[-1] ** -0.5 if scale is None else scale), k)
+    if bias is not None:
+        scores = scores + inexact(bias)
+    seen: Any = None if mask is None else bind("not_equal", mask, False)
+    if is_causal:
+        causal = np.tri(*scores.shape[-2:]) > 0
+        seen = causal if seen is None else bind("logical_and", seen, causal)
+    if seen is not None:
+        seen = bind("broadcast_to", seen, shape=tuple(scores.shape))
+    return einsum("...nts,...snv->...tnv", softmax(scores, where=seen), v)

@@ -1,0 +1,152 @@
+"""Softmax and what belongs to it: its logarithm, logsumexp, one-hot labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from fgrad.core.tensor import bind, unary
+from fgrad.numpy import reductions
+from fgrad.numpy.arrays import as_value
+from fgrad.numpy.indexing import stop_gradient
+from fgrad.numpy.reductions import axes_of, inexact
+from fgrad.numpy.shapes import expand_dims, moveaxis
+from fgrad.ops.linear import convert, reshape
+
+
+def softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
+    """Return exp(x) over its sum along `axis`, without overflow.
+
+    Args:
+        x: real array; integers promote to float64.
+        axis: axis or axes along which the results sum to one; None: all.
+        where: elements to include; the others count as -inf, and their results are zero.
+
+    Returns:
+        Array of the shape and float dtype of `x`; NaN where all that is included is -inf.
+
+    Raises:
+        AxisError: `axis` is not an axis of `x`.
+
+    Derivative:
+        diag(y) - y y^T for y = softmax(x).
+
+    Source:
+        Blanchard, Higham & Higham (2021), IMA J. Numer. Anal.
+
+    Example:
+        >>> softmax(np.array([0.0, 0.0]))
+        array([0.5, 0.5])
+    """
+    x = _included(x, where)
+    y = bind("softmax", x, axes=_axes(axis, x))
+    return y if where is None else bind("where", where, y, 0)
+
+
+def log_softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
+    """Return the logarithm of softmax(x), without overflow and without log(0).
+
+    Args:
+        x: real array; integers promote to float64.
+        axis: axis or axes along which the exponentials sum to one; None: all.
+        where: elements to include; the results of the others are -inf.
+
+    Returns:
+        Array of the shape and float dtype of `x`; NaN where all that is included is -inf.
+
+    Raises:
+        AxisError: `axis` is not an axis of `x`.
+
+    Derivative:
+        1 - softmax(x) summed along `axis`: ct - softmax(x) sum(ct).
+
+    Source:
+        Blanchard, Higham & Higham (2021), IMA J. Numer. Anal.
+    """
+    x = _included(x, where)
+    y = bind("log_softmax", x, axes=_axes(axis, x))
+    return y if where is None else bind("where", where, y, -np.inf)
+
+
+def logsumexp(a: Any, axis: Any = None, *, b: Any = None, keepdims: bool = False, where: Any = None) -> Any:
+    """Return the logarithm of the summed exponentials over axes, without overflow.
+
+    out = log sum_i b_i exp(a_i)
+
+    Args:
+        a: real array; integers promote to float64.
+        axis: axis or axes to reduce; None reduces all.
+        b: weights that broadcast with `a`; None: ones. Where the weighted sum is negative the result is NaN.
+        keepdims: whether the reduced axes stay with length one.
+        where: elements to include.
+
+    Returns:
+        Array of the float dtype of `a`.
+
+    Raises:
+        AxisError: `axis` is not an axis of `a`.
+
+    Derivative:
+        softmax(a); zero by convention where every element is -inf.
+
+    Source:
+        Blanchard, Higham & Higham (2021), IMA J. Numer. Anal.
+
+    Example:
+        >>> float(logsumexp([0.0, 0.0]))
+        0.6931471805599453
+    """
+    a = _included(a, where)
+    if b is not None:
+        weights = inexact(b)
+        shape = np.broadcast_shapes(a.shape, weights.shape)
+        a, weights = (bind("broadcast_to", v, shape=shape) for v in (a, weights))
+        a = bind("where", bind("equal", weights, 0), -np.inf, a)
+    if b is None:
+        return reductions.logsumexp(a, axis, keepdims)
+    axes = _axes(axis, a)
+    kept = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
+    top = reshape(bind("logsumexp", stop_gradient(a), axes=axes), kept)
+    top = bind("where", bind("isfinite", top), top, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        total = bind("sum", bind("both", weights, unary("exp", a - top)), axes=axes)
+        y = unary("log", total) + reshape(top, total.shape)
+    return reshape(y, kept) if keepdims else y
+
+
+def one_hot(x: Any, num_classes: int, *, dtype: Any = float, axis: int = -1) -> Any:
+    """Return ones at the places that integers name, and zeros elsewhere.
+
+    Args:
+        x: integer array; a number outside of range(num_classes) gives zeros alone.
+        num_classes: the length of the new axis.
+        dtype: of the result.
+        axis: the place of the new axis in the result.
+
+    Returns:
+        Array of the shape of `x` with one axis more.
+
+    Raises:
+        TypeError: `x` does not hold integers.
+
+    Example:
+        >>> one_hot([1, 0], 3)
+        array([[0., 1., 0.],
+               [1., 0., 0.]])
+    """
+    x = as_value(x)
+    if x.dtype.kind not in "iub":
+        raise TypeError(f"one_hot takes integers, not {x.dtype}; convert them with astype(int)")
+    ones = convert(bind("equal", expand_dims(x, -1), np.arange(num_classes)), np.dtype(dtype))
+    return moveaxis(ones, -1, normalize_axis_index(axis, len(ones.shape)))
+
+
+def _axes(axis: Any, x: Any) -> tuple[int, ...]:
+    return tuple(sorted(axes_of(axis, len(x.shape))))
+
+
+def _included(x: Any, where: Any) -> Any:
+    x = inexact(x)
+    return x if where is None else bind("where", where, x, -np.inf)
