@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import THREADS, memory, overhead, programs
+from benchmarks import THREADS, arrays, memory, overhead, programs
 from benchmarks.timing import fastest, fastest_process
 from fgrad.demo.report import table
 
@@ -62,7 +62,7 @@ def main() -> int:
     python = f"Python {platform.python_version()} on {platform.machine()} with {THREADS} threads"
     print(", ".join([python, *(f"{name} {version(name)}" for name in ("numpy", *peers))]))
     budgets: list[Budget] = []
-    for part in (gradients, operations, forward, start_up, recordings):
+    for part in (gradients, functions, operations, forward, start_up, recordings):
         budgets += part(modules, options.seconds)
     show("Budgets", [["", "measured", "limit", "", ""], *(b.row() for b in budgets)])
     return int(options.strict and not all(b.holds for b in budgets))
@@ -94,12 +94,23 @@ def agree(case: str, results: Mapping[str, tuple[object, object]]) -> None:
     value, gradient = results["fgrad"]
     for other in results.values():
         np.testing.assert_allclose(np.asarray(other[0]), value, rtol=1e-4, err_msg=case)
-        for found, expected in zip(arrays(other[1]), arrays(gradient), strict=True):
+        for found, expected in zip(leaves(other[1]), leaves(gradient), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5, err_msg=case)
 
 
-def arrays(gradient: object) -> list[np.ndarray]:
+def leaves(gradient: object) -> list[np.ndarray]:
     return list(map(np.asarray, gradient if isinstance(gradient, list | tuple) else [gradient]))
+
+
+def functions(modules: Mapping[str, ModuleType], seconds: float) -> Iterator[Budget]:
+    """Time value and gradient of functions of a million numbers."""
+    rows = [arrays.HEAD]
+    for name, times in arrays.measured(modules, seconds / 5):
+        rows.append(arrays.row(name, times))
+        for peer, limit in arrays.LIMITS.items():
+            if peer in times and name.rpartition(" ")[0] not in arrays.ELSEWHERE:
+                yield Budget(f"{name}: fgrad / {peer}", times["fgrad"] / times[peer], limit, "x")
+    show("Value and gradient of a million numbers, milliseconds, and fgrad's time over that of others", rows)
 
 
 def operations(_: Mapping[str, ModuleType], seconds: float) -> Iterator[Budget]:

@@ -1,9 +1,10 @@
 """The programs in PyTorch, eager, by `backward` into `.grad`, which is what its users write."""
 
 import torch
+from torch.nn import functional
 from torch.nn.functional import cross_entropy
 
-from benchmarks import THREADS, programs
+from benchmarks import THREADS, arrays, programs
 
 torch.set_num_threads(int(THREADS))
 X = torch.tensor(programs.point(), requires_grad=True)
@@ -43,6 +44,33 @@ GRADIENTS = {
     }
 }
 FORWARD = {"torch": (forward, lambda: torch.func.jvp(mlp, PRIMALS, TANGENTS))}
+PLACES = torch.tensor(arrays.PLACES)
+FUNCTIONS = {
+    "softmax": lambda x: functional.softmax(x, -1),
+    "log_softmax": lambda x: functional.log_softmax(x, -1),
+    "logsumexp": lambda x: torch.logsumexp(x, -1),
+    "layer_norm": lambda x, w, b: functional.layer_norm(x, w.shape, w, b),
+    "gelu": functional.gelu,
+    "gelu, tanh": lambda x: functional.gelu(x, approximate="tanh"),
+    "silu": functional.silu,
+    "conv2d": lambda x, w: functional.conv2d(x, w, padding=1),
+    "max_pool2d": lambda x: functional.max_pool2d(x, 2),
+    "max_pool2d, 3/2": lambda x: functional.max_pool2d(x, 3, 2, 1),
+    "avg_pool2d": lambda x: functional.avg_pool2d(x, 2),
+    "gather": lambda x: x[PLACES],
+    "sort": lambda x: torch.sort(x).values,
+    "sort, rows": lambda x: torch.sort(x).values,
+    "cumsum": lambda x: torch.cumsum(x, -1),
+    "einsum": lambda x, w: torch.einsum("aij,jk->aik", x, w),
+}
+
+
+def gradient_of(f, inputs, weights):
+    constant = torch.tensor(weights)
+    tensors = [torch.tensor(x, requires_grad=True) for x in inputs]
+    return gradients(lambda *xs: torch.dot(f(*xs).reshape(-1), constant), tensors)
+
+
 FIRST_GRADIENT = """
 import torch
 x = torch.ones(3, requires_grad=True)
