@@ -10,9 +10,11 @@ import numpy as np
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.primitive import ROW, Primitive, Pull, Rule, register
 from fgrad.core.tensor import Tensor, bind
+from fgrad.ops.compiled import LARGE, backend
 
 Axes = tuple[int, ...]
 SMALL = 4096  # elements
+SIDE_BY_SIDE = 4  # running sums: fewer gain nothing from compiled code
 
 
 def linear(name: str, *, run: Rule, adjoint: Rule, shape: Rule, batch: Rule | None) -> Primitive:
@@ -140,6 +142,26 @@ def _mean_adjoint(ct: Any, x: Aval, *, axes: Axes) -> Any:
     return _sum_adjoint(ct / math.prod([x.shape[i] for i in axes]), x, axes=axes)
 
 
+def _has_kernel(x: Any, axis: int) -> bool:
+    """Return whether compiled code adds along `axis`: large arrays with several sums to run side by side."""
+    return (
+        x.__class__ is np.ndarray
+        and x.size >= LARGE
+        and x.dtype.char in "fd"
+        and math.prod(x.shape[:axis]) * math.prod(x.shape[axis + 1 :]) >= SIDE_BY_SIDE
+    )
+
+
+def _run_cumsum(x: Any, *, axis: int) -> Any:
+    return backend("scans").cumsum(x, axis) if _has_kernel(x, axis) else np.cumsum(x, axis)
+
+
+def _cumsum_adjoint(ct: Any, x: Aval, *, axis: int) -> Any:
+    if _has_kernel(ct, axis):
+        return backend("scans").cumsum(ct, axis, backwards=True)
+    return reverse(bind("cumsum", reverse(ct, axis), axis=axis), axis)
+
+
 def _run_broadcast(x: Any, *, shape: Shape) -> Any:
     if math.prod(shape) > SMALL:
         return np.broadcast_to(x, shape)
@@ -240,8 +262,8 @@ linear(
 )
 linear(
     "cumsum",
-    run=lambda x, *, axis: np.cumsum(x, axis),
-    adjoint=lambda ct, x, *, axis: reverse(bind("cumsum", reverse(ct, axis), axis=axis), axis),
+    run=_run_cumsum,
+    adjoint=_cumsum_adjoint,
     shape=lambda x, *, axis: Aval(x.shape, _summed(x, ()).dtype),
     batch=lambda x, *, axis: bind("cumsum", x, axis=axis + 1),
 )
