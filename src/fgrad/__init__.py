@@ -7,6 +7,7 @@ from fgrad import numpy as numpy
 from fgrad import random as random
 from fgrad import testing as testing
 from fgrad import tree as tree
+from fgrad.companions import tell_companions
 from fgrad.core.tensor import Tensor as Tensor
 from fgrad.core.tensor import tensor as tensor
 from fgrad.coverage import coverage as coverage
@@ -39,3 +40,6 @@ from fgrad.tree import register_pytree_node as register_pytree_node
 from fgrad.tree import register_pytree_node_class as register_pytree_node_class
 
 __version__ = "0.1.0"
+
+tell_companions()
+del tell_companions

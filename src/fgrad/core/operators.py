@@ -6,6 +6,7 @@ import math
 import operator
 import warnings
 from collections.abc import Iterator
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -274,11 +275,26 @@ class Operators:
             raise ValueError(f"this Tensor can only be on the device 'cpu', not on {device!r}")
         return self  # type: ignore[return-value]
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        return np.array(self._untracked("export with DLPack")).__dlpack__(**kwargs)
+    def __dlpack__(
+        self,
+        /,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        value = np.asarray(self._untracked("export with DLPack")).view()
+        value.flags.writeable = False  # shared only with consumers of version 1, which heed this flag
+        shared = copy is False or (copy is None and max_version is not None and max_version >= (1, 0))
+        source = value if shared else value.copy()
+        return source.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return np.empty(0).__dlpack_device__()
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType:
+        return FUNCTIONS["array_namespace"](api_version)  # type: ignore[return-value]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         value = np.asarray(self._untracked("conversion to a NumPy array"))

@@ -246,6 +246,8 @@ from fgrad.numpy.indexing import take as take
 from fgrad.numpy.indexing import take_along_axis as take_along_axis
 from fgrad.numpy.indexing import where as where
 from fgrad.numpy.interpolation import interp as interp
+from fgrad.numpy.namespace import __array_api_version__ as __array_api_version__
+from fgrad.numpy.namespace import __array_namespace_info__ as __array_namespace_info__
 from fgrad.numpy.nanfunctions import nancumprod as nancumprod
 from fgrad.numpy.nanfunctions import nancumsum as nancumsum
 from fgrad.numpy.nanfunctions import nanmax as nanmax

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
@@ -83,7 +84,8 @@ def ones_before(x: Any, ndim: int) -> Any:
     return reshape(x, (*(1,) * missing, *x.shape)) if missing > 0 else x
 
 
-def _on_cpu(device: Any) -> None:
+def on_cpu(device: Any) -> None:
+    """Refuse every `device` but "cpu"."""
     if device not in {None, "cpu"}:
         raise ValueError(f'Device not understood. Only "cpu" is allowed, but received: {device}')
 
@@ -151,7 +153,7 @@ def asarray(
     a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
 ) -> Tensor:
     """Return `a` itself if it is a Tensor of `dtype`, otherwise a Tensor made of it; `copy`: a new handle."""
-    _on_cpu(device)
+    on_cpu(device)
     if isinstance(a, Tensor) and not copy and (dtype is None or a.dtype == dtype):
         return a
     if copy is False:
@@ -206,14 +208,14 @@ def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
 @implements(np.zeros)
 def zeros(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Tensor:
     """Return a Tensor of zeros."""
-    _on_cpu(device)
+    on_cpu(device)
     return wrap(np.zeros(shape, dtype, order))
 
 
 @implements(np.ones)
 def ones(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Tensor:
     """Return a Tensor of ones."""
-    _on_cpu(device)
+    on_cpu(device)
     return wrap(np.ones(shape, dtype, order))
 
 
@@ -234,7 +236,7 @@ def full(
     like: Any = None,
 ) -> Tensor:
     """Return a Tensor filled with `fill_value`, which may be a Tensor that broadcasts."""
-    _on_cpu(device)
+    on_cpu(device)
     lengths = (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
     made: Tensor = _broadcast_to(asarray(fill_value, dtype), lengths)
     return made
@@ -315,7 +317,7 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     Derivative:
         Of start + i * step in start and step; stop only decides how many numbers there are.
     """
-    _on_cpu(device)
+    on_cpu(device)
     if not any(isinstance(x, Tensor) for x in (*args, *ends.values())):
         make: Callable[..., Any] = np.arange
         return wrap(make(*args, **ends, **({} if dtype is None else {"dtype": dtype})))
@@ -336,6 +338,11 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     return made
 
 
+arange.__signature__ = inspect.signature(  # type: ignore[attr-defined]
+    lambda start_or_stop, /, stop=None, step=1, *, dtype=None, device=None, like=None: None
+)
+
+
 @implements(np.linspace)
 def linspace(
     start: Any,
@@ -349,7 +356,7 @@ def linspace(
     device: Any = None,
 ) -> Any:
     """Return `num` evenly spaced numbers from `start` to `stop`, along a new axis; differentiable in both."""
-    _on_cpu(device)
+    on_cpu(device)
     if not any(map(holds_tensor, (start, stop))):
         space: Callable[..., Any] = np.linspace  # its overloads want to know whether there is a step
         made = space(start, stop, num, endpoint, retstep, dtype, axis)
@@ -461,7 +468,7 @@ def eye(
     like: Any = None,
 ) -> Tensor:
     """Return a Tensor with ones on the diagonal `k` and zeros elsewhere."""
-    _on_cpu(device)
+    on_cpu(device)
     return wrap(np.eye(N, M, k, dtype, order))
 
 
@@ -506,9 +513,20 @@ def frombuffer(
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """Return a Tensor that holds a copy of an array of another library; a Tensor keeps its derivatives."""
+    """Return a Tensor that holds a copy of an array of another library; a Tensor keeps its derivatives.
+
+    Args:
+        x: what has `__dlpack__`.
+        device: None or "cpu".
+        copy: None or True, but for Tensors: the memory of others may change.
+
+    Raises:
+        ValueError: `copy` is False.
+    """
     if isinstance(x, Tensor):
         return asarray(x, device=device, copy=copy)
+    if copy is False:
+        raise ValueError("a Tensor cannot share the memory of an array, so copy=False is impossible")
     return Tensor(np.from_dlpack(x, device=device))
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from fgrad.core.tensor import Tensor, bind, wrap
-from fgrad.numpy.arrays import as_value
+from fgrad.core.tensor import Tensor, bind
+from fgrad.numpy.arrays import as_value, asarray
 from fgrad.numpy.registry import implements, stored
 from fgrad.numpy.shapes import roll
 from fgrad.ops.fft import ADJOINT_NORM
@@ -239,16 +239,20 @@ def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: A
     return irfftn(a, s, axes, norm, out)
 
 
-def fftfreq(n: int, d: Any = 1.0, device: Any = None) -> Tensor:
-    """Return the frequencies of the elements of a Fourier transform of n samples at distance `d`."""
-    made = np.fft.fftfreq(n, d, device)
-    return made if isinstance(made, Tensor) else wrap(made)
+def fftfreq(n: int, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Tensor:
+    """Return the frequencies of the elements of a Fourier transform of n samples at distance `d`.
+
+    NumPy's own has no `dtype`, which the array API standard gives it.
+    """
+    return asarray(np.fft.fftfreq(n, d, device), dtype)
 
 
-def rfftfreq(n: int, d: Any = 1.0, device: Any = None) -> Tensor:
-    """Return the frequencies of the elements of half a spectrum (`rfft`) of n samples at distance `d`."""
-    made = np.fft.rfftfreq(n, d, device)
-    return made if isinstance(made, Tensor) else wrap(made)
+def rfftfreq(n: int, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Tensor:
+    """Return the frequencies of the elements of half a spectrum (`rfft`) of n samples at distance `d`.
+
+    NumPy's own has no `dtype`, which the array API standard gives it.
+    """
+    return asarray(np.fft.rfftfreq(n, d, device), dtype)
 
 
 def _halves(x: Any, axes: Any) -> tuple[Any, Any, list[int]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fgrad.core.tensor import bind, unary
 from fgrad.numpy.arrays import as_value, extends
-from fgrad.numpy.reductions import abs2, cumprod, cumsum, extremum, prod, sum
+from fgrad.numpy.reductions import abs2, cumprod, cumsum, extremum, narrowed, prod, sum
 from fgrad.numpy.reductions import mean as _mean
 from fgrad.numpy.reductions import var as _var
 from fgrad.numpy.registry import stored
@@ -191,7 +191,7 @@ def nanstd(
 ) -> Any:
     """Return the standard deviation over axes of the elements that are not NaN; its slope at zero is zero."""
     y = _variance(a, axis, dtype, out, ddof, keepdims, where, mean, correction)
-    return stored(unary("root", y), out)
+    return stored(narrowed(unary("root", y), dtype), out)
 
 
 def _variance(

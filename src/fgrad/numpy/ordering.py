@@ -10,11 +10,12 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import Tensor, bind, is_tracked, unary, wrap
 from fgrad.core.trace import Box
-from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends
+from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends, holds_tensor
 from fgrad.numpy.indexing import along_axis, beside
 from fgrad.numpy.reductions import all as _all
 from fgrad.numpy.reductions import along
 from fgrad.numpy.registry import implements, stored
+from fgrad.numpy.shapes import flip
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
 
@@ -39,8 +40,22 @@ def _permuted(a: Tensor, axis: Any, order: Callable[..., Any], directly: Callabl
     return along_axis(a, order(a, axis=axis), axis, unique=True)
 
 
-@extends(np.sort)
-def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+def _descending(a: Any, axis: int | None, ascending: Callable[[Any, int], Any]) -> Any:
+    """Return what `ascending` makes of the reversed line, reversed: so equal elements keep their order."""
+    a, place = along(as_value(a), axis)
+    return flip(ascending(flip(a, place), place), place)
+
+
+@implements(np.sort)
+def sort(
+    a: Any,
+    axis: int | None = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: bool = False,
+) -> Any:
     """Return `a` sorted along an axis; None flattens first.
 
     Args:
@@ -49,6 +64,8 @@ def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, 
         kind: the algorithm, of no consequence for the result.
         order: for structured arrays, which are no Tensors: None.
         stable: whether equal elements keep their order, which their gradients always do.
+        descending: whether the greatest element comes first (a keyword of the array API standard), NaN
+            before it.
 
     Returns:
         A sorted copy, of the shape (but for `axis=None`) and dtype of `a`.
@@ -57,13 +74,31 @@ def sort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, 
         The permutation: the gradient of each element goes back to where it came from, equal elements in the
         order in which they stand.
     """
+    if descending:
+        return _descending(a, axis, lambda a, place: sort(a, place, kind, order, stable=stable))
+    if not holds_tensor(a):
+        return np.sort(a, axis, kind, order, stable=stable)
     _kind(kind, order, stable)
     return _permuted(as_tensor(as_value(a)), axis, lambda a, axis: bind("argsort", a, axis=axis), np.sort)
 
 
 @implements(np.argsort)
-def argsort(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    """Return the places that sort `a` along an axis; None flattens first."""
+def argsort(
+    a: Any,
+    axis: int | None = -1,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
+    descending: bool = False,
+) -> Any:
+    """Return the places that sort `a` along an axis; None flattens first.
+
+    The arguments are those of `sort`.
+    """
+    if descending:
+        places = _descending(a, axis, lambda a, place: argsort(a, place, kind, order, stable=stable))
+        return (places.size if axis is None else places.shape[axis]) - 1 - places
     kind = _kind(kind, order, stable)
     a, place = along(as_value(a), axis)
     return bind("argsort", a, axis=place, kind=kind)

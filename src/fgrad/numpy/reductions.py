@@ -46,6 +46,11 @@ def _prepared(x: Any, dtype: Any, where: Any, neutral: Any) -> Any:
     return x
 
 
+def narrowed(y: Any, dtype: Any) -> Any:
+    """Return a result as the `dtype` that was asked for: NumPy computes with small integers modulo 2^n."""
+    return y if dtype is None else linear.convert(y, np.dtype(dtype))
+
+
 def finished(y: Any, x: Any, axes: tuple[int, ...], keepdims: Any, out: Any) -> Any:
     """Return a reduction of `x` over `axes`, as `keepdims` and `out` ask."""
     if keepdims and keepdims is not _NOTHING:
@@ -75,7 +80,7 @@ def sum(
     y = bind("sum", a, axes=axes)
     if initial is not _NOTHING:
         y = y + initial
-    return finished(y, a, axes, keepdims, out)
+    return finished(narrowed(y, dtype), a, axes, keepdims, out)
 
 
 @implements(np.prod)
@@ -94,7 +99,7 @@ def prod(
     y = bind("prod", a, axes=axes)
     if initial is not _NOTHING:
         y = y * initial
-    return finished(y, a, axes, keepdims, out)
+    return finished(narrowed(y, dtype), a, axes, keepdims, out)
 
 
 _PAIRWISE = {"max": "maximum", "min": "minimum", "nanmax": "fmax", "nanmin": "fmin"}
@@ -169,10 +174,10 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any
 
 
 def inexact(a: Any, dtype: Any = None) -> Any:
-    """Return `a` as `dtype`; without one, integers become float64."""
+    """Return `a` as `dtype`; integers become float64."""
     a = as_value(a)
     if dtype is not None:
-        return linear.convert(a, np.dtype(dtype))
+        a = linear.convert(a, np.dtype(dtype))
     return a if a.dtype.kind in "fc" else linear.convert(a, np.dtype(float))
 
 
@@ -195,12 +200,12 @@ def mean(
     a = inexact(a, dtype)
     axes = axes_of(axis, len(a.shape))
     if where is True and a.size:
-        y = bind("mean", a, axes=axes)
+        y = narrowed(bind("mean", a, axes=axes), dtype)
         return y if keepdims is False and out is None else finished(y, a, axes, keepdims, out)
     total = sum(a, axes, keepdims=keepdims, where=where)
     n = _count(a, axes, where, keepdims)
     with np.errstate(invalid="ignore"):
-        return stored(total / n, out)
+        return stored(narrowed(total / n, dtype), out)
 
 
 @implements(np.var)
@@ -226,7 +231,8 @@ def var(
     n = _count(a, axes, where, keepdims) - ddof
     with np.errstate(invalid="ignore", divide="ignore"):
         n = bind("maximum", n, 0) if hasattr(n, "dtype") else builtins.max(n, 0)
-        return stored(sum(squares, axes, keepdims=keepdims, where=where) / n, out)
+        y = sum(squares, axes, keepdims=keepdims, where=where) / n
+        return stored(narrowed(y, dtype), out)
 
 
 _mean = mean
@@ -248,10 +254,14 @@ def std(
     out: Any = None,
     ddof: Any = 0,
     keepdims: Any = False,
-    **kw: Any,
+    *,
+    where: Any = True,
+    mean: Any = _NOTHING,
+    correction: Any = _NOTHING,
 ) -> Any:
     """Return the standard deviation over axes; its slope is zero where it is zero."""
-    return stored(unary("root", var(a, axis, dtype, None, ddof, keepdims, **kw)), out)
+    squares = var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)
+    return stored(narrowed(unary("root", squares), dtype), out)
 
 
 @implements(np.average)
@@ -329,7 +339,7 @@ def _scan(name: str, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     if dtype is not None:
         a = linear.convert(a, np.dtype(dtype))
     a, place = along(a, axis)
-    return stored(bind(name, a, axis=place), out)
+    return stored(narrowed(bind(name, a, axis=place), dtype), out)
 
 
 def along(a: Any, axis: Any) -> tuple[Any, int]:

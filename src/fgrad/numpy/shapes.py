@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import alike, as_value, concrete, holds_tensor, ones_before, values
+from fgrad.numpy.arrays import alike, as_value, concrete, holds_tensor, on_cpu, ones_before, values
 from fgrad.numpy.registry import cast, implements, stored
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
@@ -630,8 +630,19 @@ def _lower(shape: tuple[int, ...], k: int) -> np.ndarray[Any, np.dtype[np.bool_]
 
 
 @implements(np.astype)
-def astype(x: Any, dtype: Any, /, *, copy: bool = True, casting: Any = "unsafe", **_: Any) -> Any:
+def astype(
+    x: Any,
+    dtype: Any,
+    /,
+    *,
+    copy: bool = True,
+    device: Any = None,
+    casting: Any = "unsafe",
+    order: Any = "K",
+    subok: bool = True,
+) -> Any:
     """Return `x` as `dtype`; complex to real takes the real part, integers have no gradient."""
+    on_cpu(device)
     x, kind = as_value(x), np.dtype(dtype)
     if not np.can_cast(x.dtype, kind, casting):
         raise TypeError(f"cannot cast from {x.dtype} to {kind} with casting={casting!r}")

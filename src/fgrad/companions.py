@@ -1,0 +1,65 @@
+"""Libraries that want to be told about Tensors are told as soon as they are imported, and never imported here."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+COMPANIONS = {"einops": "fgrad.einops"}  # a library -> what declares Tensors to it
+
+
+class _TellingLoader(Loader):
+    """Loads a library as `loader` does, then declares Tensors to it."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.loader
+        module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        _tell(module.__name__)
+
+
+class _Finder(MetaPathFinder):
+    """Finds the libraries of `COMPANIONS` where the other finders do."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in COMPANIONS:
+            return None
+        for finder in sys.meta_path:
+            spec = None if isinstance(finder, _Finder) else finder.find_spec(fullname, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _TellingLoader(spec.loader)
+                return spec
+        return None
+
+
+def _tell(library: str) -> None:
+    with contextlib.suppress(ImportError):  # of a version that has changed: it will say that it knows no Tensors
+        import_module(COMPANIONS[library])
+
+
+def tell_companions() -> None:
+    """Declare Tensors to the libraries that are imported already, and to the others when they will be."""
+    for library in COMPANIONS:
+        if library in sys.modules:
+            _tell(library)
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
