@@ -1,4 +1,4 @@
-"""Libraries that want to be told about Tensors are told as soon as they are imported, and never imported here."""
+"""Libraries that want to be told about Tensors are told when they are imported, and never imported here."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Finder(MetaPathFinder):
 
 
 def _tell(library: str) -> None:
-    with contextlib.suppress(ImportError):  # of a version that has changed: it will say that it knows no Tensors
+    with contextlib.suppress(ImportError):  # of a version that has changed: it says that it knows no Tensors
         import_module(COMPANIONS[library])
 
 

@@ -1,10 +1,9 @@
-"""What the Python array API standard asks of a namespace beside its functions: its name, version and kinds."""
+"""What the Python array API standard asks of a namespace beside its functions: its version and kinds."""
 
 from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
