@@ -13,8 +13,8 @@ __array_api_version__ = "2024.12"
 _VERSIONS = frozenset({"2021.12", "2022.12", "2023.12", __array_api_version__})
 
 # NumPy describes itself by a class whose methods are the functions of the standard; a Tensor holds what an
-# array holds, where an array is
-__array_namespace_info__ = np.__array_namespace_info__
+# array holds, where an array is; NumPy 2.0 has no such class yet
+__array_namespace_info__ = getattr(np, "__array_namespace_info__", None)
 
 
 @implements(name="array_namespace")

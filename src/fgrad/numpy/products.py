@@ -21,11 +21,6 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NUMBERED = "".join(sorted(_LETTERS))  # an implicit result is in the order of letters, or of numbers
 
 
-def _existing(name: str) -> tuple[Any, ...]:
-    """Return NumPy's function of this name, if this NumPy has it."""
-    return (getattr(np, name),) if hasattr(np, name) else ()
-
-
 _SMALL = {  # the letters of products of vectors and matrices
     (1, 1): ("j", "j", ""),
     (1, 2): ("j", "jk", "k"),
@@ -144,7 +139,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return linear.reshape(z, z.shape[:-2])
 
 
-@implements(*_existing("matvec"))
+@implements(getattr(np, "matvec", None))
 def matvec(x1: Any, x2: Any, /, out: Any = None) -> Any:
     """Return the products of matrices with vectors; axes before the last ones broadcast."""
     x, y = as_value(x1), as_value(x2)
@@ -154,7 +149,7 @@ def matvec(x1: Any, x2: Any, /, out: Any = None) -> Any:
     return stored(linear.reshape(z, z.shape[:-1]), out)
 
 
-@implements(*_existing("vecmat"))
+@implements(getattr(np, "vecmat", None))
 def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Any:
     """Return the products of conjugated vectors with matrices; axes before the last ones broadcast."""
     x, y = as_value(x1), as_value(x2)

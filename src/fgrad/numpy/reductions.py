@@ -305,7 +305,7 @@ def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any
     return _scan("cumprod", a, axis, dtype, out)
 
 
-@implements(np.cumulative_sum)
+@implements(getattr(np, "cumulative_sum", None))
 def cumulative_sum(
     x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
@@ -313,7 +313,7 @@ def cumulative_sum(
     return _cumulative("cumsum", x, axis, dtype, out, include_initial)
 
 
-@implements(np.cumulative_prod)
+@implements(getattr(np, "cumulative_prod", None))
 def cumulative_prod(
     x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
