@@ -1,6 +1,7 @@
 """fgrad: JAX-style transformations for people who write NumPy: a stateful GradManager on Numba kernels."""
 
 from fgrad import config as config
+from fgrad import debug as debug
 from fgrad import extend as extend
 from fgrad import nn as nn
 from fgrad import numpy as numpy
@@ -14,8 +15,11 @@ from fgrad.coverage import coverage as coverage
 from fgrad.errors import EscapedTensorError as EscapedTensorError
 from fgrad.errors import EscapeWarning as EscapeWarning
 from fgrad.errors import NoGradientWarning as NoGradientWarning
+from fgrad.errors import NonFiniteError as NonFiniteError
+from fgrad.errors import UnusedArgumentError as UnusedArgumentError
 from fgrad.numpy.indexing import stop_gradient as stop_gradient
 from fgrad.transforms.batch import vmap as vmap
+from fgrad.transforms.callbacks import pure_callback as pure_callback
 from fgrad.transforms.custom import Function as Function
 from fgrad.transforms.custom import custom_jvp as custom_jvp
 from fgrad.transforms.custom import custom_vjp as custom_vjp
@@ -27,6 +31,7 @@ from fgrad.transforms.forward import linear_transpose as linear_transpose
 from fgrad.transforms.forward import linearize as linearize
 from fgrad.transforms.manager import GradManager as GradManager
 from fgrad.transforms.manager import GradManagerGroup as GradManagerGroup
+from fgrad.transforms.nonfinite import debug_nans as debug_nans
 from fgrad.transforms.reverse import egrad as egrad
 from fgrad.transforms.reverse import elementwise_grad as elementwise_grad
 from fgrad.transforms.reverse import grad as grad

@@ -22,5 +22,25 @@ class EscapeWarning(UserWarning):
     """A Tensor that is being differentiated was turned into a plain value, so its gradient is lost."""
 
 
+class NonFiniteError(FloatingPointError):
+    """Under `debug_nans`, an operation gave NaN or infinity.
+
+    Attributes:
+        operation: the name of the operation.
+        line: `file:line` of the user's program, where the operation was called.
+    """
+
+    def __init__(self, message: str, operation: str, line: str) -> None:
+        super().__init__(message)
+        self.operation, self.line = operation, line
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
+        return NonFiniteError, (str(self), self.operation, self.line)
+
+
 class NoGradientWarning(UserWarning):
-    """`backward` was asked to differentiate a value that does not depend on any attached tensor."""
+    """A derivative was asked for that is missing: nothing leads from the value to a differentiated tensor."""
+
+
+class UnusedArgumentError(ValueError):
+    """Under `on_unused="error"`, no gradient reaches an argument or attached tensor."""

@@ -66,6 +66,13 @@ def flatten(x: Any) -> tuple[list[Any], Any]:
     return leaves, structure
 
 
+def paths(structure: Any) -> list[str]:
+    """Return for each leaf of a structure where it is: "['w'][0]"."""
+    if structure is LEAF:
+        return [""]
+    return ["".join(f"[{key!r}]" for key in path) for path in structure.paths()]
+
+
 def unflatten(structure: Any, leaves: Iterable[Any]) -> Any:
     """Return the tree of `structure` with `leaves`."""
     return structure.unflatten(leaves)

@@ -47,6 +47,7 @@ class Pull:
         "row",
         "shaped",
         "simple",
+        "title",
         "transpose",
     )
 
@@ -80,6 +81,7 @@ class Pull:
         self.lifted, self.raw, self.keep, self.avals, self.params = lifted, raw or lifted, keep, avals, params
         self.simple = not avals and not params  # saves values only
         self.row = ""  # the name of the row, once it is known
+        self.title = ""  # what to call a step that belongs to no row
         self.pattern: Pattern = (True,)  # which arguments are tracked
         self.linear = True  # whether the row is linear in the tracked arguments: none of their values is kept
 

@@ -11,6 +11,7 @@ import numpy as np
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS
 from fgrad.core.tensor import Tensor, bind
+from fgrad.errors import NonFiniteError
 
 
 class Var:
@@ -37,7 +38,8 @@ class Equation:
 
     def __str__(self) -> str:
         args = ", ".join([*map(_shown, self.args), *(f"{k}={_param(v)}" for k, v in self.params.items())])
-        return f"{', '.join(map(repr, self.outs))} = {self.name}({args})"
+        outs = ", ".join(map(repr, self.outs))
+        return f"{outs}{' = ' * bool(outs)}{self.name}({args})"
 
 
 class Program:
@@ -65,7 +67,10 @@ class Program:
             return env[a] if isinstance(a, Var) else a
 
         for e in self.equations:
-            out = bind(e.name, *map(value, e.args), **e.params)
+            try:
+                out = bind(e.name, *map(value, e.args), **e.params)
+            except NonFiniteError as error:
+                raise NonFiniteError(f"{error}; staged at {e.line}", error.operation, e.line) from None
             env.update(zip(e.outs, out if ROWS[e.name].many else (out,), strict=True))
         return [value(y) for y in self.outputs]
 
@@ -107,7 +112,10 @@ class Program:
         return "\n".join([*lines, "}"])
 
     def _repr_html_(self) -> str:
-        cells = [(", ".join(map(repr, e.outs)), str(e).partition(" = ")[2]) for e in self.equations]
+        cells = [
+            (", ".join(map(repr, e.outs)), str(e).partition(" = ")[2] if e.outs else str(e))
+            for e in self.equations
+        ]
         rows = [f"<tr><td>{escape(outs)}</td><td>{escape(made)}</td></tr>" for outs, made in cells]
         ends = [
             f"program({escape(', '.join(map(repr, self.inputs)))})",

@@ -7,7 +7,7 @@ with everything it saved, and the order of the references is the order of the re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import ref
 
@@ -23,7 +23,7 @@ Fit = tuple[Shape, "np.dtype[Any]"]
 class Node:
     """One recorded operation, or a leaf (no `pull`)."""
 
-    __slots__ = ("__weakref__", "aval", "ct", "fits", "parents", "pull", "saved", "tape")
+    __slots__ = ("__weakref__", "aval", "ct", "fits", "origin", "parents", "pull", "saved", "tape")
 
     tape: Any  # the Tape; None once cleared
     pull: Pull | Pick | None
@@ -32,6 +32,7 @@ class Node:
     fits: tuple[Fit | None, ...] | None  # what a parent's cotangent is brought to, where it differs
     ct: Any  # the cotangent so far, where a sweep keeps it here
     aval: Any  # (shape, dtype) of the output, a list of all outputs; None: it follows from the parents
+    origin: str  # where the user's program made it; set only while somebody watches
 
     def clear(self) -> None:
         """Forget everything that was saved."""
@@ -99,7 +100,7 @@ class Tape(Trace):
 
     def compact(self) -> None:
         """Drop the references to dead nodes; amortised, so that dead operations cost no memory."""
-        self.refs = [r for r in self.refs if r() is not None]
+        self.refs[:] = [r for r in self.refs if r() is not None]
         self.limit = 1000 + 2 * len(self.refs)
 
     def live(self) -> list[Node]:
@@ -124,6 +125,7 @@ class Tape(Trace):
         raw: bool,
         consume: bool,
         complete: Callable[[Node, Any], None] | None = None,
+        check: Callable[[Node, Any, Sequence[Any]], None] | None = None,
     ) -> dict[Node, Any]:
         """Return the cotangent of every leaf that the cotangents of `seeds` reach.
 
@@ -135,11 +137,12 @@ class Tape(Trace):
             raw: whether every cotangent and everything saved is an array.
             consume: clear each node as soon as its step is done, which also releases the tape.
             complete: called with a leaf and its cotangent as soon as nothing more can add to it.
+            check: called with each node, its cotangent and what its step made of it.
         """
         cts: dict[Node, Any] = {}
         for node, ct in seeds:
             cts[node] = add(cts[node], ct) if node in cts else ct
-        if raw and consume and not complete:
+        if raw and consume and not complete and not check:
             return self._sweep_arrays(cts, fit)
         last_use = self._last_uses(cts) if complete else {}
         for leaf in last_use.get(None, ()):
@@ -168,6 +171,8 @@ class Tape(Trace):
                             c if f is None or c is None else fit(c, f)
                             for c, f in zip(back, node.fits, strict=True)
                         ]
+                if check:
+                    check(node, ct, back)
                 for p, c in zip(parents, back):  # noqa: B905 -- a leaf without parents drops its cotangent
                     if p in cts:
                         if c is not None:

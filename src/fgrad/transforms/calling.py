@@ -44,6 +44,20 @@ def name_of(fun: Callable[..., Any]) -> str:
     return getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None) or repr(fun)
 
 
+def parameter(fun: Callable[..., Any], i: int) -> str:
+    """Return what an error message calls the positional argument `i` of `fun`: its name where it has one."""
+    try:
+        names = [
+            f"*{p.name}[{i - k}]" if p.kind is p.VAR_POSITIONAL else p.name
+            for k, p in enumerate(inspect.signature(fun).parameters.values())
+        ]
+    except (TypeError, ValueError):
+        names = []
+    if i < len(names):
+        return names[i]
+    return names[-1] if names and names[-1].startswith("*") else f"argument {i}"
+
+
 def bound(
     fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:

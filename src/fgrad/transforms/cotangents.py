@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,10 +13,13 @@ from fgrad import tree
 from fgrad.core.primitive import OPERATORS
 from fgrad.core.tape import CUT, Node, Tape
 from fgrad.core.tensor import Tensor, wrap
-from fgrad.errors import NoGradientWarning
+from fgrad.core.trace import user_line
+from fgrad.core.watch import quiet, watching
+from fgrad.errors import NoGradientWarning, UnusedArgumentError
 from fgrad.ops.linear import convert, fit
 from fgrad.transforms.calling import plain
 
+OnUnused = Literal["warn", "error", "ignore"]
 Callback = Callable[[Tensor, Tensor], Any]
 
 
@@ -33,16 +36,14 @@ def sweep(
         for _, ct in seeds:
             if ct.__class__ is Tensor:
                 raw = False
+    add = np.add if raw else OPERATORS["add"]
+    watch = watching()
     with np.errstate(all="ignore"):
-        return tape.sweep(
-            seeds,
-            np.add if raw else OPERATORS["add"],
-            fit,
-            lift,
-            raw=raw,
-            consume=consume,
-            complete=complete,
-        )
+        if watch is None:
+            return tape.sweep(seeds, add, fit, lift, raw=raw, consume=consume, complete=complete)
+        check = watch.sweeping(seeds)
+        with quiet():
+            return tape.sweep(seeds, add, fit, lift, raw=raw, consume=consume, complete=complete, check=check)
 
 
 def lift(x: Any) -> Any:
@@ -50,6 +51,26 @@ def lift(x: Any) -> Any:
     if x.__class__ is tuple:  # all outputs of a row with several
         return tuple(map(lift, x))
     return wrap(x) if x.__class__ is np.ndarray else x
+
+
+def check_on_unused(on_unused: str) -> None:
+    """Refuse what is no choice."""
+    if on_unused not in ("warn", "error", "ignore"):
+        raise ValueError(f'on_unused must be "warn", "error" or "ignore", not {on_unused!r}')
+
+
+def report_unused(on_unused: OnUnused, unused: Sequence[str], of: str) -> None:
+    """Name what no gradient reaches."""
+    if not unused:
+        return
+    message = (
+        f"no gradient reaches {', '.join(unused)} from {of}: its value does not depend on "
+        f"{'it' if len(unused) == 1 else 'them'} through differentiable operations"
+    )
+    if on_unused == "error":
+        raise UnusedArgumentError(message)
+    file, _, line = user_line().rpartition(":")
+    warnings.warn_explicit(message, NoGradientWarning, file, int(line))
 
 
 def seeds_of(y: Any, dy: Any, tape: Tape) -> list[tuple[Node, Any]]:

@@ -133,7 +133,9 @@ def _pull(rule: Rule, args: Sequence[Any], outs: Sequence[Tensor]) -> Pull:
         checked = [_checked(r, aval, i, rule.name) for i, (r, aval) in pairs]
         return [c for c, tracked in zip(checked, pattern, strict=True) if tracked]
 
-    return Pull(call)
+    pull = Pull(call)
+    pull.title = rule.name
+    return pull
 
 
 def _checked(result: Any, aval: Aval, i: int, name: str) -> Any:

@@ -16,15 +16,19 @@ from fgrad.core.primitive import Pull
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor, node_on, wrap
 from fgrad.core.trace import Box, below, current, next_level, running, set_traces
+from fgrad.core.watch import Noted, watching
 from fgrad.errors import NotLinearError
 from fgrad.ops.linear import convert
 from fgrad.transforms.cotangents import (
     Callback,
+    OnUnused,
     called,
+    check_on_unused,
     checked,
     described,
     given,
     owned,
+    report_unused,
     seeds_of,
     sweep,
 )
@@ -37,10 +41,11 @@ _NO_HISTORY = (
 class _Entry:
     """One attached tensor: held weakly between recordings."""
 
-    __slots__ = ("callbacks", "ref")
+    __slots__ = ("callbacks", "path", "ref")
 
-    def __init__(self, t: Tensor, registry: weakref.ref[_Registry]) -> None:
+    def __init__(self, t: Tensor, path: str, registry: weakref.ref[_Registry]) -> None:
         key = id(t)
+        self.path = path  # where it was in the tree that was attached
         self.callbacks: list[Callback] = []
         self.ref = weakref.ref(t, lambda _: (r := registry()) and r.entries.pop(key, None))
 
@@ -149,25 +154,25 @@ class GradManager:
                 )
         new = _callables(callbacks, "callbacks") + _callables(callback, "callback")
         with _following:
-            self._attach([t for _, t in found], new)
+            self._attach(found, new)
         return self
 
-    def _attach(self, found: list[Tensor], new: list[Callback]) -> None:
+    def _attach(self, found: list[tuple[str, Tensor]], new: list[Callback]) -> None:
         live = self._recording if self._recording and not self._sweeping else None
         if live:
-            for t in found:
+            for _, t in found:
                 _refuse_other_thread(t, live.tape)
                 _refuse_inner_box(t, live.tape)
         entries = self._registry.entries
         registry = weakref.ref(self._registry)
         seen: set[int] = set()
-        for t in found:
+        for path, t in found:
             if id(t) in seen:
                 continue
             seen.add(id(t))
             entry = entries.get(id(t))
             if entry is None:
-                entry = entries[id(t)] = _Entry(t, registry)
+                entry = entries[id(t)] = _Entry(t, path, registry)
             entry.callbacks += new
             if live and id(t) not in live.leaves:
                 self._follow(t, live)
@@ -218,6 +223,8 @@ class GradManager:
             traces = tuple([t for t in traces if not t.is_tape or t.is_open])
         tape = Tape(level or 0, get_ident(), raw=not traces or not below(level or 0))
         tensors = self.attached_tensors() if self._registry.entries else ()
+        if watching():
+            tape.refs = Noted()
         recording = _Recording(tape)
         self._recording = recording
         if tensors:
@@ -330,16 +337,19 @@ class GradManager:
 
     # -- differentiating
 
-    def backward(self, y: Any = None, dy: Any = None) -> None:
+    def backward(self, y: Any = None, dy: Any = None, *, on_unused: OnUnused = "ignore") -> None:
         """Add the gradient of `sum(y * dy)` to `.grad` of every attached tensor, and stop recording.
 
         Args:
             y: a Tensor, or a pytree of Tensors, computed while recording; None releases the manager.
             dy: the cotangent, of the structure and shapes of `y`; None means ones, for any shape of `y`:
                 the gradient of `sum(y)`.
+            on_unused: what to do where no gradient reaches an attached tensor: "ignore" (its `.grad` stays
+                as it is), "warn" (`NoGradientWarning`) or "error"; both name the tensor.
 
         Raises:
             RuntimeError: nothing was recorded.
+            UnusedArgumentError: no gradient reaches an attached tensor, and `on_unused` is "error".
             TypeError, ValueError: `dy` does not match `y`, or a callback returned something else than a
                 gradient. Whatever is raised, no `.grad` has changed and the manager is released.
 
@@ -347,17 +357,20 @@ class GradManager:
             For complex tensors the pairing is Re(dy * y), as in JAX: the gradient of a real function f of
             z = a + bj is df/da - j df/db.
         """
+        check_on_unused(on_unused)
         recording = self._recorded()
         self._sweeping = True
         try:
-            results = self._gradients(recording, seeds_of(y, dy, recording.tape))
+            results = self._gradients(recording, seeds_of(y, dy, recording.tape), on_unused)
         finally:
             self._sweeping = False
             self._stop()
         for t, new in results:
             t._grad = new
 
-    def _gradients(self, recording: _Recording, seeds: list[tuple[Node, Any]]) -> list[tuple[Tensor, Tensor]]:
+    def _gradients(
+        self, recording: _Recording, seeds: list[tuple[Node, Any]], on_unused: OnUnused
+    ) -> list[tuple[Tensor, Tensor]]:
         tape = recording.tape
         owners = {leaf: t for t, leaf in recording.leaves.values()}
         chosen: dict[Node, Any] = {}
@@ -373,6 +386,8 @@ class GradManager:
 
         with running(below(tape.level)):
             grads = sweep(tape, seeds, consume=True, complete=complete if callbacks else None)
+            if on_unused != "ignore":
+                report_unused(on_unused, self._unused(owners, grads), "y")
             for call in list(self._after):
                 call()
             results = []
@@ -387,6 +402,16 @@ class GradManager:
                     old = t.grad
                     results.append((t, owned(g, taken) if old is None else convert(old + g, g.dtype)))
         return results
+
+    def _unused(self, owners: dict[Node, Tensor], grads: dict[Node, Any]) -> list[str]:
+        """Return what to call each attached tensor without gradient: its place in what was attached."""
+        order = {id(t): i for i, t in enumerate(self.attached_tensors())}
+        entries = self._registry.entries
+        return [
+            f"attached tensor {order[id(t)]}{entries[id(t)].path} of shape {t.shape}"
+            for leaf, t in owners.items()
+            if leaf not in grads and id(t) in order
+        ]
 
 
 def _check_linear(tape: Tape) -> None:

@@ -25,6 +25,7 @@ from fgrad.core.primitive import EACH, ITSELF, OPERATORS, ROW, ROWS, WEIGHTS, Pu
 from fgrad.core.tape import Node, Pick
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Box, current
+from fgrad.core.watch import quiet, watching
 from fgrad.ops.linear import broadcast_to, convert, fit, sum_axes
 from fgrad.transforms.batch import Batched
 from fgrad.transforms.cotangents import lift
@@ -43,15 +44,27 @@ class Pushforward:
         self._recorded, self._outs = recorded, outs
         self._reverse: DoubleReverse | None = None
         self._push: Push | None = None
-        if any(map(_is_wary, recorded.tape.live())):
-            # tangents do not tell whether a result depends on what is not determined; generic cotangents do
-            rng = np.random.default_rng(0)
-            recorded([_generic(y, rng) for y in outs])
-        if not any(isinstance(t, Stage) for t in current().traces):  # which has no value to look at
-            self._push = Push(recorded)
+        with quiet():
+            if any(map(_is_wary, recorded.tape.live())):
+                # tangents do not tell whether a result depends on what is not determined; generic
+                # cotangents do
+                rng = np.random.default_rng(0)
+                recorded([_generic(y, rng) for y in outs])
+            if not any(isinstance(t, Stage) for t in current().traces):  # which has no value to look at
+                self._push = Push(recorded)
 
     def __call__(self, tangents: Tangents) -> list[Any]:
         """Return the tangents of the outputs; None where none of `tangents` arrives."""
+        watch = watching()
+        if watch is None:
+            return self._pushed(tangents)
+        with quiet():
+            found = self._pushed(tangents)
+            if self._push is not None and any(watch.found(t, tangents) is not None for t in found):
+                self._push(tangents, watch.step)
+        return found
+
+    def _pushed(self, tangents: Tangents) -> list[Any]:
         if self._push is not None:
             found = self._push(tangents)
             if all(map(_is_finite, found)):
@@ -126,8 +139,11 @@ class Push:
                     self._steps[node] = _recorded_step(node, node.pull, node.aval)
         self._nodes = nodes[::-1]
 
-    def __call__(self, tangents: Tangents) -> list[Any]:
-        """Return the tangents of the outputs; None where none of `tangents` arrives."""
+    def __call__(self, tangents: Tangents, check: Callable[..., None] | None = None) -> list[Any]:
+        """Return the tangents of the outputs; None where none of `tangents` arrives.
+
+        `check` is called with each node, the tangents of its arguments and that of its result.
+        """
         recorded = self._recorded
         raw = recorded.tape.raw and not any(t.__class__ is Tensor for t in tangents)
         add = np.add if raw else OPERATORS["add"]
@@ -137,6 +153,8 @@ class Push:
                 given = [found.get(p) for p in node.parents]
                 if any(t is not None for t in given):
                     t = self._step(node, given, add, raw=raw)
+                    if check:
+                        check(node, given, t)
                     if t is not None:
                         found[node] = t if node not in found else add(found[node], t)
         return [None if n is None else found.get(n) for n in recorded.sources]

@@ -13,8 +13,17 @@ from fgrad.core.aval import aval_of
 from fgrad.core.snapshot import private_copy, refuse_masked
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.transforms.batch import batched_map
-from fgrad.transforms.calling import Delivery, Transformed, bound, check_live, has_tensor, name_of, positions
-from fgrad.transforms.cotangents import cotangent
+from fgrad.transforms.calling import (
+    Delivery,
+    Transformed,
+    bound,
+    check_live,
+    has_tensor,
+    name_of,
+    parameter,
+    positions,
+)
+from fgrad.transforms.cotangents import OnUnused, check_on_unused, cotangent, report_unused
 from fgrad.transforms.manager import GradManager
 
 Argnums = "int | Sequence[int]"
@@ -124,6 +133,17 @@ class Inputs:
         )
         return [tree.unflatten(s, [next(it) for _ in range(s.num_leaves)]) for s in self.structures]
 
+    def unused(self, cts: Sequence[Any], fun: Callable[..., Any]) -> list[str]:
+        """Return what to call each of `handles` that got no cotangent."""
+        places = iter(self.places)
+        found = []
+        for i, structure in zip(self.where, self.structures, strict=True):
+            for path in tree.paths(structure):
+                p = next(places)
+                if p is not None and cts[p] is None:
+                    found.append(f"{parameter(fun, i)}{path} of shape {self.handles[p][0].shape}")
+        return found
+
     def zeros(self, cts: Sequence[Any]) -> list[Any]:
         """Return cotangents of `handles`, zeros where none arrived."""
         if None.__class__ not in map(type, cts):
@@ -217,7 +237,7 @@ class ValueAndGrad(Transformed):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return `(value, gradient)`, or `((value, aux), gradient)`."""
-        argnums, has_aux, holomorphic, allow_int = self.options.values()
+        argnums, has_aux, holomorphic, allow_int, on_unused = self.options.values()
         if kwargs:
             args, kwargs = bound(self.fun, args, kwargs)
         where = positions(argnums, len(args), self.fun)
@@ -227,7 +247,10 @@ class ValueAndGrad(Transformed):
         one = _one(y.dtype) if isinstance(y, Tensor) else None
         deliver = Delivery(not has_tensor(args, kwargs))
         value = deliver.leaf(y)
-        grads = deliver_inputs(deliver, inputs, run.pull([one]))
+        cts = run.pull([one])
+        if on_unused != "ignore":
+            report_unused(on_unused, inputs.unused(cts, self.fun), name_of(self.fun))
+        grads = deliver_inputs(deliver, inputs, cts)
         gradient = grads[0] if argnums.__class__ is int or isinstance(argnums, np.integer) else tuple(grads)
         return ((value, deliver.tree(run.aux)), gradient) if has_aux else (value, gradient)
 
@@ -259,6 +282,8 @@ def grad(
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
+    *,
+    on_unused: OnUnused = "ignore",
 ) -> Callable[..., Any]:
     """Return the function that computes the gradient of scalar-valued `fun`.
 
@@ -268,6 +293,8 @@ def grad(
         has_aux: whether `fun` returns `(value, aux)`; the result is then `(gradient, aux)`.
         holomorphic: whether `fun` is holomorphic, with complex arguments and value.
         allow_int: whether integer leaves get a zero gradient instead of an error.
+        on_unused: what to do where no gradient reaches a leaf: "ignore" (its gradient is zero), "warn"
+            (`NoGradientWarning`) or "error" (`UnusedArgumentError`); both name the leaf.
 
     Returns:
         A function of the same arguments. The gradient has the structure, shapes and dtypes of its argument;
@@ -284,7 +311,15 @@ def grad(
         >>> float(grad(lambda x: x**3)(2.0))
         12.0
     """
-    return Grad(fun, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic, allow_int=allow_int)
+    check_on_unused(on_unused)
+    return Grad(
+        fun,
+        argnums=argnums,
+        has_aux=has_aux,
+        holomorphic=holomorphic,
+        allow_int=allow_int,
+        on_unused=on_unused,
+    )
 
 
 def value_and_grad(
@@ -293,6 +328,8 @@ def value_and_grad(
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
+    *,
+    on_unused: OnUnused = "ignore",
 ) -> Callable[..., Any]:
     """Return the function that computes `(value, gradient)`; options and errors as in `grad`.
 
@@ -305,7 +342,15 @@ def value_and_grad(
         >>> float(value), float(gradient)
         (9.0, 6.0)
     """
-    return ValueAndGrad(fun, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic, allow_int=allow_int)
+    check_on_unused(on_unused)
+    return ValueAndGrad(
+        fun,
+        argnums=argnums,
+        has_aux=has_aux,
+        holomorphic=holomorphic,
+        allow_int=allow_int,
+        on_unused=on_unused,
+    )
 
 
 def checked_cts(
@@ -333,25 +378,32 @@ def _floating(y: Any) -> bool:
 class Pullback:
     """The map from a cotangent of the output to cotangents of the primals; callable any number of times."""
 
-    def __init__(self, run: Pulled, inputs: Inputs, as_numpy: bool) -> None:
+    def __init__(
+        self, run: Pulled, inputs: Inputs, as_numpy: bool, fun: Callable[..., Any], on_unused: OnUnused
+    ) -> None:
         self._run, self._inputs, self._as_numpy = run, inputs, as_numpy
+        self._fun, self._on_unused = fun, on_unused
 
     def __call__(self, ct: Any) -> tuple[Any, ...]:
         """Return the tuple of cotangents, one per primal."""
         run = self._run
         deliver = Delivery(self._as_numpy and not has_tensor([ct]))
-        return tuple(
-            deliver_inputs(deliver, self._inputs, run.pull(checked_cts(ct, run.outs, run.structure)))
-        )
+        cts = run.pull(checked_cts(ct, run.outs, run.structure))
+        if self._on_unused != "ignore":
+            report_unused(self._on_unused, self._inputs.unused(cts, self._fun), name_of(self._fun))
+        return tuple(deliver_inputs(deliver, self._inputs, cts))
 
 
-def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+def vjp(
+    fun: Callable[..., Any], *primals: Any, has_aux: bool = False, on_unused: OnUnused = "ignore"
+) -> tuple[Any, ...]:
     """Return `fun(*primals)` and the function that pulls cotangents back through it.
 
     Args:
         fun: takes and returns pytrees.
         primals: the point, floating-point leaves.
         has_aux: whether `fun` returns `(out, aux)`.
+        on_unused: what `pullback` does where no gradient reaches a leaf; as in `grad`.
 
     Returns:
         `(out, pullback)` or `(out, pullback, aux)`; `pullback(ct)` takes the structure, shapes and dtypes of
@@ -368,12 +420,13 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
         >>> [float(g) for g in pullback(1.0)]
         [3.0, 2.0]
     """
+    check_on_unused(on_unused)
     inputs = Inputs(primals, range(len(primals)), "vjp")
     run = Pulled(fun, primals, {}, inputs, has_aux)
     as_numpy = not has_tensor(primals)
     deliver = Delivery(as_numpy)
     out = tree.unflatten(run.structure, [_published(deliver, y) for y in run.outs])
-    pullback = Pullback(run, inputs, as_numpy)
+    pullback = Pullback(run, inputs, as_numpy, fun, on_unused)
     return (out, pullback, deliver.tree(run.aux)) if has_aux else (out, pullback)
 
 

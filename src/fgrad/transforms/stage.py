@@ -14,6 +14,7 @@ from fgrad.core.program import Equation, Program, Var
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import Box, Trace, below, current, next_level, running, user_line
+from fgrad.core.watch import quiet
 from fgrad.transforms.calling import Transformed, bound, check_live
 
 
@@ -88,7 +89,8 @@ class Stage(Trace):
 def _by_running(row: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> Any:
     """Return the avals of the outputs of a row that has no `shape`, by running it on ones."""
     filled = [np.ones(a.shape, a.dtype) if isinstance(a, Aval) else a for a in avals]
-    out = row.run(*filled, **params)
+    with quiet():
+        out = row.run(*filled, **params)
     return tuple(map(aval_of, out)) if row.many else aval_of(out)
 
 

@@ -1,0 +1,282 @@
+"""Watching for values that are not finite: nobody pays for it who does not watch.
+
+While somebody watches, the `run` column of the table is replaced by one that looks at its results, and tapes
+keep the line of the user's program with each node. In a reverse or forward pass not every value counts: a
+rule may multiply an infinite slope by a zero cotangent on purpose. So there the rows are not looked at, but
+what each recorded step makes of its cotangent or tangent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar, Token
+from threading import Lock
+from typing import Any, NoReturn
+from weakref import ref
+
+import numpy as np
+
+from fgrad.core.primitive import ROWS, Primitive, Pull, Rule
+from fgrad.core.tape import Node, Pick, Tape
+from fgrad.core.tensor import Tensor
+from fgrad.core.trace import Box, current, user_line
+from fgrad.errors import NonFiniteError
+
+
+class Watch:
+    """What to look for."""
+
+    __slots__ = ("infs", "nans", "silenced")
+
+    def __init__(self, *, nans: bool, infs: bool) -> None:
+        self.nans, self.infs = nans, infs
+        self.silenced: dict[str, Any] = {}  # NumPy's warnings of what is reported here
+        if nans:
+            self.silenced["invalid"] = "ignore"
+        if infs:
+            self.silenced |= {"divide": "ignore", "over": "ignore"}
+
+    def found(self, x: Any, given: Iterable[Any]) -> Any:
+        """Return where `x` is not what it should be, as a mask; None where it is, or nothing is known of it.
+
+        NaN counts wherever it appears, infinity where no value in `given`, of which `x` was made, has it.
+        """
+        a = array_of(x)
+        if a is None or a.dtype.kind not in "fc" or np.isfinite(a).all():
+            return None
+        bad = np.isnan(a) if self.nans else np.zeros(a.shape, bool)
+        if self.infs and not bad.any() and all(map(_is_finite, given)):
+            bad = np.isinf(a)
+        return bad if bad.any() else None
+
+    def result(self, row: Primitive, args: Sequence[Any], out: Any) -> None:
+        """Report a result of a row that is not finite."""
+        bad = self.found(out, args)
+        if bad is None:
+            return
+        line = user_line()
+        place = np.unravel_index(int(np.argmax(bad)), bad.shape)
+        already = [i for i, a in enumerate(args) if self.nans and _has_nan(a)]
+        words = [
+            f"{row.name} at {line} gave {_kind(out, bad)}{_at(place)}",
+            *([f"operand {already[0]} has it already"] if already and _has_nan(out) else []),
+            *(f"operand {i} = {shown(a, place if row.body else None)}" for i, a in enumerate(args)),
+            f"result = {shown(out)}",
+        ]
+        raise NonFiniteError("; ".join(words), row.name, line)
+
+    def seeds(self, seeds: Iterable[tuple[Node, Any]]) -> bool:
+        """Report a NaN among the first cotangents of a sweep; return whether one is infinite."""
+        infinite = False
+        for node, ct in seeds:
+            if self.nans and _has_nan(ct):
+                line = user_line()
+                raise NonFiniteError(
+                    f"the cotangent of the result of {title(node)} was nan when it was given to the "
+                    f"reverse pass at {line}: {shown(ct)}",
+                    title(node),
+                    line,
+                )
+            infinite = infinite or not _is_finite(ct)
+        return infinite
+
+    def sweeping(self, seeds: Iterable[tuple[Node, Any]]) -> Callable[[Node, Any, Sequence[Any]], None]:
+        """Return what looks at the steps of a sweep."""
+        tainted = (np.inf,) if self.seeds(seeds) else ()
+
+        def check(node: Node, ct: Any, back: Sequence[Any]) -> None:
+            for c in ct if isinstance(ct, list) else (ct,):
+                if self.found(c, tainted) is not None:
+                    self._refuse(
+                        node, f"the cotangents of the result of {title(node)}", "add up to", c, "sum", c
+                    )
+            if not isinstance(node.pull, Pull):
+                return
+            for i, c in zip(_places(node.pull, node.saved), back, strict=True):
+                if self.found(c, tainted) is not None:
+                    self._refuse(node, f"the cotangent of operand {i} of {title(node)}", "became", c, "", ct)
+
+        return check
+
+    def step(self, node: Node, given: Sequence[Any], tangent: Any) -> None:
+        """Report a tangent that the forward step of `node` made of finite ones."""
+        for t in tangent if isinstance(tangent, list | tuple) else (tangent,):
+            if self.found(t, given) is not None:
+                self._refuse(node, f"the tangent of the result of {title(node)}", "became", t, "", *given)
+
+    def _refuse(self, node: Node, what: str, verb: str, bad: Any, name: str, *given: Any) -> NoReturn:
+        origin = getattr(node, "origin", None) or "a line that was not kept: it ran before debug_nans was on"
+        kept = () if name or not isinstance(node.pull, Pull) else node.saved
+        values = [shown(v) for v in kept if array_of(v) is not None]
+        mask = self.found(bad, ())
+        asked = f"in the derivative asked for at {user_line()}"
+        words = [
+            f"{what} (recorded at {origin}) {verb} {_kind(bad, mask)} {asked}",
+            *(f"{name or 'what came in'} = {shown(g)}" for g in given if g is not None),
+            *([f"values it kept = {', '.join(values)}"] if values else []),
+        ]
+        raise NonFiniteError("; ".join(words), title(node), origin)
+
+
+def title(node: Node) -> str:
+    """Return what to call the operation of a node."""
+    if isinstance(node.pull, Pick):
+        return title(node.parents[0])
+    return "an argument" if node.pull is None else node.pull.row or node.pull.title or "an operation"
+
+
+def _places(pull: Pull, saved: Sequence[Any]) -> list[int]:
+    pattern = pull.pattern if pull.row else saved[0]
+    return [i for i, tracked in enumerate(pattern) if tracked]
+
+
+def array_of(x: Any) -> Any:
+    """Return the array of numbers under Tensors and batches; None where there is none, or not yet."""
+    while isinstance(x, Tensor | Box):
+        x = x._value if isinstance(x, Tensor) else getattr(x, "whole", None)
+    if isinstance(x, float | complex):
+        return np.asarray(x)
+    return x if isinstance(x, np.ndarray | np.generic) else None
+
+
+def _is_finite(x: Any) -> bool:
+    a = array_of(x)
+    return a is None or a.dtype.kind not in "fc" or bool(np.isfinite(a).all())
+
+
+def _has_nan(x: Any) -> bool:
+    a = array_of(x)
+    return a is not None and a.dtype.kind in "fc" and bool(np.isnan(a).any())
+
+
+def _kind(x: Any, bad: Any) -> str:
+    a = array_of(x)
+    first = a if bad is None else a[bad].flat[0]
+    return "nan" if np.isnan(first).any() else "inf"
+
+
+def _at(place: Sequence[Any]) -> str:
+    return f", first at [{', '.join(map(str, place))}]" if len(place) else ""
+
+
+def shown(x: Any, place: Sequence[Any] | None = None) -> str:
+    """Return a value in a few words; `place` is an index of an array that `x` broadcasts to."""
+    a = array_of(x)
+    if a is None:
+        return repr(x)[:60]
+    text = np.array2string(np.asarray(a), threshold=8, edgeitems=3, precision=6).replace("\n", "")
+    shape = f"[{','.join(map(str, a.shape))}]" if a.ndim else ""
+    if not place or not a.ndim or a.size == 1:
+        return f"{text} ({a.dtype.name}{shape})"
+    near = place[len(place) - a.ndim :]
+    there = a[tuple(0 if n == 1 else i for i, n in zip(near, a.shape, strict=True))]
+    return f"{text} ({a.dtype.name}{shape}; there {there})"
+
+
+# ---- on and off ---------------------------------------------------------------------------------------
+
+
+class Noted(list["ref[Node]"]):
+    """The nodes of a tape, each with the line of the user's program that made it."""
+
+    def append(self, r: ref[Node]) -> None:
+        """Add a node."""
+        node = r()
+        if node is not None:
+            node.origin = user_line()
+        super().append(r)
+
+
+_INHERITED = Watch(nans=False, infs=False)  # stands for what the whole process watches
+_here: ContextVar[Watch | None] = ContextVar("fgrad watch", default=_INHERITED)
+_everywhere: list[Watch] = []  # at most one
+_runs: dict[str, Rule] = {}  # the `run` column as it is without watching
+_users = 0
+_switching = Lock()
+
+
+def watching() -> Watch | None:
+    """Return what this thread and task looks for, if anything."""
+    if not _runs:
+        return None
+    watch = _here.get()
+    if watch is _INHERITED:
+        return _everywhere[0] if _everywhere else None
+    return watch
+
+
+class quiet:  # noqa: N801 -- reads as a function
+    """Do not look at the results of rows in a block."""
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> None:
+        self._token: Token[Watch | None] = _here.set(None)
+
+    def __exit__(self, *_: object) -> None:
+        _here.reset(self._token)
+
+
+def enter(watch: Watch | None) -> Token[Watch | None]:
+    """Make `watch` what this thread and task looks for."""
+    if watch:
+        _use(1)
+    token = _here.set(watch)
+    note(noted=watch is not None)
+    return token
+
+
+def leave(token: Token[Watch | None], watch: Watch | None) -> None:
+    """Go back to what was looked for before."""
+    _here.reset(token)
+    note(noted=watching() is not None)
+    if watch:
+        _use(-1)
+
+
+def switch(watch: Watch | None) -> Watch | None:
+    """Make `watch` what every thread looks for that has no watch of its own; return the one before."""
+    before = _everywhere[0] if _everywhere else None
+    if watch:
+        _use(1)
+    _everywhere[:] = [watch] if watch else []
+    if before:
+        _use(-1)
+    note(noted=watching() is not None)
+    return before
+
+
+def note(*, noted: bool) -> None:
+    """Let the live tapes of this thread keep lines with their nodes, or no longer."""
+    for tape in current().traces:
+        if isinstance(tape, Tape) and isinstance(tape.refs, Noted) != noted:
+            tape.refs = Noted(tape.refs) if noted else list(tape.refs)
+
+
+def _use(more: int) -> None:
+    """Count those who watch; the first one exchanges the column, the last one puts it back."""
+    global _users  # noqa: PLW0603 -- one table, one count
+    with _switching:
+        _users += more
+        if more > 0 and _users == 1:
+            for row in ROWS.values():
+                _runs[row.name] = row.run
+                row.run = _looking(row, row.run)
+        elif _users == 0:
+            for name, run in _runs.items():
+                ROWS[name].run = run
+            _runs.clear()
+
+
+def _looking(row: Primitive, run: Rule) -> Rule:
+    def looked_at(*args: Any, **params: Any) -> Any:
+        watch = watching()
+        if watch is None:
+            return run(*args, **params)
+        with np.errstate(**watch.silenced):
+            out = run(*args, **params)
+        for o in out if row.many else (out,):
+            watch.result(row, args, o)
+        return out
+
+    return looked_at

@@ -1,0 +1,111 @@
+"""Looking into a running program: what JAX calls `jax.debug`.
+
+Each of these sees values where a transformation hides them: for every example under `vmap`, and at every run
+of a staged program. None of them changes a value or a gradient. For NaN and infinity see `fgrad.debug_nans`.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fgrad.core.trace import current, user_line
+from fgrad.transforms.callbacks import look
+from fgrad.transforms.stage import Stage
+
+
+def callback(f: Callable[..., Any], *args: Any, ordered: bool = True, **kwargs: Any) -> None:
+    """Call `f(*args, **kwargs)` with NumPy arrays in the place of Tensors; what it returns is dropped.
+
+    Args:
+        f: any function, called for its effect.
+        args: pytrees; what is no number or array arrives as it is.
+        ordered: accepted for JAX's sake; calls always come in the order of the program.
+        kwargs: pytrees.
+
+    Example:
+        >>> import fgrad
+        >>> seen = []
+        >>> fgrad.grad(lambda x: fgrad.debug.callback(seen.append, x) or x * x)(3.0)
+        np.float64(6.0)
+        >>> seen
+        [array(3.)]
+    """
+    look(f, args, kwargs)
+
+
+class _Mentions(string.Formatter):
+    """Reads a format without formatting anything, and refuses arguments that it does not mention."""
+
+    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Look up the argument, but nothing of it."""
+        name = re.split(r"[.\[]", field_name, maxsplit=1)[0]
+        key = int(name) if name.isdigit() else name
+        self.get_value(key, args, kwargs)
+        return "", key
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Format nothing."""
+        return ""
+
+    def check_unused_args(self, used_args: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Refuse arguments that are not used."""
+        unused = [f"argument {i}" for i in range(len(args)) if i not in used_args]
+        unused += [k for k in kwargs if k not in used_args]
+        if unused:
+            raise ValueError(
+                f"debug.print: the format does not mention {', '.join(unused)}; write {{}} or {{name}} where "
+                "the value is to stand (the format is no f-string, whose values would be gone by then)"
+            )
+
+
+def print(fmt: str, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
+    """Print `fmt.format(*args, **kwargs)` with the values of Tensors.
+
+    Args:
+        fmt: a format as `str.format` takes it; no f-string.
+        args: values, pytrees of Tensors too.
+        ordered: accepted for JAX's sake; lines always come in the order of the program.
+        kwargs: values by name.
+
+    Raises:
+        ValueError: a value that `fmt` does not mention.
+
+    Example:
+        >>> import fgrad
+        >>> import numpy as np
+        >>> def f(x):
+        ...     fgrad.debug.print("x = {:.1f}", x)
+        ...     return x * x
+        >>> fgrad.vmap(fgrad.grad(f))(np.array([1.0, 2.0]))
+        x = 1.0
+        x = 2.0
+        array([2., 4.])
+    """
+    if not isinstance(fmt, str):
+        raise TypeError(f"debug.print takes a format as its first argument, not {type(fmt).__name__}")
+    _Mentions().vformat(fmt, args, kwargs)
+
+    def show(*args: Any, **kwargs: Any) -> None:
+        sys.stdout.write(fmt.format(*args, **kwargs) + "\n")
+
+    look(show, args, kwargs)
+
+
+def breakpoint() -> None:
+    """Stop in the debugger, at the caller: values are there, for Python runs eagerly.
+
+    While a function is staged there is nothing to see, so the stop is recorded and happens at each run of
+    the program.
+    """
+    if any(isinstance(t, Stage) for t in current().traces):
+        look(_stop, (user_line(),), {})
+    else:
+        _stop(user_line())
+
+
+def _stop(line: str) -> None:
+    sys.breakpointhook()  # noqa: T100 -- the debugger is what was asked for; `up` leads to `line`
