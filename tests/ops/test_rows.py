@@ -1051,7 +1051,8 @@ SAMPLES = [
 
 UNCHECKED = {  # their derivative is not that of the value they compute: tests/random has them
     *("log_gamma", "logit_beta"),  # a sample follows its parameters along the quantile function
-    "discrete",  # refuses to be differentiated
+    *("discrete", "pure_callback"),  # refuse to be differentiated; the latter is in tests/transforms
+    "effect",  # has no output: tests/transforms/test_callbacks.py
 }
 
 FLAT = {

@@ -62,6 +62,8 @@ class Box:
 
     def refuse(self, what: str) -> NoReturn:
         """Say that `what` needs a value that does not exist here."""
+        if self.trace not in current().traces:
+            self.escaped()
         raise TypeError(
             f"{what} at {user_line()} needs the value of a Tensor, which {self.trace.title} does not have. "
             + self.trace.remedy

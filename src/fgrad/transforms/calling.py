@@ -159,6 +159,7 @@ class Delivery:
                 self.taken.add(id(x))
                 return x
         if x.__class__ is Tensor:
+            check_live(x)
             if not self.as_numpy or is_traced(x):
                 return x
             x = x._value

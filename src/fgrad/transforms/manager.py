@@ -19,6 +19,7 @@ from fgrad.core.trace import Box, below, current, next_level, running, set_trace
 from fgrad.core.watch import Noted, watching
 from fgrad.errors import NotLinearError
 from fgrad.ops.linear import convert
+from fgrad.transforms.calling import check_live
 from fgrad.transforms.cotangents import (
     Callback,
     OnUnused,
@@ -147,6 +148,7 @@ class GradManager:
         """
         found = _tensors(tensors, "attach")
         for path, t in found:
+            check_live(t)
             if t.dtype.kind not in "fc":
                 raise TypeError(
                     f"cannot attach{path}: a Tensor of dtype {t.dtype} and shape {t.shape} has no gradient. "

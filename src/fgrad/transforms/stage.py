@@ -77,6 +77,8 @@ class Stage(Trace):
             if isinstance(x, Symbol) and x.trace is self:
                 return x.var
         if isinstance(x, Box):
+            if x.trace not in current().traces:
+                x.escaped()
             raise TypeError(
                 f"make_graph inside {x.trace.title}: the staged function uses a Tensor of {x.trace.title}; "
                 "pass it as an argument, or stage outside"
