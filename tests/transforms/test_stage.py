@@ -267,3 +267,74 @@ def test_a_program_takes_numbers_of_python():
     program = fg.make_graph(lambda x: np.reshape(x, (1,)) * 2)(1.0)
     np.testing.assert_array_equal(program(0.5), [1.0])
     np.testing.assert_array_equal(program(np.float64(0.5)), [1.0])
+
+
+# ---- rules of the user, when a program is differentiated -------------------------------------------
+
+
+@fg.custom_vjp
+def through(x):
+    return np.round(x)
+
+
+@fg.custom_vjp
+def held(x):
+    return x
+
+
+@fg.custom_jvp
+def sevenfold(x):
+    return x * through(x)
+
+
+class Split(fg.Function):
+    def forward(self, x):
+        return x, x * x
+
+    def backward(self, a, b):
+        return 10.0 * (0.0 if a is None else a) + 100.0 * (0.0 if b is None else b)
+
+
+through.defvjp(lambda x: (np.round(x), None), lambda _, ct: (ct,))
+held.defvjp(lambda x: (x, None), lambda _, ct: (0.5 * ct,))
+sevenfold.defjvps(lambda t, out, x: 7.0 * t)
+
+RULED = {  # a function and its derivative by the rules, which is not that of its equations
+    "custom_vjp": (lambda x: 3.0 * through(x) * x, lambda x: 3.0 * (x + np.round(x))),
+    "an identity": (lambda x: 3.0 * held(2.0 * x), lambda x: 3.0 + 0.0 * x),
+    "an identity of an argument": (lambda x: held(x) * held(held(x)), lambda x: x * 0.75),
+    "custom_jvp around custom_vjp": (sevenfold, lambda x: 7.0 + 0.0 * x),
+    "Function": (lambda x: sum(Split()(x)), lambda x: 110.0 + 0.0 * x),
+}
+
+
+@pytest.mark.parametrize("name", RULED)
+def test_a_program_keeps_the_rules_of_the_user(name):
+    f, slope = RULED[name]
+    x = np.array([1.2, -2.4])
+    program, mapped = fg.make_graph(f)(1.0), fg.make_graph(fg.vmap(f))(x)
+    twice = fg.make_graph(program)(1.0)
+    for v in x:
+        close(program(v), f(v))
+        close(fg.grad(f)(v), slope(v))
+        close(fg.grad(program)(v), slope(v))
+        close(fg.grad(twice)(v), slope(v))
+        close(fg.jvp(program, (v,), (2.0,))[1], 2.0 * slope(v))
+        close(fg.make_graph(fg.grad(program))(1.0)(v), slope(v))
+    close(fg.vmap(fg.grad(program))(x), slope(x))
+    close(fg.grad(lambda x: np.sum(fg.vmap(program)(x)))(x), slope(x))
+    close(fg.jacrev(mapped)(x), np.diag(slope(x)))
+    square = fg.make_graph(fg.grad(lambda x: f(x) ** 2))(1.0)
+    close(fg.grad(square)(1.2), fg.grad(fg.grad(lambda x: f(x) ** 2))(1.2))
+    t = fg.tensor(1.2)
+    with fg.GradManager().attach(t) as gm:
+        gm.backward(program(t))
+    close(t.grad, slope(1.2))
+
+
+def test_a_mapped_rule_runs_forward_once():
+    calls = []
+    rule = fg.custom_vjp(lambda x: calls.append("primal") or 2.0 * x)
+    rule.defvjp(lambda x: (calls.append("fwd") or 2.0 * x, None), lambda _, ct: (2.0 * ct,))
+    close(fg.vmap(fg.grad(rule))(np.ones(2)), [2.0, 2.0])
+    assert calls == ["fwd"]

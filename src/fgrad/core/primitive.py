@@ -96,6 +96,7 @@ class Primitive:
     __slots__ = (
         "_make_pull",
         "_pulls",
+        "apply",
         "batch",
         "blind",
         "body",
@@ -126,6 +127,7 @@ class Primitive:
         many: bool = False,
         real: bool = False,
         inline: Rule | None = None,
+        apply: Rule | None = None,
     ) -> None:
         """Declare a row.
 
@@ -139,9 +141,10 @@ class Primitive:
             many: whether the output is a tuple.
             real: whether the derivative holds for real arguments only.
             inline: the same by other operations, which take its place in a staged program.
+            apply: (*values, **params) -> outs with the derivative that `inline` does not have.
         """
         self.name, self.run, self.shape, self.batch, self.body = name, run, shape, batch, body
-        self.many, self.real, self.inline = many, real, inline
+        self.many, self.real, self.inline, self.apply = many, real, inline, apply
         self._make_pull, self._pulls = pull, dict[Pattern, "Pull | None"]()
         self.flat = pull is flat  # no derivative at all
         # where eager mode looks first: pulls that save values only, of one tracked argument, or of two

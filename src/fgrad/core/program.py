@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import ROWS
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.primitive import ROWS, Primitive
+from fgrad.core.tensor import Tensor, bind, is_tracked
+from fgrad.core.trace import Box
 from fgrad.errors import NonFiniteError
 
 
@@ -42,11 +43,34 @@ class Equation:
         return f"{outs}{' = ' * bool(outs)}{self.name}({args})"
 
 
+class Region:
+    """Equations `start` to `stop` of a program stand for one operation, which has a derivative of its own."""
+
+    __slots__ = ("args", "outs", "params", "row", "start", "stop")
+
+    def __init__(
+        self,
+        row: Primitive,
+        args: tuple[Any, ...],
+        params: dict[str, Any],
+        outs: list[Any],
+        start: int,
+    ) -> None:
+        self.row, self.args, self.params, self.outs = row, args, params, outs
+        self.start = self.stop = start
+
+    def apply(self, values: Sequence[Any]) -> list[tuple[Var, Any]]:
+        """Return the outputs that the operation assigns."""
+        outs = self.row.apply(*values, **self.params)  # type: ignore[misc]
+        return [(v, o) for v, o in zip(self.outs, outs, strict=True) if isinstance(v, Var)]
+
+
 class Program:
     """A staged function: inputs, equations in order, outputs; every variable is assigned once.
 
     Calling it computes the outputs from arrays, one primitive after the other. `print` shows it, one typed
-    assignment a line.
+    assignment a line. Where a value of one of the `regions` is differentiated or mapped, its operation is
+    applied instead of its equations.
     """
 
     def __init__(
@@ -55,7 +79,11 @@ class Program:
         equations: Sequence[Equation],
         outputs: Sequence[Any],
         trees: tuple[Any, Any],
+        regions: Sequence[Region] = (),
     ) -> None:
+        self.regions = {
+            r.start: r for r in regions
+        }  # of those that start together the outermost, closed last
         self.inputs, self.equations, self.outputs = tuple(inputs), tuple(equations), tuple(outputs)
         self.in_tree, self.out_tree = trees
 
@@ -66,12 +94,22 @@ class Program:
         def value(a: Any) -> Any:
             return env[a] if isinstance(a, Var) else a
 
-        for e in self.equations:
+        i = 0
+        while i < len(self.equations):
+            region = self.regions.get(i)
+            if region:
+                values = [value(a) for a in region.args]
+                if any(map(_is_traced, values)):
+                    env.update(region.apply(values))
+                    i = region.stop
+                    continue
+            e = self.equations[i]
             try:
                 out = bind(e.name, *map(value, e.args), **e.params)
             except NonFiniteError as error:
                 raise NonFiniteError(f"{error}; staged at {e.line}", error.operation, e.line) from None
             env.update(zip(e.outs, out if ROWS[e.name].many else (out,), strict=True))
+            i += 1
         return [value(y) for y in self.outputs]
 
     def __call__(self, *args: Any) -> Any:
@@ -123,6 +161,10 @@ class Program:
         ]
         head, foot = (f"<tr><th colspan=2>{end}</th></tr>" for end in ends)
         return f"<table>{head}{''.join(rows)}{foot}</table>"
+
+
+def _is_traced(x: Any) -> bool:
+    return isinstance(x, Tensor) and (isinstance(x._value, Box) or is_tracked(x))
 
 
 def _shown(a: Any) -> str:

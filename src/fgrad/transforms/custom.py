@@ -59,7 +59,8 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
     tapes = _tapes(args, state.traces, floor)
     top = tapes[-1].level if tapes else None
     outs: list[Tensor] | None = None
-    if boxes:
+    if boxes and not (tapes and all(isinstance(t, Batch) for t in below(tapes[-1].level))):
+        # traces under the innermost tape see the operation; forward shows them only what the rule keeps
         trace = next(b.trace for b in boxes if b.trace.level == floor)
         given = tuple(lowered(a, state, floor) for a in args)
         outs = [wrap(o) for o in trace.process(CUSTOM, given, {"rule": rule.clone() if tapes else rule})]
@@ -211,6 +212,7 @@ CUSTOM = register(
         batch=_batch,
         many=True,
         inline=lambda *values, rule: rule.primal(*values),
+        apply=lambda *values, rule: apply_rule(rule.clone(), values),
     )
 )
 

@@ -10,7 +10,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.primitive import Primitive
-from fgrad.core.program import Equation, Program, Var
+from fgrad.core.program import Equation, Program, Region, Var
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import Box, Trace, below, current, next_level, running, user_line
@@ -49,6 +49,7 @@ class Stage(Trace):
     def __init__(self, level: int) -> None:
         self.level = level
         self.equations: list[Equation] = []
+        self.regions: list[Region] = []
         self.count = 0
 
     def var(self, aval: Aval) -> Var:
@@ -59,8 +60,11 @@ class Stage(Trace):
     def process(self, row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Write down `row` applied to `args`."""
         if row.inline:
+            start = len(self.equations)
             with running((*below(self.level), self)):
                 inlined = [self.operand(o) for o in row.inline(*args, **params)]
+            if row.apply:
+                self._close(Region(row, tuple(map(self.operand, args)), params, inlined, start))
             return tuple(Symbol(self, o) if isinstance(o, Var) else o for o in inlined)
         operands = tuple(map(self.operand, args))
         avals = [a.aval if isinstance(a, Var) else a for a in operands]
@@ -69,6 +73,22 @@ class Stage(Trace):
         self.equations.append(Equation(row.name, operands, params, outs, user_line()))
         symbols = tuple(Symbol(self, v) for v in outs)
         return symbols if row.many else symbols[0]
+
+    def _close(self, region: Region) -> None:
+        """End a region here; what it returns without computing it gets a variable that is its own."""
+        made = {v for e in self.equations[region.start :] for v in e.outs}
+        for i, o in enumerate(region.outs):
+            if _is_floating(o) and not (isinstance(o, Var) and o in made):
+                region.outs[i] = self._renamed(o)
+        region.stop = len(self.equations)
+        if region.start < region.stop:
+            self.regions.append(region)
+
+    def _renamed(self, x: Any) -> Var:
+        """Return a new variable for a variable or constant."""
+        v = self.var(x.aval if isinstance(x, Var) else aval_of(x))
+        self.equations.append(Equation("positive", (x,), {}, (v,), user_line()))
+        return v
 
     def operand(self, x: Any) -> Any:
         """Return `x` as it stands in an equation: a variable, or a constant array or number."""
@@ -86,6 +106,11 @@ class Stage(Trace):
         if isinstance(x, np.ndarray):
             return compact(x)
         return np.array(x) if isinstance(x, list | tuple) else x
+
+
+def _is_floating(x: Any) -> bool:
+    dtype: np.dtype[Any] = (x.aval if isinstance(x, Var) else aval_of(x)).dtype
+    return dtype.kind in "fc"
 
 
 def _by_running(row: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -128,7 +153,8 @@ class MakeGraph(Transformed):
             outputs = [stage.operand(y) for y in found]
         static = [x if v is None else None for x, v in zip(leaves, inputs, strict=True)]
         trees = (_Reader(structure, static), out_structure)
-        return Program([v for v in inputs if v is not None], stage.equations, outputs, trees)
+        variables = [v for v in inputs if v is not None]
+        return Program(variables, stage.equations, outputs, trees, stage.regions)
 
 
 def _abstract(x: Any) -> Aval | None:
