@@ -17,7 +17,7 @@ from fgrad.transforms.callbacks import look
 from fgrad.transforms.stage import Stage
 
 
-def callback(f: Callable[..., Any], *args: Any, ordered: bool = True, **kwargs: Any) -> None:
+def callback(f: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     """Call `f(*args, **kwargs)` with NumPy arrays in the place of Tensors; what it returns is dropped.
 
     Args:
@@ -62,7 +62,7 @@ class _Mentions(string.Formatter):
             )
 
 
-def print(fmt: str, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
+def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     """Print `fmt.format(*args, **kwargs)` with the values of Tensors.
 
     Args:

@@ -23,7 +23,7 @@ Fit = tuple[Shape, "np.dtype[Any]"]
 class Node:
     """One recorded operation, or a leaf (no `pull`)."""
 
-    __slots__ = ("__weakref__", "aval", "ct", "fits", "origin", "parents", "pull", "saved", "tape")
+    __slots__ = ("__weakref__", "aval", "ct", "fits", "parents", "pull", "saved", "tape")
 
     tape: Any  # the Tape; None once cleared
     pull: Pull | Pick | None
@@ -32,7 +32,6 @@ class Node:
     fits: tuple[Fit | None, ...] | None  # what a parent's cotangent is brought to, where it differs
     ct: Any  # the cotangent so far, where a sweep keeps it here
     aval: Any  # (shape, dtype) of the output, a list of all outputs; None: it follows from the parents
-    origin: str  # where the user's program made it; set only while somebody watches
 
     def clear(self) -> None:
         """Forget everything that was saved."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar, Token
 from threading import Lock
 from typing import Any, NoReturn
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -105,7 +105,7 @@ class Watch:
                 self._refuse(node, f"the tangent of the result of {title(node)}", "became", t, "", *given)
 
     def _refuse(self, node: Node, what: str, verb: str, bad: Any, name: str, *given: Any) -> NoReturn:
-        origin = getattr(node, "origin", None) or "a line that was not kept: it ran before debug_nans was on"
+        origin = line_of(node)
         kept = () if name or not isinstance(node.pull, Pull) else node.saved
         values = [shown(v) for v in kept if array_of(v) is not None]
         mask = self.found(bad, ())
@@ -179,12 +179,23 @@ def shown(x: Any, place: Sequence[Any] | None = None) -> str:
 class Noted(list["ref[Node]"]):
     """The nodes of a tape, each with the line of the user's program that made it."""
 
+    def __init__(self, refs: Iterable[ref[Node]] = ()) -> None:
+        super().__init__(refs)
+        self.lines: WeakKeyDictionary[Node, str] = WeakKeyDictionary()
+
     def append(self, r: ref[Node]) -> None:
         """Add a node."""
         node = r()
         if node is not None:
-            node.origin = user_line()
+            self.lines[node] = user_line()
         super().append(r)
+
+
+def line_of(node: Node) -> str:
+    """Return where the user's program made a node."""
+    refs = getattr(node.tape, "refs", None)
+    found = refs.lines.get(node) if isinstance(refs, Noted) else None
+    return found or "a line that was not kept: it ran before debug_nans was on"
 
 
 _INHERITED = Watch(nans=False, infs=False)  # stands for what the whole process watches
