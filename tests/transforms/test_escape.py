@@ -139,7 +139,7 @@ USES = {
     "asarray": np.asarray,
     "detach": lambda t: t.detach(),
     "pickle": pickle.dumps,
-    "copy": copy.copy,
+    "copy": copy.deepcopy,
     "grad": lambda t: fg.grad(np.sum)(t),
     "closed over": lambda t: fg.grad(lambda x: np.sum(x * t))(1.0),
     "returned": lambda t: fg.value_and_grad(lambda x: np.sum(t))(1.0),

@@ -141,7 +141,8 @@ class Primitive:
             many: whether the output is a tuple.
             real: whether the derivative holds for real arguments only.
             inline: the same by other operations, which take its place in a staged program.
-            apply: (*values, **params) -> outs with the derivative that `inline` does not have.
+            apply: (*values, **params) -> outs, what a program does instead of applying the row, where that
+                would lose a derivative of its own or record what has none.
         """
         self.name, self.run, self.shape, self.batch, self.body = name, run, shape, batch, body
         self.many, self.real, self.inline, self.apply = many, real, inline, apply

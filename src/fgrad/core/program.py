@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -105,7 +105,7 @@ class Program:
                     continue
             e = self.equations[i]
             try:
-                out = bind(e.name, *map(value, e.args), **e.params)
+                out = _applied(ROWS[e.name], map(value, e.args), e.params)
             except NonFiniteError as error:
                 raise NonFiniteError(f"{error}; staged at {e.line}", error.operation, e.line) from None
             env.update(zip(e.outs, out if ROWS[e.name].many else (out,), strict=True))
@@ -161,6 +161,10 @@ class Program:
         ]
         head, foot = (f"<tr><th colspan=2>{end}</th></tr>" for end in ends)
         return f"<table>{head}{''.join(rows)}{foot}</table>"
+
+
+def _applied(row: Primitive, values: Iterable[Any], params: dict[str, Any]) -> Any:
+    return row.apply(*values, **params) if row.apply else bind(row.name, *values, **params)
 
 
 def _is_traced(x: Any) -> bool:

@@ -217,11 +217,11 @@ def look(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     _look(call, call.values())
 
 
-def _look(call: _Call, values: Sequence[Any]) -> None:
+def _look(call: _Call, values: Sequence[Any]) -> tuple[()]:
     traces = current().traces
     hollow = [t for t in traces if isinstance(t, Tape) and t.hollow]
     if hollow and any(n.tape in hollow for v in values if v.__class__ is Tensor for n in v._nodes):
-        return  # a cotangent that stands for any: there is nothing to see
+        return ()  # a cotangent that stands for any: there is nothing to see
     seen = [
         wrap(v._value) if v.__class__ is Tensor and isinstance(v._value, Box) else _value(v) for v in values
     ]
@@ -230,6 +230,7 @@ def _look(call: _Call, values: Sequence[Any]) -> None:
         stages[-1].process(EFFECT, tuple(seen), {"call": call})
     else:
         bind("effect", *seen, call=call)
+    return ()
 
 
 def _value(v: Any) -> Any:
@@ -249,5 +250,13 @@ def _call_with(*values: Any, call: _Call) -> tuple[()]:
 
 
 EFFECT = register(
-    Primitive("effect", run=_call_with, pull=flat, shape=lambda *_, call: (), batch=_look_at_each, many=True)
+    Primitive(
+        "effect",
+        run=_call_with,
+        pull=flat,
+        shape=lambda *_, call: (),
+        batch=_look_at_each,
+        many=True,
+        apply=lambda *values, call: _look(call, values),
+    )
 )
