@@ -246,6 +246,15 @@ def test_results_are_the_same_under_it():
             close(call(arg), expected)
 
 
+def test_methods_of_ufuncs():
+    x = np.array([0.3, 0.5, 1.5])
+    for ufunc in (np.add, np.multiply, np.maximum):
+        for f in (ufunc.accumulate, ufunc.reduce, lambda x: ufunc.outer(x, x)):
+            expected = fg.jacrev(f)(x)
+            with fg.debug_nans():
+                close(fg.jacrev(f)(x), expected)
+
+
 def test_staging_looks_at_nothing():
     with fg.debug_nans():
         program = fg.make_graph(fg.grad(lambda x: np.sum(np.arctanh(x)[::-1])))(np.ones(2))

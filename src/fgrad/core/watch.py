@@ -272,22 +272,30 @@ def _use(more: int) -> None:
         if more > 0 and _users == 1:
             for row in ROWS.values():
                 _runs[row.name] = row.run
-                row.run = _looking(row, row.run)
+                row.run = _Looking(row)
         elif _users == 0:
             for name, run in _runs.items():
                 ROWS[name].run = run
             _runs.clear()
 
 
-def _looking(row: Primitive, run: Rule) -> Rule:
-    def looked_at(*args: Any, **params: Any) -> Any:
+class _Looking:
+    """The `run` of a row, which looks at its results; in all else the same, as ufuncs have methods."""
+
+    __slots__ = ("row", "run")
+
+    def __init__(self, row: Primitive) -> None:
+        self.row, self.run = row, row.run
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
         watch = watching()
         if watch is None:
-            return run(*args, **params)
+            return self.run(*args, **params)
         with np.errstate(**watch.silenced):
-            out = run(*args, **params)
-        for o in out if row.many else (out,):
-            watch.result(row, args, o)
+            out = self.run(*args, **params)
+        for o in out if self.row.many else (out,):
+            watch.result(self.row, args, o)
         return out
 
-    return looked_at
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.run, name)
