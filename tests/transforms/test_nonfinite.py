@@ -260,6 +260,8 @@ def test_staging_looks_at_nothing():
         program = fg.make_graph(fg.grad(lambda x: np.sum(np.arctanh(x)[::-1])))(np.ones(2))
         close(program(np.zeros(2)), np.ones(2))
         assert fg.eval_shape(np.log, -1.0).shape == ()
+        huge = np.broadcast_to(1.0, (10**9,))
+        assert fg.eval_shape(np.greater.outer, huge, huge).shape == (10**9, 10**9)
 
 
 def test_callbacks_are_operations_too():

@@ -21,7 +21,8 @@ class debug_nans:  # noqa: N801 -- JAX's name, which reads as a function
 
     NaN is reported wherever it appears; infinity where an operation makes it of finite operands, so masks
     of -inf may pass. Of the reverse and forward pass only what arrives at recorded values is looked at, for
-    inside a rule an infinite slope may meet a zero cotangent.
+    inside a rule an infinite slope may meet a zero cotangent. (A staged program does not tell the one from
+    the other: at its runs every equation is looked at.)
 
     Args:
         on: True or False switches at once; None waits for the block.

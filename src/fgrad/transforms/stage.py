@@ -68,7 +68,8 @@ class Stage(Trace):
             return tuple(Symbol(self, o) if isinstance(o, Var) else o for o in inlined)
         operands = tuple(map(self.operand, args))
         avals = [a.aval if isinstance(a, Var) else a for a in operands]
-        found = row.shape(*avals, **params) if row.shape else _by_running(row, avals, params)
+        with quiet():  # a rule may run its row on something of the shape
+            found = row.shape(*avals, **params) if row.shape else _by_running(row, avals, params)
         outs = tuple(map(self.var, found if row.many else (found,)))
         self.equations.append(Equation(row.name, operands, params, outs, user_line()))
         symbols = tuple(Symbol(self, v) for v in outs)
@@ -116,8 +117,7 @@ def _is_floating(x: Any) -> bool:
 def _by_running(row: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> Any:
     """Return the avals of the outputs of a row that has no `shape`, by running it on ones."""
     filled = [np.ones(a.shape, a.dtype) if isinstance(a, Aval) else a for a in avals]
-    with quiet():
-        out = row.run(*filled, **params)
+    out = row.run(*filled, **params)
     return tuple(map(aval_of, out)) if row.many else aval_of(out)
 
 
