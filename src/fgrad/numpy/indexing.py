@@ -9,9 +9,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad import tree
-from fgrad.core.primitive import OPERATORS, Primitive, flat, register
+from fgrad.core.primitive import OPERATORS, ROWS, Primitive, flat, register
 from fgrad.core.tape import CUT
-from fgrad.core.tensor import Tensor, alias, binary, bind, rebind, unary, wrap
+from fgrad.core.tensor import Tensor, alias, apply_unary, binary, bind, rebind, unary, wrap
 from fgrad.core.trace import Box
 from fgrad.numpy.arrays import as_target, as_value, concrete, values
 from fgrad.numpy.registry import implements, stored
@@ -390,15 +390,15 @@ def array2string(a: Any, *args: Any, **kw: Any) -> str:
     return np.array2string(concrete(a, "array2string"), *args, **kw)
 
 
-_POWERS = {2: "square", 1: "positive", 0.5: "sqrt", -1: "reciprocal"}
+_POWERS = {2: ROWS["square"], 1: ROWS["positive"], 0.5: ROWS["sqrt"], -1: ROWS["reciprocal"]}
 
 
 def _power(x: Any, y: Any) -> Any:
     """Return `x ** y`, by multiplication where `y` is the number 2, by the square root where it is 0.5."""
     if x.__class__ is Tensor and (y.__class__ is int or y.__class__ is float):
-        name = _POWERS.get(y)
-        if name is not None and x._value.dtype.kind in "fc":
-            return unary(name, x)
+        row = _POWERS.get(y)
+        if row is not None and x._value.dtype.kind in "fc":
+            return apply_unary(row, x)
     return binary("power", x, y)
 
 

@@ -123,10 +123,10 @@ def _indexed(shape: Shape, index: Index) -> Shape:
     return result
 
 
-def _slice_adjoint(ct: Any, x: Aval, *, index: Index) -> Any:
-    if ct.__class__ is not Tensor:
-        return _run_unslice(ct, shape=x.shape, index=index)
-    return bind("unslice", ct, shape=x.shape, index=index)
+def _unsliced(ct: Any, x: Aval, params: dict[str, Any]) -> tuple[Any]:
+    out = np.zeros(x.shape, ct.dtype)
+    out[params["index"]] = ct
+    return (out,)
 
 
 def _run_unslice(ct: Any, *, shape: Shape, index: Index) -> Any:
@@ -152,7 +152,8 @@ def _all(index: Index) -> Index:
 linear(
     "slice",
     run=lambda x, *, index: x[index],
-    adjoint=_slice_adjoint,
+    adjoint=lambda ct, x, *, index: bind("unslice", ct, shape=x.shape, index=index),
+    raw=_unsliced,
     shape=lambda x, *, index: Aval(_indexed(x.shape, index), x.dtype),
     batch=lambda x, *, index: bind("slice", x, index=_all(index)),
 )

@@ -17,7 +17,9 @@ SMALL = 4096  # elements
 SIDE_BY_SIDE = 4  # running sums: fewer gain nothing from compiled code
 
 
-def linear(name: str, *, run: Rule, adjoint: Rule, shape: Rule, batch: Rule | None) -> Primitive:
+def linear(
+    name: str, *, run: Rule, adjoint: Rule, shape: Rule, batch: Rule | None, raw: Rule | None = None
+) -> Primitive:
     """Declare a linear row of one argument.
 
     Args:
@@ -26,9 +28,11 @@ def linear(name: str, *, run: Rule, adjoint: Rule, shape: Rule, batch: Rule | No
         adjoint: (cotangent, aval of the argument, **params) -> cotangent of the argument.
         shape: (aval, **params) -> aval.
         batch: (value with a batch axis first, **params) -> the same map of every example; None loops.
+        raw: (cotangent, aval of the argument, params) -> (cotangent of the argument,), for arrays alone.
     """
     pull = Pull(
         lambda ct, aval, params: (adjoint(ct, aval, **params),),
+        raw=raw,
         avals=(1,),
         params=True,
         exact=True,
