@@ -506,6 +506,8 @@ def _interpret(
         out = trace.process(row, tuple([lowered(a, state, floor) for a in args]), params)
     elif row.heavy and state.sole is not NOTHING and state.sole.hollow:
         out = _placeholder(row, values, params)
+    elif state.keeper is not None:
+        out = state.keeper.run(row, args, values, params)
     else:
         out = row.run(*values, **params)
     outs = tuple(map(wrap, out)) if row.many else (wrap(out),)
@@ -555,9 +557,11 @@ def record(
         if n.tape in traces and n.tape.level > floor
     }
     for tape in state.veiled:
-        if any(node_on(tape, a) for a in args):
+        seen = tuple([node_on(tape, a) is not None for a in args])
+        if any(seen) and row.pull(seen) is not None:
             for out in outs:
-                out._nodes += (tape.node(HIDDEN, (), ()),)
+                if out.dtype.kind in "fc":
+                    out._nodes += (tape.node(HIDDEN, (), ()),)
     for tape in sorted(tapes, key=lambda t: t.level):
         mine = [node_on(tape, a) for a in args]
         pull = row.pull(tuple([n is not None for n in mine]))

@@ -83,7 +83,7 @@ class Box:
 class State:
     """The live traces of one thread or task, innermost last."""
 
-    __slots__ = ("boxed", "foreign", "sole", "thread", "traces", "veiled")
+    __slots__ = ("boxed", "foreign", "keeper", "sole", "thread", "traces", "veiled")
 
     def __init__(
         self,
@@ -91,15 +91,17 @@ class State:
         thread: int,
         foreign: Callable[[], Any] | None,
         veiled: tuple[Any, ...] = (),
+        keeper: Any = None,
     ) -> None:
         self.traces, self.thread = traces, thread
         self.foreign = (
             foreign  # is true in another asyncio task than the one that made this; None without asyncio
         )
         self.veiled = veiled  # tapes that must not see what happens, only that something did
+        self.keeper = keeper  # runs rows of followed arguments, or knows their results already
         self.boxed = False
         self.sole: Any = NOTHING
-        if len(traces) == 1 and traces[0].is_tape:
+        if len(traces) == 1 and traces[0].is_tape and keeper is None:
             self.sole = traces[0]
             return
         for t in traces:
@@ -123,16 +125,20 @@ def current() -> State:
 
 def set_traces(traces: Sequence[Trace]) -> None:
     """Make `traces` the stack of this thread and task."""
-    _state.set(_made(tuple(traces)) if traces else FLOOR)
+    s = current()
+    _state.set(_made(tuple(traces), s.veiled, s.keeper))
 
 
 class running:  # noqa: N801 -- reads as a function; a generator would cost three times as much
-    """Run a block with `traces` as the stack; the tapes `veiled` see nothing of it."""
+    """Run a block with `traces` as the stack; the tapes `veiled` see nothing of it.
+
+    A `keeper` stays for the blocks inside.
+    """
 
     __slots__ = ("_state", "_token")
 
-    def __init__(self, traces: Sequence[Trace], veiled: tuple[Any, ...] = ()) -> None:
-        self._state = _made(tuple(traces), veiled)
+    def __init__(self, traces: Sequence[Trace], veiled: tuple[Any, ...] = (), keeper: Any = None) -> None:
+        self._state = _made(tuple(traces), veiled, keeper or current().keeper)
 
     def __enter__(self) -> None:
         self._token = _state.set(self._state)
@@ -152,10 +158,10 @@ def below(level: int) -> tuple[Trace, ...]:
     return tuple(t for t in current().traces if t.level < level)
 
 
-def _made(traces: tuple[Trace, ...], veiled: tuple[Any, ...] = ()) -> State:
+def _made(traces: tuple[Trace, ...], veiled: tuple[Any, ...] = (), keeper: Any = None) -> State:
     if not traces and not veiled:
         return FLOOR
-    return State(traces, get_ident(), _elsewhere() if "asyncio" in sys.modules else None, veiled)
+    return State(traces, get_ident(), _elsewhere() if "asyncio" in sys.modules else None, veiled, keeper)
 
 
 def _elsewhere() -> Callable[[], Any]:

@@ -287,6 +287,10 @@ class GradManager:
             tape.compact()
         return recorded
 
+    def recording_tape(self) -> Tape:
+        """Return the tape of the running recording."""
+        return self._recorded().tape
+
     def _recorded(self) -> _Recording:
         if self._recording is None or self._sweeping:
             raise RuntimeError(_NO_HISTORY)

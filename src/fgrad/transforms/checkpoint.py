@@ -1,0 +1,158 @@
+"""Checkpointing: what a function recorded is forgotten, and the function runs again in the reverse pass."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.core.aval import aval_of
+from fgrad.core.primitive import Pull
+from fgrad.core.tape import Node
+from fgrad.core.tensor import Tensor, bind
+from fgrad.core.trace import user_line
+from fgrad.ops.linear import linear
+from fgrad.transforms.calling import Transformed, bound
+from fgrad.transforms.checkpoint_policies import Policy, everything_saveable, nothing_saveable
+from fgrad.transforms.manager import GradManager
+from fgrad.transforms.reverse import Inputs
+from fgrad.transforms.segment import Again, Call, forgotten
+
+linear(
+    "name",
+    run=lambda x, *, label: x,
+    adjoint=lambda ct, x, *, label: ct,
+    shape=lambda x, *, label: x,
+    batch=lambda x, *, label: bind("name", x, label=label),
+)
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """Return `x`, with its Tensors known as `name` to `checkpoint_policies.save_only_these_names`.
+
+    Example:
+        >>> checkpoint_name(2.0, "two")
+        2.0
+    """
+    return tree.map(lambda leaf: bind("name", leaf, label=name) if leaf.__class__ is Tensor else leaf, x)
+
+
+class Checkpoint(Transformed):
+    """The function that runs again in the reverse pass."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return `fun(*args, **kwargs)`."""
+        policy = self.options["policy"]
+        if policy is everything_saveable:
+            return self.fun(*args, **kwargs)
+        call = Call(self.fun, args, kwargs)
+        return forgotten(call, "checkpoint", None if policy is nothing_saveable else policy)
+
+
+def checkpoint(fun: Callable[..., Any], *, policy: Policy | None = None) -> Callable[..., Any]:
+    """Return `fun`, which keeps its arguments for the gradient and nothing it computes; also called `remat`.
+
+    In the reverse pass `fun` runs again. Tensors that it takes from a closure get their gradients too. It
+    has to compute the same both times, and changes no argument of the caller.
+
+    Args:
+        fun: takes and returns pytrees.
+        policy: what is kept nevertheless, and not computed again: one of `fgrad.checkpoint_policies`, or any
+            `policy(row, **parameters) -> bool`, asked with the name of each operation. None keeps nothing.
+
+    Raises:
+        RuntimeError: in the reverse pass, when `fun` computes something else than before.
+
+    Source:
+        Chen, Xu, Zhang & Guestrin (2016), arXiv 1604.06174; the policies are JAX's.
+
+    Example:
+        >>> import fgrad
+        >>> layer = fgrad.checkpoint(lambda w, x: np.tanh(w * x))
+        >>> fgrad.grad(lambda w: layer(w, layer(w, 1.0)))(0.0)
+        np.float64(0.0)
+    """
+    return Checkpoint(fun, policy=policy)
+
+
+remat = checkpoint
+
+
+class _Lines(list[Any]):
+    """The references of a tape, which notes for each node the line of the user's program."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: dict[Node, str] = {}
+
+    def append(self, r: Any) -> None:
+        """Add the reference to a node."""
+        self.lines[r()] = user_line()
+        super().append(r)
+
+
+def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Print what the gradient of `fun` keeps in memory: shape, dtype, bytes, and what made it where.
+
+    Args:
+        fun: takes and returns pytrees.
+        args: its arguments; floating-point leaves are differentiated.
+        kwargs: keyword arguments, not differentiated unless they name positional ones.
+
+    Example:
+        >>> import fgrad
+        >>> fgrad.print_saved_residuals(lambda x: np.sin(np.exp(x)), np.ones(3))  # doctest: +ELLIPSIS
+        float64[3]  24 bytes  out of exp at ...
+        1 array, 24 bytes
+    """
+    args, kwargs = bound(fun, args, kwargs)
+    inputs = Inputs(args, range(len(args)), "print_saved_residuals", allow_int=True)
+    with GradManager() as gm:
+        tape = gm.recording_tape()
+        tape.refs, tape.limit = _Lines(), sys.maxsize
+        leaves = [gm.follow(*handle) for handle in inputs.handles]
+        out = tree.leaves(fun(*inputs.filled(args, leaves), **kwargs))
+        places = {id(leaf._value): f"argument {i}" for i, leaf in enumerate(leaves)}
+        found = _residuals([n for y in out if isinstance(y, Tensor) for n in y._nodes if n.tape is tape])
+        lines = tape.refs.lines
+        total = 0
+        for array, node, what in found:
+            where = places.get(id(array)) or f"{what} at {lines[node]}"
+            total += array.nbytes
+            print(f"{aval_of(array)}  {array.nbytes} bytes  {where}")  # noqa: T201 -- what it is for
+        print(f"{len(found)} array{'s' * (len(found) != 1)}, {total} bytes")  # noqa: T201
+
+
+def _residuals(outs: list[Node]) -> list[tuple[Any, Node, str]]:
+    """Return each array that the nodes under `outs` keep, with a node and what it has to do with it."""
+    nodes, stack = set(outs), list(outs)
+    while stack:
+        for p in stack.pop().parents:
+            if p not in nodes:
+                nodes.add(p)
+                stack.append(p)
+    found: list[tuple[Any, Node, str]] = []
+    seen: set[int] = set()
+    for node in nodes:
+        for what, x in _saved(node):
+            while isinstance(x, Tensor):
+                x = x._value  # noqa: PLW2901 -- the value takes the place of its handle
+            if isinstance(x, np.ndarray | np.generic) and id(x) not in seen:
+                seen.add(id(x))
+                found.append((x, node, what))
+    return found
+
+
+def _saved(node: Node) -> list[tuple[str, Any]]:
+    pull = node.pull
+    if not isinstance(pull, Pull):
+        return []
+    if len(node.saved) == 1 and isinstance(node.saved[0], Again):
+        again = node.saved[0]
+        kept = [(f"kept out of {name or 'a named row'} in checkpoint", x) for name, x in again.kept.values()]
+        return [*(("kept for checkpoint", x) for x in again.call.leaves), *kept]
+    names = [("out of" if k == 0 else "into") + f" {pull.row}" for k in pull.keep]
+    return [*zip(names, node.saved, strict=False)]

@@ -1,0 +1,33 @@
+"""What `checkpoint` may keep instead of computing it again: functions of a row's name and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Policy = Callable[..., bool]
+
+
+def everything_saveable(row: str, **params: Any) -> bool:
+    """Keep everything, as without `checkpoint`."""
+    return True
+
+
+def nothing_saveable(row: str, **params: Any) -> bool:
+    """Keep nothing but the arguments: the default."""
+    return False
+
+
+def dots_saveable(row: str, **params: Any) -> bool:
+    """Keep the results of products of matrices and of contractions (`matmul`, `dot`, `einsum`, ...)."""
+    return row == "contract"
+
+
+def save_only_these_names(*names: str) -> Policy:
+    """Return the policy that keeps what `checkpoint_name` gave one of these names."""
+    wanted = frozenset(names)
+
+    def policy(row: str, **params: Any) -> bool:
+        return row == "name" and params["label"] in wanted
+
+    return policy

@@ -1,0 +1,364 @@
+"""Segments: parts of a recording that are forgotten, and run again when a sweep comes to them.
+
+The function runs under every live trace as usual. Then, on each tape, what it recorded is replaced by one
+node between the nodes it took from outside (of arguments and closures alike) and its outputs. The sweep over
+that node runs the function again on a tape of its own, on which the nodes from outside stand as leaves for
+the while, and sweeps over that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from threading import get_ident
+from typing import Any
+from weakref import ref
+
+import numpy as np
+from typing_extensions import Self
+
+from fgrad import tree
+from fgrad.core.primitive import Primitive, Pull
+from fgrad.core.tape import Node, Pick, Tape
+from fgrad.core.tensor import Tensor, alias, wrap
+from fgrad.core.trace import Trace, current, next_level, running
+from fgrad.transforms.batch import Batched
+from fgrad.transforms.calling import name_of
+from fgrad.transforms.cotangents import sweep
+
+
+class Keeper:
+    """Runs rows, and keeps the outputs that a policy chooses, counted on each of `tapes`."""
+
+    __slots__ = ("_counts", "_made", "_policy", "kept")
+
+    def __init__(self, policy: Callable[..., bool], tapes: Sequence[Tape]) -> None:
+        self._policy = policy
+        self._counts = dict.fromkeys(tapes, 0)
+        self._made: dict[int, tuple[ref[Any], dict[Tape, int]]] = {}
+        self.kept: dict[Tape, dict[int, tuple[str, Any]]] = {t: {} for t in tapes}
+
+    def run(self, row: Primitive, args: Sequence[Any], values: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Return the output of `row`."""
+        out = row.run(*values, **params)
+        followed = {n.tape for a in args if a.__class__ is Tensor for n in a._nodes}
+        places = {t: k for t, k in self._counts.items() if t in followed}
+        for t in places:
+            self._counts[t] += 1
+        if row.many or not places:
+            return out
+        if self._policy(row.name, **params):
+            self._keep(places, row.name, out)
+            made = self._made.get(id(out))
+            if made is not None and made[0]() is out:  # a name: what it names was made by another row
+                self._keep(made[1], "", out)
+        elif out.__class__ is np.ndarray:
+            self._made[id(out)] = (ref(out), places)
+        return out
+
+    def _keep(self, places: dict[Tape, int], name: str, out: Any) -> None:
+        for t, k in places.items():
+            self.kept[t][k] = (name, out)
+
+
+class Kept:
+    """Runs rows a second time, but for those whose output was kept."""
+
+    __slots__ = ("_count", "_kept", "_tapes", "_title")
+
+    def __init__(self, kept: dict[int, tuple[str, Any]], tapes: tuple[Tape, Tape], title: str) -> None:
+        self._kept, self._tapes, self._count, self._title = kept, tapes, 0, title
+
+    def run(self, row: Primitive, args: Sequence[Any], values: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Return the output of `row`."""
+        if not any(n.tape in self._tapes for a in args if a.__class__ is Tensor for n in a._nodes):
+            return row.run(*values, **params)
+        name, out = self._kept.get(self._count, ("", None))
+        self._count += 1
+        if out is None:
+            return row.run(*values, **params)
+        if name not in {"", row.name}:
+            _refuse(self._title, "took another path")
+        return out
+
+
+def _refuse(title: str, what: str) -> None:
+    raise RuntimeError(
+        f"{title} {what} when it ran again for the gradient, which would be wrong. It must depend on nothing "
+        "that changes between the two runs: draw random numbers outside and pass them in (or draw them from "
+        "a key of fgrad.random), and change no global, Generator or .grad inside"
+    )
+
+
+class _Print:
+    """Enough of a value to recognise it, without keeping it."""
+
+    __slots__ = ("_avals", "_sample", "_total")
+
+    def __init__(self, x: Any) -> None:
+        self._avals = (x.shape, x.dtype)
+        flat = np.asarray(x).reshape(-1)
+        self._sample = flat[:: max(1, flat.size // 256)].copy()
+        with np.errstate(all="ignore"):
+            self._total = np.add.reduce(flat)
+
+    def matches(self, other: _Print) -> bool:
+        """Return whether two values are equal up to rounding."""
+        if self._avals != other._avals:
+            return False
+        dtype = self._avals[1]
+        tol = float(np.finfo(dtype).eps) ** 0.5 if dtype.kind in "fc" else 0.0
+        with np.errstate(all="ignore"):
+            scale = float(np.max(np.abs(self._sample), initial=0.0, where=np.isfinite(self._sample)))
+            if not np.allclose(self._sample, other._sample, tol, tol * scale, equal_nan=True):
+                return False
+            size = max(1, int(np.prod(self._avals[0], dtype=int)))
+            return bool(
+                np.allclose(self._total, other._total, tol, tol * scale * size, equal_nan=True)
+            )
+
+
+def _chain(t: Any) -> Iterator[Tensor]:
+    """Yield a Tensor and, where it stands for examples, the Tensors of all of them, outermost last."""
+    while t.__class__ is Tensor:
+        yield t
+        t = t._value.whole if isinstance(t._value, Batched) else None
+
+
+def _print(t: Any) -> _Print | None:
+    while isinstance(t, Tensor | Batched):
+        t = t._value if isinstance(t, Tensor) else t.whole
+    return _Print(t) if isinstance(t, np.ndarray | np.generic) else None
+
+
+def _renewed(t: Any, new: Callable[[Tensor], tuple[Node, ...]]) -> Any:
+    """Return a Tensor on the value of `t` with other nodes, and so on for what it stands for."""
+    if t.__class__ is not Tensor:
+        return t
+    value = t._value
+    if isinstance(value, Batched):
+        whole = _renewed(value.whole, new)
+        line, value = value.line, Batched(value.trace, whole)  # type: ignore[arg-type]
+        value.line = line
+    return wrap(value, new(t))
+
+
+def without(t: Any, tapes: Sequence[Tape]) -> Any:
+    """Return a handle on the value of `t` that `tapes` do not follow."""
+    return _renewed(t, lambda x: tuple([n for n in x._nodes if n.tape not in tapes]))
+
+
+class Part:
+    """What one tape recorded since a Part was opened."""
+
+    __slots__ = ("_marker", "captured", "tape")
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self._marker = tape.node(None, (), ())
+        self.captured: dict[Node, None] = {}  # nodes from outside
+
+    def close(self, leaves: Sequence[Any]) -> dict[Node, tuple[int, int]] | None:
+        """Find the nodes from outside; return those of `leaves` with their places (leaf, depth).
+
+        None: it recorded leaves, which have to stay.
+        """
+        inside: set[Node] = set()
+        marker = ref(self._marker)
+        for r in reversed(self.tape.refs):
+            if r is marker:  # a node has one weak reference without callback
+                break
+            n = r()
+            if n is not None:
+                inside.add(n)
+        sources = {
+            n: (i, depth)
+            for i, leaf in enumerate(leaves)
+            for depth, t in enumerate(_chain(leaf))
+            for n in t._nodes
+            if n in inside
+        }
+        stack, seen = list(sources), set(sources)
+        while stack:
+            node = stack.pop()
+            if node.pull is None:
+                return None
+            for p in node.parents:
+                if p not in inside:
+                    self.captured[p] = None
+                elif p not in seen:
+                    seen.add(p)
+                    stack.append(p)
+        return sources
+
+
+class Standing:
+    """The time in which nodes of a tape stand as leaves on another one, `tape`."""
+
+    def __init__(self, old: Tape, captured: Sequence[Node], traces: Sequence[Trace]) -> None:
+        """Prepare.
+
+        Args:
+            old: the tape of the nodes.
+            captured: the nodes.
+            traces: all traces that were live when the function ran first.
+        """
+        self._old, self._captured, self._traces = old, captured, traces
+
+    def __enter__(self) -> Self:
+        live = current().traces
+        below = [t for t in live if t in self._traces and t.level < self._old.level]
+        above = [
+            t for t in self._traces if not t.is_tape and t.level > self._old.level and t not in below
+        ]
+        self.tape = tape = Tape(next_level(), get_ident(), raw=not below)
+        self.stack = (*below, tape, *above)
+        self._levels = [(t, t.level) for t in above]
+        for i, t in enumerate(above):
+            t.level = tape.level + 1 + i
+        self._nodes = [(n, n.tape, n.pull, n.parents) for n in self._captured]
+        for n in self._captured:
+            n.tape, n.pull, n.parents = tape, None, ()
+        tape.refs = list(map(ref, self._captured))
+        tape.limit += len(tape.refs)
+        return self
+
+    def sweep(self, seeds: Sequence[tuple[Node, Any]]) -> dict[Node, Any]:
+        """Return the cotangents of the leaves, and forget what was recorded."""
+        grads = sweep(self.tape, seeds, consume=False)
+        self.forget()
+        return grads
+
+    def forget(self) -> None:
+        """Clear what was recorded since."""
+        captured = set(self._captured)
+        for r in self.tape.refs:
+            n = r()
+            if n is not None and n not in captured:
+                n.clear()
+        self.tape.refs = list(map(ref, self._captured))
+
+    def __exit__(self, *_: object) -> None:
+        self.forget()
+        self.tape.is_open = False
+        for n, tape, pull, parents in self._nodes:
+            n.tape, n.pull, n.parents = tape, pull, parents
+        for t, level in self._levels:
+            t.level = level
+
+
+class Again:
+    """The reverse step of a segment: run it again, sweep over that."""
+
+    __slots__ = ("_count", "_places", "_prints", "_title", "_traces", "call", "captured", "kept", "old")
+
+    def __init__(
+        self,
+        call: Call,
+        title: str,
+        part: Part,
+        sources: dict[Node, tuple[int, int]],
+        traces: tuple[Trace, ...],
+        kept: dict[int, tuple[str, Any]],
+        leaves: Sequence[Any],
+    ) -> None:
+        self.call, self._title, self._traces, self.kept = call, title, traces, kept
+        self.old, self.captured = part.tape, tuple(part.captured)
+        self._places = tuple(sources.values())
+        self._prints = [_print(leaf) for leaf in leaves]
+        self._count = len(leaves)
+
+    def __call__(self, cts: Sequence[Any]) -> list[Any]:
+        """Return the cotangents of the nodes from outside."""
+        with Standing(self.old, self.captured, self._traces) as standing:
+            tape = standing.tape
+            keeper = Kept(self.kept, (tape, self.old), self._title) if self.kept else None
+            with running(standing.stack, (self.old,), keeper):
+                leaves = tree.leaves(self.call())
+            self._check(leaves)
+            seeds = []
+            for (i, depth), ct in zip(self._places, cts, strict=True):
+                if ct is None:
+                    continue
+                found = [n for n in list(_chain(leaves[i]))[depth]._nodes if n.tape is tape]
+                if not found:
+                    _refuse(self._title, "lost an output")
+                seeds.append((found[0], ct))
+            grads = standing.sweep(seeds)
+        return [grads.get(n) for n in self.captured]
+
+    def _check(self, leaves: Sequence[Any]) -> None:
+        if len(leaves) != self._count:
+            _refuse(self._title, "returned another structure")
+        for leaf, seen in zip(leaves, self._prints, strict=True):
+            now = _print(leaf)
+            if (now is None) != (seen is None) or (seen and now and not seen.matches(now)):
+                _refuse(self._title, "computed other values")
+            if any(n.tape is self.old for t in _chain(leaf) for n in t._nodes):
+                _refuse(self._title, "used other Tensors")
+
+
+AGAIN = Pull(lambda cts, again: again(cts))
+
+
+def forgotten(call: Call, title: str, policy: Callable[..., bool] | None) -> Any:
+    """Return `call()`, of which the live tapes remember only how to call again.
+
+    Args:
+        call: computes the same, any number of times.
+        title: which transformation asks, for messages.
+        policy: (name of a row, **parameters) -> whether its output is kept; None keeps none.
+    """
+    state = current()
+    traces = state.traces
+    tapes = [t for t in traces if isinstance(t, Tape) and t.is_open and not t.hollow]
+    if not tapes:
+        return call()
+    title = f"{title} of {name_of(call.fun)}: the function"
+    parts = [Part(t) for t in tapes]
+    keeper = Keeper(policy, tapes) if policy else None
+    with running(traces, state.veiled, keeper):
+        out = call()
+    leaves, structure = tree.flatten(out)
+    replaced: dict[Node, Node] = {}
+    for part in parts:
+        sources = part.close(leaves)
+        if not sources:
+            continue
+        kept = keeper.kept[part.tape] if keeper else {}
+        again = Again(call, title, part, sources, traces, kept, leaves)
+        replaced.update(shortcut(part.tape, again, part.captured, sources, leaves))
+    new = [_renewed(x, lambda t: tuple([replaced.get(n, n) for n in t._nodes])) for x in leaves]
+    return tree.unflatten(structure, new)
+
+
+def shortcut(
+    tape: Tape,
+    again: Callable[[Sequence[Any]], Sequence[Any]],
+    captured: Any,
+    sources: dict[Node, tuple[int, int]],
+    leaves: Sequence[Any],
+) -> dict[Node, Node]:
+    """Record one node between `captured` and `sources`; return what stands for each source."""
+    shown = [list(_chain(leaves[i]))[depth] for i, depth in sources.values()]
+    node = tape.node(AGAIN, (again,), tuple(captured), aval=[(t.shape, t.dtype) for t in shown])
+    return {n: tape.node(Pick(k, len(shown)), (), (node,)) for k, n in enumerate(sources)}
+
+
+class Call:
+    """A call of a function that can be repeated with the very same arguments."""
+
+    __slots__ = ("_structure", "fun", "leaves")
+
+    def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.fun = fun
+        leaves, self._structure = tree.flatten((args, kwargs))
+        self.leaves = list(map(_own, leaves))
+
+    def __call__(self) -> Any:
+        """Return what the function returns; it may write to its arguments."""
+        args, kwargs = tree.unflatten(self._structure, map(_own, self.leaves))
+        return self.fun(*args, **kwargs)
+
+
+def _own(x: Any) -> Any:
+    return alias(x) if x.__class__ is Tensor else x.copy() if x.__class__ is np.ndarray else x
