@@ -4,6 +4,7 @@ from fgrad import config as config
 from fgrad import debug as debug
 from fgrad import extend as extend
 from fgrad import nn as nn
+from fgrad import lax as lax
 from fgrad import numpy as numpy
 from fgrad import random as random
 from fgrad import testing as testing
@@ -17,6 +18,7 @@ from fgrad.errors import EscapeWarning as EscapeWarning
 from fgrad.errors import NoGradientWarning as NoGradientWarning
 from fgrad.errors import NonFiniteError as NonFiniteError
 from fgrad.errors import UnusedArgumentError as UnusedArgumentError
+from fgrad.lax.reversal import checkpointed as checkpointed
 from fgrad.numpy.indexing import stop_gradient as stop_gradient
 from fgrad.transforms.batch import vmap as vmap
 from fgrad.transforms.callbacks import pure_callback as pure_callback

@@ -37,6 +37,7 @@ class Pull:
 
     __slots__ = (
         "avals",
+        "declared",
         "exact",
         "keep",
         "lifted",
@@ -62,6 +63,7 @@ class Pull:
         exact: bool = False,
         shaped: bool = False,
         transpose: str = "",
+        linear: bool = False,
     ) -> None:
         """Declare a reverse step.
 
@@ -75,7 +77,9 @@ class Pull:
             shaped: whether they have at least the shape of it.
             transpose: how forward mode gets the transpose of this step without recording it: ITSELF, ROW,
                 WEIGHTS or EACH; "" records it.
+            linear: whether the row is linear in the tracked arguments although it keeps their values.
         """
+        self.declared = linear
         self.exact, self.shaped, self.transpose = exact, shaped, transpose
         keep = _interned.setdefault(keep, keep)
         self.lifted, self.raw, self.keep, self.avals, self.params = lifted, raw or lifted, keep, avals, params
@@ -170,7 +174,7 @@ class Primitive:
             made.row, made.pattern = self.name, pattern
             if not self.many:
                 self.plans[int("1" + "".join("01"[t] for t in pattern), 2)] = made
-            made.linear = own.isdisjoint(made.keep) or (self.name in PRODUCTS and not all(pattern))
+            made.linear = made.declared or own.isdisjoint(made.keep) or (self.name in PRODUCTS and not all(pattern))
             if made.simple and len(pattern) == 1:
                 self.single = made
             if made.simple and len(pattern) == 2:

@@ -314,3 +314,25 @@ register(
         batch=_batch_concatenate,
     )
 )
+
+
+def _stack_pull(pattern: tuple[bool, ...]) -> Pull:
+    tracked = [i for i, t in enumerate(pattern) if t]
+    return Pull(lambda ct: [bind("slice", ct, index=(i,)) for i in tracked])
+
+
+def _batch_stack(mapped: tuple[bool, ...], *xs: Any) -> Any:
+    n = next(x.shape[0] for x, m in zip(xs, mapped, strict=True) if m)
+    out = bind("stack", *(x if m else broadcast_to(x, (n, *x.shape)) for x, m in zip(xs, mapped, strict=True)))
+    return transpose(out, (1, 0, *range(2, len(out.shape))))
+
+
+register(
+    Primitive(
+        "stack",
+        run=lambda *xs: np.stack(xs),
+        pull=_stack_pull,
+        shape=lambda *xs: Aval((len(xs), *xs[0].shape), np.result_type(*(x.dtype for x in xs))),
+        batch=_batch_stack,
+    )
+)

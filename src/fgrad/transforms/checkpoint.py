@@ -116,7 +116,8 @@ def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) ->
         leaves = [gm.follow(*handle) for handle in inputs.handles]
         out = tree.leaves(fun(*inputs.filled(args, leaves), **kwargs))
         places = {id(leaf._value): f"argument {i}" for i, leaf in enumerate(leaves)}
-        found = _residuals([n for y in out if isinstance(y, Tensor) for n in y._nodes if n.tape is tape])
+        outs = [n for y in out if isinstance(y, Tensor) for n in y._nodes if n.tape is tape]
+        found = _residuals(outs, tape.live())
         lines = tape.refs.lines
         total = 0
         for array, node, what in found:
@@ -126,7 +127,7 @@ def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) ->
         print(f"{len(found)} array{'s' * (len(found) != 1)}, {total} bytes")  # noqa: T201
 
 
-def _residuals(outs: list[Node]) -> list[tuple[Any, Node, str]]:
+def _residuals(outs: list[Node], order: list[Node]) -> list[tuple[Any, Node, str]]:
     """Return each array that the nodes under `outs` keep, with a node and what it has to do with it."""
     nodes, stack = set(outs), list(outs)
     while stack:
@@ -136,8 +137,8 @@ def _residuals(outs: list[Node]) -> list[tuple[Any, Node, str]]:
                 stack.append(p)
     found: list[tuple[Any, Node, str]] = []
     seen: set[int] = set()
-    for node in nodes:
-        for what, x in _saved(node):
+    for node in order:
+        for what, x in _saved(node) if node in nodes else ():
             while isinstance(x, Tensor):
                 x = x._value  # noqa: PLW2901 -- the value takes the place of its handle
             if isinstance(x, np.ndarray | np.generic) and id(x) not in seen:

@@ -8,7 +8,7 @@ the while, and sweeps over that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import get_ident
 from typing import Any
 from weakref import ref
@@ -77,11 +77,12 @@ class Kept:
         if out is None:
             return row.run(*values, **params)
         if name not in {"", row.name}:
-            _refuse(self._title, "took another path")
+            refuse(self._title, "took another path")
         return out
 
 
-def _refuse(title: str, what: str) -> None:
+def refuse(title: str, what: str) -> None:
+    """Say that something differed when it ran again."""
     raise RuntimeError(
         f"{title} {what} when it ran again for the gradient, which would be wrong. It must depend on nothing "
         "that changes between the two runs: draw random numbers outside and pass them in (or draw them from "
@@ -117,17 +118,40 @@ class _Print:
             )
 
 
-def _chain(t: Any) -> Iterator[Tensor]:
+def chain(t: Any) -> Iterator[Tensor]:
     """Yield a Tensor and, where it stands for examples, the Tensors of all of them, outermost last."""
     while t.__class__ is Tensor:
         yield t
         t = t._value.whole if isinstance(t._value, Batched) else None
 
 
-def _print(t: Any) -> _Print | None:
+def value_of(t: Any) -> Any:
+    """Return the array or number under a leaf, of all examples where it stands for some; None without one."""
     while isinstance(t, Tensor | Batched):
         t = t._value if isinstance(t, Tensor) else t.whole
-    return _Print(t) if isinstance(t, np.ndarray | np.generic) else None
+    return t if isinstance(t, np.ndarray | np.generic | int | float | complex) else None
+
+
+def _print(t: Any) -> _Print | None:
+    value = value_of(t)
+    return None if value is None else _Print(np.asarray(value))
+
+
+def seen_by(t: Any, tape: Tape) -> Any:
+    """Return what stands for a leaf at the level of `tape`."""
+    while t.__class__ is Tensor and isinstance(t._value, Batched) and t._value.trace.level > tape.level:
+        t = t._value.whole
+    return t
+
+
+def with_node(t: Any, tape: Tape, node: Node) -> Tensor:
+    """Return a handle on the value of `t` that `tape` knows by `node`."""
+    if t.__class__ is not Tensor:
+        return wrap(np.asarray(t), (node,))
+    value = t._value
+    if isinstance(value, Batched) and value.trace.level > tape.level:
+        return wrap(Batched(value.trace, with_node(value.whole, tape, node)), t._nodes)  # type: ignore[arg-type]
+    return wrap(value, (*t._nodes, node))
 
 
 def _renewed(t: Any, new: Callable[[Tensor], tuple[Node, ...]]) -> Any:
@@ -173,10 +197,13 @@ class Part:
         sources = {
             n: (i, depth)
             for i, leaf in enumerate(leaves)
-            for depth, t in enumerate(_chain(leaf))
+            for depth, t in enumerate(chain(leaf))
             for n in t._nodes
             if n in inside
         }
+        for leaf in leaves:
+            for t in chain(leaf):
+                self.captured.update((n, None) for n in t._nodes if n.tape is self.tape and n not in inside)
         stack, seen = list(sources), set(sources)
         while stack:
             node = stack.pop()
@@ -206,10 +233,9 @@ class Standing:
 
     def __enter__(self) -> Self:
         live = current().traces
-        below = [t for t in live if t in self._traces and t.level < self._old.level]
-        above = [
-            t for t in self._traces if not t.is_tape and t.level > self._old.level and t not in below
-        ]
+        level = self._old.level
+        self.below = below = [t for t in live if t in self._traces and t.level < level]
+        self.above = above = [t for t in self._traces if not t.is_tape and t.level > level]
         self.tape = tape = Tape(next_level(), get_ident(), raw=not below)
         self.stack = (*below, tape, *above)
         self._levels = [(t, t.level) for t in above]
@@ -279,22 +305,22 @@ class Again:
             for (i, depth), ct in zip(self._places, cts, strict=True):
                 if ct is None:
                     continue
-                found = [n for n in list(_chain(leaves[i]))[depth]._nodes if n.tape is tape]
+                found = [n for n in list(chain(leaves[i]))[depth]._nodes if n.tape is tape]
                 if not found:
-                    _refuse(self._title, "lost an output")
+                    refuse(self._title, "lost an output")
                 seeds.append((found[0], ct))
             grads = standing.sweep(seeds)
         return [grads.get(n) for n in self.captured]
 
     def _check(self, leaves: Sequence[Any]) -> None:
         if len(leaves) != self._count:
-            _refuse(self._title, "returned another structure")
+            refuse(self._title, "returned another structure")
         for leaf, seen in zip(leaves, self._prints, strict=True):
             now = _print(leaf)
             if (now is None) != (seen is None) or (seen and now and not seen.matches(now)):
-                _refuse(self._title, "computed other values")
-            if any(n.tape is self.old for t in _chain(leaf) for n in t._nodes):
-                _refuse(self._title, "used other Tensors")
+                refuse(self._title, "computed other values")
+            if any(n.tape is self.old for t in chain(leaf) for n in t._nodes):
+                refuse(self._title, "used other Tensors")
 
 
 AGAIN = Pull(lambda cts, again: again(cts))
@@ -326,22 +352,18 @@ def forgotten(call: Call, title: str, policy: Callable[..., bool] | None) -> Any
             continue
         kept = keeper.kept[part.tape] if keeper else {}
         again = Again(call, title, part, sources, traces, kept, leaves)
-        replaced.update(shortcut(part.tape, again, part.captured, sources, leaves))
+        shown = [list(chain(leaves[i]))[depth] for i, depth in sources.values()]
+        replaced.update(zip(sources, shortcut(part.tape, again, part.captured, shown), strict=True))
     new = [_renewed(x, lambda t: tuple([replaced.get(n, n) for n in t._nodes])) for x in leaves]
     return tree.unflatten(structure, new)
 
 
 def shortcut(
-    tape: Tape,
-    again: Callable[[Sequence[Any]], Sequence[Any]],
-    captured: Any,
-    sources: dict[Node, tuple[int, int]],
-    leaves: Sequence[Any],
-) -> dict[Node, Node]:
-    """Record one node between `captured` and `sources`; return what stands for each source."""
-    shown = [list(_chain(leaves[i]))[depth] for i, depth in sources.values()]
-    node = tape.node(AGAIN, (again,), tuple(captured), aval=[(t.shape, t.dtype) for t in shown])
-    return {n: tape.node(Pick(k, len(shown)), (), (node,)) for k, n in enumerate(sources)}
+    tape: Tape, again: Callable[[Sequence[Any]], Sequence[Any]], parents: Iterable[Node], outs: Sequence[Any]
+) -> list[Node]:
+    """Record one node under `outs`, whose reverse step is `again`; return the node of each output."""
+    node = tape.node(AGAIN, (again,), tuple(parents), aval=[(y.shape, y.dtype) for y in outs])
+    return [tape.node(Pick(k, len(outs)), (), (node,)) for k in range(len(outs))]
 
 
 class Call:

@@ -1,0 +1,90 @@
+"""What loops ask of pytrees: that one value has the structure, shapes and dtypes of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.core.aval import Aval, Shape, aval_of
+from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.transforms.calling import name_of
+
+NUMBERS = (bool, int, float, complex)
+Kind = tuple[Shape, "np.dtype[Any]"] | None  # of a Python number, whose dtype is not fixed: None
+
+
+def kind_of(x: Any) -> Kind:
+    """Return the shape and dtype of a leaf; None for a Python number."""
+    if x.__class__ is Tensor:
+        x = x._value
+    if hasattr(x, "dtype"):
+        return x.shape, x.dtype
+    if isinstance(x, NUMBERS):
+        return None
+    aval = aval_of(x)
+    return aval.shape, aval.dtype
+
+
+class Carry:
+    """Checks that the value a loop carries keeps its structure, shapes and dtypes."""
+
+    __slots__ = ("_fun", "_kinds", "_single", "_structure", "_what")
+
+    def __init__(self, what: str, fun: Callable[..., Any], value: Any) -> None:
+        self._what, self._fun = what, fun
+        leaves, self._structure = tree.flatten(value)
+        self._learn([kind_of(x) for x in leaves])
+
+    def _learn(self, kinds: list[Kind]) -> None:
+        self._kinds = kinds
+        self._single = kinds[0] if self._structure is tree.LEAF else None
+
+    def check(self, value: Any) -> None:
+        """Raise unless `value` is like the ones before.
+
+        Raises:
+            TypeError: the structure, a shape or a dtype differs.
+        """
+        single = self._single
+        if single is not None and value.__class__ is Tensor:
+            v = value._value
+            if v.shape == single[0] and v.dtype is single[1]:
+                return
+        leaves, structure = tree.flatten(value)
+        if structure != self._structure:
+            raise TypeError(
+                f"{self._what}: {name_of(self._fun)} must return a carry like the one it gets, but it got "
+                f"the structure {self._structure} and returned {structure}"
+            )
+        kinds = [kind_of(x) for x in leaves]
+        if kinds != self._kinds:
+            for i, (new, old) in enumerate(zip(kinds, self._kinds, strict=True)):
+                self._compare(i, new, old)
+            self._learn([old if new is None else new for new, old in zip(kinds, self._kinds, strict=True)])
+
+    def _compare(self, i: int, new: Kind, old: Kind) -> None:
+        if new is not None and new != (old or ((), new[1])):
+            raise TypeError(
+                f"{self._what}: {name_of(self._fun)} must return a carry like the one it gets, but leaf {i} "
+                f"has type {_shown(old)} on entry and {_shown(new)} on return. "
+                "Convert it in the function, or start from a value of that type"
+            )
+
+
+def _shown(kind: Kind) -> str:
+    return "number" if kind is None else str(Aval(*kind))
+
+
+def stack(xs: Sequence[Any]) -> Any:
+    """Return arrays, numbers or Tensors of one shape, stacked along a new first axis."""
+    if any(x.__class__ is Tensor for x in xs):
+        return bind("stack", *(x if hasattr(x, "dtype") else np.asarray(x) for x in xs))
+    return np.stack(xs) if np.shape(xs[0]) else np.array(xs)
+
+
+def as_tensors(leaves: Sequence[Any]) -> list[Tensor]:
+    """Return every leaf as a Tensor."""
+    return [x if x.__class__ is Tensor else wrap(np.asarray(x)) for x in leaves]
