@@ -15,7 +15,7 @@ from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import Box
 from fgrad.lax.reversal import scan_in_parts
-from fgrad.lax.staged import Code, aval_out, avals_out, staged, staging
+from fgrad.lax.staged import Code, aval_out, avals_out, inset, staged, staging
 from fgrad.lax.trees import NUMBERS, Carry, kind_of, stack
 from fgrad.numpy.indexing import where
 from fgrad.ops.linear import convert
@@ -174,7 +174,7 @@ class _Branches(Code):
         return found
 
     def __str__(self) -> str:
-        return " | ".join(map(str, self.programs))
+        return " or".join(map(inset, self.programs))
 
 
 def _run(program: Program, captured: Sequence[Any], *operands: Any) -> list[Any]:
@@ -285,7 +285,7 @@ class _While(Code):
         return found
 
     def __str__(self) -> str:
-        return f"while {self.condition} do {self.body}"
+        return f"while{inset(self.condition)}\n    do{inset(self.body)}"
 
 
 def _staged_while(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
@@ -524,7 +524,7 @@ class _Scan(Code):
         return [*carry, *(ys or ())]
 
     def __str__(self) -> str:
-        return f"{self.length} times{' in reverse' * self.reverse}: {self.body}"
+        return f"{self.length} times{' in reverse' * self.reverse}:{inset(self.body)}"
 
 
 def _staged_scan(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,11 @@ class Code:
     def __call__(self, *values: Any) -> Sequence[Any]:
         """Return the outputs."""
         raise NotImplementedError
+
+
+def inset(program: Program) -> str:
+    """Return the text of a program as it stands inside another one."""
+    return "\n" + indent(str(program), " " * 8)
 
 
 class Back(Code):
@@ -171,6 +177,6 @@ def _declare(name: str, *, linear: bool) -> None:
     )
 
 
-for _name in ("cond", "scan", "while_loop"):
+for _name in ("cond", "scan", "while_loop", "custom_root", "custom_linear_solve"):
     _declare(f"lax.{_name}", linear=False)
 _declare("lax.pullback", linear=True)  # in the cotangents, which are all that a linear recording follows

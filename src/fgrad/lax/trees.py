@@ -79,9 +79,13 @@ def _shown(kind: Kind) -> str:
 
 
 def stack(xs: Sequence[Any]) -> Any:
-    """Return arrays, numbers or Tensors of one shape, stacked along a new first axis."""
+    """Return arrays, numbers or Tensors of one shape, stacked along a new first axis; numbers are weak."""
+    fixed = [x.dtype for x in xs if hasattr(x, "dtype")]
+    if len(fixed) < len(xs):
+        dtype = np.result_type(*fixed, *(x for x in xs if isinstance(x, NUMBERS)))
+        xs = [x if hasattr(x, "dtype") else np.asarray(x, dtype) for x in xs]
     if any(x.__class__ is Tensor for x in xs):
-        return bind("stack", *(x if hasattr(x, "dtype") else np.asarray(x) for x in xs))
+        return bind("stack", *xs)
     return np.stack(xs) if np.shape(xs[0]) else np.array(xs)
 
 

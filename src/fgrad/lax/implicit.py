@@ -1,0 +1,406 @@
+"""Functions that a solver defines: roots, and solutions of linear systems, differentiated by what they solve.
+
+The solver may be any code that takes and returns arrays. By the implicit function theorem the derivative of
+x with f(x, p) = 0 is -(df/dx)^-1 df/dp, a linear solution, of which the derivative is a linear solution again.
+So no operation of a solver is ever recorded. What f and the matrix take from closures is found by staging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.core.aval import Aval, aval_of
+from fgrad.core.program import Program
+from fgrad.core.tape import Tape
+from fgrad.core.tensor import Tensor, bind, node_on
+from fgrad.core.trace import Box, below, current, running
+from fgrad.errors import NotLinearError
+from fgrad.lax.staged import Code, avals_out, staged, staging
+from fgrad.lax.trees import as_tensors, stack
+from fgrad.transforms.batch import Batched
+from fgrad.transforms.calling import has_tensor, is_traced, name_of, plain
+from fgrad.transforms.custom import Rule, apply_rule
+from fgrad.transforms.reverse import vjp
+
+Fun = Callable[..., Any]
+
+
+class _Equation:
+    """A function of an unknown, as a program of the values it takes from outside and of the unknown."""
+
+    __slots__ = ("avals", "count", "program", "structure")
+
+    def __init__(self, program: Program, count: int, avals: Sequence[Aval], structure: Any) -> None:
+        self.program, self.count, self.avals, self.structure = program, count, avals, structure
+
+    def at(self, captured: Sequence[Any]) -> Fun:
+        """Return the function of the unknown alone: arrays give arrays, Tensors give Tensors."""
+
+        def call(x: Any) -> Any:
+            leaves = [v if hasattr(v, "dtype") else np.asarray(v) for v in tree.leaves(x)]
+            return tree.unflatten(self.structure, self.program.run([*captured, *leaves]))
+
+        return call
+
+    def leaves(self, captured: Sequence[Any], x: Sequence[Any]) -> list[Any]:
+        """Return the values at `x`, as leaves."""
+        return self.program.run([*captured, *x])
+
+
+def _equation(f: Fun, unknown: Any, what: str) -> tuple[_Equation, list[Tensor]]:
+    leaves, structure = tree.flatten(unknown)
+    avals = [aval_of(x) for x in leaves]
+    for a in avals:
+        if a.dtype.kind not in "fc":
+            raise TypeError(f"{what} solves for floating-point numbers, not for {a}; give floats")
+
+    def flat(*xs: Any) -> list[Any]:
+        out, given = tree.flatten(f(tree.unflatten(structure, xs)))
+        if given != structure:
+            raise TypeError(
+                f"{what}: {name_of(f)} must return what it takes, but takes the structure {structure} and "
+                f"returns {given}"
+            )
+        return out
+
+    program, captured = staged(flat, avals)
+    for i, (out, a) in enumerate(zip(avals_out(program), avals, strict=True)):
+        if out.shape != a.shape:
+            raise ValueError(
+                f"{what}: {name_of(f)} must return what it takes, but leaf {i} is {a} and becomes {out}"
+            )
+    return _Equation(program, len(captured), avals, structure), captured
+
+
+def _value(x: Any) -> Any:
+    """Return a leaf as a solver takes it: an array, or a number without axes."""
+    x = plain(x)
+    return x[()] if isinstance(x, np.ndarray) and x.ndim == 0 else np.array(x)
+
+
+class _Solved(Rule):
+    """One application of an opaque solver to flat values: what the equation captured, and other arguments."""
+
+    aux: Any = None
+
+    def solve(self, values: Sequence[Any]) -> list[Any]:
+        """Return the solution for arrays."""
+        raise NotImplementedError
+
+    def forward(self, *values: Any) -> list[Any]:
+        """Return the solution, and remember it."""
+        self.values = values
+        self.x = self._found(values)
+        return self.x
+
+    primal = forward
+
+    def _found(self, values: Sequence[Any]) -> list[Any]:
+        traces = current().traces
+        boxes = [v._value for v in values if v.__class__ is Tensor and isinstance(v._value, Box)]
+        floor = max((b.trace.level for b in boxes), default=-1)
+        if any(
+            n.tape in traces and n.tape.level > floor for v in values if v.__class__ is Tensor for n in v._nodes
+        ):
+            inner = self.clone()
+            found = apply_rule(inner, values)
+            self.aux = inner.aux  # type: ignore[attr-defined]
+            return list(found)
+        if boxes:
+            return self._each(values, next(b.trace for b in boxes if b.trace.level == floor))
+        return self.solve([v._value if v.__class__ is Tensor else v for v in values])
+
+    def _each(self, values: Sequence[Any], trace: Any) -> list[Any]:
+        """Return the solutions of all examples, each found by itself."""
+        wholes = [v._value.whole if trace.owns(v) else v for v in values]
+        with running(below(trace.level)):
+            rows = [
+                self._found([w[i] if trace.owns(v) else v for v, w in zip(values, wholes, strict=True)])
+                for i in range(trace.size)
+            ]
+            columns = [stack(column) for column in zip(*rows, strict=True)]
+        if self.aux is not None:
+            raise TypeError(f"{self.name} with has_aux=True cannot be mapped: its solver is called per example")
+        return [trace.box(c) for c in columns]
+
+    def checked(self, x: Any, structure: Any, avals: Sequence[Aval], *, has_aux: bool) -> list[Any]:
+        """Return the leaves of what a solver returned, as arrays like the unknown."""
+        if has_aux:
+            if not isinstance(x, tuple) or len(x) != 2:
+                raise TypeError(f"{self.name} with has_aux=True: the solver must return a pair (x, aux)")
+            x, self.aux = x
+        leaves, given = tree.flatten(x)
+        if given != structure:
+            raise TypeError(f"{self.name}: the solver must return the structure {structure}, not {given}")
+        out = []
+        for leaf, aval in zip(leaves, avals, strict=True):
+            value = leaf._value if isinstance(leaf, Tensor) else np.asarray(leaf)
+            if value.shape != aval.shape:
+                raise ValueError(f"{self.name}: the solver must return shape {aval.shape}, not {value.shape}")
+            out.append(np.array(value, aval.dtype))
+        return out
+
+
+# ---- linear systems -----------------------------------------------------------------------------
+
+
+class _LinearSolve(_Solved):
+    name = "custom_linear_solve"
+
+    def __init__(self, equation: _Equation, solvers: tuple[Any, Any], *, symmetric: bool, has_aux: bool) -> None:
+        self.equation, self.solvers, self.symmetric, self.has_aux = equation, solvers, symmetric, has_aux
+
+    def clone(self) -> Rule:
+        """Return a rule that can run forward beside this one."""
+        return _LinearSolve(self.equation, self.solvers, symmetric=self.symmetric, has_aux=self.has_aux)
+
+    def solve(self, values: Sequence[Any]) -> list[Any]:
+        """Return the solution for arrays."""
+        eq = self.equation
+        b = tree.unflatten(eq.structure, list(map(_value, values[eq.count :])))
+        with running(()):
+            x = self.solvers[0](eq.at(values[: eq.count]), b)
+        return self.checked(x, eq.structure, eq.avals, has_aux=self.has_aux)
+
+    def backward(self, *cts: Any) -> Sequence[Any]:
+        """Return the cotangents of the matrix's values and of the right-hand side."""
+        eq = self.equation
+        captured, x = self.values[: eq.count], self.x
+        full = [np.zeros(a.shape, a.dtype) if ct is None else ct for ct, a in zip(cts, eq.avals, strict=True)]
+        forward, backward = self.solvers
+        if self.symmetric:
+            transposed, backward = eq.at(captured), forward
+        else:
+            transposed = _transposed(eq, captured)
+        tree_ct = tree.unflatten(eq.structure, as_tensors(full))
+        ct_b = tree.leaves(
+            _solved(transposed, tree_ct, backward, forward, symmetric=self.symmetric, has_aux=False)
+            if not self.has_aux
+            else _solved(
+                transposed, tree_ct, _without_aux(backward), _without_aux(forward),
+                symmetric=self.symmetric, has_aux=False,
+            )
+        )
+        return [*_minus_vjp(eq, captured, x, ct_b), *ct_b]
+
+
+def _without_aux(solver: Any) -> Any:
+    return solver and (lambda matvec, b: solver(matvec, b)[0])
+
+
+def _transposed(eq: _Equation, captured: Sequence[Any]) -> Fun:
+    def vecmat(u: Any) -> Any:
+        zeros = [np.zeros(a.shape, a.dtype) for a in eq.avals]
+        _, pullback = vjp(lambda *v: eq.leaves(captured, v), *as_tensors(zeros))
+        return tree.unflatten(eq.structure, pullback(tree.leaves(u)))
+
+    return vecmat
+
+
+def _minus_vjp(eq: _Equation, captured: Sequence[Any], x: Sequence[Any], u: Sequence[Any]) -> list[Any]:
+    """Return minus the cotangents of what the equation captured, at `x` for the cotangent `u` of its value."""
+    found: list[Any] = [None] * eq.count
+    places = [i for i, c in enumerate(captured) if c.dtype.kind in "fc"]
+    if not places:
+        return found
+
+    def value(*parts: Any) -> list[Any]:
+        full = list(captured)
+        for i, p in zip(places, parts, strict=True):
+            full[i] = p
+        return eq.leaves(full, x)
+
+    _, pullback = vjp(value, *as_tensors([captured[i] for i in places]))
+    for i, ct in zip(places, pullback(list(u)), strict=True):
+        found[i] = -ct
+    return found
+
+
+def custom_linear_solve(
+    matvec: Fun,
+    b: Any,
+    solve: Fun,
+    transpose_solve: Fun | None = None,
+    symmetric: bool = False,
+    has_aux: bool = False,
+) -> Any:
+    """Return x with `matvec(x) = b`, found by `solve` and differentiated by what it solves.
+
+    Args:
+        matvec: linear, from the structure and shapes of `b` to the same; may use Tensors from a closure. It
+            runs on shapes alone, so it chooses by `where` and `lax.cond`.
+        b: pytree of floating-point arrays.
+        solve: `solve(matvec, b)` returns x, in any way; it gets and gives arrays.
+        transpose_solve: `transpose_solve(vecmat, b)` does so for the transposed system; needed in reverse mode
+            unless `symmetric`.
+        symmetric: whether the system equals its transpose; then `solve` serves both.
+        has_aux: whether the solvers return `(x, aux)`.
+
+    Returns:
+        x, or `(x, aux)`.
+
+    Raises:
+        TypeError: `b` is not floating, `matvec` or a solver returns another structure, or
+            `transpose_solve` is missing in reverse mode.
+        ValueError: shapes differ.
+
+    Derivative:
+        dx = A^-1 (db - dA x); in reverse, b_ct = A^-T x_ct.
+
+    Source:
+        Giles (2008), An extended collection of matrix derivative results, section 2.3.1.
+
+    Example:
+        >>> import fgrad
+        >>> diagonal = np.array([2.0, 4.0])
+        >>> def solution(b):
+        ...     return custom_linear_solve(lambda x: diagonal * x, b, lambda A, b: b / diagonal, symmetric=True)
+        >>> fgrad.jacrev(solution)(np.ones(2))
+        array([[0.5 , 0.  ],
+               [0.  , 0.25]])
+    """
+    return _solved(matvec, b, solve, transpose_solve, symmetric=symmetric, has_aux=has_aux)
+
+
+def _missing(matvec: Fun, b: Any) -> Any:
+    raise TypeError(
+        "custom_linear_solve needs transpose_solve for its gradient: give a solver of the transposed system, or "
+        "symmetric=True if that is the same"
+    )
+
+
+def _solved(
+    matvec: Fun, b: Any, solve: Any, transpose_solve: Any, *, symmetric: bool, has_aux: bool
+) -> Any:
+    eq, captured = _equation(matvec, b, "custom_linear_solve")
+    leaves = [x if hasattr(x, "dtype") else np.asarray(x) for x in tree.leaves(b)]
+    for tape in current().traces:
+        if isinstance(tape, Tape) and tape.hollow:
+            if any(node_on(tape, c) for c in captured):
+                raise NotLinearError("custom_linear_solve")
+            if solve is _missing and any(node_on(tape, x) for x in leaves):
+                solve = _unsolved  # forward mode, to which the value is of no consequence
+    rule = _LinearSolve(eq, (solve, transpose_solve or _missing), symmetric=symmetric, has_aux=has_aux)
+    return _applied(rule, eq, [*captured, *leaves], "lax.custom_linear_solve", has_aux=has_aux)
+
+
+def _unsolved(matvec: Fun, b: Any) -> Any:
+    return b
+
+
+def _applied(rule: _Solved, eq: _Equation, values: list[Any], row: str, *, has_aux: bool) -> Any:
+    if staging():
+        if has_aux:
+            raise TypeError(f"{rule.name} with has_aux=True cannot be staged: nothing is known of what aux will be")
+        outs: Sequence[Any] = bind(row, *values, code=_Opaque(rule, eq.avals))
+    elif has_tensor(values):
+        outs = apply_rule(rule, values)
+    else:
+        outs = rule.forward(*values)
+        outs = [x[()] for x in outs]
+    x = tree.unflatten(eq.structure, outs)
+    return (x, rule.aux) if has_aux else x
+
+
+class _Opaque(Code):
+    """A solver inside of a program."""
+
+    def __init__(self, rule: _Solved, avals: Sequence[Aval]) -> None:
+        self.rule, self.outs = rule, tuple(avals)
+
+    def __call__(self, *values: Any) -> Sequence[Any]:
+        """Return the solution."""
+        rule = self.rule.clone()
+        if any(v.__class__ is Tensor and is_traced(v) for v in values):
+            return apply_rule(rule, values)
+        return rule.forward(*values)
+
+    def __str__(self) -> str:
+        return self.rule.name
+
+
+# ---- roots --------------------------------------------------------------------------------------
+
+
+class _Root(_Solved):
+    name = "custom_root"
+
+    def __init__(self, equation: _Equation, guess: Any, solvers: tuple[Any, Any], *, has_aux: bool) -> None:
+        self.equation, self.guess, self.solvers, self.has_aux = equation, guess, solvers, has_aux
+
+    def clone(self) -> Rule:
+        """Return a rule that can run forward beside this one."""
+        return _Root(self.equation, self.guess, self.solvers, has_aux=self.has_aux)
+
+    def solve(self, values: Sequence[Any]) -> list[Any]:
+        """Return the root for arrays."""
+        eq = self.equation
+        captured, guess = values[: eq.count], values[eq.count :]
+        start = tree.unflatten(eq.structure, list(map(_value, guess)))
+        with running(()):
+            x = self.solvers[0](eq.at(captured), start)
+        return self.checked(x, eq.structure, eq.avals, has_aux=self.has_aux)
+
+    def backward(self, *cts: Any) -> Sequence[Any]:
+        """Return the cotangents of what the equation captured; the guess has none."""
+        eq = self.equation
+        captured, x = self.values[: eq.count], self.x
+        full = [np.zeros(a.shape, a.dtype) if ct is None else ct for ct, a in zip(cts, eq.avals, strict=True)]
+
+        def vecmat(u: Any) -> Any:
+            _, pullback = vjp(lambda *v: eq.leaves(captured, v), *as_tensors(x))
+            return tree.unflatten(eq.structure, pullback(tree.leaves(u)))
+
+        tangent = self.solvers[1]
+        u = _solved(
+            vecmat, tree.unflatten(eq.structure, as_tensors(full)), tangent, tangent, symmetric=False, has_aux=False
+        )
+        return [*_minus_vjp(eq, captured, x, tree.leaves(u)), *(None for _ in eq.avals)]
+
+
+def custom_root(
+    f: Fun, initial_guess: Any, solve: Fun, tangent_solve: Fun, has_aux: bool = False
+) -> Any:
+    """Return x with `f(x) = 0`, found by `solve` and differentiated by what it solves.
+
+    Args:
+        f: from the structure and shapes of `initial_guess` to the same; may use Tensors from a closure, which
+            get their gradients. It runs on shapes alone, so it chooses by `where` and `lax.cond`.
+        initial_guess: pytree of floating-point arrays; it has no gradient.
+        solve: `solve(f, initial_guess)` returns the root, in any way; it gets and gives arrays, and may
+            differentiate f.
+        tangent_solve: `tangent_solve(g, y)` returns z with g(z) = y for any linear g, likewise.
+        has_aux: whether `solve` returns `(x, aux)`.
+
+    Returns:
+        x, or `(x, aux)`.
+
+    Raises:
+        TypeError: the guess is not floating, or `f` or a solver returns another structure.
+        ValueError: shapes differ.
+
+    Derivative:
+        dx = -(df/dx)^-1 df, by the implicit function theorem.
+
+    Source:
+        Christianson (1994), Reverse accumulation and attractive fixed points, Optim. Methods Softw. 3.
+
+    Example:
+        >>> import fgrad
+        >>> def root(a):  # x**3 = a
+        ...     newton = lambda f, x: np.cbrt(8.0)
+        ...     return custom_root(lambda x: x**3 - a, 1.0, newton, lambda g, y: y / g(1.0))
+        >>> fgrad.grad(root)(8.0)  # 1 / (3 x**2)
+        np.float64(0.08333333333333333)
+    """
+    eq, captured = _equation(f, initial_guess, "custom_root")
+    for tape in current().traces:
+        if isinstance(tape, Tape) and tape.hollow and any(node_on(tape, c) for c in captured):
+            raise NotLinearError("custom_root")
+    guess = [x if hasattr(x, "dtype") else np.asarray(x) for x in tree.leaves(initial_guess)]
+    rule = _Root(eq, None, (solve, tangent_solve), has_aux=has_aux)
+    return _applied(rule, eq, [*captured, *guess], "lax.custom_root", has_aux=has_aux)
