@@ -174,7 +174,9 @@ class Primitive:
             made.row, made.pattern = self.name, pattern
             if not self.many:
                 self.plans[int("1" + "".join("01"[t] for t in pattern), 2)] = made
-            made.linear = made.declared or own.isdisjoint(made.keep) or (self.name in PRODUCTS and not all(pattern))
+            made.linear = (
+                made.declared or own.isdisjoint(made.keep) or (self.name in PRODUCTS and not all(pattern))
+            )
             if made.simple and len(pattern) == 1:
                 self.single = made
             if made.simple and len(pattern) == 2:

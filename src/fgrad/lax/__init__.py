@@ -6,7 +6,7 @@ from fgrad.lax.control import scan as scan
 from fgrad.lax.control import select as select
 from fgrad.lax.control import switch as switch
 from fgrad.lax.control import while_loop as while_loop
-from fgrad.lax.maps import associative_scan as associative_scan
-from fgrad.lax.maps import map as map
 from fgrad.lax.implicit import custom_linear_solve as custom_linear_solve
 from fgrad.lax.implicit import custom_root as custom_root
+from fgrad.lax.maps import associative_scan as associative_scan
+from fgrad.lax.maps import map as map

@@ -108,7 +108,8 @@ def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
     """
     pred = _scalar(pred, "the predicate of cond")
     if _mixed(pred):
-        outs = [true_fun(*operands), false_fun(*operands)]
+        with np.errstate(all="ignore"):  # of examples that go the other way
+            outs = [true_fun(*operands), false_fun(*operands)]
         return _choose(functools.partial(where, pred), outs, "cond")
     if isinstance(pred, Tensor) or staging():
         index = convert(pred != 0, np.dtype(int)) if isinstance(pred, Tensor) else np.asarray(int(bool(pred)))
@@ -140,7 +141,8 @@ def switch(index: Any, branches: Sequence[Fun], *operands: Any) -> Any:
         raise TypeError(f"the index of switch must be an integer, not {kind_of(index) or index!r}")
     last = len(branches) - 1
     if _mixed(index):
-        outs = [f(*operands) for f in branches]
+        with np.errstate(all="ignore"):  # of examples that go another way
+            outs = [f(*operands) for f in branches]
         return _choose(lambda *ys: _pick(index, ys), outs, "switch")
     if isinstance(index, Tensor) or staging():
         return _staged_switch(index, tuple(branches), operands, "switch")
@@ -204,7 +206,9 @@ def _staged_switch(index: Any, branches: tuple[Fun, ...], operands: tuple[Any, .
     for other in results[1:]:
         _same(what, results[0], other)
     # Python numbers take the dtype of the branch that has one
-    dtypes = [np.result_type(*ys) for ys in zip(*([a.dtype for a in avals_out(p)] for p in programs), strict=True)]
+    dtypes = [
+        np.result_type(*ys) for ys in zip(*([a.dtype for a in avals_out(p)] for p in programs), strict=True)
+    ]
     code = _Branches(programs, list(map(len, captured)))
     code.outs = tuple(Aval(a.shape, d) for a, d in zip(code.outs, dtypes, strict=True))
     outs = bind("lax.cond", index, *(t for own in captured for t in own), *values, code=code)
@@ -228,7 +232,9 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     """
     p, t, f = (aval_of(x) for x in (pred, on_true, on_false))
     if t != f:
-        raise TypeError(f"select takes two cases of one shape and dtype, not {t} and {f}; use where to broadcast")
+        raise TypeError(
+            f"select takes two cases of one shape and dtype, not {t} and {f}; use where to broadcast"
+        )
     if p.dtype.kind != "b" or p.shape not in {(), t.shape}:
         raise TypeError(f"select takes a bool predicate, a scalar or of shape {t.shape}, not {p}")
     return where(pred, on_true, on_false)
@@ -263,9 +269,14 @@ def while_loop(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
         go = _scalar(cond_fun(value), "the condition of while_loop")
         if not _any(go):
             return value
-        new = body_fun(value)
-        carry.check(new)
-        value = _choose(functools.partial(where, go), [new, value], "while_loop") if _mixed(go) else new
+        if _mixed(go):
+            with np.errstate(all="ignore"):  # of examples that are done
+                new = body_fun(value)
+            carry.check(new)
+            value = _choose(functools.partial(where, go), [new, value], "while_loop")
+        else:
+            value = body_fun(value)
+            carry.check(value)
 
 
 class _While(Code):
@@ -301,14 +312,16 @@ def _staged_while(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
     def proceed(*xs: Any) -> list[Any]:
         return [_scalar(cond_fun(tree.unflatten(structure, xs)), "the condition of while_loop")]
 
-    values, avals = _abstract(_promoted(leaves, lambda *xs: tree.leaves(body_fun(tree.unflatten(structure, xs)))))
+    values, avals = _abstract(
+        _promoted(leaves, lambda *xs: tree.leaves(body_fun(tree.unflatten(structure, xs))))
+    )
     condition, first = staged(proceed, avals)
     body, second = staged(step, avals)
     code = _While(condition, body, (len(first), len(second)))
     return tree.unflatten(structure, bind("lax.while_loop", *first, *second, *values, code=code))
 
 
-def _promoted(leaves: Sequence[Any], step: Fun) -> list[Any]:
+def _promoted(leaves: Sequence[Any], step: Callable[..., list[Any]]) -> list[Any]:
     """Return the leaves with Python numbers as arrays of the dtype that they get in `step`."""
     if not any(kind_of(x) is None for x in leaves):
         return list(leaves)
@@ -323,13 +336,21 @@ def _promoted(leaves: Sequence[Any], step: Fun) -> list[Any]:
 
     program, _ = staged(flat, avals)
     return [
-        x if kind_of(x) is not None or isinstance(y, NUMBERS) else np.asarray(x, np.result_type(x, aval_out(y).dtype))
+        x
+        if kind_of(x) is not None or isinstance(y, NUMBERS)
+        else np.asarray(x, np.result_type(x, aval_out(y).dtype))
         for x, y in zip(leaves, program.outputs, strict=False)
     ]
 
 
 def fori_loop(
-    lower: Any, upper: Any, body_fun: Fun, init_val: Any, *, unroll: int | bool | None = None, checkpoint: Any = None
+    lower: Any,
+    upper: Any,
+    body_fun: Fun,
+    init_val: Any,
+    *,
+    unroll: int | bool | None = None,
+    checkpoint: Any = None,
 ) -> Any:
     """Return `init_val` after `value = body_fun(i, value)` for each i from `lower` up to before `upper`.
 
@@ -493,8 +514,10 @@ def _stacked(ys: Sequence[Any], f: Fun) -> Any:
 def _no_results(f: Fun, init: Any, leaves: Sequence[Any], structure: Any) -> Any:
     x = tree.unflatten(structure, [Aval(a.shape[1:], a.dtype) for a in leaves])
     y = _pair(eval_shape(f, init, x), f)[1]
-    empty = (lambda a: wrap(np.zeros((0, *a.shape), a.dtype))) if has_tensor((init, *leaves)) else (
-        lambda a: np.zeros((0, *a.shape), a.dtype)
+    empty = (
+        (lambda a: wrap(np.zeros((0, *a.shape), a.dtype)))
+        if has_tensor((init, *leaves))
+        else (lambda a: np.zeros((0, *a.shape), a.dtype))
     )
     return tree.map(empty, y)
 

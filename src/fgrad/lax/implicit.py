@@ -1,8 +1,8 @@
 """Functions that a solver defines: roots, and solutions of linear systems, differentiated by what they solve.
 
 The solver may be any code that takes and returns arrays. By the implicit function theorem the derivative of
-x with f(x, p) = 0 is -(df/dx)^-1 df/dp, a linear solution, of which the derivative is a linear solution again.
-So no operation of a solver is ever recorded. What f and the matrix take from closures is found by staging.
+x with f(x, p) = 0 is -(df/dx)^-1 df/dp, a linear solution, whose derivative is a linear solution again. So
+no operation of a solver is ever recorded. What f and the matrix take from closures, staging finds out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from fgrad.core.trace import Box, below, current, running
 from fgrad.errors import NotLinearError
 from fgrad.lax.staged import Code, avals_out, staged, staging
 from fgrad.lax.trees import as_tensors, stack
-from fgrad.transforms.batch import Batched
 from fgrad.transforms.calling import has_tensor, is_traced, name_of, plain
 from fgrad.transforms.custom import Rule, apply_rule
 from fgrad.transforms.reverse import vjp
@@ -104,7 +103,10 @@ class _Solved(Rule):
         boxes = [v._value for v in values if v.__class__ is Tensor and isinstance(v._value, Box)]
         floor = max((b.trace.level for b in boxes), default=-1)
         if any(
-            n.tape in traces and n.tape.level > floor for v in values if v.__class__ is Tensor for n in v._nodes
+            n.tape in traces and n.tape.level > floor
+            for v in values
+            if v.__class__ is Tensor
+            for n in v._nodes
         ):
             inner = self.clone()
             found = apply_rule(inner, values)
@@ -124,7 +126,9 @@ class _Solved(Rule):
             ]
             columns = [stack(column) for column in zip(*rows, strict=True)]
         if self.aux is not None:
-            raise TypeError(f"{self.name} with has_aux=True cannot be mapped: its solver is called per example")
+            raise TypeError(
+                f"{self.name} with has_aux=True cannot be mapped: its solver is called per example"
+            )
         return [trace.box(c) for c in columns]
 
     def checked(self, x: Any, structure: Any, avals: Sequence[Aval], *, has_aux: bool) -> list[Any]:
@@ -151,7 +155,9 @@ class _Solved(Rule):
 class _LinearSolve(_Solved):
     name = "custom_linear_solve"
 
-    def __init__(self, equation: _Equation, solvers: tuple[Any, Any], *, symmetric: bool, has_aux: bool) -> None:
+    def __init__(
+        self, equation: _Equation, solvers: tuple[Any, Any], *, symmetric: bool, has_aux: bool
+    ) -> None:
         self.equation, self.solvers, self.symmetric, self.has_aux = equation, solvers, symmetric, has_aux
 
     def clone(self) -> Rule:
@@ -181,8 +187,12 @@ class _LinearSolve(_Solved):
             _solved(transposed, tree_ct, backward, forward, symmetric=self.symmetric, has_aux=False)
             if not self.has_aux
             else _solved(
-                transposed, tree_ct, _without_aux(backward), _without_aux(forward),
-                symmetric=self.symmetric, has_aux=False,
+                transposed,
+                tree_ct,
+                _without_aux(backward),
+                _without_aux(forward),
+                symmetric=self.symmetric,
+                has_aux=False,
             )
         )
         return [*_minus_vjp(eq, captured, x, ct_b), *ct_b]
@@ -202,7 +212,7 @@ def _transposed(eq: _Equation, captured: Sequence[Any]) -> Fun:
 
 
 def _minus_vjp(eq: _Equation, captured: Sequence[Any], x: Sequence[Any], u: Sequence[Any]) -> list[Any]:
-    """Return minus the cotangents of what the equation captured, at `x` for the cotangent `u` of its value."""
+    """Return minus the cotangents of what the equation captured, at `x`, for that of its value, `u`."""
     found: list[Any] = [None] * eq.count
     places = [i for i, c in enumerate(captured) if c.dtype.kind in "fc"]
     if not places:
@@ -235,8 +245,8 @@ def custom_linear_solve(
             runs on shapes alone, so it chooses by `where` and `lax.cond`.
         b: pytree of floating-point arrays.
         solve: `solve(matvec, b)` returns x, in any way; it gets and gives arrays.
-        transpose_solve: `transpose_solve(vecmat, b)` does so for the transposed system; needed in reverse mode
-            unless `symmetric`.
+        transpose_solve: `transpose_solve(vecmat, b)` does so for the transposed system; needed in reverse
+            mode unless `symmetric`.
         symmetric: whether the system equals its transpose; then `solve` serves both.
         has_aux: whether the solvers return `(x, aux)`.
 
@@ -268,14 +278,12 @@ def custom_linear_solve(
 
 def _missing(matvec: Fun, b: Any) -> Any:
     raise TypeError(
-        "custom_linear_solve needs transpose_solve for its gradient: give a solver of the transposed system, or "
-        "symmetric=True if that is the same"
+        "custom_linear_solve needs transpose_solve for its gradient: give a solver of the transposed system, "
+        "or symmetric=True if that is the same"
     )
 
 
-def _solved(
-    matvec: Fun, b: Any, solve: Any, transpose_solve: Any, *, symmetric: bool, has_aux: bool
-) -> Any:
+def _solved(matvec: Fun, b: Any, solve: Any, transpose_solve: Any, *, symmetric: bool, has_aux: bool) -> Any:
     eq, captured = _equation(matvec, b, "custom_linear_solve")
     leaves = [x if hasattr(x, "dtype") else np.asarray(x) for x in tree.leaves(b)]
     for tape in current().traces:
@@ -295,7 +303,9 @@ def _unsolved(matvec: Fun, b: Any) -> Any:
 def _applied(rule: _Solved, eq: _Equation, values: list[Any], row: str, *, has_aux: bool) -> Any:
     if staging():
         if has_aux:
-            raise TypeError(f"{rule.name} with has_aux=True cannot be staged: nothing is known of what aux will be")
+            raise TypeError(
+                f"{rule.name} with has_aux=True cannot be staged: nothing is known of what aux will be"
+            )
         outs: Sequence[Any] = bind(row, *values, code=_Opaque(rule, eq.avals))
     elif has_tensor(values):
         outs = apply_rule(rule, values)
@@ -357,14 +367,17 @@ class _Root(_Solved):
 
         tangent = self.solvers[1]
         u = _solved(
-            vecmat, tree.unflatten(eq.structure, as_tensors(full)), tangent, tangent, symmetric=False, has_aux=False
+            vecmat,
+            tree.unflatten(eq.structure, as_tensors(full)),
+            tangent,
+            tangent,
+            symmetric=False,
+            has_aux=False,
         )
         return [*_minus_vjp(eq, captured, x, tree.leaves(u)), *(None for _ in eq.avals)]
 
 
-def custom_root(
-    f: Fun, initial_guess: Any, solve: Fun, tangent_solve: Fun, has_aux: bool = False
-) -> Any:
+def custom_root(f: Fun, initial_guess: Any, solve: Fun, tangent_solve: Fun, has_aux: bool = False) -> Any:
     """Return x with `f(x) = 0`, found by `solve` and differentiated by what it solves.
 
     Args:

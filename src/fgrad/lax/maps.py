@@ -92,7 +92,10 @@ def associative_scan(fn: Fun, elems: Any, reverse: bool = False, axis: int = 0) 
         else:
             stop = None if n % 2 else -1
             rest = combine([along(x, slice(0, stop)) for x in odd], [along(x, slice(2, None, 2)) for x in xs])
-            even = [bind("concatenate", along(x, slice(0, 1)), r, axis=axis % x.ndim) for x, r in zip(xs, rest, strict=True)]
+            even = [
+                bind("concatenate", along(x, slice(0, 1)), r, axis=axis % x.ndim)
+                for x, r in zip(xs, rest, strict=True)
+            ]
         return [_interleaved(e, o, axis % e.ndim) for e, o in zip(even, odd, strict=True)]
 
     backward = slice(None, None, -1)

@@ -21,12 +21,22 @@ import numpy as np
 from fgrad import tree
 from fgrad.core.aval import aval_of
 from fgrad.core.tape import Node, Tape
-from fgrad.core.tensor import Tensor, wrap
+from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Trace, current, running
 from fgrad.lax.trees import Carry, as_tensors, stack
 from fgrad.ops.linear import sum_axes
 from fgrad.transforms.calling import name_of
-from fgrad.transforms.segment import Part, Standing, chain, refuse, seen_by, shortcut, value_of, with_node, without
+from fgrad.transforms.segment import (
+    Part,
+    Standing,
+    chain,
+    refuse,
+    seen_by,
+    shortcut,
+    value_of,
+    with_node,
+    without,
+)
 
 State = list[Any]
 Step = Callable[[int, State], tuple[State, list[Any]]]  # (k, state) -> (next state, results)
@@ -86,7 +96,7 @@ class _Placed:
 
 
 class _Growing:
-    """States while the loop runs, for an unknown number of steps (Wang, Moin & Iaccarino 2009, Algorithm 1)."""
+    """States while the loop runs, for an unknown number of steps (Wang et al. 2009, Algorithm 1)."""
 
     def __init__(self, s: int | None, state: State) -> None:
         self._budget = s
@@ -161,7 +171,10 @@ class Reversal:
                 end -= 1
                 here = [_at(c, d, loop.order[end]) for c, d in zip(ct_results, self._depths, strict=True)]
                 ct_state = self._turned(end, state, ct_state, here, total)
-        return [*(c for c, p in zip(ct_state, loop.parents(self.old), strict=True) if p), *map(total.get, self.captured)]
+        return [
+            *(c for c, p in zip(ct_state, loop.parents(self.old), strict=True) if p),
+            *map(total.get, self.captured),
+        ]
 
     def _take(self, standing: Standing) -> list[tuple[int, State]]:
         """Return the kept states, which are freed one after the other; the second time only the first."""
@@ -195,7 +208,7 @@ class Reversal:
             for n in shown._nodes if shown.__class__ is Tensor else ():
                 if n.tape is self.old:
                     refuse(loop.title, "used other Tensors")
-                if n.tape is tape and ct is not None:  # a result that is the same for all examples gets their sum
+                if n.tape is tape and ct is not None:  # one result for all examples
                     extra = len(ct.shape) - len(shown.shape)
                     seeds.append((n, sum_axes(ct, tuple(range(extra))) if extra else ct))
         grads = standing.sweep(seeds)
@@ -242,8 +255,8 @@ class Loop:
             for part in parts:
                 if part.close([*new, *results]) is None:
                     raise RuntimeError(
-                        f"{self.title}: a GradManager that records around the loop was given Tensors to attach "
-                        "inside of it, whose gradients would be lost; attach them before the loop"
+                        f"{self.title}: a GradManager that records around the loop was given Tensors "
+                        "to attach inside it, whose gradients would be lost; attach them before the loop"
                     )
                 self._captured[part.tape].update(part.captured)
             self.state = [without(x, self.tapes) for x in new]
@@ -341,7 +354,7 @@ def scan_in_parts(
 def checkpointed(
     body: Callable[[Any, Any], Any], state: Any, steps: Iterable[Any], *, budget: int | None = None
 ) -> Any:
-    """Return `state` after `state = body(state, step)` for each of `steps`, keeping few states for the gradient.
+    """Return `state` after `state = body(state, step)` for each of `steps`, keeping few of the states.
 
     The loop `for step in steps: state = body(state, step)` is a call here, because nothing in Python can run
     the lines of a `for` statement again, which is what saves the memory: in the reverse pass the states that
@@ -373,7 +386,7 @@ def checkpointed(
     carry = Carry("checkpointed", body, state)
     n = len(steps) if isinstance(steps, Sized) else None
     items: list[Any] = []
-    source: Sequence[Any] = steps if isinstance(steps, Sequence | np.ndarray) else items
+    source: Any = steps if isinstance(steps, Sequence | np.ndarray) else items
 
     def step(k: int, values: State) -> tuple[State, list[Any]]:
         new = body(tree.unflatten(structure, values), source[k])

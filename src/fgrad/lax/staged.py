@@ -173,7 +173,14 @@ def _declare(name: str, *, linear: bool) -> None:
         return bind(name, *values, code=Mapped(code, mapped, size))
 
     register(
-        Primitive(name, run=_run, pull=partial(_pull, linear), shape=lambda *_, code: code.outs, batch=batch, many=True)
+        Primitive(
+            name,
+            run=_run,
+            pull=partial(_pull, linear),
+            shape=lambda *_, code: code.outs,
+            batch=batch,
+            many=True,
+        )
     )
 
 

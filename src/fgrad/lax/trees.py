@@ -17,15 +17,10 @@ Kind = tuple[Shape, "np.dtype[Any]"] | None  # of a Python number, whose dtype i
 
 
 def kind_of(x: Any) -> Kind:
-    """Return the shape and dtype of a leaf; None for a Python number."""
+    """Return the shape and dtype of a leaf; None for a Python number or what is no array."""
     if x.__class__ is Tensor:
         x = x._value
-    if hasattr(x, "dtype"):
-        return x.shape, x.dtype
-    if isinstance(x, NUMBERS):
-        return None
-    aval = aval_of(x)
-    return aval.shape, aval.dtype
+    return (x.shape, x.dtype) if hasattr(x, "dtype") else None
 
 
 class Carry:

@@ -323,7 +323,9 @@ def _stack_pull(pattern: tuple[bool, ...]) -> Pull:
 
 def _batch_stack(mapped: tuple[bool, ...], *xs: Any) -> Any:
     n = next(x.shape[0] for x, m in zip(xs, mapped, strict=True) if m)
-    out = bind("stack", *(x if m else broadcast_to(x, (n, *x.shape)) for x, m in zip(xs, mapped, strict=True)))
+    out = bind(
+        "stack", *(x if m else broadcast_to(x, (n, *x.shape)) for x, m in zip(xs, mapped, strict=True))
+    )
     return transpose(out, (1, 0, *range(2, len(out.shape))))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import get_ident
-from typing import Any
+from typing import Any, cast
 from weakref import ref
 
 import numpy as np
@@ -21,43 +21,42 @@ from fgrad.core.primitive import Primitive, Pull
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor, alias, wrap
 from fgrad.core.trace import Trace, current, next_level, running
-from fgrad.transforms.batch import Batched
+from fgrad.transforms.batch import Batch, Batched
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.cotangents import sweep
 
 
 class Keeper:
-    """Runs rows, and keeps the outputs that a policy chooses, counted on each of `tapes`."""
+    """Runs rows, and keeps the outputs that a policy chooses, counted in the order that `tape` sees them.
 
-    __slots__ = ("_counts", "_made", "_policy", "kept")
+    That is the innermost tape: what runs under it is the same when the function runs again.
+    """
 
-    def __init__(self, policy: Callable[..., bool], tapes: Sequence[Tape]) -> None:
-        self._policy = policy
-        self._counts = dict.fromkeys(tapes, 0)
-        self._made: dict[int, tuple[ref[Any], dict[Tape, int]]] = {}
-        self.kept: dict[Tape, dict[int, tuple[str, Any]]] = {t: {} for t in tapes}
+    __slots__ = ("_count", "_made", "_policy", "_tape", "kept")
+
+    def __init__(self, policy: Callable[..., bool], tape: Tape) -> None:
+        self._policy, self._tape, self._count = policy, tape, 0
+        self._made: dict[int, tuple[ref[Any], int]] = {}
+        self.kept: dict[int, tuple[str, Any]] = {}
 
     def run(self, row: Primitive, args: Sequence[Any], values: Sequence[Any], params: dict[str, Any]) -> Any:
         """Return the output of `row`."""
         out = row.run(*values, **params)
-        followed = {n.tape for a in args if a.__class__ is Tensor for n in a._nodes}
-        places = {t: k for t, k in self._counts.items() if t in followed}
-        for t in places:
-            self._counts[t] += 1
-        if row.many or not places:
+        if row.many or not _follows(args, (self._tape,)):
             return out
         if self._policy(row.name, **params):
-            self._keep(places, row.name, out)
+            self.kept[self._count] = (row.name, out)
             made = self._made.get(id(out))
             if made is not None and made[0]() is out:  # a name: what it names was made by another row
-                self._keep(made[1], "", out)
+                self.kept[made[1]] = ("", out)
         elif out.__class__ is np.ndarray:
-            self._made[id(out)] = (ref(out), places)
+            self._made[id(out)] = (ref(out), self._count)
+        self._count += 1
         return out
 
-    def _keep(self, places: dict[Tape, int], name: str, out: Any) -> None:
-        for t, k in places.items():
-            self.kept[t][k] = (name, out)
+
+def _follows(args: Sequence[Any], tapes: tuple[Tape, ...]) -> bool:
+    return any(n.tape in tapes for a in args if a.__class__ is Tensor for n in a._nodes)
 
 
 class Kept:
@@ -70,7 +69,7 @@ class Kept:
 
     def run(self, row: Primitive, args: Sequence[Any], values: Sequence[Any], params: dict[str, Any]) -> Any:
         """Return the output of `row`."""
-        if not any(n.tape in self._tapes for a in args if a.__class__ is Tensor for n in a._nodes):
+        if row.many or not _follows(args, self._tapes):
             return row.run(*values, **params)
         name, out = self._kept.get(self._count, ("", None))
         self._count += 1
@@ -113,9 +112,7 @@ class _Print:
             if not np.allclose(self._sample, other._sample, tol, tol * scale, equal_nan=True):
                 return False
             size = max(1, int(np.prod(self._avals[0], dtype=int)))
-            return bool(
-                np.allclose(self._total, other._total, tol, tol * scale * size, equal_nan=True)
-            )
+            return bool(np.allclose(self._total, other._total, tol, tol * scale * size, equal_nan=True))
 
 
 def chain(t: Any) -> Iterator[Tensor]:
@@ -150,7 +147,7 @@ def with_node(t: Any, tape: Tape, node: Node) -> Tensor:
         return wrap(np.asarray(t), (node,))
     value = t._value
     if isinstance(value, Batched) and value.trace.level > tape.level:
-        return wrap(Batched(value.trace, with_node(value.whole, tape, node)), t._nodes)  # type: ignore[arg-type]
+        return wrap(Batched(cast("Batch", value.trace), with_node(value.whole, tape, node)), t._nodes)
     return wrap(value, (*t._nodes, node))
 
 
@@ -161,7 +158,7 @@ def _renewed(t: Any, new: Callable[[Tensor], tuple[Node, ...]]) -> Any:
     value = t._value
     if isinstance(value, Batched):
         whole = _renewed(value.whole, new)
-        line, value = value.line, Batched(value.trace, whole)  # type: ignore[arg-type]
+        line, value = value.line, Batched(cast("Batch", value.trace), whole)
         value.line = line
     return wrap(value, new(t))
 
@@ -235,7 +232,7 @@ class Standing:
         live = current().traces
         level = self._old.level
         self.below = below = [t for t in live if t in self._traces and t.level < level]
-        self.above = above = [t for t in self._traces if not t.is_tape and t.level > level]
+        self.above = above = [t for t in self._traces if isinstance(t, Batch) and t.level > level]
         self.tape = tape = Tape(next_level(), get_ident(), raw=not below)
         self.stack = (*below, tape, *above)
         self._levels = [(t, t.level) for t in above]
@@ -341,7 +338,7 @@ def forgotten(call: Call, title: str, policy: Callable[..., bool] | None) -> Any
         return call()
     title = f"{title} of {name_of(call.fun)}: the function"
     parts = [Part(t) for t in tapes]
-    keeper = Keeper(policy, tapes) if policy else None
+    keeper = Keeper(policy, tapes[-1]) if policy else None
     with running(traces, state.veiled, keeper):
         out = call()
     leaves, structure = tree.flatten(out)
@@ -350,7 +347,7 @@ def forgotten(call: Call, title: str, policy: Callable[..., bool] | None) -> Any
         sources = part.close(leaves)
         if not sources:
             continue
-        kept = keeper.kept[part.tape] if keeper else {}
+        kept = keeper.kept if keeper and part.tape is tapes[-1] else {}
         again = Again(call, title, part, sources, traces, kept, leaves)
         shown = [list(chain(leaves[i]))[depth] for i, depth in sources.values()]
         replaced.update(zip(sources, shortcut(part.tape, again, part.captured, shown), strict=True))
