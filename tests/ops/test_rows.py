@@ -294,6 +294,9 @@ def linear() -> list[Sample]:
         )
     mixed = (values((2,)), values((3,), dtype=f32), integers((1,)))
     found.append(Sample("concatenate", "mixed dtypes", mixed, {"axis": 0}, lambda *xs: np.concatenate(xs)))
+    for shape in [(), (3,), (2, 0)]:
+        found += with_dtypes("stack", lambda *xs: np.stack(xs), shape, shape, shape, label=str(shape))
+    found.append(Sample("name", "matrix", (values((2, 3)),), {"label": "mine"}, lambda x: x))
     return found
 
 

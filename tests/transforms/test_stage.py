@@ -106,6 +106,17 @@ def test_captured_arrays_are_those_of_staging_time():
     close(program(Y), Y)
 
 
+def test_captured_tensors_keep_their_gradients():
+    def loss(w):
+        program = fg.make_graph(lambda x: (np.sum(x * w), w))(Y)
+        assert "<float64[3]>" in str(program)
+        total, same = program(2 * Y)
+        return total * np.sum(same)
+
+    close(fg.grad(loss)(Y), 2 * Y * np.sum(Y) + 2 * np.sum(Y * Y))
+    close(fg.hessian(loss)(Y), 2 * (Y[:, None] + Y))
+
+
 def test_the_callers_arrays_stay():
     def f(x):
         x *= 2

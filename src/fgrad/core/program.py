@@ -174,7 +174,7 @@ def _is_traced(x: Any) -> bool:
 def _shown(a: Any) -> str:
     if isinstance(a, Var):
         return a.name
-    if isinstance(a, np.ndarray) and a.ndim:
+    if isinstance(a, np.ndarray | Tensor) and a.ndim:
         return f"<{a.dtype.name}[{','.join(map(str, a.shape))}]>"
     return str(a)
 

@@ -12,7 +12,7 @@ from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.primitive import Primitive
 from fgrad.core.program import Equation, Program, Region, Var
 from fgrad.core.snapshot import compact
-from fgrad.core.tensor import Tensor, wrap
+from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
 from fgrad.core.trace import Box, Trace, below, current, next_level, running, user_line
 from fgrad.core.watch import quiet
 from fgrad.transforms.calling import Transformed, bound, check_live
@@ -94,6 +94,8 @@ class Stage(Trace):
     def operand(self, x: Any) -> Any:
         """Return `x` as it stands in an equation: a variable, or a constant array or number."""
         if x.__class__ is Tensor:
+            if is_tracked(x) and not isinstance(x._value, Box):
+                return alias(x)  # its gradient flows through the program
             x = x._value
             if isinstance(x, Symbol) and x.trace is self:
                 return x.var
@@ -116,7 +118,8 @@ def _is_floating(x: Any) -> bool:
 
 def _by_running(row: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> Any:
     """Return the avals of the outputs of a row that has no `shape`, by running it on ones."""
-    filled = [np.ones(a.shape, a.dtype) if isinstance(a, Aval) else a for a in avals]
+    values = (a._value if isinstance(a, Tensor) else a for a in avals)
+    filled = [np.ones(a.shape, a.dtype) if isinstance(a, Aval) else a for a in values]
     out = row.run(*filled, **params)
     return tuple(map(aval_of, out)) if row.many else aval_of(out)
 
