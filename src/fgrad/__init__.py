@@ -3,8 +3,8 @@
 from fgrad import config as config
 from fgrad import debug as debug
 from fgrad import extend as extend
-from fgrad import nn as nn
 from fgrad import lax as lax
+from fgrad import nn as nn
 from fgrad import numpy as numpy
 from fgrad import random as random
 from fgrad import testing as testing

@@ -48,7 +48,9 @@ def branched_plainly(w, xs):
 
 def repeated(w, xs):
     start = (xs[0] * 1.1, 0)
-    x, n = lax.while_loop(lambda v: np.sum(v[0] ** 2) < 50.0, lambda v: (v[0] * 1.3 + np.sum(w), v[1] + 1), start)
+    x, n = lax.while_loop(
+        lambda v: np.sum(v[0] ** 2) < 50.0, lambda v: (v[0] * 1.3 + np.sum(w), v[1] + 1), start
+    )
     return np.sum(x) * (1.0 + n)
 
 
@@ -207,7 +209,9 @@ def test_scan_is_a_cumulative_sum(n, reverse, dtype):
 def test_scan_of_trees_without_elements_or_without_results():
     carry, ys = lax.scan(lambda c, _: ({"n": c["n"] + 1}, None), {"n": 0}, length=4)
     assert (int(carry["n"]), ys) == (4, None)
-    carry, ys = lax.scan(lambda c, x: (c, (x["a"], x["b"] + c)), 1.0, {"a": np.arange(3), "b": np.ones((3, 2))})
+    carry, ys = lax.scan(
+        lambda c, x: (c, (x["a"], x["b"] + c)), 1.0, {"a": np.arange(3), "b": np.ones((3, 2))}
+    )
     exactly(ys[0], np.arange(3))
     exactly(ys[1], np.full((3, 2), 2.0))
 
@@ -349,7 +353,9 @@ def test_associative_scan(n, reverse, axis):
     x = np.random.default_rng(n).uniform(0.5, 1.5, size=(n, n))
     turned = np.flip(x, axis) if reverse else x
     expected = np.cumprod(turned, axis)
-    close(lax.associative_scan(np.multiply, x, reverse, axis), np.flip(expected, axis) if reverse else expected)
+    close(
+        lax.associative_scan(np.multiply, x, reverse, axis), np.flip(expected, axis) if reverse else expected
+    )
     calls = []
     lax.associative_scan(lambda a, b: calls.append(1) or a * b, x, axis=axis)
     assert len(calls) <= 2 * n.bit_length()

@@ -99,7 +99,12 @@ def test_pytrees_and_auxiliary_results():
     x, aux = f(b)
     close(x["u"], [1.0, 2.0])
     assert aux == "done"
-    g, aux = fg.grad(lambda b: (lambda x, a: (np.sum(x["u"]) * x["v"], a))(*f(b)), has_aux=True)(b)
+
+    def loss(b):
+        x, aux = f(b)
+        return np.sum(x["u"]) * x["v"], aux
+
+    g, aux = fg.grad(loss, has_aux=True)(b)
     close(g["u"], [0.5, 0.5])
     close(g["v"], 1.0)
     assert aux == "done"

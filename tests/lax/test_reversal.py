@@ -59,8 +59,8 @@ def test_gradients_and_the_number_of_steps(n, s, known):
     for got, expected in zip(fg.grad(f, (0, 1))(0.3, 1.1), fg.grad(plainly, (0, 1))(0.3, 1.1), strict=True):
         close(got, expected)
     r = repetitions(n, s)
-    # each step runs forward, is recorded once, and is made again at most r times; what a known number costs is
-    # the published least, and once more the way from the last kept state, as the loop ended before it turned
+    # each step runs forward, is recorded once, and is made again at most r times; a known number costs the
+    # published least, and once more the way from the last kept state, as the loop ended before it turned
     assert np.all(seen <= r + 2)
     if known:
         assert seen.sum() <= n + 1 + fewest_steps(n, s) + r
@@ -70,7 +70,12 @@ def test_closures_pytrees_and_every_transformation():
     w = fg.tensor(np.array([0.5, -0.3]))
 
     def f(x, steps=9):
-        out = fg.checkpointed(lambda s, i: {"a": np.tanh(s["a"] * w + i), "n": s["n"] + 1}, {"a": x, "n": 0}, range(steps), budget=3)
+        out = fg.checkpointed(
+            lambda s, i: {"a": np.tanh(s["a"] * w + i), "n": s["n"] + 1},
+            {"a": x, "n": 0},
+            range(steps),
+            budget=3,
+        )
         return np.sum(out["a"] ** 2) * out["n"]
 
     def plainly(x, steps=9):
@@ -88,11 +93,14 @@ def test_closures_pytrees_and_every_transformation():
     close(f.slope, plainly.slope)
     close(fg.hessian(f)(x), fg.hessian(plainly)(x))
     close(fg.jvp(f, (x,), (x,))[1], fg.jvp(plainly, (x,), (x,))[1])
-    close(fg.grad(lambda x: np.sum(fg.grad(f)(x) ** 2))(x), fg.grad(lambda x: np.sum(fg.grad(plainly)(x) ** 2))(x))
+    close(
+        fg.grad(lambda x: np.sum(fg.grad(f)(x) ** 2))(x),
+        fg.grad(lambda x: np.sum(fg.grad(plainly)(x) ** 2))(x),
+    )
     xs = np.stack([x, 2 * x, x - 1])
     close(fg.vmap(fg.grad(f))(xs), [fg.grad(plainly)(v) for v in xs])
     close(fg.grad(lambda xs: np.sum(fg.vmap(f)(xs)))(xs), [fg.grad(plainly)(v) for v in xs])
-    out, pullback = fg.vjp(f, x)
+    _, pullback = fg.vjp(f, x)
     for _ in range(3):
         close(pullback(np.ones(()))[0], fg.grad(plainly)(x))
 
@@ -140,9 +148,9 @@ def test_memory_without_a_budget_is_logarithmic():
 
 def test_a_body_that_differs_when_it_runs_again_is_refused():
     rng = np.random.default_rng(0)
-    with pytest.raises(RuntimeError, match="checkpointed of .*computed other values when it ran again"):
+    with pytest.raises(RuntimeError, match=r"checkpointed of .*computed other values when it ran again"):
         fg.grad(lambda x: fg.checkpointed(lambda s, _: s * rng.normal(), x, range(9), budget=3))(1.0)
-    with pytest.raises(RuntimeError, match="scan of .*computed other values"):
+    with pytest.raises(RuntimeError, match=r"scan of .*computed other values"):
         fg.grad(lambda x: lax.scan(lambda c, v: (c * rng.normal(), v), x, np.ones(9), checkpoint=3)[0])(1.0)
 
 

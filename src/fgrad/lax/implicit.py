@@ -268,7 +268,8 @@ def custom_linear_solve(
         >>> import fgrad
         >>> diagonal = np.array([2.0, 4.0])
         >>> def solution(b):
-        ...     return custom_linear_solve(lambda x: diagonal * x, b, lambda A, b: b / diagonal, symmetric=True)
+        ...     solve = lambda matvec, b: b / diagonal
+        ...     return custom_linear_solve(lambda x: diagonal * x, b, solve, symmetric=True)
         >>> fgrad.jacrev(solution)(np.ones(2))
         array([[0.5 , 0.  ],
                [0.  , 0.25]])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.aval import Aval, Shape, aval_of
+from fgrad.core.aval import Aval, Shape
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.transforms.calling import name_of
 
