@@ -194,6 +194,46 @@ def test_values_from_outside_of_a_staged_loop_get_their_gradients():
     close(w.grad, 12.0)
 
 
+@fg.custom_vjp
+def tripled(x):
+    return np.sin(x)
+
+
+tripled.defvjp(lambda x: (np.sin(x), x), lambda x, ct: (3.0 * np.cos(x) * ct,))
+
+
+class Fourfold(fg.Function):
+    def forward(self, x):
+        self.x = x
+        return np.sin(x), x
+
+    def backward(self, ct, _):
+        return 4.0 * np.cos(self.x) * ct
+
+
+@pytest.mark.parametrize("rule, factor", [(tripled, 3.0), (lambda x: Fourfold()(x)[0], 4.0)])
+def test_rules_of_the_user_hold_inside(rule, factor):
+    f = lambda x: lax.cond(x < 9.0, lambda x: lax.fori_loop(0, 2, lambda _, v: rule(v), x), lambda x: x, x)
+    slope = lambda x: factor**2 * np.cos(np.sin(x)) * np.cos(x)
+    xs = np.array([0.3, 0.5])
+    close(fg.grad(f)(0.3), slope(0.3))
+    close(fg.grad(fg.make_graph(f)(0.1))(0.3), slope(0.3))
+    close(fg.make_graph(fg.grad(f))(0.1)(0.3), slope(0.3))
+    close(fg.vmap(fg.grad(fg.make_graph(f)(0.1)))(xs), slope(xs))
+    close(fg.make_graph(fg.vmap(fg.grad(f)))(xs)(xs), slope(xs))
+    close(fg.make_graph(fg.grad(fg.grad(f)))(0.1)(0.3), fg.grad(fg.grad(f))(0.3))
+
+
+def test_a_rule_that_uses_a_value_around_it_is_refused_in_programs():
+    def step(v, _):
+        rule = fg.custom_vjp(lambda x: x * v)
+        rule.defvjp(lambda x: (x * v, None), lambda _, ct: (ct,))
+        return rule(2.0 * v), None
+
+    with pytest.raises(TypeError, match="pass the value as an argument"):
+        fg.make_graph(lambda x: lax.scan(step, x, length=2)[0])(1.0)
+
+
 # ---- scan ---------------------------------------------------------------------------------------
 
 

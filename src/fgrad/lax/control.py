@@ -16,7 +16,7 @@ from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import Box
 from fgrad.lax.reversal import scan_in_parts
 from fgrad.lax.staged import Code, aval_out, avals_out, inset, staged, staging
-from fgrad.lax.trees import NUMBERS, Carry, kind_of, stack
+from fgrad.lax.trees import NUMBERS, Carry, flatten_like, kind_of, stack
 from fgrad.numpy.indexing import where
 from fgrad.ops.linear import convert
 from fgrad.transforms.batch import Batched
@@ -501,10 +501,11 @@ def _stacked(ys: Sequence[Any], f: Fun) -> Any:
         return stack(ys)
     columns: list[list[Any]] = [[] for _ in first]
     for y in ys:
-        leaves, other = tree.flatten(y)
-        if other != structure:
+        leaves = flatten_like(structure, y)
+        if leaves is None:
             raise TypeError(
-                f"scan: {name_of(f)} must return results of one structure, not {structure} and {other}"
+                f"scan: {name_of(f)} must return results of one structure, not {structure} and "
+                f"{tree.structure(y)}"
             )
         for column, leaf in zip(columns, leaves, strict=True):
             column.append(leaf)

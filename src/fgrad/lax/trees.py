@@ -48,6 +48,8 @@ class Carry:
             v = value._value
             if v.shape == single[0] and v.dtype is single[1]:
                 return
+        elif self._structure is not tree.LEAF and self._is_same(value):
+            return
         leaves, structure = tree.flatten(value)
         if structure != self._structure:
             raise TypeError(
@@ -60,6 +62,18 @@ class Carry:
                 self._compare(i, new, old)
             self._learn([old if new is None else new for new, old in zip(kinds, self._kinds, strict=True)])
 
+    def _is_same(self, value: Any) -> bool:
+        """Return whether a tree is like the one before, or False where that takes a closer look."""
+        try:
+            leaves = self._structure.flatten_up_to(value)
+        except ValueError:
+            return False
+        for x, kind in zip(leaves, self._kinds, strict=True):
+            v = x._value if x.__class__ is Tensor else x
+            if kind is None or v.__class__ is not np.ndarray or v.shape != kind[0] or v.dtype is not kind[1]:
+                return False
+        return True
+
     def _compare(self, i: int, new: Kind, old: Kind) -> None:
         if new is not None and new != (old or ((), new[1])):
             raise TypeError(
@@ -71,6 +85,18 @@ class Carry:
 
 def _shown(kind: Kind) -> str:
     return "number" if kind is None else str(Aval(*kind))
+
+
+def flatten_like(structure: Any, value: Any) -> list[Any] | None:
+    """Return the leaves of a tree of `structure`; None for a tree of another one."""
+    try:
+        leaves: list[Any] = structure.flatten_up_to(value)
+    except ValueError:
+        return None
+    if all(tree.is_leaf_type(x.__class__) for x in leaves):
+        return leaves
+    leaves, other = tree.flatten(value)
+    return leaves if other == structure else None
 
 
 def stack(xs: Sequence[Any]) -> Any:
