@@ -20,10 +20,9 @@ from fgrad.errors import NonFiniteError as NonFiniteError
 from fgrad.errors import UnusedArgumentError as UnusedArgumentError
 from fgrad.lax.reversal import checkpointed as checkpointed
 from fgrad.numpy.indexing import stop_gradient as stop_gradient
-from fgrad.transforms.batch import vmap as vmap
-from fgrad.transforms.callbacks import pure_callback as pure_callback
 from fgrad.transforms import checkpoint_policies as checkpoint_policies
 from fgrad.transforms.batch import vmap as vmap
+from fgrad.transforms.callbacks import pure_callback as pure_callback
 from fgrad.transforms.checkpoint import checkpoint as checkpoint
 from fgrad.transforms.checkpoint import checkpoint_name as checkpoint_name
 from fgrad.transforms.checkpoint import print_saved_residuals as print_saved_residuals

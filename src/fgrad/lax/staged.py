@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import ROWS, Primitive, Pull, register
+from fgrad.core.primitive import Primitive, Pull, register
 from fgrad.core.program import Program, Var
 from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor, bind, is_tracked, node_on, wrap
@@ -23,7 +23,6 @@ from fgrad.core.trace import Box, current, next_level, running
 from fgrad.errors import NotLinearError
 from fgrad.ops.linear import convert
 from fgrad.transforms.batch import Batch
-from fgrad.transforms.custom import CUSTOM, Rule, apply_rule
 from fgrad.transforms.manager import GradManager
 from fgrad.transforms.stage import Stage, Symbol
 
@@ -39,20 +38,6 @@ class Inner(Stage):
     def __init__(self, level: int) -> None:
         super().__init__(level)
         self.captured: dict[tuple[Any, ...], tuple[Var, Tensor]] = {}
-
-    def process(self, row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        """Write down `row` applied to `args`; a rule of the user stays one, for the gradients to come."""
-        if row is not CUSTOM:
-            return super().process(row, args, params)
-        rule = params["rule"]
-        avals = [aval_of(a) for a in args]
-        program, captured = staged(lambda *xs: rule.primal(*xs), avals)
-        if any(isinstance(t._value, Symbol) for t in captured):
-            raise TypeError(
-                f"{rule.name} has a custom rule and uses a value of the loop or branch around it that is not "
-                "among its arguments, so the rule could not run in a program; pass the value as an argument"
-            )
-        return super().process(ROWS["lax.custom"], args, {"code": Ruled(rule, avals_out(program))})
 
     def operand(self, x: Any) -> Any:
         """Return `x` as it stands in an equation; a value that another trace follows is a new input."""
@@ -77,7 +62,9 @@ def staged(fun: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> tuple[Pr
     with running((*current().traces, stage)):
         outputs = [stage.operand(y) for y in fun(*(wrap(Symbol(stage, v)) for v in inputs))]
     found = list(stage.captured.values())
-    program = Program([*(v for v, _ in found), *inputs], stage.equations, outputs, (None, None))
+    program = Program(
+        [*(v for v, _ in found), *inputs], stage.equations, outputs, (None, None), stage.regions
+    )
     return program, [t for _, t in found]
 
 
@@ -99,20 +86,6 @@ class Code:
     def __call__(self, *values: Any) -> Sequence[Any]:
         """Return the outputs."""
         raise NotImplementedError
-
-
-class Ruled(Code):
-    """A function with a rule of the user's own."""
-
-    def __init__(self, rule: Rule, outs: Sequence[Aval]) -> None:
-        self.rule, self.outs = rule, tuple(outs)
-
-    def __call__(self, *values: Any) -> Sequence[Any]:
-        """Return the outputs."""
-        return apply_rule(self.rule.clone(), values)
-
-    def __str__(self) -> str:
-        return self.rule.name
 
 
 def inset(program: Program) -> str:
@@ -213,6 +186,6 @@ def _declare(name: str, *, linear: bool) -> None:
     )
 
 
-for _name in ("cond", "scan", "while_loop", "custom_root", "custom_linear_solve", "custom"):
+for _name in ("cond", "scan", "while_loop", "custom_root", "custom_linear_solve"):
     _declare(f"lax.{_name}", linear=False)
 _declare("lax.pullback", linear=True)  # in the cotangents, which are all that a linear recording follows
