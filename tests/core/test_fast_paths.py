@@ -71,7 +71,7 @@ def obvious(request, monkeypatch):
             slow = State((), 0, None)
             slow.boxed, slow.sole = True, NOTHING
             monkeypatch.setattr(tensor_module, "inherited_state", lambda: slow)
-            monkeypatch.setattr(tensor_module, "_bind", tensor_module._general)
+            monkeypatch.setattr(tensor_module, "apply_row", tensor_module._general)
         else:
             sweep = tape_module.Tape.sweep
 

@@ -1,8 +1,8 @@
 """Tensor, a mutable handle on an immutable value, and `bind`, which applies a primitive to Tensors.
 
 `_general` is the obvious definition: compute under the innermost box, then let every tape above it record.
-`apply_unary`, `apply_binary`, `apply_linear` and `_bind` are the same for their kinds of rows while at most
-one tape is live, which is nearly always; they fall back to the obvious path in every other case.
+`apply_unary`, `apply_binary`, `apply_linear` and `apply_row` are the same for their kinds of rows while at
+most one tape is live, which is nearly always; they fall back to the obvious path in every other case.
 """
 
 from __future__ import annotations
@@ -307,11 +307,11 @@ def bind(name: str, *args: Any, **params: Any) -> Any:
             break
     else:
         return row.run(*args, **params)
-    return _bind(row, args, params)
+    return apply_row(row, args, params)
 
 
 def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
-    """Do what `_bind` does for a linear row of one argument while at most one tape is live."""
+    """Do what `apply_row` does for a linear row of one argument while at most one tape is live."""
     if x.__class__ is not Tensor:
         return row.run(x, **params)
     nodes = x._nodes
@@ -329,7 +329,7 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
         or s.thread != get_ident()
         or (s.foreign is not None and s.foreign())
     ):
-        return _bind(row, (x,), params)
+        return apply_row(row, (x,), params)
     out = row.run(v, **params)
     if out.dtype.kind not in "fc":
         return _stepwise(out)
@@ -349,7 +349,7 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
     return t
 
 
-def _bind(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+def apply_row(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply a row of which some argument is a Tensor: at once while at most one tape is live."""
     s = inherited_state()
     tape: Any = s.sole

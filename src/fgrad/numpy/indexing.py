@@ -46,7 +46,11 @@ def _stopped(x: Any) -> Any:
 @implements()
 def getitem(x: Any, index: Any) -> Any:
     """Return `x[index]`, for every index that NumPy takes."""
-    if index.__class__ is Tensor or index.__class__ is tuple:
+    if index.__class__ is tuple:
+        for part in index:
+            if part.__class__ is Tensor or part.__class__ is tuple:
+                return indexing.getitem(x, _plain_index(index))
+    elif index.__class__ is Tensor:
         index = _plain_index(index)
     return indexing.getitem(x, index)
 

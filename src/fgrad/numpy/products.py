@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from fgrad.core.primitive import OPERATORS
-from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.core.primitive import OPERATORS, ROWS, UFUNCS
+from fgrad.core.tensor import Tensor, apply_row, bind, wrap
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.registry import cast, implements, stored
 from fgrad.numpy.shapes import atleast_1d, diagonal, moveaxis, ravel
@@ -21,6 +21,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NUMBERED = "".join(sorted(_LETTERS))  # an implicit result is in the order of letters, or of numbers
 
 
+_CONTRACT = ROWS["contract"]
+_MATRICES = {"a": "ij", "b": "jk", "out": "ik"}
 _SMALL = {  # the letters of products of vectors and matrices
     (1, 1): ("j", "j", ""),
     (1, 2): ("j", "jk", "k"),
@@ -84,7 +86,22 @@ def _matmul_operator(x: Any, y: Any) -> Any:
     return matmul(x, y)
 
 
-OPERATORS["matmul"] = _matmul_operator
+def _product_of_matrices(x: Any, y: Any) -> Any:
+    """Return what `matmul` does, of two matrices without its preliminaries."""
+    vx = x._value if x.__class__ is Tensor else x
+    vy = y._value if y.__class__ is Tensor else y
+    if (
+        vx.__class__ is np.ndarray
+        and vy.__class__ is np.ndarray
+        and vx.ndim == 2
+        and vy.ndim == 2
+        and vx.shape[1] == vy.shape[0]
+    ):
+        return apply_row(_CONTRACT, (x, y), _MATRICES)
+    return _matmul_operator(x, y)
+
+
+OPERATORS["matmul"] = UFUNCS[np.matmul] = _product_of_matrices
 
 
 @implements(np.dot)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import EACH, Primitive, by_argument, register
+from fgrad.core.primitive import EACH, Pattern, Primitive, Pull, Rule, by_argument, register
 from fgrad.core.tensor import bind
 
 
@@ -84,21 +84,38 @@ def _batch(mapped: tuple[bool, ...], x: Any, y: Any, *, a: str, b: str, out: str
     return contract(x, y, new * mapped[0] + a, new * mapped[1] + b, new + out)
 
 
-register(
-    Primitive(
-        "contract",
-        run=_run,
-        pull=by_argument(
-            lambda ct, y, *, a, b, out: contract(ct, y, out, b, a),
-            lambda ct, x, *, a, b, out: contract(x, ct, a, out, b),
-            raw=(
-                lambda ct, y, *, a, b, out: _plan(out, b, a)(ct, y),
-                lambda ct, x, *, a, b, out: _plan(a, out, b)(x, ct),
-            ),
-            shaped=True,
-            transpose=EACH,
-        ),
-        shape=_shape,
-        batch=_batch,
-    )
-).heavy = True
+@functools.cache
+def _back_plans(a: str, b: str, out: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    return _plan(out, b, a), _plan(a, out, b)
+
+
+def _left(ct: Any, y: Any, params: dict[str, str]) -> tuple[Any]:
+    return (_back_plans(**params)[0](ct, y),)
+
+
+def _right(ct: Any, x: Any, params: dict[str, str]) -> tuple[Any]:
+    return (_back_plans(**params)[1](x, ct),)
+
+
+def _both(ct: Any, x: Any, y: Any, params: dict[str, str]) -> tuple[Any, Any]:
+    left, right = _back_plans(**params)
+    return left(ct, y), right(x, ct)
+
+
+_ON_ARRAYS: dict[Pattern, Rule] = {(True, False): _left, (False, True): _right, (True, True): _both}
+_lifted = by_argument(
+    lambda ct, y, *, a, b, out: contract(ct, y, out, b, a),
+    lambda ct, x, *, a, b, out: contract(x, ct, a, out, b),
+    shaped=True,
+    transpose=EACH,
+)
+
+
+def _pull(pattern: Pattern) -> Pull | None:
+    made = _lifted(pattern)
+    if made is not None:
+        made.raw = _ON_ARRAYS[pattern]
+    return made
+
+
+register(Primitive("contract", run=_run, pull=_pull, shape=_shape, batch=_batch)).heavy = True
