@@ -28,6 +28,7 @@ GRADIENTS = {
         "mlp": lambda: loss(PARAMS),
     }
 }
+SAMPLES: dict = {}  # it has no vmap
 FORWARD = {}  # its forward mode lacks rules of logsumexp
 
 

@@ -42,6 +42,47 @@ GRADIENTS = {
         "mlp": lambda: loss_in_numpy(*ARRAYS),
     },
 }
+SMALL, INPUTS, CLASSES = programs.small_network()
+SMALL_TENSORS, INPUT_TENSOR = [fg.tensor(p) for p in SMALL], fg.tensor(INPUTS)
+
+
+def loss_of_one(params, x, label):
+    w1, b1, w2, b2 = params
+    scores = fnp.tanh(x @ w1 + b1) @ w2 + b2
+    return fg.nn.logsumexp(scores) - scores[label]
+
+
+def by_manager():
+    for p in SMALL_TENSORS:
+        p.grad = None
+    w1, b1, w2, b2 = SMALL_TENSORS
+    with fg.GradManager().attach(SMALL_TENSORS) as gm:
+        scores = fnp.tanh(INPUTS @ w1 + b1) @ w2 + b2
+        losses = fg.nn.logsumexp(scores, axis=1) - scores[np.arange(len(CLASSES)), CLASSES]
+        gm.backward(losses, per_sample=True)
+    return [p.grad for p in SMALL_TENSORS]
+
+
+def by_hand():
+    w1, b1, w2, b2 = SMALL
+    hidden = np.tanh(INPUTS @ w1 + b1)
+    scores = hidden @ w2 + b2
+    ct = np.exp(scores - scores.max(axis=1, keepdims=True))
+    ct /= ct.sum(axis=1, keepdims=True)
+    ct[np.arange(len(CLASSES)), CLASSES] -= 1
+    ct_hidden = (ct @ w2.T) * (1 - hidden * hidden)
+    products = (np.einsum("ni,nj->nij", x, y) for x, y in ((INPUTS, ct_hidden), (hidden, ct)))
+    return [next(products), ct_hidden, next(products), ct]
+
+
+per_sample = fg.vmap(fg.grad(loss_of_one), in_axes=(None, 0, 0))
+
+SAMPLES = {
+    "fgrad": lambda: per_sample(SMALL_TENSORS, INPUT_TENSOR, CLASSES),
+    "fgrad, arrays": lambda: per_sample(SMALL, INPUTS, CLASSES),
+    "fgrad, per_sample=True": by_manager,
+    "by hand": by_hand,
+}
 FORWARD = {
     "fgrad": (lambda: mlp(*PARAMS), lambda: fg.jvp(mlp, PARAMS, TANGENTS)),
     "fgrad, arrays": (

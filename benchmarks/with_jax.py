@@ -31,6 +31,17 @@ GRADIENTS = {
     "jax eager": {name: finished(f, x) for name, (f, x) in PROGRAMS.items()},
     "jax jit": {name: finished(jax.jit(f), x) for name, (f, x) in PROGRAMS.items()},
 }
+
+
+def loss_of_one(params, x, label):
+    w1, b1, w2, b2 = params
+    scores = jnp.tanh(x @ w1 + b1) @ w2 + b2
+    return jax.nn.logsumexp(scores) - scores[label]
+
+
+per_sample = jax.vmap(jax.grad(loss_of_one), in_axes=(None, 0, 0))
+SMALL = jax.tree.map(jnp.asarray, programs.small_network())
+SAMPLES = {"jax jit": finished(jax.jit(per_sample), *SMALL)}
 FORWARD = {
     "jax jit": (
         finished(jax.jit(mlp), PARAMS),

@@ -30,6 +30,7 @@ GRADIENTS = {
         "mlp": gradients(mlp, PARAMS),
     }
 }
+SAMPLES: dict = {}  # it has no vmap
 FORWARD = {}  # reverse mode only
 FIRST_GRADIENT = """
 import mygrad as mg

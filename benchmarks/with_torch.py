@@ -43,6 +43,18 @@ GRADIENTS = {
         "mlp": gradients(mlp, PARAMS),
     }
 }
+SMALL, *SMALL_BATCH = programs.small_network()
+SMALL = list(map(torch.tensor, SMALL))
+SMALL_BATCH = list(map(torch.tensor, SMALL_BATCH))
+
+
+def loss_of_one(params, x, label):
+    w1, b1, w2, b2 = params
+    return cross_entropy(torch.tanh(x @ w1 + b1) @ w2 + b2, label)
+
+
+per_sample = torch.func.vmap(torch.func.grad(loss_of_one), in_dims=(None, 0, 0))
+SAMPLES = {"torch": lambda: per_sample(SMALL, *SMALL_BATCH)}
 FORWARD = {"torch": (forward, lambda: torch.func.jvp(mlp, PRIMALS, TANGENTS))}
 PLACES = torch.tensor(arrays.PLACES)
 FUNCTIONS = {

@@ -141,6 +141,24 @@ def branch(x):
     return x if x > 0 else -x
 
 
+OUTSIDE = fg.tensor(0.0)
+MIXED = V - 2.0
+
+
+def branch_with_effect(x):
+    OUTSIDE[...] = 1.0
+    return branch(x)
+
+
+def branch_on_everything(x):
+    ones = 0.0
+    for _ in range(11):
+        if x % 2 >= 1:
+            ones += x
+        x = x // 2
+    return ones
+
+
 def kept_by(transform):
     kept = []
     transform(lambda x: kept.append(x + 1) or x)(V)
@@ -163,7 +181,15 @@ VALUES = {
         [r"detach\(\)", r"item\(\)"]),
     "float inside grad": (lambda: fg.grad(lambda x: float(x) * x)(2.0), TypeError,
         [r"float\(\)", r"detach\(\)", r"item\(\)"]),
-    "bool while mapping": (lambda: fg.vmap(branch)(V), TypeError, [r"bool\(\)", LINE, "vmap", "where"]),
+    "effect in a branch": (lambda: fg.vmap(branch_with_effect)(MIXED), RuntimeError,
+        ["vmap", "branch_with_effect", LINE, "differs", "a Tensor that exists", "where", r"lax\.cond"]),
+    "too many paths": (lambda: fg.vmap(branch_on_everything)(np.arange(1100.0)), RuntimeError,
+        ["vmap", "branch_on_everything", "1000", LINE, "where", r"lax\.cond"]),
+    "shapes by branch": (lambda: fg.vmap(lambda x: x if x > 0 else np.zeros(2))(MIXED), TypeError,
+        ["vmap", r"\(2,\)", r"\(\)", "branches", "one shape"]),
+    "structures by branch": (lambda: fg.vmap(lambda x: x if x > 0 else (x, x))(MIXED), TypeError,
+        ["vmap", "structure", "branches"]),
+    "truth of an array": (lambda: fg.vmap(branch)(M), ValueError, ["ambiguous", "any", "all"]),
     "bool while staging": (lambda: fg.make_graph(branch)(1.0), TypeError,
         [r"bool\(\)", LINE, "cond|where|static_argnums"]),
     "item while mapping": (lambda: fg.vmap(lambda x: x.item())(V), TypeError, [r"item\(\)", LINE, "vmap"]),

@@ -13,8 +13,8 @@ import numpy as np
 from fgrad import numpy as ours
 from fgrad import random
 from fgrad.core.tensor import Tensor, tensor
-from fgrad.transforms.batch import vmap
 from fgrad.transforms.forward import jvp
+from fgrad.transforms.mapping import vmap
 from fgrad.transforms.reverse import grad
 from fgrad.transforms.stage import make_graph
 

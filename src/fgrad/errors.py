@@ -7,6 +7,10 @@ class EscapedTensorError(RuntimeError):
     """A tensor of a `vmap`, `make_graph` or other transformation was used after the transformation ended."""
 
 
+class NoValueError(TypeError):
+    """The value of a tensor was asked for where it stands for many, or is not computed yet."""
+
+
 class NotLinearError(TypeError):
     """A backward rule is not linear in its cotangent, so it has no transpose and forward mode no meaning."""
 

@@ -12,8 +12,8 @@ from fgrad import tree
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import ROWS, Primitive
 from fgrad.core.tensor import Tensor, bind, tensor
-from fgrad.transforms.batch import vmap
 from fgrad.transforms.forward import jvp
+from fgrad.transforms.mapping import vmap
 from fgrad.transforms.reverse import vjp
 from fgrad.transforms.stage import make_graph
 

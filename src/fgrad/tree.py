@@ -59,8 +59,13 @@ def flatten(x: Any) -> tuple[list[Any], Any]:
         return [x], LEAF
     import optree  # noqa: PLC0415 -- late: it costs a third of the import time of fgrad
 
-    _know(x)
     leaves, structure = optree.tree_flatten(x, namespace=NAMESPACE)
+    for leaf in leaves:
+        if leaf.__class__ not in _LEAVES and leaf.__class__ not in _opaque:
+            _know(x)
+            _opaque.update(type(y) for y in leaves if not dataclasses.is_dataclass(y))
+            leaves, structure = optree.tree_flatten(x, namespace=NAMESPACE)
+            break
     if structure.is_leaf():
         return leaves, LEAF
     return leaves, structure
@@ -122,6 +127,15 @@ def children(x: Any) -> list[tuple[Any, Any]] | None:
 
 def broadcast_prefix(prefix: Any, x: Any) -> list[Any]:
     """Return for each leaf of `x` the leaf of `prefix` above it; None counts as a leaf of `prefix`."""
+    if prefix is None or prefix.__class__ in _LEAVES:
+        return [prefix] * len(leaves(x))
+    if prefix.__class__ is tuple and x.__class__ is tuple and len(prefix) == len(x):
+        for p in prefix:
+            if p is not None and p.__class__ not in _LEAVES:
+                break
+        else:  # one for each: the usual case
+            counts = [1 if part.__class__ in _LEAVES else len(leaves(part)) for part in x]
+            return [p for p, n in zip(prefix, counts, strict=True) for _ in range(n)]
     import optree  # noqa: PLC0415 -- late, as in flatten
 
     _know(x)
@@ -155,6 +169,7 @@ def register_pytree_node_class(cls: type[C]) -> type[C]:
 
 
 _known: set[type] = set()
+_opaque: set[type] = set()  # classes that are leaves and no dataclasses
 
 
 def _know(x: Any) -> None:

@@ -409,6 +409,11 @@ def indexing() -> list[Sample]:
                     if label in DISTINCT
                 ),
                 Sample("put", f"{label} {name}", (x, ct, *arrays), {"template": template}, put),
+                *(
+                    [Sample("winners", label, tuple(arrays), {"template": template, "shape": shape})]
+                    if name == "float64" and arrays
+                    else []
+                ),
                 Sample(
                     "put",
                     f"{label} number {name}",
@@ -1063,7 +1068,7 @@ FLAT = {
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
     *("isnan", "isinf", "isfinite", "signbit", "logical_not", "logical_and", "logical_or", "logical_xor"),
     *("invert", "bitwise_count", *BITS),
-    *("threefry", "draw"),
+    *("threefry", "draw", "winners"),
     *("argsort", "argpartition", "argmax", "argmin", "rank", "search"),
     *("stop_gradient", "custom"),
 }

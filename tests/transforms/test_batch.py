@@ -187,6 +187,19 @@ def test_results_that_do_not_depend_on_the_example():
 
 def test_axis_size_is_a_check_and_axis_name_a_label():
     close(fg.vmap(np.sin, axis_size=4, axis_name="batch")(V), np.sin(V))
+    with pytest.raises(TypeError):
+        fg.vmap(np.sin, axis_size=4.0)(V)
+
+
+def test_keyword_arguments_are_mapped_over_their_first_axis_whatever_in_axes_says():
+    f = lambda x, y=1.0, **more: x * y + more.get("z", 0.0)
+    close(fg.vmap(f, in_axes=(1,))(V.T, y=V), V * V)
+    close(fg.vmap(f, in_axes=(None,))(V[0], y=V, z=V), V[0] * V + V)
+    close(fg.vmap(f)(V, z={"a": V}["a"]), V + V)
+    with pytest.raises(ValueError, match="in_axes has 2 entries"):
+        fg.vmap(f, in_axes=(0, None))(V, y=V)
+    with pytest.raises(ValueError, match=r"argument x.*4.*kwargs\['y'\].*3"):
+        fg.vmap(f)(V, y=V[:3])
 
 
 def test_containers_of_users():
@@ -327,6 +340,14 @@ def test_results_share_no_memory_with_arguments():
     ("call", "error", "words"),
     [
         (lambda: fg.vmap(lambda x, y: x)(V, V[:3]), ValueError, r"4.*3|3.*4"),
+        (
+            lambda: fg.vmap(lambda p, q: p)({"w": V}, [V[:3]]),
+            ValueError,
+            r"argument p\['w'\] has 4 along axis 0 of shape \(4, 3\).*argument q\[0\] has 3",
+        ),
+        (lambda: fg.vmap(lambda *xs: xs[0])(V, V.T), ValueError, r"argument xs\[0\].*argument xs\[1\]"),
+        (lambda: fg.vmap(lambda x: x, in_axes=1)(V[0]), ValueError, r"axis 1 of argument x"),
+        (lambda: fg.vmap(np.sin, out_axes=0.5)(V), TypeError, r"out_axes"),
         (lambda: fg.vmap(np.sin)(1.0), (ValueError, TypeError), r"in_axes|axis|axes"),
         (lambda: fg.vmap(np.sin, in_axes=2)(V), (ValueError, IndexError), r"2"),
         (lambda: fg.vmap(np.sin, in_axes=None)(V), ValueError, r"axis_size|in_axes"),
@@ -346,7 +367,7 @@ def test_refusals(call, error, words):
 
 @pytest.mark.parametrize(
     "convert",
-    [bool, float, int, complex, np.asarray, lambda x: x.item(), lambda x: x.numpy(), lambda x: x.tolist()],
+    [float, int, complex, np.asarray, lambda x: x.item(), lambda x: x.numpy(), lambda x: x.tolist()],
 )
 def test_the_value_of_one_example_does_not_exist(convert):
     with pytest.raises(TypeError, match=r"test_batch\.py"):
@@ -359,3 +380,130 @@ def test_a_tensor_that_escapes():
     for use in (np.sin, lambda x: x + 1, np.sum, lambda x: x[0], fg.grad(np.sum)):
         with pytest.raises(fg.EscapedTensorError, match=r"test_batch\.py"):
             use(kept[0])
+
+
+def test_a_numpy_buffer_cannot_hold_mapped_values_and_the_error_says_what_can():
+    def into(make, write):
+        def f(x):
+            y = make(3)
+            write(y, x)
+            return y
+
+        return f
+
+    def element(y, x):
+        y[0] = x[0]
+
+    def everything(y, x):
+        y[:] = x
+
+    def added(y, x):
+        y += x
+
+    for write in (element, everything, added):
+        with pytest.raises(TypeError, match=r"test_batch\.py.*fgrad\.numpy\.zeros"):
+            fg.vmap(into(np.zeros, write))(V)
+        expected = np.stack([into(np.zeros, write)(x) for x in V])
+        close(fg.vmap(into(fnp.zeros, write))(V), expected)
+        w = RNG.normal(size=V.shape)
+        total = lambda x, w: np.sum(into(fnp.zeros, write)(x) * w)
+        grads = fg.vmap(fg.grad(total))(V, w)
+        close(grads, w if write is not element else w * np.array([1.0, 0.0, 0.0]))
+
+
+def test_an_unmapped_tensor_keeps_its_value():
+    t = fg.tensor(np.zeros(3))
+
+    def f(y, x):
+        y[0] = x[0]
+        return y
+
+    out = fg.vmap(f, in_axes=(None, 0))(t, V)
+    close(out, np.stack([[v, 0.0, 0.0] for v in V[:, 0]]))
+    exactly(t, np.zeros(3))
+
+
+@pytest.mark.parametrize("where", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("template", ["rows", "columns", "apart"])
+def test_writes_at_mapped_places(where, template):
+    places = np.array([[0, 2], [1, 1], [2, 0], [2, 1]])
+    place = {
+        "rows": lambda i: (i,),
+        "columns": lambda i: (slice(None), i),
+        "apart": lambda i: (i, slice(1, 3), i),
+    }[template]
+    shape = (3, 4, 3)
+    x = RNG.normal(size=(4, *shape))
+    values = RNG.normal(size=(4, *np.zeros(shape)[place(places[0])].shape))
+
+    def f(x, i, v):
+        x = fg.tensor(x)
+        x[place(i)] = v
+        return x
+
+    def by_numpy(x, i, v):
+        x = x.copy()
+        x[place(i)] = v
+        return x
+
+    args, axes = [], []
+    for k, a in enumerate((x, places, values)):
+        args.append(a if k in where else a[0])
+        axes.append(0 if k in where else None)
+    rows = [[a[k] if axis == 0 else a for a, axis in zip(args, axes, strict=True)] for k in range(4)]
+    close(fg.vmap(f, axes)(*args), np.stack([by_numpy(*row) for row in rows]))
+    weights = RNG.normal(size=shape)
+    g = fg.grad(lambda x, i, v: np.sum(f(x, i, v) * weights), argnums=(0, 2))
+    for got, expected in zip(
+        fg.vmap(g, axes)(*args),
+        zip(*(written(*row, place, weights) for row in rows), strict=True),
+        strict=True,
+    ):
+        close(got, np.stack(expected))
+
+
+def written(x, i, v, place, weights):
+    """Return the gradients of sum(weights * x) after x[place] = v: the last write to a place wins."""
+    gx, gv = weights.copy(), np.zeros_like(v)
+    gx[place(i)] = 0
+    order = np.full(x.shape, -1)
+    order[place(i)] = np.arange(v.size).reshape(v.shape)
+    for at in np.ndindex(x.shape):
+        if order[at] >= 0:
+            gv.flat[order[at]] = weights[at]
+    return gx, gv
+
+
+def test_convolutions_of_short_and_long_vectors():
+    rng = np.random.default_rng(3)
+    for n, m in [(3, 2), (40, 30), (5, 5)]:
+        x, y = rng.normal(size=(6, n)), rng.normal(size=(6, m))
+        for mode in ("full", "same", "valid"):
+            f = lambda x, y: np.convolve(x, y, mode)
+            close(fg.vmap(f)(x, y), np.stack(list(map(f, x, y))))
+            close(fg.vmap(f, in_axes=(0, None))(x, y[0]), np.stack([f(v, y[0]) for v in x]))
+            close(fg.vmap(f, in_axes=(None, 0))(x[0], y), np.stack([f(x[0], v) for v in y]))
+    x, y = rng.normal(size=(3, 4)), rng.normal(size=(3, 3))
+    f = lambda x, y: np.sum(np.sin(np.convolve(x, y)))
+    for i, z in enumerate((x, y)):
+        expected = [
+            differences(lambda v: f(*(v if j == i else a[k] for j, a in enumerate((x, y)))), z[k])
+            for k in range(3)
+        ]
+        close(fg.vmap(fg.grad(f, i))(x, y), np.stack(expected), rtol=1e-7)
+        total = lambda *a: np.sum(fg.vmap(f)(*a))
+        close(fg.grad(total, i)(x, y), np.stack(expected), rtol=1e-7)
+
+
+def test_draws_of_many_keys_are_those_of_each():
+    keys = fg.random.split(fg.random.key(0), 6).reshape(2, 3, 2)
+    lam = np.linspace(1.0, 9.0, 6).reshape(2, 3)
+    draw = lambda k, lam: fg.random.poisson(k, lam, size=4)
+    expected = np.stack(
+        [np.stack([draw(k, v) for k, v in zip(*p, strict=True)]) for p in zip(keys, lam, strict=True)]
+    )
+    exactly(fg.vmap(fg.vmap(draw))(keys, lam), expected)
+    exactly(
+        fg.vmap(fg.vmap(draw, in_axes=(0, None)))(keys, lam[:, 0]),
+        np.stack([np.stack([draw(k, v) for k in ks]) for ks, v in zip(keys, lam[:, 0], strict=True)]),
+    )

@@ -15,7 +15,7 @@ from typing_extensions import Self
 from fgrad import config
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, UFUNCS
 from fgrad.core.tape import HIDDEN
-from fgrad.core.trace import Box, current, user_frame, user_line
+from fgrad.core.trace import Box, current, inherited_state, note_change, user_frame, user_line
 from fgrad.errors import EscapeWarning
 
 if TYPE_CHECKING:
@@ -215,7 +215,8 @@ class Operators:
         return (self[i] for i in range(self.shape[0]))
 
     def __bool__(self) -> bool:
-        return bool(self._concrete("bool()"))
+        value = self._value
+        return value.truth() if isinstance(value, Box) else bool(value)
 
     def __float__(self) -> float:
         return float(self._untracked("float()"))
@@ -388,6 +389,8 @@ def in_place(x: Handle, new: Any) -> Handle:
                 f"write x = x + y, or convert first: y.astype({x.dtype.name!r})"
             )
         new = FUNCTIONS["astype"](new, x.dtype)
+    if inherited_state().boxed:
+        note_change(x)
     x._value, x._nodes = new._value, new._nodes
     return x
 

@@ -125,6 +125,7 @@ class Tape(Trace):
         consume: bool,
         complete: Callable[[Node, Any], None] | None = None,
         check: Callable[[Node, Any, Sequence[Any]], None] | None = None,
+        at_once: Callable[[Pull, Any, tuple[Any, ...]], Any] | None = None,
     ) -> dict[Node, Any]:
         """Return the cotangent of every leaf that the cotangents of `seeds` reach.
 
@@ -137,6 +138,7 @@ class Tape(Trace):
             consume: clear each node as soon as its step is done, which also releases the tape.
             complete: called with a leaf and its cotangent as soon as nothing more can add to it.
             check: called with each node, its cotangent and what its step made of it.
+            at_once: a shorter way to the result of a step, or None.
         """
         cts: dict[Node, Any] = {}
         for node, ct in seeds:
@@ -164,7 +166,9 @@ class Tape(Trace):
                     slots[pull.index] = ct
                     back = ()
                 else:
-                    back = pull.raw(ct, *node.saved) if raw else pull.lifted(ct, *map(lift, node.saved))
+                    back = at_once(pull, ct, node.saved) if at_once else None
+                    if back is None:
+                        back = pull.raw(ct, *node.saved) if raw else pull.lifted(ct, *map(lift, node.saved))
                     if node.fits is not None:
                         back = [
                             c if f is None or c is None else fit(c, f)

@@ -20,7 +20,7 @@ from fgrad.core.operators import Operators
 from fgrad.core.primitive import FUNCTIONS, KEEP_OUT, KEEP_X, KEEP_XY, KEEP_Y, OUT, ROWS, Primitive
 from fgrad.core.snapshot import refuse_masked, refuse_objects, snapshot
 from fgrad.core.tape import HIDDEN, Fit, Node, Pick, Tape
-from fgrad.core.trace import NOTHING, Box, State, Trace, current, inherited_state
+from fgrad.core.trace import NOTHING, Box, State, Trace, current, inherited_state, note_change
 from fgrad.errors import NotLinearError
 
 _FLOAT64 = np.dtype(np.float64)
@@ -71,6 +71,7 @@ class Tensor(Operators):
             value = Tensor(value)
         if value is not None and value.shape != self.shape:
             raise ValueError(f"a gradient has the shape of its tensor: {self.shape}, not {value.shape}")
+        note_change(self)
         self._grad = value
 
     def detach(self) -> Tensor:
@@ -122,6 +123,8 @@ def wrap(value: Any, nodes: tuple[Node, ...] = ()) -> Tensor:
 
 def rebind(x: Tensor, new: Tensor) -> None:
     """Make `x` a handle on the value of `new`."""
+    if inherited_state().boxed:
+        note_change(x)
     x._value, x._nodes = new._value, new._nodes
 
 
@@ -151,7 +154,7 @@ def apply_unary(row: Primitive, x: Any) -> Any:
     v = x._value
     if not nodes:
         if isinstance(v, Box):
-            return bind(row.name, x)
+            return _boxed(row, (x,), {})
         t: Tensor = _new(Tensor)
         t._value = row.run(v)
         t._nodes = ()
@@ -329,7 +332,7 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
         or s.thread != get_ident()
         or (s.foreign is not None and s.foreign())
     ):
-        return apply_row(row, (x,), params)
+        return _boxed(row, (x,), params) if s.base is not None else apply_row(row, (x,), params)
     out = row.run(v, **params)
     if out.dtype.kind not in "fc":
         return _stepwise(out)
@@ -363,11 +366,11 @@ def apply_row(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> 
             nodes = a._nodes
             if nodes:
                 if len(nodes) != 1 or nodes[0].tape is not tape:
-                    return _general(row, args, params)
+                    return (_general if s.base is None else _boxed)(row, args, params)
                 parents += nodes
                 key += 1
             elif v.__class__ is not np.ndarray and isinstance(v, Box):
-                return _general(row, args, params)
+                return (_general if s.base is None else _boxed)(row, args, params)
             values.append(v)
         else:
             values.append(a)
@@ -510,16 +513,71 @@ def _interpret(
         out = state.keeper.run(row, args, values, params)
     else:
         out = row.run(*values, **params)
-    outs = tuple(map(wrap, out)) if row.many else (wrap(out),)
+    # what is the same for all examples may come out of a trace without a box
+    outs = tuple(map(wrap, out)) if row.many else (alias(out) if out.__class__ is Tensor else wrap(out),)
     record(row, args, outs, params, state, floor)
     return outs if row.many else outs[0]
 
 
+def _boxed(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Do what `_general` does, in one pass where one trace of boxes is live and at most one tape above it."""
+    s = current()
+    trace, tape = s.base, s.upper
+    if trace is None or row.many or (tape is not None and tape.hollow):
+        return _general(row, args, params)
+    parents: tuple[Node, ...] = ()
+    values = []
+    key = 1
+    for a in args:
+        key += key
+        if a.__class__ is Tensor:
+            nodes = a._nodes
+            if nodes:
+                if len(nodes) != 1 or nodes[0].tape is not tape:
+                    return _general(row, args, params)
+                parents += nodes
+                key += 1
+            values.append(a._value)
+        else:
+            values.append(a)
+    pull = row.plans.get(key) if parents else None
+    if parents and pull is None:
+        return _general(row, args, params)
+    out = trace.process_alone(row, values, params)
+    if out is NotImplemented:
+        return _general(row, args, params)
+    t = wrap(out)
+    if pull is None:
+        return t
+    dtype = out.dtype
+    if dtype.kind != "f":
+        if dtype.kind == "c":
+            record(row, args, (t,), params, s, trace.level)
+        return t
+    saved: list[Any] = []
+    for k in pull.keep:
+        v = values[k - 1] if k else out
+        if isinstance(v, Box):
+            saved.append(wrap(v))
+        else:
+            saved.append(snapshot(v, dtype) if v is args[k - 1] else v)
+    if pull.avals:
+        saved += [aval_of(values[k - 1] if k else out) for k in pull.avals]
+    if pull.params:
+        saved.append(params)
+    fits = None if pull.exact else _fits(args, pull.pattern, out, shaped=pull.shaped)
+    t._nodes = (tape.node(pull, tuple(saved), parents, fits, (out.shape, dtype)),)
+    return t
+
+
 def _innermost(values: list[Any], state: State) -> Trace:
     top: Trace | None = None
+    traces = state.traces
     for v in values:
         if isinstance(v, Box):
-            if v.trace not in state.traces:
+            if v.trace is top:
+                continue
+            if v.trace not in traces:
                 v.escaped()
             if top is None or v.trace.level > top.level:
                 top = v.trace

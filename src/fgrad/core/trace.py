@@ -18,7 +18,7 @@ import numpy as np
 
 from fgrad.core.aval import Shape
 from fgrad.core.primitive import Primitive
-from fgrad.errors import EscapedTensorError
+from fgrad.errors import EscapedTensorError, NoValueError
 
 
 class Trace:
@@ -31,10 +31,18 @@ class Trace:
     remedy = ""  # what to do instead of asking a box for its value
     is_tape = False
     is_open = True  # a tape closes before it leaves the stack, where managers end out of order
+    changes: dict[int, weakref.ref[Any]] | None = None  # what changed since, where it may have to run again
 
     def process(self, row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Interpret `row` applied to `args`; boxes of this trace come as Tensors that hold them."""
         raise NotImplementedError
+
+    def process_alone(self, row: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Do what `process` does where no other box is live: boxes and arrays come as they are.
+
+        NotImplemented where there is no shorter way than `process`.
+        """
+        return NotImplemented
 
 
 class Box:
@@ -64,10 +72,14 @@ class Box:
         """Say that `what` needs a value that does not exist here."""
         if self.trace not in current().traces:
             self.escaped()
-        raise TypeError(
+        raise NoValueError(
             f"{what} at {user_line()} needs the value of a Tensor, which {self.trace.title} does not have. "
             + self.trace.remedy
         )
+
+    def truth(self) -> bool:
+        """Return whether the value is true."""
+        self.refuse("bool()")
 
     def escaped(self, *_: Any, **__: Any) -> NoReturn:
         """Say that this value was used outside its transformation."""
@@ -83,7 +95,7 @@ class Box:
 class State:
     """The live traces of one thread or task, innermost last."""
 
-    __slots__ = ("boxed", "foreign", "keeper", "sole", "thread", "traces", "veiled")
+    __slots__ = ("base", "boxed", "foreign", "keeper", "sole", "thread", "traces", "upper", "veiled")
 
     def __init__(
         self,
@@ -101,12 +113,19 @@ class State:
         self.keeper = keeper  # runs rows of followed arguments, or knows their results already
         self.boxed = False
         self.sole: Any = NOTHING
+        self.base: Any = None  # the only trace, or the lower one of two, where that is no tape
+        self.upper: Any = None  # the tape above it
         if len(traces) == 1 and traces[0].is_tape and keeper is None:
             self.sole = traces[0]
             return
         for t in traces:
             if not t.is_tape:
                 self.boxed = True
+        if self.boxed and not veiled and keeper is None and not traces[0].is_tape:
+            if len(traces) == 1:
+                self.base = traces[0]
+            elif len(traces) == 2 and traces[1].is_tape:
+                self.base, self.upper = traces
 
 
 NOTHING = object()
@@ -147,6 +166,16 @@ class running:  # noqa: N801 -- reads as a function; a generator would cost thre
         _state.reset(self._token)
 
 
+def note_change(x: Any) -> None:
+    """Tell every trace that may run its function again that the function changes `x`."""
+    for t in _state.get().traces:
+        if t.changes is not None:
+            try:
+                t.changes[id(x)] = weakref.ref(x)
+            except TypeError:  # it is not known how long such a thing lives
+                t.changes[id(x)] = weakref.ref(type(x))
+
+
 def next_level() -> int:
     """Return the level above every live trace."""
     traces = current().traces
@@ -178,12 +207,19 @@ def _elsewhere() -> Callable[[], Any]:
 _HERE, _NUMPY = __file__.rpartition("core")[0], np.__file__.rpartition("__init__")[0]
 
 
+_ours: dict[str, bool] = {}  # file -> whether its frames are not the user's
+
+
 def user_frame() -> FrameType:
     """Return the innermost frame outside fgrad and NumPy, or the outermost one."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((_HERE, _NUMPY, "<fgrad")):
+    while True:
+        name = frame.f_code.co_filename
+        if name not in _ours:
+            _ours[name] = name.startswith((_HERE, _NUMPY, "<fgrad"))
+        if frame.f_back is None or not _ours[name]:
+            return frame
         frame = frame.f_back
-    return frame
 
 
 def user_line() -> str:

@@ -1,4 +1,4 @@
-"""Control flow and implicit functions with JAX's names and signatures, differentiable in every way."""
+"""Control flow, implicit functions and collective operations with JAX's names and signatures, differentiable in every way."""
 
 from fgrad.lax.control import cond as cond
 from fgrad.lax.control import fori_loop as fori_loop
@@ -10,3 +10,10 @@ from fgrad.lax.implicit import custom_linear_solve as custom_linear_solve
 from fgrad.lax.implicit import custom_root as custom_root
 from fgrad.lax.maps import associative_scan as associative_scan
 from fgrad.lax.maps import map as map
+from fgrad.transforms.collectives import all_gather as all_gather
+from fgrad.transforms.collectives import axis_index as axis_index
+from fgrad.transforms.collectives import axis_size as axis_size
+from fgrad.transforms.collectives import pmax as pmax
+from fgrad.transforms.collectives import pmean as pmean
+from fgrad.transforms.collectives import pmin as pmin
+from fgrad.transforms.collectives import psum as psum

@@ -1,7 +1,11 @@
-"""The discrete convolution of two vectors: bilinear, its adjoints are convolutions with reversed vectors."""
+"""The discrete convolution of vectors: bilinear, its adjoints are convolutions with reversed vectors.
+
+The last axis holds the vectors; other axes, the same for both operands, count them.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +13,7 @@ import numpy as np
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import EACH, Primitive, by_argument, register
 from fgrad.core.tensor import bind
-from fgrad.ops.linear import reverse
+from fgrad.ops.linear import broadcast_to, reverse
 
 _ADJOINT_MODE = {"full": "valid", "valid": "full"}
 
@@ -18,23 +22,52 @@ def _length(n: int, m: int, mode: str) -> int:
     return n + m - 1 if mode == "full" else n - m + 1
 
 
+def _run(x: Any, y: Any, *, mode: Any) -> Any:
+    if x.ndim == 1:
+        return np.convolve(x, y, mode)
+    lead, n, m = x.shape[:-1], x.shape[-1], y.shape[-1]
+    out = np.zeros((*lead, _length(n, m, mode)), np.result_type(x.dtype, y.dtype))
+    if min(n, m) > math.prod(lead):
+        for i in np.ndindex(lead):
+            out[i] = np.convolve(x[i], y[i], mode)
+    elif mode == "valid":
+        for j in range(m):
+            out += x[..., m - 1 - j : n - j] * y[..., j : j + 1]
+    else:
+        long, short = (x, y) if n >= m else (y, x)
+        for j in range(min(n, m)):
+            out[..., j : j + long.shape[-1]] += long * short[..., j : j + 1]
+    return out
+
+
+def _reversed(x: Any) -> Any:
+    return reverse(x, len(x.shape) - 1)
+
+
+def _batch(mapped: tuple[bool, ...], x: Any, y: Any, *, mode: str) -> Any:
+    n = (x if mapped[0] else y).shape[0]
+    full = (v if m else broadcast_to(v, (n, *v.shape)) for v, m in zip((x, y), mapped, strict=True))
+    return bind("convolve", *full, mode=mode)
+
+
 def _first(ct: Any, y: Any, *, mode: str) -> Any:
-    return bind("convolve", ct, reverse(y, 0), mode=_ADJOINT_MODE[mode])
+    return bind("convolve", ct, _reversed(y), mode=_ADJOINT_MODE[mode])
 
 
 def _second(ct: Any, x: Any, *, mode: str) -> Any:
     if mode == "full":
-        return bind("convolve", ct, reverse(x, 0), mode="valid")
-    return reverse(bind("convolve", x, reverse(ct, 0), mode="valid"), 0)
+        return bind("convolve", ct, _reversed(x), mode="valid")
+    return _reversed(bind("convolve", x, _reversed(ct), mode="valid"))
 
 
 register(
     Primitive(
         "convolve",  # valid: the first operand is at least as long as the second
-        run=lambda x, y, *, mode: np.convolve(x, y, mode),
+        run=_run,
         pull=by_argument(_first, _second, transpose=EACH),
         shape=lambda x, y, *, mode: Aval(
-            (_length(x.shape[0], y.shape[0], mode),), np.result_type(x.dtype, y.dtype)
+            (*x.shape[:-1], _length(x.shape[-1], y.shape[-1], mode)), np.result_type(x.dtype, y.dtype)
         ),
+        batch=_batch,
     )
 ).heavy = True

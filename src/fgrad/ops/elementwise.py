@@ -201,8 +201,12 @@ def _shape(run: Rule, *operands: Any) -> Aval:
 
 def batch_elementwise(name: str, mapped: tuple[bool, ...], *values: Any, **params: Any) -> Any:
     """Apply a row whose operands broadcast to examples along a first axis."""
-    rank = max(len(getattr(v, "shape", ())) + (not m) for m, v in zip(mapped, values, strict=True))
-    full = (with_rank(v, rank) if m else v for m, v in zip(mapped, values, strict=True))
+    if len(values) == 1:
+        return bind(name, *values, **params)
+    rank = max([len(getattr(v, "shape", ())) + (not m) for m, v in zip(mapped, values, strict=True)])
+    full = [
+        with_rank(v, rank) if m and len(v.shape) != rank else v for m, v in zip(mapped, values, strict=True)
+    ]
     return bind(name, *full, **params)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, Shape
-from fgrad.core.primitive import EACH, ROWS, Pattern, Primitive, Pull, by_argument, register
+from fgrad.core.primitive import EACH, ROWS, Pattern, Primitive, Pull, by_argument, flat, register
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, apply_linear, bind
 from fgrad.core.trace import Box
@@ -255,20 +255,16 @@ def _put_pull(pattern: Pattern) -> Pull | None:
         if pattern[0]:
             back.append(bind("put", ct, 0.0, *arrays, template=template))
         if pattern[1]:
-            won = bind("gather", ct, *arrays, template=template) * _winners(arrays, template, ct.shape)
+            stays = bind("winners", *arrays, template=template, shape=tuple(ct.shape))
+            won = bind("where", stays, bind("gather", ct, *arrays, template=template), 0)
             back.append(_fitted(won, value.shape))
         return back
 
     return Pull(call, keep=tuple(range(3, len(pattern) + 1)), avals=(2,), params=True)
 
 
-def _winners(arrays: Any, template: Index, shape: Shape) -> Any:
+def _run_winners(*arrays: Any, template: Index, shape: Shape) -> Any:
     """Return where the written elements stay: of several writes to one place the last one wins."""
-    if any(isinstance(a, Tensor) for a in arrays):
-        template_, plain = template, [a._value if isinstance(a, Tensor) else a for a in arrays]
-        if any(isinstance(a, Box) for a in plain):
-            raise TypeError("the gradient of x[i] = v with mapped or staged indices is not known; use where")
-        arrays, template = plain, template_
     index = filled(template, arrays)
     order = np.zeros(shape, np.intp)
     written = np.arange(order[index].size).reshape(order[index].shape)
@@ -341,6 +337,7 @@ def _batch_gather(
     shape = x.shape[1:] if mapped[0] else x.shape
     examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[1:], strict=True)]
     pre, rank = _layout(shape, examples, template)
+    unique = unique or rank == 0
     if not any(mapped[1:]):
         out = bind("gather", x, *arrays, template=_all(template), unique=unique)
         separated = pre == 0 and _layout(x.shape, arrays, _all(template))[0] == 0
@@ -360,6 +357,7 @@ def _batch_scatter_add(
         ct = broadcast_to(ct, (n, *ct.shape))
     examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[1:], strict=True)]
     pre, rank = _layout(shape, examples, template)
+    unique = unique or rank == 0
     index, full = _batched_index(mapped[1:], arrays, template, n)
     ct = _block_from(ct, pre, rank)
     return bind("scatter_add", ct, *full, template=index, shape=(n, *shape), unique=unique)
@@ -383,7 +381,53 @@ register(
         batch=_batch_scatter_add,
     )
 )
-register(Primitive("put", run=_run_put, pull=_put_pull, shape=lambda x, value, *arrays, template: x))
+
+
+def _batch_put(mapped: tuple[bool, ...], x: Any, value: Any, *arrays: Any, template: Index) -> Any:
+    operands = (x, value, *arrays)
+    n = next(a.shape[0] for a, m in zip(operands, mapped, strict=True) if m)
+    if not mapped[0]:
+        x = broadcast_to(x, (n, *x.shape))
+    if not any(mapped[1:]):
+        mapped = (True, True, *mapped[2:])
+        value = broadcast_to(value if hasattr(value, "shape") else np.asarray(value), (n, *np.shape(value)))
+    examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[2:], strict=True)]
+    place = _gathered(x.shape[1:], examples, template)
+    pre, rank = _layout(x.shape[1:], examples, template)
+    if mapped[1]:
+        lead = max(0, len(value.shape) - 1 - len(place))  # of length one, which NumPy drops
+        value = with_rank(reshape(value, (n, *value.shape[1 + lead :])), 1 + len(place))
+    index, full = _batched_index(mapped[2:], arrays, template, n)
+    full_value = broadcast_to(value if hasattr(value, "shape") else np.asarray(value), (n, *place))
+    return bind("put", x, _block_from(full_value, pre, rank), *full, template=index)
+
+
+def _batch_winners(mapped: tuple[bool, ...], *arrays: Any, template: Index, shape: Shape) -> Any:
+    n = next(a.shape[0] for a, m in zip(arrays, mapped, strict=True) if m)
+    examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped, strict=True)]
+    pre, rank = _layout(shape, examples, template)
+    index, full = _batched_index(mapped, arrays, template, n)
+    return _block_to(bind("winners", *full, template=index, shape=(n, *shape)), pre, rank)
+
+
+register(
+    Primitive(
+        "put",
+        run=_run_put,
+        pull=_put_pull,
+        shape=lambda x, value, *arrays, template: x,
+        batch=_batch_put,
+    )
+)
+register(
+    Primitive(
+        "winners",
+        run=_run_winners,
+        pull=flat,
+        shape=lambda *arrays, template, shape: Aval(_gathered(shape, arrays, template), np.dtype(bool)),
+        batch=_batch_winners,
+    )
+)
 
 
 # All the parts along an axis at once: the adjoint of many slices would fill as many arrays with zeros.

@@ -15,7 +15,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.primitive import Primitive, by_argument, flat, register
 from fgrad.core.tensor import bind
 from fgrad.ops.indexing import HOLE
-from fgrad.ops.linear import broadcast_to, with_rank
+from fgrad.ops.linear import broadcast_to, reshape, with_rank
 
 _PLACES = np.dtype(np.intp)
 _FEW = 64  # order statistics for which a partition costs less than sorting
@@ -182,11 +182,29 @@ def _share(ct: Any, z: Any) -> Any:
     return bind("gather", each, z, template=(HOLE,))
 
 
+def _batch_representative(mapped: tuple[bool, ...], x: Any, first: Any, group: Any) -> Any:
+    """Treat all examples as one array whose groups lie apart."""
+    n = next(a.shape[0] for a, m in zip((x, first, group), mapped, strict=True) if m)
+    x, first, group = (
+        a if m else broadcast_to(a, (n, *a.shape)) for a, m in zip((x, first, group), mapped, strict=True)
+    )
+    size, groups = x.shape[1], first.shape[1]
+    rows = np.arange(n)[:, None]
+    found = bind(
+        "representative",
+        reshape(x, (n * size, *x.shape[2:])),
+        reshape(first + rows * size, (n * groups,)),
+        reshape(group + rows * groups, (n * size,)),
+    )
+    return reshape(found, (n, groups, *x.shape[2:]))
+
+
 register(
     Primitive(
         "representative",
         run=lambda x, first, group: x[first],
         pull=by_argument(_share, None, None, exact=True),
         shape=lambda x, first, group: Aval((*first.shape, *x.shape[1:]), x.dtype),
+        batch=_batch_representative,
     )
 )

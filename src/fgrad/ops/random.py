@@ -25,7 +25,7 @@ from fgrad.core.aval import Aval, Shape
 from fgrad.core.primitive import Pattern, Primitive, Pull, Rule, by_argument, flat, register
 from fgrad.core.tensor import bind, unary
 from fgrad.ops.elementwise import batch_elementwise
-from fgrad.ops.linear import convert
+from fgrad.ops.linear import broadcast_to, convert
 
 Array = Any
 
@@ -79,8 +79,18 @@ def generator(key: Array) -> np.random.Generator:
 def _run_draw(
     key: Array, *operands: Array, method: str, names: Sequence[str], options: Any, shape: Shape, dtype: Any
 ) -> Array:
-    call = getattr(generator(key), method)
-    return np.asarray(call(**dict(zip(names, operands, strict=True)), **options), dtype).reshape(shape)
+    lead = key.shape[:-1]  # one stream for each key; the operands have these axes first
+    out = np.empty((*lead, *shape), dtype)
+    for i in np.ndindex(lead):
+        values = dict(zip(names, (x[i] for x in operands) if lead else operands, strict=True))
+        out[i] = np.reshape(getattr(generator(key[i]), method)(**values, **options), shape)
+    return out
+
+
+def _batch_draw(mapped: tuple[bool, ...], *operands: Any, **params: Any) -> Any:
+    n = next(x.shape[0] for x, m in zip(operands, mapped, strict=True) if m)
+    full = (x if m else broadcast_to(x, (n, *x.shape)) for x, m in zip(operands, mapped, strict=True))
+    return bind("draw", *full, **params)
 
 
 def _refuse(_: Pattern) -> NoReturn:
@@ -108,7 +118,8 @@ register(
         "draw",
         run=_run_draw,
         pull=flat,
-        shape=lambda *_, shape, dtype, **params: Aval(shape, dtype),
+        shape=lambda key, *_, shape, dtype, **params: Aval((*key.shape[:-1], *shape), dtype),
+        batch=_batch_draw,
     )
 )
 register(

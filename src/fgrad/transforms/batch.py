@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
+import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fgrad import tree
 from fgrad.core.aval import Shape
-from fgrad.core.primitive import Primitive
+from fgrad.core.primitive import ITSELF, WEIGHTS, Primitive, Pull
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import Box, Trace, below, current, next_level, running, user_line
-from fgrad.ops.linear import broadcast_to, reshape, transpose
-from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, name_of, plain
+from fgrad.ops.linear import broadcast_to, reshape, shifted
+from fgrad.transforms.calling import plain
+
+
+class Split(BaseException):
+    """Says that the examples of `trace` go different ways: the function has to run for each group of them."""
+
+    def __init__(self, trace: Batch, groups: list[Any], line: str) -> None:
+        super().__init__("a truth value differs between the examples of vmap")
+        self.trace, self.groups, self.line = trace, groups, line
 
 
 class Batched(Box):
@@ -35,17 +44,65 @@ class Batched(Box):
         dtype: np.dtype[Any] = self.whole.dtype
         return dtype
 
+    def truth(self) -> bool:
+        """Return whether the value is true, in every example that runs here.
+
+        Raises:
+            Split: it is in some of them.
+        """
+        traces: list[Batch] = []
+        x: Any = self
+        live = current().traces
+        while isinstance(x, Batched):
+            if not isinstance(x.trace, Batch) or x.trace not in live:
+                x.escaped()
+            traces.append(x.trace)
+            x = x.whole._value if x.whole.__class__ is Tensor else x.whole
+        if isinstance(x, Box):
+            x.refuse("bool()")
+        if math.prod(self.shape) != 1:
+            raise ValueError(
+                "the truth value of an array with more than one element is ambiguous; use a.any() or a.all()"
+            )
+        sizes = [t.size for t in reversed(traces)]  # the outermost first
+        truths = np.asarray(x).astype(bool).reshape(sizes)
+        if truths.size == 0:
+            return False
+        if truths.all() or not truths.any():
+            return bool(truths.flat[0])
+        # an inner batch goes one way for all examples of the outer ones, so the outermost is split first
+        for axis, trace in enumerate(reversed(traces)):
+            rows = np.moveaxis(truths, axis, 0).reshape(trace.size, -1)
+            if (rows != rows[0]).any():
+                break
+        origin = trace.origin()
+        if origin is None or not origin.is_running:
+            self.refuse("bool() where examples differ")
+        _, member = np.unique(rows, axis=0, return_inverse=True)
+        member = member.reshape(-1)
+        origin.was_split = True
+        raise Split(origin, [np.flatnonzero(member == k) for k in range(member.max() + 1)], user_line())
+
 
 class Batch(Trace):
     """Applies each primitive to all examples at once; the batch axis is the first."""
 
     title = "vmap"
     remedy = (
-        "Inside vmap a value stands for many examples: use where(condition, x, y) instead of if, or map less."
+        "Inside vmap a value stands for many examples, which no NumPy array holds: make a target of "
+        "assignments a Tensor (fgrad.numpy.zeros instead of numpy.zeros), compute with functions that have "
+        "a rule, use where(condition, x, y) instead of if, or map less."
     )
 
-    def __init__(self, level: int, size: int) -> None:
-        self.level, self.size = level, size
+    # how a row that communicates between examples acts where the examples of this trace do
+    across: ClassVar[dict[str, Callable[..., Any]]] = {}
+
+    def __init__(self, level: int, size: int, name: Any = None) -> None:
+        self.level, self.size, self.name = level, size, name
+        self.origin: weakref.ref[Batch] = weakref.ref(self)  # the one whose examples these are
+        self.is_running = self.was_split = False
+        self.full_size = size
+        self.part: Any = None  # which examples these are where a vmap was split
 
     def box(self, whole: Any) -> Tensor:
         """Return the Tensor that stands for one of the examples of `whole`."""
@@ -64,14 +121,37 @@ class Batch(Trace):
 
     def process(self, row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Apply the batch rule of `row`, below this trace."""
-        mapped = tuple(self.owns(a) for a in args)
+        mapped = tuple([self.owns(a) for a in args])
         values = [a._value.whole if m else a for a, m in zip(args, mapped, strict=True)]
         with running(below(self.level)):
+            if row.name in self.across and params["over"] is self:
+                out, is_mapped = self.across[row.name](*values, **params)
+                return Batched(self, out) if is_mapped else out
             if row.batch:
                 out = row.batch(mapped, *values, **params)
             else:
                 out = self._loop(row, mapped, values, params)
         return tuple(Batched(self, o) for o in out) if row.many else Batched(self, out)
+
+    def process_alone(self, row: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Apply the batch rule of `row` to arrays, which no other trace concerns."""
+        if row.batch is None or row.name in self.across:
+            return NotImplemented
+        mapped, wholes = [], []
+        for v in values:
+            if v.__class__ is Batched:
+                if v.trace is not self:
+                    return NotImplemented
+                mapped.append(True)
+                wholes.append(v.whole)
+            elif isinstance(v, Box):
+                return NotImplemented
+            else:
+                mapped.append(False)
+                wholes.append(v)
+        if True not in mapped:
+            return row.run(*wholes, **params)
+        return Batched(self, row.batch(tuple(mapped), *wholes, **params))
 
     def _loop(
         self, row: Primitive, mapped: tuple[bool, ...], values: Sequence[Any], params: dict[str, Any]
@@ -106,139 +186,36 @@ def batched_map(f: Callable[[Any], Sequence[Any]], x: Any) -> list[Any]:
     return [None if y is None else trace.unbox(y) for y in ys]
 
 
-class VMap(Transformed):
-    """The function mapped over axes of its arguments."""
+def pull_batched(trace: Batch, pull: Pull, ct: Any, saved: Sequence[Any]) -> Any:
+    """Return what `pull.lifted` does, by one step on the arrays of all examples; None where that is unknown.
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the results of all examples, stacked along the output axes."""
-        in_axes, out_axes, axis_size = (self.options[k] for k in ("in_axes", "out_axes", "axis_size"))
-        args, kwargs = bound(self.fun, args, kwargs)
-        leaves, structure = tree.flatten((args, kwargs))
-        axes = self._in_axes(in_axes, args, kwargs)
-        size = _common_size(leaves, axes, axis_size, self.fun)
-        as_numpy = not has_tensor(args, kwargs)
-        trace = Batch(next_level(), size)
-        wholes = [x if a is None else _moved(_array(x), a, 0) for x, a in zip(leaves, axes, strict=True)]
-        with running((*current().traces, trace)):
-            boxed = [x if a is None else trace.box(x) for x, a in zip(wholes, axes, strict=True)]
-            new_args, new_kwargs = tree.unflatten(structure, boxed)
-            out = self.fun(*new_args, **new_kwargs)
-        return self._delivered(trace, out, out_axes, Delivery(as_numpy))
-
-    def _in_axes(self, in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        if isinstance(in_axes, list):
-            in_axes = tuple(in_axes)
-        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
-            raise ValueError(
-                f"vmap of {name_of(self.fun)}: in_axes has {len(in_axes)} entries, but there are "
-                f"{len(args)} positional arguments; give one axis per argument, or a single one for all"
-            )
-        try:
-            found = tree.broadcast_prefix(in_axes, args)
-        except ValueError as error:
-            raise ValueError(
-                f"vmap of {name_of(self.fun)}: in_axes={in_axes!r} is not a prefix "
-                "of the structure of the arguments"
-            ) from error
-        axes = [*found, *[0] * len(tree.leaves(kwargs))]
-        for a in axes:
-            if a is not None and (isinstance(a, bool) or not isinstance(a, int | np.integer)):
-                raise TypeError(
-                    f"vmap of {name_of(self.fun)}: every entry of in_axes is an integer or None, not {a!r}"
-                )
-        return axes
-
-    def _delivered(self, trace: Batch, out: Any, out_axes: Any, deliver: Delivery) -> Any:
-        leaves, structure = tree.flatten(out)
-        if isinstance(out_axes, list):
-            out_axes = tuple(out_axes)
-        try:
-            axes = tree.broadcast_prefix(out_axes, out)
-        except ValueError as error:
-            raise ValueError(
-                f"vmap of {name_of(self.fun)}: out_axes={out_axes!r} is not a prefix "
-                "of the structure of the output"
-            ) from error
-        results = []
-        for y, a in zip(leaves, axes, strict=True):
-            if not isinstance(y, Tensor | np.ndarray | np.generic | int | float | complex):
-                results.append(y)
-            elif a is None:
-                if trace.owns(y):
-                    raise ValueError(
-                        f"vmap of {name_of(self.fun)}: out_axes is None for an output that differs between "
-                        "examples; give the axis where the examples are to be stacked"
-                    )
-                results.append(deliver.leaf(y))
-            else:
-                results.append(deliver.made(_moved(trace.unbox(y), 0, a)))
-        return tree.unflatten(structure, results)
-
-
-def _array(x: Any) -> Any:
-    return x if x.__class__ is Tensor else np.array(x)
-
-
-def _moved(x: Any, source: int, target: int) -> Any:
-    n = len(x.shape)
-    if not (-n <= source < n and -n <= target < n):
-        missing = target if source == 0 else source
-        raise ValueError(f"vmap: axis {missing} does not exist in an output of {n} axes")
-    axes = [i for i in range(n) if i != source % n]
-    axes.insert(target % n, source % n)
-    return x if axes == list(range(n)) else transpose(plain(x), tuple(axes))
-
-
-def _common_size(
-    leaves: Sequence[Any], axes: Sequence[Any], axis_size: int | None, fun: Callable[..., Any]
-) -> int:
-    sizes: dict[int, str] = {}
-    for i, (x, a) in enumerate(zip(leaves, axes, strict=True)):
-        if a is None:
-            continue
-        shape = np.shape(_array(x)) if not hasattr(x, "shape") else x.shape
-        if not -len(shape) <= a < len(shape):
-            raise ValueError(
-                f"vmap of {name_of(fun)}: in_axes asks for axis {a} of leaf {i} of the arguments, "
-                f"which has shape {shape}; use None for an argument that is not mapped"
-            )
-        sizes.setdefault(shape[a], f"leaf {i} has {shape[a]} along axis {a} of shape {shape}")
-    if axis_size is not None:
-        sizes.setdefault(axis_size, f"axis_size is {axis_size}")
-    if not sizes:
-        raise ValueError(f"vmap of {name_of(fun)}: nothing is mapped; give an axis in in_axes, or axis_size")
-    if len(sizes) > 1:
-        found = "; ".join(sizes.values())
-        raise ValueError(f"vmap of {name_of(fun)}: the mapped axes differ in length: {found}")
-    return int(next(iter(sizes)))
-
-
-def vmap(
-    fun: Callable[..., Any],
-    in_axes: Any = 0,
-    out_axes: Any = 0,
-    axis_name: str | None = None,
-    axis_size: int | None = None,
-) -> Callable[..., Any]:
-    """Return `fun` mapped over an axis of its arguments, all examples at once.
-
-    Args:
-        fun: takes and returns pytrees.
-        in_axes: the axis of each argument that is mapped; a pytree prefix of the arguments, None where an
-            argument is the same for every example. Keyword arguments are mapped over their first axis.
-        out_axes: where the examples are stacked in the output; a pytree prefix of the output.
-        axis_name: a name for the axis, for collective operations.
-        axis_size: the number of examples, needed only where nothing is mapped.
-
-    Returns:
-        A function of arguments with the additional axes.
-
-    Raises:
-        ValueError: axes that do not exist or differ in length.
-
-    Example:
-        >>> from fgrad import vmap
-        >>> vmap(np.dot)(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]))
-        array([1., 4.])
+    `trace` is alone under the recording. A step that works element by element does so along the axis of the
+    examples too, where all operands have it in the same place; a reduction has it before its axes.
     """
-    return VMap(fun, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name, axis_size=axis_size)
+    kind = pull.transpose
+    if kind is not ITSELF and kind is not WEIGHTS:
+        return None
+    if trace.owns(ct):
+        cts = ct._value.whole
+    elif kind is WEIGHTS and any(trace.owns(v) for v in saved):
+        cts = trace.unbox(plain(ct))
+    else:
+        return None
+    rank = cts.ndim
+    given = []
+    for v in saved:
+        if v.__class__ is Tensor:
+            if not trace.owns(v):
+                return None
+            v = v._value.whole  # noqa: PLW2901 -- the value takes the place of its handle
+            if kind is ITSELF and v.ndim != rank:
+                return None
+        elif v.__class__ is dict:
+            if kind is WEIGHTS:
+                v = {"axes": shifted(v["axes"])}  # noqa: PLW2901 -- likewise
+        elif len(pull.pattern) == 1 or not isinstance(v, np.ndarray | np.generic) or v.ndim >= rank:
+            return None  # with one argument, intermediate results may share memory: all have one shape
+        given.append(v)
+    if cts.__class__ is not np.ndarray or any(v.__class__ is Tensor for v in given):
+        return None
+    return [None if c is None else trace.box(c) for c in pull.raw(cts, *given)]

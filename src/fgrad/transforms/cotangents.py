@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -13,10 +14,11 @@ from fgrad import tree
 from fgrad.core.primitive import OPERATORS
 from fgrad.core.tape import CUT, Node, Tape
 from fgrad.core.tensor import Tensor, wrap
-from fgrad.core.trace import user_line
+from fgrad.core.trace import current, note_change, user_line
 from fgrad.core.watch import quiet, watching
 from fgrad.errors import NoGradientWarning, UnusedArgumentError
 from fgrad.ops.linear import convert, fit
+from fgrad.transforms.batch import Batch, pull_batched
 from fgrad.transforms.calling import plain
 
 OnUnused = Literal["warn", "error", "ignore"]
@@ -40,10 +42,21 @@ def sweep(
     watch = watching()
     with np.errstate(all="ignore"):
         if watch is None:
-            return tape.sweep(seeds, add, fit, lift, raw=raw, consume=consume, complete=complete)
+            at_once = None if raw else _at_once()
+            return tape.sweep(
+                seeds, add, fit, lift, raw=raw, consume=consume, complete=complete, at_once=at_once
+            )
         check = watch.sweeping(seeds)
         with quiet():
             return tape.sweep(seeds, add, fit, lift, raw=raw, consume=consume, complete=complete, check=check)
+
+
+def _at_once() -> Callable[..., Any] | None:
+    """Return the shorter way through steps of batched values, where there is one."""
+    traces = current().traces
+    if len(traces) == 1 and traces[0].__class__ is Batch:
+        return functools.partial(pull_batched, traces[0])
+    return None
 
 
 def lift(x: Any) -> Any:
@@ -146,6 +159,7 @@ def called(callbacks: Sequence[Callback], t: Tensor, grad: Any) -> tuple[Any, st
     for call in callbacks:
         if isinstance(grad, Future):
             raise TypeError(f"{who} returned a Future, so it must be the last callback of its tensor")
+        note_change(getattr(call, "__self__", call))
         result = call(t, grad)
         if result is not None:
             who = f"the callback {getattr(call, '__qualname__', type(call).__qualname__)}"

@@ -7,6 +7,7 @@ known to the tapes around that one. Its outputs are then taken off every tape an
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any
@@ -30,6 +31,7 @@ class Rule:
 
     name: str
     hidden = False  # whether no tape may see what forward does
+    origin: weakref.ref[Batch] | None = None  # the trace whose examples a batched rule is applied to
 
     def primal(self, *values: Any) -> list[Any]:
         """Return the outputs, where nothing is differentiated."""
@@ -63,7 +65,10 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
         # traces under the innermost tape see the operation; forward shows them only what the rule keeps
         trace = next(b.trace for b in boxes if b.trace.level == floor)
         given = tuple(lowered(a, state, floor) for a in args)
-        outs = [wrap(o) for o in trace.process(CUSTOM, given, {"rule": rule.clone() if tapes else rule})]
+        below_box = rule.clone() if tapes else rule
+        if isinstance(trace, Batch):
+            below_box.origin = trace.origin
+        outs = [wrap(o) for o in trace.process(CUSTOM, given, {"rule": below_box})]
         if not tapes:
             return outs
     if top is None:
@@ -172,7 +177,9 @@ class BatchedRule(Rule):
 
     def clone(self) -> Rule:
         """Return a rule that can run forward beside this one."""
-        return BatchedRule(self.rule.clone(), self.mapped, self.size)
+        twin = self.rule.clone()
+        twin.origin = self.rule.origin
+        return BatchedRule(twin, self.mapped, self.size)
 
     def primal(self, *values: Any) -> list[Any]:
         """Return the outputs of all examples."""
@@ -184,6 +191,10 @@ class BatchedRule(Rule):
 
     def _mapped(self, run: Callable[..., list[Any]], values: Sequence[Any]) -> list[Any]:
         trace = self.trace = Batch(next_level(), self.size)
+        origin = self.rule.origin and self.rule.origin()
+        if origin:  # the vmap that a truth value splits if it differs
+            trace.origin, trace.name = origin.origin, origin.name
+            trace.part, trace.full_size = origin.part, origin.full_size
         with running((*current().traces, trace)):
             outs = run(*(trace.box(v) if m else v for v, m in zip(values, self.mapped, strict=True)))
         return [_as_tensor(trace.unbox(o)) for o in outs]
@@ -248,6 +259,8 @@ class Function:
     def __call__(self, *tensors: Any) -> Any:
         """Return `forward(*tensors)`, differentiable by `backward`."""
         rule = _FunctionRule(self)
+        if current().boxed:  # what it keeps on itself means nothing outside
+            rule = rule.clone()
         outs = apply_rule(rule, [t if isinstance(t, Tensor) else Tensor(t) for t in tensors])
         return tuple(outs) if rule.several else outs[0]
 
@@ -258,7 +271,7 @@ class _FunctionRule(Rule):
     def __init__(self, function: Function) -> None:
         self.function, self.name, self.several = function, type(function).__name__, False
 
-    def clone(self) -> Rule:
+    def clone(self) -> _FunctionRule:
         """Return a rule on a copy of the instance, whose state is then its own."""
         twin = object.__new__(type(self.function))
         twin.__dict__.update(self.function.__dict__)
@@ -282,9 +295,10 @@ class _TreeRule(Rule):
     """A rule on pytrees: `operation` with the static arguments of one call."""
 
     def __init__(
-        self, operation: Custom, args: tuple[Any, ...], place: list[int], structures: list[Any]
+        self, operation: Custom, args: Sequence[Any], place: list[int], structures: list[Any]
     ) -> None:
-        self.operation, self.args, self.place, self.structures = operation, args, place, structures
+        self.operation, self.place, self.structures = operation, place, structures
+        self.args = [None if i in place else a for i, a in enumerate(args)]
         self.name = name_of(operation.fun)
         self.out_structure: Any = None
 

@@ -15,10 +15,11 @@ from fgrad import tree
 from fgrad.core.primitive import Pull
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor, node_on, wrap
-from fgrad.core.trace import Box, below, current, next_level, running, set_traces
+from fgrad.core.trace import Box, below, current, next_level, note_change, running, set_traces
 from fgrad.core.watch import Noted, watching
 from fgrad.errors import NotLinearError
 from fgrad.ops.linear import convert
+from fgrad.transforms import samples
 from fgrad.transforms.calling import check_live
 from fgrad.transforms.cotangents import (
     Callback,
@@ -155,6 +156,7 @@ class GradManager:
                     "Attach floating-point tensors only, or convert it first: fgrad.tensor(x, dtype=float)"
                 )
         new = _callables(callbacks, "callbacks") + _callables(callback, "callback")
+        note_change(self)
         with _following:
             self._attach(found, new)
         return self
@@ -185,6 +187,7 @@ class GradManager:
 
     def detach(self, tensors: Any) -> Self:
         """Forget attached tensors and their callbacks; a running recording gives them no gradient."""
+        note_change(self)
         for _, t in _tensors(tensors, "detach"):
             self._registry.entries.pop(id(t), None)
             if self._recording and not self._sweeping:
@@ -193,6 +196,7 @@ class GradManager:
 
     def after_backward(self, callback: Callable[[], Any]) -> Self:
         """Call `callback()` in every later `backward`, after the callbacks of the tensors."""
+        note_change(self)
         self._after += _callables(callback, "callback")
         return self
 
@@ -221,6 +225,7 @@ class GradManager:
             )
         traces = current().traces
         if traces:
+            note_change(self)
             level = next_level() if level is None else level
             traces = tuple([t for t in traces if not t.is_tape or t.is_open])
         tape = Tape(level or 0, get_ident(), raw=not traces or not below(level or 0))
@@ -343,7 +348,9 @@ class GradManager:
 
     # -- differentiating
 
-    def backward(self, y: Any = None, dy: Any = None, *, on_unused: OnUnused = "ignore") -> None:
+    def backward(
+        self, y: Any = None, dy: Any = None, *, on_unused: OnUnused = "ignore", per_sample: bool = False
+    ) -> None:
         """Add the gradient of `sum(y * dy)` to `.grad` of every attached tensor, and stop recording.
 
         Args:
@@ -352,10 +359,15 @@ class GradManager:
                 the gradient of `sum(y)`.
             on_unused: what to do where no gradient reaches an attached tensor: "ignore" (its `.grad` stays
                 as it is), "warn" (`NoGradientWarning`) or "error"; both name the tensor.
+            per_sample: add the gradient of each element of a vector `y` (times that of `dy`) instead of that
+                of their sum: `.grad`, and what callbacks get, has the shape (len(y), *tensor.shape). One
+                sweep is enough where operations treat the samples one by one.
 
         Raises:
             RuntimeError: nothing was recorded.
             UnusedArgumentError: no gradient reaches an attached tensor, and `on_unused` is "error".
+            ValueError: `per_sample` of something else than a vector, or `.grad` holds a gradient of another
+                shape.
             TypeError, ValueError: `dy` does not match `y`, or a callback returned something else than a
                 gradient. Whatever is raised, no `.grad` has changed and the manager is released.
 
@@ -367,15 +379,28 @@ class GradManager:
         recording = self._recorded()
         self._sweeping = True
         try:
-            results = self._gradients(recording, seeds_of(y, dy, recording.tape), on_unused)
+            if per_sample and not (isinstance(y, Tensor) and y.ndim == 1):
+                raise ValueError(
+                    "backward(y, per_sample=True) takes one Tensor with one axis, the samples, but y is "
+                    + (f"of shape {y.shape}" if isinstance(y, Tensor) else described(y))
+                )
+            results = self._gradients(
+                recording, seeds_of(y, dy, recording.tape), on_unused, per_sample=per_sample
+            )
         finally:
             self._sweeping = False
             self._stop()
         for t, new in results:
+            note_change(t)
             t._grad = new
 
     def _gradients(
-        self, recording: _Recording, seeds: list[tuple[Node, Any]], on_unused: OnUnused
+        self,
+        recording: _Recording,
+        seeds: list[tuple[Node, Any]],
+        on_unused: OnUnused,
+        *,
+        per_sample: bool,
     ) -> list[tuple[Tensor, Tensor]]:
         tape = recording.tape
         owners = {leaf: t for t, leaf in recording.leaves.values()}
@@ -391,10 +416,16 @@ class GradManager:
                 chosen[leaf] = called(callbacks[leaf], owners[leaf], given(ct))
 
         with running(below(tape.level)):
-            grads = sweep(tape, seeds, consume=True, complete=complete if callbacks else None)
+            if per_sample:
+                grads = samples.per_sample(tape, *seeds[0]) if seeds else {}
+                for leaf, ct in grads.items():
+                    complete(leaf, ct)
+            else:
+                grads = sweep(tape, seeds, consume=True, complete=complete if callbacks else None)
             if on_unused != "ignore":
                 report_unused(on_unused, self._unused(owners, grads), "y")
             for call in list(self._after):
+                note_change(getattr(call, "__self__", call))
                 call()
             results = []
             taken: set[int] = set()
@@ -406,6 +437,11 @@ class GradManager:
                         result = g.result()
                         g = raw if result is None else checked(result, raw, who)
                     old = t.grad
+                    if old is not None and old.shape != g.shape:
+                        raise ValueError(
+                            f"the gradient has shape {g.shape}, but .grad has shape {old.shape} already, "
+                            "because one of them is per sample; set t.grad = None before"
+                        )
                     results.append((t, owned(g, taken) if old is None else convert(old + g, g.dtype)))
         return results
 

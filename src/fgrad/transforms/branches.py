@@ -1,0 +1,196 @@
+"""The runs of a mapped function: Python's `if` and `while` on mapped values split the batch by path."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.core.tensor import Tensor, alias, bind
+from fgrad.core.trace import current, next_level, running
+from fgrad.errors import NoValueError
+from fgrad.ops.indexing import HOLE
+from fgrad.ops.linear import broadcast_to
+from fgrad.transforms.batch import Batch, Split
+from fgrad.transforms.calling import is_traced, name_of
+from fgrad.transforms.effects import State
+
+PATHS = 1000  # how often the function of a vmap may run
+
+
+class Leaf:
+    """One leaf of the output of one run."""
+
+    __slots__ = ("is_mapped", "is_number", "is_weak", "size", "value")
+
+    def __init__(self, trace: Batch, y: Any) -> None:
+        self.size = trace.size
+        self.is_mapped = trace.owns(y)
+        self.is_number = isinstance(y, Tensor | np.ndarray | np.generic | int | float | complex)
+        self.is_weak = y.__class__ in {int, float, complex}
+        self.value = trace.unbox(y) if self.is_mapped else alias(y) if y.__class__ is Tensor else y
+
+    def stacked(self) -> Any:
+        """Return the examples along a first axis."""
+        if self.is_mapped:
+            return self.value
+        y = self.value if hasattr(self.value, "shape") else np.asarray(self.value)
+        return broadcast_to(y, (self.size, *y.shape))
+
+
+class Done:
+    """What one run gave: its examples, and the leaves of their results."""
+
+    __slots__ = ("leaves", "part", "structure")
+
+    def __init__(self, trace: Batch, part: Any, out: Any) -> None:
+        self.part = part
+        found, self.structure = tree.flatten(out)
+        self.leaves = [Leaf(trace, y) for y in found]
+
+
+class Runs:
+    """The runs of a mapped function: one, or one for each group of examples that go the same way.
+
+    Where a truth value differs between the examples, `Split` ends the run, and the function starts again for
+    each group: what it did before is undone by forgetting it. So nothing else may have changed by then; what
+    a run changed and what outlives it are the same things, and those are refused.
+    """
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        wholes: list[Any],
+        mapped: list[bool],
+        structure: Any,
+        size: int,
+        name: Any,
+    ) -> None:
+        self.fun, self.wholes, self.mapped, self.structure = fun, wholes, mapped, structure
+        self.size, self.name = size, name
+        self.line = ""
+        self.state: State | None = None
+
+    def everything(self) -> list[Done]:
+        """Return the results of all examples, in parts."""
+        todo: list[Any] = [None]
+        done: list[Done] = []
+        count = 0
+        while todo:
+            part = todo.pop()
+            count += 1
+            if count > PATHS:
+                raise RuntimeError(
+                    f"vmap of {name_of(self.fun)}: the examples take too many different paths: the function "
+                    f"ran {PATHS} times for groups of them that agree in all truth values (last split at "
+                    f"{self.line}). Use where(condition, x, y), or lax.cond and lax.while_loop, which take "
+                    "all examples along"
+                )
+            trace = Batch(next_level(), self.size if part is None else len(part), self.name)
+            trace.part, trace.full_size = part, self.size
+            trace.changes = {}
+            found = self._once(trace, part)
+            if found.__class__ is Done:
+                done.append(found)
+                if count > 1:
+                    self._check(trace)
+                continue
+            if self.state is None:
+                self.state = State(
+                    self.fun, (x for x, m in zip(self.wholes, self.mapped, strict=True) if not m)
+                )
+            self._check(trace)
+            todo += [g if part is None else part[g] for g in reversed(found)]
+        if any(d.structure != done[0].structure for d in done):
+            shapes = " and ".join(sorted({str(d.structure) for d in done}))
+            raise TypeError(
+                f"vmap of {name_of(self.fun)}: the output has the structures {shapes} in different examples, "
+                "because they took different branches; return one structure from all of them"
+            )
+        return done
+
+    def _once(self, trace: Batch, part: Any) -> Any:
+        """Return what the examples of `part` give, or the groups into which they have to be split."""
+        try:
+            with running((*current().traces, trace)):
+                trace.is_running = True
+                boxed = [
+                    trace.box(x if part is None else bind("gather", x, part, template=(HOLE,), unique=True))
+                    if m
+                    else x
+                    for x, m in zip(self.wholes, self.mapped, strict=True)
+                ]
+                args, kwargs = tree.unflatten(self.structure, boxed)
+                boxed.clear()
+                out = self.fun(*args, **kwargs)
+        except Split as split:
+            if split.trace is not trace:
+                raise
+            self.line = split.line
+            return split.groups
+        except ValueError as error:
+            if isinstance(error.__cause__, NoValueError):  # NumPy says less
+                raise TypeError(str(error.__cause__)) from error
+            raise
+        finally:
+            trace.is_running = False
+        if trace.was_split:
+            raise RuntimeError(
+                f"vmap of {name_of(self.fun)}: the function goes on where its examples part (a truth value "
+                "differs between them): it catches the exception that says so; catch Exception instead of "
+                "BaseException"
+            )
+        return Done(trace, part, out)
+
+    def _check(self, trace: Batch) -> None:
+        """Refuse a function that has changed something else than its own variables."""
+        if self._kept(trace):
+            gc.collect()  # what stands in a circle may still be there
+        what = self._kept(trace)
+        if not what and self.state is not None:
+            what = self.state.changed(self.fun)
+        if what:
+            raise RuntimeError(
+                f"vmap of {name_of(self.fun)}: a truth value differs between the examples (at {self.line}), "
+                "so the function has to run again for each group that agrees, but it does more than return "
+                f"a result: it changes {what}. Return what it computes, or use where(condition, x, y) or "
+                "lax.cond, which need one run"
+            )
+
+    def _kept(self, trace: Batch) -> str | None:
+        """Return the name of something that a run changed and that outlives it."""
+        changes = trace.changes or {}
+        alive = [x for r in changes.values() if (x := r()) is not None]
+        if alive:
+            return f"a {type(alive[0]).__name__} that exists outside of it"
+        if sys.getrefcount(trace) > _OWN_REFERENCES:
+            return "something outside of it that keeps a Tensor of this run"
+        return None
+
+    def order(self, done: Sequence[Done]) -> Any:
+        """Return where each example stands in the results put together; None where there is one part."""
+        if len(done) == 1:
+            return None
+        return np.argsort(np.concatenate([d.part for d in done]))
+
+
+_OWN_REFERENCES = 4  # to a trace: of `everything`, `_check`, `_kept` and the call that counts
+
+
+def is_same(x: Any, y: Any) -> bool:
+    """Return whether two runs gave the same constant."""
+    if x is y:
+        return True
+    if x.__class__ is Tensor or y.__class__ is Tensor:
+        if not (x.__class__ is y.__class__ is Tensor):
+            return False
+        if is_traced(x) or is_traced(y):
+            return x._value is y._value and x._nodes == y._nodes
+        x, y = x._value, y._value
+    if isinstance(x, np.ndarray | np.generic) or isinstance(y, np.ndarray | np.generic):
+        return np.array_equal(x, y)
+    return bool(x == y)

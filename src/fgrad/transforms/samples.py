@@ -1,0 +1,293 @@
+"""Per-sample gradients: the gradient of each element of a vector, in one sweep where samples stay apart.
+
+The sweep back from sample i starts with a cotangent that is zero but at place i. As long as operations treat
+the samples one by one, the cotangent of sample i is zero outside of row i of every intermediate result, so
+one array holds the cotangents of all samples: its row i is that of sample i (`Rows`). Where a parameter that
+all samples share is reached, the rows are not summed: there the gradients of the samples begin. Every other
+operation gets the cotangents of all samples, one array each, as `vmap` would: right for every operation, at
+the cost of one sweep per sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Shape
+from fgrad.core.primitive import ITSELF, OPERATORS, WEIGHTS, Pull
+from fgrad.core.tape import Node, Pick, Tape
+from fgrad.core.tensor import Tensor, bind
+from fgrad.core.trace import current, next_level, running
+from fgrad.ops.contraction import contract
+from fgrad.ops.indexing import HOLE
+from fgrad.ops.linear import fit, reshape, transpose
+from fgrad.transforms.batch import Batch
+from fgrad.transforms.cotangents import lift
+
+LARGE = 1 << 24  # elements of the cotangents of all samples
+
+
+class Rows:
+    """Cotangents of all samples that are zero but in one row each: `value` has them along `axis`."""
+
+    __slots__ = ("axis", "value")
+
+    def __init__(self, value: Any, axis: int) -> None:
+        self.value, self.axis = value, axis
+
+
+class _TooLargeError(Exception):
+    """The cotangents of all samples do not fit at once."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.size = size  # elements for each sample
+
+
+def per_sample(tape: Tape, node: Node, ct: Any) -> dict[Node, Any]:
+    """Return for each leaf of `tape` the cotangents of all samples along a first axis.
+
+    Args:
+        tape: a recording, which is kept.
+        node: the node of a vector.
+        ct: the cotangent of each element of it.
+    """
+    n = ct.shape[0]
+    try:
+        return _Sweep(tape, n, 0, n)(node, ct)
+    except _TooLargeError as error:
+        step = max(1, LARGE // error.size)
+    parts = []
+    for start in range(0, n, step):
+        sweep = _Sweep(tape, n, start, min(n, start + step))
+        sweep.limit = math.inf
+        parts.append(sweep(node, ct))
+    return {leaf: bind("concatenate", *(p[leaf] for p in parts), axis=0) for leaf in parts[0]}
+
+
+class _Sweep:
+    """The sweep back for the samples from `start` to `stop`."""
+
+    def __init__(self, tape: Tape, n: int, start: int, stop: int) -> None:
+        self.tape, self.n, self.start, self.stop = tape, n, start, stop
+        self.limit: float = LARGE
+        self.trace = Batch(next_level(), stop - start)
+
+    def __call__(self, node: Node, ct: Any) -> dict[Node, Any]:
+        """Return the cotangents of the leaves, of these samples along a first axis."""
+        found: dict[Node, Any] = {node: Rows(lift(ct), 0)}
+        leaves: dict[Node, Any] = {}
+        with np.errstate(all="ignore"):
+            for n in reversed(self.tape.live()):
+                c = found.pop(n, None)
+                if c is None:
+                    continue
+                if n.pull is None:
+                    leaves[n] = c
+                    back: Any = (c,) if n.parents else ()
+                elif isinstance(n.pull, Pick):
+                    slots = found.setdefault(n.parents[0], [None] * n.pull.count)
+                    slots[n.pull.index] = self.spread(c)
+                    continue
+                else:
+                    back = self.step(n, n.pull, c)
+                for p, b in zip(n.parents, back, strict=False):
+                    if b is not None:
+                        found[p] = self.total(found[p], b) if p in found else b
+        return {n: self.trace.unbox(self.spread(c)) for n, c in leaves.items()}
+
+    def step(self, n: Node, pull: Pull, c: Any) -> Sequence[Any]:
+        """Return the cotangents of the parents of a node."""
+        if isinstance(c, Rows):
+            back = _by_rows(self, n, pull, c)
+            if back is not None:
+                return back
+            c = self.spread(c)
+        with self.inside():
+            found: Sequence[Any] = pull.lifted(c, *map(lift, n.saved))
+            if n.fits is None:
+                return found
+            return [b if f is None or b is None else fit(b, f) for b, f in zip(found, n.fits, strict=True)]
+
+    def inside(self) -> running:
+        """Return the context in which a sample is one example."""
+        return running((*current().traces, self.trace))
+
+    def total(self, a: Any, b: Any) -> Any:
+        """Return the sum of two cotangents."""
+        if isinstance(a, Rows) and isinstance(b, Rows) and a.axis == b.axis:
+            return Rows(OPERATORS["add"](a.value, b.value), a.axis)
+        a, b = self.spread(a), self.spread(b)
+        with self.inside():
+            return OPERATORS["add"](a, b)
+
+    def spread(self, c: Any) -> Any:
+        """Return cotangents as a value that differs between samples."""
+        if not isinstance(c, Rows):
+            return c
+        shape = c.value.shape
+        if c.value.size * (self.stop - self.start) > self.limit:
+            raise _TooLargeError(c.value.size)
+        eye = np.zeros((self.stop - self.start, self.n), bool)
+        eye[np.arange(len(eye)), np.arange(self.start, self.stop)] = True
+        mask = eye.reshape(len(eye), *(self.n if i == c.axis else 1 for i in range(len(shape))))
+        return self.trace.box(bind("where", mask, c.value, 0))
+
+    def apart(self, value: Any, axis: int) -> Any:
+        """Return the rows of `value` along `axis`, each one a sample, with that axis of length one."""
+        shape = value.shape
+        order = (axis, *(i for i in range(len(shape)) if i != axis))
+        rows = transpose(value, order) if axis else value
+        kept = (self.n, *(1 if i == axis else m for i, m in enumerate(shape)))
+        return self.trace.box(self.some(reshape(rows, kept)))
+
+    def some(self, value: Any) -> Any:
+        """Return the rows of these samples."""
+        if self.stop - self.start == self.n:
+            return value
+        return bind("slice", value, index=(slice(self.start, self.stop),))
+
+
+# ---- steps that keep the samples apart: the axis of the samples in the output -> that of each parent
+
+
+def _by_rows(sweep: _Sweep, node: Node, pull: Pull, c: Rows) -> Sequence[Any] | None:
+    """Return the cotangents of the parents, if the step treats the samples one by one."""
+    saved = tuple(map(lift, node.saved))
+    if pull.transpose is ITSELF or pull.row in _EACH_ALONE:
+        return _elementwise(sweep, node, pull, c, saved)
+    if pull.row == "contract":
+        return _contract(sweep, node, pull, c, saved)
+    if pull.row == "broadcast_to":
+        aval = node.saved[0]
+        return [_fitted(sweep, c, (aval.shape, aval.dtype))]
+    if pull.row == "concatenate":
+        if saved[-1]["axis"] == c.axis:
+            return None
+        return [Rows(b, c.axis) for b in pull.lifted(c.value, *saved)]
+    axis = _axis_before(sweep.n, node, pull, c) if pull.params else None
+    if axis is None:
+        return None
+    (back,) = pull.lifted(c.value, *saved)
+    return [Rows(back, axis)]
+
+
+_EACH_ALONE = {"convert", "real", "imag", "conjugate"}  # linear rows that work element by element
+
+
+def _elementwise(
+    sweep: _Sweep, node: Node, pull: Pull, c: Rows, saved: tuple[Any, ...]
+) -> Sequence[Any] | None:
+    back = pull.lifted(c.value, *saved)
+    fits = node.fits or (None,) * len(back)
+    return [
+        None if b is None else Rows(b, c.axis) if f is None else _fitted(sweep, Rows(b, c.axis), f)
+        for b, f in zip(back, fits, strict=True)
+    ]
+
+
+def _fitted(sweep: _Sweep, c: Rows, aval: tuple[Shape, Any]) -> Any:
+    """Return cotangents of something that was broadcast, at its own shape."""
+    shape = aval[0]
+    axis = c.axis - (len(c.value.shape) - len(shape))
+    if axis >= 0 and shape[axis] == sweep.n:
+        return Rows(fit(c.value, aval), axis)
+    apart = sweep.apart(c.value, c.axis)
+    with sweep.inside():
+        return fit(apart, aval)
+
+
+def _contract(sweep: _Sweep, node: Node, pull: Pull, c: Rows, saved: tuple[Any, ...]) -> Sequence[Any]:
+    """Return the adjoints of a product; that of an operand without the samples keeps their axis."""
+    params = saved[-1]
+    letters, out = (params["a"], params["b"]), params["out"]
+    values = dict(zip(pull.keep, saved, strict=False))
+    label = out[c.axis]
+    back: list[Any] = []
+    tracked = [i for i, t in enumerate(pull.pattern) if t]
+    for i, f in zip(tracked, node.fits or (None,) * len(tracked), strict=True):
+        mine, other = letters[i], letters[1 - i]
+        to = mine if label in mine else label + mine
+        x, y, p, q = c.value, values[2 - i], out, other
+        if i:
+            x, y, p, q = y, x, q, p
+        found = contract(x, y, p, q, to)
+        if label in mine:
+            back.append(Rows(found if f is None else fit(found, f), mine.index(label)))
+        else:
+            one = sweep.trace.box(sweep.some(found))
+            with sweep.inside():
+                back.append(one if f is None else fit(one, f))
+    return back
+
+
+def _axis_before(n: int, node: Node, pull: Pull, c: Rows) -> int | None:
+    """Return the axis of the samples in the one argument of a step, if it has them one by one."""
+    params = node.saved[-1]
+    if pull.transpose is WEIGHTS or pull.row in {"sum", "mean"}:
+        rank = len(node.saved[list(pull.keep).index(1)].shape if pull.keep else node.saved[0].shape)
+        return [i for i in range(rank) if i not in params["axes"]][c.axis]
+    if pull.row == "reshape":
+        before, shape = math.prod(c.value.shape[: c.axis]), node.saved[0].shape
+        axes = [i for i, m in enumerate(shape) if m == n and math.prod(shape[:i]) == before]
+        return axes[0] if axes else None
+    if pull.row == "transpose":
+        return int(params["axes"][c.axis])
+    if pull.row == "slice":
+        return _axis_of_index(params["index"], node.saved[0].shape, c.axis)
+    if pull.row in {"cumsum", "cumprod"}:
+        return None if params["axis"] == c.axis else c.axis
+    if pull.row == "gather":
+        return _axis_of_gather(n, node, params["template"], c.axis)
+    return None
+
+
+def _axis_of_index(index: tuple[Any, ...], shape: Shape, axis: int) -> int | None:
+    """Return the axis from which a basic index takes all of output axis `axis`."""
+    used = sum(part is not None and part is not Ellipsis for part in index)
+    parts = list(index) if Ellipsis in index else [*index, Ellipsis]
+    hidden = [slice(None)] * (len(shape) - used)
+    at = parts.index(Ellipsis)
+    before = out = 0
+    for part in (*parts[:at], *hidden, *parts[at + 1 :]):
+        if isinstance(part, slice):
+            if out == axis:
+                m = shape[before]
+                return before if part.indices(m) == (0, m, 1) else None
+            before, out = before + 1, out + 1
+        elif part is None:
+            out += 1
+        else:
+            before += 1
+    return None
+
+
+def _axis_of_gather(n: int, node: Node, template: tuple[Any, ...], axis: int) -> int | None:
+    """Return 0 where an index array takes something of each sample in turn, or other axes are indexed."""
+    *arrays, aval, _ = node.saved
+    if axis or aval.shape[:1] != (n,):
+        return None
+    plain = [a._value if a.__class__ is Tensor else a for a in arrays]
+    if not all(isinstance(a, np.ndarray) for a in plain):
+        return None
+    if template[0] is HOLE:
+        first = plain[0]
+        whole = all(p is HOLE or isinstance(p, slice | int) for p in template)
+        together = [p is HOLE or isinstance(p, int) for p in template]
+        in_front = together == sorted(together, reverse=True)
+        ordered = first.ndim and first.shape[0] == n and np.array_equal(_column(first), np.arange(n))
+        return 0 if whole and in_front and ordered and np.ndim(first) == max(map(np.ndim, plain)) else None
+    if isinstance(template[0], slice) and template[0] == slice(None):
+        kinds = [p is HOLE or isinstance(p, int) for p in template]
+        first_hole, last = kinds.index(True), len(kinds) - kinds[::-1].index(True)
+        return 0 if all(kinds[first_hole:last]) else None
+    return None
+
+
+def _column(a: Any) -> Any:
+    """Return the first element of each row, if all of a row are equal."""
+    rows = a.reshape(a.shape[0], -1)
+    return rows[:, 0] if (rows == rows[:, :1]).all() else np.zeros(0)
