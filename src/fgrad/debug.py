@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fgrad.core.trace import current, user_line
+from fgrad.core.trace import current, note_call, user_line
 from fgrad.transforms.callbacks import look
 from fgrad.transforms.stage import Stage
 
@@ -34,6 +34,7 @@ def callback(f: Callable[..., Any], *args: Any, ordered: bool = False, **kwargs:
         >>> seen
         [array(3.)]
     """
+    note_call(f)
     look(f, args, kwargs)
 
 
@@ -70,6 +71,8 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
         args: values, pytrees of Tensors too.
         ordered: accepted for JAX's sake; lines always come in the order of the program.
         kwargs: values by name.
+
+    A function whose branches split the examples of `vmap` runs more than once and prints in each run.
 
     Raises:
         ValueError: a value that `fmt` does not mention.

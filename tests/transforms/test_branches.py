@@ -387,6 +387,7 @@ def effects():
         "a grad": (attached, "a Tensor that exists"),
         "a manager": (recorded, "GradManager"),
         "a callback": (with_callback, "function"),
+        "a debugging callback": (lambda x: fg.debug.callback(kept_back, x, x) or branch(x), "function"),
         "a callable object": (Model(), "Model"),
         "a method": (Model().method, "Model"),
     }
@@ -399,10 +400,24 @@ def test_effects_are_refused(name):
         fg.vmap(f)(X)
 
 
-@pytest.mark.parametrize("name", [n for n in effects() if n != "a callback"])
+@pytest.mark.parametrize("name", effects())
 def test_effects_of_functions_that_run_once_are_not(name):
     f, _ = effects()[name]
     close(fg.vmap(f)(np.abs(X)).shape, np.array(X.shape))
+
+
+def test_printing_is_allowed(capsys):
+    def f(x):
+        fg.debug.print("{:.0f}", x)
+        return x if x > 0 else -x
+
+    close(fg.vmap(f)(np.array([1.0, -2.0])), [1.0, 2.0])
+    assert sorted(capsys.readouterr().out.split()) == ["-2", "-2", "1", "1"]  # both runs print
+
+
+def test_pure_callbacks_are_pure():
+    f = lambda x: fg.pure_callback(np.sin, x, x, vmap_method="broadcast_all") if x > 0 else x
+    close(fg.vmap(f)(X), np.where(X > 0, np.sin(X), X))
 
 
 def test_local_effects_are_none():

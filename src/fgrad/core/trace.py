@@ -176,6 +176,11 @@ def note_change(x: Any) -> None:
                 t.changes[id(x)] = weakref.ref(type(x))
 
 
+def note_call(f: Callable[..., Any]) -> None:
+    """Tell every trace that may run its function again that `f` is called, which may change anything."""
+    note_change(getattr(f, "__self__", f))
+
+
 def next_level() -> int:
     """Return the level above every live trace."""
     traces = current().traces

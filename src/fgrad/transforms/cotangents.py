@@ -14,7 +14,7 @@ from fgrad import tree
 from fgrad.core.primitive import OPERATORS
 from fgrad.core.tape import CUT, Node, Tape
 from fgrad.core.tensor import Tensor, wrap
-from fgrad.core.trace import current, note_change, user_line
+from fgrad.core.trace import current, note_call, user_line
 from fgrad.core.watch import quiet, watching
 from fgrad.errors import NoGradientWarning, UnusedArgumentError
 from fgrad.ops.linear import convert, fit
@@ -159,7 +159,7 @@ def called(callbacks: Sequence[Callback], t: Tensor, grad: Any) -> tuple[Any, st
     for call in callbacks:
         if isinstance(grad, Future):
             raise TypeError(f"{who} returned a Future, so it must be the last callback of its tensor")
-        note_change(getattr(call, "__self__", call))
+        note_call(call)
         result = call(t, grad)
         if result is not None:
             who = f"the callback {getattr(call, '__qualname__', type(call).__qualname__)}"

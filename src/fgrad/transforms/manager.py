@@ -15,7 +15,7 @@ from fgrad import tree
 from fgrad.core.primitive import Pull
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor, node_on, wrap
-from fgrad.core.trace import Box, below, current, next_level, note_change, running, set_traces
+from fgrad.core.trace import Box, below, current, next_level, note_call, note_change, running, set_traces
 from fgrad.core.watch import Noted, watching
 from fgrad.errors import NotLinearError
 from fgrad.ops.linear import convert
@@ -425,7 +425,7 @@ class GradManager:
             if on_unused != "ignore":
                 report_unused(on_unused, self._unused(owners, grads), "y")
             for call in list(self._after):
-                note_change(getattr(call, "__self__", call))
+                note_call(call)
                 call()
             results = []
             taken: set[int] = set()
