@@ -210,10 +210,18 @@ def vmap(
 
     Raises:
         ValueError: axes that do not exist or differ in length.
+        RuntimeError: a truth value differs between examples, so the function would have to run again, but it
+            changes something beside its result; or the examples take more than 1000 paths.
+
+    Python's `if` and `while` on mapped values run the function once for each group of examples that goes the
+    same way. What such a function changes beside its result is refused where it can be seen: Tensors,
+    GradManagers and callbacks from outside, Tensors that are kept, and what `fgrad.transforms.effects` lists.
 
     Example:
         >>> from fgrad import vmap
         >>> vmap(np.dot)(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]))
         array([1., 4.])
+        >>> vmap(lambda x: x if x > 0 else 2 * x)(np.array([-1.0, 1.0]))
+        array([-2.,  1.])
     """
     return VMap(fun, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name, axis_size=axis_size)
