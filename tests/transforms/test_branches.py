@@ -12,7 +12,7 @@ from tests.helpers import close, differences, exactly, is_numpy
 
 import fgrad as fg
 import fgrad.numpy as fnp
-from fgrad.transforms.collectives import axis_index, axis_size, psum
+from fgrad.lax import axis_index, axis_size, psum
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=12)
@@ -481,3 +481,30 @@ def test_collectives_need_all_examples():
     close(fg.vmap(g, axis_name="i")(X), -X)
     h = lambda x: axis_index("i") * 2.0 if x > 0 else axis_size("i") * 1.0
     close(fg.vmap(h, axis_name="i")(X), np.where(X > 0, 2.0 * np.arange(12), 12.0))
+
+
+def test_with_control_flow_of_lax():
+    def f(x):
+        y = fg.lax.cond(x > 0, np.sin, lambda x: x * x, x)
+        z = fg.lax.fori_loop(0, 3, lambda i, c: c * x + i, y)
+        return z if z > 0.5 else fg.lax.while_loop(lambda c: c < 10, lambda c: c + x * x + 1, z)
+
+    def by_hand(x):
+        z = np.sin(x) if x > 0 else x * x
+        for i in range(3):
+            z = z * x + i
+        if z > 0.5:
+            return z
+        while z < 10:
+            z = z + x * x + 1
+        return z
+
+    close(fg.vmap(f)(X), loop(by_hand, X))
+    close(fg.vmap(fg.grad(f))(X), np.array([differences(by_hand, x) for x in X]), rtol=1e-6)
+    close(fg.vmap(fg.checkpoint(ladder))(X), loop(ladder, X))
+    slopes = np.array([differences(ladder, x) for x in X])
+    close(fg.vmap(fg.grad(fg.checkpoint(ladder)))(X), slopes, rtol=1e-6)
+    close(
+        fg.grad(lambda x: np.sum(fg.vmap(fg.checkpoint(lambda x: np.sin(x) * x))(x)))(X),
+        np.sin(X) + X * np.cos(X),
+    )

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers import close, differences, exactly
 
 import fgrad as fg
-from fgrad.transforms.collectives import all_gather, axis_index, axis_size, pmax, pmean, pmin, psum
+from fgrad.lax import all_gather, axis_index, axis_size, pmax, pmean, pmin, psum
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(5, 3)), RNG.normal(size=(4, 5, 3))

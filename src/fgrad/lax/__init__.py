@@ -1,4 +1,4 @@
-"""Control flow, implicit functions and collective operations with JAX's names and signatures, differentiable in every way."""
+"""Control flow, implicit functions and collective operations: JAX's names, differentiable in every way."""
 
 from fgrad.lax.control import cond as cond
 from fgrad.lax.control import fori_loop as fori_loop

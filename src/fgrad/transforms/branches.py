@@ -97,7 +97,7 @@ class Runs:
             if found.__class__ is Done:
                 done.append(found)
                 if count > 1:
-                    self._check(trace)
+                    self._check(trace, done=True)
                 continue
             if self.state is None:
                 self.state = State(
@@ -146,11 +146,11 @@ class Runs:
             )
         return Done(trace, part, out)
 
-    def _check(self, trace: Batch) -> None:
+    def _check(self, trace: Batch, *, done: bool = False) -> None:
         """Refuse a function that has changed something else than its own variables."""
-        if self._kept(trace):
+        if self._kept(trace, done=done):
             gc.collect()  # what stands in a circle may still be there
-        what = self._kept(trace)
+        what = self._kept(trace, done=done)
         if not what and self.state is not None:
             what = self.state.changed(self.fun)
         if what:
@@ -161,13 +161,14 @@ class Runs:
                 "lax.cond, which need one run"
             )
 
-    def _kept(self, trace: Batch) -> str | None:
+    def _kept(self, trace: Batch, *, done: bool) -> str | None:
         """Return the name of something that a run changed and that outlives it."""
         changes = trace.changes or {}
         alive = [x for r in changes.values() if (x := r()) is not None]
         if alive:
             return f"a {type(alive[0]).__name__} that exists outside of it"
-        if sys.getrefcount(trace) > _OWN_REFERENCES:
+        # what ran to its end may be kept by recordings around it, for their sweeps
+        if not done and sys.getrefcount(trace) > _OWN_REFERENCES:
             return "something outside of it that keeps a Tensor of this run"
         return None
 

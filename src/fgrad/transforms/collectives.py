@@ -149,7 +149,7 @@ def psum(x: Any, axis_name: AxisName) -> Any:
 
     Example:
         >>> import fgrad
-        >>> fgrad.vmap(lambda x: x / psum(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+        >>> fgrad.vmap(lambda x: x / fgrad.lax.psum(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
         array([0.25, 0.75])
     """
     axes = _axes(axis_name, "psum")
@@ -170,7 +170,7 @@ def pmean(x: Any, axis_name: AxisName) -> Any:
 
     Example:
         >>> import fgrad
-        >>> fgrad.vmap(lambda x: x - pmean(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
+        >>> fgrad.vmap(lambda x: x - fgrad.lax.pmean(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
         array([-1.,  1.])
     """
     n = math.prod(t.size for t in _axes(axis_name, "pmean"))
@@ -185,7 +185,7 @@ def pmax(x: Any, axis_name: AxisName) -> Any:
 
     Example:
         >>> import fgrad
-        >>> fgrad.vmap(lambda x: x / pmax(x, "i"), axis_name="i")(np.array([1.0, 4.0]))
+        >>> fgrad.vmap(lambda x: x / fgrad.lax.pmax(x, "i"), axis_name="i")(np.array([1.0, 4.0]))
         array([0.25, 1.  ])
     """
     return _extremum(x, axis_name, "max")
@@ -196,7 +196,7 @@ def pmin(x: Any, axis_name: AxisName) -> Any:
 
     Example:
         >>> import fgrad
-        >>> fgrad.vmap(lambda x: pmin(x, "i"), axis_name="i")(np.array([1.0, 4.0]))
+        >>> fgrad.vmap(lambda x: fgrad.lax.pmin(x, "i"), axis_name="i")(np.array([1.0, 4.0]))
         array([1., 1.])
     """
     return _extremum(x, axis_name, "min")
@@ -233,7 +233,8 @@ def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = Fals
 
     Example:
         >>> import fgrad
-        >>> fgrad.vmap(lambda x: all_gather(x, "i")[::-1], axis_name="i", out_axes=None)(np.arange(3.0))
+        >>> turned = lambda x: fgrad.lax.all_gather(x, "i")[::-1]
+        >>> fgrad.vmap(turned, axis_name="i", out_axes=None)(np.arange(3.0))
         array([2., 1., 0.])
     """
     axes = _axes(axis_name, "all_gather")
@@ -260,7 +261,7 @@ def axis_index(axis_name: AxisName) -> Any:
 
     Example:
         >>> import fgrad
-        >>> fgrad.vmap(lambda x: x * axis_index("i"), axis_name="i")(np.ones(3))
+        >>> fgrad.vmap(lambda x: x * fgrad.lax.axis_index("i"), axis_name="i")(np.ones(3))
         array([0., 1., 2.])
     """
     index: Any = 0
@@ -274,7 +275,7 @@ def axis_size(axis_name: AxisName) -> int:
 
     Example:
         >>> import fgrad
-        >>> fgrad.vmap(lambda x: x / axis_size("i"), axis_name="i")(np.ones(2))
+        >>> fgrad.vmap(lambda x: x / fgrad.lax.axis_size("i"), axis_name="i")(np.ones(2))
         array([0.5, 0.5])
     """
     return math.prod(t.full_size for t in _axes(axis_name, "axis_size", together=False))
