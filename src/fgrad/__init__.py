@@ -1,31 +1,20 @@
 """fgrad: JAX-style transformations for people who write NumPy: a stateful GradManager on Numba kernels."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fgrad import config as config
-from fgrad import debug as debug
-from fgrad import extend as extend
-from fgrad import lax as lax
-from fgrad import nn as nn
 from fgrad import numpy as numpy
-from fgrad import random as random
-from fgrad import testing as testing
 from fgrad import tree as tree
 from fgrad.companions import tell_companions
 from fgrad.core.tensor import Tensor as Tensor
 from fgrad.core.tensor import tensor as tensor
-from fgrad.coverage import coverage as coverage
 from fgrad.errors import EscapedTensorError as EscapedTensorError
 from fgrad.errors import EscapeWarning as EscapeWarning
 from fgrad.errors import NoGradientWarning as NoGradientWarning
 from fgrad.errors import NonFiniteError as NonFiniteError
 from fgrad.errors import UnusedArgumentError as UnusedArgumentError
-from fgrad.lax.reversal import checkpointed as checkpointed
 from fgrad.numpy.indexing import stop_gradient as stop_gradient
-from fgrad.transforms import checkpoint_policies as checkpoint_policies
-from fgrad.transforms.callbacks import pure_callback as pure_callback
-from fgrad.transforms.checkpoint import checkpoint as checkpoint
-from fgrad.transforms.checkpoint import checkpoint_name as checkpoint_name
-from fgrad.transforms.checkpoint import print_saved_residuals as print_saved_residuals
-from fgrad.transforms.checkpoint import remat as remat
 from fgrad.transforms.custom import Function as Function
 from fgrad.transforms.custom import custom_jvp as custom_jvp
 from fgrad.transforms.custom import custom_vjp as custom_vjp
@@ -48,11 +37,59 @@ from fgrad.transforms.reverse import value_and_grad as value_and_grad
 from fgrad.transforms.reverse import vjp as vjp
 from fgrad.transforms.stage import eval_shape as eval_shape
 from fgrad.transforms.stage import make_graph as make_graph
-from fgrad.transforms.vectorize import vectorize as vectorize
 from fgrad.tree import register_pytree_node as register_pytree_node
 from fgrad.tree import register_pytree_node_class as register_pytree_node_class
+
+if TYPE_CHECKING:
+    from fgrad import debug as debug
+    from fgrad import extend as extend
+    from fgrad import lax as lax
+    from fgrad import nn as nn
+    from fgrad import random as random
+    from fgrad import testing as testing
+    from fgrad.coverage import coverage as coverage
+    from fgrad.lax.reversal import checkpointed as checkpointed
+    from fgrad.transforms import checkpoint_policies as checkpoint_policies
+    from fgrad.transforms.callbacks import pure_callback as pure_callback
+    from fgrad.transforms.checkpoint import checkpoint as checkpoint
+    from fgrad.transforms.checkpoint import checkpoint_name as checkpoint_name
+    from fgrad.transforms.checkpoint import print_saved_residuals as print_saved_residuals
+    from fgrad.transforms.checkpoint import remat as remat
+    from fgrad.transforms.vectorize import vectorize as vectorize
 
 __version__ = "0.1.0"
 
 tell_companions()
 del tell_companions
+
+# what few programs need is loaded when it is first asked for: a module, or a name of one
+_LATE = {
+    "checkpoint": "fgrad.transforms.checkpoint",
+    "checkpoint_name": "fgrad.transforms.checkpoint",
+    "checkpoint_policies": "fgrad.transforms",
+    "checkpointed": "fgrad.lax.reversal",
+    "coverage": "fgrad.coverage",
+    "debug": "",
+    "extend": "",
+    "lax": "",
+    "nn": "",
+    "print_saved_residuals": "fgrad.transforms.checkpoint",
+    "pure_callback": "fgrad.transforms.callbacks",
+    "random": "",
+    "remat": "fgrad.transforms.checkpoint",
+    "testing": "",
+    "vectorize": "fgrad.transforms.vectorize",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module 'fgrad' has no attribute {name!r}")
+    module = _LATE[name]
+    found: Any = getattr(import_module(module), name) if module else import_module(f"fgrad.{name}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})
