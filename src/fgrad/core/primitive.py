@@ -50,6 +50,7 @@ class Pull:
         "simple",
         "title",
         "transpose",
+        "wary",
     )
 
     def __init__(
@@ -85,6 +86,7 @@ class Pull:
         self.lifted, self.raw, self.keep, self.avals, self.params = lifted, raw or lifted, keep, avals, params
         self.simple = not avals and not params  # saves values only
         self.row = ""  # the name of the row, once it is known
+        self.wary = False  # whether it looks at cotangents, and refuses some
         self.title = ""  # what to call a step that belongs to no row
         self.pattern: Pattern = (True,)  # which arguments are tracked
         self.linear = True  # whether the row is linear in the tracked arguments: none of their values is kept
@@ -171,7 +173,7 @@ class Primitive:
             if made is None:
                 return None
             own = {OUT, *(i + 1 for i, tracked in enumerate(pattern) if tracked)}
-            made.row, made.pattern = self.name, pattern
+            made.row, made.pattern, made.wary = self.name, pattern, self.wary
             if not self.many:
                 self.plans[int("1" + "".join("01"[t] for t in pattern), 2)] = made
             made.linear = (

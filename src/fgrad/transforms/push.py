@@ -45,7 +45,7 @@ class Pushforward:
         self._reverse: DoubleReverse | None = None
         self._push: Push | None = None
         with quiet():
-            if any(map(_is_wary, recorded.tape.live())):
+            if any(isinstance(n.pull, Pull) and n.pull.wary for n in recorded.tape.live()):
                 # tangents do not tell whether a result depends on what is not determined; generic
                 # cotangents do
                 rng = np.random.default_rng(0)
@@ -72,11 +72,6 @@ class Pushforward:
         if self._reverse is None:
             self._reverse = DoubleReverse(self._recorded, self._outs)
         return self._reverse(tangents)
-
-
-def _is_wary(node: Node) -> bool:
-    row = node.pull.row if isinstance(node.pull, Pull) else ""
-    return row in ROWS and ROWS[row].wary
 
 
 def _generic(y: Any, rng: np.random.Generator) -> Any:
