@@ -14,6 +14,7 @@ from fgrad.core import tensor as tensor_module
 from fgrad.core.primitive import ROWS
 from fgrad.core.snapshot import compact, private_copy
 from fgrad.core.trace import NOTHING, State
+from fgrad.ops.linear import fit
 
 RNG = np.random.default_rng(5)
 UNARY = ("sin", "cos", "tanh", "exp", "square", "arctan", "negative", "absolute")
@@ -204,3 +205,16 @@ def test_linearize_and_jacfwd_of_large_products():
     close(fg.jacfwd(lambda x: a @ fnp.tanh(a @ x))(x), a @ np.diag(1 - np.tanh(a @ x) ** 2) @ a, rtol=1e-8)
     m = RNG.normal(size=(70, 70))
     close(fg.linearize(lambda m: m @ m, m)[1](m), 2 * m @ m, rtol=1e-8)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(64, 10), (1, 3), (0, 3), (3, 0), (700, 100)])
+def test_cotangents_summed_over_rows(shape, dtype):
+    ct = RNG.normal(size=shape).astype(dtype)
+    for given in (ct, np.asfortranarray(ct), ct[::-1]):
+        summed = fit(given, (shape[1:], np.dtype(dtype)))
+        assert summed.dtype == dtype
+        close(summed, np.add.reduce(given, axis=0), atol=1e-5 if dtype == "float32" else 1e-13)
+    if ct.size:
+        ct[0, 0], ct[-1, -1] = np.inf, np.nan
+        np.testing.assert_array_equal(np.isnan(fit(ct, (shape[1:], ct.dtype))), np.isnan(ct.sum(0)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -14,6 +15,7 @@ from fgrad.ops.compiled import LARGE, backend
 
 Axes = tuple[int, ...]
 SMALL = 4096  # elements
+BLAS = 65536  # elements: for more, products by BLAS may run in threads, and their sums differ by rounding
 SIDE_BY_SIDE = 4  # running sums: fewer gain nothing from compiled code
 
 
@@ -99,7 +101,16 @@ def _repeated(shape: Shape, small: Shape) -> Axes:
 
 def _sum_array_to(x: Any, shape: Shape) -> Any:
     axes = _repeated(x.shape, shape)
-    return np.add.reduce(x, axis=axes).reshape(shape) if axes else x
+    if not axes:
+        return x
+    if axes == (0,) and x.ndim == 2 and x.size <= BLAS and x.dtype.char in "fd" and x.flags.c_contiguous:
+        return np.dot(_ones(x.shape[0], x.dtype), x).reshape(shape)  # in a third of the time
+    return np.add.reduce(x, axis=axes).reshape(shape)
+
+
+@functools.lru_cache(64)
+def _ones(n: int, dtype: np.dtype[Any]) -> Any:
+    return np.ones(n, dtype)
 
 
 def fit(ct: Any, aval: tuple[Shape, np.dtype[Any]]) -> Any:
