@@ -22,7 +22,7 @@ MASK = truths((2, 3, 4), 7)
 AXES = [None, 0, 1, -1, (0, 1), ()]
 REDUCTIONS = ("nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd")
 SCANS = ("nancumsum", "nancumprod")
-EXTREMA = {"nanmax", "nanmin"}
+EXTREMA = ("nanmax", "nanmin")
 MOMENTS = ("nanmean", "nanvar", "nanstd")
 
 CASES = [
