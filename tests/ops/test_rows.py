@@ -14,12 +14,15 @@ import pytest
 from scipy import special
 
 import fgrad as fg
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import ITSELF, ROWS
 from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS
 from fgrad.ops.indexing import HOLE
 from fgrad.testing import check_row
 from fgrad.transforms.custom import Rule
+
+for late in dir(fg):
+    getattr(fg, late)  # what is loaded when it is first asked for declares rows too
 
 
 class Sample(NamedTuple):
@@ -1132,3 +1135,24 @@ def test_the_fast_path_of_eager_operators_agrees_with_bind(name):
     for a, b in zip(*(fg.grad(lambda *xs: np.sum(f(*xs)), where)(*args) for f in (fast, slow)), strict=True):
         np.testing.assert_array_equal(a, b)
         assert a.dtype == b.dtype
+
+
+def works_by_element(sample: Sample) -> bool:
+    """Return whether the row says so of the step to its first argument, and the sample can show it."""
+    x = sample.args[0] if sample.args else None
+    if not isinstance(x, np.ndarray) or x.dtype != np.float64 or not 2 <= x.size <= 12:
+        return False
+    pull = ROWS[sample.row].pull((True, *(False for _ in sample.args[1:])))
+    return pull is not None and pull.transpose is ITSELF
+
+
+@pytest.mark.parametrize("sample", [s for s in SAMPLES if works_by_element(s)], ids=str)
+def test_steps_that_work_element_by_element(sample):
+    """Forward mode and vmap rely on it."""
+    x, *rest = sample.args
+    f = lambda x: bind(sample.row, x, *rest, **sample.params)
+    if np.shape(f(x)) == x.shape:
+        jacobian = fg.jacrev(f)(x).reshape(x.size, x.size)
+        assert not np.any(jacobian[~np.eye(x.size, dtype=bool)])
+        loss = fg.grad(lambda x: np.sum(f(x) ** 2))
+        np.testing.assert_allclose(fg.vmap(loss)(np.stack([x, x]))[1], loss(x), rtol=1e-12)

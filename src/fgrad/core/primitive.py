@@ -21,7 +21,8 @@ _interned: dict[tuple[int, ...], tuple[int, ...]] = {}
 KEEP_OUT, KEEP_X, KEEP_Y, KEEP_XY = (_interned.setdefault(k, k) for k in ((0,), (1,), (2,), (1, 2)))
 
 
-ITSELF = "itself"  # a diagonal step between real numbers is its own transpose
+ITSELF = "itself"  # a step that works element by element, between real numbers, is its own transpose
+SYMMETRIC = "symmetric"  # so is one that mixes elements symmetrically
 ROW = "row"  # the row is linear in its one argument: run on the tangent
 WEIGHTS = "weights"  # a reduction over `axes`: every element reaches one element of the output
 EACH = "each"  # the row is linear in each tracked argument, and the others are kept
@@ -76,8 +77,8 @@ class Pull:
             params: whether the parameters are saved.
             exact: whether cotangents have the shape and dtype of their argument already.
             shaped: whether they have at least the shape of it.
-            transpose: how forward mode gets the transpose of this step without recording it: ITSELF, ROW,
-                WEIGHTS or EACH; "" records it.
+            transpose: how forward mode gets the transpose of this step without recording it: ITSELF,
+                SYMMETRIC, ROW, WEIGHTS or EACH; "" records it.
             linear: whether the row is linear in the tracked arguments although it keeps their values.
         """
         self.declared = linear

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import ITSELF, WEIGHTS, Pattern, Primitive, Pull, Rule, by_argument, register
+from fgrad.core.primitive import SYMMETRIC, WEIGHTS, Pattern, Primitive, Pull, Rule, by_argument, register
 from fgrad.core.tensor import bind, unary
 from fgrad.ops.compiled import LARGE, backend
 from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, shifted, sum_axes
@@ -123,7 +123,7 @@ def _declare(
     )
 
 
-_declare("softmax", _run_softmax, _softmax, lambda x, *, axes: x, transpose=ITSELF)
+_declare("softmax", _run_softmax, _softmax, lambda x, *, axes: x, transpose=SYMMETRIC)
 _declare("log_softmax", _run_log_softmax, _log_softmax, lambda x, *, axes: x)
 _declare(
     "logsumexp",

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Shape
-from fgrad.core.primitive import EACH, ITSELF, OPERATORS, ROW, ROWS, WEIGHTS, Pull
+from fgrad.core.primitive import EACH, ITSELF, OPERATORS, ROW, ROWS, SYMMETRIC, WEIGHTS, Pull
 from fgrad.core.tape import Node, Pick
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Box, current
@@ -164,7 +164,7 @@ class Push:
         if kind is ROW:
             row, params = ROWS[pull.row], node.saved[-1]
             return row.run(given[0], **params) if raw else bind(row.name, given[0], **params)
-        if kind is ITSELF and _is_real(node, given):
+        if (kind is ITSELF or kind is SYMMETRIC) and _is_real(node, given):
             return _itself(node, pull, given, add, raw=raw)
         if kind is EACH:
             return _each(node, pull, given, add, raw=raw)
