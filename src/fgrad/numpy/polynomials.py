@@ -16,8 +16,10 @@ from fgrad.core.trace import Box
 from fgrad.numpy.arrays import as_value, asarray
 from fgrad.numpy.linalg import eigvals, inv, lstsq
 from fgrad.numpy.products import matmul
+from fgrad.numpy.reductions import inexact
 from fgrad.numpy.registry import has_tensor, implements
 from fgrad.numpy.shapes import atleast_1d, concatenate
+from fgrad.numpy.statistics import known
 from fgrad.ops import linear
 
 
@@ -159,7 +161,7 @@ def polyfit(
     if not has_tensor((x, y, w)):
         fitted: Any = np.polyfit(x, y, deg, rcond, full, w, cov)  # type: ignore[call-overload]
         return fitted
-    x, y, n = _exact(x), _exact(y), int(deg) + 1
+    x, y, n = inexact(x), inexact(y), int(deg) + 1
     if n < 1:
         raise ValueError("expected deg >= 0")
     if len(x.shape) != 1:
@@ -175,7 +177,7 @@ def polyfit(
         rcond = m * np.finfo(x.dtype).eps
     powers = vander(x, n)
     if w is not None:
-        w = _exact(w)
+        w = inexact(w)
         if len(w.shape) != 1:
             raise TypeError("expected a 1-d array for weights")
         if w.shape[0] != m:
@@ -188,7 +190,8 @@ def polyfit(
     c = c / linear.reshape(size, (n, *(1,) * (len(y.shape) - 1)))
     if full:
         return c, residuals, rank, s, rcond
-    if not isinstance(getattr(rank, "_value", rank), Box) and rank != n:
+    found = known(rank)
+    if found is not None and found != n:
         warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=2)
     if not cov:
         return c
@@ -200,11 +203,6 @@ def polyfit(
     else:
         factor = residuals / (m - n)
     return c, base * factor if len(y.shape) == 1 else linear.reshape(base, (n, n, 1)) * factor
-
-
-def _exact(x: Any) -> Any:
-    x = as_value(x)
-    return x if x.dtype.kind in "fc" else linear.convert(x, np.dtype(float))
 
 
 @implements(np.polyadd)
