@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from fgrad import config as config
 from fgrad import numpy as numpy
+from fgrad import random as random
 from fgrad import tree as tree
 from fgrad.companions import tell_companions
 from fgrad.core.tensor import Tensor as Tensor
 from fgrad.core.tensor import tensor as tensor
+from fgrad.coverage import coverage as coverage
 from fgrad.errors import EscapedTensorError as EscapedTensorError
 from fgrad.errors import EscapeWarning as EscapeWarning
 from fgrad.errors import NoGradientWarning as NoGradientWarning
@@ -45,9 +47,7 @@ if TYPE_CHECKING:
     from fgrad import extend as extend
     from fgrad import lax as lax
     from fgrad import nn as nn
-    from fgrad import random as random
     from fgrad import testing as testing
-    from fgrad.coverage import coverage as coverage
     from fgrad.lax.reversal import checkpointed as checkpointed
     from fgrad.transforms import checkpoint_policies as checkpoint_policies
     from fgrad.transforms.callbacks import pure_callback as pure_callback
@@ -68,14 +68,12 @@ _LATE = {
     "checkpoint_name": "fgrad.transforms.checkpoint",
     "checkpoint_policies": "fgrad.transforms",
     "checkpointed": "fgrad.lax.reversal",
-    "coverage": "fgrad.coverage",
     "debug": "",
     "extend": "",
     "lax": "",
     "nn": "",
     "print_saved_residuals": "fgrad.transforms.checkpoint",
     "pure_callback": "fgrad.transforms.callbacks",
-    "random": "",
     "remat": "fgrad.transforms.checkpoint",
     "testing": "",
     "vectorize": "fgrad.transforms.vectorize",
