@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fgrad.kernels import source
+from fgrad.kernels import source, store
 
 TEXT = """
 @njit(types.float64(types.float64), cache=True, error_model="numpy", nogil=True)
@@ -88,18 +88,16 @@ def test_the_entry(folder):
 
 def test_another_processor_gets_another_entry(folder, monkeypatch):
     load()
-    source._header.cache_clear()
-    import numba
-
-    monkeypatch.setattr(numba.config, "CPU_NAME", "generic")
-    monkeypatch.setattr(numba.config, "CPU_FEATURES", "")
+    store.header.cache_clear()
+    monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
+    monkeypatch.setenv("NUMBA_CPU_FEATURES", "")
     try:
-        header = source._header()
+        header = store.header()
         assert "generic" in header
     finally:
-        source._header.cache_clear()
+        store.header.cache_clear()
     monkeypatch.undo()
-    assert header != source._header()
+    assert header != store.header()
 
 
 def garbage(path):
@@ -135,7 +133,7 @@ def test_an_entry_damaged_together_with_its_digest(folder):
     load()
     path = entry(folder)
     truncate(*folder.glob("__pycache__/*.nbc"))
-    path.with_suffix(".sum").write_text(source._digest(*(p.read_bytes() for p in source._code(path))))
+    path.with_suffix(".sum").write_text(store.digest(*(p.read_bytes() for p in source._code(path))))
     assert load()[1]
     assert not load()[1]
 
@@ -144,7 +142,7 @@ def test_where_the_code_cannot_be_kept_the_kernel_lives_in_memory(folder, monkey
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(source, "_write", fail)
+    monkeypatch.setattr(store, "write", fail)
     assert load()[1]
     assert load()[1]
     assert not everything(folder)
@@ -188,7 +186,7 @@ def test_a_user_without_a_home_has_no_cache(folder, monkeypatch):
     def fail():
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr(source.config, "cache_dir", fail)
+    monkeypatch.setattr(store.config, "cache_dir", fail)
     assert load()[1]
     assert not folder.exists()
 

@@ -1,0 +1,130 @@
+"""The folder in which compiled code outlives its process: who may write to it, how, and how large it gets.
+
+An entry is one or more files whose names start with `k_<hash>.`; one of them ends in `.sum` or `.o`, and its age
+is the time since the entry was used. All of it gets executed, so the folder must be the user's own and writable
+by nobody else; where there can be no such folder, code lives in memory only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import stat
+import sys
+import uuid
+from collections import defaultdict
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+from fgrad import config
+
+_AGING = {".sum", ".o"}
+_WRITTEN = 2**30  # the date of every module: older Numba takes one with a new date for another module
+
+
+def folder() -> Path | None:
+    """Return the folder of the cache, if it is the user's own and nobody else may write to it."""
+    if config.cache_size() <= 0:
+        return None
+    try:
+        path = config.cache_dir()
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.stat()
+    except (OSError, RuntimeError):  # the latter where there is no home directory
+        return None
+    if hasattr(os, "getuid"):
+        shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if shared or status.st_uid != os.getuid():
+            return None
+    return path if os.access(path, os.R_OK | os.W_OK | os.X_OK) else None
+
+
+def read(path: Path) -> bytes:
+    """Return what is in the file, nothing if there is none."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file in such a way that no process ever sees part of it."""
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}.tmp")
+    try:
+        part.write_bytes(content)
+        if path.suffix == ".py":
+            os.utime(part, (_WRITTEN, _WRITTEN))
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def remove(files: list[Path]) -> None:
+    """Remove files, those that can be."""
+    for file in files:
+        with contextlib.suppress(OSError):  # on Windows, in use by another process
+            file.unlink(missing_ok=True)
+
+
+def touch(path: Path) -> None:
+    """Note that an entry was used."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
+def shrink(newest: Path) -> None:
+    """Remove the entries used longest ago, until those that stay fit into `config.cache_size()`."""
+    files: defaultdict[str, list[Path]] = defaultdict(list)
+    sizes: defaultdict[str, int] = defaultdict(int)
+    used: defaultdict[str, float] = defaultdict(float)
+    for file in (*newest.parent.glob("k_*"), *newest.parent.glob("__pycache__/k_*")):
+        entry = file.name.partition(".")[0]
+        with contextlib.suppress(OSError):  # another process may remove it meanwhile
+            status = file.stat()
+            files[entry].append(file)
+            sizes[entry] += status.st_size
+            used[entry] = max(used[entry], status.st_mtime * (file.suffix in _AGING))
+    used[newest.stem] = np.inf
+    total = sum(sizes.values())
+    for entry in sorted(files, key=lambda e: used[e]):
+        if total <= config.cache_size() or entry == newest.stem:
+            return
+        total -= sizes[entry]
+        remove(files[entry])
+
+
+def digest(*parts: str | bytes) -> str:
+    """Return a hash of the parts, as text."""
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(part.encode() if isinstance(part, str) else part)
+    return total.hexdigest()[:32]
+
+
+@cache
+def header() -> str:
+    """Return a comment on all that machine code depends on besides the text: it is part of the hash.
+
+    Numba is not imported for it: code that is in the cache needs llvmlite alone.
+    """
+    from llvmlite import binding  # noqa: PLC0415 -- late: eager programs of NumPy's ufuncs need no machine code
+
+    cpu = os.environ.get("NUMBA_CPU_NAME") or binding.get_host_cpu_name()
+    features = os.environ.get("NUMBA_CPU_FEATURES")
+    features = binding.get_host_cpu_features().flatten() if features is None else features
+    return (
+        f"# fgrad {_version('fgrad')}, numba {_version('numba')}, numpy {np.__version__}, "
+        f"{sys.implementation.cache_tag} on {platform.machine()}, {cpu} {digest(features)[:8]}"
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "from source"
