@@ -35,7 +35,7 @@ def compiled(text: str) -> Callable[..., None]:
     kernel: Callable[..., None] = load(text).kernel
     for result in getattr(kernel, "overloads", {}).values():
         return getattr(result, "entry_point", kernel)
-    return _quiet(kernel)
+    return quiet(kernel)
 
 
 def load(text: str) -> ModuleType:
@@ -108,7 +108,7 @@ def _forget_code(path: Path) -> None:
     store.remove([path.with_suffix(".sum"), *_code(path)])
 
 
-def _quiet(kernel: Callable[..., None]) -> Callable[..., None]:
+def quiet(kernel: Callable[..., None]) -> Callable[..., None]:
     """Return `kernel`, interpreted by Python, without NumPy's warnings: compiled code has none."""
 
     @wraps(kernel)
