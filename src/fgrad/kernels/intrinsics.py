@@ -1,14 +1,25 @@
 """What the text of a native kernel may name: typed pointers to buffers, helpers, and their twins in Python.
 
-`float64_at(slots, args, 3)` is a pointer to the buffer whose number is `args[3]`: its elements are `x[i]`, and
-`i` is best unsigned. In interpreted kernels it is the flat array `slots[args[3]]`. There is one such function
-for each dtype of `DTYPES`. Numba is imported when `compiled_names` is called, not before.
+| name | in machine code | interpreted |
+|---|---|---|
+| `np`, `math`, `helper` | as Numba has them; `helper` decorates functions that the kernel calls | NumPy's |
+| `float64_at(slots, args, 3)` | a pointer to the buffer whose number is `args[3]` | a flat array over it |
+| `alone(pointer)` | the same, said not to overlap with what other pointers are read and written by | the same |
+| `integer_at(slots, args, 3, kind)` | the integer of type `INTEGERS[kind]` that is in a buffer | likewise |
+| `move(slots, k, bytes)` | adds to the address of buffer k | likewise |
+| `call(address, slots, args, start, lo, hi)` | another kernel, with the numbers from `args[start]` on | likewise |
+| `int64_from(address)` | a pointer | missing |
+| `invoke(address, a, b, c, d)` | a C function of up to four integers that returns one | missing |
+
+There is `<dtype>_at` for each of `DTYPES`. Elements of a pointer are `x[i]`, where `i` is best unsigned; a kernel
+with more than about sixteen pointers becomes vector code only if they are `alone`. A buffer that is both read and
+written must then be one pointer. Numba is imported when `compiled_names` is called, not before.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -17,7 +28,7 @@ import numpy as np
 from fgrad.kernels import mathlib
 
 DTYPES = {
-    # dtype       as Numba sees it
+    # dtype      as Numba sees it
     "bool": "boolean",
     "int8": "int8",
     "int16": "int16",
@@ -34,41 +45,112 @@ DTYPES = {
     "complex128": "complex128",
 }
 
+INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+
+kernels: dict[int, Callable[..., None]] = {}  # those that Python runs, by what stands for their addresses
+
+
+class Slots:
+    """The buffers of kernels that Python runs: flat arrays, and how far into each its slot has moved."""
+
+    def __init__(self, arrays: Iterable[np.ndarray | None]) -> None:
+        self._bytes = [None if a is None else _as_bytes(a) for a in arrays]
+        self._moved = [0] * len(self._bytes)
+
+    def __getitem__(self, k: int) -> np.ndarray:
+        data = self._bytes[k]
+        if data is None:
+            raise IndexError(f"slot {k} has no buffer")
+        return data[self._moved[k] :]
+
+    def __setitem__(self, k: int, array: np.ndarray) -> None:
+        self._bytes[k], self._moved[k] = _as_bytes(array), 0
+
+    def move(self, k: int, count: int) -> None:
+        """Let slot k start `count` bytes further on."""
+        self._moved[k] += int(count)
+
+    def assign(self, target: int, source: int) -> None:
+        """Let slot `target` be what slot `source` is."""
+        self._bytes[target], self._moved[target] = self._bytes[source], self._moved[source]
+
+    def swap(self, a: int, b: int) -> None:
+        """Let two slots change places."""
+        for values in (self._bytes, self._moved):
+            values[a], values[b] = values[b], values[a]  # type: ignore[index]
+
 
 @cache
 def interpreted_names() -> dict[str, Any]:
     """Return the names for kernels that Python runs."""
-    names: dict[str, Any] = {"np": np, "math": mathlib.interpreted, "helper": _same}
-    return names | {f"{name}_at": _reader(np.dtype(name)) for name in DTYPES}
+
+    def move(slots: Slots, k: int, count: int) -> None:
+        slots.move(k, count)
+
+    def assign(slots: Slots, target: int, source: int) -> None:
+        slots.assign(target, source)
+
+    def swap(slots: Slots, a: int, b: int) -> None:
+        slots.swap(a, b)
+
+    def call(address: int, slots: Any, args: Sequence[int], start: int, lo: int, hi: int) -> None:
+        kernels[int(address)](slots, args[start:], lo, hi)
+
+    def integer_at(slots: Any, args: Sequence[int], k: int, kind: int) -> int:
+        return int(readers[INTEGERS[kind]](slots, args, k)[0])
+
+    readers = {name: _reader(np.dtype(name)) for name in DTYPES}
+    names: dict[str, Any] = {"np": np, "math": mathlib.interpreted, "helper": _same, "alone": _same}
+    names |= {f.__name__: f for f in (move, assign, swap, call, integer_at)}
+    return names | {f"{name}_at": reader for name, reader in readers.items()}
 
 
 @cache
 def compiled_names() -> dict[str, Any]:
     """Return the names for kernels that Numba compiles."""
     from numba import njit, types  # noqa: PLC0415 -- late: it takes longer to import than the rest of fgrad
+    from numba.extending import intrinsic  # noqa: PLC0415
 
-    names: dict[str, Any] = {"np": np, "math": math, "types": types}
-    names["helper"] = njit(error_model="numpy", inline="always", fastmath={"contract"})
-    return names | {f"{name}_at": _pointer(getattr(types, kind)) for name, kind in DTYPES.items()}
+    helper = njit(error_model="numpy", inline="always", fastmath={"contract"})
+
+    def move(slots: Any, k: int, count: int) -> None:
+        slots[k] += count
+
+    def assign(slots: Any, target: int, source: int) -> None:
+        slots[target] = slots[source]
+
+    def swap(slots: Any, a: int, b: int) -> None:
+        kept = slots[a]
+        slots[a] = slots[b]
+        slots[b] = kept
+
+    names: dict[str, Any] = {"np": np, "math": math, "types": types, "helper": helper}
+    names |= {f.__name__: helper(f) for f in (move, assign, swap)}
+    names |= {f.__name__: intrinsic(f) for f in (alone, integer_at, call, invoke, int64_from, address)}
+    return names | {f"{name}_at": intrinsic(_pointer(getattr(types, kind))) for name, kind in DTYPES.items()}
 
 
-def _same(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
+def _same(value: Any) -> Any:
+    return value
+
+
+def _as_bytes(array: np.ndarray) -> np.ndarray:
+    return array.reshape(-1).view(np.uint8)
 
 
 def _reader(dtype: np.dtype) -> Callable[..., np.ndarray]:
     dtype = np.dtype(np.uint16) if dtype == np.float16 else dtype
 
-    def read(slots: Any, args: Any, k: int) -> np.ndarray:
-        return slots[args[k]].view(dtype)  # type: ignore[no-any-return]
+    def read(slots: Any, args: Sequence[int], k: int) -> np.ndarray:
+        data = slots[args[k]].view(np.uint8)
+        return data[: data.size // dtype.itemsize * dtype.itemsize].view(dtype)  # type: ignore[no-any-return]
 
     return read
 
 
-def _pointer(kind: Any) -> Any:
+def _pointer(kind: Any) -> Callable[..., Any]:
     """Return the intrinsic that gives the address of a buffer as a pointer to elements of `kind`."""
     from numba import types  # noqa: PLC0415 -- late, as above
-    from numba.extending import intrinsic  # noqa: PLC0415
 
     pointer = types.CPointer(kind)
 
@@ -80,4 +162,97 @@ def _pointer(kind: Any) -> Any:
 
         return pointer(slots, args, types.intp), emit
 
-    return intrinsic(at)
+    return at
+
+
+def alone(typing: Any, pointer: Any) -> Any:
+    """Type a pointer that overlaps with no other: the result of an empty instruction that is said to be so."""
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        from llvmlite import ir  # noqa: PLC0415 -- late, as above
+
+        kind = values[0].type
+        nothing = ir.InlineAsm(ir.FunctionType(kind, [kind]), "", "=r,0")
+        # LLVM reads attributes of the result where llvmlite writes the calling convention
+        return builder.call(nothing, values, cconv="noalias")
+
+    return pointer(pointer), emit
+
+
+def integer_at(typing: Any, slots: Any, args: Any, k: Any, kind: Any) -> Any:
+    """Type an integer that is in a buffer and becomes an int64."""
+    from llvmlite import ir  # noqa: PLC0415 -- late, as above
+    from numba import types  # noqa: PLC0415
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        slots, args, k, kind = values
+        place = builder.load(builder.gep(slots, [builder.load(builder.gep(args, [k]))]))
+        end = builder.append_basic_block("end")
+        choice = builder.switch(kind, end)
+        cases = [(ir.Constant(ir.IntType(64), 0), builder.block)]
+        for number, name in enumerate(INTEGERS):
+            choice.add_case(number, builder.append_basic_block(name))
+            builder.position_at_end(builder.function.blocks[-1])
+            bits = 8 if name == "bool" else int(name.lstrip("uint"))
+            value = builder.load(builder.inttoptr(place, ir.IntType(bits).as_pointer()))
+            extend = builder.sext if name.startswith("int") else builder.zext
+            cases.append((value if bits == 64 else extend(value, ir.IntType(64)), builder.block))
+            builder.branch(end)
+        builder.position_at_end(end)
+        result = builder.phi(ir.IntType(64))
+        for value, block in cases:
+            result.add_incoming(value, block)
+        return result
+
+    return types.int64(slots, args, types.intp, types.intp), emit
+
+
+def call(typing: Any, address: Any, slots: Any, args: Any, start: Any, lo: Any, hi: Any) -> Any:
+    """Type the call of a kernel."""
+    from llvmlite import ir  # noqa: PLC0415 -- late, as above
+    from numba import types  # noqa: PLC0415
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        address, slots, args, start, lo, hi = values
+        kind = ir.FunctionType(ir.VoidType(), [slots.type, args.type, lo.type, hi.type])
+        kernel = builder.inttoptr(address, kind.as_pointer())
+        builder.call(kernel, [slots, builder.gep(args, [start]), lo, hi])
+        return context.get_dummy_value()
+
+    return types.void(types.intp, slots, args, types.intp, types.uintp, types.uintp), emit
+
+
+def invoke(typing: Any, address: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Type the call of a C function: in its conventions a function never sees arguments it does not take."""
+    from llvmlite import ir  # noqa: PLC0415 -- late, as above
+    from numba import types  # noqa: PLC0415
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        word = ir.IntType(64)
+        function = builder.inttoptr(values[0], ir.FunctionType(word, [word] * 4).as_pointer())
+        return builder.call(function, values[1:])
+
+    return types.int64(*[types.int64] * 5), emit
+
+
+def int64_from(typing: Any, address: Any) -> Any:
+    """Type the pointer to integers at an address."""
+    from numba import types  # noqa: PLC0415 -- late, as above
+
+    pointer = types.CPointer(types.int64)
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], context.get_data_type(pointer))
+
+    return pointer(types.intp), emit
+
+
+def address(typing: Any, pointer: Any) -> Any:
+    """Type the address of a pointer."""
+    from llvmlite import ir  # noqa: PLC0415 -- late, as above
+    from numba import types  # noqa: PLC0415
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.ptrtoint(values[0], ir.IntType(64))
+
+    return types.intp(pointer), emit

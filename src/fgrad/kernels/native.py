@@ -57,6 +57,8 @@ class _Code(NamedTuple):
     machine: bytes
 
 
+ENTRY = "# entry: int64(int64*, int64*, int64)\n"  # how a text starts whose `kernel` Python calls
+
 _lock = RLock()
 _kernels: dict[str, Kernel] = {}
 _counts = {"compiled": 0, "loaded": 0}
@@ -90,7 +92,9 @@ def interpreted() -> bool:
 def _make(text: str) -> Kernel:
     if interpreted():
         module = source.execute(text, **intrinsics.interpreted_names())
-        return Kernel(id(module), module, source.quiet(module.kernel))
+        function = intrinsics.kernels[id(module)] = source.quiet(module.kernel)
+        return Kernel(id(module), module, function)
+    signature = "entry" if text.startswith(ENTRY) else "kernel"
     text = f"{_header()}\n{text}"
     folder = store.folder()
     path = folder / f"k_{store.digest(text)}.o" if folder else None
@@ -98,7 +102,7 @@ def _make(text: str) -> Kernel:
     if kernel is not None:
         return kernel
     with _collector_asleep():
-        kernel, code = _compile(text)
+        kernel, code = _compile(text, signature)
     _counts["compiled"] += 1
     if path and code:
         with contextlib.suppress(OSError):
@@ -175,15 +179,18 @@ def _load_mathematics() -> None:
                 binding.load_library_permanently(name)
 
 
-def _compile(text: str) -> tuple[Kernel, _Code | None]:
+def _compile(text: str, signature: str) -> tuple[Kernel, _Code | None]:
     """Return the kernel of `text`, newly compiled, and its machine code where Numba gives it away."""
     from numba import cfunc, types  # noqa: PLC0415 -- late: it takes longer to import than the rest of fgrad
 
     _load_mathematics()
     module = source.execute(text, **intrinsics.compiled_names())
     numbers = types.CPointer(types.int64)
-    signature = types.void(numbers, numbers, types.uintp, types.uintp)
-    function = cfunc(signature, error_model="numpy", fastmath={"contract"})(module.kernel)
+    signatures = {
+        "kernel": types.void(numbers, numbers, types.uintp, types.uintp),
+        "entry": types.int64(numbers, numbers, types.int64),
+    }
+    function = cfunc(signatures[signature], error_model="numpy", fastmath={"contract"})(module.kernel)
     kernel = Kernel(function.address, function)
     try:
         machine = function._library._get_compiled_object()

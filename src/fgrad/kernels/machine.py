@@ -1,0 +1,250 @@
+"""Compiled programs: tables of instructions, run by a small interpreter that is itself a native kernel.
+
+A program is an array of int64 numbers, which an `Assembler` writes, over *slots*, each of which holds the
+address of a buffer. Most instructions call a kernel (see `native`), so a new batch size, or the fiftieth equal
+step of a Python loop, compiles nothing: it is another table. The others are loops and branches, which cost
+a few nanoseconds each. With NUMBA_DISABLE_JIT=1 the same text is run by Python, on `intrinsics.Slots`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from fgrad.kernels import intrinsics, native
+
+INTEGERS = intrinsics.INTEGERS
+OPERATIONS = ("CALL", "LOOP", "NEXT", "LEAVE", "BRANCH", "COPY", "ZERO", "SWAP", "VIEW")
+CALL, LOOP, NEXT, LEAVE, BRANCH, COPY, ZERO, SWAP, VIEW = range(len(OPERATIONS))
+
+_TEXT = f"{', '.join(OPERATIONS)} = range({len(OPERATIONS)})" + """
+NONE = np.int64(0)
+
+
+def kernel(slots, args, lo, hi):
+    at, end = np.int64(lo), np.int64(hi)
+    while at < end:
+        operation = args[at]
+        if operation == CALL:  # address, lo, hi, count of numbers, numbers...
+            call(args[at + 1], slots, args, at + 5, np.uintp(args[at + 2]), np.uintp(args[at + 3]))
+            at += 5 + args[at + 4]
+        elif operation == LOOP:  # slot of its count or -1, count, steps to go, end, kind, moves, (slot, bytes)...
+            if args[at + 1] >= 0:
+                args[at + 2] = integer_at(slots, args, at + 1, args[at + 5])
+            args[at + 3] = args[at + 2]
+            at = at + 7 + 2 * args[at + 6] if args[at + 2] > 0 else args[at + 4]
+        elif operation == NEXT or operation == LEAVE:  # place of the loop, slot of the condition to stay
+            loop = args[at + 1]
+            stays = args[loop + 3] > 1 if operation == NEXT else integer_at(slots, args, at + 2, NONE) != 0
+            if operation == LEAVE and stays:
+                at += 3
+            else:
+                steps = 1 if stays else args[loop + 3] - args[loop + 2]  # those done, but for the last, undone
+                for k in range(args[loop + 6]):
+                    move(slots, args[loop + 7 + 2 * k], steps * args[loop + 8 + 2 * k])
+                args[loop + 3] -= 1
+                at = loop + 7 + 2 * args[loop + 6] if stays else args[loop + 4]
+        elif operation == BRANCH:  # slot or -1, kind, count, places...
+            number = integer_at(slots, args, at + 1, args[at + 2]) if args[at + 1] >= 0 else NONE
+            at = args[at + 4 + max(NONE, min(number, args[at + 3] - 1))]
+        elif operation == COPY:  # target, source, bytes
+            target, source = alone(uint8_at(slots, args, at + 1)), alone(uint8_at(slots, args, at + 2))
+            for i in range(np.uintp(args[at + 3])):
+                target[i] = source[i]
+            at += 4
+        elif operation == ZERO:  # target, bytes
+            target = uint8_at(slots, args, at + 1)
+            for i in range(np.uintp(args[at + 2])):
+                target[i] = 0
+            at += 3
+        elif operation == SWAP:  # slot, slot
+            swap(slots, args[at + 1], args[at + 2])
+            at += 3
+        else:  # VIEW: target, source, bytes, slot of an index or -1, kind, count, bytes of one
+            number = integer_at(slots, args, at + 4, args[at + 5]) if args[at + 4] >= 0 else NONE
+            assign(slots, args[at + 1], args[at + 2])
+            move(slots, args[at + 1], args[at + 3] + args[at + 7] * max(NONE, min(number, args[at + 6] - 1)))
+            at += 8
+"""
+
+
+class Label:
+    """A place in a table, known or yet to come."""
+
+    __slots__ = ("at", "uses")
+
+    def __init__(self) -> None:
+        self.at = -1
+        self.uses: list[int] = []
+
+
+class Assembler:
+    """Writes the table of a program; `str` shows it.
+
+    Slots are numbers; the types of integers in buffers are names of `INTEGERS`.
+    """
+
+    def __init__(self) -> None:
+        self._words: list[int] = []
+        self._starts: list[int] = []
+        self._loops: list[int] = []
+        self._names: dict[int, str] = {}
+        self.kernels: list[native.Kernel] = []  # their code is in use as long as the table is
+
+    def call(self, kernel: native.Kernel, args: Sequence[int], lo: int, hi: int, name: str = "") -> None:
+        """Run `kernel(slots, args, lo, hi)`; `name` is for readers."""
+        self.kernels.append(kernel)
+        self._names.setdefault(kernel.address, name or f"kernel{len(self._names)}")
+        self._add(CALL, kernel.address, lo, hi, len(args), *args)
+
+    @contextmanager
+    def loop(
+        self,
+        count: int,
+        moves: Sequence[tuple[int, int]] = (),
+        *,
+        count_slot: int | None = None,
+        dtype: str = "int64",
+    ) -> Iterator[None]:
+        """Repeat what the block writes.
+
+        Args:
+            count: how often.
+            moves: slots, and by how many bytes each moves on after a step; they return when the loop ends.
+            count_slot: the slot of the integer that says how often, in place of `count`.
+            dtype: of that integer.
+        """
+        at = len(self._words)
+        source = -1 if count_slot is None else count_slot
+        flat = [number for pair in moves for number in pair]
+        self._add(LOOP, source, count, 0, -1, INTEGERS.index(dtype), len(moves), *flat)
+        self._loops.append(at)
+        yield
+        self._loops.pop()
+        self._add(NEXT, at)
+        self._words[at + 4] = len(self._words)
+
+    def leave_if_not(self, slot: int) -> None:
+        """Leave the innermost loop unless the bool in a buffer holds."""
+        self._add(LEAVE, self._loops[-1], slot)
+
+    def jump(self, label: Label) -> None:
+        """Go on at `label`, which is not outside of a loop that this is in."""
+        self._add(BRANCH, -1, 0, 1, label)
+
+    def jump_if_not(self, slot: int, label: Label) -> None:
+        """Go on at `label` unless the bool in a buffer holds."""
+        here = Label()
+        self.branch(slot, [label, here], "bool")
+        self.place(here)
+
+    def branch(self, slot: int, labels: Sequence[Label], dtype: str = "int64") -> None:
+        """Go on at the label whose number is in a buffer; numbers out of range mean the first or the last."""
+        self._add(BRANCH, slot, INTEGERS.index(dtype), len(labels), *labels)
+
+    def copy(self, target: int, source: int, count: int) -> None:
+        """Copy `count` bytes."""
+        self._add(COPY, target, source, count)
+
+    def zero(self, target: int, count: int) -> None:
+        """Fill `count` bytes with zeros."""
+        self._add(ZERO, target, count)
+
+    def swap(self, a: int, b: int) -> None:
+        """Let two slots hold one another's address."""
+        self._add(SWAP, a, b)
+
+    def view(self, target: int, source: int, offset: int = 0) -> None:
+        """Let a slot hold the address that is `offset` bytes into the buffer of another."""
+        self._add(VIEW, target, source, offset, -1, 0, 1, 0)
+
+    def index(self, target: int, source: int, at: int, count: int, size: int, dtype: str = "int64") -> None:
+        """Let a slot hold the address of one of the `count` items of `size` bytes in the buffer of another.
+
+        The number of the item is in slot `at`; numbers out of range mean the first or the last.
+        """
+        self._add(VIEW, target, source, 0, at, INTEGERS.index(dtype), count, size)
+
+    def place(self, label: Label) -> None:
+        """Let `label` be here."""
+        label.at = len(self._words)
+        for use in label.uses:
+            self._words[use] = label.at
+
+    @property
+    def words(self) -> np.ndarray:
+        """The table."""
+        return np.array(self._words, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def __str__(self) -> str:
+        return "\n".join(self._line(at, self._words[at:]) for at in self._starts)
+
+    def _add(self, *words: int | Label) -> None:
+        self._starts.append(len(self._words))
+        for word in words:
+            if isinstance(word, Label):
+                word.uses.append(len(self._words))
+                word = word.at  # noqa: PLW2901 -- a label is a number yet to come
+            self._words.append(int(word))
+
+    def _line(self, at: int, words: list[int]) -> str:
+        operation, *w = words
+        if operation == CALL:
+            text = f"{self._names[w[0]]}({', '.join(map(str, w[4 : 4 + w[3]]))}) for {w[1]}:{w[2]}"
+        elif operation == LOOP:
+            count = f"{INTEGERS[w[4]]} in {w[0]}" if w[0] >= 0 else str(w[1])
+            pairs = zip(w[6 : 6 + 2 * w[5] : 2], w[7 : 7 + 2 * w[5] : 2], strict=True)
+            moves = "".join(f", {slot} by {step}" for slot, step in pairs)
+            text = f"loop {count}{moves} until {w[3]}"
+        elif operation == NEXT:
+            text = f"next of {w[0]}"
+        elif operation == LEAVE:
+            text = f"leave {w[0]} if not {w[1]}"
+        elif operation == BRANCH:
+            chosen = f"branch {INTEGERS[w[1]]} in {w[0]}" if w[0] >= 0 else "jump"
+            text = f"{chosen} to {', '.join(map(str, w[3 : 3 + w[2]]))}"
+        elif operation == COPY:
+            text = f"copy {w[0]} = {w[1]}, {w[2]} bytes"
+        elif operation == ZERO:
+            text = f"zero {w[0]}, {w[1]} bytes"
+        elif operation == SWAP:
+            text = f"swap {w[0]}, {w[1]}"
+        else:
+            index = f"{w[6]} bytes * {INTEGERS[w[4]]} in {w[3]} below {w[5]}" if w[3] >= 0 else str(w[2])
+            text = f"view {w[0]} = {w[1]} + {index}"
+        return f"{at:5}  {text}"
+
+
+def interpreter() -> native.Kernel:
+    """Return the kernel that runs tables: its `args` are the table, `lo` and `hi` the part to run."""
+    return native.compiled(_TEXT)
+
+
+def call(kernel: native.Kernel, args: Any, slots: Any, lo: int, hi: int) -> None:
+    """Run a kernel from Python, without holding the interpreter.
+
+    Args:
+        kernel: what to run.
+        args: its numbers, as an int64 array.
+        slots: the addresses of buffers, as an int64 array; where kernels are interpreted, `intrinsics.Slots`.
+        lo: the start of its loop.
+        hi: the end of its loop.
+    """
+    if kernel.function is not None:
+        kernel.function(slots, args, lo, hi)
+    else:
+        _call()(kernel.address)(slots.ctypes.data, args.ctypes.data, lo, hi)
+
+
+@cache
+def _call() -> Callable[[int], Callable[[int, int, int, int], None]]:
+    size = ctypes.c_size_t
+    return ctypes.CFUNCTYPE(None, size, size, size, size)
