@@ -112,15 +112,20 @@ def header() -> str:
 
     Numba is not imported for it: code that is in the cache needs llvmlite alone.
     """
-    from llvmlite import binding  # noqa: PLC0415 -- late: eager programs of NumPy's ufuncs need no machine code
-
-    cpu = os.environ.get("NUMBA_CPU_NAME") or binding.get_host_cpu_name()
-    features = os.environ.get("NUMBA_CPU_FEATURES")
-    features = binding.get_host_cpu_features().flatten() if features is None else features
+    cpu, features = processor()
     return (
         f"# fgrad {_version('fgrad')}, numba {_version('numba')}, numpy {np.__version__}, "
         f"{sys.implementation.cache_tag} on {platform.machine()}, {cpu} {digest(features)[:8]}"
     )
+
+
+def processor() -> tuple[str, str]:
+    """Return the name and the features of the processor that code is made for."""
+    from llvmlite import binding  # noqa: PLC0415 -- late: eager programs of NumPy's ufuncs need no machine code
+
+    name = os.environ.get("NUMBA_CPU_NAME") or binding.get_host_cpu_name()
+    features = os.environ.get("NUMBA_CPU_FEATURES")
+    return name, binding.get_host_cpu_features().flatten() if features is None else features
 
 
 def _version(package: str) -> str:
