@@ -113,20 +113,9 @@ def compiled_names() -> dict[str, Any]:
 
     helper = njit(error_model="numpy", inline="always", fastmath={"contract"})
 
-    def move(slots: Any, k: int, count: int) -> None:
-        slots[k] += count
-
-    def assign(slots: Any, target: int, source: int) -> None:
-        slots[target] = slots[source]
-
-    def swap(slots: Any, a: int, b: int) -> None:
-        kept = slots[a]
-        slots[a] = slots[b]
-        slots[b] = kept
-
     names: dict[str, Any] = {"np": np, "math": math, "types": types, "helper": helper}
-    names |= {f.__name__: helper(f) for f in (move, assign, swap)}
-    names |= {f.__name__: intrinsic(f) for f in (alone, integer_at, call, invoke, int64_from, address)}
+    for made in (alone, integer_at, move, assign, swap, call, invoke, int64_from, address):
+        names[made.__name__] = intrinsic(made)
     return names | {f"{name}_at": intrinsic(_pointer(getattr(types, kind))) for name, kind in DTYPES.items()}
 
 
@@ -205,6 +194,45 @@ def integer_at(typing: Any, slots: Any, args: Any, k: Any, kind: Any) -> Any:
         return result
 
     return types.int64(slots, args, types.intp, types.intp), emit
+
+
+def move(typing: Any, slots: Any, k: Any, count: Any) -> Any:
+    """Type the addition to an address in a slot."""
+    from numba import types  # noqa: PLC0415 -- late, as above
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        slots, k, count = values
+        place = builder.gep(slots, [k])
+        builder.store(builder.add(builder.load(place), count), place)
+        return context.get_dummy_value()
+
+    return types.void(slots, types.intp, types.intp), emit
+
+
+def assign(typing: Any, slots: Any, target: Any, source: Any) -> Any:
+    """Type the copy of an address from slot to slot."""
+    from numba import types  # noqa: PLC0415 -- late, as above
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        slots, target, source = values
+        builder.store(builder.load(builder.gep(slots, [source])), builder.gep(slots, [target]))
+        return context.get_dummy_value()
+
+    return types.void(slots, types.intp, types.intp), emit
+
+
+def swap(typing: Any, slots: Any, a: Any, b: Any) -> Any:
+    """Type the exchange of the addresses in two slots."""
+    from numba import types  # noqa: PLC0415 -- late, as above
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        places = [builder.gep(values[0], [k]) for k in values[1:]]
+        addresses = [builder.load(place) for place in places]
+        for place, address in zip(places, reversed(addresses), strict=True):
+            builder.store(address, place)
+        return context.get_dummy_value()
+
+    return types.void(slots, types.intp, types.intp), emit
 
 
 def call(typing: Any, address: Any, slots: Any, args: Any, start: Any, lo: Any, hi: Any) -> Any:

@@ -51,7 +51,8 @@ def kernel(slots, args, lo, hi):
                 at = loop + 7 + 2 * args[loop + 6] if stays else args[loop + 4]
         elif operation == BRANCH:  # slot or -1, kind, count, places...
             number = integer_at(slots, args, at + 1, args[at + 2]) if args[at + 1] >= 0 else NONE
-            at = args[at + 4 + max(NONE, min(number, args[at + 3] - 1))]
+            number = args[at + 3] - 1 if number >= args[at + 3] else number
+            at = args[at + 4 + number] if number > 0 else args[at + 4]
         elif operation == COPY:  # target, source, bytes
             target, source = alone(uint8_at(slots, args, at + 1)), alone(uint8_at(slots, args, at + 2))
             for i in range(np.uintp(args[at + 3])):
@@ -67,8 +68,9 @@ def kernel(slots, args, lo, hi):
             at += 3
         else:  # VIEW: target, source, bytes, slot of an index or -1, kind, count, bytes of one
             number = integer_at(slots, args, at + 4, args[at + 5]) if args[at + 4] >= 0 else NONE
+            number = args[at + 6] - 1 if number >= args[at + 6] else number
             assign(slots, args[at + 1], args[at + 2])
-            move(slots, args[at + 1], args[at + 3] + args[at + 7] * max(NONE, min(number, args[at + 6] - 1)))
+            move(slots, args[at + 1], args[at + 3] + args[at + 7] * number if number > 0 else args[at + 3])
             at += 8
 """
 
