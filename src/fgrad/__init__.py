@@ -7,6 +7,7 @@ from fgrad import config as config
 from fgrad import numpy as numpy
 from fgrad import random as random
 from fgrad import tree as tree
+from fgrad.config import disable_jit as disable_jit
 from fgrad.companions import tell_companions
 from fgrad.core.tensor import Tensor as Tensor
 from fgrad.core.tensor import tensor as tensor
@@ -15,6 +16,7 @@ from fgrad.errors import EscapedTensorError as EscapedTensorError
 from fgrad.errors import EscapeWarning as EscapeWarning
 from fgrad.errors import NoGradientWarning as NoGradientWarning
 from fgrad.errors import NonFiniteError as NonFiniteError
+from fgrad.errors import RetraceWarning as RetraceWarning
 from fgrad.errors import UnusedArgumentError as UnusedArgumentError
 from fgrad.numpy.indexing import stop_gradient as stop_gradient
 from fgrad.transforms.custom import Function as Function
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
     from fgrad.transforms.checkpoint import checkpoint_name as checkpoint_name
     from fgrad.transforms.checkpoint import print_saved_residuals as print_saved_residuals
     from fgrad.transforms.checkpoint import remat as remat
+    from fgrad.transforms.jit import jit as jit
+    from fgrad.transforms.retrace import explain_retrace as explain_retrace
     from fgrad.transforms.vectorize import vectorize as vectorize
 
 __version__ = "0.1.0"
@@ -69,7 +73,9 @@ _LATE = {
     "checkpoint_policies": "fgrad.transforms",
     "checkpointed": "fgrad.lax.reversal",
     "debug": "",
+    "explain_retrace": "fgrad.transforms.retrace",
     "extend": "",
+    "jit": "fgrad.transforms.jit",
     "lax": "",
     "nn": "",
     "print_saved_residuals": "fgrad.transforms.checkpoint",

@@ -13,6 +13,8 @@ from typing import Literal, get_args
 Policy = Literal["error", "warn", "ignore"]
 _policy: ContextVar[Policy | None] = ContextVar("fgrad.on_escape", default=None)
 
+_disabled: ContextVar[bool | None] = ContextVar("fgrad.disable_jit", default=None)
+
 
 def cache_dir() -> Path:
     """Return the folder of compiled kernels: `FGRAD_CACHE_DIR`, else `fgrad` in the user's cache folder."""
@@ -70,6 +72,34 @@ def _known(policy: str, name: str) -> Policy:
         if policy == known:
             return known  # type: ignore[no-any-return]
     raise ValueError(f"{name} is one of {', '.join(map(repr, get_args(Policy)))}, not {policy!r}")
+
+
+@contextmanager
+def disable_jit(disable: bool = True) -> Iterator[None]:
+    """Let jitted functions run as the Python functions that they are, in a block.
+
+    Then `print` and a debugger see values. Outside every block `FGRAD_DISABLE_JIT` decides.
+
+    Args:
+        disable: False compiles in the block, whatever is said around it.
+
+    Example:
+        >>> import fgrad
+        >>> with disable_jit():
+        ...     print(fgrad.jit(lambda x: x if x > 0 else -x)(-2.0))
+        2.0
+    """
+    token = _disabled.set(disable)
+    try:
+        yield
+    finally:
+        _disabled.reset(token)
+
+
+def jit_disabled() -> bool:
+    """Return whether jitted functions run as Python: `disable_jit`, else `FGRAD_DISABLE_JIT`."""
+    chosen = _disabled.get()
+    return _integer("FGRAD_DISABLE_JIT", 0) != 0 if chosen is None else chosen
 
 
 def num_threads() -> int:

@@ -26,6 +26,10 @@ class EscapeWarning(UserWarning):
     """A Tensor that is being differentiated was turned into a plain value, so its gradient is lost."""
 
 
+class RetraceWarning(UserWarning):
+    """A jitted function was staged so many times that its arguments seem to be of the wrong kind."""
+
+
 class NonFiniteError(FloatingPointError):
     """Under `debug_nans`, an operation gave NaN or infinity.
 

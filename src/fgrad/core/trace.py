@@ -77,6 +77,10 @@ class Box:
             + self.trace.remedy
         )
 
+    def strong(self) -> Box:
+        """Return the same value as something that can be differentiated: of a dtype that is fixed."""
+        return self
+
     def truth(self) -> bool:
         """Return whether the value is true."""
         self.refuse("bool()")

@@ -15,13 +15,13 @@ from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import Box
 from fgrad.lax.reversal import scan_in_parts
-from fgrad.lax.staged import Code, aval_out, avals_out, inset, staged, staging
+from fgrad.lax.staged import Code, avals_out, inset
 from fgrad.lax.trees import NUMBERS, Carry, flatten_like, kind_of, stack
 from fgrad.numpy.indexing import where
 from fgrad.ops.linear import convert
 from fgrad.transforms.batch import Batched
 from fgrad.transforms.calling import has_tensor, name_of
-from fgrad.transforms.stage import eval_shape
+from fgrad.transforms.stage import aval_out, eval_shape, staged, staging
 
 Fun = Callable[..., Any]
 

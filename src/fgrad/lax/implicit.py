@@ -19,11 +19,12 @@ from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor, bind, node_on
 from fgrad.core.trace import Box, below, current, running
 from fgrad.errors import NotLinearError
-from fgrad.lax.staged import Code, avals_out, staged, staging
+from fgrad.lax.staged import Code, avals_out
 from fgrad.lax.trees import as_tensors, stack
 from fgrad.transforms.calling import has_tensor, is_traced, name_of, plain
 from fgrad.transforms.custom import Rule, apply_rule
 from fgrad.transforms.reverse import vjp
+from fgrad.transforms.stage import staged, staging
 
 Fun = Callable[..., Any]
 

@@ -16,61 +16,15 @@ import numpy as np
 
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import Primitive, Pull, register
-from fgrad.core.program import Program, Var
+from fgrad.core.program import Program
 from fgrad.core.tape import Tape
-from fgrad.core.tensor import Tensor, bind, is_tracked, node_on, wrap
-from fgrad.core.trace import Box, current, next_level, running
+from fgrad.core.tensor import Tensor, bind, node_on
+from fgrad.core.trace import current, next_level, running
 from fgrad.errors import NotLinearError
 from fgrad.ops.linear import convert
 from fgrad.transforms.batch import Batch
 from fgrad.transforms.manager import GradManager
-from fgrad.transforms.stage import Stage, Symbol
-
-
-def staging() -> bool:
-    """Return whether a function is being staged."""
-    return any(isinstance(t, Stage) for t in current().traces)
-
-
-class Inner(Stage):
-    """Stages a function inside of another one, whose values become inputs."""
-
-    def __init__(self, level: int) -> None:
-        super().__init__(level)
-        self.captured: dict[tuple[Any, ...], tuple[Var, Tensor]] = {}
-
-    def operand(self, x: Any) -> Any:
-        """Return `x` as it stands in an equation; a value that another trace follows is a new input."""
-        if x.__class__ is Tensor:
-            value = x._value
-            own = isinstance(value, Symbol) and value.trace is self
-            if not own and (isinstance(value, Box) or is_tracked(x)):
-                key = (id(value), *map(id, x._nodes))
-                if key not in self.captured:
-                    self.captured[key] = (self.var(aval_of(x)), x)
-                return self.captured[key][0]
-        return super().operand(x)
-
-
-def staged(fun: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> tuple[Program, list[Tensor]]:
-    """Return the program of `fun`, a function of flat values, and the values that it takes from outside.
-
-    These are the first inputs of the program.
-    """
-    stage = Inner(next_level())
-    inputs = [stage.var(a) for a in avals]
-    with running((*current().traces, stage)):
-        outputs = [stage.operand(y) for y in fun(*(wrap(Symbol(stage, v)) for v in inputs))]
-    found = list(stage.captured.values())
-    program = Program(
-        [*(v for v, _ in found), *inputs], stage.equations, outputs, (None, None), stage.regions
-    )
-    return program, [t for _, t in found]
-
-
-def aval_out(y: Any) -> Aval:
-    """Return the aval of an output of a program."""
-    return y.aval if isinstance(y, Var) else aval_of(y)
+from fgrad.transforms.stage import aval_out
 
 
 def avals_out(program: Program) -> list[Aval]:

@@ -19,6 +19,7 @@ from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import current
 from fgrad.ops.linear import broadcast_to, linear, reshape, sum_axes, transpose
 from fgrad.transforms.batch import Batch, Batched
+from fgrad.transforms.stage import Stage
 
 AxisName = Hashable  # or a tuple of names: several axes
 
@@ -41,6 +42,11 @@ def _axes(axis_name: AxisName, what: str, *, together: bool = True) -> list[Batc
                 f"call it inside fgrad.vmap(..., axis_name={name!r})"
             )
         trace = named[-1]
+        if any(isinstance(t, Stage) and t.level > trace.level for t in current().traces):
+            raise AcrossStageError(
+                f"{what} over the axis {name!r} inside a function that is staged inside that vmap: the "
+                "program would not know the axis. Stage outside, jit(vmap(f, axis_name=...))"
+            )
         if together and trace.part is not None:
             raise RuntimeError(
                 f"{what} over the axis {name!r} needs all examples, but a truth value that differs between "
@@ -49,6 +55,10 @@ def _axes(axis_name: AxisName, what: str, *, together: bool = True) -> list[Batc
             )
         found.append(trace)
     return found
+
+
+class AcrossStageError(TypeError):
+    """A collective operation over an axis around the function that is being staged."""
 
 
 def _is_mapped(x: Any, over: Batch) -> bool:

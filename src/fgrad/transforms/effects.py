@@ -51,6 +51,29 @@ def _global_generators() -> tuple[Any, ...]:
     return pickle.dumps(state), random.getstate()
 
 
+def reached(fun: Any) -> tuple[list[np.ndarray[Any, Any]], list[Tensor]]:
+    """Return the arrays and Tensors that `fun` can reach by name, through containers and attributes."""
+    found: dict[int, Any] = {}
+    seen: set[int] = set()
+    todo = [(x, 3) for _, x in _reached(fun)]
+    while todo:
+        x, depth = todo.pop()
+        if isinstance(x, Tensor | np.ndarray):
+            found[id(x)] = x
+        elif depth and id(x) not in seen and not isinstance(x, _PLAIN):
+            seen.add(id(x))
+            if isinstance(x, dict):
+                todo += [(v, depth - 1) for v in x.values()]
+            elif isinstance(x, list | tuple | set | frozenset | deque):
+                todo += [(v, depth - 1) for v in x]
+            elif hasattr(x, "__dict__") and not isinstance(x, types.ModuleType | type):
+                todo += [(v, depth - 1) for v in vars(x).values()]
+    everything = list(found.values())
+    return [x for x in everything if isinstance(x, np.ndarray)], [
+        x for x in everything if isinstance(x, Tensor)
+    ]
+
+
 def _reached(fun: Any) -> Iterator[tuple[str, Any]]:
     """Yield what `fun` and the functions it calls by name can reach."""
     seen: set[int] = set()

@@ -264,6 +264,8 @@ class GradManager:
     def follow(self, value: Any, nodes: tuple[Node, ...] = ()) -> Tensor:
         """Return a new Tensor on an array or box, a leaf of this recording that no `.grad` belongs to."""
         recording = self._recorded()
+        if isinstance(value, Box):
+            value = value.strong()
         if nodes:
             t = wrap(value, nodes)
             self._follow(t, recording)

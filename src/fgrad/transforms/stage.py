@@ -21,10 +21,11 @@ from fgrad.transforms.calling import Transformed, bound, check_live
 class Symbol(Box):
     """A result that is not computed."""
 
-    __slots__ = ("var",)
+    __slots__ = ("var", "weak")
 
-    def __init__(self, trace: Stage, var: Var) -> None:
+    def __init__(self, trace: Stage, var: Var, weak: type | None = None) -> None:
         self.trace, self.var, self.line = trace, var, user_line()
+        self.weak = weak  # the type of the Python number that it stands for, whose dtype is not fixed
 
     @property
     def shape(self) -> Shape:
@@ -36,6 +37,10 @@ class Symbol(Box):
         """The dtype it will have."""
         return self.var.aval.dtype
 
+    def strong(self) -> Symbol:
+        """Return the same value with its dtype fixed."""
+        return Symbol(self.trace, self.var) if self.weak else self
+
 
 class Stage(Trace):
     """Writes down each primitive as an equation."""
@@ -46,8 +51,10 @@ class Stage(Trace):
         "lax.cond instead of if, or make the argument that decides static (static_argnums)."
     )
 
-    def __init__(self, level: int) -> None:
+    def __init__(self, level: int, title: str | None = None) -> None:
         self.level = level
+        around = [t.title for t in current().traces if isinstance(t, Stage)]
+        self.title = title or (around[-1] if around else "make_graph")
         self.equations: list[Equation] = []
         self.regions: list[Region] = []
         self.count = 0
@@ -59,6 +66,9 @@ class Stage(Trace):
 
     def process(self, row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Write down `row` applied to `args`."""
+        weak = None
+        if any(a.__class__ is Tensor and isinstance(a._value, Symbol) and a._value.weak for a in args):
+            args, weak = self._settled(row, args)
         if row.inline:
             start = len(self.equations)
             with running((*below(self.level), self)):
@@ -70,10 +80,44 @@ class Stage(Trace):
         avals = [a.aval if isinstance(a, Var) else a for a in operands]
         with quiet():  # a rule may run its row on something of the shape
             found = row.shape(*avals, **params) if row.shape else _by_running(row, avals, params)
-        outs = tuple(map(self.var, found if row.many else (found,)))
+        # the rule of a row that keeps the aval of an argument may return an argument that is a constant
+        outs = tuple(
+            [self.var(a if isinstance(a, Aval) else aval_of(a)) for a in (found if row.many else (found,))]
+        )
         self.equations.append(Equation(row.name, operands, params, outs, user_line()))
-        symbols = tuple(Symbol(self, v) for v in outs)
+        symbols = tuple(Symbol(self, v, weak) for v in outs)
         return symbols if row.many else symbols[0]
+
+    def _settled(self, row: Primitive, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], type | None]:
+        """Return `args` with Python's numbers in the dtype in which NumPy computes, and what the result is.
+
+        Python's operators on Python's numbers give such numbers again; beside arrays they take the dtype
+        of the arrays.
+        """
+        kinds = [_number_type(a) for a in args]
+        if None not in kinds:
+            if row.name not in _OPERATORS or row.name in _QUESTIONS:
+                return args, None
+            weak = _result_type(row.name, [k for k in kinds if k])
+            return tuple([self._cast(a, np.dtype(weak)) for a in args]), weak
+        if row.body is None and row.name not in _BITS:
+            return args, None
+        free = {i for i, k in enumerate(kinds) if k and not (i == 0 and row.name == "where")}
+        fixed = [
+            aval_of(a).dtype for i, a in enumerate(args) if not (kinds[i] or (i == 0 and row.name == "where"))
+        ]
+        if not fixed:
+            return args, None
+        dtype = np.result_type(*fixed, *(_SAMPLE[k] for i, k in enumerate(kinds) if i in free and k))
+        return tuple([self._cast(a, dtype) if i in free else a for i, a in enumerate(args)]), None
+
+    def _cast(self, x: Any, dtype: np.dtype[Any]) -> Any:
+        """Return one of Python's numbers in a dtype."""
+        if x.__class__ is not Tensor or x.dtype == dtype:
+            return x
+        v = self.var(Aval((), dtype))
+        self.equations.append(Equation("convert", (self.operand(x),), {"dtype": dtype}, (v,), user_line()))
+        return wrap(Symbol(self, v))
 
     def _close(self, region: Region) -> None:
         """End a region here; what it returns without computing it gets a variable that is its own."""
@@ -103,12 +147,39 @@ class Stage(Trace):
             if x.trace not in current().traces:
                 x.escaped()
             raise TypeError(
-                f"make_graph inside {x.trace.title}: the staged function uses a Tensor of {x.trace.title}; "
+                f"{self.title} inside {x.trace.title}: the staged function uses a Tensor of {x.trace.title}; "
                 "pass it as an argument, or stage outside"
             )
         if isinstance(x, np.ndarray):
             return compact(x)
         return np.array(x) if isinstance(x, list | tuple) else x
+
+
+_SAMPLE = {bool: True, int: 1, float: 1.0, complex: 1j}
+_BITS = {"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "invert"}
+_QUESTIONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
+_OPERATORS = {
+    *("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "float_power"),
+    *("negative", "positive", "absolute", "fabs", "square", "reciprocal"),
+    *_BITS,
+    *_QUESTIONS,
+}  # the rows by which Tensor answers to Python's operators
+
+
+def _number_type(x: Any) -> type | None:
+    """Return the type of a Python number, or of what stands for one."""
+    if x.__class__ is Tensor:
+        return x._value.weak if isinstance(x._value, Symbol) else None
+    return x.__class__ if x.__class__ in _SAMPLE else None
+
+
+def _result_type(name: str, kinds: Sequence[type]) -> type:
+    """Return the type that Python's operator gives for numbers of these types."""
+    order = [bool, int, float, complex]
+    rank = max(map(order.index, kinds))
+    if name in _BITS and name not in {"left_shift", "right_shift", "invert"}:
+        return order[rank]
+    return order[max(rank, 2 if name in {"divide", "float_power", "reciprocal"} else 1)]
 
 
 def _is_floating(x: Any) -> bool:
@@ -122,6 +193,54 @@ def _by_running(row: Primitive, avals: Sequence[Any], params: dict[str, Any]) ->
     filled = [np.ones(a.shape, a.dtype) if isinstance(a, Aval) else a for a in values]
     out = row.run(*filled, **params)
     return tuple(map(aval_of, out)) if row.many else aval_of(out)
+
+
+class Inner(Stage):
+    """Stages a function of flat values; values that another trace follows become inputs."""
+
+    def __init__(self, level: int, title: str | None = None) -> None:
+        super().__init__(level, title)
+        self.captured: dict[tuple[Any, ...], tuple[Var, Tensor]] = {}
+
+    def operand(self, x: Any) -> Any:
+        """Return `x` as it stands in an equation; a value that another trace follows is a new input."""
+        if x.__class__ is Tensor:
+            value = x._value
+            own = isinstance(value, Symbol) and value.trace is self
+            if not own and (isinstance(value, Box) or is_tracked(x)):
+                check_live(x)
+                key = (id(value), *map(id, x._nodes))
+                if key not in self.captured:
+                    self.captured[key] = (self.var(aval_of(x)), x)
+                return self.captured[key][0]
+        return super().operand(x)
+
+    def program(self, inputs: Sequence[Var], outputs: Sequence[Any]) -> Program:
+        """Return what was written down, as a function of what was captured and of `inputs`."""
+        found = [v for v, _ in self.captured.values()]
+        return Program([*found, *inputs], self.equations, outputs, (None, None), self.regions)
+
+
+def staged(fun: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> tuple[Program, list[Tensor]]:
+    """Return the program of `fun`, a function of flat values, and the values that it takes from outside.
+
+    These are the first inputs of the program.
+    """
+    stage = Inner(next_level())
+    inputs = [stage.var(a) for a in avals]
+    with running((*current().traces, stage)):
+        outputs = [stage.operand(y) for y in fun(*(wrap(Symbol(stage, v)) for v in inputs))]
+    return stage.program(inputs, outputs), [t for _, t in stage.captured.values()]
+
+
+def aval_out(y: Any) -> Aval:
+    """Return the aval of an output of a program."""
+    return y.aval if isinstance(y, Var) else aval_of(y)
+
+
+def staging() -> bool:
+    """Return whether a function is being staged."""
+    return any(isinstance(t, Stage) for t in current().traces)
 
 
 class _Reader:

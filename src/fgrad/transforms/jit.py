@@ -1,0 +1,407 @@
+"""jit: a function is staged once for each kind of arguments, compiled, and from then on only called."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from fgrad import config, tree
+from fgrad.compiler import Cost, Executable
+from fgrad.core.aval import Aval
+from fgrad.core.program import Program
+from fgrad.core.snapshot import refuse_masked
+from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
+from fgrad.core.trace import Box, current, next_level, running
+from fgrad.errors import RetraceWarning
+from fgrad.transforms.calling import Delivery, Transformed, bound, check_live, has_tensor, name_of
+from fgrad.transforms.collectives import AcrossStageError
+from fgrad.transforms.effects import reached
+from fgrad.transforms.procedure import Procedure, apply
+from fgrad.transforms.retrace import Key, explain, leaf_names
+from fgrad.transforms.stage import Inner, Symbol
+
+NUMBERS = (bool, int, float, complex)
+MANY = 50  # specialisations from which on somebody should hear of it
+
+
+class Jit(Transformed):
+    """The function that is staged and compiled at its first call with arguments of a kind."""
+
+    def __init__(self, fun: Callable[..., Any], **options: Any) -> None:
+        super().__init__(fun, **options)
+        self.__wrapped__ = fun
+        self._static, self._static_names = _statics(
+            fun, options["static_argnums"], options["static_argnames"]
+        )
+        self._specialisations: dict[Key, Specialisation] = {}
+        self._traces = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return `fun(*args, **kwargs)`."""
+        if config.jit_disabled():
+            return self._run_python(args, kwargs)
+        return self._call_slow(args, kwargs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _jitted, (self.fun, self.options)
+
+    def _call_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Do what `__call__` does, with every check."""
+        call = Call(self, args, kwargs)
+        found = self._specialisations.get(call.key)
+        if found is None or not found.is_fresh():
+            try:
+                found = self._specialise(call, found)
+            except AcrossStageError:  # the examples of a vmap around speak to each other: they run together
+                return self._run_python(args, kwargs)
+        return found.run(call)
+
+    def _specialise(self, call: Call, old: Specialisation | None) -> Specialisation:
+        """Stage the function for arguments like these, and keep the result where it holds for later calls."""
+        explain(self.fun, call.key, list(self._specialisations), call.names, stale=old is not None)
+        made = Specialisation(self.fun, call)
+        self._traces += 1
+        if self._traces == MANY + 1:
+            warnings.warn(
+                f"jit of {name_of(self.fun)}: the function was staged {MANY} times, each time for other "
+                "arguments. Where Python numbers or other values change from call to call, pass them as "
+                "arrays; keep static_argnums and static_argnames for values of which there are few, and "
+                "create the jitted function once, not in a loop. `with fgrad.explain_retrace():` says what "
+                "changed",
+                RetraceWarning,
+                stacklevel=4,
+            )
+        if made.is_kept:
+            if old is not None:
+                self._specialisations[call.key] = made
+            return self._specialisations.setdefault(call.key, made)
+        return made
+
+    def _run_python(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the Python function itself, on Tensors as while it is staged."""
+        call = Call(self, args, kwargs)
+        args, kwargs = call.arguments([x if x.__class__ in NUMBERS else _handle(x) for x in call.leaves])
+        return Delivery(call.as_numpy).tree(self.fun(*args, **kwargs))
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Return the program for arguments like these (arrays, or anything with shape and dtype)."""
+        return Lowered(Specialisation(self.fun, Call(self, args, kwargs, abstract=True)))
+
+    def clear_cache(self) -> None:
+        """Forget every program; the next call stages anew."""
+        self._specialisations.clear()
+        self._traces = 0
+
+
+def _jitted(fun: Callable[..., Any], options: dict[str, Any]) -> Jit:
+    return Jit(fun, **options)
+
+
+def _handle(x: Any) -> Tensor:
+    return alias(check_live(x)) if x.__class__ is Tensor else Tensor(_array(x))
+
+
+# ---- arguments --------------------------------------------------------------------------------------------
+
+
+def _statics(fun: Callable[..., Any], nums: Any, names: Any) -> tuple[tuple[int, ...], frozenset[str]]:
+    """Return which positions and which names are static, each completed from the other by the signature."""
+    nums = (nums,) if isinstance(nums, int) else tuple(nums)
+    names = (names,) if isinstance(names, str) else tuple(names)
+    if not all(isinstance(i, int) and not isinstance(i, bool) for i in nums):
+        raise TypeError(f"static_argnums must be an integer or a sequence of integers, not {nums!r}")
+    if not all(isinstance(s, str) for s in names):
+        raise TypeError(f"static_argnames must be a name or a sequence of names, not {names!r}")
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return nums, frozenset(names)
+    places = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    keywords = {p.name for p in parameters if p.kind is not p.VAR_POSITIONAL}
+    if not several and any(not -len(places) <= i < len(places) for i in nums):
+        raise ValueError(
+            f"static_argnums={nums} asks for an argument that {name_of(fun)} does not have; "
+            f"its positional arguments are {', '.join(places) or 'none'}"
+        )
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters) and set(names) - keywords:
+        raise ValueError(
+            f"static_argnames={names} asks for an argument that {name_of(fun)} does not have; "
+            f"its arguments are {', '.join(p.name for p in parameters) or 'none'}"
+        )
+    found = {i % len(places) if places and i < 0 else i for i in nums}
+    by_name = {places[i] for i in found if i < len(places)}
+    return tuple(sorted({*found, *(places.index(s) for s in names if s in places)})), frozenset(
+        {*names, *by_name}
+    )
+
+
+class Call:
+    """The arguments of one call: static values, and the leaves of the others with what is known of them."""
+
+    def __init__(
+        self, jit: Jit, args: tuple[Any, ...], kwargs: dict[str, Any], *, abstract: bool = False
+    ) -> None:
+        self.fun = jit.fun
+        args, kwargs = bound(jit.fun, args, kwargs)
+        statics: dict[Any, Any] = {
+            i % len(args): args[i % len(args)] for i in jit._static if -len(args) <= i < len(args)
+        }
+        self._count = len(args)
+        self._given = (
+            tuple([a for i, a in enumerate(args) if i not in statics]),
+            {k: v for k, v in kwargs.items() if k not in jit._static_names},
+        )
+        statics |= {k: v for k, v in kwargs.items() if k in jit._static_names}
+        self.statics = statics
+        for k, v in statics.items():
+            self._check_hash(k, v)
+        self.leaves, self.structure = tree.flatten(self._given)
+        self.as_numpy = not has_tensor(self.leaves)
+        self.kinds = tuple([self._kind(i, x, abstract=abstract) for i, x in enumerate(self.leaves)])
+        self.key = Key(self.structure, self.kinds, tuple([(k, type(v), v) for k, v in statics.items()]))
+
+    @property
+    def names(self) -> list[str]:
+        """What to call each leaf."""
+        places = [i for i in range(self._count) if i not in self.statics]
+        return leaf_names(self.fun, places, *self._given)
+
+    def _check_hash(self, k: Any, v: Any) -> None:
+        try:
+            hash(v)
+        except TypeError:
+            raise TypeError(
+                f"jit of {name_of(self.fun)}: the static argument {_called(self.fun, k)} is of type "
+                f"{type(v).__name__}, which has no hash. Static values are told apart by == and hash: give a "
+                "tuple or another immutable value, or make the argument an ordinary one"
+            ) from None
+
+    def _kind(self, i: int, x: Any, *, abstract: bool) -> tuple[Any, ...]:
+        """Return the shape, dtype and, of a Python number, type of a leaf."""
+        if x.__class__ is Tensor:
+            check_live(x)
+            return x.shape, x.dtype, x._value.weak if isinstance(x._value, Symbol) else None
+        if x.__class__ in NUMBERS:
+            return (), np.dtype(x.__class__), x.__class__
+        if isinstance(x, np.ndarray | np.generic) or (
+            abstract and hasattr(x, "shape") and hasattr(x, "dtype")
+        ):
+            refuse_masked(x)
+            dtype = np.dtype(x.dtype)
+            if dtype.kind in "fciub":
+                return tuple(x.shape), dtype if dtype.isnative else dtype.newbyteorder("="), None
+        described = (
+            f"an array of dtype {x.dtype}"
+            if isinstance(x, np.ndarray)
+            else f"{x!r} of type {type(x).__name__}"
+        )
+        raise TypeError(
+            f"jit of {name_of(self.fun)}: the argument {self.names[i]} is {described}, which is no array of "
+            "numbers. Make it static (static_argnums or static_argnames: it is then compared by == and hash), "
+            "or register its class with fgrad.register_pytree_node if it holds arrays"
+        )
+
+    def arguments(self, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return positional and keyword arguments with `leaves` in the place of those given."""
+        dynamic, keywords = tree.unflatten(self.structure, leaves)
+        it = iter(dynamic)
+        args = [self.statics[i] if i in self.statics else next(it) for i in range(self._count)]
+        return args, {**keywords, **{k: v for k, v in self.statics.items() if isinstance(k, str)}}
+
+    def values(self) -> list[Any]:
+        """Return the leaves as arrays of native byte order, or Tensors."""
+        return [x if x.__class__ is Tensor else _array(x) for x in self.leaves]
+
+
+def _called(fun: Callable[..., Any], k: Any) -> str:
+    if isinstance(k, str):
+        return repr(k)
+    try:
+        return repr(list(inspect.signature(fun).parameters)[k])
+    except (TypeError, ValueError, IndexError):
+        return str(k)
+
+
+def _array(x: Any) -> Any:
+    a = np.asarray(x)
+    return a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("="))
+
+
+# ---- staging ----------------------------------------------------------------------------------------------
+
+
+class _Tracing(Inner):
+    """Stages the user's function, and notes the arrays from outside that it takes for constants."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level, "jit")
+        self.constants: dict[int, Any] = {}
+
+    def operand(self, x: Any) -> Any:
+        """Return `x` as it stands in an equation."""
+        v = x._value if x.__class__ is Tensor else x
+        if isinstance(v, np.ndarray):
+            self.constants[id(v)] = v
+        return super().operand(x)
+
+
+class Specialisation:
+    """A function staged for arguments of one kind.
+
+    Attributes:
+        procedure: the program of flat values; its first inputs are the `handles`, the others the leaves.
+        handles: weak references to Tensors from outside that were followed, which are read at each call.
+        is_kept: whether it holds for later calls.
+    """
+
+    def __init__(self, fun: Callable[..., Any], call: Call) -> None:
+        stage = _Tracing(next_level())
+        inputs = [stage.var(Aval(shape, dtype)) for shape, dtype, _ in call.kinds]
+        boxed = [wrap(Symbol(stage, v, weak)) for v, (_, _, weak) in zip(inputs, call.kinds, strict=True)]
+        with running((*current().traces, stage)):
+            args, kwargs = call.arguments(boxed)
+            found, self.out_structure = tree.flatten(fun(*args, **kwargs))
+            self.template = [None if _is_array(y) else (y,) for y in found]  # what is no array stays as it is
+            outputs = [stage.operand(y) for y in found if _is_array(y)]
+        self.procedure = Procedure(stage.program(inputs, outputs))
+        arrays, tensors = reached(fun)
+        live = current().traces
+        named = {_identity(t, live): t for t in tensors}
+        captured = [t for _, t in stage.captured.values()]
+        followed = [named.get(_identity(t, live)) for t in captured]
+        self.is_kept = None not in followed
+        self.handles: list[Any] = [ref(t) for t in followed] if self.is_kept else captured  # type: ignore[arg-type]
+        ids = {id(t) for t in followed}
+        # a constant may have been computed from any of them
+        known = {id(t._value) for t in tensors} | set(map(id, arrays))
+        if stage.constants.keys() <= known:
+            tensors = [t for t in tensors if id(t) not in ids]
+        self._watched = [(ref(t), t._value, is_tracked(t)) for t in tensors]
+
+    def is_fresh(self) -> bool:
+        """Return whether the Tensors from outside are what they were when it was staged."""
+        for r, v, tracked in self._watched:
+            t = r()
+            if t is not None and (t._value is not v or is_tracked(t) is not tracked):
+                return False
+        for r, aval in zip(self.handles, self.procedure.ins, strict=False):
+            t = r()
+            if t is None or t.shape != aval.shape or t.dtype != aval.dtype:
+                return False
+        return True
+
+    def run(self, call: Call) -> Any:
+        """Return the results for arguments of this kind."""
+        if self.is_kept:
+            outs = apply(self.procedure, [*(r() for r in self.handles), *call.values()])
+        else:
+            outs = self.procedure.program.run([*self.handles, *call.values()])
+        deliver = Delivery(call.as_numpy)
+        it = iter(outs)
+        leaves = [_delivered(deliver, next(it)) if t is None else t[0] for t in self.template]
+        return tree.unflatten(self.out_structure, leaves)
+
+
+def _identity(t: Tensor, live: Sequence[Any]) -> tuple[int, ...]:
+    """Return what tells a value, as live traces know it, from others."""
+    return id(t._value), *sorted(id(n) for n in t._nodes if n.tape in live)
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, Tensor | np.ndarray | np.generic)
+
+
+def _delivered(deliver: Delivery, x: Any) -> Any:
+    return deliver.leaf(alias(x) if x.__class__ is Tensor else x)
+
+
+class Lowered:
+    """A function staged for arguments of one kind, and not yet compiled."""
+
+    def __init__(self, specialisation: Specialisation) -> None:
+        self._procedure = specialisation.procedure
+
+    @property
+    def program(self) -> Program:
+        """What the function does, as typed assignments."""
+        return self._procedure.program
+
+    @property
+    def source(self) -> str:
+        """The source that is compiled."""
+        return self._procedure.executable.source
+
+    def cost(self) -> Cost:
+        """Return what one call takes: flops, bytes, kernels, and bytes of temporaries."""
+        return self._procedure.executable.cost()
+
+    def compile(self) -> Executable:
+        """Return the executable: `run(leaves)` takes and returns lists of arrays."""
+        return self._procedure.executable
+
+    def __repr__(self) -> str:
+        return repr(self.program)
+
+
+def jit(
+    fun: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    device: str | None = None,
+    donate_argnums: int | Sequence[int] = (),
+) -> Any:
+    """Return `fun` compiled: it is staged and compiled once for each kind of arguments, then only called.
+
+    A kind is the structure of the arguments, the shape and dtype of each array, the types of Python numbers
+    (which stay weak: they take the dtype of the arrays beside them), and the values of static arguments.
+
+    Args:
+        fun: takes and returns pytrees; None gives a decorator.
+        static_argnums: positions of arguments that are Python values, compared by == and hash.
+        static_argnames: names of such arguments. Either is completed from the other by the signature.
+        device: where it runs: None or "cpu".
+        donate_argnums: arguments whose memory may be reused; accepted for JAX's sake.
+
+    Returns:
+        A function of the same arguments, with `lower(*args)`, which returns the `program` and its `source`,
+        `clear_cache()`, and `__wrapped__`, the Python function.
+
+    Raises:
+        TypeError: an argument is no array and not static, a static value has no hash, or `fun` asks for a
+            value (`if`, `float`, `numpy.asarray`, data-dependent shapes) that does not exist while it is
+            staged.
+
+    What `fun` does beside computing its result, like `print` or `list.append`, happens when it is staged and
+    not again; `fgrad.debug.print` and `fgrad.debug.callback` happen at every call. Arrays that `fun` takes
+    from outside are constants, as they are when it is staged. Tensors from outside are read at every call
+    where they are followed by a recording; where they change otherwise, the function is staged anew.
+
+    Example:
+        >>> from fgrad import grad, jit
+        >>> @jit
+        ... def f(x):
+        ...     return np.sum(np.sin(x) ** 2)
+        >>> f(np.array([0.0, 1.0]))
+        np.float64(0.708...)
+        >>> jit(grad(f))(np.array([0.0, 1.0]))
+        array([0.        , 0.9092...])
+    """
+    if device not in (None, "cpu"):
+        raise ValueError(f'jit: device is None or "cpu", not {device!r}')
+    options = {
+        "static_argnums": static_argnums,
+        "static_argnames": static_argnames,
+        "device": device,
+        "donate_argnums": donate_argnums,
+    }
+    if fun is None:
+        return partial(Jit, **options)
+    return Jit(fun, **options)

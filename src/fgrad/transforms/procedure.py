@@ -1,0 +1,258 @@
+"""Procedures: staged programs that are called as one operation, each compiled when it first runs.
+
+What a live trace does with a procedure gives procedures again: a recording runs one that also returns what
+its reverse step needs, and the reverse step is another; a vmap runs one for all examples. They are made when
+they are first needed, and kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from fgrad.compiler import Executable, compile
+from fgrad.core.aval import Aval, aval_of
+from fgrad.core.primitive import Pattern, Primitive, Pull, flat, register
+from fgrad.core.program import Program
+from fgrad.core.snapshot import snapshot
+from fgrad.core.tape import HIDDEN, Pick, Tape
+from fgrad.core.tensor import Tensor, alias, lowered, node_on, wrap
+from fgrad.core.trace import Box, State, current, next_level, running
+from fgrad.core.watch import quiet, watching
+from fgrad.ops.linear import convert
+from fgrad.transforms.batch import Batch
+from fgrad.transforms.manager import GradManager
+from fgrad.transforms.residuals import Cut, fixed, pruned
+from fgrad.transforms.stage import aval_out, staged, staging
+
+
+class _Locks:
+    """One lock for everything that is made once; a child process starts with a free one."""
+
+    def __init__(self) -> None:
+        self.making = RLock()
+
+
+_locks = _Locks()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_locks.__init__)  # type: ignore[misc]
+
+
+class Procedure:
+    """A program of flat values, and what is derived from it."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.ins = tuple(v.aval for v in program.inputs)
+        self.outs = tuple(map(aval_out, program.outputs))
+        self._saving: dict[Pattern, Saving | None] = {}
+        self._mapped: dict[tuple[Pattern, int], Procedure] = {}
+
+    @cached_property
+    def executable(self) -> Executable:
+        """The compiled program."""
+        with _locks.making:
+            return self.__dict__.get("executable") or compile(self.program)
+
+    def saving(self, wanted: Pattern) -> Saving | None:
+        """Return what records the procedure where the arguments `wanted` are followed; None: no gradient."""
+        if wanted not in self._saving:
+            with _locks.making:
+                if wanted not in self._saving:
+                    self._saving[wanted] = _saving(self, wanted)
+        return self._saving[wanted]
+
+    def mapped(self, mapped: Pattern, size: int) -> Procedure:
+        """Return the procedure for `size` examples at once; the arguments `mapped` have them first."""
+        key = (mapped, size)
+        if key not in self._mapped:
+            with _locks.making:
+                if key not in self._mapped:
+                    self._mapped[key] = _mapped(self, mapped, size)
+        return self._mapped[key]
+
+    def __str__(self) -> str:
+        return str(self.program)
+
+
+def _alone(fun: Any, avals: Sequence[Aval]) -> Program:
+    """Return the program of a function that depends on its arguments only."""
+    with quiet(), running(()):
+        program, captured = staged(fun, avals)
+    assert not captured  # noqa: S101 -- there is no other trace to capture from
+    return program
+
+
+class Saving:
+    """A procedure that also returns what its reverse step needs, and that step."""
+
+    def __init__(self, cut: Cut, wanted: Pattern, cts: Sequence[int], present: Sequence[bool]) -> None:
+        self.forward = Procedure(cut.forward)
+        self.primals, self._cts, self._present = tuple(cut.primals), tuple(cts), tuple(present)
+        self._backward = cut.backward
+        self._steps: dict[tuple[bool, ...], Procedure] = {}
+        pull = self.pull = Pull(self._call)
+        pull.row, pull.pattern, pull.linear = "jit", wanted, cut.linear
+
+    def _call(self, cts: Sequence[Any], *saved: Any) -> list[Any]:
+        """Return the cotangents of the arguments that are followed; `cts` are those of all outputs."""
+        given = [cts[i] for i in self._cts]
+        step = self._step(tuple(ct is not None for ct in given))
+        avals = step.ins[len(saved) :]
+        arrived = [ct for ct in given if ct is not None]
+        found = iter(
+            apply(step, [*saved, *(convert(ct, a.dtype) for ct, a in zip(arrived, avals, strict=True))])
+        )
+        return [next(found) if there else None for there in self._present]
+
+    def _step(self, arrived: tuple[bool, ...]) -> Procedure:
+        """Return the reverse step for the cotangents that arrived; the others are zero."""
+        if arrived not in self._steps:
+            cts = self._backward.inputs[len(self._backward.inputs) - len(arrived) :]
+            zeros = {
+                v: np.broadcast_to(np.zeros((), v.aval.dtype), v.aval.shape)
+                for v, there in zip(cts, arrived, strict=True)
+                if not there
+            }
+            self._steps[arrived] = Procedure(pruned(fixed(self._backward, zeros)))
+        return self._steps[arrived]
+
+
+def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
+    n = len(procedure.ins)
+    cts = [i for i, a in enumerate(procedure.outs) if a.dtype.kind in "fc"]
+    tracked = [i for i, w in enumerate(wanted) if w]
+    present: list[bool] = []
+
+    def joint(*values: Any) -> list[Any]:
+        primals = list(values[:n])
+        gm = GradManager()
+        gm.record()
+        try:
+            leaves = []
+            for i in tracked:
+                primals[i] = gm.follow(primals[i]._value, primals[i]._nodes)
+                leaves.append(primals[i])
+            ys = procedure.program.run(primals)
+            pull = gm.pullback([ys[i] for i in cts], leaves, once=True)
+        finally:
+            gm.release()
+        grads = pull(values[n:])
+        present.extend(g is not None for g in grads)
+        return [
+            *(y if y.__class__ is Tensor else np.asarray(y) for y in ys),
+            *(g for g in grads if g is not None),
+        ]
+
+    program = _alone(joint, [*procedure.ins, *(procedure.outs[i] for i in cts)])
+    if not any(present):
+        return None
+    return Saving(Cut(program, n, len(procedure.outs), tracked), wanted, cts, present)
+
+
+def _mapped(procedure: Procedure, mapped: Pattern, size: int) -> Procedure:
+    def examples(*values: Any) -> list[Any]:
+        trace = Batch(next_level(), size)
+        with running((*current().traces, trace)):
+            outs = procedure.program.run(
+                [trace.box(v) if m else v for v, m in zip(values, mapped, strict=True)]
+            )
+        return [trace.unbox(o) for o in outs]
+
+    avals = [Aval((size, *a.shape), a.dtype) if m else a for a, m in zip(procedure.ins, mapped, strict=True)]
+    return Procedure(_alone(examples, avals))
+
+
+# ---- application ------------------------------------------------------------------------------------------
+
+
+def apply(procedure: Procedure, args: Sequence[Any]) -> list[Any]:
+    """Return the outputs of a procedure for arrays or Tensors: arrays, or Tensors if there is one.
+
+    Where a function is being staged, its operations become part of that program. Otherwise it runs as one:
+    under the innermost box, returning what every tape above that needs.
+    """
+    state = current()
+    if staging() or watching():
+        return procedure.program.run(args)
+    boxes = [a._value for a in args if a.__class__ is Tensor and isinstance(a._value, Box)]
+    for box in boxes:
+        if box.trace not in state.traces:
+            box.escaped()
+    floor = max((b.trace.level for b in boxes), default=-1)
+    steps: list[tuple[Tape, Saving, int]] = []
+    whole = procedure
+    for tape in reversed(_tapes(args, state, floor)):  # the outer ones differentiate what the inner ones keep
+        saving = whole.saving(tuple([node_on(tape, a) is not None for a in args]))
+        if saving is not None:
+            steps.append((tape, saving, len(whole.outs)))
+            whole = saving.forward
+    if boxes:
+        trace = next(b.trace for b in boxes if b.trace.level == floor)
+        made = trace.process(ROW, tuple([lowered(a, state, floor) for a in args]), {"code": whole})
+        outs = [alias(o) if o.__class__ is Tensor else wrap(o) for o in made]
+    else:
+        found = whole.executable.run([_value(a) for a in args])
+        if not any(a.__class__ is Tensor for a in args):
+            return list(found)
+        outs = list(map(wrap, found))
+    for tape in state.veiled:
+        if any(node_on(tape, a) is not None for a in args):
+            for out in outs:
+                if out.dtype.kind in "fc":
+                    out._nodes += (tape.node(HIDDEN, (), ()),)
+    for tape, saving, count in reversed(steps):
+        _record(tape, saving, count, args, outs, state)
+    return outs[: len(procedure.outs)]
+
+
+def _value(a: Any) -> Any:
+    return np.asarray(a._value if a.__class__ is Tensor else a)
+
+
+def _tapes(args: Sequence[Any], state: State, floor: int) -> list[Tape]:
+    """Return the tapes above level `floor` that follow an argument, the outermost first."""
+    found = {
+        n.tape: None
+        for a in args
+        if a.__class__ is Tensor
+        for n in a._nodes
+        if n.tape is not None and n.tape.level > floor and n.tape in state.traces
+    }
+    return sorted(found, key=lambda t: t.level)
+
+
+def _record(
+    tape: Tape, saving: Saving, count: int, args: Sequence[Any], outs: Sequence[Tensor], state: State
+) -> None:
+    """Record on `tape` how the first `count` of `outs` came about; behind them is what its step needs."""
+    primals = [args[i] for i in saving.primals]
+    saved = [
+        lowered(x, state, tape.level) if x.__class__ is Tensor else snapshot(np.asarray(x), aval_of(x).dtype)
+        for x in primals
+    ]
+    saved += [lowered(o, state, tape.level) for o in outs[count : len(saving.forward.outs)]]
+    parents = tuple([n for a in args if (n := node_on(tape, a)) is not None])
+    node = tape.node(saving.pull, tuple(saved), parents, aval=[(o.shape, o.dtype) for o in outs[:count]])
+    for i, out in enumerate(outs[:count]):
+        if out.dtype.kind in "fc":
+            out._nodes += (tape.node(Pick(i, count), (), (node,)),)
+
+
+def _run(*values: Any, code: Procedure) -> tuple[Any, ...]:
+    return tuple(code.executable.run([_value(v) for v in values]))
+
+
+def _batch(mapped: Pattern, *values: Any, code: Procedure) -> tuple[Any, ...]:
+    size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
+    return tuple(apply(code.mapped(mapped, size), values))
+
+
+ROW = register(
+    Primitive("jit", run=_run, pull=flat, shape=lambda *_, code: code.outs, batch=_batch, many=True)
+)

@@ -1,0 +1,156 @@
+"""Residuals: a program of values and their gradients is cut where the cotangents come in.
+
+What does not depend on a cotangent is the forward program; the rest is the backward program. The values that
+cross are the residuals, which the forward program returns besides its own outputs, so that the backward
+program computes nothing a second time, except what costs less than to keep it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fgrad.core.program import Equation, Program, Region, Var
+
+CHEAP = {"broadcast_to", "reshape", "transpose", "positive"}  # rather once more than kept
+
+
+class Unit:
+    """Equations that stay together: one, or those of a region."""
+
+    __slots__ = ("args", "equations", "outs", "regions", "start")
+
+    def __init__(self, start: int, equations: Sequence[Equation], regions: Sequence[Region]) -> None:
+        self.start, self.equations, self.regions = start, equations, regions
+        self.outs = [v for e in equations for v in e.outs]
+        made = set(self.outs)
+        used = [a for e in equations for a in e.args] + [a for r in regions for a in r.args]
+        self.args = list(dict.fromkeys(v for v in used if isinstance(v, Var) and v not in made))
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether it has to run although nothing uses its results."""
+        return any(not e.outs for e in self.equations)
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether it costs less to run it again than to keep its result."""
+        return len(self.equations) == 1 and self.equations[0].name in CHEAP and len(self.args) == 1
+
+
+def units(program: Program) -> list[Unit]:
+    """Return the equations of a program, those of each outermost region together."""
+    found, i = [], 0
+    while i < len(program.equations):
+        region = program.regions.get(i)
+        stop = region.stop if region else i + 1
+        inner = [r for start, r in program.regions.items() if i <= start < stop]
+        found.append(Unit(i, program.equations[i:stop], inner))
+        i = stop
+    return found
+
+
+def assemble(inputs: Sequence[Var], parts: Iterable[Unit], outputs: Sequence[Any]) -> Program:
+    """Return the program of some units."""
+    equations: list[Equation] = []
+    regions = []
+    for unit in parts:
+        shift = len(equations) - unit.start
+        equations += unit.equations
+        for r in unit.regions:
+            moved = Region(r.row, r.args, r.params, r.outs, r.start + shift)
+            moved.stop = r.stop + shift
+            regions.append(moved)
+    return Program(inputs, equations, outputs, (None, None), regions)
+
+
+def live(parts: Sequence[Unit], outputs: Iterable[Any]) -> list[Unit]:
+    """Return the units that have an effect or that `outputs` depend on."""
+    needed = {y for y in outputs if isinstance(y, Var)}
+    kept = []
+    for unit in reversed(parts):
+        if unit.has_effect or any(v in needed for v in unit.outs):
+            needed.update(unit.args)
+            kept.append(unit)
+    return kept[::-1]
+
+
+def pruned(program: Program) -> Program:
+    """Return a program without what its outputs do not need."""
+    return assemble(program.inputs, live(units(program), program.outputs), program.outputs)
+
+
+def depending(parts: Sequence[Unit], sources: Iterable[Var]) -> set[Var]:
+    """Return the variables that depend on `sources`, these included."""
+    found = set(sources)
+    for unit in parts:
+        if any(v in found for v in unit.args):
+            found.update(unit.outs)
+    return found
+
+
+class Cut:
+    """A joint program of (primals, cts) -> (outs, grads), cut in two."""
+
+    __slots__ = ("backward", "forward", "linear", "primals")
+
+    def __init__(self, joint: Program, primals: int, outs: int, wanted: Sequence[int]) -> None:
+        """Cut.
+
+        Args:
+            joint: the program.
+            primals: the number of primals among its inputs.
+            outs: the number of outs among its outputs.
+            wanted: the primals that are differentiated.
+        """
+        given, cts = joint.inputs[:primals], joint.inputs[primals:]
+        values, grads = joint.outputs[:outs], joint.outputs[outs:]
+        parts = units(joint)
+        late = depending(parts, cts)
+        first = [u for u in parts if not _is_late(u, late)]
+        second = live([u for u in parts if _is_late(u, late)], grads)
+        used = [v for u in second for v in u.args] + [g for g in grads if isinstance(g, Var)]
+        crossing = dict.fromkeys(v for v in used if v not in late)
+        made = {v: u for u in first for v in u.outs}
+        again: dict[int, Unit] = {}
+        kept: list[Var] = []
+        todo = list(crossing)
+        while todo:
+            v = todo.pop()
+            unit = made.get(v)
+            if unit is not None and (unit.is_cheap or not unit.args):
+                again[unit.start] = unit
+                todo += unit.args
+            elif v not in kept:
+                kept.append(v)
+        places = {v: i for i, v in enumerate(given)}
+        self.primals = sorted(places[v] for v in kept if v in places)  # those that the backward program takes
+        residuals = [v for v in kept if v not in places]
+        ahead = [again[i] for i in sorted(again)]
+        self.forward = assemble(given, live(first, [*values, *residuals]), [*values, *residuals])
+        taken = [*(given[i] for i in self.primals), *residuals, *cts]
+        self.backward = assemble(taken, [*ahead, *second], grads)
+        followed = depending(parts, (given[i] for i in wanted))
+        self.linear = not any(v in followed for v in kept)  # whether outs are linear in the primals wanted
+
+
+def _is_late(unit: Unit, late: set[Var]) -> bool:
+    return any(v in late for v in (*unit.args, *unit.outs))
+
+
+def fixed(program: Program, values: dict[Var, Any]) -> Program:
+    """Return a program whose inputs in `values` are constants."""
+
+    def new(x: Any) -> Any:
+        return values.get(x, x) if isinstance(x, Var) else x
+
+    equations = [
+        Equation(e.name, tuple(map(new, e.args)), e.params, e.outs, e.line) for e in program.equations
+    ]
+    regions = []
+    for r in program.regions.values():
+        again = Region(r.row, tuple(map(new, r.args)), r.params, r.outs, r.start)
+        again.stop = r.stop
+        regions.append(again)
+    inputs = [v for v in program.inputs if v not in values]
+    return Program(inputs, equations, list(map(new, program.outputs)), (None, None), regions)

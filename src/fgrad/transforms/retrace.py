@@ -1,0 +1,115 @@
+"""Retraces: why a jitted function was staged again, said in terms of its arguments."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from fgrad import tree
+from fgrad.core.aval import Aval
+from fgrad.core.trace import user_line
+from fgrad.transforms.calling import name_of
+
+
+class Key(NamedTuple):
+    """What a jitted function is staged for."""
+
+    structure: Any
+    kinds: tuple[tuple[Any, ...], ...]  # (shape, dtype, type of a Python number) of each leaf
+    statics: tuple[tuple[Any, type, Any], ...]  # (position or name, type, value)
+
+
+_listening: ContextVar[list[str] | None] = ContextVar("fgrad.explain_retrace", default=None)
+
+
+@contextmanager
+def explain_retrace() -> Iterator[list[str]]:
+    """Say on stderr, for each call in a block that stages a jitted function, why; yields the list of reasons.
+
+    The reason is the difference from the most similar arguments for which the function was staged before.
+
+    Example:
+        >>> import contextlib, io
+        >>> import fgrad
+        >>> f = fgrad.jit(lambda x: 2 * x)
+        >>> with contextlib.redirect_stderr(io.StringIO()), explain_retrace() as reasons:
+        ...     _ = f(np.ones(2)), f(np.ones(2)), f(np.ones(3))
+        >>> len(reasons)
+        2
+        >>> print(reasons[1])
+        <lambda> at ... is staged again: argument x is float64[3], was float64[2]
+    """
+    reasons: list[str] = []
+    token = _listening.set(reasons)
+    try:
+        yield reasons
+    finally:
+        _listening.reset(token)
+
+
+def explain(
+    fun: Callable[..., Any], key: Key, known: Sequence[Key], names: Sequence[str], *, stale: bool
+) -> None:
+    """Tell a listener why `fun` is staged for `key`."""
+    reasons = _listening.get()
+    if reasons is None:
+        return
+    if stale:
+        why = "again: a Tensor that it takes from outside has changed, or is followed now and was not"
+    elif not known:
+        why = "for the first time"
+    else:
+        why = f"again: {'; '.join(min((_differences(key, k, names) for k in known), key=len))}"
+    reasons.append(f"{name_of(fun)} at {user_line()} is staged {why}")
+    sys.stderr.write(reasons[-1] + "\n")
+
+
+def _differences(key: Key, old: Key, names: Sequence[str]) -> list[str]:
+    found = []
+    if key.structure != old.structure:
+        found.append(f"the structure of the arguments is {key.structure}, was {old.structure}")
+    else:
+        found += [
+            f"argument {name} is {_shown(a)}, was {_shown(b)}"
+            for name, a, b in zip(names, key.kinds, old.kinds, strict=True)
+            if a != b
+        ]
+    was = {k: (cls, v) for k, cls, v in old.statics}
+    for k, cls, v in key.statics:
+        if k not in was:
+            found.append(f"static argument {k} is {v!r}, was not given")
+        elif was[k] != (cls, v):
+            found.append(f"static argument {k} is {v!r}, was {was[k][1]!r}")
+    given = {k for k, _, _ in key.statics}
+    found += [f"static argument {k} is not given, was {v!r}" for k, (_, v) in was.items() if k not in given]
+    return found
+
+
+def _shown(kind: tuple[Any, ...]) -> str:
+    shape, dtype, weak = kind
+    return f"a Python {weak.__name__}" if weak else str(Aval(shape, dtype))
+
+
+def leaf_names(
+    fun: Callable[..., Any], places: Sequence[int], args: Sequence[Any], kwargs: dict[str, Any]
+) -> list[str]:
+    """Return what to call each leaf of positional arguments, at `places`, and keyword ones."""
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names = []
+    for i in places:
+        p = parameters[min(i, len(parameters) - 1)] if parameters else None
+        if p is None:
+            names.append(f"args[{i}]")
+        elif i >= len(parameters) or p.kind is p.VAR_POSITIONAL:
+            names.append(f"{p.name}[{i - parameters.index(p)}]")
+        else:
+            names.append(p.name)
+    pairs = [*zip(names, args, strict=True), *((k, kwargs[k]) for k in sorted(kwargs))]
+    return [name + path for name, x in pairs for path in tree.paths(tree.structure(x))]
