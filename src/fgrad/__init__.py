@@ -7,8 +7,8 @@ from fgrad import config as config
 from fgrad import numpy as numpy
 from fgrad import random as random
 from fgrad import tree as tree
-from fgrad.config import disable_jit as disable_jit
 from fgrad.companions import tell_companions
+from fgrad.config import disable_jit as disable_jit
 from fgrad.core.tensor import Tensor as Tensor
 from fgrad.core.tensor import tensor as tensor
 from fgrad.coverage import coverage as coverage

@@ -180,6 +180,7 @@ FGRAD = {
     "custom_jvp": fgrad_custom_jvp,
     "callbacks":  fgrad_callbacks,
     "stage":      lambda f: lambda x: fg.make_graph(f)(x)(x),
+    "jit":        fg.jit,
 }  # fmt: skip
 
 
@@ -253,6 +254,7 @@ ORACLE = {
     "custom_jvp": identity,
     "callbacks":  lambda f: lambda x: f(x) * (2 if x[0] > 0.35 else 1),
     "stage":      identity,
+    "jit":        identity,
     "checkpoint": identity,
     "cond":       lambda f: lambda x: f(x) if x[0] > 0.35 else f(x) / 2,
     "scan":       lambda f: lambda x: 3 * f(x) / 4,

@@ -7,7 +7,7 @@ them is one operation in a program too, to every order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from textwrap import indent
 from typing import Any

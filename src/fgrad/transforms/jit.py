@@ -17,7 +17,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.program import Program
 from fgrad.core.snapshot import refuse_masked
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
-from fgrad.core.trace import Box, current, next_level, running
+from fgrad.core.trace import current, next_level, running
 from fgrad.errors import RetraceWarning
 from fgrad.transforms.calling import Delivery, Transformed, bound, check_live, has_tensor, name_of
 from fgrad.transforms.collectives import AcrossStageError
@@ -86,8 +86,8 @@ class Jit(Transformed):
     def _run_python(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the Python function itself, on Tensors as while it is staged."""
         call = Call(self, args, kwargs)
-        args, kwargs = call.arguments([x if x.__class__ in NUMBERS else _handle(x) for x in call.leaves])
-        return Delivery(call.as_numpy).tree(self.fun(*args, **kwargs))
+        given, keywords = call.arguments([x if x.__class__ in NUMBERS else _handle(x) for x in call.leaves])
+        return Delivery(call.as_numpy).tree(self.fun(*given, **keywords))
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Return the program for arguments like these (arrays, or anything with shape and dtype)."""
@@ -204,7 +204,7 @@ class Call:
         )
         raise TypeError(
             f"jit of {name_of(self.fun)}: the argument {self.names[i]} is {described}, which is no array of "
-            "numbers. Make it static (static_argnums or static_argnames: it is then compared by == and hash), "
+            "numbers. Make it static (static_argnums or static_argnames), which compares it by == and hash, "
             "or register its class with fgrad.register_pytree_node if it holds arrays"
         )
 
@@ -277,7 +277,7 @@ class Specialisation:
         captured = [t for _, t in stage.captured.values()]
         followed = [named.get(_identity(t, live)) for t in captured]
         self.is_kept = None not in followed
-        self.handles: list[Any] = [ref(t) for t in followed] if self.is_kept else captured  # type: ignore[arg-type]
+        self.handles: list[Any] = [ref(t) for t in followed] if self.is_kept else captured
         ids = {id(t) for t in followed}
         # a constant may have been computed from any of them
         known = {id(t._value) for t in tensors} | set(map(id, arrays))
@@ -396,7 +396,7 @@ def jit(
     """
     if device not in (None, "cpu"):
         raise ValueError(f'jit: device is None or "cpu", not {device!r}')
-    options = {
+    options: dict[str, Any] = {
         "static_argnums": static_argnums,
         "static_argnames": static_argnames,
         "device": device,

@@ -97,7 +97,7 @@ class Saving:
         self._backward = cut.backward
         self._steps: dict[tuple[bool, ...], Procedure] = {}
         pull = self.pull = Pull(self._call)
-        pull.row, pull.pattern, pull.linear = "jit", wanted, cut.linear
+        pull.row, pull.pattern = "jit", wanted
 
     def _call(self, cts: Sequence[Any], *saved: Any) -> list[Any]:
         """Return the cotangents of the arguments that are followed; `cts` are those of all outputs."""
@@ -128,8 +128,10 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
     cts = [i for i, a in enumerate(procedure.outs) if a.dtype.kind in "fc"]
     tracked = [i for i, w in enumerate(wanted) if w]
     present: list[bool] = []
+    linear = True
 
     def joint(*values: Any) -> list[Any]:
+        nonlocal linear
         primals = list(values[:n])
         gm = GradManager()
         gm.record()
@@ -139,6 +141,8 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
                 primals[i] = gm.follow(primals[i]._value, primals[i]._nodes)
                 leaves.append(primals[i])
             ys = procedure.program.run(primals)
+            steps = [node.pull for node in gm.recording_tape().live()]
+            linear = all(step.linear for step in steps if isinstance(step, Pull))
             pull = gm.pullback([ys[i] for i in cts], leaves, once=True)
         finally:
             gm.release()
@@ -152,7 +156,9 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
     program = _alone(joint, [*procedure.ins, *(procedure.outs[i] for i in cts)])
     if not any(present):
         return None
-    return Saving(Cut(program, n, len(procedure.outs), tracked), wanted, cts, present)
+    saving = Saving(Cut(program, n, len(procedure.outs)), wanted, cts, present)
+    saving.pull.linear = linear
+    return saving
 
 
 def _mapped(procedure: Procedure, mapped: Pattern, size: int) -> Procedure:

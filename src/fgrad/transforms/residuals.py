@@ -92,16 +92,15 @@ def depending(parts: Sequence[Unit], sources: Iterable[Var]) -> set[Var]:
 class Cut:
     """A joint program of (primals, cts) -> (outs, grads), cut in two."""
 
-    __slots__ = ("backward", "forward", "linear", "primals")
+    __slots__ = ("backward", "forward", "primals")
 
-    def __init__(self, joint: Program, primals: int, outs: int, wanted: Sequence[int]) -> None:
+    def __init__(self, joint: Program, primals: int, outs: int) -> None:
         """Cut.
 
         Args:
             joint: the program.
             primals: the number of primals among its inputs.
             outs: the number of outs among its outputs.
-            wanted: the primals that are differentiated.
         """
         given, cts = joint.inputs[:primals], joint.inputs[primals:]
         values, grads = joint.outputs[:outs], joint.outputs[outs:]
@@ -130,8 +129,6 @@ class Cut:
         self.forward = assemble(given, live(first, [*values, *residuals]), [*values, *residuals])
         taken = [*(given[i] for i in self.primals), *residuals, *cts]
         self.backward = assemble(taken, [*ahead, *second], grads)
-        followed = depending(parts, (given[i] for i in wanted))
-        self.linear = not any(v in followed for v in kept)  # whether outs are linear in the primals wanted
 
 
 def _is_late(unit: Unit, late: set[Var]) -> bool:

@@ -63,7 +63,8 @@ def explain(
     elif not known:
         why = "for the first time"
     else:
-        why = f"again: {'; '.join(min((_differences(key, k, names) for k in known), key=len))}"
+        nearest: list[str] = min([_differences(key, k, names) for k in known], key=len)
+        why = f"again: {'; '.join(nearest)}"
     reasons.append(f"{name_of(fun)} at {user_line()} is staged {why}")
     sys.stderr.write(reasons[-1] + "\n")
 

@@ -23,6 +23,8 @@ class Symbol(Box):
 
     __slots__ = ("var", "weak")
 
+    trace: Stage
+
     def __init__(self, trace: Stage, var: Var, weak: type | None = None) -> None:
         self.trace, self.var, self.line = trace, var, user_line()
         self.weak = weak  # the type of the Python number that it stands for, whose dtype is not fixed
