@@ -160,7 +160,7 @@ class _Branches(Code):
     """One of several programs, by a first argument."""
 
     def __init__(self, programs: Sequence[Program], counts: Sequence[int]) -> None:
-        self.programs, self.counts = tuple(programs), tuple(counts)
+        self.branches, self.counts = tuple(programs), tuple(counts)
         self.outs = tuple(avals_out(programs[0]))
 
     def __call__(self, *values: Any) -> Sequence[Any]:
@@ -168,15 +168,25 @@ class _Branches(Code):
         index, *rest = values
         total = sum(self.counts)
         operands, runs, start = rest[total:], [], 0
-        for program, count in zip(self.programs, self.counts, strict=True):
+        for program, count in zip(self.branches, self.counts, strict=True):
             own = rest[start : start + count]
             runs.append(functools.partial(_run, program, own))
             start += count
         found: Sequence[Any] = switch(index, runs, *operands)
         return found
 
+    def programs(self) -> Sequence[Program]:
+        """Return those of the branches."""
+        return self.branches
+
+    def map(self, f: Callable[[Program], Program]) -> Code:
+        """Return the same choice among `f` of the branches."""
+        made = _Branches([f(p) for p in self.branches], self.counts)
+        made.outs = self.outs
+        return made
+
     def __str__(self) -> str:
-        return " or".join(map(inset, self.programs))
+        return " or".join(map(inset, self.branches))
 
 
 def _run(program: Program, captured: Sequence[Any], *operands: Any) -> list[Any]:
@@ -294,6 +304,14 @@ class _While(Code):
             lambda v: _run(self.condition, first, *v)[0], lambda v: _run(self.body, second, *v), init
         )
         return found
+
+    def programs(self) -> Sequence[Program]:
+        """Return the condition and the step."""
+        return self.condition, self.body
+
+    def map(self, f: Callable[[Program], Program]) -> Code:
+        """Return the same loop of `f` of the condition and of the step."""
+        return _While(f(self.condition), f(self.body), self.counts)
 
     def __str__(self) -> str:
         return f"while{inset(self.condition)}\n    do{inset(self.body)}"
@@ -546,6 +564,15 @@ class _Scan(Code):
 
         carry, ys = scan(step, init, xs, self.length, self.reverse, checkpoint=self.checkpoint)
         return [*carry, *(ys or ())]
+
+    def programs(self) -> Sequence[Program]:
+        """Return the step."""
+        return (self.body,)
+
+    def map(self, f: Callable[[Program], Program]) -> Code:
+        """Return the same loop of `f` of the step."""
+        counts, options = self.counts, {"reverse": self.reverse, "checkpoint": self.checkpoint}
+        return _Scan(f(self.body), counts, self.length, **options)
 
     def __str__(self) -> str:
         return f"{self.length} times{' in reverse' * self.reverse}:{inset(self.body)}"

@@ -41,6 +41,14 @@ class Code:
         """Return the outputs."""
         raise NotImplementedError
 
+    def programs(self) -> Sequence[Program]:
+        """Return the programs that it holds, at any depth."""
+        return ()
+
+    def map(self, f: Callable[[Program], Program]) -> Code:
+        """Return the same with `f` of each program that it runs; those that it differentiates stay."""
+        return self
+
 
 def inset(program: Program) -> str:
     """Return the text of a program as it stands inside another one."""
@@ -73,6 +81,10 @@ class Back(Code):
         found = pull([convert(ct, y.dtype) for ct, y in zip(cts, ys, strict=True)])
         return [np.zeros(a.shape, a.dtype) if c is None else c for c, a in zip(found, self.outs, strict=True)]
 
+    def programs(self) -> Sequence[Program]:
+        """Return the programs that it differentiates."""
+        return self.code.programs()
+
     def __str__(self) -> str:
         return f"reverse of {self.code}"
 
@@ -90,6 +102,10 @@ class Mapped(Code):
         with running((*current().traces, trace)):
             outs = self.code(*(trace.box(v) if m else v for v, m in zip(values, self.mapped, strict=True)))
         return [trace.unbox(o) for o in outs]
+
+    def programs(self) -> Sequence[Program]:
+        """Return the programs of one example."""
+        return self.code.programs()
 
     def __str__(self) -> str:
         return f"{self.size} of {self.code}"

@@ -210,6 +210,11 @@ def batch_elementwise(name: str, mapped: tuple[bool, ...], *values: Any, **param
     return bind(name, *full, **params)
 
 
+def _shape_where(c: Any, x: Any, y: Any) -> Aval:
+    chosen = _shape(np.where, x, y)  # whatever the dtype of the condition is
+    return Aval(np.broadcast_shapes(getattr(c, "shape", ()), chosen.shape), chosen.dtype)
+
+
 def _complex_absolute_slope(out: Any, x: Any) -> Any:
     return conjugate(x) / bind("where", bind("equal", out, 0), 1, out)
 
@@ -241,6 +246,7 @@ def _declare_table() -> None:
             transpose=ITSELF,
         ),
         real=False,
+        shape=_shape_where,
     )
     x = PARAMS[:1]
     _declare(

@@ -1,0 +1,400 @@
+"""Algebra of elements: what arithmetic with zeros, ones, signs, equal operands and known conditions gives.
+
+What changes no bit is always done. Where a rule of a derivative says that zero wins over infinity and NaN
+(`scale`, `both`), a constant zero makes the product zero. The sign of a zero may change where two choices
+with zeros are added. Products with zero, sums with +0.0 and differences of equal values stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fgrad.compiler.simplify.constants import folded, is_constant
+from fgrad.compiler.simplify.rewriting import Rewriting, Rules, is_elementwise
+from fgrad.core.program import Equation, Var
+
+FOLDING, OPERANDS, ALGEBRA = Rules(), Rules(), Rules()
+
+
+# ---- constants and broadcasting ---------------------------------------------------------------------
+
+
+@FOLDING.on()
+def known(rw: Rewriting, e: Equation) -> Any:
+    """Compute what is known."""
+    if not all(map(is_constant, e.args)) or not e.args or len(e.outs) != 1:
+        return None
+    aval = e.outs[0].aval
+    scalars = [rw.scalar(a) for a in e.args]
+    if aval.size and all(s is not None for s in scalars) and (aval.shape or any(map(np.ndim, e.args))):
+        if e.name in {"reshape", "transpose", "slice", "broadcast_to"}:
+            return rw.full(scalars[0], aval)
+        if e.name == "convert":
+            return rw.full(np.asarray(scalars[0]).astype(aval.dtype), aval)
+        if e.name == "mean" and aval.dtype.kind in "fc":
+            return rw.full(scalars[0], aval)
+    return folded(e.name, e.args, e.params, aval)
+
+
+@OPERANDS.on()
+def spread_operands(rw: Rewriting, e: Equation) -> Any:
+    """Give element-wise rows operands that are not repeated, and repeat the result if all of them were."""
+    if not is_elementwise(e.name):
+        return None
+    loose = [_loose(rw, a) for a in e.args]
+    if all(a is b for a, b in zip(loose, e.args, strict=True)):
+        return None
+    shape = e.outs[0].aval.shape
+    small = np.broadcast_shapes(*(rw.aval(a).shape for a in loose))
+    out = rw.make(e.name, *loose, **e.params)
+    return out if small == shape else rw.broadcast(out, shape)
+
+
+def _loose(rw: Rewriting, a: Any) -> Any:
+    """Return an operand without what broadcasting does anyway."""
+    while a.__class__ is Var:
+        e = rw.maker(a, "broadcast_to", "reshape")
+        if e is None:
+            return a
+        inner = e.args[0]
+        if e.name == "reshape":
+            shape, own = a.aval.shape, rw.aval(inner).shape
+            if len(own) >= len(shape) or shape != (1,) * (len(shape) - len(own)) + own:
+                return a
+        a = inner
+    if isinstance(a, np.ndarray):
+        s = rw.scalar(a)
+        return a if s is None else s
+    return a
+
+
+# ---- sums, products and signs -----------------------------------------------------------------------
+
+
+def _value(rw: Rewriting, x: Any) -> Any:
+    """Return a constant number that is not complex, else None."""
+    s = rw.scalar(x)
+    return None if s is None or isinstance(s, complex | np.complexfloating) else s
+
+
+def _is_zero(s: Any, *, negative: bool = False) -> bool:
+    return s is not None and s == 0 and bool(np.signbit(float(s))) == negative
+
+
+def _is_power_of_two(s: Any) -> bool:
+    """Return whether products with a number are exact, and those with its reciprocal."""
+    return (
+        bool(math.isfinite(s)) and abs(math.frexp(float(s))[0]) == 0.5 and abs(math.frexp(float(s))[1]) < 64
+    )
+
+
+def _kind(e: Equation) -> str:
+    """Return the kind of the result, if all operands but Python's numbers have its dtype; else a dash."""
+    dtype = e.outs[0].aval.dtype
+    for a in e.args:
+        own = a.aval.dtype if a.__class__ is Var else getattr(a, "dtype", dtype)
+        if own != dtype:
+            return "-"
+    return dtype.kind
+
+
+def _typed(e: Equation, value: Any) -> Any:
+    """Return a number in the dtype of the result."""
+    return e.outs[0].aval.dtype.type(value)
+
+
+def _as_large(rw: Rewriting, x: Any, e: Equation) -> bool:
+    """Return whether an operand has the size of the result: what is done to either costs the same."""
+    return rw.aval(x).size == e.outs[0].aval.size
+
+
+def _outer(rw: Rewriting, e: Equation, x: Any, *names: str) -> Equation | None:
+    """Return what makes `x`, if it can be done to the result instead."""
+    made = rw.maker(x, *names)
+    return made if made is not None and rw.uses[x] <= _SHARED and _as_large(rw, x, e) else None
+
+
+_SHARED = 2  # uses of a sign or factor that goes outside of each of them, where it may meet another one
+
+
+_NEVER_NEGATIVE_ZERO = (
+    "sum",
+    "exp",
+    "exp2",
+    "square",
+    "absolute",
+    "fabs",
+    "sigmoid",
+    "cosh",
+    "softplus",
+    "cos",
+)
+
+
+@ALGEBRA.on("add")
+def addition(rw: Rewriting, e: Equation) -> Any:
+    """X + -0.0 = x, x + x = 2 x, x + (-y) = x - y, and choices that complete each other."""
+    x, y = e.args
+    for a, b in ((x, y), (y, x)):
+        s = _value(rw, b)
+        if (
+            s is not None
+            and s == 0
+            and (_kind(e) in "iu" or _is_zero(s, negative=True) or rw.maker(a, *_NEVER_NEGATIVE_ZERO))
+        ):
+            return a
+    if x is y and x.__class__ is Var and _kind(e) in "fiu":
+        return rw.make("multiply", x, _typed(e, 2))
+    for a, b in ((x, y), (y, x)):
+        if made := rw.maker(b, "negative"):
+            return rw.make("subtract", a, made.args[0])
+    return _choices(rw, x, y) if _kind(e) in "fiu" else None
+
+
+def _choices(rw: Rewriting, x: Any, y: Any) -> Any:
+    """where(c, a, 0) + where(c, 0, b) = where(c, a, b)."""
+    first, second = rw.maker(x, "where"), rw.maker(y, "where")
+    if not first or not second or first.args[0] is not second.args[0]:
+        return None
+    condition, a, b = first.args
+    _, c, d = second.args
+    if _none(rw, b) and _none(rw, c):
+        return rw.make("where", condition, a, d)
+    if _none(rw, a) and _none(rw, d):
+        return rw.make("where", condition, c, b)
+    return None
+
+
+def _none(rw: Rewriting, x: Any) -> bool:
+    return _is_zero(_value(rw, x))
+
+
+@ALGEBRA.on("subtract")
+def subtraction(rw: Rewriting, e: Equation) -> Any:
+    """X - 0.0 = x, -0.0 - x = -x, x - (-y) = x + y."""
+    x, y = e.args
+    s, t = _value(rw, x), _value(rw, y)
+    if t is not None and t == 0 and (_kind(e) in "iu" or _is_zero(t)):
+        return x
+    if s is not None and s == 0 and (_kind(e) == "i" or _is_zero(s, negative=True)) and y.__class__ is Var:
+        return rw.make("negative", y)
+    if made := rw.maker(y, "negative"):
+        return rw.make("add", x, made.args[0])
+    made = rw.maker(x, "negative")
+    if made and made.args[0] is y and _kind(e) == "f":
+        return rw.make("multiply", y, _typed(e, -2))
+    return None
+
+
+@ALGEBRA.on("negative")
+def negation(rw: Rewriting, e: Equation) -> Any:
+    """-(-x) = x, -(c x) = (-c) x."""
+    (x,) = e.args
+    if made := rw.maker(x, "negative"):
+        return made.args[0]
+    made = rw.maker(x, "multiply") if rw.single(x) and _kind(e) == "f" else None
+    if made and (s := _value(rw, made.args[1])) is not None:
+        return rw.make("multiply", made.args[0], _typed(e, -s))
+    return None
+
+
+@ALGEBRA.on("multiply")
+def product(rw: Rewriting, e: Equation) -> Any:
+    """Products with ones, minus ones and powers of two; of a value with itself; signs go outside."""
+    x, y = e.args
+    kind = _kind(e)
+    if is_constant(x) and y.__class__ is Var and rw.scalar(x) is not None:
+        return rw.make("multiply", y, x)
+    if kind not in "fiu":
+        return None
+    if x is y and x.__class__ is Var:
+        return rw.make("square", x)
+    s = _value(rw, y)
+    if s is not None and x.__class__ is Var:
+        return _multiple(rw, e, x, s)
+    a, b = rw.maker(x, "negative"), rw.maker(y, "negative")
+    if a and b:
+        return rw.make("multiply", a.args[0], b.args[0])
+    for p, q, swapped in ((x, y, False), (y, x, True)):
+        if made := _outer(rw, e, p, "negative"):
+            pair = (q, made.args[0]) if swapped else (made.args[0], q)
+            return rw.make("negative", rw.make("multiply", *pair))
+        made = _outer(rw, e, p, "multiply") if kind == "f" else None
+        if made and (c := _value(rw, made.args[1])) is not None and _is_power_of_two(c):
+            pair = (q, made.args[0]) if swapped else (made.args[0], q)
+            return rw.make("multiply", rw.make("multiply", *pair), made.args[1])
+    return None
+
+
+def _multiple(rw: Rewriting, e: Equation, x: Var, s: Any) -> Any:
+    if s == 1:
+        return x
+    if s == 0:
+        return rw.full(0, e.outs[0].aval) if _kind(e) in "iu" else None
+    if s == -1 and _kind(e) in "fi":
+        return rw.make("negative", x)
+    if made := rw.maker(x, "negative"):
+        return rw.make("multiply", made.args[0], _typed(e, -s)) if _kind(e) == "f" else None
+    made = rw.maker(x, "multiply") if _kind(e) == "f" else None
+    if (
+        made
+        and (c := _value(rw, made.args[1])) is not None
+        and made.outs[0].aval.dtype == e.outs[0].aval.dtype
+    ) and (_is_power_of_two(c) or _is_power_of_two(s)):
+        return rw.make("multiply", made.args[0], _typed(e, c) * _typed(e, s))
+    return None
+
+
+@ALGEBRA.on("divide")
+def quotient(rw: Rewriting, e: Equation) -> Any:
+    """X / 1 = x, division by a power of two is a product; signs go outside."""
+    x, y = e.args
+    if _kind(e) != "f":
+        return None
+    s = _value(rw, y)
+    if s is not None and s == 1:
+        return x
+    if s is not None and _is_power_of_two(s):
+        return rw.make("multiply", x, _typed(e, 1) / _typed(e, s))
+    a, b = rw.maker(x, "negative"), rw.maker(y, "negative")
+    if a and b:
+        return rw.make("divide", a.args[0], b.args[0])
+    if a and _outer(rw, e, x, "negative"):
+        return rw.make("negative", rw.make("divide", a.args[0], y))
+    if b and _outer(rw, e, y, "negative"):
+        return rw.make("negative", rw.make("divide", x, b.args[0]))
+    return None
+
+
+@ALGEBRA.on("scale", "both")
+def product_where_zero_wins(rw: Rewriting, e: Equation) -> Any:
+    """Zero where a factor is; a plain product where that makes no difference: for a known cotangent
+    without zeros, and for a known finite factor.
+    """  # noqa: D205
+    x, y = e.args
+    if _kind(e) not in "fc":
+        return None
+    for a, _other, wins in ((x, y, True), (y, x, e.name == "both")):
+        if not is_constant(a):
+            continue
+        if wins and _is_zero(_value(rw, a), negative=bool(np.signbit(_value(rw, a) or 0))):
+            return rw.full(0, e.outs[0].aval)
+        value = np.asarray(a if rw.scalar(a) is None else rw.scalar(a))
+        finite = bool(np.isfinite(value).all())
+        nonzero = bool(np.count_nonzero(value) == value.size)
+        if (e.name == "scale" and wins and nonzero) or (finite and (nonzero or not wins)):
+            return rw.make("multiply", x, y)
+    a, b = rw.maker(x, "negative"), rw.maker(y, "negative")
+    if a and b:
+        return rw.make(e.name, a.args[0], b.args[0])
+    if a and _outer(rw, e, x, "negative"):
+        return rw.make("negative", rw.make(e.name, a.args[0], y))
+    if b and _outer(rw, e, y, "negative"):
+        return rw.make("negative", rw.make(e.name, x, b.args[0]))
+    return None
+
+
+@ALGEBRA.on("power")
+def power(rw: Rewriting, e: Equation) -> Any:
+    """Powers 0 to 3 and -1, which products and a quotient give to 1 ulp."""
+    x, y = e.args
+    s = _value(rw, y)
+    if s is None or x.__class__ is not Var or x.aval.dtype != e.outs[0].aval.dtype or _kind(e) not in "fiu":
+        return None
+    if s == 0:
+        return rw.full(1, e.outs[0].aval)
+    if s == 1:
+        return x
+    if s == 2:
+        return rw.make("square", x)
+    if s == 3:
+        return rw.make("multiply", rw.make("square", x), x)
+    if s == -1 and _kind(e) == "f":
+        return rw.make("divide", _typed(e, 1), x)
+    return None
+
+
+@ALGEBRA.on("square", "absolute", "fabs")
+def even(rw: Rewriting, e: Equation) -> Any:
+    """f(-x) = f(x)."""
+    made = rw.maker(e.args[0], "negative", "absolute", "fabs")
+    if made and _kind(e) == "f" and rw.aval(made.args[0]).dtype == e.outs[0].aval.dtype:
+        return rw.make(e.name, made.args[0])
+    return None
+
+
+@ALGEBRA.on("positive", "stop_gradient", "discrete", "conjugate", "real")
+def nothing(rw: Rewriting, e: Equation) -> Any:
+    """These change no value, real ones at least: a simple program is not differentiated any more."""
+    return (
+        e.args[0]
+        if rw.aval(e.args[0]) == e.outs[0].aval and _kind(e) != "c"
+        else (e.args[0] if e.name in {"positive", "stop_gradient", "discrete"} else None)
+    )
+
+
+@ALGEBRA.on("maximum", "minimum", "fmax", "fmin")
+def extremum(rw: Rewriting, e: Equation) -> Any:
+    """The larger of x and x is x."""
+    return e.args[0] if e.args[0] is e.args[1] else None
+
+
+# ---- truth and choice -------------------------------------------------------------------------------
+
+
+@ALGEBRA.on("logical_and", "logical_or")
+def connection(rw: Rewriting, e: Equation) -> Any:
+    """Known operands decide, or make no difference."""
+    decisive = e.name == "logical_or"
+    for a, b in (e.args, e.args[::-1]):
+        s = rw.scalar(a)
+        if s is not None:
+            if bool(s) is decisive:
+                return rw.full(decisive, e.outs[0].aval)
+            return b if rw.aval(b).dtype == bool else None
+    return e.args[0] if e.args[0] is e.args[1] and rw.aval(e.args[0]).dtype == bool else None
+
+
+@ALGEBRA.on("logical_not")
+def denial(rw: Rewriting, e: Equation) -> Any:
+    """Not not x = x."""
+    made = rw.maker(e.args[0], "logical_not")
+    return made.args[0] if made and rw.aval(made.args[0]).dtype == bool else None
+
+
+@ALGEBRA.on("isfinite", "isnan", "isinf")
+def finiteness(rw: Rewriting, e: Equation) -> Any:
+    """Integers are finite."""
+    if rw.aval(e.args[0]).dtype.kind in "biu":
+        return rw.full(e.name == "isfinite", e.outs[0].aval)
+    return None
+
+
+@ALGEBRA.on("where")
+def choice(rw: Rewriting, e: Equation) -> Any:
+    """Choices whose condition is known, or asked twice, and choices between equal values."""
+    c, x, y = e.args
+    s = rw.scalar(c)
+    dtype = e.outs[0].aval.dtype
+    if s is not None:
+        picked = x if s else y
+        return (
+            picked if hasattr(picked, "dtype") or picked.__class__ is Var else rw.full(picked, e.outs[0].aval)
+        )
+    if x is y and x.__class__ is Var:
+        return x
+    a, b = rw.scalar(x), rw.scalar(y)
+    if a is not None and b is not None and rw.constants.key(dtype.type(a)) == rw.constants.key(dtype.type(b)):
+        return rw.full(a, e.outs[0].aval)
+    if made := rw.maker(c, "logical_not"):
+        return rw.make("where", made.args[0], y, x)
+    inner = rw.maker(x, "where")
+    if inner and inner.args[0] is c and rw.aval(x).dtype == rw.aval(inner.args[1]).dtype:
+        return rw.make("where", c, inner.args[1], y)
+    inner = rw.maker(y, "where")
+    if inner and inner.args[0] is c and rw.aval(y).dtype == rw.aval(inner.args[2]).dtype:
+        return rw.make("where", c, x, inner.args[2])
+    return None

@@ -1,0 +1,137 @@
+"""Constants of programs: which of them repeat one number, what makes two of them equal, and folding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Aval, aval_of
+from fgrad.core.primitive import ROWS
+from fgrad.core.program import Var
+from fgrad.core.tensor import Tensor
+
+FEW = 1000  # elements: a result of more is computed once only where an operand is as large
+_SCANNED = 1 << 22  # bytes of a constant that is compared by its elements
+
+# what is not computed ahead: it looks at the world, or raises where a program runs
+NOT_FOLDED = frozenset({"custom", "draw", "effect", "guard", "pure_callback"})
+
+
+def is_constant(x: Any) -> bool:
+    """Return whether an operand is known; a Tensor among them belongs to a recording around the program."""
+    return x.__class__ is not Var and not isinstance(x, Tensor)
+
+
+def spread(value: Any, aval: Aval) -> Any:
+    """Return the constant that is `value` everywhere, without memory for the repetitions."""
+    scalar = np.asarray(value, aval.dtype)
+    return np.broadcast_to(scalar, aval.shape) if aval.shape else scalar[()]
+
+
+class Constants:
+    """What is known of the constants of a program, each of them looked at once."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[int, tuple[Any, Any]] = {}
+        self._keys: dict[int, tuple[Any, Any]] = {}
+
+    def canonical(self, x: Any) -> Any:
+        """Return a constant as it stands in simple programs: repeated numbers are a view of one number."""
+        if not isinstance(x, np.ndarray):
+            return x
+        known = self._shapes.get(id(x))
+        if known is None:
+            known = self._shapes[id(x)] = (x, _canonical(x))
+            self._shapes[id(known[1])] = (known[1], known[1])
+        return known[1]
+
+    def scalar(self, x: Any) -> Any:
+        """Return the number that a constant is or repeats, with its dtype; None for anything else."""
+        if x.__class__ is Var or isinstance(x, Tensor):
+            return None
+        if not isinstance(x, np.ndarray):
+            return x
+        x = self.canonical(x)
+        if isinstance(x, np.ndarray):
+            return x[(0,) * x.ndim] if x.size and not any(x.strides) else None
+        return x
+
+    def key(self, x: Any) -> Any:
+        """Return what equal constants, and only they, have in common; -0.0 is not 0.0, nor 1 True."""
+        if isinstance(x, np.ndarray):
+            known = self._keys.get(id(x))
+            if known is None:
+                known = self._keys[id(x)] = (x, _key(x))
+            return known[1]
+        if isinstance(x, np.generic):
+            return x.dtype, x.tobytes()
+        if isinstance(x, Tensor):
+            return "Tensor", id(x)
+        return type(x), repr(x)
+
+
+def _canonical(x: np.ndarray[Any, Any]) -> Any:
+    if x.ndim == 0:
+        return x[()]
+    if x.size == 0 or not any(x.strides):
+        return x
+    part = _part(x)
+    first = part[(0,) * part.ndim]
+    if part.nbytes <= _SCANNED and x.dtype.kind in "biufc":
+        if part.size > 1 and first != part[(-1,) * part.ndim] and first == first:  # noqa: PLR0124 -- no NaN
+            return x
+        if part.tobytes() == first.tobytes() * part.size:
+            return np.broadcast_to(first, x.shape)
+    return x
+
+
+def _part(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return `x` without the repetitions along its axes."""
+    return x[tuple([slice(0, 1) if s == 0 else slice(None) for s in x.strides])]
+
+
+def _key(x: np.ndarray[Any, Any]) -> Any:
+    part = _part(x) if x.size else x
+    if part.nbytes > _SCANNED or x.dtype == object:
+        return "array", id(x)
+    return x.dtype, x.shape, part.shape, part.tobytes()
+
+
+def memory(x: Any) -> int:
+    """Return the number of elements that a constant keeps."""
+    if not isinstance(x, np.ndarray):
+        return 1
+    return _part(x).size if x.size else 0
+
+
+def folded(name: str, args: tuple[Any, ...], params: dict[str, Any], aval: Aval) -> Any:
+    """Return the value of an equation of constants; None where it is left to the program.
+
+    What raises here raises there, when the program runs.
+    """
+    row = ROWS[name]
+    if name in NOT_FOLDED or row.many or "code" in params:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            if name == "broadcast_to":
+                out = np.broadcast_to(args[0], aval.shape)
+            elif aval.size <= max(FEW, *map(memory, args)):
+                out = row.run(*(np.asarray(a) if isinstance(a, np.generic) else a for a in args), **params)
+            else:
+                return None
+    except Exception:  # noqa: BLE001 -- whatever a row raises
+        return None
+    if isinstance(out, Tensor) or aval_of(out) != aval:
+        return None
+    if not isinstance(out, np.ndarray):
+        return out
+    if out.ndim == 0:
+        return out[()]
+    if not out.flags.writeable:
+        return out
+    if any(np.may_share_memory(out, a) for a in args if isinstance(a, np.ndarray)):
+        out = out.copy()
+    out.flags.writeable = False
+    return out

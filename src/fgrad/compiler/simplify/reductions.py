@@ -1,0 +1,232 @@
+"""Sums and contractions: of what is repeated, scaled, moved or mostly zero.
+
+These rules change the order of additions, so results may differ by rounding, and the sign of a zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.compiler.simplify.rewriting import Rewriting, Rules
+from fgrad.compiler.simplify.shapes import boxes, index_of
+from fgrad.core.aval import Shape
+from fgrad.core.program import Equation
+
+REDUCTIONS = Rules()
+
+
+def _repeated(rw: Rewriting, x: Any) -> tuple[Any, set[int]] | None:
+    """Return what `x` repeats and the axes along which it does, if it is a broadcast."""
+    made = rw.maker(x, "broadcast_to")
+    if made:
+        inner = made.args[0]
+        small, shape = rw.aval(inner).shape, x.aval.shape
+        lead = len(shape) - len(small)
+        return inner, {i for i, n in enumerate(shape) if i < lead or (small[i - lead] == 1 and n != 1)}
+    s = rw.scalar(x)
+    if s is not None and hasattr(s, "dtype") and rw.aval(x).shape and np.isfinite(s):
+        return s, set(range(rw.aval(x).ndim))
+    return None
+
+
+def _squeezed(rw: Rewriting, inner: Any, shape: Shape, repeated: set[int]) -> Any:
+    """Return what is repeated, without the axes along which it is."""
+    return rw.reshape(inner, tuple(n for i, n in enumerate(shape) if i not in repeated))
+
+
+def _remaining(axes: Sequence[int], rank: int) -> list[int]:
+    return [i for i in range(rank) if i not in axes]
+
+
+# ---- sums -------------------------------------------------------------------------------------------
+
+
+@REDUCTIONS.on("sum", "mean", "max", "min")
+def repeated(rw: Rewriting, e: Equation) -> Any:
+    """Reduce what is repeated, and count the repetitions."""
+    (x,), axes = e.args, e.params["axes"]
+    aval = rw.aval(x)
+    found = _repeated(rw, x)
+    if found is None or not aval.size or (e.name == "sum" and aval.dtype.kind == "b"):
+        return None
+    inner, along = found
+    gone = along.intersection(axes)
+    if not gone:
+        return None
+    rest = [i for i in range(aval.ndim) if i not in gone]
+    small = tuple(1 if i in along else aval.shape[i] for i in rest)
+    y = rw.reshape(inner, small)
+    left = tuple(k for k, i in enumerate(rest) if i in axes)
+    out = rw.make(e.name, y, axes=left) if left or e.name == "sum" else y
+    if e.name == "sum":
+        times = math.prod(aval.shape[i] for i in gone)
+        if times != 1:
+            out = rw.make("multiply", out, e.outs[0].aval.dtype.type(times))
+    return rw.broadcast(out, e.outs[0].aval.shape)
+
+
+@REDUCTIONS.on("sum")
+def summed(rw: Rewriting, e: Equation) -> Any:
+    """Sums of sums, and sums of the same elements in other places."""
+    (x,), axes = e.args, e.params["axes"]
+    aval, out = rw.aval(x), e.outs[0].aval
+    if out.dtype == aval.dtype and all(aval.shape[a] == 1 for a in axes):
+        return rw.reshape(x, out.shape)
+    if made := rw.maker(x, "sum"):
+        (inner,), first = made.args, made.params["axes"]
+        rest = _remaining(first, rw.aval(inner).ndim)
+        return rw.make("sum", inner, axes=tuple(sorted({*first, *(rest[a] for a in axes)})))
+    if made := rw.maker(x, "transpose"):
+        order = made.params["axes"]
+        old = tuple(sorted(order[a] for a in axes))
+        total = rw.make("sum", made.args[0], axes=old)
+        kept = [order[a] for a in _remaining(axes, aval.ndim)]
+        names = sorted(kept)
+        return rw.make("transpose", total, axes=tuple(names.index(a) for a in kept))
+    if made := rw.maker(x, "reshape"):
+        return _sum_of_reshape(rw, made.args[0], axes, aval.shape)
+    if made := rw.maker(x, "unslice"):
+        return _sum_of_unslice(rw, made, axes)
+    if made := rw.maker(x, "concatenate"):
+        return _sum_of_pieces(rw, e, made)
+    return None
+
+
+def _sum_of_reshape(rw: Rewriting, x: Any, axes: Sequence[int], shape: Shape) -> Any:
+    """Sum before a reshape that adds or takes away axes of length one, or where everything is summed."""
+    own = rw.aval(x).shape
+    if len(axes) == len(shape):
+        return rw.make("sum", x, axes=tuple(range(len(own))))
+    wide = [i for i, n in enumerate(shape) if n != 1]
+    own_wide = [i for i, n in enumerate(own) if n != 1]
+    if [shape[i] for i in wide] != [own[i] for i in own_wide]:
+        return None
+    where = dict(zip(wide, own_wide, strict=True))
+    total = rw.make("sum", x, axes=tuple(where[a] for a in axes if a in where))
+    return rw.reshape(total, tuple(shape[i] for i in _remaining(axes, len(shape))))
+
+
+def _sum_of_unslice(rw: Rewriting, made: Equation, axes: Sequence[int]) -> Any:
+    shape = made.params["shape"]
+    taken = boxes(shape, made.params["index"])
+    if taken is None:
+        return None
+    own = rw.reshape(made.args[0], tuple(b.length for b in taken))
+    total = rw.make("sum", own, axes=tuple(axes))
+    rest = _remaining(axes, len(shape))
+    if not rest:
+        return total
+    kept = [taken[i] for i in rest]
+    value = rw.reshape(total, tuple(b.length for b in kept if not b.drops))
+    return rw.make("unslice", value, shape=tuple(shape[i] for i in rest), index=index_of(kept))
+
+
+def _sum_of_pieces(rw: Rewriting, e: Equation, made: Equation) -> Any:
+    """Sum pieces that are joined along an axis that stays each for itself; a scalar sum adds few of them."""
+    axis, axes = made.params["axis"], e.params["axes"]
+    if axis in axes or not rw.single(e.args[0]):
+        return None
+    rest = _remaining(axes, e.args[0].aval.ndim)
+    parts = [rw.make("sum", p, axes=axes) for p in made.args if rw.aval(p).dtype == made.outs[0].aval.dtype]
+    if len(parts) != len(made.args):
+        return None
+    return rw.make("concatenate", *parts, axis=rest.index(axis))
+
+
+@REDUCTIONS.on("sum", "mean")
+def scaled(rw: Rewriting, e: Equation) -> Any:
+    """Sum first, then change the sign, multiply or divide by a finite constant."""
+    (x,) = e.args
+    if e.outs[0].aval.dtype.kind != "f" or not rw.single(x):
+        return None
+    if made := rw.maker(x, "negative"):
+        return rw.make("negative", rw.make(e.name, made.args[0], **e.params))
+    made = rw.maker(x, "multiply", "divide")
+    if made and rw.aval(made.args[0]) == x.aval and (s := _factor(rw, made)) is not None:
+        return rw.make(made.name, rw.make(e.name, made.args[0], **e.params), s)
+    return None
+
+
+def _factor(rw: Rewriting, made: Equation) -> Any:
+    """Return the finite number by which an equation multiplies or divides."""
+    s = rw.scalar(made.args[1])
+    ok = s is not None and not isinstance(s, complex | np.complexfloating) and np.isfinite(s) and s != 0
+    return s if ok else None
+
+
+# ---- contractions -----------------------------------------------------------------------------------
+
+
+@REDUCTIONS.on("contract")
+def contracted(rw: Rewriting, e: Equation) -> Any:
+    """Sum instead of multiplying with what is repeated; signs and constant factors go outside."""
+    (x, y), p = e.args, e.params
+    a, b, out = p["a"], p["b"], p["out"]
+    for left, right, names, others, flipped in ((x, y, a, b, False), (y, x, b, a, True)):
+        if (found := _repeated(rw, left)) and found[1] and all(rw.aval(left).shape):
+            return _with_repeated(rw, e, (left, right, names, others), found, flipped=flipped)
+        if made := rw.maker(left, "transpose"):
+            moved = [""] * len(names)
+            for c, axis in zip(names, made.params["axes"], strict=True):
+                moved[axis] = c
+            return _contract(rw, made.args[0], right, "".join(moved), others, out, flipped=flipped)
+    return _outside(rw, e)
+
+
+def _contract(rw: Rewriting, x: Any, y: Any, a: str, b: str, out: str, *, flipped: bool) -> Any:
+    """Return a contraction, or the simpler thing that it is where no axis is left."""
+    if flipped:
+        x, y, a, b = y, x, b, a
+    for scalar, other, names, own in ((x, y, b, a), (y, x, a, b)):
+        if not own:
+            if (order := tuple(names.index(c) for c in out)) != tuple(range(len(order))):
+                other = rw.make("transpose", other, axes=order)  # noqa: PLW2901
+            return rw.make("multiply", other, scalar)
+    return rw.make("contract", x, y, a=a, b=b, out=out)
+
+
+def _with_repeated(
+    rw: Rewriting, e: Equation, operands: tuple[Any, Any, str, str], found: Any, *, flipped: bool
+) -> Any:
+    left, right, names, others = operands
+    out, dtype = e.params["out"], e.outs[0].aval.dtype
+    if rw.aval(left).dtype != dtype or rw.aval(right).dtype != dtype:
+        return None
+    inner, along = found
+    lost = {names[i] for i in along}
+    shape = rw.aval(left).shape
+    small = _squeezed(rw, inner, shape, along)
+    rest = "".join(c for c in names if c not in lost)
+    summed_letters = [c for c in others if c in lost and c not in out]
+    if summed_letters:
+        right = rw.make("sum", right, axes=tuple(others.index(c) for c in summed_letters))
+    others = "".join(c for c in others if c not in summed_letters)
+    present = "".join(c for c in out if c in rest or c in others)
+    made = _contract(rw, small, right, rest, others, present, flipped=flipped)
+    lengths = dict(zip(out, e.outs[0].aval.shape, strict=True))
+    return rw.broadcast(
+        rw.reshape(made, tuple(lengths[c] if c in present else 1 for c in out)), e.outs[0].aval.shape
+    )
+
+
+def _outside(rw: Rewriting, e: Equation) -> Any:
+    """Change the sign, multiply or divide after the contraction, where its result is the smaller one."""
+    aval = e.outs[0].aval
+    if aval.dtype.kind != "f":
+        return None
+    for i, v in enumerate(e.args):
+        made = rw.maker(v, "negative", "multiply", "divide") if rw.single(v) else None
+        if not made or rw.aval(v).size < aval.size or rw.aval(made.args[0]) != v.aval:
+            continue
+        s = None if made.name == "negative" else _factor(rw, made)
+        if made.name != "negative" and s is None:
+            continue
+        args = list(e.args)
+        args[i] = made.args[0]
+        inside = rw.make("contract", *args, **e.params)
+        return rw.make("negative", inside) if s is None else rw.make(made.name, inside, s)
+    return None

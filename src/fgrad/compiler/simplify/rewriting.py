@@ -1,0 +1,244 @@
+"""One pass over a program: each equation is written anew by the first rule that knows something simpler."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.compiler.simplify.constants import Constants, spread
+from fgrad.compiler.simplify.effects import has_effect
+from fgrad.core.aval import Aval, aval_of
+from fgrad.core.primitive import ROWS
+from fgrad.core.program import Equation, Program, Var
+from fgrad.ops.elementwise import batch_elementwise
+
+Rule = Callable[["Rewriting", Equation], Any]
+COMMUTATIVE = frozenset(
+    {"add", "multiply", "both", "equal", "not_equal", "logical_and", "logical_or", "logical_xor"}
+)
+
+
+class Rules:
+    """Rules by the name of the row that they rewrite.
+
+    A rule takes the rewriting and an equation, whose operands are simple already, and returns the value
+    that takes the place of its result (of its results, a list), or None. It may make other equations.
+    """
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, list[Rule]] = {}
+        self.of_all: list[Rule] = []
+
+    def on(self, *names: str) -> Callable[[Rule], Rule]:
+        """Return the decorator that adds a rule for some rows, or for all of them."""
+
+        def add(rule: Rule) -> Rule:
+            if not names:
+                self.of_all.append(rule)
+            for name in names:
+                self.by_name.setdefault(name, []).append(rule)
+            return rule
+
+        return add
+
+    def __or__(self, other: Rules) -> Rules:
+        made = Rules()
+        made.of_all = [*self.of_all, *other.of_all]
+        for rules in (self, other):
+            for name, found in rules.by_name.items():
+                made.by_name.setdefault(name, []).extend(found)
+        return made
+
+    def __call__(self, program: Program, constants: Constants | None = None) -> Program:
+        """Return the program after one pass, without `regions`."""
+        return Rewriting(self, program, constants or Constants()).program
+
+
+class Rewriting:
+    """The program that is being written; equal equations are written once."""
+
+    def __init__(self, rules: Rules, program: Program, constants: Constants) -> None:
+        self.rules, self.constants = rules, constants
+        self.scalar = constants.scalar
+        self.equations: list[Equation] = []
+        self.uses = Counter(_operands(program))  # of the program as it was
+        self._maker: dict[Var, Equation] = {}
+        self._shared: dict[Any, tuple[Var, ...]] = {}
+        self._found: dict[Var, Any] = {}
+        self._line = ""
+        self._depth = 0
+        self._count = sum(len(e.outs) for e in program.equations) + len(program.inputs)
+        self._count = max([self._count, *(1 + _number(v) for v in _variables(program))])
+        for e in program.equations:
+            self._line = e.line
+            args = tuple(map(self._current, e.args))
+            for old, new in zip(
+                e.outs, self._write(Equation(e.name, args, e.params, e.outs, e.line)), strict=True
+            ):
+                if new is not old:
+                    self._found[old] = new
+        outputs = [self._current(y) for y in program.outputs]
+        self.program = Program(program.inputs, self.equations, outputs, (program.in_tree, program.out_tree))
+
+    # ---- what rules ask
+
+    def maker(self, x: Any, *names: str) -> Equation | None:
+        """Return the equation that makes `x`, if its row is one of `names`."""
+        if x.__class__ is not Var:
+            return None
+        e = self._maker.get(x)
+        return e if e is not None and (not names or e.name in names) else None
+
+    def single(self, x: Any) -> bool:
+        """Return whether `x` is used once, so that its equation goes where it is rewritten."""
+        return self.uses.get(x) == 1
+
+    def aval(self, x: Any) -> Aval:
+        """Return shape and dtype of an operand."""
+        return x.aval if x.__class__ is Var else aval_of(x)
+
+    # ---- what rules make
+
+    def make(self, name: str, *args: Any, **params: Any) -> Any:
+        """Return the result of a row, which has one, in its simplest form."""
+        avals = [a.aval if a.__class__ is Var else a for a in args]
+        row = ROWS[name]
+        assert row.shape is not None and not row.many  # noqa: S101, PT018 -- rules make rows of this kind only
+        out = Var(row.shape(*avals, **params), "")
+        return self._write(Equation(name, args, params, (out,), self._line))[0]
+
+    def reshape(self, x: Any, shape: Sequence[int]) -> Any:
+        """Return `x` in another shape."""
+        return x if self.aval(x).shape == tuple(shape) else self.make("reshape", x, shape=tuple(shape))
+
+    def broadcast(self, x: Any, shape: Sequence[int]) -> Any:
+        """Return `x` repeated up to `shape`."""
+        return x if self.aval(x).shape == tuple(shape) else self.make("broadcast_to", x, shape=tuple(shape))
+
+    def full(self, value: Any, aval: Aval) -> Any:
+        """Return the constant that is `value` everywhere."""
+        return spread(value, aval)
+
+    # ---- writing
+
+    def _current(self, a: Any) -> Any:
+        if a.__class__ is Var:
+            return self._found.get(a, a)
+        return self.constants.canonical(a)
+
+    def _write(self, e: Equation) -> Sequence[Any]:
+        """Return the results of `e` in their simplest form."""
+        if self._depth < _DEEPEST:
+            self._depth += 1
+            try:
+                for rules in (self.rules.of_all, self.rules.by_name.get(e.name, ())):
+                    for rule in rules:
+                        found = rule(self, e)
+                        if found is not None and (new := self._fitting(found, e)) is not None:
+                            return new
+            finally:
+                self._depth -= 1
+        return self._append(e)
+
+    def _fitting(self, found: Any, e: Equation) -> Sequence[Any] | None:
+        """Return what a rule found, in the shapes of the results of `e`; None if a dtype would change."""
+        results = found if isinstance(found, list) else [found]
+        new = []
+        for r, out in zip(results, e.outs, strict=True):
+            if r is None:
+                new.append(out)
+                continue
+            aval = self.aval(r)
+            if aval.dtype != out.aval.dtype or (not hasattr(r, "dtype") and r.__class__ is not Var):
+                return None
+            new.append(r if aval.shape == out.aval.shape else self.broadcast(r, out.aval.shape))
+        return new
+
+    def _append(self, e: Equation) -> tuple[Var, ...]:
+        key = None
+        if not has_effect(e):
+            args = [a if a.__class__ is Var else self.constants.key(a) for a in e.args]
+            if e.name in COMMUTATIVE:
+                args.sort(key=_order)
+            key = (e.name, tuple(args), param_key(e.params))
+            known = self._shared.get(key)
+            if known is not None:
+                return known
+        for v in e.outs:
+            if not v.name:
+                v.name = f"v{self._count}"
+                self._count += 1
+            self._maker[v] = e
+        self.equations.append(e)
+        if key is not None:
+            self._shared[key] = e.outs
+        return e.outs
+
+
+_DEEPEST = 40  # rules that call each other; an equation is written as it is beyond that
+
+
+def _operands(program: Program) -> list[Var]:
+    operands = [a for e in program.equations for a in e.args if a.__class__ is Var]
+    return [*operands, *(y for y in program.outputs if y.__class__ is Var)]
+
+
+def _variables(program: Program) -> list[Var]:
+    return [*program.inputs, *(v for e in program.equations for v in e.outs)]
+
+
+def _number(v: Var) -> int:
+    digits = v.name[1:]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _order(key: Any) -> tuple[int, Any]:
+    return (0, id(key)) if key.__class__ is Var else (1, str(key))
+
+
+def param_key(p: Any) -> Any:
+    """Return what equal parameters, and only they, have in common; it can be hashed."""
+    kind = p.__class__
+    if kind is dict:
+        return tuple([(k, param_key(v)) for k, v in p.items()])
+    if kind is tuple or kind is list:
+        return kind, tuple(map(param_key, p))
+    if kind is slice:
+        return slice, param_key((p.start, p.stop, p.step))
+    if kind is float or kind is complex:
+        return kind, repr(p)  # NaN is itself, and -0.0 is not 0.0
+    if kind is int or kind is bool or kind is str or p is None:
+        return kind, p
+    if isinstance(p, np.ndarray | np.generic):
+        return np.ndarray, p.dtype, p.shape, p.tobytes()
+    if isinstance(p, np.dtype | type):
+        return p
+    return _Itself(p)
+
+
+class _Itself:
+    """A parameter that is equal to nothing but itself; it lives as long as its key."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+@functools.cache
+def is_elementwise(name: str) -> bool:
+    """Return whether a row computes each element of its result from those at the same place, broadcast."""
+    row = ROWS[name]
+    if row.body is not None:
+        return True
+    return getattr(row.batch, "func", None) is batch_elementwise and name != "threefry"

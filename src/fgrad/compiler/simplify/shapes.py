@@ -1,0 +1,414 @@
+"""Views: reshapes, transposes, broadcasts, conversions, slices and their adjoints, joined or gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.compiler.simplify.constants import is_constant
+from fgrad.compiler.simplify.rewriting import Rewriting, Rules
+from fgrad.core.aval import Aval, Shape
+from fgrad.core.program import Equation, Var
+
+SHAPES = Rules()
+
+
+# ---- the same elements, seen otherwise --------------------------------------------------------------
+
+
+@SHAPES.on("reshape")
+def reshape(rw: Rewriting, e: Equation) -> Any:
+    """Nothing to its own shape; one of two; a repeated number keeps being one."""
+    (x,), shape = e.args, e.params["shape"]
+    if rw.aval(x).shape == shape:
+        return x
+    if made := rw.maker(x, "reshape"):
+        return rw.reshape(made.args[0], shape)
+    made = rw.maker(x, "broadcast_to")
+    if made and rw.aval(made.args[0]).size == 1:
+        return rw.broadcast(rw.reshape(made.args[0], ()), shape)
+    return None
+
+
+@SHAPES.on("transpose")
+def transpose(rw: Rewriting, e: Equation) -> Any:
+    """Nothing in order; one of two; a broadcast of the transpose; a reshape where only ones move."""
+    (x,), axes = e.args, e.params["axes"]
+    if axes == tuple(range(len(axes))):
+        return x
+    if made := rw.maker(x, "transpose"):
+        return rw.make("transpose", made.args[0], axes=tuple(made.params["axes"][a] for a in axes))
+    shape = rw.aval(x).shape
+    moved = [a for a in axes if shape[a] != 1]
+    if moved == sorted(moved):
+        return rw.reshape(x, e.outs[0].aval.shape)
+    if made := rw.maker(x, "broadcast_to"):
+        small = rw.aval(made.args[0]).shape
+        full = rw.reshape(made.args[0], (1,) * (len(shape) - len(small)) + small)
+        return rw.broadcast(rw.make("transpose", full, axes=axes), e.outs[0].aval.shape)
+    made = rw.maker(x, "contract")
+    if made and rw.single(x):
+        out = "".join(made.params["out"][a] for a in axes)
+        return rw.make("contract", *made.args, a=made.params["a"], b=made.params["b"], out=out)
+    return None
+
+
+@SHAPES.on("broadcast_to")
+def broadcast(rw: Rewriting, e: Equation) -> Any:
+    """Nothing to its own shape; one of two; axes of length one in front come by themselves."""
+    (x,), shape = e.args, e.params["shape"]
+    if rw.aval(x).shape == shape:
+        return x
+    if made := rw.maker(x, "broadcast_to"):
+        return rw.make("broadcast_to", made.args[0], shape=shape)
+    made = rw.maker(x, "reshape")
+    if made:
+        small, inner = rw.aval(x).shape, rw.aval(made.args[0]).shape
+        if len(inner) < len(small) and small == (1,) * (len(small) - len(inner)) + inner:
+            return rw.make("broadcast_to", made.args[0], shape=shape)
+    return None
+
+
+@SHAPES.on("convert")
+def convert(rw: Rewriting, e: Equation) -> Any:
+    """Nothing to its own dtype; one of two where the first lost nothing."""
+    (x,), dtype = e.args, e.params["dtype"]
+    if rw.aval(x).dtype == dtype:
+        return x
+    if made := rw.maker(x, "convert"):
+        source = rw.aval(made.args[0]).dtype
+        if np.can_cast(source, rw.aval(x).dtype, "safe"):
+            return made.args[0] if source == dtype else rw.make("convert", made.args[0], dtype=dtype)
+    return None
+
+
+# ---- slices -----------------------------------------------------------------------------------------
+
+
+class Box(NamedTuple):
+    """What an index takes along an axis: `length` places from `start`, or one for an integer."""
+
+    start: int
+    length: int
+    step: int
+    drops: bool = False  # whether the axis disappears
+
+    @property
+    def index(self) -> Any:
+        """It, as an index takes it."""
+        if self.drops:
+            return self.start
+        stop = self.start + self.length * self.step
+        return slice(self.start, None if stop < 0 else stop, None if self.step == 1 else self.step)
+
+    @property
+    def places(self) -> range:
+        """The places."""
+        return range(self.start, self.start + self.length * self.step, self.step)
+
+
+def boxes(shape: Shape, index: tuple[Any, ...]) -> list[Box] | None:
+    """Return what a basic index takes along each axis; None if it adds axes."""
+    if any(p is None or p.__class__ is bool for p in index):
+        return None
+    if Ellipsis in index:
+        at = index.index(Ellipsis)
+        rest = index[at + 1 :]
+        index = (*index[:at], *(slice(None),) * (len(shape) - at - len(rest)), *rest)
+    index = (*index, *(slice(None),) * (len(shape) - len(index)))
+    found = []
+    for n, p in zip(shape, index, strict=True):
+        if isinstance(p, slice):
+            places = range(*p.indices(n))
+            found.append(Box(places.start, len(places), places.step))
+        else:
+            found.append(Box(p % n if n else p, 1, 1, drops=True))
+    return found
+
+
+def is_whole(shape: Shape, taken: Sequence[Box]) -> bool:
+    """Return whether all is taken, in order."""
+    return all(b.start == 0 and b.step == 1 and b.length == n for n, b in zip(shape, taken, strict=True))
+
+
+def index_of(taken: Sequence[Box]) -> tuple[Any, ...]:
+    """Return the index that takes `taken`."""
+    return tuple(b.index for b in taken)
+
+
+def _added(shape: Shape, index: tuple[Any, ...]) -> bool:
+    return any(p is None for p in index) and not any(p.__class__ is bool for p in index)
+
+
+def _within(outer: Box, inner: Box) -> Box | None:
+    """Return `inner`, places of a whole axis, as places of `outer`; None if some are not there."""
+    if inner.length == 0 or outer.step != 1 or inner.places[0] < outer.start:
+        return None
+    last = outer.start + outer.length
+    if max(inner.places[0], inner.places[-1]) >= last or inner.places[-1] < outer.start:
+        return None
+    return Box(inner.start - outer.start, inner.length, inner.step, inner.drops)
+
+
+def _apart(a: Box, b: Box) -> bool:
+    if not a.length or not b.length:
+        return True
+    low_a, high_a = sorted((a.places[0], a.places[-1]))
+    low_b, high_b = sorted((b.places[0], b.places[-1]))
+    return high_a < low_b or high_b < low_a
+
+
+def _whole_axes(x: Any, taken: Sequence[Box]) -> Shape:
+    """Return the shape of what `taken` takes, with integers as axes of length one."""
+    return tuple(b.length for b in taken)
+
+
+def _kept(b: Box) -> Box:
+    return Box(b.start, b.length, b.step)
+
+
+def take(rw: Rewriting, x: Any, taken: Sequence[Box]) -> Any:
+    """Return what `taken` takes of `x`."""
+    shape = rw.aval(x).shape
+    if is_whole(shape, taken):
+        return rw.reshape(x, tuple(b.length for b in taken if not b.drops))
+    return rw.make("slice", x, index=index_of(taken))
+
+
+@SHAPES.on("slice")
+def sliced(rw: Rewriting, e: Equation) -> Any:
+    """Look through what the array is made of."""
+    (x,), index = e.args, e.params["index"]
+    shape, out = rw.aval(x).shape, e.outs[0].aval.shape
+    if _added(shape, index):
+        return rw.reshape(rw.make("slice", x, index=tuple(p for p in index if p is not None)), out)
+    taken = boxes(shape, index)
+    if taken is None:
+        return None
+    if is_whole(shape, taken):
+        return rw.reshape(x, out)
+    rule = _THROUGH.get((rw.maker(x) or _NOTHING).name)
+    return rule(rw, rw.maker(x), taken, out) if rule else None
+
+
+_NOTHING = Equation("", (), {}, (), "")
+
+
+def _through_slice(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
+    first = boxes(rw.aval(made.args[0]).shape, made.params["index"])
+    if first is None:
+        return None
+    second = iter(taken)
+    joined = []
+    for b in first:
+        if b.drops:
+            joined.append(b)
+        else:
+            c = next(second)
+            joined.append(Box(b.start + c.start * b.step, c.length, b.step * c.step, c.drops))
+    return rw.reshape(take(rw, made.args[0], joined), out)
+
+
+def _through_unslice(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
+    (x,), shape = made.args, made.params["shape"]
+    written = boxes(shape, made.params["index"])
+    if written is None:
+        return None
+    if any(_apart(w, t) for w, t in zip(written, taken, strict=True)):
+        return rw.full(0, Aval(out, rw.aval(x).dtype))
+    own = rw.reshape(x, tuple(w.length for w in written))
+    if all(_kept(w) == _kept(t) for w, t in zip(written, taken, strict=True)):
+        return rw.reshape(own, out)
+    inside = [_within(w, t) for w, t in zip(written, taken, strict=True)]
+    if any(b is None for b in inside):
+        return None
+    return rw.reshape(take(rw, own, [b for b in inside if b]), out)
+
+
+def _through_update(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
+    x, value = made.args
+    shape = rw.aval(x).shape
+    written = boxes(shape, made.params["index"])
+    if written is None:
+        return None
+    if any(_apart(w, t) for w, t in zip(written, taken, strict=True)):
+        return take(rw, x, taken)
+    aval = rw.aval(value)
+    region = tuple(w.length for w in written if not w.drops)
+    same = all(_kept(w) == _kept(t) for w, t in zip(written, taken, strict=True))
+    typed = value.__class__ is Var or hasattr(value, "dtype")
+    if same and typed and aval.dtype == rw.aval(x).dtype and len(aval.shape) <= len(region):
+        return rw.reshape(rw.broadcast(value, region), out)
+    return None
+
+
+def _through_concatenate(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
+    axis = made.params["axis"]
+    start = 0
+    for piece in made.args:
+        aval = rw.aval(piece)
+        inside = _within(Box(start, aval.shape[axis], 1), taken[axis])
+        start += aval.shape[axis]
+        if inside is not None:
+            same = aval.dtype == made.outs[0].aval.dtype
+            return take(rw, piece, [*taken[:axis], inside, *taken[axis + 1 :]]) if same else None
+    return None
+
+
+def _through_stack(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
+    first, rest = taken[0], taken[1:]
+    if first.length != 1 or rw.aval(made.args[first.start]).dtype != made.outs[0].aval.dtype:
+        return None
+    return rw.reshape(take(rw, made.args[first.start], rest), out)
+
+
+def _through_broadcast(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
+    (x,), shape = made.args, rw.aval(made.args[0]).shape
+    own = [
+        Box(0, min(t.length, 1), 1, t.drops) if n == 1 else t
+        for n, t in zip(shape, taken[len(taken) - len(shape) :], strict=True)
+    ]
+    return rw.broadcast(take(rw, x, own), out) if all(t.length for t in taken) else None
+
+
+def _through_transpose(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
+    axes = made.params["axes"]
+    if any(t.drops for t in taken):
+        return None
+    inner: list[Any] = [None] * len(axes)
+    for a, t in zip(axes, taken, strict=True):
+        inner[a] = t
+    return rw.make("transpose", take(rw, made.args[0], inner), axes=axes)
+
+
+_THROUGH = {
+    "slice": _through_slice,
+    "unslice": _through_unslice,
+    "update": _through_update,
+    "concatenate": _through_concatenate,
+    "stack": _through_stack,
+    "broadcast_to": _through_broadcast,
+    "transpose": _through_transpose,
+}
+
+
+@SHAPES.on("unslice")
+def unsliced(rw: Rewriting, e: Equation) -> Any:
+    """Nothing into a whole array; a permutation where everything is written; one of two."""
+    (x,), shape, index = e.args, e.params["shape"], e.params["index"]
+    if _added(shape, index):
+        plain = tuple(p for p in index if p is not None)
+        taken = boxes(shape, plain)
+        if taken is None:
+            return None
+        own = rw.reshape(x, tuple(b.length for b in taken if not b.drops))
+        return rw.make("unslice", own, shape=shape, index=plain)
+    taken = boxes(shape, index)
+    if taken is None:
+        return None
+    if rw.scalar(x) is not None and rw.scalar(x) == 0:
+        return rw.full(0, e.outs[0].aval)
+    if all(b.length == n for b, n in zip(taken, shape, strict=True)):
+        own = rw.reshape(x, shape)
+        return take(rw, own, [Box(b.start, b.length, b.step) for b in taken])
+    made = rw.maker(x, "unslice")
+    inner = boxes(made.params["shape"], made.params["index"]) if made else None
+    if made and inner is not None:
+        second = iter(inner)
+        joined = []
+        for b in taken:
+            c = b if b.drops else next(second)
+            joined.append(
+                b if b.drops else Box(b.start + c.start * b.step, c.length, b.step * c.step, c.drops)
+            )
+        return rw.make("unslice", made.args[0], shape=shape, index=index_of(joined))
+    return None
+
+
+@SHAPES.on("add")
+def neighbours(rw: Rewriting, e: Equation) -> Any:
+    """Add arrays of zeros whose written parts are neighbours: their parts, joined, among zeros."""
+    x, y = e.args
+    a, b = rw.maker(x, "unslice"), rw.maker(y, "unslice")
+    if not a or not b or not rw.single(x) or not rw.single(y) or x is y or x.aval != y.aval:
+        return None
+    shape = a.params["shape"]
+    first, second = boxes(shape, a.params["index"]), boxes(shape, b.params["index"])
+    if first is None or second is None:
+        return None
+    differ = [i for i, (p, q) in enumerate(zip(first, second, strict=True)) if _kept(p) != _kept(q)]
+    if len(differ) != 1:
+        return None
+    (axis,) = differ
+    p, q = first[axis], second[axis]
+    if p.step != 1 or q.step != 1:
+        return None
+    pieces = [rw.reshape(v.args[0], _whole_axes(v, t)) for v, t in ((a, first), (b, second))]
+    if q.start + q.length == p.start:
+        p, q = q, p
+        pieces.reverse()
+    if p.start + p.length != q.start:
+        return None
+    joined = rw.make("concatenate", *pieces, axis=axis)
+    region = [_kept(t) for t in first]
+    region[axis] = Box(p.start, p.length + q.length, 1)
+    return rw.make("unslice", joined, shape=shape, index=index_of(region))
+
+
+# ---- joined arrays ----------------------------------------------------------------------------------
+
+
+@SHAPES.on("concatenate")
+def concatenation(rw: Rewriting, e: Equation) -> Any:
+    """Nothing of one; flat of nested ones; a stack of rows; what lay side by side before."""
+    axis, dtype = e.params["axis"], e.outs[0].aval.dtype
+    pieces: list[Any] = []
+    for x in e.args:
+        made = rw.maker(x, "concatenate")
+        nested = made and made.params["axis"] == axis and rw.single(x) and rw.aval(x).dtype == dtype
+        pieces += made.args if nested and made else [x]
+    full = [x for x in pieces if rw.aval(x).shape[axis] and rw.aval(x).dtype == dtype]
+    if all(rw.aval(x).dtype == dtype for x in pieces) and full:
+        pieces = full
+    if len(pieces) == 1:
+        return pieces[0]
+    if len(pieces) != len(e.args):
+        return rw.make("concatenate", *pieces, axis=axis)
+    return None
+
+
+@SHAPES.on("stack")
+def stacked(rw: Rewriting, e: Equation) -> Any:
+    """Put the parts of an array together again."""
+    first = rw.maker(e.args[0], "unstack")
+    if first and first.params["axis"] == 0 and e.args == first.outs:
+        return first.args[0]
+    return None
+
+
+@SHAPES.on("unstack")
+def unstacked(rw: Rewriting, e: Equation) -> Any:
+    """Take a stack apart again."""
+    made = rw.maker(e.args[0], "stack")
+    dtype = rw.aval(e.args[0]).dtype
+    if made and e.params["axis"] == 0 and all(rw.aval(x).dtype == dtype for x in made.args):
+        return list(made.args)
+    return None
+
+
+@SHAPES.on("gather")
+def gathered(rw: Rewriting, e: Equation) -> Any:
+    """Take places that are known to be evenly spaced by a slice."""
+    x, *arrays = e.args
+    if len(arrays) != 1 or len(e.params["template"]) != 1 or not is_constant(arrays[0]):
+        return None
+    places, n = np.asarray(arrays[0]), rw.aval(x).shape[0]
+    if places.ndim != 1 or places.size < 2 or (places < 0).any() or (places >= n).any():
+        return None
+    step = int(places[1] - places[0])
+    if step == 0 or (np.diff(places) != step).any():
+        return None
+    rest = [Box(0, m, 1) for m in rw.aval(x).shape[1:]]
+    return take(rw, x, [Box(int(places[0]), places.size, step), *rest])
