@@ -155,13 +155,32 @@ def statements(
     """
     source = emit("body", body.params, body.results)
     _, *lines, last = (line.strip() for line in source.text.splitlines())
-    helpers, constants = _needed({*re.findall(r"(?<![\w.])\w+(?=\()", source.text), *also})
-    values = mathlib.constants(dtype)
-    values = source.constants | {name: values[name] for name in constants}
-    named = [f"F = np.{dtype.name}", *(f"{name} = F({_literal(v, dtype)})" for name, v in values.items())]
-    texts = [f"@helper\n{(replaced or {}).get(name) or _text(name)}" for name in helpers]
-    preamble = "\n\n\n".join(["\n".join(named), *texts])
+    preamble = helpers(source.text, dtype, also, source.constants, replaced)
     return Statements(preamble, lines, last.removeprefix("return ").split(", "))
+
+
+def helpers(
+    text: str,
+    dtype: np.dtype,
+    also: Sequence[str] = (),
+    own: Mapping[str, float] | None = None,
+    replaced: Mapping[str, str] | None = None,
+) -> str:
+    """Return the definitions of constants and helper functions that `text` names; F is `dtype` in it.
+
+    Args:
+        text: of a kernel.
+        dtype: float32 or float64.
+        also: helper functions besides.
+        own: the constants of the text itself.
+        replaced: the text of helper functions that the backend has better ones for.
+    """
+    names, constants = _needed({*re.findall(r"(?<![\w.])\w+(?=\()", text), *also})
+    values = mathlib.constants(dtype)
+    values = {**(own or {}), **{name: values[name] for name in constants}}
+    named = [f"F = np.{dtype.name}", *(f"{name} = F({_literal(v, dtype)})" for name, v in values.items())]
+    texts = [f"@helper\n{(replaced or {}).get(name) or _text(name)}" for name in names]
+    return "\n\n\n".join(["\n".join(named), *texts])
 
 
 def _is_real(a: Any) -> bool:

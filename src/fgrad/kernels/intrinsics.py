@@ -19,6 +19,7 @@ written must then be one pointer. Numba is imported when `compiled_names` is cal
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
@@ -102,6 +103,7 @@ def interpreted_names() -> dict[str, Any]:
     readers = {name: _reader(np.dtype(name)) for name in DTYPES}
     names: dict[str, Any] = {"np": np, "math": mathlib.interpreted, "helper": _same, "alone": _same}
     names |= {f.__name__: f for f in (move, assign, swap, call, integer_at)}
+    names |= {"add_any": operator.add, "multiply_any": operator.mul, "larger": np.maximum, "smaller": np.minimum}
     return names | {f"{name}_at": reader for name, reader in readers.items()}
 
 
@@ -116,6 +118,8 @@ def compiled_names() -> dict[str, Any]:
     names: dict[str, Any] = {"np": np, "math": math, "types": types, "helper": helper}
     for made in (alone, integer_at, move, assign, swap, call, invoke, int64_from, address):
         names[made.__name__] = intrinsic(made)
+    names |= {name: intrinsic(_in_any_order(f)) for name, f in (("add_any", "fadd"), ("multiply_any", "fmul"))}
+    names |= {name: intrinsic(_extremum(f)) for name, f in (("larger", "maximum"), ("smaller", "minimum"))}
     return names | {f"{name}_at": intrinsic(_pointer(getattr(types, kind))) for name, kind in DTYPES.items()}
 
 
@@ -284,3 +288,32 @@ def address(typing: Any, pointer: Any) -> Any:
         return builder.ptrtoint(values[0], ir.IntType(64))
 
     return types.intp(pointer), emit
+
+
+def _in_any_order(instruction: str) -> Any:
+    """Return the intrinsic of an operation of a reduction, which vectors may do in an order of their own."""
+
+    def joined(typing: Any, x: Any, y: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return getattr(builder, instruction)(*values, flags=("reassoc", "nsz", "contract"))
+
+        return (x(x, y), emit) if x == y else None
+
+    return joined
+
+
+def _extremum(name: str) -> Any:
+    """Return the intrinsic of the larger or smaller number, which is NaN where one of them is."""
+    from llvmlite import ir  # noqa: PLC0415 -- late, as above
+
+    def chosen(typing: Any, x: Any, y: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            kind = context.get_data_type(x)
+            function = builder.module.declare_intrinsic(
+                f"llvm.{name}", [kind], ir.FunctionType(kind, [kind, kind])
+            )
+            return builder.call(function, values)
+
+        return (x(x, y), emit) if x == y else None
+
+    return chosen

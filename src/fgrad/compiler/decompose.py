@@ -1,0 +1,126 @@
+"""Programs in terms that kernels know: composite rows written out, constants with axes as inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.core.aval import aval_of
+from fgrad.core.primitive import ROWS
+from fgrad.core.program import Equation, Program, Var
+from fgrad.core.tensor import Tensor
+
+
+class Plain(NamedTuple):
+    """A program without composite rows and constant arrays."""
+
+    program: Program
+    constants: dict[Var, np.ndarray]  # inputs besides those of the program
+
+
+def decompose(program: Program) -> Plain:
+    """Return the program with rows written out that are made of others."""
+    return _Writer().run(program)
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.equations: list[Equation] = []
+        self.constants: dict[int, tuple[Var, Any]] = {}
+        self.count = 0
+        self.line = ""
+
+    def run(self, program: Program) -> Plain:
+        known: dict[Var, Any] = {}
+        for e in program.equations:
+            self.line = e.line
+            args = tuple(self.operand(known.get(a, a) if isinstance(a, Var) else a) for a in e.args)
+            rule = RULES.get(e.name)
+            made = rule(self, *args, **e.params) if rule and e.outs[0].aval.size else None
+            if made is None:
+                self.equations.append(Equation(e.name, args, e.params, e.outs, e.line))
+            else:
+                known[e.outs[0]] = made
+        outputs = [self.operand(known.get(y, y) if isinstance(y, Var) else y) for y in program.outputs]
+        trees = (program.in_tree, program.out_tree)
+        constants = {v: x for v, x in self.constants.values()}
+        return Plain(Program([*program.inputs, *constants], self.equations, outputs, trees), constants)
+
+    def operand(self, x: Any) -> Any:
+        """Return a variable for an array, the number itself for a number."""
+        if isinstance(x, Tensor):
+            x = x._value
+        if isinstance(x, Var) or not np.ndim(x):
+            return x
+        if id(x) not in self.constants:
+            self.constants[id(x)] = (Var(aval_of(x), f"k{len(self.constants)}"), np.ascontiguousarray(x))
+        return self.constants[id(x)][0]
+
+    def write(self, name: str, *args: Any, **params: Any) -> Any:
+        """Return the result of a row, as a new variable."""
+        avals = [a.aval if isinstance(a, Var) else a for a in args]
+        aval = ROWS[name].shape(*avals, **params)  # type: ignore[misc]
+        self.count += 1
+        out = Var(aval, f"d{self.count - 1}")
+        self.equations.append(Equation(name, args, params, (out,), self.line))
+        return out
+
+    def spread(self, x: Var, like: Var, axes: tuple[int, ...]) -> Var:
+        """Return a reduced array with axes of length one where it was reduced."""
+        shape = tuple(1 if i in axes else n for i, n in enumerate(like.aval.shape))
+        return x if x.aval.shape == shape else self.write("reshape", x, shape=shape)
+
+
+def _is_real(x: Any) -> bool:
+    return isinstance(x, Var) and x.aval.dtype.char in "fd" and x.aval.size > 0
+
+
+def _mean(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
+    if not _is_real(x):
+        return None
+    count = math.prod(x.aval.shape[i] for i in axes)
+    return w.write("divide", w.write("sum", x, axes=axes), float(count))
+
+
+def _finite_top(w: _Writer, x: Var, axes: tuple[int, ...]) -> Var:
+    top = w.write("max", x, axes=axes)
+    return w.spread(w.write("where", w.write("isfinite", top), top, 0.0), x, axes)
+
+
+def _logsumexp(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
+    if not _is_real(x):
+        return None
+    top = _finite_top(w, x, axes)
+    total = w.write("sum", w.write("exp", w.write("subtract", x, top)), axes=axes)
+    return w.write("add", w.write("log", total), w.write("reshape", top, shape=total.aval.shape))
+
+
+def _softmax(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
+    if not _is_real(x):
+        return None
+    y = w.write("exp", w.write("subtract", x, w.spread(w.write("max", x, axes=axes), x, axes)))
+    return w.write("divide", y, w.spread(w.write("sum", y, axes=axes), x, axes))
+
+
+def _log_softmax(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
+    if not _is_real(x):
+        return None
+    y = w.write("subtract", x, w.spread(w.write("max", x, axes=axes), x, axes))
+    total = w.write("log", w.write("sum", w.write("exp", y), axes=axes))
+    return w.write("subtract", y, w.spread(total, x, axes))
+
+
+def _discard(w: _Writer, x: Any, **_: Any) -> Any:
+    return x
+
+
+RULES: dict[str, Callable[..., Any]] = {
+    "mean": _mean,
+    "logsumexp": _logsumexp,
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "stop_gradient": _discard,
+}

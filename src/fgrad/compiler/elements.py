@@ -1,0 +1,562 @@
+"""What one element of each row's result is, given the elements of its operands.
+
+Views have no code: they only say where the element comes from. So a chain of slices, transposes, stacks and
+broadcasts over small axes dissolves into names of scalars.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.compiler.index import HERE, Index, linear, plus, split, times
+from fgrad.compiler.scopes import Bound, Builder, Line, Place, Value
+from fgrad.core.aval import Aval, Shape, aval_of
+from fgrad.core.primitive import ROWS
+from fgrad.core.program import Equation, Var
+from fgrad.expr.atoms import ATOMS
+from fgrad.expr.node import Expr, postorder
+from fgrad.kernels.body import Body, prepare
+
+Indices = tuple[Index, ...]
+
+NATIVE = frozenset("?bhilqBHILQfd")  # dtypes of which kernels know the elements
+SMALL = 16  # axes up to this length may be unrolled
+SHARE = 64  # elements of unrolled axes in all
+BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
+JOINS = {  # reductions, and the row that joins two elements
+    "sum": "add",
+    "prod": "multiply",
+    "max": "maximum",
+    "min": "minimum",
+    "nanmax": "fmax",
+    "nanmin": "fmin",
+}
+
+# fmt: off
+INTEGERS = {  # on whole numbers: what each computes before it is cut to the width of its dtype
+    "positive": "{}", "negative": "-{}", "add": "({} + {})", "subtract": "({} - {})", "multiply": "({} * {})",
+    "square": "({0} * {0})", "absolute": "abs({})", "fabs": "abs({})", "invert": "~{}",
+    "bitwise_and": "({} & {})", "bitwise_or": "({} | {})", "bitwise_xor": "({} ^ {})",
+    "maximum": "({0} if {0} >= {1} else {1})", "minimum": "({0} if {0} <= {1} else {1})",
+    "equal": "({} == {})", "not_equal": "({} != {})", "less": "({} < {})", "less_equal": "({} <= {})",
+    "greater": "({} > {})", "greater_equal": "({} >= {})",
+    "where": "({1} if {0} else {2})", "logical_not": "({} == 0)",
+    "scale": "({} * {})", "both": "({} * {})",
+}
+TRUTHS = {
+    "equal": "({} == {})", "not_equal": "({} != {})", "where": "({1} if {0} else {2})",
+    "logical_not": "(not {})", "logical_and": "({} and {})", "logical_or": "({} or {})",
+    "logical_xor": "({} != {})", "maximum": "({} or {})", "minimum": "({} and {})", "positive": "{}",
+    "bitwise_and": "({} and {})", "bitwise_or": "({} or {})", "bitwise_xor": "({} != {})", "invert": "(not {})",
+}
+COSTS = {"add": 1, "subtract": 1, "multiply": 1, "negative": 1, "where": 1, "square": 1, "positive": 0}
+# fmt: on
+
+
+class NeedsUnrolledError(Exception):
+    """A loop has to be unrolled, because elements of different operands lie along it."""
+
+    def __init__(self, loops: Sequence[int]) -> None:
+        self.loops = tuple(loops)
+
+
+class Elements:
+    """Computes elements of variables, in a builder.
+
+    Args:
+        makers: the equation that makes each variable, and which of its outputs it is.
+        stored: variables that have memory, and are loaded from there.
+        builder: takes the lines.
+        unrollable: loops that may be asked to be unrolled.
+        tiny: the same where few elements are all there is.
+    """
+
+    def __init__(
+        self,
+        makers: dict[Var, tuple[Equation, int]],
+        stored: Any,
+        builder: Builder,
+        unrollable: frozenset[int] = frozenset(),
+        tiny: frozenset[int] = frozenset(),
+    ) -> None:
+        self.makers, self.stored, self.builder, self.unrollable = makers, stored, builder, unrollable
+        self.tiny = tiny
+        self.wanted: dict[Var, None] = {}  # what should have memory, though it has none
+        self.floats: set[np.dtype[Any]] = set()  # in which floats are computed
+
+    # ---- values ---------------------------------------------------------------------------------
+
+    def value(self, x: Any, at: Indices) -> Value:
+        """Return the element of a variable or constant at `at`."""
+        if not isinstance(x, Var):
+            return self.constant(x)
+        found = self.builder.known((x, at))
+        if found is not None:
+            return found
+        if x in self.stored:
+            return self.load(x, linear(at, x.aval.shape), at)
+        return self.compute(x, at)
+
+    def compute(self, x: Var, at: Indices) -> Value:
+        """Return the element from those of the operands, wherever `x` is stored."""
+        equation, place = self.makers[x]
+        view = VIEWS.get(equation.name)
+        if view is not None:
+            value = view(self, equation, place, at)
+        elif equation.name == "convert":
+            value = self.converted(equation.args[0], at, x.aval.dtype)
+        elif equation.name == "contract":
+            value = self.contract(equation, at)
+        elif equation.name in JOINS:
+            value = self.reduced(equation, at)
+        else:
+            value = self.elementwise(equation, at)
+        self.builder.chain[value.depth].memo.setdefault((x, at), value)
+        return value
+
+    def converted(self, x: Any, at: Indices, dtype: np.dtype[Any]) -> Value:
+        """Return an element as one of another dtype; a kernel computes with floats of one dtype."""
+        v = self.value(x, at)
+        if v.dtype.kind == dtype.kind == "f" and v.dtype != dtype and not self.is_plain(x):
+            self.wanted[x] = None
+        return self.convert(v, dtype)
+
+    def flat(self, x: Any, at: Index) -> Value | None:
+        """Return the element at a place in memory order; None where it is not known how."""
+        if not isinstance(x, Var):
+            return self.constant(x)
+        found = self.builder.known((x, at))
+        if found is not None:
+            return found
+        if x in self.stored:
+            return self.load(x, at, at)
+        indices = split(at, x.aval.shape, self.builder.sizes)
+        if indices is not None:
+            return self.value(x, indices)
+        equation, _ = self.makers[x]
+        if equation.name == "reshape":
+            return self.flat(equation.args[0], at)
+        return None
+
+    def load(self, x: Var, place: Index, at: Any, guard: Line = (), other: Value | None = None) -> Value:
+        """Return an element from memory; where `guard` does not hold, `other`."""
+        builder = self.builder
+        key = (x, at, guard, other)
+        found = builder.known(key)
+        if found is not None:
+            return found
+        builder.loads[(x, at)] = None
+        parts: Line = (Place(x, place),)
+        if x.aval.dtype == BOOL:
+            parts = (*parts, " != 0")
+        depth = builder.depth(place.terms)
+        if other is not None:
+            loops = [t for p in guard if isinstance(p, Index) for t in p.terms]
+            builder.pinned.update(k for k, _ in loops)
+            depth = max(depth, builder.depth(loops), other.depth)
+            parts = ("(", *parts, ") if ", *guard, f" else {other.name}")
+        return builder.define(key, parts, depth, x.aval.dtype)
+
+    def constant(self, x: Any, dtype: np.dtype[Any] | None = None) -> Value:
+        """Return a number of the text."""
+        x = np.asarray(x if dtype is None else np.asarray(x).astype(dtype))
+        number, kind = x.item(), x.dtype
+        if kind == BOOL:
+            return Value(repr(number), 0, kind)
+        shown = repr(number) if math.isfinite(number) else repr(str(number))
+        return Value(self.builder.constant(f"{kind.name}({shown})"), 0, kind)
+
+    def convert(self, v: Value, dtype: np.dtype[Any]) -> Value:
+        """Return a scalar as one of another dtype."""
+        if v.dtype == dtype:
+            return v
+        if dtype == BOOL:
+            return self.builder.operation("({} != 0)", [v], dtype, 0)
+        if v.dtype == BOOL:
+            return self.builder.operation(f"({dtype.name}(1) if {{}} else {dtype.name}(0))", [v], dtype, 0)
+        return self.builder.operation(f"{dtype.name}({{}})", [v], dtype, 0)
+
+    # ---- rows that compute ----------------------------------------------------------------------
+
+    def elementwise(self, equation: Equation, at: Indices) -> Value:
+        (out,) = equation.outs
+        compute = loop_dtypes(equation)
+        operands = []
+        for a, dtype in zip(equation.args, compute, strict=True):
+            if isinstance(a, Var):
+                operands.append(self.convert(self.value(a, aligned(at, a.aval.shape)), dtype))
+            else:
+                operands.append(self.constant(a, dtype))
+        return self.convert(self.apply(equation.name, operands, compute[-1]), out.aval.dtype)
+
+    def apply(self, name: str, operands: Sequence[Value], dtype: np.dtype[Any]) -> Value:
+        """Return a row of scalars, in the dtype in which they are given."""
+        operation = self.builder.operation
+        if dtype.kind == "f":
+            self.floats.add(dtype)
+        else:
+            code = (TRUTHS if dtype == BOOL else INTEGERS)[name]
+            out = result_dtype(name, dtype)
+            cut = out.kind in "iu" and name not in {"where", "maximum", "minimum", "positive"}
+            return operation(f"{dtype.name}({code})" if cut else code, operands, out)
+        body = _body(name)
+        known = dict(zip(body.params, operands, strict=True))
+        for e in postorder(*body.results):
+            if e in known:
+                continue
+            if e.head == "const":
+                known[e] = self.constant(dtype.type(e.leaf))
+                continue
+            truth = _gives_truth(e, known)
+            known[e] = operation(
+                ATOMS[e.head].code, [known[a] for a in e.args], BOOL if truth else dtype, COSTS.get(e.head, 4)
+            )
+        return known[body.results[0]]
+
+    def reduced(self, equation: Equation, at: Indices) -> Value:
+        """Return a reduction over short axes, one element after the other."""
+        (x,) = equation.args
+        axes = equation.params["axes"]
+        rest, dtype = iter(at), equation.outs[0].aval.dtype
+        place = [HERE if i in axes else next(rest) for i in range(len(x.aval.shape))]
+        total = None
+        for part in itertools.product(*(range(x.aval.shape[i]) for i in axes)):
+            for i, p in zip(axes, part, strict=True):
+                place[i] = Index(p)
+            term = self.convert(self.value(x, tuple(place)), dtype)
+            total = term if total is None else self.join(equation.name, total, term)
+        assert total is not None  # noqa: S101 -- axes of length zero are computed by NumPy
+        return total
+
+    def join(self, name: str, x: Value, y: Value) -> Value:
+        """Return two scalars as one of a reduction."""
+        return self.apply(JOINS[name], [x, y], x.dtype)
+
+    def contract(self, equation: Equation, at: Indices) -> Value:
+        """Return a product summed over short axes."""
+        (x, y), (a, b, out) = equation.args, (equation.params[k] for k in ("a", "b", "out"))
+        lengths = dict(zip(a + b, (*shape_of(x), *shape_of(y)), strict=True))
+        place = dict(zip(out, at, strict=True))
+        summed = [c for c in a if c not in out]
+        self.unroll_for(x, [place[c] for c in out if c not in a])
+        self.unroll_for(y, [place[c] for c in out if c not in b])
+        dtype, total = equation.outs[0].aval.dtype, None
+        for part in itertools.product(*(range(lengths[c]) for c in summed)):
+            place.update((c, Index(p)) for c, p in zip(summed, part, strict=True))
+            factors = [
+                self.convert(self.value(v, tuple(place[c] for c in letters)), dtype)
+                for v, letters in ((x, a), (y, b))
+            ]
+            term = self.apply("multiply", factors, dtype)
+            total = term if total is None else self.apply("add", [total, term], dtype)
+        assert total is not None  # noqa: S101 -- axes of length zero are computed by NumPy
+        return total
+
+    def unroll_for(self, x: Any, others: Sequence[Index]) -> None:
+        """Ask for `others` to be unrolled, unless `x`, which does not depend on them, is cheap to repeat."""
+        if isinstance(x, Var) and not self.is_plain(x):
+            loops = {k for ix in others for k, _ in ix.terms}
+            if loops & self.unrollable:
+                raise NeedsUnrolledError(sorted(loops & self.unrollable))
+            if loops:
+                self.wanted[x] = None
+
+    def is_plain(self, x: Any) -> bool:
+        """Return whether `x` is memory seen through views."""
+        while isinstance(x, Var) and x not in self.stored:
+            equation, _ = self.makers[x]
+            if equation.name not in VIEWS or equation.name in PIECES:
+                return False
+            x = equation.args[0]
+        return True
+
+    # ---- rows that only say where elements come from --------------------------------------------
+
+    def piece(self, out: Index, pieces: Sequence[Piece], dtype: np.dtype[Any]) -> Value:
+        """Return the element at `out` along an axis that consists of pieces, zero where there is none."""
+        if not out.terms:
+            for p in pieces:
+                if p.start <= out.const < p.stop:
+                    return self.value(p.source, p.at(Index(out.const - p.start)))
+            return self.constant(dtype.type(0))
+        sizes = self.builder.sizes
+        most = out.const + sum(c * (sizes[k] - 1) for k, c in out.terms if c > 0)
+        least = out.const + sum(c * (sizes[k] - 1) for k, c in out.terms if c < 0)
+        inside = [p for p in pieces if p.start < p.stop and p.start <= most and p.stop > least]
+        if len(inside) == 1 and inside[0].start <= least and most < inside[0].stop:
+            return self.value(inside[0].source, inside[0].at(plus(out, Index(-inside[0].start))))
+        loops = self.unrollable | self.tiny if len(inside) > 2 else self.unrollable
+        found = [k for k, _ in out.terms if k in loops]
+        if found:
+            raise NeedsUnrolledError(found)
+        value = self.constant(dtype.type(0))
+        for p in inside:
+            guard = within(out, p.start, p.stop, least, most)
+            at = p.at(plus(out, Index(-p.start)))
+            if not isinstance(p.source, Var):
+                value = self.choice(guard, self.constant(p.source), value)
+                continue
+            if p.source not in self.stored:
+                self.wanted[p.source] = None
+            value = self.load(p.source, linear(at, p.source.aval.shape), at, guard, value)
+        return value
+
+    def choice(self, guard: Line, x: Value, other: Value) -> Value:
+        """Return one of two scalars."""
+        loops = [t for p in guard if isinstance(p, Index) for t in p.terms]
+        self.builder.pinned.update(k for k, _ in loops)
+        depth = max(self.builder.depth(loops), x.depth, other.depth)
+        key = (x, other, guard)
+        line: Line = (f"{x.name} if ", *guard, f" else {other.name}")
+        return self.builder.known(key) or self.builder.define(key, line, depth, x.dtype)
+
+
+class Piece(NamedTuple):
+    """Part of an axis: from `start` to before `stop`, the element at `at(place in the part)` of `source`."""
+
+    start: int
+    stop: int
+    source: Any
+    at: Callable[[Index], Indices]
+
+
+def within(out: Index, start: int, stop: int, least: int, most: int) -> Line:
+    """Return the condition that `out`, which runs from `least` to `most`, lies in a part."""
+    above: Line = (out, " >= ", Bound(start)) if start > least else ()
+    below: Line = (out, " < ", Bound(stop)) if stop <= most else ()
+    return (*above, " and ", *below) if above and below else above or below
+
+
+# ---- views: which element of the operand it is --------------------------------------------------
+
+View = Callable[[Elements, Equation, int, Indices], Value]
+
+
+def _broadcast(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
+    x = equation.args[0]
+    return e.value(x, aligned(at, shape_of(x)))
+
+
+def _transpose(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
+    axes = equation.params["axes"]
+    place = dict(zip(axes, at, strict=True))
+    return e.value(equation.args[0], tuple(place[i] for i in range(len(axes))))
+
+
+def _reshape(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
+    x = equation.args[0]
+    if not isinstance(x, Var):
+        return e.constant(x)
+    shape, out = x.aval.shape, equation.outs[0].aval.shape
+    long = [ix for ix, n in zip(at, out, strict=True) if n != 1]
+    if [n for n in shape if n != 1] == [n for n in out if n != 1]:  # axes of length one come and go
+        rest = iter(long)
+        return e.value(x, tuple(HERE if n == 1 else next(rest) for n in shape))
+    place = linear(at, out)
+    value = e.flat(x, place)
+    if value is None:
+        loops = [k for k, _ in place.terms if k in e.unrollable]
+        if loops:
+            raise NeedsUnrolledError(loops)
+        e.wanted[x] = None
+        value = e.load(x, place, place)
+    return value
+
+
+def sliced(index: tuple[Any, ...], shape: Shape) -> list[tuple[int, int, int] | None]:
+    """Return for each axis of the result of `x[index]` (axis of x, start, step), None for a new axis.
+
+    An axis of x that disappears is given as an entry with step zero, which is no axis of the result.
+    """
+    consumed = sum(p is not None and p is not Ellipsis for p in index)
+    if Ellipsis not in index:
+        index = (*index, Ellipsis)
+    out: list[tuple[int, int, int] | None] = []
+    axis = 0
+    for p in index:
+        if p is None:
+            out.append(None)
+        elif p is Ellipsis:
+            for _ in range(len(shape) - consumed):
+                out.append((axis, 0, 1))
+                axis += 1
+        elif isinstance(p, slice):
+            start, _, step = p.indices(shape[axis])
+            out.append((axis, start, step))
+            axis += 1
+        else:
+            out.append((axis, p + shape[axis] if p < 0 else p, 0))
+            axis += 1
+    return out
+
+
+def _slice(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
+    x = equation.args[0]
+    place = [HERE] * len(shape_of(x))
+    rest = iter(at)
+    for part in sliced(equation.params["index"], shape_of(x)):
+        if part is None:
+            next(rest)
+        else:
+            axis, start, step = part
+            place[axis] = plus(Index(start), times(next(rest), step)) if step else Index(start)
+    return e.value(x, tuple(place))
+
+
+def _unslice(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
+    """Return an element of the slice, or zero: one axis after the other decides which."""
+    (x,), shape = equation.args, equation.outs[0].aval.shape
+    inner = shape_of(x)
+    parts = sliced(equation.params["index"], shape)
+    return _within(e, x, inner, parts, at, shape)
+
+
+def _within(e: Elements, x: Any, inner: Shape, parts: Any, at: Indices, shape: Shape) -> Value:
+    place: list[Index] = []
+    sizes, guard = e.builder.sizes, []
+    k = 0
+    dtype = x.aval.dtype if isinstance(x, Var) else aval_of(x).dtype
+    for part in parts:
+        if part is None:
+            place.append(HERE)
+            k += 1
+            continue
+        axis, start, step = part
+        ix = at[axis]
+        most = ix.const + sum(c * (sizes[n] - 1) for n, c in ix.terms if c > 0)
+        least = ix.const + sum(c * (sizes[n] - 1) for n, c in ix.terms if c < 0)
+        count = inner[k] if step else 1
+        if step == 1 or not step:
+            first, last = start, start + count
+            moved = plus(ix, Index(-start))
+        elif step == -1:
+            first, last = start - count + 1, start + 1
+            moved = plus(Index(start), times(ix, -1))
+        else:
+            if ix.terms:
+                loops = [n for n, _ in ix.terms if n in e.unrollable]
+                if loops:
+                    raise NeedsUnrolledError(loops)
+                raise NotImplementedError(f"unslice with step {step}")
+            where, left = divmod(ix.const - start, step)
+            if left or not 0 <= where < count:
+                return e.constant(dtype.type(0))
+            place.append(Index(where))
+            k += 1
+            continue
+        if most < first or least >= last:
+            return e.constant(dtype.type(0))
+        if least < first or most >= last:
+            loops = [n for n, _ in ix.terms if n in e.unrollable]
+            if loops:
+                raise NeedsUnrolledError(loops)
+            guard.append(within(ix, first, last, least, most))
+        if step:
+            place.append(moved)
+            k += 1
+    if not guard:
+        return e.value(x, tuple(place))
+    line = tuple(p for g in guard for p in (" and ", *g))[1:]
+    zero = e.constant(dtype.type(0))
+    if not isinstance(x, Var):
+        return e.choice(line, e.constant(x), zero)
+    if x not in e.stored:
+        e.wanted[x] = None
+    return e.load(x, linear(place, inner), tuple(place), line, zero)
+
+
+def _concatenate(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
+    axis, start, pieces = equation.params["axis"], 0, []
+    for x in equation.args:
+        stop = start + shape_of(x)[axis]
+        pieces.append(Piece(start, stop, x, lambda ix: (*at[:axis], ix, *at[axis + 1 :])))
+        start = stop
+    return e.convert(e.piece(at[axis], pieces, _common(equation)), equation.outs[0].aval.dtype)
+
+
+def _stack(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
+    pieces = [Piece(i, i + 1, x, lambda _: at[1:]) for i, x in enumerate(equation.args)]
+    return e.convert(e.piece(at[0], pieces, _common(equation)), equation.outs[0].aval.dtype)
+
+
+def _common(equation: Equation) -> np.dtype[Any]:
+    first = equation.args[0]
+    return first.aval.dtype if isinstance(first, Var) else aval_of(first).dtype
+
+
+def _unstack(e: Elements, equation: Equation, place: int, at: Indices) -> Value:
+    axis = equation.params["axis"]
+    return e.value(equation.args[0], (*at[:axis], Index(place), *at[axis:]))
+
+
+def _same(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
+    return e.value(equation.args[0], at)
+
+
+VIEWS: dict[str, View] = {
+    "broadcast_to": _broadcast,
+    "transpose": _transpose,
+    "reshape": _reshape,
+    "slice": _slice,
+    "unslice": _unslice,
+    "concatenate": _concatenate,
+    "stack": _stack,
+    "unstack": _unstack,
+    "positive": _same,
+    "stop_gradient": _same,
+    "name": _same,
+}
+PIECES = frozenset({"concatenate", "stack", "unslice"})
+
+
+def shape_of(x: Any) -> Shape:
+    """Return the shape of a variable or constant."""
+    return x.aval.shape if isinstance(x, Var) else np.shape(x)
+
+
+def aligned(at: Indices, shape: Shape) -> Indices:
+    """Return where an operand of `shape` that broadcasts is read."""
+    extra = len(at) - len(shape)
+    return tuple(HERE if n == 1 else ix for n, ix in zip(shape, at[extra:], strict=True))
+
+
+@functools.cache
+def _body(name: str) -> Body:
+    body = ROWS[name].body
+    return prepare(body.params, (body.result,))
+
+
+def _gives_truth(e: Expr, known: dict[Expr, Value]) -> bool:
+    if e.head == "where":
+        return known[e.args[1]].dtype == BOOL and known[e.args[2]].dtype == BOOL
+    reference = ATOMS[e.head].reference
+    return isinstance(reference, np.ufunc) and "d" * ATOMS[e.head].arity + "->?" in reference.types
+
+
+def result_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return what an element-wise row of whole numbers or truths gives."""
+    compares = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_not"}
+    return BOOL if name in compares else dtype
+
+
+def loop_dtypes(equation: Equation) -> list[np.dtype[Any]]:
+    """Return the dtypes in which an element-wise row takes its operands, the first of them the condition."""
+    row = ROWS[equation.name]
+    kinds = tuple(
+        a.aval.dtype if isinstance(a, Var) else a.dtype if hasattr(a, "dtype") else BOOL if isinstance(a, bool) else type(a)
+        for a in equation.args
+    )
+    if equation.name == "where":
+        dtype = equation.outs[0].aval.dtype
+        first = equation.args[0]
+        return [first.aval.dtype if isinstance(first, Var) else aval_of(first).dtype, dtype, dtype]
+    if isinstance(row.run, np.ufunc):
+        return list(row.run.resolve_dtypes((*kinds, None))[:-1])
+    dtype = equation.outs[0].aval.dtype
+    return [dtype] * len(kinds)

@@ -1,0 +1,349 @@
+"""Nests as the text of kernels: `kernel(slots, args, lo, hi)`, readable Python for Numba.
+
+Numbers up to 16 stand in the text, others are arguments: so a kernel serves every size.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.compiler.elements import SMALL, Elements
+from fgrad.compiler.fuse import Nest, Root
+from fgrad.compiler.index import Index, linear
+from fgrad.compiler.scopes import Bound, Builder, Line, Loop, Place, Value
+from fgrad.core.program import Equation, Var
+from fgrad.kernels import vector
+from fgrad.kernels.body import FLOAT64, helpers
+
+BLOCK = 16384  # elements of a block: each adds up on its own, whatever the threads are
+BLOCKS = 64  # at most
+
+IDENTITIES = {"sum": -0.0, "prod": 1.0, "max": -math.inf, "min": math.inf, "nanmax": math.nan, "nanmin": math.nan}
+JOINED = {  # of floats; sums and products may be taken in any order, which is that of the vector's lanes
+    "sum": "add_any({}, {})",
+    "prod": "multiply_any({}, {})",
+    "max": "larger({}, {})",
+    "min": "smaller({}, {})",
+    "nanmax": "fmax({}, {})",
+    "nanmin": "fmin({}, {})",
+}
+WHOLE = {"sum": "{} + {}", "prod": "{} * {}"}
+
+
+class Part(NamedTuple):
+    """A reduction that every block does for itself: `count` numbers in each of `blocks` blocks."""
+
+    root: Root
+    count: int
+
+
+class Kernel(NamedTuple):
+    """A text and what its arguments stand for."""
+
+    text: str
+    buffers: tuple[Any, ...]  # variables, or the parts of one as `Part`
+    numbers: tuple[int, ...]
+    count: int  # of turns of the outermost loop, or of blocks
+    loads: frozenset[Var]
+    stores: frozenset[Var]
+    parts: tuple[Part, ...]
+    work: int  # elements times operations
+
+
+def joined(name: str, dtype: np.dtype[Any], x: str, y: str) -> str:
+    """Return the code that joins two scalars of a reduction."""
+    return (JOINED if dtype.kind == "f" else WHOLE)[name].format(x, y)
+
+
+def identity(name: str, dtype: np.dtype[Any]) -> str:
+    """Return the code of the number that changes nothing."""
+    value = IDENTITIES[name]
+    if dtype.kind != "f":
+        return f"{dtype.name}({int(value)})"
+    return f"{dtype.name}({value!r})" if math.isfinite(value) else f"{dtype.name}({str(value)!r})"
+
+
+def emit(nest: Nest, makers: dict[Var, tuple[Equation, int]], stored: Any, kept: Any) -> Kernel:
+    """Return the kernel of a nest.
+
+    Args:
+        nest: loops and roots.
+        makers: the equation of each variable.
+        stored: variables that are read from memory, where this nest does not compute them just then.
+        kept: of the roots those that are written to memory.
+    """
+    return _Writer(nest, makers, stored, kept).run()
+
+
+class _Writer:
+    def __init__(self, nest: Nest, makers: Any, stored: Any, kept: Any) -> None:
+        self.nest, self.kept = nest, kept
+        self.builder = Builder(nest.phases[0][0].loops)
+        self.elements = Elements(makers, stored, self.builder)
+        self.parts: list[Part] = []
+        self.stores: dict[Var, None] = {}
+        self.blocked = bool(nest.loops) and any(0 in r.folded for r in nest.roots)
+
+    def run(self) -> Kernel:
+        builder, nest = self.builder, self.nest
+        for k in range(nest.depth):
+            builder.enter(k)
+        for phase in nest.phases:
+            loops = phase[0].loops
+            builder.sizes[:] = loops
+            for k in range(nest.depth, len(loops)):
+                builder.enter(k)
+            for root in phase:
+                self._root(root)
+            for _ in range(nest.depth, len(loops)):
+                builder.leave()
+        for _ in range(nest.depth):
+            builder.leave()
+        return _Text(self).run()
+
+    def _root(self, root: Root) -> None:
+        for at in root.places():
+            value = root.element(self.elements, at)
+            out = tuple(ix for i, ix in enumerate(at) if i not in root.reduced)
+            place = Place(root.var, linear(out, root.var.aval.shape))
+            if root.folded:
+                self._fold(root, value, out, place)
+                continue
+            self.builder.chain[value.depth].memo.setdefault((root.var, out), value)
+            if root.var in self.kept:
+                self.stores[root.var] = None
+                self.builder.chain[len(root.loops)].body.append((place, " = ", value.name))
+
+    def _fold(self, root: Root, value: Value, out: Any, place: Place) -> None:
+        """Add an element to a reduction."""
+        chain, folded, count = self.builder.chain, root.folded, len(root.loops)
+        name, dtype = root.equation.name, root.var.aval.dtype
+        last = max((k for k in range(count) if k not in folded), default=-1)  # the innermost kept loop
+        zero = self.builder.constant(identity(name, dtype))
+        if last + 1 < count:
+            total = f"s{self.builder.count}"
+            self.builder.count += 1
+            inner = chain[last + 2]
+            inner.before.append((f"{total} = {zero}",))
+            chain[count].body.append((f"{total} = {joined(name, dtype, total, value.name)}",))
+            finish = inner.after
+        else:
+            total, finish = value.name, chain[count].body
+        first = min(folded)
+        if first > last and first > 0:
+            self.builder.chain[last + 1].memo[(root.var, out)] = Value(total, last + 1, dtype)
+            if root.var in self.kept:
+                self.stores[root.var] = None
+                finish.append((place, " = ", total))
+            return
+        self.stores[root.var] = None
+        if first == 0:
+            part = next((p for p in self.parts if p.root is root), None)
+            if part is None:
+                part = Part(root, math.prod(root.var.aval.shape))
+                self.parts.append(part)
+            place = Place(part, place.at)  # type: ignore[arg-type]
+        if first > last:
+            finish.append((place, " = ", total))
+            return
+        start: Line | Loop = (place, f" = {zero}")
+        for k in range(last, first, -1):
+            if k not in folded:
+                loop = Loop(k, self.builder.sizes[k])
+                loop.body.append(start)
+                start = loop
+        chain[first + 1].before.append(start)
+        x = Value(total, 0, dtype)
+        old = self.builder.name()
+        finish.append((f"{old} = ", place))
+        finish.append((place, f" = {joined(name, dtype, old, x.name)}"))
+
+
+class _Text:
+    """Writes scopes as text."""
+
+    def __init__(self, writer: _Writer) -> None:
+        self.writer, self.builder = writer, writer.builder
+        self.buffers: dict[Any, int] = {}
+        self.numbers: list[int] = []
+        self.names: dict[Any, str] = {}
+        self.literals: set[int] = set()
+
+    def run(self) -> Kernel:
+        writer, builder = self.writer, self.builder
+        base = builder.base
+        for i, item in enumerate(base.body):
+            if isinstance(item, Loop):
+                base.body[i] = self._merged(item)
+        lines, count = self._outermost(base)
+        head = []
+        for x, k in self.buffers.items():
+            dtype = (x.root.var if isinstance(x, Part) else x).aval.dtype
+            head.append(f"b{k} = {dtype.name}_at(slots, args, {k})")
+        first = len(self.buffers)
+        head += [f"n{k} = np.uintp(args[{first + k}])" for k in range(len(self.numbers))]
+        body = "\n".join(f"    {line}" for line in [*head, *lines])
+        (dtype,) = writer.nest.floats or {FLOAT64}
+        text = _module(body, builder.constants, self.literals, dtype)
+        total = sum(math.prod(r.loops) * max(1, r.work) for r in writer.nest.roots)
+        return Kernel(
+            text,
+            tuple(self.buffers),
+            tuple(self.numbers),
+            count,
+            frozenset(v for v, _ in builder.loads),
+            frozenset(writer.stores),
+            tuple(writer.parts),
+            total,
+        )
+
+    def _outermost(self, base: Loop) -> tuple[list[str], int]:
+        """Return the lines of all loops, the outermost from `lo` to `hi`, and how many turns it has."""
+        loops = [x for x in base.body if isinstance(x, Loop)]
+        if not loops:
+            return self._lines(base.body, 0), 1
+        (loop,) = loops
+        before = self._lines([x for x in base.body if x is not loop], 0)
+        i = f"i{loop.number}"
+        if not self.writer.blocked:
+            return [*before, *self._lines(loop.before, 0), f"for {i} in range(lo, hi):", *self._lines(loop.body, 1),
+                    *self._lines(loop.after, 0)], loop.size
+        inner = max(1, sum(math.prod(r.loops) for r in self.writer.nest.roots) // len(self.writer.nest.roots) // loop.size)
+        size = max(-(-BLOCK // inner), -(-loop.size // BLOCKS))
+        blocks = -(-loop.size // size)
+        step, stop = self._argument(("block",), size), self._argument(("total",), loop.size)
+        return [
+            *before,
+            "for block in range(lo, hi):",
+            f"    start = block * {step}",
+            f"    stop = min(start + {step}, {stop})",
+            *self._lines(loop.before, 1),
+            f"    for {i} in range(start, stop):",
+            *self._lines(loop.body, 2),
+            *self._lines(loop.after, 1),
+        ], blocks
+
+    def _merged(self, loop: Loop) -> Loop:
+        """Return loops as one where the elements that they reach lie in one line."""
+        for i, item in enumerate(loop.body):
+            if isinstance(item, Loop):
+                loop.body[i] = self._merged(item)
+        if len(loop.body) != 1 or not isinstance(loop.body[0], Loop):
+            return loop
+        inner = loop.body[0]
+        if inner.before or inner.after or {loop.number, inner.number} & self.builder.pinned:
+            return loop
+        places = list(_places(inner))
+        for place in places:
+            c = dict(place.at.terms)
+            if c.get(loop.number, 0) != c.get(inner.number, 0) * inner.size:
+                return loop
+        merged = Loop(inner.number, loop.size * inner.size)
+        merged.before, merged.after = loop.before, loop.after
+        merged.body = [_without(x, loop.number) for x in inner.body]
+        return merged
+
+    def _lines(self, items: Sequence[Line | Loop], level: int) -> list[str]:
+        out = []
+        pad = "    " * level
+        for item in items:
+            if isinstance(item, Loop):
+                out += self._lines(item.before, level)
+                out.append(f"{pad}for i{item.number} in range({self._number(('size', id(item)), item.size)}):")
+                out += self._lines(item.body, level + 1)
+                out += self._lines(item.after, level)
+            else:
+                out.append(pad + "".join(map(self._part, item)))
+        return out
+
+    def _part(self, part: Any) -> str:
+        if isinstance(part, str):
+            return part
+        if isinstance(part, Place):
+            k = self.buffers.setdefault(part.buffer, len(self.buffers))
+            offset = self._sum(part.at, k)
+            if isinstance(part.buffer, Part):
+                size = self._number(("count", k), part.buffer.count)
+                own = "block" if size == "U1" else f"block * {size}"
+                offset = own if offset == "U0" else f"{own} + {offset}"
+            return f"b{k}[{offset}]"
+        if isinstance(part, Bound):
+            return f"np.int64({self._number(('bound', len(self.names)), part.number)})"
+        return self._signed(part)
+
+    def _sum(self, at: Index, buffer: int) -> str:
+        out = ""
+        for loop, c in at.terms:
+            number = self._number(("stride", buffer, loop), abs(c))
+            term = f"i{loop}" if number == "U1" else f"i{loop} * {number}"
+            out += (" - " if c < 0 else " + " if out else "") + term
+        if at.const or not out:
+            number = self._number(("offset", buffer, at), abs(at.const))
+            if out.startswith(" - "):
+                return number + out
+            out += (f" + {number}" if at.const > 0 else f" - {number}") if out else number
+        return out
+
+    def _signed(self, at: Index) -> str:
+        terms = [f"np.int64(i{k})" + (f" * {c}" if c != 1 else "") for k, c in at.terms]
+        if at.const:
+            terms.append(f"np.int64({self._number(('bound', len(self.names)), abs(at.const))})" if at.const > 0 else f"({at.const})")
+        return " + ".join(terms)
+
+    def _number(self, key: Any, n: int) -> str:
+        """Return a whole number as text: a literal where it is small, else an argument."""
+        if 0 <= n <= SMALL:
+            self.literals.add(n)
+            return f"U{n}"
+        return self._argument((*key, n), n)
+
+    def _argument(self, key: Any, n: int) -> str:
+        if key not in self.names:
+            self.names[key] = f"n{len(self.numbers)}"
+            self.numbers.append(n)
+        return self.names[key]
+
+
+def _places(loop: Loop) -> Any:
+    for item in itertools.chain(loop.before, loop.body, loop.after):
+        if isinstance(item, Loop):
+            yield from _places(item)
+        else:
+            yield from (p for p in item if isinstance(p, Place))
+
+
+def _without(item: Any, number: int) -> Any:
+    """Return a line or loop whose places do not depend on a loop any more."""
+    if isinstance(item, Loop):
+        for part in (item.before, item.body, item.after):
+            part[:] = [_without(x, number) for x in part]
+        return item
+    return tuple(
+        Place(p.buffer, Index(p.at.const, tuple(t for t in p.at.terms if t[0] != number)))
+        if isinstance(p, Place)
+        else p
+        for p in item
+    )
+
+
+def _module(body: str, constants: dict[str, str], literals: set[int], dtype: np.dtype[Any]) -> str:
+    """Return the text of the module: names, helper functions, the kernel."""
+    kernel = f"def kernel(slots, args, lo, hi):\n{body}\n"
+    defined = "\n".join(f"{name} = {text}" for text, name in constants.items())
+    used = sorted(set(re.findall(r"(?<![\w.])(u?int(?:8|16|32|64)|float32|float64)(?=\()", kernel + defined)))
+    lines = [f"{name} = np.{name}" for name in used]
+    lines += [f"U{n} = np.uintp({n})" for n in sorted(literals)]
+    if defined:
+        lines.append(defined)
+    parts = ["\n".join(lines)] if lines else []
+    library = vector.substituted(helpers(kernel, dtype))
+    kernel = vector.substituted(kernel)
+    functions = vector.preamble(f"{library}\n{kernel}", dtype)
+    parts += [p for p in (library, functions) if p]
+    return "\n\n\n".join([*parts, kernel])

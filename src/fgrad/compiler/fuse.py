@@ -1,0 +1,396 @@
+"""Which values get memory, and which loops compute them together.
+
+A root is a value that is kept in memory: an output, an operand of a library call, a reduction, a value with
+several uses. All else is computed where it is used. Every root has its loops; roots whose loops agree and
+which do not wait for one another share a nest, so that what they have in common is read and computed once.
+Where a reduction of rows stands between them, they share the loop over the rows: a row stays in the cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.compiler.elements import (
+    INTEGERS,
+    JOINS,
+    NATIVE,
+    SHARE,
+    SMALL,
+    TRUTHS,
+    VIEWS,
+    Elements,
+    Indices,
+    NeedsUnrolledError,
+    loop_dtypes,
+    shape_of,
+)
+from fgrad.compiler.index import HERE, Index, counter
+from fgrad.compiler.scopes import Builder
+from fgrad.core.aval import Shape, aval_of
+from fgrad.core.primitive import ROWS
+from fgrad.core.program import Equation, Program, Var
+
+LIMIT = 150  # scalar operations of a nest
+LINES = 600  # of an unrolled root
+ROW = 65536  # elements of a row that stays in the cache
+
+
+class Root:
+    """A value with memory, and the loops that compute it.
+
+    `at` has an index for each axis of the iteration, which for a reduction are the axes of its operand.
+    """
+
+    __slots__ = ("at", "equation", "floats", "loops", "reads", "reduced", "unrolled", "var", "work")
+
+    def __init__(self, var: Var, equation: Equation) -> None:
+        self.var, self.equation = var, equation
+        self.reduced: tuple[int, ...] = ()  # axes
+        if equation.name in JOINS and not is_short(equation):
+            self.reduced = equation.params["axes"]
+        self.loops: tuple[int, ...] = ()  # their lengths
+        self.unrolled: tuple[int, ...] = ()  # axes
+        self.at: Indices = ()
+        self.reads: dict[tuple[Var, Any], None] = {}
+        self.floats: set[np.dtype[Any]] = set()
+        self.work = 0
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the iteration."""
+        return shape_of(self.equation.args[0]) if self.reduced else self.var.aval.shape
+
+    @property
+    def out(self) -> Indices:
+        """The index of the element of the output, where an unrolled axis stands at its first element."""
+        return tuple(ix for i, ix in enumerate(self.at) if i not in self.reduced)
+
+    @property
+    def folded(self) -> frozenset[int]:
+        """The loops over which it reduces."""
+        return frozenset(k for i in self.reduced for k, _ in self.at[i].terms)
+
+    def places(self) -> list[Indices]:
+        """Return every index inside the loops: several where axes are unrolled."""
+        found: list[list[Index]] = [[]]
+        for i, ix in enumerate(self.at):
+            options = [Index(p) for p in range(self.shape[i])] if i in self.unrolled else [ix]
+            found = [[*f, o] for f in found for o in options]
+        return [tuple(f) for f in found]
+
+    def analyse(self, makers: dict[Var, tuple[Equation, int]], stored: Any) -> dict[Var, None]:
+        """Find the loops and what they read; return what should have memory besides."""
+        while True:
+            self._number()
+            builder = Builder(self.loops)
+            for k in range(len(self.loops)):
+                builder.enter(k)
+            elements = Elements(makers, stored, builder, self._unrollable(), self._unrollable(tiny=True))
+            try:
+                for at in self.places():
+                    self.element(elements, at)
+            except NeedsUnrolledError as need:
+                axes = {i for i, ix in enumerate(self.at) for k, _ in ix.terms if k in need.loops}
+                self.unrolled = tuple(sorted({*self.unrolled, *axes}))
+                continue
+            self.reads, self.floats, self.work = builder.loads, elements.floats, builder.work
+            return elements.wanted
+
+    def element(self, elements: Elements, at: Indices) -> Any:
+        """Compute what is stored, or added up, at an index."""
+        if not self.reduced:
+            return elements.compute(self.var, at)
+        value = elements.value(self.equation.args[0], at)
+        return elements.convert(value, self.var.aval.dtype)
+
+    def _number(self) -> None:
+        loops, at = [], []
+        for i, n in enumerate(self.shape):
+            if n == 1 or i in self.unrolled:
+                at.append(HERE)
+            else:
+                at.append(counter(len(loops)))
+                loops.append(n)
+        self.loops, self.at = tuple(loops), tuple(at)
+
+    def _unrollable(self, *, tiny: bool = False) -> frozenset[int]:
+        total = math.prod(self.loops)
+        done = math.prod(self.shape[i] for i in self.unrolled)
+        found = set()
+        for k, n in enumerate(self.loops):
+            if n <= SMALL and done * n <= SHARE and (total * done <= SMALL if tiny else total // n >= SMALL):
+                axis = next(i for i, ix in enumerate(self.at) if ix.terms == ((k, 1),))
+                if axis not in self.reduced:
+                    found.add(k)
+        return frozenset(found)
+
+
+class Nest:
+    """Loops that compute roots: `depth` outer ones in common, then phases one after the other."""
+
+    def __init__(self, root: Root) -> None:
+        self.depth = len(root.loops)
+        self.phases: list[list[Root]] = [[root]]
+        self.work = root.work
+        self.floats = set(root.floats)
+
+    @property
+    def roots(self) -> list[Root]:
+        """All roots."""
+        return [r for phase in self.phases for r in phase]
+
+    @property
+    def loops(self) -> tuple[int, ...]:
+        """The lengths of the outer loops."""
+        return self.phases[0][0].loops[: self.depth]
+
+
+class Call:
+    """An operation that a library computes."""
+
+    def __init__(self, equation: Equation) -> None:
+        self.equation = equation
+
+
+Step = Nest | Call
+
+
+def is_short(equation: Equation) -> bool:
+    """Return whether a reduction is over so few elements that it is written out."""
+    shape = shape_of(equation.args[0])
+    count = math.prod(shape[i] for i in equation.params["axes"])
+    return 0 < count <= SMALL and math.prod(equation.outs[0].aval.shape) >= SMALL
+
+
+def is_fusable(equation: Equation) -> bool:
+    """Return whether kernels can compute an equation element by element."""
+    name, params = equation.name, equation.params
+    dtypes = [(a.aval if isinstance(a, Var) else aval_of(a)).dtype for a in (*equation.args, *equation.outs)]
+    if any(d.char not in NATIVE or not d.isnative for d in dtypes):
+        return False
+    if any(0 in shape_of(a) for a in (*equation.args, *equation.outs)):
+        return False
+    if any(not isinstance(a, Var) and np.ndim(a) for a in equation.args):
+        return False
+    if name in VIEWS or name == "convert":
+        return _is_view(equation)
+    if name in JOINS:
+        return dtypes[-1].kind in "iuf" if name in {"sum", "prod"} else dtypes[-1].kind in "f"
+    if name == "contract":
+        return dtypes[-1].kind == "f" and is_inline(equation)
+    row = ROWS[name]
+    if row.body is None or params or row.many:
+        return False
+    dtypes = loop_dtypes(equation)
+    if any(d.char not in NATIVE for d in dtypes):
+        return False
+    if dtypes[-1].kind == "f":
+        return True
+    return name in (TRUTHS if dtypes[-1].kind == "b" else INTEGERS)
+
+
+def _is_view(equation: Equation) -> bool:
+    if equation.name == "unslice":
+        return all(
+            not isinstance(p, slice) or p.step in {None, 1, -1} for p in equation.params["index"]
+        ) and not any(isinstance(p, bool) for p in equation.params["index"])
+    if equation.name == "slice":
+        return not any(isinstance(p, bool) for p in equation.params["index"])
+    return True
+
+
+def is_inline(equation: Equation) -> bool:
+    """Return whether a contraction is written out: over a short axis, where BLAS has little to gain."""
+    a, b, out = (equation.params[k] for k in ("a", "b", "out"))
+    x, y = equation.args
+    lengths = dict(zip(a + b, (*shape_of(x), *shape_of(y)), strict=True))
+    summed = math.prod(lengths[c] for c in a if c not in out)
+    if summed > SMALL:
+        return False
+    shared = [c for c in a if c in b and c in out]
+    return summed == 1 or bool(shared) or math.prod(lengths.values()) <= SMALL**3
+
+
+def fuse(program: Program) -> tuple[list[Step], dict[Var, tuple[Equation, int]]]:
+    """Return the steps that compute a program, and the equation that makes each variable."""
+    makers = {v: (e, i) for e in program.equations for i, v in enumerate(e.outs)}
+    fusable = {id(e): is_fusable(e) for e in program.equations}
+    chosen = _roots(program, makers, fusable)
+    while True:
+        stored = _Stored(chosen, program, makers, fusable)
+        roots: dict[Var, Root] = {}
+        wanted: dict[Var, None] = {}
+        for e in program.equations:
+            for v in e.outs:
+                if v in chosen and fusable[id(e)]:
+                    roots[v] = Root(v, e)
+                    wanted |= roots[v].analyse(makers, stored)
+        more = [v for v in wanted if v not in chosen and v in makers]
+        if not more:
+            break
+        chosen |= dict.fromkeys(more)
+    return _Schedule(makers).run(program, fusable, roots), makers
+
+
+class _Stored:
+    """Tells variables that have memory from those that are computed where they are used."""
+
+    def __init__(self, chosen: Any, program: Program, makers: Any, fusable: dict[int, bool]) -> None:
+        self.chosen, self.makers, self.fusable = chosen, makers, fusable
+
+    def __contains__(self, v: Var) -> bool:
+        return v in self.chosen or v not in self.makers or not self.fusable[id(self.makers[v][0])]
+
+
+def _roots(program: Program, makers: Any, fusable: dict[int, bool]) -> dict[Var, None]:
+    """Return the values that have memory from the start."""
+    found: dict[Var, None] = {y: None for y in program.outputs if isinstance(y, Var)}
+    uses: dict[Var, set[Any]] = {}
+    for e in program.equations:
+        if not fusable[id(e)]:
+            found |= {a: None for a in e.args if isinstance(a, Var)}
+            continue
+        if e.name in JOINS and not is_short(e):
+            found[e.outs[0]] = None
+        if e.name in VIEWS:
+            continue
+        for a in e.args:
+            if isinstance(a, Var):
+                for base, repeated in _bases(a, e.outs[0].aval.shape, makers, fusable):
+                    uses.setdefault(base, set()).add((id(e), a))
+                    if repeated:
+                        uses[base].add(None)
+    for base, users in uses.items():
+        if len(users) > 1:
+            found[base] = None
+    return found
+
+
+def _bases(a: Var, shape: Shape, makers: Any, fusable: Any) -> Iterable[tuple[Var, bool]]:
+    """Yield the computed values that `a` shows, and whether one is repeated along an outer axis."""
+    todo = [(a, _repeats(a.aval.shape, shape))]
+    while todo:
+        v, repeated = todo.pop()
+        if v not in makers:
+            continue
+        e, _ = makers[v]
+        if not fusable[id(e)]:
+            continue
+        if e.name in VIEWS:
+            for x in e.args:
+                if isinstance(x, Var):
+                    again = e.name == "broadcast_to" and _repeats(x.aval.shape, v.aval.shape)
+                    todo.append((x, repeated or again))
+        else:
+            yield v, repeated
+
+
+def _repeats(shape: Shape, target: Shape) -> bool:
+    """Return whether broadcasting repeats an array along an axis before one of its own."""
+    if len(shape) > len(target):
+        return False
+    padded = (*(1,) * (len(target) - len(shape)), *shape)
+    first = next((i for i, (n, m) in enumerate(zip(padded, target, strict=True)) if n == 1 and m > 1), None)
+    return first is not None and any(n > 1 for n in padded[first:])
+
+
+class _Schedule:
+    """Steps in the making: every root goes to the nest of others like it, or to one of its own."""
+
+    def __init__(self, makers: Any) -> None:
+        self.makers = makers
+        self.steps: list[Step] = []
+        self.where: dict[Var, int] = {}  # the step that computes a variable
+        self.root: dict[Var, Root] = {}
+
+    def run(self, program: Program, fusable: dict[int, bool], roots: dict[Var, Root]) -> list[Step]:
+        """Return the steps."""
+        for e in program.equations:
+            if not fusable[id(e)]:
+                for v in e.outs:
+                    self.where[v] = len(self.steps)
+                self.steps.append(Call(e))
+                continue
+            for v in e.outs:
+                if v in roots:
+                    self._place(roots[v])
+        return self.steps
+
+    def _place(self, root: Root) -> None:
+        reads: dict[Var, list[Any]] = {}
+        for v, at in root.reads:
+            reads.setdefault(v, []).append(at)
+        need = max((self.where[v] for v in reads if v in self.where), default=-1)
+        for i in range(max(need, 0), len(self.steps)):
+            nest = self.steps[i]
+            if isinstance(nest, Nest) and self._join(nest, root, reads, i):
+                self.where[root.var] = i
+                break
+        else:
+            self.where[root.var] = len(self.steps)
+            self.steps.append(Nest(root))
+        self.root[root.var] = root
+
+    def _join(self, nest: Nest, root: Root, reads: dict[Var, list[Any]], step: int) -> bool:
+        """Add `root` to `nest` where that is right and gains something."""
+        if nest.work + root.work > LIMIT or len(nest.floats | root.floats) > 1:
+            return False
+        inside = [v for v in reads if self.where.get(v) == step]
+        others = {v for r in nest.roots for v, _ in r.reads}
+        if not inside and not others & reads.keys():
+            return False
+        phase = nest.phases[-1]
+        if phase[0].loops == root.loops:
+            here = {r.var for r in phase}
+            before = [v for v in inside if v not in here]
+            if all(self._is_pointwise(v, reads[v]) for v in inside if v in here) and all(
+                self._is_rowwise(v, reads[v], nest.depth) for v in before
+            ):
+                phase.append(root)
+                return self._grown(nest, root)
+        for depth in range(min(nest.depth, len(root.loops)), 0, -1):
+            if (
+                root.loops[:depth] == nest.loops[:depth]
+                and all(self._is_rowwise(v, reads[v], depth) for v in inside)
+                and all(math.prod(r.loops[depth:]) <= ROW for r in (*nest.roots, root))
+                and inside
+            ):
+                nest.depth = depth
+                nest.phases.append([root])
+                return self._grown(nest, root)
+        return False
+
+    def _grown(self, nest: Nest, root: Root) -> bool:
+        nest.work += root.work
+        nest.floats |= root.floats
+        return True
+
+    def _is_pointwise(self, v: Var, places: list[Any]) -> bool:
+        """Return whether a root of the same loops is read where it has just been computed."""
+        root = self.root[v]
+        return not root.reduced and all(_matches(root, at) for at in places)
+
+    def _is_rowwise(self, v: Var, places: list[Any], depth: int) -> bool:
+        """Return whether a root is read in that turn of the outer loops in which it is computed."""
+        root = self.root[v]
+        if root.folded & set(range(depth)):
+            return False
+        out = root.out
+        axes = {ix.terms[0][0]: i for i, ix in enumerate(out) if ix.terms}
+        if any(k not in axes for k in range(depth)):
+            return False
+        return all(isinstance(at, tuple) and not isinstance(at, Index) and all(
+            at[axes[k]] == counter(k) for k in range(depth)) for at in places)
+
+
+def _matches(root: Root, at: Any) -> bool:
+    if isinstance(at, Index):
+        return False
+    return all(
+        not ix.terms if i in root.unrolled else ix == own
+        for i, (ix, own) in enumerate(zip(at, root.out, strict=True))
+    )

@@ -1,0 +1,114 @@
+"""Loop nests under construction: what is computed where, before it is text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.compiler.index import Index
+from fgrad.core.program import Var
+
+
+class Value(NamedTuple):
+    """A scalar of a kernel: known inside the loops up to `depth`."""
+
+    name: str
+    depth: int
+    dtype: np.dtype[Any]
+
+
+class Place(NamedTuple):
+    """An element of a buffer."""
+
+    buffer: Var | str
+    at: Index
+
+
+class Bound(NamedTuple):
+    """A number that is literal where it is small, else an argument of the kernel."""
+
+    number: int
+
+
+Part = str | Place | Bound | Index
+Line = tuple[Part, ...]
+
+
+class Loop:
+    """A loop, with what stands before and after it; the outermost scope is a loop that runs once."""
+
+    __slots__ = ("after", "before", "body", "memo", "number", "size")
+
+    def __init__(self, number: int, size: int) -> None:
+        self.number, self.size = number, size
+        self.before: list[Line | Loop] = []
+        self.body: list[Line | Loop] = []
+        self.after: list[Line] = []
+        self.memo: dict[Any, Value] = {}
+
+
+class Builder:
+    """Writes lines into the innermost scope in which all that they need is known."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.base = Loop(-1, 1)
+        self.chain = [self.base]
+        self.sizes = list(sizes)
+        self.count = 0  # of scalars
+        self.work = 0  # operations
+        self.loads: dict[tuple[Var, Any], None] = {}
+        self.constants: dict[str, str] = {}
+        self.pinned: set[int] = set()  # loops whose counter is used other than to find a place
+
+    def enter(self, number: int) -> Loop:
+        """Open a loop inside the current one."""
+        loop = Loop(number, self.sizes[number])
+        self.chain.append(loop)
+        return loop
+
+    def leave(self) -> None:
+        """Close the innermost loop."""
+        loop = self.chain.pop()
+        self.chain[-1].body.append(loop)
+
+    def depth(self, terms: Sequence[tuple[int, int]]) -> int:
+        """Return the number of scopes in which all these counters are known."""
+        numbers = [loop.number for loop in self.chain]
+        return max([numbers.index(k) for k, _ in terms], default=0)
+
+    def constant(self, text: str) -> str:
+        """Return the name of a constant of the module."""
+        return self.constants.setdefault(text, f"C{len(self.constants)}")
+
+    def known(self, key: Any) -> Value | None:
+        """Return the scalar that is `key` already."""
+        for scope in reversed(self.chain):
+            found = scope.memo.get(key)
+            if found is not None:
+                return found
+        return None
+
+    def name(self) -> str:
+        """Return a new name."""
+        self.count += 1
+        return f"t{self.count - 1}"
+
+    def define(self, key: Any, parts: Line, depth: int, dtype: np.dtype[Any]) -> Value:
+        """Return a new scalar that is `parts`, and remember it as `key`."""
+        value = Value(self.name(), depth, dtype)
+        scope = self.chain[depth]
+        scope.body.append((f"{value.name} = ", *parts))
+        scope.memo[key] = value
+        return value
+
+    def operation(self, code: str, operands: Sequence[Value], dtype: np.dtype[Any], cost: int = 1) -> Value:
+        """Return the scalar `code`, in which {} stand for the operands."""
+        text = code.format(*(v.name for v in operands))
+        found = self.known(text)
+        if found is None:
+            self.work += cost
+            depth = max([v.depth for v in operands], default=0)
+            found = self.define(text, (text,), depth, dtype)
+        return found
