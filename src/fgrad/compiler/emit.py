@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compiler.elements import SMALL, Elements
+from fgrad.compiler.elements import BOOL, SMALL, Elements
 from fgrad.compiler.fuse import Nest, Root
 from fgrad.compiler.index import Index, linear
 from fgrad.compiler.scopes import Bound, Builder, Line, Loop, Place, Value
@@ -36,11 +36,13 @@ JOINED = {  # of floats; sums and products may be taken in any order, which is t
 WHOLE = {"sum": "{} + {}", "prod": "{} * {}"}
 
 
-class Part(NamedTuple):
+class Part:
     """A reduction that every block does for itself: `count` numbers in each of `blocks` blocks."""
 
-    root: Root
-    count: int
+    __slots__ = ("blocks", "count", "root")
+
+    def __init__(self, root: Root) -> None:
+        self.root, self.count, self.blocks = root, math.prod(root.var.aval.shape), 1
 
 
 class Kernel(NamedTuple):
@@ -81,6 +83,27 @@ def emit(nest: Nest, makers: dict[Var, tuple[Equation, int]], stored: Any, kept:
     return _Writer(nest, makers, stored, kept).run()
 
 
+def combine(part: Part) -> Kernel:
+    """Return the kernel that joins what the blocks of a reduction found, in their order."""
+    root = part.root
+    name, dtype = root.equation.name, root.var.aval.dtype
+    lines = [
+        f"b0 = {dtype.name}_at(slots, args, 0)",
+        f"b1 = {dtype.name}_at(slots, args, 1)",
+        "count = np.uintp(args[2])",
+        "blocks = np.uintp(args[3])",
+        "for i in range(lo, hi):",
+        "    total = b0[i]",
+        "    for k in range(U1, blocks):",
+        f"        total = {joined(name, dtype, 'total', 'b0[k * count + i]')}",
+        "    b1[i] = total",
+    ]
+    text = _module("\n".join(f"    {line}" for line in lines), {}, {1}, dtype if dtype.kind == "f" else FLOAT64)
+    stores = frozenset([root.var])
+    numbers = (part.count, part.blocks)
+    return Kernel(text, (part, root.var), numbers, part.count, frozenset(), stores, (), part.count * part.blocks)
+
+
 class _Writer:
     def __init__(self, nest: Nest, makers: Any, stored: Any, kept: Any) -> None:
         self.nest, self.kept = nest, kept
@@ -118,7 +141,8 @@ class _Writer:
             self.builder.chain[value.depth].memo.setdefault((root.var, out), value)
             if root.var in self.kept:
                 self.stores[root.var] = None
-                self.builder.chain[len(root.loops)].body.append((place, " = ", value.name))
+                shown = f"uint8({value.name})" if value.dtype == BOOL else value.name
+                self.builder.chain[len(root.loops)].body.append((place, " = ", shown))
 
     def _fold(self, root: Root, value: Value, out: Any, place: Place) -> None:
         """Add an element to a reduction."""
@@ -146,9 +170,9 @@ class _Writer:
         if first == 0:
             part = next((p for p in self.parts if p.root is root), None)
             if part is None:
-                part = Part(root, math.prod(root.var.aval.shape))
+                part = Part(root)
                 self.parts.append(part)
-            place = Place(part, place.at)  # type: ignore[arg-type]
+            place = Place(part, place.at)
         if first > last:
             finish.append((place, " = ", total))
             return
@@ -185,7 +209,7 @@ class _Text:
         head = []
         for x, k in self.buffers.items():
             dtype = (x.root.var if isinstance(x, Part) else x).aval.dtype
-            head.append(f"b{k} = {dtype.name}_at(slots, args, {k})")
+            head.append(f"b{k} = {'uint8' if dtype == BOOL else dtype.name}_at(slots, args, {k})")
         first = len(self.buffers)
         head += [f"n{k} = np.uintp(args[{first + k}])" for k in range(len(self.numbers))]
         body = "\n".join(f"    {line}" for line in [*head, *lines])
@@ -217,6 +241,8 @@ class _Text:
         inner = max(1, sum(math.prod(r.loops) for r in self.writer.nest.roots) // len(self.writer.nest.roots) // loop.size)
         size = max(-(-BLOCK // inner), -(-loop.size // BLOCKS))
         blocks = -(-loop.size // size)
+        for part in self.writer.parts:
+            part.blocks = blocks
         step, stop = self._argument(("block",), size), self._argument(("total",), loop.size)
         return [
             *before,

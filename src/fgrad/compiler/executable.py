@@ -1,51 +1,250 @@
-"""The slow, obvious executable: one operation after the other, each by its row of the table."""
+"""Compiled programs: kernels and library calls in order, buffers by liveness from one arena."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.core.aval import aval_of
-from fgrad.core.program import Program, Var
-from fgrad.core.trace import running
+from fgrad.compiler.decompose import decompose
+from fgrad.compiler.emit import Kernel, Part, combine, emit
+from fgrad.compiler.fuse import Call, Nest, fuse
+from fgrad.compiler.simplify import simplify
+from fgrad.core.primitive import ROWS
+from fgrad.core.program import Equation, Program, Var, applied
+from fgrad.kernels import intrinsics, machine, native, threads
+
+ALIGN = 64  # bytes: a cache line
+LARGE = 65536  # elements times operations of a kernel that threads share, at least
 
 
 class Cost(NamedTuple):
-    """What a program takes."""
+    """What a call of a compiled program costs."""
 
-    flops: int
-    bytes: int
-    kernels: int
-    temporaries: int
+    flops: int  # operations on numbers, those of library calls but for products not counted
+    bytes: int  # read and written
+    kernels: int  # loop nests
+    temporaries: int  # bytes of the arena
+
+
+class _Launch(NamedTuple):
+    kernel: Kernel
+    compiled: native.Kernel
 
 
 class Executable:
-    """A compiled program."""
+    """A program ready to run on plain arrays."""
 
     def __init__(self, program: Program) -> None:
-        self.program = program
-        self._dtypes = [(y.aval if isinstance(y, Var) else aval_of(y)).dtype for y in program.outputs]
+        self.program = simplify(program)
+        plain = decompose(self.program)
+        self._plain = plain.program
+        steps, makers = fuse(plain.program)
+        self._launches = _kernels(steps, makers, plain.program)
+        self._plan = _Plan(plain.program, plain.constants, steps, self._launches)
 
-    def run(self, leaves: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-        """Return the outputs, arrays of their own, for arrays of native byte order and of any layout."""
-        with running(()):
-            outs = self.program.run(leaves)
-        return [np.array(getattr(y, "_value", y), dtype) for y, dtype in zip(outs, self._dtypes, strict=True)]
+    def run(self, leaves: Sequence[Any]) -> list[np.ndarray]:
+        """Return new arrays of the outputs for arrays of the inputs."""
+        return self._plan.run(leaves)
 
     @property
     def source(self) -> str:
-        """What was compiled, as text."""
-        return str(self.program)
+        """The text of all kernels, each under a line that says which operations it computes."""
+        return self._plan.source
 
     def cost(self) -> Cost:
-        """Return an estimate of what a run takes: every operation a kernel, every element of it one flop."""
-        avals = [v.aval for e in self.program.equations for v in e.outs]
-        moved = sum(a.size * a.dtype.itemsize for a in avals)
-        return Cost(sum(a.size for a in avals), moved, len(self.program.equations), moved)
+        """Return what a call costs."""
+        return self._plan.cost()
 
 
 def compile(program: Program) -> Executable:
-    """Return the executable of a program."""
+    """Return the program ready to run."""
     return Executable(program)
+
+
+def _kernels(steps: list[Any], makers: Any, program: Program) -> dict[int, list[Kernel]]:
+    """Return the kernels of each nest; a root that nobody reads is not written."""
+    computed = {r.var for s in steps if isinstance(s, Nest) for r in s.roots}
+    stored = computed | {v for s in steps if isinstance(s, Call) for v in s.equation.outs}
+    stored |= set(program.inputs)
+    needed = {y for y in program.outputs if isinstance(y, Var)}
+    needed |= {a for s in steps if isinstance(s, Call) for a in s.equation.args if isinstance(a, Var)}
+    first = {i: emit(s, makers, stored, computed) for i, s in enumerate(steps) if isinstance(s, Nest)}
+    for k in first.values():
+        needed |= k.loads
+    out = {}
+    for i, k in first.items():
+        kept = computed & needed
+        kernel = k if k.stores <= kept else emit(steps[i], makers, stored, kept)
+        out[i] = [kernel, *(combine(p) for p in kernel.parts)] if kernel.count > 1 else [kernel]
+    return out
+
+
+class _Plan:
+    """Where every buffer is, and what happens in which order."""
+
+    def __init__(
+        self,
+        program: Program,
+        constants: dict[Var, np.ndarray],
+        steps: list[Any],
+        kernels: dict[int, list[Kernel]],
+    ) -> None:
+        self.program, self.steps, self.kernels = program, steps, kernels
+        self.inputs = [v for v in program.inputs if v not in constants]
+        self.outputs: list[Var] = []
+        for y in program.outputs:
+            if isinstance(y, Var) and y not in self.outputs and y not in program.inputs:
+                self.outputs.append(y)
+        self.slots: dict[Any, int] = {}
+        for v in (*self.inputs, *self.outputs, *constants):
+            self.slots[v] = len(self.slots)
+        self.constants = constants
+        self.offsets: dict[Any, int] = {}
+        self.size = 0
+        self._place()
+        self.free: list[_Context] = []
+        self.source = "\n\n\n".join(
+            f"# {', '.join(str(b) for b in k.buffers)}\n{k.text}" for ks in kernels.values() for k in ks
+        )
+
+    def run(self, leaves: Sequence[Any]) -> list[np.ndarray]:
+        """Return new arrays of the outputs."""
+        context = self.free.pop() if self.free else _Context(self)
+        try:
+            return context.run(leaves)
+        finally:
+            context.forget()
+            self.free.append(context)
+
+    def cost(self) -> Cost:
+        """Return what a call costs."""
+        every = [k for ks in self.kernels.values() for k in ks]
+        moved = sum(b.aval.size * b.aval.dtype.itemsize for k in every for b in k.buffers if isinstance(b, Var))
+        return Cost(sum(k.work for k in every), moved, len(every), self.size)
+
+    def _place(self) -> None:
+        """Give every other buffer its place in the arena: where it lives, no other one does."""
+        last: dict[Any, int] = {}
+        first: dict[Any, int] = {}
+        for i, step in enumerate(self.steps):
+            for v in self._touched(i, step):
+                if v not in self.slots:
+                    first.setdefault(v, i)
+                    last[v] = i
+        live: list[tuple[int, int, int]] = []  # (start, stop, last step)
+        for v in sorted(first, key=lambda v: first[v]):
+            live = [x for x in live if x[2] >= first[v]]
+            size = -(-_bytes(v) // ALIGN) * ALIGN
+            start = 0
+            for begin, stop, _ in sorted(live):
+                if begin - start >= size:
+                    break
+                start = max(start, stop)
+            live.append((start, start + size, last[v]))
+            self.offsets[v] = start
+            self.size = max(self.size, start + size)
+            self.slots[v] = len(self.slots)
+
+    def _touched(self, i: int, step: Any) -> list[Any]:
+        if isinstance(step, Call):
+            return [v for v in (*step.equation.args, *step.equation.outs) if isinstance(v, Var)]
+        found = [_real(b, self.kernels[i]) for k in self.kernels[i] for b in k.buffers]
+        return found
+
+
+def _real(b: Any, kernels: list[Kernel]) -> Any:
+    """Return the buffer of a part: the result itself where there is only one block."""
+    return b.root.var if isinstance(b, Part) and len(kernels) == 1 else b
+
+
+def _bytes(v: Any) -> int:
+    if isinstance(v, Part):
+        return v.count * v.blocks * v.root.var.aval.dtype.itemsize
+    return int(v.aval.size * v.aval.dtype.itemsize)
+
+
+class _Context:
+    """The memory of one call at a time."""
+
+    def __init__(self, plan: _Plan) -> None:
+        self.plan = plan
+        raw = np.empty(plan.size + ALIGN, np.uint8)
+        start = -raw.ctypes.data % ALIGN
+        self.arena = raw[start : start + plan.size]
+        self.arrays: list[Any] = [None] * len(plan.slots)
+        for v, k in plan.slots.items():
+            if v in plan.constants:
+                self.arrays[k] = plan.constants[v]
+            elif v in plan.offsets:
+                start = plan.offsets[v]
+                part = self.arena[start : start + _bytes(v)]
+                self.arrays[k] = part if isinstance(v, Part) else part.view(v.aval.dtype).reshape(v.aval.shape)
+        self.interpreted = native.interpreted()
+        if self.interpreted:
+            self.slots: Any = intrinsics.Slots([None if a is None else a for a in self.arrays])
+        else:
+            self.slots = np.array([0 if a is None else a.ctypes.data for a in self.arrays], np.int64)
+        self.steps: list[Callable[[], None]] = []
+        for i, step in enumerate(plan.steps):
+            if isinstance(step, Call):
+                self.steps.append(self._call(step.equation))
+            else:
+                self.steps += [self._launch(k, plan.kernels[i]) for k in plan.kernels[i]]
+
+    def run(self, leaves: Sequence[Any]) -> list[np.ndarray]:
+        """Return new arrays of the outputs."""
+        plan = self.plan
+        for v, x in zip(plan.inputs, leaves, strict=True):
+            self._set(plan.slots[v], np.ascontiguousarray(x, v.aval.dtype).reshape(v.aval.shape))
+        made = {v: np.empty(v.aval.shape, v.aval.dtype) for v in plan.outputs}
+        for v, x in made.items():
+            self._set(plan.slots[v], x)
+        for step in self.steps:
+            step()
+        outs, given = [], set()
+        for y in plan.program.outputs:
+            if not isinstance(y, Var):
+                outs.append(np.array(y))
+            elif y in made and y not in given:
+                given.add(y)
+                outs.append(made[y])
+            else:
+                outs.append(np.array(self.arrays[plan.slots[y]]))
+        return outs
+
+    def forget(self) -> None:
+        """Let go of the arrays of a call."""
+        for k in range(len(self.plan.inputs) + len(self.plan.outputs)):
+            self.arrays[k] = None
+
+    def _set(self, k: int, x: np.ndarray) -> None:
+        self.arrays[k] = x
+        self.slots[k] = x if self.interpreted else x.ctypes.data
+
+    def _launch(self, kernel: Kernel, kernels: list[Kernel]) -> Callable[[], None]:
+        compiled = native.compiled(kernel.text)
+        args = [self.plan.slots[_real(b, kernels)] for b in kernel.buffers]
+        numbers = np.array([*args, *kernel.numbers], np.int64)
+        slots, count, work = self.slots, kernel.count, kernel.work
+        if self.interpreted or work < LARGE or count < 2:
+            return lambda: machine.call(compiled, numbers, slots, 0, count)
+
+        def part(lo: int, hi: int) -> None:
+            machine.call(compiled, numbers, slots, lo, hi)
+
+        return lambda: threads.share(part, (), count, work)
+
+    def _call(self, equation: Equation) -> Callable[[], None]:
+        row, slots, arrays = ROWS[equation.name], self.plan.slots, self.arrays
+        args = [(slots[a], None) if isinstance(a, Var) else (-1, a) for a in equation.args]
+        outs = [slots[v] for v in equation.outs]
+
+        def run() -> None:
+            values = [arrays[k] if k >= 0 else a for k, a in args]
+            found = applied(row, values, equation.params)
+            for k, y in zip(outs, found if row.many else (found,), strict=True):
+                np.copyto(arrays[k], y)
+
+        return run

@@ -22,7 +22,7 @@ class Value(NamedTuple):
 class Place(NamedTuple):
     """An element of a buffer."""
 
-    buffer: Var | str
+    buffer: Any  # a variable, or the part of a reduction
     at: Index
 
 

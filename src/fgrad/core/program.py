@@ -105,7 +105,7 @@ class Program:
                     continue
             e = self.equations[i]
             try:
-                out = _applied(ROWS[e.name], map(value, e.args), e.params)
+                out = applied(ROWS[e.name], map(value, e.args), e.params)
             except NonFiniteError as error:
                 raise NonFiniteError(f"{error}; staged at {e.line}", error.operation, e.line) from None
             env.update(zip(e.outs, out if ROWS[e.name].many else (out,), strict=True))
@@ -163,7 +163,8 @@ class Program:
         return f"<table>{head}{''.join(rows)}{foot}</table>"
 
 
-def _applied(row: Primitive, values: Iterable[Any], params: dict[str, Any]) -> Any:
+def applied(row: Primitive, values: Iterable[Any], params: dict[str, Any]) -> Any:
+    """Return what a program computes where it says `row`."""
     return row.apply(*values, **params) if row.apply else bind(row.name, *values, **params)
 
 
