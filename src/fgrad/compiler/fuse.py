@@ -100,6 +100,14 @@ class Root:
             self.reads, self.floats, self.work = builder.loads, elements.floats, builder.work
             return elements.wanted
 
+    def unroll(self, loop: int) -> bool:
+        """Note that a loop is to be unrolled, if that is worth it; return whether it was not noted before."""
+        axis = next((i for i, ix in enumerate(self.at) if ix.terms == ((loop, 1),)), None)
+        if axis is None or axis in self.unrolled or loop not in self._unrollable():
+            return False
+        self.unrolled = tuple(sorted({*self.unrolled, axis}))
+        return True
+
     def element(self, elements: Elements, at: Indices) -> Any:
         """Compute what is stored, or added up, at an index."""
         if not self.reduced:
@@ -222,18 +230,39 @@ def fuse(program: Program) -> tuple[list[Step], dict[Var, tuple[Equation, int]]]
     chosen = _roots(program, makers, fusable)
     while True:
         stored = _Stored(chosen, program, makers, fusable)
-        roots: dict[Var, Root] = {}
+        roots = {
+            v: Root(v, e) for e in program.equations for v in e.outs if v in chosen and fusable[id(e)]
+        }
         wanted: dict[Var, None] = {}
-        for e in program.equations:
-            for v in e.outs:
-                if v in chosen and fusable[id(e)]:
-                    roots[v] = Root(v, e)
-                    wanted |= roots[v].analyse(makers, stored)
+        todo = list(roots.values())
+        while todo:
+            for root in todo:
+                wanted |= root.analyse(makers, stored)
+            todo = _unrolled_alike(roots)
         more = [v for v in wanted if v not in chosen and v in makers]
         if not more:
             break
         chosen |= dict.fromkeys(more)
     return _Schedule(makers).run(program, fusable, roots), makers
+
+
+def _unrolled_alike(roots: dict[Var, Root]) -> list[Root]:
+    """Unroll axes that the reader or the source of a value has unrolled; return the roots that changed."""
+    changed: dict[Root, None] = {}
+    for reader in roots.values():
+        for v, at in reader.reads:
+            source = roots.get(v)
+            if source is None or isinstance(at, Index):
+                continue
+            axes = [i for i in range(len(source.shape)) if i not in source.reduced]
+            for axis, ix in zip(axes, at, strict=True):
+                own = source.at[axis]
+                if own.terms and not ix.terms:
+                    if source.unroll(own.terms[0][0]):
+                        changed[source] = None
+                elif axis in source.unrolled and ix.terms and reader.unroll(ix.terms[0][0]):
+                    changed[reader] = None
+    return list(changed)
 
 
 class _Stored:
