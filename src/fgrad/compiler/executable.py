@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,8 @@ from fgrad.compiler.fuse import Call, Nest, fuse
 from fgrad.compiler.simplify import simplify
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, Var, applied
-from fgrad.kernels import intrinsics, machine, native, threads
+from fgrad.core.trace import running
+from fgrad.kernels import entry, intrinsics, machine, native, threads
 
 ALIGN = 64  # bytes: a cache line
 LARGE = 65536  # elements times operations of a kernel that threads share, at least
@@ -26,11 +28,6 @@ class Cost(NamedTuple):
     bytes: int  # read and written
     kernels: int  # loop nests
     temporaries: int  # bytes of the arena
-
-
-class _Launch(NamedTuple):
-    kernel: Kernel
-    compiled: native.Kernel
 
 
 class Executable:
@@ -104,19 +101,53 @@ class _Plan:
         self.offsets: dict[Any, int] = {}
         self.size = 0
         self._place()
+        self.code = _Code(self)
+        self.native = self._entry()
         self.free: list[_Context] = []
+        self.results = [self.slots[y] if isinstance(y, Var) else None for y in program.outputs]
         self.source = "\n\n\n".join(
             f"# {', '.join(str(b) for b in k.buffers)}\n{k.text}" for ks in kernels.values() for k in ks
         )
 
     def run(self, leaves: Sequence[Any]) -> list[np.ndarray]:
         """Return new arrays of the outputs."""
-        context = self.free.pop() if self.free else _Context(self)
-        try:
-            return context.run(leaves)
-        finally:
-            context.forget()
-            self.free.append(context)
+        ins = [
+            np.ascontiguousarray(x, v.aval.dtype).reshape(v.aval.shape)
+            for v, x in zip(self.inputs, leaves, strict=True)
+        ]
+        outs = [np.empty(v.aval.shape, v.aval.dtype) for v in self.outputs]
+        if self.native is None or self.native.call(*ins, *outs) is not None:
+            context = self.free.pop() if self.free else _Context(self, self.code)
+            try:
+                with running(()):
+                    context.run(ins, outs)
+            finally:
+                self.free.append(context)
+        return [self._result(k, ins, outs, i) for i, k in enumerate(self.results)]
+
+    def _result(self, k: int | None, ins: Any, outs: Any, i: int) -> np.ndarray:
+        """Return output `i`, which is in slot `k`, as an array of its own."""
+        if k is None:
+            return np.array(self.program.outputs[i])
+        if k < len(ins):
+            return np.array(ins[k])
+        if k - len(ins) >= len(outs):
+            return np.array(self.constants[self.program.outputs[i]])
+        y = outs[k - len(ins)]
+        return y if k not in self.results[:i] else np.array(y)
+
+    def _entry(self) -> entry.Context | None:
+        """Return the native entry of a program that is nothing but its table."""
+        if not self.code.is_native:
+            return None
+        specs = [
+            entry.Spec(k, v.aval.dtype, v.aval.shape, written=k >= len(self.inputs))
+            for k, v in enumerate((*self.inputs, *self.outputs))
+        ]
+        slots: list[Any] = [None] * len(self.slots)
+        for v, k in self.slots.items():
+            slots[k] = self.constants.get(v, self.offsets.get(v))
+        return entry.Context(specs, self.code.table, slots, scratch=self.size)
 
     def cost(self) -> Cost:
         """Return what a call costs."""
@@ -165,76 +196,95 @@ def _bytes(v: Any) -> int:
     return int(v.aval.size * v.aval.dtype.itemsize)
 
 
+class _Segment(NamedTuple):
+    """Part of the table that runs without a stop."""
+
+    start: int
+    stop: int
+
+
+class _Shared(NamedTuple):
+    """A kernel whose loop threads share."""
+
+    kernel: native.Kernel
+    numbers: np.ndarray
+    count: int
+    elements: int
+
+
+class _Code:
+    """The table of a plan, and how its parts follow one another."""
+
+    def __init__(self, plan: _Plan) -> None:
+        self.table = machine.Assembler()
+        self.steps: list[_Segment | _Shared | Equation] = []
+        kernels = [k for ks in plan.kernels.values() for k in ks]
+        native.compiled_all([k.text for k in kernels])
+        for i, step in enumerate(plan.steps):
+            if isinstance(step, Call):
+                self.steps.append(step.equation)
+                continue
+            for k in plan.kernels[i]:
+                compiled = native.compiled(k.text)
+                numbers = [*(plan.slots[_real(b, plan.kernels[i])] for b in k.buffers), *k.numbers]
+                if k.work >= LARGE and k.count > 1 and not native.interpreted():
+                    self.steps.append(_Shared(compiled, np.array(numbers, np.int64), k.count, k.work // 8))
+                    continue
+                start = len(self.table)
+                if self.steps and isinstance(self.steps[-1], _Segment):
+                    start = self.steps.pop().start  # type: ignore[union-attr]
+                self.table.call(compiled, numbers, 0, k.count)
+                self.steps.append(_Segment(start, len(self.table)))
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the table is all there is."""
+        return all(isinstance(s, _Segment) for s in self.steps)
+
+
 class _Context:
     """The memory of one call at a time."""
 
-    def __init__(self, plan: _Plan) -> None:
+    def __init__(self, plan: _Plan, code: _Code) -> None:
         self.plan = plan
         raw = np.empty(plan.size + ALIGN, np.uint8)
         start = -raw.ctypes.data % ALIGN
-        self.arena = raw[start : start + plan.size]
+        arena = raw[start : start + plan.size]
         self.arrays: list[Any] = [None] * len(plan.slots)
         for v, k in plan.slots.items():
             if v in plan.constants:
                 self.arrays[k] = plan.constants[v]
             elif v in plan.offsets:
-                start = plan.offsets[v]
-                part = self.arena[start : start + _bytes(v)]
+                part = arena[plan.offsets[v] : plan.offsets[v] + _bytes(v)]
                 self.arrays[k] = part if isinstance(v, Part) else part.view(v.aval.dtype).reshape(v.aval.shape)
         self.interpreted = native.interpreted()
         if self.interpreted:
-            self.slots: Any = intrinsics.Slots([None if a is None else a for a in self.arrays])
+            self.slots: Any = intrinsics.Slots(self.arrays)
         else:
             self.slots = np.array([0 if a is None else a.ctypes.data for a in self.arrays], np.int64)
-        self.steps: list[Callable[[], None]] = []
-        for i, step in enumerate(plan.steps):
-            if isinstance(step, Call):
-                self.steps.append(self._call(step.equation))
-            else:
-                self.steps += [self._launch(k, plan.kernels[i]) for k in plan.kernels[i]]
+        self.words = code.table.words
+        self.steps = [self._step(s) for s in code.steps]
 
-    def run(self, leaves: Sequence[Any]) -> list[np.ndarray]:
-        """Return new arrays of the outputs."""
-        plan = self.plan
-        for v, x in zip(plan.inputs, leaves, strict=True):
-            self._set(plan.slots[v], np.ascontiguousarray(x, v.aval.dtype).reshape(v.aval.shape))
-        made = {v: np.empty(v.aval.shape, v.aval.dtype) for v in plan.outputs}
-        for v, x in made.items():
-            self._set(plan.slots[v], x)
-        for step in self.steps:
-            step()
-        outs, given = [], set()
-        for y in plan.program.outputs:
-            if not isinstance(y, Var):
-                outs.append(np.array(y))
-            elif y in made and y not in given:
-                given.add(y)
-                outs.append(made[y])
-            else:
-                outs.append(np.array(self.arrays[plan.slots[y]]))
-        return outs
+    def run(self, ins: Sequence[np.ndarray], outs: Sequence[np.ndarray]) -> None:
+        """Compute the outputs from the inputs, which are contiguous."""
+        for k, x in enumerate((*ins, *outs)):
+            self.arrays[k] = x
+            self.slots[k] = x if self.interpreted else x.ctypes.data
+        try:
+            for step in self.steps:
+                step()
+        finally:
+            self.arrays[: len(ins) + len(outs)] = [None] * (len(ins) + len(outs))
 
-    def forget(self) -> None:
-        """Let go of the arrays of a call."""
-        for k in range(len(self.plan.inputs) + len(self.plan.outputs)):
-            self.arrays[k] = None
-
-    def _set(self, k: int, x: np.ndarray) -> None:
-        self.arrays[k] = x
-        self.slots[k] = x if self.interpreted else x.ctypes.data
-
-    def _launch(self, kernel: Kernel, kernels: list[Kernel]) -> Callable[[], None]:
-        compiled = native.compiled(kernel.text)
-        args = [self.plan.slots[_real(b, kernels)] for b in kernel.buffers]
-        numbers = np.array([*args, *kernel.numbers], np.int64)
-        slots, count, work = self.slots, kernel.count, kernel.work
-        if self.interpreted or work < LARGE or count < 2:
-            return lambda: machine.call(compiled, numbers, slots, 0, count)
-
-        def part(lo: int, hi: int) -> None:
-            machine.call(compiled, numbers, slots, lo, hi)
-
-        return lambda: threads.share(part, (), count, work)
+    def _step(self, step: _Segment | _Shared | Equation) -> Callable[[], None]:
+        slots, words = self.slots, self.words
+        if isinstance(step, _Segment):
+            return partial(machine.call, machine.interpreter(), words, slots, step.start, step.stop)
+        if isinstance(step, _Shared):
+            return partial(
+                threads.share, partial(machine.call, step.kernel, step.numbers, slots), (), step.count, step.elements
+            )
+        return self._call(step)
 
     def _call(self, equation: Equation) -> Callable[[], None]:
         row, slots, arrays = ROWS[equation.name], self.plan.slots, self.arrays
