@@ -1,0 +1,343 @@
+"""How Python starts a compiled program: a built-in function that checks its arrays and runs the table, natively.
+
+`Context(specs, program, slots).entry(x, y, out)` costs a tenth of a microsecond. No C compiler made the function, but
+what makes kernels, after CPython's convention METH_FASTCALL. It reads the fields of arrays where NumPy keeps
+them, which is tried on examples first; where that fails (another Python than CPython, a free-threaded or a debug
+build) a function in Python does the same.
+
+An entry returns None when it has run, NotImplemented when an argument is not what the program was compiled for,
+and False when its buffers are in use by another thread; in the last two cases nothing has happened. Arrays that are
+written to must not overlap with others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+import sysconfig
+from collections.abc import Callable, Sequence
+from functools import cache
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.kernels import intrinsics, machine, native
+
+CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # of `ndarray.flags.num`
+ALIGNMENT = 64  # of scratch buffers, in bytes
+
+# A context is one array of words: these, the specs, the table, the slots, and what the slots are at the start.
+FIELDS = (
+    *("busy", "mortal", "done", "wrong", "used", "ndarray", "float", "float64", "int", "int64", "overflow"),
+    *("as_integer", "save", "restore", "release", "machine", "count", "table", "length", "slots", "initial"),
+)
+# A spec is: its size in words, which scalars it takes, one of them, dtype, flags, slot, rank, sizes (-1 if any).
+_TEXT = (
+    f"{', '.join(FIELDS).upper()} = range({len(FIELDS)})"
+    f"\nSPECS = {len(FIELDS)}"
+    + """
+NONE, LOW = np.int64(0), np.int64(0xFFFFFFFF)
+
+
+def kernel(this, args, count):
+    # the words of an object: references, type, value; of an array: ... data, rank, sizes, strides, base, dtype, flags
+    context = int64_from(this[2])
+    result = context[DONE]
+    if context[BUSY] != 0:
+        result = context[USED]
+    elif count != context[COUNT]:
+        result = context[WRONG]
+    else:
+        slots = int64_from(context[SLOTS])
+        initial = int64_from(context[INITIAL])
+        for k in range(context[INITIAL] - context[SLOTS] >> 3):
+            slots[k] = initial[k]
+        at = np.int64(SPECS)
+        k = NONE
+        while k < count:
+            x = int64_from(args[k])
+            kind = x[1]
+            if kind == context[NDARRAY]:
+                flags, rank = context[at + 4], context[at + 6]
+                good = x[7] == context[at + 3] and (x[8] & flags) == flags and (x[3] & LOW) == rank
+                sizes = int64_from(x[4])
+                j = NONE
+                while good and j < rank:
+                    good = context[at + 7 + j] == sizes[j] or context[at + 7 + j] < 0
+                    j += 1
+                slots[context[at + 5]] = x[2]
+            else:
+                scalar = context[at + 1]
+                good = False
+                if scalar == 1 and (kind == context[FLOAT] or kind == context[FLOAT64]):
+                    context[at + 2] = x[2]
+                    good = True
+                elif scalar == 2 and kind == context[INT64]:
+                    context[at + 2] = x[2]
+                    good = True
+                elif scalar == 2 and kind == context[INT]:
+                    context[OVERFLOW] = 0
+                    overflow = address(context) + 8 * OVERFLOW
+                    context[at + 2] = invoke(context[AS_INTEGER], args[k], overflow, NONE, NONE)
+                    good = (context[OVERFLOW] & LOW) == 0
+                slots[context[at + 5]] = address(context) + 8 * (at + 2)
+            if good:
+                at += context[at]
+                k += 1
+            else:
+                result = context[WRONG]
+                k = count
+        if result == context[DONE]:
+            length = np.uintp(context[LENGTH])
+            table = int64_from(context[TABLE])
+            if context[RELEASE] != 0:
+                context[BUSY] = 1
+                thread = invoke(context[SAVE], NONE, NONE, NONE, NONE)
+                call(context[MACHINE], slots, table, NONE, np.uintp(0), length)
+                invoke(context[RESTORE], thread, NONE, NONE, NONE)
+                context[BUSY] = 0
+            else:
+                call(context[MACHINE], slots, table, NONE, np.uintp(0), length)
+    int64_from(result)[0] += context[MORTAL]
+    return result
+"""
+)
+
+
+class Spec(NamedTuple):
+    """What an argument of a program has to be, besides contiguous, aligned, and in native byte order."""
+
+    slot: int  # which gets its address
+    dtype: np.dtype
+    shape: tuple[int | None, ...] = ()  # None where any size will do
+    written: bool = False
+    weak: bool = False  # float64 and int64 of shape (): numbers of Python and NumPy are as good
+
+
+class Context:
+    """A program and the buffers of one call at a time.
+
+    Attributes:
+        entry: the built-in function that starts it.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[Spec],
+        program: machine.Assembler,
+        slots: Sequence[np.ndarray | int | None],
+        *,
+        scratch: int = 0,
+        release: bool = False,
+    ) -> None:
+        """Make the buffers and the entry.
+
+        Args:
+            specs: of the arguments of the entry, results included.
+            program: the table.
+            slots: for each an array that all contexts share; or where it lies in the scratch buffer, in
+                bytes, best a multiple of `ALIGNMENT`; or None if arguments and the table fill it.
+            scratch: the size of that buffer in bytes; each context has its own.
+            release: let other Python threads run meanwhile; worth it from about ten microseconds on.
+        """
+        self._given = (tuple(specs), program, tuple(slots), scratch, release)
+        self._others: list[Context] = []
+        specs = [s._replace(dtype=np.dtype(s.dtype.str)) for s in specs]  # the one that NumPy's own arrays have
+        arena = _aligned(scratch)
+        arrays = [arena[s:] if isinstance(s, int) else s for s in slots]
+        make = _native_entry if _is_fast() and not native.interpreted() else _plain_entry
+        self.entry: Callable[..., Any] = make(specs, program, arrays, release)
+
+    def clone(self) -> Context:
+        """Return a context of the same program with buffers of its own."""
+        specs, program, slots, scratch, release = self._given
+        return Context(specs, program, slots, scratch=scratch, release=release)
+
+    def call(self, *args: Any) -> Any:
+        """Return what `entry` does, but never False: where its buffers are in use, others are made."""
+        for context in (self, *self._others):
+            result = context.entry(*args)
+            if result is not False:
+                return result
+        fresh = self.clone()
+        result = fresh.entry(*args)
+        self._others.append(fresh)
+        return result
+
+
+class _Words(np.ndarray):
+    """The words of a context, and all that their addresses refer to."""
+
+    owned: tuple[Any, ...]
+
+
+class _Method(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("documentation", ctypes.c_char_p),
+    )
+
+
+def _native_entry(
+    specs: list[Spec], program: machine.Assembler, arrays: list[np.ndarray | None], release: bool
+) -> Callable[..., Any]:
+    table, interpreter = program.words, machine.interpreter()
+    encoded = [word for spec in specs for word in _encoded(spec)]
+    at = len(FIELDS) + len(encoded)
+    words = np.zeros(at + len(table) + 2 * len(arrays), np.int64).view(_Words)
+    words.owned = (specs, program, arrays, interpreter)
+    start = _address(words)
+    end = at + len(table)
+    words[len(FIELDS) : at] = encoded
+    words[at:end] = table
+    words[end + len(arrays) :] = [0 if a is None else _address(a) for a in arrays]
+    api = ctypes.pythonapi
+    values = {
+        "mortal": sys.version_info < (3, 12),
+        **{name: id(x) for name, x in (("done", None), ("wrong", NotImplemented), ("used", False))},
+        **{kind.__name__: id(kind) for kind in (np.ndarray, float, np.float64, int, np.int64)},
+        "as_integer": _function(api.PyLong_AsLongLongAndOverflow),
+        "save": _function(api.PyEval_SaveThread),
+        "restore": _function(api.PyEval_RestoreThread),
+        "release": release,
+        "machine": interpreter.address,
+        "count": len(specs),
+        "table": start + 8 * at,
+        "length": len(table),
+        "slots": start + 8 * end,
+        "initial": start + 8 * (end + len(arrays)),
+    }
+    for name, value in values.items():
+        words[FIELDS.index(name)] = value
+    return _built_in(words)
+
+
+def _encoded(spec: Spec) -> list[int]:
+    flags = CONTIGUOUS | ALIGNED | (WRITEABLE if spec.written else 0)
+    sizes = [-1 if n is None else n for n in spec.shape]
+    return [7 + len(sizes), _scalars(spec), 0, id(spec.dtype), flags, spec.slot, len(sizes), *sizes]
+
+
+def _scalars(spec: Spec) -> int:
+    """Return which numbers that are not arrays an argument may be: none, floats or integers."""
+    return {np.dtype(np.float64): 1, np.dtype(np.int64): 2}.get(spec.dtype, 0) if spec.weak else 0
+
+
+def _built_in(this: Any) -> Callable[..., Any]:
+    """Return a built-in function that calls the native one with `this`, which it keeps alive."""
+    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    make = kind(("PyCFunction_NewEx", ctypes.pythonapi))
+    made: Callable[..., Any] = make(ctypes.addressof(_method()[0]), this, None)
+    return made
+
+
+@cache
+def _method() -> tuple[_Method, native.Kernel]:
+    """Return the method that all entries share, and what keeps its code."""
+    fastcall = 0x80
+    code = native.compiled(_TEXT, "entry")
+    return _Method(b"entry", code.address, fastcall, None), code
+
+
+def _plain_entry(
+    specs: list[Spec], program: machine.Assembler, arrays: list[np.ndarray | None], release: bool
+) -> Callable[..., Any]:
+    """Return what `_native_entry` does, in Python."""
+    lock, interpreter, table = Lock(), machine.interpreter(), program.words
+    length = len(table)
+
+    def entry(*args: Any) -> Any:
+        if len(args) != len(specs):
+            return NotImplemented
+        given = [_accepted(a, spec) for a, spec in zip(args, specs, strict=True)]
+        if any(a is None for a in given):
+            return NotImplemented
+        if not lock.acquire(blocking=False):
+            return False
+        try:
+            buffers = list(arrays)
+            for spec, a in zip(specs, given, strict=True):
+                buffers[spec.slot] = a
+            if interpreter.function is None:
+                addresses = np.array([0 if a is None else _address(a) for a in buffers], np.int64)
+                machine.call(interpreter, table, addresses, 0, length)
+            else:
+                machine.call(interpreter, table, intrinsics.Slots(buffers), 0, length)
+        finally:
+            lock.release()
+        return None
+
+    return entry
+
+
+def _accepted(a: Any, spec: Spec) -> np.ndarray | None:
+    """Return the array that an argument is or stands for, None if it is not what `spec` says."""
+    kind, scalars = type(a), _scalars(spec)
+    if kind is np.ndarray:
+        flags = CONTIGUOUS | ALIGNED | (WRITEABLE if spec.written else 0)
+        if a.dtype is not spec.dtype or a.flags.num & flags != flags or a.ndim != len(spec.shape):
+            return None
+        return a if all(n is None or n == m for n, m in zip(spec.shape, a.shape, strict=True)) else None
+    if scalars == 1 and kind in {float, np.float64}:
+        return np.array(a)
+    if scalars == 2 and (kind is np.int64 or (kind is int and -(2**63) <= a < 2**63)):
+        return np.array(a, np.int64)
+    return None
+
+
+@cache
+def _is_fast() -> bool:
+    """Return whether objects are laid out as the native entry takes them to be, which examples show."""
+    if (
+        sys.implementation.name != "cpython"
+        or struct.calcsize("P") != 8
+        or sysconfig.get_config_var("Py_GIL_DISABLED")
+        or hasattr(sys, "gettotalrefcount")
+    ):
+        return False
+    whole = np.arange(30, dtype=np.float32).reshape(2, 3, 5)
+    examples = (whole, whole[:, ::2], np.array(7), np.zeros((0, 4), bool), whole.view(_Words))
+    numbers = (1.25, np.float64(-2.5)), (np.int64(-7),)
+    try:
+        return (
+            all(map(_is_laid_out, examples))
+            and all(ctypes.c_double.from_address(id(x) + 16).value == x for x in numbers[0])
+            and all(ctypes.c_int64.from_address(id(x) + 16).value == x for x in numbers[1])
+        )
+    except (TypeError, ValueError):
+        return False
+
+
+def _is_laid_out(a: np.ndarray) -> bool:
+    words = (ctypes.c_int64 * 9).from_address(id(a))
+    rank, flags = ctypes.c_int32.from_address(id(a) + 24).value, ctypes.c_int32.from_address(id(a) + 64).value
+    known = CONTIGUOUS | ALIGNED | WRITEABLE
+    return (
+        words[1] == id(type(a))
+        and words[2] == a.ctypes.data
+        and rank == a.ndim
+        and tuple((ctypes.c_int64 * rank).from_address(words[4])) == a.shape
+        and words[7] == id(a.dtype)
+        and flags & known == a.flags.num & known
+    )
+
+
+def _aligned(count: int) -> np.ndarray:
+    """Return a buffer of `count` bytes whose address is a multiple of `ALIGNMENT`."""
+    whole = np.empty(count + ALIGNMENT, np.uint8)
+    skipped = -_address(whole) % ALIGNMENT
+    return whole[skipped : skipped + count]
+
+
+def _address(a: np.ndarray) -> int:
+    return int(a.ctypes.data)
+
+
+def _function(of: Any) -> int:
+    return ctypes.cast(of, ctypes.c_void_p).value or 0
