@@ -80,7 +80,8 @@ def _value(rw: Rewriting, x: Any) -> Any:
     return None if s is None or isinstance(s, complex | np.complexfloating) else s
 
 
-def _is_zero(s: Any, *, negative: bool = False) -> bool:
+def is_zero(s: Any, *, negative: bool = False) -> bool:
+    """Return whether a number is zero of one sign."""
     return s is not None and s == 0 and bool(np.signbit(float(s))) == negative
 
 
@@ -143,7 +144,7 @@ def addition(rw: Rewriting, e: Equation) -> Any:
         if (
             s is not None
             and s == 0
-            and (_kind(e) in "iu" or _is_zero(s, negative=True) or rw.maker(a, *_NEVER_NEGATIVE_ZERO))
+            and (_kind(e) in "iu" or is_zero(s, negative=True) or rw.maker(a, *_NEVER_NEGATIVE_ZERO))
         ):
             return a
     if x is y and x.__class__ is Var and _kind(e) in "fiu":
@@ -169,7 +170,7 @@ def _choices(rw: Rewriting, x: Any, y: Any) -> Any:
 
 
 def _none(rw: Rewriting, x: Any) -> bool:
-    return _is_zero(_value(rw, x))
+    return is_zero(_value(rw, x))
 
 
 @ALGEBRA.on("subtract")
@@ -177,9 +178,10 @@ def subtraction(rw: Rewriting, e: Equation) -> Any:
     """X - 0.0 = x, -0.0 - x = -x, x - (-y) = x + y."""
     x, y = e.args
     s, t = _value(rw, x), _value(rw, y)
-    if t is not None and t == 0 and (_kind(e) in "iu" or _is_zero(t)):
+    if t is not None and t == 0 and (_kind(e) in "iu" or is_zero(t)):
         return x
-    if s is not None and s == 0 and (_kind(e) == "i" or _is_zero(s, negative=True)) and y.__class__ is Var:
+    kind = _kind(e) if s is not None and s == 0 and y.__class__ is Var else "-"
+    if kind == "i" or (kind == "f" and is_zero(s, negative=True)):
         return rw.make("negative", y)
     if made := rw.maker(y, "negative"):
         return rw.make("add", x, made.args[0])
@@ -280,7 +282,7 @@ def product_where_zero_wins(rw: Rewriting, e: Equation) -> Any:
     for a, _other, wins in ((x, y, True), (y, x, e.name == "both")):
         if not is_constant(a):
             continue
-        if wins and _is_zero(_value(rw, a), negative=bool(np.signbit(_value(rw, a) or 0))):
+        if wins and is_zero(_value(rw, a), negative=bool(np.signbit(_value(rw, a) or 0))):
             return rw.full(0, e.outs[0].aval)
         value = np.asarray(a if rw.scalar(a) is None else rw.scalar(a))
         finite = bool(np.isfinite(value).all())

@@ -81,8 +81,16 @@ class Rewriting:
             ):
                 if new is not old:
                     self._found[old] = new
-        outputs = [self._current(y) for y in program.outputs]
-        self.program = Program(program.inputs, self.equations, outputs, (program.in_tree, program.out_tree))
+                    if new.__class__ is Var:
+                        self.uses[new] += self.uses[old]
+        self.outputs = [self._current(y) for y in program.outputs]
+        self._old = program
+
+    @property
+    def program(self) -> Program:
+        """What has been written."""
+        old = self._old
+        return Program(old.inputs, self.equations, self.outputs, (old.in_tree, old.out_tree))
 
     # ---- what rules ask
 
@@ -95,7 +103,7 @@ class Rewriting:
 
     def single(self, x: Any) -> bool:
         """Return whether `x` is used once, so that its equation goes where it is rewritten."""
-        return self.uses.get(x) == 1
+        return x.__class__ is Var and self.uses[x] == 1
 
     def aval(self, x: Any) -> Aval:
         """Return shape and dtype of an operand."""

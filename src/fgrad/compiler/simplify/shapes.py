@@ -100,6 +100,8 @@ class Box(NamedTuple):
         """It, as an index takes it."""
         if self.drops:
             return self.start
+        if self.length == 0:
+            return slice(0, 0)
         stop = self.start + self.length * self.step
         return slice(self.start, None if stop < 0 else stop, None if self.step == 1 else self.step)
 

@@ -1,0 +1,62 @@
+"""All passes, one after the other, until nothing changes."""
+
+from __future__ import annotations
+
+from fgrad.compiler.simplify.algebra import ALGEBRA, FOLDING, OPERANDS
+from fgrad.compiler.simplify.constants import Constants
+from fgrad.compiler.simplify.elimination import eliminate
+from fgrad.compiler.simplify.reductions import REDUCTIONS
+from fgrad.compiler.simplify.rewriting import Rules
+from fgrad.compiler.simplify.shapes import SHAPES
+from fgrad.core.program import Equation, Program
+
+ROUNDS = 6  # enough for what was seen; a program of more is right, if not the simplest
+
+SHARING = Rules()  # no rule at all: equal equations are written once
+
+
+ALL = FOLDING | SHAPES | OPERANDS | ALGEBRA | REDUCTIONS
+
+
+def simplify(program: Program) -> Program:
+    """Return a program of fewer or cheaper equations with the same inputs, outputs and values.
+
+    NaN, infinities, integers and dtypes stay as they are. Sums and contractions may be taken in another
+    order and products with constants joined, which changes results by rounding, and signs of zeros.
+
+    The program is for computing only: it has no `regions`, and derivatives and batches of it are not those
+    of the original. So what control flow differentiates inside (`Back`) stays as it is.
+
+    Args:
+        program: as `make_graph` returns it.
+    """
+    constants = Constants()
+    program = eliminate(_with_inner(program))
+    for _ in range(ROUNDS):
+        before = program.equations
+        program = eliminate(ALL(program, constants))
+        if _same(before, program.equations):
+            break
+    return program
+
+
+def _same(before: tuple[Equation, ...], after: tuple[Equation, ...]) -> bool:
+    """Return whether a pass has changed nothing: it keeps the variables of what it keeps."""
+    return len(before) == len(after) and all(
+        a.outs == b.outs and a.name == b.name and len(a.args) == len(b.args) and all(map(_is, a.args, b.args))
+        for a, b in zip(before, after, strict=True)
+    )
+
+
+def _is(a: object, b: object) -> bool:
+    return a is b
+
+
+def _with_inner(program: Program) -> Program:
+    """Return the program with the programs inside of control flow simplified."""
+    equations = []
+    for e in program.equations:
+        code = e.params.get("code")
+        params = e.params if code is None else e.params | {"code": code.map(simplify)}
+        equations.append(Equation(e.name, e.args, params, e.outs, e.line))
+    return Program(program.inputs, equations, program.outputs, (program.in_tree, program.out_tree))
