@@ -102,6 +102,9 @@ def jit_disabled() -> bool:
     return _integer("FGRAD_DISABLE_JIT", 0) != 0 if chosen is None else chosen
 
 
+chosen_jit = _disabled.get  # what `disable_jit` chose for the running block, None outside of all
+
+
 def num_threads() -> int:
     """Return how many threads kernels may use: `FGRAD_NUM_THREADS`, else the usable cores, at most 8."""
     return max(1, _integer("FGRAD_NUM_THREADS", min(_usable_cores(), 8)))

@@ -12,12 +12,14 @@ from fgrad.compiler.decompose import decompose
 from fgrad.compiler.emit import Kernel, Part, combine, emit
 from fgrad.compiler.fuse import Call, Nest, fuse
 from fgrad.compiler.simplify import simplify
+from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, Var, applied
 from fgrad.core.trace import running
 from fgrad.kernels import entry, intrinsics, machine, native, threads
 
 ALIGN = 64  # bytes: a cache line
+RELEASE = 100_000  # elements times operations of a program that lets other threads run meanwhile
 LARGE = 65536  # elements times operations of a kernel that threads share, at least
 
 
@@ -44,6 +46,31 @@ class Executable:
     def run(self, leaves: Sequence[Any]) -> list[np.ndarray]:
         """Return new arrays of the outputs for arrays of the inputs."""
         return self._plan.run(leaves)
+
+    @property
+    def entry(self) -> entry.Context | None:
+        """The native entry, which takes the inputs and empty arrays for the outputs, where there is one."""
+        return self._plan.native
+
+    @property
+    def ins(self) -> list[Aval]:
+        """The avals of the inputs."""
+        return [v.aval for v in self._plan.inputs]
+
+    @property
+    def outs(self) -> list[Aval]:
+        """The avals of the arrays that are made."""
+        return [v.aval for v in self._plan.outputs]
+
+    @property
+    def results(self) -> list[int]:
+        """Which of these arrays each output is, where `is_direct`."""
+        return [k - len(self._plan.inputs) for k in self._plan.results if k is not None]
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether every output is one of the arrays that are made, each once."""
+        return sorted(self.results) == list(range(len(self.outs))) and None not in self._plan.results
 
     @property
     def source(self) -> str:
@@ -141,13 +168,14 @@ class _Plan:
         if not self.code.is_native:
             return None
         specs = [
-            entry.Spec(k, v.aval.dtype, v.aval.shape, written=k >= len(self.inputs))
+            entry.Spec(k, v.aval.dtype, v.aval.shape, written=k >= len(self.inputs), weak=k < len(self.inputs))
             for k, v in enumerate((*self.inputs, *self.outputs))
         ]
         slots: list[Any] = [None] * len(self.slots)
         for v, k in self.slots.items():
             slots[k] = self.constants.get(v, self.offsets.get(v))
-        return entry.Context(specs, self.code.table, slots, scratch=self.size)
+        work = sum(k.work for ks in self.kernels.values() for k in ks)
+        return entry.Context(specs, self.code.table, slots, scratch=self.size, release=work > RELEASE)
 
     def cost(self) -> Cost:
         """Return what a call costs."""

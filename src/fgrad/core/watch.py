@@ -202,6 +202,7 @@ _INHERITED = Watch(nans=False, infs=False)  # stands for what the whole process 
 _here: ContextVar[Watch | None] = ContextVar("fgrad watch", default=_INHERITED)
 _everywhere: list[Watch] = []  # at most one
 _runs: dict[str, Rule] = {}  # the `run` column as it is without watching
+watched_rows = _runs  # empty where nobody watches
 _users = 0
 _switching = Lock()
 

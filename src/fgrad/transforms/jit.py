@@ -17,16 +17,20 @@ from fgrad.core.aval import Aval
 from fgrad.core.program import Program
 from fgrad.core.snapshot import refuse_masked
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
-from fgrad.core.trace import current, next_level, running
+from fgrad.core.trace import FLOOR, current, next_level, running
+from fgrad.core.watch import watching
 from fgrad.errors import RetraceWarning
 from fgrad.transforms.calling import Delivery, Transformed, bound, check_live, has_tensor, name_of
 from fgrad.transforms.collectives import AcrossStageError
 from fgrad.transforms.effects import reached
+from fgrad.transforms.guard import MISS, guard
 from fgrad.transforms.procedure import Procedure, apply
 from fgrad.transforms.retrace import Key, explain, leaf_names
 from fgrad.transforms.stage import Inner, Symbol
 
 NUMBERS = (bool, int, float, complex)
+GUARDS = 4  # the kinds of arguments with a short way
+GUARDED = 1  # the call of a kind at which it gets one: many functions are called once
 MANY = 50  # specialisations from which on somebody should hear of it
 
 
@@ -40,10 +44,15 @@ class Jit(Transformed):
             fun, options["static_argnums"], options["static_argnames"]
         )
         self._specialisations: dict[Key, Specialisation] = {}
+        self._guards: list[Callable[..., Any]] = []
         self._traces = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return `fun(*args, **kwargs)`."""
+        for guarded in self._guards:
+            found = guarded(args, kwargs)
+            if found is not MISS:
+                return found
         if config.jit_disabled():
             return self._run_python(args, kwargs)
         return self._call_slow(args, kwargs)
@@ -60,7 +69,12 @@ class Jit(Transformed):
                 found = self._specialise(call, found)
             except AcrossStageError:  # the examples of a vmap around speak to each other: they run together
                 return self._run_python(args, kwargs)
-        return found.run(call)
+        result = found.run(call)
+        if found.calls == GUARDED and len(self._guards) < GUARDS:
+            guarded = found.guard(call, args, kwargs)
+            if guarded is not None:
+                self._guards.append(guarded)
+        return result
 
     def _specialise(self, call: Call, old: Specialisation | None) -> Specialisation:
         """Stage the function for arguments like these, and keep the result where it holds for later calls."""
@@ -96,6 +110,7 @@ class Jit(Transformed):
     def clear_cache(self) -> None:
         """Forget every program; the next call stages anew."""
         self._specialisations.clear()
+        self._guards.clear()
         self._traces = 0
 
 
@@ -153,7 +168,7 @@ class Call:
         statics: dict[Any, Any] = {
             i % len(args): args[i % len(args)] for i in jit._static if -len(args) <= i < len(args)
         }
-        self._count = len(args)
+        self.count = len(args)
         self._given = (
             tuple([a for i, a in enumerate(args) if i not in statics]),
             {k: v for k, v in kwargs.items() if k not in jit._static_names},
@@ -170,7 +185,7 @@ class Call:
     @property
     def names(self) -> list[str]:
         """What to call each leaf."""
-        places = [i for i in range(self._count) if i not in self.statics]
+        places = [i for i in range(self.count) if i not in self.statics]
         return leaf_names(self.fun, places, *self._given)
 
     def _check_hash(self, k: Any, v: Any) -> None:
@@ -212,7 +227,7 @@ class Call:
         """Return positional and keyword arguments with `leaves` in the place of those given."""
         dynamic, keywords = tree.unflatten(self.structure, leaves)
         it = iter(dynamic)
-        args = [self.statics[i] if i in self.statics else next(it) for i in range(self._count)]
+        args = [self.statics[i] if i in self.statics else next(it) for i in range(self.count)]
         return args, {**keywords, **{k: v for k, v in self.statics.items() if isinstance(k, str)}}
 
     def values(self) -> list[Any]:
@@ -262,6 +277,7 @@ class Specialisation:
     """
 
     def __init__(self, fun: Callable[..., Any], call: Call) -> None:
+        self.calls, self._fun = 0, fun
         stage = _Tracing(next_level())
         inputs = [stage.var(Aval(shape, dtype)) for shape, dtype, _ in call.kinds]
         boxed = [wrap(Symbol(stage, v, weak)) for v, (_, _, weak) in zip(inputs, call.kinds, strict=True)]
@@ -297,8 +313,18 @@ class Specialisation:
                 return False
         return True
 
+    def guard(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
+        """Return the short way for arguments of this kind, where there is one."""
+        if kwargs or self.handles or self._watched or not self.is_kept or call.fun is not self._fun:
+            return None
+        if current() is not FLOOR or watching() or not call.as_numpy or len(args) != call.count:
+            return None
+        executable = self.procedure.executable
+        return guard(executable, args, call.leaves, call.statics, self.out_structure, self.template)
+
     def run(self, call: Call) -> Any:
         """Return the results for arguments of this kind."""
+        self.calls += 1
         if self.is_kept:
             outs = apply(self.procedure, [*(r() for r in self.handles), *call.values()])
         else:

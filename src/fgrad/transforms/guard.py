@@ -1,0 +1,197 @@
+"""The short way into a compiled function: a guard written for one kind of arguments, as Python text.
+
+It takes the arguments apart by name, without walking trees, and hands the arrays to the compiled program,
+whose native entry checks their dtypes and shapes. Whatever is not as expected gives `MISS`, and then the long
+way, which makes every check and is what this is tested against, decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import config, tree
+from fgrad.compiler import Executable
+from fgrad.core import trace, watch
+
+MISS = object()
+_SCALARS = (float, np.float64, int, np.int64)
+_STATICS = (int, float, bool, str, bytes, type(None))
+
+
+def guard(
+    executable: Executable,
+    args: Sequence[Any],
+    leaves: Sequence[Any],
+    statics: dict[Any, Any],
+    out_structure: Any,
+    template: Sequence[Any],
+) -> Callable[..., Any] | None:
+    """Return `f(args, kwargs)`, which gives the result or `MISS`; None where there is no short way.
+
+    Args:
+        executable: of the leaves, in order, to the outputs of `template` that are None.
+        args: positional arguments as they were given, of which the guard takes others alike.
+        leaves: the leaves among them, in the order of the inputs.
+        statics: static arguments by position.
+        out_structure: of the results.
+        template: for every leaf of the results None or a value as a tuple of one.
+    """
+    if not executable.is_direct or any(isinstance(k, str) for k in statics):
+        return None
+    writer = _Writer(leaves)
+    names = [f"a{i}" for i in range(len(args))]
+    for i, (name, value) in enumerate(zip(names, args, strict=True)):
+        if i in statics:
+            if value.__class__ not in _STATICS:
+                return None
+            writer.static(name, value)
+        elif not writer.unpack(name, value):
+            return None
+    if len(writer.found) != len(leaves):
+        return None
+    return writer.function(names, executable, out_structure, template)
+
+
+class _Writer:
+    def __init__(self, leaves: Sequence[Any]) -> None:
+        self.leaves = leaves
+        self.lines: list[str] = []
+        self.found: list[str] = []  # the names of leaves
+        self.namespace: dict[str, Any] = {
+            "MISS": MISS,
+            "FLOOR": trace.FLOOR,
+            "state": trace.inherited_state,
+            "chosen": config.chosen_jit,
+            "watched": watch.watched_rows,
+            "empty": np.empty,
+        }
+        self.count = 0
+
+    def name(self, value: Any = MISS) -> str:
+        """Return a new name, for a value if one is given."""
+        self.count += 1
+        name = f"v{self.count}"
+        if value is not MISS:
+            self.namespace[name] = value
+        return name
+
+    def demand(self, condition: str) -> None:
+        """Give up where `condition` does not hold."""
+        self.lines += [f"if not ({condition}):", "    return MISS"]
+
+    def static(self, name: str, value: Any) -> None:
+        """Expect a static value."""
+        self.demand(f"{name}.__class__ is {self.name(value.__class__)} and {name} == {self.name(value)}")
+
+    def unpack(self, name: str, value: Any) -> bool:
+        """Expect a tree like `value`; return False where that cannot be said."""
+        kind = value.__class__
+        if value is None:
+            self.demand(f"{name} is None")
+            return True
+        if kind in (tuple, list):
+            self.demand(f"{name}.__class__ is {kind.__name__} and len({name}) == {len(value)}")
+            parts = [self.name() for _ in value]
+            if parts:
+                self.lines.append(f"{', '.join(parts)}, = {name}")
+            return all(map(self.unpack, parts, value))
+        if kind is dict and all(k.__class__ is str for k in value):
+            self.demand(f"{name}.__class__ is dict and len({name}) == {len(value)}")
+            for k in sorted(value):
+                part = self.name()
+                self.lines.append(f"{part} = {name}.get({k!r}, MISS)")
+                if not self.unpack(part, value[k]):
+                    return False
+            return True
+        if len(self.found) == len(self.leaves) or self.leaves[len(self.found)] is not value:
+            return False
+        if kind in _SCALARS:
+            self.demand(f"{name}.__class__ is {self.name(kind)}")
+        elif kind is not np.ndarray:
+            return False
+        else:
+            self.demand(f"{name}.__class__ is {self.name(np.ndarray)}")
+        self.found.append(name)
+        return True
+
+    def function(
+        self, names: Sequence[str], executable: Executable, out_structure: Any, template: Sequence[Any]
+    ) -> Callable[..., Any]:
+        """Return the guard."""
+        outs = [f"o{i}" for i in range(len(executable.outs))]
+        self.namespace["NotImplemented"] = NotImplemented
+        if executable.entry is not None:
+            for o, aval in zip(outs, executable.outs, strict=True):
+                dtype = "" if aval.dtype == np.float64 else f", {self.name(aval.dtype)}"
+                self.lines.append(f"{o} = empty({aval.shape}{dtype})")
+            entry = self.name(executable.entry.entry)
+            given = ", ".join([*self.found, *outs])
+            self.lines += [
+                f"ran = {entry}({given})",
+                "if ran is not None:",
+                f"    if ran is NotImplemented or {self.name(executable.entry.call)}({given}) is not None:",
+                "        return MISS",
+            ]
+        else:
+            for name, aval in zip(self.found, executable.ins, strict=True):
+                kind = self.name(aval.dtype)
+                if aval.shape or self.leaves[self.found.index(name)].__class__ is np.ndarray:
+                    self.demand(f"{name}.dtype is {kind} and {name}.shape == {aval.shape}")
+            run = self.name(executable.run)
+            self.lines.append(f"{''.join(o + ', ' for o in outs)} = {run}(({''.join(f + ', ' for f in self.found)}))")
+        shown = [f"{o}[()]" if not a.shape else o for o, a in zip(outs, executable.outs, strict=True)]
+        order = iter(executable.results)
+        leaves = [shown[next(order)] if t is None else self.name(t[0]) for t in template]
+        self.lines.append(f"return {self.result(out_structure, leaves)}")
+        head = [
+            "def guarded(args, kwargs):",
+            f"    if kwargs or len(args) != {len(names)} or state() is not FLOOR or chosen() is not None or watched:",
+            "        return MISS",
+        ]
+        if names:
+            head.append(f"    {', '.join(names)}, = args")
+        text = "\n".join([*head, *(f"    {line}" for line in self.lines)])
+        exec(compile(text, "<fgrad guard>", "exec"), self.namespace)  # noqa: S102 -- the text is fgrad's own
+        made: Callable[..., Any] = self.namespace["guarded"]
+        return made
+
+    def result(self, structure: Any, leaves: Sequence[str]) -> str:
+        """Return the expression that builds the results."""
+        marks = [_Mark(text) for text in leaves]
+        shown = _display(tree.unflatten(structure, marks))
+        if shown is not None:
+            return shown
+        return f"{self.name(tree.unflatten)}({self.name(structure)}, [{', '.join(leaves)}])"
+
+
+class _Mark:
+    """Stands for a leaf of the results."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _display(x: Any) -> str | None:
+    """Return the expression that builds a tree of plain containers."""
+    kind = x.__class__
+    if kind is _Mark:
+        return str(x.text)
+    if x is None:
+        return "None"
+    if kind in (tuple, list):
+        parts = list(map(_display, x))
+        if None in parts:
+            return None
+        inside = "".join(f"{p}, " for p in parts)
+        return f"({inside})" if kind is tuple else f"[{inside}]"
+    if kind is dict and all(k.__class__ is str for k in x):
+        parts = [_display(v) for v in x.values()]
+        if None in parts:
+            return None
+        return "{" + ", ".join(f"{k!r}: {p}" for k, p in zip(x, parts, strict=True)) + "}"
+    return None
