@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.compiler.elements import (
+    COSTS,
     INTEGERS,
     JOINS,
     NATIVE,
@@ -33,9 +34,10 @@ from fgrad.compiler.scopes import Builder
 from fgrad.core.aval import Shape, aval_of
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, Var
+from fgrad.expr.node import postorder
 
-LIMIT = 150  # scalar operations of a nest
-LINES = 600  # of an unrolled root
+FEW = 4096  # elements whose way through memory costs nothing beside the compilation of long kernels
+SHORT, LONG = 40, 150  # scalar operations of a nest, for few elements and for many
 ROW = 65536  # elements of a row that stays in the cache
 
 
@@ -296,7 +298,32 @@ def _roots(program: Program, makers: Any, fusable: dict[int, bool]) -> dict[Var,
     for base, users in uses.items():
         if len(users) > 1:
             found[base] = None
+    work: dict[Var, int] = {}  # of what is computed where a value is used
+    for e in program.equations:
+        if not fusable[id(e)]:
+            continue
+        for v in e.outs:
+            before = sum(work.get(a, 0) for a in set(e.args) if isinstance(a, Var) and a not in found)
+            work[v] = before + _work(e)
+            if work[v] > limit(v.aval.size):
+                found[v] = None
     return found
+
+
+def limit(elements: int) -> int:
+    """Return how many scalar operations a nest over so many elements has, at most."""
+    return SHORT if elements <= FEW else LONG
+
+
+def _work(e: Equation) -> int:
+    if e.name in VIEWS:
+        return 0
+    if e.name in JOINS or e.name == "contract":
+        shape = shape_of(e.args[0])
+        axes = e.params["axes"] if e.name in JOINS else range(len(shape))
+        return min(math.prod(shape[i] for i in axes), SMALL)
+    body = ROWS[e.name].body
+    return 1 if body is None else sum(COSTS.get(x.head, 4) for x in postorder(body.result) if x.args)
 
 
 def _bases(a: Var, shape: Shape, makers: Any, fusable: Any) -> Iterable[tuple[Var, bool]]:
@@ -366,7 +393,7 @@ class _Schedule:
 
     def _join(self, nest: Nest, root: Root, reads: dict[Var, list[Any]], step: int) -> bool:
         """Add `root` to `nest` where that is right and gains something."""
-        if nest.work + root.work > LIMIT or len(nest.floats | root.floats) > 1:
+        if nest.work + root.work > limit(math.prod(root.loops)) or len(nest.floats | root.floats) > 1:
             return False
         inside = [v for v in reads if self.where.get(v) == step]
         others = {v for r in nest.roots for v, _ in r.reads}
