@@ -222,7 +222,7 @@ def is_inline(equation: Equation) -> bool:
     if summed > SMALL:
         return False
     shared = [c for c in a if c in b and c in out]
-    return summed == 1 or bool(shared) or math.prod(lengths.values()) <= SMALL**3
+    return summed == 1 or bool(shared) or max(lengths.values()) <= SMALL
 
 
 def fuse(program: Program) -> tuple[list[Step], dict[Var, tuple[Equation, int]]]:
