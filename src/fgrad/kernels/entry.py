@@ -80,7 +80,7 @@ def kernel(this, args, count):
                 elif scalar == 2 and kind == context[INT]:
                     context[OVERFLOW] = 0
                     overflow = address(context) + 8 * OVERFLOW
-                    context[at + 2] = invoke(context[AS_INTEGER], args[k], overflow, NONE, NONE)
+                    context[at + 2] = invoke(context[AS_INTEGER], args[k], overflow)
                     good = (context[OVERFLOW] & LOW) == 0
                 slots[context[at + 5]] = address(context) + 8 * (at + 2)
             if good:
@@ -94,9 +94,9 @@ def kernel(this, args, count):
             table = int64_from(context[TABLE])
             if context[RELEASE] != 0:
                 context[BUSY] = 1
-                thread = invoke(context[SAVE], NONE, NONE, NONE, NONE)
+                thread = invoke(context[SAVE])
                 call(context[MACHINE], slots, table, NONE, np.uintp(0), length)
-                invoke(context[RESTORE], thread, NONE, NONE, NONE)
+                invoke(context[RESTORE], thread)
                 context[BUSY] = 0
             else:
                 call(context[MACHINE], slots, table, NONE, np.uintp(0), length)

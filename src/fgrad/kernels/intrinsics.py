@@ -8,8 +8,8 @@
 | `integer_at(slots, args, 3, kind)` | the integer of type `INTEGERS[kind]` that is in a buffer | likewise |
 | `move(slots, k, bytes)` | adds to the address of buffer k | likewise |
 | `call(address, slots, args, start, lo, hi)` | another kernel, with the numbers from `args[start]` on | likewise |
-| `int64_from(address)` | a pointer | missing |
-| `invoke(address, a, b, c, d)` | a C function of up to four integers that returns one | missing |
+| `int64_from(address)`, `address(pointer)` | a pointer, its address | missing |
+| `invoke(address, a, b, ...)` | a C function that returns an integer, or nothing | missing |
 
 There is `<dtype>_at` for each of `DTYPES`. Elements of a pointer are `x[i]`, where `i` is best unsigned; a kernel
 with more than about sixteen pointers becomes vector code only if they are `alone`. A buffer that is both read and
@@ -254,17 +254,18 @@ def call(typing: Any, address: Any, slots: Any, args: Any, start: Any, lo: Any, 
     return types.void(types.intp, slots, args, types.intp, types.uintp, types.uintp), emit
 
 
-def invoke(typing: Any, address: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """Type the call of a C function: in its conventions a function never sees arguments it does not take."""
+def invoke(typing: Any, address: Any, *given: Any) -> Any:
+    """Type the call of a C function, whose parameters have the types of the arguments."""
     from llvmlite import ir  # noqa: PLC0415 -- late, as above
     from numba import types  # noqa: PLC0415
+    from numba.core import cgutils  # noqa: PLC0415
 
     def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        word = ir.IntType(64)
-        function = builder.inttoptr(values[0], ir.FunctionType(word, [word] * 4).as_pointer())
-        return builder.call(function, values[1:])
+        arguments = cgutils.unpack_tuple(builder, values[1])
+        kind = ir.FunctionType(ir.IntType(64), [a.type for a in arguments])
+        return builder.call(builder.inttoptr(values[0], kind.as_pointer()), arguments)
 
-    return types.int64(*[types.int64] * 5), emit
+    return types.int64(types.intp, types.StarArgTuple.from_types(given)), emit
 
 
 def int64_from(typing: Any, address: Any) -> Any:

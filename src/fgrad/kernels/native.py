@@ -78,6 +78,13 @@ def compiled_all(texts: Iterable[str]) -> list[Kernel]:
     return [compiled(text) for text in texts]
 
 
+def python_kernel(function: Callable[..., None]) -> Kernel:
+    """Return a kernel that Python runs, where nothing is compiled."""
+    function = source.quiet(function)
+    intrinsics.kernels[id(function)] = function
+    return Kernel(id(function), None, function)
+
+
 def statistics() -> Statistics:
     """Return how many kernels were compiled and loaded in this process; tests count them."""
     return Statistics(**_counts)
@@ -93,9 +100,7 @@ def interpreted() -> bool:
 
 def _make(text: str, signature: str) -> Kernel:
     if interpreted():
-        module = source.execute(text, **intrinsics.interpreted_names())
-        function = intrinsics.kernels[id(module)] = source.quiet(module.kernel)
-        return Kernel(id(module), module, function)
+        return python_kernel(source.execute(text, **intrinsics.interpreted_names()).kernel)
     text = f"{_header()}, {signature}\n{text}"
     folder = store.folder()
     path = folder / f"k_{store.digest(text)}.o" if folder else None

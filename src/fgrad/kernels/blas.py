@@ -1,0 +1,205 @@
+"""Products of matrices inside compiled programs: the OpenBLAS that NumPy's wheels bring, called as kernels.
+
+NumPy offers no address of its BLAS, but its wheels hold a library with known names, whose functions take 64-bit
+integers. Called from a program one costs 20 ns before it computes, so even products of 4 x 4 are faster
+than loops. Where NumPy uses another BLAS (conda, Linux distributions, Accelerate on Macs) there is no kernel, and
+programs call `numpy.matmul` between their tables.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from fgrad.kernels import intrinsics, native
+
+LETTERS = {"float32": "s", "float64": "d"}
+
+_GEMM = """
+I, R, SIZE = np.int32, np.{dtype}, {size}
+ROWS_FIRST, PLAIN = I(101), 111
+
+
+def kernel(slots, args, lo, hi):
+    # a, b, c, m, n, k, transposed a, b, leading a, b, c, kept, stride a, b, c, function
+    a, b = address({dtype}_at(slots, args, 0)), address({dtype}_at(slots, args, 1))
+    c = address({dtype}_at(slots, args, 2))
+    for i in range(np.int64(lo), np.int64(hi)):
+        invoke(
+            args[15], ROWS_FIRST, I(PLAIN + args[6]), I(PLAIN + args[7]), args[3], args[4], args[5], R(1.0),
+            a + SIZE * i * args[12], args[8], b + SIZE * i * args[13], args[9],
+            R(args[11]), c + SIZE * i * args[14], args[10],
+        )
+"""
+
+_GEMV = """
+I, R, SIZE = np.int32, np.{dtype}, {size}
+ROWS_FIRST, PLAIN = I(101), 111
+
+
+def kernel(slots, args, lo, hi):
+    # a, x, y, m, n, transposed, leading, kept, step x, y, stride a, x, y, function
+    a, x = address({dtype}_at(slots, args, 0)), address({dtype}_at(slots, args, 1))
+    out = {dtype}_at(slots, args, 2)
+    count = args[4] if args[5] else args[3]
+    for i in range(np.int64(lo), np.int64(hi)):
+        if args[7] == 0:
+            for j in range(count):  # some releases of OpenBLAS multiply what was there by zero
+                out[i * args[12] + j * args[9]] = R(0.0)
+        invoke(
+            args[13], ROWS_FIRST, I(PLAIN + args[5]), args[3], args[4], R(1.0),
+            a + SIZE * i * args[10], args[6], x + SIZE * i * args[11], args[8],
+            R(1.0), address(out) + SIZE * i * args[12], args[9],
+        )
+"""
+
+
+class Gemm(NamedTuple):
+    """The kernel of C = A B, or C += A B, for as many matrices as its loop has steps."""
+
+    kernel: native.Kernel
+    function: int
+
+    def args(
+        self,
+        slots: tuple[int, int, int],
+        sizes: tuple[int, int, int],
+        *,
+        transposed: tuple[bool, bool] = (False, False),
+        leading: tuple[int, int, int] | None = None,
+        strides: tuple[int, int, int] = (0, 0, 0),
+        keep: bool = False,
+    ) -> list[int]:
+        """Return the numbers of a call.
+
+        Args:
+            slots: of A, B and C.
+            sizes: m, n, k, where the product is (m, k) times (k, n).
+            transposed: whether A lies in memory as (k, m), and B as (n, k).
+            leading: from row to row in memory, in elements; where None, rows follow one another.
+            strides: from matrix to matrix, in elements, for loops of several steps; 0 repeats one.
+            keep: add to C. Without it C is not read.
+        """
+        m, n, k = sizes
+        if leading is None:
+            leading = (m if transposed[0] else k, k if transposed[1] else n, n)
+        leading_a, leading_b, leading_c = (max(1, size) for size in leading)
+        return [
+            *(*slots, m, n, k, *map(int, transposed), leading_a, leading_b, leading_c),
+            *(int(keep), *strides, self.function),
+        ]
+
+
+class Gemv(NamedTuple):
+    """The kernel of y = A x, or y += A x, for as many of them as its loop has steps."""
+
+    kernel: native.Kernel
+    function: int
+
+    def args(
+        self,
+        slots: tuple[int, int, int],
+        sizes: tuple[int, int],
+        *,
+        transposed: bool = False,
+        leading: int | None = None,
+        steps: tuple[int, int] = (1, 1),
+        strides: tuple[int, int, int] = (0, 0, 0),
+        keep: bool = False,
+    ) -> list[int]:
+        """Return the numbers of a call.
+
+        Args:
+            slots: of A, x and y.
+            sizes: m, n, of A as it lies in memory.
+            transposed: multiply by the transpose of A instead.
+            leading: from row to row of A, in elements; where None, rows follow one another.
+            steps: from number to number of x and of y, in elements.
+            strides: from one A, x, y to the next, in elements, for loops of several steps; 0 repeats one.
+            keep: add to y. Without it y is not read.
+        """
+        m, n = sizes
+        leading = max(1, n if leading is None else leading)
+        return [*slots, m, n, int(transposed), leading, int(keep), *steps, *strides, self.function]
+
+
+@cache
+def gemm(dtype: str) -> Gemm | None:
+    """Return the product of matrices of "float32" or "float64"; None where NumPy's BLAS is not at hand."""
+    made = _made("gemm", dtype, _GEMM, _interpreted_gemm)
+    return Gemm(*made) if made else None
+
+
+@cache
+def gemv(dtype: str) -> Gemv | None:
+    """Return the product of a matrix and a vector, as `gemm`."""
+    made = _made("gemv", dtype, _GEMV, _interpreted_gemv)
+    return Gemv(*made) if made else None
+
+
+def _made(name: str, dtype: str, text: str, interpreted: Callable[..., None]) -> tuple[native.Kernel, int] | None:
+    if native.interpreted():
+        read = intrinsics.interpreted_names()[f"{dtype}_at"]
+
+        def function(slots: Any, args: Any, lo: int, hi: int) -> None:
+            interpreted([read(slots, args, k) for k in range(3)], [int(a) for a in args[3:]], lo, hi)
+
+        return native.python_kernel(function), 0
+    address = _address(f"cblas_{LETTERS[dtype]}{name}")
+    if not address:
+        return None
+    return native.compiled(text.format(dtype=dtype, size=np.dtype(dtype).itemsize)), address
+
+
+def _interpreted_gemm(buffers: list[np.ndarray], args: list[int], lo: int, hi: int) -> None:
+    m, n, k, transposed_a, transposed_b, leading_a, leading_b, leading_c, keep, *strides = args[:12]
+    for i in range(lo, hi):
+        a, b, c = (x[i * s :] for x, s in zip(buffers, strides, strict=True))
+        a = _matrix(a, k, m, leading_a).T if transposed_a else _matrix(a, m, k, leading_a)
+        b = _matrix(b, n, k, leading_b).T if transposed_b else _matrix(b, k, n, leading_b)
+        c = _matrix(c, m, n, leading_c)
+        c[...] = a @ b + (c if keep else 0)
+
+
+def _interpreted_gemv(buffers: list[np.ndarray], args: list[int], lo: int, hi: int) -> None:
+    m, n, transposed, leading, keep, step_x, step_y, *strides = args[:10]
+    for i in range(lo, hi):
+        a, x, y = (x[i * s :] for x, s in zip(buffers, strides, strict=True))
+        a = _matrix(a, m, n, leading)
+        a = a.T if transposed else a
+        x, y = _matrix(x, a.shape[1], 1, step_x)[:, 0], _matrix(y, a.shape[0], 1, step_y)[:, 0]
+        y[...] = a @ x + (y if keep else 0)
+
+
+def _matrix(flat: np.ndarray, rows: int, columns: int, leading: int) -> np.ndarray:
+    return as_strided(flat, (rows, columns), (leading * flat.itemsize, flat.itemsize))
+
+
+def _address(name: str) -> int:
+    """Return the address of a function of NumPy's OpenBLAS, 0 if that is not there."""
+    for library in _libraries():
+        function = getattr(library, f"scipy_{name}64_", None)
+        if function is not None:
+            return ctypes.cast(function, ctypes.c_void_p).value or 0
+    return 0
+
+
+@cache
+def _libraries() -> list[ctypes.CDLL]:
+    """Return the libraries in NumPy's wheel, which are loaded already: on Linux and Windows, on Macs."""
+    package = Path(np.__file__).parent
+    files = (*package.parent.glob("numpy.libs/*openblas64_*"), *package.glob(".dylibs/*openblas64_*"))
+    return [library for file in files if (library := _open(file))]
+
+
+def _open(file: Path) -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(str(file))
+    except OSError:  # not for this machine
+        return None

@@ -1,0 +1,132 @@
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fgrad.kernels import blas, intrinsics, machine, native
+
+TOLERANCE = {"float32": 1e-5, "float64": 1e-13}
+DTYPES = sorted(TOLERANCE)
+
+
+def run(routine, buffers, args, steps=1):
+    slots = np.array([b.ctypes.data for b in buffers], np.int64)
+    if native.interpreted():
+        slots = intrinsics.Slots(buffers)
+    machine.call(routine.kernel, np.array(args, np.int64), slots, 0, steps)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def needs_openblas():
+    if blas.gemm("float64") is None:
+        pytest.skip("NumPy has another BLAS")
+
+
+def random(rng, dtype, *shape):
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def close(got, expected, dtype, terms):
+    np.testing.assert_allclose(got, expected, rtol=0, atol=TOLERANCE[dtype] * max(1, terms))
+
+
+SIZES = [(1, 1, 1), (2, 3, 4), (5, 1, 7), (1, 6, 3), (16, 16, 16), (33, 65, 17), (0, 3, 2), (3, 0, 2), (3, 2, 0)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+def test_gemm_is_matmul(dtype, sizes, left, right):
+    rng = np.random.default_rng(0)
+    m, n, k = sizes
+    a = random(rng, dtype, *((k, m) if left else (m, k)))
+    b = random(rng, dtype, *((n, k) if right else (k, n)))
+    expected = (a.T if left else a) @ (b.T if right else b)
+    routine = blas.gemm(dtype)
+    c = np.full((m, n), np.nan, dtype)
+    run(routine, [a, b, c], routine.args((0, 1, 2), sizes, transposed=(left, right)))
+    close(c, expected, dtype, k)
+    kept = c.copy()
+    run(routine, [a, b, c], routine.args((0, 1, 2), sizes, transposed=(left, right), keep=True))
+    close(c, kept + expected, dtype, k)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gemm_of_parts_and_of_many(dtype):
+    rng = np.random.default_rng(1)
+    a, b, c = random(rng, dtype, 5, 4, 9), random(rng, dtype, 8, 7), np.full((5, 4, 10), 3, dtype)
+    routine = blas.gemm(dtype)
+    args = routine.args((0, 1, 2), (4, 7, 8), leading=(9, 7, 10), strides=(36, 0, 40))
+    run(routine, [a, b, c], args, 5)
+    close(c[:, :, :7], a[:, :, :8] @ b, dtype, 8)
+    assert (c[:, :, 7:] == 3).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sizes", [(1, 1), (3, 4), (16, 16), (65, 33), (0, 3), (3, 0)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_gemv_is_matmul(dtype, sizes, transposed):
+    rng = np.random.default_rng(2)
+    a = random(rng, dtype, *sizes)
+    matrix = a.T if transposed else a
+    x, y = random(rng, dtype, matrix.shape[1]), np.full(matrix.shape[0], np.nan, dtype)
+    routine = blas.gemv(dtype)
+    run(routine, [a, x, y], routine.args((0, 1, 2), sizes, transposed=transposed))
+    close(y, matrix @ x, dtype, x.size)
+    kept = y.copy()
+    run(routine, [a, x, y], routine.args((0, 1, 2), sizes, transposed=transposed, keep=True))
+    close(y, kept + matrix @ x, dtype, x.size)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gemv_of_columns_and_of_many(dtype):
+    rng = np.random.default_rng(3)
+    a, x, y = random(rng, dtype, 4, 6), random(rng, dtype, 3, 5, 2), np.full((3, 4, 3), 7, dtype)
+    routine = blas.gemv(dtype)
+    args = routine.args((0, 1, 2), (4, 5), leading=6, steps=(2, 3), strides=(0, 10, 12))
+    run(routine, [a, x, y], args, 3)
+    close(y[:, :, 0], x[:, :, 0] @ a[:, :5].T, dtype, 5)
+    assert (y[:, :, 1:] == 7).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [3, 20])
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_what_is_not_finite_is_as_in_matmul(dtype, size):
+    rng = np.random.default_rng(4)
+    a, b = random(rng, dtype, size, size), random(rng, dtype, size, size)
+    a[0, 1], a[1, 1], a[2] = np.nan, np.inf, 0
+    b[1, 0], b[0, 2], b[1, 1] = np.inf, np.nan, 0
+    c, y = np.full_like(a, np.nan), np.full(size, np.inf, dtype)
+    routine = blas.gemm(dtype)
+    run(routine, [a, b, c], routine.args((0, 1, 2), (size, size, size)))
+    np.testing.assert_allclose(c, a @ b, rtol=1e-3, atol=1e-5)
+    vector = blas.gemv(dtype)
+    for x, transposed in ((b[:, 0], False), (b[:, 2], False), (b[1], True), (b[0], True)):
+        x = x.copy()
+        run(vector, [a, x, y], vector.args((0, 1, 2), (size, size), transposed=transposed))
+        np.testing.assert_allclose(y, (a.T if transposed else a) @ x, rtol=1e-3, atol=1e-5)
+
+
+def test_without_openblas_there_is_no_kernel(monkeypatch):
+    monkeypatch.setattr(blas, "_libraries", list)
+    assert blas._address("cblas_dgemm") == 0
+    if not native.interpreted():
+        assert blas.gemm.__wrapped__("float64") is None
+        assert blas.gemv.__wrapped__("float32") is None
+
+
+def test_a_file_that_is_no_library_is_passed_over(tmp_path):
+    (tmp_path / "libopenblas64_.so").write_text("no library")
+    assert blas._open(tmp_path / "libopenblas64_.so") is None
+
+
+def test_interpreted():
+    if native.interpreted():
+        return
+    env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
