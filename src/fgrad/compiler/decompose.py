@@ -30,6 +30,7 @@ class _Writer:
     def __init__(self) -> None:
         self.equations: list[Equation] = []
         self.constants: dict[int, tuple[Var, Any]] = {}
+        self.makers: dict[Var, Equation] = {}
         self.count = 0
         self.line = ""
 
@@ -41,7 +42,7 @@ class _Writer:
             rule = RULES.get(e.name)
             made = rule(self, *args, **e.params) if rule and e.outs[0].aval.size else None
             if made is None:
-                self.equations.append(Equation(e.name, args, e.params, e.outs, e.line))
+                self.append(Equation(e.name, args, e.params, e.outs, e.line))
             else:
                 known[e.outs[0]] = made
         outputs = [self.operand(known.get(y, y) if isinstance(y, Var) else y) for y in program.outputs]
@@ -65,8 +66,13 @@ class _Writer:
         aval = ROWS[name].shape(*avals, **params)  # type: ignore[misc]
         self.count += 1
         out = Var(aval, f"d{self.count - 1}")
-        self.equations.append(Equation(name, args, params, (out,), self.line))
+        self.append(Equation(name, args, params, (out,), self.line))
         return out
+
+    def append(self, e: Equation) -> None:
+        """Add an equation."""
+        self.equations.append(e)
+        self.makers.update((v, e) for v in e.outs)
 
     def spread(self, x: Var, like: Var, axes: tuple[int, ...]) -> Var:
         """Return a reduced array with axes of length one where it was reduced."""
@@ -113,11 +119,38 @@ def _log_softmax(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     return w.write("subtract", y, w.spread(total, x, axes))
 
 
+def _contract(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
+    """Let transposes be other subscripts, and products of equal axes sums of products."""
+    if not isinstance(x, Var) or not isinstance(y, Var):
+        return None
+    x, a = _untransposed(w, x, a)
+    y, b = _untransposed(w, y, b)
+    if set(a) != set(b):
+        return w.write("contract", x, y, a=a, b=b, out=out)
+    if a != b:
+        y = w.write("transpose", y, axes=tuple(b.index(c) for c in a))
+    z = w.write("multiply", x, y)
+    axes = tuple(i for i, c in enumerate(a) if c not in out)
+    z = w.write("sum", z, axes=axes) if axes else z
+    kept = "".join(c for c in a if c in out)
+    return z if kept == out else w.write("transpose", z, axes=tuple(kept.index(c) for c in out))
+
+
+def _untransposed(w: _Writer, x: Var, letters: str) -> tuple[Var, str]:
+    """Return what `x` is the transpose of, and the letters of its axes."""
+    e = w.makers.get(x)
+    if e is None or e.name != "transpose" or not isinstance(e.args[0], Var):
+        return x, letters
+    place = dict(zip(e.params["axes"], letters, strict=True))
+    return e.args[0], "".join(place[i] for i in range(len(letters)))
+
+
 def _discard(w: _Writer, x: Any, **_: Any) -> Any:
     return x
 
 
 RULES: dict[str, Callable[..., Any]] = {
+    "contract": _contract,
     "mean": _mean,
     "logsumexp": _logsumexp,
     "softmax": _softmax,

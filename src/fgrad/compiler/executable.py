@@ -11,6 +11,7 @@ import numpy as np
 from fgrad.compiler.decompose import decompose
 from fgrad.compiler.emit import Kernel, Part, combine, emit
 from fgrad.compiler.fuse import Call, Nest, fuse
+from fgrad.compiler.products import product
 from fgrad.compiler.simplify import simplify
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS
@@ -174,8 +175,7 @@ class _Plan:
         slots: list[Any] = [None] * len(self.slots)
         for v, k in self.slots.items():
             slots[k] = self.constants.get(v, self.offsets.get(v))
-        work = sum(k.work for ks in self.kernels.values() for k in ks)
-        return entry.Context(specs, self.code.table, slots, scratch=self.size, release=work > RELEASE)
+        return entry.Context(specs, self.code.table, slots, scratch=self.size, release=self.code.work > RELEASE)
 
     def cost(self) -> Cost:
         """Return what a call costs."""
@@ -245,12 +245,18 @@ class _Code:
 
     def __init__(self, plan: _Plan) -> None:
         self.table = machine.Assembler()
+        self.work = 0
         self.steps: list[_Segment | _Shared | Equation] = []
         kernels = [k for ks in plan.kernels.values() for k in ks]
         native.compiled_all([k.text for k in kernels])
         for i, step in enumerate(plan.steps):
             if isinstance(step, Call):
-                self.steps.append(step.equation)
+                made = product(step.equation, plan.slots) if step.equation.name == "contract" else None
+                if made is None:
+                    self.steps.append(step.equation)
+                else:
+                    self.work += made.work
+                    self._segment(made.kernel, made.numbers, made.count)
                 continue
             for k in plan.kernels[i]:
                 compiled = native.compiled(k.text)
@@ -258,11 +264,16 @@ class _Code:
                 if k.work >= LARGE and k.count > 1 and not native.interpreted():
                     self.steps.append(_Shared(compiled, np.array(numbers, np.int64), k.count, k.work // 8))
                     continue
-                start = len(self.table)
-                if self.steps and isinstance(self.steps[-1], _Segment):
-                    start = self.steps.pop().start  # type: ignore[union-attr]
-                self.table.call(compiled, numbers, 0, k.count)
-                self.steps.append(_Segment(start, len(self.table)))
+                self.work += k.work
+                self._segment(compiled, numbers, k.count)
+
+    def _segment(self, kernel: native.Kernel, numbers: Sequence[int], count: int) -> None:
+        """Let a kernel run right after what ran before, if that is in the table too."""
+        start = len(self.table)
+        if self.steps and isinstance(self.steps[-1], _Segment):
+            start = self.steps.pop().start  # type: ignore[union-attr]
+        self.table.call(kernel, numbers, 0, count)
+        self.steps.append(_Segment(start, len(self.table)))
 
     @property
     def is_native(self) -> bool:
