@@ -57,7 +57,7 @@ class Growing:
         return f(x, c) if self.choose((True, False)) else f(c, x)
 
     def power(self, x: Any) -> Any:
-        return x ** self.choose((0, 1, 2, 3))
+        return x ** self.choose((0, 1, 2))
 
     def where(self, x: Any) -> Any:
         return np.where(self.pick(), x, self.choose((self.pick(), 0)))
@@ -130,7 +130,8 @@ def example(data: Any, constants: tuple[float, ...], kinds: tuple[str, ...]) -> 
             a = np.where(rng.random(shape) < 0.3, rng.choice(SPECIAL, shape), a)
         inputs.append(np.asarray(a, dtype))
     steps = data.draw(st.integers(1, 12))
-    program = fg.make_graph(lambda *xs: grown(data, list(xs), steps, constants, kinds))(*inputs)
+    with np.errstate(all="ignore"):
+        program = fg.make_graph(lambda *xs: grown(data, list(xs), steps, constants, kinds))(*inputs)
     return program, inputs
 
 
@@ -154,11 +155,10 @@ def test_elements_are_the_same_to_the_bit(data):
     for y, expected, out in zip(run(simple, inputs), run(program, inputs), program.outputs, strict=True):
         assert y.dtype == expected.dtype == (out.aval.dtype if isinstance(out, Var) else expected.dtype)
         assert y.shape == expected.shape
-        np.testing.assert_array_equal(np.isnan(y), np.isnan(expected))
-        np.testing.assert_allclose(y, expected, rtol=4 * np.finfo(y.dtype).eps if y.dtype.kind == "f" else 0)
-        np.testing.assert_array_equal(np.signbit(y)[~np.isnan(y)], np.signbit(expected)[~np.isnan(y)]) if (
-            y.dtype.kind == "f"
-        ) else None
+        np.testing.assert_array_equal(y, expected)  # NaN equals NaN
+        if y.dtype.kind == "f":
+            number = ~np.isnan(y)
+            np.testing.assert_array_equal(np.signbit(y)[number], np.signbit(expected)[number])
 
 
 @settings(max_examples=300, deadline=None)

@@ -71,6 +71,46 @@ def _loose(rw: Rewriting, a: Any) -> Any:
     return a
 
 
+@OPERANDS.on()
+def reshape_later(rw: Rewriting, e: Equation) -> Any:
+    """Compute elements before they are reshaped: all from one shape, or without axes of length one."""
+    if not is_elementwise(e.name):
+        return None
+    shape = e.outs[0].aval.shape
+    made = [rw.maker(a, "reshape") for a in e.args]
+    if not any(made):
+        return None
+    sources = {m.args[0].aval.shape for m in made if m and m.outs[0].aval.shape == shape}
+    others = [a for a, m in zip(e.args, made, strict=True) if not m]
+    if (
+        len(sources) == 1
+        and all(not rw.aval(a).shape for a in others)
+        and all(m.outs[0].aval.shape == shape for m in made if m)
+    ):
+        return rw.reshape(
+            rw.make(e.name, *(m.args[0] if m else a for m, a in zip(made, e.args, strict=True)), **e.params),
+            shape,
+        )
+    ones = {i for i, n in enumerate(shape) if n == 1}
+    if not ones or not any(m and _only_adds_ones(m) for m in made):
+        return None
+    args = [_without(rw, a, len(shape), ones) for a in e.args]
+    return rw.reshape(rw.make(e.name, *args, **e.params), shape)
+
+
+def _only_adds_ones(made: Equation) -> bool:
+    source, shape = made.args[0].aval.shape, made.outs[0].aval.shape
+    return len(source) < len(shape) and [n for n in source if n != 1] == [n for n in shape if n != 1]
+
+
+def _without(rw: Rewriting, a: Any, rank: int, axes: set[int]) -> Any:
+    """Return an operand of a result of some rank without these axes, of length one all of them."""
+    own = rw.aval(a).shape
+    lead = rank - len(own)
+    kept = tuple([n for i, n in enumerate(own) if i + lead not in axes])
+    return a if kept == own else rw.reshape(a, kept)
+
+
 # ---- sums, products and signs -----------------------------------------------------------------------
 
 
@@ -152,7 +192,24 @@ def addition(rw: Rewriting, e: Equation) -> Any:
     for a, b in ((x, y), (y, x)):
         if made := rw.maker(b, "negative"):
             return rw.make("subtract", a, made.args[0])
+    if (common := _common_factor(rw, e)) is not None:
+        return common
     return _choices(rw, x, y) if _kind(e) in "fiu" else None
+
+
+def _common_factor(rw: Rewriting, e: Equation) -> Any:
+    """C x + c y = c (x + y), for powers of two."""
+    if _kind(e) != "f":
+        return None
+    first, second = (rw.maker(a, "multiply") if rw.single(a) else None for a in e.args)
+    if not first or not second:
+        return None
+    c, d = (_value(rw, m.args[1]) for m in (first, second))
+    if c is None or d is None or abs(c) != abs(d) or not _is_power_of_two(c):
+        return None
+    name = e.name if c == d else "subtract" if e.name == "add" else "add"
+    inside = rw.make(name, first.args[0], second.args[0])
+    return rw.make("multiply", inside, _typed(e, c)) if rw.aval(inside) == e.outs[0].aval else None
 
 
 def _choices(rw: Rewriting, x: Any, y: Any) -> Any:
@@ -188,7 +245,7 @@ def subtraction(rw: Rewriting, e: Equation) -> Any:
     made = rw.maker(x, "negative")
     if made and made.args[0] is y and _kind(e) == "f":
         return rw.make("multiply", y, _typed(e, -2))
-    return None
+    return _common_factor(rw, e)
 
 
 @ALGEBRA.on("negative")

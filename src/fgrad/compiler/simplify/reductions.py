@@ -174,7 +174,19 @@ def contracted(rw: Rewriting, e: Equation) -> Any:
             for c, axis in zip(names, made.params["axes"], strict=True):
                 moved[axis] = c
             return _contract(rw, made.args[0], right, "".join(moved), others, out, flipped=flipped)
-    return _outside(rw, e)
+    return _without_ones(rw, e) or _outside(rw, e)
+
+
+def _without_ones(rw: Rewriting, e: Equation) -> Any:
+    """Contract without axes of length one."""
+    (x, y), p, dtype = e.args, e.params, e.outs[0].aval.dtype
+    lengths = dict(zip(p["a"] + p["b"], (*rw.aval(x).shape, *rw.aval(y).shape), strict=True))
+    ones = {c for c, n in lengths.items() if n == 1}
+    if not ones or rw.aval(x).dtype != dtype or rw.aval(y).dtype != dtype:
+        return None
+    a, b, out = ("".join(c for c in p[k] if c not in ones) for k in ("a", "b", "out"))
+    x, y = (rw.reshape(v, tuple(lengths[c] for c in names)) for v, names in ((x, a), (y, b)))
+    return rw.reshape(_contract(rw, x, y, a, b, out, flipped=False), e.outs[0].aval.shape)
 
 
 def _contract(rw: Rewriting, x: Any, y: Any, a: str, b: str, out: str, *, flipped: bool) -> Any:
