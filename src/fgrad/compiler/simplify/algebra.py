@@ -22,7 +22,7 @@ FOLDING, OPERANDS, ALGEBRA = Rules(), Rules(), Rules()
 # ---- constants and broadcasting ---------------------------------------------------------------------
 
 
-@FOLDING.on()
+@FOLDING.on_all()
 def known(rw: Rewriting, e: Equation) -> Any:
     """Compute what is known."""
     if not all(map(is_constant, e.args)) or not e.args or len(e.outs) != 1:
@@ -39,11 +39,9 @@ def known(rw: Rewriting, e: Equation) -> Any:
     return folded(e.name, e.args, e.params, aval)
 
 
-@OPERANDS.on()
+@OPERANDS.on_all(is_elementwise)
 def spread_operands(rw: Rewriting, e: Equation) -> Any:
     """Give element-wise rows operands that are not repeated, and repeat the result if all of them were."""
-    if not is_elementwise(e.name):
-        return None
     loose = [_loose(rw, a) for a in e.args]
     if all(a is b for a, b in zip(loose, e.args, strict=True)):
         return None
@@ -71,11 +69,9 @@ def _loose(rw: Rewriting, a: Any) -> Any:
     return a
 
 
-@OPERANDS.on()
+@OPERANDS.on_all(is_elementwise)
 def reshape_later(rw: Rewriting, e: Equation) -> Any:
     """Compute elements before they are reshaped: all from one shape, or without axes of length one."""
-    if not is_elementwise(e.name):
-        return None
     shape = e.outs[0].aval.shape
     made = [rw.maker(a, "reshape") for a in e.args]
     if not any(made):

@@ -30,27 +30,32 @@ class Rules:
     """
 
     def __init__(self) -> None:
-        self.by_name: dict[str, list[Rule]] = {}
-        self.of_all: list[Rule] = []
+        self._kinds: list[tuple[Callable[[str], bool], Rule]] = []
+        self._by_name: dict[str, list[Rule]] = {}
 
     def on(self, *names: str) -> Callable[[Rule], Rule]:
-        """Return the decorator that adds a rule for some rows, or for all of them."""
+        """Return the decorator that adds a rule for some rows."""
+        return self.on_all(frozenset(names).__contains__)
+
+    def on_all(self, wanted: Callable[[str], bool] = lambda _: True) -> Callable[[Rule], Rule]:
+        """Return the decorator that adds a rule for all rows whose names are wanted."""
 
         def add(rule: Rule) -> Rule:
-            if not names:
-                self.of_all.append(rule)
-            for name in names:
-                self.by_name.setdefault(name, []).append(rule)
+            self._kinds.append((wanted, rule))
             return rule
 
         return add
 
+    def of(self, name: str) -> list[Rule]:
+        """Return the rules of a row."""
+        found = self._by_name.get(name)
+        if found is None:
+            found = self._by_name[name] = [rule for wanted, rule in self._kinds if wanted(name)]
+        return found
+
     def __or__(self, other: Rules) -> Rules:
         made = Rules()
-        made.of_all = [*self.of_all, *other.of_all]
-        for rules in (self, other):
-            for name, found in rules.by_name.items():
-                made.by_name.setdefault(name, []).extend(found)
+        made._kinds = [*self._kinds, *other._kinds]
         return made
 
     def __call__(self, program: Program, constants: Constants | None = None) -> Program:
@@ -143,11 +148,10 @@ class Rewriting:
         if self._depth < _DEEPEST:
             self._depth += 1
             try:
-                for rules in (self.rules.of_all, self.rules.by_name.get(e.name, ())):
-                    for rule in rules:
-                        found = rule(self, e)
-                        if found is not None and (new := self._fitting(found, e)) is not None:
-                            return new
+                for rule in self.rules.of(e.name):
+                    found = rule(self, e)
+                    if found is not None and (new := self._fitting(found, e)) is not None:
+                        return new
             finally:
                 self._depth -= 1
         return self._append(e)
