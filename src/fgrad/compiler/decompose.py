@@ -12,6 +12,7 @@ from fgrad.core.aval import aval_of
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.tensor import Tensor
+from fgrad.ops.indexing import HOLE
 
 
 class Plain(NamedTuple):
@@ -19,6 +20,7 @@ class Plain(NamedTuple):
 
     program: Program
     constants: dict[Var, np.ndarray]  # inputs besides those of the program
+    checks: tuple[Var, ...]  # integers that are zero unless an index is out of bounds
 
 
 def decompose(program: Program) -> Plain:
@@ -31,6 +33,8 @@ class _Writer:
         self.equations: list[Equation] = []
         self.constants: dict[int, tuple[Var, Any]] = {}
         self.makers: dict[Var, Equation] = {}
+        self.checks: dict[Var, None] = {}
+        self.checked: dict[tuple[Var, int], None] = {}
         self.count = 0
         self.line = ""
 
@@ -48,7 +52,8 @@ class _Writer:
         outputs = [self.operand(known.get(y, y) if isinstance(y, Var) else y) for y in program.outputs]
         trees = (program.in_tree, program.out_tree)
         constants = {v: x for v, x in self.constants.values()}
-        return Plain(Program([*program.inputs, *constants], self.equations, outputs, trees), constants)
+        made = Program([*program.inputs, *constants], self.equations, outputs, trees)
+        return Plain(made, constants, tuple(self.checks))
 
     def operand(self, x: Any) -> Any:
         """Return a variable for an array, the number itself for a number."""
@@ -145,12 +150,65 @@ def _untransposed(w: _Writer, x: Var, letters: str) -> tuple[Var, str]:
     return e.args[0], "".join(place[i] for i in range(len(letters)))
 
 
+def _gather(w: _Writer, x: Any, *arrays: Any, template: Any, unique: bool = False) -> Any:
+    """Check the indices; the rest is said of each element."""
+    if not isinstance(x, Var) or not all(isinstance(j, Var) for j in arrays):
+        return None
+    lengths = indexed_lengths(x.aval.shape, template)
+    known = {v: a for v, a in w.constants.values()}
+    for j, n in zip(arrays, lengths, strict=True):
+        if j in known:
+            a = known[j]
+            if a.size and (a.min() < -n or a.max() >= n):
+                return None  # NumPy says so when it runs
+        elif (j, n) not in w.checked:
+            w.checked[j, n] = None
+            bad = w.write("greater_equal", j, n)
+            if j.aval.dtype.kind == "i":
+                bad = w.write("logical_or", bad, w.write("less", j, -n))
+            w.checks[w.write("sum", bad, axes=tuple(range(len(j.aval.shape))))] = None
+    return w.write("gather", x, *arrays, template=template, unique=unique)
+
+
+def indexed_lengths(shape: tuple[int, ...], template: tuple[Any, ...]) -> list[int]:
+    """Return the lengths of the axes that index arrays look into."""
+    consumed = sum(p is not None and p is not Ellipsis for p in template)
+    axis, found = 0, []
+    for p in template:
+        if p is HOLE:
+            found.append(shape[axis])
+        if p is Ellipsis:
+            axis += len(shape) - consumed
+        elif p is not None:
+            axis += 1
+    return found
+
+
+def _scatter_add(w: _Writer, ct: Any, *arrays: Any, template: Any, shape: Any, unique: bool = False) -> Any:
+    """Let each row choose its element, where the first index array counts the rows."""
+    if not isinstance(ct, Var) or template != (HOLE, HOLE) or len(shape) != 2 or ct.aval.shape != shape[:1]:
+        return None
+    known = {v: a for v, a in w.constants.values()}
+    rows, j = arrays
+    if rows not in known or not np.array_equal(known[rows], np.arange(shape[0])):
+        return None
+    if not isinstance(j, Var) or j.aval.shape != shape[:1] or j in known and (known[j].min() < 0):
+        return None
+    n = shape[1]
+    if j not in known:
+        j = w.write("where", w.write("less", j, 0), w.write("add", j, n), j)
+    here = w.write("equal", w.write("reshape", j, shape=(shape[0], 1)), w.operand(np.arange(n)))
+    return w.write("where", here, w.write("reshape", ct, shape=(shape[0], 1)), 0.0)
+
+
 def _discard(w: _Writer, x: Any, **_: Any) -> Any:
     return x
 
 
 RULES: dict[str, Callable[..., Any]] = {
     "contract": _contract,
+    "gather": _gather,
+    "scatter_add": _scatter_add,
     "mean": _mean,
     "logsumexp": _logsumexp,
     "softmax": _softmax,

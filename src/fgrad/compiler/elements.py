@@ -22,6 +22,7 @@ from fgrad.core.program import Equation, Var
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, postorder
 from fgrad.kernels.body import Body, prepare
+from fgrad.ops.indexing import HOLE, layout
 
 Indices = tuple[Index, ...]
 
@@ -73,6 +74,7 @@ class Elements:
         makers: the equation that makes each variable, and which of its outputs it is.
         stored: variables that have memory, and are loaded from there.
         builder: takes the lines.
+        constants: the arrays of variables that are constant.
         unrollable: loops that may be asked to be unrolled.
         tiny: the same where few elements are all there is.
     """
@@ -82,11 +84,12 @@ class Elements:
         makers: dict[Var, tuple[Equation, int]],
         stored: Any,
         builder: Builder,
+        constants: dict[Var, np.ndarray],
         unrollable: frozenset[int] = frozenset(),
         tiny: frozenset[int] = frozenset(),
     ) -> None:
-        self.makers, self.stored, self.builder, self.unrollable = makers, stored, builder, unrollable
-        self.tiny = tiny
+        self.makers, self.stored, self.builder, self.constants = makers, stored, builder, constants
+        self.unrollable, self.tiny = unrollable, tiny
         self.wanted: dict[Var, None] = {}  # what should have memory, though it has none
         self.floats: set[np.dtype[Any]] = set()  # in which floats are computed
 
@@ -162,6 +165,30 @@ class Elements:
             depth = max(depth, builder.depth(loops), other.depth)
             parts = ("(", *parts, ") if ", *guard, f" else {other.name}")
         return builder.define(key, parts, depth, x.aval.dtype)
+
+    def place(self, j: Any, at: Indices, size: int) -> Index:
+        """Return the index that an element of an index array is, in an axis of length `size`."""
+        if j in self.constants:
+            array = self.constants[j]
+            if not any(ix.terms for ix in at):
+                return Index(int(array[tuple(ix.const for ix in at)]) % size)
+            if array.min() >= 0:
+                return self.builder.symbol(self.unsigned(self.value(j, at)), size)
+        v = self.convert(self.value(j, at), INT64)
+        zero, n = self.constant(0, INT64), self.bound(size)
+        wrapped = self.builder.operation("({0} + {1} if {0} < {2} else {0})", [v, n, zero], INT64, 0)
+        # those out of bounds are found by a check of their own: here they must only not reach outside
+        inside = self.builder.operation("max(min({0}, {1} - 1), {2})", [wrapped, n, zero], INT64, 0)
+        return self.builder.symbol(self.unsigned(inside), size)
+
+    def unsigned(self, v: Value) -> Value:
+        """Return an index as loops count."""
+        return self.builder.operation("np.uintp({})", [v], np.dtype(np.uint64), 0)
+
+    def bound(self, n: int) -> Value:
+        """Return a length as a scalar."""
+        found = self.builder.known(("bound", n))
+        return found or self.builder.define(("bound", n), (Bound(n),), 0, INT64)
 
     def constant(self, x: Any, dtype: np.dtype[Any] | None = None) -> Value:
         """Return a number of the text."""
@@ -285,9 +312,7 @@ class Elements:
                 if p.start <= out.const < p.stop:
                     return self.value(p.source, p.at(Index(out.const - p.start)))
             return self.constant(dtype.type(0))
-        sizes = self.builder.sizes
-        most = out.const + sum(c * (sizes[k] - 1) for k, c in out.terms if c > 0)
-        least = out.const + sum(c * (sizes[k] - 1) for k, c in out.terms if c < 0)
+        least, most = self.reach(out)
         inside = [p for p in pieces if p.start < p.stop and p.start <= most and p.stop > least]
         if len(inside) == 1 and inside[0].start <= least and most < inside[0].stop:
             return self.value(inside[0].source, inside[0].at(plus(out, Index(-inside[0].start))))
@@ -306,6 +331,13 @@ class Elements:
                 self.wanted[p.source] = None
             value = self.load(p.source, linear(at, p.source.aval.shape), at, guard, value)
         return value
+
+    def reach(self, ix: Index) -> tuple[int, int]:
+        """Return the least and the largest place that an index is."""
+        sizes = self.builder.sizes
+        steps = [(c, sizes[k] - 1) for k, c in ix.terms]
+        least = ix.const + sum(c * n for c, n in steps if c < 0)
+        return least, ix.const + sum(c * n for c, n in steps if c > 0)
 
     def choice(self, guard: Line, x: Value, other: Value) -> Value:
         """Return one of two scalars."""
@@ -419,7 +451,7 @@ def _unslice(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
 
 def _within(e: Elements, x: Any, inner: Shape, parts: Any, at: Indices, shape: Shape) -> Value:
     place: list[Index] = []
-    sizes, guard = e.builder.sizes, []
+    guard = []
     k = 0
     dtype = x.aval.dtype if isinstance(x, Var) else aval_of(x).dtype
     for part in parts:
@@ -429,8 +461,7 @@ def _within(e: Elements, x: Any, inner: Shape, parts: Any, at: Indices, shape: S
             continue
         axis, start, step = part
         ix = at[axis]
-        most = ix.const + sum(c * (sizes[n] - 1) for n, c in ix.terms if c > 0)
-        least = ix.const + sum(c * (sizes[n] - 1) for n, c in ix.terms if c < 0)
+        least, most = e.reach(ix)
         count = inner[k] if step else 1
         if step == 1 or not step:
             first, last = start, start + count
@@ -499,7 +530,94 @@ def _same(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     return e.value(equation.args[0], at)
 
 
+def _gather(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
+    x, *arrays = equation.args
+    template = equation.params["template"]
+    pre, rank = layout(shape_of(x), [j.aval for j in arrays], template)
+    advanced = at[pre : pre + rank]
+    rest, holes = iter((*at[:pre], *at[pre + rank :])), iter(arrays)
+    shape = shape_of(x)
+    consumed = sum(p is not None and p is not Ellipsis for p in template)
+    place: list[Index] = []
+    for part in template if Ellipsis in template else (*template, Ellipsis):
+        if part is None:
+            next(rest)
+        elif part is Ellipsis:
+            place += [next(rest) for _ in range(len(shape) - consumed)]
+        elif isinstance(part, slice):
+            start, _stop, step = part.indices(shape[len(place)])
+            place.append(plus(Index(start), times(next(rest), step)))
+        elif isinstance(part, int):
+            place.append(Index(part % shape[len(place)]))
+        else:
+            j = next(holes)
+            place.append(e.place(j, aligned(advanced, j.aval.shape), shape[len(place)]))
+    if not any(k in e.builder.symbols for ix in place for k, _ in ix.terms):
+        return e.value(x, tuple(place))
+    if x not in e.stored:
+        e.wanted[x] = None
+    return e.load(x, linear(place, shape), tuple(place))
+
+
+def _update(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
+    """Return an element of the value inside the slice, of the array outside."""
+    x, value = equation.args
+    shape = equation.outs[0].aval.shape
+    parts = sliced(equation.params["index"], shape)
+    guard, place = [], []
+    for part in parts:
+        if part is None:
+            place.append(HERE)
+            continue
+        axis, start, step = part
+        ix = at[axis]
+        least, most = e.reach(ix)
+        count = part_length(equation.params["index"], shape, axis) if step else 1
+        first, last = (start, start + count) if step >= 0 else (start - count + 1, start + 1)
+        if most < first or least >= last:
+            return e.value(x, at)
+        if least < first or most >= last:
+            loops = [n for n, _ in ix.terms if n in e.unrollable]
+            if loops:
+                raise NeedsUnrolledError(loops)
+            guard.append(within(ix, first, last, least, most))
+        if step:
+            place.append(plus(ix, Index(-start)) if step == 1 else plus(Index(start), times(ix, -1)))
+    where = aligned(tuple(place), shape_of(value)[-len(place) :] if place else ())
+    where = (*(HERE,) * (len(shape_of(value)) - len(where)), *where)
+    dtype = equation.outs[0].aval.dtype
+    if not guard:
+        return e.convert(e.value(value, where), dtype)
+    line = tuple(p for g in guard for p in (" and ", *g))[1:]
+    other = e.value(x, at)
+    if not isinstance(value, Var):
+        return e.choice(line, e.constant(value, dtype), other)
+    if value not in e.stored:
+        e.wanted[value] = None
+    if value.aval.dtype != dtype:
+        raise NotImplementedError
+    return e.load(value, linear(where, value.aval.shape), where, line, other)
+
+
+def part_length(index: tuple[Any, ...], shape: Shape, axis: int) -> int:
+    """Return how many elements along an axis a slice takes."""
+    consumed = sum(p is not None and p is not Ellipsis for p in index)
+    k = 0
+    for p in index:
+        if p is Ellipsis:
+            k += len(shape) - consumed
+        elif p is not None:
+            if k == axis and isinstance(p, slice):
+                return len(range(*p.indices(shape[axis])))
+            k += 1
+        if k > axis:
+            break
+    return shape[axis]
+
+
 VIEWS: dict[str, View] = {
+    "gather": _gather,
+    "update": _update,
     "broadcast_to": _broadcast,
     "transpose": _transpose,
     "reshape": _reshape,
@@ -512,7 +630,7 @@ VIEWS: dict[str, View] = {
     "stop_gradient": _same,
     "name": _same,
 }
-PIECES = frozenset({"concatenate", "stack", "unslice"})
+PIECES = frozenset({"concatenate", "stack", "unslice", "update", "gather"})
 
 
 def shape_of(x: Any) -> Shape:

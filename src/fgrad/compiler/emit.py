@@ -71,7 +71,7 @@ def identity(name: str, dtype: np.dtype[Any]) -> str:
     return f"{dtype.name}({value!r})" if math.isfinite(value) else f"{dtype.name}({str(value)!r})"
 
 
-def emit(nest: Nest, makers: dict[Var, tuple[Equation, int]], stored: Any, kept: Any) -> Kernel:
+def emit(nest: Nest, makers: dict[Var, tuple[Equation, int]], stored: Any, kept: Any, constants: Any) -> Kernel:
     """Return the kernel of a nest.
 
     Args:
@@ -79,8 +79,9 @@ def emit(nest: Nest, makers: dict[Var, tuple[Equation, int]], stored: Any, kept:
         makers: the equation of each variable.
         stored: variables that are read from memory, where this nest does not compute them just then.
         kept: of the roots those that are written to memory.
+        constants: the arrays of variables that are constant.
     """
-    return _Writer(nest, makers, stored, kept).run()
+    return _Writer(nest, makers, stored, kept, constants).run()
 
 
 def combine(part: Part) -> Kernel:
@@ -105,10 +106,10 @@ def combine(part: Part) -> Kernel:
 
 
 class _Writer:
-    def __init__(self, nest: Nest, makers: Any, stored: Any, kept: Any) -> None:
+    def __init__(self, nest: Nest, makers: Any, stored: Any, kept: Any, constants: Any) -> None:
         self.nest, self.kept = nest, kept
         self.builder = Builder(nest.phases[0][0].loops)
-        self.elements = Elements(makers, stored, self.builder)
+        self.elements = Elements(makers, stored, self.builder, constants)
         self.parts: list[Part] = []
         self.stores: dict[Var, None] = {}
         self.blocked = bool(nest.loops) and any(0 in r.folded for r in nest.roots)
@@ -119,7 +120,7 @@ class _Writer:
             builder.enter(k)
         for phase in nest.phases:
             loops = phase[0].loops
-            builder.sizes[:] = loops
+            builder.resize(loops)
             for k in range(nest.depth, len(loops)):
                 builder.enter(k)
             for root in phase:
@@ -307,7 +308,8 @@ class _Text:
         out = ""
         for loop, c in at.terms:
             number = self._number(("stride", buffer, loop), abs(c))
-            term = f"i{loop}" if number == "U1" else f"i{loop} * {number}"
+            counter = self._counter(loop)
+            term = counter if number == "U1" else f"{counter} * {number}"
             out += (" - " if c < 0 else " + " if out else "") + term
         if at.const or not out:
             number = self._number(("offset", buffer, at), abs(at.const))
@@ -317,10 +319,13 @@ class _Text:
         return out
 
     def _signed(self, at: Index) -> str:
-        terms = [f"np.int64(i{k})" + (f" * {c}" if c != 1 else "") for k, c in at.terms]
+        terms = [f"np.int64({self._counter(k)})" + (f" * {c}" if c != 1 else "") for k, c in at.terms]
         if at.const:
             terms.append(f"np.int64({self._number(('bound', len(self.names)), abs(at.const))})" if at.const > 0 else f"({at.const})")
         return " + ".join(terms)
+
+    def _counter(self, k: int) -> str:
+        return self.builder.symbols[k].name if k in self.builder.symbols else f"i{k}"
 
     def _number(self, key: Any, n: int) -> str:
         """Return a whole number as text: a literal where it is small, else an argument."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compiler.decompose import decompose
+from fgrad.compiler.decompose import Plain, decompose
 from fgrad.compiler.emit import Kernel, Part, combine, emit
 from fgrad.compiler.fuse import Call, Nest, fuse
 from fgrad.compiler.products import product
@@ -40,13 +40,28 @@ class Executable:
         self.program = simplify(program)
         plain = decompose(self.program)
         self._plain = plain.program
-        steps, makers = fuse(plain.program)
-        self._launches = _kernels(steps, makers, plain.program)
-        self._plan = _Plan(plain.program, plain.constants, steps, self._launches)
+        steps, makers = fuse(plain.program, plain.constants)
+        kernels = _kernels(steps, makers, plain)
+        self._plan = _Plan(plain, steps, kernels)
 
     def run(self, leaves: Sequence[Any]) -> list[np.ndarray]:
-        """Return new arrays of the outputs for arrays of the inputs."""
-        return self._plan.run(leaves)
+        """Return new arrays of the outputs for arrays of the inputs.
+
+        Raises:
+            IndexError: an index is out of bounds.
+        """
+        found = self._plan.run(leaves)
+        if found is None:
+            with running(()):
+                self.program.run(leaves)
+            raise IndexError("an index array of a compiled function holds an index that is out of bounds")
+        return found
+
+    @property
+    def checks(self) -> list[int]:
+        """Which of the arrays that are made are zero unless an index is out of bounds."""
+        plan = self._plan
+        return [plan.slots[v] - len(plan.inputs) for v in plan.checks]
 
     @property
     def entry(self) -> entry.Context | None:
@@ -71,7 +86,8 @@ class Executable:
     @property
     def is_direct(self) -> bool:
         """Whether every output is one of the arrays that are made, each once."""
-        return sorted(self.results) == list(range(len(self.outs))) and None not in self._plan.results
+        made = sorted([*self.results, *self.checks])
+        return made == list(range(len(self.outs))) and None not in self._plan.results
 
     @property
     def source(self) -> str:
@@ -88,20 +104,20 @@ def compile(program: Program) -> Executable:
     return Executable(program)
 
 
-def _kernels(steps: list[Any], makers: Any, program: Program) -> dict[int, list[Kernel]]:
+def _kernels(steps: list[Any], makers: Any, plain: Plain) -> dict[int, list[Kernel]]:
     """Return the kernels of each nest; a root that nobody reads is not written."""
     computed = {r.var for s in steps if isinstance(s, Nest) for r in s.roots}
     stored = computed | {v for s in steps if isinstance(s, Call) for v in s.equation.outs}
-    stored |= set(program.inputs)
-    needed = {y for y in program.outputs if isinstance(y, Var)}
+    stored |= set(plain.program.inputs)
+    needed = {y for y in (*plain.program.outputs, *plain.checks) if isinstance(y, Var)}
     needed |= {a for s in steps if isinstance(s, Call) for a in s.equation.args if isinstance(a, Var)}
-    first = {i: emit(s, makers, stored, computed) for i, s in enumerate(steps) if isinstance(s, Nest)}
+    first = {i: emit(s, makers, stored, computed, plain.constants) for i, s in enumerate(steps) if isinstance(s, Nest)}
     for k in first.values():
         needed |= k.loads
     out = {}
     for i, k in first.items():
         kept = computed & needed
-        kernel = k if k.stores <= kept else emit(steps[i], makers, stored, kept)
+        kernel = k if k.stores <= kept else emit(steps[i], makers, stored, kept, plain.constants)
         out[i] = [kernel, *(combine(p) for p in kernel.parts)] if kernel.count > 1 else [kernel]
     return out
 
@@ -111,15 +127,15 @@ class _Plan:
 
     def __init__(
         self,
-        program: Program,
-        constants: dict[Var, np.ndarray],
+        plain: Plain,
         steps: list[Any],
         kernels: dict[int, list[Kernel]],
     ) -> None:
+        program, constants, self.checks = plain.program, plain.constants, plain.checks
         self.program, self.steps, self.kernels = program, steps, kernels
         self.inputs = [v for v in program.inputs if v not in constants]
         self.outputs: list[Var] = []
-        for y in program.outputs:
+        for y in (*program.outputs, *self.checks):
             if isinstance(y, Var) and y not in self.outputs and y not in program.inputs:
                 self.outputs.append(y)
         self.slots: dict[Any, int] = {}
@@ -137,8 +153,8 @@ class _Plan:
             f"# {', '.join(str(b) for b in k.buffers)}\n{k.text}" for ks in kernels.values() for k in ks
         )
 
-    def run(self, leaves: Sequence[Any]) -> list[np.ndarray]:
-        """Return new arrays of the outputs."""
+    def run(self, leaves: Sequence[Any]) -> list[np.ndarray] | None:
+        """Return new arrays of the outputs; None if an index is out of bounds."""
         ins = [
             np.ascontiguousarray(x, v.aval.dtype).reshape(v.aval.shape)
             for v, x in zip(self.inputs, leaves, strict=True)
@@ -151,6 +167,8 @@ class _Plan:
                     context.run(ins, outs)
             finally:
                 self.free.append(context)
+        if any(outs[self.slots[v] - len(ins)] for v in self.checks):
+            return None
         return [self._result(k, ins, outs, i) for i, k in enumerate(self.results)]
 
     def _result(self, k: int | None, ins: Any, outs: Any, i: int) -> np.ndarray:

@@ -84,14 +84,16 @@ class Root:
             found = [[*f, o] for f in found for o in options]
         return [tuple(f) for f in found]
 
-    def analyse(self, makers: dict[Var, tuple[Equation, int]], stored: Any) -> dict[Var, None]:
+    def analyse(self, makers: dict[Var, tuple[Equation, int]], stored: Any, constants: Any) -> dict[Var, None]:
         """Find the loops and what they read; return what should have memory besides."""
         while True:
             self._number()
             builder = Builder(self.loops)
             for k in range(len(self.loops)):
                 builder.enter(k)
-            elements = Elements(makers, stored, builder, self._unrollable(), self._unrollable(tiny=True))
+            elements = Elements(
+                makers, stored, builder, constants, self._unrollable(), self._unrollable(tiny=True)
+            )
             try:
                 for at in self.places():
                     self.element(elements, at)
@@ -208,6 +210,15 @@ def _is_view(equation: Equation) -> bool:
         return all(
             not isinstance(p, slice) or p.step in {None, 1, -1} for p in equation.params["index"]
         ) and not any(isinstance(p, bool) for p in equation.params["index"])
+    if equation.name == "gather":
+        arrays, template = equation.args[1:], equation.params["template"]
+        return all(isinstance(j, Var) for j in arrays) and not any(isinstance(p, bool) for p in template)
+    if equation.name == "update":
+        index = equation.params["index"]
+        (x, value), out = equation.args, equation.outs[0].aval
+        plain = all(not isinstance(p, slice) or p.step in {None, 1, -1} for p in index)
+        same = not isinstance(value, Var) or value.aval.dtype == out.dtype
+        return plain and same and isinstance(x, Var) and not any(isinstance(p, bool) for p in index)
     if equation.name == "slice":
         return not any(isinstance(p, bool) for p in equation.params["index"])
     return True
@@ -225,7 +236,7 @@ def is_inline(equation: Equation) -> bool:
     return summed == 1 or bool(shared) or max(lengths.values()) <= SMALL
 
 
-def fuse(program: Program) -> tuple[list[Step], dict[Var, tuple[Equation, int]]]:
+def fuse(program: Program, constants: dict[Var, np.ndarray]) -> tuple[list[Step], dict[Var, tuple[Equation, int]]]:
     """Return the steps that compute a program, and the equation that makes each variable."""
     makers = {v: (e, i) for e in program.equations for i, v in enumerate(e.outs)}
     fusable = {id(e): is_fusable(e) for e in program.equations}
@@ -239,7 +250,7 @@ def fuse(program: Program) -> tuple[list[Step], dict[Var, tuple[Equation, int]]]
         todo = list(roots.values())
         while todo:
             for root in todo:
-                wanted |= root.analyse(makers, stored)
+                wanted |= root.analyse(makers, stored, constants)
             todo = _unrolled_alike(roots)
         more = [v for v in wanted if v not in chosen and v in makers]
         if not more:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fgrad.core.aval import Shape
@@ -59,13 +59,13 @@ def linear(indices: Sequence[Index], shape: Shape) -> Index:
     return total
 
 
-def split(ix: Index, shape: Shape, sizes: Sequence[int]) -> tuple[Index, ...] | None:
+def split(ix: Index, shape: Shape, sizes: Mapping[int, int]) -> tuple[Index, ...] | None:
     """Return the indices along axes of `shape` whose row-major place is `ix`; None where they are not linear.
 
     Args:
         ix: a place.
         shape: the axes it is the place in.
-        sizes: of the loops, by number.
+        sizes: of the counters.
     """
     rest, out = ix, []
     for step in strides(shape):

@@ -11,6 +11,9 @@ from fgrad.compiler.index import Index
 from fgrad.core.program import Var
 
 
+SYMBOLS = 1000  # the numbers of indices that are looked up start here
+
+
 class Value(NamedTuple):
     """A scalar of a kernel: known inside the loops up to `depth`."""
 
@@ -55,7 +58,8 @@ class Builder:
     def __init__(self, sizes: Sequence[int]) -> None:
         self.base = Loop(-1, 1)
         self.chain = [self.base]
-        self.sizes = list(sizes)
+        self.sizes = dict(enumerate(sizes))  # of counters: those of loops, and of indices that are looked up
+        self.symbols: dict[int, Value] = {}
         self.count = 0  # of scalars
         self.work = 0  # operations
         self.loads: dict[tuple[Var, Any], None] = {}
@@ -73,10 +77,20 @@ class Builder:
         loop = self.chain.pop()
         self.chain[-1].body.append(loop)
 
+    def resize(self, sizes: Sequence[int]) -> None:
+        """Let the loops have other lengths."""
+        self.sizes.update(enumerate(sizes))
+
+    def symbol(self, value: Value, size: int) -> Index:
+        """Return the index that is a scalar, which lies in an axis of length `size`."""
+        number = next((k for k, v in self.symbols.items() if v == value), SYMBOLS + len(self.symbols))
+        self.symbols[number], self.sizes[number] = value, size
+        return Index(0, ((number, 1),))
+
     def depth(self, terms: Sequence[tuple[int, int]]) -> int:
         """Return the number of scopes in which all these counters are known."""
         numbers = [loop.number for loop in self.chain]
-        return max([numbers.index(k) for k, _ in terms], default=0)
+        return max([self.symbols[k].depth if k in self.symbols else numbers.index(k) for k, _ in terms], default=0)
 
     def constant(self, text: str) -> str:
         """Return the name of a constant of the module."""

@@ -291,7 +291,7 @@ def _gathered(shape: Shape, arrays: Any, template: Index) -> Shape:
     return _indexed(tuple([n or 1 for n in shape]), filled(template, placeholders))
 
 
-def _layout(shape: Shape, arrays: Any, template: Index) -> tuple[int, int]:
+def layout(shape: Shape, arrays: Any, template: Index) -> tuple[int, int]:
     """Return the number of result axes before the index arrays' own axes, and the number of the latter."""
     advanced = [i for i, part in enumerate(template) if part is HOLE or isinstance(part, int)]
     rank = max([len(a.shape) for a in arrays] + [int(_has_truth(template))])
@@ -336,11 +336,11 @@ def _batch_gather(
 ) -> Any:
     shape = x.shape[1:] if mapped[0] else x.shape
     examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[1:], strict=True)]
-    pre, rank = _layout(shape, examples, template)
+    pre, rank = layout(shape, examples, template)
     unique = unique or rank == 0
     if not any(mapped[1:]):
         out = bind("gather", x, *arrays, template=_all(template), unique=unique)
-        separated = pre == 0 and _layout(x.shape, arrays, _all(template))[0] == 0
+        separated = pre == 0 and layout(x.shape, arrays, _all(template))[0] == 0
         return _moved(out, rank, 0) if separated else out
     n = next(a.shape[0] for a, m in zip(arrays, mapped[1:], strict=True) if m)
     if not mapped[0]:
@@ -356,7 +356,7 @@ def _batch_scatter_add(
     if not mapped[0]:
         ct = broadcast_to(ct, (n, *ct.shape))
     examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[1:], strict=True)]
-    pre, rank = _layout(shape, examples, template)
+    pre, rank = layout(shape, examples, template)
     unique = unique or rank == 0
     index, full = _batched_index(mapped[1:], arrays, template, n)
     ct = _block_from(ct, pre, rank)
@@ -393,7 +393,7 @@ def _batch_put(mapped: tuple[bool, ...], x: Any, value: Any, *arrays: Any, templ
         value = broadcast_to(value if hasattr(value, "shape") else np.asarray(value), (n, *np.shape(value)))
     examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[2:], strict=True)]
     place = _gathered(x.shape[1:], examples, template)
-    pre, rank = _layout(x.shape[1:], examples, template)
+    pre, rank = layout(x.shape[1:], examples, template)
     if mapped[1]:
         lead = max(0, len(value.shape) - 1 - len(place))  # of length one, which NumPy drops
         value = with_rank(reshape(value, (n, *value.shape[1 + lead :])), 1 + len(place))
@@ -405,7 +405,7 @@ def _batch_put(mapped: tuple[bool, ...], x: Any, value: Any, *arrays: Any, templ
 def _batch_winners(mapped: tuple[bool, ...], *arrays: Any, template: Index, shape: Shape) -> Any:
     n = next(a.shape[0] for a, m in zip(arrays, mapped, strict=True) if m)
     examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped, strict=True)]
-    pre, rank = _layout(shape, examples, template)
+    pre, rank = layout(shape, examples, template)
     index, full = _batched_index(mapped, arrays, template, n)
     return _block_to(bind("winners", *full, template=index, shape=(n, *shape)), pre, rank)
 

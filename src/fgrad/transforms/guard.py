@@ -141,7 +141,12 @@ class _Writer:
                 if aval.shape or self.leaves[self.found.index(name)].__class__ is np.ndarray:
                     self.demand(f"{name}.dtype is {kind} and {name}.shape == {aval.shape}")
             run = self.name(executable.run)
-            self.lines.append(f"{''.join(o + ', ' for o in outs)} = {run}(({''.join(f + ', ' for f in self.found)}))")
+            given = "".join(f"{f}, " for f in self.found)
+            self.lines.append(f"found = {run}(({given}))")
+            places = {k: i for i, k in enumerate(executable.results)}
+            outs = [f"found[{places[k]}]" if k in places else "0" for k in range(len(outs))]
+        for k in executable.checks if executable.entry is not None else ():
+            self.lines += [f"if {outs[k]}:", "    return MISS"]
         shown = [f"{o}[()]" if not a.shape else o for o, a in zip(outs, executable.outs, strict=True)]
         order = iter(executable.results)
         leaves = [shown[next(order)] if t is None else self.name(t[0]) for t in template]
