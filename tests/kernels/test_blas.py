@@ -32,7 +32,17 @@ def close(got, expected, dtype, terms):
     np.testing.assert_allclose(got, expected, rtol=0, atol=TOLERANCE[dtype] * max(1, terms))
 
 
-SIZES = [(1, 1, 1), (2, 3, 4), (5, 1, 7), (1, 6, 3), (16, 16, 16), (33, 65, 17), (0, 3, 2), (3, 0, 2), (3, 2, 0)]
+SIZES = [
+    (1, 1, 1),
+    (2, 3, 4),
+    (5, 1, 7),
+    (1, 6, 3),
+    (16, 16, 16),
+    (33, 65, 17),
+    (0, 3, 2),
+    (3, 0, 2),
+    (3, 2, 0),
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -1,9 +1,9 @@
 """Products of matrices inside compiled programs: the OpenBLAS that NumPy's wheels bring, called as kernels.
 
-NumPy offers no address of its BLAS, but its wheels hold a library with known names, whose functions take 64-bit
-integers. Called from a program one costs 20 ns before it computes, so even products of 4 x 4 are faster
-than loops. Where NumPy uses another BLAS (conda, Linux distributions, Accelerate on Macs) there is no kernel, and
-programs call `numpy.matmul` between their tables.
+NumPy offers no address of its BLAS, but its wheels hold a library with known names, whose functions take
+64-bit integers. Called from a program one costs 20 ns before it computes, so even products of 4 x 4 are
+faster than loops. Where NumPy uses another BLAS (conda, Linux distributions, Accelerate on Macs) there is no
+kernel, and programs call `numpy.matmul` between their tables.
 """
 
 from __future__ import annotations
@@ -129,58 +129,64 @@ class Gemv(NamedTuple):
         return [*slots, m, n, int(transposed), leading, int(keep), *steps, *strides, self.function]
 
 
-@cache
 def gemm(dtype: str) -> Gemm | None:
     """Return the product of matrices of "float32" or "float64"; None where NumPy's BLAS is not at hand."""
-    made = _made("gemm", dtype, _GEMM, _interpreted_gemm)
-    return Gemm(*made) if made else None
+    if native.interpreted():
+        return Gemm(_interpreted(dtype, _interpreted_gemm), 0)
+    address = _address(f"cblas_{LETTERS[dtype]}gemm")
+    return Gemm(_compiled(dtype, _GEMM), address) if address else None
+
+
+def gemv(dtype: str) -> Gemv | None:
+    """Return the product of a matrix and a vector, as `gemm`."""
+    if native.interpreted():
+        return Gemv(_interpreted(dtype, _interpreted_gemv), 0)
+    address = _address(f"cblas_{LETTERS[dtype]}gemv")
+    return Gemv(_compiled(dtype, _GEMV), address) if address else None
+
+
+def _compiled(dtype: str, text: str) -> native.Kernel:
+    return native.compiled(text.format(dtype=dtype, size=np.dtype(dtype).itemsize))
 
 
 @cache
-def gemv(dtype: str) -> Gemv | None:
-    """Return the product of a matrix and a vector, as `gemm`."""
-    made = _made("gemv", dtype, _GEMV, _interpreted_gemv)
-    return Gemv(*made) if made else None
+def _interpreted(dtype: str, product: Callable[..., None]) -> native.Kernel:
+    read = intrinsics.interpreted_names()[f"{dtype}_at"]
 
+    def function(slots: Any, args: Any, lo: int, hi: int) -> None:
+        product([read(slots, args, k) for k in range(3)], [int(a) for a in args[3:]], lo, hi)
 
-def _made(name: str, dtype: str, text: str, interpreted: Callable[..., None]) -> tuple[native.Kernel, int] | None:
-    if native.interpreted():
-        read = intrinsics.interpreted_names()[f"{dtype}_at"]
-
-        def function(slots: Any, args: Any, lo: int, hi: int) -> None:
-            interpreted([read(slots, args, k) for k in range(3)], [int(a) for a in args[3:]], lo, hi)
-
-        return native.python_kernel(function), 0
-    address = _address(f"cblas_{LETTERS[dtype]}{name}")
-    if not address:
-        return None
-    return native.compiled(text.format(dtype=dtype, size=np.dtype(dtype).itemsize)), address
+    return native.python_kernel(function)
 
 
 def _interpreted_gemm(buffers: list[np.ndarray], args: list[int], lo: int, hi: int) -> None:
     m, n, k, transposed_a, transposed_b, leading_a, leading_b, leading_c, keep, *strides = args[:12]
     for i in range(lo, hi):
         a, b, c = (x[i * s :] for x, s in zip(buffers, strides, strict=True))
-        a = _matrix(a, k, m, leading_a).T if transposed_a else _matrix(a, m, k, leading_a)
-        b = _matrix(b, n, k, leading_b).T if transposed_b else _matrix(b, k, n, leading_b)
-        c = _matrix(c, m, n, leading_c)
-        c[...] = a @ b + (c if keep else 0)
+        left = _matrix(a, k, m, leading_a).T if transposed_a else _matrix(a, m, k, leading_a)
+        right = _matrix(b, n, k, leading_b).T if transposed_b else _matrix(b, k, n, leading_b)
+        out = _matrix(c, m, n, leading_c)
+        out[...] = left @ right + (out if keep else 0)
 
 
 def _interpreted_gemv(buffers: list[np.ndarray], args: list[int], lo: int, hi: int) -> None:
     m, n, transposed, leading, keep, step_x, step_y, *strides = args[:10]
     for i in range(lo, hi):
         a, x, y = (x[i * s :] for x, s in zip(buffers, strides, strict=True))
-        a = _matrix(a, m, n, leading)
-        a = a.T if transposed else a
-        x, y = _matrix(x, a.shape[1], 1, step_x)[:, 0], _matrix(y, a.shape[0], 1, step_y)[:, 0]
-        y[...] = a @ x + (y if keep else 0)
+        matrix = _matrix(a, m, n, leading)
+        matrix = matrix.T if transposed else matrix
+        column, out = (
+            _matrix(x, matrix.shape[1], 1, step_x)[:, 0],
+            _matrix(y, matrix.shape[0], 1, step_y)[:, 0],
+        )
+        out[...] = matrix @ column + (out if keep else 0)
 
 
 def _matrix(flat: np.ndarray, rows: int, columns: int, leading: int) -> np.ndarray:
     return as_strided(flat, (rows, columns), (leading * flat.itemsize, flat.itemsize))
 
 
+@cache
 def _address(name: str) -> int:
     """Return the address of a function of NumPy's OpenBLAS, 0 if that is not there."""
     for library in _libraries():

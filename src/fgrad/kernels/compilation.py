@@ -1,15 +1,16 @@
 """From the text of a native kernel to machine code: Numba types and lowers it, LLVM does the rest directly.
 
-`numba.cfunc` alone would do, and does where Numba has changed inside. This takes half the time: fewer of Numba's
-passes, no answer of its type inference is looked for twice, one pass over the code by LLVM instead of two, and the
-function is private to its module, so that only one copy of it is made, without a path for errors, which it
-cannot raise.
+`numba.cfunc` alone would do, and does where Numba has changed inside. This takes half the time: fewer of
+Numba's passes, no answer of its type inference is looked for twice, one pass over the code by LLVM instead
+of two, and the function is private to its module, so that only one copy of it is made, without a path for
+errors, which it cannot raise.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -46,7 +47,7 @@ def compiled(function: Callable[..., Any], signature: str) -> tuple[Code | None,
 
 
 def link(code: Code) -> tuple[int, Any]:
-    """Return the address of a function whose machine code is given, and what keeps it alive; 0 if it is damaged."""
+    """Return the address of a function given as machine code, and what keeps it alive; 0 if it is damaged."""
     from llvmlite import binding  # noqa: PLC0415 -- late: eager programs need no machine code
 
     if not all(map(_is_known, code.externals)):
@@ -71,9 +72,10 @@ def _types(signature: str) -> tuple[tuple[Any, ...], Any]:
 
 def _compiled(function: Callable[..., Any], args: tuple[Any, ...], result: Any) -> Code:
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
-    from numba.core import compiler, compiler_lock, cpu, registry  # noqa: PLC0415
+    from numba.core import compiler, compiler_lock, registry  # noqa: PLC0415
 
-    flags = compiler.Flags()
+    cpu: Any = importlib.import_module("numba.core.cpu")
+    flags: Any = compiler.Flags()
     flags.no_compile = flags.no_cpython_wrapper = True
     flags.error_model = "numpy"
     flags.fastmath = cpu.FastMathOptions(FASTMATH)
@@ -112,7 +114,7 @@ def _compiled_by_numba(
     """Return what `compiled` does by way of Numba's public functions, and one private method."""
     from numba import cfunc  # noqa: PLC0415 -- late, as above
 
-    made = cfunc(result(*args), error_model="numpy", fastmath=FASTMATH)(function)
+    made: Any = cfunc(result(*args), error_model="numpy", fastmath=FASTMATH)(function)
     try:
         machine = bytes(made._library._get_compiled_object())
     except Exception:  # noqa: BLE001 -- without it kernels live in memory only
@@ -161,12 +163,12 @@ def _answers() -> dict[Any, Any]:
 def _answers_remembered() -> Iterator[None]:
     """Let Numba remember which implementation an operator has for operands that are numbers.
 
-    It asks that for every operator in a kernel, twice, and goes through all implementations each time, which is
-    half of its time. Others do not notice: they wait for the lock that the caller holds.
+    It asks that for every operator in a kernel, twice, and goes through all implementations each time, which
+    is half of its time. Others do not notice: they wait for the lock that the caller holds.
     """
     from numba.core import types  # noqa: PLC0415 -- late, as above
 
-    kind = types.functions.BaseFunction
+    kind: Any = types.functions.BaseFunction
     search, answers = kind.get_call_type, _answers()
 
     def remembered(self: Any, context: Any, args: tuple[Any, ...], kws: Any) -> Any:
@@ -197,7 +199,8 @@ def _target() -> tuple[Any, dict[str, Any]]:
     binding.initialize_native_asmprinter()
     target = binding.Target.from_triple(binding.get_process_triple())
     cpu, features = store.processor()
-    reloc = "static" if target.name.startswith("x86") else "pic" if target.name.startswith("ppc") else "default"
+    positions = {"x86": "static", "ppc": "pic"}
+    reloc = positions.get(target.name[:3], "default")
     return target, {
         "cpu": cpu,
         "features": features,

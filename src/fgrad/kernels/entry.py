@@ -1,13 +1,13 @@
-"""How Python starts a compiled program: a built-in function that checks its arrays and runs the table, natively.
+"""How Python starts a compiled program: a built-in function that checks its arrays and runs the table.
 
-`Context(specs, program, slots).entry(x, y, out)` costs a tenth of a microsecond. No C compiler made the function, but
-what makes kernels, after CPython's convention METH_FASTCALL. It reads the fields of arrays where NumPy keeps
-them, which is tried on examples first; where that fails (another Python than CPython, a free-threaded or a debug
-build) a function in Python does the same.
+`Context(specs, program, slots).entry(x, y, out)` costs a tenth of a microsecond. No C compiler made the
+function, but what makes kernels, after CPython's convention METH_FASTCALL. It reads the fields of arrays
+where NumPy keeps them, which is tried on examples first; where that fails (another Python than CPython, a
+free-threaded or a debug build) a function in Python does the same.
 
-An entry returns None when it has run, NotImplemented when an argument is not what the program was compiled for,
-and False when its buffers are in use by another thread; in the last two cases nothing has happened. Arrays that are
-written to must not overlap with others.
+An entry returns None when it has run, NotImplemented when an argument is not what the program was compiled
+for, and False when its buffers are in use by another thread; in the last two cases nothing has happened.
+Arrays that are written to must not overlap with others.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from fgrad.kernels import intrinsics, machine, native
 CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # of `ndarray.flags.num`
 ALIGNMENT = 64  # of scratch buffers, in bytes
 
-# A context is one array of words: these, the specs, the table, the slots, and what the slots are at the start.
+# A context is one array of words: these, the specs, the table, the slots, and what the slots are at first.
 FIELDS = (
     *("busy", "mortal", "done", "wrong", "used", "ndarray", "float", "float64", "int", "int64", "overflow"),
     *("as_integer", "save", "restore", "release", "machine", "count", "table", "length", "slots", "initial"),
 )
-# A spec is: its size in words, which scalars it takes, one of them, dtype, flags, slot, rank, sizes (-1 if any).
+# A spec is: its size in words, which scalars it takes, one of them, dtype, flags, slot, rank, sizes or -1.
 _TEXT = (
     f"{', '.join(FIELDS).upper()} = range({len(FIELDS)})"
-    f"\nSPECS = {len(FIELDS)}"
-    + """
+    f"\nSPECS = {len(FIELDS)}\n"
+    """
 NONE, LOW = np.int64(0), np.int64(0xFFFFFFFF)
 
 
 def kernel(this, args, count):
-    # the words of an object: references, type, value; of an array: ... data, rank, sizes, strides, base, dtype, flags
+    # words of an object: references, type, value; of an array also: rank, sizes, strides, base, dtype, flags
     context = int64_from(this[2])
     result = context[DONE]
     if context[BUSY] != 0:
@@ -144,7 +144,7 @@ class Context:
         """
         self._given = (tuple(specs), program, tuple(slots), scratch, release)
         self._others: list[Context] = []
-        specs = [s._replace(dtype=np.dtype(s.dtype.str)) for s in specs]  # the one that NumPy's own arrays have
+        specs = [s._replace(dtype=np.dtype(s.dtype.str)) for s in specs]  # the object that arrays have
         arena = _aligned(scratch)
         arrays = [arena[s:] if isinstance(s, int) else s for s in slots]
         make = _native_entry if _is_fast() and not native.interpreted() else _plain_entry

@@ -2,18 +2,21 @@
 
 | name | in machine code | interpreted |
 |---|---|---|
-| `np`, `math`, `helper` | as Numba has them; `helper` decorates functions that the kernel calls | NumPy's |
+| `np`, `math` | as Numba has them | NumPy's |
+| `helper` | decorates functions that the kernel calls, and that raise nothing | likewise |
 | `float64_at(slots, args, 3)` | a pointer to the buffer whose number is `args[3]` | a flat array over it |
-| `alone(pointer)` | the same, said not to overlap with what other pointers are read and written by | the same |
+| `alone(pointer)` | the same, with the promise that no other pointer leads there | the same |
 | `integer_at(slots, args, 3, kind)` | the integer of type `INTEGERS[kind]` that is in a buffer | likewise |
 | `move(slots, k, bytes)` | adds to the address of buffer k | likewise |
-| `call(address, slots, args, start, lo, hi)` | another kernel, with the numbers from `args[start]` on | likewise |
+| `assign(slots, k, j)`, `swap(slots, k, j)` | slot k becomes what j is; the two change places | likewise |
+| `call(address, slots, args, start, lo, hi)` | a kernel, with the numbers from `args[start]` on | likewise |
 | `int64_from(address)`, `address(pointer)` | a pointer, its address | missing |
 | `invoke(address, a, b, ...)` | a C function that returns an integer, or nothing | missing |
 
-There is `<dtype>_at` for each of `DTYPES`. Elements of a pointer are `x[i]`, where `i` is best unsigned; a kernel
-with more than about sixteen pointers becomes vector code only if they are `alone`. A buffer that is both read and
-written must then be one pointer. Numba is imported when `compiled_names` is called, not before.
+There is `<dtype>_at` for each of `DTYPES`. Elements of a pointer are `x[i]`, where `i` is best unsigned. A
+kernel with more than about sixteen pointers becomes vector code only if they are `alone`, and a smaller one
+compiles faster; what is both read and written must then be one pointer. Numba is imported when
+`compiled_names` is called, not before.
 """
 
 from __future__ import annotations
@@ -77,8 +80,8 @@ class Slots:
 
     def swap(self, a: int, b: int) -> None:
         """Let two slots change places."""
-        for values in (self._bytes, self._moved):
-            values[a], values[b] = values[b], values[a]  # type: ignore[index]
+        self._bytes[a], self._bytes[b] = self._bytes[b], self._bytes[a]
+        self._moved[a], self._moved[b] = self._moved[b], self._moved[a]
 
 
 @cache
@@ -151,7 +154,8 @@ def _pointer(kind: Any) -> Callable[..., Any]:
         def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             slots, args, k = values
             number = builder.load(builder.gep(args, [k]))
-            return builder.inttoptr(builder.load(builder.gep(slots, [number])), context.get_data_type(pointer))
+            place = builder.load(builder.gep(slots, [number]))
+            return builder.inttoptr(place, context.get_data_type(pointer))
 
         return pointer(slots, args, types.intp), emit
 
@@ -159,7 +163,7 @@ def _pointer(kind: Any) -> Callable[..., Any]:
 
 
 def alone(typing: Any, pointer: Any) -> Any:
-    """Type a pointer that overlaps with no other: the result of an empty instruction that is said to be so."""
+    """Type a pointer that overlaps with no other: the result of an empty instruction with that attribute."""
 
     def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         from llvmlite import ir  # noqa: PLC0415 -- late, as above

@@ -1,9 +1,9 @@
 """Compiled programs: tables of instructions, run by a small interpreter that is itself a native kernel.
 
 A program is an array of int64 numbers, which an `Assembler` writes, over *slots*, each of which holds the
-address of a buffer. Most instructions call a kernel (see `native`), so a new batch size, or the fiftieth equal
-step of a Python loop, compiles nothing: it is another table. The others are loops and branches, which cost
-a few nanoseconds each. With NUMBA_DISABLE_JIT=1 the same text is run by Python, on `intrinsics.Slots`.
+address of a buffer. Most instructions call a kernel (see `native`), so a new batch size, or the fiftieth
+equal step of a Python loop, compiles nothing: it is another table. The others are loops and branches, which
+cost a few nanoseconds each. With NUMBA_DISABLE_JIT=1 the same text is run by Python, on `intrinsics.Slots`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ INTEGERS = intrinsics.INTEGERS
 OPERATIONS = ("CALL", "LOOP", "NEXT", "LEAVE", "BRANCH", "COPY", "ZERO", "SWAP", "VIEW")
 CALL, LOOP, NEXT, LEAVE, BRANCH, COPY, ZERO, SWAP, VIEW = range(len(OPERATIONS))
 
-_TEXT = f"{', '.join(OPERATIONS)} = range({len(OPERATIONS)})" + """
+_TEXT = (
+    f"{', '.join(OPERATIONS)} = range({len(OPERATIONS)})\n"
+    """
 NONE = np.int64(0)
 
 
@@ -33,7 +35,7 @@ def kernel(slots, args, lo, hi):
         if operation == CALL:  # address, lo, hi, count of numbers, numbers...
             call(args[at + 1], slots, args, at + 5, np.uintp(args[at + 2]), np.uintp(args[at + 3]))
             at += 5 + args[at + 4]
-        elif operation == LOOP:  # slot of its count or -1, count, steps to go, end, kind, moves, (slot, bytes)...
+        elif operation == LOOP:  # slot of its count or -1, count, to go, end, kind, moves, (slot, bytes)...
             if args[at + 1] >= 0:
                 args[at + 2] = integer_at(slots, args, at + 1, args[at + 5])
             args[at + 3] = args[at + 2]
@@ -44,7 +46,7 @@ def kernel(slots, args, lo, hi):
             if operation == LEAVE and stays:
                 at += 3
             else:
-                steps = 1 if stays else args[loop + 3] - args[loop + 2]  # those done, but for the last, undone
+                steps = 1 if stays else args[loop + 3] - args[loop + 2]  # all moves are taken back
                 for k in range(args[loop + 6]):
                     move(slots, args[loop + 7 + 2 * k], steps * args[loop + 8 + 2 * k])
                 args[loop + 3] -= 1
@@ -73,6 +75,7 @@ def kernel(slots, args, lo, hi):
             move(slots, args[at + 1], args[at + 3] + args[at + 7] * number if number > 0 else args[at + 3])
             at += 8
 """
+)
 
 
 class Label:
@@ -150,7 +153,7 @@ class Assembler:
         self._add(BRANCH, slot, INTEGERS.index(dtype), len(labels), *labels)
 
     def copy(self, target: int, source: int, count: int) -> None:
-        """Copy `count` bytes."""
+        """Copy `count` bytes; buffers do not overlap."""
         self._add(COPY, target, source, count)
 
     def zero(self, target: int, count: int) -> None:

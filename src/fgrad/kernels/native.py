@@ -1,20 +1,21 @@
 """Kernels as machine code that knows no Python: compiled once, kept on disk, loaded without Numba.
 
-A kernel is a text that defines `kernel(slots, args, lo, hi)`: `slots[k]` is the address of buffer k, `args` are
-the int64 numbers of this call: numbers of buffers and sizes, and `lo`, `hi` (unsigned) bound its loop. It names
-what `intrinsics` lists; for example
+A kernel is a text that defines `kernel(slots, args, lo, hi)`: `slots[k]` is the address of buffer k, `args`
+are the int64 numbers of this call: numbers of buffers and sizes, and `lo`, `hi` (unsigned) bound its loop. It
+raises nothing, and names what `intrinsics` lists; for example
 
     def kernel(slots, args, lo, hi):
         x, out = float64_at(slots, args, 0), float64_at(slots, args, 1)
         for i in range(lo, hi):
             out[i] = math.exp(x[i])
 
-So one kernel serves every program that has use for it, whatever its sizes. Its machine code depends on nothing
-but the text and what `store.header` says; an entry of the cache is one file, `k_<hash>.o`: a digest, the
-name of its symbol, those of the C library that it calls, and an object file that llvmlite links in a millisecond.
+So one kernel serves every program that has use for it, whatever its sizes. Its machine code depends on
+nothing but the text and what `store.header` says; an entry of the cache is one file, `k_<hash>.o`: a digest,
+the name of its symbol, those of the C library that it calls, and an object file that llvmlite links in a
+millisecond.
 
-With NUMBA_DISABLE_JIT=1 nothing is compiled: `slots` is then `intrinsics.Slots`, or a list of flat arrays, and
-`args` any sequence.
+With NUMBA_DISABLE_JIT=1 nothing is compiled: `slots` is then `intrinsics.Slots`, or a list of flat arrays,
+and `args` any sequence.
 """
 
 from __future__ import annotations
@@ -114,14 +115,14 @@ def _make(text: str, signature: str) -> Kernel:
     _counts["compiled"] += 1
     if path and code:
         with contextlib.suppress(OSError):
-            store.write(path, _packed(code))
+            store.write(path, _packed(code, path.stem))
             store.shrink(path)
     return Kernel(address, owner)
 
 
 def _load(path: Path) -> Kernel | None:
     """Return the kernel whose entry is at `path`; None if there is none, or if it is damaged."""
-    code = _unpacked(store.read(path))
+    code = _unpacked(store.read(path), path.stem)
     address, owner = compilation.link(code) if code else (0, None)
     if not address:
         return None
@@ -130,14 +131,14 @@ def _load(path: Path) -> Kernel | None:
     return Kernel(address, owner)
 
 
-def _packed(code: Code) -> bytes:
+def _packed(code: Code, key: str) -> bytes:
     content = " ".join([code.symbol, *code.externals]).encode() + b"\n" + code.machine
-    return store.digest(content).encode() + b"\n" + content
+    return store.digest(key, content).encode() + b"\n" + content
 
 
-def _unpacked(entry: bytes) -> Code | None:
+def _unpacked(entry: bytes, key: str) -> Code | None:
     total, _, content = entry.partition(b"\n")
-    if not total or total != store.digest(content).encode():
+    if not total or total != store.digest(key, content).encode():
         return None
     names, _, machine = content.partition(b"\n")
     symbol, *externals = names.decode().split(" ")
@@ -146,6 +147,6 @@ def _unpacked(entry: bytes) -> Code | None:
 
 @cache
 def _header() -> str:
-    """Return what machine code depends on besides the text: also the intrinsics, and how they are compiled."""
+    """Return what machine code depends on besides the text: also intrinsics, and how they are compiled."""
     sources = [store.read(Path(module)) for module in (intrinsics.__file__, compilation.__file__)]
     return f"{store.header()}, {store.digest(*sources)[:8]}"

@@ -1,8 +1,8 @@
 """The folder in which compiled code outlives its process: who may write to it, how, and how large it gets.
 
-An entry is one or more files whose names start with `k_<hash>.`; one of them ends in `.sum` or `.o`, and its age
-is the time since the entry was used. All of it gets executed, so the folder must be the user's own and writable
-by nobody else; where there can be no such folder, code lives in memory only.
+An entry is one or more files whose names start with `k_<hash>.`; one of them ends in `.sum` or `.o`, and its
+age is the time since the entry was used. All of it gets executed, so the folder must be the user's own and
+writable by nobody else; where there can be no such folder, code lives in memory only.
 """
 
 from __future__ import annotations

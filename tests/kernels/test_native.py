@@ -1,0 +1,401 @@
+import ctypes
+import os
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from fgrad.kernels import compilation, intrinsics, machine, native, source, store
+
+TEXT = """
+@helper
+def twice(x):
+    return x + x
+
+
+def kernel(slots, args, lo, hi):
+    x, out = float64_at(slots, args, 0), float64_at(slots, args, 1)
+    for i in range(lo, hi):
+        out[i] = twice(math.exp(x[i])) * args[2] + {}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Return the folder of a cache that is empty."""
+    monkeypatch.setenv("FGRAD_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(autouse=True)
+def private_memory(monkeypatch):
+    monkeypatch.setattr(native, "_kernels", {})
+
+
+def call(kernel, buffers, args, hi, lo=0):
+    slots = np.array([b.ctypes.data for b in buffers], np.int64)
+    if kernel.function is not None:
+        slots = intrinsics.Slots(buffers)
+    machine.call(kernel, np.array(args, np.int64), slots, lo, hi)
+
+
+def check(kernel, number=1):
+    x, out = np.linspace(-1, 1, 37), np.zeros(37)
+    call(kernel, [x, out], [0, 1, 3], 37)
+    np.testing.assert_allclose(out, 6 * np.exp(x) + number, rtol=1e-14)
+
+
+def load(number=1):
+    """Load a kernel as a new process would; return how many were compiled, and how many loaded."""
+    native._kernels.clear()
+    before = native.statistics()
+    check(native.compiled(TEXT.format(number)), number)
+    after = native.statistics()
+    return after.compiled - before.compiled, after.loaded - before.loaded
+
+
+COMPILED, LOADED = (1, 0), (0, 1)
+compiled_only = pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
+
+
+def everything(folder):
+    return [p for p in folder.rglob("*") if p.is_file()]
+
+
+def test_interpreted_kernels_are_the_same(folder, monkeypatch):
+    monkeypatch.setattr(native, "interpreted", lambda: True)
+    kernel = native.compiled(TEXT.format(1))
+    check(kernel)
+    assert native.compiled(TEXT.format(1)) is kernel
+    assert not folder.exists()
+    out = np.zeros(3)
+    kernel.function([np.zeros(3), out], [0, 1, 1], 0, 3)  # a plain list of arrays will do
+    assert out.tolist() == [3, 3, 3]
+
+
+def values(dtype):
+    if dtype == "bool":
+        return np.array([True, False, True])
+    return np.array([1, 2, 100]).astype(dtype) * (1 + 2j if dtype.startswith("complex") else 1)
+
+
+@pytest.mark.parametrize("way", ["compiled", "interpreted"])
+@pytest.mark.parametrize("dtype", sorted(intrinsics.DTYPES))
+def test_pointers_of_every_dtype(dtype, way, monkeypatch):
+    if way == "interpreted":
+        monkeypatch.setattr(native, "interpreted", lambda: True)
+    kernel = native.compiled(
+        f"""
+def kernel(slots, args, lo, hi):
+    x, out = alone({dtype}_at(slots, args, 0)), alone({dtype}_at(slots, args, 1))
+    for i in range(lo, hi):
+        out[i] = x[np.uintp(2) - i]
+"""
+    )
+    x = values(dtype).astype(dtype)
+    out = np.zeros(3, dtype)
+    call(kernel, [np.zeros(1), x, out], [1, 2], 3)
+    assert out.tobytes() == x[::-1].tobytes()
+    call(kernel, [x, out], [1, 0], hi=3, lo=2)
+    assert x[2] == out[0]
+    assert x[1] == values(dtype)[1]
+
+
+@compiled_only
+class TestCache:
+    def test_in_memory(self, folder):
+        kernel = native.compiled(TEXT.format(1))
+        (path,) = folder.iterdir()
+        path.unlink()
+        assert native.compiled(TEXT.format(1)) is kernel
+
+    def test_on_disk(self, folder):
+        assert load() == COMPILED
+        assert load() == LOADED
+        assert load(2) == COMPILED
+        assert load() == LOADED
+
+    def test_the_entry(self, folder):
+        load()
+        (path,) = folder.iterdir()
+        assert path.name.startswith("k_")
+        assert path.suffix == ".o"
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        total, names, machine_code = path.read_bytes().split(b"\n", 2)
+        assert total.decode() == store.digest(path.stem, names + b"\n" + machine_code)
+        assert names.startswith(b"cfunc.")
+        assert machine_code.startswith(b"\x7fELF") == (sys.platform == "linux")
+
+    def test_several(self, folder):
+        texts = [TEXT.format(n) for n in (1, 2, 1)]
+        first, second, third = native.compiled_all(texts)
+        assert first is third
+        check(first, 1)
+        check(second, 2)
+
+    def test_external_symbols_are_named_and_known(self, folder):
+        text = "def kernel(slots, args, lo, hi):\n    x = float64_at(slots, args, 0)\n    x[0] = math.erf(x[0])\n"
+        native.compiled(text)
+        (path,) = folder.iterdir()
+        assert path.read_bytes().split(b"\n", 2)[1].split(b" ")[1:] == [b"erf"]
+        native._kernels.clear()
+        x = np.array([0.5])
+        before = native.statistics().loaded
+        call(native.compiled(text), [x], [0], 1)
+        assert native.statistics().loaded == before + 1
+        np.testing.assert_allclose(x, 0.5204998778130465)
+
+    def test_an_entry_that_needs_an_unknown_symbol_is_built_again(self, folder):
+        load()
+        (path,) = folder.iterdir()
+        code = native._unpacked(path.read_bytes(), path.stem)
+        path.write_bytes(native._packed(code._replace(externals=("no_library_has_this",)), path.stem))
+        assert load() == COMPILED
+        assert load() == LOADED
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda data: b"",
+            lambda data: b"\x80garbage",
+            lambda data: data[: len(data) // 2],
+            lambda data: data[:600] + bytes([data[600] ^ 0xFF]) + data[601:],
+            lambda data: data.replace(b"cfunc.", b"other.", 1),
+        ],
+    )
+    def test_a_damaged_entry_is_built_again(self, folder, damage):
+        load()
+        (path,) = folder.iterdir()
+        path.write_bytes(damage(path.read_bytes()))
+        assert load() == COMPILED
+        assert load() == LOADED
+
+    def test_the_entry_of_another_kernel(self, folder):
+        load(1)
+        (one,) = folder.iterdir()
+        load(2)
+        (other,) = set(folder.iterdir()) - {one}
+        one.write_bytes(other.read_bytes())
+        assert load(1) == COMPILED
+        assert load(1) == LOADED
+
+    def test_a_killed_writer_leaves_nothing_that_is_read(self, folder):
+        load()
+        (path,) = folder.iterdir()
+        part = path.with_name(f"{path.name}.0123.tmp")
+        part.write_bytes(path.read_bytes()[:100])
+        path.unlink()
+        assert load() == COMPILED
+        assert load() == LOADED
+
+    def test_that_cannot_be_written_to(self, folder, monkeypatch):
+        def fail(*_):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(store, "write", fail)
+        assert load() == COMPILED
+        assert load() == COMPILED
+        assert not everything(folder)
+
+    def test_that_others_may_write_to(self, folder):
+        folder.mkdir()
+        folder.chmod(0o777)
+        assert load() == COMPILED
+        assert load() == COMPILED
+        assert not everything(folder)
+
+    def test_missing(self, folder):
+        folder.parent.joinpath("cache").write_text("a file is in the way")
+        assert load() == COMPILED
+        assert folder.read_text() == "a file is in the way"
+
+    def test_its_size(self, folder, monkeypatch):
+        for number in range(3):
+            load(number)
+        size = sum(p.stat().st_size for p in everything(folder)) // 3
+        monkeypatch.setenv("FGRAD_CACHE_SIZE", str(int(2.5 * size)))
+        for path in everything(folder):
+            os.utime(path, (1e9, 1e9))
+        assert load(1) == LOADED  # now the newest
+        load(3)
+        assert len(everything(folder)) == 2
+        assert load(1) == LOADED
+
+    def test_what_the_hash_covers(self, folder, monkeypatch):
+        load()
+        for name, value in (("_version", lambda package: "99"), ("processor", lambda: ("generic", ""))):
+            with monkeypatch.context() as patch:
+                patch.setattr(store, name, value)
+                store.header.cache_clear()
+                native._header.cache_clear()
+                compilation._target.cache_clear()
+                assert load() == COMPILED
+            store.header.cache_clear()
+            native._header.cache_clear()
+            compilation._target.cache_clear()
+        assert load() == LOADED
+        assert len(everything(folder)) == 3
+
+
+@compiled_only
+class TestNumba:
+    """What is relied on inside of Numba, and what happens where it is not there."""
+
+    def test_the_short_way_is_taken(self, folder, monkeypatch):
+        monkeypatch.delattr(compilation, "_compiled_by_numba")
+        assert load() == COMPILED
+
+    def test_other_insides(self, folder, monkeypatch):
+        monkeypatch.delattr(compilation, "_compiled")
+        assert load() == COMPILED
+        assert load() == LOADED
+
+    def test_no_way_to_the_machine_code(self, folder, monkeypatch):
+        from numba.core.codegen import CodeLibrary
+
+        monkeypatch.delattr(compilation, "_compiled")
+        monkeypatch.delattr(CodeLibrary, "_get_compiled_object")
+        assert load() == COMPILED
+        assert load() == COMPILED
+        assert not everything(folder)
+
+    def test_it_is_left_as_it_was(self, folder):
+        from numba.core.types.functions import BaseFunction
+
+        before = BaseFunction.get_call_type
+        load()
+        assert BaseFunction.get_call_type is before
+
+    def test_both_ways_give_the_same(self, folder, monkeypatch):
+        text = """
+def kernel(slots, args, lo, hi):
+    x, y, out = float32_at(slots, args, 0), int32_at(slots, args, 1), float64_at(slots, args, 2)
+    for i in range(lo, hi):
+        k = 0
+        total = 0.0
+        while k < args[3]:
+            total += x[i] * k if y[i] > 3 else -x[i] ** 2
+            k += 1
+            if total > 50:
+                break
+        out[i] = max(total, y[i]) / (y[i] % 4) - (1 if y[i] & 1 else 0.5)
+"""
+        rng = np.random.default_rng(0)
+        x, y = rng.standard_normal(50).astype(np.float32), rng.integers(-9, 9, 50).astype(np.int32)
+        outs = [np.zeros(50), np.zeros(50)]
+        call(native.compiled(text), [x, y, outs[0]], [0, 1, 2, 9], 50)
+        native._kernels.clear()
+        monkeypatch.setenv("FGRAD_CACHE_SIZE", "0")
+        monkeypatch.delattr(compilation, "_compiled")
+        call(native.compiled(text), [x, y, outs[1]], [0, 1, 2, 9], 50)
+        np.testing.assert_array_equal(*outs)
+        assert np.isinf(outs[0]).any()
+
+    def test_an_error_in_the_text_is_raised(self, folder):
+        from numba import NumbaError
+
+        with pytest.raises(NumbaError, match="missing"):
+            native.compiled("def kernel(slots, args, lo, hi):\n    missing()\n")
+
+    def test_code_lives_as_long_as_its_kernel(self, folder):
+        kernel = native.compiled(TEXT.format(5))
+        native._kernels.clear()
+        for number in range(20):
+            native.compiled(TEXT.format(number % 2))
+            native._kernels.clear()
+        check(kernel, 5)
+
+    def test_many_pointers_are_vector_code_if_alone(self, folder):
+        registers = {}
+        for word in ("", "alone"):
+            loads = "\n".join(f"    x{k} = {word}(float64_at(slots, args, {k}))" for k in range(28))
+            total = " + ".join(f"x{k}[i] * x{k}[i]" for k in range(20))
+            stores = "\n".join(f"        x{k}[i] = t * x{k - 20}[i]" for k in range(20, 28))
+            text = (
+                f"def kernel(slots, args, lo, hi):\n{loads}\n    for i in range(lo, hi):\n"
+                f"        t = {total}\n{stores}\n"
+            )
+            buffers = [np.full(9, float(k)) for k in range(28)]
+            call(native.compiled(text), buffers, range(28), 9)
+            square = sum(k * k for k in range(20))
+            assert all((buffers[k] == square * (k - 20)).all() for k in range(20, 28))
+            function = source.execute(text, **intrinsics.compiled_names()).kernel
+            registers[word] = vectors_of(function)
+        assert registers[""] == 0
+        assert registers["alone"] > 0
+
+
+def vectors_of(function):
+    """Return how many vectors of numbers LLVM made of the function, in the assembly before code generation."""
+    seen = []
+    externals = compilation._externals
+    try:
+        compilation._externals = lambda assembly: (seen.append(assembly), externals(assembly))[1]
+        compilation.compiled(function, "kernel")
+    finally:
+        compilation._externals = externals
+    return seen[0].count(" x double>")
+
+
+@compiled_only
+def test_many_threads_compile_once(folder):
+    before = native.statistics().compiled
+    with ThreadPoolExecutor(8) as pool:
+        kernels = set(pool.map(native.compiled, [TEXT.format(7)] * 8))
+    assert len(kernels) == 1
+    assert native.statistics().compiled == before + 1
+
+
+SCRIPT = """
+import sys
+from fgrad.kernels import blas, entry, machine, native
+import numpy as np
+program = machine.Assembler()
+program.call(native.compiled({text!r}), [0, 1, 3], 0, 5)
+args = [entry.Spec(k, np.dtype(float), (5,)) for k in range(2)]
+context = entry.Context(args, program, [None, None])
+x, out = np.arange(5.0), np.zeros(5)
+assert context.entry(x, out) is None
+assert np.allclose(out, 6 * np.exp(x) + 1)
+blas.gemm("float64")
+print(native.statistics().compiled, "numba" in sys.modules, "llvmlite" in sys.modules)
+"""
+
+
+def start(folder, **more):
+    env = {**os.environ, "FGRAD_CACHE_DIR": str(folder), "PYTHONWARNINGS": "error", **more}
+    script = SCRIPT.format(text=TEXT.format(1))
+    return subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True)
+
+
+def result_of(process):
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    return out.split()
+
+
+@compiled_only
+def test_many_processes_at_once_and_one_more(folder):
+    processes = [start(folder) for _ in range(8)]
+    for process in processes:
+        assert int(result_of(process)[0]) >= 0
+    assert result_of(start(folder)) == ["0", "False", "True"]  # nothing is compiled, and Numba not imported
+    assert not [p for p in everything(folder) if "tmp" in p.name]
+
+
+def test_a_process_that_interprets(folder):
+    assert result_of(start(folder, NUMBA_DISABLE_JIT="1")) == ["0", "False", "False"]
+    assert not folder.exists()
+
+
+@compiled_only
+def test_addresses_are_those_of_c_functions(folder):
+    kernel = native.compiled(TEXT.format(1))
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_size_t] * 4)(kernel.address)
+    x, out = np.zeros(2), np.zeros(2)
+    slots, args = np.array([x.ctypes.data, out.ctypes.data]), np.array([0, 1, 1])
+    function(slots.ctypes.data, args.ctypes.data, 1, 2)
+    assert out.tolist() == [0, 3]
