@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fgrad.core.aval import Aval
+from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, Rule, by_argument, register
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.ops.contraction import contract
@@ -227,7 +227,7 @@ register(
         "guard",
         run=_run_guard,
         pull=_guard_pull,
-        shape=lambda x, *_, **__: x,
+        shape=lambda x, *_, **__: aval_of(x),
         batch=_batch_guard,
     )
 ).blind = lambda params: params | {"look": False}

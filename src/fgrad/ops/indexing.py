@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.aval import Aval, Shape
+from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.primitive import EACH, ROWS, Pattern, Primitive, Pull, by_argument, flat, register
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, apply_linear, bind
@@ -203,7 +203,7 @@ register(
             lambda ct, *, index: bind("update", ct, 0.0, index=index),
             lambda ct, y_aval, *, index: _fitted(bind("slice", ct, index=index), y_aval.shape),
         ),
-        shape=lambda x, value, *, index: x,
+        shape=lambda x, value, *, index: aval_of(x),
         batch=_batch_update,
     )
 )
@@ -415,7 +415,7 @@ register(
         "put",
         run=_run_put,
         pull=_put_pull,
-        shape=lambda x, value, *arrays, template: x,
+        shape=lambda x, value, *arrays, template: aval_of(x),
         batch=_batch_put,
     )
 )

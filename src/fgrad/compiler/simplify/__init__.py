@@ -1,6 +1,7 @@
 """Simpler programs with the same values: small passes, and all of them until nothing changes."""
 
 from fgrad.compiler.simplify.algebra import ALGEBRA, FOLDING, OPERANDS
+from fgrad.compiler.simplify.assembly import ASSEMBLY
 from fgrad.compiler.simplify.elimination import eliminate
 from fgrad.compiler.simplify.passes import SHARING, simplify
 from fgrad.compiler.simplify.reductions import REDUCTIONS
@@ -9,6 +10,7 @@ from fgrad.compiler.simplify.speculation import speculate
 
 __all__ = [
     "ALGEBRA",
+    "ASSEMBLY",
     "FOLDING",
     "OPERANDS",
     "REDUCTIONS",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fgrad.compiler.simplify.algebra import ALGEBRA, FOLDING, OPERANDS
+from fgrad.compiler.simplify.assembly import ASSEMBLY
 from fgrad.compiler.simplify.constants import Constants
 from fgrad.compiler.simplify.elimination import eliminate
 from fgrad.compiler.simplify.reductions import REDUCTIONS
@@ -15,7 +16,7 @@ ROUNDS = 6  # enough for what was seen; a program of more is right, if not the s
 SHARING = Rules()  # no rule at all: equal equations are written once
 
 
-ALL = FOLDING | SHAPES | OPERANDS | ALGEBRA | REDUCTIONS
+ALL = FOLDING | SHAPES | ASSEMBLY | OPERANDS | ALGEBRA | REDUCTIONS
 
 
 def simplify(program: Program) -> Program:

@@ -71,6 +71,7 @@ class Rewriting:
         self.scalar = constants.scalar
         self.equations: list[Equation] = []
         self.uses = Counter(_operands(program))  # of the program as it was
+        self._user = {a: e.name for e in program.equations for a in e.args if a.__class__ is Var}
         self._maker: dict[Var, Equation] = {}
         self._shared: dict[Any, tuple[Var, ...]] = {}
         self._found: dict[Var, Any] = {}
@@ -109,6 +110,10 @@ class Rewriting:
     def single(self, x: Any) -> bool:
         """Return whether `x` is used once, so that its equation goes where it is rewritten."""
         return x.__class__ is Var and self.uses[x] == 1
+
+    def goes_into(self, x: Var, name: str) -> bool:
+        """Return whether all that is done with `x` is to give it once to the row `name`, or is not known."""
+        return x not in self.uses or (self.uses[x] == 1 and self._user.get(x) == name)
 
     def aval(self, x: Any) -> Aval:
         """Return shape and dtype of an operand."""

@@ -285,7 +285,18 @@ def _through_transpose(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -
     return rw.make("transpose", take(rw, made.args[0], inner), axes=axes)
 
 
+def _through_sum(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
+    """Take of both terms, where one of them is mostly zero."""
+    shape = made.outs[0].aval.shape
+    if not any(rw.maker(a, "unslice") for a in made.args) or any(
+        rw.aval(a).shape != shape for a in made.args
+    ):
+        return None
+    return rw.make("add", *(take(rw, a, taken) for a in made.args))
+
+
 _THROUGH = {
+    "add": _through_sum,
     "slice": _through_slice,
     "unslice": _through_unslice,
     "update": _through_update,
@@ -327,36 +338,6 @@ def unsliced(rw: Rewriting, e: Equation) -> Any:
             )
         return rw.make("unslice", made.args[0], shape=shape, index=index_of(joined))
     return None
-
-
-@SHAPES.on("add")
-def neighbours(rw: Rewriting, e: Equation) -> Any:
-    """Add arrays of zeros whose written parts are neighbours: their parts, joined, among zeros."""
-    x, y = e.args
-    a, b = rw.maker(x, "unslice"), rw.maker(y, "unslice")
-    if not a or not b or not rw.single(x) or not rw.single(y) or x is y or x.aval != y.aval:
-        return None
-    shape = a.params["shape"]
-    first, second = boxes(shape, a.params["index"]), boxes(shape, b.params["index"])
-    if first is None or second is None:
-        return None
-    differ = [i for i, (p, q) in enumerate(zip(first, second, strict=True)) if _kept(p) != _kept(q)]
-    if len(differ) != 1:
-        return None
-    (axis,) = differ
-    p, q = first[axis], second[axis]
-    if p.step != 1 or q.step != 1:
-        return None
-    pieces = [rw.reshape(v.args[0], _whole_axes(v, t)) for v, t in ((a, first), (b, second))]
-    if q.start + q.length == p.start:
-        p, q = q, p
-        pieces.reverse()
-    if p.start + p.length != q.start:
-        return None
-    joined = rw.make("concatenate", *pieces, axis=axis)
-    region = [_kept(t) for t in first]
-    region[axis] = Box(p.start, p.length + q.length, 1)
-    return rw.make("unslice", joined, shape=shape, index=index_of(region))
 
 
 # ---- joined arrays ----------------------------------------------------------------------------------

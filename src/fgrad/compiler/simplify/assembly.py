@@ -1,0 +1,181 @@
+"""Arrays written part by part: sums of arrays of zeros but for a part each, and assignments in a row.
+
+A loop over the elements of an array leaves them, forwards (assignments) and in the reverse sweep (sums). Each
+chain is looked at once, at its end, and becomes one `concatenate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fgrad.compiler.simplify.rewriting import Rewriting, Rules
+from fgrad.compiler.simplify.shapes import Box, boxes, index_of
+from fgrad.core.aval import Aval, Shape
+from fgrad.core.program import Equation
+
+ASSEMBLY = Rules()
+
+
+class Part(NamedTuple):
+    """What is written, and where; it has all axes of the whole."""
+
+    value: Any
+    place: tuple[Box, ...]
+
+
+@ASSEMBLY.on("add")
+def added(rw: Rewriting, e: Equation) -> Any:
+    """Add up arrays that are zero but for a part: one array of all parts."""
+    (out,) = e.outs
+    if rw.goes_into(out, "add"):
+        return None
+    shape, others = out.aval.shape, []
+    parts: list[Part] = []
+    for term in _terms(rw, e):
+        made = rw.maker(term, "unslice") if rw.single(term) else None
+        place = _place(shape, made.params["index"]) if made and term.aval == out.aval else None
+        if made and place:
+            parts.append(Part(rw.reshape(made.args[0], _lengths(place)), place))
+        else:
+            others.append(term)
+    if len(parts) < 2:
+        return None
+    whole = _assembled(rw, _summed(rw, parts), out.aval)
+    if whole is None:
+        return None
+    total = others[0] if others else None
+    for term in others[1:]:
+        total = rw.make("add", total, term)
+    return whole if total is None else rw.make("add", total, whole)
+
+
+def _terms(rw: Rewriting, e: Equation) -> list[Any]:
+    """Return what is added up, in order."""
+    found: list[Any] = []
+    todo = [*reversed(e.args)]
+    while todo:
+        x = todo.pop()
+        made = rw.maker(x, "add") if rw.single(x) else None
+        if made and x.aval == e.outs[0].aval:
+            todo += reversed(made.args)
+        else:
+            found.append(x)
+    return found
+
+
+def _summed(rw: Rewriting, parts: Sequence[Part]) -> list[Part]:
+    """Add parts of one place."""
+    found: dict[tuple[Box, ...], Any] = {}
+    for value, place in parts:
+        found[place] = rw.make("add", found[place], value) if place in found else value
+    return [Part(value, place) for place, value in found.items()]
+
+
+@ASSEMBLY.on("update")
+def assigned(rw: Rewriting, e: Equation) -> Any:
+    """Put together what is assigned part by part, if that is all of an array; zeros next to zeros."""
+    (out,) = e.outs
+    shape = out.aval.shape
+    if (wider := _wider(rw, e)) is not None:
+        return wider
+    if rw.goes_into(out, "update"):
+        return None
+    parts: dict[tuple[Box, ...], Any] = {}
+    made: Equation | None = e
+    while made:
+        base, value = made.args
+        if rw.scalar(value) is not None:
+            value = rw.full(value, Aval(_written(shape, made.params["index"]), out.aval.dtype))
+        place = _place(shape, made.params["index"])
+        if place is None or rw.aval(value) != Aval(_written(shape, made.params["index"]), out.aval.dtype):
+            return None
+        if place not in parts:  # what was assigned later stays
+            parts[place] = value
+        made = rw.maker(base, "update") if rw.single(base) else None
+    if sum(_size(place) for place in parts) != out.aval.size:
+        return None
+    return _assembled(rw, [Part(rw.reshape(v, _lengths(p)), p) for p, v in parts.items()], out.aval)
+
+
+def _wider(rw: Rewriting, e: Equation) -> Any:
+    """Assign one number to neighbouring parts at once; nothing needs to be added where it is assigned."""
+    base, value = e.args
+    shape = e.outs[0].aval.shape
+    place = _place(shape, e.params["index"])
+    number = rw.scalar(value)
+    if place is None or number is None:
+        return None
+    summed = rw.maker(base, "add")
+    for x, y in (summed.args, summed.args[::-1]) if summed else ():
+        made = rw.maker(y, "unslice")
+        if made and rw.aval(x) == base.aval and _place(shape, made.params["index"]) == place:
+            return rw.make("update", x, number, index=index_of(place))
+    before = rw.maker(base, "update")
+    own = rw.scalar(before.args[1]) if before else None
+    if not before or own is None or rw.constants.key(own) != rw.constants.key(number):
+        return None
+    first = _place(shape, before.params["index"])
+    joined = _joined(first, place) if first else None
+    return rw.make("update", before.args[0], number, index=index_of(joined)) if joined else None
+
+
+def _joined(a: tuple[Box, ...], b: tuple[Box, ...]) -> tuple[Box, ...] | None:
+    """Return the place that two neighbours make up."""
+    axes = [i for i, (p, q) in enumerate(zip(a, b, strict=True)) if p != q]
+    if len(axes) != 1:
+        return None
+    (axis,) = axes
+    p, q = sorted((a[axis], b[axis]))
+    if p.start + p.length != q.start:
+        return None
+    return (*a[:axis], Box(p.start, p.length + q.length, 1), *a[axis + 1 :])
+
+
+def _place(shape: Shape, index: tuple[Any, ...]) -> tuple[Box, ...] | None:
+    """Return what a basic index takes, if that is a block without gaps."""
+    taken = boxes(shape, index)
+    if taken is None or any(b.step != 1 or not b.length for b in taken):
+        return None
+    return tuple(Box(b.start, b.length, 1) for b in taken)
+
+
+def _lengths(place: Sequence[Box]) -> Shape:
+    return tuple(b.length for b in place)
+
+
+def _written(shape: Shape, index: tuple[Any, ...]) -> Shape:
+    """Return the shape of what an index takes."""
+    return tuple(b.length for b in boxes(shape, index) or () if not b.drops)
+
+
+def _size(place: Sequence[Box]) -> int:
+    size = 1
+    for b in place:
+        size *= b.length
+    return size
+
+
+def _assembled(rw: Rewriting, parts: Sequence[Part], aval: Aval) -> Any:
+    """Return the array of these parts and zeros; None if they are not side by side along one axis."""
+    first = parts[0].place
+    axes = {i for part in parts for i, (p, q) in enumerate(zip(first, part.place, strict=True)) if p != q}
+    if len(axes) > 1 or any(rw.aval(value).dtype != aval.dtype for value, _ in parts):
+        return None
+    (axis,) = axes or {0}
+    pieces: list[Any] = []
+    lengths = _lengths(first)
+    begin = end = min(part.place[axis].start for part in parts)
+    for value, place in sorted(parts, key=lambda part: part.place[axis].start):
+        start, length, *_ = place[axis]
+        if start < end:
+            return None
+        if start > end:
+            gap = (*lengths[:axis], start - end, *lengths[axis + 1 :])
+            pieces.append(rw.full(0, Aval(gap, aval.dtype)))
+        pieces.append(value)
+        end = start + length
+    joined = rw.make("concatenate", *pieces, axis=axis) if len(pieces) > 1 else pieces[0]
+    region = (*first[:axis], Box(begin, end - begin, 1), *first[axis + 1 :])
+    whole: Any = rw.make("unslice", joined, shape=aval.shape, index=index_of(region))
+    return whole
