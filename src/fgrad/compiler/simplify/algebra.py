@@ -354,7 +354,7 @@ def product_where_zero_wins(rw: Rewriting, e: Equation) -> Any:
 
 @ALGEBRA.on("power")
 def power(rw: Rewriting, e: Equation) -> Any:
-    """Powers 0 to 3 and -1, which products and a quotient give to 1 ulp."""
+    """Powers 0 to 3 and -1: products and a quotient are exact to 1.5 ulp, as good as a fast power."""
     x, y = e.args
     s = _value(rw, y)
     if s is None or x.__class__ is not Var or x.aval.dtype != e.outs[0].aval.dtype or _kind(e) not in "fiu":
@@ -420,11 +420,19 @@ def denial(rw: Rewriting, e: Equation) -> Any:
     return made.args[0] if made and rw.aval(made.args[0]).dtype == bool else None
 
 
+@ALGEBRA.on("invert")
+def inversion(rw: Rewriting, e: Equation) -> Any:
+    """~x = not x, for truth values."""
+    return rw.make("logical_not", e.args[0]) if rw.aval(e.args[0]).dtype == bool else None
+
+
 @ALGEBRA.on("isfinite", "isnan", "isinf")
 def finiteness(rw: Rewriting, e: Equation) -> Any:
-    """Integers are finite."""
+    """Integers are finite, and signs do not matter."""
     if rw.aval(e.args[0]).dtype.kind in "biu":
         return rw.full(e.name == "isfinite", e.outs[0].aval)
+    if made := rw.maker(e.args[0], "negative"):
+        return rw.make(e.name, made.args[0])
     return None
 
 

@@ -95,7 +95,9 @@ class Usual(Rules):
         condition, zero, tangent = e.args
         if rw.scalar(zero) is None or rw.scalar(zero) != 0 or rw.aval(tangent) != e.outs[0].aval:
             return None
-        scaled, both = rw.maker(tangent, "scale"), rw.maker(condition, "logical_and")
+        turned = rw.maker(tangent, "negative")
+        scaled = rw.maker(turned.args[0] if turned else tangent, "scale")
+        both = rw.maker(condition, "logical_and")
         for side in both.args if scaled and both else ():
             infinite = rw.maker(side, "logical_not")
             finite = rw.maker(infinite.args[0], "isfinite") if infinite else None
