@@ -163,7 +163,7 @@ SAME = {
     "over one": (lambda x: x / 1, []),
     "over four": (lambda x: x / 4, ["multiply"]),
     "over three": (lambda x: x / 3, ["divide"]),
-    "minus of minus": (lambda x: -(-x), []),
+    "minus of minus": (lambda x: np.negative(-x), []),
     "minus itself": (lambda x: x - x, ["subtract"]),
     "over itself": (lambda x: x / x, ["divide"]),
     "twice": (lambda x: x + x, ["multiply"]),

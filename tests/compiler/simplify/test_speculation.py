@@ -12,6 +12,7 @@ from fgrad.compiler.simplify import simplify, speculate
 
 FUNCTIONS = {
     "bump": lambda x: np.exp(-1 / (x * x)),
+    "one-sided bump": lambda x: np.exp(-1 / x),
     "entropy": lambda x: x * np.log(x),
     "guarded root": lambda x: np.where(x > 0, np.sqrt(x), 0.0) * x,
     "quotient": lambda x: np.sin(x) / (x * x),
@@ -59,9 +60,9 @@ def test_finite_tangents_are_valid(name):
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-13, atol=1e-15)
 
 
-@pytest.mark.parametrize("name", ["bump", "entropy", "guarded root"])
+@pytest.mark.parametrize("name", ["one-sided bump", "entropy", "guarded root"])
 def test_where_a_zero_cotangent_meets_an_infinite_slope_it_is_not_valid(name):
-    expected, found, valid = both(forward(FUNCTIONS[name]), np.array([0.0, 0.75]), np.ones(2))
+    expected, _, valid = both(forward(FUNCTIONS[name]), np.array([0.0, 0.75]), np.ones(2))
     assert not valid
     assert not np.isnan(expected[0]).any()
 
