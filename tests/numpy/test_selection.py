@@ -415,3 +415,33 @@ def test_copies_keep_the_gradient():
     u = copy.copy(t)
     u[0] = 9.0
     np.testing.assert_array_equal(t.numpy(), V)
+
+
+@pytest.mark.parametrize("limits", [(0, 0), (255, 255), (1, 300), (-5, 2), (None, 0), (255, None)])
+def test_clip_at_the_ends_of_an_integer_dtype(limits):
+    x = np.array([1, 2, 3], np.uint8)
+    np.testing.assert_array_equal(fnp.clip(fg.tensor(x), *limits).numpy(), np.clip(x, *limits))
+
+
+def test_assignment_by_a_mask_whose_values_are_not_known():
+    def f(x, v):
+        y = x * 1.0
+        y[y < 0] = v[0]
+        y[y[:, 0] > 1] = v
+        return y
+
+    x, v = values((4, 3)), np.array([0.25, 0.5, 0.75])
+    expected = np.where(x < 0, 0.25, x)
+    expected[expected[:, 0] > 1] = v
+    program = fg.make_graph(f)(x, v)
+    np.testing.assert_array_equal(program(x, v), expected)
+    np.testing.assert_array_equal(f(fg.tensor(x), fg.tensor(v)).numpy(), expected)
+    weights = values((4, 3), seed=3)
+    for a, b in zip(
+        *(fg.grad(lambda x, v: (g(x, v) * weights).sum(), (0, 1))(x, v) for g in (f, program)), strict=True
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-14)
+    mapped = fg.vmap(lambda x, v: f(x, v), in_axes=(0, None))(np.stack([x, -x]), v)
+    np.testing.assert_array_equal(mapped[0], expected)
+    with pytest.raises(TypeError, match="boolean array"):  # one value for each place is another thing
+        fg.make_graph(lambda x: x.__setitem__(x > 0, np.ones(3)))(V)

@@ -1063,6 +1063,7 @@ SAMPLES = [
 UNCHECKED = {  # not checked here, each for its reason: tests/random and tests/transforms have them
     *("log_gamma", "logit_beta"),  # a sample follows its parameters along the quantile function
     *("discrete", "pure_callback"),  # refuse to be differentiated; the latter is in tests/transforms
+    "jit",  # is any program: tests/transforms/test_jit_composition.py
     "effect",  # has no output: tests/transforms/test_callbacks.py
     *("psum", "all_gather", "psum_scatter"),  # live in a vmap only: tests/transforms/test_collectives.py
 }

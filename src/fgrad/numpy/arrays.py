@@ -23,11 +23,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def as_value(x: Any) -> Any:
     """Return `x` as an array or Tensor; a nested sequence that holds Tensors becomes a Tensor."""
-    if x.__class__ is Tensor or isinstance(x, np.ndarray | np.generic):
+    if x.__class__ is Tensor:
+        return x if x._value.__class__ is np.ndarray else strong(x)
+    if isinstance(x, np.ndarray | np.generic):
         return x
     if isinstance(x, list | tuple) and holds_tensor(x):
         return array(x)
     return np.asarray(x)
+
+
+def operand(x: Any) -> Any:
+    """Return a number as it is, whose dtype gives way to that of arrays; anything else as array or Tensor."""
+    return x if isinstance(x, Tensor | int | float | complex) else as_value(x)
+
+
+def strong(x: Tensor) -> Tensor:
+    """Return `x`, with its dtype fixed where it stands for a Python number."""
+    v = x._value
+    if isinstance(v, Box) and (fixed := v.strong()) is not v:
+        return wrap(fixed, x._nodes)
+    return x
 
 
 def as_tensor(x: Any) -> Tensor:
@@ -155,7 +170,7 @@ def asarray(
     """Return `a` itself if it is a Tensor of `dtype`, otherwise a Tensor made of it; `copy`: a new handle."""
     on_cpu(device)
     if isinstance(a, Tensor) and not copy and (dtype is None or a.dtype == dtype):
-        return a
+        return strong(a)
     if copy is False:
         raise ValueError("a Tensor cannot share the memory of an array, so copy=False is impossible")
     return array(a, dtype)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from fgrad.core.tensor import bind
-from fgrad.numpy.arrays import alike, as_value
+from fgrad.numpy.arrays import alike, as_value, operand
 from fgrad.numpy.indexing import where
 from fgrad.numpy.reductions import cumsum, diff
 from fgrad.numpy.reductions import sum as _sum
@@ -72,7 +72,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> An
         return np.gradient(f, *varargs, axis=axis, edge_order=edge_order)
     f = as_value(f)
     axes = tuple(range(len(f.shape))) if axis is None else normalize_axis_tuple(axis, len(f.shape))
-    spaces = [v if isinstance(v, int | float | complex) else as_value(v) for v in varargs] or [1.0]
+    spaces = list(map(operand, varargs)) or [1.0]
     if len(spaces) == 1 and np.ndim(spaces[0]) == 0:
         spaces *= len(axes)
     if len(spaces) != len(axes):

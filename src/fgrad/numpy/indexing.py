@@ -13,7 +13,7 @@ from fgrad.core.primitive import OPERATORS, ROWS, Primitive, flat, register
 from fgrad.core.tape import CUT
 from fgrad.core.tensor import Tensor, alias, apply_unary, binary, bind, rebind, unary, wrap
 from fgrad.core.trace import Box
-from fgrad.numpy.arrays import as_target, as_value, concrete, values
+from fgrad.numpy.arrays import as_target, as_value, concrete, operand, values
 from fgrad.numpy.registry import implements, stored
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
@@ -82,8 +82,24 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
         if not x._nodes:
             x._nodes = (CUT,)
         return
-    new = indexing.setitem(x, _plain_index(index), value)
+    mask = index[0] if isinstance(index, tuple) and len(index) == 1 else index
+    if _is_unknown_mask(mask, x, value):  # where is the same, and asks for no value
+        chosen = linear.reshape(mask, (*mask.shape, *[1] * (x.ndim - mask.ndim)))
+        new = bind("where", chosen, value, x)
+    else:
+        new = indexing.setitem(x, _plain_index(index), value)
     rebind(x, new)
+
+
+def _is_unknown_mask(mask: Any, x: Tensor, value: Any) -> bool:
+    """Return whether `mask` chooses among all elements, by values that are not there, for an equal `value`."""
+    return (
+        isinstance(mask, Tensor)
+        and isinstance(mask._value, Box)
+        and mask.dtype.kind == "b"
+        and 0 < mask.ndim <= x.ndim - len(value.shape)
+        and mask.shape == x.shape[: mask.ndim]
+    )
 
 
 def _is_everything(index: Any) -> bool:
@@ -98,8 +114,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
         if (x is None) != (y is None):
             raise ValueError("either both or neither of x and y should be given")
         return nonzero(condition)
-    choices = (v if isinstance(v, int | float | complex) else as_value(v) for v in (x, y))
-    return bind("where", as_value(condition), *choices)
+    return bind("where", as_value(condition), operand(x), operand(y))
 
 
 @implements(np.nonzero)
@@ -141,7 +156,7 @@ def clip(
         raise ValueError("clip takes its limits either as a_min and a_max or as min and max")
     low, high = (min, max) if a_min is _NOTHING else (a_min, a_max)
     y = as_value(a) if dtype is None else linear.convert(as_value(a), np.dtype(dtype))
-    low, high = _limit(low, y.dtype), _limit(high, y.dtype)
+    low, high = _limit(low, y.dtype, -1), _limit(high, y.dtype, 1)
     if low is None and high is None:
         y = bind("positive", y)
     if low is not None:
@@ -151,13 +166,15 @@ def clip(
     return stored(y, out)
 
 
-def _limit(x: Any, dtype: np.dtype[Any]) -> Any:
+def _limit(x: Any, dtype: np.dtype[Any], sign: int) -> Any:
     """Return a limit as operand; None where there is none, or where no integer of `dtype` is beyond it."""
     if x is None or x is _NOTHING:
         return None
-    if x.__class__ is int and dtype.kind in "iu" and not np.iinfo(dtype).min < x < np.iinfo(dtype).max:
-        return None
-    return x if isinstance(x, int | float) else as_value(x)
+    if x.__class__ is int and dtype.kind in "iu":
+        last = np.iinfo(dtype).max if sign > 0 else np.iinfo(dtype).min
+        if (x - last) * sign >= 0:
+            return None
+    return operand(x)
 
 
 @implements(np.select)

@@ -262,7 +262,7 @@ class _Tracing(Inner):
     def operand(self, x: Any) -> Any:
         """Return `x` as it stands in an equation."""
         v = x._value if x.__class__ is Tensor else x
-        if isinstance(v, np.ndarray):
+        if isinstance(v, np.ndarray | np.generic):
             self.constants[id(v)] = v
         return super().operand(x)
 
@@ -273,6 +273,7 @@ class Specialisation:
     Attributes:
         procedure: the program of flat values; its first inputs are the `handles`, the others the leaves.
         handles: weak references to Tensors from outside that were followed, which are read at each call.
+        limits: the leaves that are Python integers, with dtypes of small range that they have to fit.
         is_kept: whether it holds for later calls.
     """
 
@@ -281,12 +282,17 @@ class Specialisation:
         stage = _Tracing(next_level())
         inputs = [stage.var(Aval(shape, dtype)) for shape, dtype, _ in call.kinds]
         boxed = [wrap(Symbol(stage, v, weak)) for v, (_, _, weak) in zip(inputs, call.kinds, strict=True)]
+        integers = {
+            v: i for i, (v, (_, _, weak)) in enumerate(zip(inputs, call.kinds, strict=True)) if weak is int
+        }
+        stage.numbers = {v: set() for v in integers}
         with running((*current().traces, stage)):
             args, kwargs = call.arguments(boxed)
             found, self.out_structure = tree.flatten(fun(*args, **kwargs))
             self.template = [None if _is_array(y) else (y,) for y in found]  # what is no array stays as it is
             outputs = [stage.operand(y) for y in found if _is_array(y)]
         self.procedure = Procedure(stage.program(inputs, outputs))
+        self.limits = [(integers[v], dtype) for v, dtypes in stage.numbers.items() for dtype in dtypes]
         arrays, tensors = reached(fun)
         live = current().traces
         named = {_identity(t, live): t for t in tensors}
@@ -315,7 +321,7 @@ class Specialisation:
 
     def guard(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
         """Return the short way for arguments of this kind, where there is one."""
-        if kwargs or self.handles or self._watched or not self.is_kept or call.fun is not self._fun:
+        if kwargs or self.handles or self._watched or self.limits or not self.is_kept or call.fun is not self._fun:
             return None
         if current() is not FLOOR or watching() or not call.as_numpy or len(args) != call.count:
             return None
@@ -323,7 +329,13 @@ class Specialisation:
         return guard(executable, args, call.leaves, call.statics, self.out_structure, self.template)
 
     def run(self, call: Call) -> Any:
-        """Return the results for arguments of this kind."""
+        """Return the results for arguments of this kind.
+
+        Raises:
+            OverflowError: a Python integer does not fit the dtype of the array that it meets.
+        """
+        for i, dtype in self.limits:
+            dtype.type(call.leaves[i])
         self.calls += 1
         if self.is_kept:
             outs = apply(self.procedure, [*(r() for r in self.handles), *call.values()])

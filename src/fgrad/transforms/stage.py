@@ -59,6 +59,9 @@ class Stage(Trace):
         self.title = title or (around[-1] if around else "make_graph")
         self.equations: list[Equation] = []
         self.regions: list[Region] = []
+        self.numbers: dict[
+            Var, set[np.dtype[Any]]
+        ] = {}  # Python integers, and the dtypes that they have to fit
         self.count = 0
 
     def var(self, aval: Aval) -> Var:
@@ -111,15 +114,38 @@ class Stage(Trace):
         if not fixed:
             return args, None
         dtype = np.result_type(*fixed, *(_SAMPLE[k] for i, k in enumerate(kinds) if i in free and k))
+        if (
+            dtype.kind in "iu" and row.shape
+        ):  # what NumPy computes in another dtype does not overflow in this one
+            samples = [_SAMPLE[k] if k else aval_of(a) for a, k in zip(args, kinds, strict=True)]
+            out = row.shape(*samples).dtype
+            dtype = np.dtype(int) if out.kind == "b" else out
         return tuple([self._cast(a, dtype) if i in free else a for i, a in enumerate(args)]), None
 
     def _cast(self, x: Any, dtype: np.dtype[Any]) -> Any:
         """Return one of Python's numbers in a dtype."""
         if x.__class__ is not Tensor or x.dtype == dtype:
             return x
+        if dtype.kind in "iu" and x._value.weak is int:
+            x._value.trace.demand(x._value.var, dtype)
         v = self.var(Aval((), dtype))
         self.equations.append(Equation("convert", (self.operand(x),), {"dtype": dtype}, (v,), user_line()))
         return wrap(Symbol(self, v))
+
+    def demand(self, number: Var, dtype: np.dtype[Any]) -> None:
+        """Note that a Python integer has to fit into a dtype, which NumPy tells from its value.
+
+        Raises:
+            TypeError: it is no argument, so that nobody can tell before the program runs.
+        """
+        if number not in self.numbers:
+            raise TypeError(
+                f"{self.title}: a Python integer that was computed from others meets an array of {dtype} at "
+                f"{user_line()}; whether it fits is not known while the function is staged. Convert the array "
+                f"(x.astype(int)) or the number (numpy.asarray(n).astype({dtype})) first, or make the number "
+                "static (static_argnums)"
+            )
+        self.numbers[number].add(dtype)
 
     def _close(self, region: Region) -> None:
         """End a region here; what it returns without computing it gets a variable that is its own."""
