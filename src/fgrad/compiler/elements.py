@@ -217,7 +217,7 @@ class Elements:
         operands = []
         for a, dtype in zip(equation.args, compute, strict=True):
             if isinstance(a, Var):
-                operands.append(self.convert(self.value(a, aligned(at, a.aval.shape)), dtype))
+                operands.append(self.converted(a, aligned(at, a.aval.shape), dtype))
             else:
                 operands.append(self.constant(a, dtype))
         return self.convert(self.apply(equation.name, operands, compute[-1]), out.aval.dtype)
@@ -256,7 +256,7 @@ class Elements:
         for part in itertools.product(*(range(x.aval.shape[i]) for i in axes)):
             for i, p in zip(axes, part, strict=True):
                 place[i] = Index(p)
-            term = self.convert(self.value(x, tuple(place)), dtype)
+            term = self.converted(x, tuple(place), dtype)
             total = term if total is None else self.join(equation.name, total, term)
         assert total is not None  # noqa: S101 -- axes of length zero are computed by NumPy
         return total
@@ -277,7 +277,7 @@ class Elements:
         for part in itertools.product(*(range(lengths[c]) for c in summed)):
             place.update((c, Index(p)) for c, p in zip(summed, part, strict=True))
             factors = [
-                self.convert(self.value(v, tuple(place[c] for c in letters)), dtype)
+                self.converted(v, tuple(place[c] for c in letters), dtype)
                 for v, letters in ((x, a), (y, b))
             ]
             term = self.apply("multiply", factors, dtype)

@@ -116,8 +116,7 @@ class Root:
         """Compute what is stored, or added up, at an index."""
         if not self.reduced:
             return elements.compute(self.var, at)
-        value = elements.value(self.equation.args[0], at)
-        return elements.convert(value, self.var.aval.dtype)
+        return elements.converted(self.equation.args[0], at, self.var.aval.dtype)
 
     def _number(self) -> None:
         loops, at = [], []
