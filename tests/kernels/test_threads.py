@@ -1,3 +1,6 @@
+from queue import SimpleQueue
+from threading import Event, get_ident
+
 import numpy as np
 import pytest
 
@@ -28,14 +31,65 @@ def test_little_work_stays_in_one_thread(three):
     assert calls == [(0, 100)]
 
 
-def test_errors_of_workers_reach_the_caller_after_all_parts_have_ended(three):
+def test_pieces_cover_the_range_and_grow_smaller():
+    for count, parts, least in ((1, 2, 1), (1000, 2, 1), (1000, 3, 50), (10, 8, 4), (10**6, 2, 32768)):
+        pieces = threads._cut(count, parts, least)
+        assert [i for lo, hi in pieces for i in (lo, hi)][1:-1:2] == [lo for lo, _ in pieces[1:]]
+        assert (pieces[0][0], pieces[-1][1]) == (0, count)
+        lengths = [hi - lo for lo, hi in pieces]
+        assert lengths == sorted(lengths, reverse=True)
+        assert min(lengths[:-1], default=least) >= least
+
+
+def test_a_worker_that_does_not_wake_up_holds_nobody_up(monkeypatch):
+    monkeypatch.setattr(threads, "_threads", lambda: 2)
+    asleep = SimpleQueue()
+    monkeypatch.setattr(threads, "_workers", lambda _: asleep)
+    seen = np.zeros(1000, int)
+
+    def kernel(out, lo, hi):
+        out[lo:hi] += 1
+
+    threads.share(kernel, (seen,), 1000, 10 * threads.ELEMENTS)
+    assert (seen == 1).all()
+    late = asleep.get()
+    late.help()
+    assert (seen == 1).all()
+    assert late.args == ()  # arrays are not kept alive for it
+
+
+def test_errors_of_workers_reach_the_caller_after_all_pieces_have_ended(three):
+    caller, started, ended = get_ident(), Event(), []
+
+    def kernel(lo, hi):
+        if get_ident() == caller:
+            assert started.wait(60)
+            ended.append((lo, hi))
+            return
+        started.set()
+        raise ValueError(f"piece {lo}")
+
+    with pytest.raises(ValueError, match="piece"):
+        threads.share(kernel, (), 9, 10 * threads.ELEMENTS)
+    assert ended
+
+
+def test_an_error_of_the_caller_ends_the_loop_after_the_pieces_that_workers_took(three):
+    caller, running, released = get_ident(), Event(), Event()
     ended = []
 
     def kernel(lo, hi):
-        if lo:
-            raise ValueError(f"part {lo}")
+        if get_ident() == caller:
+            assert running.wait(60)
+            released.set()
+            raise KeyError(lo)
+        running.set()
+        assert released.wait(60)
         ended.append(lo)
 
-    with pytest.raises(ValueError, match="part"):
-        threads.share(kernel, (), 9, 10 * threads.ELEMENTS)
-    assert ended == [0]
+    with pytest.raises(KeyError):
+        threads.share(kernel, (), 100, 100 * threads.ELEMENTS)
+    before = list(ended)
+    assert before
+    threads.share(lambda lo, hi: None, (), 100, 100 * threads.ELEMENTS)
+    assert ended == before  # nobody went on with the first loop
