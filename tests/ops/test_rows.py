@@ -448,6 +448,7 @@ def contraction() -> list[Sample]:
         ("abc", "abc", "a"), ("abc", "bc", "a"), ("abc", "cb", "a"), ("abc", "abc", "abc"),
             ("abc", "b", "cab"),
         ("abc", "bd", "dac"), ("", "", ""), ("", "ab", "ba"), ("abc", "dcb", "ad"), ("ab", "ab", ""),
+        ("", "ab", "ab"), ("ab", "", "ab"), ("ab", "ab", "ba"),
     ]:  # fmt: skip
         reference = lambda x, y, text=f"{a},{b}->{out}": np.einsum(text, x, y)
         shapes = [tuple(lengths[c] for c in letters) for letters in (a, b)]

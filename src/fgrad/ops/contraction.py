@@ -38,6 +38,8 @@ def _plan(a: str, b: str, out: str) -> Callable[[Any, Any], Any]:
     right = [c for c in b if c not in a]
     order = "".join(shared + left + right)
     if not summed:
+        if out in (a, b) and {a, b} <= {out, ""}:
+            return np.multiply  # by a number, or of equal axes: half the time of einsum
         return functools.partial(np.einsum, f"{a},{b}->{out}")  # half the time of a broadcast product
     if not shared and len(summed) == 1 and len(left) <= 1 and len(right) <= 1:
         if out != order:  # the transposed product, so that the result is laid out as asked
