@@ -415,3 +415,19 @@ def test_resizing_in_place():
         return y
 
     check_grads(f, (M,), 2)
+
+
+@pytest.mark.parametrize("count", [2, 16, 17, 40])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_values_come_before_few_and_many_places(count, axis):
+    rng = np.random.default_rng(count)
+    x = rng.standard_normal((9, 9))
+    places = rng.integers(-9, 10, count)  # repeated and negative ones too
+    shape = (count, 9) if axis == 0 else (9, count)
+    new, ct = rng.standard_normal(shape), rng.standard_normal((9 + count, 9) if axis == 0 else (9, 9 + count))
+    y, pull = fg.vjp(lambda x, new: fnp.insert(x, places, new, axis), x, new)
+    np.testing.assert_array_equal(y, np.insert(x, places, new, axis))
+    back = pull(ct)
+    marks = np.insert(np.full(x.shape, -1), places, np.arange(new.size).reshape(shape), axis)
+    np.testing.assert_array_equal(back[1].ravel(), ct.ravel()[np.argsort(marks, None)[x.size :]])
+    np.testing.assert_array_equal(back[0], ct[marks < 0].reshape(x.shape))

@@ -29,8 +29,9 @@ def _stacked(parts: Sequence[Any], lead: tuple[int, ...], dtype: Any = None) -> 
     values = [as_value(p) for p in parts]
     kind = values[0].dtype if dtype is None else np.dtype(dtype)
     core = tuple(values[0].shape)
-    rows = [linear.reshape(linear.convert(linear.broadcast_to(v, core), kind), (1, *core)) for v in values]
-    return linear.reshape(bind("concatenate", *rows, axis=0), (*lead, *core))
+    if any(v.dtype != kind or v.shape != core for v in values):
+        values = [linear.convert(linear.broadcast_to(v, core), kind) for v in values]
+    return linear.reshape(bind("stack", *values), (*lead, *core))
 
 
 @implements(np.apply_along_axis)
@@ -173,7 +174,9 @@ class vectorize:  # noqa: N801 -- NumPy's name
         rows = []
         for x, r in zip(inputs, ranks, strict=True):
             full = linear.broadcast_to(x, (*lead, *x.shape[len(x.shape) - r :]))
-            rows.append(map(_number_or_array, _rows(full, r)))
+            rows.append(_rows(full, r) if isinstance(full, Tensor) else map(_number_or_array, _rows(full, r)))
+        if places == list(range(len(args))) and not kwargs:
+            return self._collected(list(map(self.pyfunc, *rows)), lead, sizes)
         results = []
         for parts in zip(*rows, strict=True):
             given = {**arguments, **dict(zip(places, parts, strict=True))}
@@ -217,7 +220,7 @@ class vectorize:  # noqa: N801 -- NumPy's name
 
 
 def _number_or_array(x: Any) -> Any:
-    return x if isinstance(x, Tensor) or x.shape else x.item()
+    return x if x.shape else x.item()
 
 
 def _parsed_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:

@@ -189,11 +189,15 @@ def _wrap(x: Any, axis: int, width: tuple[int, int]) -> tuple[Any, Any]:
     return _picked(x, axis, width, "wrap")
 
 
-def _picked(x: Any, axis: int, width: tuple[int, int], mode: Any) -> tuple[Any, Any]:
-    """Return borders made of elements of `x`."""
+def _picked(x: Any, axis: int, width: tuple[int, int], mode: str) -> tuple[Any, Any]:
+    """Return borders made of elements of `x`, which goes on for ever: around, or to and fro."""
     n = x.shape[axis]
-    places = np.pad(np.arange(n), width, mode)
-    return take(x, places[: width[0]], axis), take(x, places[width[0] + n :], axis)
+    period = {"wrap": n, "reflect": 2 * n - 2, "symmetric": 2 * n}[mode]
+    before, after = np.arange(-width[0], 0) % period, np.arange(n, n + width[1]) % period
+    if mode != "wrap":
+        back = 2 * n - 2 if mode == "reflect" else 2 * n - 1
+        before, after = (np.minimum(places, back - places) for places in (before, after))
+    return take(x, before, axis), take(x, after, axis)
 
 
 def _turned(x: Any, axis: int, places: Any, period: int) -> Any:

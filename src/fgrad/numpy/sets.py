@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from fgrad.core.tensor import bind, wrap
+from fgrad.core.tensor import bind, is_tracked, wrap
 from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends
 from fgrad.numpy.shapes import concatenate, moveaxis
 from fgrad.ops import linear
@@ -47,6 +47,9 @@ def unique(
         Elements that are equal share the gradient of the one that stands for them equally.
     """
     value = concrete(ar, "unique")
+    if not is_tracked(ar):
+        found = np.unique(value, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
+        return tuple(map(wrap, found)) if isinstance(found, tuple) else wrap(found)
     _, first, inverse, counts = np.unique(value, True, True, True, axis, equal_nan=equal_nan)
     rows = linear.reshape(ar, (ar.size,)) if axis is None else moveaxis(ar, axis, 0)
     y = bind("representative", rows, first, inverse.reshape(-1))

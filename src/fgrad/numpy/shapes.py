@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -177,19 +178,20 @@ def concatenate(
         raise ValueError("need at least one array to concatenate")
     if axis is None:
         xs, axis = [ravel(x) for x in xs], 0
-    if any(len(x.shape) == 0 for x in xs):
+    shapes = [tuple(x.shape) for x in xs]
+    if () in shapes:
         raise ValueError("zero-dimensional arrays cannot be concatenated")
-    place = normalize_axis_index(axis, len(xs[0].shape))
-    for x in xs:
-        if len(x.shape) != len(xs[0].shape) or any(
-            n != m for i, (n, m) in enumerate(zip(x.shape, xs[0].shape, strict=True)) if i != place
-        ):
-            raise ValueError(
-                f"all the input array dimensions except for the concatenation axis must match exactly, "
-                f"but the shapes are {[x.shape for x in xs]}"
-            )
-    kind = np.result_type(*(x.dtype for x in xs)) if dtype is None else np.dtype(dtype)
-    return stored(bind("concatenate", *(cast(x, kind, casting) for x in xs), axis=place), out)
+    place = normalize_axis_index(axis, len(shapes[0]))
+    if len({(s[:place], s[place + 1 :]) for s in set(shapes)}) > 1:
+        raise ValueError(
+            f"all the input array dimensions except for the concatenation axis must match exactly, "
+            f"but the shapes are {shapes}"
+        )
+    kinds = {x.dtype for x in xs}
+    if dtype is not None or len(kinds) > 1:
+        kind = np.result_type(*kinds) if dtype is None else np.dtype(dtype)
+        xs = [cast(x, kind, casting) for x in xs]
+    return stored(bind("concatenate", *xs, axis=place), out)
 
 
 @implements(np.stack)
@@ -201,6 +203,8 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None, **kw: Any) -> A
     if len({x.shape for x in xs}) != 1:
         raise ValueError("all input arrays must have the same shape")
     place = normalize_axis_index(axis, len(xs[0].shape) + 1)
+    if place == 0 and out is None and not kw:
+        return bind("stack", *xs)
     return concatenate([expand_dims(x, place) for x in xs], place, out, **kw)
 
 
@@ -255,7 +259,7 @@ def block(arrays: Any) -> Any:
 def _placeholders(x: Any) -> Any:
     if isinstance(x, list):
         return list(map(_placeholders, x))
-    return x if isinstance(x, tuple) else np.broadcast_to(np.int8(0), np.shape(x))
+    return x if isinstance(x, tuple) else np.empty(x.shape if hasattr(x, "shape") else np.shape(x), bool)
 
 
 def _depth(x: Any) -> int:
@@ -287,6 +291,9 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     if axis is None:
         return concatenate([ravel(arr), ravel(values)])
     return concatenate([arr, values], axis)
+
+
+FEW = 16  # places: parts between them are joined, where an index for each element would take longer
 
 
 @implements(np.insert)
@@ -323,14 +330,14 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         sides = (bind("slice", x, index=(*lead, part)) for part in (slice(k), slice(k, None)))
         before, after = sides
         return bind("concatenate", before, new, after, axis=axis)
-    order = np.argsort(places, kind="stable")
-    target = places.copy()
-    target[order] += np.arange(count)
-    source = np.empty(n + count, np.intp)
-    old = np.ones(n + count, bool)
-    old[target] = False
-    source[target], source[old] = np.arange(n, n + count), np.arange(n)
-    return bind("gather", bind("concatenate", x, new, axis=axis), source, template=(*lead, HOLE))
+    if count <= FEW:
+        order = np.argsort(places, kind="stable")
+        parts = [bind("slice", x, index=(*lead, slice(a, b))) for a, b in pairwise([0, *places[order], n])]
+        for i in range(count, 0, -1):
+            parts.insert(i, bind("slice", new, index=(*lead, slice(k := int(order[i - 1]), k + 1))))
+        return bind("concatenate", *parts, axis=axis)
+    source = np.insert(np.arange(n), places, np.arange(n, n + count))
+    return bind("gather", bind("concatenate", x, new, axis=axis), source, template=(*lead, HOLE), unique=True)
 
 
 def _flat_unless(arr: Any, axis: int | None) -> tuple[Any, int]:
@@ -390,7 +397,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
         k = int(obj) % n
         sides = (bind("slice", x, index=(*lead, part)) for part in (slice(k), slice(k + 1, None)))
         return bind("concatenate", *sides, axis=axis)
-    return bind("gather", x, np.delete(np.arange(n), obj), template=(*lead, HOLE))
+    return bind("gather", x, np.delete(np.arange(n), obj), template=(*lead, HOLE), unique=True)
 
 
 @implements(np.trim_zeros)

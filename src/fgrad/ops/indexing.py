@@ -273,7 +273,10 @@ def _run_winners(*arrays: Any, template: Index, shape: Shape) -> Any:
 
 
 def _run_gather(x: Any, *arrays: Any, template: Index, unique: bool = False) -> Any:
-    return np.asarray(x)[filled(template, arrays)]
+    x = np.asarray(x)
+    if template == _HOLES[1] and x.flags.c_contiguous and arrays[0].dtype.kind == "i":
+        return x.take(arrays[0], 0)  # rows take a tenth of the time
+    return x[filled(template, arrays)]
 
 
 def _run_scatter_add(ct: Any, *arrays: Any, template: Index, shape: Shape, unique: bool = False) -> Any:
