@@ -1,8 +1,8 @@
 """Large loops shared among threads: caller and workers take one piece after the other until none is left.
 
 Kernels let go of the interpreter, so plain threads run them side by side. No two pieces
-write to the same place, so results do not depend on who takes them. A worker that wakes up late, or whose core
-is busy, takes fewer pieces; the caller waits only for pieces that were taken.
+write to the same place, so results do not depend on who takes them. A worker that wakes
+up late, or whose core is busy, takes fewer; the caller waits only for pieces that were taken.
 """
 
 from __future__ import annotations

@@ -98,21 +98,39 @@ def kernel({arrays}, kh, kw, sh, sw, ph, pw, lo, hi):
     rows, width = out.shape[1], out.shape[2]
     for n in range(lo, hi):
         {clear}
-        for r in range(rows):
-            first, last = max(0, r * sh - ph), min(height, r * sh - ph + kh)
-            for q in range(width):
-                left, right = max(0, q * sw - pw), min(length, q * sw - pw + kw)
-                {start}
-                for i in range(np.uintp(first), np.uintp(last)):
-                    for j in range(np.uintp(left), np.uintp(right)):
-                        {step}
-                {end}
+        for row in range(rows):
+            r = np.uintp(row)
+            first, last = max(0, row * sh - ph), min(height, row * sh - ph + kh)
+            begin = behind = 0
+            if {middle}:  # from one column to the other, windows lie inside
+                begin = min(width, (pw + sw - 1) // sw)
+                behind = max(begin, (length + pw - kw) // sw + 1)
+            for side in range(2):
+                for column in range(behind if side else 0, width if side else begin):
+                    q = np.uintp(column)
+                    left, right = max(0, column * sw - pw), min(length, column * sw - pw + kw)
+                    {start}
+                    for i in range(np.uintp(first), np.uintp(last)):
+                        for j in range(np.uintp(left), np.uintp(right)):
+                            {step}
+                    {middle_step}
+                    for i in range(np.uintp(first), np.uintp(last)):
+                        for j in range(np.uintp(left), np.uintp(right)):
+                            {last_step}
+                    {end}
 """
+_INNER = """
+            top, shift = np.uintp(first), np.uintp(pw)
+            for q in range(np.uintp(begin), np.uintp(behind)):
+                left = q * np.uintp({stride}) - shift
+"""
+UNROLLED = 16  # elements of a window, at most, that are written out one by one
+
 _CLEAR = "target[n, :, :] = ZERO"
 _POOLS = {
+    # start; for each element of a window; between; again for each element; end
     "max": {
         "arrays": "x, out",
-        "clear": "pass",
         "start": "best = LEAST",
         "step": "best = x[n, i, j] if x[n, i, j] > best or x[n, i, j] != x[n, i, j] else best",
         "end": "out[n, r, q] = best",
@@ -122,16 +140,11 @@ _POOLS = {
         "clear": _CLEAR,
         "start": "best, ties = out[n, r, q], ZERO",
         "step": "ties += ONE if x[n, i, j] == best else ZERO",
-        "end": """if ties:
-                    share = ct[n, r, q] / ties
-                    for i in range(np.uintp(first), np.uintp(last)):
-                        for j in range(np.uintp(left), np.uintp(right)):
-                            if x[n, i, j] == best:
-                                target[n, i, j] += share""",
+        "middle_step": "share = ct[n, r, q] / ties",  # which nothing takes where there are none
+        "last_step": "target[n, i, j] += share if x[n, i, j] == best else ZERO",
     },
     "sum": {
         "arrays": "x, out",
-        "clear": "pass",
         "start": "total = ZERO",
         "step": "total += x[n, i, j]",
         "end": "out[n, r, q] = total",
@@ -141,7 +154,6 @@ _POOLS = {
         "clear": _CLEAR.replace("target", "x"),
         "start": "share = out[n, r, q]",
         "step": "x[n, i, j] += share",
-        "end": "pass",
     },
 }
 _OUTPUTS = {"max": "out", "sum": "out", "max_back": "target", "spread": "x"}
@@ -156,12 +168,27 @@ def _window_kernel(name: str, char: str) -> Callable[..., None]:
 
 
 @cache
-def _pool_kernel(name: str, char: str) -> Callable[..., None]:
-    parts = _POOLS[name]
+def _pool_kernel(name: str, char: str, window: Steps, stride: int) -> Callable[..., None]:
+    return source.compiled(_pool_text(name, np.dtype(char), window, stride))
+
+
+def _pool_text(name: str, dtype: np.dtype, window: Steps, stride: int) -> str:
+    """Return a module that pools; windows that lie inside are written out where they are small."""
+    parts = (
+        dict.fromkeys(("clear", "start", "step", "middle_step", "last_step", "end"), "pass") | _POOLS[name]
+    )
     types = ("OUTPUT" if a == _OUTPUTS[name] else "INPUT" for a in parts["arrays"].split(", "))
     signature = f"types.void({', '.join(types)}, {'I, ' * 6}U, U)"
-    head = _HEAD.format(dtype=np.dtype(char).name, rank=3, signature=signature)
-    return source.compiled(head.strip() + _POOL.format(**parts))
+    head = _HEAD.format(dtype=dtype.name, rank=3, signature=signature)
+    if math.prod(window) > UNROLLED:
+        return head.strip() + _POOL.format(**parts, middle=False)
+    lines = [parts["start"]]
+    for step, then in (("step", "middle_step"), ("last_step", "end")):
+        for i, j in np.ndindex(window):
+            lines += [f"i, j = top + np.uintp({i}), left + np.uintp({j})", parts[step]]
+        lines.append(parts[then])
+    inner = _INNER.format(stride=stride) + "".join(f"{' ' * 16}{line}\n" for line in lines if line != "pass")
+    return head.strip() + _POOL.format(**parts, middle="last - first == kh") + inner.lstrip("\n")
 
 
 def _plane(shape: Steps, rank: int) -> Steps:
@@ -270,7 +297,8 @@ def _pool(name: str, arrays: tuple[Any, ...], window: Steps, stride: Steps, padd
     flat = tuple([a.reshape(_plane((-1, *a.shape[a.ndim - rank :]), rank)) for a in arrays])
     steps = (*lead, *window, *lead, *stride, *zeros, *(p[0] for p in padding))
     elements = max(a.size for a in arrays)
-    threads.share(_pool_kernel(name, arrays[0].dtype.char), (*flat, *steps), flat[0].shape[0], elements)
+    kernel = _pool_kernel(name, arrays[0].dtype.char, steps[:2], steps[3])
+    threads.share(kernel, (*flat, *steps), flat[0].shape[0], elements)
 
 
 def max_pool(x: Any, window: Steps, stride: Steps, padding: Pads, shape: Steps) -> Any:
