@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +49,8 @@ def unique(
     """
     value = concrete(ar, "unique")
     if not is_tracked(ar):
-        found = np.unique(value, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
+        find: Callable[..., Any] = np.unique
+        found = find(value, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
         return tuple(map(wrap, found)) if isinstance(found, tuple) else wrap(found)
     _, first, inverse, counts = np.unique(value, True, True, True, axis, equal_nan=equal_nan)
     rows = linear.reshape(ar, (ar.size,)) if axis is None else moveaxis(ar, axis, 0)
