@@ -217,7 +217,10 @@ class Elements:
         operands = []
         for a, dtype in zip(equation.args, compute, strict=True):
             if isinstance(a, Var):
+                before = set(self.floats)
                 operands.append(self.converted(a, aligned(at, a.aval.shape), dtype))
+                if self.floats - before - {compute[-1]} and compute[-1].kind == "f":
+                    self.wanted[a] = None  # a truth about floats of another dtype
             else:
                 operands.append(self.constant(a, dtype))
         return self.convert(self.apply(equation.name, operands, compute[-1]), out.aval.dtype)
