@@ -124,11 +124,8 @@ class Elements:
         return value
 
     def converted(self, x: Any, at: Indices, dtype: np.dtype[Any]) -> Value:
-        """Return an element as one of another dtype; a kernel computes with floats of one dtype."""
-        v = self.value(x, at)
-        if v.dtype.kind == dtype.kind == "f" and v.dtype != dtype and not self.is_plain(x):
-            self.wanted[x] = None
-        return self.convert(v, dtype)
+        """Return an element as one of another dtype."""
+        return self.convert(self.value(x, at), dtype)
 
     def flat(self, x: Any, at: Index) -> Value | None:
         """Return the element at a place in memory order; None where it is not known how."""
@@ -217,10 +214,7 @@ class Elements:
         operands = []
         for a, dtype in zip(equation.args, compute, strict=True):
             if isinstance(a, Var):
-                before = set(self.floats)
                 operands.append(self.converted(a, aligned(at, a.aval.shape), dtype))
-                if self.floats - before - {compute[-1]} and compute[-1].kind == "f":
-                    self.wanted[a] = None  # a truth about floats of another dtype
             else:
                 operands.append(self.constant(a, dtype))
         return self.convert(self.apply(equation.name, operands, compute[-1]), out.aval.dtype)

@@ -214,7 +214,8 @@ class _Text:
         first = len(self.buffers)
         head += [f"n{k} = np.uintp(args[{first + k}])" for k in range(len(self.numbers))]
         body = "\n".join(f"    {line}" for line in [*head, *lines])
-        (dtype,) = writer.nest.floats or {FLOAT64}
+        floats = writer.nest.floats
+        dtype = next(iter(floats)) if len(floats) == 1 else FLOAT64  # of helper functions
         text = _module(body, builder.constants, self.literals, dtype)
         total = sum(math.prod(r.loops) * max(1, r.work) for r in writer.nest.roots)
         return Kernel(

@@ -403,7 +403,8 @@ class _Schedule:
 
     def _join(self, nest: Nest, root: Root, reads: dict[Var, list[Any]], step: int) -> bool:
         """Add `root` to `nest` where that is right and gains something."""
-        if nest.work + root.work > limit(math.prod(root.loops)) or len(nest.floats | root.floats) > 1:
+        mixed = len(nest.floats | root.floats) > max(len(nest.floats), len(root.floats))
+        if nest.work + root.work > limit(math.prod(root.loops)) or mixed:
             return False
         inside = [v for v in reads if self.where.get(v) == step]
         others = {v for r in nest.roots for v, _ in r.reads}
