@@ -41,7 +41,7 @@ class Counted:
         return self.jitted(*args, **kwargs)
 
 
-# ---- arguments and results -------------------------------------------------------------------------
+# ---- arguments and results -----------------------------------------------------------------------
 
 
 def test_decorator_with_and_without_arguments():
@@ -165,7 +165,7 @@ def test_the_callers_arrays_stay():
     exactly(t, Y)
 
 
-# ---- Python numbers ----------------------------------------------------------------------------------
+# ---- Python numbers ------------------------------------------------------------------------------
 
 NUMBERS = [2.5, 2, True, 1 + 2j]
 ARRAYS = [np.array([1, 2, 3], d) for d in ("f4", "f8", "i8", "c8")] + [np.float32(1.5), np.array(2.0)]
@@ -235,7 +235,7 @@ def test_a_differentiated_number_is_an_array():
     assert value.dtype == fg.value_and_grad(f)(0.1)[0].dtype
 
 
-# ---- static arguments -----------------------------------------------------------------------------------
+# ---- static arguments ----------------------------------------------------------------------------
 
 
 def test_static_arguments_by_position_and_name():
@@ -265,7 +265,7 @@ def test_static_values_are_compared_by_value_and_type():
     assert f(np.int64(2), 1).dtype == np.int64
     assert f.count == 3
     g = Counted(lambda x, shape: np.reshape(x, shape), static_argnums=1)
-    assert g(X, (3, 2)).shape == g(X, tuple([3, 2])).shape == (3, 2)
+    assert g(X, (3, 2)).shape == g(X, tuple(sorted((3, 2), reverse=True))).shape == (3, 2)
     assert g.count == 1
 
 
@@ -303,7 +303,7 @@ def test_messages_about_static_arguments():
         fg.jit(lambda x: x)(np.ma.array([1.0, 2.0], mask=[0, 1]))
 
 
-# ---- methods, copies ---------------------------------------------------------------------------------------
+# ---- methods, copies -----------------------------------------------------------------------------
 
 
 class Scaled:
@@ -350,7 +350,7 @@ def test_a_jitted_function_pickles_and_copies():
     exactly(copy.deepcopy(f)(Y), 2 * Y)
 
 
-# ---- specialisations -----------------------------------------------------------------------------------------
+# ---- specialisations -----------------------------------------------------------------------------
 
 
 def test_one_trace_for_each_kind_of_arguments():
@@ -403,7 +403,7 @@ def test_it_warns_once_when_it_traces_too_often():
     f(Y, 51)
 
 
-# ---- what comes from outside --------------------------------------------------------------------------------
+# ---- what comes from outside ---------------------------------------------------------------------
 
 
 def test_arrays_from_outside_are_those_of_trace_time():
@@ -469,6 +469,15 @@ def test_what_depends_on_a_followed_tensor_in_another_way_is_seen():
         w += 1.0
 
 
+def test_a_name_that_is_bound_to_another_tensor():
+    model = Scaled(fg.tensor(2.0))
+    f = Counted(lambda x: x * model.factor)
+    exactly(f(Y), 2 * Y)
+    model.factor = model.factor * 2
+    exactly(f(Y), 4 * Y)
+    assert f.count == 2
+
+
 def test_large_constants_are_not_text():
     big = np.arange(10000.0)
     lowered = fg.jit(lambda x: x * big).lower(np.ones(10000))
@@ -476,7 +485,7 @@ def test_large_constants_are_not_text():
     assert len(lowered.source) < 20000
 
 
-# ---- effects ----------------------------------------------------------------------------------------------------
+# ---- effects -------------------------------------------------------------------------------------
 
 
 def test_python_effects_happen_once_and_debug_effects_at_every_call(capsys):
@@ -485,7 +494,7 @@ def test_python_effects_happen_once_and_debug_effects_at_every_call(capsys):
     @fg.jit
     def f(x):
         seen.append("trace")
-        print("traced")
+        sys.stdout.write("traced\n")
         fg.debug.print("x = {}", x[0])
         fg.debug.callback(lambda v: seen.append(float(v)), x[1])
         fg.debug.print("last")
@@ -526,7 +535,7 @@ def test_debug_nans_looks_into_jitted_functions():
         f(np.array([1.0, -1.0]))
 
 
-# ---- what staging refuses ----------------------------------------------------------------------------------------
+# ---- what staging refuses ------------------------------------------------------------------------
 
 
 def branches(x):
@@ -613,7 +622,7 @@ def test_errors_of_shape_are_numpys():
         fg.jit(lambda x: x[7])(Y)
 
 
-# ---- switching it off --------------------------------------------------------------------------------------------
+# ---- switching it off ----------------------------------------------------------------------------
 
 
 def test_disable_jit():
@@ -650,7 +659,7 @@ def test_disable_jit_by_the_environment(monkeypatch):
         f(Y)
 
 
-# ---- lower --------------------------------------------------------------------------------------------------------
+# ---- lower ---------------------------------------------------------------------------------------
 
 
 def test_lower():
@@ -667,7 +676,7 @@ def test_lower():
     close(out, X @ X.T)
 
 
-# ---- threads, tasks, processes ---------------------------------------------------------------------------------------
+# ---- threads, tasks, processes -------------------------------------------------------------------
 
 
 def test_first_calls_at_once():
@@ -678,8 +687,7 @@ def test_first_calls_at_once():
     def work(k):
         start.wait()
         try:
-            for _ in range(5):
-                results.append((k, f(Y + k), gradient(Y + k), fg.vmap(f)(X + k)))
+            results.extend((k, f(Y + k), gradient(Y + k), fg.vmap(f)(X + k)) for _ in range(5))
         except Exception as error:
             errors.append(error)
 

@@ -92,7 +92,7 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
 
 
 def _is_unknown_mask(mask: Any, x: Tensor, value: Any) -> bool:
-    """Return whether `mask` chooses among all elements, by values that are not there, for an equal `value`."""
+    """Return whether `mask` chooses elements by values that are not there, and all get one `value`."""
     return (
         isinstance(mask, Tensor)
         and isinstance(mask._value, Box)

@@ -311,7 +311,7 @@ class Specialisation:
         """Return whether the Tensors from outside are what they were when it was staged."""
         for r, v, tracked in self._watched:
             t = r()
-            if t is not None and (t._value is not v or is_tracked(t) is not tracked):
+            if t is None or t._value is not v or is_tracked(t) is not tracked:
                 return False
         for r, aval in zip(self.handles, self.procedure.ins, strict=False):
             t = r()

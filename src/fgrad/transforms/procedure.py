@@ -17,8 +17,8 @@ import numpy as np
 
 from fgrad.compiler import Executable, compile
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import Pattern, Primitive, Pull, flat, register
-from fgrad.core.program import Program
+from fgrad.core.primitive import ROWS, Pattern, Primitive, Pull, flat, register
+from fgrad.core.program import Equation, Program, Var
 from fgrad.core.snapshot import snapshot
 from fgrad.core.tape import HIDDEN, Pick, Tape
 from fgrad.core.tensor import Tensor, alias, lowered, node_on, wrap
@@ -51,6 +51,7 @@ class Procedure:
         self.ins = tuple(v.aval for v in program.inputs)
         self.outs = tuple(map(aval_out, program.outputs))
         self._saving: dict[Pattern, Saving | None] = {}
+        self._blind: dict[Pattern, Procedure] = {}
         self._mapped: dict[tuple[Pattern, int], Procedure] = {}
 
     @cached_property
@@ -66,6 +67,12 @@ class Procedure:
                 if wanted not in self._saving:
                     self._saving[wanted] = _saving(self, wanted)
         return self._saving[wanted]
+
+    def blind(self, followed: Pattern) -> Procedure:
+        """Return the procedure for values of no consequence, of which only the dependence matters."""
+        if followed not in self._blind:
+            self._blind[followed] = _blind(self, followed)
+        return self._blind[followed]
 
     def mapped(self, mapped: Pattern, size: int) -> Procedure:
         """Return the procedure for `size` examples at once; the arguments `mapped` have them first."""
@@ -128,10 +135,10 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
     cts = [i for i, a in enumerate(procedure.outs) if a.dtype.kind in "fc"]
     tracked = [i for i, w in enumerate(wanted) if w]
     present: list[bool] = []
-    linear = True
+    linear, wary = True, False
 
     def joint(*values: Any) -> list[Any]:
-        nonlocal linear
+        nonlocal linear, wary
         primals = list(values[:n])
         gm = GradManager()
         gm.record()
@@ -141,8 +148,9 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
                 primals[i] = gm.follow(primals[i]._value, primals[i]._nodes)
                 leaves.append(primals[i])
             ys = procedure.program.run(primals)
-            steps = [node.pull for node in gm.recording_tape().live()]
-            linear = all(step.linear for step in steps if isinstance(step, Pull))
+            steps = [n.pull for n in gm.recording_tape().live() if isinstance(n.pull, Pull)]
+            linear = all(step.linear for step in steps)
+            wary = any(step.wary for step in steps)
             pull = gm.pullback([ys[i] for i in cts], leaves, once=True)
         finally:
             gm.release()
@@ -157,8 +165,26 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
     if not any(present):
         return None
     saving = Saving(Cut(program, n, len(procedure.outs)), wanted, cts, present)
-    saving.pull.linear = linear
+    saving.pull.linear, saving.pull.wary = linear, wary
     return saving
+
+
+def _blind(procedure: Procedure, followed: Pattern) -> Procedure:
+    program = procedure.program
+    if not any(ROWS[e.name].blind for e in program.equations):
+        return procedure
+    reached = {v for v, f in zip(program.inputs, followed, strict=True) if f}
+    equations = []
+    for e in program.equations:
+        blind = ROWS[e.name].blind
+        if any(isinstance(a, Var) and a in reached for a in e.args):
+            reached.update(e.outs)
+            if blind and isinstance(e.args[0], Var) and e.args[0] in reached:
+                e = Equation(e.name, e.args, blind(e.params), e.outs, e.line)  # noqa: PLW2901 -- takes its place
+        equations.append(e)
+    return Procedure(
+        Program(program.inputs, equations, program.outputs, (None, None), list(program.regions.values()))
+    )
 
 
 def _mapped(procedure: Procedure, mapped: Pattern, size: int) -> Procedure:
@@ -193,7 +219,11 @@ def apply(procedure: Procedure, args: Sequence[Any]) -> list[Any]:
     floor = max((b.trace.level for b in boxes), default=-1)
     steps: list[tuple[Tape, Saving, int]] = []
     whole = procedure
-    for tape in reversed(_tapes(args, state, floor)):  # the outer ones differentiate what the inner ones keep
+    tapes = _tapes(args, state, floor)
+    for tape in tapes:
+        if tape.hollow:
+            whole = whole.blind(tuple([node_on(tape, a) is not None for a in args]))
+    for tape in reversed(tapes):  # the outer ones differentiate what the inner ones keep
         saving = whole.saving(tuple([node_on(tape, a) is not None for a in args]))
         if saving is not None:
             steps.append((tape, saving, len(whole.outs)))

@@ -34,6 +34,7 @@ def explain_retrace() -> Iterator[list[str]]:
 
     Example:
         >>> import contextlib, io
+        >>> import numpy as np
         >>> import fgrad
         >>> f = fgrad.jit(lambda x: 2 * x)
         >>> with contextlib.redirect_stderr(io.StringIO()), explain_retrace() as reasons:

@@ -141,7 +141,7 @@ class Stage(Trace):
         if number not in self.numbers:
             raise TypeError(
                 f"{self.title}: a Python integer that was computed from others meets an array of {dtype} at "
-                f"{user_line()}; whether it fits is not known while the function is staged. Convert the array "
+                f"{user_line()}; whether it fits is not known while a function is staged. Convert the array "
                 f"(x.astype(int)) or the number (numpy.asarray(n).astype({dtype})) first, or make the number "
                 "static (static_argnums)"
             )
