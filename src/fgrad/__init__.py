@@ -66,22 +66,22 @@ __version__ = "0.1.0"
 tell_companions()
 del tell_companions
 
-# what few programs need is loaded when it is first asked for: a module, or a name of one
+# what few programs need is loaded when it is first asked for: a module of a package, or a name of a module
 _LATE = {
     "checkpoint": "fgrad.transforms.checkpoint",
     "checkpoint_name": "fgrad.transforms.checkpoint",
-    "checkpoint_policies": "fgrad.transforms",
+    "checkpoint_policies": "fgrad.transforms.",
     "checkpointed": "fgrad.lax.reversal",
-    "debug": "",
+    "debug": "fgrad.",
     "explain_retrace": "fgrad.transforms.retrace",
-    "extend": "",
+    "extend": "fgrad.",
     "jit": "fgrad.transforms.jit",
-    "lax": "",
-    "nn": "",
+    "lax": "fgrad.",
+    "nn": "fgrad.",
     "print_saved_residuals": "fgrad.transforms.checkpoint",
     "pure_callback": "fgrad.transforms.callbacks",
     "remat": "fgrad.transforms.checkpoint",
-    "testing": "",
+    "testing": "fgrad.",
     "vectorize": "fgrad.transforms.vectorize",
 }
 
@@ -90,7 +90,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LATE:
         raise AttributeError(f"module 'fgrad' has no attribute {name!r}")
     module = _LATE[name]
-    found: Any = getattr(import_module(module), name) if module else import_module(f"fgrad.{name}")
+    found: Any = import_module(module + name) if module.endswith(".") else getattr(import_module(module), name)
     globals()[name] = found
     return found
 
