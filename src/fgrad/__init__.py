@@ -89,8 +89,8 @@ _LATE = {
 def __getattr__(name: str) -> Any:
     if name not in _LATE:
         raise AttributeError(f"module 'fgrad' has no attribute {name!r}")
-    module = _LATE[name]
-    found: Any = import_module(module + name) if module.endswith(".") else getattr(import_module(module), name)
+    where = _LATE[name]
+    found: Any = import_module(where + name) if where.endswith(".") else getattr(import_module(where), name)
     globals()[name] = found
     return found
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fgrad import config, tree
 from fgrad.compiler import Cost, Executable
+from fgrad.compiler.simplify import simplify
 from fgrad.core.aval import Aval
 from fgrad.core.program import Program
 from fgrad.core.snapshot import refuse_masked
@@ -321,7 +322,14 @@ class Specialisation:
 
     def guard(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
         """Return the short way for arguments of this kind, where there is one."""
-        if kwargs or self.handles or self._watched or self.limits or not self.is_kept or call.fun is not self._fun:
+        if (
+            kwargs
+            or self.handles
+            or self._watched
+            or self.limits
+            or not self.is_kept
+            or call.fun is not self._fun
+        ):
             return None
         if current() is not FLOOR or watching() or not call.as_numpy or len(args) != call.count:
             return None
@@ -368,8 +376,8 @@ class Lowered:
 
     @property
     def program(self) -> Program:
-        """What the function does, as typed assignments."""
-        return self._procedure.program
+        """What the function does, as typed assignments, simplified."""
+        return simplify(self._procedure.program)
 
     @property
     def source(self) -> str:
