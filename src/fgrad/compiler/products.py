@@ -31,6 +31,8 @@ class _Matrices(NamedTuple):
 
 def product(equation: Equation, slots: dict[Var, int]) -> Product | None:
     """Return the call of BLAS that a contraction is; None where it is none."""
+    if equation.name != "contract":
+        return None
     x, y = equation.args
     (z,) = equation.outs
     if not (isinstance(x, Var) and isinstance(y, Var)) or x.aval.dtype != y.aval.dtype:

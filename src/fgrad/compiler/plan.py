@@ -1,0 +1,501 @@
+"""Where every buffer of a program lies, and the table of instructions that computes it.
+
+A block is a straight piece of a program: nests, products of matrices, loops and branches (which hold blocks of
+their own), and calls of rows that only Python computes. Buffers of a block share one arena: where one lives no
+other does. The blocks inside of a loop lie in the arena of the block around it, for as long as the loop runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from fgrad.compiler.decompose import Plain, decompose
+from fgrad.compiler.emit import Kernel, Part, combine, emit
+from fgrad.compiler.fuse import Call, Nest, fuse
+from fgrad.compiler.products import Product, product
+from fgrad.core.aval import Aval, aval_of
+from fgrad.core.program import Equation, Program, Var
+from fgrad.kernels import machine, native
+
+ALIGN = 64  # bytes: a cache line
+LARGE = 65536  # elements times operations of a kernel that threads share, at least
+FOREVER = 2**62
+
+
+class Segment(NamedTuple):
+    """Part of the table that runs without a stop."""
+
+    start: int
+    stop: int
+
+
+class Shared(NamedTuple):
+    """A kernel whose loop threads share."""
+
+    kernel: native.Kernel
+    numbers: np.ndarray
+    count: int
+    elements: int
+
+
+class Python(NamedTuple):
+    """A row that Python computes."""
+
+    equation: Equation
+    args: tuple[Any, ...]  # slots, or constants as tuples of one
+    outs: tuple[int, ...]  # slots
+
+
+Step: TypeAlias = "Segment | Shared | Python"
+
+
+class Buffer:
+    """Memory of the arena: `offset` is known when everything has been laid out."""
+
+    __slots__ = ("array", "aval", "base", "offset", "size", "slot")
+
+    def __init__(self, size: int, aval: Aval | None = None) -> None:
+        self.size, self.aval = size, aval
+        self.offset, self.slot = 0, -1
+        self.base: Buffer | None = None  # the buffer inside of which it lies
+        self.array: np.ndarray | None = None  # of a constant
+
+    @property
+    def start(self) -> int:
+        """Where it begins in the arena."""
+        return self.offset + (self.base.start if self.base else 0)
+
+
+class Plan:
+    """A program laid out: slots, arena, table and steps."""
+
+    def __init__(self, program: Program) -> None:
+        self.slots: list[Buffer | None] = []  # None for those of arguments
+        self.constants: dict[int, Buffer] = {}
+        self.kernels: list[Kernel] = []
+        plain = decompose(program)
+        self.program, self.checks = plain.program, plain.checks
+        self.inputs = [v for v in plain.program.inputs if v not in plain.constants]
+        self.outputs: list[Var] = []
+        for y in (*plain.program.outputs, *plain.checks):
+            if isinstance(y, Var) and y not in self.outputs and y not in plain.program.inputs:
+                self.outputs.append(y)
+        known = {v: self.argument() for v in (*self.inputs, *self.outputs)}
+        self.block = Block(self, plain, known)
+        self.size = self.block.size
+        self.results = [self.block.known[y] if isinstance(y, Var) else None for y in plain.program.outputs]
+        native.compiled_all(list(dict.fromkeys(k.text for k in self.kernels)))
+        self.table = machine.Assembler()
+        self.work = 0
+        self.steps: list[Step] = []
+        self.block.write(self)
+
+    def argument(self) -> int:
+        """Return a slot that a call, or the table, fills."""
+        self.slots.append(None)
+        return len(self.slots) - 1
+
+    def slot(self, buffer: Buffer) -> int:
+        """Return the slot of a buffer."""
+        if buffer.slot < 0:
+            self.slots.append(buffer)
+            buffer.slot = len(self.slots) - 1
+        return buffer.slot
+
+    def constant(self, x: np.ndarray) -> int:
+        """Return the slot of a constant array."""
+        if id(x) not in self.constants:
+            self.constants[id(x)] = Buffer(0, aval_of(x))
+            self.constants[id(x)].array = x
+        return self.slot(self.constants[id(x)])
+
+    def native(self) -> None:
+        """Let what is written to the table next follow what ran before."""
+        if not self.steps or not isinstance(self.steps[-1], Segment):
+            self.steps.append(Segment(len(self.table), len(self.table)))
+
+    def written(self) -> None:
+        """Note what was written to the table."""
+        self.steps[-1] = Segment(self.steps[-1].start, len(self.table))  # type: ignore[union-attr]
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the table is all there is."""
+        return all(isinstance(s, Segment) for s in self.steps)
+
+
+class Block:
+    """A program inside of a plan.
+
+    Args:
+        plan: to which it belongs.
+        plain: the program, decomposed.
+        known: the slots of inputs and outputs.
+    """
+
+    def __init__(self, plan: Plan, plain: Plain, known: dict[Var, int]) -> None:
+        self.plan, self.plain, self.known = plan, plain, known
+        for v, x in plain.constants.items():
+            known[v] = plan.constant(x)
+        self.steps, makers = fuse(plain.program, plain.constants)
+        self.kernels = _kernels(self.steps, makers, plain)
+        plan.kernels += [k for ks in self.kernels.values() for k in ks]
+        self.inner: dict[int, Inner] = {}
+        for i, step in enumerate(self.steps):
+            if isinstance(step, Call):
+                made = control(plan, step.equation)
+                if made is not None:
+                    self.inner[i] = made
+        self.size = self._place()
+
+    def is_native(self) -> bool:
+        """Whether the table alone can compute it."""
+        return not self.plain.checks and all(
+            not isinstance(s, Call) or i in self.inner or product(s.equation, _Any()) is not None
+            for i, s in enumerate(self.steps)
+        )
+
+    def write(self, plan: Plan, *, alone: bool = True) -> None:
+        """Write the instructions; where it is not `alone`, everything goes to the table."""
+        for i, step in enumerate(self.steps):
+            if i in self.inner:
+                if alone:
+                    plan.native()
+                self.inner[i].write(self)
+                if alone:
+                    plan.written()
+            elif isinstance(step, Call):
+                self._write_call(plan, step.equation, alone=alone)
+            else:
+                for k in self.kernels[i]:
+                    self._write_kernel(plan, k, self.kernels[i], alone=alone)
+
+    def _write_kernel(self, plan: Plan, k: Kernel, kernels: list[Kernel], *, alone: bool) -> None:
+        compiled = native.compiled(k.text)
+        numbers = [*(self.known[_real(b, kernels)] for b in k.buffers), *k.numbers]
+        if alone and k.work >= LARGE and k.count > 1 and not native.interpreted():
+            plan.steps.append(Shared(compiled, np.array(numbers, np.int64), k.count, k.work // 8))
+            return
+        plan.work += k.work
+        if alone:
+            plan.native()
+        plan.table.call(compiled, numbers, 0, k.count)
+        if alone:
+            plan.written()
+
+    def _write_call(self, plan: Plan, equation: Equation, *, alone: bool) -> None:
+        made = product(equation, self.known)
+        if made is None:
+            args = [self.known[a] if isinstance(a, Var) else (a,) for a in equation.args]
+            plan.steps.append(Python(equation, tuple(args), tuple(self.known[v] for v in equation.outs)))
+            return
+        plan.work += made.work
+        if alone:
+            plan.native()
+        plan.table.call(made.kernel, made.numbers, 0, made.count)
+        if alone:
+            plan.written()
+
+    def _place(self) -> int:
+        """Give every buffer its place; return how many bytes they take."""
+        first: dict[Any, int] = {}
+        last: dict[Any, int] = {}
+        for i, step in enumerate(self.steps):
+            for v in self._touched(i, step):
+                if v not in self.known:
+                    first.setdefault(v, i)
+                    last[v] = i
+        sizes = {v: v.size if isinstance(v, Buffer) else _bytes(v) for v in first}
+        live: list[tuple[int, int, int]] = []  # start, stop, last step
+        total = 0
+        for v in sorted(first, key=lambda v: first[v]):
+            live = [x for x in live if x[2] >= first[v]]
+            size = -(-sizes[v] // ALIGN) * ALIGN
+            start = 0
+            for begin, stop, _ in sorted(live):
+                if begin - start >= size:
+                    break
+                start = max(start, stop)
+            live.append((start, start + size, last[v]))
+            total = max(total, start + size)
+            if isinstance(v, Buffer):
+                v.offset = start
+            else:
+                buffer = Buffer(sizes[v], v.aval if isinstance(v, Var) else None)
+                buffer.offset = start
+                self.buffers.append(buffer)
+                self.known[v] = self.plan.slot(buffer)
+        return total
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """The buffers that lie in the arena of this block."""
+        return self.__dict__.setdefault("_buffers", [])  # type: ignore[no-any-return]
+
+    def _touched(self, i: int, step: Any) -> Iterator[Any]:
+        if isinstance(step, Call):
+            yield from (v for v in (*step.equation.args, *step.equation.outs) if isinstance(v, Var))
+            if i in self.inner:
+                self.buffers.append(self.inner[i].arena)
+                yield self.inner[i].arena
+        else:
+            yield from (_real(b, self.kernels[i]) for k in self.kernels[i] for b in k.buffers)
+
+
+class _Any(dict[Any, int]):
+    """Slots where it does not matter which."""
+
+    def __missing__(self, _: Any) -> int:
+        return 0
+
+
+def _real(b: Any, kernels: list[Kernel]) -> Any:
+    """Return the buffer of a part: the result itself where there is only one block."""
+    return b.root.var if isinstance(b, Part) and len(kernels) == 1 else b
+
+
+def _bytes(v: Any) -> int:
+    if isinstance(v, Part):
+        return v.count * v.blocks * v.root.var.aval.dtype.itemsize
+    return int(v.aval.size * v.aval.dtype.itemsize)
+
+
+def _kernels(steps: Sequence[Any], makers: Any, plain: Plain) -> dict[int, list[Kernel]]:
+    """Return the kernels of each nest; a root that nobody reads is not written."""
+    computed = {r.var for s in steps if isinstance(s, Nest) for r in s.roots}
+    stored = computed | {v for s in steps if isinstance(s, Call) for v in s.equation.outs}
+    stored |= set(plain.program.inputs)
+    needed = {y for y in (*plain.program.outputs, *plain.checks) if isinstance(y, Var)}
+    needed |= {a for s in steps if isinstance(s, Call) for a in s.equation.args if isinstance(a, Var)}
+    constants = plain.constants
+    first = {
+        i: emit(s, makers, stored, computed, constants) for i, s in enumerate(steps) if isinstance(s, Nest)
+    }
+    for k in first.values():
+        needed |= k.loads
+    out = {}
+    for i, k in first.items():
+        kept = computed & needed
+        kernel = k if k.stores <= kept else emit(steps[i], makers, stored, kept, constants)
+        out[i] = [kernel, *(combine(p) for p in kernel.parts)] if kernel.count > 1 else [kernel]
+    return out
+
+
+# ---- loops and branches -------------------------------------------------------------------------
+
+
+class Inner:
+    """Blocks inside of a block, and the memory they take."""
+
+    def __init__(self, plan: Plan, equation: Equation) -> None:
+        self.plan, self.equation = plan, equation
+        self.arena = Buffer(0)
+        self.blocks: list[Block] = []
+
+    def buffer(self, aval: Aval) -> int:
+        """Return the slot of a new buffer."""
+        made = Buffer(aval.size * aval.dtype.itemsize, aval)
+        made.base, made.offset = self.arena, self.arena.size
+        self.arena.size += -(-made.size // ALIGN) * ALIGN
+        return self.plan.slot(made)
+
+    def block(self, program: Program, slots: Sequence[int], outs: Sequence[int]) -> list[tuple[int, int, int]]:
+        """Add the block of `program`; return which slots have to be copied to `outs` when it has run."""
+        plain = decompose(program)
+        known = dict(zip((v for v in plain.program.inputs if v not in plain.constants), slots, strict=True))
+        copies = []
+        for y, slot in zip(plain.program.outputs, outs, strict=True):
+            if isinstance(y, Var) and y not in known and y not in plain.constants:
+                known[y] = slot
+            else:
+                copies.append((y, slot))
+        made = Block(self.plan, plain, known)
+        for buffer in made.buffers:
+            buffer.base = self.arena
+            buffer.offset += self.arena.size
+        self.arena.size += made.size
+        self.blocks.append(made)
+        found = []
+        for y, slot in copies:
+            source = made.known[y] if isinstance(y, Var) else self.plan.constant(np.asarray(y))
+            aval = y.aval if isinstance(y, Var) else aval_of(y)
+            found.append((slot, source, aval.size * aval.dtype.itemsize))
+        return found
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the table alone can compute it."""
+        return all(b.is_native() for b in self.blocks)
+
+    def given(self, block: Block, a: Any, aval: Aval) -> int:
+        """Return the slot of an argument of the equation."""
+        return block.known[a] if isinstance(a, Var) else self.plan.constant(np.asarray(a, aval.dtype))
+
+    def write(self, block: Block) -> None:
+        """Write the instructions into the table, for the block around it."""
+        raise NotImplementedError
+
+    def copy(self, copies: Sequence[tuple[int, int, int]]) -> None:
+        """Copy slots to slots."""
+        for target, source, size in copies:
+            if size:
+                self.plan.table.copy(target, source, size)
+
+
+class Loop(Inner):
+    """A scan: a block that is repeated along first axes."""
+
+    def __init__(self, plan: Plan, equation: Equation) -> None:
+        super().__init__(plan, equation)
+        code = equation.params["code"]
+        self.code, body = code, code.body
+        n, m = code.consts, code.carry
+        self.consts = [plan.argument() for _ in body.inputs[:n]]
+        self.carry = [self.buffer(v.aval) for v in body.inputs[n : n + m]]
+        self.next = [self.buffer(v.aval) for v in body.inputs[n : n + m]]
+        self.rows = [plan.argument() for _ in body.inputs[n + m :]]
+        self.ys = [plan.argument() for _ in body.outputs[m:]]
+        slots = [*self.consts, *self.carry, *self.rows]
+        self.copies = self.block(body, slots, [*self.next, *self.ys])
+
+    def write(self, block: Block) -> None:
+        """Write the instructions into the table, for the block around it."""
+        table, code, e = self.plan.table, self.code, self.equation
+        n, m, length = code.consts, code.carry, code.length
+        inputs = code.body.inputs
+        given = [self.given(block, a, self._aval(k)) for k, a in enumerate(e.args)]
+        for slot, source in zip(self.consts, given[:n], strict=True):
+            table.view(slot, source)
+        sizes = [v.aval.size * v.aval.dtype.itemsize for v in inputs]
+        for slot, source, size in zip(self.carry, given[n:], sizes[n : n + m], strict=False):
+            table.copy(slot, source, size)
+        moves = []
+        steps = [*zip(self.rows, given[n + m :], sizes[n + m :], strict=True)]
+        for slot, y in zip(self.ys, e.outs[m:], strict=True):
+            steps.append((slot, block.known[y], _bytes(y) // length))
+        for slot, source, size in steps:
+            table.view(slot, source, size * (length - 1) if code.reverse else 0)
+            moves.append((slot, -size if code.reverse else size))
+        with table.loop(length, [x for x in moves if x[1]]):
+            self.blocks[0].write(self.plan, alone=False)
+            self.copy(self.copies)
+            for a, b in zip(self.carry, self.next, strict=True):
+                table.swap(a, b)
+        for slot, y in zip(self.carry, e.outs, strict=False):
+            table.copy(block.known[y], slot, _bytes(y))
+
+    def _aval(self, k: int) -> Aval:
+        n = self.code.consts + self.code.carry
+        aval: Aval = self.code.body.inputs[k].aval
+        return aval if k < n else Aval((self.code.length, *aval.shape), aval.dtype)
+
+
+class While(Inner):
+    """A block that is repeated as long as another one says so."""
+
+    def __init__(self, plan: Plan, equation: Equation) -> None:
+        super().__init__(plan, equation)
+        code = equation.params["code"]
+        self.code = code
+        n = code.consts
+        self.consts = [plan.argument() for _ in code.body.inputs[:n]]
+        self.carry = [self.buffer(v.aval) for v in code.body.inputs[n:]]
+        self.next = [self.buffer(v.aval) for v in code.body.inputs[n:]]
+        self.go = self.buffer(Aval((), np.dtype(bool)))
+        slots = [*self.consts, *self.carry]
+        self.asked = self.block(code.condition, slots, [self.go])
+        self.copies = self.block(code.body, slots, self.next)
+
+    def write(self, block: Block) -> None:
+        """Write the instructions into the table, for the block around it."""
+        table, n = self.plan.table, self.code.consts
+        inputs = self.code.body.inputs
+        given = [self.given(block, a, v.aval) for a, v in zip(self.equation.args, inputs, strict=True)]
+        for slot, source in zip(self.consts, given[:n], strict=True):
+            table.view(slot, source)
+        for slot, source, v in zip(self.carry, given[n:], inputs[n:], strict=True):
+            table.copy(slot, source, _bytes(v))
+        with table.loop(FOREVER):
+            self.blocks[0].write(self.plan, alone=False)
+            self.copy(self.asked)
+            table.leave_if_not(self.go)
+            self.blocks[1].write(self.plan, alone=False)
+            self.copy(self.copies)
+            for a, b in zip(self.carry, self.next, strict=True):
+                table.swap(a, b)
+        for slot, y in zip(self.carry, self.equation.outs, strict=True):
+            table.copy(block.known[y], slot, _bytes(y))
+
+
+class Choice(Inner):
+    """One of several blocks, by an integer."""
+
+    def __init__(self, plan: Plan, equation: Equation) -> None:
+        super().__init__(plan, equation)
+        programs = equation.params["code"].branches
+        self.args = [plan.argument() for _ in programs[0].inputs]
+        self.outs = [plan.argument() for _ in equation.outs]
+        self.copies = [self.block(p, self.args, self.outs) for p in programs]
+
+    def write(self, block: Block) -> None:
+        """Write the instructions into the table, for the block around it."""
+        table = self.plan.table
+        index, *args = self.equation.args
+        inputs = self.equation.params["code"].branches[0].inputs
+        for slot, a, v in zip(self.args, args, inputs, strict=True):
+            table.view(slot, self.given(block, a, v.aval))
+        for slot, y in zip(self.outs, self.equation.outs, strict=True):
+            table.view(slot, block.known[y])
+        aval = index.aval if isinstance(index, Var) else aval_of(index)
+        labels = [machine.Label() for _ in self.blocks]
+        end = machine.Label()
+        table.branch(self.given(block, index, aval), labels, aval.dtype.name)
+        for label, own, copies in zip(labels, self.blocks, self.copies, strict=True):
+            table.place(label)
+            own.write(self.plan, alone=False)
+            self.copy(copies)
+            table.jump(end)
+        table.place(end)
+
+
+KINDS: dict[tuple[str, str], Callable[[Plan, Equation], Inner]] = {
+    ("lax.scan", "Scan"): Loop,
+    ("lax.while_loop", "While"): While,
+    ("lax.cond", "Branches"): Choice,
+}
+
+
+def control(plan: Plan, equation: Equation) -> Inner | None:
+    """Return the loop or branch that an equation is, if the table can hold it."""
+    code = equation.params.get("code")
+    kind = KINDS.get((equation.name, type(code).__name__))
+    if kind is None or not _is_plain(equation, code):
+        return None
+    mark = len(plan.slots), len(plan.kernels)
+    made = kind(plan, equation)
+    if made.is_native:
+        return made
+    del plan.slots[mark[0] :], plan.kernels[mark[1] :]
+    for key in [k for k, b in plan.constants.items() if b.slot >= mark[0]]:
+        del plan.constants[key]
+    return None
+
+
+def _is_plain(equation: Equation, code: Any) -> bool:
+    """Return whether the number of steps and the shapes of everything are known."""
+    avals = [v.aval for v in equation.outs]
+    if any(a.dtype.char not in "?bhilqBHILQfdFDe" for a in avals):
+        return False
+    if equation.name == "lax.scan":
+        return isinstance(code.length, int) and code.length > 0 and not code.checkpoint
+    if equation.name == "lax.while_loop":
+        return len(code.body.outputs) == len(code.body.inputs) - code.consts
+    programs = code.branches
+    return all(
+        [v.aval for v in p.inputs] == [v.aval for v in programs[0].inputs]
+        and [y.aval if isinstance(y, Var) else aval_of(y) for y in p.outputs] == avals
+        for p in programs
+    )
