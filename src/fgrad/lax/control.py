@@ -160,7 +160,7 @@ class _Branches(Code):
     """One of several programs, by a first argument."""
 
     def __init__(self, programs: Sequence[Program], counts: Sequence[int]) -> None:
-        self.branches, self.counts = tuple(programs), tuple(counts)
+        self.programs, self.counts = tuple(programs), tuple(counts)
         self.outs = tuple(avals_out(programs[0]))
 
     def __call__(self, *values: Any) -> Sequence[Any]:
@@ -168,25 +168,25 @@ class _Branches(Code):
         index, *rest = values
         total = sum(self.counts)
         operands, runs, start = rest[total:], [], 0
-        for program, count in zip(self.branches, self.counts, strict=True):
+        for program, count in zip(self.programs, self.counts, strict=True):
             own = rest[start : start + count]
             runs.append(functools.partial(_run, program, own))
             start += count
         found: Sequence[Any] = switch(index, runs, *operands)
         return found
 
-    def programs(self) -> Sequence[Program]:
+    def inner(self) -> Sequence[Program]:
         """Return those of the branches."""
-        return self.branches
+        return self.programs
 
     def map(self, f: Callable[[Program], Program]) -> Code:
         """Return the same choice among `f` of the branches."""
-        made = _Branches([f(p) for p in self.branches], self.counts)
+        made = _Branches([f(p) for p in self.programs], self.counts)
         made.outs = self.outs
         return made
 
     def __str__(self) -> str:
-        return " or".join(map(inset, self.branches))
+        return " or".join(map(inset, self.programs))
 
 
 def _run(program: Program, captured: Sequence[Any], *operands: Any) -> list[Any]:
@@ -305,7 +305,7 @@ class _While(Code):
         )
         return found
 
-    def programs(self) -> Sequence[Program]:
+    def inner(self) -> Sequence[Program]:
         """Return the condition and the step."""
         return self.condition, self.body
 
@@ -565,7 +565,7 @@ class _Scan(Code):
         carry, ys = scan(step, init, xs, self.length, self.reverse, checkpoint=self.checkpoint)
         return [*carry, *(ys or ())]
 
-    def programs(self) -> Sequence[Program]:
+    def inner(self) -> Sequence[Program]:
         """Return the step."""
         return (self.body,)
 

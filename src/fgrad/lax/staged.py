@@ -41,7 +41,7 @@ class Code:
         """Return the outputs."""
         raise NotImplementedError
 
-    def programs(self) -> Sequence[Program]:
+    def inner(self) -> Sequence[Program]:
         """Return the programs that it holds, at any depth."""
         return ()
 
@@ -81,9 +81,9 @@ class Back(Code):
         found = pull([convert(ct, y.dtype) for ct, y in zip(cts, ys, strict=True)])
         return [np.zeros(a.shape, a.dtype) if c is None else c for c, a in zip(found, self.outs, strict=True)]
 
-    def programs(self) -> Sequence[Program]:
+    def inner(self) -> Sequence[Program]:
         """Return the programs that it differentiates."""
-        return self.code.programs()
+        return self.code.inner()
 
     def __str__(self) -> str:
         return f"reverse of {self.code}"
@@ -103,9 +103,9 @@ class Mapped(Code):
             outs = self.code(*(trace.box(v) if m else v for v, m in zip(values, self.mapped, strict=True)))
         return [trace.unbox(o) for o in outs]
 
-    def programs(self) -> Sequence[Program]:
+    def inner(self) -> Sequence[Program]:
         """Return the programs of one example."""
-        return self.code.programs()
+        return self.code.inner()
 
     def __str__(self) -> str:
         return f"{self.size} of {self.code}"

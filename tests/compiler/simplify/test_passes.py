@@ -378,12 +378,12 @@ def test_programs_of_control_flow_are_simple_and_what_is_differentiated_stays():
 
     program = fg.make_graph(loop)(V)
     simple = simplify(program)
-    (body,) = simple.equations[-1].params["code"].programs()
+    (body,) = simple.equations[-1].params["code"].inner()
     assert rows(body) == ["add", "exp"]
     for y, expected in zip(simple.run([V]), program.run([V]), strict=True):
         np.testing.assert_array_equal(y, expected)
     back = simplify(fg.make_graph(fg.grad(lambda xs: loop(xs)[1].sum()))(V))
-    (body,) = back.equations[-1].params["code"].programs()
+    (body,) = back.equations[-1].params["code"].inner()
     assert rows(body).count("multiply") == 2
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fgrad.core.program import Equation, Program
+from fgrad.core.program import Equation
 
 
 def has_effect(e: Equation) -> bool:
@@ -17,14 +15,4 @@ def has_effect(e: Equation) -> bool:
     if name == "solve":
         return bool(e.params["check"])
     code = e.params.get("code")
-    return code is not None and any(map(_any_effect, programs(code)))
-
-
-def _any_effect(program: Program) -> bool:
-    return any(map(has_effect, program.equations))
-
-
-def programs(code: Any) -> list[Program]:
-    """Return the programs that the operation of control flow holds."""
-    found: list[Program] = list(code.programs())
-    return found
+    return code is not None and any(has_effect(inner) for p in code.inner() for inner in p.equations)
