@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import operator
 from collections.abc import Callable, Sequence
@@ -181,8 +182,8 @@ class _Branches(Code):
 
     def map(self, f: Callable[[Program], Program]) -> Code:
         """Return the same choice among `f` of the branches."""
-        made = _Branches([f(p) for p in self.programs], self.counts)
-        made.outs = self.outs
+        made = copy.copy(self)
+        made.programs = tuple(map(f, self.programs))
         return made
 
     def __str__(self) -> str:
@@ -311,7 +312,9 @@ class _While(Code):
 
     def map(self, f: Callable[[Program], Program]) -> Code:
         """Return the same loop of `f` of the condition and of the step."""
-        return _While(f(self.condition), f(self.body), self.counts)
+        made = copy.copy(self)
+        made.condition, made.body = f(self.condition), f(self.body)
+        return made
 
     def __str__(self) -> str:
         return f"while{inset(self.condition)}\n    do{inset(self.body)}"
@@ -571,8 +574,9 @@ class _Scan(Code):
 
     def map(self, f: Callable[[Program], Program]) -> Code:
         """Return the same loop of `f` of the step."""
-        counts, options = self.counts, {"reverse": self.reverse, "checkpoint": self.checkpoint}
-        return _Scan(f(self.body), counts, self.length, **options)
+        made = copy.copy(self)
+        made.body = f(self.body)
+        return made
 
     def __str__(self) -> str:
         return f"{self.length} times{' in reverse' * self.reverse}:{inset(self.body)}"
