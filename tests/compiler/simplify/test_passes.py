@@ -85,6 +85,13 @@ def test_equal_equations_are_one_with_equal_parameters():
     ]
 
 
+def test_equal_constants_are_one():
+    simple = passes.SHARING(fg.make_graph(lambda x: [np.dot(x, V), np.dot(-x, V.copy()), x * -V])(X))
+    first, _, second, third = (e.args[-1] for e in simple.equations)
+    assert first is second
+    assert third is not first
+
+
 def test_zero_is_not_minus_zero_nor_one_true():
     f = lambda x: [x + 0.0, x + -0.0, x + np.zeros(7), x + -np.zeros(7), x[1], x[np.True_]]
     assert len(passed(passes.SHARING, f, ODD)) == 6

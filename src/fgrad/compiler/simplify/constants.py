@@ -35,15 +35,19 @@ class Constants:
     def __init__(self) -> None:
         self._shapes: dict[int, tuple[Any, Any]] = {}
         self._keys: dict[int, tuple[Any, Any]] = {}
+        self._equal: dict[Any, Any] = {}
 
     def canonical(self, x: Any) -> Any:
-        """Return a constant as it stands in simple programs: repeated numbers are a view of one number."""
+        """Return a constant as it stands in simple programs: equal ones are one, repeated numbers a view."""
         if not isinstance(x, np.ndarray):
             return x
         known = self._shapes.get(id(x))
         if known is None:
-            known = self._shapes[id(x)] = (x, _canonical(x))
-            self._shapes[id(known[1])] = (known[1], known[1])
+            simple = _canonical(x)
+            if isinstance(simple, np.ndarray):
+                simple = self._equal.setdefault(self.key(simple), simple)
+            known = self._shapes[id(x)] = (x, simple)
+            self._shapes[id(simple)] = (simple, simple)
         return known[1]
 
     def scalar(self, x: Any) -> Any:
