@@ -349,3 +349,23 @@ def test_a_mapped_rule_runs_forward_once():
     rule.defvjp(lambda x: (calls.append("fwd") or 2.0 * x, None), lambda _, ct: (2.0 * ct,))
     close(fg.vmap(fg.grad(rule))(np.ones(2)), [2.0, 2.0])
     assert calls == ["fwd"]
+
+
+def test_a_choice_has_the_dtype_of_what_is_chosen():
+    x = np.ones(2, np.float32)
+    (e,) = make(lambda c, x: np.where(c, x, 0), np.array([0.0, 1.0]), x).equations
+    assert e.outs[0].aval.dtype == np.float32
+
+
+def test_a_constant_that_is_written_to_gives_an_aval():
+    def f(x):
+        y = fnp.zeros(3)
+        y[0] = x
+        return y
+
+    (e,) = make(f, 1.0).equations
+    assert repr(e.outs[0]).endswith(":float64[3]")
+
+
+def make(f, *args):
+    return fg.make_graph(f)(*args)

@@ -289,6 +289,11 @@ def test_slices_of_what_was_written():
     assert passed(passes.SHAPES, lambda x: unslice(unslice(x, (1,), (2,)), two, (9,)), V[0]) == ["unslice"]
 
 
+def test_nested_joins_are_one():
+    f = lambda x: np.concatenate([np.concatenate([np.concatenate([x, -x]), x]), x[:0]])
+    assert passed(lambda p: passes.SHAPES(passes.SHAPES(p)), f, V) == ["negative", "concatenate"]
+
+
 def test_a_stack_taken_apart_is_what_was_stacked():
     f = lambda x: bind("unstack", bind("stack", x, x * 2), axis=0)
     assert passed(passes.SHAPES, lambda x: list(f(x)), V) == ["multiply"]

@@ -157,18 +157,7 @@ def _outer(rw: Rewriting, e: Equation, x: Any, *names: str) -> Equation | None:
 _SHARED = 2  # uses of a sign or factor that goes outside of each of them, where it may meet another one
 
 
-_NEVER_NEGATIVE_ZERO = (
-    "sum",
-    "exp",
-    "exp2",
-    "square",
-    "absolute",
-    "fabs",
-    "sigmoid",
-    "cosh",
-    "softplus",
-    "cos",
-)
+_NEVER_NEGATIVE_ZERO = ("exp", "exp2", "square", "absolute", "fabs", "sigmoid", "cosh", "softplus")
 
 
 @ALGEBRA.on("add")

@@ -345,13 +345,19 @@ def unsliced(rw: Rewriting, e: Equation) -> Any:
 
 @SHAPES.on("concatenate")
 def concatenation(rw: Rewriting, e: Equation) -> Any:
-    """Nothing of one; flat of nested ones; a stack of rows; what lay side by side before."""
+    """Join nested pieces at once; nothing of one piece, and no empty ones."""
     axis, dtype = e.params["axis"], e.outs[0].aval.dtype
+    if rw.goes_into(e.outs[0], "concatenate"):
+        return None  # the last one of a chain takes all pieces
     pieces: list[Any] = []
-    for x in e.args:
-        made = rw.maker(x, "concatenate")
-        nested = made and made.params["axis"] == axis and rw.single(x) and rw.aval(x).dtype == dtype
-        pieces += made.args if nested and made else [x]
+    todo = [*reversed(e.args)]
+    while todo:
+        x = todo.pop()
+        made = rw.maker(x, "concatenate") if rw.single(x) else None
+        if made and made.params["axis"] == axis and rw.aval(x).dtype == dtype:
+            todo += reversed(made.args)
+        else:
+            pieces.append(x)
     full = [x for x in pieces if rw.aval(x).shape[axis] and rw.aval(x).dtype == dtype]
     if all(rw.aval(x).dtype == dtype for x in pieces) and full:
         pieces = full
