@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fgrad.compiler.simplify.algebra import ALGEBRA, FOLDING, OPERANDS
+from fgrad.compiler.simplify.algebra import ALGEBRA
 from fgrad.compiler.simplify.assembly import ASSEMBLY
 from fgrad.compiler.simplify.constants import Constants
 from fgrad.compiler.simplify.elimination import eliminate
+from fgrad.compiler.simplify.operands import FOLDING, OPERANDS
 from fgrad.compiler.simplify.reductions import REDUCTIONS
 from fgrad.compiler.simplify.rewriting import Rules
 from fgrad.compiler.simplify.shapes import SHAPES
