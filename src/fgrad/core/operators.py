@@ -309,9 +309,10 @@ class Operators:
         view.flags.writeable = False
         return view
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if not kwargs and method == "__call__" and ufunc in UFUNCS:
-            return UFUNCS[ufunc](*inputs)
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, x: Any, /, *rest: Any, **kwargs: Any) -> Any:
+        if method == "__call__" and not kwargs and ufunc in UFUNCS:
+            return UFUNCS[ufunc](x, *rest) if rest else UFUNCS[ufunc](x)
+        inputs = (x, *rest)
         rule = NUMPY.get(ufunc)
         if rule is None:
             known = getattr(np, ufunc.__name__, None) is ufunc

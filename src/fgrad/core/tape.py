@@ -97,6 +97,15 @@ class Tape(Trace):
             self.compact()
         return n
 
+    def leaf(self) -> Node:
+        """Add a leaf on which nothing of this tape stands yet."""
+        n = Node()
+        n.tape = self
+        n.saved = n.parents = ()
+        n.pull = n.fits = n.ct = n.aval = None
+        self.refs.append(ref(n))
+        return n
+
     def compact(self) -> None:
         """Drop the references to dead nodes; amortised, so that dead operations cost no memory."""
         self.refs[:] = [r for r in self.refs if r() is not None]
@@ -140,11 +149,11 @@ class Tape(Trace):
             check: called with each node, its cotangent and what its step made of it.
             at_once: a shorter way to the result of a step, or None.
         """
+        if raw and consume and not complete and not check:
+            return self._sweep_arrays(seeds, fit)
         cts: dict[Node, Any] = {}
         for node, ct in seeds:
             cts[node] = add(cts[node], ct) if node in cts else ct
-        if raw and consume and not complete and not check:
-            return self._sweep_arrays(cts, fit)
         last_use = self._last_uses(cts) if complete else {}
         for leaf in last_use.get(None, ()):
             complete(leaf, cts[leaf])  # type: ignore[misc]
@@ -190,15 +199,17 @@ class Tape(Trace):
                 node.clear()
         return grads
 
-    def _sweep_arrays(self, seeds: dict[Node, Any], fit: Callable[[Any, Fit], Any]) -> dict[Node, Any]:
+    def _sweep_arrays(
+        self, seeds: Iterable[tuple[Node, Any]], fit: Callable[[Any, Fit], Any]
+    ) -> dict[Node, Any]:
         """Do what `sweep` does where every value is an array, nobody watches and the tape is used up.
 
         It is the same loop with the cotangents kept on the nodes, which nothing else can look at then.
         """
-        for node, ct in seeds.items():
-            node.ct = ct
-        grads: dict[Node, Any] = {}
         add = np.add
+        for node, ct in seeds:
+            node.ct = ct if node.ct is None else add(node.ct, ct)
+        grads: dict[Node, Any] = {}
         nodes = self.live()  # which keeps them: a cleared node lets go of its parents
         self.refs.clear()
         for node in reversed(nodes):

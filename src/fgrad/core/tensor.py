@@ -24,6 +24,7 @@ from fgrad.core.trace import NOTHING, Box, State, Trace, current, inherited_stat
 from fgrad.errors import NotLinearError
 
 _FLOAT64 = np.dtype(np.float64)
+_ndarray = np.ndarray
 _new = object.__new__
 
 
@@ -153,7 +154,7 @@ def apply_unary(row: Primitive, x: Any) -> Any:
     nodes = x._nodes
     v = x._value
     if not nodes:
-        if isinstance(v, Box):
+        if v.__class__ is not _ndarray and isinstance(v, Box):
             return _boxed(row, (x,), {})
         t: Tensor = _new(Tensor)
         t._value = row.run(v)
@@ -319,7 +320,7 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
         return row.run(x, **params)
     nodes = x._nodes
     v = x._value
-    if not nodes and not isinstance(v, Box):
+    if not nodes and (v.__class__ is _ndarray or not isinstance(v, Box)):
         t: Tensor = _new(Tensor)
         t._value = row.run(v, **params)
         t._nodes = ()
@@ -365,11 +366,11 @@ def apply_row(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> 
             v = a._value
             nodes = a._nodes
             if nodes:
-                if len(nodes) != 1 or nodes[0].tape is not tape:
+                if len(nodes) != 1 or nodes[0].tape is not tape or (row.real and v.dtype.kind == "c"):
                     return (_general if s.base is None else _boxed)(row, args, params)
                 parents += nodes
                 key += 1
-            elif v.__class__ is not np.ndarray and isinstance(v, Box):
+            elif v.__class__ is not _ndarray and isinstance(v, Box):
                 return (_general if s.base is None else _boxed)(row, args, params)
             values.append(v)
         else:
@@ -378,13 +379,7 @@ def apply_row(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> 
         out = row.run(*values, **params)
         return tuple(map(wrap, out)) if row.many else wrap(out)
     pull = row.plans.get(key)
-    if (
-        pull is None
-        or tape.hollow
-        or s.thread != get_ident()
-        or (s.foreign is not None and s.foreign())
-        or (row.real and _any_complex(values))
-    ):
+    if pull is None or tape.hollow or s.thread != get_ident() or (s.foreign is not None and s.foreign()):
         return _general(row, args, params)
     out = row.run(*values, **params)
     dtype = out.dtype
@@ -423,10 +418,6 @@ def _stepwise(out: Any) -> Tensor:
     """Return a Tensor of integers or truth values, which no derivative reaches."""
     refuse_objects(out.dtype)
     return wrap(out)
-
-
-def _any_complex(values: Sequence[Any]) -> bool:
-    return "c" in [v.dtype.kind for v in values if hasattr(v, "dtype")]
 
 
 def _general(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:

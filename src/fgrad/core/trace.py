@@ -146,10 +146,9 @@ def current() -> State:
     return FLOOR
 
 
-def set_traces(traces: Sequence[Trace]) -> None:
-    """Make `traces` the stack of this thread and task."""
-    s = current()
-    _state.set(_made(tuple(traces), s.veiled, s.keeper))
+def set_traces(traces: tuple[Trace, ...], s: State) -> None:
+    """Make `traces` the stack of this thread and task, in the place of those of `s`."""
+    _state.set(_made(traces, s.veiled, s.keeper))
 
 
 class running:  # noqa: N801 -- reads as a function; a generator would cost three times as much

@@ -98,14 +98,14 @@ def logsumexp(a: Any, axis: Any = None, *, b: Any = None, keepdims: bool = False
         >>> float(logsumexp([0.0, 0.0]))
         0.6931471805599453
     """
-    a = _included(a, where)
-    if b is not None:
-        weights = inexact(b)
-        shape = np.broadcast_shapes(a.shape, weights.shape)
-        a, weights = (bind("broadcast_to", v, shape=shape) for v in (a, weights))
-        a = bind("where", bind("equal", weights, 0), -np.inf, a)
+    if where is not None:
+        a = _included(a, where)
     if b is None:
         return reductions.logsumexp(a, axis, keepdims)
+    a, weights = inexact(a), inexact(b)
+    shape = np.broadcast_shapes(a.shape, weights.shape)
+    a, weights = (bind("broadcast_to", v, shape=shape) for v in (a, weights))
+    a = bind("where", bind("equal", weights, 0), -np.inf, a)
     axes = _axes(axis, a)
     kept = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
     top = reshape(bind("logsumexp", stop_gradient(a), axes=axes), kept)

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from fgrad import tree
 from fgrad.core.primitive import OPERATORS, ROWS, Primitive, flat, register
 from fgrad.core.tape import CUT
-from fgrad.core.tensor import Tensor, alias, apply_unary, binary, bind, rebind, unary, wrap
+from fgrad.core.tensor import Tensor, alias, apply_linear, apply_unary, binary, bind, rebind, unary, wrap
 from fgrad.core.trace import Box
 from fgrad.numpy.arrays import as_target, as_value, concrete, operand, values
 from fgrad.numpy.registry import implements, stored
@@ -43,9 +43,20 @@ def _stopped(x: Any) -> Any:
     return bind("stop_gradient", x) if x.__class__ is Tensor else x
 
 
+_SLICE = ROWS["slice"]
+_BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
+
+
 @implements()
 def getitem(x: Any, index: Any) -> Any:
     """Return `x[index]`, for every index that NumPy takes."""
+    if index.__class__ is slice:
+        start, stop, step = index.start, index.stop, index.step
+        basic = start.__class__ in _BASIC and stop.__class__ in _BASIC and step.__class__ in _BASIC
+    else:
+        basic = index.__class__ in _BASIC
+    if basic:
+        return apply_linear(_SLICE, x, {"index": (index,)})
     if index.__class__ is tuple:
         for part in index:
             if part.__class__ is Tensor or part.__class__ is tuple:

@@ -17,6 +17,7 @@ from fgrad.numpy.shapes import broadcast_to, concatenate
 from fgrad.ops import linear
 
 _NOTHING: Any = np._NoValue
+_SUM, _MEAN = ROWS["sum"], ROWS["mean"]
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -73,7 +74,7 @@ def sum(
         a = as_value(a)
     as_it_is = dtype is None and where is True
     if as_it_is and axis is None and out is None and not keepdims and initial is _NOTHING:
-        return apply_linear(ROWS["sum"], a, {"axes": tuple(range(a.ndim))})
+        return apply_linear(_SUM, a, {"axes": tuple(range(a.ndim))})
     if not as_it_is:
         a = _prepared(a, dtype, where, 0)
     axes = _axes_of_monoid(axis, len(a.shape))
@@ -198,9 +199,10 @@ def mean(
 ) -> Any:
     """Return the arithmetic mean over axes."""
     a = inexact(a, dtype)
-    axes = axes_of(axis, len(a.shape))
-    if where is True and a.size:
-        y = narrowed(bind("mean", a, axes=axes), dtype)
+    shape = a.shape
+    axes = axes_of(axis, len(shape))
+    if where is True and 0 not in shape:
+        y = narrowed(apply_linear(_MEAN, a, {"axes": axes}), dtype)
         return y if keepdims is False and out is None else finished(y, a, axes, keepdims, out)
     total = sum(a, axes, keepdims=keepdims, where=where)
     n = _count(a, axes, where, keepdims)
@@ -353,7 +355,8 @@ def logsumexp(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the logarithm of the summed exponentials over axes: `numpy.logaddexp.reduce`."""
     a = inexact(a)
     axes = axes_of(axis, len(a.shape))
-    return finished(bind("logsumexp", a, axes=axes), a, axes, keepdims, None)
+    y = bind("logsumexp", a, axes=axes)
+    return finished(y, a, axes, keepdims, None) if keepdims else y
 
 
 @implements(np.all)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, Shape, aval_of
-from fgrad.core.primitive import EACH, ROWS, Pattern, Primitive, Pull, by_argument, flat, register
+from fgrad.core.primitive import EACH, Pattern, Primitive, Pull, by_argument, flat, register
 from fgrad.core.snapshot import compact
-from fgrad.core.tensor import Tensor, apply_linear, bind
+from fgrad.core.tensor import Tensor, apply_row, bind
 from fgrad.core.trace import Box
 from fgrad.ops.linear import broadcast_to, linear, reshape, sum_to, transpose, with_rank
 
@@ -36,7 +36,10 @@ def split_index(x: Any, index: Any) -> tuple[Index, list[Any]]:
         IndexError: `index` is not a valid index of `x`.
     """
     parts = index if isinstance(index, tuple) else (index,)
-    if all(p.__class__ is np.ndarray and p.dtype.kind == "i" for p in parts):  # the usual case
+    for p in parts:
+        if p.__class__ is not np.ndarray or p.dtype.kind != "i":
+            break
+    else:  # the usual case
         return _HOLES[len(parts)], list(parts)
     if any(isinstance(p, list) or (hasattr(p, "dtype") and p.dtype.kind == "b") for p in parts):
         _check_masks(x.shape, parts)
@@ -166,21 +169,12 @@ linear(
 )
 
 
-_SLICE = ROWS["slice"]
-_BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
-
-
 def getitem(x: Any, index: Any) -> Any:
     """Return `x[index]`."""
-    if index.__class__ is slice:
-        start, stop, step = index.start, index.stop, index.step
-        basic = start.__class__ in _BASIC and stop.__class__ in _BASIC and step.__class__ in _BASIC
-    else:
-        basic = index.__class__ in _BASIC
-    if basic:
-        return apply_linear(_SLICE, x, {"index": (index,)})
     template, arrays = split_index(x, index)
     if arrays or _has_truth(template):
+        if x.__class__ is Tensor:
+            return apply_row(_GATHER, (x, *arrays), {"template": template})
         return bind("gather", x, *arrays, template=template)
     return bind("slice", x, index=template)
 
@@ -366,7 +360,7 @@ def _batch_scatter_add(
     return bind("scatter_add", ct, *full, template=index, shape=(n, *shape), unique=unique)
 
 
-register(
+_GATHER = register(
     Primitive(
         "gather",
         run=_run_gather,

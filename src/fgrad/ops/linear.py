@@ -100,12 +100,17 @@ def _repeated(shape: Shape, small: Shape) -> Axes:
 
 
 def _sum_array_to(x: Any, shape: Shape) -> Any:
-    axes = _repeated(x.shape, shape)
-    if not axes:
-        return x
-    if axes == (0,) and x.ndim == 2 and x.size <= BLAS and x.dtype.char in "fd" and x.flags.c_contiguous:
-        return np.dot(_ones(x.shape[0], x.dtype), x).reshape(shape)  # in a third of the time
-    return np.add.reduce(x, axis=axes).reshape(shape)
+    full = x.shape
+    if (
+        len(full) == 2
+        and full[1:] == shape
+        and x.size <= BLAS
+        and x.dtype.char in "fd"
+        and x.flags.c_contiguous
+    ):
+        return np.dot(_ones(full[0], x.dtype), x)  # in a third of the time
+    axes = _repeated(full, shape)
+    return np.add.reduce(x, axis=axes).reshape(shape) if axes else x
 
 
 @functools.lru_cache(64)
@@ -147,10 +152,9 @@ def _sum_adjoint(ct: Any, x: Aval, *, axes: Axes) -> Any:
 
 
 def _run_mean(x: Any, *, axes: Axes) -> Any:
-    if x.dtype == np.float16:
+    if x.dtype.char == "e":
         return np.mean(x, axis=axes)  # which sums in single precision
-    total = np.add.reduce(x, axis=axes)
-    return np.divide(total, math.prod([x.shape[i] for i in axes]), dtype=x.dtype)
+    return np.add.reduce(x, axis=axes) / math.prod([x.shape[i] for i in axes])
 
 
 def _mean_adjoint(ct: Any, x: Aval, *, axes: Axes) -> Any:

@@ -153,13 +153,17 @@ class Delivery:
 
     def made(self, x: Any) -> Any:
         """Return one result that a transformation computed."""
-        if x.__class__ is np.ndarray and self.as_numpy and x.ndim:
-            flags = x.flags
-            if flags.owndata and flags.writeable and id(x) not in self.taken:
-                self.taken.add(id(x))
-                return x
+        if x.__class__ is np.ndarray:
+            if not self.as_numpy:
+                return wrap(x)
+            if x.ndim:
+                flags = x.flags
+                if flags.owndata and flags.writeable and id(x) not in self.taken:
+                    self.taken.add(id(x))
+                    return x
         if x.__class__ is Tensor:
-            check_live(x)
+            if x._value.__class__ is not np.ndarray:
+                check_live(x)
             if not self.as_numpy or is_traced(x):
                 return x
             x = x._value

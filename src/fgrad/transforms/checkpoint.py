@@ -113,7 +113,7 @@ def print_saved_residuals(fun: Callable[..., Any], *args: Any, **kwargs: Any) ->
     with GradManager() as gm:
         tape = gm.recording_tape()
         tape.refs, tape.limit = _Lines(), sys.maxsize
-        leaves = [gm.follow(*handle) for handle in inputs.handles]
+        leaves = gm.follow_each(inputs.handles)
         out = tree.leaves(fun(*inputs.filled(args, leaves), **kwargs))
         places = {id(leaf._value): f"argument {i}" for i, leaf in enumerate(leaves)}
         outs = [n for y in out if isinstance(y, Tensor) for n in y._nodes if n.tape is tape]

@@ -9,6 +9,7 @@ from threading import Lock, get_ident
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 from typing_extensions import Self
 
 from fgrad import tree
@@ -223,7 +224,8 @@ class GradManager:
                 "this GradManager is already recording; call backward() or release() first, "
                 "or nest another GradManager for higher-order gradients"
             )
-        traces = current().traces
+        state = current()
+        traces = state.traces
         if traces:
             note_change(self)
             level = next_level() if level is None else level
@@ -236,7 +238,7 @@ class GradManager:
         self._recording = recording
         if tensors:
             self._follow_all(tensors, recording)
-        set_traces((*traces, tape))
+        set_traces((*traces, tape), state)
 
     def _follow_all(self, tensors: Sequence[Tensor], recording: _Recording) -> None:
         try:
@@ -263,17 +265,24 @@ class GradManager:
 
     def follow(self, value: Any, nodes: tuple[Node, ...] = ()) -> Tensor:
         """Return a new Tensor on an array or box, a leaf of this recording that no `.grad` belongs to."""
+        return self.follow_each([(value, nodes)])[0]
+
+    def follow_each(self, handles: Iterable[tuple[Any, tuple[Node, ...]]]) -> list[Tensor]:
+        """Do what `follow` does for each pair of a value and its nodes."""
         recording = self._recorded()
-        if isinstance(value, Box):
-            value = value.strong()
-        if nodes:
-            t = wrap(value, nodes)
-            self._follow(t, recording)
-            return t
-        leaf = recording.tape.node(None, (), ())
-        t = wrap(value, (leaf,))
-        recording.leaves[id(t)] = (t, leaf)
-        return t
+        new_leaf = recording.tape.leaf
+        found = []
+        for x, nodes in handles:
+            value = x.strong() if x.__class__ is not np.ndarray and isinstance(x, Box) else x
+            if nodes:
+                t = wrap(value, nodes)
+                self._follow(t, recording)
+            else:
+                leaf = new_leaf()
+                t = wrap(value, (leaf,))
+                recording.leaves[id(t)] = (t, leaf)
+            found.append(t)
+        return found
 
     def pullback(self, y: Sequence[Any], x: Sequence[Tensor], *, once: bool = False) -> Recorded:
         """Stop recording, and return the map from cotangents of `y` to cotangents of the leaves `x`.
@@ -331,9 +340,9 @@ class GradManager:
         self._recording = None
         tape = recording.tape
         tape.is_open = False
-        traces = current().traces
-        if tape in traces:
-            set_traces([t for t in traces if t is not tape])
+        state = current()
+        if tape in state.traces:
+            set_traces(tuple([t for t in state.traces if t is not tape]), state)
 
     def __enter__(self) -> Self:
         return self.record()
