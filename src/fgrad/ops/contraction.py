@@ -18,6 +18,7 @@ import numpy as np
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import EACH, Pattern, Primitive, Pull, Rule, by_argument, register
 from fgrad.core.tensor import bind
+from fgrad.ops.compiled import LARGE, backend
 
 
 def contract(x: Any, y: Any, a: str, b: str, out: str) -> Any:
@@ -40,7 +41,13 @@ def _plan(a: str, b: str, out: str) -> Callable[[Any, Any], Any]:
     if not summed:
         if out in (a, b) and {a, b} <= {out, ""}:
             return np.multiply  # by a number, or of equal axes: half the time of einsum
-        return functools.partial(np.einsum, f"{a},{b}->{out}")  # half the time of a broadcast product
+        slow = functools.partial(np.einsum, f"{a},{b}->{out}")  # half the time of a broadcast product
+        if a == "".join(shared + left) and b == "".join(shared + right) and left and right:
+            if out == order:
+                return _outer(len(shared), slow, flipped=False)
+            if out == "".join(shared + right + left):
+                return _outer(len(shared), slow, flipped=True)
+        return slow
     if not shared and len(summed) == 1 and len(left) <= 1 and len(right) <= 1:
         if out != order:  # the transposed product, so that the result is laid out as asked
             return lambda x, y: _plan(b, a, out)(y, x)
@@ -63,6 +70,20 @@ def _plan(a: str, b: str, out: str) -> Callable[[Any, Any], Any]:
             y.reshape((*batch, k, math.prod(columns))),
         ).reshape((*batch, *rows, *columns))
         return z if in_order else z.transpose(back)
+
+    return call
+
+
+def _outer(n: int, slow: Rule, *, flipped: bool) -> Rule:
+    """Return the recipe of outer products over all but the first `n` axes, compiled where they are large."""
+
+    def call(x: Any, y: Any) -> Any:
+        if x.dtype != y.dtype or x.dtype.char not in "fd" or x.size * math.prod(y.shape[n:]) < LARGE:
+            return slow(x, y)
+        first, second = (y, x) if flipped else (x, y)
+        count = math.prod(x.shape[:n])
+        out = backend("outer").outer(first.reshape(count, -1), second.reshape(count, -1))
+        return out.reshape((*first.shape, *second.shape[n:]))
 
     return call
 
