@@ -48,6 +48,11 @@ def is_leaf_type(cls: type) -> bool:
     return cls in _LEAVES
 
 
+def are_leaves(xs: Iterable[Any]) -> bool:
+    """Return whether all of `xs` are known to be leaves without asking optree."""
+    return _LEAVES.issuperset([x.__class__ for x in xs])
+
+
 def declare_leaf(cls: type) -> None:
     """Let instances of `cls` be leaves without asking optree."""
     _LEAVES.add(cls)

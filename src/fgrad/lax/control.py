@@ -474,9 +474,10 @@ def scan(
     carry = Carry("scan", f, init)
     check = carry.check
     single = leaves[0] if structure is tree.LEAF else None
+    unflatten = structure.unflatten
     value, ys = init, []
     for i in order:
-        x = single[i] if single is not None else tree.unflatten(structure, [a[i] for a in leaves])
+        x = single[i] if single is not None else unflatten([a[i] for a in leaves])
         out = f(value, x)
         if out.__class__ is not tuple or len(out) != 2:
             out = _pair(out, f)
@@ -517,10 +518,10 @@ def common_length(leaves: Sequence[Any], length: Any) -> int:
 def _stacked(ys: Sequence[Any], f: Fun) -> Any:
     if ys[0] is None:
         return None
-    first, structure = tree.flatten(ys[0])
+    _, structure = tree.flatten(ys[0])
     if structure is tree.LEAF:
         return stack(ys)
-    columns: list[list[Any]] = [[] for _ in first]
+    rows = []
     for y in ys:
         leaves = flatten_like(structure, y)
         if leaves is None:
@@ -528,9 +529,8 @@ def _stacked(ys: Sequence[Any], f: Fun) -> Any:
                 f"scan: {name_of(f)} must return results of one structure, not {structure} and "
                 f"{tree.structure(y)}"
             )
-        for column, leaf in zip(columns, leaves, strict=True):
-            column.append(leaf)
-    return tree.unflatten(structure, map(stack, columns))
+        rows.append(leaves)
+    return tree.unflatten(structure, map(stack, zip(*rows, strict=True)))
 
 
 def _no_results(f: Fun, init: Any, leaves: Sequence[Any], structure: Any) -> Any:

@@ -65,13 +65,12 @@ class Carry:
     def _is_same(self, value: Any) -> bool:
         """Return whether a tree is like the one before, or False where that takes a closer look."""
         try:
-            leaves = self._structure.flatten_up_to(value)
-        except ValueError:
+            for x, (shape, dtype) in zip(self._structure.flatten_up_to(value), self._kinds):  # type: ignore[misc]  # noqa: B905 -- as many
+                v = x._value if x.__class__ is Tensor else x
+                if v.dtype is not dtype or v.shape != shape:
+                    return False
+        except (ValueError, TypeError, AttributeError):  # another structure, or numbers
             return False
-        for x, kind in zip(leaves, self._kinds, strict=True):
-            v = x._value if x.__class__ is Tensor else x
-            if kind is None or v.__class__ is not np.ndarray or v.shape != kind[0] or v.dtype is not kind[1]:
-                return False
         return True
 
     def _compare(self, i: int, new: Kind, old: Kind) -> None:
@@ -93,7 +92,7 @@ def flatten_like(structure: Any, value: Any) -> list[Any] | None:
         leaves: list[Any] = structure.flatten_up_to(value)
     except ValueError:
         return None
-    if all(tree.is_leaf_type(x.__class__) for x in leaves):
+    if tree.are_leaves(leaves):
         return leaves
     leaves, other = tree.flatten(value)
     return leaves if other == structure else None
