@@ -392,8 +392,8 @@ def apply_row(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> 
         else:
             v = values[k - 1]
             saved.append(snapshot(v, dtype) if v is args[k - 1] else v)
-    if pull.avals:
-        saved += [aval_of(values[k - 1] if k else out) for k in pull.avals]
+    for k in pull.avals:
+        saved.append(aval_of(values[k - 1] if k else out))  # noqa: PERF401 -- a list of its own costs more
     if pull.params:
         saved.append(params)
     n = Node()

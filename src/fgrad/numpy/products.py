@@ -110,7 +110,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     if a.__class__ is Tensor and b.__class__ is Tensor and not a._nodes and not b._nodes and out is None:
         va, vb = a._value, b._value
         if va.__class__ is np.ndarray and vb.__class__ is np.ndarray:
-            return wrap(np.dot(va, vb))
+            return wrap(va.dot(vb))  # the method, which does not ask again whether the arrays are Tensors
     x, y = as_value(a), as_value(b)
     n, m = len(x.shape), len(y.shape)
     if n == 0 or m == 0:
