@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import fgrad
 from fgrad import __main__ as command_line
 
 
@@ -110,3 +111,10 @@ def test_demo_gets_its_options(monkeypatch):
     assert command_line.main(["demo"]) == 7
     assert command_line.main(["demo", "--epochs", "3", "--seed", "5"]) == 7
     assert calls == [(40, 0), (3, 5)]
+
+
+@pytest.mark.parametrize("name", sorted(fgrad._LATE))
+def test_a_late_name_is_there_before_anything_else_was_loaded(name):
+    script = f"from fgrad import {name}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
