@@ -2,7 +2,7 @@
 
 import os
 
-THREADS = "2"
+THREADS = os.environ.get("BENCHMARK_THREADS", "2")
 
 # Read once, when NumPy, PyTorch and JAX start: the same number of threads for all.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC"):

@@ -1,0 +1,1 @@
+"""Compiled programs beside those of other compilers: `python -m benchmarks.jit`."""
