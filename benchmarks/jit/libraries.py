@@ -44,6 +44,9 @@ class Fgrad(Library):
     def logsumexp(self, x, axis):
         return self.module.nn.logsumexp(x, axis)
 
+    def log_softmax(self, x, axis):
+        return self.module.nn.log_softmax(x, axis)
+
     def placed(self, values, where, shape):
         """Return zeros of `shape` with `values` at the index `where`."""
         out = self.zeros(shape)
@@ -72,6 +75,9 @@ class Jax(Library):
 
     def logsumexp(self, x, axis):
         return self.module.nn.logsumexp(x, axis)
+
+    def log_softmax(self, x, axis):
+        return self.module.nn.log_softmax(x, axis)
 
     def placed(self, values, where, shape):
         return self.xp.zeros(shape).at[where].set(values)
@@ -107,6 +113,9 @@ class Torch(Library):
 
     def logsumexp(self, x, axis):
         return self.module.logsumexp(x, axis)
+
+    def log_softmax(self, x, axis):
+        return self.module.log_softmax(x, axis)
 
     def placed(self, values, where, shape):
         out = self.module.zeros(shape, dtype=values.dtype)

@@ -80,6 +80,13 @@ LINES = {
         0.4,
         moved=3 * 4 * 10_000 * 500,
     ),
+    "cross-entropy lse": Line(
+        "the same by logsumexp",
+        programs.cross_entropy_by_logsumexp,
+        programs.cross_entropy_inputs,
+        0.4,
+        moved=3 * 4 * 10_000 * 500,
+    ),
     "mixture": Line(
         "Gaussian mixture, d = 10, K = 25, n = 1000",
         objectives.mixture,

@@ -1,0 +1,132 @@
+"""Programs of benchmarks.jit have the derivatives they are timed for, and wrong results are no figures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from benchmarks.jit import libraries, programs
+from benchmarks.jit.__main__ import agree
+from benchmarks.jit.lines import LINES
+
+STEP = 1e-4
+SMALLER = {  # where the inputs of the table would take long
+    programs.mlp: lambda: programs.mlp_inputs(6, 5, 4, 3),
+    programs.affine_tanh: programs.numbers(3, np.float64, 50),
+    programs.gelu: programs.numbers(1, np.float64, 50),
+    programs.cross_entropy: lambda: programs.cross_entropy_inputs(7, 5),
+    programs.cross_entropy_by_logsumexp: lambda: programs.cross_entropy_inputs(7, 5),
+}
+
+
+def direction(x, i=0):
+    return np.random.default_rng(i).normal(size=np.shape(x))
+
+
+def several(argnums):
+    return (argnums,) if isinstance(argnums, int) else argnums
+
+
+class Differences(libraries.Library):
+    """Derivatives along a fixed direction in each argument, from values that NumPy alone computes."""
+
+    def slope(self, f, args, i):
+        ends = []
+        for h in (STEP, -STEP):
+            moved = list(args)
+            moved[i] = args[i] + h * direction(args[i], i)
+            ends.append(f(*moved))
+        return (ends[0] - ends[1]) / (2 * STEP)
+
+    def value_and_grad(self, f, argnums=0):
+        return lambda *args: (f(*args), [self.slope(f, args, i) for i in several(argnums)])
+
+    def jacfwd(self, f, argnums=0):
+        return lambda *args: [self.slope(f, args, i) for i in several(argnums)]
+
+    jacrev = jacfwd
+
+    def hessian(self, f):
+        inner = lambda *args: self.slope(f, args, 0)
+        return lambda *args: self.slope(inner, args, 0)
+
+    def vmap(self, f):
+        def run(*args):
+            found = [f(*example) for example in zip(*args, strict=True)]
+            return [np.stack(xs) for xs in zip(*found, strict=True)]
+
+        return run
+
+    def scan(self, step, carry, xs):
+        outs = []
+        for x in zip(*xs, strict=True) if isinstance(xs, tuple) else xs:
+            carry, out = step(carry, x)
+            outs.append(out)
+        return carry, np.array(outs)
+
+    def logsumexp(self, x, axis):
+        return np.logaddexp.reduce(x, axis)
+
+    def log_softmax(self, x, axis):
+        return x - np.logaddexp.reduce(x, axis, keepdims=True)
+
+    def placed(self, values, where, shape):
+        out = np.zeros(shape)
+        out[where] = values
+        return out
+
+
+class Contracted(libraries.Fgrad):
+    """The derivatives of fgrad along the same directions."""
+
+    def __init__(self):
+        super().__init__()
+        del self.value_and_grad, self.jacfwd, self.jacrev, self.hessian  # those below take their place
+
+    def along(self, found, args, argnums):
+        found = (found,) if isinstance(argnums, int) else found
+        pairs = zip(found, several(argnums), strict=True)
+        return [np.tensordot(d, direction(args[i], i), np.ndim(args[i])) for d, i in pairs]
+
+    def value_and_grad(self, f, argnums=0):
+        def run(*args):
+            value, found = self.module.value_and_grad(f, argnums)(*args)
+            return value, self.along(found, args, argnums)
+
+        return run
+
+    def jacfwd(self, f, argnums=0):
+        return lambda *args: self.along(self.module.jacfwd(f, argnums)(*args), args, argnums)
+
+    def jacrev(self, f, argnums=0):
+        return lambda *args: self.along(self.module.jacrev(f, argnums)(*args), args, argnums)
+
+    def hessian(self, f):
+        def run(x, *others):
+            v = direction(x)
+            return v @ self.module.hessian(f)(x, *others) @ v
+
+        return run
+
+
+@pytest.mark.parametrize("name", [n for n in LINES if not n.endswith(("f32", "large"))])
+def test_program_has_the_derivatives_that_differences_give(name):
+    line = LINES[name]
+    inputs = [
+        np.asarray(x, float) if x.dtype.kind == "f" else x for x in SMALLER.get(line.program, line.inputs)()
+    ]
+    if name == "bundle":
+        inputs = [x[:40] if len(x) > 10_000 else x for x in inputs]
+    expected = libraries.flat(line.program(Differences())(*inputs))
+    found = libraries.flat(line.program(Contracted())(*inputs))
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5 * np.abs(y).max())
+
+
+@pytest.mark.parametrize(
+    "wrong", [np.array([1.0, 2.001]), np.array([1.0, np.nan]), np.float32([1.0, 2.0]), np.ones(3)]
+)
+def test_a_wrong_result_is_an_error(wrong):
+    right = np.array([1.0, 2.0])
+    agree({"fgrad": lambda: (0.0, [right]), "jax": lambda: (0.0, [right + 1e-12])})
+    with pytest.raises(AssertionError, match="result 1 of fgrad"):
+        agree({"fgrad": lambda: (0.0, [wrong]), "jax": lambda: (0.0, [right])})
