@@ -55,7 +55,7 @@ def main() -> int:
         line = LINES.get(name)
         found = child(name, options.seconds, line.threads if line else int(THREADS))
         if "error" in found:
-            print(f"{name}: {found['error']}", file=sys.stderr)
+            print(found.pop("error"), file=sys.stderr)
             budgets.append((line.title if line else name, inf, nan, "failed"))
         elif line:
             rows.append(times_of(line, found))
@@ -96,7 +96,7 @@ def budgets_of(line: Line, found: dict[str, Any]) -> Iterator[tuple[str, float, 
 
 
 def child(name: str, seconds: float, threads: int) -> dict[str, Any]:
-    """Return what a fresh process measures for a line, or the last line of its traceback as `error`."""
+    """Return what a fresh process measures for a line, or what it says as it fails as `error`."""
     command = [sys.executable, "-m", "benchmarks.jit", "--child", name, "--seconds", str(seconds)]
     with TemporaryDirectory() as cache:
         env = {**os.environ, "FGRAD_CACHE_DIR": cache, "BENCHMARK_THREADS": str(threads)}
@@ -105,7 +105,7 @@ def child(name: str, seconds: float, threads: int) -> dict[str, Any]:
             env["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)  # noqa: S603 -- ours
     if done.returncode:
-        return {"error": (done.stderr.strip().splitlines() or [f"signal {-done.returncode}"])[-1]}
+        return {"error": done.stderr + f"the process of {name!r} ended with status {done.returncode}"}
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -157,7 +157,7 @@ def copying(moved: int) -> Any:
 # ---- a fresh process, a second batch size -----------------------------------------------------------------
 
 START = """
-from benchmarks.jit_libraries import LIBRARIES
+from benchmarks.jit.libraries import LIBRARIES
 from benchmarks.jit.programs import mlp, mlp_inputs
 LIBRARIES["{}"]().ready(mlp, mlp_inputs(64, 784, 128, 10))()
 """
