@@ -505,7 +505,7 @@ def _interpret(
     else:
         out = row.run(*values, **params)
     # what is the same for all examples may come out of a trace without a box
-    outs = tuple(map(wrap, out)) if row.many else (alias(out) if out.__class__ is Tensor else wrap(out),)
+    outs = tuple([alias(o) if o.__class__ is Tensor else wrap(o) for o in (out if row.many else (out,))])
     record(row, args, outs, params, state, floor)
     return outs if row.many else outs[0]
 

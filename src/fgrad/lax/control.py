@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import operator
 from collections.abc import Callable, Sequence
@@ -12,17 +11,17 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.program import Program
+from fgrad.core.program import Program, Var
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import Box
 from fgrad.lax.reversal import scan_in_parts
-from fgrad.lax.staged import Code, avals_out, inset
+from fgrad.lax.staged import Code, Grown, avals_out, inset, varies
 from fgrad.lax.trees import NUMBERS, Carry, flatten_like, kind_of, stack
 from fgrad.numpy.indexing import where
 from fgrad.ops.linear import convert
 from fgrad.transforms.batch import Batched
 from fgrad.transforms.calling import has_tensor, name_of
-from fgrad.transforms.stage import aval_out, eval_shape, staged, staging
+from fgrad.transforms.stage import aval_out, staged, staging
 
 Fun = Callable[..., Any]
 
@@ -157,41 +156,55 @@ def _pick(index: Any, ys: Sequence[Any]) -> Any:
     return out
 
 
-class _Branches(Code):
-    """One of several programs, by a first argument."""
+class Branches(Code):
+    """One of several programs of the same inputs, by a first argument."""
 
-    def __init__(self, programs: Sequence[Program], counts: Sequence[int]) -> None:
-        self.programs, self.counts = tuple(programs), tuple(counts)
-        self.outs = tuple(avals_out(programs[0]))
+    def __init__(self, programs: Sequence[Program], outs: Sequence[Aval] | None = None) -> None:
+        self.branches = tuple(programs)
+        self.outs = tuple(avals_out(programs[0]) if outs is None else outs)
 
     def __call__(self, *values: Any) -> Sequence[Any]:
         """Return the outputs of the program that is chosen."""
-        index, *rest = values
-        total = sum(self.counts)
-        operands, runs, start = rest[total:], [], 0
-        for program, count in zip(self.programs, self.counts, strict=True):
-            own = rest[start : start + count]
-            runs.append(functools.partial(_run, program, own))
-            start += count
+        index, *operands = values
+        runs = [functools.partial(_run, program) for program in self.branches]
         found: Sequence[Any] = switch(index, runs, *operands)
         return found
 
+    def varies(self, mapped: Sequence[bool]) -> list[bool]:
+        """Return which outputs differ between examples where the arguments `mapped` do."""
+        if mapped[0]:
+            return [True] * len(self.outs)
+        return [any(each) for each in zip(*(varies(p, mapped[1:]) for p in self.branches), strict=True)]
+
     def inner(self) -> Sequence[Program]:
         """Return those of the branches."""
-        return self.programs
+        return self.branches
 
     def map(self, f: Callable[[Program], Program]) -> Code:
         """Return the same choice among `f` of the branches."""
-        made = copy.copy(self)
-        made.programs = tuple(map(f, self.programs))
-        return made
+        return Branches([f(p) for p in self.branches], self.outs)
 
     def __str__(self) -> str:
-        return " or".join(map(inset, self.programs))
+        return " or".join(map(inset, self.branches))
 
 
-def _run(program: Program, captured: Sequence[Any], *operands: Any) -> list[Any]:
-    return [np.asarray(y) if not hasattr(y, "dtype") else y for y in program.run([*captured, *operands])]
+def _run(program: Program, *values: Any) -> list[Any]:
+    return [np.asarray(y) if not hasattr(y, "dtype") else y for y in program.run(values)]
+
+
+def _sharing(
+    programs: Sequence[Program], captured: Sequence[Sequence[Any]]
+) -> tuple[list[Program], list[Any]]:
+    """Return programs that take the captured values of all of them first, and those values."""
+    values = list({id(t): t for own in captured for t in own}.values())
+    shared = []
+    for program, own in zip(programs, captured, strict=True):
+        places = {id(t): v for t, v in zip(own, program.inputs, strict=False)}
+        first = [places.get(id(t)) or Var(aval_of(t), f"c{i}") for i, t in enumerate(values)]
+        inputs = [*first, *program.inputs[len(own) :]]
+        regions = list(program.regions.values())
+        shared.append(Program(inputs, program.equations, program.outputs, (None, None), regions))
+    return shared, values
 
 
 def _abstract(leaves: Sequence[Any]) -> tuple[list[Any], list[Aval]]:
@@ -220,9 +233,9 @@ def _staged_switch(index: Any, branches: tuple[Fun, ...], operands: tuple[Any, .
     dtypes = [
         np.result_type(*ys) for ys in zip(*([a.dtype for a in avals_out(p)] for p in programs), strict=True)
     ]
-    code = _Branches(programs, list(map(len, captured)))
-    code.outs = tuple(Aval(a.shape, d) for a, d in zip(code.outs, dtypes, strict=True))
-    outs = bind("lax.cond", index, *(t for own in captured for t in own), *values, code=code)
+    shared, taken = _sharing(programs, captured)
+    code = Branches(shared, [Aval(a.shape, d) for a, d in zip(avals_out(shared[0]), dtypes, strict=True)])
+    outs = bind("lax.cond", index, *taken, *values, code=code)
     return tree.unflatten(results[0][1], outs)
 
 
@@ -290,21 +303,47 @@ def while_loop(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
             carry.check(value)
 
 
-class _While(Code):
-    """A program that is repeated as long as another one says so."""
+class While(Code):
+    """A program that is repeated as long as another one says so; what it returns beside the carry is stacked.
 
-    def __init__(self, condition: Program, body: Program, counts: tuple[int, int]) -> None:
-        self.condition, self.body, self.counts = condition, body, counts
-        self.outs = tuple(avals_out(body))
+    Both take `consts` values that stay, and then the carry.
+    """
+
+    def __init__(self, condition: Program, body: Program, consts: int) -> None:
+        self.condition, self.body, self.consts = condition, body, consts
+        self.carry = len(body.inputs) - consts
+        outs = avals_out(body)
+        self.outs = (
+            *(v.aval for v in body.inputs[consts:]),
+            *(Grown(a.shape, a.dtype) for a in outs[self.carry :]),
+        )
 
     def __call__(self, *values: Any) -> Sequence[Any]:
-        """Return the values at the end."""
-        n, m = self.counts
-        first, second, init = values[:n], values[n : n + m], list(values[n + m :])
-        found: Sequence[Any] = while_loop(
-            lambda v: _run(self.condition, first, *v)[0], lambda v: _run(self.body, second, *v), init
-        )
-        return found
+        """Return the carry at the end, and the results of all steps."""
+        consts, init = values[: self.consts], list(values[self.consts :])
+        rows: list[list[Any]] = []
+
+        def step(carry: list[Any]) -> list[Any]:
+            outs = _run(self.body, *consts, *carry)
+            rows.append(outs[self.carry :])
+            return outs[: self.carry]
+
+        carry = while_loop(lambda v: _run(self.condition, *consts, *v)[0], step, init)
+        if not rows:
+            return [*carry, *(np.zeros(a.shape, a.dtype) for a in self.outs[self.carry :])]
+        return [*carry, *map(stack, zip(*rows, strict=True))]
+
+    def varies(self, mapped: Sequence[bool]) -> list[bool]:
+        """Return which outputs differ between examples where the arguments `mapped` do."""
+        consts, carry = list(mapped[: self.consts]), list(mapped[self.consts :])
+        while True:
+            if any(varies(self.condition, [*consts, *carry])):
+                return [True] * len(self.outs)
+            outs = varies(self.body, [*consts, *carry])
+            new = [a or b for a, b in zip(carry, outs, strict=False)]
+            if new == carry:
+                return [*carry, *outs[self.carry :]]
+            carry = new
 
     def inner(self) -> Sequence[Program]:
         """Return the condition and the step."""
@@ -312,9 +351,7 @@ class _While(Code):
 
     def map(self, f: Callable[[Program], Program]) -> Code:
         """Return the same loop of `f` of the condition and of the step."""
-        made = copy.copy(self)
-        made.condition, made.body = f(self.condition), f(self.body)
-        return made
+        return While(f(self.condition), f(self.body), self.consts)
 
     def __str__(self) -> str:
         return f"while{inset(self.condition)}\n    do{inset(self.body)}"
@@ -338,8 +375,9 @@ def _staged_while(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
     )
     condition, first = staged(proceed, avals)
     body, second = staged(step, avals)
-    code = _While(condition, body, (len(first), len(second)))
-    return tree.unflatten(structure, bind("lax.while_loop", *first, *second, *values, code=code))
+    (condition, body), taken = _sharing((condition, body), (first, second))
+    code = While(condition, body, len(taken))
+    return tree.unflatten(structure, bind("lax.while_loop", *taken, *values, code=code))
 
 
 def _promoted(leaves: Sequence[Any], step: Callable[..., list[Any]]) -> list[Any]:
@@ -474,10 +512,9 @@ def scan(
     carry = Carry("scan", f, init)
     check = carry.check
     single = leaves[0] if structure is tree.LEAF else None
-    unflatten = structure.unflatten
     value, ys = init, []
     for i in order:
-        x = single[i] if single is not None else unflatten([a[i] for a in leaves])
+        x = single[i] if single is not None else tree.unflatten(structure, [a[i] for a in leaves])
         out = f(value, x)
         if out.__class__ is not tuple or len(out) != 2:
             out = _pair(out, f)
@@ -518,10 +555,10 @@ def common_length(leaves: Sequence[Any], length: Any) -> int:
 def _stacked(ys: Sequence[Any], f: Fun) -> Any:
     if ys[0] is None:
         return None
-    _, structure = tree.flatten(ys[0])
+    first, structure = tree.flatten(ys[0])
     if structure is tree.LEAF:
         return stack(ys)
-    rows = []
+    columns: list[list[Any]] = [[] for _ in first]
     for y in ys:
         leaves = flatten_like(structure, y)
         if leaves is None:
@@ -529,44 +566,83 @@ def _stacked(ys: Sequence[Any], f: Fun) -> Any:
                 f"scan: {name_of(f)} must return results of one structure, not {structure} and "
                 f"{tree.structure(y)}"
             )
-        rows.append(leaves)
-    return tree.unflatten(structure, map(stack, zip(*rows, strict=True)))
+        for column, leaf in zip(columns, leaves, strict=True):
+            column.append(leaf)
+    return tree.unflatten(structure, map(stack, columns))
 
 
 def _no_results(f: Fun, init: Any, leaves: Sequence[Any], structure: Any) -> Any:
-    x = tree.unflatten(structure, [Aval(a.shape[1:], a.dtype) for a in leaves])
-    y = _pair(eval_shape(f, init, x), f)[1]
-    empty = (
-        (lambda a: wrap(np.zeros((0, *a.shape), a.dtype)))
-        if has_tensor((init, *leaves))
-        else (lambda a: np.zeros((0, *a.shape), a.dtype))
-    )
-    return tree.map(empty, y)
+    first, carry_structure = tree.flatten(init)
+    found: list[Any] = []
+
+    def flat(*values: Any) -> list[Any]:
+        carry = tree.unflatten(carry_structure, values[: len(first)])
+        x = tree.unflatten(structure, values[len(first) :])
+        ys, y_structure = tree.flatten(_pair(f(carry, x), f)[1])
+        found.append(y_structure)
+        return ys
+
+    program, _ = staged(flat, [*map(aval_of, first), *(Aval(a.shape[1:], a.dtype) for a in leaves)])
+    empty = [np.zeros((0, *a.shape), a.dtype) for a in avals_out(program)]
+    return tree.unflatten(found[0], map(wrap, empty) if has_tensor((init, *leaves)) else empty)
 
 
-class _Scan(Code):
-    """A program that is repeated along the first axis of some of its arguments."""
+class Scan(Code):
+    """A program that is repeated along the first axis of some of its arguments.
+
+    Its inputs are `consts` values that stay, `carry` that it returns anew, and one element of each of the
+    others. Where `length` is None, the number of steps is the first argument, before those.
+    """
 
     def __init__(
-        self, body: Program, counts: tuple[int, int], length: int, *, reverse: bool, checkpoint: Any
+        self,
+        body: Program,
+        consts: int,
+        carry: int,
+        length: int | None,
+        *,
+        reverse: bool = False,
+        checkpoint: Any = None,
     ) -> None:
-        self.body, self.counts, self.length = body, counts, length
+        self.body, self.consts, self.carry, self.length = body, consts, carry, length
         self.reverse, self.checkpoint = reverse, checkpoint
-        outs = avals_out(body)
-        carries = counts[1]
-        self.outs = (*outs[:carries], *(Aval((length, *a.shape), a.dtype) for a in outs[carries:]))
+        self.outs = (
+            *(v.aval for v in body.inputs[consts : consts + carry]),
+            *(
+                Grown(a.shape, a.dtype) if length is None else Aval((length, *a.shape), a.dtype)
+                for a in avals_out(body)[carry:]
+            ),
+        )
 
     def __call__(self, *values: Any) -> Sequence[Any]:
         """Return the last carry and the results."""
-        n, m = self.counts
+        length = self.length
+        if length is None:
+            length, *values = (int(values[0]), *values[1:])  # type: ignore[assignment]
+        n, m = self.consts, self.carry
         captured, init, xs = values[:n], list(values[n : n + m]), list(values[n + m :])
 
         def step(carry: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
-            outs = _run(self.body, captured, *carry, *x)
+            outs = _run(self.body, *captured, *carry, *x)
             return outs[:m], outs[m:]
 
-        carry, ys = scan(step, init, xs, self.length, self.reverse, checkpoint=self.checkpoint)
+        carry, ys = scan(step, init, xs, length, self.reverse, checkpoint=self.checkpoint)
         return [*carry, *(ys or ())]
+
+    def varies(self, mapped: Sequence[bool]) -> list[bool]:
+        """Return which outputs differ between examples where the arguments `mapped` do."""
+        if self.length is None:
+            if mapped[0]:
+                return [True] * len(self.outs)
+            mapped = mapped[1:]
+        n, m = self.consts, self.carry
+        consts, carry, xs = list(mapped[:n]), list(mapped[n : n + m]), list(mapped[n + m :])
+        while True:
+            outs = varies(self.body, [*consts, *carry, *xs])
+            new = [a or b for a, b in zip(carry, outs, strict=False)]
+            if new == carry:
+                return [*carry, *outs[m:]]
+            carry = new
 
     def inner(self) -> Sequence[Program]:
         """Return the step."""
@@ -574,12 +650,12 @@ class _Scan(Code):
 
     def map(self, f: Callable[[Program], Program]) -> Code:
         """Return the same loop of `f` of the step."""
-        made = copy.copy(self)
-        made.body = f(self.body)
-        return made
+        counts, options = (self.consts, self.carry), {"reverse": self.reverse, "checkpoint": self.checkpoint}
+        return Scan(f(self.body), *counts, self.length, **options)
 
     def __str__(self) -> str:
-        return f"{self.length} times{' in reverse' * self.reverse}:{inset(self.body)}"
+        times = "counted" if self.length is None else self.length
+        return f"{times} times{' in reverse' * self.reverse}:{inset(self.body)}"
 
 
 def _staged_scan(
@@ -604,6 +680,6 @@ def _staged_scan(
 
     init_values, avals = _abstract(_promoted(leaves, probe))
     body, captured = staged(step, [*avals, *elements])
-    code = _Scan(body, (len(captured), m), n, reverse=reverse, checkpoint=checkpoint)
+    code = Scan(body, len(captured), m, n, reverse=reverse, checkpoint=checkpoint)
     outs = bind("lax.scan", *captured, *init_values, *xs, code=code)
     return tree.unflatten(carry_structure, outs[:m]), tree.unflatten(structures[-1], outs[m:])

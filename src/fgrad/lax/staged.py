@@ -7,22 +7,22 @@ them is one operation in a program too, to every order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from textwrap import indent
 from typing import Any
 
 import numpy as np
 
-from fgrad.core.aval import Aval, aval_of
+from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.primitive import Primitive, Pull, register
-from fgrad.core.program import Program
+from fgrad.core.program import Program, Var
 from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor, bind, node_on
 from fgrad.core.trace import current, next_level, running
 from fgrad.errors import NotLinearError
 from fgrad.ops.linear import convert
-from fgrad.transforms.batch import Batch
+from fgrad.transforms.batch import Batch, Same
 from fgrad.transforms.manager import GradManager
 from fgrad.transforms.stage import aval_out
 
@@ -32,10 +32,41 @@ def avals_out(program: Program) -> list[Aval]:
     return list(map(aval_out, program.outputs))
 
 
+class Grown(Aval):
+    """The aval of values stacked by a loop: their number along the first axis is known when it has run.
+
+    To shape rules it is 0, so that nothing of the size is ever made while staging.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, shape: Shape, dtype: np.dtype[Any]) -> None:
+        super().__init__((0, *shape), dtype)
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(['n', *map(str, self.shape[1:])])}]"
+
+
+def varies(program: Program, mapped: Sequence[bool]) -> list[bool]:
+    """Return which outputs of a program may differ between examples where the inputs `mapped` do."""
+    found = {v for v, m in zip(program.inputs, mapped, strict=True) if m}
+    for e in program.equations:
+        flags = [isinstance(a, Var) and a in found for a in e.args]
+        if any(flags):
+            code = e.params.get("code")
+            outs = code.varies(flags) if isinstance(code, Code) else [True] * len(e.outs)
+            found.update(v for v, m in zip(e.outs, outs, strict=True) if m)
+    return [isinstance(y, Var) and y in found for y in program.outputs]
+
+
 class Code:
     """A function of flat lists of values that a program holds."""
 
     outs: tuple[Aval, ...]
+
+    def varies(self, mapped: Sequence[bool]) -> list[bool]:
+        """Return which outputs may differ between examples where the arguments `mapped` do."""
+        return [any(mapped)] * len(self.outs)
 
     def __call__(self, *values: Any) -> Sequence[Any]:
         """Return the outputs."""
@@ -94,14 +125,21 @@ class Mapped(Code):
 
     def __init__(self, code: Code, mapped: tuple[bool, ...], size: int) -> None:
         self.code, self.mapped, self.size = code, mapped, size
-        self.outs = tuple(Aval((size, *a.shape), a.dtype) for a in code.outs)
+        self.which = code.varies(mapped)  # of the outputs; the others are the same for all examples
+        self.outs = tuple(
+            Aval((size, *a.shape), a.dtype) if m else a for a, m in zip(code.outs, self.which, strict=True)
+        )
+
+    def varies(self, mapped: Sequence[bool]) -> list[bool]:
+        """Return which outputs may differ between examples where the arguments `mapped` do."""
+        return self.code.varies(mapped)
 
     def __call__(self, *values: Any) -> Sequence[Any]:
         """Return the outputs of all examples."""
         trace = Batch(next_level(), self.size)
         with running((*current().traces, trace)):
             outs = self.code(*(trace.box(v) if m else v for v, m in zip(values, self.mapped, strict=True)))
-        return [trace.unbox(o) for o in outs]
+        return [trace.unbox(o) if m else o for o, m in zip(outs, self.which, strict=True)]
 
     def inner(self) -> Sequence[Program]:
         """Return the programs of one example."""
@@ -142,7 +180,9 @@ def _pull(linear: bool, pattern: tuple[bool, ...]) -> Pull:
 def _declare(name: str, *, linear: bool) -> None:
     def batch(mapped: tuple[bool, ...], *values: Any, code: Code) -> Any:
         size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
-        return bind(name, *values, code=Mapped(code, mapped, size))
+        made = Mapped(code, mapped, size)
+        outs = bind(name, *values, code=made)
+        return tuple(o if m else Same(o) for o, m in zip(outs, made.which, strict=True))
 
     register(
         Primitive(

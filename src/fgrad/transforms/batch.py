@@ -84,6 +84,15 @@ class Batched(Box):
         raise Split(origin, [np.flatnonzero(member == k) for k in range(member.max() + 1)], user_line())
 
 
+class Same:
+    """What a batch rule returns for an output that is the same for all examples."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class Batch(Trace):
     """Applies each primitive to all examples at once; the batch axis is the first."""
 
@@ -131,7 +140,9 @@ class Batch(Trace):
                 out = row.batch(mapped, *values, **params)
             else:
                 out = self._loop(row, mapped, values, params)
-        return tuple(Batched(self, o) for o in out) if row.many else Batched(self, out)
+        if row.many:
+            return tuple(o.value if o.__class__ is Same else Batched(self, o) for o in out)
+        return Batched(self, out)
 
     def process_alone(self, row: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
         """Apply the batch rule of `row` to arrays, which no other trace concerns."""
