@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -161,6 +161,11 @@ class Program:
         ]
         head, foot = (f"<tr><th colspan=2>{end}</th></tr>" for end in ends)
         return f"<table>{head}{''.join(rows)}{foot}</table>"
+
+
+# What is to be done to a program before it is compiled, by layers above the compiler: each takes the program
+# and what simplifies the programs inside of it.
+PASSES: list[Callable[[Program, Callable[[Program], Program]], Program]] = []
 
 
 def applied(row: Primitive, values: Iterable[Any], params: dict[str, Any]) -> Any:

@@ -1,5 +1,6 @@
 """Control flow, implicit functions and collective operations: JAX's names, differentiable in every way."""
 
+import fgrad.lax.lowering  # noqa: F401 -- makes itself known to what compiles programs
 from fgrad.lax.control import cond as cond
 from fgrad.lax.control import fori_loop as fori_loop
 from fgrad.lax.control import scan as scan

@@ -1,0 +1,150 @@
+"""Two loops made one, or two branches: what the bodies take and give is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.program import Equation, Program, Var
+from fgrad.core.tensor import Tensor
+from fgrad.lax.control import Branches, Scan, While
+from fgrad.lax.staged import Code
+
+Flags = Sequence[bool]
+
+
+def substituted(program: Program, sub: dict[Var, Any]) -> tuple[list[Equation], list[Any]]:
+    """Return copies of the equations, with new variables, and the outputs, where inputs are `sub`."""
+    env = dict(sub)
+    equations = []
+    for e in program.equations:
+        args = tuple(env.get(a, a) if isinstance(a, Var) else a for a in e.args)
+        outs = tuple(Var(v.aval, v.name) for v in e.outs)
+        env.update(zip(e.outs, outs, strict=True))
+        equations.append(Equation(e.name, args, e.params, outs, e.line))
+    return equations, [env.get(y, y) if isinstance(y, Var) else y for y in program.outputs]
+
+
+def renewed(inputs: Sequence[Var], equations: Sequence[Equation], outputs: Sequence[Any]) -> Program:
+    """Return the program of these, with variables of its own."""
+    fresh: dict[Var, Any] = {v: Var(v.aval, v.name) for v in inputs}
+    copies, ys = substituted(Program(inputs, equations, outputs, (None, None)), fresh)
+    return Program(list(fresh.values()), copies, ys, (None, None))
+
+
+class Union:
+    """Inputs of two bodies: those of the first, and of the second what the first has not."""
+
+    def __init__(self) -> None:
+        self.args: list[Any] = []
+        self.inputs: list[Var] = []
+        self._places: dict[Any, int] = {}
+
+    def take(self, args: Sequence[Any], inputs: Sequence[Var]) -> dict[Var, Var]:
+        """Add inputs, and return what they are called."""
+        sub = {}
+        for a, v in zip(args, inputs, strict=True):
+            key = a if isinstance(a, Var) else _constant(a)
+            if key not in self._places:
+                self._places[key] = len(self.args)
+                self.args.append(a)
+                self.inputs.append(Var(v.aval, v.name))
+            sub[v] = self.inputs[self._places[key]]
+        return sub
+
+
+def _constant(a: Any) -> Any:
+    if isinstance(a, Tensor) or np.ndim(a):
+        return id(a)
+    return type(a), np.asarray(a).dtype, np.asarray(a).tobytes()
+
+
+def joined(one: Equation, two: Equation, same: dict[int, int], new: Flags) -> Equation:
+    """Return an equation that does what both do: the outputs of `one`, and those of `two` that are `new`.
+
+    Args:
+        one: a loop or branch.
+        two: likewise; a loop of as many steps in the same direction. It may take rows that `one` makes.
+        same: which carry of `two` is which of `one`.
+        new: which outputs of `two` are asked for.
+    """
+    if isinstance(one.params["code"], Branches):
+        return _joined_branches(one, two, new)
+    return _joined_loops(one, two, same, new)
+
+
+def _joined_branches(one: Equation, two: Equation, new: Flags) -> Equation:
+    a, b = one.params["code"], two.params["code"]
+    union = Union()
+    subs = [
+        (union.take(one.args[1:], p.inputs), union.take(two.args[1:], q.inputs))
+        for p, q in zip(a.branches, b.branches, strict=True)
+    ]
+    programs = []
+    for p, q, (sp, sq) in zip(a.branches, b.branches, subs, strict=True):
+        first, ys = substituted(p, dict(sp))
+        second, zs = substituted(q, dict(sq))
+        programs.append(renewed(union.inputs, [*first, *second], [*ys, *_chosen(zs, new)]))
+    code = Branches(programs, [*a.outs, *_chosen(b.outs, new)])
+    outs = (*one.outs, *_chosen(two.outs, new))
+    return Equation(one.name, (one.args[0], *union.args), {"code": code}, outs, one.line)
+
+
+def _chosen(xs: Sequence[Any], flags: Flags) -> list[Any]:
+    return [x for x, f in zip(xs, flags, strict=True) if f]
+
+
+def _joined_loops(one: Equation, two: Equation, same: dict[int, int], new: Flags) -> Equation:
+    a, b = one.params["code"], two.params["code"]
+    (n1, m1), (n2, m2) = (a.consts, a.carry), (b.consts, b.carry)
+    lead = len(one.args) - len(a.body.inputs)
+    x1, x2 = one.args[lead:], two.args[len(two.args) - len(b.body.inputs) :]
+    in1, in2 = a.body.inputs, b.body.inputs
+    consts, xs = Union(), Union()
+    sub1: dict[Var, Any] = dict(consts.take(x1[:n1], in1[:n1]))
+    sub2: dict[Var, Any] = dict(consts.take(x2[:n2], in2[:n2]))
+    carry1 = [Var(v.aval, v.name) for v in in1[n1 : n1 + m1]]
+    sub1.update(zip(in1[n1:], carry1, strict=False))
+    apart = [i not in same for i in range(m2)]
+    carry2 = [Var(v.aval, v.name) for v in _chosen(in2[n2 : n2 + m2], apart)]
+    sub2.update(zip(_chosen(in2[n2 : n2 + m2], apart), carry2, strict=True))
+    sub2.update((in2[n2 + i], carry1[j]) for i, j in same.items())
+    sub1.update(xs.take(x1[n1 + m1 :], in1[n1 + m1 :]))
+    first, ys = substituted(a.body, sub1)
+    rows = dict(zip(one.outs[m1:], ys[m1:], strict=True))
+    taken = [isinstance(x, Var) and x in rows for x in x2[n2 + m2 :]]
+    sub2.update((v, rows[x]) for x, v, t in zip(x2[n2 + m2 :], in2[n2 + m2 :], taken, strict=True) if t)
+    others = [not t for t in taken]
+    sub2.update(xs.take(_chosen(x2[n2 + m2 :], others), _chosen(in2[n2 + m2 :], others)))
+    second, zs = substituted(b.body, sub2)
+    inputs = [*consts.inputs, *carry1, *carry2, *xs.inputs]
+    extra = _chosen(zs[m2:], new[m2:])
+    body = renewed(inputs, [*first, *second], [*ys[:m1], *_chosen(zs[:m2], apart), *ys[m1:], *extra])
+    code: Code
+    if isinstance(a, While):
+        goes, truth = substituted(a.condition, _renamed(a, sub1))
+        code = While(renewed(inputs, goes, truth), body, len(consts.inputs))
+    else:
+        code = Scan(body, len(consts.inputs), m1 + len(carry2), a.length, reverse=a.reverse)
+    # a carry of the second may end as something that is known otherwise: then nobody asks for it
+    ends = [v if f else Var(v.aval, v.name) for v, f in zip(two.outs[:m2], new, strict=False)]
+    return Equation(
+        one.name,
+        (
+            *one.args[:lead],
+            *consts.args,
+            *x1[n1 : n1 + m1],
+            *_chosen(x2[n2 : n2 + m2], apart),
+            *xs.args,
+        ),
+        {"code": code},
+        (*one.outs[:m1], *_chosen(ends, apart), *one.outs[m1:], *_chosen(two.outs[m2:], new[m2:])),
+        one.line,
+    )
+
+
+def _renamed(loop: While, sub: dict[Var, Any]) -> dict[Var, Any]:
+    """Return for the inputs of the condition what the body's are called."""
+    return {c: sub[v] for c, v in zip(loop.condition.inputs, loop.body.inputs, strict=True)}

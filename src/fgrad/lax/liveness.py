@@ -1,0 +1,208 @@
+"""What of a program with loops and branches some of its outputs need, and the program of only that."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fgrad.core.program import Equation, Program, Region, Var
+from fgrad.lax.control import Branches, Scan, While
+from fgrad.lax.staged import Code
+
+Flags = Sequence[bool]
+
+
+def programs_of(code: Any) -> Sequence[Program]:
+    """Return the programs that a code holds."""
+    return code.programs() if isinstance(code, Code) else ()
+
+
+def with_programs(e: Equation, f: Callable[[Program], Program]) -> Equation:
+    """Return a plain loop or branch with `f` of its programs."""
+    return Equation(e.name, e.args, {"code": e.params["code"].map(f)}, e.outs, e.line)
+
+
+def has_effect(e: Equation) -> bool:
+    """Return whether an equation does something beside its outputs."""
+    return e.name == "effect" or any(map(_has_effects, programs_of(e.params.get("code"))))
+
+
+def _has_effects(program: Program) -> bool:
+    found = _effects.get(program)
+    if found is None:
+        found = _effects[program] = any(map(has_effect, program.equations))
+    return found
+
+
+def silent(program: Program) -> Program:
+    """Return a program without effects, those of its loops and branches included."""
+    if not any(map(has_effect, program.equations)):
+        return program
+    kept: list[Equation] = []
+    places = []
+    for e in program.equations:
+        places.append(len(kept))
+        if e.name != "effect":
+            plain = isinstance(e.params.get("code"), Branches | Scan | While)
+            kept.append(with_programs(e, silent) if plain and has_effect(e) else e)
+    places.append(len(kept))
+    regions = []
+    for r in program.regions.values():
+        moved = Region(r.row, r.args, r.params, r.outs, places[r.start])
+        moved.stop = places[r.stop]
+        regions.append(moved)
+    return Program(program.inputs, kept, program.outputs, (None, None), regions)
+
+
+class Flow:
+    """Which inputs of a program its outputs depend on, as sets of bits; `always`: those that effects need."""
+
+    def __init__(self, program: Program) -> None:
+        env = {v: 1 << i for i, v in enumerate(program.inputs)}
+        self.always = 0
+        for e in program.equations:
+            args = [env[a] if isinstance(a, Var) else 0 for a in e.args]
+            always, outs = _through(e)
+            if has_effect(e):
+                self.always |= _gathered(always, args)
+            env.update((v, _gathered(bits, args)) for v, bits in zip(e.outs, outs, strict=True))
+        self.outs = [env[y] if isinstance(y, Var) else 0 for y in program.outputs]
+
+
+def _gathered(bits: int, sets: Sequence[int]) -> int:
+    """Return the union of the sets that `bits` chooses."""
+    found, i = 0, 0
+    while bits:
+        if bits & 1:
+            found |= sets[i]
+        bits >>= 1
+        i += 1
+    return found
+
+
+_flows: weakref.WeakKeyDictionary[Program, Flow] = weakref.WeakKeyDictionary()  # programs do not change
+_effects: weakref.WeakKeyDictionary[Program, bool] = weakref.WeakKeyDictionary()
+
+
+def flow(program: Program) -> Flow:
+    """Return what of a program depends on what."""
+    found = _flows.get(program)
+    if found is None:
+        found = _flows[program] = Flow(program)
+    return found
+
+
+def _through(e: Equation) -> tuple[int, Sequence[int]]:
+    """Return which arguments of an equation its effects need, and which each output."""
+    code = e.params.get("code")
+    whole = (1 << len(e.args)) - 1
+    if isinstance(code, Branches):
+        flows = list(map(flow, code.branches))
+        always = functools.reduce(operator.or_, (f.always for f in flows)) << 1 | 1
+        outs = zip(*(f.outs for f in flows), strict=True)
+        return always, [functools.reduce(operator.or_, each) << 1 | 1 for each in outs]
+    if isinstance(code, Scan | While):
+        lead = len(e.args) - len(code.body.inputs)
+        first = (1 << lead) - 1
+        count = len(code.outs)
+        sets = [_loop_bits(code, [k == i for k in range(count)]) for i in range(count)]
+        return _loop_bits(code, [False] * count) << lead | first, [bits << lead | first for bits in sets]
+    return whole, [whole] * len(e.outs)
+
+
+def _loop_bits(code: Scan | While, wanted: Flags) -> int:
+    """Return which inputs of its body a loop needs for some outputs: a carry that is kept is one."""
+    n, m = code.consts, code.carry
+    body = flow(code.body)
+    found = body.always
+    for i, w in enumerate(wanted):
+        if w:
+            found |= body.outs[i] | (1 << (n + i) if i < m else 0)
+    if isinstance(code, While):
+        condition = flow(code.condition)
+        found |= condition.always | condition.outs[0]
+    done = 0
+    while found != done:
+        done = found
+        for k in range(m):
+            if found >> (n + k) & 1:
+                found |= body.outs[k]
+    return found
+
+
+def _flags(bits: int, count: int) -> list[bool]:
+    return [bool(bits >> i & 1) for i in range(count)]
+
+
+def inputs_for(program: Program, wanted: Flags) -> list[bool]:
+    """Return which inputs the outputs `wanted` of a program, and its effects, depend on."""
+    f = flow(program)
+    bits = functools.reduce(operator.or_, (b for b, w in zip(f.outs, wanted, strict=True) if w), f.always)
+    return _flags(bits, len(program.inputs))
+
+
+def loop_inputs(code: Scan | While, wanted: Flags) -> list[bool]:
+    """Return which inputs of its body a loop needs for the outputs `wanted`."""
+    return _flags(_loop_bits(code, wanted), len(code.body.inputs))
+
+
+def pruned(e: Equation, wanted: Flags) -> Equation:
+    """Return an equation without what its outputs `wanted` do not need; it may keep some others."""
+    code = e.params.get("code")
+    made: Code
+    if isinstance(code, Branches):
+        needs = zip(*(inputs_for(p, wanted) for p in code.branches), strict=True)
+        flags = [True, *map(any, needs)]
+        args = [a for a, u in zip(e.args, flags, strict=True) if u]
+        programs = [
+            restricted(p, flags[1:], [y for y, w in zip(p.outputs, wanted, strict=True) if w])
+            for p in code.branches
+        ]
+        made = Branches(programs, [a for a, w in zip(code.outs, wanted, strict=True) if w])
+        outs = [v for v, w in zip(e.outs, wanted, strict=True) if w]
+        return Equation(e.name, tuple(args), {"code": made}, tuple(outs), e.line)
+    if not isinstance(code, Scan | While):
+        return e
+    n, m = code.consts, code.carry
+    flags = loop_inputs(code, wanted)
+    kept = [*flags[n : n + m], *wanted[m:]]
+    outputs = [y for y, k in zip(code.body.outputs, kept, strict=True) if k]
+    body = restricted(code.body, flags, outputs)
+    if isinstance(code, While):
+        condition = restricted(code.condition, flags, code.condition.outputs)
+        made = While(condition, body, sum(flags[:n]))
+    else:
+        made = Scan(
+            body,
+            sum(flags[:n]),
+            sum(flags[n : n + m]),
+            code.length,
+            reverse=code.reverse,
+            checkpoint=code.checkpoint,
+        )
+    first = len(e.args) - len(flags)
+    args = [*e.args[:first], *(a for a, u in zip(e.args[first:], flags, strict=True) if u)]
+    outs = [v for v, k in zip(e.outs, kept, strict=True) if k]
+    return Equation(e.name, tuple(args), {"code": made}, tuple(outs), e.line)
+
+
+def restricted(program: Program, inputs: Flags, outputs: Sequence[Any]) -> Program:
+    """Return a program of some inputs, with other outputs, without what these do not need."""
+    kept = [v for v, k in zip(program.inputs, inputs, strict=True) if k]
+    return Program(kept, live(program.equations, outputs), outputs, (None, None))
+
+
+def live(equations: Sequence[Equation], outputs: Iterable[Any]) -> list[Equation]:
+    """Return the equations that `outputs` need, each without what is not needed of it."""
+    wanted = {v for v in outputs if isinstance(v, Var)}
+    kept = []
+    for e in reversed(equations):
+        flags = [v in wanted for v in e.outs]
+        if any(flags) or has_effect(e):
+            small = pruned(e, flags)
+            kept.append(small)
+            wanted.update(a for a in small.args if isinstance(a, Var))
+    return kept[::-1]
