@@ -11,6 +11,7 @@ from tests.lax.test_control import BATCH, PROGRAMS, XS, W
 
 import fgrad as fg
 from fgrad import lax
+from fgrad.compiler.simplify import simplify
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Program, Var
@@ -453,11 +454,11 @@ def test_solvers_stay_as_they_are():
 def test_inner_programs_are_simplified():
     seen = []
 
-    def simplify(program):
+    def simplified(program):
         seen.append(program)
         return Program(program.inputs, program.equations, program.outputs, (None, None))
 
-    program = lower(fg.make_graph(fg.grad(nested))(W, XS), simplify)
+    program = lower(fg.make_graph(fg.grad(nested))(W, XS), simplified)
     inner = {id(p) for e in equations(program) for p in programs_of(e.params.get("code"))}
     assert len(inner) == len(seen)
     close(program(W, XS), fg.grad(nested_plainly)(W, XS), 1e-9)
@@ -473,3 +474,17 @@ def test_large_constants_are_known_to_be_equal():
 def test_a_scan_of_no_steps_may_close_over_examples():
     f = lambda w: lax.scan(lambda c, x: (c, c * w * x), w, np.ones((0, 2)))[1]
     exactly(fg.vmap(f)(np.ones((3, 2))), np.zeros((3, 0, 2)))
+
+
+@pytest.mark.parametrize("name", ["scan", "while_loop", "cond", "nested", "while in scan"])
+@pytest.mark.parametrize("mode", ["value_and_grad", "hessian", "vmap of grad"])
+def test_simplified_before_and_after(name, mode):
+    f, plainly = {**PLAIN, **OWN}[name]
+    ours, plain = MODES[mode]
+    program = fg.make_graph(ours(f))(W, XS)
+    made = simplify(lower(simplify(program), simplify))
+    check_types(made)
+    assert len(list(equations(made))) <= len(list(equations(lower(program))))
+    for a, b in zip(fg.tree.leaves(made(W, XS)), fg.tree.leaves(plain(plainly)(W, XS)), strict=True):
+        size = max(1.0, float(np.max(np.abs(b), initial=0.0)))
+        close(a / size, b / size, 1e-9)
