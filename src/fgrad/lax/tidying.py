@@ -1,7 +1,7 @@
 """Loops as they are written by hand: what derivatives leave behind is put in its place.
 
-Each pass takes the equations of one program, in which no loop is Back or Mapped any more, and returns
-equations that compute the same.
+Each pass takes the equations of one program, in which every loop is plain, and returns equations that compute
+the same.
 """
 
 from __future__ import annotations

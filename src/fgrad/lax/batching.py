@@ -1,0 +1,146 @@
+"""Loops and branches for many examples at once, each of which goes its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Aval
+from fgrad.core.program import Program
+from fgrad.core.trace import current, next_level, running
+from fgrad.lax.block import BOOL, Block, Flags, aval_of_arg, cast
+from fgrad.lax.control import Branches, Scan, While
+from fgrad.lax.staged import Mapped, varies
+from fgrad.numpy.indexing import where
+from fgrad.transforms.batch import Batch
+from fgrad.transforms.stage import aval_out, staged
+
+
+class Batching(Block):
+    """Adds loops and branches of many examples."""
+
+    def _spread(self, args: list[Any], mapped: list[bool], which: Flags, start: int, size: int) -> None:
+        """Repeat first carries that are the same for all examples, but will not stay so."""
+        for k, w in enumerate(which):
+            if w and not mapped[start + k]:
+                args[start + k] = self.repeated(args[start + k], size)
+                mapped[start + k] = True
+
+    def mapped_scan(self, inner: Scan, code: Mapped, given: Sequence[Any]) -> list[Any]:
+        """Add `scan` for many examples, and return its outputs."""
+        n, m, size = inner.consts, inner.carry, code.size
+        lead = len(given) - len(inner.body.inputs)
+        which, mapped, args = code.which, list(code.mapped), list(given)
+        self._spread(args, mapped, which[:m], lead + n, size)
+        for i in range(lead + n + m, len(args)):
+            if mapped[i]:
+                args[i] = self.swapped(args[i])
+        body = cast(inner.body, inner.outs[:m])
+        whole = mapped_program(body, mapped[lead:], which, size)
+        if lead and mapped[0]:
+            outs = self._masked_scan(inner, whole, args)
+        else:
+            made = Scan(whole, n, m, inner.length, reverse=inner.reverse, checkpoint=inner.checkpoint)
+            outs = self.plain(made, args)
+        return [
+            self.swapped(y) if i >= m and w else y for i, (y, w) in enumerate(zip(outs, which, strict=True))
+        ]
+
+    def _masked_scan(self, inner: Scan, whole: Program, args: Sequence[Any]) -> list[Any]:
+        """Add a scan in which each example makes its own number of steps, the first argument."""
+        n, m = inner.consts, inner.carry
+        total = self.staged(lambda counts: np.max(counts, initial=0), args[0])
+
+        def step(counts: Any, *values: Any) -> list[Any]:
+            consts, old, i, xs = values[:n], values[n : n + m], values[n + m], values[n + m + 1 :]
+            outs = whole.run([*consts, *old, *xs])
+            goes = i < counts
+            new = [_where(goes, a, b) for a, b in zip(outs, old, strict=False)]
+            return [*new, i - 1 if inner.reverse else i + 1, *(_where(goes, y, 0 * y) for y in outs[m:])]
+
+        avals = [v.aval for v in whole.inputs]
+        avals.insert(n + m, Aval((), np.dtype(int)))
+        masked, _ = staged(step, [aval_of_arg(args[0]), *avals])
+        start = self.staged(lambda k: k - 1, total) if inner.reverse else np.asarray(0)
+        made = Scan(masked, n + 1, m + 1, None, reverse=inner.reverse)
+        values = [total, args[0], *args[1 : 1 + n + m], start, *args[1 + n + m :]]
+        outs = self.plain(made, values)
+        return [*outs[:m], *outs[m + 1 :]]
+
+    def mapped_while(self, inner: While, code: Mapped, given: Sequence[Any]) -> list[Any]:
+        """Add `while_loop` for many examples, and return its outputs."""
+        n, m, size = inner.consts, inner.carry, code.size
+        which, mapped, args = code.which, list(code.mapped), list(given)
+        self._spread(args, mapped, which[:m], n, size)
+        body = mapped_program(cast(inner.body, inner.outs[:m]), mapped, which, size)
+        if not any(varies(inner.condition, mapped)):
+            condition = mapped_program(inner.condition, mapped, [False], size)
+            outs = self.plain(While(condition, body, n), args)
+        else:
+            goes = mapped_program(cast(inner.condition, [BOOL]), mapped, [True], size)
+            outs = self._masked_while(goes, body, n, args)
+        return [
+            self.swapped(y) if i >= m and w else y for i, (y, w) in enumerate(zip(outs, which, strict=True))
+        ]
+
+    def _masked_while(self, goes: Program, body: Program, n: int, args: list[Any]) -> list[Any]:
+        """Add a loop until no example goes on; an additional carry says which ones do."""
+        m = len(args) - n
+
+        def step(*values: Any) -> list[Any]:
+            consts, old, go = values[:n], values[n:-1], values[-1]
+            outs = body.run([*consts, *old])
+            new = [_where(go, a, b) for a, b in zip(outs, old, strict=False)]
+            return [*new, np.logical_and(goes.run([*consts, *new])[0], go), *outs[m:]]
+
+        avals = [*(v.aval for v in body.inputs), aval_out(goes.outputs[0])]
+        masked, _ = staged(step, avals)
+        proceed, _ = staged(lambda *values: [np.any(values[-1])], avals)
+        outs = self.plain(While(proceed, masked, n), [*args, self.inline(goes, args)[0]])
+        return [*outs[:m], *outs[m + 1 :]]
+
+    def mapped_branches(self, inner: Branches, code: Mapped, args: Sequence[Any]) -> list[Any]:
+        """Add `cond` for many examples, and return its outputs."""
+        index, *operands = args
+        mapped = code.mapped[1:]
+        programs = [
+            mapped_program(cast(p, inner.outs), mapped, code.which, code.size) for p in inner.branches
+        ]
+        if not code.mapped[0]:
+            return self.plain(Branches(programs, code.outs), args)
+        outs = [self.inline(p, operands) for p in programs]
+        chosen = []
+        for ys in zip(*outs, strict=True):
+            y = ys[-1]
+            for k in range(len(ys) - 2, -1, -1):
+                y = self.staged(lambda i, a, b, k=k: _where(i <= k, a, b), index, ys[k], y)
+            chosen.append(y)
+        return chosen
+
+
+def mapped_program(program: Program, mapped: Flags, which: Flags, size: int) -> Program:
+    """Return a program for many examples: those of the inputs `mapped`, and of the outputs `which`."""
+    avals = [
+        Aval((size, *v.aval.shape), v.aval.dtype) if f else v.aval
+        for v, f in zip(program.inputs, mapped, strict=True)
+    ]
+
+    def run(*values: Any) -> list[Any]:
+        trace = Batch(next_level(), size)
+        with running((*current().traces, trace)):
+            outs = program.run([trace.box(v) if f else v for v, f in zip(values, mapped, strict=True)])
+        return [trace.unbox(y) if w else y for y, w in zip(outs, which, strict=True)]
+
+    made, captured = staged(run, avals)
+    if captured:
+        raise RuntimeError("a program used a value from outside of it")
+    return made
+
+
+def _where(condition: Any, a: Any, b: Any) -> Any:
+    """Return `a` in the examples where the condition holds, else `b`."""
+    shape = np.shape(condition)
+    axes = max(np.ndim(a), np.ndim(b)) - len(shape)
+    return where(condition.reshape((*shape, *(1,) * axes)) if axes else condition, a, b)
