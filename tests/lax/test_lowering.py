@@ -357,6 +357,25 @@ def test_a_long_scan_is_lowered_like_a_short_one(mode):
     assert counts[10] == counts[1000]
 
 
+def test_branches_share_the_room_for_what_they_keep(counted):
+    def f(x):
+        fs = [lambda v: np.exp(-np.exp(v)), lambda v: np.tanh(np.tanh(v)), lambda v: v * 2.0]
+        return np.sum(lax.switch(x[0].astype(int), fs, x))
+
+    program = lowered(fg.value_and_grad(f), np.ones(3))
+    forward, _ = (e for e in program.equations if e.name == "lax.cond")
+    assert [v.aval.shape for v in forward.outs] == [(3,), (3,)]  # the result, and one value of either branch
+    for x, name in ((0.2, "exp"), (1.2, "tanh"), (2.2, "")):
+        counted.clear()
+        close(program(np.full(3, x))[1], np.diag(differences(f_of(x), np.full(3, x))), 1e-6)
+        assert counted == ({name: 2} if name else {})
+
+
+def f_of(x):
+    g = [lambda v: np.exp(-np.exp(v)), lambda v: np.tanh(np.tanh(v)), lambda v: v * 2.0]
+    return g[int(x)]
+
+
 def test_unused_results_and_gradients_are_not_computed():
     def f(w, xs):
         (a, _, _), _ = lax.scan(
