@@ -12,7 +12,7 @@ from fgrad.compiler.plan import ALIGN, Buffer, Plan, Python, Segment, Shared
 from fgrad.compiler.simplify import simplify
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS
-from fgrad.core.program import Program, Var, applied
+from fgrad.core.program import PASSES, Program, Var, applied
 from fgrad.core.trace import running
 from fgrad.kernels import entry, intrinsics, machine, native, threads
 
@@ -32,6 +32,8 @@ class Executable:
     """A program ready to run on plain arrays."""
 
     def __init__(self, program: Program) -> None:
+        for lower in PASSES:
+            program = lower(program, simplify)
         self.program = simplify(program)
         self._plan = Plan(self.program)
         self._entry = self._made_entry()
@@ -185,7 +187,11 @@ class _Context:
         values = [a[0] if isinstance(a, tuple) else arrays[a] for a in step.args]
         found = applied(row, values, step.equation.params)
         for k, y in zip(step.outs, found if row.many else (found,), strict=True):
-            np.copyto(arrays[k], getattr(y, "_value", y))
+            y = np.asarray(getattr(y, "_value", y))  # noqa: PLW2901 -- the array under a Tensor
+            if y.shape == arrays[k].shape:
+                np.copyto(arrays[k], y)
+            else:  # as many as a loop made, which only Python goes through
+                arrays[k] = y
 
 
 def _array(buffer: Buffer | None, arena: np.ndarray) -> Any:

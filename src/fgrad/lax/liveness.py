@@ -17,7 +17,7 @@ Flags = Sequence[bool]
 
 def programs_of(code: Any) -> Sequence[Program]:
     """Return the programs that a code holds."""
-    return code.programs() if isinstance(code, Code) else ()
+    return code.inner() if isinstance(code, Code) else ()
 
 
 def with_programs(e: Equation, f: Callable[[Program], Program]) -> Equation:
