@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.compiler.elements import SMALL, loop_dtypes
 from fgrad.core.aval import aval_of
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, Var
@@ -33,6 +34,7 @@ class _Writer:
         self.equations: list[Equation] = []
         self.constants: dict[int, tuple[Var, Any]] = {}
         self.makers: dict[Var, Equation] = {}
+        self.numbers: dict[Any, Var] = {}
         self.checks: dict[Var, None] = {}
         self.checked: dict[tuple[Var, int], None] = {}
         self.count = 0
@@ -65,6 +67,17 @@ class _Writer:
             self.constants[id(x)] = (Var(aval_of(x), f"k{len(self.constants)}"), np.ascontiguousarray(x))
         return self.constants[id(x)][0]
 
+    def number(self, x: Any, dtype: np.dtype[Any]) -> Any:
+        """Return the variable of a number, in the dtype in which it is used."""
+        if dtype.kind != "f":
+            return x
+        key = (float(x), dtype)
+        if key not in self.numbers:
+            array = np.array(x, dtype)
+            self.numbers[key] = Var(aval_of(array), f"c{len(self.numbers)}")
+            self.constants[id(array)] = (self.numbers[key], array)
+        return self.numbers[key]
+
     def write(self, name: str, *args: Any, **params: Any) -> Any:
         """Return the result of a row, as a new variable."""
         avals = [a.aval if isinstance(a, Var) else a for a in args]
@@ -75,7 +88,11 @@ class _Writer:
         return out
 
     def append(self, e: Equation) -> None:
-        """Add an equation."""
+        """Add an equation, with its numbers as inputs unless they are such that a text may hold."""
+        if ROWS[e.name].body is not None and any(_is_odd(a) for a in e.args):
+            dtypes = loop_dtypes(e)
+            args = [self.number(a, d) if _is_odd(a) else a for a, d in zip(e.args, dtypes, strict=True)]
+            e = Equation(e.name, tuple(args), e.params, e.outs, e.line)
         self.equations.append(e)
         self.makers.update((v, e) for v in e.outs)
 
@@ -83,6 +100,11 @@ class _Writer:
         """Return a reduced array with axes of length one where it was reduced."""
         shape = tuple(1 if i in axes else n for i, n in enumerate(like.aval.shape))
         return x if x.aval.shape == shape else self.write("reshape", x, shape=shape)
+
+
+def _is_odd(x: Any) -> bool:
+    """Return whether a number may come from sizes or settings: a kernel that holds it serves no other."""
+    return not isinstance(x, Var) and isinstance(x, float | np.floating) and not (abs(x) <= SMALL and 2 * x % 1 == 0)
 
 
 def _is_real(x: Any) -> bool:
