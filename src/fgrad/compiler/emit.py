@@ -374,7 +374,7 @@ def _module(body: str, constants: dict[str, str], literals: set[int], dtype: np.
     if defined:
         lines.append(defined)
     parts = ["\n".join(lines)] if lines else []
-    library = vector.substituted(helpers(kernel, dtype))
+    library = vector.substituted(helpers(kernel, dtype, replaced=vector.REPLACED))
     kernel = vector.substituted(kernel)
     functions = vector.preamble(f"{library}\n{kernel}", dtype)
     parts += [p for p in (library, functions) if p]

@@ -122,6 +122,15 @@ def _divide(x: Expr, y: Expr) -> Expr | None:
     return x if y is ONE else None
 
 
+def _power(x: Expr, y: Expr) -> Expr | None:
+    if y is ONE or y is MINUS:
+        return x if y is ONE else apply("reciprocal", x)
+    if y is TWO or y is THREE:
+        square = apply("square", x)
+        return square if y is TWO else apply("multiply", square, x)
+    return None
+
+
 def _negative(x: Expr) -> Expr | None:
     if x.head == "negative":
         return x.args[0]
@@ -132,12 +141,13 @@ def _where(_: Expr, x: Expr, y: Expr) -> Expr | None:
     return x if x is y else None
 
 
-ZERO, ONE, MINUS = const(0), const(1), const(-1)
+ZERO, ONE, TWO, THREE, MINUS = map(const, (0, 1, 2, 3, -1))
 _SHORTCUTS: dict[str, Callable[..., Expr | None]] = {
     "add": _add,
     "subtract": _subtract,
     "multiply": _multiply,
     "divide": _divide,
+    "power": _power,
     "negative": _negative,
     "where": _where,
 }

@@ -97,7 +97,7 @@ def _compiled(function: Callable[..., Any], args: tuple[Any, ...], result: Any) 
             module.link_in(used._get_module_for_linking(), preserve=True)
     name = lowered.fndesc.llvm_cfunc_wrapper_name
     for item in (*module.functions, *module.global_variables):
-        if not item.is_declaration and item.name != name:
+        if not item.is_declaration and item.name != name and not item.name.startswith("llvm."):
             item.linkage = "internal"
     module.verify()
     machine = _machine()

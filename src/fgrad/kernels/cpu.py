@@ -462,7 +462,7 @@ def fold(work, lanes):
 
 def _statements(body: Body, dtype: np.dtype, also: Sequence[str] = ()) -> Statements:
     """Return the text of `body`, in which functions of `math` are vector code."""
-    code = statements(body, dtype, also)
+    code = statements(body, dtype, also, vector.REPLACED)
     lines, head = list(map(vector.substituted, code.lines)), vector.substituted(code.preamble)
     functions = vector.preamble("\n".join([head, *lines]), dtype)
     return Statements(f"{head}\n\n\n{functions}" if functions else head, lines, code.values)
@@ -471,7 +471,7 @@ def _statements(body: Body, dtype: np.dtype, also: Sequence[str] = ()) -> Statem
 def _module(preamble: str, names: list[str], types: list[str], lines: list[str]) -> str:
     declared = [f"    {t},  # {name}" for t, name in zip(types, names, strict=True)]
     head = [
-        'helper = njit(error_model="numpy", inline="always")  # which halves the time to compile',
+        'helper = njit(error_model="numpy", fastmath={"contract"}, forceinline=True)',
         preamble,
         "",
         "SIGNATURE = types.void(",

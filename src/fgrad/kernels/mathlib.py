@@ -56,6 +56,12 @@ def reciprocal(x: float) -> float:
     return ONE / x
 
 
+def power(x: float, y: float) -> float:
+    """Return `x` to the power of `y`."""
+    result: float = x**y
+    return result
+
+
 def exp2(x: float) -> float:
     """Return 2 to the power of `x`."""
     return math.pow(TWO, x)

@@ -20,7 +20,7 @@ _HEAD = """
 F = np.{dtype}
 LANES, ZERO, ONE = np.uintp({lanes}), np.uintp(0), np.uintp(1)
 NONE, LEAST = F(0.0), F(-np.inf)
-helper = njit(error_model="numpy", inline="always")
+helper = njit(error_model="numpy", fastmath={{"contract"}}, forceinline=True)
 MATRIX = types.Array(types.{dtype}, 2, "C", readonly=True)
 VECTOR = types.Array(types.{dtype}, 1, "C", readonly=True)
 OUT, OUTS = types.Array(types.{dtype}, 2, "C"), types.Array(types.{dtype}, 1, "C")

@@ -1,0 +1,103 @@
+"""Functions of the C library for the few arguments that vector code cannot handle.
+
+`far_sin(x)` is `math.sin(x)` where `|x| > LIMIT`, and otherwise something that must not be used. LLVM would
+not turn a loop with calls or branches into vector code; so it is told that there are variants for whole
+vectors, which are defined here: they look whether any lane is beyond the limit, and return at once if none
+is. They keep the registers of their caller (`preserve_allcc`), so that looking costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+from llvmlite import ir
+from llvmlite.binding import llvm_version_info
+from numba import config, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from fgrad.kernels.mathlib import interpreted
+
+LIMIT = 4194304.0  # 2^22
+WIDE = 256  # bits: LLVM ends narrower functions with `vzeroupper`, which no register survives
+LANES = (2, 4, 8, 16)
+PRESERVES = platform.machine().lower() in {"x86_64", "amd64"} and llvm_version_info >= (22,)
+
+
+def _variant(module: ir.Module, libm: ir.Function, scalar: ir.Type, lanes: int) -> ir.Function:
+    """Define the function for vectors of `lanes` numbers, or for one number."""
+    kind = ir.VectorType(scalar, lanes) if lanes > 1 else scalar
+    name = f"fgrad_far_{libm.name}" + (f"_{lanes}" if lanes > 1 else "")
+    function = ir.Function(module, ir.FunctionType(kind, [kind]), name)
+    function.linkage = "internal"
+    if PRESERVES and lanes * (32 if isinstance(scalar, ir.FloatType) else 64) >= WIDE:
+        function.calling_convention = "preserve_allcc"
+    for attribute in ("noinline", "nounwind", "willreturn", "memory(none)"):
+        set.add(function.attributes, attribute)  # llvmlite knows not all of them
+    (x,) = function.args
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    slow, done = function.append_basic_block("slow"), function.append_basic_block("done")
+
+    def constant(value: float) -> ir.Constant:
+        return ir.Constant(kind, [value] * lanes if lanes > 1 else value)
+
+    near = builder.and_(
+        builder.fcmp_ordered("<=", x, constant(LIMIT)), builder.fcmp_ordered(">=", x, constant(-LIMIT))
+    )
+    if lanes > 1:
+        near = builder.icmp_unsigned(
+            "==", builder.bitcast(near, ir.IntType(lanes)), ir.Constant(ir.IntType(lanes), -1)
+        )
+    builder.cbranch(near, done, slow)
+    builder.position_at_end(done)
+    builder.ret(x)
+    builder.position_at_end(slow)
+    if lanes > 1:
+        y = x
+        for i in range(lanes):
+            k = ir.Constant(ir.IntType(32), i)
+            y = builder.insert_element(y, builder.call(libm, [builder.extract_element(x, k)]), k)
+        builder.ret(y)
+    else:
+        builder.ret(builder.call(libm, [x]))
+    return function
+
+
+def _define(module: ir.Module, name: str, scalar: ir.Type) -> ir.Function:
+    libm = cgutils.get_or_insert_function(module, ir.FunctionType(scalar, [scalar]), name)
+    far = _variant(module, libm, scalar, 1)
+    pointer = ir.IntType(8).as_pointer()
+    variants = [_variant(module, libm, scalar, lanes).bitcast(pointer) for lanes in LANES]
+    used = module.globals.get("llvm.compiler.used")  # else LLVM would drop them before it needs them
+    if used is None:
+        used = ir.GlobalVariable(module, ir.ArrayType(pointer, 0), "llvm.compiler.used")
+        used.linkage, used.section = "appending", "llvm.metadata"
+        used.initializer = ir.Constant(used.value_type, [])
+    variants = [*used.initializer.constant, *variants]
+    used.value_type = ir.ArrayType(pointer, len(variants))
+    used.type = used.value_type.as_pointer()
+    used.initializer = ir.Constant(used.value_type, variants)
+    return far
+
+
+def _far(name: str) -> Any:
+    if vars(config)["DISABLE_JIT"]:
+        return getattr(interpreted, name)
+
+    def far(_: Any, x: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> Any:
+            module, scalar = builder.module, context.get_value_type(x)
+            symbol = f"{name}f" if x is types.float32 else name
+            function = module.globals.get(f"fgrad_far_{symbol}") or _define(module, symbol, scalar)
+            call = builder.call(function, args)
+            variants = ",".join(f"_ZGV_LLVM_N{n}v_{function.name}({function.name}_{n})" for n in LANES)
+            set.add(call.attributes, f'"vector-function-abi-variant"="{variants}"')
+            return call
+
+        return x(x), codegen
+
+    return intrinsic(far)
+
+
+far_sin, far_cos, far_tan = map(_far, ("sin", "cos", "tan"))
