@@ -38,6 +38,7 @@ from fgrad.expr.node import postorder
 
 FEW = 4096  # elements whose way through memory costs nothing beside the compilation of long kernels
 SHORT, LONG = 40, 150  # scalar operations of a nest, for few elements and for many
+WRITTEN_OUT = 4  # elements of a reduction that are computed one by one: as many copies of what is reduced
 ROW = 65536  # elements of a row that stays in the cache
 
 
@@ -174,7 +175,7 @@ def is_short(equation: Equation) -> bool:
     """Return whether a reduction is over so few elements that it is written out."""
     shape = shape_of(equation.args[0])
     count = math.prod(shape[i] for i in equation.params["axes"])
-    return 0 < count <= SMALL and math.prod(equation.outs[0].aval.shape) >= SMALL
+    return 0 < count <= WRITTEN_OUT and math.prod(equation.outs[0].aval.shape) >= SMALL
 
 
 def is_fusable(equation: Equation) -> bool:

@@ -116,7 +116,7 @@ def compiled_names() -> dict[str, Any]:
     from numba import njit, types  # noqa: PLC0415 -- late: it takes longer to import than the rest of fgrad
     from numba.extending import intrinsic  # noqa: PLC0415
 
-    helper = njit(error_model="numpy", inline="always", fastmath={"contract"})
+    helper = njit(error_model="numpy", fastmath={"contract"}, forceinline=True)
 
     names: dict[str, Any] = {"np": np, "math": math, "types": types, "helper": helper}
     for made in (alone, integer_at, move, assign, swap, call, invoke, int64_from, address):
