@@ -21,6 +21,7 @@ from fgrad.core.program import Equation, Var
 from fgrad.kernels import vector
 from fgrad.kernels.body import FLOAT64, helpers
 
+TURNS = 4  # of a loop that LLVM may write out: longer ones it should make vectors of
 BLOCK = 16384  # elements of a block: each adds up on its own, whatever the threads are
 BLOCKS = 64  # at most
 
@@ -283,7 +284,9 @@ class _Text:
         for item in items:
             if isinstance(item, Loop):
                 out += self._lines(item.before, level)
-                out.append(f"{pad}for i{item.number} in range({self._number(('size', id(item)), item.size)}):")
+                size = ("size", id(item))
+                count = self._number(size, item.size) if item.size <= TURNS else self._argument(size, item.size)
+                out.append(f"{pad}for i{item.number} in range({count}):")
                 out += self._lines(item.body, level + 1)
                 out += self._lines(item.after, level)
             else:

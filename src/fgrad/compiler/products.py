@@ -115,7 +115,7 @@ def _flip(matrix: _Matrices, rows: int, columns: int) -> tuple[bool, int] | None
     if columns == 1 and rows == 1:
         return False, 1
     if columns == 1:
-        return (True, rows) if row == 1 else (False, row)
+        return False, row
     if rows == 1:
         return (False, columns) if column == 1 else (True, column)
     if column == 1 and row >= columns:
