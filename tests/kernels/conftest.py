@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from fgrad.kernels import native
+
 os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # 0 runs the tests on the device of the machine
 if "numba" in sys.modules and os.environ["NUMBA_ENABLE_CUDASIM"] == "1":
     sys.modules["numba"].config.ENABLE_CUDASIM = 1  # read when `numba.cuda` is imported, which happens late
@@ -20,3 +22,12 @@ def kernel_cache(monkeypatch, session_cache):
     monkeypatch.setenv("FGRAD_CACHE_DIR", str(session_cache))
     monkeypatch.delenv("FGRAD_CACHE_SIZE", raising=False)
     return session_cache
+
+
+@pytest.fixture(params=["compiled", "interpreted"])
+def both_ways(request, monkeypatch):
+    """Run a test with native kernels, and with those that Python runs."""
+    if request.param == "interpreted":
+        monkeypatch.setattr(native, "interpreted", lambda: True)
+        monkeypatch.setattr(native, "_kernels", {})
+    return request.param

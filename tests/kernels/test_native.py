@@ -37,7 +37,7 @@ def private_memory(monkeypatch):
 
 def call(kernel, buffers, args, hi, lo=0):
     slots = np.array([b.ctypes.data for b in buffers], np.int64)
-    if kernel.function is not None:
+    if native.interpreted():
         slots = intrinsics.Slots(buffers)
     machine.call(kernel, np.array(args, np.int64), slots, lo, hi)
 
@@ -137,7 +137,8 @@ class TestCache:
         check(second, 2)
 
     def test_external_symbols_are_named_and_known(self, folder):
-        text = "def kernel(slots, args, lo, hi):\n    x = float64_at(slots, args, 0)\n    x[0] = math.erf(x[0])\n"
+        lines = "def kernel(slots, args, lo, hi):", "x = float64_at(slots, args, 0)", "x[0] = math.erf(x[0])"
+        text = "\n    ".join(lines)
         native.compiled(text)
         (path,) = folder.iterdir()
         assert path.read_bytes().split(b"\n", 2)[1].split(b" ")[1:] == [b"erf"]
@@ -329,7 +330,7 @@ def kernel(slots, args, lo, hi):
 
 
 def vectors_of(function):
-    """Return how many vectors of numbers LLVM made of the function, in the assembly before code generation."""
+    """Return how many vectors of numbers there are in what LLVM made of the function."""
     seen = []
     externals = compilation._externals
     try:
@@ -365,9 +366,16 @@ print(native.statistics().compiled, "numba" in sys.modules, "llvmlite" in sys.mo
 """
 
 
-def start(folder, **more):
+KERNEL_SCRIPT = """
+from fgrad.kernels import native
+native.compiled({text!r})
+print(sum(native.statistics()))
+"""
+
+
+def start(folder, script=SCRIPT, **more):
     env = {**os.environ, "FGRAD_CACHE_DIR": str(folder), "PYTHONWARNINGS": "error", **more}
-    script = SCRIPT.format(text=TEXT.format(1))
+    script = script.format(text=TEXT.format(1))
     return subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True)
 
 
@@ -379,9 +387,10 @@ def result_of(process):
 
 @compiled_only
 def test_many_processes_at_once_and_one_more(folder):
-    processes = [start(folder) for _ in range(8)]
-    for process in processes:
-        assert int(result_of(process)[0]) >= 0
+    processes = [start(folder, KERNEL_SCRIPT) for _ in range(8)]
+    assert [result_of(process) for process in processes] == [["1"]] * 8
+    assert load() == LOADED
+    result_of(start(folder))
     assert result_of(start(folder)) == ["0", "False", "True"]  # nothing is compiled, and Numba not imported
     assert not [p for p in everything(folder) if "tmp" in p.name]
 
@@ -394,7 +403,7 @@ def test_a_process_that_interprets(folder):
 @compiled_only
 def test_addresses_are_those_of_c_functions(folder):
     kernel = native.compiled(TEXT.format(1))
-    function = ctypes.CFUNCTYPE(None, *[ctypes.c_size_t] * 4)(kernel.address)
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_size_t] * 2)(kernel.address)
     x, out = np.zeros(2), np.zeros(2)
     slots, args = np.array([x.ctypes.data, out.ctypes.data]), np.array([0, 1, 1])
     function(slots.ctypes.data, args.ctypes.data, 1, 2)

@@ -250,7 +250,7 @@ def _plain_entry(
 ) -> Callable[..., Any]:
     """Return what `_native_entry` does, in Python."""
     lock, interpreter, table = Lock(), machine.interpreter(), program.words
-    length = len(table)
+    length, interpreted = len(table), native.interpreted()
 
     def entry(*args: Any) -> Any:
         if len(args) != len(specs):
@@ -264,11 +264,10 @@ def _plain_entry(
             buffers = list(arrays)
             for spec, a in zip(specs, given, strict=True):
                 buffers[spec.slot] = a
-            if interpreter.function is None:
+            addresses: Any = intrinsics.Slots(buffers)
+            if not interpreted:
                 addresses = np.array([0 if a is None else _address(a) for a in buffers], np.int64)
-                machine.call(interpreter, table, addresses, 0, length)
-            else:
-                machine.call(interpreter, table, intrinsics.Slots(buffers), 0, length)
+            machine.call(interpreter, table, addresses, 0, length)
         finally:
             lock.release()
         return None

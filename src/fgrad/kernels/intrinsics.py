@@ -33,7 +33,7 @@ from fgrad.kernels import mathlib
 
 DTYPES = {
     # dtype      as Numba sees it
-    "bool": "boolean",
+    "bool": "uint8",  # 0 or 1; `x[i] != 0` is a condition, and conditions may be stored
     "int8": "int8",
     "int16": "int16",
     "int32": "int32",

@@ -8,10 +8,8 @@ cost a few nanoseconds each. With NUMBA_DISABLE_JIT=1 the same text is run by Py
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -243,13 +241,7 @@ def call(kernel: native.Kernel, args: Any, slots: Any, lo: int, hi: int) -> None
         lo: the start of its loop.
         hi: the end of its loop.
     """
-    if kernel.function is not None:
+    if isinstance(slots, intrinsics.Slots):
         kernel.function(slots, args, lo, hi)
     else:
-        _call()(kernel.address)(slots.ctypes.data, args.ctypes.data, lo, hi)
-
-
-@cache
-def _call() -> Callable[[int], Callable[[int, int, int, int], None]]:
-    size = ctypes.c_size_t
-    return ctypes.CFUNCTYPE(None, size, size, size, size)
+        kernel.function(slots.ctypes.data, args.ctypes.data, lo, hi)

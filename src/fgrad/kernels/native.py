@@ -21,6 +21,7 @@ and `args` any sequence.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -34,13 +35,19 @@ from fgrad.kernels.compilation import Code
 
 
 class Kernel:
-    """A compiled kernel: its machine code lives as long as this object."""
+    """A compiled kernel: its machine code lives as long as this object.
+
+    Attributes:
+        address: of its machine code.
+        function: called with slots, args, lo and hi; the first two are addresses, or, where nothing is
+            compiled, `intrinsics.Slots` and an array. Other threads run meanwhile.
+    """
 
     __slots__ = ("__weakref__", "_owner", "address", "function")
 
     def __init__(self, address: int, owner: Any, function: Callable[..., None] | None = None) -> None:
         self.address, self._owner = address, owner
-        self.function = function  # what Python runs instead, where nothing is compiled
+        self.function = function or ctypes.CFUNCTYPE(None, *[ctypes.c_size_t] * 4)(address)
 
 
 class Statistics(NamedTuple):
