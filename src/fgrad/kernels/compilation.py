@@ -161,7 +161,7 @@ def _answers() -> dict[Any, Any]:
 
 @contextlib.contextmanager
 def _answers_remembered() -> Iterator[None]:
-    """Let Numba remember which implementation an operator has for operands that are numbers.
+    """Let Numba remember which implementation an operator has for numbers and pointers.
 
     It asks that for every operator in a kernel, twice, and goes through all implementations each time, which
     is half of its time. Others do not notice: they wait for the lock that the caller holds.
@@ -169,10 +169,10 @@ def _answers_remembered() -> Iterator[None]:
     from numba.core import types  # noqa: PLC0415 -- late, as above
 
     kind: Any = types.functions.BaseFunction
-    search, answers = kind.get_call_type, _answers()
+    search, answers, simple = kind.get_call_type, _answers(), (types.Number, types.Boolean, types.CPointer)
 
     def remembered(self: Any, context: Any, args: tuple[Any, ...], kws: Any) -> Any:
-        if kws or not all(isinstance(a, types.Number) for a in args):
+        if kws or not all(isinstance(a, simple) for a in args):
             return search(self, context, args, kws)
         if (self, args) not in answers:
             answers[self, args] = search(self, context, args, kws)

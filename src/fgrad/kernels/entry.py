@@ -41,6 +41,14 @@ _TEXT = (
 NONE, LOW = np.int64(0), np.int64(0xFFFFFFFF)
 
 
+@helper
+def fits(sizes, wanted, rank):
+    good = True
+    for j in range(rank):
+        good = good and (wanted[j] == sizes[j] or wanted[j] < 0)
+    return good
+
+
 def kernel(this, args, count):
     # words of an object: references, type, value; of an array also: rank, sizes, strides, base, dtype, flags
     context = int64_from(this[2])
@@ -52,54 +60,46 @@ def kernel(this, args, count):
     else:
         slots = int64_from(context[SLOTS])
         initial = int64_from(context[INITIAL])
-        for k in range(context[INITIAL] - context[SLOTS] >> 3):
-            slots[k] = initial[k]
-        at = np.int64(SPECS)
+        for j in range(context[INITIAL] - context[SLOTS] >> 3):
+            slots[j] = initial[j]
+        spec = part(context, SPECS)
         k = NONE
         while k < count:
             x = int64_from(args[k])
             kind = x[1]
+            place = x[2]
+            good = False
             if kind == context[NDARRAY]:
-                flags, rank = context[at + 4], context[at + 6]
-                good = x[7] == context[at + 3] and (x[8] & flags) == flags and (x[3] & LOW) == rank
-                sizes = int64_from(x[4])
-                j = NONE
-                while good and j < rank:
-                    good = context[at + 7 + j] == sizes[j] or context[at + 7 + j] < 0
-                    j += 1
-                slots[context[at + 5]] = x[2]
+                if x[7] == spec[3] and (x[8] & spec[4]) == spec[4] and (x[3] & LOW) == spec[6]:
+                    good = fits(int64_from(x[4]), part(spec, 7), spec[6])
             else:
-                scalar = context[at + 1]
-                good = False
-                if scalar == 1 and (kind == context[FLOAT] or kind == context[FLOAT64]):
-                    context[at + 2] = x[2]
-                    good = True
-                elif scalar == 2 and kind == context[INT64]:
-                    context[at + 2] = x[2]
-                    good = True
-                elif scalar == 2 and kind == context[INT]:
+                place = address(spec) + 16
+                spec[2] = x[2]
+                if spec[1] == 1:
+                    good = kind == context[FLOAT] or kind == context[FLOAT64]
+                elif spec[1] == 2 and kind == context[INT]:
                     context[OVERFLOW] = 0
-                    overflow = address(context) + 8 * OVERFLOW
-                    context[at + 2] = invoke(context[AS_INTEGER], args[k], overflow)
+                    spec[2] = invoke(context[AS_INTEGER], args[k], address(context) + 8 * OVERFLOW)
                     good = (context[OVERFLOW] & LOW) == 0
-                slots[context[at + 5]] = address(context) + 8 * (at + 2)
-            if good:
-                at += context[at]
-                k += 1
-            else:
+                elif spec[1] == 2:
+                    good = kind == context[INT64]
+            if not good:
                 result = context[WRONG]
-                k = count
+                break
+            slots[spec[5]] = place
+            spec = part(spec, spec[0])
+            k += 1
         if result == context[DONE]:
             length = np.uintp(context[LENGTH])
             table = int64_from(context[TABLE])
             if context[RELEASE] != 0:
                 context[BUSY] = 1
                 thread = invoke(context[SAVE])
-                call(context[MACHINE], slots, table, NONE, np.uintp(0), length)
+                call(context[MACHINE], slots, table, np.uintp(0), length)
                 invoke(context[RESTORE], thread)
                 context[BUSY] = 0
             else:
-                call(context[MACHINE], slots, table, NONE, np.uintp(0), length)
+                call(context[MACHINE], slots, table, np.uintp(0), length)
     int64_from(result)[0] += context[MORTAL]
     return result
 """

@@ -9,7 +9,10 @@
 | `integer_at(slots, args, 3, kind)` | the integer of type `INTEGERS[kind]` that is in a buffer | likewise |
 | `move(slots, k, bytes)` | adds to the address of buffer k | likewise |
 | `assign(slots, k, j)`, `swap(slots, k, j)` | slot k becomes what j is; the two change places | likewise |
-| `call(address, slots, args, start, lo, hi)` | a kernel, with the numbers from `args[start]` on | likewise |
+| `copy(slots, k, j, bytes)`, `zero(slots, k, bytes)` | of the buffers in slots | likewise |
+| `part(pointer, start)` | the pointer to what begins there | a view |
+| `clipped(number, count)` | the nearest number in `range(count)` | likewise |
+| `call(address, slots, args, lo, hi)` | another kernel | likewise |
 | `int64_from(address)`, `address(pointer)` | a pointer, its address | missing |
 | `invoke(address, a, b, ...)` | a C function that returns an integer, or nothing | missing |
 
@@ -97,15 +100,27 @@ def interpreted_names() -> dict[str, Any]:
     def swap(slots: Slots, a: int, b: int) -> None:
         slots.swap(a, b)
 
-    def call(address: int, slots: Any, args: Sequence[int], start: int, lo: int, hi: int) -> None:
-        kernels[int(address)](slots, args[start:], lo, hi)
+    def copy(slots: Slots, target: int, source: int, count: int) -> None:
+        slots[target][:count] = slots[source][:count]
+
+    def zero(slots: Slots, target: int, count: int) -> None:
+        slots[target][:count] = 0
+
+    def part(pointer: np.ndarray, start: int) -> np.ndarray:
+        return pointer[start:]
+
+    def clipped(number: int, count: int) -> int:
+        return max(0, min(number, int(count) - 1))
+
+    def call(address: int, slots: Any, args: Sequence[int], lo: int, hi: int) -> None:
+        kernels[int(address)](slots, args, lo, hi)
 
     def integer_at(slots: Any, args: Sequence[int], k: int, kind: int) -> int:
         return int(readers[INTEGERS[kind]](slots, args, k)[0])
 
     readers = {name: _reader(np.dtype(name)) for name in DTYPES}
     names: dict[str, Any] = {"np": np, "math": mathlib.interpreted, "helper": _same, "alone": _same}
-    names |= {f.__name__: f for f in (move, assign, swap, call, integer_at)}
+    names |= {f.__name__: f for f in (part, clipped, integer_at, move, assign, swap, copy, zero, call)}
     names |= {"add_any": operator.add, "multiply_any": operator.mul, "larger": np.maximum, "smaller": np.minimum}
     return names | {f"{name}_at": reader for name, reader in readers.items()}
 
@@ -119,7 +134,10 @@ def compiled_names() -> dict[str, Any]:
     helper = njit(error_model="numpy", fastmath={"contract"}, forceinline=True)
 
     names: dict[str, Any] = {"np": np, "math": math, "types": types, "helper": helper}
-    for made in (alone, integer_at, move, assign, swap, call, invoke, int64_from, address):
+    for made in (
+        *(alone, part, clipped, integer_at, move, assign, swap, copy, zero),
+        *(call, invoke, int64_from, address),
+    ):
         names[made.__name__] = intrinsic(made)
     names |= {name: intrinsic(_in_any_order(f)) for name, f in (("add_any", "fadd"), ("multiply_any", "fmul"))}
     names |= {name: intrinsic(_extremum(f)) for name, f in (("larger", "maximum"), ("smaller", "minimum"))}
@@ -243,19 +261,75 @@ def swap(typing: Any, slots: Any, a: Any, b: Any) -> Any:
     return types.void(slots, types.intp, types.intp), emit
 
 
-def call(typing: Any, address: Any, slots: Any, args: Any, start: Any, lo: Any, hi: Any) -> Any:
+def part(typing: Any, pointer: Any, start: Any) -> Any:
+    """Type the pointer to what is behind `start` elements."""
+    from numba import types  # noqa: PLC0415 -- late, as above
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.gep(values[0], [values[1]])
+
+    return pointer(pointer, types.intp), emit
+
+
+def clipped(typing: Any, number: Any, count: Any) -> Any:
+    """Type the number in `range(count)` that is nearest."""
+    from llvmlite import ir  # noqa: PLC0415 -- late, as above
+    from numba import types  # noqa: PLC0415
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        number, count = values
+        last = builder.sub(count, ir.Constant(count.type, 1))
+        number = builder.select(builder.icmp_signed("<", number, last), number, last)
+        none = ir.Constant(count.type, 0)
+        return builder.select(builder.icmp_signed(">", number, none), number, none)
+
+    return types.int64(types.int64, types.int64), emit
+
+
+def copy(typing: Any, slots: Any, target: Any, source: Any, count: Any) -> Any:
+    """Type the copy of bytes between buffers."""
+    from llvmlite import ir  # noqa: PLC0415 -- late, as above
+    from numba import types  # noqa: PLC0415
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        text = ir.IntType(8).as_pointer()
+        slots, *places, count = values
+        places = [builder.inttoptr(builder.load(builder.gep(slots, [k])), text) for k in places]
+        move = builder.module.declare_intrinsic("llvm.memmove", [text, text, count.type])
+        builder.call(move, [*places, count, ir.Constant(ir.IntType(1), 0)])
+        return context.get_dummy_value()
+
+    return types.void(slots, types.intp, types.intp, types.intp), emit
+
+
+def zero(typing: Any, slots: Any, target: Any, count: Any) -> Any:
+    """Type the filling of a buffer with zeros."""
+    from llvmlite import ir  # noqa: PLC0415 -- late, as above
+    from numba import types  # noqa: PLC0415
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        text = ir.IntType(8).as_pointer()
+        slots, target, count = values
+        place = builder.inttoptr(builder.load(builder.gep(slots, [target])), text)
+        fill = builder.module.declare_intrinsic("llvm.memset", [text, count.type])
+        builder.call(fill, [place, ir.Constant(ir.IntType(8), 0), count, ir.Constant(ir.IntType(1), 0)])
+        return context.get_dummy_value()
+
+    return types.void(slots, types.intp, types.intp), emit
+
+
+def call(typing: Any, address: Any, slots: Any, args: Any, lo: Any, hi: Any) -> Any:
     """Type the call of a kernel."""
     from llvmlite import ir  # noqa: PLC0415 -- late, as above
     from numba import types  # noqa: PLC0415
 
     def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        address, slots, args, start, lo, hi = values
-        kind = ir.FunctionType(ir.VoidType(), [slots.type, args.type, lo.type, hi.type])
-        kernel = builder.inttoptr(address, kind.as_pointer())
-        builder.call(kernel, [slots, builder.gep(args, [start]), lo, hi])
+        address, *arguments = values
+        kind = ir.FunctionType(ir.VoidType(), [a.type for a in arguments])
+        builder.call(builder.inttoptr(address, kind.as_pointer()), arguments)
         return context.get_dummy_value()
 
-    return types.void(types.intp, slots, args, types.intp, types.uintp, types.uintp), emit
+    return types.void(types.intp, slots, args, types.uintp, types.uintp), emit
 
 
 def invoke(typing: Any, address: Any, *given: Any) -> Any:

@@ -29,48 +29,44 @@ NONE = np.int64(0)
 def kernel(slots, args, lo, hi):
     at, end = np.int64(lo), np.int64(hi)
     while at < end:
-        operation = args[at]
+        words = part(args, at)
+        operation = words[0]
         if operation == CALL:  # address, lo, hi, count of numbers, numbers...
-            call(args[at + 1], slots, args, at + 5, np.uintp(args[at + 2]), np.uintp(args[at + 3]))
-            at += 5 + args[at + 4]
+            call(words[1], slots, part(words, 5), np.uintp(words[2]), np.uintp(words[3]))
+            at += 5 + words[4]
         elif operation == LOOP:  # slot of its count or -1, count, to go, end, kind, moves, (slot, bytes)...
-            if args[at + 1] >= 0:
-                args[at + 2] = integer_at(slots, args, at + 1, args[at + 5])
-            args[at + 3] = args[at + 2]
-            at = at + 7 + 2 * args[at + 6] if args[at + 2] > 0 else args[at + 4]
+            if words[1] >= 0:
+                words[2] = integer_at(slots, words, 1, words[5])
+            words[3] = words[2]
+            at = at + 7 + 2 * words[6] if words[2] > 0 else words[4]
         elif operation == NEXT or operation == LEAVE:  # place of the loop, slot of the condition to stay
-            loop = args[at + 1]
-            stays = args[loop + 3] > 1 if operation == NEXT else integer_at(slots, args, at + 2, NONE) != 0
+            loop = part(args, words[1])
+            stays = loop[3] > 1 if operation == NEXT else integer_at(slots, words, 2, NONE) != 0
             if operation == LEAVE and stays:
                 at += 3
             else:
-                steps = 1 if stays else args[loop + 3] - args[loop + 2]  # all moves are taken back
-                for k in range(args[loop + 6]):
-                    move(slots, args[loop + 7 + 2 * k], steps * args[loop + 8 + 2 * k])
-                args[loop + 3] -= 1
-                at = loop + 7 + 2 * args[loop + 6] if stays else args[loop + 4]
+                steps = 1 if stays else loop[3] - loop[2]  # all moves are taken back
+                for k in range(loop[6]):
+                    pair = part(loop, 7 + 2 * k)
+                    move(slots, pair[0], steps * pair[1])
+                loop[3] -= 1
+                at = words[1] + 7 + 2 * loop[6] if stays else loop[4]
         elif operation == BRANCH:  # slot or -1, kind, count, places...
-            number = integer_at(slots, args, at + 1, args[at + 2]) if args[at + 1] >= 0 else NONE
-            number = args[at + 3] - 1 if number >= args[at + 3] else number
-            at = args[at + 4 + number] if number > 0 else args[at + 4]
+            chosen = clipped(integer_at(slots, words, 1, words[2]), words[3]) if words[1] >= 0 else NONE
+            at = part(words, 4)[chosen]
         elif operation == COPY:  # target, source, bytes
-            target, source = alone(uint8_at(slots, args, at + 1)), alone(uint8_at(slots, args, at + 2))
-            for i in range(np.uintp(args[at + 3])):
-                target[i] = source[i]
+            copy(slots, words[1], words[2], words[3])
             at += 4
         elif operation == ZERO:  # target, bytes
-            target = uint8_at(slots, args, at + 1)
-            for i in range(np.uintp(args[at + 2])):
-                target[i] = 0
+            zero(slots, words[1], words[2])
             at += 3
         elif operation == SWAP:  # slot, slot
-            swap(slots, args[at + 1], args[at + 2])
+            swap(slots, words[1], words[2])
             at += 3
         else:  # VIEW: target, source, bytes, slot of an index or -1, kind, count, bytes of one
-            number = integer_at(slots, args, at + 4, args[at + 5]) if args[at + 4] >= 0 else NONE
-            number = args[at + 6] - 1 if number >= args[at + 6] else number
-            assign(slots, args[at + 1], args[at + 2])
-            move(slots, args[at + 1], args[at + 3] + args[at + 7] * number if number > 0 else args[at + 3])
+            chosen = clipped(integer_at(slots, words, 4, words[5]), words[6]) if words[4] >= 0 else NONE
+            assign(slots, words[1], words[2])
+            move(slots, words[1], words[3] + words[7] * chosen)
             at += 8
 """
 )
@@ -151,7 +147,7 @@ class Assembler:
         self._add(BRANCH, slot, INTEGERS.index(dtype), len(labels), *labels)
 
     def copy(self, target: int, source: int, count: int) -> None:
-        """Copy `count` bytes; buffers do not overlap."""
+        """Copy `count` bytes."""
         self._add(COPY, target, source, count)
 
     def zero(self, target: int, count: int) -> None:
