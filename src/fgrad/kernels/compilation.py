@@ -31,7 +31,7 @@ class Code(NamedTuple):
 
 
 def compiled(function: Callable[..., Any], signature: str) -> tuple[Code | None, int, Any]:
-    """Return the machine code of `function`; or else its address, and what keeps it alive.
+    """Return the machine code of `function` if that can be had, its address, and what keeps it alive.
 
     Args:
         function: a kernel of `native`; it raises no errors.
@@ -41,9 +41,19 @@ def compiled(function: Callable[..., Any], signature: str) -> tuple[Code | None,
     types = _types(signature)
     with _collector_asleep():
         try:
-            return _compiled(function, *types), 0, None
+            code = _compiled(function, *types)
+            address, owner = link(code)
         except Exception:  # noqa: BLE001 -- Numba's inside, where any change is possible; true errors come again
-            return _compiled_by_numba(function, *types)
+            address = 0
+        return (code, address, owner) if address else _compiled_by_numba(function, *types)
+
+
+def lock() -> contextlib.AbstractContextManager[None]:
+    """Return Numba's lock: with one of our own, a thread that compiles within Numba's could wait for ever."""
+    from numba.core.compiler_lock import global_compiler_lock  # noqa: PLC0415 -- late, as in `_types`
+
+    held: contextlib.AbstractContextManager[None] = global_compiler_lock
+    return held
 
 
 def link(code: Code) -> tuple[int, Any]:
@@ -72,7 +82,7 @@ def _types(signature: str) -> tuple[tuple[Any, ...], Any]:
 
 def _compiled(function: Callable[..., Any], args: tuple[Any, ...], result: Any) -> Code:
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
-    from numba.core import compiler, compiler_lock, registry  # noqa: PLC0415
+    from numba.core import compiler, registry  # noqa: PLC0415
 
     cpu: Any = importlib.import_module("numba.core.cpu")
     flags: Any = compiler.Flags()
@@ -80,7 +90,7 @@ def _compiled(function: Callable[..., Any], args: tuple[Any, ...], result: Any) 
     flags.error_model = "numpy"
     flags.fastmath = cpu.FastMathOptions(FASTMATH)
     target = registry.cpu_target
-    with compiler_lock.global_compiler_lock, _answers_remembered():
+    with lock(), _answers_remembered():
         lowered = compiler.compile_extra(
             target.typing_context,
             target.target_context,

@@ -27,7 +27,6 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from threading import RLock
 from typing import Any, NamedTuple
 
 from fgrad.kernels import compilation, intrinsics, source, store
@@ -57,7 +56,6 @@ class Statistics(NamedTuple):
     loaded: int
 
 
-_lock = RLock()
 _kernels: dict[tuple[str, str], Kernel] = {}
 _counts = {"compiled": 0, "loaded": 0}
 
@@ -72,13 +70,12 @@ def compiled(text: str, signature: str = "kernel") -> Kernel:
     Raises:
         numba.NumbaError: the text cannot be compiled.
     """
-    kernel = _kernels.get((text, signature))
+    key = text, signature
+    kernel = _kernels.get(key) or _found(text, signature)
     if kernel is None:
-        with _lock:
-            kernel = _kernels.get((text, signature))
-            if kernel is None:
-                kernel = _kernels[text, signature] = _make(text, signature)
-    return kernel
+        with compilation.lock():
+            kernel = _kernels[key] = _kernels.get(key) or _made(text, signature)
+    return _kernels.setdefault(key, kernel)
 
 
 def compiled_all(texts: Iterable[str]) -> list[Kernel]:
@@ -106,25 +103,35 @@ def interpreted() -> bool:
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in {"", "0"}
 
 
-def _make(text: str, signature: str) -> Kernel:
+def _found(text: str, signature: str) -> Kernel | None:
+    """Return the kernel of `text` if it takes no compiling."""
     if interpreted():
         return python_kernel(source.execute(text, **intrinsics.interpreted_names()).kernel)
-    text = f"{_header()}, {signature}\n{text}"
-    folder = store.folder()
-    path = folder / f"k_{store.digest(text)}.o" if folder else None
-    kernel = _load(path) if path else None
-    if kernel is not None:
-        return kernel
+    path = _path(_whole(text, signature))
+    return _load(path) if path else None
+
+
+def _made(text: str, signature: str) -> Kernel:
+    """Return the kernel of `text`, newly compiled, and keep it on disk."""
+    text = _whole(text, signature)
     module = source.execute(text, **intrinsics.compiled_names())
     code, address, owner = compilation.compiled(module.kernel, signature)
-    if code and not address:
-        address, owner = compilation.link(code)
     _counts["compiled"] += 1
+    path = _path(text)
     if path and code:
         with contextlib.suppress(OSError):
             store.write(path, _packed(code, path.stem))
             store.shrink(path)
     return Kernel(address, owner)
+
+
+def _whole(text: str, signature: str) -> str:
+    return f"{_header()}, {signature}\n{text}"
+
+
+def _path(text: str) -> Path | None:
+    folder = store.folder()
+    return folder / f"k_{store.digest(text)}.o" if folder else None
 
 
 def _load(path: Path) -> Kernel | None:
