@@ -90,7 +90,7 @@ def combine(part: Part) -> Kernel:
     root = part.root
     name, dtype = root.equation.name, root.var.aval.dtype
     lines = [
-        f"b0 = {dtype.name}_at(slots, args, 0)",
+        f"b0 = alone({dtype.name}_at(slots, args, 0))",
         f"b1 = {dtype.name}_at(slots, args, 1)",
         "count = np.uintp(args[2])",
         "blocks = np.uintp(args[3])",
@@ -211,7 +211,10 @@ class _Text:
         head = []
         for x, k in self.buffers.items():
             dtype = (x.root.var if isinstance(x, Part) else x).aval.dtype
-            head.append(f"b{k} = {'uint8' if dtype == BOOL else dtype.name}_at(slots, args, {k})")
+            pointer = f"{dtype.name}_at(slots, args, {k})"
+            # stores by way of a pointer that is alone are lost: to LLVM nobody else can see them
+            written = isinstance(x, Part) or x in writer.stores
+            head.append(f"b{k} = {pointer if written else f'alone({pointer})'}")
         first = len(self.buffers)
         head += [f"n{k} = np.uintp(args[{first + k}])" for k in range(len(self.numbers))]
         body = "\n".join(f"    {line}" for line in [*head, *lines])
