@@ -219,7 +219,9 @@ def _scatter_add(w: _Writer, ct: Any, *arrays: Any, template: Any, shape: Any, u
     n = shape[1]
     if j not in known:
         j = w.write("where", w.write("less", j, 0), w.write("add", j, n), j)
-    here = w.write("equal", w.write("reshape", j, shape=(shape[0], 1)), w.operand(np.arange(n)))
+    narrow = np.dtype(np.int32)  # as wide as the elements beside it
+    j = w.write("convert", j, dtype=narrow)
+    here = w.write("equal", w.write("reshape", j, shape=(shape[0], 1)), w.operand(np.arange(n, dtype=narrow)))
     return w.write("where", here, w.write("reshape", ct, shape=(shape[0], 1)), 0.0)
 
 
