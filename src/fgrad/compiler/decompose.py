@@ -150,6 +150,8 @@ def _contract(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
     """Let transposes be other subscripts, and products of equal axes sums of products."""
     if not isinstance(x, Var) or not isinstance(y, Var):
         return None
+    if {x.aval.dtype.kind, y.aval.dtype.kind} - {"f", "c"}:
+        return None  # sums widen integers, products do not
     x, a = _untransposed(w, x, a)
     y, b = _untransposed(w, y, b)
     if set(a) != set(b):
