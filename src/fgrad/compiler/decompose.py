@@ -181,17 +181,22 @@ def _gather(w: _Writer, x: Any, *arrays: Any, template: Any, unique: bool = Fals
     lengths = indexed_lengths(x.aval.shape, template)
     known = {v: a for v, a in w.constants.values()}
     for j, n in zip(arrays, lengths, strict=True):
-        if j in known:
-            a = known[j]
-            if a.size and (a.min() < -n or a.max() >= n):
-                return None  # NumPy says so when it runs
-        elif (j, n) not in w.checked:
+        if j in known and (not known[j].size or -n <= known[j].min() <= known[j].max() < n):
+            continue
+        if (j, n) not in w.checked:
             w.checked[j, n] = None
+            j = _wide(w, j)  # noqa: PLW2901 -- lengths need not fit its dtype
             bad = w.write("greater_equal", j, n)
             if j.aval.dtype.kind == "i":
                 bad = w.write("logical_or", bad, w.write("less", j, -n))
             w.checks[w.write("sum", bad, axes=tuple(range(len(j.aval.shape))))] = None
     return w.write("gather", x, *arrays, template=template, unique=unique)
+
+
+def _wide(w: _Writer, j: Var) -> Var:
+    """Return integers as those of 64 bits, which every length fits into."""
+    dtype = j.aval.dtype
+    return j if dtype.itemsize == 8 else w.write("convert", j, dtype=np.dtype(np.int64))  # type: ignore[no-any-return]
 
 
 def indexed_lengths(shape: tuple[int, ...], template: tuple[Any, ...]) -> list[int]:
@@ -220,6 +225,7 @@ def _scatter_add(w: _Writer, ct: Any, *arrays: Any, template: Any, shape: Any, u
         return None
     n = shape[1]
     if j not in known:
+        j = _wide(w, j)
         j = w.write("where", w.write("less", j, 0), w.write("add", j, n), j)
     narrow = np.dtype(np.int32)  # as wide as the elements beside it
     j = w.write("convert", j, dtype=narrow)
