@@ -322,11 +322,16 @@ class Elements:
             guard = within(out, p.start, p.stop, least, most)
             at = p.at(plus(out, Index(-p.start)))
             if not isinstance(p.source, Var):
-                value = self.choice(guard, self.constant(p.source), value)
+                value = self.choice(guard, self.constant(p.source, dtype), value)
                 continue
             if p.source not in self.stored:
                 self.wanted[p.source] = None
-            value = self.load(p.source, linear(at, p.source.aval.shape), at, guard, value)
+            own, place = p.source.aval.dtype, linear(at, p.source.aval.shape)
+            if own == dtype:
+                value = self.load(p.source, place, at, guard, value)
+            else:
+                element = self.load(p.source, place, at, guard, self.constant(own.type(0)))
+                value = self.choice(guard, self.convert(element, dtype), value)
         return value
 
     def reach(self, ix: Index) -> tuple[int, int]:
@@ -505,17 +510,14 @@ def _concatenate(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
         stop = start + shape_of(x)[axis]
         pieces.append(Piece(start, stop, x, lambda ix: (*at[:axis], ix, *at[axis + 1 :])))
         start = stop
-    return e.convert(e.piece(at[axis], pieces, _common(equation)), equation.outs[0].aval.dtype)
+    dtype = equation.outs[0].aval.dtype
+    return e.convert(e.piece(at[axis], pieces, dtype), dtype)
 
 
 def _stack(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     pieces = [Piece(i, i + 1, x, lambda _: at[1:]) for i, x in enumerate(equation.args)]
-    return e.convert(e.piece(at[0], pieces, _common(equation)), equation.outs[0].aval.dtype)
-
-
-def _common(equation: Equation) -> np.dtype[Any]:
-    first = equation.args[0]
-    return first.aval.dtype if isinstance(first, Var) else aval_of(first).dtype
+    dtype = equation.outs[0].aval.dtype
+    return e.convert(e.piece(at[0], pieces, dtype), dtype)
 
 
 def _unstack(e: Elements, equation: Equation, place: int, at: Indices) -> Value:
