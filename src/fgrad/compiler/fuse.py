@@ -198,11 +198,19 @@ def is_fusable(equation: Equation) -> bool:
     if row.body is None or params or row.many:
         return False
     dtypes = loop_dtypes(equation)
-    if any(d.char not in NATIVE for d in dtypes):
+    if any(d.char not in NATIVE for d in dtypes) or not all(map(_holds, dtypes, equation.args)):
         return False
     if dtypes[-1].kind == "f":
         return True
     return name in (TRUTHS if dtypes[-1].kind == "b" else INTEGERS)
+
+
+def _holds(dtype: np.dtype[Any], x: Any) -> bool:
+    """Return whether `x` is no Python integer beyond `dtype`, with which NumPy still compares."""
+    if not isinstance(x, int) or dtype.kind not in "iu":
+        return True
+    limits = np.iinfo(dtype)
+    return limits.min <= x <= limits.max
 
 
 def _is_view(equation: Equation) -> bool:
