@@ -312,18 +312,15 @@ class _Text:
         return self._signed(part)
 
     def _sum(self, at: Index, buffer: int) -> str:
-        out = ""
+        added, taken = [], []
         for loop, c in at.terms:
             number = self._number(("stride", buffer, loop), abs(c))
             counter = self._counter(loop)
-            term = counter if number == "U1" else f"{counter} * {number}"
-            out += (" - " if c < 0 else " + " if out else "") + term
-        if at.const or not out:
+            (taken if c < 0 else added).append(counter if number == "U1" else f"{counter} * {number}")
+        if at.const or not at.terms:
             number = self._number(("offset", buffer, at), abs(at.const))
-            if out.startswith(" - "):
-                return number + out
-            out += (f" + {number}" if at.const > 0 else f" - {number}") if out else number
-        return out
+            (taken if at.const < 0 else added).append(number)
+        return " - ".join([" + ".join(added), *taken])  # which is not below zero on the way
 
     def _signed(self, at: Index) -> str:
         terms = [f"np.int64({self._counter(k)})" + (f" * {c}" if c != 1 else "") for k, c in at.terms]
