@@ -144,6 +144,15 @@ def _run_update(x: Any, value: Any, *, index: Index) -> Any:
     return out
 
 
+def _shape_update(x: Any, value: Any, *, index: Index) -> Aval:
+    inner, given = _indexed(np.shape(x), index), np.shape(value)
+    lead = max(0, len(given) - len(inner))
+    fits = all(n in (1, m) for n, m in zip(reversed(given), reversed(inner), strict=False))
+    if not fits or any(n != 1 for n in given[:lead]):
+        raise ValueError(f"could not broadcast input array from shape {given} into shape {inner}")
+    return aval_of(x)
+
+
 def _run_put(x: Any, value: Any, *arrays: Any, template: Index) -> Any:
     return _run_update(x, value, index=filled(template, arrays))
 
@@ -197,7 +206,7 @@ register(
             lambda ct, *, index: bind("update", ct, 0.0, index=index),
             lambda ct, y_aval, *, index: _fitted(bind("slice", ct, index=index), y_aval.shape),
         ),
-        shape=lambda x, value, *, index: aval_of(x),
+        shape=_shape_update,
         batch=_batch_update,
     )
 )
