@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from fgrad.core.aval import aval_of
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.tensor import Tensor
-from fgrad.ops.indexing import HOLE
+from fgrad.ops.indexing import HOLE, filled
 
 
 class Plain(NamedTuple):
@@ -178,7 +178,12 @@ def _gather(w: _Writer, x: Any, *arrays: Any, template: Any, unique: bool = Fals
     """Check the indices; the rest is said of each element."""
     if not isinstance(x, Var) or not all(isinstance(j, Var) for j in arrays):
         return None
-    lengths = indexed_lengths(x.aval.shape, template)
+    _check(w, arrays, indexed_lengths(x.aval.shape, template))
+    return w.write("gather", x, *arrays, template=template, unique=unique)
+
+
+def _check(w: _Writer, arrays: Sequence[Var], lengths: Sequence[int]) -> None:
+    """Count the indices that are out of bounds."""
     known = {v: a for v, a in w.constants.values()}
     for j, n in zip(arrays, lengths, strict=True):
         if j in known and (not known[j].size or -n <= known[j].min() <= known[j].max() < n):
@@ -190,7 +195,6 @@ def _gather(w: _Writer, x: Any, *arrays: Any, template: Any, unique: bool = Fals
             if j.aval.dtype.kind == "i":
                 bad = w.write("logical_or", bad, w.write("less", j, -n))
             w.checks[w.write("sum", bad, axes=tuple(range(len(j.aval.shape))))] = None
-    return w.write("gather", x, *arrays, template=template, unique=unique)
 
 
 def _wide(w: _Writer, j: Var) -> Var:
@@ -213,23 +217,80 @@ def indexed_lengths(shape: tuple[int, ...], template: tuple[Any, ...]) -> list[i
     return found
 
 
+def _places(w: _Writer, arrays: Sequence[Any], template: Any, shape: Any, given: Any) -> Any:
+    """Return for each element of `shape` which of those written it is, -1 for none; None if not known.
+
+    Of several that are written to one place the last one stays; None also if that happens and `given` is "one".
+    """
+    known = {v: a for v, a in w.constants.values()}
+    if not all(j in known for j in arrays):
+        return None
+    order = np.full(shape, -1, np.int64)
+    index = filled(template, [known[j] for j in arrays])
+    try:
+        count = order[index].size
+        order[index] = np.arange(count).reshape(order[index].shape)
+    except IndexError:
+        return None  # NumPy says so when it runs
+    return None if given == "one" and np.count_nonzero(order >= 0) != count else order
+
+
+def _put(w: _Writer, x: Any, value: Any, *arrays: Any, template: Any) -> Any:
+    """Let each element choose between what was there and what is written, where it is known which."""
+    if not isinstance(x, Var) or (isinstance(value, Var) and value.aval.dtype != x.aval.dtype):
+        return None
+    order = _places(w, arrays, template, x.aval.shape, "any")
+    if order is None:
+        return None
+    if isinstance(value, Var):
+        shape = np.empty(x.aval.shape, np.int8)[filled(template, [_constant(w, j) for j in arrays])].shape
+        if len(value.aval.shape) > len(shape):
+            return None
+        value = value if value.aval.shape == shape else w.write("broadcast_to", value, shape=shape)
+        value = _chosen(w, value, order)
+    elif np.ndim(value):
+        return None
+    return w.write("where", w.operand(order >= 0), value, x)
+
+
+def _constant(w: _Writer, j: Var) -> Any:
+    return next(a for v, a in w.constants.values() if v is j)
+
+
+def _chosen(w: _Writer, value: Var, order: Any) -> Var:
+    """Return the elements of `value` by their places."""
+    flat = w.write("reshape", value, shape=(value.aval.size,))
+    return w.write("gather", flat, w.operand(np.maximum(order, 0)), template=(HOLE,), unique=False)  # type: ignore[no-any-return]
+
+
 def _scatter_add(w: _Writer, ct: Any, *arrays: Any, template: Any, shape: Any, unique: bool = False) -> Any:
+    """Let each element choose what is added to it, where at most one is."""
+    if not isinstance(ct, Var) or not all(isinstance(j, Var) for j in arrays):
+        return None
+    order = _places(w, arrays, template, shape, "one")
+    if order is not None:
+        return w.write("where", w.operand(order >= 0), _chosen(w, ct, order), 0.0)
+    _check(w, arrays, indexed_lengths(shape, template))
+    chosen = _by_rows(w, ct, arrays, template, shape)
+    if chosen is None:
+        return w.write("scatter_add", ct, *arrays, template=template, shape=shape, unique=unique)
+    return chosen
+
+
+def _by_rows(w: _Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: Any) -> Any:
     """Let each row choose its element, where the first index array counts the rows."""
-    if not isinstance(ct, Var) or template != (HOLE, HOLE) or len(shape) != 2 or ct.aval.shape != shape[:1]:
+    if template != (HOLE, HOLE) or len(shape) != 2 or ct.aval.shape != shape[:1]:
         return None
     known = {v: a for v, a in w.constants.values()}
     rows, j = arrays
-    if rows not in known or not np.array_equal(known[rows], np.arange(shape[0])):
-        return None
-    if not isinstance(j, Var) or j.aval.shape != shape[:1] or j in known and (known[j].min() < 0):
+    if rows not in known or not np.array_equal(known[rows], np.arange(shape[0])) or j.aval.shape != shape[:1]:
         return None
     n = shape[1]
-    if j not in known:
-        j = _wide(w, j)
-        j = w.write("where", w.write("less", j, 0), w.write("add", j, n), j)
-    narrow = np.dtype(np.int32)  # as wide as the elements beside it
-    j = w.write("convert", j, dtype=narrow)
-    here = w.write("equal", w.write("reshape", j, shape=(shape[0], 1)), w.operand(np.arange(n, dtype=narrow)))
+    j = _wide(w, j)
+    j = w.write("where", w.write("less", j, 0), w.write("add", j, n), j)
+    j = w.write("convert", j, dtype=np.dtype(np.int32))  # as wide as the elements beside it
+    places = w.operand(np.arange(n, dtype=np.int32))
+    here = w.write("equal", w.write("reshape", j, shape=(shape[0], 1)), places)
     return w.write("where", here, w.write("reshape", ct, shape=(shape[0], 1)), 0.0)
 
 
@@ -241,6 +302,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "contract": _contract,
     "gather": _gather,
     "scatter_add": _scatter_add,
+    "put": _put,
     "mean": _mean,
     "logsumexp": _logsumexp,
     "softmax": _softmax,

@@ -531,11 +531,21 @@ def _same(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
 
 def _gather(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     x, *arrays = equation.args
-    template = equation.params["template"]
-    pre, rank = layout(shape_of(x), [j.aval for j in arrays], template)
+    place = looked_up(e, arrays, equation.params["template"], shape_of(x), at)
+    if not any(k in e.builder.symbols for ix in place for k, _ in ix.terms):
+        return e.value(x, place)
+    if x not in e.stored:
+        e.wanted[x] = None
+    return e.load(x, linear(place, shape_of(x)), place)
+
+
+def looked_up(
+    e: Elements, arrays: Sequence[Var], template: tuple[Any, ...], shape: Shape, at: Indices
+) -> Indices:
+    """Return where in an array of `shape` the element at `at` of what index arrays choose is."""
+    pre, rank = layout(shape, [j.aval for j in arrays], template)
     advanced = at[pre : pre + rank]
     rest, holes = iter((*at[:pre], *at[pre + rank :])), iter(arrays)
-    shape = shape_of(x)
     consumed = sum(p is not None and p is not Ellipsis for p in template)
     place: list[Index] = []
     for part in template if Ellipsis in template else (*template, Ellipsis):
@@ -551,11 +561,7 @@ def _gather(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
         else:
             j = next(holes)
             place.append(e.place(j, aligned(advanced, j.aval.shape), shape[len(place)]))
-    if not any(k in e.builder.symbols for ix in place for k, _ in ix.terms):
-        return e.value(x, tuple(place))
-    if x not in e.stored:
-        e.wanted[x] = None
-    return e.load(x, linear(place, shape), tuple(place))
+    return tuple(place)
 
 
 def _update(e: Elements, equation: Equation, _: int, at: Indices) -> Value:

@@ -15,7 +15,7 @@ import numpy as np
 
 from fgrad.compiler.elements import BOOL, SMALL, Elements
 from fgrad.compiler.fuse import Nest, Root
-from fgrad.compiler.index import Index, linear
+from fgrad.compiler.index import Index, counter, linear
 from fgrad.compiler.scopes import Bound, Builder, Line, Loop, Place, Value
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import vector
@@ -24,6 +24,7 @@ from fgrad.kernels.body import FLOAT64, helpers
 TURNS = 4  # of a loop that LLVM may write out: longer ones it should make vectors of
 BLOCK = 16384  # elements of a block: each adds up on its own, whatever the threads are
 BLOCKS = 64  # at most
+FILLING = 900  # the number of the loop that fills an array with zeros
 
 IDENTITIES = {"sum": -0.0, "prod": 1.0, "max": -math.inf, "min": math.inf, "nanmax": math.nan, "nanmin": math.nan}
 JOINED = {  # of floats; sums and products may be taken in any order, which is that of the vector's lanes
@@ -113,6 +114,7 @@ class _Writer:
         self.elements = Elements(makers, stored, self.builder, constants)
         self.parts: list[Part] = []
         self.stores: dict[Var, None] = {}
+        self.filled: dict[Var, None] = {}
         self.blocked = bool(nest.loops) and any(0 in r.folded for r in nest.roots)
 
     def run(self) -> Kernel:
@@ -135,6 +137,9 @@ class _Writer:
     def _root(self, root: Root) -> None:
         for at in root.places():
             value = root.element(self.elements, at)
+            if root.scatters:
+                self._scatter(root, value, root.places_of(self.elements, at))
+                continue
             out = tuple(ix for i, ix in enumerate(at) if i not in root.reduced)
             place = Place(root.var, linear(out, root.var.aval.shape))
             if root.folded:
@@ -145,6 +150,21 @@ class _Writer:
                 self.stores[root.var] = None
                 shown = f"uint8({value.name})" if value.dtype == BOOL else value.name
                 self.builder.chain[len(root.loops)].body.append((place, " = ", shown))
+
+    def _scatter(self, root: Root, value: Value, out: Any) -> None:
+        """Add an element wherever index arrays say, in order."""
+        chain, count = self.builder.chain, len(root.loops)
+        place = Place(root.var, linear(out, root.var.aval.shape))
+        self.stores[root.var] = None
+        old = self.builder.name()
+        chain[count].body += [(f"{old} = ", place), (place, f" = {old} + {value.name}")]
+        if root.var in self.filled:
+            return
+        self.filled[root.var] = None
+        zero = self.builder.constant(f"{root.var.aval.dtype.name}(0.0)")
+        fill = Loop(FILLING, root.var.aval.size)
+        fill.body.append((Place(root.var, counter(FILLING)), f" = {zero}"))
+        (chain[1].before if count else chain[0].body).insert(0, fill)
 
     def _fold(self, root: Root, value: Value, out: Any, place: Place) -> None:
         """Add an element to a reduction."""
@@ -246,6 +266,8 @@ class _Text:
                     *self._lines(loop.after, 0)], loop.size
         inner = max(1, sum(math.prod(r.loops) for r in self.writer.nest.roots) // len(self.writer.nest.roots) // loop.size)
         size = max(-(-BLOCK // inner), -(-loop.size // BLOCKS))
+        if any(r.scatters for r in self.writer.nest.roots):
+            size = loop.size  # in one block, so that the order is always the same
         blocks = -(-loop.size // size)
         for part in self.writer.parts:
             part.blocks = blocks

@@ -26,6 +26,7 @@ from fgrad.compiler.elements import (
     Elements,
     Indices,
     NeedsUnrolledError,
+    looked_up,
     loop_dtypes,
     shape_of,
 )
@@ -55,6 +56,8 @@ class Root:
         self.reduced: tuple[int, ...] = ()  # axes
         if equation.name in JOINS and not is_short(equation):
             self.reduced = equation.params["axes"]
+        if self.scatters:
+            self.reduced = tuple(range(len(shape_of(equation.args[0]))))
         self.loops: tuple[int, ...] = ()  # their lengths
         self.unrolled: tuple[int, ...] = ()  # axes
         self.at: Indices = ()
@@ -63,9 +66,14 @@ class Root:
         self.work = 0
 
     @property
+    def scatters(self) -> bool:
+        """Whether it adds up elements wherever index arrays say."""
+        return self.equation.name == "scatter_add"
+
+    @property
     def shape(self) -> Shape:
         """The shape of the iteration."""
-        return shape_of(self.equation.args[0]) if self.reduced else self.var.aval.shape
+        return shape_of(self.equation.args[0]) if self.reduced or self.scatters else self.var.aval.shape
 
     @property
     def out(self) -> Indices:
@@ -115,9 +123,16 @@ class Root:
 
     def element(self, elements: Elements, at: Indices) -> Any:
         """Compute what is stored, or added up, at an index."""
-        if not self.reduced:
+        if self.scatters:
+            self.places_of(elements, at)
+        elif not self.reduced:
             return elements.compute(self.var, at)
         return elements.converted(self.equation.args[0], at, self.var.aval.dtype)
+
+    def places_of(self, elements: Elements, at: Indices) -> Indices:
+        """Return to which element of the output one is added."""
+        _, *arrays = self.equation.args
+        return looked_up(elements, arrays, self.equation.params["template"], self.var.aval.shape, at)
 
     def _number(self) -> None:
         loops, at = [], []
@@ -190,6 +205,10 @@ def is_fusable(equation: Equation) -> bool:
         return False
     if name in VIEWS or name == "convert":
         return _is_view(equation)
+    if name == "scatter_add":
+        template = params["template"]
+        plain = all(isinstance(a, Var) for a in equation.args) and not any(isinstance(p, bool) for p in template)
+        return plain and dtypes[-1].kind == "f" and math.prod(shape_of(equation.args[0])) > 1
     if name in JOINS:
         return dtypes[-1].kind in "iuf" if name in {"sum", "prod"} else dtypes[-1].kind in "f"
     if name == "contract":
@@ -240,8 +259,7 @@ def is_inline(equation: Equation) -> bool:
     summed = math.prod(lengths[c] for c in a if c not in out)
     if summed > SMALL:
         return False
-    shared = [c for c in a if c in b and c in out]
-    return summed == 1 or bool(shared) or max(lengths.values()) <= SMALL
+    return summed == 1 or all(n <= SMALL for c, n in lengths.items() if not (c in a and c in b and c in out))
 
 
 def fuse(program: Program, constants: dict[Var, np.ndarray]) -> tuple[list[Step], dict[Var, tuple[Equation, int]]]:
@@ -304,7 +322,7 @@ def _roots(program: Program, makers: Any, fusable: dict[int, bool]) -> dict[Var,
         if not fusable[id(e)]:
             found |= {a: None for a in e.args if isinstance(a, Var)}
             continue
-        if e.name in JOINS and not is_short(e):
+        if e.name == "scatter_add" or (e.name in JOINS and not is_short(e)):
             found[e.outs[0]] = None
         if e.name in VIEWS:
             continue
@@ -335,7 +353,7 @@ def limit(elements: int) -> int:
 
 
 def _work(e: Equation) -> int:
-    if e.name in VIEWS:
+    if e.name in VIEWS or e.name == "scatter_add":
         return 0
     if e.name in JOINS or e.name == "contract":
         shape = shape_of(e.args[0])
@@ -412,6 +430,8 @@ class _Schedule:
 
     def _join(self, nest: Nest, root: Root, reads: dict[Var, list[Any]], step: int) -> bool:
         """Add `root` to `nest` where that is right and gains something."""
+        if root.scatters or any(r.scatters for r in nest.roots):
+            return False
         mixed = len(nest.floats | root.floats) > max(len(nest.floats), len(root.floats))
         if nest.work + root.work > limit(math.prod(root.loops)) or mixed:
             return False
