@@ -184,7 +184,7 @@ def _gather(w: _Writer, x: Any, *arrays: Any, template: Any, unique: bool = Fals
 
 def _check(w: _Writer, arrays: Sequence[Var], lengths: Sequence[int]) -> None:
     """Count the indices that are out of bounds."""
-    known = {v: a for v, a in w.constants.values()}
+    known = dict(w.constants.values())
     for j, n in zip(arrays, lengths, strict=True):
         if j in known and (not known[j].size or -n <= known[j].min() <= known[j].max() < n):
             continue
@@ -222,7 +222,7 @@ def _places(w: _Writer, arrays: Sequence[Any], template: Any, shape: Any, given:
 
     Of several that are written to one place the last one stays; None also if that happens and `given` is "one".
     """
-    known = {v: a for v, a in w.constants.values()}
+    known = dict(w.constants.values())
     if not all(j in known for j in arrays):
         return None
     order = np.full(shape, -1, np.int64)
@@ -281,7 +281,7 @@ def _by_rows(w: _Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: A
     """Let each row choose its element, where the first index array counts the rows."""
     if template != (HOLE, HOLE) or len(shape) != 2 or ct.aval.shape != shape[:1]:
         return None
-    known = {v: a for v, a in w.constants.values()}
+    known = dict(w.constants.values())
     rows, j = arrays
     if rows not in known or not np.array_equal(known[rows], np.arange(shape[0])) or j.aval.shape != shape[:1]:
         return None

@@ -16,13 +16,13 @@ import numpy as np
 
 from fgrad.compiler.index import HERE, Index, linear, plus, split, times
 from fgrad.compiler.scopes import Bound, Builder, Line, Place, Value
-from fgrad.core.aval import Aval, Shape, aval_of
+from fgrad.core.aval import Shape, aval_of
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Var
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, postorder
 from fgrad.kernels.body import Body, prepare
-from fgrad.ops.indexing import HOLE, layout
+from fgrad.ops.indexing import layout
 
 Indices = tuple[Index, ...]
 
@@ -54,7 +54,8 @@ TRUTHS = {
     "equal": "({} == {})", "not_equal": "({} != {})", "where": "({1} if {0} else {2})",
     "logical_not": "(not {})", "logical_and": "({} and {})", "logical_or": "({} or {})",
     "logical_xor": "({} != {})", "maximum": "({} or {})", "minimum": "({} and {})", "positive": "{}",
-    "bitwise_and": "({} and {})", "bitwise_or": "({} or {})", "bitwise_xor": "({} != {})", "invert": "(not {})",
+    "bitwise_and": "({} and {})", "bitwise_or": "({} or {})", "bitwise_xor": "({} != {})",
+    "invert": "(not {})",
 }
 COSTS = {"add": 1, "subtract": 1, "multiply": 1, "negative": 1, "where": 1, "square": 1, "positive": 0}
 # fmt: on
@@ -209,6 +210,7 @@ class Elements:
     # ---- rows that compute ----------------------------------------------------------------------
 
     def elementwise(self, equation: Equation, at: Indices) -> Value:
+        """Return the element of a row that computes each element from its operands'."""
         (out,) = equation.outs
         compute = loop_dtypes(equation)
         operands = []
@@ -274,8 +276,7 @@ class Elements:
         for part in itertools.product(*(range(lengths[c]) for c in summed)):
             place.update((c, Index(p)) for c, p in zip(summed, part, strict=True))
             factors = [
-                self.converted(v, tuple(place[c] for c in letters), dtype)
-                for v, letters in ((x, a), (y, b))
+                self.converted(v, tuple(place[c] for c in letters), dtype) for v, letters in ((x, a), (y, b))
             ]
             term = self.apply("multiply", factors, dtype)
             total = term if total is None else self.apply("add", [total, term], dtype)
@@ -671,10 +672,7 @@ def result_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 def loop_dtypes(equation: Equation) -> list[np.dtype[Any]]:
     """Return the dtypes in which an element-wise row takes its operands, the first of them the condition."""
     row = ROWS[equation.name]
-    kinds = tuple(
-        a.aval.dtype if isinstance(a, Var) else a.dtype if hasattr(a, "dtype") else BOOL if isinstance(a, bool) else type(a)
-        for a in equation.args
-    )
+    kinds = tuple(map(_kind, equation.args))
     if equation.name == "where":
         dtype = equation.outs[0].aval.dtype
         first = equation.args[0]
@@ -683,3 +681,12 @@ def loop_dtypes(equation: Equation) -> list[np.dtype[Any]]:
         return list(row.run.resolve_dtypes((*kinds, None))[:-1])
     dtype = equation.outs[0].aval.dtype
     return [dtype] * len(kinds)
+
+
+def _kind(a: Any) -> Any:
+    """Return what NumPy's promotion is told of an operand: Python's numbers are weak there, not truths."""
+    if isinstance(a, Var):
+        return a.aval.dtype
+    if isinstance(a, bool):
+        return BOOL
+    return a.dtype if hasattr(a, "dtype") else type(a)

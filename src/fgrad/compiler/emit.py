@@ -26,7 +26,14 @@ BLOCK = 16384  # elements of a block: each adds up on its own, whatever the thre
 BLOCKS = 64  # at most
 FILLING = 900  # the number of the loop that fills an array with zeros
 
-IDENTITIES = {"sum": -0.0, "prod": 1.0, "max": -math.inf, "min": math.inf, "nanmax": math.nan, "nanmin": math.nan}
+IDENTITIES = {
+    "sum": -0.0,
+    "prod": 1.0,
+    "max": -math.inf,
+    "min": math.inf,
+    "nanmax": math.nan,
+    "nanmin": math.nan,
+}
 JOINED = {  # of floats; sums and products may be taken in any order, which is that of the vector's lanes
     "sum": "add_any({}, {})",
     "prod": "multiply_any({}, {})",
@@ -53,7 +60,7 @@ class Kernel(NamedTuple):
     text: str
     buffers: tuple[Any, ...]  # variables, or the parts of one as `Part`
     numbers: tuple[int, ...]
-    count: int  # of turns of the outermost loop, or of blocks
+    turns: int  # of the outermost loop, or blocks
     loads: frozenset[Var]
     stores: frozenset[Var]
     parts: tuple[Part, ...]
@@ -73,7 +80,9 @@ def identity(name: str, dtype: np.dtype[Any]) -> str:
     return f"{dtype.name}({value!r})" if math.isfinite(value) else f"{dtype.name}({str(value)!r})"
 
 
-def emit(nest: Nest, makers: dict[Var, tuple[Equation, int]], stored: Any, kept: Any, constants: Any) -> Kernel:
+def emit(
+    nest: Nest, makers: dict[Var, tuple[Equation, int]], stored: Any, kept: Any, constants: Any
+) -> Kernel:
     """Return the kernel of a nest.
 
     Args:
@@ -101,10 +110,11 @@ def combine(part: Part) -> Kernel:
         f"        total = {joined(name, dtype, 'total', 'b0[k * count + i]')}",
         "    b1[i] = total",
     ]
-    text = _module("\n".join(f"    {line}" for line in lines), {}, {1}, dtype if dtype.kind == "f" else FLOAT64)
+    body = "\n".join(f"    {line}" for line in lines)
+    text = _module(body, {}, {1}, dtype if dtype.kind == "f" else FLOAT64)
     stores = frozenset([root.var])
-    numbers = (part.count, part.blocks)
-    return Kernel(text, (part, root.var), numbers, part.count, frozenset(), stores, (), part.count * part.blocks)
+    count, blocks = part.count, part.blocks
+    return Kernel(text, (part, root.var), (count, blocks), count, frozenset(), stores, (), count * blocks)
 
 
 class _Writer:
@@ -172,6 +182,7 @@ class _Writer:
         name, dtype = root.equation.name, root.var.aval.dtype
         last = max((k for k in range(count) if k not in folded), default=-1)  # the innermost kept loop
         zero = self.builder.constant(identity(name, dtype))
+        finish: list[Line] | list[Line | Loop]
         if last + 1 < count:
             total = f"s{self.builder.count}"
             self.builder.count += 1
@@ -262,9 +273,15 @@ class _Text:
         before = self._lines([x for x in base.body if x is not loop], 0)
         i = f"i{loop.number}"
         if not self.writer.blocked:
-            return [*before, *self._lines(loop.before, 0), f"for {i} in range(lo, hi):", *self._lines(loop.body, 1),
-                    *self._lines(loop.after, 0)], loop.size
-        inner = max(1, sum(math.prod(r.loops) for r in self.writer.nest.roots) // len(self.writer.nest.roots) // loop.size)
+            return [
+                *before,
+                *self._lines(loop.before, 0),
+                f"for {i} in range(lo, hi):",
+                *self._lines(loop.body, 1),
+                *self._lines(loop.after, 0),
+            ], loop.size
+        elements = [math.prod(r.loops) for r in self.writer.nest.roots]
+        inner = max(1, sum(elements) // len(elements) // loop.size)
         size = max(-(-BLOCK // inner), -(-loop.size // BLOCKS))
         if any(r.scatters for r in self.writer.nest.roots):
             size = loop.size  # in one block, so that the order is always the same
@@ -310,7 +327,8 @@ class _Text:
             if isinstance(item, Loop):
                 out += self._lines(item.before, level)
                 size = ("size", id(item))
-                count = self._number(size, item.size) if item.size <= TURNS else self._argument(size, item.size)
+                bound = self._number if item.size <= TURNS else self._argument
+                count = bound(size, item.size)
                 out.append(f"{pad}for i{item.number} in range({count}):")
                 out += self._lines(item.body, level + 1)
                 out += self._lines(item.after, level)
@@ -346,8 +364,10 @@ class _Text:
 
     def _signed(self, at: Index) -> str:
         terms = [f"np.int64({self._counter(k)})" + (f" * {c}" if c != 1 else "") for k, c in at.terms]
-        if at.const:
-            terms.append(f"np.int64({self._number(('bound', len(self.names)), abs(at.const))})" if at.const > 0 else f"({at.const})")
+        if at.const > 0:
+            terms.append(f"np.int64({self._number(('bound', len(self.names)), at.const)})")
+        elif at.const:
+            terms.append(f"({at.const})")
         return " + ".join(terms)
 
     def _counter(self, k: int) -> str:

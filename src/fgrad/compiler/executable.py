@@ -83,7 +83,9 @@ class Executable:
         if not plan.is_native:
             return None
         specs = [
-            entry.Spec(k, v.aval.dtype, v.aval.shape, written=k >= len(plan.inputs), weak=k < len(plan.inputs))
+            entry.Spec(
+                k, v.aval.dtype, v.aval.shape, written=k >= len(plan.inputs), weak=k < len(plan.inputs)
+            )
             for k, v in enumerate((*plan.inputs, *plan.outputs))
         ]
         slots = [b if b is None else b.start if b.array is None else b.array for b in plan.slots]
@@ -124,14 +126,14 @@ class Executable:
     @property
     def source(self) -> str:
         """The text of all kernels, each under a line that says which operations it computes."""
-        return "\n\n\n".join(
-            f"# {', '.join(map(str, k.buffers))}\n{k.text}" for k in self._plan.kernels
-        )
+        return "\n\n\n".join(f"# {', '.join(map(str, k.buffers))}\n{k.text}" for k in self._plan.kernels)
 
     def cost(self) -> Cost:
         """Return what a call costs."""
         kernels = self._plan.kernels
-        moved = sum(b.aval.size * b.aval.dtype.itemsize for k in kernels for b in k.buffers if isinstance(b, Var))
+        moved = sum(
+            b.aval.size * b.aval.dtype.itemsize for k in kernels for b in k.buffers if isinstance(b, Var)
+        )
         return Cost(sum(k.work for k in kernels), moved, len(kernels), self._plan.size)
 
 
@@ -179,7 +181,7 @@ class _Context:
             return partial(machine.call, machine.interpreter(), words, slots, step.start, step.stop)
         if isinstance(step, Shared):
             run = partial(machine.call, step.kernel, step.numbers, slots)
-            return partial(threads.share, run, (), step.count, step.elements)
+            return partial(threads.share, run, (), step.turns, step.elements)
         return partial(self._run_row, step)
 
     def _run_row(self, step: Python) -> None:

@@ -9,7 +9,7 @@ Where a reduction of rows stands between them, they share the loop over the rows
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,9 @@ class Root:
             found = [[*f, o] for f in found for o in options]
         return [tuple(f) for f in found]
 
-    def analyse(self, makers: dict[Var, tuple[Equation, int]], stored: Any, constants: Any) -> dict[Var, None]:
+    def analyse(
+        self, makers: dict[Var, tuple[Equation, int]], stored: Any, constants: Any
+    ) -> dict[Var, None]:
         """Find the loops and what they read; return what should have memory besides."""
         while True:
             self._number()
@@ -135,7 +137,8 @@ class Root:
         return looked_up(elements, arrays, self.equation.params["template"], self.var.aval.shape, at)
 
     def _number(self) -> None:
-        loops, at = [], []
+        loops: list[int] = []
+        at: list[Index] = []
         for i, n in enumerate(self.shape):
             if n == 1 or i in self.unrolled:
                 at.append(HERE)
@@ -210,7 +213,7 @@ def is_fusable(equation: Equation) -> bool:
         plain = all(isinstance(a, Var) for a in equation.args) and not any(isinstance(p, bool) for p in template)
         return plain and dtypes[-1].kind == "f" and math.prod(shape_of(equation.args[0])) > 1
     if name in JOINS:
-        return dtypes[-1].kind in "iuf" if name in {"sum", "prod"} else dtypes[-1].kind in "f"
+        return dtypes[-1].kind in ({"i", "u", "f"} if name in {"sum", "prod"} else {"f"})
     if name == "contract":
         return dtypes[-1].kind == "f" and is_inline(equation)
     row = ROWS[name]
@@ -262,16 +265,16 @@ def is_inline(equation: Equation) -> bool:
     return summed == 1 or all(n <= SMALL for c, n in lengths.items() if not (c in a and c in b and c in out))
 
 
-def fuse(program: Program, constants: dict[Var, np.ndarray]) -> tuple[list[Step], dict[Var, tuple[Equation, int]]]:
+def fuse(
+    program: Program, constants: dict[Var, np.ndarray]
+) -> tuple[list[Step], dict[Var, tuple[Equation, int]]]:
     """Return the steps that compute a program, and the equation that makes each variable."""
     makers = {v: (e, i) for e in program.equations for i, v in enumerate(e.outs)}
     fusable = {id(e): is_fusable(e) for e in program.equations}
     chosen = _roots(program, makers, fusable)
     while True:
         stored = _Stored(chosen, program, makers, fusable)
-        roots = {
-            v: Root(v, e) for e in program.equations for v in e.outs if v in chosen and fusable[id(e)]
-        }
+        roots = {v: Root(v, e) for e in program.equations for v in e.outs if v in chosen and fusable[id(e)]}
         wanted: dict[Var, None] = {}
         todo = list(roots.values())
         while todo:
@@ -479,8 +482,12 @@ class _Schedule:
         axes = {ix.terms[0][0]: i for i, ix in enumerate(out) if ix.terms}
         if any(k not in axes for k in range(depth)):
             return False
-        return all(isinstance(at, tuple) and not isinstance(at, Index) and all(
-            at[axes[k]] == counter(k) for k in range(depth)) for at in places)
+        return all(
+            isinstance(at, tuple)
+            and not isinstance(at, Index)
+            and all(at[axes[k]] == counter(k) for k in range(depth))
+            for at in places
+        )
 
 
 def _matches(root: Root, at: Any) -> bool:

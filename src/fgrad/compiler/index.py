@@ -1,4 +1,4 @@
-"""Places along axes, as integer-linear functions of loop counters: the arithmetic that views dissolve into."""
+"""Places along axes, as integer-linear functions of loop counters: what views dissolve into."""
 
 from __future__ import annotations
 

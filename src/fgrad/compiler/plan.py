@@ -1,8 +1,9 @@
 """Where every buffer of a program lies, and the table of instructions that computes it.
 
-A block is a straight piece of a program: nests, products of matrices, loops and branches (which hold blocks of
-their own), and calls of rows that only Python computes. Buffers of a block share one arena: where one lives no
-other does. The blocks inside of a loop lie in the arena of the block around it, for as long as the loop runs.
+A block is a straight piece of a program: nests, products of matrices, loops and branches (which hold
+blocks of their own), and calls of rows that only Python computes. Buffers of a block share one arena: where
+one lives no other does. The blocks inside of a loop lie in the arena of the block around it, for as long as
+the loop runs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from fgrad.compiler.decompose import Plain, decompose
 from fgrad.compiler.emit import Kernel, Part, combine, emit
 from fgrad.compiler.fuse import Call, Nest, fuse
-from fgrad.compiler.products import Product, product
+from fgrad.compiler.products import product
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Equation, Program, Var
 from fgrad.kernels import machine, native
@@ -37,7 +38,7 @@ class Shared(NamedTuple):
 
     kernel: native.Kernel
     numbers: np.ndarray
-    count: int
+    turns: int
     elements: int
 
 
@@ -176,13 +177,13 @@ class Block:
     def _write_kernel(self, plan: Plan, k: Kernel, kernels: list[Kernel], *, alone: bool) -> None:
         compiled = native.compiled(k.text)
         numbers = [*(self.known[_real(b, kernels)] for b in k.buffers), *k.numbers]
-        if alone and k.work >= LARGE and k.count > 1 and not native.interpreted():
-            plan.steps.append(Shared(compiled, np.array(numbers, np.int64), k.count, k.work // 8))
+        if alone and k.work >= LARGE and k.turns > 1 and not native.interpreted():
+            plan.steps.append(Shared(compiled, np.array(numbers, np.int64), k.turns, k.work // 8))
             return
         plan.work += k.work
         if alone:
             plan.native()
-        plan.table.call(compiled, numbers, 0, k.count)
+        plan.table.call(compiled, numbers, 0, k.turns)
         if alone:
             plan.written()
 
@@ -195,7 +196,7 @@ class Block:
         plan.work += made.work
         if alone:
             plan.native()
-        plan.table.call(made.kernel, made.numbers, 0, made.count)
+        plan.table.call(made.kernel, made.numbers, 0, made.turns)
         if alone:
             plan.written()
 
@@ -280,7 +281,7 @@ def _kernels(steps: Sequence[Any], makers: Any, plain: Plain) -> dict[int, list[
     for i, k in first.items():
         kept = computed & needed
         kernel = k if k.stores <= kept else emit(steps[i], makers, stored, kept, constants)
-        out[i] = [kernel, *(combine(p) for p in kernel.parts)] if kernel.count > 1 else [kernel]
+        out[i] = [kernel, *(combine(p) for p in kernel.parts)] if kernel.turns > 1 else [kernel]
     return out
 
 
@@ -302,7 +303,9 @@ class Inner:
         self.arena.size += -(-made.size // ALIGN) * ALIGN
         return self.plan.slot(made)
 
-    def block(self, program: Program, slots: Sequence[int], outs: Sequence[int]) -> list[tuple[int, int, int]]:
+    def block(
+        self, program: Program, slots: Sequence[int], outs: Sequence[int]
+    ) -> list[tuple[int, int, int]]:
         """Add the block of `program`; return which slots have to be copied to `outs` when it has run."""
         plain = decompose(program)
         known = dict(zip((v for v in plain.program.inputs if v not in plain.constants), slots, strict=True))
@@ -492,7 +495,7 @@ def _is_plain(equation: Equation, code: Any) -> bool:
     if equation.name == "lax.scan":
         return isinstance(code.length, int) and code.length > 0 and not code.checkpoint
     if equation.name == "lax.while_loop":
-        return len(code.body.outputs) == len(code.body.inputs) - code.consts
+        return bool(len(code.body.outputs) == len(code.body.inputs) - code.consts)
     programs = code.branches
     return all(
         [v.aval for v in p.inputs] == [v.aval for v in programs[0].inputs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from fgrad.compiler.elements import shape_of
@@ -17,7 +18,7 @@ class Product(NamedTuple):
 
     kernel: native.Kernel
     numbers: list[int]
-    count: int
+    turns: int
     work: int
 
 
@@ -110,7 +111,7 @@ def _vector(
 
 
 def _flip(matrix: _Matrices, rows: int, columns: int) -> tuple[bool, int] | None:
-    """Return whether a matrix lies transposed, and the stride between its lines; None where BLAS has no way."""
+    """Return whether a matrix lies transposed, and the stride of its lines; None where BLAS has no way."""
     row, column = matrix.row, matrix.column
     if columns == 1 and rows == 1:
         return False, 1
@@ -135,7 +136,7 @@ def _strides(letters: str, shape: Shape, groups: Sequence[Sequence[str]]) -> _Ma
     found = []
     for group in groups:
         own = [c for c in group if c in lengths]
-        if any(steps[c] != steps[d] * lengths[d] for c, d in zip(own, own[1:], strict=False)):
+        if any(steps[c] != steps[d] * lengths[d] for c, d in pairwise(own)):
             return None
         found.append(steps[own[-1]] if own else 0)
     return _Matrices(*found)

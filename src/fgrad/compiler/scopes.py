@@ -10,7 +10,6 @@ import numpy as np
 from fgrad.compiler.index import Index
 from fgrad.core.program import Var
 
-
 SYMBOLS = 1000  # the numbers of indices that are looked up start here
 
 
@@ -90,7 +89,8 @@ class Builder:
     def depth(self, terms: Sequence[tuple[int, int]]) -> int:
         """Return the number of scopes in which all these counters are known."""
         numbers = [loop.number for loop in self.chain]
-        return max([self.symbols[k].depth if k in self.symbols else numbers.index(k) for k, _ in terms], default=0)
+        known = (self.symbols[k].depth if k in self.symbols else numbers.index(k) for k, _ in terms)
+        return max(known, default=0)
 
     def constant(self, text: str) -> str:
         """Return the name of a constant of the module."""

@@ -121,7 +121,8 @@ def interpreted_names() -> dict[str, Any]:
     readers = {name: _reader(np.dtype(name)) for name in DTYPES}
     names: dict[str, Any] = {"np": np, "math": mathlib.interpreted, "helper": _same, "alone": _same}
     names |= {f.__name__: f for f in (part, clipped, integer_at, move, assign, swap, copy, zero, call)}
-    names |= {"add_any": operator.add, "multiply_any": operator.mul, "larger": np.maximum, "smaller": np.minimum}
+    names |= {"add_any": operator.add, "multiply_any": operator.mul}
+    names |= {"larger": np.maximum, "smaller": np.minimum}
     return names | {f"{name}_at": reader for name, reader in readers.items()}
 
 
@@ -139,7 +140,8 @@ def compiled_names() -> dict[str, Any]:
         *(call, invoke, int64_from, address),
     ):
         names[made.__name__] = intrinsic(made)
-    names |= {name: intrinsic(_in_any_order(f)) for name, f in (("add_any", "fadd"), ("multiply_any", "fmul"))}
+    sums = {"add_any": "fadd", "multiply_any": "fmul"}
+    names |= {name: intrinsic(_in_any_order(f)) for name, f in sums.items()}
     names |= {name: intrinsic(_extremum(f)) for name, f in (("larger", "maximum"), ("smaller", "minimum"))}
     return names | {f"{name}_at": intrinsic(_pointer(getattr(types, kind))) for name, kind in DTYPES.items()}
 

@@ -153,7 +153,9 @@ class _Writer:
         self.lines.append(f"return {self.result(out_structure, leaves)}")
         head = [
             "def guarded(args, kwargs):",
-            f"    if kwargs or len(args) != {len(names)} or state() is not FLOOR or chosen() is not None or watched:",
+            f"    if kwargs or len(args) != {len(names)}:",
+            "        return MISS",
+            "    if state() is not FLOOR or chosen() is not None or watched:",
             "        return MISS",
         ]
         if names:
