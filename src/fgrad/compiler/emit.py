@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compiler.elements import BOOL, SMALL, Elements
-from fgrad.compiler.fuse import Nest, Root
+from fgrad.compiler.fuse import BLOCK, Nest, Root
 from fgrad.compiler.index import Index, counter, linear
 from fgrad.compiler.scopes import Bound, Builder, Line, Loop, Place, Value
 from fgrad.core.program import Equation, Var
@@ -22,7 +22,6 @@ from fgrad.kernels import vector
 from fgrad.kernels.body import FLOAT64, helpers
 
 TURNS = 4  # of a loop that LLVM may write out: longer ones it should make vectors of
-BLOCK = 16384  # elements of a block: each adds up on its own, whatever the threads are
 BLOCKS = 64  # at most
 FILLING = 900  # the number of the loop that fills an array with zeros
 
@@ -125,7 +124,8 @@ class _Writer:
         self.parts: list[Part] = []
         self.stores: dict[Var, None] = {}
         self.filled: dict[Var, None] = {}
-        self.blocked = bool(nest.loops) and any(0 in r.folded for r in nest.roots)
+        self.whole = nest.is_whole and any(0 in r.folded or r.scatters for r in nest.roots)
+        self.blocked = not self.whole and bool(nest.loops) and any(0 in r.folded for r in nest.roots)
 
     def run(self) -> Kernel:
         builder, nest = self.builder, self.nest
@@ -142,6 +142,8 @@ class _Writer:
                 builder.leave()
         for _ in range(nest.depth):
             builder.leave()
+        for root in nest.tails:
+            self._root(root)
         return _Text(self).run()
 
     def _root(self, root: Root) -> None:
@@ -193,14 +195,14 @@ class _Writer:
         else:
             total, finish = value.name, chain[count].body
         first = min(folded)
-        if first > last and first > 0:
+        if first > last and (first > 0 or self.whole):
             self.builder.chain[last + 1].memo[(root.var, out)] = Value(total, last + 1, dtype)
             if root.var in self.kept:
                 self.stores[root.var] = None
                 finish.append((place, " = ", total))
             return
         self.stores[root.var] = None
-        if first == 0:
+        if first == 0 and self.blocked:
             part = next((p for p in self.parts if p.root is root), None)
             if part is None:
                 part = Part(root)
@@ -268,6 +270,8 @@ class _Text:
         """Return the lines of all loops, the outermost from `lo` to `hi`, and how many turns it has."""
         loops = [x for x in base.body if isinstance(x, Loop)]
         if not loops:
+            return self._lines(base.body, 0), 1
+        if self.writer.whole:
             return self._lines(base.body, 0), 1
         (loop,) = loops
         before = self._lines([x for x in base.body if x is not loop], 0)

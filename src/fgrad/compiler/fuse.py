@@ -40,6 +40,7 @@ from fgrad.expr.node import postorder
 FEW = 4096  # elements whose way through memory costs nothing beside the compilation of long kernels
 SHORT, LONG = 40, 150  # scalar operations of a nest, for few elements and for many
 WRITTEN_OUT = 4  # elements of a reduction that are computed one by one: as many copies of what is reduced
+BLOCK = 16384  # elements of a block: each adds up on its own, whatever the threads are
 ROW = 65536  # elements of a row that stays in the cache
 
 
@@ -165,13 +166,19 @@ class Nest:
     def __init__(self, root: Root) -> None:
         self.depth = len(root.loops)
         self.phases: list[list[Root]] = [[root]]
+        self.tails: list[Root] = []  # numbers that are computed when the loops have ended
         self.work = root.work
         self.floats = set(root.floats)
 
     @property
     def roots(self) -> list[Root]:
         """All roots."""
-        return [r for phase in self.phases for r in phase]
+        return [*(r for phase in self.phases for r in phase), *self.tails]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there are so few elements that one turn of the kernel computes all."""
+        return all(math.prod(r.loops) <= BLOCK for r in self.roots)
 
     @property
     def loops(self) -> tuple[int, ...]:
@@ -441,6 +448,14 @@ class _Schedule:
         inside = [v for v in reads if self.where.get(v) == step]
         others = {v for r in nest.roots for v, _ in r.reads}
         if not inside and not others & reads.keys():
+            return False
+        if nest.tails and math.prod(root.loops) > BLOCK:
+            return False
+        if not root.loops and nest.loops:
+            ends = inside and all(not self.root[v].var.aval.shape for v in inside)
+            if ends and nest.is_whole and nest.depth == len(nest.phases[0][0].loops):
+                nest.tails.append(root)
+                return self._grown(nest, root)
             return False
         phase = nest.phases[-1]
         if phase[0].loops == root.loops:
