@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +36,7 @@ class Executable:
             program = lower(program, simplify)
         self.program = simplify(program)
         self._plan = Plan(self.program)
-        self._entry = self._made_entry()
+        self._used = False
         self._free: list[_Context] = []
 
     def run(self, leaves: Sequence[Any]) -> list[np.ndarray]:
@@ -51,7 +51,11 @@ class Executable:
             for v, x in zip(plan.inputs, leaves, strict=True)
         ]
         outs = [np.empty(v.aval.shape, v.aval.dtype) for v in plan.outputs]
-        if self._entry is None or self._entry.call(*ins, *outs) is not None:
+        if not self._used:  # many programs run once: kernels are called from Python, nothing else is built
+            self._used = True
+            with running(()), np.errstate(all="ignore"):
+                _Context(plan, direct=True).run(ins, outs)
+        elif self.entry is None or self.entry.call(*ins, *outs) is not None:
             context = self._free.pop() if self._free else _Context(plan)
             try:
                 with running(()), np.errstate(all="ignore"):
@@ -77,8 +81,9 @@ class Executable:
             return np.array(buffer and buffer.array)
         return outs[k - len(ins)] if k not in plan.results[:i] else np.array(outs[k - len(ins)])
 
-    def _made_entry(self) -> entry.Context | None:
-        """Return the native entry of a program that is nothing but its table."""
+    @cached_property
+    def entry(self) -> entry.Context | None:
+        """The native entry, which takes the inputs and empty arrays for the outputs, where the table is all."""
         plan = self._plan
         if not plan.is_native:
             return None
@@ -96,11 +101,6 @@ class Executable:
         """Which of the arrays that are made are zero unless an index is out of bounds."""
         plan = self._plan
         return [plan.block.known[v] - len(plan.inputs) for v in plan.checks]
-
-    @property
-    def entry(self) -> entry.Context | None:
-        """The native entry, which takes the inputs and empty arrays for the outputs, where there is one."""
-        return self._entry
 
     @property
     def ins(self) -> list[Aval]:
@@ -145,8 +145,8 @@ def compile(program: Program) -> Executable:
 class _Context:
     """The memory of one call at a time."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, *, direct: bool = False) -> None:
+        self.plan, self.direct = plan, direct
         raw = np.empty(plan.size + ALIGN, np.uint8)
         start = -raw.ctypes.data % ALIGN
         arena = raw[start : start + plan.size]
@@ -178,11 +178,18 @@ class _Context:
     def _step(self, step: Segment | Shared | Python) -> Callable[[], None]:
         slots, words = self.slots, self.words
         if isinstance(step, Segment):
+            calls = self.plan.table.calls(step.start, step.stop) if self.direct else None
+            if calls is not None:
+                return partial(self._run_calls, calls)
             return partial(machine.call, machine.interpreter(), words, slots, step.start, step.stop)
         if isinstance(step, Shared):
             run = partial(machine.call, step.kernel, step.numbers, slots)
             return partial(threads.share, run, (), step.turns, step.elements)
         return partial(self._run_row, step)
+
+    def _run_calls(self, calls: Sequence[tuple[native.Kernel, int, int, int]]) -> None:
+        for kernel, at, lo, hi in calls:
+            machine.call(kernel, self.words[at:], self.slots, lo, hi)
 
     def _run_row(self, step: Python) -> None:
         row, arrays = ROWS[step.equation.name], self.arrays

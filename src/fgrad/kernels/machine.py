@@ -180,6 +180,18 @@ class Assembler:
         """The table."""
         return np.array(self._words, np.int64)
 
+    def calls(self, start: int, stop: int) -> list[tuple[native.Kernel, int, int, int]] | None:
+        """Return kernels, where their numbers are, and their bounds, where that is all a part of the table says."""
+        by_address = {k.address: k for k in self.kernels}
+        found = []
+        for at in self._starts:
+            if start <= at < stop:
+                operation, address, lo, hi = self._words[at : at + 4]
+                if operation != CALL:
+                    return None
+                found.append((by_address[address], at + 5, lo, hi))
+        return found
+
     def __len__(self) -> int:
         return len(self._words)
 

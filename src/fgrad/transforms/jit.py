@@ -31,7 +31,7 @@ from fgrad.transforms.stage import Inner, Symbol
 
 NUMBERS = (bool, int, float, complex)
 GUARDS = 4  # the kinds of arguments with a short way
-GUARDED = 1  # the call of a kind at which it gets one: many functions are called once
+GUARDED = 2  # the call of a kind at which it gets one: many functions are called once
 MANY = 50  # specialisations from which on somebody should hear of it
 
 
