@@ -344,7 +344,8 @@ class _Text:
         if isinstance(part, str):
             return part
         if isinstance(part, Place):
-            k = self.buffers.setdefault(part.buffer, len(self.buffers))
+            shared = self.writer.nest.shared
+            k = self.buffers.setdefault(shared.get(part.buffer, part.buffer), len(self.buffers))
             offset = self._sum(part.at, k)
             if isinstance(part.buffer, Part):
                 size = self._number(("count", k), part.buffer.count)

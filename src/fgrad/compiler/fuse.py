@@ -166,6 +166,7 @@ class Nest:
     def __init__(self, root: Root) -> None:
         self.depth = len(root.loops)
         self.phases: list[list[Root]] = [[root]]
+        self.shared: dict[Var, Var] = {}  # values that lie in the memory of one that is computed from them
         self.tails: list[Root] = []  # numbers that are computed when the loops have ended
         self.work = root.work
         self.floats = set(root.floats)
@@ -185,12 +186,60 @@ class Nest:
         """The lengths of the outer loops."""
         return self.phases[0][0].loops[: self.depth]
 
+    def share(self, inner: set[Var]) -> None:
+        """Let values that only this nest reads, `inner`, lie where one computed from them will.
+
+        What an earlier phase wrote may be overwritten, place by place, in the last phase that reads it.
+        """
+        taken: set[Var] = set()
+        for i, phase in enumerate(self.phases):
+            for root in phase:
+                if root.var not in inner or root.reduced or root.var in taken:
+                    continue
+                reads = [
+                    (k, r, at)
+                    for k, later in enumerate([*self.phases, self.tails])
+                    for r in later
+                    for v, at in r.reads
+                    if v is root.var
+                ]
+                last = max((k for k, _, _ in reads), default=i)
+                if i < last < len(self.phases) and all(matches(root, at) for k, _, at in reads if k == last):
+                    heirs = (r for k, r, _ in reads if k == last and _fits(root, r) and r.var not in taken)
+                    heir = next(heirs, None)
+                    if heir is not None:
+                        self.shared[root.var] = heir.var
+                        taken.add(heir.var)
+
 
 class Call:
     """An operation that a library computes."""
 
     def __init__(self, equation: Equation) -> None:
         self.equation = equation
+
+
+    def share(self, inner: set[Var]) -> None:
+        """Let values that are read in this nest only, `inner`, lie where one computed from them will.
+
+        A value that an earlier phase wrote may be overwritten at its place by the last phase that reads it.
+        """
+        taken: set[Var] = set()
+        for i, phase in enumerate(self.phases):
+            for root in phase:
+                readers = [(k, r) for k, p in enumerate(self.phases) for r in p if any(v is root.var for v, _ in r.reads)]
+                if root.var not in inner or root.reduced or any(r in self.tails for _, r in readers):
+                    continue
+                last = max((k for k, _ in readers), default=i)
+                heir = next((r for k, r in readers if k == last and k > i and self._inherits(root, r, taken)), None)
+                at = [at for k, r in readers if k == last for v, at in r.reads if v is root.var]
+                if heir is not None and all(matches(root, a) for a in at):
+                    self.shared[root.var] = heir.var
+                    taken.add(heir.var)
+
+    def _inherits(self, root: Root, heir: Root, taken: set[Var]) -> bool:
+        same = root.var.aval == heir.var.aval and root.unrolled == heir.unrolled and not heir.reduced
+        return same and heir.var not in taken and not heir.scatters and root.var not in taken
 
 
 Step = Nest | Call
@@ -486,7 +535,7 @@ class _Schedule:
     def _is_pointwise(self, v: Var, places: list[Any]) -> bool:
         """Return whether a root of the same loops is read where it has just been computed."""
         root = self.root[v]
-        return not root.reduced and all(_matches(root, at) for at in places)
+        return not root.reduced and all(matches(root, at) for at in places)
 
     def _is_rowwise(self, v: Var, places: list[Any], depth: int) -> bool:
         """Return whether a root is read in that turn of the outer loops in which it is computed."""
@@ -505,7 +554,14 @@ class _Schedule:
         )
 
 
-def _matches(root: Root, at: Any) -> bool:
+def _fits(root: Root, heir: Root) -> bool:
+    """Return whether a root may be written where another one was read."""
+    alike = root.var.aval == heir.var.aval and root.unrolled == heir.unrolled
+    return alike and not heir.reduced and not heir.scatters
+
+
+def matches(root: Root, at: Any) -> bool:
+    """Return whether a root is read at the very place where its loops stand."""
     if isinstance(at, Index):
         return False
     return all(

@@ -275,12 +275,17 @@ def _kernels(steps: Sequence[Any], makers: Any, plain: Plain) -> dict[int, list[
     first = {
         i: emit(s, makers, stored, computed, constants) for i, s in enumerate(steps) if isinstance(s, Nest)
     }
+    asked = set(needed)
     for k in first.values():
         needed |= k.loads
+    for i in first:
+        nest = steps[i]
+        outside = asked.union(*(k.loads for m, k in first.items() if m != i))
+        nest.share({r.var for r in nest.roots if r.var in needed and r.var not in outside})
     out = {}
     for i, k in first.items():
         kept = computed & needed
-        kernel = k if k.stores <= kept else emit(steps[i], makers, stored, kept, constants)
+        kernel = k if k.stores <= kept and not steps[i].shared else emit(steps[i], makers, stored, kept, constants)
         out[i] = [kernel, *(combine(p) for p in kernel.parts)] if kernel.turns > 1 else [kernel]
     return out
 
