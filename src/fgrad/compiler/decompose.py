@@ -53,7 +53,7 @@ class _Writer:
                 known[e.outs[0]] = made
         outputs = [self.operand(known.get(y, y) if isinstance(y, Var) else y) for y in program.outputs]
         trees = (program.in_tree, program.out_tree)
-        constants = {v: x for v, x in self.constants.values()}
+        constants = dict(self.constants.values())
         made = Program([*program.inputs, *constants], self.equations, outputs, trees)
         return Plain(made, constants, tuple(self.checks))
 
@@ -104,7 +104,10 @@ class _Writer:
 
 def _is_odd(x: Any) -> bool:
     """Return whether a number may come from sizes or settings: a kernel that holds it serves no other."""
-    return not isinstance(x, Var) and isinstance(x, float | np.floating) and not (abs(x) <= SMALL and 2 * x % 1 == 0)
+    if isinstance(x, Var) or not isinstance(x, float | np.floating):
+        return False
+    number = float(x)
+    return abs(number) > SMALL or 2 * number % 1 != 0
 
 
 def _is_real(x: Any) -> bool:
@@ -220,7 +223,7 @@ def indexed_lengths(shape: tuple[int, ...], template: tuple[Any, ...]) -> list[i
 def _places(w: _Writer, arrays: Sequence[Any], template: Any, shape: Any, given: Any) -> Any:
     """Return for each element of `shape` which of those written it is, -1 for none; None if not known.
 
-    Of several that are written to one place the last one stays; None also if that happens and `given` is "one".
+    Of several that are written to one place the last one stays; where `given` is "one", None if that happens.
     """
     known = dict(w.constants.values())
     if not all(j in known for j in arrays):
@@ -260,7 +263,7 @@ def _constant(w: _Writer, j: Var) -> Any:
 def _chosen(w: _Writer, value: Var, order: Any) -> Var:
     """Return the elements of `value` by their places."""
     flat = w.write("reshape", value, shape=(value.aval.size,))
-    return w.write("gather", flat, w.operand(np.maximum(order, 0)), template=(HOLE,), unique=False)  # type: ignore[no-any-return]
+    return w.write("gather", flat, w.operand(np.maximum(order, 0)), template=(HOLE,), unique=False)
 
 
 def _scatter_add(w: _Writer, ct: Any, *arrays: Any, template: Any, shape: Any, unique: bool = False) -> Any:

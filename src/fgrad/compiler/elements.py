@@ -170,7 +170,7 @@ class Elements:
             array = self.constants[j]
             if not any(ix.terms for ix in at):
                 return Index(int(array[tuple(ix.const for ix in at)]) % size)
-            if 0 <= array.min() and array.max() < size:
+            if array.min() >= 0 and array.max() < size:
                 return self.builder.symbol(self.unsigned(self.value(j, at)), size)
         v = self.convert(self.value(j, at), INT64)
         zero, n = self.constant(0, INT64), self.bound(size)

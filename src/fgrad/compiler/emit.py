@@ -357,7 +357,8 @@ class _Text:
         return self._signed(part)
 
     def _sum(self, at: Index, buffer: int) -> str:
-        added, taken = [], []
+        added: list[str] = []
+        taken: list[str] = []
         for loop, c in at.terms:
             number = self._number(("stride", buffer, loop), abs(c))
             counter = self._counter(loop)

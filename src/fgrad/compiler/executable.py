@@ -83,7 +83,7 @@ class Executable:
 
     @cached_property
     def entry(self) -> entry.Context | None:
-        """The native entry, which takes the inputs and empty arrays for the outputs, where the table is all."""
+        """The native entry, which takes the inputs and arrays for the outputs, where the table is all."""
         plan = self._plan
         if not plan.is_native:
             return None

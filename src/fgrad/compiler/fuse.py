@@ -219,29 +219,6 @@ class Call:
         self.equation = equation
 
 
-    def share(self, inner: set[Var]) -> None:
-        """Let values that are read in this nest only, `inner`, lie where one computed from them will.
-
-        A value that an earlier phase wrote may be overwritten at its place by the last phase that reads it.
-        """
-        taken: set[Var] = set()
-        for i, phase in enumerate(self.phases):
-            for root in phase:
-                readers = [(k, r) for k, p in enumerate(self.phases) for r in p if any(v is root.var for v, _ in r.reads)]
-                if root.var not in inner or root.reduced or any(r in self.tails for _, r in readers):
-                    continue
-                last = max((k for k, _ in readers), default=i)
-                heir = next((r for k, r in readers if k == last and k > i and self._inherits(root, r, taken)), None)
-                at = [at for k, r in readers if k == last for v, at in r.reads if v is root.var]
-                if heir is not None and all(matches(root, a) for a in at):
-                    self.shared[root.var] = heir.var
-                    taken.add(heir.var)
-
-    def _inherits(self, root: Root, heir: Root, taken: set[Var]) -> bool:
-        same = root.var.aval == heir.var.aval and root.unrolled == heir.unrolled and not heir.reduced
-        return same and heir.var not in taken and not heir.scatters and root.var not in taken
-
-
 Step = Nest | Call
 
 
@@ -266,7 +243,8 @@ def is_fusable(equation: Equation) -> bool:
         return _is_view(equation)
     if name == "scatter_add":
         template = params["template"]
-        plain = all(isinstance(a, Var) for a in equation.args) and not any(isinstance(p, bool) for p in template)
+        plain = all(isinstance(a, Var) for a in equation.args)
+        plain = plain and not any(isinstance(p, bool) for p in template)
         return plain and dtypes[-1].kind == "f" and math.prod(shape_of(equation.args[0])) > 1
     if name in JOINS:
         return dtypes[-1].kind in ({"i", "u", "f"} if name in {"sum", "prod"} else {"f"})

@@ -285,8 +285,9 @@ def _kernels(steps: Sequence[Any], makers: Any, plain: Plain) -> dict[int, list[
     out = {}
     for i, k in first.items():
         kept = computed & needed
-        kernel = k if k.stores <= kept and not steps[i].shared else emit(steps[i], makers, stored, kept, constants)
-        out[i] = [kernel, *(combine(p) for p in kernel.parts)] if kernel.turns > 1 else [kernel]
+        if steps[i].shared or not k.stores <= kept:
+            k = emit(steps[i], makers, stored, kept, constants)  # noqa: PLW2901 -- the same, written less
+        out[i] = [k, *(combine(p) for p in k.parts)] if k.turns > 1 else [k]
     return out
 
 
