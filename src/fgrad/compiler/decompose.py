@@ -78,7 +78,7 @@ class _Writer:
             self.constants[id(array)] = (self.numbers[key], array)
         return self.numbers[key]
 
-    def write(self, name: str, *args: Any, **params: Any) -> Any:
+    def write(self, name: str, *args: Any, **params: Any) -> Var:
         """Return the result of a row, as a new variable."""
         avals = [a.aval if isinstance(a, Var) else a for a in args]
         aval = ROWS[name].shape(*avals, **params)  # type: ignore[misc]
@@ -203,7 +203,7 @@ def _check(w: _Writer, arrays: Sequence[Var], lengths: Sequence[int]) -> None:
 def _wide(w: _Writer, j: Var) -> Var:
     """Return integers as those of 64 bits, which every length fits into."""
     dtype = j.aval.dtype
-    return j if dtype.itemsize == 8 else w.write("convert", j, dtype=np.dtype(np.int64))  # type: ignore[no-any-return]
+    return j if dtype.itemsize == 8 else w.write("convert", j, dtype=np.dtype(np.int64))
 
 
 def indexed_lengths(shape: tuple[int, ...], template: tuple[Any, ...]) -> list[int]:

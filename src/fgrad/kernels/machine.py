@@ -181,7 +181,7 @@ class Assembler:
         return np.array(self._words, np.int64)
 
     def calls(self, start: int, stop: int) -> list[tuple[native.Kernel, int, int, int]] | None:
-        """Return kernels, where their numbers are, and their bounds, if a part of the table is nothing else."""
+        """Return kernels, where their numbers are, and their bounds; None if there is anything else."""
         by_address = {k.address: k for k in self.kernels}
         found = []
         for at in self._starts:
