@@ -121,7 +121,9 @@ class Elements:
             value = self.reduced(equation, at)
         else:
             value = self.elementwise(equation, at)
-        self.builder.chain[value.depth].memo.setdefault((x, at), value)
+        # what is the same for all of these counters need not be for those of other loops
+        depth = max(value.depth, self.builder.depth([t for ix in at for t in ix.terms]))
+        self.builder.chain[depth].memo.setdefault((x, at), value)
         return value
 
     def converted(self, x: Any, at: Indices, dtype: np.dtype[Any]) -> Value:

@@ -1,0 +1,101 @@
+"""How programs are cut into loop nests and calls, counted, and that nests share no more than they may."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fgrad as fg
+from fgrad.compiler.decompose import decompose
+from fgrad.compiler.fuse import Call, fuse
+
+RNG = np.random.default_rng(4)
+X, Y = RNG.standard_normal((30, 800)), RNG.standard_normal((40, 50))
+
+
+def steps(f: Any, *args: Any) -> str:
+    """Return what follows on what: n for a nest of loops, s for single numbers, p for a product, c for a call."""
+    plain = decompose(fg.jit(f).lower(*args).compile().program)
+    found, _ = fuse(plain.program, plain.constants)
+    return "".join(map(kind, found))
+
+
+def kind(step: Any) -> str:
+    if isinstance(step, Call):
+        return "p" if step.equation.name == "contract" else "c"
+    return "n" if step.roots[0].loops else "s"
+
+
+def layer_norm(x: Any) -> Any:
+    centered = x - np.mean(x, axis=1, keepdims=True)
+    return centered / np.sqrt(np.mean(centered**2, axis=1, keepdims=True) + 1e-5)
+
+
+def rosenbrock(x: Any) -> Any:
+    return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+
+def mlp(params: Any, x: Any, target: Any) -> Any:
+    for w, b in params[:-1]:
+        x = np.tanh(x @ w + b)
+    w, b = params[-1]
+    return np.mean((x @ w + b - target) ** 2)
+
+
+def residual(camera: Any, point: Any) -> Any:
+    """Turn a point by a matrix made of three numbers, and project it."""
+    a, b, c = camera[0], camera[1], camera[2]
+    turn = np.stack([np.stack([np.cos(a), -np.sin(a), b]), np.stack([np.sin(a), np.cos(a), c]), camera[3:]])
+    p = turn @ turn @ point
+    return p[:2] / p[2]
+
+
+CAMERAS, POINTS = RNG.uniform(1, 2, (5000, 6)), RNG.uniform(1, 2, (5000, 3))
+LAYERS = [(RNG.standard_normal((50, 60)), np.ones(60)), (RNG.standard_normal((60, 20)), np.ones(20))]
+
+PROGRAMS = {
+    "softmax": (fg.nn.softmax, (Y,), "n"),
+    "log_softmax": (fg.nn.log_softmax, (Y,), "n"),
+    "logsumexp": (lambda x: fg.nn.logsumexp(x, 1), (Y,), "n"),
+    "layer norm": (layer_norm, (Y,), "n"),
+    "a chain": (lambda x, y: np.sin(x) * y + np.exp(x.T).T, (Y, Y), "n"),
+    "slices": (lambda x: x[1:] * x[:-1] + x[:1] * x[::-1][1:], (Y,), "n"),
+    "sums of one array": (lambda x: (np.sum(x * x), np.max(x), np.sum(x)), (Y,), "n"),
+    "rosenbrock": (rosenbrock, (Y[0],), "n"),
+    "its gradient": (fg.grad(rosenbrock), (Y[0],), "nn?"),
+    "small matrices": (fg.vmap(residual), (CAMERAS, POINTS), "n"),
+    "their Jacobians": (fg.vmap(fg.jacfwd(residual)), (CAMERAS, POINTS), "n{1,4}"),
+    "a tanh": (
+        fg.value_and_grad(lambda x, w, b: np.sum(np.tanh(x * w + b) ** 2), (1, 2)),
+        (Y, np.ones(()), np.ones(())),
+        "ns*",
+    ),
+    "mlp": (fg.value_and_grad(mlp), (LAYERS, Y, RNG.standard_normal((40, 20))), "pnpns?ppnp"),
+    "python": (lambda x: np.sort(np.exp(x)) + 1, (Y,), "ncn"),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_nests_and_calls(name):
+    f, args, expected = PROGRAMS[name]
+    found = steps(f, *args)
+    assert re.fullmatch(expected, found), found
+
+
+def compare(f: Any, *args: Any) -> None:
+    for y, e in zip(fg.jit(f)(*args), f(*args), strict=True):
+        np.testing.assert_allclose(y, e, rtol=1e-12)
+
+
+def test_what_holds_in_part_of_an_axis_is_not_taken_to_hold_in_all_of_it():
+    def f(y: Any) -> Any:
+        wide = np.pad(y, ((0, 0), (800, 0))).reshape(30, 80, 20)
+        rest = y.reshape(30, 40, 20)
+        first = np.sum(np.exp(wide[:, :40, :] + rest), axis=(1, 2))  # of zeros alone
+        return first, np.sum(np.cos(wide) * first[:, None, None], axis=(1, 2))
+
+    assert steps(f, X) == "n"  # one after the other for the same row
+    compare(f, X)
