@@ -56,7 +56,10 @@ class Executable:
             with running(()), np.errstate(all="ignore"):
                 _Context(plan, direct=True).run(ins, outs)
         elif self.entry is None or self.entry.call(*ins, *outs) is not None:
-            context = self._free.pop() if self._free else _Context(plan)
+            try:
+                context = self._free.pop()
+            except IndexError:  # asked for, not tested: another thread may take the last one in between
+                context = _Context(plan)
             try:
                 with running(()), np.errstate(all="ignore"):
                     context.run(ins, outs)
