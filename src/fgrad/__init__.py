@@ -45,6 +45,7 @@ from fgrad.tree import register_pytree_node as register_pytree_node
 from fgrad.tree import register_pytree_node_class as register_pytree_node_class
 
 if TYPE_CHECKING:
+    from fgrad import cache as cache
     from fgrad import debug as debug
     from fgrad import extend as extend
     from fgrad import lax as lax
@@ -68,6 +69,7 @@ del tell_companions
 
 # what few programs need is loaded when it is first asked for: a module of a package, or a name of a module
 _LATE = {
+    "cache": "fgrad.",
     "checkpoint": "fgrad.transforms.checkpoint",
     "checkpoint_name": "fgrad.transforms.checkpoint",
     "checkpoint_policies": "fgrad.transforms.",

@@ -1,4 +1,4 @@
-"""`python -m fgrad` says what runs here, `python -m fgrad demo` shows it, `coverage` lists NumPy's names."""
+"""`python -m fgrad` says what runs here; `demo`, `cache` (compiled code) and `coverage` (of NumPy) are commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from fgrad import config
+from fgrad import cache, config
 from fgrad.coverage import coverage
 from fgrad.demo import run
 
@@ -29,11 +29,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     demo.add_argument("--seed", type=_at_least(0), default=0, help="of the random numbers (default: 0)")
     commands.add_parser("coverage", help="print which names of NumPy work on Tensors, with which derivatives")
+    stored = commands.add_parser("cache", help="say what the folder of compiled code holds, or empty it")
+    stored.add_argument("action", choices=["info", "clear"], nargs="?", default="info", help="default: info")
     options = parser.parse_args(argv)
     if options.command == "demo":
         return run.main(options.epochs, options.seed)
     if options.command == "coverage":
         print(coverage())
+        return 0
+    if options.command == "cache":
+        if options.action == "clear":
+            print(f"entries removed: {cache.clear()}")
+        print(cache.info())
         return 0
     print(about())
     return 0

@@ -24,6 +24,7 @@ import numpy as np
 from fgrad import config
 
 _AGING = {".sum", ".o"}
+_NAMES = f"k_{'[0-9a-f]' * 32}.*"
 _WRITTEN = 2**30  # the date of every module: older Numba takes one with a new date for another module
 
 
@@ -79,23 +80,38 @@ def touch(path: Path) -> None:
 
 def shrink(newest: Path) -> None:
     """Remove the entries used longest ago, until those that stay fit into `config.cache_size()`."""
-    files: defaultdict[str, list[Path]] = defaultdict(list)
-    sizes: defaultdict[str, int] = defaultdict(int)
-    used: defaultdict[str, float] = defaultdict(float)
-    for file in (*newest.parent.glob("k_*"), *newest.parent.glob("__pycache__/k_*")):
-        entry = file.name.partition(".")[0]
+    found = entries(newest.parent)
+    if newest.stem in found:
+        found[newest.stem].used = np.inf
+    total = sum(e.size for e in found.values())
+    for entry in sorted(found.values(), key=lambda e: e.used):
+        if total <= config.cache_size() or entry.used == np.inf:
+            return
+        total -= entry.size
+        remove(entry.files)
+
+
+class Entry:
+    """The files of one piece of code, how many bytes they take, and when it was used."""
+
+    __slots__ = ("files", "size", "used")
+
+    def __init__(self) -> None:
+        self.files: list[Path] = []
+        self.size, self.used = 0, 0.0
+
+
+def entries(path: Path) -> dict[str, Entry]:
+    """Return the entries of the cache in a folder, with what killed writers left of some."""
+    found: defaultdict[str, Entry] = defaultdict(Entry)
+    for file in (*path.glob(_NAMES), *path.glob(f"__pycache__/{_NAMES}")):
         with contextlib.suppress(OSError):  # another process may remove it meanwhile
             status = file.stat()
-            files[entry].append(file)
-            sizes[entry] += status.st_size
-            used[entry] = max(used[entry], status.st_mtime * (file.suffix in _AGING))
-    used[newest.stem] = np.inf
-    total = sum(sizes.values())
-    for entry in sorted(files, key=lambda e: used[e]):
-        if total <= config.cache_size() or entry == newest.stem:
-            return
-        total -= sizes[entry]
-        remove(files[entry])
+            entry = found[file.name.partition(".")[0]]
+            entry.files.append(file)
+            entry.size += status.st_size
+            entry.used = max(entry.used, status.st_mtime * (file.suffix in _AGING))
+    return dict(found)
 
 
 def digest(*parts: str | bytes) -> str:
