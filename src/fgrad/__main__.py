@@ -1,4 +1,4 @@
-"""`python -m fgrad` says what runs here; `demo`, `cache` (compiled code) and `coverage` (of NumPy) are commands."""
+"""`python -m fgrad` says what runs here; `demo`, `cache` and `coverage` are about compiled code and NumPy."""
 
 from __future__ import annotations
 

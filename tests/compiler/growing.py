@@ -181,7 +181,8 @@ ELEMENTS = (
 )  # fmt: skip
 SUMS = ("sum", "mean", "contract", "contract")
 VIEWS = (
-    "scatter", "strided", "put", "concatenate", "stack", "unstack", "pad", "fold", "gather", "looked_up", "convert",
+    "scatter", "strided", "put", "concatenate", "stack", "unstack",
+    "pad", "fold", "gather", "looked_up", "convert",
 )  # fmt: skip
 REDUCTIONS = ("extremum", "product", "cumsum", "softmax", "logsumexp", "norm", "matmul")
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.compiler.growing import DTYPES, ELEMENTS, SHAPES, SPECIAL, SUMS, TAME, grown, run
 
 import fgrad as fg
