@@ -32,9 +32,7 @@ class Executable:
     """A program ready to run on plain arrays."""
 
     def __init__(self, program: Program) -> None:
-        for lower in PASSES:
-            program = lower(program, simplify)
-        self.program = simplify(program)
+        self.program = lowered(program)
         self._plan = Plan(self.program)
         self._used = False
         self._free: list[_Context] = []
@@ -138,6 +136,13 @@ class Executable:
             b.aval.size * b.aval.dtype.itemsize for k in kernels for b in k.buffers if isinstance(b, Var)
         )
         return Cost(sum(k.work for k in kernels), moved, len(kernels), self._plan.size)
+
+
+def lowered(program: Program) -> Program:
+    """Return the program that is laid out: with plain loops and branches, and simplified."""
+    for lower in PASSES:
+        program = lower(program, simplify)
+    return simplify(program)
 
 
 def compile(program: Program) -> Executable:

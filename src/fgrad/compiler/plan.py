@@ -71,9 +71,14 @@ class Buffer:
 
 
 class Plan:
-    """A program laid out: slots, arena, table and steps."""
+    """A program laid out: slots, arena, table and steps.
 
-    def __init__(self, program: Program) -> None:
+    Args:
+        program: simplified, with plain loops and branches.
+        alone: whether Python runs the steps; else the table holds all but what only Python computes.
+    """
+
+    def __init__(self, program: Program, *, alone: bool = True) -> None:
         self.slots: list[Buffer | None] = []  # None for those of arguments
         self.constants: dict[int, Buffer] = {}
         self.kernels: list[Kernel] = []
@@ -92,7 +97,7 @@ class Plan:
         self.table = machine.Assembler()
         self.work = 0
         self.steps: list[Step] = []
-        self.block.write(self)
+        self.block.write(self, alone=alone)
 
     def argument(self) -> int:
         """Return a slot that a call, or the table, fills."""

@@ -192,6 +192,11 @@ class Assembler:
                 found.append((by_address[address], at + 5, lo, hi))
         return found
 
+    @property
+    def has_loops(self) -> bool:
+        """Whether the table is written to when it runs, so that two runs at a time need one each."""
+        return any(self._words[at] == LOOP for at in self._starts)
+
     def __len__(self) -> int:
         return len(self._words)
 

@@ -24,6 +24,7 @@ from fgrad.errors import RetraceWarning
 from fgrad.transforms.calling import Delivery, Transformed, bound, check_live, has_tensor, name_of
 from fgrad.transforms.collectives import AcrossStageError
 from fgrad.transforms.effects import reached
+from fgrad.transforms.embedding import Staged, embedded
 from fgrad.transforms.guard import MISS, guard
 from fgrad.transforms.procedure import Procedure, apply
 from fgrad.transforms.retrace import Key, explain, leaf_names
@@ -108,6 +109,72 @@ class Jit(Transformed):
         """Return the program for arguments like these (arrays, or anything with shape and dtype)."""
         return Lowered(Specialisation(self.fun, Call(self, args, kwargs, abstract=True)))
 
+    def as_njit(self, *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        """Return the function for arguments like these, to be called inside of other `numba.njit` code.
+
+        No Python runs when it is called, and threads may call it at the same time. Static arguments, and
+        what the function takes from outside, are what they are now.
+
+        Args:
+            args: arrays (or anything with shape and dtype), numbers, and (named) tuples of them.
+            kwargs: names of positional arguments.
+
+        Returns:
+            A function that Numba compiles, of the positional arguments that are not static. It takes arrays
+            of the same dtypes and shapes, in any layout, and numbers that convert safely; it returns new
+            arrays, numbers where there are no axes, and tuples of these. It works from Python too.
+            Numba's own cache does not keep code that calls it (`cache=True` warns): it holds addresses of
+            this process. The program is kept as long as the process lives.
+
+        Raises:
+            TypeError: an argument or result has another structure; or the function reads a Tensor from
+                outside that is being differentiated.
+            NotImplementedError: only Python computes one of the operations.
+
+        The function raises ValueError for another shape, IndexError for an index that is out of bounds; other
+        dtypes are typing errors of Numba.
+
+        Example:
+            >>> import numba
+            >>> from fgrad import grad, jit
+            >>> x = np.array([1.0, 2.0])
+            >>> slope = jit(grad(lambda x: np.sum(x**2))).as_njit(x)
+            >>> @numba.njit
+            ... def descended(x):
+            ...     for _ in range(100):
+            ...         x = x - 0.1 * slope(x)
+            ...     return x
+            >>> bool(np.all(np.abs(descended(x)) < 1e-8))
+            True
+
+        C code calls it by way of `numba.cfunc`:
+
+            >>> from scipy import LowLevelCallable, integrate
+            >>> curve = jit(grad(np.sin)).as_njit(0.0)
+            >>> @numba.cfunc("float64(float64)")
+            ... def integrand(x):
+            ...     return curve(x)
+            >>> value, _ = integrate.quad(LowLevelCallable(integrand.ctypes), 0.0, 1.0)
+            >>> bool(np.isclose(value, np.sin(1.0)))
+            True
+        """
+        call = Call(self, args, kwargs, abstract=True)
+        made = Specialisation(self.fun, call)
+        name = name_of(self.fun)
+        given, keywords = call.given
+        if keywords:
+            raise TypeError(
+                f"as_njit of {name}: {', '.join(keywords)} can be given by name only, but compiled code calls "
+                "by position; make it static (static_argnames), or wrap the function in one without keywords"
+            )
+        if made.handles:
+            raise TypeError(
+                f"as_njit of {name}: the function reads a Tensor from outside that is being differentiated, "
+                "of which compiled code would know the present value only; make it an argument"
+            )
+        parts = made.procedure.program, call.names, given, made.out_structure, made.template, made.limits
+        return embedded(Staged(name, *parts))
+
     def clear_cache(self) -> None:
         """Forget every program; the next call stages anew."""
         self._specialisations.clear()
@@ -170,7 +237,7 @@ class Call:
             i % len(args): args[i % len(args)] for i in jit._static if -len(args) <= i < len(args)
         }
         self.count = len(args)
-        self._given = (
+        self.given = (
             tuple([a for i, a in enumerate(args) if i not in statics]),
             {k: v for k, v in kwargs.items() if k not in jit._static_names},
         )
@@ -178,7 +245,7 @@ class Call:
         self.statics = statics
         for k, v in statics.items():
             self._check_hash(k, v)
-        self.leaves, self.structure = tree.flatten(self._given)
+        self.leaves, self.structure = tree.flatten(self.given)
         self.as_numpy = not has_tensor(self.leaves)
         self.kinds = tuple([self._kind(i, x, abstract=abstract) for i, x in enumerate(self.leaves)])
         self.key = Key(self.structure, self.kinds, tuple([(k, type(v), v) for k, v in statics.items()]))
@@ -187,7 +254,7 @@ class Call:
     def names(self) -> list[str]:
         """What to call each leaf."""
         places = [i for i in range(self.count) if i not in self.statics]
-        return leaf_names(self.fun, places, *self._given)
+        return leaf_names(self.fun, places, *self.given)
 
     def _check_hash(self, k: Any, v: Any) -> None:
         try:
