@@ -15,6 +15,7 @@ import numpy as np
 from fgrad import config, tree
 from fgrad.compiler import Executable
 from fgrad.core import trace, watch
+from fgrad.core.tensor import Tensor, wrap
 
 MISS = object()
 _SCALARS = (float, np.float64, int, np.int64)
@@ -108,6 +109,12 @@ class _Writer:
             return True
         if len(self.found) == len(self.leaves) or self.leaves[len(self.found)] is not value:
             return False
+        if kind is Tensor:
+            self.demand(f"{name}.__class__ is {self.name(Tensor)}")
+            part = self.name()
+            self.lines.append(f"{part} = {name}._value")
+            self.found.append(part)
+            return True
         if kind in _SCALARS:
             self.demand(f"{name}.__class__ is {self.name(kind)}")
         elif kind is not np.ndarray:
@@ -138,7 +145,7 @@ class _Writer:
         else:
             for name, aval in zip(self.found, executable.ins, strict=True):
                 kind = self.name(aval.dtype)
-                if aval.shape or self.leaves[self.found.index(name)].__class__ is np.ndarray:
+                if aval.shape or self.leaves[self.found.index(name)].__class__ not in _SCALARS:
                     self.demand(f"{name}.dtype is {kind} and {name}.shape == {aval.shape}")
             run = self.name(executable.run)
             given = "".join(f"{f}, " for f in self.found)
@@ -147,7 +154,11 @@ class _Writer:
             outs = [f"found[{places[k]}]" if k in places else "0" for k in range(len(outs))]
         for k in executable.checks if executable.entry is not None else ():
             self.lines += [f"if {outs[k]}:", "    return MISS"]
-        shown = [f"{o}[()]" if not a.shape else o for o, a in zip(outs, executable.outs, strict=True)]
+        if any(leaf.__class__ is Tensor for leaf in self.leaves):
+            wrapped = self.name(wrap)
+            shown = [f"{wrapped}({o})" for o in outs]
+        else:
+            shown = [f"{o}[()]" if not a.shape else o for o, a in zip(outs, executable.outs, strict=True)]
         order = iter(executable.results)
         leaves = [shown[next(order)] if t is None else self.name(t[0]) for t in template]
         self.lines.append(f"return {self.result(out_structure, leaves)}")

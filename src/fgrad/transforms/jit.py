@@ -398,7 +398,7 @@ class Specialisation:
             or call.fun is not self._fun
         ):
             return None
-        if current() is not FLOOR or watching() or not call.as_numpy or len(args) != call.count:
+        if current() is not FLOOR or watching() or len(args) != call.count:
             return None
         executable = self.procedure.executable
         return guard(executable, args, call.leaves, call.statics, self.out_structure, self.template)
