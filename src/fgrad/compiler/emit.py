@@ -22,7 +22,7 @@ from fgrad.kernels import vector
 from fgrad.kernels.body import FLOAT64, helpers
 
 TURNS = 4  # of a loop that LLVM may write out: longer ones it should make vectors of
-BLOCKS = 64  # at most
+BLOCKS = 1024  # at most, and as few as take an eighth of the memory of what they read
 FILLING = 900  # the number of the loop that fills an array with zeros
 
 IDENTITIES = {
@@ -286,7 +286,9 @@ class _Text:
             ], loop.size
         elements = [math.prod(r.loops) for r in self.writer.nest.roots]
         inner = max(1, sum(elements) // len(elements) // loop.size)
-        size = max(-(-BLOCK // inner), -(-loop.size // BLOCKS))
+        wide = max((p.count for p in self.writer.parts), default=1)
+        most = max(1, min(BLOCKS, inner * loop.size // (8 * wide)))
+        size = max(-(-BLOCK // inner), -(-loop.size // most))
         if any(r.scatters for r in self.writer.nest.roots):
             size = loop.size  # in one block, so that the order is always the same
         blocks = -(-loop.size // size)
