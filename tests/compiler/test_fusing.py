@@ -99,3 +99,25 @@ def test_what_holds_in_part_of_an_axis_is_not_taken_to_hold_in_all_of_it():
 
     assert steps(f, X) == "n"  # one after the other for the same row
     compare(f, X)
+
+
+def test_what_is_scattered_may_be_sliced():
+    j = np.array([[0, -1, 1]] * 17)
+    f = lambda x: np.tanh(np.mean(np.concatenate([x, x[:1]])[j]))
+    x = Y[:3, :3]
+    expected = fg.grad(f)(x)
+    np.testing.assert_allclose(fg.jit(fg.grad(f))(x), expected, rtol=1e-12)
+    at = lambda x: np.exp(x[np.array(1)]) + x[0]
+    np.testing.assert_allclose(fg.jit(fg.grad(at))(x[0]), [1, np.exp(x[0, 1]), 0], rtol=1e-12)
+
+
+def test_what_nobody_reads_is_not_computed():
+    def f(x: Any, y: Any) -> Any:
+        z = fg.tensor(np.zeros(3)) * x
+        z[::-1] = 0.0
+        z = np.where(np.exp(y[:3]) > 1, -z, y[:4, None])
+        z[::-1, :] = x[:3]
+        return z
+
+    x = Y[0, :3]
+    np.testing.assert_array_equal(fg.jit(f)(x, Y[1, :20]), np.tile(x, (4, 1)))

@@ -328,7 +328,7 @@ def _unrolled_alike(roots: dict[Var, Root]) -> list[Root]:
     for reader in roots.values():
         for v, at in reader.reads:
             source = roots.get(v)
-            if source is None or isinstance(at, Index):
+            if source is None or source.scatters or isinstance(at, Index):
                 continue
             axes = [i for i in range(len(source.shape)) if i not in source.reduced]
             for axis, ix in zip(axes, at, strict=True):
@@ -513,7 +513,7 @@ class _Schedule:
     def _is_pointwise(self, v: Var, places: list[Any]) -> bool:
         """Return whether a root of the same loops is read where it has just been computed."""
         root = self.root[v]
-        return not root.reduced and all(matches(root, at) for at in places)
+        return not (root.reduced or root.scatters) and all(matches(root, at) for at in places)
 
     def _is_rowwise(self, v: Var, places: list[Any], depth: int) -> bool:
         """Return whether a root is read in that turn of the outer loops in which it is computed."""
