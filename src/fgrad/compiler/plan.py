@@ -292,6 +292,9 @@ def _kernels(steps: Sequence[Any], makers: Any, plain: Plain) -> dict[int, list[
         kept = computed & needed
         if steps[i].shared or not k.stores <= kept:
             k = emit(steps[i], makers, stored, kept, constants)  # noqa: PLW2901 -- the same, written less
+        if not k.stores:
+            out[i] = []  # nobody reads any of it, now that views dissolved
+            continue
         out[i] = [k, *(combine(p) for p in k.parts)] if k.turns > 1 else [k]
     return out
 
