@@ -121,3 +121,11 @@ def test_what_nobody_reads_is_not_computed():
 
     x = Y[0, :3]
     np.testing.assert_array_equal(fg.jit(f)(x, Y[1, :20]), np.tile(x, (4, 1)))
+
+
+def test_a_loop_whose_work_is_done_outside_is_not_written():
+    def f(x: Any) -> Any:
+        row = np.cos(np.prod(x, axis=1, keepdims=True))
+        return fg.nn.softmax(np.broadcast_to(row[:, :, None], (3, 3, 1)), axis=2)
+
+    np.testing.assert_array_equal(fg.jit(f)(X[:3, :3]), np.ones((3, 3, 1)))

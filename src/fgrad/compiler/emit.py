@@ -331,12 +331,15 @@ class _Text:
         pad = "    " * level
         for item in items:
             if isinstance(item, Loop):
+                body = self._lines(item.body, level + 1)
+                if not body:
+                    continue  # all that it computed is known outside, or read by nobody
                 out += self._lines(item.before, level)
                 size = ("size", id(item))
                 bound = self._number if item.size <= TURNS else self._argument
                 count = bound(size, item.size)
                 out.append(f"{pad}for i{item.number} in range({count}):")
-                out += self._lines(item.body, level + 1)
+                out += body
                 out += self._lines(item.after, level)
             else:
                 out.append(pad + "".join(map(self._part, item)))
