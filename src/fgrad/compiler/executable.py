@@ -4,34 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from fgrad.compiler.cost import Cost, cost
+from fgrad.compiler.listing import source
 from fgrad.compiler.plan import ALIGN, Buffer, Plan, Python, Segment, Shared
 from fgrad.compiler.simplify import simplify
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS
-from fgrad.core.program import PASSES, Program, Var, applied
+from fgrad.core.program import PASSES, Program, applied
 from fgrad.core.trace import running
 from fgrad.kernels import entry, intrinsics, machine, native, threads
 
 RELEASE = 100_000  # elements times operations of a program that lets other threads run meanwhile
 
 
-class Cost(NamedTuple):
-    """What a call of a compiled program costs."""
-
-    flops: int  # operations on numbers, those of library calls but for products not counted
-    bytes: int  # read and written
-    kernels: int  # loop nests
-    temporaries: int  # bytes of the arena
-
-
 class Executable:
     """A program ready to run on plain arrays."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, name: str = "") -> None:
+        self.name = name
         self.program = lowered(program)
         self._plan = Plan(self.program)
         self._used = False
@@ -126,28 +120,31 @@ class Executable:
 
     @property
     def source(self) -> str:
-        """The text of all kernels, each under a line that says which operations it computes."""
-        return "\n\n\n".join(f"# {', '.join(map(str, k.buffers))}\n{k.text}" for k in self._plan.kernels)
+        """The steps in order, and every kernel under a comment that says what it computes."""
+        return source(self._plan, self.name)
 
     def cost(self) -> Cost:
-        """Return what a call costs."""
-        kernels = self._plan.kernels
-        moved = sum(
-            b.aval.size * b.aval.dtype.itemsize for k in kernels for b in k.buffers if isinstance(b, Var)
-        )
-        return Cost(sum(k.work for k in kernels), moved, len(kernels), self._plan.size)
+        """Return what a call takes."""
+        return cost(self._plan)
+
+    def __repr__(self) -> str:
+        ins, outs = (", ".join(map(str, avals)) for avals in (self.ins, self.outs))
+        return f"<Executable of {self.name or 'a program'}: {ins} -> {outs}; {self.cost()}>"
 
 
 def lowered(program: Program) -> Program:
     """Return the program that is laid out: with plain loops and branches, and simplified."""
+    given = program.inputs
     for lower in PASSES:
         program = lower(program, simplify)
+    for v, old in zip(program.inputs, given, strict=True):
+        v.rename(old.name)
     return simplify(program)
 
 
-def compile(program: Program) -> Executable:
-    """Return the program ready to run."""
-    return Executable(program)
+def compile(program: Program, name: str = "") -> Executable:
+    """Return the program ready to run; `name` is what to call it."""
+    return Executable(program, name)
 
 
 class _Context:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any
@@ -14,6 +15,8 @@ from fgrad.core.tensor import Tensor, bind, is_tracked
 from fgrad.core.trace import Box
 from fgrad.errors import NonFiniteError
 
+_GENERATED = re.compile(r"[a-z]\d+")  # names that fgrad gives
+
 
 class Var:
     """A value of a program: known by shape and dtype only."""
@@ -22,6 +25,11 @@ class Var:
 
     def __init__(self, aval: Aval, name: str) -> None:
         self.aval, self.name = aval, name
+
+    def rename(self, name: str) -> None:
+        """Take the name that a user gave, unless it could be that of another variable."""
+        if not _GENERATED.fullmatch(name):
+            self.name = name
 
     def __repr__(self) -> str:
         return f"{self.name}:{self.aval}"
@@ -136,9 +144,10 @@ class Program:
         """Return the program as a Graphviz digraph: boxes are operations, edges carry shapes."""
         lines = ["digraph program {", "  node [shape=box, fontname=monospace];"]
         maker: dict[Var, str] = {}
-        for v in self.inputs:
-            maker[v] = v.name
-            lines.append(f'  {v.name} [label="{v!r}", style=rounded];')
+        for i, v in enumerate(self.inputs):
+            maker[v] = f"in{i}"
+            label = repr(v).replace('"', '\\"')  # that of a dictionary, maybe
+            lines.append(f'  in{i} [label="{label}", style=rounded];')
         for i, e in enumerate(self.equations):
             lines.append(f'  op{i} [label="{e.name}"];')
             lines += [f'  {maker[a]} -> op{i} [label="{a.aval}"];' for a in e.args if isinstance(a, Var)]

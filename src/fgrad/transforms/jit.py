@@ -33,6 +33,7 @@ from fgrad.transforms.stage import Inner, Symbol
 NUMBERS = (bool, int, float, complex)
 GUARDS = 4  # the kinds of arguments with a short way
 GUARDED = 2  # the call of a kind at which it gets one: many functions are called once
+SHOWN = 100  # lines of a program in a notebook
 MANY = 50  # specialisations from which on somebody should hear of it
 
 
@@ -349,6 +350,8 @@ class Specialisation:
         self.calls, self._fun = 0, fun
         stage = _Tracing(next_level())
         inputs = [stage.var(Aval(shape, dtype)) for shape, dtype, _ in call.kinds]
+        for v, name in zip(inputs, call.names, strict=True):
+            v.rename(name)
         boxed = [wrap(Symbol(stage, v, weak)) for v, (_, _, weak) in zip(inputs, call.kinds, strict=True)]
         integers = {
             v: i for i, (v, (_, _, weak)) in enumerate(zip(inputs, call.kinds, strict=True)) if weak is int
@@ -359,7 +362,7 @@ class Specialisation:
             found, self.out_structure = tree.flatten(fun(*args, **kwargs))
             self.template = [None if _is_array(y) else (y,) for y in found]  # what is no array stays as it is
             outputs = [stage.operand(y) for y in found if _is_array(y)]
-        self.procedure = Procedure(stage.program(inputs, outputs))
+        self.procedure = Procedure(stage.program(inputs, outputs), name_of(fun))
         self.limits = [(integers[v], dtype) for v, dtypes in stage.numbers.items() for dtype in dtypes]
         arrays, tensors = reached(fun)
         live = current().traces
@@ -448,11 +451,11 @@ class Lowered:
 
     @property
     def source(self) -> str:
-        """The source that is compiled."""
+        """What it is compiled to: the steps in order, and each kernel with what it computes."""
         return self._procedure.executable.source
 
     def cost(self) -> Cost:
-        """Return what one call takes: flops, bytes, kernels, and bytes of temporaries."""
+        """Return what one call takes: flops, bytes, kernels and how often they run, bytes of temporaries."""
         return self._procedure.executable.cost()
 
     def compile(self) -> Executable:
@@ -460,7 +463,14 @@ class Lowered:
         return self._procedure.executable
 
     def __repr__(self) -> str:
-        return repr(self.program)
+        lines = str(self.program).splitlines()
+        if len(lines) > SHOWN:
+            half = SHOWN // 2
+            lines[half:-half] = [f"    ... {len(lines) - 2 * half} more lines: print(lowered.program)"]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return self.program._repr_html_()
 
 
 def jit(

@@ -46,8 +46,8 @@ if hasattr(os, "register_at_fork"):
 class Procedure:
     """A program of flat values, and what is derived from it."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, program: Program, name: str = "") -> None:
+        self.program, self.name = program, name
         self.ins = tuple(v.aval for v in program.inputs)
         self.outs = tuple(map(aval_out, program.outputs))
         self._saving: dict[Pattern, Saving | None] = {}
@@ -58,7 +58,7 @@ class Procedure:
     def executable(self) -> Executable:
         """The compiled program."""
         with _locks.making:
-            return self.__dict__.get("executable") or compile(self.program)
+            return self.__dict__.get("executable") or compile(self.program, self.name)
 
     def saving(self, wanted: Pattern) -> Saving | None:
         """Return what records the procedure where the arguments `wanted` are followed; None: no gradient."""
@@ -98,8 +98,10 @@ def _alone(fun: Any, avals: Sequence[Aval]) -> Program:
 class Saving:
     """A procedure that also returns what its reverse step needs, and that step."""
 
-    def __init__(self, cut: Cut, wanted: Pattern, cts: Sequence[int], present: Sequence[bool]) -> None:
-        self.forward = Procedure(cut.forward)
+    def __init__(
+        self, cut: Cut, name: str, wanted: Pattern, cts: Sequence[int], present: Sequence[bool]
+    ) -> None:
+        self.forward = Procedure(cut.forward, name)
         self.primals, self._cts, self._present = tuple(cut.primals), tuple(cts), tuple(present)
         self._backward = cut.backward
         self._steps: dict[tuple[bool, ...], Procedure] = {}
@@ -126,7 +128,9 @@ class Saving:
                 for v, there in zip(cts, arrived, strict=True)
                 if not there
             }
-            self._steps[arrived] = Procedure(pruned(fixed(self._backward, zeros)))
+            self._steps[arrived] = Procedure(
+                pruned(fixed(self._backward, zeros)), f"the gradient of {self.forward.name}"
+            )
         return self._steps[arrived]
 
 
@@ -164,7 +168,7 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
     program = _alone(joint, [*procedure.ins, *(procedure.outs[i] for i in cts)])
     if not any(present):
         return None
-    saving = Saving(Cut(program, n, len(procedure.outs)), wanted, cts, present)
+    saving = Saving(Cut(program, n, len(procedure.outs)), procedure.name, wanted, cts, present)
     saving.pull.linear, saving.pull.wary = linear, wary
     return saving
 
@@ -183,7 +187,8 @@ def _blind(procedure: Procedure, followed: Pattern) -> Procedure:
                 e = Equation(e.name, e.args, blind(e.params), e.outs, e.line)  # noqa: PLW2901 -- takes its place
         equations.append(e)
     return Procedure(
-        Program(program.inputs, equations, program.outputs, (None, None), list(program.regions.values()))
+        Program(program.inputs, equations, program.outputs, (None, None), list(program.regions.values())),
+        procedure.name,
     )
 
 
@@ -197,7 +202,7 @@ def _mapped(procedure: Procedure, mapped: Pattern, size: int) -> Procedure:
         return [trace.unbox(o) for o in outs]
 
     avals = [Aval((size, *a.shape), a.dtype) if m else a for a, m in zip(procedure.ins, mapped, strict=True)]
-    return Procedure(_alone(examples, avals))
+    return Procedure(_alone(examples, avals), f"vmap of {procedure.name}")
 
 
 # ---- application ------------------------------------------------------------------------------------------
