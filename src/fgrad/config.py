@@ -105,6 +105,11 @@ def jit_disabled() -> bool:
 chosen_jit = _disabled.get  # what `disable_jit` chose for the running block, None outside of all
 
 
+def quiet() -> bool:
+    """Return whether nothing is said on stderr while much is compiled: `FGRAD_QUIET`."""
+    return _integer("FGRAD_QUIET", 0) != 0
+
+
 def num_threads() -> int:
     """Return how many threads kernels may use: `FGRAD_NUM_THREADS`, else the usable cores, at most 8."""
     return max(1, _integer("FGRAD_NUM_THREADS", min(_usable_cores(), 8)))

@@ -130,7 +130,9 @@ def test_equal_kernels_stand_once():
 def test_sums_in_blocks_are_joined():
     text = fg.jit(np.sum).lower(np.ones(2_000_000)).source
     assert len(lines_of(text, "# in order:")) == 2
-    assert lines_of(text, "# kernel1, used once") == ["joins 64 parts of v1:float64[]"]
+    (joining,) = lines_of(text, "# kernel1, used once")
+    assert joining.startswith("joins ")
+    assert joining.endswith(" parts of v1:float64[]")
 
 
 # ---- names ------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ class Executable:
     def __init__(self, program: Program, name: str = "") -> None:
         self.name = name
         self.program = lowered(program)
-        self._plan = Plan(self.program)
+        self._plan = Plan(self.program, name)
         self._used = False
         self._free: list[_Context] = []
 

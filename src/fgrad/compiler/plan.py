@@ -75,10 +75,11 @@ class Plan:
 
     Args:
         program: simplified, with plain loops and branches.
+        name: what to call it.
         alone: whether Python runs the steps; else the table holds all but what only Python computes.
     """
 
-    def __init__(self, program: Program, *, alone: bool = True) -> None:
+    def __init__(self, program: Program, name: str = "", *, alone: bool = True) -> None:
         self.slots: list[Buffer | None] = []  # None for those of arguments
         self.constants: dict[int, Buffer] = {}
         self.kernels: list[Kernel] = []
@@ -93,7 +94,7 @@ class Plan:
         self.block = Block(self, plain, known)
         self.size = self.block.size
         self.results = [self.block.known[y] if isinstance(y, Var) else None for y in plain.program.outputs]
-        native.compiled_all(list(dict.fromkeys(k.text for k in self.kernels)))
+        native.compiled_all((k.text for k in self.kernels), name)
         self.table = machine.Assembler()
         self.work = 0
         self.steps: list[Step] = []

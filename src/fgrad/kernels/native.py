@@ -29,7 +29,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fgrad.kernels import compilation, intrinsics, source, store
+from fgrad.kernels import compilation, intrinsics, progress, source, store
 from fgrad.kernels.compilation import Code
 
 
@@ -78,8 +78,16 @@ def compiled(text: str, signature: str = "kernel") -> Kernel:
     return _kernels.setdefault(key, kernel)
 
 
-def compiled_all(texts: Iterable[str]) -> list[Kernel]:
-    """Return the kernels of `texts`, compiled in turn: Numba's lock leaves nothing to gain from threads."""
+def compiled_all(texts: Iterable[str], name: str = "") -> list[Kernel]:
+    """Return the kernels of `texts`, compiled in turn: Numba's lock leaves nothing to gain from threads.
+
+    Args:
+        texts: as of `compiled`.
+        name: of the program that needs them, to be shown where it takes long.
+    """
+    texts = list(texts)
+    missing = [text for text in dict.fromkeys(texts) if not _is_there(text)]
+    progress.each(compiled, missing, f"compiling {len(missing)} kernels of {name or 'a program'}")
     return [compiled(text) for text in texts]
 
 
@@ -101,6 +109,15 @@ def interpreted() -> bool:
     if numba is not None:
         return bool(numba.config.DISABLE_JIT)
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in {"", "0"}
+
+
+def _is_there(text: str) -> bool:
+    """Return whether a kernel takes no compiling, and have it in memory then."""
+    key = text, "kernel"
+    kernel = _kernels.get(key) or _found(*key)
+    if kernel is not None:
+        _kernels.setdefault(key, kernel)
+    return kernel is not None
 
 
 def _found(text: str, signature: str) -> Kernel | None:

@@ -189,7 +189,7 @@ class _Writer:
 
     def plan(self, program: Program) -> Plan:
         """Return the plan of a program that is nothing but its table."""
-        plan = Plan(program, alone=False)
+        plan = Plan(program, self.staged.name, alone=False)
         for v in plan.outputs:
             self.check_dtype(v.aval, "a result")
         equations = [s.equation for s in plan.steps if isinstance(s, Python)]

@@ -165,8 +165,8 @@ class Jit(Transformed):
         given, keywords = call.given
         if keywords:
             raise TypeError(
-                f"as_njit of {name}: {', '.join(keywords)} can be given by name only, but compiled code calls "
-                "by position; make it static (static_argnames), or wrap the function in one without keywords"
+                f"as_njit of {name}: {', '.join(keywords)} can be given by name only, but compiled code "
+                "calls by position; make it static (static_argnames), or wrap the function in one without keywords"
             )
         if made.handles:
             raise TypeError(

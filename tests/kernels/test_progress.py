@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fgrad as fg
+from fgrad.kernels import native, progress
+
+
+class Clock:
+    """Seconds that pass only where a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(progress, "monotonic", made)
+    monkeypatch.delenv("FGRAD_QUIET", raising=False)
+    return made
+
+
+def work(clock, seconds, items=4, fails=None):
+    done = []
+
+    def do(item):
+        clock.now += seconds
+        if item == fails:
+            raise KeyError(item)
+        done.append(item)
+
+    progress.each(do, range(items), f"compiling {items} kernels of f")
+    return done
+
+
+def test_nothing_is_said_about_little_work(clock, capsys):
+    assert work(clock, 0.5) == [0, 1, 2, 3]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_one_line_counts_what_is_done_after_two_seconds(clock, capsys):
+    assert work(clock, 1.1) == [0, 1, 2, 3]
+    out, err = capsys.readouterr()
+    assert out == ""
+    first, second, last = err.removeprefix("\r").split("\r")
+    assert first == "fgrad: compiling 4 kernels of f ... 2 done"
+    assert second == "fgrad: compiling 4 kernels of f ... 3 done"
+    assert last == "fgrad: compiling 4 kernels of f ... 4 done in 4.4 s\n"
+    assert err.count("\n") == 1
+
+
+def test_one_long_item_alone_is_not_talked_about(clock, capsys):
+    assert work(clock, 50, items=1) == [0]
+    assert work(clock, 50, items=0) == []
+    assert capsys.readouterr().err == ""
+
+
+def test_the_line_ends_where_work_fails(clock, capsys):
+    with pytest.raises(KeyError):
+        work(clock, 3, fails=2)
+    assert capsys.readouterr().err.endswith("kernels of f ... 2 done\n")
+
+
+@pytest.mark.parametrize(("value", "said"), [("1", False), ("0", True), ("", True)])
+def test_the_environment_turns_it_off(clock, capsys, monkeypatch, value, said):
+    monkeypatch.setenv("FGRAD_QUIET", value)
+    work(clock, 5)
+    assert bool(capsys.readouterr().err) is said
+
+
+def test_compiling_a_function_names_it(clock, capsys, monkeypatch):
+    def slow(x):
+        return np.sum(x * 3.25), np.sum(x, axis=0) * 1.625, np.sum(np.sin(x) * 2.75, axis=1)
+
+    compiled = native.compiled
+    numbers = []
+
+    def patient(text, signature="kernel"):
+        if text not in native._kernels:
+            clock.now += 3
+            numbers.append(text)
+        return compiled(text, signature)
+
+    monkeypatch.setattr(native, "compiled", patient)
+    monkeypatch.setattr(native, "_is_there", lambda text: False)
+    fg.jit(slow).lower(np.ones((40, 50))).compile()
+    err = capsys.readouterr().err
+    count = len(dict.fromkeys(numbers))
+    assert count > 1
+    assert err.startswith(
+        f"\rfgrad: compiling {count} kernels of test_compiling_a_function_names_it.<locals>.slow ... 1 done"
+    )
+
+
+def test_what_is_there_is_not_compiled(clock, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("FGRAD_CACHE_DIR", str(tmp_path))
+    texts = [
+        f"def kernel(slots, args, lo, hi):\n    float64_at(slots, args, 0)[0] = {n}.5\n" for n in range(3)
+    ]
+    monkeypatch.setattr(native, "_kernels", {})
+    made = native.compiled_all([*texts, texts[0]])
+    assert made[0] is made[3]
+    assert len(set(made)) == 3
+    seen = []
+    monkeypatch.setattr(progress, "each", lambda do, items, what: seen.append((items, what)))
+    assert native.compiled_all(texts, "f") == made[:3]
+    native._kernels.clear()
+    native.compiled_all(texts, "f")
+    assert seen == [([], "compiling 0 kernels of f")] * 2
