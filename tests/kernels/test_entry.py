@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 
-from fgrad.kernels import entry, machine, native
+from fgrad.kernels import entry, machine, native, stacks
 from fgrad.kernels.entry import Context, Spec
 
 FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)
@@ -201,6 +201,46 @@ def test_scratch_is_aligned_and_of_each_context():
         assert c.entry(np.array(4.0), out) is None
         assert out == 4
     assert all(entry._aligned(n).ctypes.data % entry.ALIGNMENT == 0 for n in (1, 100, 10**6))
+
+
+def pushing(**options):
+    """Return the context of a program that pushes 1 as often as it is asked to, and returns the last one."""
+    program = machine.Assembler()
+    program.zero(2, 8)
+    with program.loop(0, count_slot=0):
+        program.push(4, 2, 8, 5)
+        program.copy(4, 1, 8)
+    program.copy(3, 4, 8)
+    specs = [Spec(0, INT), Spec(3, FLOAT, (1,), written=True), Spec(5, INT, (1,), written=True)]
+    return Context(specs, program, [None, np.ones(1), stacks.STACK, None, None, None], **options)
+
+
+def test_each_context_has_its_own_stacks():
+    first = pushing()
+    for context in (first, first.clone()):
+        for count in (1, 1000, 3):
+            out, faults = np.zeros(1), np.zeros(1, np.int64)
+            assert context.entry(np.array(count), out, faults) is None
+            assert out == 1
+            assert faults == 0
+
+
+def test_stacks_are_freed_with_the_entry():
+    out, faults = np.zeros(1), np.zeros(1, np.int64)
+    pushing().entry(np.array(1), out, faults)
+    tracemalloc.start()
+    try:
+        run = pushing().entry
+        start = tracemalloc.get_traced_memory()[0]
+        for _ in range(20):
+            run(np.array(100_000), out, faults)
+        kept = tracemalloc.get_traced_memory()[0] - start
+        assert 800_000 < kept < 2_000_000
+        del run
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - start < 20_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_references_are_counted_and_memory_stays(way):

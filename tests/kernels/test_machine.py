@@ -1,7 +1,9 @@
+import ctypes
+
 import numpy as np
 import pytest
 
-from fgrad.kernels import intrinsics, machine, native
+from fgrad.kernels import intrinsics, machine, native, stacks
 from fgrad.kernels.machine import Assembler, Label
 
 pytestmark = pytest.mark.usefixtures("both_ways")
@@ -203,6 +205,116 @@ def test_copies_of_any_size(count):
     assert (y[count:] == kept[count:]).all()
 
 
+class Owner:
+    pass
+
+
+@pytest.fixture
+def stack():
+    """The words of two stacks, as a flat array."""
+    owner, words = Owner(), stacks.empty(2)
+    stacks.free_with(owner, words)
+    yield words.reshape(-1)
+    del owner
+
+
+def counting(program, count):
+    """Push the numbers 1 to `count`: slot 0 is 0, slot 1 is 1, slot 2 the stack, slot 3 faults."""
+    with program.loop(count):
+        program.call(native.compiled(ADD), [0, 1, 0], 0, 1)
+        program.push(4, 2, 8, 3)
+        program.copy(4, 0, 8)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 700])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_stack_is_gone_through(stack, count, backwards):
+    program = Assembler()
+    program.zero(2, 8)
+    counting(program, count)
+    program.follow(6, 2)
+    if backwards:
+        program.index(6, 6, 5, 10**6, 8, "int16", offset=-8)
+    with program.loop(0, [(6, -8 if backwards else 8), (7, 8)], count_slot=5, dtype="int16"):
+        program.copy(7, 6, 8)
+    expected = np.arange(1.0, count + 1)
+    for _ in range(3):
+        out, faults = np.zeros(count + 1), np.zeros(1, np.int64)
+        run(program, np.zeros(1), np.ones(1), stack, faults, None, np.array([count], np.int16), None, out)
+        assert out.tolist() == [*(expected[::-1] if backwards else expected), 0]
+        assert faults == 0
+        assert stack[0] == 8 * count  # started anew, and has as much memory as before
+        assert stack[2] == (count > 0) * max(4096, 2 ** int(np.ceil(np.log2(8 * max(count, 1)))))
+
+
+def test_room_for_many_at_once(stack):
+    program = Assembler()
+    program.push(4, 2, 24, 3, times_slot=5, dtype="uint8")
+    program.copy(4, 0, 24)
+    program.push(4, 2, 24, 3)
+    program.copy(4, 1, 24)
+    program.follow(6, 2)
+    program.copy(7, 6, 24)
+    program.index(6, 6, 5, 100, 24, "uint8")
+    program.copy(8, 6, 24)
+    x, y, outs = np.arange(3.0), np.arange(3.0) + 10, np.zeros((2, 3))
+    run(program, x, y, stack, np.zeros(1, np.int64), None, np.array([200], np.uint8), None, *outs)
+    assert outs[0].tolist() == x.tolist()
+    assert stack[0] == 24 * 201
+    program = Assembler()
+    program.follow(0, 1)
+    program.index(0, 0, 2, 1000, 24, "uint8")
+    program.copy(3, 0, 24)
+    run(program, None, stack, np.array([200], np.uint8), outs[1])
+    assert outs[1].tolist() == y.tolist()
+
+
+def test_stacks_do_not_touch_one_another(stack):
+    program = Assembler()
+    for k in (2, 3):
+        program.zero(k, 8)
+    with program.loop(1000):
+        program.call(native.compiled(ADD), [0, 1, 0], 0, 1)
+        for k in (2, 3):
+            program.push(5, k, 8, 4)
+            program.copy(5, k - 2, 8)
+    faults = np.zeros(1, np.int64)
+    run(program, np.zeros(1), np.ones(1), stack[:3], stack[3:], faults)
+    assert faults == 0
+    first, second = (stacks.memory(int(w[1]), int(w[0])).view(float) for w in (stack[:3], stack[3:]))
+    assert first.tolist() == [*range(1, 1001)]
+    assert second.tolist() == [1] * 1000
+
+
+def test_no_memory_ends_the_program(stack, monkeypatch):
+    refused = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(lambda _, size: None)
+    monkeypatch.setattr(stacks, "grow", lambda: ctypes.cast(refused, ctypes.c_void_p).value)
+    program = Assembler()
+    counting(program, 5)
+    program.zero(1, 8)
+    total, one, faults = np.zeros(1), np.ones(1), np.zeros(1, np.int64)
+    run(program, total, one, stack, faults)
+    assert faults == machine.EXHAUSTED
+    assert total == 1  # the loop was left
+    assert one == 1
+    assert stack.tolist() == [0] * 6
+
+
+@pytest.mark.parametrize("at", [0, 2, 9])
+def test_halting(at):
+    program = Assembler()
+    with program.loop(4, [(0, 8), (1, 8)]):
+        program.halt_if(0, 2)
+        program.copy(1, 3, 8)
+    program.zero(3, 8)
+    counts, out, faults, one = np.zeros(10, np.int64), np.zeros(4), np.zeros(1, np.int64), np.ones(1)
+    counts[at] = 7
+    run(program, counts, out, faults, one)
+    assert faults == (7 if at < 4 else 0)
+    assert out.sum() == min(at, 4)
+    assert one == (at < 4)
+
+
 def test_the_listing():
     program = Assembler()
     add, less = native.compiled(ADD), native.compiled(LESS)
@@ -219,6 +331,11 @@ def test_the_listing():
     program.place(end)
     program.view(5, 0, 24)
     program.index(5, 0, 4, 9, 8)
+    program.push(6, 7, 16, 8, times_slot=4, dtype="int32")
+    program.push(6, 7, 16, 8)
+    program.follow(6, 7)
+    program.index(6, 6, 4, 9, 8, offset=-8)
+    program.halt_if(5, 8)
     program.jump(end)
     assert [line[7:] for line in str(program).splitlines()] == [
         "loop 5, 0 by 8, 2 by -8 until 32",
@@ -234,6 +351,11 @@ def test_the_listing():
         "swap 1, 2",
         "view 5 = 0 + 24",
         "view 5 = 0 + 8 bytes * int64 in 4 below 9",
+        "push 6 = 16 bytes * int32 in 4 on 7",
+        "push 6 = 16 bytes on 7",
+        "follow 6 = start of 7",
+        "view 6 = 6 + 8 bytes * int64 in 4 below 9 + -8",
+        "halt if 5",
         "jump to 57",
     ]
     assert [int(line[:5]) for line in str(program).splitlines()][:4] == [0, 11, 19, 27]

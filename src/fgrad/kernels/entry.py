@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.kernels import intrinsics, machine, native
+from fgrad.kernels import intrinsics, machine, native, stacks
 
 CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # of `ndarray.flags.num`
 ALIGNMENT = 64  # of scratch buffers, in bytes
@@ -127,7 +127,7 @@ class Context:
         self,
         specs: Sequence[Spec],
         program: machine.Assembler,
-        slots: Sequence[np.ndarray | int | None],
+        slots: Sequence[np.ndarray | int | stacks.Stack | None],
         *,
         scratch: int = 0,
         release: bool = False,
@@ -138,7 +138,8 @@ class Context:
             specs: of the arguments of the entry, results included.
             program: the table.
             slots: for each an array that all contexts share; or where it lies in the scratch buffer, in
-                bytes, best a multiple of `ALIGNMENT`; or None if arguments and the table fill it.
+                bytes, best a multiple of `ALIGNMENT`; or `stacks.STACK`, of which each context has its own;
+                or None if arguments and the table fill it.
             scratch: the size of that buffer in bytes; each context has its own.
             release: let other Python threads run meanwhile; worth it from about ten microseconds on.
         """
@@ -146,9 +147,12 @@ class Context:
         self._others: list[Context] = []
         specs = [s._replace(dtype=np.dtype(s.dtype.str)) for s in specs]  # the object that arrays have
         arena = _aligned(scratch)
-        arrays = [arena[s:] if isinstance(s, int) else s for s in slots]
+        words = stacks.empty(sum(s is stacks.STACK for s in slots))
+        rows = iter(words)
+        arrays = [next(rows) if s is stacks.STACK else arena[s:] if isinstance(s, int) else s for s in slots]
         make = _native_entry if _is_fast() and not native.interpreted() else _plain_entry
         self.entry: Callable[..., Any] = make(specs, program, arrays, release)
+        stacks.free_with(self.entry, words)
 
     def clone(self) -> Context:
         """Return a context of the same program with buffers of its own."""

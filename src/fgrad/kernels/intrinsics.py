@@ -10,6 +10,8 @@
 | `move(slots, k, bytes)` | adds to the address of buffer k | likewise |
 | `assign(slots, k, j)`, `swap(slots, k, j)` | slot k becomes what j is; the two change places | likewise |
 | `copy(slots, k, j, bytes)`, `zero(slots, k, bytes)` | of the buffers in slots | likewise |
+| `push(slots, k, j, bytes, grow)` | slot k becomes what is new at the end of stack j; 0 if C's `grow` fails | likewise |
+| `follow(slots, k, j)` | slot k becomes the memory of stack j (see `stacks`) | likewise |
 | `part(pointer, start)` | the pointer to what begins there | a view |
 | `clipped(number, count)` | the nearest number in `range(count)` | likewise |
 | `call(address, slots, args, lo, hi)` | another kernel | likewise |
@@ -24,6 +26,7 @@ compiles faster; what is both read and written must then be one pointer. Numba i
 
 from __future__ import annotations
 
+import ctypes
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.kernels import mathlib
+from fgrad.kernels import mathlib, stacks
 
 DTYPES = {
     # dtype      as Numba sees it
@@ -52,6 +55,7 @@ DTYPES = {
     "complex128": "complex128",
 }
 
+LEAST = 4096  # bytes of a stack that has any
 INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 kernels: dict[int, Callable[..., None]] = {}  # those that Python runs, by what stands for their addresses
@@ -106,6 +110,24 @@ def interpreted_names() -> dict[str, Any]:
     def zero(slots: Slots, target: int, count: int) -> None:
         slots[target][:count] = 0
 
+    def push(slots: Slots, target: int, stack: int, count: int, grow: int) -> int:
+        words = slots[stack][: 8 * stacks.WORDS].view(np.int64)
+        used, address, there = map(int, words)
+        if used + count > there:
+            there = max(used + int(count), 2 * there, LEAST)
+            resize = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(int(grow))
+            address = resize(address, there) or 0
+            if not address:
+                return 0
+            words[1:] = address, there
+        words[0] += count
+        slots[target] = stacks.memory(address, there)[used:]
+        return 1
+
+    def follow(slots: Slots, target: int, stack: int) -> None:
+        used, address, _ = map(int, slots[stack][: 8 * stacks.WORDS].view(np.int64))
+        slots[target] = stacks.memory(address, used)
+
     def part(pointer: np.ndarray, start: int) -> np.ndarray:
         return pointer[start:]
 
@@ -121,7 +143,7 @@ def interpreted_names() -> dict[str, Any]:
     readers = {name: _reader(np.dtype(name)) for name in DTYPES}
     names: dict[str, Any] = {"np": np, "math": mathlib.interpreted, "helper": _same, "alone": _same}
     names |= {f.__name__: f for f in (part, clipped, integer_at, move, assign, swap, copy, zero, call)}
-    names |= {"add_any": operator.add, "multiply_any": operator.mul}
+    names |= {"push": push, "follow": follow, "add_any": operator.add, "multiply_any": operator.mul}
     names |= {"larger": np.maximum, "smaller": np.minimum}
     return names | {f"{name}_at": reader for name, reader in readers.items()}
 
@@ -137,7 +159,7 @@ def compiled_names() -> dict[str, Any]:
     names: dict[str, Any] = {"np": np, "math": math, "types": types, "helper": helper}
     for made in (
         *(alone, part, clipped, integer_at, move, assign, swap, copy, zero),
-        *(call, invoke, int64_from, address),
+        *(push, follow, call, invoke, int64_from, address),
     ):
         names[made.__name__] = intrinsic(made)
     sums = {"add_any": "fadd", "multiply_any": "fmul"}
@@ -315,6 +337,53 @@ def zero(typing: Any, slots: Any, target: Any, count: Any) -> Any:
         place = builder.inttoptr(builder.load(builder.gep(slots, [target])), text)
         fill = builder.module.declare_intrinsic("llvm.memset", [text, count.type])
         builder.call(fill, [place, ir.Constant(ir.IntType(8), 0), count, ir.Constant(ir.IntType(1), 0)])
+        return context.get_dummy_value()
+
+    return types.void(slots, types.intp, types.intp), emit
+
+
+def push(typing: Any, slots: Any, target: Any, stack: Any, count: Any, grow: Any) -> Any:
+    """Type the search for room at the end of a stack, which says whether there is memory for it."""
+    from llvmlite import ir  # noqa: PLC0415 -- late, as above
+    from numba import types  # noqa: PLC0415
+
+    word = ir.IntType(64)
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        slots, target, stack, count, grow = values
+        words = builder.inttoptr(builder.load(builder.gep(slots, [stack])), word.as_pointer())
+        used, memory, there = (builder.gep(words, [ir.Constant(word, i)]) for i in range(stacks.WORDS))
+        start, size = builder.load(used), builder.load(there)
+        end = builder.add(start, count)
+        with builder.if_then(builder.icmp_signed(">", end, size), likely=False):
+            wanted = end
+            for least in (builder.add(size, size), ir.Constant(word, LEAST)):
+                wanted = builder.select(builder.icmp_signed(">", least, wanted), least, wanted)
+            resize = ir.FunctionType(word, [word, word]).as_pointer()
+            moved = builder.call(builder.inttoptr(grow, resize), [builder.load(memory), wanted])
+            with builder.if_then(builder.icmp_signed("!=", moved, ir.Constant(word, 0))):
+                builder.store(moved, memory)
+                builder.store(wanted, there)
+        fits = builder.icmp_signed("<=", end, builder.load(there))
+        with builder.if_then(fits, likely=True):
+            builder.store(end, used)
+            builder.store(builder.add(builder.load(memory), start), builder.gep(slots, [target]))
+        return builder.zext(fits, word)
+
+    return types.int64(slots, types.intp, types.intp, types.intp, types.intp), emit
+
+
+def follow(typing: Any, slots: Any, target: Any, stack: Any) -> Any:
+    """Type the copy of the address of a stack to a slot."""
+    from llvmlite import ir  # noqa: PLC0415 -- late, as above
+    from numba import types  # noqa: PLC0415
+
+    def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        slots, target, stack = values
+        word = ir.IntType(64)
+        words = builder.inttoptr(builder.load(builder.gep(slots, [stack])), word.as_pointer())
+        memory = builder.load(builder.gep(words, [ir.Constant(word, 1)]))
+        builder.store(memory, builder.gep(slots, [target]))
         return context.get_dummy_value()
 
     return types.void(slots, types.intp, types.intp), emit

@@ -14,16 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.kernels import intrinsics, native
+from fgrad.kernels import intrinsics, native, stacks
 
 INTEGERS = intrinsics.INTEGERS
-OPERATIONS = ("CALL", "LOOP", "NEXT", "LEAVE", "BRANCH", "COPY", "ZERO", "SWAP", "VIEW")
-CALL, LOOP, NEXT, LEAVE, BRANCH, COPY, ZERO, SWAP, VIEW = range(len(OPERATIONS))
+OPERATIONS = (
+    *("CALL", "LOOP", "NEXT", "LEAVE", "BRANCH", "COPY", "ZERO", "SWAP", "VIEW"),
+    *("PUSH", "FOLLOW", "HALT"),
+)
+CALL, LOOP, NEXT, LEAVE, BRANCH, COPY, ZERO, SWAP, VIEW, PUSH, FOLLOW, HALT = range(len(OPERATIONS))
+EXHAUSTED = -1  # the fault of a stack for which there is no memory; others are counts
 
 _TEXT = (
-    f"{', '.join(OPERATIONS)} = range({len(OPERATIONS)})\n"
+    f"{', '.join(OPERATIONS)} = range({len(OPERATIONS)})\nEXHAUSTED = {EXHAUSTED}\n"
     """
-NONE = np.int64(0)
+NONE, ONE = np.int64(0), np.int64(1)
 
 
 def kernel(slots, args, lo, hi):
@@ -63,6 +67,22 @@ def kernel(slots, args, lo, hi):
         elif operation == SWAP:  # slot, slot
             swap(slots, words[1], words[2])
             at += 3
+        elif operation == PUSH:  # target, stack, bytes, slot of how often or -1, kind, C function, slot of faults
+            times = integer_at(slots, words, 4, words[5]) if words[4] >= 0 else ONE
+            if push(slots, words[1], words[2], words[3] * times, words[6]) != 0:
+                at += 8
+            else:
+                int64_at(slots, words, 7)[0] = EXHAUSTED
+                at = end
+        elif operation == FOLLOW:  # target, stack
+            follow(slots, words[1], words[2])
+            at += 3
+        elif operation == HALT:  # slot of faults, slot of a count
+            count = int64_at(slots, words, 2)[0]
+            at += 3
+            if count != 0:
+                int64_at(slots, words, 1)[0] = count
+                at = end
         else:  # VIEW: target, source, bytes, slot of an index or -1, kind, count, bytes of one
             chosen = clipped(integer_at(slots, words, 4, words[5]), words[6]) if words[4] >= 0 else NONE
             assign(slots, words[1], words[2])
@@ -162,12 +182,48 @@ class Assembler:
         """Let a slot hold the address that is `offset` bytes into the buffer of another."""
         self._add(VIEW, target, source, offset, -1, 0, 1, 0)
 
-    def index(self, target: int, source: int, at: int, count: int, size: int, dtype: str = "int64") -> None:
+    def index(
+        self, target: int, source: int, at: int, count: int, size: int, dtype: str = "int64", offset: int = 0
+    ) -> None:
         """Let a slot hold the address of one of the `count` items of `size` bytes in the buffer of another.
 
-        The number of the item is in slot `at`; numbers out of range mean the first or the last.
+        The number of the item is in slot `at`; numbers out of range mean the first or the last. The first
+        item is `offset` bytes into the buffer.
         """
-        self._add(VIEW, target, source, 0, at, INTEGERS.index(dtype), count, size)
+        self._add(VIEW, target, source, offset, at, INTEGERS.index(dtype), count, size)
+
+    def push(
+        self,
+        target: int,
+        stack: int,
+        count: int,
+        faults: int,
+        *,
+        times_slot: int | None = None,
+        dtype: str = "int64",
+    ) -> None:
+        """Let a slot hold the address of `count` more bytes at the end of a stack, which may move for it.
+
+        `zero(stack, 8)` lets the stack be empty.
+
+        Args:
+            target: the slot.
+            stack: the slot of the words of `stacks.Stacks`.
+            count: of bytes.
+            faults: the slot of an int64; where there is no memory, it gets `EXHAUSTED`, and the program ends.
+            times_slot: the slot of an integer by which to multiply `count`.
+            dtype: of that integer.
+        """
+        times = -1 if times_slot is None else times_slot
+        self._add(PUSH, target, stack, count, times, INTEGERS.index(dtype), stacks.grow(), faults)
+
+    def follow(self, target: int, stack: int) -> None:
+        """Let a slot hold the address of the first byte of a stack, until more is pushed."""
+        self._add(FOLLOW, target, stack)
+
+    def halt_if(self, slot: int, faults: int) -> None:
+        """End the program if the int64 in a buffer is not zero, after a copy of it to that of `faults`."""
+        self._add(HALT, faults, slot)
 
     def place(self, label: Label) -> None:
         """Let `label` be here."""
@@ -233,9 +289,17 @@ class Assembler:
             text = f"zero {w[0]}, {w[1]} bytes"
         elif operation == SWAP:
             text = f"swap {w[0]}, {w[1]}"
+        elif operation == PUSH:
+            times = f" * {INTEGERS[w[4]]} in {w[3]}" if w[3] >= 0 else ""
+            text = f"push {w[0]} = {w[2]} bytes{times} on {w[1]}"
+        elif operation == FOLLOW:
+            text = f"follow {w[0]} = start of {w[1]}"
+        elif operation == HALT:
+            text = f"halt if {w[1]}"
         else:
             index = f"{w[6]} bytes * {INTEGERS[w[4]]} in {w[3]} below {w[5]}" if w[3] >= 0 else str(w[2])
-            text = f"view {w[0]} = {w[1]} + {index}"
+            shift = f" + {w[2]}" if w[3] >= 0 and w[2] else ""
+            text = f"view {w[0]} = {w[1]} + {index}{shift}"
         return f"{at:5}  {text}"
 
 

@@ -1,0 +1,52 @@
+"""Memory that grows while a program runs: what a loop keeps of each step, when nobody knows how many it makes.
+
+A stack is three words: how many bytes are in use, the address of its memory, and how many bytes there are.
+Programs only ever find more room (`intrinsics.push`), and start anew by writing 0 to the first word; so a
+stack stays as large as it has been, for the next call. Its memory is CPython's, which needs no interpreter.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+WORDS = 3
+
+
+class Stack:
+    """Stands for a stack among the slots of a program."""
+
+
+STACK: Final = Stack()
+
+
+def empty(count: int) -> np.ndarray:
+    """Return the words of stacks without memory, a row for each."""
+    return np.zeros((count, WORDS), np.int64)
+
+
+def free_with(owner: Any, words: np.ndarray) -> None:
+    """Let the memory of stacks be free as soon as `owner` is."""
+    if len(words):
+        weakref.finalize(owner, _free, words).atexit = False
+
+
+@cache
+def grow() -> int:
+    """Return the address of the C function that gives memory another size: of its address and bytes."""
+    return ctypes.cast(ctypes.pythonapi.PyMem_RawRealloc, ctypes.c_void_p).value or 0
+
+
+def memory(address: int, count: int) -> np.ndarray:
+    """Return the bytes at an address as an array."""
+    return np.frombuffer((ctypes.c_uint8 * count).from_address(address) if count else b"", np.uint8)
+
+
+def _free(words: np.ndarray) -> None:
+    free = ctypes.pythonapi.PyMem_RawFree
+    for address in words[:, 1].tolist():
+        free(ctypes.c_void_p(address))
