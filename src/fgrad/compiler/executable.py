@@ -16,7 +16,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import PASSES, Program, applied
 from fgrad.core.trace import running
-from fgrad.kernels import entry, intrinsics, machine, native, threads
+from fgrad.kernels import entry, intrinsics, machine, native, stacks, threads
 
 RELEASE = 100_000  # elements times operations of a program that lets other threads run meanwhile
 
@@ -36,6 +36,7 @@ class Executable:
 
         Raises:
             IndexError: an index is out of bounds.
+            MemoryError: there is no memory for what a loop keeps of each step.
         """
         plan = self._plan
         ins = [
@@ -57,7 +58,12 @@ class Executable:
                     context.run(ins, outs)
             finally:
                 self._free.append(context)
-        if any(outs[k] for k in self.checks):
+        if plan.has_faults and outs[-1]:
+            if outs[-1] == machine.EXHAUSTED:
+                raise MemoryError(
+                    "there is no memory left for what a loop of a compiled function keeps of each step, for its "
+                    "derivative. A `scan` with `checkpoint=True` keeps less, and computes it again"
+                )
             with running(()):
                 self.program.run(leaves)
             raise IndexError("an index array of a compiled function holds an index that is out of bounds")
@@ -88,14 +94,13 @@ class Executable:
             )
             for k, v in enumerate((*plan.inputs, *plan.outputs))
         ]
-        slots = [b if b is None else b.start if b.array is None else b.array for b in plan.slots]
+        slots = [b and (stacks.STACK if b.is_stack else b.start if b.array is None else b.array) for b in plan.slots]
         return entry.Context(specs, plan.table, slots, scratch=plan.size, release=plan.work > RELEASE)
 
     @property
     def checks(self) -> list[int]:
-        """Which of the arrays that are made are zero unless an index is out of bounds."""
-        plan = self._plan
-        return [plan.block.known[v] - len(plan.inputs) for v in plan.checks]
+        """Which of the arrays that are made are zero unless something failed."""
+        return [len(self._plan.outputs) - 1] if self._plan.has_faults else []
 
     @property
     def ins(self) -> list[Aval]:
@@ -155,7 +160,10 @@ class _Context:
         raw = np.empty(plan.size + ALIGN, np.uint8)
         start = -raw.ctypes.data % ALIGN
         arena = raw[start : start + plan.size]
-        self.arrays = [_array(b, arena) for b in plan.slots]
+        words = stacks.empty(sum(b is not None and b.is_stack for b in plan.slots))
+        stacks.free_with(self, words)
+        rows = iter(words)
+        self.arrays = [next(rows) if b and b.is_stack else _array(b, arena) for b in plan.slots]
         self.interpreted = native.interpreted()
         if self.interpreted:
             self.slots: Any = intrinsics.Slots(self.arrays)
@@ -177,6 +185,8 @@ class _Context:
         try:
             for step in self.steps:
                 step()
+                if self.plan.has_faults and outs[-1]:
+                    break
         finally:
             self.arrays[: len(ins) + len(outs)] = [None] * (len(ins) + len(outs))
 

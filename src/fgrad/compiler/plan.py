@@ -24,6 +24,8 @@ from fgrad.kernels import machine, native
 ALIGN = 64  # bytes: a cache line
 LARGE = 65536  # elements times operations of a kernel that threads share, at least
 FOREVER = 2**62
+WIDEST = 8  # bytes of an element, at most
+STEPS = 1000  # of a loop of which nobody knows how many it makes: what its work is taken to be
 
 
 class Segment(NamedTuple):
@@ -53,16 +55,26 @@ class Python(NamedTuple):
 Step: TypeAlias = "Segment | Shared | Python"
 
 
+class Rows(NamedTuple):
+    """Where something lies that a loop goes through: in a buffer, or in the records of a stack."""
+
+    slot: int
+    offset: int
+    step: int  # bytes
+    is_stacked: bool = False
+
+
 class Buffer:
     """Memory of the arena: `offset` is known when everything has been laid out."""
 
-    __slots__ = ("array", "aval", "base", "offset", "size", "slot")
+    __slots__ = ("array", "aval", "base", "is_stack", "offset", "size", "slot")
 
     def __init__(self, size: int, aval: Aval | None = None) -> None:
         self.size, self.aval = size, aval
         self.offset, self.slot = 0, -1
         self.base: Buffer | None = None  # the buffer inside of which it lies
         self.array: np.ndarray | None = None  # of a constant
+        self.is_stack = False
 
     @property
     def start(self) -> int:
@@ -70,8 +82,11 @@ class Buffer:
         return self.offset + (self.base.start if self.base else 0)
 
 
+FAULTS = Aval((), np.dtype(np.int64))  # 0, how many indices are out of bounds, or `machine.EXHAUSTED`
+
+
 class Plan:
-    """A program laid out: slots, arena, table and steps.
+    """A program laid out: slots, arena, table and steps; where `has_faults`, the last output says what failed.
 
     Args:
         program: simplified, with plain loops and branches.
@@ -84,13 +99,14 @@ class Plan:
         self.constants: dict[int, Buffer] = {}
         self.kernels: list[Kernel] = []
         plain = decompose(program)
-        self.program, self.checks = plain.program, plain.checks
+        self.program = plain.program
         self.inputs = [v for v in plain.program.inputs if v not in plain.constants]
         self.outputs: list[Var] = []
-        for y in (*plain.program.outputs, *plain.checks):
+        for y in plain.program.outputs:
             if isinstance(y, Var) and y not in self.outputs and y not in plain.program.inputs:
                 self.outputs.append(y)
         known = {v: self.argument() for v in (*self.inputs, *self.outputs)}
+        self.faults = self.argument()
         self.block = Block(self, plain, known)
         self.size = self.block.size
         self.results = [self.block.known[y] if isinstance(y, Var) else None for y in plain.program.outputs]
@@ -98,6 +114,12 @@ class Plan:
         self.table = machine.Assembler()
         self.work = 0
         self.steps: list[Step] = []
+        self.has_faults = self.block.has_faults
+        if self.has_faults:
+            self.outputs.append(Var(FAULTS, "faults"))
+            self.native()
+            self.table.zero(self.faults, FAULTS.dtype.itemsize)
+            self.written()
         self.block.write(self, alone=alone)
 
     def argument(self) -> int:
@@ -118,6 +140,22 @@ class Plan:
             self.constants[id(x)] = Buffer(0, aval_of(x))
             self.constants[id(x)].array = x
         return self.slot(self.constants[id(x)])
+
+    def stack(self) -> int:
+        """Return the slot of a new stack."""
+        made = Buffer(0)
+        made.is_stack = True
+        return self.slot(made)
+
+    def mark(self) -> tuple[int, int]:
+        """Return where `restore` can return to."""
+        return len(self.slots), len(self.kernels)
+
+    def restore(self, mark: tuple[int, int]) -> None:
+        """Forget the slots and kernels that have come since."""
+        del self.slots[mark[0] :], self.kernels[mark[1] :]
+        for key in [k for k, b in self.constants.items() if b.slot >= mark[0]]:
+            del self.constants[key]
 
     def native(self) -> None:
         """Let what is written to the table next follow what ran before."""
@@ -150,20 +188,38 @@ class Block:
         self.steps, makers = fuse(plain.program, plain.constants)
         self.kernels = _kernels(self.steps, makers, plain)
         plan.kernels += [k for ks in self.kernels.values() for k in ks]
-        self.inner: dict[int, Inner] = {}
-        for i, step in enumerate(self.steps):
-            if isinstance(step, Call):
-                made = control(plan, step.equation)
-                if made is not None:
-                    self.inner[i] = made
+        self.inner = self._inner({i: s.equation for i, s in enumerate(self.steps) if isinstance(s, Call)})
+        self.stacked: dict[Var, Rows] = {}
         self.size = self._place()
 
     def is_native(self) -> bool:
         """Whether the table alone can compute it."""
-        return not self.plain.checks and all(
+        return all(
             not isinstance(s, Call) or i in self.inner or product(s.equation, _Any()) is not None
             for i, s in enumerate(self.steps)
         )
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether something can fail in it."""
+        inside = self.inner.values()
+        return bool(self.plain.checks) or any(i.record or any(b.has_faults for b in i.blocks) for i in inside)
+
+    def _inner(self, calls: dict[int, Equation]) -> dict[int, Inner]:
+        """Return the loops and branches that the table can hold: of those that share a stack all or none."""
+        stacks = {v for e in calls.values() for v in _stacks(e)}
+        refused: set[int] = set()
+        mark = self.plan.mark()
+        while True:
+            made = {i: control(self.plan, e) for i, e in calls.items() if i not in refused}
+            found = {i: m for i, m in made.items() if m is not None}
+            lost = {v for i, e in calls.items() if i not in found for v in _variables(e)} & stacks
+            lost |= {y for y in self.plain.program.outputs if isinstance(y, Var) and y in stacks}
+            more = {i for i in found if not lost.isdisjoint(_variables(calls[i]))}
+            if not more:
+                return found
+            refused |= more
+            self.plan.restore(mark)
 
     def write(self, plan: Plan, *, alone: bool = True) -> None:
         """Write the instructions; where it is not `alone`, everything goes to the table."""
@@ -179,6 +235,18 @@ class Block:
             else:
                 for k in self.kernels[i]:
                     self._write_kernel(plan, k, self.kernels[i], alone=alone)
+            self._write_checks(plan, step, alone=alone)
+
+    def _write_checks(self, plan: Plan, step: Any, *, alone: bool) -> None:
+        """End the program where an index is out of bounds, as a loop that goes on might never end."""
+        made = step.equation.outs if isinstance(step, Call) else [r.var for r in step.roots]
+        for v in self.plain.checks:
+            if v in made:
+                if alone:
+                    plan.native()
+                plan.table.halt_if(self.known[v], plan.faults)
+                if alone:
+                    plan.written()
 
     def _write_kernel(self, plan: Plan, k: Kernel, kernels: list[Kernel], *, alone: bool) -> None:
         compiled = native.compiled(k.text)
@@ -244,7 +312,7 @@ class Block:
 
     def _touched(self, i: int, step: Any) -> Iterator[Any]:
         if isinstance(step, Call):
-            yield from (v for v in (*step.equation.args, *step.equation.outs) if isinstance(v, Var))
+            yield from _variables(step.equation)
             if i in self.inner:
                 self.buffers.append(self.inner[i].arena)
                 yield self.inner[i].arena
@@ -262,6 +330,14 @@ class _Any(dict[Any, int]):
 def _real(b: Any, kernels: list[Kernel]) -> Any:
     """Return the buffer of a part: the result itself where there is only one block."""
     return b.root.var if isinstance(b, Part) and len(kernels) == 1 else b
+
+
+def _variables(e: Equation) -> list[Var]:
+    return [v for v in (*e.args, *e.outs) if isinstance(v, Var)]
+
+
+def _aval(y: Any) -> Aval:
+    return y.aval if isinstance(y, Var) else aval_of(y)
 
 
 def _bytes(v: Any) -> int:
@@ -310,6 +386,7 @@ class Inner:
         self.plan, self.equation = plan, equation
         self.arena = Buffer(0)
         self.blocks: list[Block] = []
+        self.record: Record | None = None  # of what is stacked
 
     def buffer(self, aval: Aval) -> int:
         """Return the slot of a new buffer."""
@@ -356,11 +433,40 @@ class Inner:
         """Write the instructions into the table, for the block around it."""
         raise NotImplementedError
 
+    def start(self, slot: int, rows: Rows, last: int | None = None) -> None:
+        """Let a slot hold the address of the first row, or of the last, whose number plus one is in `last`."""
+        table = self.plan.table
+        if rows.is_stacked:
+            table.follow(slot, rows.slot)
+        source = slot if rows.is_stacked else rows.slot
+        if last is not None:
+            table.index(slot, source, last, FOREVER, rows.step, offset=rows.offset - rows.step)
+        else:
+            table.view(slot, source, rows.offset)
+
     def copy(self, copies: Sequence[tuple[int, int, int]]) -> None:
         """Copy slots to slots."""
         for target, source, size in copies:
             if size:
                 self.plan.table.copy(target, source, size)
+
+
+class Record:
+    """What a loop keeps of each step, side by side, in a stack."""
+
+    def __init__(self, plan: Plan, avals: Sequence[Aval]) -> None:
+        self.stack = plan.stack()
+        self.offsets: list[int] = []
+        self.size = 0
+        for a in avals:
+            self.size = -(-self.size // a.dtype.itemsize) * a.dtype.itemsize
+            self.offsets.append(self.size)
+            self.size += a.size * a.dtype.itemsize
+        self.size = -(-self.size // WIDEST) * WIDEST
+
+    def rows(self) -> list[Rows]:
+        """Return where each lies."""
+        return [Rows(self.stack, offset, self.size, is_stacked=True) for offset in self.offsets]
 
 
 class Loop(Inner):
@@ -378,37 +484,45 @@ class Loop(Inner):
         self.ys = [plan.argument() for _ in body.outputs[m:]]
         slots = [*self.consts, *self.carry, *self.rows]
         self.copies = self.block(body, slots, [*self.next, *self.ys])
+        if code.length is None and self.ys:
+            self.record = Record(plan, list(map(_aval, body.outputs[m:])))
 
     def write(self, block: Block) -> None:
         """Write the instructions into the table, for the block around it."""
-        table, code, e = self.plan.table, self.code, self.equation
+        plan, table, code, outs = self.plan, self.plan.table, self.code, self.equation.outs
         n, m, length = code.consts, code.carry, code.length
-        inputs = code.body.inputs
-        given = [self.given(block, a, self._aval(k)) for k, a in enumerate(e.args)]
-        for slot, source in zip(self.consts, given[:n], strict=True):
-            table.view(slot, source)
-        sizes = [v.aval.size * v.aval.dtype.itemsize for v in inputs]
-        for slot, source, size in zip(self.carry, given[n:], sizes[n : n + m], strict=False):
-            table.copy(slot, source, size)
+        inputs, args = code.body.inputs, list(self.equation.args)
+        counted = length is None
+        steps = None
+        if counted or code.reverse:
+            steps = self.given(block, args.pop(0) if counted else length, FAULTS)
+        for slot, a, v in zip(self.consts, args, inputs, strict=False):
+            table.view(slot, self.given(block, a, v.aval))
+        for slot, a, v in zip(self.carry, args[n:], inputs[n:], strict=False):
+            table.copy(slot, self.given(block, a, v.aval), _bytes(v))
+        ways = []
+        for a, v in zip(args[n + m :], inputs[n + m :], strict=True):
+            whole = Aval((length or 0, *v.aval.shape), v.aval.dtype)
+            ways.append(block.stacked[a] if counted else Rows(self.given(block, a, whole), 0, _bytes(v)))
+        if self.record:
+            table.zero(self.record.stack, FAULTS.dtype.itemsize)
+            table.push(self.ys[0], self.record.stack, self.record.size, plan.faults, times_slot=steps)
+            block.stacked.update(zip(outs[m:], self.record.rows(), strict=True))
+        for y in outs[m:]:
+            ways.append(block.stacked[y] if counted else Rows(block.known[y], 0, _bytes(y) // length))
         moves = []
-        steps = [*zip(self.rows, given[n + m :], sizes[n + m :], strict=True)]
-        for slot, y in zip(self.ys, e.outs[m:], strict=True):
-            steps.append((slot, block.known[y], _bytes(y) // length))
-        for slot, source, size in steps:
-            table.view(slot, source, size * (length - 1) if code.reverse else 0)
-            moves.append((slot, -size if code.reverse else size))
-        with table.loop(length, [x for x in moves if x[1]]):
-            self.blocks[0].write(self.plan, alone=False)
+        for slot, rows in zip((*self.rows, *self.ys), ways, strict=True):
+            self.start(slot, rows, steps if code.reverse else None)
+            moves.append((slot, -rows.step if code.reverse else rows.step))
+        work, turns = plan.work, STEPS if counted else length
+        with table.loop(0 if counted else length, [x for x in moves if x[1]], count_slot=steps if counted else None):
+            self.blocks[0].write(plan, alone=False)
             self.copy(self.copies)
             for a, b in zip(self.carry, self.next, strict=True):
                 table.swap(a, b)
-        for slot, y in zip(self.carry, e.outs, strict=False):
+        plan.work = work + (plan.work - work) * turns
+        for slot, y in zip(self.carry, outs, strict=False):
             table.copy(block.known[y], slot, _bytes(y))
-
-    def _aval(self, k: int) -> Aval:
-        n = self.code.consts + self.code.carry
-        aval: Aval = self.code.body.inputs[k].aval
-        return aval if k < n else Aval((self.code.length, *aval.shape), aval.dtype)
 
 
 class While(Inner):
@@ -418,33 +532,46 @@ class While(Inner):
         super().__init__(plan, equation)
         code = equation.params["code"]
         self.code = code
-        n = code.consts
+        n, m = code.consts, code.carry
         self.consts = [plan.argument() for _ in code.body.inputs[:n]]
         self.carry = [self.buffer(v.aval) for v in code.body.inputs[n:]]
         self.next = [self.buffer(v.aval) for v in code.body.inputs[n:]]
+        self.ys = [plan.argument() for _ in code.body.outputs[m:]]
         self.go = self.buffer(Aval((), np.dtype(bool)))
         slots = [*self.consts, *self.carry]
         self.asked = self.block(code.condition, slots, [self.go])
-        self.copies = self.block(code.body, slots, self.next)
+        self.copies = self.block(code.body, slots, [*self.next, *self.ys])
+        if self.ys:
+            self.record = Record(plan, list(map(_aval, code.body.outputs[m:])))
 
     def write(self, block: Block) -> None:
         """Write the instructions into the table, for the block around it."""
-        table, n = self.plan.table, self.code.consts
+        plan, table, n, outs = self.plan, self.plan.table, self.code.consts, self.equation.outs
         inputs = self.code.body.inputs
         given = [self.given(block, a, v.aval) for a, v in zip(self.equation.args, inputs, strict=True)]
         for slot, source in zip(self.consts, given[:n], strict=True):
             table.view(slot, source)
         for slot, source, v in zip(self.carry, given[n:], inputs[n:], strict=True):
             table.copy(slot, source, _bytes(v))
+        record = self.record
+        if record:
+            table.zero(record.stack, FAULTS.dtype.itemsize)
+            block.stacked.update(zip(outs[self.code.carry :], record.rows(), strict=True))
+        work = plan.work
         with table.loop(FOREVER):
-            self.blocks[0].write(self.plan, alone=False)
+            self.blocks[0].write(plan, alone=False)
             self.copy(self.asked)
             table.leave_if_not(self.go)
-            self.blocks[1].write(self.plan, alone=False)
+            if record:
+                table.push(self.ys[0], record.stack, record.size, plan.faults)
+                for slot, offset in zip(self.ys[1:], record.offsets[1:], strict=True):
+                    table.view(slot, self.ys[0], offset)
+            self.blocks[1].write(plan, alone=False)
             self.copy(self.copies)
             for a, b in zip(self.carry, self.next, strict=True):
                 table.swap(a, b)
-        for slot, y in zip(self.carry, self.equation.outs, strict=True):
+        plan.work = work + (plan.work - work) * STEPS
+        for slot, y in zip(self.carry, outs, strict=False):
             table.copy(block.known[y], slot, _bytes(y))
 
 
@@ -492,25 +619,33 @@ def control(plan: Plan, equation: Equation) -> Inner | None:
     kind = KINDS.get((equation.name, type(code).__name__))
     if kind is None or not _is_plain(equation, code):
         return None
-    mark = len(plan.slots), len(plan.kernels)
+    mark = plan.mark()
     made = kind(plan, equation)
     if made.is_native:
         return made
-    del plan.slots[mark[0] :], plan.kernels[mark[1] :]
-    for key in [k for k, b in plan.constants.items() if b.slot >= mark[0]]:
-        del plan.constants[key]
+    plan.restore(mark)
     return None
 
 
+def _stacks(equation: Equation) -> Sequence[Var]:
+    """Return the outputs of a loop whose lengths are known when it has run."""
+    code = equation.params.get("code")
+    is_counted = equation.name == "lax.scan" and getattr(code, "length", 0) is None
+    return equation.outs[code.carry :] if is_counted or type(code).__name__ == "While" else ()  # type: ignore[union-attr]
+
+
 def _is_plain(equation: Equation, code: Any) -> bool:
-    """Return whether the number of steps and the shapes of everything are known."""
+    """Return whether the shapes of everything are known, but for how many steps a loop makes."""
     avals = [v.aval for v in equation.outs]
     if any(a.dtype.char not in "?bhilqBHILQfdFDe" for a in avals):
         return False
     if equation.name == "lax.scan":
-        return isinstance(code.length, int) and code.length > 0 and not code.checkpoint
+        if code.length is None:  # what it goes through has been stacked: a constant would not be as long
+            count, *rows = equation.args[0], *equation.args[1 + code.consts + code.carry :]
+            return _aval(count) == FAULTS and all(isinstance(a, Var) for a in rows)
+        return code.length > 0 and not code.checkpoint
     if equation.name == "lax.while_loop":
-        return bool(len(code.body.outputs) == len(code.body.inputs) - code.consts)
+        return True
     programs = code.branches
     return all(
         [v.aval for v in p.inputs] == [v.aval for v in programs[0].inputs]
