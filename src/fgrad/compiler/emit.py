@@ -41,7 +41,7 @@ JOINED = {  # of floats; sums and products may be taken in any order, which is t
     "nanmax": "fmax({}, {})",
     "nanmin": "fmin({}, {})",
 }
-WHOLE = {"sum": "{} + {}", "prod": "{} * {}"}
+WHOLE = {"sum": "{} + {}", "prod": "{} * {}", "max": "max({}, {})", "min": "min({}, {})"}
 
 
 class Part:
@@ -75,7 +75,8 @@ def identity(name: str, dtype: np.dtype[Any]) -> str:
     """Return the code of the number that changes nothing."""
     value = IDENTITIES[name]
     if dtype.kind != "f":
-        return f"{dtype.name}({int(value)})"
+        limits = np.iinfo(dtype)
+        return f"{dtype.name}({int(min(max(value, limits.min), limits.max))})"
     return f"{dtype.name}({value!r})" if math.isfinite(value) else f"{dtype.name}({str(value)!r})"
 
 

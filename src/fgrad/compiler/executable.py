@@ -18,6 +18,11 @@ from fgrad.core.program import PASSES, Program, applied
 from fgrad.core.trace import running
 from fgrad.kernels import entry, intrinsics, machine, native, stacks, threads
 
+OUTSIDE = "an index array of a compiled function holds an index that is out of bounds"
+NO_MEMORY = (
+    "there is no memory left for what a loop of a compiled function keeps of each step, for its derivative. "
+    "`scan` with `checkpoint=True` keeps less, and computes it again"
+)
 RELEASE = 100_000  # elements times operations of a program that lets other threads run meanwhile
 
 
@@ -60,13 +65,10 @@ class Executable:
                 self._free.append(context)
         if plan.has_faults and outs[-1]:
             if outs[-1] == machine.EXHAUSTED:
-                raise MemoryError(
-                    "there is no memory left for what a loop of a compiled function keeps of each step, for its "
-                    "derivative. A `scan` with `checkpoint=True` keeps less, and computes it again"
-                )
+                raise MemoryError(NO_MEMORY)
             with running(()):
                 self.program.run(leaves)
-            raise IndexError("an index array of a compiled function holds an index that is out of bounds")
+            raise IndexError(OUTSIDE)
         return [self._result(i, ins, outs) for i in range(len(plan.results))]
 
     def _result(self, i: int, ins: Sequence[np.ndarray], outs: Sequence[np.ndarray]) -> np.ndarray:
@@ -94,8 +96,7 @@ class Executable:
             )
             for k, v in enumerate((*plan.inputs, *plan.outputs))
         ]
-        slots = [b and (stacks.STACK if b.is_stack else b.start if b.array is None else b.array) for b in plan.slots]
-        return entry.Context(specs, plan.table, slots, scratch=plan.size, release=plan.work > RELEASE)
+        return entry.Context(specs, plan.table, plan.places(), scratch=plan.size, release=plan.work > RELEASE)
 
     @property
     def checks(self) -> list[int]:
@@ -193,18 +194,14 @@ class _Context:
     def _step(self, step: Segment | Shared | Python) -> Callable[[], None]:
         slots, words = self.slots, self.words
         if isinstance(step, Segment):
-            calls = self.plan.table.calls(step.start, step.stop) if self.direct else None
-            if calls is not None:
-                return partial(self._run_calls, calls)
+            run = self.plan.table.direct(step.start, step.stop) if self.direct else None
+            if run is not None:
+                return partial(run, words, slots)
             return partial(machine.call, machine.interpreter(), words, slots, step.start, step.stop)
         if isinstance(step, Shared):
-            run = partial(machine.call, step.kernel, step.numbers, slots)
-            return partial(threads.share, run, (), step.turns, step.elements)
+            kernel = partial(machine.call, step.kernel, step.numbers, slots)
+            return partial(threads.share, kernel, (), step.turns, step.elements)
         return partial(self._run_row, step)
-
-    def _run_calls(self, calls: Sequence[tuple[native.Kernel, int, int, int]]) -> None:
-        for kernel, at, lo, hi in calls:
-            machine.call(kernel, self.words[at:], self.slots, lo, hi)
 
     def _run_row(self, step: Python) -> None:
         row, arrays = ROWS[step.equation.name], self.arrays

@@ -247,7 +247,7 @@ def is_fusable(equation: Equation) -> bool:
         plain = plain and not any(isinstance(p, bool) for p in template)
         return plain and dtypes[-1].kind == "f" and math.prod(shape_of(equation.args[0])) > 1
     if name in JOINS:
-        return dtypes[-1].kind in ({"i", "u", "f"} if name in {"sum", "prod"} else {"f"})
+        return dtypes[-1].kind in ({"f"} if name.startswith("nan") else {"i", "u", "f"})
     if name == "contract":
         return dtypes[-1].kind == "f" and is_inline(equation)
     row = ROWS[name]

@@ -19,7 +19,7 @@ from fgrad.compiler.fuse import Call, Nest, fuse
 from fgrad.compiler.products import product
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Equation, Program, Var
-from fgrad.kernels import machine, native
+from fgrad.kernels import machine, native, stacks
 
 ALIGN = 64  # bytes: a cache line
 LARGE = 65536  # elements times operations of a kernel that threads share, at least
@@ -80,6 +80,13 @@ class Buffer:
     def start(self) -> int:
         """Where it begins in the arena."""
         return self.offset + (self.base.start if self.base else 0)
+
+    @property
+    def content(self) -> np.ndarray | int | stacks.Stack:
+        """What a slot of it holds at first: the array of a constant, a stack, or the place in the arena."""
+        if self.is_stack:
+            return stacks.STACK
+        return self.start if self.array is None else self.array
 
 
 FAULTS = Aval((), np.dtype(np.int64))  # 0, how many indices are out of bounds, or `machine.EXHAUSTED`
@@ -146,6 +153,10 @@ class Plan:
         made = Buffer(0)
         made.is_stack = True
         return self.slot(made)
+
+    def places(self) -> list[np.ndarray | int | stacks.Stack | None]:
+        """Return what each slot holds at first: an array, a place in the arena, a stack, or nothing."""
+        return [None if b is None else b.content for b in self.slots]
 
     def mark(self) -> tuple[int, int]:
         """Return where `restore` can return to."""

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.kernels import machine, native
+from fgrad.kernels import machine, native, stacks
 
 ALIGNMENT = 64  # of the scratch buffer, in bytes
 
 # A context is an array of words: these, where each slot starts, and -1 if that is in the scratch buffer, or 0
-FIELDS = ("machine", "table", "length", "copied", "first", "count", "scratch")
+FIELDS = ("machine", "table", "length", "copied", "first", "count", "scratch", "stacks", "free")
 _TEXT = (
     f"{', '.join(FIELDS).upper()} = range({len(FIELDS)})"
-    f"\nSTARTS, ROUND = {len(FIELDS)}, np.int64({-ALIGNMENT})\n"
+    f"\nSTARTS, ROUND, STACK = {len(FIELDS)}, np.int64({-ALIGNMENT}), {stacks.WORDS}\n"
     """
 
 def kernel(slots, args, lo, hi):
@@ -36,7 +36,12 @@ def kernel(slots, args, lo, hi):
         for k in range(length):
             own[k] = table[k]
         table = own
+    grown = int64_from(scratch)
+    for k in range(STACK * args[STACKS]):
+        grown[k] = 0
     call(args[MACHINE], slots, table, np.uintp(0), np.uintp(length))
+    for k in range(args[STACKS]):
+        invoke(args[FREE], grown[STACK * k + 1])
 """
 )
 
@@ -54,7 +59,7 @@ class Embedding:
     def __init__(
         self,
         program: machine.Assembler,
-        slots: Sequence[np.ndarray | int | None],
+        slots: Sequence[np.ndarray | int | stacks.Stack | None],
         arguments: int,
         *,
         scratch: int,
@@ -64,18 +69,24 @@ class Embedding:
 
         Args:
             program: the table.
-            slots: for each an array, or where it lies in the scratch buffer, or None if the caller (the first
-                `arguments` of them) or the table fills it.
+            slots: for each an array, or where it lies in the scratch buffer, or `stacks.STACK`, whose memory
+                is free after each call, or None if the caller (the first `arguments` of them) or the table
+                fills it.
             arguments: how many slots the caller fills.
             scratch: the size of that buffer, in bytes.
             spare: how many words are left to the caller.
         """
         table, interpreter, start = program.words, machine.interpreter(), native.compiled(_TEXT)
         count = len(slots)
+        grown = [k for k, s in enumerate(slots) if s is stacks.STACK]
+        begin = -(-8 * stacks.WORDS * len(grown) // ALIGNMENT) * ALIGNMENT  # of the scratch buffer proper
+        starts = [s + begin if isinstance(s, int) else s for s in slots]
+        for i, k in enumerate(grown):
+            starts[k] = 8 * stacks.WORDS * i
         copied = program.has_loops  # which count in the table
         self.place = -(-(count + copied * len(table)) // 2) * 2  # 16 bytes are those of a complex number
         first = 8 * (self.place + spare)
-        self.words = -(-(first + scratch + ALIGNMENT) // 16) * 2
+        self.words = -(-(first + begin + scratch + ALIGNMENT) // 16) * 2
         context = np.zeros(len(FIELDS) + 2 * count, np.int64)
         context[: len(FIELDS)] = [
             interpreter.address,
@@ -85,8 +96,10 @@ class Embedding:
             arguments,
             count,
             first + ALIGNMENT - 1,
+            len(grown),
+            stacks.release(),
         ]
-        for k, s in enumerate(slots):
+        for k, s in enumerate(starts):
             context[len(FIELDS) + k] = s.ctypes.data if isinstance(s, np.ndarray) else s or 0
             context[len(FIELDS) + count + k] = -isinstance(s, int)
         _kept.append((context, table, interpreter, start, program, slots))

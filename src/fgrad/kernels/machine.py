@@ -8,7 +8,7 @@ cost a few nanoseconds each. With NUMBA_DISABLE_JIT=1 the same text is run by Py
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -236,17 +236,27 @@ class Assembler:
         """The table."""
         return np.array(self._words, np.int64)
 
-    def calls(self, start: int, stop: int) -> list[tuple[native.Kernel, int, int, int]] | None:
-        """Return kernels, where their numbers are, and their bounds; None if there is anything else."""
+    def direct(self, start: int, stop: int) -> Callable[[np.ndarray, Any], None] | None:
+        """Return what runs a part of the table on slots without the interpreter, which is not built for it.
+
+        None if there is a loop or branch, or anything else that moves slots.
+        """
         by_address = {k.address: k for k in self.kernels}
-        found = []
-        for at in self._starts:
-            if start <= at < stop:
-                operation, address, lo, hi = self._words[at : at + 4]
-                if operation != CALL:
-                    return None
-                found.append((by_address[address], at + 5, lo, hi))
-        return found
+        steps = [(at, self._words[at : at + 4]) for at in self._starts if start <= at < stop]
+        if any(w[0] not in {CALL, ZERO, HALT} for _, w in steps):
+            return None
+
+        def run(words: np.ndarray, slots: Any) -> None:
+            for at, (operation, first, second, third) in steps:
+                if operation == CALL:
+                    call(by_address[first], words[at + 5 :], slots, second, third)
+                elif operation == ZERO:
+                    _buffer(slots, first, second)[:] = 0
+                elif _buffer(slots, second, 8).any():
+                    _buffer(slots, first, 8)[:] = _buffer(slots, second, 8)
+                    return
+
+        return run
 
     @property
     def has_loops(self) -> bool:
@@ -322,3 +332,10 @@ def call(kernel: native.Kernel, args: Any, slots: Any, lo: int, hi: int) -> None
         kernel.function(slots, args, lo, hi)
     else:
         kernel.function(slots.ctypes.data, args.ctypes.data, lo, hi)
+
+
+def _buffer(slots: Any, k: int, count: int) -> np.ndarray:
+    """Return the first bytes of the buffer in a slot."""
+    if isinstance(slots, intrinsics.Slots):
+        return slots[k][:count]
+    return stacks.memory(int(slots[k]), count)

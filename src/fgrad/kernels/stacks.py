@@ -41,6 +41,12 @@ def grow() -> int:
     return ctypes.cast(ctypes.pythonapi.PyMem_RawRealloc, ctypes.c_void_p).value or 0
 
 
+@cache
+def release() -> int:
+    """Return the address of the C function that frees memory, given its address."""
+    return ctypes.cast(ctypes.pythonapi.PyMem_RawFree, ctypes.c_void_p).value or 0
+
+
 def memory(address: int, count: int) -> np.ndarray:
     """Return the bytes at an address as an array."""
     return np.frombuffer((ctypes.c_uint8 * count).from_address(address) if count else b"", np.uint8)

@@ -13,15 +13,14 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.compiler import Executable
-from fgrad.compiler.executable import lowered
+from fgrad.compiler.executable import NO_MEMORY, OUTSIDE, lowered
 from fgrad.compiler.plan import Plan, Python
 from fgrad.core.aval import Aval
 from fgrad.core.program import Program
-from fgrad.kernels import native
+from fgrad.kernels import machine, native
 from fgrad.kernels.embedding import Embedding
 
 LEAVES = (np.ndarray, np.generic, bool, int, float, complex)
-OUTSIDE = "an index array of a compiled function holds an index that is out of bounds"
 
 
 class Staged(NamedTuple):
@@ -139,8 +138,7 @@ class _Writer:
         plan = self.plan(program)
         arguments = [*plan.inputs, *plan.outputs]
         scalars = [k for k, v in enumerate(arguments) if not v.aval.shape]
-        slots = [b if b is None else b.start if b.array is None else b.array for b in plan.slots]
-        made = Embedding(plan.table, slots, len(arguments), scratch=plan.size, spare=2 * len(scalars))
+        made = Embedding(plan.table, plan.places(), len(arguments), scratch=plan.size, spare=2 * len(scalars))
         places = {k: made.place + 2 * i for i, k in enumerate(scalars)}
         self.lines.append(f"memory = empty({made.words}, int64)")
         self.lines.append("start = memory.ctypes.data")
@@ -159,8 +157,9 @@ class _Writer:
                     self.lines.append(f"{self.element(v.aval, places[k])} = {names[k]}")
         arrays = [n for n, v in zip(names, arguments, strict=True) if v.aval.shape]
         self.lines.append(f"{self.name(made.runner())}(memory, ({''.join(f'{a}, ' for a in arrays)}))")
-        for v in plan.checks:
-            self.lines += [f"if {names[arguments.index(v)]} != 0:", f"    raise IndexError({OUTSIDE!r})"]
+        if plan.has_faults:
+            for failed, error in ((f"== {machine.EXHAUSTED}", MemoryError(NO_MEMORY)), ("!= 0", IndexError(OUTSIDE))):
+                self.lines += [f"if {names[-1]} {failed}:", f"    raise {error!r}"]
         return [self.output(plan, i, names, len(leaves)) for i in range(len(plan.results))]
 
     def output(self, plan: Plan, i: int, names: Sequence[str], inputs: int) -> str:
