@@ -74,7 +74,7 @@ def _inner(inner: Inner) -> tuple[int, int, int]:
     found = list(map(_block, inner.blocks))
     if isinstance(inner, Choice):
         return max(found)
-    turns = inner.code.length if isinstance(inner, Loop) else 1
+    turns = (inner.code.length or 1) if isinstance(inner, Loop) else 1
     flops, moved, launches = _sum(found)
     return turns * flops, turns * moved, turns * launches
 

@@ -247,9 +247,9 @@ class Assembler:
             return None
 
         def run(words: np.ndarray, slots: Any) -> None:
-            for at, (operation, first, second, third) in steps:
+            for at, (operation, first, second, *last) in steps:
                 if operation == CALL:
-                    call(by_address[first], words[at + 5 :], slots, second, third)
+                    call(by_address[first], words[at + 5 :], slots, second, *last)
                 elif operation == ZERO:
                     _buffer(slots, first, second)[:] = 0
                 elif _buffer(slots, second, 8).any():
