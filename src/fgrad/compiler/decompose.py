@@ -45,7 +45,7 @@ class _Writer:
         for e in program.equations:
             self.line = e.line
             args = tuple(self.operand(known.get(a, a) if isinstance(a, Var) else a) for a in e.args)
-            rule = RULES.get(e.name)
+            rule = None if bool in map(type, e.params.get("template", ())) else RULES.get(e.name)
             made = rule(self, *args, **e.params) if rule and e.outs[0].aval.size else None
             if made is None:
                 self.append(Equation(e.name, args, e.params, e.outs, e.line))

@@ -8,6 +8,7 @@ import numpy as np
 
 from fgrad.compiler.simplify.constants import folded, is_constant
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules, is_elementwise
+from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Var
 
 FOLDING, OPERANDS = Rules(), Rules()
@@ -24,7 +25,7 @@ def known(rw: Rewriting, e: Equation) -> Any:
         if e.name in {"reshape", "transpose", "slice", "broadcast_to"}:
             return rw.full(scalars[0], aval)
         if e.name == "convert":
-            return rw.full(np.asarray(scalars[0]).astype(aval.dtype), aval)
+            return rw.full(ROWS["convert"].run(scalars[0], dtype=aval.dtype), aval)
         if e.name == "mean" and aval.dtype.kind in "fc":
             return rw.full(scalars[0], aval)
     return folded(e.name, e.args, e.params, aval)
