@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from fgrad.kernels import mathlib, native
+from fgrad.kernels.vector import far
+
 settings.register_profile("fgrad", deadline=None, derandomize=True)  # a first call may compile
 settings.load_profile("fgrad")
 
@@ -28,3 +31,12 @@ def pytest_configure(config):
 def rng() -> np.random.Generator:
     """Random numbers, the same in every test and every run."""
     return np.random.default_rng(20)
+
+
+@pytest.fixture
+def interpreted(monkeypatch):
+    """Let Python run the kernels that are made, and keep them apart from those that are compiled."""
+    monkeypatch.setattr(native, "interpreted", lambda: True)
+    monkeypatch.setattr(native, "_kernels", {})
+    for name in ("sin", "cos", "tan"):
+        monkeypatch.setattr(far, f"far_{name}", getattr(mathlib.interpreted, name))

@@ -6,7 +6,6 @@ compiled. The generator is that of the tests of `simplify`, with more operations
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,21 +28,8 @@ from tests.compiler.growing import (
 import fgrad as fg
 from fgrad.compiler import Executable
 from fgrad.core.program import Program
-from fgrad.kernels import mathlib, native
-from fgrad.kernels.vector import far
 
 KINDS = (*ELEMENTS, *SUMS, *VIEWS, *VIEWS, *REDUCTIONS, *("smooth",) * 6)
-
-
-@pytest.fixture(scope="module")
-def interpreted() -> Iterator[None]:
-    """Let Python run the kernels that are made, and keep them apart from those that are compiled."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "interpreted", lambda: True)
-        patch.setattr(native, "_kernels", {})
-        for name in ("sin", "cos", "tan"):
-            patch.setattr(far, f"far_{name}", getattr(mathlib.interpreted, name))
-        yield
 
 
 def example(data: Any, dtypes: Any) -> tuple[Any, list[np.ndarray]]:
