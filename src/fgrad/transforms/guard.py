@@ -145,7 +145,10 @@ class _Writer:
         else:
             for name, aval in zip(self.found, executable.ins, strict=True):
                 kind = self.name(aval.dtype)
-                if aval.shape or self.leaves[self.found.index(name)].__class__ not in _SCALARS:
+                leaf = self.leaves[self.found.index(name)]
+                if leaf.__class__ is int:
+                    self.demand(f"{-(2**63)} <= {name} < {2**63}")
+                if aval.shape or leaf.__class__ not in _SCALARS:
                     self.demand(f"{name}.dtype is {kind} and {name}.shape == {aval.shape}")
             run = self.name(executable.run)
             given = "".join(f"{f}, " for f in self.found)

@@ -273,6 +273,12 @@ class Call:
             check_live(x)
             return x.shape, x.dtype, x._value.weak if isinstance(x._value, Symbol) else None
         if x.__class__ in NUMBERS:
+            if x.__class__ is int and not -(2**63) <= x < 2**63:
+                raise OverflowError(
+                    f"jit of {name_of(self.fun)}: the argument {self.names[i]} is {x}, and compiled functions "
+                    "take Python integers as int64, which it does not fit. Pass a float or an array of uint64, "
+                    "or make it static (static_argnums or static_argnames)"
+                )
             return (), np.dtype(x.__class__), x.__class__
         if isinstance(x, np.ndarray | np.generic) or (
             abstract and hasattr(x, "shape") and hasattr(x, "dtype")
