@@ -104,27 +104,27 @@ def mapped_gradient(data: Any, dtypes: Any) -> None:
 
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("way", [forward, gradient, mapped, mapped_gradient])
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_floats_interpreted(way, data):
     way(data, FLOATS)
 
 
 @pytest.mark.usefixtures("interpreted")
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_many_dtypes_interpreted(data):
     forward(data, MIXED)
 
 
 @pytest.mark.parametrize("way", [forward, gradient, mapped])
-@settings(max_examples=3)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_floats_compiled(way, data):
     way(data, FLOATS)
 
 
-@settings(max_examples=6)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_many_dtypes_compiled(data):
     forward(data, MIXED)
