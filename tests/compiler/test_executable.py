@@ -1,4 +1,4 @@
-"""Compiled programs as things that are called: whose memory results are, repetition, threads, memory, kernels."""
+"""Compiled programs when called: whose memory results are, repetition, threads, memory, kernels."""
 
 from __future__ import annotations
 

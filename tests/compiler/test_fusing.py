@@ -17,7 +17,7 @@ X, Y = RNG.standard_normal((30, 800)), RNG.standard_normal((40, 50))
 
 
 def steps(f: Any, *args: Any) -> str:
-    """Return what follows what: n for a nest of loops, s for single numbers, p for a product, c for a call."""
+    """Return the steps: n for a nest of loops, s for single numbers, p for a product, c for a call."""
     plain = decompose(fg.jit(f).lower(*args).compile().program)
     found, _ = fuse(plain.program, plain.constants)
     return "".join(map(kind, found))

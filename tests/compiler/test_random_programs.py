@@ -6,6 +6,7 @@ compiled. The generator is that of the tests of `simplify`, with more operations
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,20 @@ from tests.compiler.growing import (
     grown,
     run,
 )
+from tests.compiler.interpreting import kernels_in_python
 
 import fgrad as fg
 from fgrad.compiler import Executable
 from fgrad.core.program import Program
 
 KINDS = (*ELEMENTS, *SUMS, *VIEWS, *VIEWS, *REDUCTIONS, *("smooth",) * 6)
+
+
+@pytest.fixture(scope="module")
+def interpreted() -> Iterator[None]:
+    """Let Python run the kernels."""
+    with kernels_in_python():
+        yield
 
 
 def example(data: Any, dtypes: Any) -> tuple[Any, list[np.ndarray]]:

@@ -275,9 +275,9 @@ class Call:
         if x.__class__ in NUMBERS:
             if x.__class__ is int and not -(2**63) <= x < 2**63:
                 raise OverflowError(
-                    f"jit of {name_of(self.fun)}: the argument {self.names[i]} is {x}, and compiled functions "
-                    "take Python integers as int64, which it does not fit. Pass a float or an array of uint64, "
-                    "or make it static (static_argnums or static_argnames)"
+                    f"jit of {name_of(self.fun)}: the argument {self.names[i]} is {x}, and compiled "
+                    "functions take Python integers as int64, which it does not fit. Pass a float or an "
+                    "array of uint64, or make it static (static_argnums or static_argnames)"
                 )
             return (), np.dtype(x.__class__), x.__class__
         if isinstance(x, np.ndarray | np.generic) or (
