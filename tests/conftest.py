@@ -9,9 +9,7 @@ import tempfile
 import numpy as np
 import pytest
 from hypothesis import settings
-
-from fgrad.kernels import mathlib, native
-from fgrad.kernels.vector import far
+from tests.compiler.interpreting import kernels_in_python
 
 settings.register_profile("fgrad", deadline=None, derandomize=True)  # a first call may compile
 settings.load_profile("fgrad")
@@ -34,9 +32,7 @@ def rng() -> np.random.Generator:
 
 
 @pytest.fixture
-def interpreted(monkeypatch):
-    """Let Python run the kernels that are made, and keep them apart from those that are compiled."""
-    monkeypatch.setattr(native, "interpreted", lambda: True)
-    monkeypatch.setattr(native, "_kernels", {})
-    for name in ("sin", "cos", "tan"):
-        monkeypatch.setattr(far, f"far_{name}", getattr(mathlib.interpreted, name))
+def interpreted():
+    """Let Python run the kernels that are made."""
+    with kernels_in_python():
+        yield
