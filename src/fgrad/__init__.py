@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from fgrad import lax as lax
     from fgrad import nn as nn
     from fgrad import testing as testing
+    from fgrad.archive import export as export
+    from fgrad.archive import load as load
     from fgrad.lax.reversal import checkpointed as checkpointed
     from fgrad.transforms import checkpoint_policies as checkpoint_policies
     from fgrad.transforms.callbacks import pure_callback as pure_callback
@@ -76,9 +78,11 @@ _LATE = {
     "checkpointed": "fgrad.lax.reversal",
     "debug": "fgrad.",
     "explain_retrace": "fgrad.transforms.retrace",
+    "export": "fgrad.archive",
     "extend": "fgrad.",
     "jit": "fgrad.transforms.jit",
     "lax": "fgrad.",
+    "load": "fgrad.archive",
     "nn": "fgrad.",
     "print_saved_residuals": "fgrad.transforms.checkpoint",
     "pure_callback": "fgrad.transforms.callbacks",

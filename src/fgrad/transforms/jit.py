@@ -419,7 +419,7 @@ class Specialisation:
             OverflowError: a Python integer does not fit the dtype of the array that it meets.
         """
         for i, dtype in self.limits:
-            dtype.type(call.leaves[i])
+            demand_fits(call.leaves[i], dtype)
         self.calls += 1
         if self.is_kept:
             outs = apply(self.procedure, [*(r() for r in self.handles), *call.values()])
@@ -429,6 +429,18 @@ class Specialisation:
         it = iter(outs)
         leaves = [_delivered(deliver, next(it)) if t is None else t[0] for t in self.template]
         return tree.unflatten(self.out_structure, leaves)
+
+
+def demand_fits(n: Any, dtype: np.dtype[Any]) -> None:
+    """Refuse a Python integer that does not fit into a dtype, or let whoever stages it do so.
+
+    Raises:
+        OverflowError: it does not.
+    """
+    if n.__class__ is Tensor and isinstance(n._value, Symbol):
+        n._value.trace.demand(n._value.var, dtype)
+    else:
+        dtype.type(n)
 
 
 def _identity(t: Tensor, live: Sequence[Any]) -> tuple[int, ...]:

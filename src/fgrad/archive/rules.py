@@ -1,0 +1,52 @@
+"""What a program tells of things that are declared in Python: which they are, and no more."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from fgrad.core.primitive import ROWS, Primitive
+from fgrad.core.program import Program
+from fgrad.expr.node import postorder
+from fgrad.transforms.custom import Rule
+
+
+class Unstored(Rule):
+    """A function with a derivative of its own, which stayed where it was exported: the values are known."""
+
+    def __init__(self, name: str, program: Program) -> None:
+        self.name, self.program = name, program
+
+    def forward(self, *values: Any) -> list[Any]:
+        """Return the outputs."""
+        return self.program.run(values)
+
+    def backward(self, *cts: Any) -> NoReturn:
+        """Say that there is no derivative."""
+        raise TypeError(
+            f"{self.name} has a derivative of its own, which is Python, and Python is not stored: the exported "
+            "function gives values only. Export the derivative as a function too: "
+            "fgrad.export(fgrad.value_and_grad(f), ...)"
+        )
+
+    def clone(self) -> Unstored:
+        """Return a rule that can run forward beside this one."""
+        return Unstored(self.name, self.program)
+
+
+def is_declared_by_user(name: str) -> bool:
+    """Return whether a row is one of `fgrad.extend`, which has the name of a module in its own."""
+    return "." in name and not name.startswith("lax.")
+
+
+def fingerprint(name: str) -> str | None:
+    """Return what tells the body of an element-wise row from others; None where there is no body."""
+    row: Primitive = ROWS[name]
+    if row.body is None:
+        return None
+    numbers: dict[Any, int] = {}
+    for e in postorder(row.body.result):
+        numbers.setdefault(e, len(numbers))
+    said: Sequence[Any] = [[e.head, repr(e.leaf), [numbers[a] for a in e.args]] for e in numbers]
+    return hashlib.sha256(repr([row.body.params, said]).encode()).hexdigest()
