@@ -40,8 +40,8 @@ def export(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> bytes:
         arrays, and no code; lines and file names of `fun` are left out.
 
     Raises:
-        TypeError: the program holds what only Python can say: callbacks, solvers of `lax.custom_root`, Tensors
-            that are being differentiated, containers of other classes. The message names it.
+        TypeError: the program holds what only Python can say: callbacks, solvers of `lax.custom_root`,
+            Tensors that are being differentiated, containers of other classes. The message names it.
 
     Functions with derivatives of their own (`custom_vjp`, ...) give their values; what differentiates the
     loaded function gets a TypeError, so export `value_and_grad(f)` where gradients are wanted.
@@ -69,9 +69,7 @@ def export(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> bytes:
         "program": program,
         "inputs": writer.tree(tree.unflatten(call.structure, range(count)), "an argument"),
         "limits": [[i, dtype.name] for i, dtype in made.limits],
-        "outputs": writer.tree(
-            tree.unflatten(made.out_structure, range(len(made.template))), "the result"
-        ),
+        "outputs": writer.tree(tree.unflatten(made.out_structure, range(len(made.template))), "the result"),
         "leaves": [None if t is None else [writer.value(t[0], "a result")] for t in made.template],
     }
     data = packed(content, writer.arrays.found)
@@ -86,7 +84,8 @@ def load(data: bytes) -> Loaded:
     """Return the function whose program `fgrad.export` returned as bytes.
 
     Everything is checked first: the digest, that every row exists, that operands have been assigned, and what
-    shapes and dtypes the rules of the rows give. Nothing in the bytes is ever run as Python, whoever wrote them.
+    shapes and dtypes the rules of the rows give. Nothing in the bytes is ever run as Python, whoever wrote
+    them.
 
     Args:
         data: from `fgrad.export`. Arrays are views of it.
@@ -128,7 +127,9 @@ class _Stored:
         reader = Reader(arrays)
         for row, body in demanded(header["declared"], dict).items():
             if row in ROWS and fingerprint(row) != body:
-                raise ValueError(f"the operation {row} is declared here with another body than in the program")
+                raise ValueError(
+                    f"the operation {row} is declared here with another body than in the program"
+                )
         self.name: str = demanded(header["name"], str)
         self.program: Program = reader.program(header["program"])
         self.structure = self._structure(reader, header["inputs"], len(self.program.inputs))
@@ -159,7 +160,9 @@ class _Stored:
         """Run the program."""
         leaves, structure = tree.flatten((args, kwargs))
         if structure != self.structure:
-            raise TypeError(f"{self.name} was exported for the structure {self.structure}, but got {structure}")
+            raise TypeError(
+                f"{self.name} was exported for the structure {self.structure}, but got {structure}"
+            )
         for i, dtype in self.limits:
             self._demand_fits(i, leaves[i], dtype)
         outs = iter(self.program.run([self._leaf(i, x) for i, x in enumerate(leaves)]))
@@ -176,7 +179,7 @@ class _Stored:
     def _demand_fits(self, i: int, x: Any, dtype: np.dtype[Any]) -> None:
         """Refuse a Python integer that does not fit, now or when it is known."""
         symbol = x.__class__ is Tensor and isinstance(x._value, Symbol)
-        if not (x._value.weak if symbol else type(x)) is int:
+        if (x._value.weak if symbol else type(x)) is not int:
             raise self._wrong(i, "a Python int (it meets integers of another dtype)", type(x).__name__)
         demand_fits(x, dtype)
 

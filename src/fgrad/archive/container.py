@@ -70,8 +70,8 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], list[np.ndarray]]:
     _, version, length = _START.unpack_from(data)
     if version != VERSION:
         raise ValueError(
-            f"the program is stored in version {version} of the format, of which this fgrad knows {VERSION} only: "
-            "load it with the fgrad that exported it, or a newer one, or export it again"
+            f"the program is stored in version {version} of the format, of which this fgrad knows "
+            f"{VERSION} only: load it with the fgrad that exported it, or a newer one, or export it again"
         )
     end = len(data) - DIGEST
     if hashlib.sha256(memoryview(data)[:end]).digest() != data[end:] or _START.size + length > end:
@@ -106,7 +106,11 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], list[np.ndarray]]:
 
 def checked_shape(shape: Any, dtype: np.dtype[Any]) -> tuple[int, ...]:
     """Return a shape of reasonable size."""
-    if not isinstance(shape, list | tuple) or any(type(n) is not int or n < 0 for n in shape) or len(shape) > 64:
+    if (
+        not isinstance(shape, list | tuple)
+        or any(type(n) is not int or n < 0 for n in shape)
+        or len(shape) > 64
+    ):
         raise ValueError(f"{shape!r} is no shape")
     if math.prod(n or 1 for n in shape) * dtype.itemsize > LARGEST:
         raise ValueError(f"arrays of shape {shape} are larger than any memory")

@@ -139,7 +139,9 @@ class Reader:
             return said
         ((word, content),) = demanded(said, dict).items()
         if word == "dict":
-            if not all(type(k) in {str, int} for k, _ in content) or len({k for k, _ in content}) != len(content):
+            if not all(type(k) in {str, int} for k, _ in content) or len({k for k, _ in content}) != len(
+                content
+            ):
                 raise ValueError("a dict has wrong keys")
             return {k: self.tree(part) for k, part in content}
         return {"tuple": tuple, "list": list}[word](map(self.tree, demanded(content, list)))
@@ -241,7 +243,9 @@ def _infer(name: str, args: Sequence[Any], params: dict[str, Any], said: Sequenc
 
 def _demand_equal(given: Sequence[Aval], wanted: Sequence[Aval], what: str) -> None:
     if [(a.shape, a.dtype) for a in given] != [(a.shape, a.dtype) for a in wanted]:
-        raise ValueError(f"{what} are {', '.join(map(str, given))}, but have to be {', '.join(map(str, wanted))}")
+        raise ValueError(
+            f"{what} are {', '.join(map(str, given))}, but have to be {', '.join(map(str, wanted))}"
+        )
 
 
 def _ins(code: Code) -> list[Aval]:
@@ -257,7 +261,10 @@ def _ins(code: Code) -> list[Aval]:
     if isinstance(code, Back):
         return [*_ins(code.code), *(a for a in code.code.outs if a.dtype.kind in "fc")]
     assert isinstance(code, Mapped)  # noqa: S101 -- there are no others
-    return [Aval((code.size, *a.shape), a.dtype) if m else a for a, m in zip(_ins(code.code), code.mapped, strict=True)]
+    return [
+        Aval((code.size, *a.shape), a.dtype) if m else a
+        for a, m in zip(_ins(code.code), code.mapped, strict=True)
+    ]
 
 
 def _branches(branches: Any, outs: Any) -> Branches:
@@ -287,7 +294,9 @@ def _scan(body: Any, consts: Any, carry: Any, length: Any, reverse: Any, checkpo
     n = _number(consts, len(inputs) + 1)
     m = _number(carry, len(inputs) + 1 - n)
     _number(length, 2**48)
-    if checkpoint not in (None, False, True) and not (type(checkpoint) in {int, str} or checkpoint is Ellipsis):
+    if checkpoint not in (None, False, True) and not (
+        type(checkpoint) in {int, str} or checkpoint is Ellipsis
+    ):
         raise ValueError("checkpoint is none")
     _demand_like(avals_out(body)[:m], inputs[n : n + m], "the results of a step")
     return Scan(body, n, m, length, reverse=demanded(reverse, bool), checkpoint=checkpoint)
@@ -306,7 +315,9 @@ def _mapped(code: Any, mapped: Any, size: Any) -> Mapped:
 
 def _of_code(code: Any) -> Code:
     if not isinstance(code, Code):
-        raise ValueError(f"a {type(code).__name__} stands where there has to be a code")
+        raise ValueError(  # noqa: TRY004 -- whatever is wrong with a file
+            f"a {type(code).__name__} stands where there has to be a code"
+        )
     return code
 
 
@@ -327,7 +338,9 @@ def _demand_like(given: Sequence[Aval], wanted: Sequence[Aval], what: str) -> No
     if [a.shape for a in given] != [a.shape for a in wanted] or not all(
         np.can_cast(a.dtype, b.dtype, "same_kind") for a, b in zip(given, wanted, strict=True)
     ):
-        raise ValueError(f"{what} are {', '.join(map(str, given))}, but have to be {', '.join(map(str, wanted))}")
+        raise ValueError(
+            f"{what} are {', '.join(map(str, given))}, but have to be {', '.join(map(str, wanted))}"
+        )
 
 
 MAKERS: dict[type[Code], Callable[..., Code]] = {

@@ -34,101 +34,139 @@ REFUSED = {
 CODES = frozenset({"lax.cond", "lax.scan", "lax.while_loop", "lax.pullback"})  # whose parameter is a code
 
 
+def _one_of(*words: str | None) -> Check:
+    return lambda v, _: (v is None or type(v) is str) and v in words
+
+
+def _typed(*kinds: type) -> Check:
+    return lambda v, _: type(v) in kinds
+
+
 def _is_int(v: Any, least: float = -math.inf, below: float = math.inf) -> bool:
     return type(v) is int and least <= v < below
 
 
-def _are_ints(v: Any, least: float = -math.inf) -> bool:
-    return type(v) is tuple and all(_is_int(n, least) for n in v)
+def _from(least: float) -> Check:
+    """Return whether a parameter is a tuple of integers that are not smaller."""
+    return lambda v, _: type(v) is tuple and all(_is_int(n, least) for n in v)
 
 
-def _one_of(*words: Any) -> Check:
-    return lambda v, _: (v is None or type(v) is str) and v in words
+SIZES, STEPS, PLACES = _from(0), _from(1), _from(-math.inf)
 
 
-def _entry(p: Any) -> bool:
+def _axis(v: Any, avals: Avals) -> bool:
+    return _is_int(v, 0, avals[0].ndim)
+
+
+def _axes(v: Any, avals: Avals) -> bool:
+    return type(v) is tuple and all(_axis(i, avals) for i in v) and len(set(v)) == len(v)
+
+
+def _count(v: Any, _: Avals) -> bool:
+    return _is_int(v, 0)
+
+
+def _pads(v: Any, _: Avals) -> bool:
+    return type(v) is tuple and all(PLACES(p, _) and len(p) == 2 for p in v)
+
+
+def _is_entry(p: Any) -> bool:
     if isinstance(p, slice):
         return all(n is None or _is_int(n) for n in (p.start, p.stop, p.step))
     return p is None or p is Ellipsis or _is_int(p)
 
 
-def _pads(v: Any) -> bool:
-    return type(v) is tuple and all(_are_ints(p) and len(p) == 2 for p in v)
+def _index(v: Any, _: Avals) -> bool:
+    return type(v) is tuple and all(map(_is_entry, v))
 
 
-SIZES: Check = lambda v, _: _are_ints(v, 0)  # noqa: E731 -- a table of predicates
-STEPS: Check = lambda v, _: _are_ints(v, 1)  # noqa: E731
-PLACES: Check = lambda v, _: _are_ints(v)  # noqa: E731
-PADS: Check = lambda v, _: _pads(v)  # noqa: E731
-AXIS: Check = lambda v, avals: all(_is_int(v, 0, a.ndim) for a in avals[:1])  # noqa: E731
-AXES: Check = lambda v, avals: _are_ints(v, 0) and len({*v, *range(avals[0].ndim)}) == avals[0].ndim and len({*v}) == len(v)  # noqa: E731, E501
-COUNT: Check = lambda v, _: _is_int(v, 0)  # noqa: E731
-FLAG: Check = lambda v, _: type(v) is bool  # noqa: E731
-TEXT: Check = lambda v, _: type(v) is str  # noqa: E731
-NUMBER: Check = lambda v, _: type(v) in {int, float} or isinstance(v, np.floating)  # noqa: E731
-TOLERANCE: Check = lambda v, _: v is None or type(v) in {int, float} or (isinstance(v, np.ndarray | np.floating) and v.dtype.kind == "f")  # noqa: E731, E501
-KTH: Check = lambda v, _: _is_int(v) or _are_ints(v) or type(v) is list or (isinstance(v, np.ndarray | np.integer) and v.dtype.kind == "i")  # noqa: E731, E501
-DTYPE: Check = lambda v, _: isinstance(v, np.dtype)  # noqa: E731
-INDEX: Check = lambda v, _: type(v) is tuple and all(map(_entry, v))  # noqa: E731
-TEMPLATE: Check = lambda v, _: type(v) is tuple and all(p is HOLE or type(p) is bool or _entry(p) for p in v)  # noqa: E731, E501
+def _template(v: Any, _: Avals) -> bool:
+    return type(v) is tuple and all(p is HOLE or type(p) is bool or _is_entry(p) for p in v)
+
+
+def _dtype(v: Any, _: Avals) -> bool:
+    return isinstance(v, np.dtype)
+
+
+def _tolerance(v: Any, _: Avals) -> bool:
+    numbers = isinstance(v, np.ndarray | np.generic) and v.dtype.kind == "f"
+    return v is None or type(v) in {int, float} or numbers
+
+
+def _kth(v: Any, _: Avals) -> bool:
+    numbers = isinstance(v, np.ndarray | np.generic) and v.dtype.kind in "iu"
+    return numbers or _is_int(v) or (type(v) in {tuple, list} and all(map(_is_int, v)))
+
+
+def _ufunc(v: Any, _: Avals) -> bool:
+    run = ROWS[v].run if type(v) is str and v in ROWS else None
+    return isinstance(run, np.ufunc) and run.nin == 2
+
+
+def _names(v: Any, _: Avals) -> bool:
+    return type(v) is tuple and all(type(s) is str for s in v)
+
+
+TEXT, FLAG, NUMBER, OPTIONS = _typed(str), _typed(bool), _typed(int, float, np.float64), _typed(dict)
 NORM = _one_of(None, "backward", "ortho", "forward")
-UFUNC: Check = lambda v, _: type(v) is str and v in ROWS and isinstance(ROWS[v].run, np.ufunc) and ROWS[v].run.nin == 2  # noqa: E731, E501
-NAMES: Check = lambda v, _: type(v) is tuple and all(type(s) is str for s in v)  # noqa: E731
-OPTIONS: Check = lambda v, _: type(v) is dict  # noqa: E731
-METHODS = _one_of("binomial", "choice", "permutation", "poisson", "standard_gamma", "multinomial")
+METHODS = _one_of("binomial", "choice", "multinomial", "permutation", "poisson", "standard_gamma")
 
-WINDOWS: dict[str, Check] = {"window": STEPS, "stride": STEPS, "padding": PADS}
-CONV: dict[str, Check] = {"stride": STEPS, "padding": PADS, "dilation": STEPS, "input_dilation": STEPS, "groups": COUNT}
-GATHERS: dict[str, Check] = {"template": TEMPLATE, "unique": FLAG}
+WINDOWS: dict[str, Check] = {"window": STEPS, "stride": STEPS, "padding": _pads}
+CONV: dict[str, Check] = {
+    "stride": STEPS,
+    "padding": _pads,
+    "dilation": STEPS,
+    "input_dilation": STEPS,
+    "groups": _count,
+}
+GATHERS: dict[str, Check] = {"template": _template, "unique": FLAG}
 
 PARAMS: dict[str, dict[str, Check]] = {
     **{row: {"shape": SIZES} for row in ("reshape", "broadcast_to")},
     **{
-        row: {"axes": AXES}
+        row: {"axes": _axes}
         for row in (
             *("transpose", "sum", "mean", "prod", "max", "min", "nanmax", "nanmin"),
             *("softmax", "log_softmax", "logsumexp"),
         )
     },
     **{
-        row: {"axis": AXIS}
-        for row in (
-            *("cumsum", "cumprod", "recur", "concatenate", "unstack", "argmax", "argmin"),
-        )
+        row: {"axis": _axis}
+        for row in (*("cumsum", "cumprod", "recur", "concatenate", "unstack", "argmax", "argmin"),)
     },
-    "convert": {"dtype": DTYPE},
+    "convert": {"dtype": _dtype},
     "contract": {"a": TEXT, "b": TEXT, "out": TEXT},
-    "slice": {"index": INDEX},
-    "unslice": {"shape": SIZES, "index": INDEX},
-    "update": {"index": INDEX},
+    "slice": {"index": _index},
+    "unslice": {"shape": SIZES, "index": _index},
+    "update": {"index": _index},
     "gather": GATHERS,
     "scatter_add": {"shape": SIZES, **GATHERS},
-    "put": {"template": TEMPLATE},
-    "winners": {"template": TEMPLATE, "shape": SIZES},
-    "accumulate": {"ufunc": UFUNC, "axis": AXIS},
-    "argsort": {"axis": AXIS, "kind": _one_of(None, "quicksort", "mergesort", "heapsort", "stable")},
-    "argpartition": {"axis": AXIS, "kth": KTH},
+    "put": {"template": _template},
+    "winners": {"template": _template, "shape": SIZES},
+    "accumulate": {"ufunc": _ufunc, "axis": _axis},
+    "argsort": {"axis": _axis, "kind": _one_of(None, "quicksort", "mergesort", "heapsort", "stable")},
+    "argpartition": {"axis": _axis, "kth": _kth},
     "rank": {"propagate": FLAG},
     "search": {"side": _one_of("left", "right")},
-    "layer_norm": {"rank": COUNT, "eps": NUMBER},
+    "layer_norm": {"rank": _count, "eps": NUMBER},
     "conv": CONV,
     "max_pool": WINDOWS,
     "window_sum": WINDOWS,
     "window_spread": {**WINDOWS, "space": SIZES},
     "convolve": {"mode": _one_of("full", "same", "valid")},
-    **{row: {"axis": AXIS, "norm": NORM} for row in ("fft", "ifft", "rfft")},
-    "irfft": {"axis": AXIS, "norm": NORM, "n": COUNT},
+    **{row: {"axis": _axis, "norm": NORM} for row in ("fft", "ifft", "rfft")},
+    "irfft": {"axis": _axis, "norm": NORM, "n": _count},
     "solve": {"check": _one_of("", "qr", "eig")},
     "cholesky": {"upper": FLAG},
     "qr": {"mode": _one_of("reduced", "complete", "r")},
     "eigh": {"uplo": _one_of("L", "U")},
     "svd": {"full_matrices": FLAG},
-    "pinv": {"rcond": TOLERANCE, "hermitian": FLAG},
+    "pinv": {"rcond": _tolerance, "hermitian": FLAG},
     "guard": {"kind": TEXT, "what": TEXT, "both": FLAG, "strict": FLAG, "second": FLAG, "look": FLAG},
-    "roots": {"lead": COUNT},
-    **{row: {"n": COUNT} for row in ("spherical", "modified", "polygamma")},
+    "roots": {"lead": _count},
+    **{row: {"n": _count} for row in ("spherical", "modified", "polygamma")},
     **{row: {"index": PLACES} for row in ("log_gamma_ratio", "logit_beta_ratio")},
-    "draw": {"method": METHODS, "names": NAMES, "options": OPTIONS, "shape": SIZES, "dtype": DTYPE},
+    "draw": {"method": METHODS, "names": _names, "options": OPTIONS, "shape": SIZES, "dtype": _dtype},
     "name": {"label": TEXT},
 }
 
@@ -138,7 +176,8 @@ PARAMS: dict[str, dict[str, Check]] = {
 
 def _item(shape: Shape, index: Any) -> Shape:
     """Return the shape of `x[index]`, as NumPy has it; nothing is read."""
-    return np.broadcast_to(np.zeros((), bool), shape)[index].shape
+    item: np.ndarray = np.broadcast_to(np.zeros((), bool), shape)[index]
+    return item.shape
 
 
 def _fits(value: Shape, target: Shape) -> bool:
@@ -202,7 +241,9 @@ FITS: dict[str, Callable[..., bool]] = {
     "unslice": lambda x, *, shape, index: _fits(x.shape, _item(shape, index)),
     "update": lambda x, y, *, index: _fits(y.shape, _item(x.shape, index)),
     "gather": lambda x, *arrays, template, **_: _gathered(x.shape, arrays, template) is not None,
-    "scatter_add": lambda x, *arrays, template, shape, **_: _fits(x.shape, _gathered(shape, arrays, template)),
+    "scatter_add": lambda x, *arrays, template, shape, **_: _fits(
+        x.shape, _gathered(shape, arrays, template)
+    ),
     "put": lambda x, y, *arrays, template: _fits(y.shape, _gathered(x.shape, arrays, template)),
     "winners": lambda *arrays, template, shape: _gathered(shape, arrays, template) is not None,
     "recur": lambda a, b, *, axis: a == b,
@@ -261,6 +302,8 @@ def signature(row: Primitive) -> tuple[int | None, set[str]]:
         return row.run.nin, set()
     parameters = inspect.signature(row.run).parameters.values()
     kinds = [p.kind for p in parameters]
-    count = sum(k in {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD} for k in kinds)
+    count = sum(
+        k in {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD} for k in kinds
+    )
     several = inspect.Parameter.VAR_POSITIONAL in kinds
     return None if several else count, {p.name for p in parameters if p.default is not p.empty}

@@ -25,8 +25,8 @@ class Unstored(Rule):
     def backward(self, *cts: Any) -> NoReturn:
         """Say that there is no derivative."""
         raise TypeError(
-            f"{self.name} has a derivative of its own, which is Python, and Python is not stored: the exported "
-            "function gives values only. Export the derivative as a function too: "
+            f"{self.name} has a derivative of its own, which is Python, and Python is not stored: the "
+            "exported function gives values only. Export the derivative as a function too: "
             "fgrad.export(fgrad.value_and_grad(f), ...)"
         )
 

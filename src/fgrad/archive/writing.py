@@ -75,8 +75,8 @@ class Writer:
         used = [*(a for e in inside for a in e.args), *r.outs]
         if any(isinstance(a, Var) and a not in known for a in used):
             raise self.refuse(
-                f"{getattr(rule, 'name', r.row.name)} has a derivative of its own and uses values that are not among "
-                "its arguments; pass them"
+                f"{getattr(rule, 'name', r.row.name)} has a derivative of its own and uses values that "
+                "are not among its arguments; pass them"
             )
         start = places.index(r.start)
         operands = [[self.operand(a, numbers) for a in some] for some in (r.args, r.outs)]
@@ -143,8 +143,8 @@ class Writer:
             return {"dict": [[k, self.tree(part, what)] for k, part in x.items()]}
         if kind is not int:
             raise self.refuse(
-                f"{what} holds a {kind.__name__}; only tuples, lists, dicts and None are stored, since other classes "
-                "are Python. Wrap the function in one that takes and returns those"
+                f"{what} holds a {kind.__name__}; only tuples, lists, dicts and None are stored, since "
+                "other classes are Python. Wrap the function in one that takes and returns those"
             )
         return x
 

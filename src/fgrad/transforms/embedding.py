@@ -253,7 +253,9 @@ def _reader(described: str, aval: Aval, *, compiled: bool) -> Callable[..., Any]
             raise _typing_error(f"{described} must be {aval}, not {given}")
         if not shape:
             return element if array else converted
-        return as_it_is if x.layout == "C" and x.aligned else contiguous
+        if not x.aligned:
+            return aligned
+        return as_it_is if x.layout == "C" else contiguous
 
     def converted(x: Any) -> Any:
         return kind(x)
@@ -270,6 +272,11 @@ def _reader(described: str, aval: Aval, *, compiled: bool) -> Callable[..., Any]
         if x.shape != shape:
             raise ValueError(wrong)
         return np.ascontiguousarray(x)
+
+    def aligned(x: Any) -> Any:
+        if x.shape != shape:
+            raise ValueError(wrong)
+        return np.ascontiguousarray(x.copy())
 
     overload(read)(typed)
     return read

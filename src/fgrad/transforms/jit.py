@@ -166,7 +166,8 @@ class Jit(Transformed):
         if keywords:
             raise TypeError(
                 f"as_njit of {name}: {', '.join(keywords)} can be given by name only, but compiled code "
-                "calls by position; make it static (static_argnames), or wrap the function in one without keywords"
+                "calls by position; make it static (static_argnames), or wrap the function in one without "
+                "keywords"
             )
         if made.handles:
             raise TypeError(
