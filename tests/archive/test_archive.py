@@ -350,6 +350,17 @@ def test_one_altered_byte_is_noticed(stored):
             fg.load(stored[:i])
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 200_000, '{"arrays":' + "1" * 6000 + "}", '{"arrays":1.5}', '{"arrays":[],"arrays":[]}', "\xff"],
+)
+def test_headers_that_are_hard_to_read(stored, text):
+    header = text.encode("latin1")
+    body = stored[:12] + len(header).to_bytes(8, "little") + header
+    with pytest.raises(ValueError):
+        fg.load(body + hashlib.sha256(body).digest())
+
+
 def set_equation(k, part, value):
     def change(header):
         header["program"]["equations"][k][part] = value

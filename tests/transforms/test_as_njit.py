@@ -55,6 +55,9 @@ def test_value_gradient_and_product(both_ways, rng):
     np.testing.assert_allclose(product, differences, rtol=1e-6)
     again = compute(np.repeat(x, 2)[::2], v[::-1].copy()[::-1])  # neither is contiguous
     np.testing.assert_array_equal(again[2], product)
+    odd = np.frombuffer(b"\0" + x.tobytes(), np.float64, 5, 1)  # neither aligned nor writable
+    assert not odd.flags.aligned
+    np.testing.assert_array_equal(compute(odd, v)[1], slope)
     with pytest.raises(ValueError, match=r"everything.as_njit: the argument v must have shape \(5,\)"):
         compute(x, v[1:])
 
