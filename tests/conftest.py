@@ -23,6 +23,7 @@ def pytest_configure(config):
     folder = tempfile.TemporaryDirectory(prefix="fgrad-kernels-", ignore_cleanup_errors=True)
     config.add_cleanup(folder.cleanup)
     os.environ["FGRAD_CACHE_DIR"] = folder.name
+    os.environ["FGRAD_QUIET"] = "1"  # some tests look at stderr
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def cost(plan: Plan) -> Cost:
     return Cost(flops, moved, len({k.text for k in plan.kernels}), launches, plan.size)
 
 
-def operations(equation: Equation) -> int:
+def contraction(equation: Equation) -> int:
     """Return how many operations a product of arrays takes."""
     a, b = equation.params["a"], equation.params["b"]
     x, y = equation.args
@@ -65,7 +65,7 @@ def _block(block: Block) -> tuple[int, int, int]:
             found += [(k.work, sum(map(_bytes, k.buffers)), 1) for k in block.kernels[i]]
         elif isinstance(step, Call):
             e = step.equation
-            flops = operations(e) if e.name == "contract" else 0
+            flops = contraction(e) if e.name == "contract" else 0
             found.append((flops, sum(map(_bytes, (*e.args, *e.outs))), 1))
     return _sum(found)
 

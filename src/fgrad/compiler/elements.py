@@ -692,3 +692,9 @@ def _kind(a: Any) -> Any:
     if isinstance(a, bool):
         return BOOL
     return a.dtype if hasattr(a, "dtype") else type(a)
+
+
+def scalar_work(name: str) -> int:
+    """Return how many operations an element of a row takes."""
+    body = ROWS[name].body
+    return 1 if body is None else sum(COSTS.get(x.head, 4) for x in postorder(body.result) if x.args)

@@ -12,6 +12,7 @@ from fgrad.compiler.cost import Cost, cost
 from fgrad.compiler.listing import source
 from fgrad.compiler.plan import ALIGN, Buffer, Plan, Python, Segment, Shared
 from fgrad.compiler.simplify import simplify
+from fgrad.compiler.usual import usual_case
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import PASSES, Program, applied
@@ -23,16 +24,30 @@ NO_MEMORY = (
     "there is no memory left for what a loop of a compiled function keeps of each step, for its derivative. "
     "`scan` with `checkpoint=True` keeps less, and computes it again"
 )
+DOUBTS = 3  # times in a row that the usual case was not, until it is left
 RELEASE = 100_000  # elements times operations of a program that lets other threads run meanwhile
 
 
 class Executable:
-    """A program ready to run on plain arrays."""
+    """A program ready to run on plain arrays.
 
-    def __init__(self, program: Program, name: str = "") -> None:
+    Where that saves enough, what runs is a program for the usual case, which also tells whether its results
+    may be wrong; if so, `program` itself runs, compiled then.
+
+    Args:
+        program: to be compiled.
+        name: what to call it.
+        speculative: whether there may be a program for the usual case.
+    """
+
+    def __init__(self, program: Program, name: str = "", *, speculative: bool = True) -> None:
         self.name = name
         self.program = lowered(program)
-        self._plan = Plan(self.program, name)
+        usual = usual_case(self.program) if speculative else None
+        self.is_usual = usual is not None
+        self._plan = Plan(usual or self.program, name, doubts=int(self.is_usual))
+        self._doubts = [self._plan.outputs.index(v) for v in self._plan.doubts]
+        self._doubted = 0  # times in a row
         self._used = False
         self._free: list[_Context] = []
 
@@ -43,6 +58,8 @@ class Executable:
             IndexError: an index is out of bounds.
             MemoryError: there is no memory for what a loop keeps of each step.
         """
+        if self._doubted >= DOUBTS:
+            return self.plain.run(leaves)
         plan = self._plan
         ins = [
             np.ascontiguousarray(x, v.aval.dtype).reshape(v.aval.shape)
@@ -69,7 +86,16 @@ class Executable:
             with running(()):
                 self.program.run(leaves)
             raise IndexError(OUTSIDE)
+        if any(outs[k] for k in self._doubts):
+            self._doubted += 1
+            return self.plain.run(leaves)
+        self._doubted = 0
         return [self._result(i, ins, outs) for i in range(len(plan.results))]
+
+    @cached_property
+    def plain(self) -> Executable:
+        """What runs where the results of the usual case may be wrong."""
+        return Executable(self.program, self.name, speculative=False)
 
     def _result(self, i: int, ins: Sequence[np.ndarray], outs: Sequence[np.ndarray]) -> np.ndarray:
         """Return an output as an array of its own."""
@@ -100,8 +126,9 @@ class Executable:
 
     @property
     def checks(self) -> list[int]:
-        """Which of the arrays that are made are zero unless something failed."""
-        return [len(self._plan.outputs) - 1] if self._plan.has_faults else []
+        """Which of the arrays that are made are zero unless something failed, or results may be wrong."""
+        faults = [len(self._plan.outputs) - 1] if self._plan.has_faults else []
+        return [*self._doubts, *faults]
 
     @property
     def ins(self) -> list[Aval]:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from fgrad.compiler.elements import (
-    COSTS,
     INTEGERS,
     JOINS,
     NATIVE,
@@ -28,6 +27,7 @@ from fgrad.compiler.elements import (
     NeedsUnrolledError,
     looked_up,
     loop_dtypes,
+    scalar_work,
     shape_of,
 )
 from fgrad.compiler.index import HERE, Index, counter
@@ -35,7 +35,6 @@ from fgrad.compiler.scopes import Builder
 from fgrad.core.aval import Shape, aval_of
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, Var
-from fgrad.expr.node import postorder
 
 FEW = 4096  # elements whose way through memory costs nothing beside the compilation of long kernels
 SHORT, LONG = 40, 150  # scalar operations of a nest, for few elements and for many
@@ -396,8 +395,7 @@ def _work(e: Equation) -> int:
         shape = shape_of(e.args[0])
         axes = e.params["axes"] if e.name in JOINS else range(len(shape))
         return min(math.prod(shape[i] for i in axes), SMALL)
-    body = ROWS[e.name].body
-    return 1 if body is None else sum(COSTS.get(x.head, 4) for x in postorder(body.result) if x.args)
+    return scalar_work(e.name)
 
 
 def _bases(a: Var, shape: Shape, makers: Any, fusable: Any) -> Iterable[tuple[Var, bool]]:

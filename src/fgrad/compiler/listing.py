@@ -21,6 +21,7 @@ def source(plan: Plan, name: str = "") -> str:
         "",
         f"inputs:  {_shown(plan.inputs)}",
         f"outputs: {_shown(plan.program.outputs)}",
+        *([f"checks:  {_shown(plan.doubts)}: where it is true another program runs"] if plan.doubts else []),
         "",
         "in order:",
         *(f"    {line}" for line in listing.steps(plan.block)),

@@ -98,15 +98,18 @@ class Plan:
     Args:
         program: simplified, with plain loops and branches.
         name: what to call it.
+        doubts: how many of its last outputs are no results, but true where the results may be wrong.
         alone: whether Python runs the steps; else the table holds all but what only Python computes.
     """
 
-    def __init__(self, program: Program, name: str = "", *, alone: bool = True) -> None:
+    def __init__(self, program: Program, name: str = "", *, doubts: int = 0, alone: bool = True) -> None:
         self.slots: list[Buffer | None] = []  # None for those of arguments
         self.constants: dict[int, Buffer] = {}
         self.kernels: list[Kernel] = []
         plain = decompose(program)
         self.program = plain.program
+        results = plain.program.outputs[: len(plain.program.outputs) - doubts]
+        self.doubts = plain.program.outputs[len(results) :]
         self.inputs = [v for v in plain.program.inputs if v not in plain.constants]
         self.outputs: list[Var] = []
         for y in plain.program.outputs:
@@ -116,7 +119,7 @@ class Plan:
         self.faults = self.argument()
         self.block = Block(self, plain, known)
         self.size = self.block.size
-        self.results = [self.block.known[y] if isinstance(y, Var) else None for y in plain.program.outputs]
+        self.results = [self.block.known[y] if isinstance(y, Var) else None for y in results]
         native.compiled_all((k.text for k in self.kernels), name)
         self.table = machine.Assembler()
         self.work = 0
@@ -526,7 +529,9 @@ class Loop(Inner):
             self.start(slot, rows, steps if code.reverse else None)
             moves.append((slot, -rows.step if code.reverse else rows.step))
         work, turns = plan.work, STEPS if counted else length
-        with table.loop(0 if counted else length, [x for x in moves if x[1]], count_slot=steps if counted else None):
+        with table.loop(
+            0 if counted else length, [x for x in moves if x[1]], count_slot=steps if counted else None
+        ):
             self.blocks[0].write(plan, alone=False)
             self.copy(self.copies)
             for a, b in zip(self.carry, self.next, strict=True):

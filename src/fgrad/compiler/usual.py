@@ -1,0 +1,60 @@
+"""When a program for the usual case runs first: where it saves enough; it says itself whether it is right."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fgrad.compiler.cost import contraction
+from fgrad.compiler.elements import VIEWS, scalar_work, shape_of
+from fgrad.compiler.simplify import speculate
+from fgrad.core.primitive import ROWS
+from fgrad.core.program import Equation, Program, Var
+
+SAVING = 0.1  # of the operations, at least: the other program is compiled too where it is needed
+
+
+def usual_case(program: Program) -> Program | None:
+    """Return the program of the usual case where that saves a tenth of the operations.
+
+    Args:
+        program: simplified.
+
+    Returns:
+        A program with one more output, a truth value: whether the others may be wrong. None if `program` has
+        no step that asks whether a slope is infinite, or too little is gained.
+    """
+    if not any(e.name == "isfinite" for e in program.equations):
+        return None
+    usual = speculate(program)
+    if usual is None or operations(usual) > (1 - SAVING) * operations(program):
+        return None
+    *outputs, valid = usual.outputs
+    if not isinstance(valid, Var):
+        return None
+    doubt = Var(valid.aval, "doubt")
+    equations = [*usual.equations, Equation("logical_not", (valid,), {}, (doubt,), "")]
+    return Program(usual.inputs, equations, [*outputs, doubt], (usual.in_tree, usual.out_tree))
+
+
+def operations(program: Program) -> int:
+    """Return about how many operations on numbers a program takes."""
+    return sum(map(_operations, program.equations))
+
+
+def _operations(e: Equation) -> int:
+    inner = e.params["code"].inner() if "code" in e.params else ()
+    if inner:
+        length = getattr(e.params["code"], "length", 1)
+        return sum(map(operations, inner)) * (length if isinstance(length, int) else 1)
+    if e.name in VIEWS:
+        return 0
+    if e.name == "contract":
+        return contraction(e)
+    if ROWS[e.name].body is not None:
+        return scalar_work(e.name) * math.prod(e.outs[0].aval.shape)
+    return sum(math.prod(_shape(x)) for x in (*e.args, *e.outs))
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    return tuple(shape_of(x))
