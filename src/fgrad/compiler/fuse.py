@@ -25,13 +25,13 @@ from fgrad.compiler.elements import (
     Elements,
     Indices,
     NeedsUnrolledError,
-    looked_up,
     loop_dtypes,
     scalar_work,
     shape_of,
 )
 from fgrad.compiler.index import HERE, Index, counter
 from fgrad.compiler.scopes import Builder
+from fgrad.compiler.views import looked_up
 from fgrad.core.aval import Shape, aval_of
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, Var
