@@ -74,7 +74,7 @@ def check(staged: Any, inputs: list[np.ndarray]) -> None:
     every = [v for e in program.equations for v in e.outs]
     try:
         values = run(Program(program.inputs, program.equations, every, (None, None)), inputs)
-    except (ValueError, IndexError):  # an error of NumPy that depends on no shape
+    except (ValueError, IndexError, OverflowError):  # an error of NumPy that depends on no shape
         return
     wide = [np.abs(y.astype(np.float64)) for y in values]
     size = max([1.0, *(float(y.max()) for y in wide if y.size)])

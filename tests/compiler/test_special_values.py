@@ -128,6 +128,20 @@ def test_integers_of_several_widths_promote():
         check((np.add, np.multiply, np.less, np.equal, np.maximum), integers(a)[:, None], y)
 
 
+def test_integers_wrap_before_they_are_widened():
+    x, wide = np.array([0, 1, 200], np.uint8), np.array([5, 6, 7])
+    for y in (x, np.array([-128, 1, 2], np.int8)):
+        check([np.add, np.subtract, np.multiply, np.divide], -y, wide)
+        functions = [lambda x, f=f: f(wide, -x) for f in (np.add, np.subtract, np.multiply, np.divide)]
+        functions += [
+            lambda x: -x / -x[::-1],
+            lambda x: np.mean(-x),
+            lambda x: (-x) * 0.5,
+            lambda x: 3.0 / -x,
+        ]
+        check([*functions, lambda x: np.sum(-x), lambda x: (x + x) + wide, lambda x: (x - x[::-1]) * 2.5], y)
+
+
 def test_truths_are_numbers_and_numbers_truths():
     t = np.array([True, False])
     pairs = (np.add, np.multiply, np.maximum, np.minimum, np.logical_and, np.logical_or, np.logical_xor)

@@ -87,7 +87,7 @@ def addition(rw: Rewriting, e: Equation) -> Any:
     if x is y and x.__class__ is Var and _kind(e) in "fiu":
         return rw.make("multiply", x, _typed(e, 2))
     for a, b in ((x, y), (y, x)):
-        if made := rw.maker(b, "negative"):
+        if made := rw.negation(b, e):
             return rw.make("subtract", a, made.args[0])
     if (common := _common_factor(rw, e)) is not None:
         return common
@@ -137,7 +137,7 @@ def subtraction(rw: Rewriting, e: Equation) -> Any:
     kind = _kind(e) if s is not None and s == 0 and y.__class__ is Var else "-"
     if kind == "i" or (kind == "f" and is_zero(s, negative=True)):
         return rw.make("negative", y)
-    if made := rw.maker(y, "negative"):
+    if made := rw.negation(y, e):
         return rw.make("add", x, made.args[0])
     made = rw.maker(x, "negative")
     if made and made.args[0] is y and _kind(e) == "f":
@@ -171,7 +171,7 @@ def product(rw: Rewriting, e: Equation) -> Any:
     s = _value(rw, y)
     if s is not None and x.__class__ is Var:
         return _multiple(rw, e, x, s)
-    a, b = rw.maker(x, "negative"), rw.maker(y, "negative")
+    a, b = rw.negation(x, e), rw.negation(y, e)
     if a and b:
         return rw.make("multiply", a.args[0], b.args[0])
     for p, q, swapped in ((x, y, False), (y, x, True)):
@@ -215,7 +215,7 @@ def quotient(rw: Rewriting, e: Equation) -> Any:
         return x
     if s is not None and _is_power_of_two(s):
         return rw.make("multiply", x, _typed(e, 1) / _typed(e, s))
-    a, b = rw.maker(x, "negative"), rw.maker(y, "negative")
+    a, b = rw.negation(x, e), rw.negation(y, e)
     if a and b:
         return rw.make("divide", a.args[0], b.args[0])
     if a and _outer(rw, e, x, "negative"):
@@ -243,7 +243,7 @@ def product_where_zero_wins(rw: Rewriting, e: Equation) -> Any:
         nonzero = bool(np.count_nonzero(value) == value.size)
         if (e.name == "scale" and wins and nonzero) or (finite and (nonzero or not wins)):
             return rw.make("multiply", x, y)
-    a, b = rw.maker(x, "negative"), rw.maker(y, "negative")
+    a, b = rw.negation(x, e), rw.negation(y, e)
     if a and b:
         return rw.make(e.name, a.args[0], b.args[0])
     if a and _outer(rw, e, x, "negative"):

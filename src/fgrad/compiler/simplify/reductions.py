@@ -143,7 +143,7 @@ def scaled(rw: Rewriting, e: Equation) -> Any:
     (x,) = e.args
     if e.outs[0].aval.dtype.kind != "f" or not rw.single(x):
         return None
-    if made := rw.maker(x, "negative"):
+    if made := rw.negation(x, e):
         return rw.make("negative", rw.make(e.name, made.args[0], **e.params))
     made = rw.maker(x, "multiply", "divide")
     if made and rw.aval(made.args[0]) == x.aval and (s := _factor(rw, made)) is not None:

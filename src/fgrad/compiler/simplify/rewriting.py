@@ -107,6 +107,12 @@ class Rewriting:
         e = self._maker.get(x)
         return e if e is not None and (not names or e.name in names) else None
 
+    def negation(self, x: Any, user: Equation) -> Equation | None:
+        """Return the equation that negates to `x`, unless integers wrap before `user` widens them."""
+        made = self.maker(x, "negative")
+        wide = made is None or x.aval.dtype.kind in "fc" or x.aval.dtype == user.outs[0].aval.dtype
+        return made if wide else None
+
     def single(self, x: Any) -> bool:
         """Return whether `x` is used once, so that its equation goes where it is rewritten."""
         return x.__class__ is Var and self.uses[x] == 1
