@@ -26,7 +26,7 @@ BLOCKS = 1024  # at most, and as few as take an eighth of the memory of what the
 FILLING = 900  # the number of the loop that fills an array with zeros
 
 IDENTITIES = {
-    "sum": -0.0,
+    "sum": 0.0,
     "prod": 1.0,
     "max": -math.inf,
     "min": math.inf,
