@@ -1,4 +1,4 @@
-"""Jitted functions in new processes: with a warm cache nothing is compiled, and no cache makes a result wrong."""
+"""Jitted functions in new processes: a warm cache compiles nothing, and no cache makes a result wrong."""
 
 from __future__ import annotations
 

@@ -513,13 +513,20 @@ def jit(
         donate_argnums: arguments whose memory may be reused; accepted for JAX's sake.
 
     Returns:
-        A function of the same arguments, with `lower(*args)`, which returns the `program` and its `source`,
-        `clear_cache()`, and `__wrapped__`, the Python function.
+        A function of the same arguments, with `lower(*args)`, which returns the `program`, its `source` and
+        `cost()`, `as_njit(*args)`, a function for other compiled code, `clear_cache()`, and `__wrapped__`,
+        the Python function.
 
     Raises:
         TypeError: an argument is no array and not static, a static value has no hash, or `fun` asks for a
             value (`if`, `float`, `numpy.asarray`, data-dependent shapes) that does not exist while it is
             staged.
+        IndexError: when called, an index is out of bounds.
+
+    Results are NumPy's to rounding: sums may be taken in another order. They do not depend on the number of
+    threads (`FGRAD_NUM_THREADS`). Kernels are kept on disk (`fgrad.cache`) and serve every size above 16, so
+    another batch size is staged, but not compiled; from two seconds of compiling on, stderr says how far it
+    is, unless `FGRAD_QUIET=1`. `FGRAD_DISABLE_JIT=1` and `disable_jit` run the Python function instead.
 
     What `fun` does beside computing its result, like `print` or `list.append`, happens when it is staged and
     not again; `fgrad.debug.print` and `fgrad.debug.callback` happen at every call. Arrays that `fun` takes
