@@ -48,6 +48,7 @@ INTEGERS = {  # on whole numbers: what each computes before it is cut to the wid
     "greater": "({} > {})", "greater_equal": "({} >= {})",
     "where": "({1} if {0} else {2})", "logical_not": "({} == 0)",
     "scale": "({} * {})", "both": "({} * {})",
+    "floor_divide": "({} // {})", "remainder": "({} % {})",  # by a positive number
 }
 TRUTHS = {
     "equal": "({} == {})", "not_equal": "({} != {})", "where": "({1} if {0} else {2})",

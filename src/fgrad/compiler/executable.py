@@ -10,12 +10,12 @@ import numpy as np
 
 from fgrad.compiler.cost import Cost, cost
 from fgrad.compiler.listing import source
-from fgrad.compiler.plan import ALIGN, Buffer, Plan, Python, Segment, Shared
+from fgrad.compiler.plan import ALIGN, KINDS, Buffer, Plan, Python, Segment, Shared
 from fgrad.compiler.simplify import simplify
 from fgrad.compiler.usual import usual_case
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS
-from fgrad.core.program import PASSES, Program, applied
+from fgrad.core.program import PASSES, Equation, Program, applied
 from fgrad.core.trace import running
 from fgrad.kernels import entry, intrinsics, machine, native, stacks, threads
 
@@ -46,6 +46,7 @@ class Executable:
         usual = usual_case(self.program) if speculative else None
         self.is_usual = usual is not None
         self._plan = Plan(usual or self.program, name, doubts=int(self.is_usual))
+        self._plan.steps = [_with_compiled(s) if isinstance(s, Python) else s for s in self._plan.steps]
         self._doubts = [self._plan.outputs.index(v) for v in self._plan.doubts]
         self._doubted = 0  # times in a row
         self._used = False
@@ -81,6 +82,8 @@ class Executable:
             finally:
                 self._free.append(context)
         if plan.has_faults and outs[-1]:
+            if self.is_usual:  # the index may be wrong where the case is not the usual one
+                return self.plain.run(leaves)
             if outs[-1] == machine.EXHAUSTED:
                 raise MemoryError(NO_MEMORY)
             with running(()):
@@ -178,6 +181,32 @@ def lowered(program: Program) -> Program:
 def compile(program: Program, name: str = "") -> Executable:
     """Return the program ready to run; `name` is what to call it."""
     return Executable(program, name)
+
+
+class _Compiled(Program):
+    """A program inside of a loop or branch that Python goes through, compiled when it first runs."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program.inputs, program.equations, program.outputs, (None, None))
+        self._plain = program
+
+    @cached_property
+    def executable(self) -> Executable:
+        """What runs it."""
+        return Executable(self._plain, speculative=False)
+
+    def run(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return the output leaves for arrays of the input leaves."""
+        return self.executable.run([getattr(x, "_value", x) for x in leaves])
+
+
+def _with_compiled(step: Python) -> Python:
+    """Return the call of a row, of a loop or branch with its programs compiled."""
+    e = step.equation
+    if (e.name, type(e.params.get("code")).__name__) not in KINDS:
+        return step
+    params = {**e.params, "code": e.params["code"].map(_Compiled)}
+    return step._replace(equation=Equation(e.name, e.args, params, e.outs, e.line))
 
 
 class _Context:

@@ -1,0 +1,434 @@
+"""Compiled loops and branches: native, forward and back, whatever the number of steps; against Python's loops."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.helpers import close, differences
+
+import fgrad as fg
+import fgrad.numpy as fnp
+from fgrad import lax
+from fgrad.compiler.plan import Python
+from fgrad.kernels import native, stacks
+
+CALLS = 3  # the first runs differently from the second, and from the third on a guard comes before
+
+
+def rows(f: Any, *args: Any) -> list[str]:
+    """Return which rows Python computes in the compiled function."""
+    plan = fg.jit(f).lower(*args).compile()._plan
+    return [s.equation.name for s in plan.steps if isinstance(s, Python)]
+
+
+# ---- functions of a vector of three positive numbers, and what they are in Python -------------------
+
+
+def newton(x):
+    """Square roots, each to its own number of steps."""
+    root = lambda a: lax.while_loop(lambda v: np.abs(v * v - a) > 1e-13 * a, lambda v: 0.5 * (v + a / v), a)
+    return root(x[0]) * root(x[1]) + x[2]
+
+
+def newton_plainly(x):
+    return np.sqrt(x[0]) * np.sqrt(x[1]) + x[2]
+
+
+def matrix(x):
+    return np.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.2], [0.5, 0.2, 1.0]]) * (x[:, None] * x[None, :])
+
+
+def power(x):
+    """The largest eigenvalue, by iteration until it stays."""
+    a = matrix(x)
+
+    def step(v):
+        v, _, new, count = v
+        w = a @ v
+        w = w / np.sqrt(np.sum(w * w))
+        return w, new, np.sum(w * (a @ w)), count + 1
+
+    start = np.ones(3), 0.0, 1.0, 0
+    return lax.while_loop(lambda v: np.abs(v[1] - v[2]) > 1e-14 * np.abs(v[2]), step, start)[2]
+
+
+def power_plainly(x):
+    return np.linalg.eigvalsh(matrix(x))[-1]
+
+
+def collatz(x):
+    """Integers and a sum of powers along 27, 82, 41, ... until 40."""
+
+    def step(v):
+        n, total, y = v
+        return np.where(n % 2 == 0, n // 2, 3 * n + 1), total + y * x, y * x[0] * 0.5
+
+    _, total, y = lax.while_loop(lambda v: v[0] != 40, step, (27, x * 0.0, 1.0))
+    return np.sum(total * x) + y
+
+
+def collatz_plainly(x):
+    n, total, y = 27, x * 0.0, 1.0
+    while n != 40:
+        n, total, y = (n // 2 if n % 2 == 0 else 3 * n + 1), total + y * x, y * x[0] * 0.5
+    return np.sum(total * x) + y
+
+
+def nested(x):
+    """A while loop in each step of a scan, and one in that, some of no step."""
+
+    def inner(s):
+        k, v = s
+        _, v = lax.while_loop(lambda s: s[0] < k, lambda s: (s[0] + 1, np.sin(s[1]) * x), (0, v))
+        return k + 1, v + x * 0.1
+
+    def step(v, k):
+        _, v = lax.while_loop(lambda s: s[0] < k, inner, (0, v))
+        return v, np.sum(v * v)
+
+    v, ys = lax.scan(step, x, np.array([3, 0, 1, 2]))
+    return np.sum(v) * np.sum(ys)
+
+
+def nested_plainly(x):
+    v, total = x, 0.0
+    for n in [3, 0, 1, 2]:
+        for k in range(n):
+            for _ in range(k):
+                v = np.sin(v) * x
+            v = v + x * 0.1
+        total = total + np.sum(v * v)
+    return np.sum(v) * total
+
+
+def chosen(x):
+    """Branches in a while loop, that keep different values."""
+
+    def step(s):
+        k, v = s
+        return k + 1, lax.cond(k % 3 == 0, lambda v: np.exp(-v) * x, lambda v: np.sin(v) + v * x, v)
+
+    return np.sum(lax.while_loop(lambda s: (s[0] < 8) & (np.sum(s[1]) < 25.0), step, (0, x))[1] ** 2)
+
+
+def chosen_plainly(x):
+    k, v = 0, x
+    while k < 8 and np.sum(v) < 25.0:
+        k, v = k + 1, np.exp(-v) * x if k % 3 == 0 else np.sin(v) + v * x
+    return np.sum(v**2)
+
+
+PATH = np.array([4, 2, -1, 0, 1])
+
+
+def walk(x):
+    """A path through an array, and lookups in a scan and in a branch, forwards and from the end."""
+    y = np.concatenate([x, x * x])[:5]
+
+    def step(s):
+        i, total = s
+        other = lax.cond(i > 1, lambda j: y[j - 1] * y[-j], lambda j: y[j] ** 3, i)
+        return fnp.take(PATH, i), np.sin(total) + y[i] * other
+
+    _, total = lax.while_loop(lambda s: s[0] >= 0, step, (3, 0.0))
+    return total + lax.scan(lambda c, i: (c * y[i] + x[i % 3], None), total, np.array([4, 0, -2, 2]))[0]
+
+
+def walk_plainly(x):
+    y, i, total = np.concatenate([x, x * x])[:5], 3, 0.0
+    while i >= 0:
+        i, total = PATH[i], np.sin(total) + y[i] * (y[i - 1] * y[-i] if i > 1 else y[i] ** 3)
+    c = total
+    for i in [4, 0, -2, 2]:
+        c = c * y[i] + x[i % 3]
+    return total + c
+
+
+PAIRS = (
+    *((newton, newton_plainly), (power, power_plainly), (collatz, collatz_plainly)),
+    *((nested, nested_plainly), (chosen, chosen_plainly), (walk, walk_plainly)),
+)
+FUNCTIONS = {pair[0].__name__: pair for pair in PAIRS}
+X = np.array([1.3, 0.7, 1.1])
+TANGENT = np.array([0.3, -1.0, 0.5])
+BATCH = np.stack([X, X[::-1] * 1.1, X * 0.8 + 0.2])
+
+
+def second(f):
+    return lambda x: differences(lambda x: differences(f, x, 1e-4), x, 1e-4)
+
+
+def slope(f, x):
+    return differences(f, x) @ TANGENT
+
+
+def each(f):
+    return lambda xs: np.stack([f(x) for x in xs])
+
+
+WEIGHTS = np.arange(1.0, 4.0)
+MODES = {  # what is compiled, what it is compared with, how close they come
+    "value": (lambda f: f, lambda f: f, 1e-10),
+    "value_and_grad": (fg.value_and_grad, lambda f: lambda x: (f(x), differences(f, x)), 1e-6),
+    "jvp": (
+        lambda f: lambda x: fg.jvp(f, (x,), (TANGENT,)),
+        lambda f: lambda x: (f(x), slope(f, x)),
+        1e-6,
+    ),
+    "hessian": (fg.hessian, second, 1e-4),
+    "vmap": (fg.vmap, each, 1e-10),
+    "vmap of grad": (lambda f: fg.vmap(fg.grad(f)), lambda f: each(lambda x: differences(f, x)), 1e-6),
+    "grad of vmap": (
+        lambda f: fg.grad(lambda xs: np.sum(fg.vmap(f)(xs) * WEIGHTS)),
+        lambda f: lambda xs: each(lambda x: differences(f, x))(xs) * WEIGHTS[:, None],
+        1e-6,
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_loops_run_natively(name, mode):
+    (f, plainly), (transform, reference, rtol) = FUNCTIONS[name], MODES[mode]
+    x = BATCH if "vmap" in mode else X
+    expected = reference(plainly)(x)
+    compiled = fg.jit(transform(f))
+    for _ in range(CALLS):
+        found = compiled(x)
+        for a, b in zip(fg.tree.leaves(found), fg.tree.leaves(expected), strict=True):
+            close(a, b, rtol)
+    assert rows(transform(f), x) == []
+
+
+@pytest.mark.parametrize("mode", ["value_and_grad", "hessian", "vmap of grad"])
+@pytest.mark.parametrize("name", ["nested", "walk"])
+def test_loops_of_interpreted_kernels(name, mode):
+    with kernels_in_python():
+        test_loops_run_natively(name, mode)
+
+
+# ---- the number of steps -------------------------------------------------------------------------------
+
+
+def repeated(x, count):
+    """A recurrence of `count` steps."""
+    step = lambda v: (v[0] + 1, np.sin(v[1]) + 1e-3 * x * v[1])
+    return lax.while_loop(lambda v: v[0] < count, step, (0, x))[1]
+
+
+def repeated_plainly(x, count):
+    """The same, and its derivative by hand."""
+    y, slope = x, 1.0
+    for _ in range(count):
+        slope = np.cos(y) * slope + 1e-3 * (y + x * slope)
+        y = np.sin(y) + 1e-3 * x * y
+    return y, slope
+
+
+def test_any_number_of_steps():
+    f = fg.jit(fg.value_and_grad(repeated))
+    for count in (3, 0, 1, 2, 100_000, 255, 256, 257, 0, 5):
+        for a, b in zip(f(0.7, count), repeated_plainly(0.7, count), strict=True):
+            close(a, b, 1e-9, atol=1e-300)
+    assert rows(fg.value_and_grad(repeated), 0.7, 3) == []
+
+
+def test_what_a_loop_keeps_is_allocated_once():
+    f = fg.jit(fg.grad(repeated))
+    for _ in range(CALLS):
+        f(0.7, 20_000)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        f(0.7, 20_000)
+        start = tracemalloc.get_traced_memory()[0]
+        for k in range(300):
+            f(0.7, 100 * (k % 200))
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - start < 20_000
+        f(0.7, 200_000)
+        assert tracemalloc.get_traced_memory()[0] - start > 200_000 * 8
+        del f
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - start < 20_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_many_threads_at_once():
+    f = fg.jit(fg.grad(repeated))
+    counts = [(37 * k) % 400 for k in range(40)]
+    expected = {n: repeated_plainly(0.7, n)[1] for n in counts}
+    for _ in range(CALLS):
+        f(0.7, 10)
+    wrong, start = [], threading.Barrier(8)
+
+    def work(k):
+        start.wait()
+        for n in counts[k:] + counts[:k]:
+            found = f(0.7, n)
+            if not np.isclose(found, expected[n], 1e-9, 1e-300):
+                wrong.append((n, found))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("interpreted", [False, True])
+def test_no_memory_left(interpreted, monkeypatch):
+    if interpreted:
+        monkeypatch.setattr(native, "interpreted", lambda: True)
+        monkeypatch.setattr(native, "_kernels", {})
+    refuse = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(lambda _, size: None)
+    monkeypatch.setattr(stacks, "grow", lambda: ctypes.cast(refuse, ctypes.c_void_p).value)
+    f = fg.jit(fg.grad(repeated))
+    for _ in range(CALLS):
+        with pytest.raises(MemoryError, match="no memory left for what a loop"):
+            f(0.7, 3)
+        assert f(0.7, 0) == 1  # nothing to keep
+    if not interpreted:
+        with pytest.raises(MemoryError, match="no memory left for what a loop"):
+            fg.jit(fg.grad(repeated)).as_njit(0.7, 3)(0.7, 3)
+
+
+def test_inside_of_other_compiled_code():
+    f = fg.jit(fg.value_and_grad(repeated)).as_njit(0.7, 3)
+    for count in (0, 1, 5000, 3):
+        for a, b in zip(f(0.7, count), repeated_plainly(0.7, count), strict=True):
+            close(a, b, 1e-9, atol=1e-300)
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            f(0.7, 5000)
+        assert tracemalloc.get_traced_memory()[0] < 50_000
+    finally:
+        tracemalloc.stop()
+
+
+# ---- indices ---------------------------------------------------------------------------------------------
+
+
+def chase_plainly(x, following, start):
+    i, total = start, 0.0
+    while i != 0:
+        i, total = following[i], total * 0.5 + x[i]
+    return total
+
+
+def chase(x, following, start):
+    """The sum of what is seen on a path that ends at place 0."""
+    step = lambda v: (following[v[0]], v[1] * 0.5 + x[v[0]])
+    return lax.while_loop(lambda v: v[0] != 0, step, (start, 0.0))[1]
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, fg.grad])
+@pytest.mark.parametrize("interpreted", [False, True])
+def test_an_index_out_of_bounds_in_a_loop(transform, interpreted, monkeypatch):
+    if interpreted:
+        monkeypatch.setattr(native, "interpreted", lambda: True)
+        monkeypatch.setattr(native, "_kernels", {})
+    f = fg.jit(transform(chase))
+    x, good = np.array([1.0, 2.0, 3.0]), np.array([0, 2, -3])
+    plainly = lambda start: lambda x: chase_plainly(x, good, start)
+    for bad in (5, 3, -4, 2**62, -(2**63)):  # clipped to 2, it would go round for ever
+        for start in (1, -1, 0):
+            expected = differences(plainly(start), x) if transform is fg.grad else plainly(start)(x)
+            close(f(x, good, start), expected, 1e-8)
+        for broken in (np.array([0, 2, bad]), np.array([0, bad, 2])):
+            with pytest.raises(IndexError, match="out of bounds"):
+                f(x, broken, 1)
+        with pytest.raises(IndexError, match="out of bounds"):
+            f(x, good, bad)
+    assert rows(transform(chase), x, good, 1) == []
+
+
+def test_an_index_in_a_branch_that_is_not_taken():
+    def summed(x, i):
+        step = lambda c, k: (lax.cond(k < 2, lambda: c + x[k], lambda: c * x[i]), None)
+        return lax.scan(step, 0.0, np.arange(3))[0]
+
+    f = fg.jit(summed)
+    x = np.array([1.0, 2.0])
+    for _ in range(CALLS):
+        close(f(x, 1), (1.0 + 2.0) * 2.0)
+        with pytest.raises(IndexError):
+            f(x, 2)
+    g = fg.jit(lambda x, i: lax.cond(x[0] > 0, lambda: x[0], lambda: x[i]))
+    for _ in range(CALLS):
+        assert g(x, 7) == 1
+        with pytest.raises(IndexError):
+            g(-x, 7)
+
+
+# ---- what only Python computes -----------------------------------------------------------------------------
+
+
+def between(x):
+    """A loop after what Python computes, in which an index may be out of bounds."""
+    y = np.sort(x)
+    _, v = lax.while_loop(lambda v: v[0] < 4, lambda v: (v[0] + 1, np.sin(v[1]) * y + y[v[0]]), (0, y))
+    return np.sum(np.sort(v)[1:])
+
+
+def test_loops_between_what_python_computes():
+    f, x = fg.jit(fg.value_and_grad(between)), np.array([0.5, 2.0, 1.0, 1.4])
+
+    def plainly(x):
+        y = v = np.sort(x)
+        for k in range(4):
+            v = np.sin(v) * y + y[k]
+        return np.sum(np.sort(v)[1:])
+
+    for _ in range(CALLS):
+        value, slope = f(x)
+        close(value, plainly(x))
+        close(slope, differences(plainly, x), 1e-6)
+    short = fg.jit(fg.grad(between))
+    for _ in range(CALLS):
+        with pytest.raises(IndexError, match="out of bounds"):
+            short(x[:3])
+    found = rows(fg.value_and_grad(between), x)
+    assert found
+    assert not [name for name in found if name.startswith("lax.")]
+
+
+def solving(x, i):
+    """A system of equations in each step, of which only Python knows the solution."""
+    step = lambda v: (v[0] + 1, np.linalg.solve(matrix(x), np.cos(v[1])) * x[i])
+    return np.sum(lax.while_loop(lambda v: v[0] < 3, step, (0, x))[1] ** 2)
+
+
+def test_the_body_of_a_loop_that_python_goes_through_is_compiled():
+    def plainly(x):
+        v = x
+        for _ in range(3):
+            v = np.linalg.solve(matrix(x), np.cos(v)) * x[1]
+        return np.sum(v**2)
+
+    f = fg.jit(fg.value_and_grad(solving))
+    for _ in range(CALLS):
+        value, slope = f(X, 1)
+        close(value, plainly(X))
+        close(slope, differences(plainly, X), 1e-6)
+        with pytest.raises(IndexError, match="out of bounds"):
+            f(X, 3)
+    plan = fg.jit(solving).lower(X, 1).compile()._plan
+    (loop,) = [s.equation.params["code"] for s in plan.steps if isinstance(s, Python)]
+    inside = loop.body.executable._plan.steps
+    assert [s.equation.name for s in inside if isinstance(s, Python)] == ["solve"]
+
+
+def test_derivatives_of_third_order():
+    third = fg.jit(fg.grad(fg.grad(fg.grad(lambda a: newton(np.stack([a, a * 0.0 + 1.0, a * 0.0]))))))
+    for _ in range(CALLS):
+        close(third(2.0), 3 / 8 * 2.0**-2.5, 1e-9)
