@@ -93,7 +93,7 @@ FAULTS = Aval((), np.dtype(np.int64))  # 0, how many indices are out of bounds, 
 
 
 class Plan:
-    """A program laid out: slots, arena, table and steps; where `has_faults`, the last output says what failed.
+    """A program laid out: slots, arena, table, steps; where `has_faults`, the last output says what failed.
 
     Args:
         program: simplified, with plain loops and branches.
@@ -378,7 +378,7 @@ def _kernels(steps: Sequence[Any], makers: Any, plain: Plain) -> dict[int, list[
         nest = steps[i]
         outside = asked.union(*(k.loads for m, k in first.items() if m != i))
         nest.share({r.var for r in nest.roots if r.var in needed and r.var not in outside})
-    out = {}
+    out: dict[int, list[Kernel]] = {}
     for i, k in first.items():
         kept = computed & needed
         if steps[i].shared or not k.stores <= kept:
@@ -448,7 +448,7 @@ class Inner:
         raise NotImplementedError
 
     def start(self, slot: int, rows: Rows, last: int | None = None) -> None:
-        """Let a slot hold the address of the first row, or of the last, whose number plus one is in `last`."""
+        """Let a slot hold the address of the first row, or the last, whose number plus one is in `last`."""
         table = self.plan.table
         if rows.is_stacked:
             table.follow(slot, rows.slot)
@@ -522,8 +522,9 @@ class Loop(Inner):
             table.zero(self.record.stack, FAULTS.dtype.itemsize)
             table.push(self.ys[0], self.record.stack, self.record.size, plan.faults, times_slot=steps)
             block.stacked.update(zip(outs[m:], self.record.rows(), strict=True))
-        for y in outs[m:]:
-            ways.append(block.stacked[y] if counted else Rows(block.known[y], 0, _bytes(y) // length))
+        ways += [
+            block.stacked[y] if counted else Rows(block.known[y], 0, _bytes(y) // length) for y in outs[m:]
+        ]
         moves = []
         for slot, rows in zip((*self.rows, *self.ys), ways, strict=True):
             self.start(slot, rows, steps if code.reverse else None)

@@ -80,7 +80,7 @@ class Embedding:
         count = len(slots)
         grown = [k for k, s in enumerate(slots) if s is stacks.STACK]
         begin = -(-8 * stacks.WORDS * len(grown) // ALIGNMENT) * ALIGNMENT  # of the scratch buffer proper
-        starts = [s + begin if isinstance(s, int) else s for s in slots]
+        starts: list[Any] = [s + begin if isinstance(s, int) else s for s in slots]
         for i, k in enumerate(grown):
             starts[k] = 8 * stacks.WORDS * i
         copied = program.has_loops  # which count in the table

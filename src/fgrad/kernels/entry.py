@@ -149,7 +149,10 @@ class Context:
         arena = _aligned(scratch)
         words = stacks.empty(sum(s is stacks.STACK for s in slots))
         rows = iter(words)
-        arrays = [next(rows) if s is stacks.STACK else arena[s:] if isinstance(s, int) else s for s in slots]
+        arrays = [
+            next(rows) if isinstance(s, stacks.Stack) else arena[s:] if isinstance(s, int) else s
+            for s in slots
+        ]
         make = _native_entry if _is_fast() and not native.interpreted() else _plain_entry
         self.entry: Callable[..., Any] = make(specs, program, arrays, release)
         stacks.free_with(self.entry, words)

@@ -10,7 +10,7 @@
 | `move(slots, k, bytes)` | adds to the address of buffer k | likewise |
 | `assign(slots, k, j)`, `swap(slots, k, j)` | slot k becomes what j is; the two change places | likewise |
 | `copy(slots, k, j, bytes)`, `zero(slots, k, bytes)` | of the buffers in slots | likewise |
-| `push(slots, k, j, bytes, grow)` | slot k becomes what is new at the end of stack j; 0 if C's `grow` fails | likewise |
+| `push(slots, k, j, bytes, grow)` | slot k becomes the new end of stack j; 0 if C's `grow` fails | likewise |
 | `follow(slots, k, j)` | slot k becomes the memory of stack j (see `stacks`) | likewise |
 | `part(pointer, start)` | the pointer to what begins there | a view |
 | `clipped(number, count)` | the nearest number in `range(count)` | likewise |

@@ -67,7 +67,7 @@ def kernel(slots, args, lo, hi):
         elif operation == SWAP:  # slot, slot
             swap(slots, words[1], words[2])
             at += 3
-        elif operation == PUSH:  # target, stack, bytes, slot of how often or -1, kind, C function, slot of faults
+        elif operation == PUSH:  # target, stack, bytes, slot of count or -1, kind, C function, faults
             times = integer_at(slots, words, 4, words[5]) if words[4] >= 0 else ONE
             if push(slots, words[1], words[2], words[3] * times, words[6]) != 0:
                 at += 8

@@ -1,4 +1,4 @@
-"""Memory that grows while a program runs: what a loop keeps of each step, when nobody knows how many it makes.
+"""Memory that grows while a program runs: what a loop keeps of each step, if nobody knows how many.
 
 A stack is three words: how many bytes are in use, the address of its memory, and how many bytes there are.
 Programs only ever find more room (`intrinsics.push`), and start anew by writing 0 to the first word; so a
@@ -49,7 +49,9 @@ def release() -> int:
 
 def memory(address: int, count: int) -> np.ndarray:
     """Return the bytes at an address as an array."""
-    return np.frombuffer((ctypes.c_uint8 * count).from_address(address) if count else b"", np.uint8)
+    if not count:
+        return np.empty(0, np.uint8)
+    return np.frombuffer(memoryview((ctypes.c_uint8 * count).from_address(address)), np.uint8)
 
 
 def _free(words: np.ndarray) -> None:

@@ -158,7 +158,8 @@ class _Writer:
         arrays = [n for n, v in zip(names, arguments, strict=True) if v.aval.shape]
         self.lines.append(f"{self.name(made.runner())}(memory, ({''.join(f'{a}, ' for a in arrays)}))")
         if plan.has_faults:
-            for failed, error in ((f"== {machine.EXHAUSTED}", MemoryError(NO_MEMORY)), ("!= 0", IndexError(OUTSIDE))):
+            faults = (f"== {machine.EXHAUSTED}", MemoryError(NO_MEMORY)), ("!= 0", IndexError(OUTSIDE))
+            for failed, error in faults:
                 self.lines += [f"if {names[-1]} {failed}:", f"    raise {error!r}"]
         return [self.output(plan, i, names, len(leaves)) for i in range(len(plan.results))]
 
