@@ -1,4 +1,4 @@
-"""Compiled loops and branches: native, forward and back, whatever the number of steps; against Python's loops."""
+"""Compiled loops and branches: native, forward and back, for any number of steps; against Python's loops."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.compiler.interpreting import kernels_in_python
 from tests.helpers import close, differences
 
 import fgrad as fg
