@@ -276,6 +276,8 @@ def _scatter_add(w: _Writer, ct: Any, *arrays: Any, template: Any, shape: Any, u
     _check(w, arrays, indexed_lengths(shape, template))
     chosen = _by_rows(w, ct, arrays, template, shape)
     if chosen is None:
+        chosen = _at_one(w, ct, arrays, template, shape)
+    if chosen is None:
         return w.write("scatter_add", ct, *arrays, template=template, shape=shape, unique=unique)
     return chosen
 
@@ -295,6 +297,23 @@ def _by_rows(w: _Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: A
     places = w.operand(np.arange(n, dtype=np.int32))
     here = w.write("equal", w.write("reshape", j, shape=(shape[0], 1)), places)
     return w.write("where", here, w.write("reshape", ct, shape=(shape[0], 1)), 0.0)
+
+
+def _at_one(w: _Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: Any) -> Any:
+    """Let each element be what is added to it, if it is at the only index."""
+    alone = all(part is HOLE for part in template) and all(j.aval.size == 1 for j in arrays)
+    if not alone or ct.aval.dtype.kind != "f":
+        return None
+    here = None
+    for axis, j in enumerate(arrays):
+        n, ones = shape[axis], [1] * len(shape)
+        k = w.write("reshape", _wide(w, j), shape=tuple(ones))
+        k = w.write("where", w.write("less", k, 0), w.write("add", k, n), k)
+        ones[axis] = n
+        equal = w.write("equal", w.operand(np.arange(n).reshape(ones)), k)
+        here = equal if here is None else w.write("logical_and", here, equal)
+    ct = w.write("reshape", ct, shape=(*[1] * len(arrays), *shape[len(arrays) :]))
+    return w.write("where", here, ct, 0.0)
 
 
 def _discard(w: _Writer, x: Any, **_: Any) -> Any:
