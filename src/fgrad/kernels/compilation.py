@@ -112,7 +112,9 @@ def _compiled(function: Callable[..., Any], args: tuple[Any, ...], result: Any) 
     module.verify()
     machine = _machine()
     tuning = binding.create_pipeline_tuning_options(speed_level=3)
-    tuning.loop_vectorization = tuning.slp_vectorization = True
+    tuning.loop_vectorization = True
+    # it calls vector functions by the usual convention, but those of `vector.far` have one of their own
+    tuning.slp_vectorization = not any(f.name.startswith("fgrad_far_") for f in module.functions)
     builder = binding.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
     return Code(name, _externals(str(module)), machine.emit_object(module))
