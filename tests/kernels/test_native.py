@@ -408,20 +408,3 @@ def test_addresses_are_those_of_c_functions(folder):
     slots, args = np.array([x.ctypes.data, out.ctypes.data]), np.array([0, 1, 1])
     function(slots.ctypes.data, args.ctypes.data, 1, 2)
     assert out.tolist() == [0, 3]
-
-
-@pytest.mark.parametrize("count", [2, 4, 8])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_few_sines_are_written_out_without_vectors_of_calls(count, dtype):
-    text = f"""from fgrad.kernels.vector.far import far_cos
-
-
-def kernel(slots, args, lo, hi):
-    x, out = {dtype}_at(slots, args, 0), {dtype}_at(slots, args, 1)
-    for i in range(np.uintp({count})):
-        out[i] = far_cos(x[i])
-"""
-    x = np.linspace(1e7, 2e7, count, dtype=dtype)
-    out = np.empty_like(x)
-    machine.call(native.compiled(text), np.array([0, 1]), np.array([x.ctypes.data, out.ctypes.data]), 0, 1)
-    np.testing.assert_allclose(out, np.cos(x), rtol=1e-6)

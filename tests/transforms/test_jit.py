@@ -754,3 +754,10 @@ def test_nothing_warns():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fg.jit(fg.hessian(lambda x: np.sum(x**3)))(Y)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 8])
+def test_few_sines_and_their_sum(count):
+    # with four numbers the compiler made one call of four, by another convention than that of its function
+    x = np.linspace(0.0, 1.0, count)
+    np.testing.assert_allclose(fg.jit(lambda x: np.sum(np.cos(x)))(x), np.sum(np.cos(x)), rtol=1e-14)
