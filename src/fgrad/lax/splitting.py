@@ -156,7 +156,8 @@ class Cut:
                 del kept[v]
         steps: dict[int, Equation] = {}
         for v in crossing:
-            plan(v, free | kept.keys(), CHEAP, steps)
+            if not plan(v, free | kept.keys(), CHEAP, steps):
+                kept[v] = None  # its origin is there, but the way from it is not a cheap one
         again = [e for e in self.ahead if id(e) in steps]
         body = Program((), [*again, *self.back], self.cts, (None, None))
         equations, self.cts = substituted(body, {})
