@@ -6,7 +6,7 @@ outputs it is and where, to the scalar that stands there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fgrad.compiler.elements import (
@@ -21,8 +21,8 @@ from fgrad.compiler.elements import (
     within,
 )
 from fgrad.compiler.index import HERE, Index, linear, plus, times
-from fgrad.compiler.scopes import Value
-from fgrad.core.aval import Shape, aval_of
+from fgrad.compiler.scopes import Line, Value
+from fgrad.core.aval import Shape
 from fgrad.core.program import Equation, Var
 from fgrad.ops.indexing import layout
 
@@ -58,29 +58,29 @@ def _reshape(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     return value
 
 
-def sliced(index: tuple[Any, ...], shape: Shape) -> list[tuple[int, int, int] | None]:
-    """Return for each axis of the result of `x[index]` (axis of x, start, step), None for a new axis.
+def sliced(index: tuple[Any, ...], shape: Shape) -> list[tuple[int, int, int, int] | None]:
+    """Return for each part of `x[index]` (axis of x, start, step, how many elements), None for a new axis.
 
-    An axis of x that disappears is given as an entry with step zero, which is no axis of the result.
+    An axis of x that disappears is given as a part with step zero, which is no axis of the result.
     """
     consumed = sum(p is not None and p is not Ellipsis for p in index)
     if Ellipsis not in index:
         index = (*index, Ellipsis)
-    out: list[tuple[int, int, int] | None] = []
+    out: list[tuple[int, int, int, int] | None] = []
     axis = 0
     for p in index:
         if p is None:
             out.append(None)
         elif p is Ellipsis:
             for _ in range(len(shape) - consumed):
-                out.append((axis, 0, 1))
+                out.append((axis, 0, 1, shape[axis]))
                 axis += 1
         elif isinstance(p, slice):
-            start, _, step = p.indices(shape[axis])
-            out.append((axis, start, step))
+            start, stop, step = p.indices(shape[axis])
+            out.append((axis, start, step, len(range(start, stop, step))))
             axis += 1
         else:
-            out.append((axis, p + shape[axis] if p < 0 else p, 0))
+            out.append((axis, p + shape[axis] if p < 0 else p, 0, 1))
             axis += 1
     return out
 
@@ -93,70 +93,59 @@ def _slice(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
         if part is None:
             next(rest)
         else:
-            axis, start, step = part
+            axis, start, step, _count = part
             place[axis] = plus(Index(start), times(next(rest), step)) if step else Index(start)
     return e.value(x, tuple(place))
 
 
 def _unslice(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
-    """Return an element of the slice, or zero: one axis after the other decides which."""
-    (x,), shape = equation.args, equation.outs[0].aval.shape
-    inner = shape_of(x)
-    parts = sliced(equation.params["index"], shape)
-    return _within(e, x, inner, parts, at, shape)
+    """Return an element of the slice, or zero."""
+    (x,), aval = equation.args, equation.outs[0].aval
+    zero = e.constant(aval.dtype.type(0))
+    found = _inside(e, equation.params["index"], aval.shape, at)
+    if found is None:
+        return zero
+    place, guard = found
+    return _guarded(e, x, place, guard, lambda: zero)
 
 
-def _within(e: Elements, x: Any, inner: Shape, parts: Any, at: Indices, shape: Shape) -> Value:
+def _inside(e: Elements, index: tuple[Any, ...], shape: Shape, at: Indices) -> tuple[Indices, Line] | None:
+    """Return where in `x[index]` the element at `at` of x is, and on what condition; None if it is not there.
+
+    Steps are 1 or -1.
+    """
     place: list[Index] = []
-    guard = []
-    k = 0
-    dtype = x.aval.dtype if isinstance(x, Var) else aval_of(x).dtype
-    for part in parts:
+    guards: list[Line] = []
+    for part in sliced(index, shape):
         if part is None:
             place.append(HERE)
-            k += 1
             continue
-        axis, start, step = part
+        axis, start, step, count = part
         ix = at[axis]
         least, most = e.reach(ix)
-        count = inner[k] if step else 1
-        if step == 1 or not step:
-            first, last = start, start + count
-            moved = plus(ix, Index(-start))
-        elif step == -1:
-            first, last = start - count + 1, start + 1
-            moved = plus(Index(start), times(ix, -1))
-        else:
-            if ix.terms:
-                loops = [n for n, _ in ix.terms if n in e.unrollable]
-                if loops:
-                    raise NeedsUnrolledError(loops)
-                raise NotImplementedError(f"unslice with step {step}")
-            where, left = divmod(ix.const - start, step)
-            if left or not 0 <= where < count:
-                return e.constant(dtype.type(0))
-            place.append(Index(where))
-            k += 1
-            continue
+        first, last = (start, start + count) if step >= 0 else (start - count + 1, start + 1)
         if most < first or least >= last:
-            return e.constant(dtype.type(0))
+            return None
         if least < first or most >= last:
             loops = [n for n, _ in ix.terms if n in e.unrollable]
             if loops:
                 raise NeedsUnrolledError(loops)
-            guard.append(within(ix, first, last, least, most))
+            guards.append(within(ix, first, last, least, most))
         if step:
-            place.append(moved)
-            k += 1
+            place.append(plus(ix, Index(-start)) if step == 1 else plus(Index(start), times(ix, -1)))
+    return tuple(place), tuple(p for g in guards for p in (" and ", *g))[1:]
+
+
+def _guarded(e: Elements, x: Any, place: Indices, guard: Line, other: Callable[[], Value]) -> Value:
+    """Return an element of `x` where `guard` holds, or where there is none; else what `other` returns."""
     if not guard:
-        return e.value(x, tuple(place))
-    line = tuple(p for g in guard for p in (" and ", *g))[1:]
-    zero = e.constant(dtype.type(0))
+        return e.value(x, place)
+    rest = other()
     if not isinstance(x, Var):
-        return e.choice(line, e.constant(x), zero)
+        return e.choice(guard, e.constant(x, rest.dtype), rest)
     if x not in e.stored:
         e.wanted[x] = None
-    return e.load(x, linear(place, inner), tuple(place), line, zero)
+    return e.load(x, linear(place, x.aval.shape), place, guard, rest)
 
 
 def _concatenate(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
@@ -221,58 +210,15 @@ def looked_up(
 
 def _update(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     """Return an element of the value inside the slice, of the array outside."""
-    x, value = equation.args
-    shape = equation.outs[0].aval.shape
-    parts = sliced(equation.params["index"], shape)
-    guard, place = [], []
-    for part in parts:
-        if part is None:
-            place.append(HERE)
-            continue
-        axis, start, step = part
-        ix = at[axis]
-        least, most = e.reach(ix)
-        count = part_length(equation.params["index"], shape, axis) if step else 1
-        first, last = (start, start + count) if step >= 0 else (start - count + 1, start + 1)
-        if most < first or least >= last:
-            return e.value(x, at)
-        if least < first or most >= last:
-            loops = [n for n, _ in ix.terms if n in e.unrollable]
-            if loops:
-                raise NeedsUnrolledError(loops)
-            guard.append(within(ix, first, last, least, most))
-        if step:
-            place.append(plus(ix, Index(-start)) if step == 1 else plus(Index(start), times(ix, -1)))
-    where = aligned(tuple(place), shape_of(value)[-len(place) :] if place else ())
-    where = (*(HERE,) * (len(shape_of(value)) - len(where)), *where)
-    dtype = equation.outs[0].aval.dtype
-    if not guard:
-        return e.convert(e.value(value, where), dtype)
-    line = tuple(p for g in guard for p in (" and ", *g))[1:]
-    other = e.value(x, at)
-    if not isinstance(value, Var):
-        return e.choice(line, e.constant(value, dtype), other)
-    if value not in e.stored:
-        e.wanted[value] = None
-    if value.aval.dtype != dtype:
-        raise NotImplementedError
-    return e.load(value, linear(where, value.aval.shape), where, line, other)
-
-
-def part_length(index: tuple[Any, ...], shape: Shape, axis: int) -> int:
-    """Return how many elements along an axis a slice takes."""
-    consumed = sum(p is not None and p is not Ellipsis for p in index)
-    k = 0
-    for p in index:
-        if p is Ellipsis:
-            k += len(shape) - consumed
-        elif p is not None:
-            if k == axis and isinstance(p, slice):
-                return len(range(*p.indices(shape[axis])))
-            k += 1
-        if k > axis:
-            break
-    return shape[axis]
+    (x, value), aval = equation.args, equation.outs[0].aval
+    found = _inside(e, equation.params["index"], aval.shape, at)
+    if found is None:
+        return e.value(x, at)
+    place, guard = found
+    shape = shape_of(value)
+    where = aligned(place, shape[-len(place) :] if place else ())
+    where = (*(HERE,) * (len(shape) - len(where)), *where)
+    return e.convert(_guarded(e, value, where, guard, lambda: e.value(x, at)), aval.dtype)
 
 
 VIEWS.update(
