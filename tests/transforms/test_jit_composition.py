@@ -15,6 +15,7 @@ import pytest
 from tests.helpers import close, differences, exactly
 from tests.numpy.programs import PROGRAMS
 from tests.ops.test_rows import SAMPLES
+from tests.transforms.test_stage import RULED
 
 import fgrad as fg
 import fgrad.numpy as fnp
@@ -381,42 +382,6 @@ def test_equal_eigenvalues():
 
 
 # ---- rules of the user ---------------------------------------------------------------------------
-
-
-@fg.custom_vjp
-def through(x):
-    return np.round(x)
-
-
-@fg.custom_vjp
-def held(x):
-    return x
-
-
-@fg.custom_jvp
-def sevenfold(x):
-    return x * through(x)
-
-
-class Split(fg.Function):
-    def forward(self, x):
-        return x, x * x
-
-    def backward(self, a, b):
-        return 10.0 * (0.0 if a is None else a) + 100.0 * (0.0 if b is None else b)
-
-
-through.defvjp(lambda x: (np.round(x), None), lambda _, ct: (ct,))
-held.defvjp(lambda x: (x, None), lambda _, ct: (0.5 * ct,))
-sevenfold.defjvps(lambda t, out, x: 7.0 * t)
-
-RULED = {  # a function and its derivative by the rules, which is not that of its equations
-    "custom_vjp": (lambda x: 3.0 * through(x) * x, lambda x: 3.0 * (x + np.round(x))),
-    "an identity": (lambda x: 3.0 * held(2.0 * x), lambda x: 3.0 + 0.0 * x),
-    "identities": (lambda x: held(x) * held(held(x)), lambda x: x * 0.75),
-    "custom_jvp around custom_vjp": (sevenfold, lambda x: 7.0 + 0.0 * x),
-    "Function": (lambda x: sum(Split()(x)), lambda x: 110.0 + 0.0 * x),
-}
 
 
 @pytest.mark.parametrize("name", RULED)
