@@ -483,7 +483,27 @@ class Record:
         return [Rows(self.stack, offset, self.size, is_stacked=True) for offset in self.offsets]
 
 
-class Loop(Inner):
+class Repeated(Inner):
+    """A block, the last one, that turns what it carries into what it carries on."""
+
+    carry: list[int]  # slots
+    next: list[int]
+    copies: list[tuple[int, int, int]]
+
+    def turn(self) -> None:
+        """Write one turn."""
+        self.blocks[-1].write(self.plan, alone=False)
+        self.copy(self.copies)
+        for a, b in zip(self.carry, self.next, strict=True):
+            self.plan.table.swap(a, b)
+
+    def leave(self, block: Block) -> None:
+        """Write what hands the last carry to the block around it."""
+        for slot, y in zip(self.carry, self.equation.outs, strict=False):
+            self.plan.table.copy(block.known[y], slot, _bytes(y))
+
+
+class Loop(Repeated):
     """A scan: a block that is repeated along first axes."""
 
     def __init__(self, plan: Plan, equation: Equation) -> None:
@@ -533,16 +553,12 @@ class Loop(Inner):
         with table.loop(
             0 if counted else length, [x for x in moves if x[1]], count_slot=steps if counted else None
         ):
-            self.blocks[0].write(plan, alone=False)
-            self.copy(self.copies)
-            for a, b in zip(self.carry, self.next, strict=True):
-                table.swap(a, b)
+            self.turn()
         plan.work = work + (plan.work - work) * turns
-        for slot, y in zip(self.carry, outs, strict=False):
-            table.copy(block.known[y], slot, _bytes(y))
+        self.leave(block)
 
 
-class While(Inner):
+class While(Repeated):
     """A block that is repeated as long as another one says so."""
 
     def __init__(self, plan: Plan, equation: Equation) -> None:
@@ -583,13 +599,9 @@ class While(Inner):
                 table.push(self.ys[0], record.stack, record.size, plan.faults)
                 for slot, offset in zip(self.ys[1:], record.offsets[1:], strict=True):
                     table.view(slot, self.ys[0], offset)
-            self.blocks[1].write(plan, alone=False)
-            self.copy(self.copies)
-            for a, b in zip(self.carry, self.next, strict=True):
-                table.swap(a, b)
+            self.turn()
         plan.work = work + (plan.work - work) * STEPS
-        for slot, y in zip(self.carry, outs, strict=False):
-            table.copy(block.known[y], slot, _bytes(y))
+        self.leave(block)
 
 
 class Choice(Inner):
