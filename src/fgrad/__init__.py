@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from fgrad import extend as extend
     from fgrad import lax as lax
     from fgrad import nn as nn
+    from fgrad import scipy as scipy
     from fgrad import testing as testing
     from fgrad.archive import export as export
     from fgrad.archive import load as load
@@ -87,6 +88,7 @@ _LATE = {
     "print_saved_residuals": "fgrad.transforms.checkpoint",
     "pure_callback": "fgrad.transforms.callbacks",
     "remat": "fgrad.transforms.checkpoint",
+    "scipy": "fgrad.",
     "testing": "fgrad.",
     "vectorize": "fgrad.transforms.vectorize",
 }

@@ -1,0 +1,41 @@
+"""SciPy's functions and solvers for Tensors, a module for each of SciPy's.
+
+Functions have SciPy's names and signatures. Modules are loaded when they are first asked for, and need the extra
+`scipy`.
+"""
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fgrad.scipy import integrate as integrate
+    from fgrad.scipy import interpolate as interpolate
+    from fgrad.scipy import linalg as linalg
+    from fgrad.scipy import ndimage as ndimage
+    from fgrad.scipy import optimize as optimize
+    from fgrad.scipy import signal as signal
+    from fgrad.scipy import sparse as sparse
+    from fgrad.scipy import special as special
+    from fgrad.scipy import stats as stats
+
+_MODULES = {
+    "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "special", "stats"
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'fgrad.scipy' has no attribute {name!r}")
+    try:
+        import_module("scipy")
+    except ImportError as error:
+        raise ImportError(
+            f"fgrad.scipy.{name} needs SciPy, which is not installed; "
+            "install the extra: pip install 'fgrad[scipy]'"
+        ) from error
+    return import_module(f"fgrad.scipy.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -1,0 +1,1 @@
+"""Interpolation of points and grids."""

@@ -1,0 +1,1 @@
+"""Interpolation and filters of images of any dimension."""

@@ -1,0 +1,1 @@
+"""Minima, roots and fits, differentiable in the parameters of the problem."""

@@ -1,0 +1,1 @@
+"""Convolutions, filters and short-time transforms."""

@@ -1,0 +1,1 @@
+"""Products and solutions with sparse matrices."""

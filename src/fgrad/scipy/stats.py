@@ -1,0 +1,1 @@
+"""Probability distributions: densities, distribution functions and quantiles."""
