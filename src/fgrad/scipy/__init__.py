@@ -1,6 +1,6 @@
 """SciPy's functions and solvers for Tensors, a module for each of SciPy's.
 
-Functions have SciPy's names and signatures. Modules are loaded when they are first asked for, and need the extra
+Functions have SciPy's names and signatures. Modules are loaded when they are first asked for; the extra is
 `scipy`.
 """
 
