@@ -310,7 +310,7 @@ class Operators:
         return view
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, x: Any, /, *rest: Any, **kwargs: Any) -> Any:
-        if method == "__call__" and not kwargs and ufunc in UFUNCS:
+        if not kwargs and method == "__call__" and ufunc in UFUNCS:
             return UFUNCS[ufunc](x, *rest) if rest else UFUNCS[ufunc](x)
         inputs = (x, *rest)
         rule = NUMPY.get(ufunc)

@@ -32,9 +32,7 @@ def snapshot(a: Any, dtype: np.dtype[Any]) -> Any:
     """Return an operand that the user cannot change behind the tape's back; Python numbers are weak."""
     if isinstance(a, np.ndarray):
         if a.nbytes < _POOLED_FROM and a.flags.writeable and a.flags.c_contiguous:
-            a = a.copy()
-            a.setflags(write=False)  # an assignment to a.flags takes four times as long
-            return a
+            return private_copy(a)
         return a if is_private(a) else compact(a)
     if isinstance(a, np.generic):
         return a
@@ -49,8 +47,6 @@ class _Pool(threading.local):
 
     def copy(self, a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return a copy of `a`, in memory that nobody uses any more if there is some."""
-        if not _POOLED_FROM <= a.nbytes <= _POOLED_TO:
-            return a.copy()
         blocks = self.blocks
         for i in range(len(blocks)):
             # every view, and every view of a view, refers to the block itself
@@ -79,8 +75,8 @@ def is_private(a: np.ndarray[Any, Any]) -> bool:
 
 def private_copy(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return a read-only copy of an array, for keeping while a gradient is computed."""
-    copied = _pool.copy(a)
-    copied.setflags(write=False)
+    copied = _pool.copy(a) if _POOLED_FROM <= a.nbytes <= _POOLED_TO else a.copy()
+    copied.setflags(write=False)  # an assignment to a.flags takes four times as long
     return copied
 
 

@@ -217,7 +217,8 @@ class Tape(Trace):
             if ct is not None:
                 pull, parents = node.pull, node.parents
                 if pull.__class__ is Pull:
-                    back = pull.raw(ct, *node.saved)
+                    saved = node.saved  # one array is the usual case, which needs no unpacking
+                    back = pull.raw(ct, saved[0]) if len(saved) == 1 else pull.raw(ct, *saved)
                     if node.fits is not None:
                         back = [
                             c if f is None or c is None else fit(c, f)

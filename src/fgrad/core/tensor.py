@@ -234,10 +234,12 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
         return bind(row.name, x, y)
     fits = aval = None
     if (vy.__class__ is float or vy.__class__ is int) and vx.dtype is _FLOAT64:
-        vy = _numbers[vy] if vy in _numbers else _number(vy)
+        kept = _numbers.get(vy)
+        vy = _number(vy) if kept is None else kept
         out = row.run(vx, vy)
     elif (vx.__class__ is float or vx.__class__ is int) and vy.dtype is _FLOAT64:
-        vx = _numbers[vx] if vx in _numbers else _number(vx)
+        kept = _numbers.get(vx)
+        vx = _number(vx) if kept is None else kept
         out = row.run(vx, vy)
     else:
         out = row.run(vx, vy)

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad import tree
-from fgrad.core.primitive import OPERATORS, ROWS, Primitive, flat, register
+from fgrad.core.primitive import ROWS, Primitive, flat, register
 from fgrad.core.tape import CUT
 from fgrad.core.tensor import Tensor, alias, apply_linear, apply_unary, binary, bind, rebind, unary, wrap
 from fgrad.core.trace import Box
 from fgrad.numpy.arrays import as_target, as_value, concrete, operand, values
-from fgrad.numpy.registry import implements, stored
+from fgrad.numpy.registry import declare_operator, implements, stored
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
 
@@ -434,4 +434,4 @@ def _power(x: Any, y: Any) -> Any:
     return binary("power", x, y)
 
 
-OPERATORS["power"] = _power
+declare_operator("power", "pow", _power)

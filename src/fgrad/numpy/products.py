@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from fgrad.core.primitive import OPERATORS, ROWS, UFUNCS
+from fgrad.core.primitive import ROWS, UFUNCS
 from fgrad.core.tensor import Tensor, apply_row, bind, wrap
 from fgrad.numpy.arrays import as_value
-from fgrad.numpy.registry import cast, implements, stored
+from fgrad.numpy.registry import cast, declare_operator, implements, stored
 from fgrad.numpy.shapes import atleast_1d, diagonal, moveaxis, ravel
 from fgrad.ops import linear
 from fgrad.ops.contraction import contract
@@ -101,7 +101,8 @@ def _product_of_matrices(x: Any, y: Any) -> Any:
     return _matmul_operator(x, y)
 
 
-OPERATORS["matmul"] = UFUNCS[np.matmul] = _product_of_matrices
+declare_operator("matmul", "matmul", _product_of_matrices)
+UFUNCS[np.matmul] = _product_of_matrices
 
 
 @implements(np.dot)

@@ -12,6 +12,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.primitive import OPERATORS
+from fgrad.core.silence import restore, silence
 from fgrad.core.tape import CUT, Node, Tape
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import current, note_call, user_line
@@ -40,7 +41,8 @@ def sweep(
                 raw = False
     add = np.add if raw else OPERATORS["add"]
     watch = watching()
-    with np.errstate(all="ignore"):
+    before = silence()
+    try:
         if watch is None:
             at_once = None if raw else _at_once()
             return tape.sweep(
@@ -49,6 +51,8 @@ def sweep(
         check = watch.sweeping(seeds)
         with quiet():
             return tape.sweep(seeds, add, fit, lift, raw=raw, consume=consume, complete=complete, check=check)
+    finally:
+        restore(before)
 
 
 def _at_once() -> Callable[..., Any] | None:

@@ -1,0 +1,26 @@
+"""NumPy's warnings off and on again."""
+
+import numpy as np
+import pytest
+
+from fgrad.core import silence
+
+
+@pytest.mark.parametrize(
+    "pair", [(silence.silence, silence.restore), silence.plainly], ids=["found", "plain"]
+)
+def test_warnings_are_off_between_and_as_before_afterwards(pair):
+    off, on = pair
+    with np.errstate(divide="raise"):
+        before = off()
+        try:
+            assert np.divide(1.0, np.zeros(1)) == np.inf
+            assert set(np.geterr().values()) == {"ignore"}
+        finally:
+            on(before)
+        with pytest.raises(FloatingPointError):
+            np.divide(1.0, np.zeros(1))
+
+
+def test_numpy_keeps_the_setting_where_it_is_looked_for():
+    assert silence.silence is not silence.plainly[0]
