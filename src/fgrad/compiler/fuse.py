@@ -9,7 +9,7 @@ Where a reduction of rows stands between them, they share the loop over the rows
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -185,30 +185,64 @@ class Nest:
         """The lengths of the outer loops."""
         return self.phases[0][0].loops[: self.depth]
 
-    def share(self, inner: set[Var]) -> None:
-        """Let values that only this nest reads, `inner`, lie where one computed from them will.
+    def share(self, inner: set[Var], dying: Iterable[Var] = (), heirs: Container[Var] = ()) -> None:
+        """Let values that nobody reads after this nest lie where one computed from them will.
 
         What an earlier phase wrote may be overwritten, place by place, in the last phase that reads it.
+
+        Args:
+            inner: roots of this nest that only it reads.
+            dying: values computed before, which nobody reads afterwards.
+            heirs: in the places of which they may lie.
         """
+        phases = [*self.phases, self.tails]
         taken: set[Var] = set()
         for i, phase in enumerate(self.phases):
             for root in phase:
-                if root.var not in inner or root.reduced or root.var in taken:
-                    continue
-                reads = [
-                    (k, r, at)
-                    for k, later in enumerate([*self.phases, self.tails])
-                    for r in later
-                    for v, at in r.reads
-                    if v is root.var
-                ]
-                last = max((k for k, _, _ in reads), default=i)
-                if i < last < len(self.phases) and all(matches(root, at) for k, _, at in reads if k == last):
-                    heirs = (r for k, r, _ in reads if k == last and _fits(root, r) and r.var not in taken)
-                    heir = next(heirs, None)
-                    if heir is not None:
-                        self.shared[root.var] = heir.var
-                        taken.add(heir.var)
+                if root.var in inner and not root.reduced:
+                    reads = [(k, r, at) for k, r, v, at in self._reads(phases) if v is root.var]
+                    last = max((k for k, _, _ in reads), default=i)
+                    places = [at for k, _, at in reads if k == last]
+                    if last > i and all(matches(root, at) for at in places):
+                        readers = [r for k, r, _ in reads if k == last and _fits(root, r)]
+                        self._bequeath(root.var, readers if last < len(self.phases) else [], taken)
+        for v in dying:
+            reads = [(k, r, at) for k, r, w, at in self._reads(phases) if w is v]
+            last = max((k for k, _, _ in reads), default=len(self.phases))
+            if last < len(self.phases):
+                phase = self.phases[last]
+                late = phase[max(phase.index(r) for k, r, _ in reads if k == last) :]
+                alike = [r for r in late if r.var in heirs and r.var.aval == v.aval]
+                self._bequeath(v, [r for r in alike if self._replaces(r, reads, last)], taken)
+        for v in self.shared:
+            while self.shared[v] in self.shared:
+                self.shared[v] = self.shared[self.shared[v]]
+
+    def _reads(self, phases: Sequence[Sequence[Root]]) -> Iterable[tuple[int, Root, Var, Any]]:
+        """Yield what is read, by which root of which phase, and where."""
+        return ((k, r, v, at) for k, phase in enumerate(phases) for r in phase for v, at in r.reads)
+
+    def _replaces(self, heir: Root, reads: Sequence[tuple[int, Root, Any]], last: int) -> bool:
+        """Return whether `heir` writes each place of a value after everything that reads that place."""
+        if heir.reduced or heir.scatters or heir.unrolled:
+            return False
+        turn = [ix for ix in heir.out if ix.terms and ix.terms[0][0] < self.depth]
+        if len(turn) < self.depth:
+            return False
+        return all(
+            matches(heir, at)
+            if k == last
+            else isinstance(at, tuple)
+            and not isinstance(at, Index)
+            and all(ix == own for ix, own in zip(at, heir.out, strict=True) if own in turn)
+            for k, _, at in reads
+        )
+
+    def _bequeath(self, v: Var, heirs: Iterable[Root], taken: set[Var]) -> None:
+        heir = next((r for r in heirs if r.var not in taken), None)
+        if heir is not None:
+            self.shared[v] = heir.var
+            taken.add(heir.var)
 
 
 class Call:

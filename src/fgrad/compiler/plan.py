@@ -8,7 +8,7 @@ the loop runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -200,7 +200,8 @@ class Block:
         for v, x in plain.constants.items():
             known[v] = plan.constant(x)
         self.steps, makers = fuse(plain.program, plain.constants)
-        self.kernels = _kernels(self.steps, makers, plain)
+        # the memory of results is there from the start, that of a loop's is not always
+        self.kernels = _kernels(self.steps, makers, plain, known.keys() - set(plan.outputs))
         plan.kernels += [k for ks in self.kernels.values() for k in ks]
         self.inner = self._inner({i: s.equation for i, s in enumerate(self.steps) if isinstance(s, Call)})
         self.stacked: dict[Var, Rows] = {}
@@ -209,8 +210,7 @@ class Block:
     def is_native(self) -> bool:
         """Whether the table alone can compute it."""
         return all(
-            not isinstance(s, Call) or i in self.inner or product(s.equation, _Any()) is not None
-            for i, s in enumerate(self.steps)
+            not isinstance(s, Call) or i in self.inner or _is_product(s) for i, s in enumerate(self.steps)
         )
 
     @property
@@ -290,10 +290,16 @@ class Block:
 
     def _place(self) -> int:
         """Give every buffer its place; return how many bytes they take."""
+        heirs: dict[Any, Any] = {}  # what lies where another value will, if not in the kernel that makes both
+        for step in reversed(self.steps):
+            if isinstance(step, Nest):
+                own = {r.var for r in step.roots}
+                heirs |= {v: heirs.get(r, r) for v, r in step.shared.items() if v not in own}
         first: dict[Any, int] = {}
         last: dict[Any, int] = {}
         for i, step in enumerate(self.steps):
-            for v in self._touched(i, step):
+            for each in self._touched(i, step):
+                v = heirs.get(each, each)
                 if v not in self.known:
                     first.setdefault(v, i)
                     last[v] = i
@@ -317,6 +323,7 @@ class Block:
                 buffer.offset = start
                 self.buffers.append(buffer)
                 self.known[v] = self.plan.slot(buffer)
+        self.known |= {v: self.known[r] for v, r in heirs.items()}
         return total
 
     @property
@@ -360,8 +367,13 @@ def _bytes(v: Any) -> int:
     return int(v.aval.size * v.aval.dtype.itemsize)
 
 
-def _kernels(steps: Sequence[Any], makers: Any, plain: Plain) -> dict[int, list[Kernel]]:
-    """Return the kernels of each nest; a root that nobody reads is not written."""
+def _kernels(
+    steps: Sequence[Any], makers: Any, plain: Plain, bound: Iterable[Var]
+) -> dict[int, list[Kernel]]:
+    """Return the kernels of each nest; a root that nobody reads is not written.
+
+    Values that are `bound` to a place cannot lie where another one does.
+    """
     computed = {r.var for s in steps if isinstance(s, Nest) for r in s.roots}
     stored = computed | {v for s in steps if isinstance(s, Call) for v in s.equation.outs}
     stored |= set(plain.program.inputs)
@@ -374,10 +386,16 @@ def _kernels(steps: Sequence[Any], makers: Any, plain: Plain) -> dict[int, list[
     asked = set(needed)
     for k in first.values():
         needed |= k.loads
+    fixed: set[Any] = {*bound}
+    for s in steps:
+        if isinstance(s, Call) and not _is_product(s):
+            fixed.update(_variables(s.equation))
+    dying = _dying(steps, first, fixed.union(plain.program.outputs, plain.checks))
     for i in first:
         nest = steps[i]
         outside = asked.union(*(k.loads for m, k in first.items() if m != i))
-        nest.share({r.var for r in nest.roots if r.var in needed and r.var not in outside})
+        inner = {r.var for r in nest.roots if r.var in needed and r.var not in outside}
+        nest.share(inner, dying[i], needed - fixed)
     out: dict[int, list[Kernel]] = {}
     for i, k in first.items():
         kept = computed & needed
@@ -388,6 +406,26 @@ def _kernels(steps: Sequence[Any], makers: Any, plain: Plain) -> dict[int, list[
             continue
         out[i] = [k, *(combine(p) for p in k.parts)] if k.turns > 1 else [k]
     return out
+
+
+def _is_product(step: Call) -> bool:
+    return product(step.equation, _Any()) is not None
+
+
+def _dying(steps: Sequence[Any], kernels: dict[int, Kernel], kept: Container[Any]) -> dict[int, list[Var]]:
+    """Return for each nest the values of steps before it that nobody reads after it, but those `kept`."""
+    made: dict[Var, int] = {}
+    last: dict[Var, int] = {}
+    for i, step in enumerate(steps):
+        outs = step.equation.outs if isinstance(step, Call) else [r.var for r in step.roots]
+        made |= dict.fromkeys(outs, i)
+        read: Iterable[Var] = _variables(step.equation) if isinstance(step, Call) else kernels[i].loads
+        last |= dict.fromkeys(read, i)
+    found: dict[int, list[Var]] = {i: [] for i in kernels}
+    for v, i in last.items():
+        if i in found and made.get(v, i) < i and v not in kept:
+            found[i].append(v)
+    return found
 
 
 # ---- loops and branches -------------------------------------------------------------------------
