@@ -38,14 +38,22 @@ class Executable:
         program: to be compiled.
         name: what to call it.
         speculative: whether there may be a program for the usual case.
+        donated: inputs in whose memory outputs may be computed; then nothing is speculative.
     """
 
-    def __init__(self, program: Program, name: str = "", *, speculative: bool = True) -> None:
+    def __init__(
+        self,
+        program: Program,
+        name: str = "",
+        *,
+        speculative: bool = True,
+        donated: frozenset[int] = frozenset(),
+    ) -> None:
         self.name = name
         self.program = lowered(program)
-        usual = usual_case(self.program) if speculative else None
+        usual = usual_case(self.program) if speculative and not donated else None
         self.is_usual = usual is not None
-        self._plan = Plan(usual or self.program, name, doubts=int(self.is_usual))
+        self._plan = Plan(usual or self.program, name, doubts=int(self.is_usual), donated=donated)
         self._plan.steps = [_with_compiled(s) if isinstance(s, Python) else s for s in self._plan.steps]
         self._doubts = [self._plan.outputs.index(v) for v in self._plan.doubts]
         self._doubted = 0  # times in a row
@@ -67,6 +75,8 @@ class Executable:
             for v, x in zip(plan.inputs, leaves, strict=True)
         ]
         outs = [np.empty(v.aval.shape, v.aval.dtype) for v in plan.outputs]
+        for k, j in plan.donations.items():
+            outs[k] = _given(leaves, j, outs[k])
         if not self._used:  # many programs run once: kernels are called from Python, nothing else is built
             self._used = True
             with running(()), np.errstate(all="ignore"):
@@ -178,9 +188,20 @@ def lowered(program: Program) -> Program:
     return simplify(program)
 
 
-def compile(program: Program, name: str = "") -> Executable:
+def compile(program: Program, name: str = "", donated: frozenset[int] = frozenset()) -> Executable:
     """Return the program ready to run; `name` is what to call it."""
-    return Executable(program, name)
+    return Executable(program, name, donated=donated)
+
+
+def _given(leaves: Sequence[Any], j: int, new: np.ndarray) -> np.ndarray:
+    """Return a donated array itself where it can be written to, else `new` with its elements."""
+    x = leaves[j]
+    if x.dtype == new.dtype and x.flags.c_contiguous and x.flags.writeable and x.flags.aligned:
+        others = (y for i, y in enumerate(leaves) if i != j)
+        if not any(isinstance(y, np.ndarray) and np.may_share_memory(x, y) for y in others):
+            return x  # type: ignore[no-any-return]
+    new[...] = x
+    return new
 
 
 class _Compiled(Program):

@@ -9,7 +9,7 @@ Where a reduction of rows stands between them, they share the loop over the rows
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -185,15 +185,14 @@ class Nest:
         """The lengths of the outer loops."""
         return self.phases[0][0].loops[: self.depth]
 
-    def share(self, inner: set[Var], dying: Iterable[Var] = (), heirs: Container[Var] = ()) -> None:
+    def share(self, inner: set[Var], dying: Mapping[Var, Container[Var]]) -> None:
         """Let values that nobody reads after this nest lie where one computed from them will.
 
         What an earlier phase wrote may be overwritten, place by place, in the last phase that reads it.
 
         Args:
             inner: roots of this nest that only it reads.
-            dying: values computed before, which nobody reads afterwards.
-            heirs: in the places of which they may lie.
+            dying: values from before, which nobody reads afterwards, and in whose places they may lie.
         """
         phases = [*self.phases, self.tails]
         taken: set[Var] = set()
@@ -206,7 +205,7 @@ class Nest:
                     if last > i and all(matches(root, at) for at in places):
                         readers = [r for k, r, _ in reads if k == last and _fits(root, r)]
                         self._bequeath(root.var, readers if last < len(self.phases) else [], taken)
-        for v in dying:
+        for v, heirs in dying.items():
             reads = [(k, r, at) for k, r, w, at in self._reads(phases) if w is v]
             last = max((k for k, _, _ in reads), default=len(self.phases))
             if last < len(self.phases):

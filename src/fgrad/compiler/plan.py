@@ -8,7 +8,7 @@ the loop runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -100,9 +100,18 @@ class Plan:
         name: what to call it.
         doubts: how many of its last outputs are no results, but true where the results may be wrong.
         alone: whether Python runs the steps; else the table holds all but what only Python computes.
+        donated: inputs in whose memory outputs may lie: of which `donations` tells output -> input.
     """
 
-    def __init__(self, program: Program, name: str = "", *, doubts: int = 0, alone: bool = True) -> None:
+    def __init__(
+        self,
+        program: Program,
+        name: str = "",
+        *,
+        doubts: int = 0,
+        alone: bool = True,
+        donated: Collection[int] = (),
+    ) -> None:
         self.slots: list[Buffer | None] = []  # None for those of arguments
         self.constants: dict[int, Buffer] = {}
         self.kernels: list[Kernel] = []
@@ -117,7 +126,9 @@ class Plan:
                 self.outputs.append(y)
         known = {v: self.argument() for v in (*self.inputs, *self.outputs)}
         self.faults = self.argument()
-        self.block = Block(self, plain, known)
+        self.block = Block(self, plain, known, [self.inputs[i] for i in donated])
+        heirs = self.block.heirs
+        self.donations = {self.outputs.index(heirs[v]): i for i, v in enumerate(self.inputs) if v in heirs}
         self.size = self.block.size
         self.results = [self.block.known[y] if isinstance(y, Var) else None for y in results]
         native.compiled_all((k.text for k in self.kernels), name)
@@ -193,15 +204,17 @@ class Block:
         plan: to which it belongs.
         plain: the program, decomposed.
         known: the slots of inputs and outputs.
+        donated: inputs in whose memory outputs may lie.
     """
 
-    def __init__(self, plan: Plan, plain: Plain, known: dict[Var, int]) -> None:
+    def __init__(self, plan: Plan, plain: Plain, known: dict[Var, int], donated: Sequence[Var] = ()) -> None:
         self.plan, self.plain, self.known = plan, plain, known
         for v, x in plain.constants.items():
             known[v] = plan.constant(x)
         self.steps, makers = fuse(plain.program, plain.constants)
         # the memory of results is there from the start, that of a loop's is not always
-        self.kernels = _kernels(self.steps, makers, plain, known.keys() - set(plan.outputs))
+        self.kernels = _kernels(self.steps, makers, plain, known.keys() - set(plan.outputs), donated)
+        self.heirs = _heirs(self.steps)
         plan.kernels += [k for ks in self.kernels.values() for k in ks]
         self.inner = self._inner({i: s.equation for i, s in enumerate(self.steps) if isinstance(s, Call)})
         self.stacked: dict[Var, Rows] = {}
@@ -290,16 +303,11 @@ class Block:
 
     def _place(self) -> int:
         """Give every buffer its place; return how many bytes they take."""
-        heirs: dict[Any, Any] = {}  # what lies where another value will, if not in the kernel that makes both
-        for step in reversed(self.steps):
-            if isinstance(step, Nest):
-                own = {r.var for r in step.roots}
-                heirs |= {v: heirs.get(r, r) for v, r in step.shared.items() if v not in own}
         first: dict[Any, int] = {}
         last: dict[Any, int] = {}
         for i, step in enumerate(self.steps):
             for each in self._touched(i, step):
-                v = heirs.get(each, each)
+                v = self.heirs.get(each, each)
                 if v not in self.known:
                     first.setdefault(v, i)
                     last[v] = i
@@ -323,7 +331,7 @@ class Block:
                 buffer.offset = start
                 self.buffers.append(buffer)
                 self.known[v] = self.plan.slot(buffer)
-        self.known |= {v: self.known[r] for v, r in heirs.items()}
+        self.known |= {v: self.known[r] for v, r in self.heirs.items() if v not in self.known}
         return total
 
     @property
@@ -368,11 +376,12 @@ def _bytes(v: Any) -> int:
 
 
 def _kernels(
-    steps: Sequence[Any], makers: Any, plain: Plain, bound: Iterable[Var]
+    steps: Sequence[Any], makers: Any, plain: Plain, bound: Iterable[Var], donated: Sequence[Var]
 ) -> dict[int, list[Kernel]]:
     """Return the kernels of each nest; a root that nobody reads is not written.
 
-    Values that are `bound` to a place cannot lie where another one does.
+    Values that are `bound` to a place cannot lie where another one does, but outputs in that of inputs
+    that are `donated`.
     """
     computed = {r.var for s in steps if isinstance(s, Nest) for r in s.roots}
     stored = computed | {v for s in steps if isinstance(s, Call) for v in s.equation.outs}
@@ -386,16 +395,16 @@ def _kernels(
     asked = set(needed)
     for k in first.values():
         needed |= k.loads
-    fixed: set[Any] = {*bound}
-    for s in steps:
-        if isinstance(s, Call) and not _is_product(s):
-            fixed.update(_variables(s.equation))
-    dying = _dying(steps, first, fixed.union(plain.program.outputs, plain.checks))
+    outputs = {y for y in plain.program.outputs if isinstance(y, Var)}
+    apart = {v for s in steps if isinstance(s, Call) and not _is_product(s) for v in _variables(s.equation)}
+    lasting = {*outputs, *plain.checks, *apart, *(v for v in bound if v not in donated)}
+    dying = _dying(steps, first, donated, lasting)
+    free = needed - apart - set(bound)
     for i in first:
         nest = steps[i]
         outside = asked.union(*(k.loads for m, k in first.items() if m != i))
         inner = {r.var for r in nest.roots if r.var in needed and r.var not in outside}
-        nest.share(inner, dying[i], needed - fixed)
+        nest.share(inner, {v: free & outputs if v in donated else free for v in dying[i]})
     out: dict[int, list[Kernel]] = {}
     for i, k in first.items():
         kept = computed & needed
@@ -412,9 +421,21 @@ def _is_product(step: Call) -> bool:
     return product(step.equation, _Any()) is not None
 
 
-def _dying(steps: Sequence[Any], kernels: dict[int, Kernel], kept: Container[Any]) -> dict[int, list[Var]]:
-    """Return for each nest the values of steps before it that nobody reads after it, but those `kept`."""
-    made: dict[Var, int] = {}
+def _heirs(steps: Sequence[Any]) -> dict[Var, Var]:
+    """Return what lies where another value will, if not in the kernel that makes both."""
+    heirs: dict[Var, Var] = {}
+    for step in reversed(steps):
+        if isinstance(step, Nest):
+            own = {r.var for r in step.roots}
+            heirs |= {v: heirs.get(r, r) for v, r in step.shared.items() if v not in own}
+    return heirs
+
+
+def _dying(
+    steps: Sequence[Any], kernels: dict[int, Kernel], given: Iterable[Var], kept: Container[Any]
+) -> dict[int, list[Var]]:
+    """Return for each nest what was `given` or made before it, is read there last, and is not `kept`."""
+    made: dict[Var, int] = dict.fromkeys(given, -1)
     last: dict[Var, int] = {}
     for i, step in enumerate(steps):
         outs = step.equation.outs if isinstance(step, Call) else [r.var for r in step.roots]

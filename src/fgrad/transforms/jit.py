@@ -46,6 +46,7 @@ class Jit(Transformed):
         self._static, self._static_names = _statics(
             fun, options["static_argnums"], options["static_argnames"]
         )
+        self._donated = _donated(fun, options["donate_argnums"], self._static)
         self._specialisations: dict[Key, Specialisation] = {}
         self._guards: list[Callable[..., Any]] = []
         self._traces = 0
@@ -227,13 +228,27 @@ def _statics(fun: Callable[..., Any], nums: Any, names: Any) -> tuple[tuple[int,
     )
 
 
+def _donated(fun: Callable[..., Any], nums: Any, static: Sequence[int]) -> tuple[int, ...]:
+    """Return the positions of donated arguments."""
+    found: tuple[int, ...] = (nums,) if isinstance(nums, int) else tuple(nums)
+    if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in found):
+        raise TypeError(f"donate_argnums must be an integer or a sequence of integers from 0, not {nums!r}")
+    both = sorted({*found} & {*static})
+    if both:
+        raise ValueError(
+            f"jit of {name_of(fun)}: the argument {_called(fun, both[0])} is static and donated; "
+            "a static value has no memory to give"
+        )
+    return found
+
+
 class Call:
     """The arguments of one call: static values, and the leaves of the others with what is known of them."""
 
     def __init__(
         self, jit: Jit, args: tuple[Any, ...], kwargs: dict[str, Any], *, abstract: bool = False
     ) -> None:
-        self.fun = jit.fun
+        self.fun, self.donors = jit.fun, jit._donated
         args, kwargs = bound(jit.fun, args, kwargs)
         statics: dict[Any, Any] = {
             i % len(args): args[i % len(args)] for i in jit._static if -len(args) <= i < len(args)
@@ -251,6 +266,19 @@ class Call:
         self.as_numpy = not has_tensor(self.leaves)
         self.kinds = tuple([self._kind(i, x, abstract=abstract) for i, x in enumerate(self.leaves)])
         self.key = Key(self.structure, self.kinds, tuple([(k, type(v), v) for k, v in statics.items()]))
+
+    @property
+    def donated(self) -> frozenset[int]:
+        """The leaves whose memory the results may take: arrays in donated arguments; no Tensor is given."""
+        if not self.donors or not self.as_numpy:
+            return frozenset()
+        found, k = set(), 0
+        for i, a in zip([i for i in range(self.count) if i not in self.statics], self.given[0], strict=True):
+            leaves = tree.leaves(a)
+            if i in self.donors:
+                found |= {k + j for j, x in enumerate(leaves) if x.__class__ is np.ndarray}
+            k += len(leaves)
+        return frozenset(found)
 
     @property
     def names(self) -> list[str]:
@@ -405,6 +433,7 @@ class Specialisation:
             or self._watched
             or self.limits
             or not self.is_kept
+            or call.donors
             or call.fun is not self._fun
         ):
             return None
@@ -422,13 +451,18 @@ class Specialisation:
         for i, dtype in self.limits:
             demand_fits(call.leaves[i], dtype)
         self.calls += 1
-        if self.is_kept:
+        deliver = Delivery(call.as_numpy)
+        hand_over = deliver.leaf
+        donated = call.donated
+        if donated and self.is_kept and not self.handles and current() is FLOOR and not watching():
+            outs: Sequence[Any] = self.procedure.donating(donated).run(call.values())
+            hand_over = deliver.made  # which are new, or were the user's to give
+        elif self.is_kept:
             outs = apply(self.procedure, [*(r() for r in self.handles), *call.values()])
         else:
             outs = self.procedure.program.run([*self.handles, *call.values()])
-        deliver = Delivery(call.as_numpy)
-        it = iter(outs)
-        leaves = [_delivered(deliver, next(it)) if t is None else t[0] for t in self.template]
+        it = (alias(x) if x.__class__ is Tensor else x for x in outs)
+        leaves = [hand_over(next(it)) if t is None else t[0] for t in self.template]
         return tree.unflatten(self.out_structure, leaves)
 
 
@@ -451,10 +485,6 @@ def _identity(t: Tensor, live: Sequence[Any]) -> tuple[int, ...]:
 
 def _is_array(x: Any) -> bool:
     return isinstance(x, Tensor | np.ndarray | np.generic)
-
-
-def _delivered(deliver: Delivery, x: Any) -> Any:
-    return deliver.leaf(alias(x) if x.__class__ is Tensor else x)
 
 
 class Lowered:
@@ -510,7 +540,10 @@ def jit(
         static_argnums: positions of arguments that are Python values, compared by == and hash.
         static_argnames: names of such arguments. Either is completed from the other by the signature.
         device: where it runs: None or "cpu".
-        donate_argnums: arguments whose memory may be reused; accepted for JAX's sake.
+        donate_argnums: positions of arguments whose arrays the function may write to: where a result of the
+            same shape and dtype is computed of such an array place by place, it lies in its memory, and
+            no new array is made. The argument is not to be used afterwards. Arrays that are read-only, not
+            contiguous or share memory with another argument are copied; Tensors are never written to.
 
     Returns:
         A function of the same arguments, with `lower(*args)`, which returns the `program`, its `source` and

@@ -53,12 +53,20 @@ class Procedure:
         self._saving: dict[Pattern, Saving | None] = {}
         self._blind: dict[Pattern, Procedure] = {}
         self._mapped: dict[tuple[Pattern, int], Procedure] = {}
+        self._donating: dict[frozenset[int], Executable] = {}
 
     @cached_property
     def executable(self) -> Executable:
         """The compiled program."""
         with _locks.making:
             return self.__dict__.get("executable") or compile(self.program, self.name)
+
+    def donating(self, donated: frozenset[int]) -> Executable:
+        """Return the compiled program whose results may lie in the memory of the inputs `donated`."""
+        with _locks.making:
+            if donated not in self._donating:
+                self._donating[donated] = compile(self.program, self.name, donated)
+            return self._donating[donated]
 
     def saving(self, wanted: Pattern) -> Saving | None:
         """Return what records the procedure where the arguments `wanted` are followed; None: no gradient."""
