@@ -296,8 +296,10 @@ def test_a_vectorized_function_of_vectors():
     assert empty.shape == (0, 4)
     with pytest.raises(ValueError, match="core dimension"):
         ours(fg.tensor(V), V[:3])
-    with pytest.raises(ValueError, match="too few axes"):
+    with pytest.raises(ValueError, match="does not have enough dimensions"):  # NumPy's words
         ours(fg.tensor(S), V)
+    with pytest.raises(ValueError, match="too few axes"):
+        fg.grad(lambda s: ours(s, V).sum())(S)
     with pytest.raises(TypeError, match="expected 2, got 1"):
         ours(fg.tensor(V))
     with pytest.raises(ValueError, match="wrong number of outputs"):
@@ -445,3 +447,22 @@ def test_assignment_by_a_mask_whose_values_are_not_known():
     np.testing.assert_array_equal(mapped[0], expected)
     with pytest.raises(TypeError, match="boolean array"):  # one value for each place is another thing
         fg.make_graph(lambda x: x.__setitem__(x > 0, np.ones(3)))(V)
+
+
+def test_a_vectorized_function_of_tensors_that_nothing_follows_gets_numbers():
+    seen = []
+
+    def double(x, y):
+        seen.append(type(x))
+        return 2 * x + y
+
+    t = fg.tensor(M)
+    out = fnp.vectorize(double)(t, y=fg.tensor(1.0))
+    assert isinstance(out, fg.Tensor)
+    np.testing.assert_array_equal(out.numpy(), 2 * M + 1)
+    assert fg.Tensor not in seen
+    c = fg.tensor(3.0)  # from outside, where it stays a Tensor
+    np.testing.assert_array_equal(fnp.vectorize(lambda x: c * x)(t).numpy(), 3 * M)
+    first, second = fnp.vectorize(lambda x: (x, c * x), otypes="df")(t)
+    assert (first.dtype, second.dtype) == (np.float64, np.float32)
+    np.testing.assert_allclose(fg.grad(lambda s: fnp.vectorize(lambda x: s * x)(t).sum())(2.0), M.sum())
