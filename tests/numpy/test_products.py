@@ -255,3 +255,23 @@ def test_the_path_of_einsum():
     given = [fg.tensor(x) if isinstance(x, np.ndarray) else x for x in args]
     for made in (fnp.einsum_path(*args, optimize="optimal"), np.einsum_path(*given, optimize="optimal")):
         assert made == expected
+
+
+def test_the_gradient_of_a_large_inner_product_is_an_array_of_its_own():
+    x, y = np.linspace(0.0, 1.0, 40_000), np.linspace(1.0, 2.0, 40_000)
+    t = fg.tensor(y)
+    found, other = fg.grad(lambda a, b: np.dot(a, b), argnums=(0, 1))(x, y)
+    np.testing.assert_array_equal(found, y)
+    np.testing.assert_array_equal(other, x)
+    found[:] = other[:] = 0.0
+    gradient = fg.grad(lambda a: np.dot(a, t))(x)
+    gradient[:] = 0.0
+    assert x[-1] == 1.0
+    assert y[-1] == 2.0
+    np.testing.assert_array_equal(t.numpy(), y)
+    gm = fg.GradManager().attach(t)
+    for _ in range(2):
+        with gm:
+            gm.backward(np.dot(t, t) * 0.5)
+    np.testing.assert_array_equal(t.grad.numpy(), 2 * y)
+    np.testing.assert_array_equal(t.numpy(), y)

@@ -100,7 +100,18 @@ def _batch(mapped: tuple[bool, ...], x: Any, y: Any, *, a: str, b: str, out: str
 
 @functools.cache
 def _back_plans(a: str, b: str, out: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    if out == "" and a == b:  # of an inner product
+        return _scaled, lambda x, ct: _scaled(ct, x)
     return _plan(out, b, a), _plan(a, out, b)
+
+
+def _scaled(ct: Any, x: Any) -> Any:
+    """Return `ct * x`, without a pass over memory where `ct` is one, as it is where most sweeps begin."""
+    if x.size < LARGE or ct != 1 or ct.dtype != x.dtype:
+        return np.multiply(ct, x)
+    view = x.view()
+    view.flags.writeable = False  # the memory is not the gradient's own
+    return view
 
 
 def _left(ct: Any, y: Any, params: dict[str, str]) -> tuple[Any]:
