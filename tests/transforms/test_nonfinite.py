@@ -13,7 +13,7 @@ from tests.helpers import close
 
 import fgrad as fg
 from fgrad.core.primitive import ROWS
-from fgrad.core.watch import Noted
+from fgrad.core.notes import Noted
 from fgrad.core.watch import line_of as line_kept_of
 
 HERE = r"test_nonfinite\.py"

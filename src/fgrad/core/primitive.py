@@ -188,6 +188,7 @@ class Primitive:
 
 
 ROWS: dict[str, Primitive] = {}
+ARRIVED: list[Callable[[Primitive], None]] = []  # who wants to know of rows that are added to the table
 OPERATORS: dict[str, Callable[..., Tensor]] = {}  # what Tensor's operators call
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {}  # what Tensor's methods call: NumPy's names
 UFUNCS: dict[Any, Callable[..., Any]] = {}  # a ufunc of NumPy called without keywords -> what computes it
@@ -200,6 +201,8 @@ def register(row: Primitive) -> Primitive:
     if row.name in ROWS:
         raise ValueError(f"primitive {row.name!r} is already declared")
     ROWS[row.name] = row
+    for arrived in ARRIVED:
+        arrived(row)
     return row
 
 

@@ -23,7 +23,7 @@ Fit = tuple[Shape, "np.dtype[Any]"]
 class Node:
     """One recorded operation, or a leaf (no `pull`)."""
 
-    __slots__ = ("__weakref__", "aval", "ct", "fits", "parents", "pull", "saved", "tape")
+    __slots__ = ("__weakref__", "aval", "ct", "fits", "note", "parents", "pull", "saved", "tape")
 
     tape: Any  # the Tape; None once cleared
     pull: Pull | Pick | None
@@ -32,6 +32,7 @@ class Node:
     fits: tuple[Fit | None, ...] | None  # what a parent's cotangent is brought to, where it differs
     ct: Any  # the cotangent so far, where a sweep keeps it here
     aval: Any  # (shape, dtype) of the output, a list of all outputs; None: it follows from the parents
+    note: Any  # what pictures and profiles know of it; not set where nobody takes notes
 
     def clear(self) -> None:
         """Forget everything that was saved."""
@@ -66,7 +67,9 @@ HIDDEN = Pull(_hidden)  # of a value computed inside Function.forward
 class Tape(Trace):
     """Records the operations that depend on its leaves, and sweeps back over them."""
 
-    __slots__ = ("hollow", "is_open", "level", "limit", "owner", "raw", "refs")
+    __slots__ = ("hollow", "is_open", "level", "limit", "note", "owner", "raw", "refs")
+
+    note: Any  # what stays known of the recording; set where it is asked for
 
     is_tape = True
     title = "a recording"

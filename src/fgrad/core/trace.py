@@ -6,6 +6,7 @@ tasks may inherit; the owner stored beside the traces makes an inherited stack c
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import weakref
@@ -214,7 +215,7 @@ def _elsewhere() -> Callable[[], Any]:
 
 
 _HERE, _NUMPY = __file__.rpartition("core")[0], np.__file__.rpartition("__init__")[0]
-_FUNCTOOLS = functools.__file__  # calls what fgrad decorates
+_AROUND = (functools.__file__, contextlib.__file__)  # call what fgrad decorates
 
 
 _ours: dict[str, bool] = {}  # file -> whether its frames are not the user's
@@ -226,7 +227,7 @@ def user_frame() -> FrameType:
     while True:
         name = frame.f_code.co_filename
         if name not in _ours:
-            _ours[name] = name.startswith((_HERE, _NUMPY, _FUNCTOOLS, "<fgrad"))
+            _ours[name] = name.startswith((_HERE, _NUMPY, *_AROUND, "<fgrad"))
         if frame.f_back is None or not _ours[name]:
             return frame
         frame = frame.f_back

@@ -1,25 +1,25 @@
 """Watching for values that are not finite: nobody pays for it who does not watch.
 
-While somebody watches, the `run` column of the table is replaced by one that looks at its results, and tapes
-keep the line of the user's program with each node. In a reverse or forward pass not every value counts: a
-rule may multiply an infinite slope by a zero cotangent on purpose. So there the rows are not looked at, but
-what each recorded step makes of its cotangent or tangent.
+In a reverse or forward pass not every value counts: a rule may multiply an infinite slope by a zero cotangent
+on purpose. So there the rows are not looked at, but what each recorded step makes of its cotangent or tangent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from threading import Lock
 from typing import Any, NoReturn
-from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from fgrad.core.primitive import ROWS, Primitive, Pull, Rule
+from fgrad.core.notes import line_of as kept_line
+from fgrad.core.notes import note_nodes
+from fgrad.core.observe import LOOKUPS, Check, observe, observed_rows
+from fgrad.core.primitive import Primitive, Pull, Rule
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor
-from fgrad.core.trace import Box, current, user_line
+from fgrad.core.trace import Box, user_line
 from fgrad.errors import NonFiniteError
 
 
@@ -80,8 +80,17 @@ class Watch:
             infinite = infinite or not _is_finite(ct)
         return infinite
 
-    def sweeping(self, seeds: Iterable[tuple[Node, Any]]) -> Callable[[Node, Any, Sequence[Any]], None]:
-        """Return what looks at the steps of a sweep."""
+    def run(self, row: Primitive, run: Rule, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Return what `run` returns, if it is finite."""
+        with np.errstate(**self.silenced):
+            out = run(*args, **params)
+        for o in out if row.many else (out,):
+            self.result(row, args, o)
+        return out
+
+    @contextmanager
+    def sweeping(self, tape: Tape, seeds: Iterable[tuple[Node, Any]]) -> Iterator[Check]:
+        """Look at the steps of a sweep, instead of the rows that they run."""
         tainted = (np.inf,) if self.seeds(seeds) else ()
 
         def check(node: Node, ct: Any, back: Sequence[Any]) -> None:
@@ -96,7 +105,8 @@ class Watch:
                 if self.found(c, tainted) is not None:
                     self._refuse(node, f"the cotangent of operand {i} of {title(node)}", "became", c, "", ct)
 
-        return check
+        with quiet():
+            yield check
 
     def step(self, node: Node, given: Sequence[Any], tangent: Any) -> None:
         """Report a tangent that the forward step of `node` made of finite ones."""
@@ -176,45 +186,26 @@ def shown(x: Any, place: Sequence[Any] | None = None) -> str:
 # ---- on and off ---------------------------------------------------------------------------------------
 
 
-class Noted(list["ref[Node]"]):
-    """The nodes of a tape, each with the line of the user's program that made it."""
-
-    def __init__(self, refs: Iterable[ref[Node]] = ()) -> None:
-        super().__init__(refs)
-        self.lines: WeakKeyDictionary[Node, str] = WeakKeyDictionary()
-
-    def append(self, r: ref[Node]) -> None:
-        """Add a node."""
-        node = r()
-        if node is not None:
-            self.lines[node] = user_line()
-        super().append(r)
-
-
 def line_of(node: Node) -> str:
     """Return where the user's program made a node."""
-    refs = getattr(node.tape, "refs", None)
-    found = refs.lines.get(node) if isinstance(refs, Noted) else None
-    return found or "a line that was not kept: it ran before debug_nans was on"
+    return kept_line(node) or "a line that was not kept: it ran before debug_nans was on"
 
 
 _INHERITED = Watch(nans=False, infs=False)  # stands for what the whole process watches
 _here: ContextVar[Watch | None] = ContextVar("fgrad watch", default=_INHERITED)
 _everywhere: list[Watch] = []  # at most one
-_runs: dict[str, Rule] = {}  # the `run` column as it is without watching
-watched_rows = _runs  # empty where nobody watches
-_users = 0
-_switching = Lock()
-
 
 def watching() -> Watch | None:
     """Return what this thread and task looks for, if anything."""
-    if not _runs:
+    if not observed_rows:
         return None
     watch = _here.get()
     if watch is _INHERITED:
         return _everywhere[0] if _everywhere else None
     return watch
+
+
+LOOKUPS.append(watching)
 
 
 class quiet:  # noqa: N801 -- reads as a function
@@ -232,71 +223,27 @@ class quiet:  # noqa: N801 -- reads as a function
 def enter(watch: Watch | None) -> Token[Watch | None]:
     """Make `watch` what this thread and task looks for."""
     if watch:
-        _use(1)
+        observe(1)
     token = _here.set(watch)
-    note(noted=watch is not None)
+    note_nodes()
     return token
 
 
 def leave(token: Token[Watch | None], watch: Watch | None) -> None:
     """Go back to what was looked for before."""
     _here.reset(token)
-    note(noted=watching() is not None)
     if watch:
-        _use(-1)
+        observe(-1)
+    note_nodes()
 
 
 def switch(watch: Watch | None) -> Watch | None:
     """Make `watch` what every thread looks for that has no watch of its own; return the one before."""
     before = _everywhere[0] if _everywhere else None
     if watch:
-        _use(1)
+        observe(1)
     _everywhere[:] = [watch] if watch else []
     if before:
-        _use(-1)
-    note(noted=watching() is not None)
+        observe(-1)
+    note_nodes()
     return before
-
-
-def note(*, noted: bool) -> None:
-    """Let the live tapes of this thread keep lines with their nodes, or no longer."""
-    for tape in current().traces:
-        if isinstance(tape, Tape) and isinstance(tape.refs, Noted) != noted:
-            tape.refs = Noted(tape.refs) if noted else list(tape.refs)
-
-
-def _use(more: int) -> None:
-    """Count those who watch; the first one exchanges the column, the last one puts it back."""
-    global _users  # noqa: PLW0603 -- one table, one count
-    with _switching:
-        _users += more
-        if more > 0 and _users == 1:
-            for row in ROWS.values():
-                _runs[row.name] = row.run
-                row.run = _Looking(row)
-        elif _users == 0:
-            for name, run in _runs.items():
-                ROWS[name].run = run
-            _runs.clear()
-
-
-class _Looking:
-    """The `run` of a row, which looks at its results; in all else the same, as ufuncs have methods."""
-
-    __slots__ = ("row", "run")
-
-    def __init__(self, row: Primitive) -> None:
-        self.row, self.run = row, row.run
-
-    def __call__(self, *args: Any, **params: Any) -> Any:
-        watch = watching()
-        if watch is None:
-            return self.run(*args, **params)
-        with np.errstate(**watch.silenced):
-            out = self.run(*args, **params)
-        for o in out if self.row.many else (out,):
-            watch.result(self.row, args, o)
-        return out
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.run, name)

@@ -6,17 +6,18 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from typing import Any, Literal
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.core.observe import observing
 from fgrad.core.primitive import OPERATORS
 from fgrad.core.silence import restore, silence
 from fgrad.core.tape import CUT, Node, Tape
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import current, note_call, user_line
-from fgrad.core.watch import quiet, watching
 from fgrad.errors import NoGradientWarning, UnusedArgumentError
 from fgrad.ops.linear import convert, fit
 from fgrad.transforms.batch import Batch, pull_batched
@@ -40,16 +41,21 @@ def sweep(
             if ct.__class__ is Tensor:
                 raw = False
     add = np.add if raw else OPERATORS["add"]
-    watch = watching()
+    observers = observing()
     before = silence()
     try:
-        if watch is None:
+        if not observers:
             at_once = None if raw else _at_once()
             return tape.sweep(
                 seeds, add, fit, lift, raw=raw, consume=consume, complete=complete, at_once=at_once
             )
-        check = watch.sweeping(seeds)
-        with quiet():
+        with ExitStack() as stack:
+            checks = [stack.enter_context(o.sweeping(tape, seeds)) for o in observers]
+
+            def check(node: Node, ct: Any, back: Sequence[Any]) -> None:
+                for each in checks:
+                    each(node, ct, back)
+
             return tape.sweep(seeds, add, fit, lift, raw=raw, consume=consume, complete=complete, check=check)
     finally:
         restore(before)

@@ -14,7 +14,8 @@ import numpy as np
 
 from fgrad import config, tree
 from fgrad.compiler import Executable
-from fgrad.core import trace, watch
+from fgrad.core import trace
+from fgrad.core.observe import observed_rows
 from fgrad.core.tensor import Tensor, wrap
 
 MISS = object()
@@ -66,7 +67,7 @@ class _Writer:
             "FLOOR": trace.FLOOR,
             "state": trace.inherited_state,
             "chosen": config.chosen_jit,
-            "watched": watch.watched_rows,
+            "watched": observed_rows,
             "empty": np.empty,
         }
         self.count = 0

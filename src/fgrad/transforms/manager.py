@@ -13,11 +13,12 @@ import numpy as np
 from typing_extensions import Self
 
 from fgrad import tree
+from fgrad.core.notes import Noted, Recording
+from fgrad.core.observe import observing
 from fgrad.core.primitive import Pull
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor, node_on, wrap
 from fgrad.core.trace import Box, below, current, next_level, note_call, note_change, running, set_traces
-from fgrad.core.watch import Noted, watching
 from fgrad.errors import NotLinearError
 from fgrad.ops.linear import convert
 from fgrad.transforms import samples
@@ -232,8 +233,8 @@ class GradManager:
             traces = tuple([t for t in traces if not t.is_tape or t.is_open])
         tape = Tape(level or 0, get_ident(), raw=not traces or not below(level or 0))
         tensors = self.attached_tensors() if self._registry.entries else ()
-        if watching():
-            tape.refs = Noted()
+        if observing():
+            tape.refs, tape.note = Noted(), Recording(tape.level, weakref.ref(self))
         recording = _Recording(tape)
         self._recording = recording
         if tensors:

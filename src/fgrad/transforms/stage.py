@@ -9,6 +9,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.aval import Aval, Shape, aval_of
+from fgrad.core.notes import origin
 from fgrad.core.primitive import Primitive
 from fgrad.core.program import Equation, Program, Region, Var
 from fgrad.core.snapshot import compact
@@ -89,7 +90,7 @@ class Stage(Trace):
         outs = tuple(
             [self.var(a if isinstance(a, Aval) else aval_of(a)) for a in (found if row.many else (found,))]
         )
-        self.equations.append(Equation(row.name, operands, params, outs, user_line()))
+        self.equations.append(Equation(row.name, operands, params, outs, origin()))
         symbols = tuple(Symbol(self, v, weak) for v in outs)
         return symbols if row.many else symbols[0]
 
@@ -129,7 +130,7 @@ class Stage(Trace):
         if dtype.kind in "iu" and x._value.weak is int:
             x._value.trace.demand(x._value.var, dtype)
         v = self.var(Aval((), dtype))
-        self.equations.append(Equation("convert", (self.operand(x),), {"dtype": dtype}, (v,), user_line()))
+        self.equations.append(Equation("convert", (self.operand(x),), {"dtype": dtype}, (v,), origin()))
         return wrap(Symbol(self, v))
 
     def demand(self, number: Var, dtype: np.dtype[Any]) -> None:
@@ -160,7 +161,7 @@ class Stage(Trace):
     def _renamed(self, x: Any) -> Var:
         """Return a new variable for a variable or constant."""
         v = self.var(x.aval if isinstance(x, Var) else aval_of(x))
-        self.equations.append(Equation("positive", (x,), {}, (v,), user_line()))
+        self.equations.append(Equation("positive", (x,), {}, (v,), origin()))
         return v
 
     def operand(self, x: Any) -> Any:

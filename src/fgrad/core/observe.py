@@ -1,0 +1,91 @@
+"""Observers: who looks at every run of a row and every step of a sweep; nobody pays where there is none.
+
+While somebody observes, the `run` column of the table is replaced by one that asks the observers of this
+thread and task, and tapes keep notes of their nodes. `watch` looks for NaN, `notes` keeps what pictures and
+profiles show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fgrad.core.primitive import ARRIVED, ROWS, Primitive, Rule
+
+if TYPE_CHECKING:
+    from fgrad.core.tape import Node, Tape
+
+Check = Callable[["Node", Any, Sequence[Any]], None]
+
+
+class Observer(Protocol):
+    """What is told of rows and sweeps."""
+
+    def run(self, row: Primitive, run: Rule, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Return `run(*args, **params)`, and look at it."""
+
+    def sweeping(self, tape: Tape, seeds: Iterable[tuple[Node, Any]]) -> AbstractContextManager[Check]:
+        """Observe a sweep for a block; the check gets each node, its cotangent and what came of it."""
+
+
+LOOKUPS: list[Callable[[], Observer | None]] = []  # each returns the observer of this thread and task, if any
+observed_rows: dict[str, Rule] = {}  # the `run` column as it is unobserved; empty where nobody observes
+_users = 0
+_switching = Lock()
+
+
+def observing() -> list[Observer]:
+    """Return who observes this thread and task, the innermost first."""
+    if not observed_rows:
+        return []
+    return [o for find in LOOKUPS if (o := find()) is not None]
+
+
+def observe(more: int) -> None:
+    """Count observers; the first one exchanges the column, the last one puts it back."""
+    global _users  # noqa: PLW0603 -- one table, one count
+    with _switching:
+        _users += more
+        if more > 0 and _users == 1:
+            for row in ROWS.values():
+                _exchange(row)
+        elif _users == 0:
+            for name, run in observed_rows.items():
+                ROWS[name].run = run
+            observed_rows.clear()
+
+
+def _exchange(row: Primitive) -> None:
+    observed_rows[row.name] = row.run
+    row.run = _Observed(row)
+
+
+@ARRIVED.append
+def _arrived(row: Primitive) -> None:
+    """Observe a row of a module that is loaded late."""
+    if _users:
+        _exchange(row)
+
+
+class _Observed:
+    """The `run` of a row, which its observers see; in all else the same, as ufuncs have methods."""
+
+    __slots__ = ("row", "run")
+
+    def __init__(self, row: Primitive) -> None:
+        self.row, self.run = row, row.run
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        run = self.run
+        for observer in observing():
+            run = _through(observer, self.row, run)
+        return run(*args, **params)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.run, name)
+
+
+def _through(observer: Observer, row: Primitive, run: Rule) -> Rule:
+    return lambda *args, **params: observer.run(row, run, args, params)
