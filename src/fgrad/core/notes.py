@@ -135,9 +135,11 @@ class Note:
         given: of the parents, likewise.
         index: which output of its parent this is; None for an operation.
         line: `file:line` of the user's program, "" if it was not kept.
+        recordings: the one to which the node belongs, and those that know the operation by nodes of their own.
         sweep: the reverse pass that made it, if one did.
         seconds, pulled: the time of the operation and of its reverse step; None if not measured.
         norm: the Euclidean norm of its cotangent in the last sweep.
+        tensor: a weak reference to the Tensor that was attached here, when the recording is over.
     """
 
     __slots__ = (
@@ -151,15 +153,16 @@ class Note:
         "parents",
         "places",
         "pulled",
-        "recording",
+        "recordings",
         "seconds",
         "sweep",
+        "tensor",
     )
 
     def __init__(self, node: Node, parents: tuple[Note, ...], line: str = "") -> None:
         pull = node.pull
         self.parents, self.line = parents, line
-        self.recording = recording_of(node.tape)
+        self.recordings = [recording_of(node.tape)]
         self.index = pull.index if isinstance(pull, Pick) else None
         self.name = (pull.row or pull.title or "operation") if isinstance(pull, Pull) else ""
         self.places = _places(node)
@@ -168,6 +171,7 @@ class Note:
         self.pulled: float | None = None
         self.norm: float | None = None
         self.sweep: Sweep | None = None
+        self.tensor: ref[Tensor] | None = None
 
 
 def _places(node: Node) -> list[int]:
@@ -271,6 +275,7 @@ class Notes:
         self.sweep: Sweep | None = None
         self.inner = 0.0  # seconds in what is called by what runs now
         self._last: tuple[str, float, Any] = ("", 0.0, None)
+        self._noted: tuple[Any, list[Recording]] = (None, [])  # the run that was noted last, and by whom
 
     def run(self, row: Primitive, run: Rule, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Return `run(*args, **params)`, and measure it."""
@@ -297,6 +302,11 @@ class Notes:
         name, seconds, out = self._last
         if name and name == note.name:
             note.seconds = seconds
+            if self._noted[0] is self._last:
+                self._noted[1].extend(note.recordings)
+                note.recordings = self._noted[1]
+            else:
+                self._noted = (self._last, note.recordings)
             outs = out if ROWS[name].many else (out,)
             if all(hasattr(o, "shape") and not isinstance(o, Box | Tensor) for o in outs):
                 note.avals = list(map(aval_of, outs))

@@ -62,11 +62,13 @@ def _exchange(row: Primitive) -> None:
     row.run = _Observed(row)
 
 
-@ARRIVED.append
 def _arrived(row: Primitive) -> None:
     """Observe a row of a module that is loaded late."""
     if _users:
         _exchange(row)
+
+
+ARRIVED.append(_arrived)
 
 
 class _Observed:

@@ -31,6 +31,11 @@ class Var:
         if not _GENERATED.fullmatch(name):
             self.name = name
 
+    @property
+    def given_name(self) -> str:
+        """The name that a user gave, "" if there is none."""
+        return "" if _GENERATED.fullmatch(self.name) else self.name
+
     def __repr__(self) -> str:
         return f"{self.name}:{self.aval}"
 
@@ -46,7 +51,7 @@ class Equation:
         self.name, self.args, self.params, self.outs, self.line = name, args, params, outs, line
 
     def __str__(self) -> str:
-        args = ", ".join([*map(_shown, self.args), *(f"{k}={_param(v)}" for k, v in self.params.items())])
+        args = ", ".join([*map(shown, self.args), *(f"{k}={shown_parameter(v)}" for k, v in self.params.items())])
         outs = ", ".join(map(repr, self.outs))
         return f"{outs}{' = ' * bool(outs)}{self.name}({args})"
 
@@ -136,7 +141,7 @@ class Program:
     def __str__(self) -> str:
         head = f"program({', '.join(map(repr, self.inputs))}):"
         body = [f"    {e}" for e in self.equations]
-        return "\n".join([head, *body, f"    return {', '.join(map(_shown, self.outputs))}"])
+        return "\n".join([head, *body, f"    return {', '.join(map(shown, self.outputs))}"])
 
     __repr__ = __str__
 
@@ -166,7 +171,7 @@ class Program:
         rows = [f"<tr><td>{escape(outs)}</td><td>{escape(made)}</td></tr>" for outs, made in cells]
         ends = [
             f"program({escape(', '.join(map(repr, self.inputs)))})",
-            f"return {escape(', '.join(map(_shown, self.outputs)))}",
+            f"return {escape(', '.join(map(shown, self.outputs)))}",
         ]
         head, foot = (f"<tr><th colspan=2>{end}</th></tr>" for end in ends)
         return f"<table>{head}{''.join(rows)}{foot}</table>"
@@ -186,7 +191,7 @@ def _is_traced(x: Any) -> bool:
     return isinstance(x, Tensor) and (isinstance(x._value, Box) or is_tracked(x))
 
 
-def _shown(a: Any) -> str:
+def shown(a: Any) -> str:
     if isinstance(a, Var):
         return a.name
     if isinstance(a, np.ndarray | Tensor) and a.ndim:
@@ -194,10 +199,10 @@ def _shown(a: Any) -> str:
     return str(a)
 
 
-def _param(v: Any) -> str:
+def shown_parameter(v: Any) -> str:
     if isinstance(v, slice):
         parts = ["" if p is None else str(p) for p in (v.start, v.stop)]
         return ":".join(parts if v.step is None else [*parts, str(v.step)])
     if isinstance(v, tuple):
-        return f"({', '.join(map(_param, v))}{',' * (len(v) == 1)})"
+        return f"({', '.join(map(shown_parameter, v))}{',' * (len(v) == 1)})"
     return "..." if v is Ellipsis else str(v)

@@ -13,7 +13,7 @@ import numpy as np
 from typing_extensions import Self
 
 from fgrad import tree
-from fgrad.core.notes import Noted, Recording
+from fgrad.core.notes import Noted, Recording, note_of
 from fgrad.core.observe import observing
 from fgrad.core.primitive import Pull
 from fgrad.core.tape import Node, Tape
@@ -331,6 +331,9 @@ class GradManager:
         if recording is None:
             return
         self._leave(recording)
+        if recording.tape.refs.__class__ is Noted:
+            for t, leaf in recording.leaves.values():
+                note_of(leaf).tensor = weakref.ref(t)
         for t, leaf in recording.leaves.values():
             if leaf in t._nodes:
                 t._nodes = tuple([n for n in t._nodes if n is not leaf])

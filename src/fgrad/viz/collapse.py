@@ -1,0 +1,149 @@
+"""Large graphs made small: what one line or one scope of the user's program computes becomes one item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Literal, get_args
+
+from fgrad.viz.graph import GROUP, INPUT, OPERATION, Box, Graph, Item
+from fgrad.viz.wording import code, place
+
+Collapse = Literal["auto", "none", "line", "scope"]
+READABLE = 60  # items; more are collapsed if nobody says otherwise
+
+
+def check_collapse(collapse: str) -> None:
+    """Refuse what is no choice."""
+    if collapse not in get_args(Collapse):
+        raise ValueError(f"collapse is one of {', '.join(map(repr, get_args(Collapse)))}, not {collapse!r}")
+
+
+def collapsed(graph: Graph, collapse: Collapse) -> Graph:
+    """Return the graph with groups in the place of operations.
+
+    "auto" collapses scopes where there are more than `READABLE` items, and lines where there are still more.
+    """
+    if collapse == "none" or (collapse == "auto" and len(graph.items) <= READABLE):
+        return graph
+    if collapse in ("auto", "scope"):
+        graph = _grouped(graph, _scope)
+        if collapse == "scope" or len(graph.items) <= READABLE:
+            return graph
+    return _grouped(graph, _line)
+
+
+def _scope(item: Item) -> Hashable:
+    """Return the outermost scope of an item: None: it stays."""
+    return next((b for b in item.box.path() if b.kind == "scope"), None) if item.box else None
+
+
+def _line(item: Item) -> Hashable:
+    if item.kind == OPERATION and item.line:
+        return (item.box, item.line)
+    return None
+
+
+def _grouped(graph: Graph, key: Callable[[Item], Hashable]) -> Graph:
+    """Return the graph with one item for all that have a key in common; keys in a cycle become one, too."""
+    keys: dict[Item, Hashable] = {i: k if (k := key(i)) is not None else i for i in graph.items}
+    keys = _without_cycles(graph, keys)
+    members: dict[Hashable, list[Item]] = {}
+    for i in graph.items:
+        members.setdefault(keys[i], []).append(i)
+    made = Graph(hint=graph.hint)
+    new: dict[Hashable, Item] = {}
+    for k, found in members.items():
+        new[k] = found[0] if len(found) == 1 and not isinstance(k, Box) else _group(found)
+    made.items = [new[k] for k in members]
+    pairs = {(new[keys[a]], new[keys[b]]): None for a, b in graph.edges if keys[a] != keys[b]}
+    made.edges = list(pairs)
+    return made
+
+
+def _group(members: list[Item]) -> Item:
+    """Return one item for several."""
+    boxes = [i.box.path() if i.box else [] for i in members]
+    shared: list[Box] = []
+    for parents in zip(*boxes, strict=False):
+        if any(b is not parents[0] for b in parents):
+            break
+        shared.append(parents[0])
+    lines = sorted({i.line for i in members if i.line}, key=_line_key)
+    scope = next((b for b in shared if b.kind == "scope"), None)
+    whole = scope is not None and len(set(lines)) > 1
+    if whole and scope is not None:
+        name, shared = scope.title, shared[: shared.index(scope)]
+    else:
+        name = code(lines[0]) or place(lines[0]) if lines else members[0].name
+        if len(lines) > 1:
+            name += " …"
+    last = members[-1]
+    return Item(
+        GROUP,
+        name,
+        [a for i in members if i.kind != INPUT for a in i.avals],
+        shared[-1] if shared else None,
+        detail=f"on {len(lines)} lines" if len(lines) > 1 and not whole else "",
+        line=lines[0] if lines else "",
+        seconds=_sum([i.seconds for i in members]),
+        pulled=_sum([i.pulled for i in members]),
+        norm=last.norm,
+        members=members,
+    )
+
+
+def _line_key(line: str) -> tuple[str, int]:
+    file, _, number = line.rpartition(":")
+    return file, int(number) if number.isdigit() else 0
+
+
+def _sum(values: list[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return sum(known) if known else None
+
+
+def _without_cycles(graph: Graph, keys: dict[Item, Hashable]) -> dict[Item, Hashable]:
+    """Return the keys with one for each strongly connected part: lines of a loop that use each other."""
+    down: dict[Hashable, dict[Hashable, None]] = {k: {} for k in keys.values()}
+    for a, b in graph.edges:
+        if keys[a] != keys[b]:
+            down[keys[a]][keys[b]] = None
+    part = _strong(down)
+    return {i: part[k] for i, k in keys.items()}
+
+
+def _strong(down: dict[Hashable, dict[Hashable, None]]) -> dict[Hashable, Hashable]:
+    """Return the first member of the strongly connected part of each node (Tarjan 1972, without recursion)."""
+    index: dict[Hashable, int] = {}
+    low: dict[Hashable, int] = {}
+    part: dict[Hashable, Hashable] = {}
+    stack: list[Hashable] = []
+    for root in down:
+        if root in index:
+            continue
+        work = [(root, iter(down[root]))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        while work:
+            node, heads = work[-1]
+            for head in heads:
+                if head not in index:
+                    index[head] = low[head] = len(index)
+                    stack.append(head)
+                    work.append((head, iter(down[head])))
+                    break
+                if head not in part:
+                    low[node] = min(low[node], index[head])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    found = []
+                    while True:
+                        found.append(stack.pop())
+                        if found[-1] is node or found[-1] == node:
+                            break
+                    first = min(found, key=lambda k: index[k])
+                    part.update((k, first) for k in found)
+    return part

@@ -1,0 +1,240 @@
+"""The graph of recorded Tensors: what live tapes and their notes know, with a box for each recording.
+
+Several recordings know one operation by one node each. Nodes of one value are found to be the same from the
+Tensors at the end: their operations are the same, so are the arguments at one place, and so on back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from fgrad.core.aval import Aval, aval_of
+from fgrad.core.notes import Note, Recording, note_of, scopes_of
+from fgrad.core.primitive import ROWS
+from fgrad.core.tensor import Tensor
+from fgrad.viz.graph import INPUT, OPERATION, Box, Graph, Item
+from fgrad.viz.programs import scope_box
+
+NO_LINES = "lines, scopes and times are noted inside `with fgrad.viz.take_notes():`"
+
+
+def graph_of(
+    ys: Sequence[Tensor], names: Mapping[int, str], called: Callable[[Recording], str | None]
+) -> Graph:
+    """Return the graph of what live or noted recordings know of `ys`.
+
+    Args:
+        ys: Tensors.
+        names: by the identity of a note or Tensor, what the user calls it.
+        called: what the user calls the manager of a recording, None where that is not known.
+    """
+    same = _Same()
+    for y in ys:
+        same.join(notes_of(y))
+    same.close()
+    order = _ordered(same, [n for y in ys for n in notes_of(y)])
+    avals = _avals(same, ys)
+    recordings = sorted(
+        {id(r): r for group in order for n in group for r in n.recordings}.values(), key=lambda r: r.level
+    )
+    titles = _titles(recordings, called)
+    boxes = _Boxes(recordings, titles)
+    graph = Graph()
+    items: dict[int, Item] = {}
+    for group in order:
+        note = group[0]
+        root = same.root(note)
+        sources = [items[same.root(p)] for n in group for p in n.parents]
+        if note.index is not None:
+            items[root] = sources[0]
+            continue
+        leaf = not any(n.name for n in group)
+        found = avals.get(root)
+        item = Item(
+            INPUT if leaf else OPERATION,
+            "attached" if leaf else next(n.name for n in group if n.name),
+            found if isinstance(found, list) else [found] if found else [],
+            boxes.of(group),
+            line="" if leaf else _first(n.line for n in group) or "",
+            seconds=_first(n.seconds for n in group),
+            pulled=_first(n.pulled for n in group),
+            norm=_first(n.norm for n in group),
+        )
+        item.label = next((name for n in group if (name := names.get(id(n)) or names.get(_tensor(n)))), "")
+        items[root] = graph.add(item, sources)
+    for group in order:  # names of outputs of operations with several
+        for n in group:
+            if n.index is not None and id(n) in names and not items[same.root(n)].label:
+                items[same.root(n)].label = names[id(n)]
+    if any(i.kind == OPERATION and not i.line for i in graph.items):
+        graph.hint = NO_LINES
+    return graph
+
+
+def notes_of(t: Tensor) -> list[Note]:
+    """Return what recordings know of the value of a Tensor."""
+    return [note_of(n) for n in t._nodes if n.tape is not None or hasattr(n, "note")]
+
+
+def _tensor(n: Note) -> int:
+    """Return the identity of the Tensor that was attached, 0 if it is not known."""
+    return id(n.tensor()) if n.tensor and n.tensor() is not None else 0
+
+
+def _first(values: Iterable[Any]) -> Any:
+    return next((v for v in values if v not in (None, "")), None)
+
+
+class _Same:
+    """Which notes are of one value."""
+
+    def __init__(self) -> None:
+        self.notes: dict[int, Note] = {}
+        self.up: dict[int, int] = {}
+        self.todo: list[tuple[int, int]] = []
+
+    def root(self, n: Note) -> int:
+        """Return the name of the value of a note."""
+        k = id(n)
+        if k not in self.up:
+            self.up[k] = k
+            self.notes[k] = n
+        while self.up[k] != k:
+            self.up[k] = self.up[self.up[k]]
+            k = self.up[k]
+        return k
+
+    def join(self, notes: Sequence[Note]) -> None:
+        """Note that these are of one value."""
+        for n in notes[1:]:
+            a, b = self.root(notes[0]), self.root(n)
+            if a != b:
+                self.up[b] = a
+                self.todo.append((a, b))
+        if notes:
+            self.root(notes[0])
+
+    def close(self) -> None:
+        """Follow what is the same back to the leaves."""
+        while True:
+            groups = self.groups()
+            before = len(self.todo)
+            for group in groups.values():
+                places: dict[int, list[Note]] = {}
+                for n in group:
+                    if n.name or n.index is not None:
+                        for place, p in zip(n.places, n.parents, strict=True):
+                            places.setdefault(place, []).append(p)
+                for found in places.values():
+                    self.join(found)
+                for n in group:
+                    for p in n.parents:
+                        self.root(p)
+            if len(self.todo) == before and len(self.groups()) == len(groups):
+                return
+
+    def groups(self) -> dict[int, list[Note]]:
+        """Return all notes by value."""
+        found: dict[int, list[Note]] = {}
+        for n in list(self.notes.values()):
+            found.setdefault(self.root(n), []).append(n)
+        return found
+
+
+def _ordered(same: _Same, ends: Sequence[Note]) -> list[list[Note]]:
+    """Return the groups that lead to `ends`, arguments before what is made of them."""
+    groups = same.groups()
+    done: dict[int, list[Note]] = {}
+    todo = [same.root(n) for n in reversed(ends)]
+    while todo:
+        k = todo[-1]
+        if k in done:
+            todo.pop()
+            continue
+        needed = [same.root(p) for n in groups[k] for p in n.parents]
+        missing = [p for p in dict.fromkeys(needed) if p not in done and p != k]
+        if missing:
+            todo += reversed(missing)
+        else:
+            done[k] = groups[k]
+            todo.pop()
+    return list(done.values())
+
+
+def _avals(same: _Same, ys: Sequence[Tensor]) -> dict[int, Any]:
+    """Return what is known of the avals of values: from their operations, their uses, and the Tensors."""
+    known: dict[int, Any] = {}
+    for y in ys:
+        for n in notes_of(y):
+            known[same.root(n)] = aval_of(y)
+    groups = same.groups()
+    for _ in range(2):
+        changed = False
+        for group in groups.values():
+            for n in group:
+                k = same.root(n)
+                if n.avals and k not in known:
+                    known[k] = n.avals[0] if len(n.avals) == 1 else n.avals
+                    changed = True
+                own = known.get(k)
+                row = ROWS.get(n.name)
+                alike = row is not None and row.body is not None and not any(n.given)
+                for p, g in zip(n.parents, n.given, strict=True):
+                    q = same.root(p)
+                    found = g or (own if alike and isinstance(own, Aval) else None)
+                    if q not in known and found is not None:
+                        known[q], changed = found, True
+                    elif alike and k not in known and isinstance(known.get(q), Aval):
+                        known[k], changed = known[q], True
+                if n.index is not None and isinstance(known.get(same.root(n.parents[0])), list):
+                    known.setdefault(k, known[same.root(n.parents[0])][n.index])
+        if not changed:
+            break
+    return known
+
+
+def _titles(
+    recordings: Sequence[Recording], called: Callable[[Recording], str | None]
+) -> dict[int, str]:
+    """Return what to call each recording."""
+    titles = {id(r): name for r in recordings if (name := called(r))}
+    nameless = [r for r in recordings if id(r) not in titles]
+    for i, r in enumerate(nameless):
+        titles[id(r)] = "GradManager" if len(nameless) == 1 else f"GradManager {i + 1}"
+    return titles
+
+
+class _Boxes:
+    """The boxes of recordings, the outer around the inner ones, with those of sweeps and scopes inside."""
+
+    def __init__(self, recordings: Sequence[Recording], titles: Mapping[int, str]) -> None:
+        self.recordings, self.titles = recordings, titles
+        self.known: dict[Any, Box] = {}
+
+    def of(self, group: Sequence[Note]) -> Box | None:
+        """Return the box of an operation."""
+        found = [r for n in group for r in n.recordings]
+        mine = set(map(id, found))
+        deepest = max(r.level for r in found)
+        box: Box | None = None
+        for level in sorted({r.level for r in self.recordings}):
+            if level > deepest:
+                break
+            peers = [r for r in self.recordings if r.level == level]
+            own = [r for r in peers if id(r) in mine] or peers
+            box = self.made(" | ".join(self.titles[id(r)] for r in own), "manager", box)
+        sweep = next((n.sweep for n in group if n.sweep), None)
+        if sweep is not None:
+            box = self.made(f"{self.titles.get(id(sweep.recording), 'inner')}.backward", "sweep", box)
+        line = _first(n.line for n in group) or ""
+        if any(n.name for n in group):
+            for scope in scopes_of(line):
+                box = scope_box(self.known, scope, box)
+        return box
+
+    def made(self, title: str, kind: str, parent: Box | None) -> Box:
+        key = (title, kind, parent)
+        if key not in self.known:
+            self.known[key] = Box(title, kind, parent)
+        return self.known[key]
