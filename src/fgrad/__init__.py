@@ -52,8 +52,10 @@ if TYPE_CHECKING:
     from fgrad import nn as nn
     from fgrad import scipy as scipy
     from fgrad import testing as testing
+    from fgrad import viz as viz
     from fgrad.archive import export as export
     from fgrad.archive import load as load
+    from fgrad.core.notes import named_scope as named_scope
     from fgrad.lax.reversal import checkpointed as checkpointed
     from fgrad.transforms import checkpoint_policies as checkpoint_policies
     from fgrad.transforms.callbacks import pure_callback as pure_callback
@@ -64,6 +66,8 @@ if TYPE_CHECKING:
     from fgrad.transforms.jit import jit as jit
     from fgrad.transforms.retrace import explain_retrace as explain_retrace
     from fgrad.transforms.vectorize import vectorize as vectorize
+    from fgrad.viz.magic import load_ipython_extension as load_ipython_extension
+    from fgrad.viz.profiling import profile as profile
 
 __version__ = "0.1.0"
 
@@ -84,13 +88,17 @@ _LATE = {
     "jit": "fgrad.transforms.jit",
     "lax": "fgrad.",
     "load": "fgrad.archive",
+    "load_ipython_extension": "fgrad.viz.magic",
+    "named_scope": "fgrad.core.notes",
     "nn": "fgrad.",
     "print_saved_residuals": "fgrad.transforms.checkpoint",
+    "profile": "fgrad.viz.profiling",
     "pure_callback": "fgrad.transforms.callbacks",
     "remat": "fgrad.transforms.checkpoint",
     "scipy": "fgrad.",
     "testing": "fgrad.",
     "vectorize": "fgrad.transforms.vectorize",
+    "viz": "fgrad.",
 }
 
 

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from fgrad.compiler.cost import Cost, cost
-from fgrad.compiler.listing import source
+from fgrad.compiler.listing import source, titles
 from fgrad.compiler.plan import ALIGN, KINDS, Buffer, Plan, Python, Segment, Shared
 from fgrad.compiler.simplify import simplify
 from fgrad.compiler.usual import usual_case
 from fgrad.core.aval import Aval
+from fgrad.core.notes import Notes, noting
+from fgrad.core.observe import observed_rows
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import PASSES, Equation, Program, applied
 from fgrad.core.trace import running
@@ -53,7 +55,8 @@ class Executable:
         self.program = lowered(program)
         usual = usual_case(self.program) if speculative and not donated else None
         self.is_usual = usual is not None
-        self._plan = Plan(usual or self.program, name, doubts=int(self.is_usual), donated=donated)
+        self._laid_out = usual or self.program
+        self._plan = Plan(self._laid_out, name, doubts=int(self.is_usual), donated=donated)
         self._plan.steps = [_with_compiled(s) if isinstance(s, Python) else s for s in self._plan.steps]
         self._doubts = [self._plan.outputs.index(v) for v in self._plan.doubts]
         self._doubted = 0  # times in a row
@@ -75,9 +78,13 @@ class Executable:
             for v, x in zip(plan.inputs, leaves, strict=True)
         ]
         outs = [np.empty(v.aval.shape, v.aval.dtype) for v in plan.outputs]
-        for k, j in plan.donations.items():
-            outs[k] = _given(leaves, j, outs[k])
-        if not self._used:  # many programs run once: kernels are called from Python, nothing else is built
+        notes = noting() if observed_rows else None
+        if notes is None or not notes.apart:
+            for k, j in plan.donations.items():
+                outs[k] = _given(leaves, j, outs[k])
+        if notes is not None and notes.apart:
+            self._run_apart(notes, ins, outs)
+        elif not self._used:  # many programs run once: kernels are called from Python, nothing else is built
             self._used = True
             with running(()), np.errstate(all="ignore"):
                 _Context(plan, direct=True).run(ins, outs)
@@ -104,6 +111,28 @@ class Executable:
             return self.plain.run(leaves)
         self._doubted = 0
         return [self._result(i, ins, outs) for i in range(len(plan.results))]
+
+    def _run_apart(self, notes: Notes, ins: Sequence[np.ndarray], outs: Sequence[np.ndarray]) -> None:
+        """Run nest by nest and call by call, each of which `notes` hears of."""
+        is_new = "_apart" not in self.__dict__
+        plan, context = self._apart
+        names = titles(plan)
+
+        def around(i: int, step: Callable[[], None]) -> None:
+            k = plan.origins[i]
+            notes.kernel(*(names[k][:2] if k >= 0 else ("checks", "")), step, names[k][2] if k >= 0 else 0)
+
+        with running(()), np.errstate(all="ignore"):
+            if is_new:  # what runs for the first time may have to be compiled
+                context.run(ins, outs)
+            context.run(ins, outs, around)
+
+    @cached_property
+    def _apart(self) -> tuple[Plan, _Context]:
+        """The program laid out so that each nest and call is a step of its own."""
+        plan = Plan(self._laid_out, self.name, doubts=int(self.is_usual), apart=True)
+        plan.steps = [_with_compiled(s) if isinstance(s, Python) else s for s in plan.steps]
+        return plan, _Context(plan, direct=True)
 
     @cached_property
     def plain(self) -> Executable:
@@ -251,8 +280,13 @@ class _Context:
         self.words = plan.table.words
         self.steps = [self._step(s) for s in plan.steps]
 
-    def run(self, ins: Sequence[np.ndarray], outs: Sequence[np.ndarray]) -> None:
-        """Compute the outputs from the inputs, which are contiguous."""
+    def run(
+        self,
+        ins: Sequence[np.ndarray],
+        outs: Sequence[np.ndarray],
+        around: Callable[[int, Callable[[], None]], None] | None = None,
+    ) -> None:
+        """Compute the outputs from the inputs, which are contiguous; `around` runs each step if given."""
         if self.interpreted:
             self.slots.__init__(self.arrays)
         else:
@@ -261,8 +295,11 @@ class _Context:
             self.arrays[k] = x
             self.slots[k] = x if self.interpreted else x.ctypes.data
         try:
-            for step in self.steps:
-                step()
+            for i, step in enumerate(self.steps):
+                if around:
+                    around(i, step)
+                else:
+                    step()
                 if self.plan.has_faults and outs[-1]:
                     break
         finally:

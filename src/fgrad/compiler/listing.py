@@ -91,6 +91,27 @@ class _Anywhere(dict[Any, int]):
         return 0
 
 
+def titles(plan: Plan) -> list[tuple[str, str, int]]:
+    """Return for each nest and call of a program what it computes, its line, and the bytes of its results."""
+    found = []
+    for step in plan.block.steps:
+        if isinstance(step, Call):
+            e = step.equation
+            found.append((e.name, e.line, _size(e.outs)))
+        else:
+            computed = _computed(step, plan.block)
+            names = list(dict.fromkeys(e.name for e in computed))
+            more = f", {len(names) - 4} more" if len(names) > 4 else ""
+            line = computed[-1].line if computed else ""
+            title = f"kernel {', '.join(names[:4])}{more}"
+            found.append((title, line, _size(r.var for r in step.roots)))
+    return found
+
+
+def _size(values: Iterable[Var]) -> int:
+    return sum(v.aval.size * v.aval.dtype.itemsize for v in values)
+
+
 def _computed(nest: Nest, block: Block) -> list[Equation]:
     """Return the equations that a nest computes, in the order of the program."""
     equations = block.plain.program.equations

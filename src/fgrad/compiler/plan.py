@@ -101,6 +101,8 @@ class Plan:
         doubts: how many of its last outputs are no results, but true where the results may be wrong.
         alone: whether Python runs the steps; else the table holds all but what only Python computes.
         donated: inputs in whose memory outputs may lie: of which `donations` tells output -> input.
+        apart: whether each nest and call is a step of its own, for whoever measures them; `origins` says
+            for each step which of them it belongs to, -1 for what comes before all.
     """
 
     def __init__(
@@ -111,7 +113,10 @@ class Plan:
         doubts: int = 0,
         alone: bool = True,
         donated: Collection[int] = (),
+        apart: bool = False,
     ) -> None:
+        self.apart = apart
+        self.origins: list[int] = []
         self.slots: list[Buffer | None] = []  # None for those of arguments
         self.constants: dict[int, Buffer] = {}
         self.kernels: list[Kernel] = []
@@ -141,6 +146,7 @@ class Plan:
             self.native()
             self.table.zero(self.faults, FAULTS.dtype.itemsize)
             self.written()
+        self.origins = [-1] * len(self.steps)
         self.block.write(self, alone=alone)
 
     def argument(self) -> int:
@@ -184,7 +190,8 @@ class Plan:
 
     def native(self) -> None:
         """Let what is written to the table next follow what ran before."""
-        if not self.steps or not isinstance(self.steps[-1], Segment):
+        is_new = self.apart and len(self.steps) == len(self.origins)
+        if is_new or not self.steps or not isinstance(self.steps[-1], Segment):
             self.steps.append(Segment(len(self.table), len(self.table)))
 
     def written(self) -> None:
@@ -263,6 +270,8 @@ class Block:
                 for k in self.kernels[i]:
                     self._write_kernel(plan, k, self.kernels[i], alone=alone)
             self._write_checks(plan, step, alone=alone)
+            if plan.block is self:
+                plan.origins += [i] * (len(plan.steps) - len(plan.origins))
 
     def _write_checks(self, plan: Plan, step: Any, *, alone: bool) -> None:
         """End the program where an index is out of bounds, as a loop that goes on might never end."""

@@ -266,12 +266,16 @@ def note_nodes() -> None:
             tape.refs = Noted(tape.refs) if noted else list(tape.refs)
 
 
+Step = Callable[[Node, Any], float]
+
+
 class Notes:
     """Takes notes while it is the one of this thread and task: lines, scopes, times, norms of cotangents."""
 
     apart = False  # whether compiled programs run kernel by kernel
 
     def __init__(self) -> None:
+        self.phase = "forward"  # "backward" in a sweep, "tangent" in a forward-mode pass over a recording
         self.sweep: Sweep | None = None
         self.inner = 0.0  # seconds in what is called by what runs now
         self._last: tuple[str, float, Any] = ("", 0.0, None)
@@ -287,14 +291,21 @@ class Notes:
             seconds = perf_counter() - start
             own, self.inner = seconds - self.inner, outer + seconds
         self._last = (row.name, seconds, out)
-        self.ran(row.name, own, out if row.many else (out,))
+        if self.phase == "forward":
+            self.ran(row.name, own, out if row.many else (out,))
+        else:
+            self.inner -= own  # it is part of the step that runs
         return out
 
     def ran(self, name: str, seconds: float, outs: Sequence[Any]) -> None:
         """Hear that a row ran; `seconds` without what it called."""
 
-    def stepped(self, node: Node, seconds: float, back: Sequence[Any]) -> None:
-        """Hear that the reverse step of a node ran; `seconds` without what it called."""
+    def stepped(self, node: Node, seconds: float, outs: Sequence[Any]) -> None:
+        """Hear that a step over a recording ran; `seconds` without the kernels that it called."""
+
+    def kernel(self, name: str, line: str, step: Callable[[], None], outs: int) -> None:
+        """Run a kernel of a compiled program, whose results take `outs` bytes."""
+        step()
 
     def noted(self, note: Note) -> None:
         """Complete a note that was made after a run."""
@@ -314,25 +325,50 @@ class Notes:
     @contextmanager
     def sweeping(self, tape: Tape, seeds: Iterable[tuple[Node, Any]]) -> Iterator[Check]:
         """Observe a sweep: the time of each step, and the norms of cotangents."""
-        before, outer = self.sweep, self.inner
-        self.sweep, self.inner = Sweep(recording_of(tape)), 0.0
-        begun = start = perf_counter()
-
-        def check(node: Node, ct: Any, back: Sequence[Any]) -> None:
-            nonlocal start
-            seconds = perf_counter() - start - self.inner
-            note = note_of(node)
-            note.norm = _norm(ct)
-            if isinstance(node.pull, Pull):
-                note.pulled = seconds
-                self.stepped(node, seconds, back)
-            self.inner = 0.0
-            start = perf_counter()
-
+        before, self.sweep = self.sweep, Sweep(recording_of(tape))
         try:
-            yield check
+            with self._stepping("backward") as step:
+
+                def check(node: Node, ct: Any, back: Sequence[Any]) -> None:
+                    note = note_of(node)
+                    note.norm = _norm(ct)
+                    if isinstance(node.pull, Pull):
+                        note.pulled = step(node, back)
+
+                yield check
         finally:
             self.sweep = before
+
+    @contextmanager
+    def pushing(self) -> Iterator[Callable[..., None]]:
+        """Observe a forward-mode pass; the check gets each node, tangents, and the tangent of its result."""
+        with self._stepping("tangent") as step:
+
+            def check(node: Node, given: Sequence[Any], tangent: Any) -> None:
+                if isinstance(node.pull, Pull):
+                    step(node, tangent if isinstance(tangent, list | tuple) else (tangent,))
+
+            yield check
+
+    @contextmanager
+    def _stepping(self, phase: str) -> Iterator[Step]:
+        """Measure steps one after the other."""
+        before, self.phase = self.phase, phase
+        outer, self.inner = self.inner, 0.0
+        begun = start = perf_counter()
+
+        def step(node: Node, outs: Any) -> float:
+            nonlocal start
+            seconds = perf_counter() - start - self.inner
+            self.stepped(node, seconds, outs)
+            self.inner = 0.0
+            start = perf_counter()
+            return seconds
+
+        try:
+            yield step
+        finally:
+            self.phase = before
             self.inner = outer + perf_counter() - begun
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
 
 from fgrad.core.aval import Aval
+from fgrad.core.pictures import html_of
 from fgrad.core.primitive import ROWS, Primitive
 from fgrad.core.tensor import Tensor, bind, is_tracked
 from fgrad.core.trace import Box
@@ -164,17 +164,7 @@ class Program:
         return "\n".join([*lines, "}"])
 
     def _repr_html_(self) -> str:
-        cells = [
-            (", ".join(map(repr, e.outs)), str(e).partition(" = ")[2] if e.outs else str(e))
-            for e in self.equations
-        ]
-        rows = [f"<tr><td>{escape(outs)}</td><td>{escape(made)}</td></tr>" for outs, made in cells]
-        ends = [
-            f"program({escape(', '.join(map(repr, self.inputs)))})",
-            f"return {escape(', '.join(map(shown, self.outputs)))}",
-        ]
-        head, foot = (f"<tr><th colspan=2>{end}</th></tr>" for end in ends)
-        return f"<table>{head}{''.join(rows)}{foot}</table>"
+        return html_of(self)
 
 
 # What is to be done to a program before it is compiled, by layers above the compiler: each takes the program

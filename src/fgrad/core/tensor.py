@@ -17,6 +17,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.core.aval import aval_of
 from fgrad.core.operators import Operators
+from fgrad.core.pictures import html_of
 from fgrad.core.primitive import FUNCTIONS, KEEP_OUT, KEEP_X, KEEP_XY, KEEP_Y, OUT, ROWS, Primitive
 from fgrad.core.snapshot import refuse_masked, refuse_objects, snapshot
 from fgrad.core.tape import HIDDEN, Fit, Node, Pick, Tape
@@ -78,6 +79,9 @@ class Tensor(Operators):
     def detach(self) -> Tensor:
         """Return a new handle on the same value that no transformation differentiates."""
         return FUNCTIONS["stop_gradient"](self)
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self.numpy(), self.grad)

@@ -15,6 +15,7 @@ from typing_extensions import Self
 from fgrad import tree
 from fgrad.core.notes import Noted, Recording, note_of
 from fgrad.core.observe import observing
+from fgrad.core.pictures import html_of
 from fgrad.core.primitive import Pull
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor, node_on, wrap
@@ -361,6 +362,9 @@ class GradManager:
             return NotImplemented
         return GradManagerGroup([self, *_members(other)])
 
+    def _repr_html_(self) -> str:
+        return html_of(self)
+
     # -- differentiating
 
     def backward(
@@ -508,6 +512,9 @@ class GradManagerGroup:
                 gm.release()
             raise
         return self
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
     def release(self) -> None:
         """Release every member."""

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Shape
+from fgrad.core.notes import noting
 from fgrad.core.primitive import EACH, ITSELF, OPERATORS, ROW, ROWS, SYMMETRIC, WEIGHTS, Pull
 from fgrad.core.tape import Node, Pick
 from fgrad.core.tensor import Tensor, bind
@@ -66,7 +67,12 @@ class Pushforward:
 
     def _pushed(self, tangents: Tangents) -> list[Any]:
         if self._push is not None:
-            found = self._push(tangents)
+            notes = noting()
+            if notes is None:
+                found = self._push(tangents)
+            else:
+                with notes.pushing() as check:
+                    found = self._push(tangents, check)
             if all(map(_is_finite, found)):
                 return found
         if self._reverse is None:

@@ -4,3 +4,5 @@ from fgrad.core.notes import named_scope as named_scope
 from fgrad.viz.drawing import Drawing as Drawing
 from fgrad.viz.drawing import draw as draw
 from fgrad.viz.drawing import take_notes as take_notes
+from fgrad.viz.profiling import Profile as Profile
+from fgrad.viz.profiling import profile as profile

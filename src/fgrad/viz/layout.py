@@ -278,7 +278,7 @@ class _Level:
         heights = [max((c.height for c in layer), default=0.0) for layer in self.layers]
         cuts = self._cuts(wide, heights)
         self.column = [sum(k >= cut for cut in cuts) for k in range(len(heights))]
-        self.shift = wide + 3 * GAP
+        self.shift = wide + 2 * GAP
         self.heights = heights
         self.tops: list[float] = []
         top, bottom = 0.0, 0.0
@@ -298,8 +298,8 @@ class _Level:
     def _cuts(self, wide: float, heights: Sequence[float]) -> set[int]:
         """Return the layers at which columns start: where few edges pass, for a picture that is not too tall."""
         tall = sum(heights) + self.gap * max(len(heights) - 1, 0)
-        most = int((self.columns + 3 * GAP) // (wide + 3 * GAP)) if self.columns else 1
-        columns = min(most, max(1, round((tall / (1.1 * (wide + 3 * GAP))) ** 0.5)))
+        most = int((self.columns + 2 * GAP) // (wide + 2 * GAP)) if self.columns else 1
+        columns = min(most, max(1, round((tall / (1.1 * (wide + 2 * GAP))) ** 0.5)))
         if tall < 900.0 or columns < 2:
             return set()
         through = [sum(len(c.up) for c in layer) for layer in self.layers]
@@ -350,7 +350,7 @@ class _Level:
                 points.append((xa, ya))
                 if self.column[a.layer] != self.column[b.layer]:
                     lane = lanes.setdefault((b.layer, source), sum(layer == b.layer for layer, _ in lanes))
-                    gutter = self.shift * self.column[b.layer] - 1.5 * GAP + 5.0 * (lane - 1)
+                    gutter = self.shift * self.column[b.layer] - GAP + 5.0 * (lane - 1)
                     low, high = self.height + 8.0 + 4.0 * lane, self.tops[b.layer] - 14.0 - 4.0 * lane
                     points += [(xa, low), (gutter, low), (gutter, high), (xb, high)]
                 points.append((xb, yb))

@@ -1,0 +1,258 @@
+"""`profile`: where the time and memory of a function go, by operation and by line of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from time import perf_counter
+from typing import Any, NamedTuple
+from weakref import ref
+
+import numpy as np
+
+from fgrad.core.notes import Notes, Scope, note_of, origin, scopes_of, taking
+from fgrad.core.tape import Node
+from fgrad.core.trace import user_line
+from fgrad.core.watch import array_of, title
+from fgrad.transforms.calling import Transformed, name_of
+from fgrad.viz.wording import code, count, cut, place, size, time
+
+PHASES = ("forward", "backward", "tangent")
+TRIALS, ENOUGH = 3, 0.2  # unprofiled calls, and the seconds after which there are no more
+
+
+class Event(NamedTuple):
+    """One operation that ran, one reverse or forward step over a recorded one, or one compiled kernel.
+
+    Attributes:
+        phase: "forward", "backward" or "tangent" (a step of forward mode).
+        name: of the operation.
+        line: `file:line` of the user's program where the operation stands, also for steps back.
+        seconds: without what it called, if that is an event of its own.
+        bytes: of the arrays that it made.
+    """
+
+    phase: str
+    name: str
+    line: str
+    seconds: float
+    bytes: int
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        """The scopes in which it stands."""
+        return scopes_of(self.line)
+
+
+class Row(NamedTuple):
+    """Events of one name or line, added up: calls, seconds by phase, and bytes."""
+
+    name: str
+    calls: int
+    forward: float
+    backward: float
+    tangent: float
+    bytes: int
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of all phases."""
+        return self.forward + self.backward + self.tangent
+
+
+class Meter(Notes):
+    """Takes notes of each operation as events, and follows which arrays are alive."""
+
+    apart = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[Event] = []
+        self.live = self.peak = self.kernels = 0
+        self._refs: dict[int, ref[Any]] = {}
+
+    def ran(self, name: str, seconds: float, outs: Sequence[Any]) -> None:
+        """Add the event of a row."""
+        self._add(name, origin(), seconds, self._hold(outs))
+
+    def stepped(self, node: Node, seconds: float, outs: Sequence[Any]) -> None:
+        """Add the event of a step over a recording."""
+        self._add(title(node), note_of(node).line or user_line(), seconds, self._hold(outs))
+
+    def kernel(self, name: str, line: str, step: Callable[[], None], outs: int) -> None:
+        """Run a kernel, and add its event."""
+        outer, self.inner = self.inner, 0.0
+        start = perf_counter()
+        step()
+        seconds = perf_counter() - start
+        own, self.inner = seconds - self.inner, outer + seconds
+        self.kernels += 1
+        self._add(name, line, own, outs)
+
+    def _add(self, name: str, line: str, seconds: float, made: int) -> None:
+        self.events.append(Event(self.phase, name, line, seconds, made))
+
+    def _hold(self, outs: Iterable[Any]) -> int:
+        """Follow the arrays among results that own their memory; return how many bytes are new."""
+        new = 0
+        for o in outs:
+            a = array_of(o)
+            if isinstance(a, np.ndarray) and a.flags.owndata and id(a) not in self._refs:
+                self._refs[id(a)] = ref(a, self._forgetting(id(a), a.nbytes))
+                new += a.nbytes
+        self.live += new
+        self.peak = max(self.peak, self.live)
+        return new
+
+    def _forgetting(self, key: int, n: int) -> Callable[[Any], None]:
+        def forget(_: Any) -> None:
+            self.live -= n
+            self._refs.pop(key, None)
+
+        return forget
+
+
+class Profile:
+    """Where the time and memory of one call went: a table for `print`, a picture and tables in a notebook.
+
+    Attributes:
+        value: what the function returned.
+        seconds: the time of the profiled call.
+        unprofiled: the time of a call without profiling, the least of some.
+        peak: the most bytes of results of operations that were alive at once; arguments do not count.
+        events: every operation, step and kernel in the order in which they ended.
+    """
+
+    def __init__(
+        self, name: str, value: Any, seconds: float, unprofiled: float, peak: int, events: Sequence[Event]
+    ) -> None:
+        self.name, self.value, self.seconds, self.unprofiled = name, value, seconds, unprofiled
+        self.peak, self.events = peak, list(events)
+
+    @property
+    def between(self) -> float:
+        """The seconds that belong to no event: Python, and fgrad between operations."""
+        return max(0.0, self.seconds - sum(e.seconds for e in self.events))
+
+    def total(self, phase: str) -> float:
+        """Return the seconds of "forward", "backward" or "tangent"."""
+        return sum(e.seconds for e in self.events if e.phase == phase)
+
+    def operations(self) -> list[Row]:
+        """Return a row for each operation, the slowest first."""
+        return self._rows(lambda e: e.name)
+
+    def lines(self) -> list[Row]:
+        """Return a row for each line of the program, the slowest first."""
+        return self._rows(lambda e: str(e.line))
+
+    def _rows(self, key: Callable[[Event], str]) -> list[Row]:
+        found: dict[str, list[Event]] = {}
+        for e in self.events:
+            found.setdefault(key(e), []).append(e)
+        rows = [
+            Row(
+                name,
+                len(events),
+                *(sum(e.seconds for e in events if e.phase == p) for p in PHASES),
+                sum(e.bytes for e in events),
+            )
+            for name, events in found.items()
+        ]
+        return sorted(rows, key=lambda r: (-r.seconds, r.name))
+
+    def summary(self) -> str:
+        """Return the totals in a line."""
+        parts = [f"{p} {time(self.total(p))}" for p in PHASES if self.total(p)]
+        return (
+            f"{self.name}: {time(self.seconds)} profiled, {time(self.unprofiled)} unprofiled; "
+            f"{', '.join([*parts, f'between operations {time(self.between)}'])}; "
+            f"{count(len(self.events), 'event')}, peak of results {size(self.peak)}"
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                self.summary(),
+                "",
+                *_table("operation", self.operations(), lambda r: cut(r.name, 44)),
+                "",
+                *_table("line", self.lines(), lambda r: cut(f"{place(r.name)}  {code(r.name)}", 44)),
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return f"<Profile of {self.summary()}>"
+
+    def _repr_html_(self) -> str:
+        from fgrad.viz.flame import html  # noqa: PLC0415 -- the picture needs this module
+
+        return html(self)
+
+    def to_svg(self, theme: str = "auto") -> str:
+        """Return the picture: time by phase, scope, line and operation; `theme` as in `Drawing.to_svg`."""
+        from fgrad.viz.flame import svg  # noqa: PLC0415 -- likewise
+
+        return svg(self, theme)
+
+
+def _table(title: str, rows: Sequence[Row], named: Callable[[Row], str], most: int = 20) -> list[str]:
+    """Return rows as text."""
+    phases = [p for p in PHASES if any(getattr(r, p) for r in rows)]
+    head = [title, *phases, "calls", "bytes"]
+    body = [
+        [named(r), *(time(getattr(r, p)) if getattr(r, p) else "" for p in phases), str(r.calls), size(r.bytes)]
+        for r in rows[:most]
+    ]
+    widths = [max(len(line[i]) for line in (head, *body)) for i in range(len(head))]
+    lines = [
+        "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
+        for line in (head, *body)
+    ]
+    return [*(line.rstrip() for line in lines), *([f"and {len(rows) - most} more"] if len(rows) > most else [])]
+
+
+class _Profile(Transformed):
+    """The function that profiles another one."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Profile:
+        times: list[float] = []
+        while len(times) < 1 + TRIALS and sum(times[1:]) < ENOUGH:
+            start = perf_counter()
+            self.fun(*args, **kwargs)
+            times.append(perf_counter() - start)
+        for _ in range(2):
+            meter = Meter()
+            with taking(meter):
+                start = perf_counter()
+                value = self.fun(*args, **kwargs)
+                seconds = perf_counter() - start
+            if not meter.kernels:  # those of a compiled program were laid out one by one at their first run
+                break
+        return Profile(name_of(self.fun), value, seconds, min(times[1:]), meter.peak, meter.events)
+
+
+def profile(fun: Callable[..., Any]) -> Callable[..., Profile]:
+    """Return the function that runs `fun` and says where its time and memory go.
+
+    It runs `fun` once to warm up, up to three times to see how long it takes, and once profiled (twice where it
+    holds compiled programs, which have to be laid out for that). Each operation is an event, so is each reverse step (in `grad` and `backward`) and each step of forward mode; a jitted
+    function runs kernel by kernel. What `fun` does besides, as writing files, happens each time.
+
+    Args:
+        fun: any function: of NumPy arrays or Tensors, transformed or not, with managers inside or outside.
+
+    Returns:
+        A function of the same arguments that returns a `Profile`: `print` it, or let a notebook show it.
+
+    Example:
+        >>> import fgrad
+        >>> import numpy as np
+        >>> p = fgrad.profile(fgrad.grad(lambda x: np.sum(np.sin(x))))(np.ones(1000))
+        >>> sorted(row.name for row in p.operations())
+        ['sin', 'sum']
+        >>> p.peak
+        16008
+        >>> p.total("forward") + p.total("backward") < p.seconds
+        True
+    """
+    return _Profile(fun)
