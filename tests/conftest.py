@@ -24,6 +24,7 @@ def pytest_configure(config):
     config.add_cleanup(folder.cleanup)
     os.environ["FGRAD_CACHE_DIR"] = folder.name
     os.environ["FGRAD_QUIET"] = "1"  # some tests look at stderr
+    os.environ.setdefault("FGRAD_TRACEBACK", "full")  # who develops fgrad wants to see its frames
 
 
 @pytest.fixture

@@ -105,6 +105,18 @@ def jit_disabled() -> bool:
 chosen_jit = _disabled.get  # what `disable_jit` chose for the running block, None outside of all
 
 
+def full_traceback() -> bool:
+    """Return whether tracebacks show the frames of fgrad: `FGRAD_TRACEBACK` is "full", not "short".
+
+    Raises:
+        ValueError: it is something else.
+    """
+    chosen = os.environ.get("FGRAD_TRACEBACK") or "short"
+    if chosen not in ("short", "full"):
+        raise ValueError(f"FGRAD_TRACEBACK is 'short' or 'full', not {chosen!r}")
+    return chosen == "full"
+
+
 def quiet() -> bool:
     """Return whether nothing is said on stderr while much is compiled: `FGRAD_QUIET`."""
     return _integer("FGRAD_QUIET", 0) != 0

@@ -16,6 +16,7 @@ from fgrad import config
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, UFUNCS
 from fgrad.core.tape import HIDDEN
 from fgrad.core.trace import Box, current, inherited_state, note_change, user_frame, user_line
+from fgrad.core.tracebacks import shorten
 from fgrad.errors import EscapeWarning
 
 if TYPE_CHECKING:
@@ -310,22 +311,30 @@ class Operators:
         return view
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, x: Any, /, *rest: Any, **kwargs: Any) -> Any:
-        if not kwargs and method == "__call__" and ufunc in UFUNCS:
-            return UFUNCS[ufunc](x, *rest) if rest else UFUNCS[ufunc](x)
-        inputs = (x, *rest)
-        rule = NUMPY.get(ufunc)
-        if rule is None:
-            known = getattr(np, ufunc.__name__, None) is ufunc
-            name = f"numpy.{ufunc.__name__}" if known else f"the ufunc {ufunc.__name__}"
-            called = getattr(ufunc, method)
-            return _without_rule(name if method == "__call__" else f"{name}.{method}", called, inputs, kwargs)
-        return rule(*inputs, **kwargs) if method == "__call__" else METHODS[method](ufunc, *inputs, **kwargs)
+        try:
+            if not kwargs and method == "__call__" and ufunc in UFUNCS:
+                return UFUNCS[ufunc](x, *rest) if rest else UFUNCS[ufunc](x)
+            inputs = (x, *rest)
+            rule = NUMPY.get(ufunc)
+            if rule is None:
+                known = getattr(np, ufunc.__name__, None) is ufunc
+                name = f"numpy.{ufunc.__name__}" if known else f"the ufunc {ufunc.__name__}"
+                called = getattr(ufunc, method)
+                return _without_rule(name if method == "__call__" else f"{name}.{method}", called, inputs, kwargs)
+            return rule(*inputs, **kwargs) if method == "__call__" else METHODS[method](ufunc, *inputs, **kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        rule = NUMPY.get(func)
-        if rule is None:
-            return _without_rule(f"{func.__module__}.{func.__name__}", func, args, kwargs)
-        return rule(*args, **kwargs)
+        try:
+            rule = NUMPY.get(func)
+            if rule is None:
+                return _without_rule(f"{func.__module__}.{func.__name__}", func, args, kwargs)
+            return rule(*args, **kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def __repr__(self) -> str:
         value = self._value

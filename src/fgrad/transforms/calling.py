@@ -13,6 +13,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.core.tensor import Tensor, is_tracked, wrap
 from fgrad.core.trace import Box, current
+from fgrad.core.tracebacks import shorten
 
 
 class Transformed:
@@ -36,6 +37,14 @@ class Transformed:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the transformed function."""
+        try:
+            return self._call(*args, **kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        """Do what a call does."""
         raise NotImplementedError
 
 

@@ -43,7 +43,7 @@ def checkpoint_name(x: Any, name: str) -> Any:
 class Checkpoint(Transformed):
     """The function that runs again in the reverse pass."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
         """Return `fun(*args, **kwargs)`."""
         policy = self.options["policy"]
         if policy is everything_saveable:

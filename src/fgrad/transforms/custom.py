@@ -439,7 +439,7 @@ class Custom(Transformed):
         except KeyError:
             raise TypeError(f"{name_of(self.fun)} has no rule yet; define it with {self.how}") from None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
         """Return `fun(*args)`, differentiable by the rule."""
         if self.signature is not None:
             given = self.signature.bind(*args, **kwargs)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.core.tracebacks import shorten
 from fgrad.transforms.batch import batched_map
 from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, name_of, positions
 from fgrad.transforms.cotangents import cotangent
@@ -89,16 +90,20 @@ def jvp(
         >>> float(out), float(tangent)
         (9.0, 6.0)
     """
-    _check_sequences(primals, tangents, "jvp")
-    where = range(len(primals))
-    inputs = Inputs(primals, where, "jvp")
-    ts = _pairs(inputs, tangents, where, "jvp")
-    pushed = Pushed(fun, primals, {}, inputs, has_aux)
-    run = pushed.run
-    deliver = Delivery(not has_tensor([*primals, *tangents]))
-    out = tree.unflatten(run.structure, [deliver.leaf(y) for y in run.outs])
-    tangent_out = tree.unflatten(run.structure, [deliver.made(t) for t in pushed.zeros(pushed.push(ts))])
-    return (out, tangent_out, deliver.tree(run.aux)) if has_aux else (out, tangent_out)
+    try:
+        _check_sequences(primals, tangents, "jvp")
+        where = range(len(primals))
+        inputs = Inputs(primals, where, "jvp")
+        ts = _pairs(inputs, tangents, where, "jvp")
+        pushed = Pushed(fun, primals, {}, inputs, has_aux)
+        run = pushed.run
+        deliver = Delivery(not has_tensor([*primals, *tangents]))
+        out = tree.unflatten(run.structure, [deliver.leaf(y) for y in run.outs])
+        tangent_out = tree.unflatten(run.structure, [deliver.made(t) for t in pushed.zeros(pushed.push(ts))])
+        return (out, tangent_out, deliver.tree(run.aux)) if has_aux else (out, tangent_out)
+    except Exception as error:
+        shorten(error)
+        raise
 
 
 def _check_sequences(primals: Any, tangents: Any, what: str) -> None:
@@ -149,11 +154,15 @@ def linearize(fun: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[...
         >>> float(f_jvp(2.0))
         12.0
     """
-    inputs = Inputs(primals, range(len(primals)), "linearize")
-    pushed = Pushed(fun, primals, {}, inputs, has_aux=False)
-    as_numpy = not has_tensor(primals)
-    out = tree.unflatten(pushed.run.structure, [Delivery(as_numpy).leaf(y) for y in pushed.run.outs])
-    return out, Linearized(pushed, inputs, as_numpy)
+    try:
+        inputs = Inputs(primals, range(len(primals)), "linearize")
+        pushed = Pushed(fun, primals, {}, inputs, has_aux=False)
+        as_numpy = not has_tensor(primals)
+        out = tree.unflatten(pushed.run.structure, [Delivery(as_numpy).leaf(y) for y in pushed.run.outs])
+        return out, Linearized(pushed, inputs, as_numpy)
+    except Exception as error:
+        shorten(error)
+        raise
 
 
 def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], tuple[Any, ...]]:
@@ -179,7 +188,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
 class ForwardJacobian(Transformed):
     """The function that computes a Jacobian, one pushforward per input element, all at once."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
         """Return the Jacobian: the structure of the output, of that of the arguments, of arrays."""
         argnums, has_aux, holomorphic = (self.options[k] for k in ("argnums", "has_aux", "holomorphic"))
         args, kwargs = bound(self.fun, args, kwargs)

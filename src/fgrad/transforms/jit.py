@@ -19,6 +19,7 @@ from fgrad.core.program import Program
 from fgrad.core.snapshot import refuse_masked
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
 from fgrad.core.trace import FLOOR, current, next_level, running
+from fgrad.core.tracebacks import shorten
 from fgrad.core.watch import watching
 from fgrad.errors import RetraceWarning
 from fgrad.transforms.calling import Delivery, Transformed, bound, check_live, has_tensor, name_of
@@ -57,9 +58,13 @@ class Jit(Transformed):
             found = guarded(args, kwargs)
             if found is not MISS:
                 return found
-        if config.jit_disabled():
-            return self._run_python(args, kwargs)
-        return self._call_slow(args, kwargs)
+        try:
+            if config.jit_disabled():
+                return self._run_python(args, kwargs)
+            return self._call_slow(args, kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _jitted, (self.fun, self.options)

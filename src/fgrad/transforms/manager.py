@@ -21,6 +21,7 @@ from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor, node_on, wrap
 from fgrad.core.trace import Box, below, current, next_level, note_call, note_change, running, set_traces
 from fgrad.errors import NotLinearError
+from fgrad.core.tracebacks import shorten
 from fgrad.ops.linear import convert
 from fgrad.transforms import samples
 from fgrad.transforms.calling import check_live
@@ -356,6 +357,8 @@ class GradManager:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         self.release()
+        if isinstance(error, Exception):
+            shorten(error)
 
     def __or__(self, other: object) -> GradManagerGroup:
         if not isinstance(other, GradManager | GradManagerGroup):
@@ -406,6 +409,9 @@ class GradManager:
             results = self._gradients(
                 recording, seeds_of(y, dy, recording.tape), on_unused, per_sample=per_sample
             )
+        except Exception as error:
+            shorten(error)
+            raise
         finally:
             self._sweeping = False
             self._stop()
@@ -528,6 +534,8 @@ class GradManagerGroup:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         self.release()
+        if isinstance(error, Exception):
+            shorten(error)
 
 
 def _members(x: GradManager | GradManagerGroup) -> tuple[GradManager, ...]:

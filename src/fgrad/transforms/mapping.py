@@ -22,7 +22,7 @@ from fgrad.transforms.calling import Delivery, Transformed, has_tensor, name_of,
 class VMap(Transformed):
     """The function mapped over axes of its arguments."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
         """Return the results of all examples, stacked along the output axes."""
         in_axes, out_axes, axis_size = (self.options[k] for k in ("in_axes", "out_axes", "axis_size"))
         leaves, structure = tree.flatten((args, kwargs))

@@ -13,6 +13,7 @@ from fgrad.core.aval import aval_of
 from fgrad.core.snapshot import private_copy, refuse_masked
 from fgrad.core.tape import Node
 from fgrad.core.tensor import Tensor, wrap
+from fgrad.core.tracebacks import shorten
 from fgrad.transforms.batch import batched_map
 from fgrad.transforms.calling import (
     Delivery,
@@ -244,7 +245,7 @@ def _scalar(outs: list[Any], fun: Callable[..., Any], structure: Any, *, holomor
 class ValueAndGrad(Transformed):
     """The function that computes a value and its gradient."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
         """Return `(value, gradient)`, or `((value, aux), gradient)`."""
         argnums, has_aux, holomorphic, allow_int, on_unused = self.options.values()
         if kwargs:
@@ -277,9 +278,9 @@ def deliver_inputs(deliver: Delivery, inputs: Inputs, cts: Sequence[Any]) -> lis
 class Grad(ValueAndGrad):
     """The function that computes a gradient."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
         """Return the gradient, or `(gradient, aux)`."""
-        value, gradient = super().__call__(*args, **kwargs)
+        value, gradient = super()._call(*args, **kwargs)
         return (gradient, value[1]) if self.options["has_aux"] else gradient
 
 
@@ -393,12 +394,16 @@ class Pullback:
 
     def __call__(self, ct: Any) -> tuple[Any, ...]:
         """Return the tuple of cotangents, one per primal."""
-        run = self._run
-        deliver = Delivery(self._as_numpy and not has_tensor([ct]))
-        cts = run.pull(checked_cts(ct, run.outs, run.structure))
-        if self._on_unused != "ignore":
-            report_unused(self._on_unused, self._inputs.unused(cts, self._fun), name_of(self._fun))
-        return tuple(deliver_inputs(deliver, self._inputs, cts))
+        try:
+            run = self._run
+            deliver = Delivery(self._as_numpy and not has_tensor([ct]))
+            cts = run.pull(checked_cts(ct, run.outs, run.structure))
+            if self._on_unused != "ignore":
+                report_unused(self._on_unused, self._inputs.unused(cts, self._fun), name_of(self._fun))
+            return tuple(deliver_inputs(deliver, self._inputs, cts))
+        except Exception as error:
+            shorten(error)
+            raise
 
 
 def vjp(
@@ -427,14 +432,18 @@ def vjp(
         >>> [float(g) for g in pullback(1.0)]
         [3.0, 2.0]
     """
-    check_on_unused(on_unused)
-    inputs = Inputs(primals, range(len(primals)), "vjp")
-    run = Pulled(fun, primals, {}, inputs, has_aux)
-    as_numpy = not has_tensor(primals)
-    deliver = Delivery(as_numpy)
-    out = tree.unflatten(run.structure, [_published(deliver, y) for y in run.outs])
-    pullback = Pullback(run, inputs, as_numpy, fun, on_unused)
-    return (out, pullback, deliver.tree(run.aux)) if has_aux else (out, pullback)
+    try:
+        check_on_unused(on_unused)
+        inputs = Inputs(primals, range(len(primals)), "vjp")
+        run = Pulled(fun, primals, {}, inputs, has_aux)
+        as_numpy = not has_tensor(primals)
+        deliver = Delivery(as_numpy)
+        out = tree.unflatten(run.structure, [_published(deliver, y) for y in run.outs])
+        pullback = Pullback(run, inputs, as_numpy, fun, on_unused)
+        return (out, pullback, deliver.tree(run.aux)) if has_aux else (out, pullback)
+    except Exception as error:
+        shorten(error)
+        raise
 
 
 def _published(deliver: Delivery, y: Any) -> Any:
@@ -448,7 +457,7 @@ def _published(deliver: Delivery, y: Any) -> Any:
 class Jacobian(Transformed):
     """The function that computes a Jacobian, one pullback per output element, all at once."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
         """Return the Jacobian: the structure of the output, of that of the arguments, of arrays."""
         argnums, has_aux, holomorphic = (self.options[k] for k in ("argnums", "has_aux", "holomorphic"))
         args, kwargs = bound(self.fun, args, kwargs)
@@ -544,7 +553,7 @@ jacobian = jacrev
 class ElementwiseGrad(Transformed):
     """The derivative of each output element in its own input element."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
         """Return the derivatives, of the shape of the differentiated argument."""
         argnums = self.options["argnums"]
         args, kwargs = bound(self.fun, args, kwargs)

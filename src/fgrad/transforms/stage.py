@@ -290,7 +290,7 @@ class _Reader:
 class MakeGraph(Transformed):
     """The function that stages another one."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Program:
+    def _call(self, *args: Any, **kwargs: Any) -> Program:
         """Return the Program for arguments like these."""
         args, kwargs = bound(self.fun, args, kwargs)
         leaves, structure = tree.flatten(args)

@@ -27,7 +27,7 @@ _LIST = rf"{_AXES}(?:,{_AXES})*"
 class Vectorize(Transformed):
     """The function applied along the axes that its signature does not name."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
         """Return the results along the axes to which the arguments broadcast."""
         excluded, signature = self.options["excluded"], self.options["signature"]
         if any(not isinstance(k, str) or k not in excluded for k in kwargs):

@@ -98,7 +98,7 @@ def _page(picture: str) -> str:
 class _Draw(Transformed):
     """The function that draws what another one does."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Drawing:
+    def _call(self, *args: Any, **kwargs: Any) -> Drawing:
         args, kwargs = bound(self.fun, args, kwargs)
         program = make_graph(self.fun)(*args, **kwargs)
         names = leaf_names(self.fun, range(len(args)), args, {})
@@ -106,7 +106,7 @@ class _Draw(Transformed):
 
 
 def draw(
-    x: Any, *, collapse: Collapse = "auto", names: Mapping[str, Tensor] | None = None, width: float = 1000.0
+    x: Any, *, collapse: Collapse = "auto", names: Mapping[str, Any] | None = None, width: float = 1000.0
 ) -> Any:
     """Return the picture of a computation: operations, shapes, bytes, lines of the program, nested boxes.
 
@@ -121,7 +121,7 @@ def draw(
             attached tensors lead to is drawn from `names`), a Program, or what `jit(f).lower(...)` returns.
         collapse: "none" draws every operation; "scope" makes each `named_scope` one item, "line" each line of
             the program; "auto" does so where there are more than 60 items.
-        names: what to call Tensors; None takes the names of the caller's variables.
+        names: what to call Tensors and managers; None takes the names of the caller's variables.
         width: in pixels; a tall picture is cut into columns where that much room is.
 
     Returns:

@@ -130,8 +130,8 @@ class Profile:
 
     @property
     def between(self) -> float:
-        """The seconds that belong to no event: Python, and fgrad between operations."""
-        return max(0.0, self.seconds - sum(e.seconds for e in self.events))
+        """The seconds of an unprofiled call that no event accounts for: Python, and fgrad between operations."""
+        return max(0.0, self.unprofiled - sum(e.seconds for e in self.events))
 
     def total(self, phase: str) -> float:
         """Return the seconds of "forward", "backward" or "tangent"."""
@@ -214,7 +214,7 @@ def _table(title: str, rows: Sequence[Row], named: Callable[[Row], str], most: i
 class _Profile(Transformed):
     """The function that profiles another one."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Profile:
+    def _call(self, *args: Any, **kwargs: Any) -> Profile:
         times: list[float] = []
         while len(times) < 1 + TRIALS and sum(times[1:]) < ENOUGH:
             start = perf_counter()
