@@ -1,7 +1,7 @@
 """Notes: what is remembered of each recorded operation, for pictures and profiles.
 
-A node of a tape forgets everything when it has been differentiated; its note stays, without any array, as long
-as a Tensor that came out of it. Scopes are names that a program gives to parts of itself.
+A node of a tape forgets everything when it has been differentiated; its note stays, without any array, as
+long as a Tensor that came out of it. Scopes are names that a program gives to parts of itself.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def origin() -> str:
 
 def scopes_of(line: str) -> Scopes:
     """Return the scopes of an origin."""
-    return line.scopes if line.__class__ is Origin else ()  # type: ignore[attr-defined]
+    return line.scopes if isinstance(line, Origin) else ()
 
 
 class Recording:
@@ -135,7 +135,7 @@ class Note:
         given: of the parents, likewise.
         index: which output of its parent this is; None for an operation.
         line: `file:line` of the user's program, "" if it was not kept.
-        recordings: the one to which the node belongs, and those that know the operation by nodes of their own.
+        recordings: the one to which the node belongs, and those that know the operation by other nodes.
         sweep: the reverse pass that made it, if one did.
         seconds, pulled: the time of the operation and of its reverse step; None if not measured.
         norm: the Euclidean norm of its cotangent in the last sweep.
@@ -178,7 +178,9 @@ def _places(node: Node) -> list[int]:
     pull = node.pull
     if not isinstance(pull, Pull):
         return list(range(len(node.parents)))
-    pattern = pull.pattern if pull.row or not node.saved or not isinstance(node.saved[0], tuple) else node.saved[0]
+    pattern = (
+        pull.pattern if pull.row or not node.saved or not isinstance(node.saved[0], tuple) else node.saved[0]
+    )
     places = [i for i, tracked in enumerate(pattern) if tracked]
     return places if len(places) == len(node.parents) else list(range(len(node.parents)))
 
@@ -201,12 +203,9 @@ def _avals(node: Node) -> tuple[list[Aval] | None, list[Aval | None]]:
             aval, params = node.saved
             return [aval_of(row.shape(aval, **params))], [aval]
         values = [v for v in node.saved if hasattr(v, "shape")]
-        if row.body is not None and values and node.fits is None and len(node.parents) < 3:
-            shape = np.broadcast_shapes(*(v.shape for v in values))
-            dtype = np.result_type(*(v.dtype for v in values))
-            if len(node.parents) == len(values) or len(node.parents) == 1:
-                outs = [Aval(shape, dtype)]
-                return outs, [outs[0]] * len(node.parents)
+        if row.body is not None and values and node.fits is None and len(pull.pattern) == 1:
+            outs = [Aval(values[0].shape, np.dtype(values[0].dtype))]  # its argument and its result are alike
+            return outs, [outs[0]]
     return None, given
 
 

@@ -320,8 +320,12 @@ class Operators:
                 known = getattr(np, ufunc.__name__, None) is ufunc
                 name = f"numpy.{ufunc.__name__}" if known else f"the ufunc {ufunc.__name__}"
                 called = getattr(ufunc, method)
-                return _without_rule(name if method == "__call__" else f"{name}.{method}", called, inputs, kwargs)
-            return rule(*inputs, **kwargs) if method == "__call__" else METHODS[method](ufunc, *inputs, **kwargs)
+                return _without_rule(
+                    name if method == "__call__" else f"{name}.{method}", called, inputs, kwargs
+                )
+            return (
+                rule(*inputs, **kwargs) if method == "__call__" else METHODS[method](ufunc, *inputs, **kwargs)
+            )
         except Exception as error:
             shorten(error)
             raise

@@ -51,7 +51,9 @@ class Equation:
         self.name, self.args, self.params, self.outs, self.line = name, args, params, outs, line
 
     def __str__(self) -> str:
-        args = ", ".join([*map(shown, self.args), *(f"{k}={shown_parameter(v)}" for k, v in self.params.items())])
+        args = ", ".join(
+            [*map(shown, self.args), *(f"{k}={shown_parameter(v)}" for k, v in self.params.items())]
+        )
         outs = ", ".join(map(repr, self.outs))
         return f"{outs}{' = ' * bool(outs)}{self.name}({args})"
 
@@ -182,6 +184,7 @@ def _is_traced(x: Any) -> bool:
 
 
 def shown(a: Any) -> str:
+    """Return a variable or constant in short."""
     if isinstance(a, Var):
         return a.name
     if isinstance(a, np.ndarray | Tensor) and a.ndim:
@@ -190,6 +193,7 @@ def shown(a: Any) -> str:
 
 
 def shown_parameter(v: Any) -> str:
+    """Return a parameter in short."""
     if isinstance(v, slice):
         parts = ["" if p is None else str(p) for p in (v.start, v.stop)]
         return ":".join(parts if v.step is None else [*parts, str(v.step)])

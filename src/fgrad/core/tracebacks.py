@@ -1,7 +1,8 @@
 """Tracebacks that end in the user's program: what fgrad did in between is left out where a call of it fails.
 
-The places at which a program enters fgrad catch what is raised, and raise it again without the frames of fgrad.
-From Python 3.11 on, their own frame is left out, too. `FGRAD_TRACEBACK=full` leaves everything as it is.
+The places at which a program enters fgrad catch what is raised, and raise it again without the frames of
+fgrad. From Python 3.11 on, their own frame is left out, too. `FGRAD_TRACEBACK=full` leaves everything as it
+is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _NOTE = "FGRAD_TRACEBACK=full shows"
 
 
 def shorten(error: BaseException) -> None:
-    """Take the frames of fgrad, and those that they called, out of the traceback of an error and its causes."""
+    """Take the frames of fgrad and of what it called out of the tracebacks of an error and its causes."""
     if config.full_traceback():
         return
     hidden = 0
@@ -42,7 +43,7 @@ def _say(error: BaseException, hidden: int) -> None:
             del notes[i]
             break
     frames = "frame of fgrad is" if hidden == 1 else "frames of fgrad are"
-    error.add_note(f"{hidden} {frames} hidden; {_NOTE} them")  # type: ignore[attr-defined]
+    error.add_note(f"{hidden} {frames} hidden; {_NOTE} them")
 
 
 def _shortened(tb: TracebackType | None) -> tuple[TracebackType | None, int]:

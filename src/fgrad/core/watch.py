@@ -1,7 +1,8 @@
 """Watching for values that are not finite: nobody pays for it who does not watch.
 
-In a reverse or forward pass not every value counts: a rule may multiply an infinite slope by a zero cotangent
-on purpose. So there the rows are not looked at, but what each recorded step makes of its cotangent or tangent.
+In a reverse or forward pass not every value counts: a rule may multiply an infinite slope by a zero
+cotangent on purpose. So there the rows are not looked at, but what each recorded step makes of its cotangent
+or tangent.
 """
 
 from __future__ import annotations
@@ -194,6 +195,7 @@ def line_of(node: Node) -> str:
 _INHERITED = Watch(nans=False, infs=False)  # stands for what the whole process watches
 _here: ContextVar[Watch | None] = ContextVar("fgrad watch", default=_INHERITED)
 _everywhere: list[Watch] = []  # at most one
+
 
 def watching() -> Watch | None:
     """Return what this thread and task looks for, if anything."""

@@ -125,7 +125,7 @@ def seeds_of(y: Any, dy: Any, tape: Tape) -> list[tuple[Node, Any]]:
     if len(seeds) < len(pairs):
         for t in ys:
             if not any(n.tape is tape for n in t._nodes):
-                warnings.warn(_why_no_gradient(t), NoGradientWarning, stacklevel=3)
+                warnings.warn(_why_no_gradient(t), NoGradientWarning, stacklevel=4)
     return seeds
 
 

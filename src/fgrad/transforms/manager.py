@@ -20,8 +20,8 @@ from fgrad.core.primitive import Pull
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor, node_on, wrap
 from fgrad.core.trace import Box, below, current, next_level, note_call, note_change, running, set_traces
-from fgrad.errors import NotLinearError
 from fgrad.core.tracebacks import shorten
+from fgrad.errors import NotLinearError
 from fgrad.ops.linear import convert
 from fgrad.transforms import samples
 from fgrad.transforms.calling import check_live
@@ -397,6 +397,13 @@ class GradManager:
             For complex tensors the pairing is Re(dy * y), as in JAX: the gradient of a real function f of
             z = a + bj is df/da - j df/db.
         """
+        try:
+            self._backward(y, dy, on_unused, per_sample=per_sample)
+        except Exception as error:
+            shorten(error)
+            raise
+
+    def _backward(self, y: Any, dy: Any, on_unused: OnUnused, *, per_sample: bool) -> None:
         check_on_unused(on_unused)
         recording = self._recorded()
         self._sweeping = True
@@ -409,9 +416,6 @@ class GradManager:
             results = self._gradients(
                 recording, seeds_of(y, dy, recording.tape), on_unused, per_sample=per_sample
             )
-        except Exception as error:
-            shorten(error)
-            raise
         finally:
             self._sweeping = False
             self._stop()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Literal, get_args
 
 from fgrad.viz.graph import GROUP, INPUT, OPERATION, Box, Graph, Item
 from fgrad.viz.wording import code, place
 
-Collapse = Literal["auto", "none", "line", "scope"]
+Collapse = Literal["auto", "none", "scope", "line", "chain"]
 READABLE = 60  # items; more are collapsed if nobody says otherwise
 
 
@@ -21,15 +21,41 @@ def check_collapse(collapse: str) -> None:
 def collapsed(graph: Graph, collapse: Collapse) -> Graph:
     """Return the graph with groups in the place of operations.
 
-    "auto" collapses scopes where there are more than `READABLE` items, and lines where there are still more.
+    "auto" collapses scopes where there are more than `READABLE` items, lines where there are still more, and
+    then chains.
     """
-    if collapse == "none" or (collapse == "auto" and len(graph.items) <= READABLE):
-        return graph
-    if collapse in ("auto", "scope"):
-        graph = _grouped(graph, _scope)
-        if collapse == "scope" or len(graph.items) <= READABLE:
-            return graph
-    return _grouped(graph, _line)
+    ways = {"scope": _by_scope, "line": _by_line, "chain": _by_chain}
+    if collapse in ways:
+        return ways[collapse](graph)
+    for way in ways.values() if collapse == "auto" else ():
+        if len(graph.items) > READABLE:
+            graph = way(graph)
+    return graph
+
+
+def _by_scope(graph: Graph) -> Graph:
+    return _grouped(graph, {i: _scope(i) for i in graph.items})
+
+
+def _by_line(graph: Graph) -> Graph:
+    return _grouped(graph, {i: _line(i) for i in graph.items})
+
+
+def _by_chain(graph: Graph) -> Graph:
+    """Return the graph with one item for operations of which each has one argument and one use."""
+    ups: dict[Item, list[Item]] = {i: [] for i in graph.items}
+    downs: dict[Item, list[Item]] = {i: [] for i in graph.items}
+    for a, b in graph.edges:
+        ups[b].append(a)
+        downs[a].append(b)
+    heads: dict[Item, Hashable] = {}
+    for i in graph.items:
+        before = ups[i][0] if len(ups[i]) == 1 else None
+        joins = before is not None and len(downs[before]) == 1 and before.box is i.box
+        if i.kind == OPERATION:
+            follows = joins and before is not None and before.kind == OPERATION
+            heads[i] = heads[before] if follows and before is not None else ("chain", i)
+    return _grouped(graph, heads)
 
 
 def _scope(item: Item) -> Hashable:
@@ -43,9 +69,9 @@ def _line(item: Item) -> Hashable:
     return None
 
 
-def _grouped(graph: Graph, key: Callable[[Item], Hashable]) -> Graph:
+def _grouped(graph: Graph, given: dict[Item, Hashable]) -> Graph:
     """Return the graph with one item for all that have a key in common; keys in a cycle become one, too."""
-    keys: dict[Item, Hashable] = {i: k if (k := key(i)) is not None else i for i in graph.items}
+    keys: dict[Item, Hashable] = {i: k if (k := given.get(i)) is not None else i for i in graph.items}
     keys = _without_cycles(graph, keys)
     members: dict[Hashable, list[Item]] = {}
     for i in graph.items:
@@ -74,7 +100,8 @@ def _group(members: list[Item]) -> Item:
     if whole and scope is not None:
         name, shared = scope.title, shared[: shared.index(scope)]
     else:
-        name = code(lines[0]) or place(lines[0]) if lines else members[0].name
+        names = list(dict.fromkeys(i.name for i in members))
+        name = code(lines[0]) or place(lines[0]) if lines else ", ".join(names)
         if len(lines) > 1:
             name += " …"
     last = members[-1]
@@ -113,20 +140,20 @@ def _without_cycles(graph: Graph, keys: dict[Item, Hashable]) -> dict[Item, Hash
 
 
 def _strong(down: dict[Hashable, dict[Hashable, None]]) -> dict[Hashable, Hashable]:
-    """Return the first member of the strongly connected part of each node (Tarjan 1972, without recursion)."""
+    """Return the first member of the strongly connected part of each node (Tarjan 1972), by a stack."""
     index: dict[Hashable, int] = {}
     low: dict[Hashable, int] = {}
     part: dict[Hashable, Hashable] = {}
     stack: list[Hashable] = []
-    for root in down:
+    for root, heads in down.items():
         if root in index:
             continue
-        work = [(root, iter(down[root]))]
+        work = [(root, iter(heads))]
         index[root] = low[root] = len(index)
         stack.append(root)
         while work:
-            node, heads = work[-1]
-            for head in heads:
+            node, ahead = work[-1]
+            for head in ahead:
                 if head not in index:
                     index[head] = low[head] = len(index)
                     stack.append(head)

@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from typing_extensions import Self
+
 from fgrad import tree
+from fgrad.core.aval import aval_of
 from fgrad.core.notes import Notes, Recording, recording_of, take_everywhere, taking
 from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor
@@ -38,7 +41,8 @@ class Drawing:
         """Return the picture as SVG.
 
         Args:
-            theme: "light", "dark", or "auto": that of the page (JupyterLab, MkDocs, Sphinx), else of the system.
+            theme: "light", "dark", or "auto": that of the page (JupyterLab, MkDocs, Sphinx), else of the
+                system.
         """
         return svg.render(self.graph, colours=_colours(theme), width=self.width)
 
@@ -92,7 +96,8 @@ def _colours(name: str) -> dict[str, str] | None:
 
 
 def _page(picture: str) -> str:
-    return f'<!doctype html><meta charset="utf-8"><body style="margin:0;color-scheme:light dark">{picture}</body>\n'
+    head = '<!doctype html><meta charset="utf-8"><body style="margin:0;color-scheme:light dark">'
+    return f"{head}{picture}</body>\n"
 
 
 class _Draw(Transformed):
@@ -112,15 +117,16 @@ def draw(
 
     `draw(f)(*args)` stages `f` on the shapes of `args` and draws the Program: derivatives, batches, loops and
     branches as `make_graph` writes them down. `draw(y)` draws what the recordings of GradManagers know of a
-    Tensor, each recording as a box, the outer ones around the inner ones. Inside `with take_notes():` they also
-    know lines, scopes and times, and after `backward`, which frees the recording, what there was, the time of
-    each reverse step and the norms of gradients.
+    Tensor, each recording as a box, the outer ones around the inner ones. Inside `with take_notes():` they
+    also know lines, scopes and times, and after `backward`, which frees the recording, what there was, the
+    time of each reverse step and the norms of gradients.
 
     Args:
-        x: a function; or a Tensor or pytree of Tensors, a GradManager that is recording (all that its
-            attached tensors lead to is drawn from `names`), a Program, or what `jit(f).lower(...)` returns.
+        x: a function; or a Tensor or pytree of Tensors, a GradManager or group that is recording, a Program,
+            or what `jit(f).lower(...)` returns.
         collapse: "none" draws every operation; "scope" makes each `named_scope` one item, "line" each line of
-            the program; "auto" does so where there are more than 60 items.
+            the program, "chain" what has one argument and one use; "auto" does so where there are more than
+            60 items.
         names: what to call Tensors and managers; None takes the names of the caller's variables.
         width: in pixels; a tall picture is cut into columns where that much room is.
 
@@ -154,27 +160,42 @@ def draw(
     if isinstance(x, Program | Lowered):
         return _drawing(programs.graph_of(x if isinstance(x, Program) else x.program), **options)
     variables = dict(names) if names is not None else _variables()
-    if isinstance(x, GradManager | GradManagerGroup):
-        x = [t for t in variables.values() if isinstance(t, Tensor) and tapes.notes_of(t)]
-    elif callable(x) and not isinstance(x, Tensor):
+    if callable(x) and not isinstance(x, Tensor):
         return _Draw(x, **options)
+    tensors = {name: t for name, t in variables.items() if isinstance(t, Tensor)}
+    found = {id(n): name for name, t in tensors.items() for n in tapes.notes_of(t)}
+    found |= {id(t): name for name, t in tensors.items()}  # of attached ones when the recording is over
+    values = _recorded(x, tensors)
+    return _drawing(tapes.graph_of(values, found, _manager_names(variables)), **options)
+
+
+def _recorded(x: Any, tensors: Mapping[str, Tensor]) -> list[tapes.Value]:
+    """Return the values to draw, as recordings know them."""
+    if isinstance(x, GradManager | GradManagerGroup):
+        managers = x.managers if isinstance(x, GradManagerGroup) else (x,)
+        values = [v for gm in managers if gm._recording for v in tapes.values_of(gm._recording.tape)]
+        if not values:
+            raise TypeError(
+                "draw: this GradManager has recorded nothing, or its recording has ended. Draw it before "
+                "backward or release; a Tensor that was recorded inside `with fgrad.viz.take_notes():` can "
+                "be drawn later"
+            )
+        ends = {n for notes, _ in values for n in notes}  # what other managers know of them
+        pairs = ((tapes.notes_of(t), aval_of(t)) for t in tensors.values())
+        return [*values, *((notes, aval) for notes, aval in pairs if not ends.isdisjoint(notes))]
     ys = [t for t in tree.leaves(x) if isinstance(t, Tensor)]
     if not ys:
         raise TypeError(
             f"draw takes a function, recorded Tensors, a GradManager or a Program, not {type(x).__name__}; "
             "write draw(f)(x) for a function"
         )
-    unknown = [t for t in ys if not tapes.notes_of(t)]
-    if len(unknown) == len(ys):
+    known: list[tapes.Value] = [(notes, aval_of(t)) for t in ys if (notes := tapes.notes_of(t))]
+    if not known:
         raise TypeError(
             "draw: no recording knows this Tensor. It is a constant, or its recording has ended: draw it "
             "before backward or release, or record inside `with fgrad.viz.take_notes():`, which remembers"
         )
-    known = [t for t in ys if tapes.notes_of(t)]
-    tensors = {name: t for name, t in variables.items() if isinstance(t, Tensor)}
-    found = {id(n): name for name, t in tensors.items() for n in tapes.notes_of(t)}
-    found |= {id(t): name for name, t in tensors.items()}  # of attached ones when the recording is over
-    return _drawing(tapes.graph_of(known, found, _manager_names(variables)), **options)
+    return known
 
 
 def _drawing(graph: Graph, *, collapse: Collapse, width: float) -> Drawing:
@@ -204,9 +225,9 @@ def _manager_names(variables: Mapping[str, Any]) -> Callable[[Recording], str | 
 class take_notes:  # noqa: N801 -- reads as a function
     """Remember of each recorded operation its line, scope and time, for `draw`.
 
-    `with take_notes():` holds for the block, in this thread and task; `take_notes(True)` holds everywhere until
-    `take_notes(False)`. An operation takes some microseconds longer then. Where no notes are taken, nothing is
-    slower. What is noted holds no arrays, and lives as long as a Tensor that came out of it.
+    `with take_notes():` holds for the block, in this thread and task; `take_notes(True)` holds everywhere
+    until `take_notes(False)`. An operation takes some microseconds longer then. Where no notes are taken,
+    nothing is slower. What is noted holds no arrays, and lives as long as a Tensor that came out of it.
 
     Args:
         on: True or False switches at once; None waits for the block.
@@ -227,11 +248,11 @@ class take_notes:  # noqa: N801 -- reads as a function
         if on is not None:
             take_everywhere(Notes() if on else None)
 
-    def __enter__(self) -> take_notes:
+    def __enter__(self) -> Self:
         block = taking(Notes())
         block.__enter__()
         self._blocks.append(block)
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self._blocks.pop().__exit__(*error)

@@ -20,7 +20,8 @@ CLASS = "fgrad-flame"
 KINDS = ("elementwise", "linear", "product", "reduction", "other", "scope", "group", "sweep", "manager")
 _CSS = (
     f".{CLASS}{{font-family:{colours_of.SANS};font-size:11px}}"
-    f".{CLASS} text{{fill:var(--fg-ink)}}.{CLASS} rect{{fill-opacity:.28;stroke:var(--fg-paper);stroke-opacity:.6}}"
+    f".{CLASS} text{{fill:var(--fg-ink)}}"
+    f".{CLASS} rect{{fill-opacity:.28;stroke:var(--fg-paper);stroke-opacity:.6}}"
     f".{CLASS} g:hover rect{{fill-opacity:.5}}"
     + "".join(f".{CLASS} .{k}{{fill:var(--fg-{k})}}" for k in KINDS)
 )
@@ -76,9 +77,9 @@ def svg(profile: Profile, theme: str = "auto") -> str:
     tall = root.depth() * (HEIGHT + GAP)
     made = "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" width="{WIDTH:g}" height="{tall:g}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" width="{WIDTH:g}" height="{tall:g}"',
             f'viewBox="0 0 {WIDTH:g} {tall:g}" style="max-width:100%" role="img">',
-            f"<title>{escape(profile.summary())}</title>"
+            f"<title>{escape(profile.summary())}</title>",
             f"<style>{colours_of.themed('.' + CLASS)}{_CSS}</style>",
             *_drawn(root, 0.0, 0, WIDTH / (root.seconds or 1.0)),
             "</svg>",
@@ -99,7 +100,8 @@ def _drawn(bar: Bar, left: float, row: int, scale: float) -> Iterator[str]:
     label = f'<text x="{left + 5:.1f}" y="{top + 15:.1f}">{escape(text)}</text>' if room > 2 else ""
     yield (
         f"<g><title>{escape(bar.tip)}\n{time(bar.seconds)}</title>"
-        f'<rect class="{bar.kind}" x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{HEIGHT:g}" rx="3"/>'
+        f'<rect class="{bar.kind}" x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{HEIGHT:g}" '
+        'rx="3"/>'
         f"{label}</g>"
     )
     for part in bar.parts.values():
@@ -131,7 +133,9 @@ def _table(title: str, rows: Sequence[Row], most: int = 15) -> str:
         name = f"{place(r.name)}  {code(r.name)}" if title == "line" else r.name
         times = [time(getattr(r, p)) if getattr(r, p) else "" for p in phases]
         cells = [cut(name, 70), *times, str(r.calls), size(r.bytes)]
-        bar = f'<td><svg width="90" height="9"><rect width="{90 * r.seconds / longest:.1f}" height="9" rx="2" '
+        bar = (
+            f'<td><svg width="90" height="9"><rect width="{90 * r.seconds / longest:.1f}" height="9" rx="2" '
+        )
         bar += 'style="fill:var(--fg-heat);fill-opacity:.55"/></svg></td>'
         lines.append("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in cells) + bar + "</tr>")
     rest = f'<div class="muted">and {len(rows) - most} more</div>' if len(rows) > most else ""

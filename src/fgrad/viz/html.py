@@ -35,19 +35,26 @@ _CSS = (
     (" .muted", "color:var(--fg-muted)"),
     (
         " .chip",
-        "display:inline-block;border:1px solid var(--fg-rim);border-radius:9px;padding:0 8px;margin-left:6px;"
-        "font-size:11px;color:var(--fg-muted)",
+        (
+            "display:inline-block;border:1px solid var(--fg-rim);border-radius:9px;padding:0 8px;"
+            "margin-left:6px;font-size:11px;color:var(--fg-muted)"
+        ),
     ),
     (" .chip.on", "color:var(--fg-manager);border-color:var(--fg-manager)"),
     (" table", "border-collapse:collapse;margin:2px 0 4px;border:0"),
     (
         " td",
-        f"font-family:{theme.MONO};font-size:12px;padding:2px 8px;text-align:right;"
-        "border:1px solid var(--fg-rim);background:none;color:var(--fg-ink)",
+        (
+            f"font-family:{theme.MONO};font-size:12px;padding:2px 8px;text-align:right;"
+            "border:1px solid var(--fg-rim);background:none;color:var(--fg-ink)"
+        ),
     ),
     (" th", "font-weight:500;font-size:11px;padding:2px 8px;text-align:left;color:var(--fg-muted);border:0"),
     (" table.list td", "text-align:left;border-width:0 0 1px 0;white-space:pre"),
-    (" img", "image-rendering:pixelated;border:1px solid var(--fg-rim);border-radius:3px;margin:2px 5px 2px 0"),
+    (
+        " img",
+        "image-rendering:pixelated;border:1px solid var(--fg-rim);border-radius:3px;margin:2px 5px 2px 0",
+    ),
     (" details", "margin:2px 0"),
     (" summary", "cursor:pointer;color:var(--fg-muted)"),
 )
@@ -69,7 +76,8 @@ def html(x: Any) -> str:
 def head(name: str, *facts: str, chips: Iterable[str] = ()) -> str:
     """Return the first line of a card; `chips` are HTML already."""
     shown = " · ".join(map(escape, facts))
-    return f'<div class="head"><b>{escape(name)}</b><span class="mono muted">{shown}</span>{"".join(chips)}</div>'
+    lead = f'<b>{escape(name)}</b><span class="mono muted">{shown}</span>'
+    return f'<div class="head">{lead}{"".join(chips)}</div>'
 
 
 def chip(text: str, *, on: bool = False) -> str:
@@ -278,4 +286,3 @@ def _row(cells: Sequence[str], tip: str = "") -> str:
         f'<td class="{style}">{escape(c)}</td>' for c, style in zip(cells, styles, strict=True)
     )
     return f'<tr title="{escape(tip)}">{shown_cells}</tr>'
-

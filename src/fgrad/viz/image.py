@@ -32,10 +32,10 @@ def uri(pixels: np.ndarray[Any, Any]) -> str:
 
 
 def colours(x: np.ndarray[Any, Any], most: float | None = None) -> np.ndarray[Any, Any]:
-    """Return a colour for each number: orange where it is positive, blue where negative, the fuller the larger.
+    """Return a colour for each number: orange if positive, blue if negative, the fuller the larger.
 
-    Zero is transparent, so it looks right on light and dark paper. NaN is magenta. `most` is the number that is
-    full; None: the largest.
+    Zero is transparent, so it looks right on light and dark paper. NaN is magenta. `most` is the number that
+    is full; None: the largest.
     """
     x = x.astype(float)
     most = most or largest(x)

@@ -4,18 +4,19 @@ Each box is laid out alone, what is inside of it first, and is one node of the b
 enters or leaves a box does so at a *port* on its rim, which is a node of the layers inside. So nothing can
 overlap, and edges go around what they do not concern. In each box: cycles are broken, nodes get layers, long
 edges get a dummy in every layer that they cross (one for all edges from one source), the order in the layers
-is improved by barycentres as long as there are fewer crossings, and places along a layer are the least squares
-of the lengths of edges under the distances that have to be kept.
+is improved by barycentres as long as there are fewer crossings, and places along a layer are the least
+squares of the lengths of edges under the distances that have to be kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from fgrad.viz.graph import Box, Graph, Item
 
-GAP, LAYER_GAP = 26.0, 34.0  # between neighbours of a layer, and between layers
+GAP, LAYER_GAP = 26.0, 30.0  # between neighbours of a layer, and between layers
 PADDING, HEADER = 16.0, 26.0  # of a box
 LANE = 12.0  # the width of an edge that passes
 COLUMN = 26.0  # the room above columns
@@ -39,7 +40,7 @@ class Cell:
 
 
 class Link:
-    """An edge between neighbouring layers; `start` and `stop` are where it ends, from the middle of a cell."""
+    """An edge between neighbouring layers, from `start` to `stop`, counted from the middle of its cells."""
 
     __slots__ = ("head", "start", "stop", "tail")
 
@@ -164,9 +165,7 @@ class Layout:
         level.left = PADDING + (wide - level.width) / 2
         level.top = HEADER + PADDING / 2
         whole = wide + 2 * PADDING
-        self._ports[box] = {
-            key: level.left + cell.x - whole / 2 for key, cell in level.ports.items()
-        }
+        self._ports[box] = {key: level.left + cell.x - whole / 2 for key, cell in level.ports.items()}
         return whole, level.height + HEADER + 1.5 * PADDING
 
     def _settle(self, box: Box | None, left: float, top: float) -> None:
@@ -248,7 +247,7 @@ class _Level:
         self._measure()
 
     def _chain(self, edges: Sequence[tuple[Any, ...]], back: set[tuple[Cell, Cell]]) -> None:
-        """Give each edge its links; long ones a dummy in every layer between, shared by edges of one source."""
+        """Give each edge its links; long ones a dummy in every layer between, shared by those of one source."""
         self.dummies: list[Cell] = []
         trunks: dict[tuple[Cell, Item], dict[int, Cell]] = {}
         for source, a, b, start, stop, target in edges:
@@ -296,7 +295,7 @@ class _Level:
         self.height = bottom
 
     def _cuts(self, wide: float, heights: Sequence[float]) -> set[int]:
-        """Return the layers at which columns start: where few edges pass, for a picture that is not too tall."""
+        """Return the layers at which columns start, of a picture that would be too tall: where few edges pass."""
         tall = sum(heights) + self.gap * max(len(heights) - 1, 0)
         most = int((self.columns + 2 * GAP) // (wide + 2 * GAP)) if self.columns else 1
         columns = min(most, max(1, round((tall / (1.1 * (wide + 2 * GAP))) ** 0.5)))
@@ -330,7 +329,7 @@ class _Level:
         seen: set[tuple[Cell, Cell, Item]] = set()
         lanes: dict[tuple[int, Item], int] = {}
         for source, target, chain, start, stop in self.chains:
-            pairs = list(zip(chain, chain[1:], strict=False))
+            pairs = list(pairwise(chain))
             k = 0
             while k < len(pairs) - 1 and (*pairs[k], source) in seen:
                 k += 1
@@ -410,7 +409,10 @@ def _back_edges(cells: Sequence[Cell], edges: Sequence[tuple[Cell, Cell]]) -> se
 
 
 def _assign_layers(
-    cells: Sequence[Cell], entries: Sequence[Cell], leaving: Sequence[Cell], edges: Sequence[tuple[Cell, Cell]]
+    cells: Sequence[Cell],
+    entries: Sequence[Cell],
+    leaving: Sequence[Cell],
+    edges: Sequence[tuple[Cell, Cell]],
 ) -> None:
     """Give each cell the longest way from a source; then what has few arguments moves to where it is used."""
     up: dict[Cell, list[Cell]] = {c: [] for c in (*cells, *entries, *leaving)}
@@ -459,7 +461,10 @@ def _order(layers: Sequence[list[Cell]]) -> None:
         for layer in layers[1:] if downward else reversed(layers[:-1]):
             for c in layer:
                 links = c.up if downward else c.down
-                ends = [(k.tail.place + k.start * 1e-3) if downward else k.head.place + k.stop * 1e-3 for k in links]
+                ends = [
+                    (k.tail.place + k.start * 1e-3) if downward else k.head.place + k.stop * 1e-3
+                    for k in links
+                ]
                 c.x = sum(ends) / len(ends) if ends else float(c.place)
             layer.sort(key=lambda c: (c.x, c.place))
             for k, c in enumerate(layer):
@@ -483,11 +488,7 @@ def _crossings(layers: Sequence[list[Cell]]) -> int:
     """Return how many links cross, by counting inversions (Barth, Mutzel & Juenger 2004)."""
     total = 0
     for layer in layers:
-        heads = [
-            k.head.place
-            for c in layer
-            for k in sorted(c.down, key=lambda k: (k.start, k.head.place))
-        ]
+        heads = [k.head.place for c in layer for k in sorted(c.down, key=lambda k: (k.start, k.head.place))]
         if not heads:
             continue
         tree = [0] * (2 + max(heads))

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from fgrad.core.tracebacks import shorten
 from fgrad.transforms.reverse import grad
 from fgrad.transforms.stage import make_graph
 from fgrad.viz.drawing import draw, take_notes
@@ -29,7 +30,11 @@ def load_ipython_extension(shell: Any) -> None:
     """
 
     def fgrad(line: str) -> Any:
-        return run(line, shell.user_ns)
+        try:
+            return run(line, shell.user_ns)
+        except Exception as error:
+            shorten(error)
+            raise
 
     fgrad.__doc__ = USAGE
     shell.register_magic_function(fgrad, "line", "fgrad")

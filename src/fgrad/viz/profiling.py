@@ -130,7 +130,7 @@ class Profile:
 
     @property
     def between(self) -> float:
-        """The seconds of an unprofiled call that no event accounts for: Python, and fgrad between operations."""
+        """The seconds of an unprofiled call that no event accounts for: Python and fgrad around operations."""
         return max(0.0, self.unprofiled - sum(e.seconds for e in self.events))
 
     def total(self, phase: str) -> float:
@@ -149,15 +149,11 @@ class Profile:
         found: dict[str, list[Event]] = {}
         for e in self.events:
             found.setdefault(key(e), []).append(e)
-        rows = [
-            Row(
-                name,
-                len(events),
-                *(sum(e.seconds for e in events if e.phase == p) for p in PHASES),
-                sum(e.bytes for e in events),
-            )
-            for name, events in found.items()
-        ]
+        rows = []
+        for name, events in found.items():
+            forward, backward, tangent = (sum(e.seconds for e in events if e.phase == p) for p in PHASES)
+            made = sum(e.bytes for e in events)
+            rows.append(Row(name, len(events), forward, backward, tangent, made))
         return sorted(rows, key=lambda r: (-r.seconds, r.name))
 
     def summary(self) -> str:
@@ -200,15 +196,25 @@ def _table(title: str, rows: Sequence[Row], named: Callable[[Row], str], most: i
     phases = [p for p in PHASES if any(getattr(r, p) for r in rows)]
     head = [title, *phases, "calls", "bytes"]
     body = [
-        [named(r), *(time(getattr(r, p)) if getattr(r, p) else "" for p in phases), str(r.calls), size(r.bytes)]
+        [
+            named(r),
+            *(time(getattr(r, p)) if getattr(r, p) else "" for p in phases),
+            str(r.calls),
+            size(r.bytes),
+        ]
         for r in rows[:most]
     ]
     widths = [max(len(line[i]) for line in (head, *body)) for i in range(len(head))]
     lines = [
-        "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
+        "  ".join(
+            [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
+        )
         for line in (head, *body)
     ]
-    return [*(line.rstrip() for line in lines), *([f"and {len(rows) - most} more"] if len(rows) > most else [])]
+    return [
+        *(line.rstrip() for line in lines),
+        *([f"and {len(rows) - most} more"] if len(rows) > most else []),
+    ]
 
 
 class _Profile(Transformed):
@@ -234,9 +240,10 @@ class _Profile(Transformed):
 def profile(fun: Callable[..., Any]) -> Callable[..., Profile]:
     """Return the function that runs `fun` and says where its time and memory go.
 
-    It runs `fun` once to warm up, up to three times to see how long it takes, and once profiled (twice where it
-    holds compiled programs, which have to be laid out for that). Each operation is an event, so is each reverse step (in `grad` and `backward`) and each step of forward mode; a jitted
-    function runs kernel by kernel. What `fun` does besides, as writing files, happens each time.
+    It runs `fun` once to warm up, up to three times to see how long it takes, and once profiled (twice where
+    it holds compiled programs, which have to be laid out for that). Each operation is an event, so is each
+    reverse step (in `grad` and `backward`) and each step of forward mode; a jitted function runs kernel by
+    kernel. What `fun` does besides, as writing files, happens each time.
 
     Args:
         fun: any function: of NumPy arrays or Tensors, transformed or not, with managers inside or outside.

@@ -56,7 +56,11 @@ class _Reader:
             box = regions[-1][1] if regions else self.around(e)
             sources = [s for a in e.args if isinstance(a, Var) for s in made[a]]
             outs = self.inside(e, sources, box) or [
-                [self.graph.add(Item(OPERATION, e.name, _avals(e), box, detail=_detail(e), line=e.line), sources)]
+                [
+                    self.graph.add(
+                        Item(OPERATION, e.name, _avals(e), box, detail=_detail(e), line=e.line), sources
+                    )
+                ]
             ] * len(e.outs)
             made.update(zip(e.outs, outs, strict=True))
         return [made[y] if isinstance(y, Var) else [] for y in program.outputs]
@@ -87,9 +91,7 @@ class _Reader:
         if getattr(code, "reverse", False):
             title += ", in reverse"
         whole = Box(title, "control", box)
-        start = self.graph.add(
-            Item(OPERATION, e.name, [], whole, detail=_detail(e), line=e.line), sources
-        )
+        start = self.graph.add(Item(OPERATION, e.name, [], whole, detail=_detail(e), line=e.line), sources)
         found: list[list[list[Item]]] = []
         for part, program in zip(parts, programs, strict=True):
             inner = Box(part, "control", whole) if len(parts) > 1 else whole

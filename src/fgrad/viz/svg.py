@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from html import escape
+from itertools import pairwise
 
 from fgrad.viz import theme
 from fgrad.viz.graph import GROUP, INPUT, OPERATION, OUTPUT, Box, Graph, Item
@@ -13,7 +14,7 @@ from fgrad.viz.wording import code, count, cut, number, place, size, time
 
 MARGIN = 14.0
 LEAD, DETAIL, SMALL = 12.5, 10.5, 9.5  # sizes of text: of the name, of the aval, of the line
-WIDE, MONO = 0.61, 0.605  # of a character, in its size
+WIDE, MONO = 0.66, 0.605  # of a character, in its size
 TITLE = 44  # characters of a group's name
 COMPACT = 80  # items from which on a card has one line
 CLASS = "fgrad-graph"
@@ -124,7 +125,7 @@ def render(graph: Graph, *, colours: dict[str, str] | None = None, width: float 
     tall = max(tall, over + MARGIN + 30)
     hottest = max((i.seconds for i in graph.items if i.seconds), default=0.0)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" width="{_n(wide)}" height="{_n(tall)}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" width="{_n(wide)}" height="{_n(tall)}"',
         f'viewBox="0 0 {_n(wide)} {_n(tall)}" role="img">',
         f"<title>{escape(note)}</title><style>{stylesheet()}</style>",
         f'<g transform="translate({_n(MARGIN)} {_n(MARGIN)})">',
@@ -176,7 +177,9 @@ def _item(item: Item, f: Frame, hottest: float, *, compact: bool) -> str:
             f'<text class="t {family}" x="12" y="17.5">{escape(left)}</text>'
             f'<text class="m" x="{_n(f.width - 12)}" y="17" text-anchor="end">{escape(right)}</text>'
         )
-        body = f'<rect class="card {family}-rim" width="{_n(f.width)}" height="{_n(f.height)}" rx="13"/>{text}'
+        body = (
+            f'<rect class="card {family}-rim" width="{_n(f.width)}" height="{_n(f.height)}" rx="13"/>{text}'
+        )
         return _group(item, f, tip, body)
     body = ""
     if item.kind == GROUP:
@@ -211,7 +214,8 @@ def _item(item: Item, f: Frame, hottest: float, *, compact: bool) -> str:
 
 
 def _group(item: Item, f: Frame, tip: str, body: str) -> str:
-    return f'<g class="n {item.kind}-n" transform="translate({_n(f.left)} {_n(f.top)})"><title>{tip}</title>{body}</g>'
+    place_ = f'transform="translate({_n(f.left)} {_n(f.top)})"'
+    return f'<g class="n {item.kind}-n" {place_}><title>{tip}</title>{body}</g>'
 
 
 def _tip(item: Item) -> str:
@@ -259,7 +263,7 @@ def _curve(points: list[Point], path: Path) -> str:
         (xa, ya), (xb, yb) = points
         return f"M{_n(xa)} {_n(ya)}C{_n(xa + 60)} {_n(ya + 60)} {_n(xb + 60)} {_n(yb - 60)} {_n(xb)} {_n(yb)}"
     d = [f"M{_n(points[0][0])} {_n(points[0][1])}"]
-    for i, ((xa, ya), (xb, yb)) in enumerate(zip(points, points[1:], strict=False)):
+    for i, ((xa, ya), (xb, yb)) in enumerate(pairwise(points)):
         if xa == xb or ya == yb or yb < ya:
             after = points[i + 2] if i + 2 < len(points) else None
             turns = after is not None and (xa == xb) != (xb == after[0]) and (ya == yb or after[1] == yb)
@@ -267,9 +271,7 @@ def _curve(points: list[Point], path: Path) -> str:
                 r = min(8.0, (abs(xb - xa) + abs(yb - ya)) / 2, (abs(after[0] - xb) + abs(after[1] - yb)) / 2)
                 start = (xb - r * _sign(xb - xa), yb - r * _sign(yb - ya))
                 end = (xb + r * _sign(after[0] - xb), yb + r * _sign(after[1] - yb))
-                d.append(
-                    f"L{_n(start[0])} {_n(start[1])}Q{_n(xb)} {_n(yb)} {_n(end[0])} {_n(end[1])}"
-                )
+                d.append(f"L{_n(start[0])} {_n(start[1])}Q{_n(xb)} {_n(yb)} {_n(end[0])} {_n(end[1])}")
             else:
                 d.append(f"L{_n(xb)} {_n(yb)}")
         else:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from fgrad.core.aval import Aval, aval_of
+from fgrad.core.aval import Aval
 from fgrad.core.notes import Note, Recording, note_of, scopes_of
 from fgrad.core.primitive import ROWS
+from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor
 from fgrad.viz.graph import INPUT, OPERATION, Box, Graph, Item
 from fgrad.viz.programs import scope_box
@@ -19,29 +20,32 @@ from fgrad.viz.programs import scope_box
 NO_LINES = "lines, scopes and times are noted inside `with fgrad.viz.take_notes():`"
 
 
+Value = tuple[list[Note], "Aval | None"]  # what recordings know of a value, and its aval if it is there
+
+
 def graph_of(
-    ys: Sequence[Tensor], names: Mapping[int, str], called: Callable[[Recording], str | None]
+    values: Sequence[Value], names: Mapping[int, str], called: Callable[[Recording], str | None]
 ) -> Graph:
-    """Return the graph of what live or noted recordings know of `ys`.
+    """Return the graph of what live or noted recordings know of values.
 
     Args:
-        ys: Tensors.
+        values: the ends of the graph.
         names: by the identity of a note or Tensor, what the user calls it.
         called: what the user calls the manager of a recording, None where that is not known.
     """
     same = _Same()
-    for y in ys:
-        same.join(notes_of(y))
+    for notes, _ in values:
+        same.join(notes)
     same.close()
-    order = _ordered(same, [n for y in ys for n in notes_of(y)])
-    avals = _avals(same, ys)
+    order = _ordered(same, [n for notes, _ in values for n in notes])
+    avals = _avals(same, values)
     recordings = sorted(
         {id(r): r for group in order for n in group for r in n.recordings}.values(), key=lambda r: r.level
     )
     titles = _titles(recordings, called)
     boxes = _Boxes(recordings, titles)
     graph = Graph()
-    items: dict[int, Item] = {}
+    items: dict[Note, Item] = {}
     for group in order:
         note = group[0]
         root = same.root(note)
@@ -77,6 +81,13 @@ def notes_of(t: Tensor) -> list[Note]:
     return [note_of(n) for n in t._nodes if n.tape is not None or hasattr(n, "note")]
 
 
+def values_of(tape: Tape) -> list[Value]:
+    """Return the ends of a recording: what nothing was made of."""
+    nodes = tape.live()
+    used = {p for n in nodes for p in n.parents}
+    return [([note_of(n)], None) for n in nodes if n not in used]
+
+
 def _tensor(n: Note) -> int:
     """Return the identity of the Tensor that was attached, 0 if it is not known."""
     return id(n.tensor()) if n.tensor and n.tensor() is not None else 0
@@ -87,65 +98,57 @@ def _first(values: Iterable[Any]) -> Any:
 
 
 class _Same:
-    """Which notes are of one value."""
+    """Which notes are of one value: groups by union-find, followed back through the arguments."""
 
     def __init__(self) -> None:
-        self.notes: dict[int, Note] = {}
-        self.up: dict[int, int] = {}
-        self.todo: list[tuple[int, int]] = []
+        self.up: dict[Note, Note] = {}
+        self.groups: dict[Note, list[Note]] = {}
+        self.todo: list[Note] = []
 
-    def root(self, n: Note) -> int:
-        """Return the name of the value of a note."""
-        k = id(n)
-        if k not in self.up:
-            self.up[k] = k
-            self.notes[k] = n
-        while self.up[k] != k:
-            self.up[k] = self.up[self.up[k]]
-            k = self.up[k]
-        return k
+    def root(self, n: Note) -> Note:
+        """Return the note that stands for the value of a note."""
+        if n not in self.up:
+            self.up[n] = n
+            self.groups[n] = [n]
+            self.todo.append(n)
+        while self.up[n] is not n:
+            self.up[n] = self.up[self.up[n]]
+            n = self.up[n]
+        return n
 
     def join(self, notes: Sequence[Note]) -> None:
         """Note that these are of one value."""
+        first = self.root(notes[0])
         for n in notes[1:]:
-            a, b = self.root(notes[0]), self.root(n)
-            if a != b:
-                self.up[b] = a
-                self.todo.append((a, b))
-        if notes:
-            self.root(notes[0])
+            other = self.root(n)
+            if other is not first:
+                if len(self.groups[first]) < len(self.groups[other]):
+                    first, other = other, first
+                self.up[other] = first
+                self.groups[first] += self.groups.pop(other)
+                self.todo.append(first)
 
     def close(self) -> None:
         """Follow what is the same back to the leaves."""
-        while True:
-            groups = self.groups()
-            before = len(self.todo)
-            for group in groups.values():
-                places: dict[int, list[Note]] = {}
-                for n in group:
-                    if n.name or n.index is not None:
-                        for place, p in zip(n.places, n.parents, strict=True):
-                            places.setdefault(place, []).append(p)
-                for found in places.values():
-                    self.join(found)
-                for n in group:
-                    for p in n.parents:
-                        self.root(p)
-            if len(self.todo) == before and len(self.groups()) == len(groups):
-                return
-
-    def groups(self) -> dict[int, list[Note]]:
-        """Return all notes by value."""
-        found: dict[int, list[Note]] = {}
-        for n in list(self.notes.values()):
-            found.setdefault(self.root(n), []).append(n)
-        return found
+        while self.todo:
+            n = self.todo.pop()
+            if self.up[n] is not n:
+                continue
+            places: dict[int, list[Note]] = {}
+            for each in self.groups[n]:
+                for p in each.parents:
+                    self.root(p)
+                if each.name or each.index is not None:
+                    for place, p in zip(each.places, each.parents, strict=True):
+                        places.setdefault(place, []).append(p)
+            for found in places.values():
+                self.join(found)
 
 
 def _ordered(same: _Same, ends: Sequence[Note]) -> list[list[Note]]:
     """Return the groups that lead to `ends`, arguments before what is made of them."""
-    groups = same.groups()
-    done: dict[int, list[Note]] = {}
+    groups = same.groups
+    done: dict[Note, list[Note]] = {}
     todo = [same.root(n) for n in reversed(ends)]
     while todo:
         k = todo[-1]
@@ -162,13 +165,10 @@ def _ordered(same: _Same, ends: Sequence[Note]) -> list[list[Note]]:
     return list(done.values())
 
 
-def _avals(same: _Same, ys: Sequence[Tensor]) -> dict[int, Any]:
+def _avals(same: _Same, values: Sequence[Value]) -> dict[Note, Any]:
     """Return what is known of the avals of values: from their operations, their uses, and the Tensors."""
-    known: dict[int, Any] = {}
-    for y in ys:
-        for n in notes_of(y):
-            known[same.root(n)] = aval_of(y)
-    groups = same.groups()
+    known: dict[Note, Any] = {same.root(notes[0]): aval for notes, aval in values if aval is not None}
+    groups = dict(same.groups)
     for _ in range(2):
         changed = False
         for group in groups.values():
@@ -194,9 +194,7 @@ def _avals(same: _Same, ys: Sequence[Tensor]) -> dict[int, Any]:
     return known
 
 
-def _titles(
-    recordings: Sequence[Recording], called: Callable[[Recording], str | None]
-) -> dict[int, str]:
+def _titles(recordings: Sequence[Recording], called: Callable[[Recording], str | None]) -> dict[int, str]:
     """Return what to call each recording."""
     titles = {id(r): name for r in recordings if (name := called(r))}
     nameless = [r for r in recordings if id(r) not in titles]
