@@ -7,6 +7,7 @@ long as a Tensor that came out of it. Scopes are names that a program gives to p
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
@@ -107,13 +108,17 @@ def scopes_of(line: str) -> Scopes:
     return line.scopes if isinstance(line, Origin) else ()
 
 
-class Recording:
-    """What stays known of a recording when its tape is gone."""
+_numbers = itertools.count()
 
-    __slots__ = ("level", "manager")
+
+class Recording:
+    """What stays known of a recording when its tape is gone; `number` is the order of those of a level."""
+
+    __slots__ = ("level", "manager", "number")
 
     def __init__(self, level: int, manager: Any = None) -> None:
         self.level, self.manager = level, manager  # a weak reference to the GradManager
+        self.number = next(_numbers)
 
 
 class Sweep:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.pictures import html_of
+from fgrad.core.pictures import dot_of, html_of
 from fgrad.core.primitive import ROWS, Primitive
 from fgrad.core.tensor import Tensor, bind, is_tracked
 from fgrad.core.trace import Box
@@ -148,22 +148,8 @@ class Program:
     __repr__ = __str__
 
     def to_dot(self) -> str:
-        """Return the program as a Graphviz digraph: boxes are operations, edges carry shapes."""
-        lines = ["digraph program {", "  node [shape=box, fontname=monospace];"]
-        maker: dict[Var, str] = {}
-        for i, v in enumerate(self.inputs):
-            maker[v] = f"in{i}"
-            label = repr(v).replace('"', '\\"')  # that of a dictionary, maybe
-            lines.append(f'  in{i} [label="{label}", style=rounded];')
-        for i, e in enumerate(self.equations):
-            lines.append(f'  op{i} [label="{e.name}"];')
-            lines += [f'  {maker[a]} -> op{i} [label="{a.aval}"];' for a in e.args if isinstance(a, Var)]
-            maker.update((v, f"op{i}") for v in e.outs)
-        for i, y in enumerate(self.outputs):
-            lines.append(f'  out{i} [label="output {i}", style=rounded];')
-            if isinstance(y, Var):
-                lines.append(f'  {maker[y]} -> out{i} [label="{y.aval}"];')
-        return "\n".join([*lines, "}"])
+        """Return the program in the language of Graphviz; `fgrad.viz.draw` needs no other program."""
+        return dot_of(self)
 
     def _repr_html_(self) -> str:
         return html_of(self)

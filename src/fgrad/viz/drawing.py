@@ -141,19 +141,19 @@ def draw(
         >>> import numpy as np
         >>> from fgrad.viz import draw
         >>> draw(fgrad.grad(lambda x: np.sum(np.sin(x))))(np.ones(3))
-        <Drawing of 4 operations, 4 edges, 0 boxes>
+        <Drawing of 4 operations, 5 edges, 0 boxes>
         >>> x = fgrad.tensor([1.0, 2.0])
         >>> with fgrad.GradManager().attach(x):
         ...     y = (x * x).sum()
         ...     print(draw(y).to_mermaid())
         flowchart TB
           subgraph b0["GradManager"]
-            n0(["x: float64[2]"])
-            n1["square float64[2]"]
-            n2["y = sum float64[]"]
+            in0(["x: float64[2]"])
+            op0["multiply float64[2]"]
+            op1["y = sum float64[]"]
           end
-          n0 --> n1
-          n1 --> n2
+          in0 --> op0
+          op0 --> op1
     """
     check_collapse(collapse)
     options: dict[str, Any] = {"collapse": collapse, "width": width}

@@ -198,7 +198,7 @@ class _Level:
         self.edges: dict[tuple[Any, Any, Item], tuple[float, float, Item | None]] = {}
         self.ports: dict[tuple[str, Item], Cell] = {}
         self.layers: list[list[Cell]] = []
-        self.chains: list[tuple[Item, Item | None, list[Cell], float, float]] = []
+        self.chains: list[tuple[Item, Item | None, list[Cell], float, Link]] = []
 
     def add(self, what: Any, width: float, height: float, key: int) -> None:
         """Add an item or inner box."""
@@ -247,12 +247,12 @@ class _Level:
         self._measure()
 
     def _chain(self, edges: Sequence[tuple[Any, ...]], back: set[tuple[Cell, Cell]]) -> None:
-        """Give each edge its links; long ones a dummy in every layer between, shared by those of one source."""
+        """Give each edge its links; a long one a dummy in every layer between, shared by one source."""
         self.dummies: list[Cell] = []
         trunks: dict[tuple[Cell, Item], dict[int, Cell]] = {}
         for source, a, b, start, stop, target in edges:
             if (a, b) in back:
-                self.chains.append((source, target, [a, b], start, stop))
+                self.chains.append((source, target, [a, b], start, Link(a, b, start, stop)))
                 continue
             trunk = trunks.setdefault((a, source), {})
             chain = [a]
@@ -264,8 +264,8 @@ class _Level:
                     _link(chain[-1], dummy, start if len(chain) == 1 else 0.0, 0.0)
                 chain.append(trunk[layer])
             chain.append(b)
-            _link(chain[-2], b, start if len(chain) == 2 else 0.0, stop)
-            self.chains.append((source, target, chain, start, stop))
+            last = _link(chain[-2], b, start if len(chain) == 2 else 0.0, stop)
+            self.chains.append((source, target, chain, start, last))
 
     def _measure(self) -> None:
         """Find the size, the height of each layer, and where columns are cut."""
@@ -295,7 +295,7 @@ class _Level:
         self.height = bottom
 
     def _cuts(self, wide: float, heights: Sequence[float]) -> set[int]:
-        """Return the layers at which columns start, of a picture that would be too tall: where few edges pass."""
+        """Return where columns start: at layers that few edges pass, if the picture would be too tall."""
         tall = sum(heights) + self.gap * max(len(heights) - 1, 0)
         most = int((self.columns + 2 * GAP) // (wide + 2 * GAP)) if self.columns else 1
         columns = min(most, max(1, round((tall / (1.1 * (wide + 2 * GAP))) ** 0.5)))
@@ -328,7 +328,7 @@ class _Level:
         found: list[Path] = []
         seen: set[tuple[Cell, Cell, Item]] = set()
         lanes: dict[tuple[int, Item], int] = {}
-        for source, target, chain, start, stop in self.chains:
+        for source, target, chain, start, last in self.chains:
             pairs = list(pairwise(chain))
             k = 0
             while k < len(pairs) - 1 and (*pairs[k], source) in seen:
@@ -338,9 +338,9 @@ class _Level:
             for i in range(k, len(pairs)):
                 a, b = pairs[i]
                 dx_a = start if i == 0 else 0.0
-                x_b = _stop(a, b, stop) if i == len(pairs) - 1 else 0.0
+                x_b = last.stop if i == len(pairs) - 1 else 0.0
                 xa, xb = self._at(a) + dx_a, self._at(b) + x_b
-                if not points:
+                if not points and not (i and a.what == "pass"):
                     points.append((xa, self._bottom(a)))
                 ya, yb = self.tops[a.layer] + self.heights[a.layer], self.tops[b.layer]
                 if a.layer >= b.layer:
@@ -366,14 +366,11 @@ class _Level:
         return self.tops[c.layer] + (self.heights[c.layer] - c.height) / 2
 
 
-def _link(tail: Cell, head: Cell, start: float, stop: float) -> None:
+def _link(tail: Cell, head: Cell, start: float, stop: float) -> Link:
     link = Link(tail, head, start, stop)
     tail.down.append(link)
     head.up.append(link)
-
-
-def _stop(tail: Cell, head: Cell, default: float) -> float:
-    return next((k.stop for k in head.up if k.tail is tail), default)
+    return link
 
 
 def _without_repeats(points: Sequence[Point]) -> list[Point]:

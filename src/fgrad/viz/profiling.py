@@ -130,7 +130,7 @@ class Profile:
 
     @property
     def between(self) -> float:
-        """The seconds of an unprofiled call that no event accounts for: Python and fgrad around operations."""
+        """The seconds of an unprofiled call that belong to no event: Python and fgrad around them."""
         return max(0.0, self.unprofiled - sum(e.seconds for e in self.events))
 
     def total(self, phase: str) -> float:
@@ -258,7 +258,7 @@ def profile(fun: Callable[..., Any]) -> Callable[..., Profile]:
         >>> sorted(row.name for row in p.operations())
         ['sin', 'sum']
         >>> p.peak
-        16008
+        16000
         >>> p.total("forward") + p.total("backward") < p.seconds
         True
     """

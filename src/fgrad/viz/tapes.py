@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fgrad.core.aval import Aval
-from fgrad.core.notes import Note, Recording, note_of, scopes_of
+from fgrad.core.notes import Note, Recording, note_of, recording_of, scopes_of
 from fgrad.core.primitive import ROWS
 from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor
+from fgrad.core.trace import current
 from fgrad.viz.graph import INPUT, OPERATION, Box, Graph, Item
 from fgrad.viz.programs import scope_box
 
@@ -33,6 +34,9 @@ def graph_of(
         names: by the identity of a note or Tensor, what the user calls it.
         called: what the user calls the manager of a recording, None where that is not known.
     """
+    for trace in current().traces:
+        if isinstance(trace, Tape):
+            recording_of(trace)  # numbers them in their order
     same = _Same()
     for notes, _ in values:
         same.join(notes)
@@ -40,7 +44,7 @@ def graph_of(
     order = _ordered(same, [n for notes, _ in values for n in notes])
     avals = _avals(same, values)
     recordings = sorted(
-        {id(r): r for group in order for n in group for r in n.recordings}.values(), key=lambda r: r.level
+        {id(r): r for group in order for n in group for r in n.recordings}.values(), key=lambda r: (r.level, r.number)
     )
     titles = _titles(recordings, called)
     boxes = _Boxes(recordings, titles)

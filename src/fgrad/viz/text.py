@@ -43,7 +43,13 @@ def mermaid(graph: Graph) -> str:
 
 
 def _names(graph: Graph) -> Names:
-    return {i: f"n{k}" for k, i in enumerate(graph.items)}
+    counts: dict[str, int] = {}
+    names = {}
+    for i in graph.items:
+        kind = {INPUT: "in", OUTPUT: "out"}.get(i.kind, "op")
+        names[i] = f"{kind}{counts.get(kind, 0)}"
+        counts[kind] = counts.get(kind, 0) + 1
+    return names
 
 
 def _label(i: Item) -> str:
