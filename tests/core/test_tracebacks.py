@@ -162,7 +162,7 @@ def test_frames_of_numpy_stay_where_the_user_called_it(monkeypatch):
         fg.grad(f)(1.0)
     files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
     assert files[-1].endswith("_linalg.py")
-    assert not any(os.sep.join(("fgrad", "transforms")) in f for f in files) or not NEWER
+    assert not any("transforms" in f for f in files) or not NEWER
 
 
 def test_the_error_is_the_one_that_was_raised(monkeypatch):

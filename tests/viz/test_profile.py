@@ -1,10 +1,10 @@
-"""Profiles: every operation is an event, sums agree, memory is that of the arrays, pictures show all of it."""
+"""Profiles: every operation is an event, sums agree, memory is that of arrays, pictures show all of it."""
 
 from __future__ import annotations
 
 import re
 import time
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -163,7 +163,7 @@ def test_text():
 
 def test_the_picture_shows_all_of_it():
     p = fg.profile(fg.grad(network))(P, X)
-    root = ElementTree.fromstring(p.to_svg("light"))
+    root = ET.fromstring(p.to_svg("light"))
     rects = [tuple(float(r.get(k)) for k in ("x", "y", "width", "height")) for r in root.iter(f"{SVG}rect")]
     assert rects[0][:2] == (0.0, 0.0)
     assert rects[0][2] == pytest.approx(flame.WIDTH)

@@ -44,7 +44,8 @@ def graph_of(
     order = _ordered(same, [n for notes, _ in values for n in notes])
     avals = _avals(same, values)
     recordings = sorted(
-        {id(r): r for group in order for n in group for r in n.recordings}.values(), key=lambda r: (r.level, r.number)
+        {id(r): r for group in order for n in group for r in n.recordings}.values(),
+        key=lambda r: (r.level, r.number),
     )
     titles = _titles(recordings, called)
     boxes = _Boxes(recordings, titles)
@@ -69,7 +70,7 @@ def graph_of(
             pulled=_first(n.pulled for n in group),
             norm=_first(n.norm for n in group),
         )
-        item.label = next((name for n in group if (name := names.get(id(n)) or names.get(_tensor(n)))), "")
+        item.label = _first(names.get(id(n)) or names.get(_tensor(n)) for n in group) or ""
         items[root] = graph.add(item, sources)
     for group in order:  # names of outputs of operations with several
         for n in group:
