@@ -110,6 +110,48 @@ def test_parts_of_loops_and_branches_are_boxes():
         assert title in found
 
 
+def test_steps_back_stand_where_their_operations_do():
+    graph = draw(fg.grad(in_scopes))(P, X).graph
+    boxes = {}
+    for i in graph.items:
+        if i.kind == "operation":
+            titles = tuple(b.title for b in i.box.path()) if i.box else ()
+            boxes.setdefault(titles, []).append(i)
+    assert set(boxes) == {
+        ("hidden",),
+        ("hidden, backward",),
+        ("loss", "inside"),
+        ("loss, backward", "inside, backward"),
+    }
+    (line,) = {i.line for i in boxes["hidden",]}
+    assert {i.line for i in boxes["hidden, backward",]} == {line}
+    assert "contract" in {i.name for i in boxes["hidden, backward",]}
+    found = texts(draw(fg.grad(in_scopes))(P, X))
+    assert any(re.fullmatch(r"test_draw\.py:\d+, backward", t) for t in found)
+
+
+def test_the_users_own_rule_keeps_its_lines():
+    @fg.custom_vjp
+    def f(x):
+        return np.sin(x)
+
+    def back(x, ct):
+        return (ct * np.cos(x) * 3.0,)  # own rule
+
+    f.defvjp(lambda x: (f(x), x), back)
+    graph = draw(fg.grad(lambda x: f(x).sum()))(np.ones(3)).graph
+    (cos,) = [i for i in graph.items if i.name == "cos"]
+    assert cos.line.endswith(f":{back.__code__.co_firstlineno + 1}")
+
+
+def test_lines_of_a_gradient_are_collapsed_apart_from_those_of_the_value():
+    drawing = draw(fg.value_and_grad(lambda x: chain(x).sum()), collapse="line")(np.ones(3))
+    counts = [i.count() for i in drawing.graph.items if i.kind == "group"]
+    assert counts[0] == 300
+    assert len(counts) == 2
+    assert counts[1] > 300
+
+
 def test_custom_rules_are_boxes():
     @fg.custom_vjp
     def twice(x):

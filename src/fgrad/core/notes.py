@@ -19,7 +19,7 @@ import numpy as np
 from typing_extensions import Self
 
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.observe import LOOKUPS, Check, observe, observing
+from fgrad.core.observe import LOOKUPS, Check, observe, observed_rows, observing
 from fgrad.core.primitive import ROWS, Primitive, Pull, Rule
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor
@@ -27,12 +27,19 @@ from fgrad.core.trace import Box, current, user_line
 
 
 class Scope:
-    """One stay in a `named_scope`; two stays of one name are two."""
+    """One stay in a `named_scope`; two stays of one name are two. A reverse pass stays in it `backward`."""
 
-    __slots__ = ("name",)
+    __slots__ = ("_reverse", "backward", "name")
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, *, backward: bool = False) -> None:
+        self.name, self.backward = name, backward
+        self._reverse: Scope | None = None
+
+    def reverse(self) -> Scope:
+        """Return the scope of the steps back over what was computed in this one."""
+        if self._reverse is None:
+            self._reverse = Scope(f"{self.name}, backward", backward=True)
+        return self._reverse
 
 
 Scopes = tuple[Scope, ...]
@@ -87,19 +94,27 @@ class named_scope:  # noqa: N801 -- JAX's name, which reads as a function
 
 
 class Origin(str):
-    """`file:line` of the user's program, and the scopes in which it stood."""
+    """`file:line` of the user's program, the scopes in which it stood, and whether it is of a step back."""
 
-    __slots__ = ("scopes",)
+    __slots__ = ("backward", "scopes")
     scopes: Scopes
+    backward: bool
 
 
 def origin() -> str:
-    """Return where the user's program is: its line, with the scopes if there are any."""
-    line, scopes = user_line(), _scopes.get()
-    if not scopes:
+    """Return where the user's program is: its line, with the scopes if there are any.
+
+    While a sweep is noted, an operation of a step back stands where the operation does whose step it is.
+    """
+    line, scopes, backward = user_line(), _scopes.get(), False
+    notes = noting() if observed_rows else None
+    if notes is not None and notes.stepping and line == notes.asked:
+        line, backward = notes.stepping, True
+        scopes = tuple([s.reverse() for s in scopes_of(line)])
+    if not scopes and not backward:
         return line
     found = Origin(line)
-    found.scopes = scopes
+    found.scopes, found.backward = scopes, backward
     return found
 
 
@@ -109,6 +124,11 @@ def scopes_of(line: str) -> Scopes:
 
 
 _numbers = itertools.count()
+
+
+def is_backward(line: str) -> bool:
+    """Return whether an origin is that of a step back."""
+    return isinstance(line, Origin) and line.backward
 
 
 class Recording:
@@ -281,6 +301,9 @@ class Notes:
     def __init__(self) -> None:
         self.phase = "forward"  # "backward" in a sweep, "tangent" in a forward-mode pass over a recording
         self.sweep: Sweep | None = None
+        self.stepping = self.asked = (
+            ""  # the origin of what a step goes back over, and who asked for the sweep
+        )
         self.inner = 0.0  # seconds in what is called by what runs now
         self._last: tuple[str, float, Any] = ("", 0.0, None)
         self._noted: tuple[Any, list[Recording]] = (None, [])  # the run that was noted last, and by whom
@@ -329,7 +352,8 @@ class Notes:
     @contextmanager
     def sweeping(self, tape: Tape, seeds: Iterable[tuple[Node, Any]]) -> Iterator[Check]:
         """Observe a sweep: the time of each step, and the norms of cotangents."""
-        before, self.sweep = self.sweep, Sweep(recording_of(tape))
+        before = self.sweep, self.stepping, self.asked
+        self.sweep, self.stepping, self.asked = Sweep(recording_of(tape)), "", user_line()
         try:
             with self._stepping("backward") as step:
 
@@ -341,7 +365,11 @@ class Notes:
 
                 yield check
         finally:
-            self.sweep = before
+            self.sweep, self.stepping, self.asked = before
+
+    def begin(self, node: Node) -> None:
+        """Hear that a step of a sweep begins."""
+        self.stepping = note_of(node).line
 
     @contextmanager
     def pushing(self) -> Iterator[Callable[..., None]]:

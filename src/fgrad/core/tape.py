@@ -137,6 +137,7 @@ class Tape(Trace):
         consume: bool,
         complete: Callable[[Node, Any], None] | None = None,
         check: Callable[[Node, Any, Sequence[Any]], None] | None = None,
+        begin: Callable[[Node], None] | None = None,
         at_once: Callable[[Pull, Any, tuple[Any, ...]], Any] | None = None,
     ) -> dict[Node, Any]:
         """Return the cotangent of every leaf that the cotangents of `seeds` reach.
@@ -150,6 +151,7 @@ class Tape(Trace):
             consume: clear each node as soon as its step is done, which also releases the tape.
             complete: called with a leaf and its cotangent as soon as nothing more can add to it.
             check: called with each node, its cotangent and what its step made of it.
+            begin: called with each node before its step, where there is a `check`.
             at_once: a shorter way to the result of a step, or None.
         """
         if raw and consume and not complete and not check:
@@ -169,6 +171,8 @@ class Tape(Trace):
             node = popped
             ct = cts.pop(node, None)
             if ct is not None:
+                if begin:
+                    begin(node)
                 pull, parents = node.pull, node.parents
                 if pull is None:
                     grads[node] = ct

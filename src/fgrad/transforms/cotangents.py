@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fgrad import tree
+from fgrad.core.notes import noting
 from fgrad.core.observe import observing
 from fgrad.core.primitive import OPERATORS
 from fgrad.core.silence import restore, silence
@@ -56,7 +57,11 @@ def sweep(
                 for each in checks:
                     each(node, ct, back)
 
-            return tape.sweep(seeds, add, fit, lift, raw=raw, consume=consume, complete=complete, check=check)
+            notes = noting()
+            begin = None if notes is None else notes.begin
+            return tape.sweep(
+                seeds, add, fit, lift, raw=raw, consume=consume, complete=complete, check=check, begin=begin
+            )
     finally:
         restore(before)
 

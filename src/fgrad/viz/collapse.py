@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Literal, get_args
 
+from fgrad.core.notes import is_backward
 from fgrad.viz.graph import GROUP, INPUT, OPERATION, Box, Graph, Item
 from fgrad.viz.wording import code, place
 
 Collapse = Literal["auto", "none", "scope", "line", "chain"]
+SCOPES = ("scope", "backward")
 READABLE = 60  # items; more are collapsed if nobody says otherwise
 
 
@@ -60,12 +62,12 @@ def _by_chain(graph: Graph) -> Graph:
 
 def _scope(item: Item) -> Hashable:
     """Return the outermost scope of an item: None: it stays."""
-    return next((b for b in item.box.path() if b.kind == "scope"), None) if item.box else None
+    return next((b for b in item.box.path() if b.kind in SCOPES), None) if item.box else None
 
 
 def _line(item: Item) -> Hashable:
     if item.kind == OPERATION and item.line:
-        return (item.box, item.line)
+        return (item.box, item.line, is_backward(item.line))
     return None
 
 
@@ -94,8 +96,9 @@ def _group(members: list[Item]) -> Item:
         if any(b is not parents[0] for b in parents):
             break
         shared.append(parents[0])
-    lines = sorted({i.line for i in members if i.line}, key=_line_key)
-    scope = next((b for b in shared if b.kind == "scope"), None)
+    found = {(i.line, is_backward(i.line)): i.line for i in members if i.line}
+    lines = sorted(found.values(), key=_line_key)
+    scope = next((b for b in shared if b.kind in SCOPES), None)
     whole = scope is not None and len(set(lines)) > 1
     if whole and scope is not None:
         name, shared = scope.title, shared[: shared.index(scope)]

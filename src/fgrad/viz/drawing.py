@@ -105,7 +105,8 @@ class _Draw(Transformed):
 
     def _call(self, *args: Any, **kwargs: Any) -> Drawing:
         args, kwargs = bound(self.fun, args, kwargs)
-        program = make_graph(self.fun)(*args, **kwargs)
+        with taking(Notes()):  # so that steps back stand where the operations do
+            program = make_graph(self.fun)(*args, **kwargs)
         names = leaf_names(self.fun, range(len(args)), args, {})
         return _drawing(programs.graph_of(program, names), **self.options)
 

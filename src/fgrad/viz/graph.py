@@ -17,7 +17,7 @@ class Box:
     """Something that holds items: a recording, a scope, a loop, a branch."""
 
     title: str
-    kind: str  # "manager", "sweep", "scope", "control"
+    kind: str  # "manager" or its "sweep", "scope" or what goes "backward" over it, "control"
     parent: Box | None = None
 
     def path(self) -> list[Box]:

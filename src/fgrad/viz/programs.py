@@ -111,7 +111,7 @@ def scope_box(known: dict[Any, Box], scope: Scope, parent: Box | None) -> Box:
     """Return the box of a scope inside of another one."""
     key = (scope, parent)
     if key not in known:
-        known[key] = Box(scope.name, "scope", parent)
+        known[key] = Box(scope.name, "backward" if scope.backward else "scope", parent)
     return known[key]
 
 

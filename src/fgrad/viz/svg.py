@@ -37,7 +37,7 @@ RULES = (
     ("g.n:hover .card", "stroke:var(--fg-muted)"),
 )
 KINDS = ("input", "output", "group", "elementwise", "linear", "product", "reduction", "other")
-BOXES = ("manager", "sweep", "scope", "control")
+BOXES = ("manager", "sweep", "scope", "backward", "control")
 
 
 def stylesheet() -> str:
@@ -158,7 +158,7 @@ def _n(x: float) -> str:
 
 
 def _box(box: Box, f: Frame) -> str:
-    dashed = ' stroke-dasharray="5 4"' if box.kind == "sweep" else ""
+    dashed = ' stroke-dasharray="5 4"' if box.kind in ("sweep", "backward") else ""
     return (
         f'<g class="box"><rect class="{box.kind}-box" x="{_n(f.left)}" y="{_n(f.top)}" width="{_n(f.width)}" '
         f'height="{_n(f.height)}" rx="10"{dashed}/>'

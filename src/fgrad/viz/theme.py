@@ -10,7 +10,7 @@ LIGHT = {
     "input": "#12805c", "output": "#b3541e", "group": "#5b6577",
     "elementwise": "#2f6fde", "linear": "#0e8a9c", "product": "#7a45d1", "reduction": "#c2660c",
     "other": "#c43a6b", "heat": "#e5484d",
-    "manager": "#2f6fde", "sweep": "#c2660c", "scope": "#12805c", "control": "#7a45d1",
+    "manager": "#2f6fde", "sweep": "#c2660c", "backward": "#c2660c", "scope": "#12805c", "control": "#7a45d1",
 }  # fmt: skip
 DARK = {
     "paper": "#111418", "card": "#1c2129", "rim": "#39424f", "ink": "#e8edf4", "muted": "#a3afbf",
@@ -18,7 +18,7 @@ DARK = {
     "input": "#4cc38a", "output": "#f0935e", "group": "#9aa7b8",
     "elementwise": "#6ea8ff", "linear": "#4fc8d8", "product": "#b794ff", "reduction": "#f5a04c",
     "other": "#ff7fa9", "heat": "#ff6369",
-    "manager": "#6ea8ff", "sweep": "#f5a04c", "scope": "#4cc38a", "control": "#b794ff",
+    "manager": "#6ea8ff", "sweep": "#f5a04c", "backward": "#f5a04c", "scope": "#4cc38a", "control": "#b794ff",
 }  # fmt: skip
 SANS = "system-ui,-apple-system,'Segoe UI',Helvetica,Arial,'DejaVu Sans',sans-serif"
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"

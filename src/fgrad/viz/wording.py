@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.notes import is_backward
+
 
 def size(n: float) -> str:
     """Return a number of bytes: `24.6 kB`."""
@@ -50,7 +52,8 @@ def place(line: str) -> str:
     """Return `file:line` in short: the name of the file, or the number of the notebook's cell."""
     file, _, number = line.rpartition(":")
     cell = _cells().get(file)
-    return f"In[{cell}]:{number}" if cell is not None else f"{Path(file).name}:{number}" if file else ""
+    name = f"In[{cell}]" if cell is not None else Path(file).name
+    return f"{name}:{number}{', backward' * is_backward(line)}" if file else ""
 
 
 def _cells() -> dict[str, int]:
