@@ -35,6 +35,7 @@ CALLS = {
     "fg.grad(np.sin)(np.ones(3))": "fg.grad(np.sin)(np.ones(3))",
     "fg.vjp(np.sin, 1.0)[1](np.ones(3))": "fg.vjp(np.sin, 1.0)[1](np.ones(3))",
     "fg.GradManager().backward()": "fg.GradManager().backward()",
+    "fg.GradManager().attach(np.ones(3))": "fg.GradManager().attach(np.ones(3))",
     "np.sum(fg.tensor(x), axis=5)": "np.sum(fg.tensor(x), axis=5)",
     "np.add(fg.tensor(x), fg.tensor(np.ones(3)))": "np.add(fg.tensor(x), fg.tensor(np.ones(3)))",
 }

@@ -344,6 +344,19 @@ def test_nested_managers_are_nested_boxes():
     assert paths(after)["w"] == ["outer", "inner"]
 
 
+def test_attached_tensors_have_shapes_where_their_operations_do_not_say():
+    x, w = fg.tensor(np.ones((2, 3))), fg.tensor(np.ones(3))
+    with take_notes(), fg.GradManager().attach([x, w]) as gm:
+        y = (x @ w).sum()
+        during = draw(y)
+        gm.backward(y)
+    for drawing in (during, draw(y)):
+        assert {i.label: str(i.avals[0]) for i in drawing.graph.items if i.kind == "input"} == {
+            "x": "float64[2,3]",
+            "w": "float64[3]",
+        }
+
+
 def test_a_group_is_one_box():
     a, b = fg.tensor(2.0), fg.tensor(5.0)
     left, right = fg.GradManager().attach(a), fg.GradManager().attach(b)

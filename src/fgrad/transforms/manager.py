@@ -151,18 +151,15 @@ class GradManager:
                 attached then.
             RuntimeError: a tensor is attached to a manager that records in another thread.
         """
-        found = _tensors(tensors, "attach")
-        for path, t in found:
-            check_live(t)
-            if t.dtype.kind not in "fc":
-                raise TypeError(
-                    f"cannot attach{path}: a Tensor of dtype {t.dtype} and shape {t.shape} has no gradient. "
-                    "Attach floating-point tensors only, or convert it first: fgrad.tensor(x, dtype=float)"
-                )
-        new = _callables(callbacks, "callbacks") + _callables(callback, "callback")
-        note_change(self)
-        with _following:
-            self._attach(found, new)
+        try:
+            found = _attachable(tensors)
+            new = _callables(callbacks, "callbacks") + _callables(callback, "callback")
+            note_change(self)
+            with _following:
+                self._attach(found, new)
+        except Exception as error:
+            shorten(error)
+            raise
         return self
 
     def _attach(self, found: list[tuple[str, Tensor]], new: list[Callback]) -> None:
@@ -212,7 +209,11 @@ class GradManager:
         Raises:
             RuntimeError: it records already, or a tensor is attached to one that records in another thread.
         """
-        self._start()
+        try:
+            self._start()
+        except Exception as error:
+            shorten(error)
+            raise
         return self
 
     def record_linear(self) -> Self:
@@ -544,6 +545,19 @@ class GradManagerGroup:
 
 def _members(x: GradManager | GradManagerGroup) -> tuple[GradManager, ...]:
     return x.managers if isinstance(x, GradManagerGroup) else (x,)
+
+
+def _attachable(tensors: Any) -> list[tuple[str, Tensor]]:
+    """Return the Tensors of a pytree or iterable with their paths, if all can have gradients."""
+    found = _tensors(tensors, "attach")
+    for path, t in found:
+        check_live(t)
+        if t.dtype.kind not in "fc":
+            raise TypeError(
+                f"cannot attach{path}: a Tensor of dtype {t.dtype} and shape {t.shape} has no gradient. "
+                "Attach floating-point tensors only, or convert it first: fgrad.tensor(x, dtype=float)"
+            )
+    return found
 
 
 def _tensors(tensors: Any, what: str) -> list[tuple[str, Tensor]]:

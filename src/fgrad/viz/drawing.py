@@ -164,10 +164,8 @@ def draw(
     if callable(x) and not isinstance(x, Tensor):
         return _Draw(x, **options)
     tensors = {name: t for name, t in variables.items() if isinstance(t, Tensor)}
-    found = {id(n): name for name, t in tensors.items() for n in tapes.notes_of(t)}
-    found |= {id(t): name for name, t in tensors.items()}  # of attached ones when the recording is over
     values = _recorded(x, tensors)
-    return _drawing(tapes.graph_of(values, found, _manager_names(variables)), **options)
+    return _drawing(tapes.graph_of(values, tensors, _manager_names(variables)), **options)
 
 
 def _recorded(x: Any, tensors: Mapping[str, Tensor]) -> list[tapes.Value]:

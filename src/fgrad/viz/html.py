@@ -41,6 +41,7 @@ _CSS = (
         ),
     ),
     (" .chip.on", "color:var(--fg-manager);border-color:var(--fg-manager)"),
+    (" tr", "background:none"),
     (" table", "border-collapse:collapse;margin:2px 0 4px;border:0"),
     (
         " td",
@@ -49,7 +50,10 @@ _CSS = (
             "border:1px solid var(--fg-rim);background:none;color:var(--fg-ink)"
         ),
     ),
-    (" th", "font-weight:500;font-size:11px;padding:2px 8px;text-align:left;color:var(--fg-muted);border:0"),
+    (
+        " table th",
+        "font-weight:500;font-size:11px;padding:2px 8px;text-align:left;color:var(--fg-muted);border:0",
+    ),
     (" table.list td", "text-align:left;border-width:0 0 1px 0;white-space:pre"),
     (
         " img",
@@ -62,7 +66,7 @@ _CSS = (
 
 def card(*parts: str) -> str:
     """Return parts of HTML as one block with its own style."""
-    root = f".{CLASS}"
+    root = f".{CLASS}.{CLASS}"  # twice, to count for more than the rules of a notebook's tables
     rules = "".join(f"{root}{selector}{{{rule}}}" for selector, rule in _CSS)
     return f'<div class="{CLASS}"><style>{theme.themed(root)}{rules}</style>{"".join(parts)}</div>'
 

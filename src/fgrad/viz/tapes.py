@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from fgrad.core.aval import Aval
+from fgrad.core.aval import Aval, aval_of
 from fgrad.core.notes import Note, Recording, note_of, recording_of, scopes_of
 from fgrad.core.primitive import ROWS
 from fgrad.core.tape import Tape
@@ -25,24 +25,26 @@ Value = tuple[list[Note], "Aval | None"]  # what recordings know of a value, and
 
 
 def graph_of(
-    values: Sequence[Value], names: Mapping[int, str], called: Callable[[Recording], str | None]
+    values: Sequence[Value], handles: Mapping[str, Tensor], called: Callable[[Recording], str | None]
 ) -> Graph:
     """Return the graph of what live or noted recordings know of values.
 
     Args:
         values: the ends of the graph.
-        names: by the identity of a note or Tensor, what the user calls it.
+        handles: what the user calls Tensors.
         called: what the user calls the manager of a recording, None where that is not known.
     """
     for trace in current().traces:
         if isinstance(trace, Tape):
             recording_of(trace)  # numbers them in their order
+    names = {id(n): name for name, t in handles.items() for n in notes_of(t)}
+    names |= {id(t): name for name, t in handles.items()}  # of attached ones when the recording is over
     same = _Same()
     for notes, _ in values:
         same.join(notes)
     same.close()
     order = _ordered(same, [n for notes, _ in values for n in notes])
-    avals = _avals(same, values)
+    avals = _avals(same, [*values, *((notes_of(t), aval_of(t)) for t in handles.values())])
     recordings = sorted(
         {id(r): r for group in order for n in group for r in n.recordings}.values(),
         key=lambda r: (r.level, r.number),
@@ -172,7 +174,13 @@ def _ordered(same: _Same, ends: Sequence[Note]) -> list[list[Note]]:
 
 def _avals(same: _Same, values: Sequence[Value]) -> dict[Note, Any]:
     """Return what is known of the avals of values: from their operations, their uses, and the Tensors."""
-    known: dict[Note, Any] = {same.root(notes[0]): aval for notes, aval in values if aval is not None}
+    known: dict[Note, Any] = {
+        same.root(n): aval for notes, aval in values for n in notes[:1] if aval is not None and n in same.up
+    }
+    for n in same.up:
+        t = n.tensor() if n.tensor else None
+        if t is not None:
+            known.setdefault(same.root(n), aval_of(t))
     groups = dict(same.groups)
     for _ in range(2):
         changed = False
