@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import fgrad as fg
-from fgrad.viz import draw, take_notes, theme
+from fgrad.viz import Drawing, draw, take_notes, theme
+from fgrad.viz.graph import Box, Graph, Item
 from fgrad.viz.layout import Frame, Layout
 from fgrad.viz.svg import size_of, title_width
 
@@ -184,9 +185,32 @@ def within(a: Frame, b: Frame) -> bool:
     )
 
 
+def random_graph(seed):
+    """Return a graph of boxes within boxes that use each other in circles."""
+    rng = np.random.default_rng(seed)
+    boxes = [None]
+    for k in range(5):
+        boxes.append(Box(f"box {k}", "scope", boxes[rng.integers(len(boxes))]))
+    graph = Graph()
+    for k in range(30):
+        sources = [graph.items[i] for i in rng.integers(0, k, min(k, int(rng.integers(0, 4))))]
+        graph.add(Item("operation", f"op{k}", [], boxes[rng.integers(len(boxes))]), sources)
+    return graph
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_overlaps_in_random_graphs(seed):
+    graph = random_graph(seed)
+    check_frames(graph)
+    assert counted(Drawing(graph))[:2] == (len(graph.items), len(graph.edges))
+
+
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_nothing_overlaps(name):
-    graph = DRAWINGS[name]().graph
+    check_frames(DRAWINGS[name]().graph)
+
+
+def check_frames(graph):
     layout = Layout(graph, size_of, title_width)
     for a, b in itertools.combinations(graph.items, 2):
         assert apart(layout.items[a], layout.items[b]), (a.name, b.name)
