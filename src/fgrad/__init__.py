@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from fgrad import viz as viz
     from fgrad.archive import export as export
     from fgrad.archive import load as load
-    from fgrad.core.notes import named_scope as named_scope
+    from fgrad.core.scopes import named_scope as named_scope
     from fgrad.lax.reversal import checkpointed as checkpointed
     from fgrad.transforms import checkpoint_policies as checkpoint_policies
     from fgrad.transforms.callbacks import pure_callback as pure_callback
@@ -89,7 +89,7 @@ _LATE = {
     "lax": "fgrad.",
     "load": "fgrad.archive",
     "load_ipython_extension": "fgrad.viz.magic",
-    "named_scope": "fgrad.core.notes",
+    "named_scope": "fgrad.core.scopes",
     "nn": "fgrad.",
     "print_saved_residuals": "fgrad.transforms.checkpoint",
     "profile": "fgrad.viz.profiling",

@@ -177,11 +177,12 @@ def apart(a: Frame, b: Frame) -> bool:
 
 
 def within(a: Frame, b: Frame) -> bool:
+    rounding = 1e-6
     return (
-        b.left <= a.left
-        and b.top <= a.top
-        and a.left + a.width <= b.left + b.width
-        and a.top + a.height <= b.top + b.height
+        b.left <= a.left + rounding
+        and b.top <= a.top + rounding
+        and a.left + a.width <= b.left + b.width + rounding
+        and a.top + a.height <= b.top + b.height + rounding
     )
 
 

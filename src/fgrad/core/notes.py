@@ -1,104 +1,28 @@
 """Notes: what is remembered of each recorded operation, for pictures and profiles.
 
 A node of a tape forgets everything when it has been differentiated; its note stays, without any array, as
-long as a Tensor that came out of it. Scopes are names that a program gives to parts of itself.
+long as a Tensor that came out of it.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from time import perf_counter
 from typing import Any
 from weakref import ref
 
 import numpy as np
-from typing_extensions import Self
 
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.observe import LOOKUPS, Check, observe, observed_rows, observing
 from fgrad.core.primitive import ROWS, Primitive, Pull, Rule
+from fgrad.core.scopes import Origin, here, scopes_of
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Box, current, user_line
-
-
-class Scope:
-    """One stay in a `named_scope`; two stays of one name are two. A reverse pass stays in it `backward`."""
-
-    __slots__ = ("_reverse", "backward", "name")
-
-    def __init__(self, name: str, *, backward: bool = False) -> None:
-        self.name, self.backward = name, backward
-        self._reverse: Scope | None = None
-
-    def reverse(self) -> Scope:
-        """Return the scope of the steps back over what was computed in this one."""
-        if self._reverse is None:
-            self._reverse = Scope(f"{self.name}, backward", backward=True)
-        return self._reverse
-
-
-Scopes = tuple[Scope, ...]
-_scopes: ContextVar[Scopes] = ContextVar("fgrad scopes", default=())
-
-
-class named_scope:  # noqa: N801 -- JAX's name, which reads as a function
-    """Give a name to what a block, or a function as decorator, computes: pictures and profiles show it.
-
-    It changes no value, and costs a third of a microsecond where nothing is drawn.
-
-    Args:
-        name: any text.
-
-    Example:
-        >>> import fgrad
-        >>> import numpy as np
-        >>> with fgrad.named_scope("layer"):
-        ...     y = np.tanh(fgrad.tensor([0.0, 1.0]))
-        >>> @fgrad.named_scope("loss")
-        ... def loss(y):
-        ...     return (y * y).sum()
-    """
-
-    __slots__ = ("_name", "_tokens")
-
-    def __init__(self, name: str) -> None:
-        if not isinstance(name, str):
-            raise TypeError(
-                f"named_scope takes the name as text, not {type(name).__name__}: named_scope('layer')"
-            )
-        self._name = name
-        self._tokens: list[Token[Scopes]] = []
-
-    def __enter__(self) -> Self:
-        self._tokens.append(_scopes.set((*_scopes.get(), Scope(self._name))))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _scopes.reset(self._tokens.pop())
-
-    def __call__(self, fun: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `fun` that runs in this scope."""
-        name = self._name
-
-        @functools.wraps(fun)
-        def scoped(*args: Any, **kwargs: Any) -> Any:
-            with named_scope(name):
-                return fun(*args, **kwargs)
-
-        return scoped
-
-
-class Origin(str):
-    """`file:line` of the user's program, the scopes in which it stood, and whether it is of a step back."""
-
-    __slots__ = ("backward", "scopes")
-    scopes: Scopes
-    backward: bool
 
 
 def origin() -> str:
@@ -106,7 +30,7 @@ def origin() -> str:
 
     While a sweep is noted, an operation of a step back stands where the operation does whose step it is.
     """
-    line, scopes, backward = user_line(), _scopes.get(), False
+    line, scopes, backward = user_line(), here(), False
     notes = noting() if observed_rows else None
     if notes is not None and notes.stepping and line == notes.asked:
         line, backward = notes.stepping, True
@@ -118,17 +42,7 @@ def origin() -> str:
     return found
 
 
-def scopes_of(line: str) -> Scopes:
-    """Return the scopes of an origin."""
-    return line.scopes if isinstance(line, Origin) else ()
-
-
 _numbers = itertools.count()
-
-
-def is_backward(line: str) -> bool:
-    """Return whether an origin is that of a step back."""
-    return isinstance(line, Origin) and line.backward
 
 
 class Recording:

@@ -1,6 +1,6 @@
 """Pictures of computations for notebooks and files, made by Python alone: graphs, profiles, values."""
 
-from fgrad.core.notes import named_scope as named_scope
+from fgrad.core.scopes import named_scope as named_scope
 from fgrad.viz.drawing import Drawing as Drawing
 from fgrad.viz.drawing import draw as draw
 from fgrad.viz.drawing import take_notes as take_notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Literal, get_args
 
-from fgrad.core.notes import is_backward
+from fgrad.core.scopes import is_backward
 from fgrad.viz.graph import GROUP, INPUT, OPERATION, Box, Graph, Item
 from fgrad.viz.wording import code, place
 

@@ -163,6 +163,7 @@ def draw(
     variables = dict(names) if names is not None else _variables()
     if callable(x) and not isinstance(x, Tensor):
         return _Draw(x, **options)
+    tapes.number_recordings()
     tensors = {name: t for name, t in variables.items() if isinstance(t, Tensor)}
     values = _recorded(x, tensors)
     return _drawing(tapes.graph_of(values, tensors, _manager_names(variables)), **options)

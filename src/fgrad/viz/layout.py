@@ -1,11 +1,9 @@
-"""Where everything stands: a layered layout (Sugiyama, Tagawa & Toda 1981), box by box from the inside.
+"""Where everything stands: a layered layout, box by box from the inside.
 
 Each box is laid out alone, what is inside of it first, and is one node of the box around it. An edge that
-enters or leaves a box does so at a *port* on its rim, which is a node of the layers inside. So nothing can
-overlap, and edges go around what they do not concern. In each box: cycles are broken, nodes get layers, long
-edges get a dummy in every layer that they cross (one for all edges from one source), the order in the layers
-is improved by barycentres as long as there are fewer crossings, and places along a layer are the least
-squares of the lengths of edges under the distances that have to be kept.
+enters or leaves a box does so at a *port* on its rim, which is a node of the layers inside; long edges get a
+dummy in every layer that they cross, one for all edges from one source. So nothing can overlap, and edges go
+around what they do not concern.
 """
 
 from __future__ import annotations
@@ -15,42 +13,14 @@ from itertools import pairwise
 from typing import Any
 
 from fgrad.viz.graph import Box, Graph, Item
+from fgrad.viz.layering import GAP, Cell, Link, assign_layers, back_edges, link, order, place, spread
 
-GAP, LAYER_GAP = 26.0, 30.0  # between neighbours of a layer, and between layers
+LAYER_GAP = 30.0  # between layers
 PADDING, HEADER = 16.0, 26.0  # of a box
 LANE = 12.0  # the width of an edge that passes
 COLUMN = 26.0  # the room above columns
-SWEEPS = 12
 Point = tuple[float, float]
 Size = tuple[float, float]
-
-
-class Cell:
-    """A node of the layers of one box: an item, an inner box, a port of this box, or the dummy of an edge."""
-
-    __slots__ = ("down", "height", "key", "layer", "place", "source", "up", "what", "width", "x")
-
-    def __init__(self, what: Any, width: float, height: float, key: int, source: Item | None = None) -> None:
-        self.what, self.width, self.height, self.key = what, width, height, key
-        self.source = source  # of a port or dummy: whose result passes
-        self.layer = self.place = 0
-        self.x = 0.0
-        self.up: list[Link] = []
-        self.down: list[Link] = []
-
-
-class Link:
-    """An edge between neighbouring layers, from `start` to `stop`, counted from the middle of its cells."""
-
-    __slots__ = ("head", "start", "stop", "tail")
-
-    def __init__(self, tail: Cell, head: Cell, start: float = 0.0, stop: float = 0.0) -> None:
-        self.tail, self.head, self.start, self.stop = tail, head, start, stop
-
-    @property
-    def weight(self) -> int:
-        """How much it matters that it is straight: an edge bends where it leaves for its long way."""
-        return 4 if isinstance(self.tail.what, str) == isinstance(self.head.what, str) else 1
 
 
 class Path:
@@ -232,18 +202,18 @@ class _Level:
             a = tail if isinstance(tail, Cell) else self.cells[tail]
             b = head if isinstance(head, Cell) else self.cells[head]
             edges.append((source, a, b, start, stop, target))
-        back = _back_edges(cells, [(a, b) for _, a, b, *_ in edges])
+        back = back_edges(cells, [(a, b) for _, a, b, *_ in edges])
         forward = [(b, a) if (a, b) in back else (a, b) for _, a, b, *_ in edges]
-        _assign_layers(cells, entries, leaving, forward)
+        assign_layers(cells, entries, leaving, forward)
         self._chain(edges, back)
         everything = [*cells, *entries, *leaving, *self.dummies]
         count = 1 + max((c.layer for c in everything), default=0)
         self.layers = [[] for _ in range(count)]
         for c in everything:
             self.layers[c.layer].append(c)
-        _order(self.layers)
-        _spread(cells)
-        _place(self.layers)
+        order(self.layers)
+        spread(cells)
+        place(self.layers)
         self._measure()
 
     def _chain(self, edges: Sequence[tuple[Any, ...]], back: set[tuple[Cell, Cell]]) -> None:
@@ -261,10 +231,10 @@ class _Level:
                     dummy = trunk[layer] = Cell("pass", LANE, 0.0, a.key, source)
                     dummy.layer = layer
                     self.dummies.append(dummy)
-                    _link(chain[-1], dummy, start if len(chain) == 1 else 0.0, 0.0)
+                    link(chain[-1], dummy, start if len(chain) == 1 else 0.0, 0.0)
                 chain.append(trunk[layer])
             chain.append(b)
-            last = _link(chain[-2], b, start if len(chain) == 2 else 0.0, stop)
+            last = link(chain[-2], b, start if len(chain) == 2 else 0.0, stop)
             self.chains.append((source, target, chain, start, last))
 
     def _measure(self) -> None:
@@ -366,197 +336,5 @@ class _Level:
         return self.tops[c.layer] + (self.heights[c.layer] - c.height) / 2
 
 
-def _link(tail: Cell, head: Cell, start: float, stop: float) -> Link:
-    link = Link(tail, head, start, stop)
-    tail.down.append(link)
-    head.up.append(link)
-    return link
-
-
 def _without_repeats(points: Sequence[Point]) -> list[Point]:
     return [p for i, p in enumerate(points) if i == 0 or p != points[i - 1]]
-
-
-def _back_edges(cells: Sequence[Cell], edges: Sequence[tuple[Cell, Cell]]) -> set[tuple[Cell, Cell]]:
-    """Return edges without which there are no cycles."""
-    down: dict[Cell, list[Cell]] = {c: [] for c in cells}
-    for a, b in edges:
-        if a in down and b in down:
-            down[a].append(b)
-    state = dict.fromkeys(cells, 0)
-    back: set[tuple[Cell, Cell]] = set()
-    for root in sorted(cells, key=lambda c: c.key):
-        if state[root]:
-            continue
-        stack = [(root, iter(down[root]))]
-        state[root] = 1
-        while stack:
-            cell, heads = stack[-1]
-            for head in heads:
-                if state[head] == 1:
-                    back.add((cell, head))
-                elif not state[head]:
-                    state[head] = 1
-                    stack.append((head, iter(down[head])))
-                    break
-            else:
-                state[cell] = 2
-                stack.pop()
-    return back
-
-
-def _assign_layers(
-    cells: Sequence[Cell],
-    entries: Sequence[Cell],
-    leaving: Sequence[Cell],
-    edges: Sequence[tuple[Cell, Cell]],
-) -> None:
-    """Give each cell the longest way from a source; then what has few arguments moves to where it is used."""
-    up: dict[Cell, list[Cell]] = {c: [] for c in (*cells, *entries, *leaving)}
-    down: dict[Cell, list[Cell]] = {c: [] for c in (*cells, *entries, *leaving)}
-    for a, b in edges:
-        up[b].append(a)
-        down[a].append(b)
-    base = 1 if entries else 0
-    inside = set(cells)
-    waiting = {c: sum(t in inside for t in up[c]) for c in cells}
-    ready = [c for c in cells if not waiting[c]]
-    for c in cells:
-        c.layer = base
-    order = []
-    while ready:
-        c = ready.pop()
-        order.append(c)
-        for d in down[c]:
-            if d in waiting:
-                d.layer = max(d.layer, c.layer + 1)
-                waiting[d] -= 1
-                if not waiting[d]:
-                    ready.append(d)
-    for c in reversed(order):
-        uses = [d.layer for d in down[c] if d in waiting]
-        if uses and len(set(up[c])) <= len(set(down[c])):
-            c.layer = max(c.layer, min(uses) - 1)
-    last = max((c.layer for c in cells), default=base - 1)
-    for c in entries:
-        c.layer = 0
-    for c in leaving:
-        c.layer = max(last, 0) + 1
-
-
-def _order(layers: Sequence[list[Cell]]) -> None:
-    """Order each layer so that few links cross."""
-    for layer in layers:
-        layer.sort(key=lambda c: c.key)
-    _number(layers)
-    best, order = _crossings(layers), [list(layer) for layer in layers]
-    stale = 0
-    for sweep in range(SWEEPS):
-        if best == 0 or stale > 3:
-            break
-        downward = sweep % 2 == 0
-        for layer in layers[1:] if downward else reversed(layers[:-1]):
-            for c in layer:
-                links = c.up if downward else c.down
-                ends = [
-                    (k.tail.place + k.start * 1e-3) if downward else k.head.place + k.stop * 1e-3
-                    for k in links
-                ]
-                c.x = sum(ends) / len(ends) if ends else float(c.place)
-            layer.sort(key=lambda c: (c.x, c.place))
-            for k, c in enumerate(layer):
-                c.place = k
-        now = _crossings(layers)
-        stale += 1
-        if now < best:
-            best, order, stale = now, [list(layer) for layer in layers], 0
-    for layer, found in zip(layers, order, strict=True):
-        layer[:] = found
-    _number(layers)
-
-
-def _number(layers: Sequence[list[Cell]]) -> None:
-    for layer in layers:
-        for k, c in enumerate(layer):
-            c.place = k
-
-
-def _crossings(layers: Sequence[list[Cell]]) -> int:
-    """Return how many links cross, by counting inversions (Barth, Mutzel & Juenger 2004)."""
-    total = 0
-    for layer in layers:
-        heads = [k.head.place for c in layer for k in sorted(c.down, key=lambda k: (k.start, k.head.place))]
-        if not heads:
-            continue
-        tree = [0] * (2 + max(heads))
-        for n, h in enumerate(heads):
-            total += n
-            i = h + 1
-            while i:
-                total -= tree[i]
-                i -= i & -i
-            i = h + 1
-            while i < len(tree):
-                tree[i] += 1
-                i += i & -i
-    return total
-
-
-def _spread(cells: Sequence[Cell]) -> None:
-    """Let the edges that end at an item do so side by side, in the order in which they come."""
-    for c in cells:
-        if isinstance(c.what, Item) and len(c.up) > 1:
-            step = min(16.0, 0.6 * c.width / (len(c.up) - 1))
-            links = sorted(c.up, key=lambda k: (k.tail.place, k.start))
-            for i, link in enumerate(links):
-                link.stop = step * (i - (len(links) - 1) / 2)
-
-
-def _place(layers: Sequence[list[Cell]]) -> None:
-    """Give each cell its place along the layer: least squares, in turns from above and from below."""
-    for layer in layers:
-        x = 0.0
-        for c in layer:
-            c.x = x + c.width / 2
-            x += c.width + GAP
-        for c in layer:
-            c.x -= (x - GAP) / 2
-    turns = next(n for most, n in ((600, 80), (3000, 30), (float("inf"), 8)) if sum(map(len, layers)) <= most)
-    for turn in range(turns):
-        down = turn % 2 == 0
-        for layer in layers if down else reversed(layers):
-            wished = []
-            for c in layer:
-                pulls = []
-                both = turn >= turns - 6
-                if down or both:
-                    pulls += [(k.tail.x + k.start - k.stop, k.weight) for k in c.up]
-                if not down or both:
-                    pulls += [(k.head.x + k.stop - k.start, k.weight) for k in c.down]
-                weight = sum(w for _, w in pulls)
-                wished.append((sum(x * w for x, w in pulls) / weight if weight else c.x, weight or 0.1))
-            _separate(layer, wished)
-
-
-def _separate(layer: Sequence[Cell], wished: Sequence[tuple[float, float]]) -> None:
-    """Move cells as near to where they want to be as their distances allow: isotonic least squares."""
-    offset = 0.0
-    offsets = []
-    for k, c in enumerate(layer):
-        if k:
-            before = layer[k - 1]
-            thin = isinstance(c.what, str) + isinstance(before.what, str)
-            offset += (c.width + before.width) / 2 + (GAP, GAP / 2, 0.0)[thin]
-        offsets.append(offset)
-    blocks: list[list[float]] = []  # mean, weight, count: pool adjacent violators
-    for (x, w), o in zip(wished, offsets, strict=True):
-        blocks.append([x - o, w, 1])
-        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
-            x2, w2, n2 = blocks.pop()
-            x1, w1, n1 = blocks.pop()
-            blocks.append([(x1 * w1 + x2 * w2) / (w1 + w2), w1 + w2, n1 + n2])
-    k = 0
-    for mean, _, n in blocks:
-        for _ in range(int(n)):
-            layer[k].x = mean + offsets[k]
-            k += 1

@@ -9,7 +9,8 @@ from weakref import ref
 
 import numpy as np
 
-from fgrad.core.notes import Notes, Scope, note_of, origin, scopes_of, taking
+from fgrad.core.notes import Notes, note_of, origin, taking
+from fgrad.core.scopes import Scope, scopes_of
 from fgrad.core.tape import Node
 from fgrad.core.trace import user_line
 from fgrad.core.watch import array_of, title

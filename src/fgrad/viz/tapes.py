@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.notes import Note, Recording, note_of, recording_of, scopes_of
+from fgrad.core.notes import Note, Recording, note_of, recording_of
 from fgrad.core.primitive import ROWS
+from fgrad.core.scopes import scopes_of
 from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import current
@@ -34,9 +35,6 @@ def graph_of(
         handles: what the user calls Tensors.
         called: what the user calls the manager of a recording, None where that is not known.
     """
-    for trace in current().traces:
-        if isinstance(trace, Tape):
-            recording_of(trace)  # numbers them in their order
     names = {id(n): name for name, t in handles.items() for n in notes_of(t)}
     names |= {id(t): name for name, t in handles.items()}  # of attached ones when the recording is over
     same = _Same()
@@ -81,6 +79,13 @@ def graph_of(
     if any(i.kind == OPERATION and not i.line for i in graph.items):
         graph.hint = NO_LINES
     return graph
+
+
+def number_recordings() -> None:
+    """Give live recordings their numbers in the order in which they began."""
+    for trace in current().traces:
+        if isinstance(trace, Tape):
+            recording_of(trace)
 
 
 def notes_of(t: Tensor) -> list[Note]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.notes import is_backward
+from fgrad.core.scopes import is_backward
 
 
 def size(n: float) -> str:

@@ -1,0 +1,100 @@
+"""Scopes: names that a program gives to parts of itself, and the lines that know them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from typing import Any
+
+from typing_extensions import Self
+
+
+class Scope:
+    """One stay in a `named_scope`; two stays of one name are two. A reverse pass stays in it `backward`."""
+
+    __slots__ = ("_reverse", "backward", "name")
+
+    def __init__(self, name: str, *, backward: bool = False) -> None:
+        self.name, self.backward = name, backward
+        self._reverse: Scope | None = None
+
+    def reverse(self) -> Scope:
+        """Return the scope of the steps back over what was computed in this one."""
+        if self._reverse is None:
+            self._reverse = Scope(f"{self.name}, backward", backward=True)
+        return self._reverse
+
+
+Scopes = tuple[Scope, ...]
+_scopes: ContextVar[Scopes] = ContextVar("fgrad scopes", default=())
+
+
+class named_scope:  # noqa: N801 -- JAX's name, which reads as a function
+    """Give a name to what a block, or a function as decorator, computes: pictures and profiles show it.
+
+    It changes no value, and costs a third of a microsecond where nothing is drawn.
+
+    Args:
+        name: any text.
+
+    Example:
+        >>> import fgrad
+        >>> import numpy as np
+        >>> with fgrad.named_scope("layer"):
+        ...     y = np.tanh(fgrad.tensor([0.0, 1.0]))
+        >>> @fgrad.named_scope("loss")
+        ... def loss(y):
+        ...     return (y * y).sum()
+    """
+
+    __slots__ = ("_name", "_tokens")
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise TypeError(
+                f"named_scope takes the name as text, not {type(name).__name__}: named_scope('layer')"
+            )
+        self._name = name
+        self._tokens: list[Token[Scopes]] = []
+
+    def __enter__(self) -> Self:
+        self._tokens.append(_scopes.set((*_scopes.get(), Scope(self._name))))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _scopes.reset(self._tokens.pop())
+
+    def __call__(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `fun` that runs in this scope."""
+        name = self._name
+
+        @functools.wraps(fun)
+        def scoped(*args: Any, **kwargs: Any) -> Any:
+            with named_scope(name):
+                return fun(*args, **kwargs)
+
+        return scoped
+
+
+class Origin(str):
+    """`file:line` of the user's program, the scopes in which it stood, and whether it is of a step back."""
+
+    __slots__ = ("backward", "scopes")
+    scopes: Scopes
+    backward: bool
+
+
+def here() -> Scopes:
+    """Return the scopes in which the program is, the outermost first."""
+    return _scopes.get()
+
+
+def scopes_of(line: str) -> Scopes:
+    """Return the scopes of an origin."""
+    return line.scopes if isinstance(line, Origin) else ()
+
+
+def is_backward(line: str) -> bool:
+    """Return whether an origin is that of a step back."""
+    return isinstance(line, Origin) and line.backward
