@@ -20,7 +20,7 @@ from fgrad.core.primitive import ROWS
 from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.transforms.calling import name_of
-from fgrad.transforms.jit import Call, Jit, Specialisation, demand_fits
+from fgrad.transforms.jit import Call, Jit, Specialisation, jit, demand_fits
 from fgrad.transforms.stage import Symbol, aval_out
 
 INTEGER = Aval((), np.dtype(int))
@@ -53,7 +53,7 @@ def export(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> bytes:
         >>> fgrad.grad(energy)(np.array([0.0, 1.0]))
         array([0.        , 0.9092...])
     """
-    function = fun if isinstance(fun, Jit) else Jit(fun, static_argnums=(), static_argnames=())
+    function = fun if isinstance(fun, Jit) else jit(fun)
     call = Call(function, args, kwargs, abstract=True)
     made = Specialisation(function.fun, call)
     writer = Writer(name_of(function.fun))
