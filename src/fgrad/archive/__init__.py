@@ -20,7 +20,7 @@ from fgrad.core.primitive import ROWS
 from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.transforms.calling import name_of
-from fgrad.transforms.jit import Call, Jit, Specialisation, jit, demand_fits
+from fgrad.transforms.jit import Call, Jit, Specialisation, demand_fits, jit
 from fgrad.transforms.stage import Symbol, aval_out
 
 INTEGER = Aval((), np.dtype(int))
