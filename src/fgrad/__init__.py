@@ -17,6 +17,7 @@ from fgrad.errors import EscapeWarning as EscapeWarning
 from fgrad.errors import NoGradientWarning as NoGradientWarning
 from fgrad.errors import NonFiniteError as NonFiniteError
 from fgrad.errors import RetraceWarning as RetraceWarning
+from fgrad.errors import UnsolvedWarning as UnsolvedWarning
 from fgrad.errors import UnusedArgumentError as UnusedArgumentError
 from fgrad.numpy.indexing import stop_gradient as stop_gradient
 from fgrad.transforms.custom import Function as Function

@@ -52,3 +52,7 @@ class NoGradientWarning(UserWarning):
 
 class UnusedArgumentError(ValueError):
     """Under `on_unused="error"`, no gradient reaches an argument or attached tensor."""
+
+
+class UnsolvedWarning(RuntimeWarning):
+    """The result of a solver that did not converge is differentiated as if it were a solution."""

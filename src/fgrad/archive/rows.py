@@ -29,6 +29,7 @@ REFUSED = {
     "jit": "it belongs to one process",
     "lax.custom_root": SOLVER,
     "lax.custom_linear_solve": SOLVER,
+    "lax.opaque": SOLVER,
     **dict.fromkeys(("psum", "all_gather", "psum_scatter"), "it belongs to the vmap around it"),
 }
 CODES = frozenset({"lax.cond", "lax.scan", "lax.while_loop", "lax.pullback"})  # whose parameter is a code

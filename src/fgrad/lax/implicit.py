@@ -16,13 +16,14 @@ from fgrad import tree
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Program
 from fgrad.core.tape import Tape
-from fgrad.core.tensor import Tensor, bind, node_on
-from fgrad.core.trace import Box, below, current, running
+from fgrad.core.tensor import Tensor, node_on
+from fgrad.core.trace import current, running
 from fgrad.errors import NotLinearError
-from fgrad.lax.staged import Code, avals_out
-from fgrad.lax.trees import as_tensors, stack
-from fgrad.transforms.calling import has_tensor, is_traced, name_of, plain
-from fgrad.transforms.custom import Rule, apply_rule
+from fgrad.lax.opaque import OpaqueRule, apply_opaque, plain_value
+from fgrad.lax.staged import avals_out
+from fgrad.lax.trees import as_tensors
+from fgrad.transforms.calling import name_of
+from fgrad.transforms.custom import Rule
 from fgrad.transforms.reverse import vjp
 from fgrad.transforms.stage import staged, staging
 
@@ -76,61 +77,17 @@ def _equation(f: Fun, unknown: Any, what: str) -> tuple[_Equation, list[Tensor]]
     return _Equation(program, len(captured), avals, structure), captured
 
 
-def _value(x: Any) -> Any:
-    """Return a leaf as a solver takes it: an array, or a number without axes."""
-    x = plain(x)
-    return x[()] if isinstance(x, np.ndarray) and x.ndim == 0 else np.array(x)
-
-
-class _Solved(Rule):
-    """One application of an opaque solver to flat values: what the equation captured, and other arguments."""
-
-    aux: Any = None
-
-    def solve(self, values: Sequence[Any]) -> list[Any]:
-        """Return the solution for arrays."""
-        raise NotImplementedError
-
-    def forward(self, *values: Any) -> list[Any]:
-        """Return the solution, and remember it."""
-        self.values = values
-        self.x = self._found(values)
-        return self.x
-
-    primal = forward
-
-    def _found(self, values: Sequence[Any]) -> list[Any]:
-        traces = current().traces
-        boxes = [v._value for v in values if v.__class__ is Tensor and isinstance(v._value, Box)]
-        floor = max((b.trace.level for b in boxes), default=-1)
-        if any(
-            n.tape in traces and n.tape.level > floor
-            for v in values
-            if v.__class__ is Tensor
-            for n in v._nodes
-        ):
-            inner = self.clone()
-            found = apply_rule(inner, values)
-            self.aux = inner.aux  # type: ignore[attr-defined]
-            return list(found)
-        if boxes:
-            return self._each(values, next(b.trace for b in boxes if b.trace.level == floor))
-        return self.solve([v._value if v.__class__ is Tensor else v for v in values])
+class _Solved(OpaqueRule):
+    """A solver, of what the equation captured and of other values."""
 
     def _each(self, values: Sequence[Any], trace: Any) -> list[Any]:
-        """Return the solutions of all examples, each found by itself."""
-        wholes = [v._value.whole if trace.owns(v) else v for v in values]
-        with running(below(trace.level)):
-            rows = [
-                self._found([w[i] if trace.owns(v) else v for v, w in zip(values, wholes, strict=True)])
-                for i in range(trace.size)
-            ]
-            columns = [stack(column) for column in zip(*rows, strict=True)]
+        """Return the solutions of all examples."""
+        outs = super()._each(values, trace)
         if self.aux is not None:
             raise TypeError(
                 f"{self.name} with has_aux=True cannot be mapped: its solver is called per example"
             )
-        return [trace.box(c) for c in columns]
+        return outs
 
     def checked(self, x: Any, structure: Any, avals: Sequence[Aval], *, has_aux: bool) -> list[Any]:
         """Return the leaves of what a solver returned, as arrays like the unknown."""
@@ -168,7 +125,7 @@ class _LinearSolve(_Solved):
     def solve(self, values: Sequence[Any]) -> list[Any]:
         """Return the solution for arrays."""
         eq = self.equation
-        b = tree.unflatten(eq.structure, list(map(_value, values[eq.count :])))
+        b = tree.unflatten(eq.structure, list(map(plain_value, values[eq.count :])))
         with running(()):
             x = self.solvers[0](eq.at(values[: eq.count]), b)
         return self.checked(x, eq.structure, eq.avals, has_aux=self.has_aux)
@@ -303,36 +260,13 @@ def _unsolved(matvec: Fun, b: Any) -> Any:
 
 
 def _applied(rule: _Solved, eq: _Equation, values: list[Any], row: str, *, has_aux: bool) -> Any:
-    if staging():
-        if has_aux:
-            raise TypeError(
-                f"{rule.name} with has_aux=True cannot be staged: nothing is known of what aux will be"
-            )
-        outs: Sequence[Any] = bind(row, *values, code=_Opaque(rule, eq.avals))
-    elif has_tensor(values):
-        outs = apply_rule(rule, values)
-    else:
-        outs = rule.forward(*values)
-        outs = [x[()] for x in outs]
-    x = tree.unflatten(eq.structure, outs)
+    if has_aux and staging():
+        raise TypeError(
+            f"{rule.name} with has_aux=True cannot be staged: nothing is known of what aux will be"
+        )
+    rule.outs = tuple(eq.avals)
+    x = tree.unflatten(eq.structure, apply_opaque(rule, values, row))
     return (x, rule.aux) if has_aux else x
-
-
-class _Opaque(Code):
-    """A solver inside of a program."""
-
-    def __init__(self, rule: _Solved, avals: Sequence[Aval]) -> None:
-        self.rule, self.outs = rule, tuple(avals)
-
-    def __call__(self, *values: Any) -> Sequence[Any]:
-        """Return the solution."""
-        rule = self.rule.clone()
-        if any(v.__class__ is Tensor and is_traced(v) for v in values):
-            return apply_rule(rule, values)
-        return rule.forward(*values)
-
-    def __str__(self) -> str:
-        return self.rule.name
 
 
 # ---- roots --------------------------------------------------------------------------------------
@@ -352,7 +286,7 @@ class _Root(_Solved):
         """Return the root for arrays."""
         eq = self.equation
         captured, guess = values[: eq.count], values[eq.count :]
-        start = tree.unflatten(eq.structure, list(map(_value, guess)))
+        start = tree.unflatten(eq.structure, list(map(plain_value, guess)))
         with running(()):
             x = self.solvers[0](eq.at(captured), start)
         return self.checked(x, eq.structure, eq.avals, has_aux=self.has_aux)

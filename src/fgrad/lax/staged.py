@@ -196,6 +196,6 @@ def _declare(name: str, *, linear: bool) -> None:
     )
 
 
-for _name in ("cond", "scan", "while_loop", "custom_root", "custom_linear_solve"):
+for _name in ("cond", "scan", "while_loop", "custom_root", "custom_linear_solve", "opaque"):
     _declare(f"lax.{_name}", linear=False)
 _declare("lax.pullback", linear=True)  # in the cotangents, which are all that a linear recording follows

@@ -1,1 +1,0 @@
-"""Minima, roots and fits, differentiable in the parameters of the problem."""

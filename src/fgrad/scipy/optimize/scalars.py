@@ -1,0 +1,296 @@
+"""Minima and roots of functions of one number, by SciPy's solvers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+
+from fgrad import numpy as fnp
+from fgrad.core.aval import Aval
+from fgrad.core.tensor import Tensor
+from fgrad.numpy.indexing import stop_gradient
+from fgrad.scipy.closures import Closed
+from fgrad.scipy.optimize.limits import Active, active_set, on_bounds
+from fgrad.scipy.optimize.minimization import delivered, real_value
+from fgrad.scipy.optimize.solution import (
+    BOOL,
+    FLOAT,
+    INT,
+    OptimizeResult,
+    is_plain,
+    is_root,
+    register_result,
+    searched,
+    solution,
+)
+from fgrad.scipy.vectors import Vector, array, as_float, flat_values
+from fgrad.transforms.calling import name_of
+from fgrad.transforms.reverse import grad
+
+
+class RootResults(OptimizeResult):
+    """What SciPy's `RootResults` is, as a pytree."""
+
+
+register_result(RootResults)
+
+
+def minimize_scalar(
+    fun: Callable[..., Any],
+    bracket: Any = None,
+    bounds: Any = None,
+    args: Any = (),
+    method: str | None = None,
+    tol: float | None = None,
+    options: dict[str, Any] | None = None,
+) -> OptimizeResult:
+    """Return the minimum of a function of one number that `scipy.optimize.minimize_scalar` finds.
+
+    Args:
+        fun: `fun(x, *args)` returns a real number; as in `minimize`.
+        bracket: as in SciPy; without gradient.
+        bounds: `(low, high)` for the method "bounded"; Tensors get gradients where the minimum is there.
+        args: further arguments, pytrees.
+        method: "brent", "golden" or "bounded".
+        tol: as in SciPy.
+        options: as in SciPy.
+
+    Returns:
+        As `minimize`.
+
+    Derivative:
+        As in `minimize`.
+
+    Example:
+        >>> import fgrad
+        >>> minimum = lambda a: minimize_scalar(lambda x: (x - a) ** 2 + fnp.exp(x)).x
+        >>> fgrad.grad(minimum)(1.0)  # 2 / (2 + exp(x))
+        np.float64(0.5934)
+    """
+    args = args if isinstance(args, tuple) else (args,)
+    vector = Vector(0.0, "x")
+    objective = Closed(lambda v: [real_value(fun(v, *args), fun)], [Aval((), FLOAT)])
+    lower, upper = bounds if bounds is not None else (-np.inf, np.inf)
+    lower, upper = (fnp.reshape(as_float(_array_like(b)), (1,)) for b in (lower, upper))
+    values = [lower, upper, *objective.captured]
+
+    def search(vs: Sequence[Any]) -> Any:
+        low, high, *cs = vs
+        known = {"bounds": (float(array(low)[0]), float(array(high)[0]))} if bounds is not None else {}
+        return scipy.optimize.minimize_scalar(
+            lambda v: float(array(objective(cs, np.float64(v))[0])),
+            bracket,
+            method=method,
+            tol=tol,
+            options=options,
+            **known,
+        )
+
+    if is_plain(values):
+        return delivered(searched("minimize_scalar", lambda vs: ((), search(vs)), values, ())[1], vector)
+
+    def conditions(z: Any, vs: Sequence[Any], active: Active) -> Any:
+        low, high, *cs = vs
+        slope = grad(objective.at(cs))(z[0])
+        return on_bounds(fnp.reshape(slope, (1,)), z, low, high, active)
+
+    def run(vs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+        result = search(vs)
+        low, high, *cs = vs
+        x = np.array([result.x], float)
+        slope = array(grad(objective.at(cs))(np.float64(result.x))).reshape(1)
+        active = active_set(x, slope, array(low), array(high), [np.zeros(0)] * 3, np.zeros((0, 1)))
+        solved = result.success or is_root(lambda z: conditions(z, vs, active), x)
+        return [x, *active[:2], result.success, solved, result.nfev, result.nit], result
+
+    outs = [Aval((1,), FLOAT), *[Aval((1,), BOOL)] * 2, *[Aval((), BOOL)] * 2, *[Aval((), INT)] * 2]
+    (found, low, high, success, solved, nfev, nit), _ = searched("minimize_scalar", run, values, outs)
+    active = Active(low, high, *[np.zeros(0)] * 3)
+    x = solution("minimize_scalar", lambda z: conditions(z, values, active), found, solved, 0)[0]
+    value = objective(objective.captured, x)[0]
+    return OptimizeResult(x=x, fun=value, success=success, nfev=nfev, nit=nit)
+
+
+def root_scalar(
+    f: Callable[..., Any],
+    args: Any = (),
+    method: str | None = None,
+    bracket: Any = None,
+    fprime: Callable[..., Any] | None = None,
+    fprime2: Callable[..., Any] | None = None,
+    x0: float | None = None,
+    x1: float | None = None,
+    xtol: float | None = None,
+    rtol: float | None = None,
+    maxiter: int | None = None,
+) -> RootResults:
+    """Return the root of a function of one number that `scipy.optimize.root_scalar` finds.
+
+    Args:
+        f: `f(x, *args)` returns a real number; may use Tensors from a closure. Where the result is
+            differentiated, mapped or staged, `f` runs on shapes alone.
+        args: further arguments, pytrees.
+        method: any of SciPy's; None: "brentq" with a bracket, "secant" with x1, "newton" otherwise.
+        bracket: two numbers between which f changes its sign; without gradient.
+        fprime: None for the exact derivative, which "newton" and "halley" take, or a function.
+        fprime2: likewise the second one, for "halley".
+        x0: where the search starts; without gradient.
+        x1: a second start.
+        xtol: absolute tolerance.
+        rtol: relative tolerance.
+        maxiter: how many iterations at most.
+
+    Returns:
+        A pytree with the fields `root`, `iterations`, `function_calls` and `converged`; outside of
+        transformations all of SciPy's.
+
+    Derivative:
+        Of every order, by the implicit function theorem. If the search failed, differentiating warns.
+
+    Example:
+        >>> import fgrad
+        >>> kepler = lambda e: root_scalar(lambda x: x - e * fnp.sin(x) - 1.0, x0=1.0).root
+        >>> fgrad.grad(kepler)(0.1)  # sin(x) / (1 - e cos(x))
+        np.float64(0.9291)
+    """
+    args = args if isinstance(args, tuple) else (args,)
+    name = method or ("brentq" if bracket is not None else "secant" if x1 is not None else "newton")
+    ends = [] if bracket is None else list(bracket)
+    places = [np.float64(0) if p is None else p for p in (*ends, x0, x1)]
+    starts = [stop_gradient(as_float(p if hasattr(p, "dtype") else np.asarray(p))) for p in places]
+    equation = Closed(lambda x: [_one_value(f, x, args)], [Aval((), FLOAT)])
+    values = [*starts, *equation.captured]
+
+    def search(vs: Sequence[Any]) -> Any:
+        given, cs = [float(array(v)) for v in vs[: len(places)]], vs[len(places) :]
+        value = equation.at(cs)
+        first = grad(value)
+        known: dict[str, Any] = {}
+        if bracket is not None:
+            known["bracket"] = given[:-2]
+        if x0 is not None:
+            known["x0"] = given[-2]
+        if x1 is not None:
+            known["x1"] = given[-1]
+        if name in {"newton", "halley"}:
+            known["fprime"] = _given(fprime, args) or (lambda x: float(array(first(np.float64(x)))))
+        if name == "halley":
+            second = grad(first)
+            known["fprime2"] = _given(fprime2, args) or (lambda x: float(array(second(np.float64(x)))))
+        return scipy.optimize.root_scalar(
+            lambda x: float(array(value(np.float64(x)))),
+            method=name,
+            xtol=xtol,
+            rtol=rtol,
+            maxiter=maxiter,
+            **known,
+        )
+
+    if is_plain(values):
+        return RootResults(searched("root_scalar", lambda vs: ((), search(vs)), values, ())[1])
+
+    def run(vs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+        result = search(vs)
+        return [result.root, result.converged, result.iterations, result.function_calls], None
+
+    outs = [Aval((1,), FLOAT), Aval((), BOOL), *[Aval((), INT)] * 2]
+    (found, converged, iterations, calls), _ = searched("root_scalar", run, values, outs)
+    value = equation.at(equation.captured)
+    x = solution("root_scalar", lambda v: fnp.reshape(value(v[0]), (1,)), found, converged, 0)[0]
+    return RootResults(root=x, iterations=iterations, function_calls=calls, converged=converged)
+
+
+def _one_value(f: Callable[..., Any], x: Any, args: tuple[Any, ...]) -> Any:
+    value = flat_values(f(x, *args), f"the value of {name_of(f)}")
+    if value.shape != (1,):
+        raise ValueError(f"{name_of(f)} must return one number, not {value.size}; use root for several")
+    return fnp.reshape(value, ())
+
+
+def _given(f: Callable[..., Any] | None, args: tuple[Any, ...]) -> Callable[..., Any] | None:
+    return f and (lambda x: float(array(f(x, *args))))
+
+
+def _bracketed(name: str, f: Any, a: Any, b: Any, args: Any, given: dict[str, Any]) -> Any:
+    full_output, disp = given.pop("full_output"), given.pop("disp")
+    result = root_scalar(f, args, name, (a, b), **given)
+    if disp and is_plain([result["converged"]]) and not result["converged"]:
+        raise RuntimeError(f"{name}: failed to converge after {result['iterations']} iterations")
+    return (result["root"], result) if full_output else result["root"]
+
+
+def brentq(
+    f: Callable[..., Any],
+    a: float,
+    b: float,
+    args: Any = (),
+    xtol: float = 2e-12,
+    rtol: float = 8.881784197001252e-16,
+    maxiter: int = 100,
+    full_output: bool = False,
+    disp: bool = True,
+) -> Any:
+    """Return the root of `f` between `a` and `b` by Brent's method; see `root_scalar`.
+
+    Example:
+        >>> import fgrad
+        >>> fgrad.grad(lambda a: brentq(lambda x: x**3 - a, 0.0, 10.0))(8.0)
+        np.float64(0.0833)
+    """
+    given = {"xtol": xtol, "rtol": rtol, "maxiter": maxiter, "full_output": full_output, "disp": disp}
+    return _bracketed("brentq", f, a, b, args, given)
+
+
+def brenth(
+    f: Callable[..., Any],
+    a: float,
+    b: float,
+    args: Any = (),
+    xtol: float = 2e-12,
+    rtol: float = 8.881784197001252e-16,
+    maxiter: int = 100,
+    full_output: bool = False,
+    disp: bool = True,
+) -> Any:
+    """Return the root of `f` between `a` and `b` by Brent's method with hyperbolas; see `root_scalar`."""
+    given = {"xtol": xtol, "rtol": rtol, "maxiter": maxiter, "full_output": full_output, "disp": disp}
+    return _bracketed("brenth", f, a, b, args, given)
+
+
+def bisect(
+    f: Callable[..., Any],
+    a: float,
+    b: float,
+    args: Any = (),
+    xtol: float = 2e-12,
+    rtol: float = 8.881784197001252e-16,
+    maxiter: int = 100,
+    full_output: bool = False,
+    disp: bool = True,
+) -> Any:
+    """Return the root of `f` between `a` and `b` by bisection; see `root_scalar`."""
+    given = {"xtol": xtol, "rtol": rtol, "maxiter": maxiter, "full_output": full_output, "disp": disp}
+    return _bracketed("bisect", f, a, b, args, given)
+
+
+def ridder(
+    f: Callable[..., Any],
+    a: float,
+    b: float,
+    args: Any = (),
+    xtol: float = 2e-12,
+    rtol: float = 8.881784197001252e-16,
+    maxiter: int = 100,
+    full_output: bool = False,
+    disp: bool = True,
+) -> Any:
+    """Return the root of `f` between `a` and `b` by Ridders' method; see `root_scalar`."""
+    given = {"xtol": xtol, "rtol": rtol, "maxiter": maxiter, "full_output": full_output, "disp": disp}
+    return _bracketed("ridder", f, a, b, args, given)
+
+
+def _array_like(x: Any) -> Any:
+    return x if isinstance(x, Tensor) else np.asarray(x, float)
