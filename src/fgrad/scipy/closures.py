@@ -14,6 +14,7 @@ from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import current
 from fgrad.lax.staged import avals_out
+from fgrad.scipy.vectors import Vector
 from fgrad.transforms.stage import staged
 
 
@@ -45,3 +46,27 @@ class Closed:
         if self.program is None:
             return [aval_of(y) for y in self._fun(*args)]
         return avals_out(self.program)
+
+
+class Parametrised:
+    """A closed function whose floating-point values from outside are one vector, its parameters.
+
+    Calling it with that vector, the other values from outside and the arguments returns the first output.
+    """
+
+    def __init__(self, closed: Closed) -> None:
+        self._closed = closed
+        captured = closed.captured
+        self._places = [i for i, c in enumerate(captured) if c.dtype.kind in "fc"]
+        self._vector = Vector([captured[i] for i in self._places], "the parameters")
+        self.parameters = self._vector.ravel([captured[i] for i in self._places])
+        self.others = [c for i, c in enumerate(captured) if i not in self._places]
+
+    def __call__(self, parameters: Any, others: Sequence[Any], *args: Any) -> Any:
+        """Return the first output for arrays or Tensors."""
+        if not self._closed.captured:
+            return self._closed((), *args)[0]
+        values, rest = iter(self._vector.restore(parameters)), iter(others)
+        count = len(self._closed.captured)
+        captured = [next(values) if i in self._places else next(rest) for i in range(count)]
+        return self._closed(captured, *args)[0]

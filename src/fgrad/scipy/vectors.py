@@ -75,11 +75,11 @@ class Vector:
         return as_float(fnp.concatenate(parts)) if parts else np.zeros(0)
 
     def unravel(self, vector: Any) -> Any:
-        """Return a vector as a pytree like the example, of double precision."""
+        """Return a vector as a pytree like the example, of double precision; further axes stay last."""
         return tree.unflatten(self.structure, self._leaves(vector))
 
     def restore(self, vector: Any) -> Any:
-        """Return a vector as a pytree like the example, its floating-point dtypes too."""
+        """Return a vector as a pytree like the example, its floating dtypes too; further axes stay last."""
         kept = [
             leaf if a.dtype.kind not in "fc" or leaf.dtype == a.dtype else leaf.astype(a.dtype)
             for leaf, a in zip(self._leaves(vector), self.avals, strict=True)
@@ -93,7 +93,8 @@ class Vector:
             if aval.dtype.kind == "c":
                 half = (stop - start) // 2
                 part = part[:half] + 1j * part[half:]
-            leaves.append(part if part.shape == aval.shape else fnp.reshape(part, aval.shape))
+            shape = (*aval.shape, *vector.shape[1:])
+            leaves.append(part if part.shape == shape else fnp.reshape(part, shape))
         return leaves
 
 

@@ -32,6 +32,7 @@ class Rule:
     name: str
     hidden = False  # whether no tape may see what forward does
     origin: weakref.ref[Batch] | None = None  # the trace whose examples a batched rule is applied to
+    wanted: tuple[bool, ...] | None = None  # which cotangents `backward` is asked for; None: not known
 
     def primal(self, *values: Any) -> list[Any]:
         """Return the outputs, where nothing is differentiated."""
@@ -128,6 +129,7 @@ def _pull(rule: Rule, args: Sequence[Any], outs: Sequence[Tensor]) -> Pull:
 
     def call(cts: Sequence[Any], pattern: tuple[bool, ...]) -> list[Any]:
         given = [None if ct is None else _as_tensor(ct) for ct in cts]
+        rule.wanted = pattern
         with np.errstate(**errors):
             results = rule.backward(*given)
         if len(results) != len(avals):
@@ -204,6 +206,7 @@ class BatchedRule(Rule):
         trace = self.trace
         assert trace is not None  # noqa: S101 -- forward ran
         trace.level = next_level()
+        self.rule.wanted = self.wanted
         with running((*current().traces, trace)):
             results = self.rule.backward(*(None if ct is None else trace.box(ct) for ct in cts))
         whole = [None if r is None else trace.unbox(r) for r in results]

@@ -19,11 +19,11 @@ from fgrad.scipy.optimize.solution import (
     FLOAT,
     INT,
     OptimizeResult,
-    is_plain,
     is_root,
     searched,
     solution,
 )
+from fgrad.scipy.results import is_plain
 from fgrad.scipy.vectors import Vector, array, as_float
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.forward import jvp

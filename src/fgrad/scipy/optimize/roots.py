@@ -15,11 +15,11 @@ from fgrad.scipy.optimize.solution import (
     BOOL,
     INT,
     OptimizeResult,
-    is_plain,
     is_root,
     searched,
     solution,
 )
+from fgrad.scipy.results import is_plain
 from fgrad.scipy.vectors import Vector, array, flat_values
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.forward import jacfwd

@@ -20,12 +20,11 @@ from fgrad.scipy.optimize.solution import (
     FLOAT,
     INT,
     OptimizeResult,
-    is_plain,
     is_root,
-    register_result,
     searched,
     solution,
 )
+from fgrad.scipy.results import is_plain, register_result
 from fgrad.scipy.vectors import Vector, array, as_float, flat_values
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.reverse import grad

@@ -6,26 +6,22 @@ root of an equation, which has derivatives of every order by the implicit functi
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import scipy.optimize
 
 from fgrad.core.aval import Aval
-from fgrad.core.trace import current, running
-from fgrad.errors import UnsolvedWarning
+from fgrad.core.trace import running
 from fgrad.lax.implicit import custom_root
 from fgrad.lax.opaque import OpaqueRule, apply_opaque
 from fgrad.numpy.indexing import stop_gradient
+from fgrad.scipy.results import checked, register_result
 from fgrad.scipy.vectors import array
-from fgrad.transforms.callbacks import look
-from fgrad.transforms.calling import has_tensor, is_traced, plain
-from fgrad.transforms.custom import custom_vjp
+from fgrad.transforms.calling import plain
 from fgrad.transforms.forward import jacfwd
 from fgrad.transforms.mapping import vmap
-from fgrad.tree import register_pytree_node
 
 Run = Callable[[Sequence[Any]], "tuple[Sequence[Any], Any]"]
 
@@ -35,18 +31,6 @@ FLOAT, INT, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
 
 class OptimizeResult(scipy.optimize.OptimizeResult):  # type: ignore[misc]
     """What SciPy's `OptimizeResult` is, as a pytree."""
-
-
-Result = TypeVar("Result", bound="dict[str, Any]")
-
-
-def register_result(cls: type[Result]) -> None:
-    """Make a class of dictionaries a pytree whose children are its values."""
-    register_pytree_node(
-        cls,
-        lambda r: ([r[k] for k in sorted(r)], tuple(sorted(r))),
-        lambda keys, values: cls(zip(keys, values, strict=True)),
-    )
 
 
 register_result(OptimizeResult)
@@ -85,11 +69,6 @@ def searched(name: str, run: Run, values: Sequence[Any], outs: Sequence[Aval]) -
     return [plain(x) for x in found], rule.aux
 
 
-def is_plain(values: Sequence[Any]) -> bool:
-    """Return whether no transformation concerns any of the values."""
-    return not current().traces or not any(has_tensor([v]) and is_traced(v) for v in values)
-
-
 def is_root(equation: Callable[[Any], Any], x: Any) -> bool:
     """Return whether a step of Newton's method from the vector `x` of arrays would be negligible.
 
@@ -120,23 +99,4 @@ def solution(name: str, equation: Callable[[Any], Any], found: Any, solved: Any,
             ) from error
 
     root = custom_root(equation, found, lambda f, x: x, solve)
-    return _checked(name)(root, solved, status)
-
-
-def _checked(name: str) -> Any:
-    def warn(solved: Any, status: Any) -> None:
-        if not solved:
-            warnings.warn(
-                f"{name} did not converge (status {int(status)}), so the derivative of its result is that of "
-                "no solution; look at result.success and result.message, and improve the start or the "
-                "tolerances",
-                UnsolvedWarning,
-                stacklevel=2,
-            )
-
-    def backward(residuals: tuple[Any, Any], ct: Any) -> tuple[Any, None, None]:
-        look(warn, residuals, {})
-        return ct, None, None
-
-    checked = custom_vjp(lambda x, solved, status: x)
-    return checked.defvjp(lambda x, solved, status: (x, (solved, status)), backward)
+    return checked(name)(root, solved, status)

@@ -1,1 +1,0 @@
-"""Integrals and initial value problems."""
