@@ -11,7 +11,10 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-COMPANIONS = {"einops": "fgrad.einops"}  # a library -> what declares Tensors to it
+COMPANIONS = {  # a library -> what declares Tensors to it
+    "einops": "fgrad.einops",
+    "scipy.sparse": "fgrad.scipy.products",
+}
 
 
 class _TellingLoader(Loader):

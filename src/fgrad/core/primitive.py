@@ -194,6 +194,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {}  # what Tensor's methods call: 
 UFUNCS: dict[Any, Callable[..., Any]] = {}  # a ufunc of NumPy called without keywords -> what computes it
 NUMPY: dict[Any, Callable[..., Any]] = {}  # a function of NumPy -> what computes it for Tensors
 METHODS: dict[str, Callable[..., Any]] = {}  # a method of NumPy's ufuncs -> (ufunc, *arguments) for Tensors
+FOREIGN: dict[str, Callable[..., Any]] = {}  # an operator -> what computes it with other libraries' arrays
 
 
 def register(row: Primitive) -> Primitive:

@@ -117,6 +117,7 @@ class _LinearSolve(_Solved):
         self, equation: _Equation, solvers: tuple[Any, Any], *, symmetric: bool, has_aux: bool
     ) -> None:
         self.equation, self.solvers, self.symmetric, self.has_aux = equation, solvers, symmetric, has_aux
+        self.outs = tuple(equation.avals)
 
     def clone(self) -> Rule:
         """Return a rule that can run forward beside this one."""
@@ -264,7 +265,6 @@ def _applied(rule: _Solved, eq: _Equation, values: list[Any], row: str, *, has_a
         raise TypeError(
             f"{rule.name} with has_aux=True cannot be staged: nothing is known of what aux will be"
         )
-    rule.outs = tuple(eq.avals)
     x = tree.unflatten(eq.structure, apply_opaque(rule, values, row))
     return (x, rule.aux) if has_aux else x
 
@@ -277,6 +277,7 @@ class _Root(_Solved):
 
     def __init__(self, equation: _Equation, guess: Any, solvers: tuple[Any, Any], *, has_aux: bool) -> None:
         self.equation, self.guess, self.solvers, self.has_aux = equation, guess, solvers, has_aux
+        self.outs = tuple(equation.avals)
 
     def clone(self) -> Rule:
         """Return a rule that can run forward beside this one."""

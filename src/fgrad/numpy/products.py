@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from fgrad.core.primitive import ROWS, UFUNCS
+from fgrad.core.primitive import FOREIGN, ROWS, UFUNCS
 from fgrad.core.tensor import Tensor, apply_row, bind, wrap
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.registry import cast, declare_operator, implements, stored
@@ -82,7 +82,7 @@ def _without_ones(x: Any, names: str, batch: tuple[int, ...], core: str) -> tupl
 def _matmul_operator(x: Any, y: Any) -> Any:
     for v in (x, y):
         if v.__class__ is not Tensor and not isinstance(v, np.ndarray | list | tuple | np.generic):
-            return NotImplemented
+            return FOREIGN["matmul"](x, y) if "matmul" in FOREIGN else NotImplemented
     return matmul(x, y)
 
 

@@ -21,10 +21,10 @@ from fgrad.scipy.optimize.solution import (
     INT,
     OptimizeResult,
     is_root,
-    searched,
     solution,
 )
 from fgrad.scipy.results import is_plain
+from fgrad.scipy.searches import searched
 from fgrad.scipy.vectors import Vector, array, as_float, flat_values
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.forward import jacfwd

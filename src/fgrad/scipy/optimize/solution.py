@@ -6,24 +6,17 @@ root of an equation, which has derivatives of every order by the implicit functi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.optimize
 
-from fgrad.core.aval import Aval
-from fgrad.core.trace import running
 from fgrad.lax.implicit import custom_root
-from fgrad.lax.opaque import OpaqueRule, apply_opaque
-from fgrad.numpy.indexing import stop_gradient
 from fgrad.scipy.results import checked, register_result
 from fgrad.scipy.vectors import array
-from fgrad.transforms.calling import plain
 from fgrad.transforms.forward import jacfwd
 from fgrad.transforms.mapping import vmap
-
-Run = Callable[[Sequence[Any]], "tuple[Sequence[Any], Any]"]
 
 NEGLIGIBLE = 1e-6  # a step, relative to 1 + |x|
 FLOAT, INT, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
@@ -34,39 +27,6 @@ class OptimizeResult(scipy.optimize.OptimizeResult):  # type: ignore[misc]
 
 
 register_result(OptimizeResult)
-
-
-class Search(OpaqueRule):
-    """One run of a solver; its results are constants to every transformation."""
-
-    def __init__(self, name: str, run: Run, outs: Sequence[Aval]) -> None:
-        self.name, self.run, self.outs = name, run, tuple(outs)
-
-    def clone(self) -> Search:
-        """Return a rule that can run forward beside this one."""
-        return Search(self.name, self.run, self.outs)
-
-    def solve(self, values: Sequence[Any]) -> list[Any]:
-        """Return the results for arrays."""
-        with running(()):
-            found, self.aux = self.run(values)
-        return [np.array(x, a.dtype).reshape(a.shape) for x, a in zip(found, self.outs, strict=True)]
-
-    def _each(self, values: Sequence[Any], trace: Any) -> list[Any]:
-        outs = super()._each(values, trace)
-        self.aux = None  # that of one of them
-        return outs
-
-    def backward(self, *cts: Any) -> Sequence[Any]:
-        """Return no cotangents."""
-        return [None] * len(self.values)
-
-
-def searched(name: str, run: Run, values: Sequence[Any], outs: Sequence[Aval]) -> tuple[list[Any], Any]:
-    """Return what `run` finds for the values, and what else it says where it runs at once."""
-    rule = Search(name, run, outs)
-    found = apply_opaque(rule, [stop_gradient(v) for v in values])
-    return [plain(x) for x in found], rule.aux
 
 
 def is_root(equation: Callable[[Any], Any], x: Any) -> bool:

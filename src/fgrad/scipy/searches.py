@@ -1,0 +1,49 @@
+"""Runs of a solver as one opaque operation, whose results are constants to every transformation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Aval
+from fgrad.core.trace import running
+from fgrad.lax.opaque import OpaqueRule, apply_opaque
+from fgrad.numpy.indexing import stop_gradient
+from fgrad.transforms.calling import plain
+
+Run = Callable[[Sequence[Any]], "tuple[Sequence[Any], Any]"]
+
+
+class Search(OpaqueRule):
+    """One run of a solver; its results are constants to every transformation."""
+
+    def __init__(self, name: str, run: Run, outs: Sequence[Aval]) -> None:
+        self.name, self.run, self.outs = name, run, tuple(outs)
+
+    def clone(self) -> Search:
+        """Return a rule that can run forward beside this one."""
+        return Search(self.name, self.run, self.outs)
+
+    def solve(self, values: Sequence[Any]) -> list[Any]:
+        """Return the results for arrays."""
+        with running(()):
+            found, self.aux = self.run(values)
+        return [np.array(x, a.dtype).reshape(a.shape) for x, a in zip(found, self.outs, strict=True)]
+
+    def _each(self, values: Sequence[Any], trace: Any) -> list[Any]:
+        outs = super()._each(values, trace)
+        self.aux = None  # that of one of them
+        return outs
+
+    def backward(self, *cts: Any) -> Sequence[Any]:
+        """Return no cotangents."""
+        return [None] * len(self.values)
+
+
+def searched(name: str, run: Run, values: Sequence[Any], outs: Sequence[Aval]) -> tuple[list[Any], Any]:
+    """Return what `run` finds for the values, and what else it says where it runs at once."""
+    rule = Search(name, run, outs)
+    found = apply_opaque(rule, [stop_gradient(v) for v in values])
+    return [plain(x) for x in found], rule.aux

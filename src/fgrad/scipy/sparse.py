@@ -1,1 +1,0 @@
-"""Products and solutions with sparse matrices."""

@@ -1,0 +1,255 @@
+"""Sparse arrays whose stored values are a Tensor, so that they have gradients; their pattern is fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from fgrad import numpy as fnp
+from fgrad.core.aval import Aval
+from fgrad.core.tensor import Tensor
+from fgrad.lax.opaque import apply_opaque
+from fgrad.ops.linear import convert
+from fgrad.scipy.products import ColumnRule, check_product
+from fgrad.scipy.vectors import array
+from fgrad.transforms.calling import is_traced, plain
+from fgrad.tree import register_pytree_node
+
+
+class Pattern:
+    """Where the values of a sparse array stand; values at the same place add up."""
+
+    __slots__ = ("_key", "cols", "rows", "shape")
+
+    def __init__(self, rows: Any, cols: Any, shape: tuple[int, int]) -> None:
+        self.rows, self.cols, self.shape = np.array(rows), np.array(cols), shape
+        self._key: tuple[Any, ...] | None = None
+        for name, places, n in (("row", self.rows, shape[0]), ("column", self.cols, shape[1])):
+            if places.size and (places.min() < 0 or places.max() >= n):
+                raise ValueError(f"a {name} index of a sparse array of shape {shape} is out of bounds")
+
+    def key(self) -> tuple[Any, ...]:
+        """Return what equal patterns have in common."""
+        if self._key is None:
+            self._key = (self.shape, self.rows.tobytes(), self.cols.tobytes())
+        return self._key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pattern) and (self is other or self.key() == other.key())
+
+    def __hash__(self) -> int:
+        return hash(self.key())
+
+    def __repr__(self) -> str:
+        return f"{len(self.rows)} values in {self.shape[0]} x {self.shape[1]}"
+
+    @property
+    def transposed(self) -> Pattern:
+        """The pattern of the transpose."""
+        return Pattern(self.cols, self.rows, (self.shape[1], self.shape[0]))
+
+    def filled(self, data: Any) -> Any:
+        """Return SciPy's sparse array of these values."""
+        return scipy.sparse.coo_array((data, (self.rows, self.cols)), shape=self.shape)
+
+
+class SparseArray:
+    """A sparse array of two dimensions, a pytree whose leaf is `data`.
+
+    `csr_array`, `csc_array` and `coo_array` make one. It multiplies dense vectors and matrices (`a @ x`,
+    `x @ a`) and numbers, and is what `linalg.spsolve` and the other solvers take.
+    """
+
+    ndim = 2
+    __array_ufunc__ = None  # NumPy leaves products with arrays to `__rmatmul__`
+
+    def __init__(self, data: Any, pattern: Pattern) -> None:
+        self.data, self.pattern = data, pattern
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of rows and of columns."""
+        return self.pattern.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the stored values."""
+        dtype: np.dtype[Any] = self.data.dtype
+        return dtype
+
+    @property
+    def nnz(self) -> int:
+        """How many values are stored."""
+        return len(self.pattern.rows)
+
+    @property
+    def T(self) -> SparseArray:  # noqa: N802 -- NumPy's name
+        """The transpose."""
+        return SparseArray(self.data, self.pattern.transposed)
+
+    def __matmul__(self, x: Any) -> Any:
+        if isinstance(x, SparseArray) or scipy.sparse.issparse(x):
+            return NotImplemented
+        x = x if hasattr(x, "dtype") else np.asarray(x)
+        check_product(self.shape, x)
+        dtype = np.result_type(self.dtype, x.dtype)
+        aval = Aval((self.shape[0], *x.shape[1:]), dtype)
+        return apply_opaque(_Product(self.pattern, aval), [self.data, x])[0]
+
+    def __rmatmul__(self, x: Any) -> Any:
+        x = x if hasattr(x, "dtype") else np.asarray(x)
+        return (self.T @ x.T).T
+
+    def __mul__(self, x: Any) -> SparseArray:
+        if np.shape(x) != ():
+            return NotImplemented
+        return SparseArray(self.data * x, self.pattern)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> SparseArray:
+        return SparseArray(-self.data, self.pattern)
+
+    def toarray(self) -> Any:
+        """Return the dense array, a Tensor if `data` is one."""
+        return self @ np.eye(self.shape[1], dtype=self.dtype)
+
+    def toscipy(self) -> Any:
+        """Return SciPy's sparse array of the same values.
+
+        Raises:
+            TypeError: `data` is being differentiated, mapped or staged.
+        """
+        data = plain(self.data)
+        if isinstance(data, Tensor) and is_traced(data):
+            raise TypeError(
+                "SciPy's sparse arrays hold plain numbers, so these would lose their gradient; "
+                "multiply by the array (@), or use the solvers of fgrad.scipy.sparse.linalg"
+            )
+        return self.pattern.filled(np.asarray(data)).tocsr()
+
+    def __repr__(self) -> str:
+        return f"SparseArray({self.data!r}, {self.pattern})"
+
+
+register_pytree_node(
+    SparseArray, lambda a: ([a.data], a.pattern), lambda pattern, data: SparseArray(data[0], pattern)
+)
+
+
+def sampled(pattern: Pattern, left: Any, right: Any) -> Any:
+    """Return the values of `left @ right.T` at the places of a pattern."""
+    both = left[pattern.rows] * right[pattern.cols]
+    return both if both.ndim == 1 else fnp.sum(both, axis=1)
+
+
+class _Product(ColumnRule):
+    """A matrix of stored values times columns; linear in both."""
+
+    name = "product with a sparse array"
+
+    def __init__(self, pattern: Pattern, aval: Aval) -> None:
+        self.pattern, self.outs = pattern, (aval,)
+
+    def clone(self) -> _Product:
+        """Return a rule that can run forward beside this one."""
+        return _Product(self.pattern, self.outs[0])
+
+    def solve(self, values: Sequence[Any]) -> list[Any]:
+        """Return the product of arrays."""
+        data, x = values
+        return [self.pattern.filled(data) @ x]
+
+    def backward(self, *cts: Any) -> Sequence[Any]:
+        """Return the cotangents of the stored values and of the columns."""
+        (data, x), (ct,) = self.values, cts
+        wanted = self.wanted or (True, True)
+        by_data = convert(sampled(self.pattern, ct, x), data.dtype) if wanted[0] else None
+        by_x = convert(SparseArray(data, self.pattern).T @ ct, x.dtype) if wanted[1] else None
+        return [by_data, by_x]
+
+
+def _of(given: Any, shape: Any, places: Any) -> SparseArray:
+    """Return the sparse array of a triple or pair of arrays, of one of SciPy's, or of a dense one."""
+    if isinstance(given, SparseArray):
+        return given
+    if isinstance(given, tuple) and len(given) > 1 and not all(isinstance(n, int) for n in given):
+        data, rows, cols, least = places(*given)
+        data = data if isinstance(data, Tensor | np.ndarray) else np.asarray(data)
+        if data.shape != np.shape(rows) or np.shape(rows) != np.shape(cols):
+            raise ValueError(
+                f"a sparse array needs as many values as places, not {data.shape} and {np.shape(rows)}"
+            )
+        return SparseArray(data, Pattern(rows, cols, least if shape is None else shape))
+    found = scipy.sparse.coo_array(given if scipy.sparse.issparse(given) else array_of(given))
+    rows, cols = found.coords
+    return SparseArray(found.data, Pattern(rows, cols, found.shape))
+
+
+def array_of(x: Any) -> Any:
+    """Return a dense array, whose pattern is that of its nonzero elements."""
+    return x if isinstance(x, np.ndarray) else array(x)
+
+
+def _compressed(data: Any, indices: Any, indptr: Any) -> tuple[Any, Any, Any, tuple[int, int]]:
+    counts = np.diff(np.asarray(indptr))
+    major = np.repeat(np.arange(len(counts)), counts)
+    return data, major, indices, (len(counts), int(np.max(indices, initial=-1)) + 1)
+
+
+def csr_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
+    """Return a sparse array of compressed rows.
+
+    Args:
+        arg1: `(data, indices, indptr)`, as for SciPy's, where `data` may be a Tensor; or a sparse or dense
+            array, whose values are copied.
+        shape: rows and columns; None: as many as are needed.
+
+    Returns:
+        A `SparseArray`. Its pattern, unlike its values, is a constant to every transformation.
+
+    Raises:
+        ValueError: the parts do not fit.
+
+    Example:
+        >>> import fgrad
+        >>> def total(data):
+        ...     return np.sum(csr_array((data, [0, 1, 1], [0, 2, 3])) @ np.array([1.0, 10.0]))
+        >>> fgrad.grad(total)(np.ones(3))
+        array([ 1., 10., 10.])
+    """
+    return _of(arg1, shape, _compressed)
+
+
+def csc_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
+    """Return a sparse array of compressed columns; otherwise as `csr_array`.
+
+    Example:
+        >>> csc_array((np.ones(2), [0, 1], [0, 0, 2])).toarray()
+        array([[0., 1.],
+               [0., 1.]])
+    """
+
+    def places(data: Any, indices: Any, indptr: Any) -> tuple[Any, Any, Any, tuple[int, int]]:
+        data, cols, rows, (n, m) = _compressed(data, indices, indptr)
+        return data, rows, cols, (m, n)
+
+    return _of(arg1, shape, places)
+
+
+def coo_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
+    """Return a sparse array of values at places, `(data, (rows, columns))`; otherwise as `csr_array`.
+
+    Example:
+        >>> coo_array((np.array([1.0, 2.0]), ([0, 0], [1, 1]))).toarray()
+        array([[0., 3.]])
+    """
+
+    def places(data: Any, coords: Any) -> tuple[Any, Any, Any, tuple[int, int]]:
+        rows, cols = map(np.asarray, coords)
+        return data, rows, cols, (int(rows.max(initial=-1)) + 1, int(cols.max(initial=-1)) + 1)
+
+    return _of(arg1, shape, places)

@@ -1,0 +1,92 @@
+"""Sparse arrays with gradients of their stored values, against dense ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from tests.helpers import close
+
+import fgrad as fg
+from fgrad.scipy import sparse
+from fgrad.testing import check_grads
+
+DATA = np.array([1.0, 2.0, 3.0, -1.0, 4.0])
+ROWS, COLS = np.array([0, 0, 1, 2, 2]), np.array([0, 2, 2, 0, 1])
+INDPTR = np.array([0, 2, 3, 5])
+
+
+def dense(data):
+    return np.stack([np.stack([data[0], 0.0, data[1]]), np.stack([0.0, 0.0, data[2]]),
+                     np.stack([data[3], data[4], 0.0])])  # fmt: skip
+
+
+def test_every_way_to_make_one():
+    expected = dense(DATA)
+    csr = sparse.csr_array((DATA, COLS, INDPTR))
+    close(csr.toarray(), expected)
+    close(sparse.csc_array((DATA, COLS, INDPTR)).toarray(), expected.T)
+    close(sparse.coo_array((DATA, (ROWS, COLS))).toarray(), expected)
+    close(sparse.coo_array((DATA, (ROWS, COLS)), (4, 5)).toarray(), np.pad(expected, ((0, 1), (0, 2))))
+    close(sparse.csr_array(scipy.sparse.csc_matrix(expected)).toarray(), expected)
+    close(sparse.csr_array(expected).toarray(), expected)
+    assert sparse.csr_array(csr) is csr
+    assert csr.shape == (3, 3)
+    assert csr.nnz == 5
+    assert csr.dtype == np.float64
+    assert repr(csr) == f"SparseArray({DATA!r}, 5 values in 3 x 3)"
+    theirs = csr.toscipy()
+    assert theirs.format == "csr"
+    close(theirs.toarray(), expected)
+
+
+def test_products_in_values_and_operands(rng):
+    make = lambda data: sparse.csr_array((data, COLS, INDPTR))
+    for x in (rng.standard_normal(3), rng.standard_normal((3, 2))):
+        close(make(DATA) @ x, dense(DATA) @ x)
+        close(x.T @ make(DATA), x.T @ dense(DATA))
+        check_grads(lambda data, x: make(data) @ x, (DATA, x), order=2)
+        check_grads(lambda data, x: x.T @ make(data), (DATA, x), order=2)
+    x = rng.standard_normal(3)
+    close(
+        fg.jacrev(lambda data: (-make(data) * 2.0).T @ x)(DATA),
+        fg.jacrev(lambda d: -2 * dense(d).T @ x)(DATA),
+    )
+    close(fg.jacrev(lambda data: make(data).toarray())(DATA), fg.jacrev(dense)(DATA))
+
+
+def test_values_at_one_place_add_up():
+    make = lambda data: sparse.coo_array((data, ([0, 0, 1], [1, 1, 0])))
+    close(make(np.array([1.0, 2.0, 4.0])).toarray(), [[0.0, 3.0], [4.0, 0.0]])
+    close(fg.grad(lambda data: (make(data) @ np.array([1.0, 10.0]))[0])(np.ones(3)), [10.0, 10.0, 0.0])
+
+
+def test_they_are_pytrees(rng):
+    a, x = sparse.csr_array((DATA, COLS, INDPTR)), rng.standard_normal(3)
+    loss = lambda a, x: np.sum((a @ x) ** 2)
+    expected = fg.grad(lambda data: np.sum((dense(data) @ x) ** 2))(DATA)
+    gradient = fg.grad(loss)(a, x)
+    assert isinstance(gradient, sparse.SparseArray)
+    close(gradient.data, expected)
+    close(fg.jit(fg.grad(loss))(a, x).data, expected)
+    again = sparse.csr_array((2 * DATA, COLS.copy(), INDPTR.copy()))
+    assert hash(again.pattern) == hash(a.pattern)
+    assert again.pattern == a.pattern != a.T.pattern
+    several = sparse.SparseArray(np.stack([DATA, 2 * DATA]), a.pattern)
+    close(fg.vmap(lambda a: a @ x)(several), [dense(DATA) @ x, 2 * dense(DATA) @ x])
+    close(fg.vmap(lambda x: a @ x)(np.stack([x, 2 * x])), [dense(DATA) @ x, 2 * dense(DATA) @ x])
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match=r"as many values as places, not \(5,\) and \(4,\)"):
+        sparse.coo_array((DATA, (ROWS[:4], COLS[:4])))
+    with pytest.raises(
+        ValueError, match=r"a column index of a sparse array of shape \(3, 2\) is out of bounds"
+    ):
+        sparse.coo_array((DATA, (ROWS, COLS)), (3, 2))
+    with pytest.raises(TypeError):
+        sparse.csr_array(np.eye(2)) @ sparse.csr_array(np.eye(2))
+    with pytest.raises(TypeError):
+        sparse.csr_array(np.eye(2)) * np.ones(2)
+    with pytest.raises(TypeError, match="would lose their gradient; multiply by the array"):
+        fg.grad(lambda d: sparse.csr_array((d, COLS, INDPTR)).toscipy().sum())(DATA)
