@@ -14,6 +14,7 @@ import numpy as np
 from fgrad import numpy as fnp
 from fgrad.compiler.simplify import simplify
 from fgrad.core.aval import Aval, aval_of
+from fgrad.scipy.straight import straight
 from fgrad.scipy.vectors import array
 from fgrad.transforms.forward import jvp
 from fgrad.transforms.reverse import jacrev, vjp
@@ -79,8 +80,8 @@ class Field:
         scalar, vector = Aval((), np.dtype(float)), Aval((self.size,), np.dtype(float))
         avals = [Aval((self.count,), np.dtype(float)), *map(aval_of, others), scalar, *[vector] * vectors]
         k = 1 + len(others)
-        program = simplify(staged(lambda *v: [fun(v[0], v[1:k], *v[k:])], avals)[0])
-        return lambda t, *ys: array(program.run([parameters, *others, np.asarray(t, float), *ys])[0])
+        run = straight(simplify(staged(lambda *v: [fun(v[0], v[1:k], *v[k:])], avals)[0]))
+        return lambda t, *ys: array(run(parameters, *others, np.asarray(t, float), *ys)[0])
 
 
 def sensitivity_field(field: Field, *, start: bool) -> tuple[Field, int]:
