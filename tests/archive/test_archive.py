@@ -231,7 +231,11 @@ def test_what_is_python_is_refused():
     def root(x):
         return fg.lax.custom_root(lambda y: y - x, x, lambda f, y: y, lambda g, y: y)
 
+    def minimum(x):
+        return fg.scipy.optimize.minimize(lambda y: np.sum((y - x) ** 2), x).x
+
     for fun, args, words in (
+        (minimum, (x,), "lax.opaque.*a solver is Python"),
         (
             lambda x: fg.debug.print("{}", x) or x,
             (x,),

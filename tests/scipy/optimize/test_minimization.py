@@ -152,6 +152,20 @@ def test_a_callback_of_either_signature_may_stop():
     assert seen[0].fun == quartic(seen[0].x, A)
 
 
+def test_the_start_of_a_search_has_no_gradient():
+    solutions = (
+        lambda x: np.sum(optimize.minimize(quartic, x, A, tol=1e-10).x),
+        lambda x: np.sum(optimize.least_squares(lambda p: p - A, x).x),
+        lambda x: np.sum(optimize.root(lambda p: p - A, x).x),
+        lambda x: optimize.fixed_point(np.cos, np.sum(x)),
+        lambda x: optimize.root_scalar(np.sin, x0=3.0 + 0.1 * np.sum(x)).root,
+    )
+    for solve in solutions:
+        close(fg.grad(solve)(np.array([0.1, 0.2])), np.zeros(2))
+        close(fg.jvp(solve, (np.array([0.1, 0.2]),), (np.ones(2),))[1], 0.0)
+        fg.vmap(solve)(np.array([[0.1, 0.2], [0.2, 0.3]]))
+
+
 # ---- bounds and constraints ---------------------------------------------------------------------
 
 W = np.array([1.0, 2.0, 3.0])
