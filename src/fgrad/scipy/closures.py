@@ -7,6 +7,7 @@ Elsewhere it is staged, which finds every followed Tensor that it uses, in `args
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from fgrad.core.aval import Aval, aval_of
@@ -39,13 +40,35 @@ class Closed:
 
     def at(self, captured: Sequence[Any]) -> Callable[..., Any]:
         """Return the first output as a function of the arguments alone."""
-        return lambda *args: self(captured, *args)[0]
+        return first(partial(self, captured))
 
     def outs(self, *args: Any) -> list[Aval]:
         """Return the avals of the outputs; the function may be called for that, with `args`."""
         if self.program is None:
             return [aval_of(y) for y in self._fun(*args)]
         return avals_out(self.program)
+
+
+class Several:
+    """Closed functions by name, whose values from outside are one list; None stands for no function."""
+
+    def __init__(self, **functions: Closed | None) -> None:
+        self._functions = {name: f for name, f in functions.items() if f is not None}
+        self.captured = [c for f in self._functions.values() for c in f.captured]
+
+    def at(self, captured: Sequence[Any]) -> dict[str, Callable[..., Sequence[Any]]]:
+        """Return the functions of their arguments alone, for these values from outside."""
+        found: dict[str, Callable[..., Sequence[Any]]] = {}
+        i = 0
+        for name, f in self._functions.items():
+            found[name] = partial(f, captured[i : i + len(f.captured)])
+            i += len(f.captured)
+        return found
+
+
+def first(f: Callable[..., Sequence[Any]]) -> Callable[..., Any]:
+    """Return the function of the first output."""
+    return lambda *args: f(*args)[0]
 
 
 class Parametrised:

@@ -103,6 +103,9 @@ def test_the_exact_jacobian_saves_evaluations():
     scipy.optimize.least_squares(counted, np.ones(2), args=(DATA,))
     assert exact == mine.nfev + mine.njev
     assert exact < len(calls)
+    by_hand = lambda p, data: np.stack([np.exp(-p[1] * T), -p[0] * T * np.exp(-p[1] * T)], axis=1)
+    given = lambda data: optimize.least_squares(residuals, np.ones(2), by_hand, args=(data,)).x
+    close(fg.jit(fg.vmap(given))(DATA[None])[0], mine.x, 1e-6)
     wide = optimize.least_squares(lambda p: np.sum(p) - 3.0, np.zeros(4))  # fewer residuals than variables
     close(wide.x, np.full(4, 0.75))
 

@@ -136,7 +136,11 @@ def test_derivatives_that_the_user_gives():
     hessp = lambda x, p, a: (12 * (x - a) ** 2 + 2) * p
     for known in ({"hess": hess}, {"hessp": hessp}, {"hess": "2-point"}):
         method = "trust-constr" if known.get("hess") == "2-point" else "Newton-CG"
-        close(optimize.minimize(quartic, A, (A,), method=method, **known).x, minimum(A), 1e-4)
+        solve = lambda a: optimize.minimize(quartic, A, (a,), method=method, **known).x
+        close(solve(A), minimum(A), 1e-4)
+        close(
+            fg.jit(fg.vmap(lambda a: fg.grad(lambda a: np.sum(solve(a)))(a)))(A[None]), expected[None], 1e-3
+        )
 
 
 def test_a_callback_of_either_signature_may_stop():

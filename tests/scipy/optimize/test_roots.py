@@ -43,6 +43,8 @@ def test_the_exact_jacobian_saves_calls():
     given = optimize.root(f, start, a, jac=lambda x, a: np.diag(-np.sin(x) - a))
     close(given.x, theirs.x, 1e-6)
     assert given["nfev"] == mine["nfev"]
+    solve = lambda a: optimize.root(f, start, a, jac=lambda x, a: np.diag(-np.sin(x) - a)).x
+    close(fg.jit(fg.vmap(solve))(a[None])[0], theirs.x, 1e-6)
 
 
 def test_roots_of_pytrees_mapped_and_jitted():
@@ -88,6 +90,7 @@ def kepler(x, e):
         {"x0": 1.0},
         {"x0": 1.0, "x1": 2.0},
         {"x0": 1.0, "method": "halley"},
+        {"x0": 1.0, "fprime": lambda x, e: 1 - e * np.cos(x)},
     ],
 )
 def test_roots_of_one_number(given):
@@ -96,6 +99,7 @@ def test_roots_of_one_number(given):
     close(kepler(x, 0.3), 0.0, 1e-8)
     slope = lambda e: np.sin(solve(e)) / (1 - e * np.cos(solve(e)))
     close(fg.grad(solve)(0.3), slope(0.3), 1e-8)
+    close(fg.jit(fg.vmap(fg.grad(solve)))(np.array([0.3])), [slope(0.3)], 1e-8)
     close(fg.jacfwd(fg.grad(solve))(0.3), differences(slope, 0.3, 1e-4), 1e-5)
     result = optimize.root_scalar(kepler, (0.3,), **given)
     assert result.converged

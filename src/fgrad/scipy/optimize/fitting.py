@@ -14,7 +14,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
 from fgrad.numpy import linalg
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.scipy.closures import Closed
+from fgrad.scipy.closures import Closed, Several, first
 from fgrad.scipy.optimize.limits import Active, Bounds, active_set, bounds_of, on_bounds
 from fgrad.scipy.optimize.solution import (
     BOOL,
@@ -102,25 +102,30 @@ def least_squares(
         raise ValueError(f"loss must be one of {', '.join(LOSSES)}, not {loss!r}")
     vector = Vector(x0, "x0")
     what = f"the value of {name_of(fun)}"
-    residuals = Closed(lambda v: [flat_values(fun(vector.unravel(v), *args, **kwargs), what)], [vector.aval])
+    fitted = Closed(lambda v: [flat_values(fun(vector.unravel(v), *args, **kwargs), what)], [vector.aval])
+    own = (
+        Closed(lambda v: [jac(vector.unravel(v), *args, **kwargs)], [vector.aval]) if callable(jac) else None
+    )
+    problem = Several(residuals=fitted, jacobian=own)
     lower, upper = bounds_of(bounds if hasattr(bounds, "lb") else Bounds(*bounds), vector)
-    values = [stop_gradient(vector.ravel(x0)), lower, upper, *residuals.captured]
+    values = [stop_gradient(vector.ravel(x0)), lower, upper, *problem.captured]
     options = {
         "method": method, "ftol": ftol, "xtol": xtol, "gtol": gtol, "x_scale": x_scale, "loss": loss,
         "f_scale": f_scale, "max_nfev": max_nfev, "verbose": verbose, **options,
     }  # fmt: skip
 
     def cost(v: Any, cs: Sequence[Any]) -> Any:
-        (r,) = residuals(cs, v)
+        (r,) = problem.at(cs)["residuals"](v)
         return 0.5 * f_scale**2 * fnp.sum(LOSSES[loss]((r / f_scale) ** 2))
 
     def search(vs: Sequence[Any]) -> Any:
         start, low, high, *cs = vs
-        value = residuals.at(cs)
+        functions = problem.at(cs)
+        value = first(functions["residuals"])
 
         def jacobian(v: Any) -> Any:
-            if callable(jac):
-                return array(jac(vector.unravel(v), *args, **kwargs))
+            if "jacobian" in functions:
+                return array(functions["jacobian"](v)[0])
             return array((jacfwd if size >= vector.size else jacrev)(value)(v))
 
         last: list[Any] = [None, None]
@@ -165,8 +170,8 @@ def least_squares(
     known = {"message": raw.message} if raw is not None else {}
     return OptimizeResult(
         x=vector.restore(x),
-        cost=cost(x, residuals.captured),
-        fun=residuals(residuals.captured, x)[0],
+        cost=cost(x, problem.captured),
+        fun=problem.at(problem.captured)["residuals"](x)[0],
         success=success,
         status=status,
         nfev=nfev,

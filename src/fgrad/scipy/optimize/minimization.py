@@ -12,7 +12,7 @@ import scipy.optimize
 from fgrad import numpy as fnp
 from fgrad.core.aval import Aval
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.scipy.closures import Closed
+from fgrad.scipy.closures import Closed, Several, first
 from fgrad.scipy.optimize.limits import Active, Limits, active_set, bounds_of, on_bounds
 from fgrad.scipy.optimize.solution import (
     BOOL,
@@ -96,19 +96,22 @@ def minimize(
     vector = Vector(x0, "x0")
     n = vector.size
     start = stop_gradient(vector.ravel(x0))
-    objective = Closed(lambda v: [real_value(fun(vector.unravel(v), *args), fun, jac)], [vector.aval])
-    gradient = _given_gradient(fun, jac, vector, args)
-    lower, upper = (
-        bounds_of(bounds, vector) if bounds is not None else (np.full(n, -np.inf), np.full(n, np.inf))
-    )
+    lower, upper = np.full(n, -np.inf), np.full(n, np.inf)
+    if bounds is not None:
+        lower, upper = bounds_of(bounds, vector)
     limits = Limits(constraints, vector)
     limited = Closed(limits, [vector.aval]) if limits.constraints else None
-    groups = [objective.captured, gradient.captured if gradient else [], limited.captured if limited else []]
-    values = [start, lower, upper, *(c for group in groups for c in group)]
-    search = _Search(vector, objective, gradient, limited, bounds is not None)
-    search.counts = tuple(map(len, groups))
-    search.options = {"method": method, "tol": tol, "options": options}
-    search.given = {"jac": jac, "hess": hess, "hessp": hessp, "callback": callback, "args": args}
+    problem = Several(
+        objective=Closed(lambda v: [real_value(fun(vector.unravel(v), *args), fun, jac)], [vector.aval]),
+        gradient=_given_gradient(fun, jac, vector, args),
+        limits=limited,
+        hess=_given_hessian(hess, vector, args),
+        hessp=_given_product(hessp, vector, args),
+    )
+    values = [start, lower, upper, *problem.captured]
+    search = _Search(vector, problem, {"method": method, "tol": tol, "options": options})
+    search.bounded, search.limited = bounds is not None, limited is not None
+    search.given = {"jac": jac, "hess": hess, "callback": callback}
 
     if is_plain(values):
         _, result = searched("minimize", lambda vs: ((), search(vs)), values, ())
@@ -138,7 +141,7 @@ def minimize(
     guess = fnp.concatenate([found, active.multipliers])
     z = solution("minimize", lambda z: search.conditions(z, values, active), guess, solved, status)
     x = z[:n]
-    (value,) = objective(objective.captured, x)
+    (value,) = problem.at(problem.captured)["objective"](x)
     known = dict(zip(("success", "status", *COUNTS), (success, status, nfev, njev, nhev, nit), strict=True))
     if raw is not None:
         known["message"] = raw.message
@@ -183,59 +186,51 @@ def _given_gradient(fun: Any, jac: Any, vector: Vector, args: tuple[Any, ...]) -
     return None
 
 
-class _Search:
-    """SciPy's search, given arrays of everything that the problem is made of."""
+def _given_hessian(hess: Any, vector: Vector, args: tuple[Any, ...]) -> Closed | None:
+    if not callable(hess):
+        return None
+    return Closed(lambda v: [hess(vector.unravel(v), *args)], [vector.aval])
 
-    counts: tuple[int, ...]
-    options: dict[str, Any]
+
+def _given_product(hessp: Any, vector: Vector, args: tuple[Any, ...]) -> Closed | None:
+    if hessp is None:
+        return None
+    return Closed(
+        lambda v, p: [vector.ravel(hessp(vector.unravel(v), vector.unravel(p), *args))], [vector.aval] * 2
+    )
+
+
+class _Search:
+    """SciPy's search, given arrays of everything that the problem is made of: start, bounds, captured."""
+
+    bounded: bool
+    limited: bool
     given: dict[str, Any]
 
-    def __init__(
-        self,
-        vector: Vector,
-        objective: Closed,
-        gradient: Closed | None,
-        limited: Closed | None,
-        bounded: bool,
-    ) -> None:
-        self.vector, self.objective, self.gradient = vector, objective, gradient
-        self.limited, self.bounded = limited, bounded
-
-    def parts(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the start, the bounds, and what objective, gradient and constraints captured."""
-        start, lower, upper, *rest = values
-        i, j = self.counts[0], self.counts[0] + self.counts[1]
-        return start, lower, upper, rest[:i], rest[i:j], rest[j:]
+    def __init__(self, vector: Vector, problem: Several, options: dict[str, Any]) -> None:
+        self.vector, self.problem, self.options = vector, problem, options
 
     def __call__(self, values: Sequence[Any]) -> Any:
         """Return SciPy's result."""
-        start, lower, upper, cs, hs, gs = self.parts(values)
-        objective, own = self.objective, self.gradient
-
-        def value(v: Any) -> Any:
-            return array(objective(cs, v)[0])
-
-        def both(v: Any) -> tuple[Any, Any]:
-            if own:
-                y, slope = own(hs, v)
-            else:
-                y, slope = value_and_grad(objective.at(cs))(v)
-            return array(y), array(slope)
-
-        method = self._method()
+        start, lower, upper, *captured = values
+        functions = self.problem.at(captured)
+        objective = first(functions["objective"])
+        both = functions.get("gradient") or value_and_grad(objective)
+        method, jac = self._method(), self.given["jac"]
         known: dict[str, Any] = {}
         if method not in NO_GRADIENT:
-            jac = self.given["jac"]
-            known["jac"] = jac if isinstance(jac, str) else True
-            known |= self._second(method, cs)
+            known = {"jac": jac if isinstance(jac, str) else True, **self._second(method, functions)}
         if self.bounded:
             known["bounds"] = scipy.optimize.Bounds(array(lower), array(upper))
         if self.limited:
-            known["constraints"] = self._constraints(gs, array(start), method)
+            known["constraints"] = _constraints(functions["limits"], array(start), method)
         if self.given["callback"]:
             known["callback"] = _told(self.given["callback"], self.vector)
         return scipy.optimize.minimize(
-            both if known.get("jac") is True else value, np.array(array(start)), **known, **self.options
+            (lambda v: tuple(map(array, both(v)))) if known.get("jac") is True else _on_arrays(objective),
+            np.array(array(start)),
+            **known,
+            **self.options,
         )
 
     def _method(self) -> str:
@@ -244,75 +239,78 @@ class _Search:
             return "slsqp" if self.limited else "l-bfgs-b" if self.bounded else "bfgs"
         return method.lower() if isinstance(method, str) else ""
 
-    def _second(self, method: str, cs: Sequence[Any]) -> dict[str, Any]:
+    def _second(self, method: str, functions: dict[str, Any]) -> dict[str, Any]:
         """Return the second derivatives for the methods that take them."""
-        objective, vector, args = self.objective, self.vector, self.given["args"]
-        hess, hessp = self.given["hess"], self.given["hessp"]
-        if callable(hess):
-            return {"hess": lambda v: array(hess(vector.unravel(v), *args))}
-        if hess is not None:
-            return {"hess": hess}
-        if hessp is not None:
-            return {
-                "hessp": lambda v, p: array(vector.ravel(hessp(vector.unravel(v), vector.unravel(p), *args)))
-            }
-        slope = grad(objective.at(cs))
+        for name in ("hess", "hessp"):
+            if name in functions:
+                return {name: _on_arrays(first(functions[name]))}
+        if self.given["hess"] is not None:
+            return {"hess": self.given["hess"]}
+        slope = grad(first(functions["objective"]))
         if method in PRODUCT:
             return {"hessp": lambda v, p: array(jvp(slope, (v,), (p,))[1])}
         if method in HESSIAN:
-            return {"hess": lambda v: array(jacrev(slope)(v))}
+            return {"hess": _on_arrays(jacrev(slope))}
         return {}
-
-    def _constraints(self, gs: Sequence[Any], start: Any, method: str) -> Any:
-        limited = self.limited
-        assert limited is not None  # noqa: S101 -- the caller looked
-        _, low, high = map(array, limited(gs, start))
-        equal = low == high  # SciPy wants equations by themselves
-        return [self._constraint(gs, low, high, rows, method) for rows in (equal, ~equal) if rows.any()]
-
-    def _constraint(self, gs: Sequence[Any], low: Any, high: Any, rows: Any, method: str) -> Any:
-        """Return the constraints `rows` as SciPy takes them."""
-        value = self.limited.at(gs)  # type: ignore[union-attr]
-        (places,) = rows.nonzero()
-        second: dict[str, Any] = {}
-        if method == "trust-constr":
-            curvature = grad(lambda v, w: fnp.sum(w * value(v)[places]))
-            second["hess"] = lambda v, w: array(jacrev(curvature)(v, w))
-        return scipy.optimize.NonlinearConstraint(
-            lambda v: array(value(v))[places],
-            low[places],
-            high[places],
-            jac=lambda v: array(jacrev(value)(v))[places],
-            **second,
-        )
 
     def conditions(self, z: Any, values: Sequence[Any], active: Active) -> Any:
         """Return the first-order conditions at `z`, variables and multipliers, with the active limits."""
-        n, limited = self.vector.size, self.limited
+        n = self.vector.size
         x, multipliers = z[:n], z[n:]
-        _, lower, upper, cs, _, gs = self.parts(values)
+        _, lower, upper, *captured = values
+        functions = self.problem.at(captured)
+        limits = functions.get("limits")
 
         def lagrangian(v: Any) -> Any:
-            (value,) = self.objective(cs, v)
-            return value + fnp.sum(multipliers * limited(gs, v)[0]) if limited else value
+            (value,) = functions["objective"](v)
+            return value + fnp.sum(multipliers * limits(v)[0]) if limits else value
 
         slope = on_bounds(grad(lagrangian)(x), x, lower, upper, active)
-        if not limited:
+        if not limits:
             return slope
-        value, low, high = limited(gs, x)
+        value, low, high = limits(x)
         tight = fnp.where(active.on_upper, value - high, multipliers)
         return fnp.concatenate([slope, fnp.where(active.on_lower, value - low, tight)])
 
     def active(self, values: Sequence[Any], x: Any) -> Active:
         """Return the active set at the solution `x`."""
-        _, lower, upper, cs, _, gs = self.parts(values)
-        slope = array(grad(self.objective.at(cs))(x))
+        _, lower, upper, *captured = values
+        functions = self.problem.at(captured)
+        slope = array(grad(first(functions["objective"]))(x))
         known, jacobian = [np.zeros(0)] * 3, np.zeros((0, x.size))
-        limited = self.limited
-        if limited:
-            known = list(map(array, limited(gs, x)))
-            jacobian = array(jacrev(limited.at(gs))(x))
+        if "limits" in functions:
+            known = list(map(array, functions["limits"](x)))
+            jacobian = array(jacrev(first(functions["limits"]))(x))
         return active_set(x, slope, array(lower), array(upper), known, jacobian)
+
+
+def _on_arrays(f: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args: array(f(*args))
+
+
+def _constraints(limits: Callable[[Any], Sequence[Any]], start: Any, method: str) -> list[Any]:
+    """Return the constraints as SciPy takes them, equations by themselves."""
+    _, low, high = map(array, limits(start))
+    equal = low == high
+    return [
+        _constraint(first(limits), low, high, rows.nonzero()[0], method)
+        for rows in (equal, ~equal)
+        if rows.any()
+    ]
+
+
+def _constraint(value: Callable[[Any], Any], low: Any, high: Any, places: Any, method: str) -> Any:
+    second: dict[str, Any] = {}
+    if method == "trust-constr":
+        curvature = grad(lambda v, w: fnp.sum(w * value(v)[places]))
+        second["hess"] = _on_arrays(jacrev(curvature))
+    return scipy.optimize.NonlinearConstraint(
+        lambda v: array(value(v))[places],
+        low[places],
+        high[places],
+        jac=lambda v: array(jacrev(value)(v))[places],
+        **second,
+    )
 
 
 def _told(callback: Callable[..., Any], vector: Vector) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ import scipy.optimize
 
 from fgrad.core.aval import Aval
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.scipy.closures import Closed
+from fgrad.scipy.closures import Closed, Several, first
 from fgrad.scipy.optimize.solution import (
     BOOL,
     INT,
@@ -68,17 +68,21 @@ def root(
     """
     args = args if isinstance(args, tuple) else (args,)
     vector = Vector(x0, "x0")
-    equations = Closed(lambda v: [_square(fun, vector, v, args)], [vector.aval])
-    values = [stop_gradient(vector.ravel(x0)), *equations.captured]
+    problem = Several(
+        equations=Closed(lambda v: [_square(fun, vector, v, args)], [vector.aval]),
+        jacobian=Closed(lambda v: [jac(vector.unravel(v), *args)], [vector.aval]) if callable(jac) else None,
+    )
+    values = [stop_gradient(vector.ravel(x0)), *problem.captured]
 
     def search(vs: Sequence[Any]) -> Any:
         start, *cs = vs
-        value = equations.at(cs)
+        functions = problem.at(cs)
+        value = first(functions["equations"])
         known: dict[str, Any] = {}
         if jac is None and method in {"hybr", "lm"}:
             known["jac"] = lambda v: array(jacfwd(value)(v))
-        elif callable(jac):
-            known["jac"] = lambda v: array(jac(vector.unravel(v), *args))
+        elif "jacobian" in functions:
+            known["jac"] = lambda v: array(functions["jacobian"](v)[0])
         if callback is not None:
             known["callback"] = lambda v, f: callback(vector.restore(v), vector.unravel(f))
         return scipy.optimize.root(
@@ -97,13 +101,13 @@ def root(
 
     def run(vs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
         result = search(vs)
-        solved = result.success or is_root(equations.at(vs[1:]), result.x)
+        solved = result.success or is_root(first(problem.at(vs[1:])["equations"]), result.x)
         counts = result.get("status", 0), result.get("nfev", 0)
         return [result.x, result.success, solved, *counts], result
 
     outs = [vector.aval, *[Aval((), BOOL)] * 2, *[Aval((), INT)] * 2]
     (found, success, solved, status, nfev), raw = searched("root", run, values, outs)
-    value = equations.at(equations.captured)
+    value = first(problem.at(problem.captured)["equations"])
     x = solution("root", value, found, solved, status)
     known = {"message": raw.message} if raw is not None else {}
     return OptimizeResult(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from fgrad import numpy as fnp
 from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.scipy.closures import Closed
+from fgrad.scipy.closures import Closed, Several, first
 from fgrad.scipy.optimize.limits import Active, active_set, on_bounds
 from fgrad.scipy.optimize.minimization import delivered, real_value
 from fgrad.scipy.optimize.solution import (
@@ -160,13 +161,18 @@ def root_scalar(
     ends = [] if bracket is None else list(bracket)
     places = [np.float64(0) if p is None else p for p in (*ends, x0, x1)]
     starts = [stop_gradient(as_float(p if hasattr(p, "dtype") else np.asarray(p))) for p in places]
-    equation = Closed(lambda x: [_one_value(f, x, args)], [Aval((), FLOAT)])
-    values = [*starts, *equation.captured]
+    problem = Several(
+        **{
+            key: g and Closed(partial(_one_value, g, args), [Aval((), FLOAT)])
+            for key, g in (("f", f), ("fprime", fprime), ("fprime2", fprime2))
+        }
+    )
+    values = [*starts, *problem.captured]
 
     def search(vs: Sequence[Any]) -> Any:
         given, cs = [float(array(v)) for v in vs[: len(places)]], vs[len(places) :]
-        value = equation.at(cs)
-        first = grad(value)
+        functions = {key: first(g) for key, g in problem.at(cs).items()}
+        slope = functions.get("fprime") or grad(functions["f"])
         known: dict[str, Any] = {}
         if bracket is not None:
             known["bracket"] = given[:-2]
@@ -175,17 +181,11 @@ def root_scalar(
         if x1 is not None:
             known["x1"] = given[-1]
         if name in {"newton", "halley"}:
-            known["fprime"] = _given(fprime, args) or (lambda x: float(array(first(np.float64(x)))))
+            known["fprime"] = _on_numbers(slope)
         if name == "halley":
-            second = grad(first)
-            known["fprime2"] = _given(fprime2, args) or (lambda x: float(array(second(np.float64(x)))))
+            known["fprime2"] = _on_numbers(functions.get("fprime2") or grad(slope))
         return scipy.optimize.root_scalar(
-            lambda x: float(array(value(np.float64(x)))),
-            method=name,
-            xtol=xtol,
-            rtol=rtol,
-            maxiter=maxiter,
-            **known,
+            _on_numbers(functions["f"]), method=name, xtol=xtol, rtol=rtol, maxiter=maxiter, **known
         )
 
     if is_plain(values):
@@ -197,20 +197,20 @@ def root_scalar(
 
     outs = [Aval((1,), FLOAT), Aval((), BOOL), *[Aval((), INT)] * 2]
     (found, converged, iterations, calls), _ = searched("root_scalar", run, values, outs)
-    value = equation.at(equation.captured)
+    value = first(problem.at(problem.captured)["f"])
     x = solution("root_scalar", lambda v: fnp.reshape(value(v[0]), (1,)), found, converged, 0)[0]
     return RootResults(root=x, iterations=iterations, function_calls=calls, converged=converged)
 
 
-def _one_value(f: Callable[..., Any], x: Any, args: tuple[Any, ...]) -> Any:
+def _one_value(f: Callable[..., Any], args: tuple[Any, ...], x: Any) -> list[Any]:
     value = flat_values(f(x, *args), f"the value of {name_of(f)}")
     if value.shape != (1,):
         raise ValueError(f"{name_of(f)} must return one number, not {value.size}; use root for several")
-    return fnp.reshape(value, ())
+    return [fnp.reshape(value, ())]
 
 
-def _given(f: Callable[..., Any] | None, args: tuple[Any, ...]) -> Callable[..., Any] | None:
-    return f and (lambda x: float(array(f(x, *args))))
+def _on_numbers(f: Callable[[Any], Any]) -> Callable[[float], float]:
+    return lambda x: float(array(f(np.float64(x))))
 
 
 def _bracketed(name: str, f: Any, a: Any, b: Any, args: Any, given: dict[str, Any]) -> Any:
