@@ -236,7 +236,7 @@ def test_exact_jacobians_fit_predators_and_prey_with_fewer_evaluations(start, mo
     def residuals(p):
         calls.append(1)
         y = integrate.solve_ivp(prey_and_predators, (0.0, 10.0), y0, t_eval=times, args=(p,), **options).y
-        return np.log(np.stack(y)) - np.log(data)
+        return np.log(y) - np.log(data)
 
     mine = optimize.least_squares(residuals, np.array(start))
     exact = len(calls), len(steps), sum(steps)

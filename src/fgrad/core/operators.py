@@ -300,8 +300,11 @@ class Operators:
         return FUNCTIONS["array_namespace"](api_version)  # type: ignore[return-value]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        if sys._getframe(1).f_code.co_name == "_matmul_dispatch":
-            return np.array(None)  # by which a sparse matrix of SciPy tells what has an operator of its own
+        frame = sys._getframe(1)
+        if frame.f_code.co_name == "_matmul_dispatch" and frame.f_globals["__name__"].startswith(
+            "scipy.sparse"
+        ):
+            return np.array(None)  # by which a sparse matrix tells what has an operator of its own
         value = np.asarray(self._untracked("conversion to a NumPy array"))
         if dtype is not None and value.dtype != dtype:
             if copy is False:

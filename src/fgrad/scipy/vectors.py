@@ -98,6 +98,19 @@ class Vector:
         return leaves
 
 
+def listed(x: Any) -> Any:
+    """Return lists and tuples of numbers as the array that SciPy makes of them; any other pytree as it is."""
+    return fnp.array(x) if type(x) in {list, tuple} and _are_numbers(x) else x
+
+
+def _are_numbers(x: Any) -> bool:
+    if type(x) in {list, tuple}:
+        return all(map(_are_numbers, x))
+    return isinstance(x, int | float | complex | np.generic) or (
+        isinstance(x, Tensor | np.ndarray) and x.ndim == 0
+    )
+
+
 def as_float(x: Any) -> Any:
     """Return an array or Tensor in double precision."""
     return x if x.dtype == np.float64 else x.astype(np.float64)

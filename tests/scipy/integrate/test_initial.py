@@ -219,6 +219,15 @@ def test_pytrees_and_complex_numbers():
     assert rows["more"][0].shape == (2, 2, 1)
 
 
+def test_lists_of_numbers_are_arrays_and_band_widths_are_scipys():
+    k = np.array([0.5, 1.0])
+    for options in ({}, {"method": "LSODA", "lband": 0, "uband": 0}):
+        f = lambda k: solve_ivp(lambda t, y: -k * y, (0, 1), [1, 2], t_eval=[1], **(FINE | options)).y[:, 0]
+        close(f(k), np.array([1.0, 2.0]) * np.exp(-k), 1e-7)
+        close(fg.jacrev(f)(k), np.diag(np.array([-1.0, -2.0]) * np.exp(-k)), 1e-6)
+    close(odeint(lambda y, t: -k * y, [1, 2], [0, 1])[1], np.array([1.0, 2.0]) * np.exp(-k), 1e-6)
+
+
 def test_closures_over_tensors_that_are_followed_get_their_gradients():
     k, manager = fg.tensor([0.7, -0.2]), fg.GradManager()
     with manager.attach(k):

@@ -102,6 +102,14 @@ def test_pytrees_complex_numbers_and_the_dtype_of_the_start():
     close(fg.grad(real)(data), 2 * data, 1e-7)
 
 
+def test_lists_of_numbers_are_arrays_as_in_scipy():
+    for start in ([0, 0], (0.0, 0.0), [fg.tensor(0.0), 0.0]):
+        close(optimize.minimize(quartic, start, A).x, minimum(A), 1e-5)
+        close(optimize.least_squares(lambda p: p * 2.0 - A, start).x, A / 2)
+        close(optimize.root(lambda p: p * 2.0 - A, start).x, A / 2)
+        close(optimize.fixed_point(lambda p: 0.5 * p + A, start), 2 * A, 1e-6)
+
+
 def test_closures_over_tensors_that_are_followed_get_their_gradients():
     m, b = np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([1.0, -1.0])
     manager, w = fg.GradManager(), fg.tensor(b)

@@ -20,7 +20,7 @@ from fgrad.scipy.integrate.fields import Field
 from fgrad.scipy.integrate.steps import Data, Settings, shifted, trajectory
 from fgrad.scipy.integrate.trajectories import COUNTS, integrated
 from fgrad.scipy.results import checked, is_plain, register_result
-from fgrad.scipy.vectors import Vector, array, as_float, flat_values
+from fgrad.scipy.vectors import Vector, array, as_float, flat_values, listed
 from fgrad.transforms.calling import name_of, plain
 from fgrad.transforms.stage import staging
 
@@ -147,6 +147,7 @@ def _problem(
     name: str, f: Callable[..., Any], fun: Callable[..., Any], span: Any, times: Any, y0: Any
 ) -> tuple[Vector, Field, Data]:
     """Return the initial value problem of the vector of y."""
+    y0 = listed(y0)
     vector = Vector(y0, "y0")
 
     def flat(t: Any, v: Any) -> list[Any]:

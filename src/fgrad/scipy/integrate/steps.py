@@ -14,6 +14,7 @@ from fgrad.numpy.indexing import stop_gradient
 from fgrad.scipy.integrate.fields import Field
 
 IMPLICIT = {"Radau", "BDF", "LSODA"}
+JACOBIAN = {"jac", "jac_sparsity", "lband", "uband"}  # options by which the user has a say in it
 
 
 class Settings(NamedTuple):
@@ -80,7 +81,7 @@ def trajectory(field: Field, data: Data, settings: Settings) -> tuple[Any, Any]:
         jac = field.jacobian(parameters, others)
         return _by_odeint(value, jac, data, {"rtol": settings.rtol, "atol": atol, **settings.options})
     known = dict(settings.options)
-    if settings.method in IMPLICIT and "jac" not in known:
+    if settings.method in IMPLICIT and not JACOBIAN & set(known):
         known["jac"] = field.jacobian(parameters, others)
     result = scipy.integrate.solve_ivp(
         value, tuple(span), y0, settings.method, times, rtol=settings.rtol, atol=atol, **known

@@ -22,10 +22,11 @@ from fgrad.scipy.optimize.solution import (
     OptimizeResult,
     is_root,
     solution,
+    told,
 )
 from fgrad.scipy.results import is_plain
 from fgrad.scipy.searches import searched
-from fgrad.scipy.vectors import Vector, array, as_float, flat_values
+from fgrad.scipy.vectors import Vector, array, as_float, flat_values, listed
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.forward import jacfwd
 from fgrad.transforms.reverse import grad, jacrev
@@ -100,6 +101,7 @@ def least_squares(
     args, kwargs = args if isinstance(args, tuple) else (args,), kwargs or {}
     if loss not in LOSSES:
         raise ValueError(f"loss must be one of {', '.join(LOSSES)}, not {loss!r}")
+    x0 = listed(x0)
     vector = Vector(x0, "x0")
     what = f"the value of {name_of(fun)}"
     fitted = Closed(lambda v: [flat_values(fun(vector.unravel(v), *args, **kwargs), what)], [vector.aval])
@@ -113,6 +115,9 @@ def least_squares(
         "method": method, "ftol": ftol, "xtol": xtol, "gtol": gtol, "x_scale": x_scale, "loss": loss,
         "f_scale": f_scale, "max_nfev": max_nfev, "verbose": verbose, **options,
     }  # fmt: skip
+
+    if options.get("callback"):
+        options["callback"] = told(options["callback"], vector)
 
     def cost(v: Any, cs: Sequence[Any]) -> Any:
         (r,) = problem.at(cs)["residuals"](v)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,10 +20,11 @@ from fgrad.scipy.optimize.solution import (
     OptimizeResult,
     is_root,
     solution,
+    told,
 )
 from fgrad.scipy.results import is_plain
 from fgrad.scipy.searches import searched
-from fgrad.scipy.vectors import Vector, array, as_float
+from fgrad.scipy.vectors import Vector, array, as_float, listed
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.forward import jvp
 from fgrad.transforms.reverse import grad, jacrev, value_and_grad
@@ -93,6 +93,7 @@ def minimize(
         array([0.676 , 0.8071])
     """
     args = args if isinstance(args, tuple) else (args,)
+    x0 = listed(x0)
     vector = Vector(x0, "x0")
     n = vector.size
     start = stop_gradient(vector.ravel(x0))
@@ -225,7 +226,7 @@ class _Search:
         if self.limited:
             known["constraints"] = _constraints(functions["limits"], array(start), method)
         if self.given["callback"]:
-            known["callback"] = _told(self.given["callback"], self.vector)
+            known["callback"] = told(self.given["callback"], self.vector)
         return scipy.optimize.minimize(
             (lambda v: tuple(map(array, both(v)))) if known.get("jac") is True else _on_arrays(objective),
             np.array(array(start)),
@@ -311,19 +312,6 @@ def _constraint(value: Callable[[Any], Any], low: Any, high: Any, places: Any, m
         jac=lambda v: array(jacrev(value)(v))[places],
         **second,
     )
-
-
-def _told(callback: Callable[..., Any], vector: Vector) -> Callable[..., Any]:
-    """Return a callback that hears of vectors as one that hears of pytrees."""
-    if set(inspect.signature(callback).parameters) == {"intermediate_result"}:
-
-        def tell(intermediate_result: Any) -> Any:
-            seen = OptimizeResult(intermediate_result)
-            seen["x"] = vector.restore(seen["x"])
-            return callback(intermediate_result=seen)
-
-        return tell
-    return lambda v, *rest: callback(vector.restore(np.array(v)), *rest)
 
 
 def delivered(result: Any, vector: Vector) -> OptimizeResult:

@@ -20,7 +20,7 @@ from fgrad.scipy.optimize.solution import (
 )
 from fgrad.scipy.results import is_plain
 from fgrad.scipy.searches import searched
-from fgrad.scipy.vectors import Vector, array, flat_values
+from fgrad.scipy.vectors import Vector, array, flat_values, listed
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.forward import jacfwd
 
@@ -67,6 +67,7 @@ def root(
         array([0.25, 0.25])
     """
     args = args if isinstance(args, tuple) else (args,)
+    x0 = listed(x0)
     vector = Vector(x0, "x0")
     problem = Several(
         equations=Closed(lambda v: [_square(fun, vector, v, args)], [vector.aval]),
@@ -159,6 +160,7 @@ def fixed_point(
         np.float64(0.25)
     """
     args = args if isinstance(args, tuple) else (args,)
+    x0 = listed(x0)
     vector = Vector(x0, "x0")
     image = Closed(lambda v: [vector.ravel(func(vector.unravel(v), *args))], [vector.aval])
     values = [stop_gradient(vector.ravel(x0)), *image.captured]

@@ -6,6 +6,7 @@ root of an equation, which has derivatives of every order by the implicit functi
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ import scipy.optimize
 
 from fgrad.lax.implicit import custom_root
 from fgrad.scipy.results import checked, register_result
-from fgrad.scipy.vectors import array
+from fgrad.scipy.vectors import Vector, array
 from fgrad.transforms.forward import jacfwd
 from fgrad.transforms.mapping import vmap
 
@@ -60,3 +61,16 @@ def solution(name: str, equation: Callable[[Any], Any], found: Any, solved: Any,
 
     root = custom_root(equation, found, lambda f, x: x, solve)
     return checked(name)(root, solved, status)
+
+
+def told(callback: Callable[..., Any], vector: Vector) -> Callable[..., Any]:
+    """Return a callback that hears of vectors as one that hears of pytrees."""
+    if set(inspect.signature(callback).parameters) == {"intermediate_result"}:
+
+        def tell(intermediate_result: Any) -> Any:
+            seen = OptimizeResult(intermediate_result)
+            seen["x"] = vector.restore(seen["x"])
+            return callback(intermediate_result=seen)
+
+        return tell
+    return lambda v, *rest: callback(vector.restore(np.array(v)), *rest)
