@@ -124,4 +124,7 @@ def array(x: Any) -> Any:
 
 def flat_values(out: Any, what: str) -> Any:
     """Return everything that a function returned as one vector; complex numbers as in `Vector`."""
+    out = listed(out)
+    if isinstance(out, Tensor | np.ndarray) and out.ndim == 1 and out.dtype == np.float64:
+        return out
     return Vector(out, what).ravel(out)
