@@ -11,7 +11,6 @@ from fgrad import numpy as fnp
 from fgrad import tree
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.tensor import Tensor
-from fgrad.transforms.calling import plain
 
 
 class Vector:
@@ -117,9 +116,12 @@ def as_float(x: Any) -> Any:
 
 
 def array(x: Any) -> Any:
-    """Return a result of a user's function as SciPy's compiled code takes it: an array of float64."""
-    x = plain(x)
-    return np.asarray(x._value if isinstance(x, Tensor) else x, np.float64)
+    """Return a result of a user's function as SciPy takes it: an array of float64 that it may write to.
+
+    Raises:
+        TypeError: it is being differentiated, mapped or staged.
+    """
+    return np.array(x, np.float64)
 
 
 def flat_values(out: Any, what: str) -> Any:

@@ -55,6 +55,17 @@ def test_products_in_values_and_operands(rng):
     close(fg.jacrev(lambda data: make(data).toarray())(DATA), fg.jacrev(dense)(DATA))
 
 
+def test_the_nonzero_elements_of_a_dense_tensor_get_gradients(rng):
+    x, m = rng.standard_normal(3), dense(DATA)
+    loss = lambda make: lambda m: np.sum((make(m) @ x) ** 2)
+    expected = np.where(m != 0, fg.grad(loss(lambda m: m))(m), 0.0)
+    close(fg.grad(loss(sparse.csr_array))(m), expected)
+    solved = lambda m: np.sum(sparse.linalg.spsolve(m, x))
+    close(fg.grad(solved)(m), np.where(m != 0, fg.grad(lambda m: np.sum(np.linalg.solve(m, x)))(m), 0.0))
+    with pytest.raises(TypeError, match="needs the value of a Tensor"):
+        fg.jit(solved)(m)
+
+
 def test_values_at_one_place_add_up():
     make = lambda data: sparse.coo_array((data, ([0, 0, 1], [1, 1, 0])))
     close(make(np.array([1.0, 2.0, 4.0])).toarray(), [[0.0, 3.0], [4.0, 0.0]])
@@ -84,6 +95,8 @@ def test_what_is_refused():
         ValueError, match=r"a column index of a sparse array of shape \(3, 2\) is out of bounds"
     ):
         sparse.coo_array((DATA, (ROWS, COLS)), (3, 2))
+    with pytest.raises(ValueError, match="a sparse array has two dimensions, not 1"):
+        sparse.csr_array(np.ones(2))
     with pytest.raises(TypeError):
         sparse.csr_array(np.eye(2)) @ sparse.csr_array(np.eye(2))
     with pytest.raises(TypeError):

@@ -26,7 +26,7 @@ from fgrad.scipy.results import is_plain
 from fgrad.scipy.searches import searched
 from fgrad.scipy.vectors import Vector, array, as_float, listed
 from fgrad.transforms.calling import name_of
-from fgrad.transforms.forward import jvp
+from fgrad.transforms.forward import linearize
 from fgrad.transforms.reverse import grad, jacrev, value_and_grad
 
 NO_GRADIENT = {"nelder-mead", "powell", "cobyla", "cobyqa"}
@@ -249,7 +249,7 @@ class _Search:
             return {"hess": self.given["hess"]}
         slope = grad(first(functions["objective"]))
         if method in PRODUCT:
-            return {"hessp": lambda v, p: array(jvp(slope, (v,), (p,))[1])}
+            return {"hessp": _products(slope)}
         if method in HESSIAN:
             return {"hess": _on_arrays(jacrev(slope))}
         return {}
@@ -283,6 +283,20 @@ class _Search:
             known = list(map(array, functions["limits"](x)))
             jacobian = array(jacrev(first(functions["limits"]))(x))
         return active_set(x, slope, array(lower), array(upper), known, jacobian)
+
+
+def _products(slope: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return the product of the derivative of `slope` with a vector, which runs it once for each place."""
+    place: Any = None
+    push: Any = None
+
+    def product(v: Any, p: Any) -> Any:
+        nonlocal place, push
+        if place is None or not np.array_equal(v, place):
+            place, push = v.copy(), linearize(slope, v)[1]
+        return array(push(p))
+
+    return product
 
 
 def _on_arrays(f: Callable[..., Any]) -> Callable[..., Any]:

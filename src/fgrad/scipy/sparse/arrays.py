@@ -12,9 +12,9 @@ from fgrad import numpy as fnp
 from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
 from fgrad.lax.opaque import apply_opaque
+from fgrad.numpy.indexing import stop_gradient
 from fgrad.ops.linear import convert
 from fgrad.scipy.products import ColumnRule, check_product
-from fgrad.scipy.vectors import array
 from fgrad.transforms.calling import is_traced, plain
 from fgrad.tree import register_pytree_node
 
@@ -184,14 +184,15 @@ def _of(given: Any, shape: Any, places: Any) -> SparseArray:
                 f"a sparse array needs as many values as places, not {data.shape} and {np.shape(rows)}"
             )
         return SparseArray(data, Pattern(rows, cols, least if shape is None else shape))
-    found = scipy.sparse.coo_array(given if scipy.sparse.issparse(given) else array_of(given))
-    rows, cols = found.coords
-    return SparseArray(found.data, Pattern(rows, cols, found.shape))
-
-
-def array_of(x: Any) -> Any:
-    """Return a dense array, whose pattern is that of its nonzero elements."""
-    return x if isinstance(x, np.ndarray) else array(x)
+    if scipy.sparse.issparse(given):
+        found = given.tocoo()
+        return SparseArray(found.data, Pattern(found.row, found.col, found.shape))
+    dense = given if isinstance(given, Tensor | np.ndarray) else np.asarray(given)
+    if dense.ndim != 2:
+        raise ValueError(f"a sparse array has two dimensions, not {dense.ndim}")
+    n, m = dense.shape
+    rows, cols = np.nonzero(np.asarray(stop_gradient(dense)))
+    return SparseArray(dense[rows, cols], Pattern(rows, cols, (n, m)))
 
 
 def _compressed(data: Any, indices: Any, indptr: Any) -> tuple[Any, Any, Any, tuple[int, int]]:
@@ -204,8 +205,8 @@ def csr_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
     """Return a sparse array of compressed rows.
 
     Args:
-        arg1: `(data, indices, indptr)`, as for SciPy's, where `data` may be a Tensor; or a sparse or dense
-            array, whose values are copied.
+        arg1: `(data, indices, indptr)`, as for SciPy's, where `data` may be a Tensor; or one of SciPy's; or a
+            dense array or Tensor, whose nonzero elements make the pattern and get gradients.
         shape: rows and columns; None: as many as are needed.
 
     Returns:
