@@ -268,7 +268,7 @@ def test_an_integration_that_fails_says_so():
     with np.errstate(all="ignore"):
         assert not f(1.0).success
         assert f(1.0).y.shape == (1,)
-        with pytest.warns(fg.UnsolvedWarning, match=r"solve_ivp did not converge \(status -1\)"):
+        with pytest.warns(fg.UnsolvedWarning, match=r"solve_ivp did not arrive at a solution \(status -1\)"):
             fg.grad(lambda k: f(k).y[0])(1.0)
         with pytest.warns(scipy.integrate.ODEintWarning):
             odeint(lambda y, t: y**2, 1.0, [0.0, 0.5, 2.0])

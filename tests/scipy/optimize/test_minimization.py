@@ -286,14 +286,60 @@ def test_a_search_that_fails_says_so_and_warns_when_it_is_differentiated():
     assert not solve(A).success
     assert "iterations" in solve(A).message
     for gradient in (fg.grad(lambda a: np.sum(solve(a).x)), fg.jacfwd(lambda a: solve(a).x)):
-        with pytest.warns(fg.UnsolvedWarning, match=r"minimize did not converge \(status 1\)"):
+        with pytest.warns(fg.UnsolvedWarning, match=r"minimize did not arrive at a solution \(status 1\)"):
             gradient(A)
     jitted = fg.jit(fg.grad(lambda a: np.sum(solve(a).x)))
     with pytest.warns(fg.UnsolvedWarning, match="look at result.success"):
         jitted(A)
     mapped = fg.vmap(fg.grad(lambda a: np.sum(solve(a).x)))
-    with pytest.warns(fg.UnsolvedWarning, match="did not converge"):
+    with pytest.warns(fg.UnsolvedWarning, match="did not arrive at a solution"):
         mapped(np.stack([A, A]))
+
+
+def test_a_search_that_ends_elsewhere_warns_though_it_calls_itself_a_success():
+    def careless(fun, x0, args, **_):
+        return scipy.optimize.OptimizeResult(x=np.full(2, 0.3), fun=0.0, success=True, status=0, message="")
+
+    solve = lambda a: optimize.minimize(quartic, np.zeros(2), a, method=careless)
+    assert solve(A).success
+    with pytest.warns(fg.UnsolvedWarning, match=r"did not arrive at a solution \(status 0\)"):
+        fg.jacrev(lambda a: solve(a).x)(A)
+
+
+def test_random_quadratic_programs_have_the_derivatives_of_their_active_sets():
+    """Against the solution of the linear system that an active set, found by trying all, makes."""
+    n, m = 3, 2
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        root = rng.standard_normal((n, n))
+        h, c = root @ root.T + np.eye(n), 3 * rng.standard_normal(n)
+        a, b = rng.standard_normal((m, n)), rng.uniform(0.2, 1.0, m)
+        low = -rng.uniform(0.2, 1.0, n)
+        rows = np.concatenate([a, -np.eye(n)])
+
+        def exact(c, b, low):
+            for mask in np.ndindex((2,) * (m + n)):
+                on = np.array(mask, bool)
+                k = int(on.sum())
+                if k > n or np.linalg.matrix_rank(rows[on]) < k:
+                    continue
+                limits = np.concatenate([b, -low])
+                full = np.block([[h, rows[on].T], [rows[on], np.zeros((k, k))]])
+                z = np.linalg.solve(full, np.concatenate([-c, limits[on]]))
+                if np.all(z[n:] >= 0) and np.all(rows @ z[:n] <= limits + 1e-9):
+                    return z[:n]
+            raise AssertionError
+
+        def solve(c, b, low, method):
+            loss = lambda x: 0.5 * x @ h @ x + c @ x
+            known = {"bounds": optimize.Bounds(low), "constraints": optimize.LinearConstraint(a, ub=b)}
+            return optimize.minimize(loss, np.zeros(n), method=method, tol=1e-9, **known).x
+
+        method = "trust-constr" if seed % 4 == 0 else "SLSQP"
+        close(solve(c, b, low, method), exact(c, b, low), 1e-2)
+        args = (c, b, low)
+        for i, found in enumerate(fg.jacrev(solve, (0, 1, 2))(*args, method)):
+            close(found, differences(lambda v: exact(*args[:i], v, *args[i + 1 :]), args[i]), 1e-5)
 
 
 def test_a_minimum_that_is_not_determined_has_no_derivative():

@@ -20,7 +20,7 @@ from fgrad.scipy.optimize.solution import (
     BOOL,
     INT,
     OptimizeResult,
-    is_root,
+    is_solved,
     solution,
     told,
 )
@@ -164,7 +164,7 @@ def least_squares(
         nothing, no_rows = [np.zeros(0)] * 3, np.zeros((0, vector.size))
         slope = array(grad(cost)(result.x, cs))
         active = active_set(result.x, slope, array(low), array(high), nothing, no_rows)
-        solved = result.success or is_root(lambda v: conditions(v, vs, active), result.x)
+        solved = is_solved(lambda v: conditions(v, vs, active), result.x, result.success)
         counts = result.status, result.nfev, result.njev or 0
         return [result.x, *active[:2], result.success, solved, *counts], result
 

@@ -133,24 +133,21 @@ def active_set(x: Any, gradient: Any, lower: Any, upper: Any, values: Sequence[A
     Source:
         Nocedal & Wright (2006), Numerical Optimization, sections 12.3 and 18.3.
     """
-    value, low, high = values
+    n = x.size
+    value, low, high = map(np.concatenate, zip((x, lower, upper), values, strict=True))
     on_low, on_high = _near(value - low, low, NEAR), _near(high - value, high, NEAR)
     near = on_low | on_high
-    multipliers = np.zeros(value.shape)
-    fixed = _near(x - lower, lower, SLACK) | _near(upper - x, upper, SLACK)
-    if near.any():
-        # gradient + jacobian^T multipliers = 0; a lower limit pushes up, so that its multiplier is negative
-        matrix = jacobian[near][:, ~fixed].T if not fixed.all() else np.zeros((1, int(near.sum())))
-        rhs = -gradient[~fixed] if not fixed.all() else np.zeros(1)
+    multipliers = np.where(near, np.append(-gradient, np.zeros(len(value) - n)), 0.0)
+    if near[n:].any():
+        # gradient + matrix^T multipliers = 0; a lower limit pushes up, so that its multiplier is negative
+        matrix = np.concatenate([np.eye(n), jacobian])[near]
         sides = [np.where(on_low[near], -np.inf, -1e-300), np.where(on_high[near], np.inf, 1e-300)]
-        multipliers[near] = scipy.optimize.lsq_linear(matrix, rhs, bounds=tuple(sides)).x
-    on_low &= (low == high) | (value - low <= _least(low)) | (-multipliers > value - low)
+        multipliers[near] = scipy.optimize.lsq_linear(matrix.T, -gradient, bounds=tuple(sides)).x
+    on_low &= (value - low <= _least(low)) | (-multipliers > value - low)
+    on_low |= low == high
     on_high &= ~on_low & ((high - value <= _least(high)) | (multipliers > high - value))
-    multipliers = np.where(on_low | on_high, multipliers, 0.0)
-    slope = gradient + jacobian.T @ multipliers
-    at_low = (x - lower <= _least(lower)) | (slope > x - lower)
-    at_high = ~at_low & ((upper - x <= _least(upper)) | (-slope > upper - x))
-    return Active(at_low, at_high, multipliers, on_low, on_high)
+    multipliers = np.where(on_low | on_high, multipliers, 0.0)[n:]
+    return Active(on_low[:n], on_high[:n], multipliers, on_low[n:], on_high[n:])
 
 
 def _least(limit: Any) -> Any:

@@ -18,7 +18,7 @@ from fgrad.scipy.optimize.solution import (
     FLOAT,
     INT,
     OptimizeResult,
-    is_root,
+    is_solved,
     solution,
     told,
 )
@@ -132,7 +132,7 @@ def minimize(
         result = search(vs)
         active = search.active(vs, result.x)
         z = np.concatenate([result.x, active.multipliers])
-        solved = result.success or is_root(lambda z: search.conditions(z, vs, active), z)
+        solved = is_solved(lambda z: search.conditions(z, vs, active), z, result.success)
         return [result.x, *active, result.success, solved, result.status, *counts_of(result)], result
 
     (found, *flags, success, solved, status, nfev, njev, nhev, nit), raw = searched(

@@ -15,7 +15,7 @@ from fgrad.scipy.optimize.solution import (
     BOOL,
     INT,
     OptimizeResult,
-    is_root,
+    is_solved,
     solution,
 )
 from fgrad.scipy.results import is_plain
@@ -102,7 +102,7 @@ def root(
 
     def run(vs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
         result = search(vs)
-        solved = result.success or is_root(first(problem.at(vs[1:])["equations"]), result.x)
+        solved = is_solved(first(problem.at(vs[1:])["equations"]), result.x, result.success)
         counts = result.get("status", 0), result.get("nfev", 0)
         return [result.x, result.success, solved, *counts], result
 

@@ -21,7 +21,7 @@ from fgrad.scipy.optimize.solution import (
     FLOAT,
     INT,
     OptimizeResult,
-    is_root,
+    is_solved,
     solution,
 )
 from fgrad.scipy.results import is_plain, register_result
@@ -103,7 +103,7 @@ def minimize_scalar(
         x = np.array([result.x], float)
         slope = array(grad(objective.at(cs))(np.float64(result.x))).reshape(1)
         active = active_set(x, slope, array(low), array(high), [np.zeros(0)] * 3, np.zeros((0, 1)))
-        solved = result.success or is_root(lambda z: conditions(z, vs, active), x)
+        solved = is_solved(lambda z: conditions(z, vs, active), x, result.success)
         return [x, *active[:2], result.success, solved, result.nfev, result.nit], result
 
     outs = [Aval((1,), FLOAT), *[Aval((1,), BOOL)] * 2, *[Aval((), BOOL)] * 2, *[Aval((), INT)] * 2]

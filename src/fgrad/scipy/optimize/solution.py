@@ -19,7 +19,7 @@ from fgrad.scipy.vectors import Vector, array
 from fgrad.transforms.forward import jacfwd
 from fgrad.transforms.mapping import vmap
 
-NEGLIGIBLE = 1e-6  # a step, relative to 1 + |x|
+NEGLIGIBLE, LONG = 1e-6, 1e-2  # steps, relative to 1 + |x|
 FLOAT, INT, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
 
 
@@ -30,10 +30,11 @@ class OptimizeResult(scipy.optimize.OptimizeResult):  # type: ignore[misc]
 register_result(OptimizeResult)
 
 
-def is_root(equation: Callable[[Any], Any], x: Any) -> bool:
-    """Return whether a step of Newton's method from the vector `x` of arrays would be negligible.
+def is_solved(equation: Callable[[Any], Any], x: Any, success: bool) -> bool:
+    """Return whether the vector `x` of arrays solves an equation, by the length of a step of Newton's method.
 
-    That tells a search that stopped because double precision allows no more from one that failed.
+    A step that is negligible tells a search that stopped because double precision allows no more from one
+    that failed; one that is long, a search that SciPy calls a success though it ended elsewhere.
     """
     value, matrix = array(equation(x)), array(jacfwd(equation)(x))
     if not (np.isfinite(value).all() and np.isfinite(matrix).all()):
@@ -41,8 +42,9 @@ def is_root(equation: Callable[[Any], Any], x: Any) -> bool:
     try:
         step = np.linalg.solve(matrix, value)
     except np.linalg.LinAlgError:
-        return False
-    return bool(np.all(np.abs(step) <= NEGLIGIBLE * (1 + np.abs(x).max(initial=0))))
+        return success
+    most = LONG if success else NEGLIGIBLE
+    return bool(np.all(np.abs(step) <= most * (1 + np.abs(x).max(initial=0))))
 
 
 def solution(name: str, equation: Callable[[Any], Any], found: Any, solved: Any, status: Any) -> Any:
