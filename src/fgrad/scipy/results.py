@@ -36,9 +36,9 @@ def checked(name: str) -> Any:
     def warn(solved: Any, status: Any) -> None:
         if not solved:
             warnings.warn(
-                f"{name} did not arrive at a solution (status {int(status)}), so the derivative of its result "
-                "is that of none; look at result.success and result.message, and change the start, the method "
-                "or the tolerances",
+                f"{name} did not arrive at a solution (status {int(status)}), so the derivative of its "
+                "result is that of none; look at result.success and result.message, and change the start, "
+                "the method or the tolerances",
                 UnsolvedWarning,
                 stacklevel=2,
             )
