@@ -10,12 +10,14 @@ from fgrad.ops import (
     fft,
     indexing,
     linear,
+    matrix_functions,
     normalization,
     ordering,
     pooling,
     random,
     reduction,
     roots,
+    triangular,
     windows,
 )
 
@@ -29,11 +31,13 @@ __all__ = [
     "fft",
     "indexing",
     "linear",
+    "matrix_functions",
     "normalization",
     "ordering",
     "pooling",
     "random",
     "reduction",
     "roots",
+    "triangular",
     "windows",
 ]

@@ -1,0 +1,338 @@
+"""Rows of triangular and banded systems and of the factorizations L U and L D L^H, computed by SciPy.
+
+Rules are written for the pairing Re sum(ct * tangent), as in `factorization`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from fgrad.core.aval import Aval
+from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, flat, register
+from fgrad.core.tensor import bind
+from fgrad.ops.factorization import (
+    adjoint,
+    as_column,
+    below,
+    columns,
+    conjugate,
+    matrix_product,
+    rows,
+    solve,
+    swapped,
+)
+from fgrad.ops.foreign import each, scipy
+from fgrad.ops.linear import broadcast_to, convert, reshape, transpose
+
+# ---- triangular systems
+
+
+def solve_triangular(a: Any, b: Any, *, lower: bool, unit: bool = False) -> Any:
+    """Return the solutions x of a x = b for stacks of matrices with the same axes in front.
+
+    Only one triangle of `a` is read, and not its diagonal where `unit`, which stands for ones.
+    """
+    return bind("solve_triangular", a, b, lower=lower, unit=unit)
+
+
+def _run_solve(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
+    dtype = np.result_type(a.dtype, b.dtype)
+    if not b.size:
+        return np.zeros(b.shape, dtype)
+    solver, options = scipy("linalg").solve_triangular, {"lower": lower, "unit_diagonal": unit}
+    try:
+        found = each(lambda m, v: solver(m, v, check_finite=False, **options), a, b)
+    except LinAlgError as error:
+        raise LinAlgError(f"solve_triangular: the matrix is singular: {error}") from None
+    return found.astype(dtype, copy=False)
+
+
+def triangle(n: int, m: int, dtype: Any, *, lower: bool, strict: bool = False) -> Any:
+    """Return ones in a triangle of a matrix, on the diagonal too unless `strict`."""
+    return np.asarray(np.tri(n, m, -strict) if lower else np.tri(m, n, -strict).T, dtype)
+
+
+def _real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.empty(0, dtype).real.dtype
+
+
+def _part(x: Any, *, lower: bool, strict: bool = False) -> Any:
+    """Return a triangle of matrices, and zeros elsewhere."""
+    return x * triangle(x.shape[-2], x.shape[-1], _real_dtype(x.dtype), lower=lower, strict=strict)
+
+
+def _solve_pull(pattern: Pattern) -> Pull:
+    to_a, to_b = pattern
+
+    def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
+        *out, a, params = saved
+        lower, unit = params["lower"], params["unit"]
+        ct_b = solve_triangular(swapped(a), ct, lower=not lower, unit=unit)
+        # Giles (2008), An extended collection of matrix derivative results, 2.2.3, of the triangle read
+        ct_a = [_part(-matrix_product(ct_b, swapped(out[0])), lower=lower, strict=unit)] if to_a else []
+        return (*ct_a, ct_b) if to_b else tuple(ct_a)
+
+    return Pull(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else EACH)
+
+
+def _batch_solve(mapped: Pattern, a: Any, b: Any, **params: Any) -> Any:
+    if not mapped[0] and len(a.shape) == 2:  # one matrix, and every example a few columns more
+        count, n, k = b.shape
+        joined = reshape(transpose(b, (1, 0, 2)), (n, count * k))
+        return transpose(reshape(solve_triangular(a, joined, **params), (n, count, k)), (1, 0, 2))
+    return solve_triangular(*_full(mapped, a, b), **params)
+
+
+def _full(mapped: Pattern, *values: Any) -> list[Any]:
+    """Return all values with the batch axis in front."""
+    size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
+    return [v if m else broadcast_to(v, (size, *v.shape)) for v, m in zip(values, mapped, strict=True)]
+
+
+register(
+    Primitive(
+        "solve_triangular",
+        run=_run_solve,
+        pull=_solve_pull,
+        shape=lambda a, b, **_: Aval(b.shape, np.result_type(a.dtype, b.dtype)),
+        batch=_batch_solve,
+    )
+)
+
+
+# ---- banded systems
+
+
+def _run_banded(ab: Any, b: Any, *, below: int, above: int) -> Any:
+    dtype = np.result_type(ab.dtype, b.dtype)
+    if not b.size:
+        return np.zeros(b.shape, dtype)
+    solver = scipy("linalg").solve_banded
+    found = each(lambda m, v: solver((below, above), m, v, check_finite=False), ab, b)
+    return found.astype(dtype, copy=False)
+
+
+def _mirrored(ab: Any, below: int, above: int) -> Any:
+    """Return the bands of the transposed matrix: those of `ab` in the other order, each shifted."""
+    n, lines = ab.shape[-1], []
+    for row in range(below + above, -1, -1):
+        shift = row - above  # of the element (j + shift, j), which stands in column j
+        line = bind("slice", ab, index=(..., row, slice(max(0, -shift), max(0, -shift, n - max(0, shift)))))
+        lines.append(_padded(line, max(0, shift), n))
+    return bind("concatenate", *[reshape(v, (*v.shape[:-1], 1, n)) for v in lines], axis=len(ab.shape) - 2)
+
+
+def _padded(x: Any, start: int, n: int) -> Any:
+    """Return vectors of length `n` that hold `x` from `start`, and zeros around it."""
+    return bind("unslice", x, shape=(*x.shape[:-1], n), index=(..., slice(start, start + x.shape[-1])))
+
+
+def _banded_pull(pattern: Pattern) -> Pull:
+    to_ab, to_b = pattern
+
+    def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
+        *out, ab, params = saved
+        low, high = params["below"], params["above"]
+        ct_b = bind("solve_banded", _mirrored(ab, low, high), ct, below=high, above=low)
+        if not to_ab:
+            return (ct_b,)
+        # the bands of -ct_b x^T: Giles (2008), 2.2.3
+        n, lines = ab.shape[-1], []
+        for row in range(low + high + 1):
+            shift = row - high
+            i, j = (slice(max(0, s), max(0, s, n - max(0, -s))) for s in (shift, -shift))
+            product = (bind("slice", v, index=(..., k, slice(None))) for v, k in ((ct_b, i), (out[0], j)))
+            first, second = product
+            line = bind("sum", -(first * second), axes=(len(first.shape) - 1,))
+            line = _padded(line, max(0, -shift), n)
+            lines.append(reshape(line, (*line.shape[:-1], 1, n)))
+        ct_ab = bind("concatenate", *lines, axis=len(ab.shape) - 2)
+        return (ct_ab, ct_b) if to_b else (ct_ab,)
+
+    return Pull(back, keep=(OUT, 1) if to_ab else (1,), params=True, transpose="" if to_ab else EACH)
+
+
+def _batch_banded(mapped: Pattern, ab: Any, b: Any, **params: Any) -> Any:
+    if not mapped[0] and len(ab.shape) == 2:
+        count, n, k = b.shape
+        joined = reshape(transpose(b, (1, 0, 2)), (n, count * k))
+        return transpose(reshape(bind("solve_banded", ab, joined, **params), (n, count, k)), (1, 0, 2))
+    return bind("solve_banded", *_full(mapped, ab, b), **params)
+
+
+register(
+    Primitive(
+        "solve_banded",
+        run=_run_banded,
+        pull=_banded_pull,
+        shape=lambda ab, b, **_: Aval(b.shape, np.result_type(ab.dtype, b.dtype)),
+        batch=_batch_banded,
+    )
+)
+
+
+# ---- L U
+
+
+def _run_lu(a: Any) -> tuple[Any, Any, Any]:
+    *lead, m, n = a.shape
+    lu, piv = a.copy(), np.zeros((*lead, min(m, n)), np.int32)
+    perm = np.zeros((*lead, m), np.int32)
+    (getrf,) = scipy("linalg").get_lapack_funcs(("getrf",), dtype=a.dtype)
+    for i in np.ndindex(*lead):
+        if a.size:
+            lu[i], piv[i], _ = getrf(a[i])
+        order = np.arange(m)
+        for k, other in enumerate(piv[i]):
+            order[[k, other]] = order[[other, k]]
+        perm[i] = order
+    return lu, piv, perm
+
+
+def _lu(ct: Any, out: Any) -> tuple[Any]:
+    """Return the cotangent of a[perm] = l u from that of l and u, which are stored in one matrix.
+
+    Square: x = l^-1 da u^-1 gives dl = l (x below the diagonal), du = (the rest of x) u. The rows below a
+    square, and the columns behind one, are those of `a` times u^-1, or l^-1 times those of `a`.
+
+    Source:
+        de Hoog, Anderssen & Lukas (2011), Differentiation of matrix functionals using triangular
+        factorization, Math. Comp. 80.
+    """
+    ct_lu, (lu, _, perm) = ct[0], out
+    *_, m, n = lu.shape
+    k = min(m, n)
+    square, ct_square = (columns(rows(x, 0, k), 0, k) for x in (lu, ct_lu))
+    ct_l = _part(ct_square, lower=True, strict=True)
+    ct_u = _part(ct_square, lower=False)
+    real = _real_dtype(lu.dtype)
+    low, u = _part(square, lower=True, strict=True) + np.eye(k, dtype=real), _part(square, lower=False)
+    under: Any = None
+    behind: Any = None
+    if m > k:
+        # below the square: l2 = a2 u^-1
+        under = _over_upper(square, rows(ct_lu, k, None))
+        ct_u = ct_u - _part(matrix_product(swapped(rows(lu, k, None)), under), lower=False)
+    if n > k:
+        # behind it: u2 = l^-1 a2
+        behind = solve_triangular(swapped(square), columns(ct_lu, k, None), lower=False, unit=True)
+        ct_l = ct_l - _part(matrix_product(behind, swapped(columns(lu, k, None))), lower=True, strict=True)
+    inner = _part(matrix_product(swapped(low), ct_l), lower=True, strict=True)
+    inner = inner + _part(matrix_product(ct_u, swapped(u)), lower=False)
+    whole = _over_upper(square, solve_triangular(swapped(square), inner, lower=False, unit=True))
+    axis = len(lu.shape) - 2
+    if under is not None:
+        whole = bind("concatenate", whole, under, axis=axis)
+    if behind is not None:
+        whole = bind("concatenate", whole, behind, axis=axis + 1)
+    return (matrix_product(swapped(permutation(perm, lu.dtype)), whole),)
+
+
+def _over_upper(square: Any, ct: Any) -> Any:
+    """Return ct u^-T."""
+    return swapped(solve_triangular(square, swapped(ct), lower=False))
+
+
+def permutation(perm: Any, dtype: Any) -> Any:
+    """Return the matrices p with p a = a[perm]."""
+    return convert(bind("equal", as_column(perm), np.arange(perm.shape[-1])), np.dtype(dtype))
+
+
+def _shape_lu(a: Aval) -> tuple[Aval, Aval, Aval]:
+    *lead, m, n = a.shape
+    return a, Aval((*lead, min(m, n)), np.dtype(np.int32)), Aval((*lead, m), np.dtype(np.int32))
+
+
+register(
+    Primitive(
+        "lu_factor",  # both factors in one matrix, the exchanges of rows, and the order to which they lead
+        run=_run_lu,
+        pull=lambda _: Pull(_lu, keep=(OUT,), exact=True),
+        shape=_shape_lu,
+        batch=lambda _, a: bind("lu_factor", a),
+        many=True,
+    )
+)
+
+
+def _run_order(piv: Any) -> Any:
+    order = np.broadcast_to(np.arange(piv.shape[-1]), piv.shape).copy()
+    for i in np.ndindex(piv.shape[:-1]):
+        for k, other in enumerate(piv[i]):
+            order[i][[k, other]] = order[i][[other, k]]
+    return order.astype(np.int32)
+
+
+register(
+    Primitive(
+        "pivot_order",  # of square matrices: from exchanges of rows to the order to which they lead
+        run=_run_order,
+        pull=flat,
+        shape=lambda piv: Aval(piv.shape, np.dtype(np.int32)),
+        batch=lambda _, piv: bind("pivot_order", piv),
+    )
+)
+
+
+# ---- L D L^H
+
+
+def _run_ldl(a: Any, *, lower: bool, hermitian: bool) -> tuple[Any, Any, Any]:
+    *lead, n, _ = a.shape
+    outer, d, perm = np.zeros(a.shape, a.dtype), np.zeros(a.shape, a.dtype), np.zeros((*lead, n), np.intp)
+    if hermitian and a.dtype.kind == "c":
+        a = a.copy()
+        a[..., range(n), range(n)] = a[..., range(n), range(n)].real  # of which SciPy warns
+    if n:
+        for i in np.ndindex(*lead):
+            outer[i], d[i], perm[i] = scipy("linalg").ldl(a[i], lower, hermitian, check_finite=False)
+    return outer, d, perm
+
+
+def _ldl(ct: Any, out: Any, params: dict[str, Any]) -> tuple[Any]:
+    """Return the cotangent of the triangle that was read of a = (p^T l) d (p^T l)^H.
+
+    x = l^-1 p da p^T l^-H gives dd = its blocks on the diagonal, where d has them, and l^-1 dl = (its part
+    outside of the blocks, in the triangle of l) d^-1: differentiate l d l^H.
+    """
+    (ct_outer, ct_d, _), (outer, d, perm) = ct, out
+    lower = params["lower"]
+    n = d.shape[-1]
+    order = permutation(perm, d.dtype)
+    low = matrix_product(order, outer)
+    block = bind("logical_or", bind("not_equal", d, 0), np.eye(n, dtype=bool))
+    total: Any = None
+    if ct_d is not None:
+        total = bind("where", block, ct_d, 0)
+    if ct_outer is not None:
+        x = matrix_product(swapped(low), matrix_product(order, ct_outer))
+        x = swapped(solve(d, swapped(x)))
+        free = bind("logical_and", bind("logical_not", block), triangle(n, n, bool, lower=lower, strict=True))
+        x = bind("where", free, x, 0)
+        total = x if total is None else total + x
+    turn = conjugate if params["hermitian"] else lambda x: x
+    half = solve_triangular(swapped(low), total, lower=not lower, unit=True)
+    half = swapped(solve_triangular(swapped(turn(low)), swapped(half), lower=not lower, unit=True))
+    full = matrix_product(swapped(order), matrix_product(half, order))
+    weights = below(n, _real_dtype(d.dtype))
+    other = adjoint(full) if params["hermitian"] else swapped(full)
+    return ((full + other) * (weights if lower else weights.T),)
+
+
+def _shape_ldl(a: Aval, **_: Any) -> tuple[Aval, Aval, Aval]:
+    return a, a, Aval(a.shape[:-1], np.dtype(np.intp))
+
+
+register(
+    Primitive(
+        "ldl",
+        run=_run_ldl,
+        pull=lambda _: Pull(_ldl, keep=(OUT,), params=True, exact=True),
+        shape=_shape_ldl,
+        batch=lambda _, a, **params: bind("ldl", a, **params),
+        many=True,
+    )
+)

@@ -1,0 +1,408 @@
+"""Factorizations, eigenvalues and singular values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import linalg as reference
+
+from fgrad.core.tensor import bind
+from fgrad.numpy import linalg
+from fgrad.numpy.arrays import concrete
+from fgrad.numpy.indexing import take_along_axis
+from fgrad.numpy.ordering import argsort
+from fgrad.ops import factorization as rows
+from fgrad.ops.linear import convert
+from fgrad.ops.triangular import permutation, solve_triangular, triangle
+from fgrad.scipy.linalg import arguments
+from fgrad.scipy.linalg.systems import lower_part
+
+# ---- triangular factors
+
+
+def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """Return the triangular factor: l of a = l l^H if `lower`, else u of a = u^H u.
+
+    Args:
+        a: positive definite Hermitian matrices, of which the triangle of the factor is read.
+        lower: which factor.
+        overwrite_a: taken for SciPy's sake: nothing is overwritten.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+
+    Raises:
+        LinAlgError: a matrix is not positive definite.
+
+    Derivative:
+        With respect to the triangle that is read: Murray (2016), arXiv:1602.07527.
+    """
+    return linalg.cholesky(arguments.square(a, check_finite=check_finite), upper=not lower)
+
+
+def cho_factor(
+    a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[Any, bool]:
+    """Return what `cho_solve` takes: the factor of `cholesky`, and `lower`; its other triangle is zero."""
+    return cholesky(a, lower, overwrite_a, check_finite), bool(lower)
+
+
+def lu(
+    a: Any,
+    permute_l: bool = False,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    p_indices: bool = False,
+) -> tuple[Any, ...]:
+    """Return the factors p, l, u of a = p l u: a permutation, and a lower and an upper triangular matrix.
+
+    Args:
+        a: matrices (..., m, n).
+        permute_l: whether to return p l and u.
+        overwrite_a: taken for SciPy's sake: nothing is overwritten.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+        p_indices: whether to return the permutation as places: a = l[p] u.
+
+    Raises:
+        LinAlgError: it is differentiated where u is singular.
+
+    Derivative:
+        That for a fixed permutation: de Hoog, Anderssen & Lukas (2011), Math. Comp. 80.
+    """
+    a = arguments.matrices(a, check_finite=check_finite)
+    k = min(a.shape[-2:])
+    packed, _, order = bind("lu_factor", a)
+    top = rows.rows(packed, 0, k)
+    u = top * triangle(k, a.shape[-1], a.dtype, lower=False)
+    low = lower_part(packed, k)
+    if p_indices and not permute_l:
+        return argsort(order, -1), low, u
+    p = rows.swapped(permutation(order, np.empty(0, a.dtype).real.dtype))
+    return (rows.matrix_product(convert(p, a.dtype), low), u) if permute_l else (p, low, u)
+
+
+def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
+    """Return what `lu_solve` takes: l and u in one matrix, and the exchanges of rows.
+
+    Derivative:
+        As that of `lu`.
+    """
+    packed, exchanges, _ = bind("lu_factor", arguments.matrices(a, check_finite=check_finite))
+    return packed, exchanges
+
+
+def ldl(
+    A: Any,  # noqa: N803 -- SciPy's name
+    lower: bool = True,
+    hermitian: bool = True,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+) -> tuple[Any, Any, Any]:
+    """Return l, d and the order of rows that makes l triangular, of a = l d l^H.
+
+    Args:
+        A: Hermitian matrices, or complex symmetric ones, of which one triangle is read.
+        lower: whether to read the lower triangle and make l[order] lower triangular.
+        hermitian: whether complex matrices are Hermitian, otherwise a = l d l^T.
+        overwrite_a: taken for SciPy's sake: nothing is overwritten.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+
+    Raises:
+        LinAlgError: it is differentiated where d is singular.
+
+    Derivative:
+        That for a fixed order and fixed blocks of d, with respect to the triangle that is read.
+    """
+    a = arguments.square(A, check_finite=check_finite)
+    outer, d, order = bind("ldl", a, lower=bool(lower), hermitian=bool(hermitian))
+    return outer, d, order
+
+
+# ---- orthogonal factors
+
+
+def qr(
+    a: Any,
+    overwrite_a: bool = False,
+    lwork: int | None = None,
+    mode: str = "full",
+    pivoting: bool = False,
+    check_finite: bool = True,
+) -> tuple[Any, ...]:
+    """Return q with orthonormal columns and r, upper triangular, with a = q r.
+
+    Args:
+        a: matrices (..., m, n).
+        overwrite_a: taken for SciPy's sake: nothing is overwritten.
+        lwork: taken for SciPy's sake.
+        mode: "full" (square q), "economic" or "r" (r alone, in a tuple). "raw" has no derivative.
+        pivoting: whether to order columns by what is left of them, and to return their places too:
+            a[:, p] = q r.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+
+    Raises:
+        LinAlgError: it is differentiated where columns are dependent, or the result depends on columns of a
+            full q that are not determined.
+        TypeError: with `pivoting`, inside vmap or jit, where values that decide cannot be seen.
+        ValueError: an unknown mode.
+
+    Derivative:
+        That of `fgrad.numpy.linalg.qr`; with `pivoting` that for fixed places.
+    """
+    if mode not in {"full", "r", "economic"}:
+        reason = "is not offered: it has no derivative; use" if mode == "raw" else "is unknown; give"
+        raise ValueError(f"qr: mode {mode!r} {reason} 'full', 'economic' or 'r'")
+    a = arguments.matrices(a, check_finite=check_finite)
+    places: tuple[Any, ...] = ()
+    if pivoting:
+        value = concrete(a, "qr with pivoting")
+        flat = value.reshape((-1, *value.shape[-2:]))
+        found = [reference.qr(m, mode="r", pivoting=True, check_finite=False)[1] for m in flat]
+        places = (np.asarray(found, np.intp).reshape((*value.shape[:-2], value.shape[-1])),)
+        a = take_along_axis(a, np.broadcast_to(places[0][..., None, :], value.shape), -1)
+    m, n = a.shape[-2:]
+    if mode == "r":
+        r = bind("qr", a, mode="reduced")[1]
+        k = min(m, n)
+        return (bind("unslice", r, shape=tuple(a.shape), index=(..., slice(0, k), slice(None))), *places)
+    q, r = bind("qr", a, mode="complete" if mode == "full" and m > n else "reduced")
+    return (q, r, *places)
+
+
+def polar(a: Any, side: str = "right") -> tuple[Any, Any]:
+    """Return u, with orthonormal columns or rows, and p, positive semidefinite, with a = u p or a = p u.
+
+    Args:
+        a: matrices (..., m, n).
+        side: "right": a = u p; "left": a = p u.
+
+    Raises:
+        LinAlgError: it is differentiated at a matrix that has not full rank.
+        ValueError: another side.
+
+    Derivative:
+        By a Sylvester equation, for equal singular values too: Higham (2008), Functions of Matrices, 8.2.
+    """
+    if side not in {"right", "left"}:
+        raise ValueError("`side` must be either 'right' or 'left'")
+    a = arguments.matrices(a)
+    wide = a.shape[-2] < a.shape[-1]
+    u, p = bind("polar", rows.adjoint(a) if wide else a)
+    first, last = (u, rows.adjoint(u))
+    u = last if wide else u
+    if wide == (side == "left"):
+        return u, p
+    return u, rows.matrix_product(rows.matrix_product(first, p), last)
+
+
+def orthogonal_procrustes(A: Any, B: Any, check_finite: bool = True) -> tuple[Any, Any]:  # noqa: N803
+    """Return the orthogonal matrix r for which |a r - b| is least, and the sum of singular values of a^H b.
+
+    Derivative:
+        That of `polar`.
+    """
+    a, b = (arguments.matrices(x, check_finite=check_finite) for x in (A, B))
+    if a.shape != b.shape:
+        raise ValueError(f"the shapes of A and B differ ({tuple(a.shape)} vs {tuple(b.shape)})")
+    r, p = polar(rows.matrix_product(rows.adjoint(a), b))
+    return r, linalg.trace(p)
+
+
+# ---- eigenvalues and singular values
+
+
+def svd(
+    a: Any,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    lapack_driver: str = "gesdd",
+) -> Any:
+    """Return the singular value decomposition a = u diag(s) vh, or without `compute_uv` s alone.
+
+    Derivative:
+        As that of `fgrad.numpy.linalg.svd`, and with its errors.
+    """
+    if lapack_driver not in {"gesdd", "gesvd"}:
+        raise ValueError(f'lapack_driver must be "gesdd" or "gesvd", not "{lapack_driver}"')
+    a = arguments.matrices(a, check_finite=check_finite)
+    found = linalg.svd(a, full_matrices, compute_uv)
+    return tuple(found) if compute_uv else found
+
+
+def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """Return the singular values of matrices, the largest first."""
+    return linalg.svdvals(arguments.matrices(a, check_finite=check_finite))
+
+
+def eigh(
+    a: Any,
+    b: Any = None,
+    *,
+    lower: bool = True,
+    eigvals_only: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    type: int = 1,
+    check_finite: bool = True,
+    subset_by_index: Any = None,
+    subset_by_value: Any = None,
+    driver: str | None = None,
+) -> Any:
+    """Return the eigenvalues, in ascending order, and eigenvectors of Hermitian matrices.
+
+    Args:
+        a: matrices (..., n, n), of which one triangle is read.
+        b: None, or positive definite matrices, of which the same triangle is read.
+        lower: which triangle.
+        eigvals_only: whether to return eigenvalues alone.
+        overwrite_a: taken for SciPy's sake: nothing is overwritten.
+        overwrite_b: likewise.
+        type: with `b`, 1: a v = w b v; 2: a b v = w v; 3: b a v = w v.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+        subset_by_index: the first and the last wanted, or None for all.
+        subset_by_value: low and high of the interval (low, high] of those wanted, or None for all.
+        driver: taken for SciPy's sake; signs of vectors may be others than SciPy's.
+
+    Raises:
+        LinAlgError: `b` is not positive definite, or it is differentiated where eigenvectors are not
+            determined and the result depends on the choice.
+
+    Derivative:
+        That of `fgrad.numpy.linalg.eigh`, with respect to the triangle that is read.
+    """
+    if type not in {1, 2, 3}:
+        raise ValueError(f'"type" keyword only accepts 1, 2, and 3, not {type}')
+    a = arguments.square(a, check_finite=check_finite)
+    if b is None:
+        w, v = linalg.eigh(a, "L" if lower else "U")
+    else:
+        a, b = arguments.stacked(a, arguments.square(b, check_finite=check_finite))
+        w, v = _generalized(a, b, lower, type)
+    chosen = _chosen(w, subset_by_index, subset_by_value)
+    w, v = (bind("slice", x, index=(..., chosen)) for x in (w, v))
+    return w if eigvals_only else (w, v)
+
+
+def _generalized(a: Any, b: Any, lower: bool, kind: int) -> tuple[Any, Any]:
+    """Return eigenvalues and vectors by the Cholesky factor of `b`: Golub & Van Loan (2013), 8.7.2."""
+    half = a * (rows.below(a.shape[-1], a.dtype) if lower else rows.below(a.shape[-1], a.dtype).T)
+    a = half + rows.adjoint(half)
+    low = linalg.cholesky(b if lower else rows.adjoint(b))
+    if kind == 1:
+        inner = solve_triangular(low, rows.adjoint(solve_triangular(low, a, lower=True)), lower=True)
+        inner = rows.adjoint(inner)
+    else:
+        inner = rows.matrix_product(rows.matrix_product(rows.adjoint(low), a), low)
+    w, v = linalg.eigh(inner)
+    if kind == 3:
+        return w, rows.matrix_product(low, v)
+    return w, solve_triangular(rows.adjoint(low), v, lower=False)
+
+
+def _chosen(w: Any, by_index: Any, by_value: Any) -> slice:
+    if by_index is not None and by_value is not None:
+        raise ValueError("Either index or value subset can be requested.")
+    n = w.shape[-1]
+    if by_index is not None:
+        first, last = map(int, by_index)
+        if not 0 <= first <= last < n:
+            raise ValueError(
+                f"Requested eigenvalue indices are not valid. Valid range is [0, {n - 1}] and start <= end, "
+                f"but start={first}, end={last} is given"
+            )
+        return slice(first, last + 1)
+    if by_value is None:
+        return slice(None)
+    low, high = by_value
+    if not low < high:
+        raise ValueError(
+            f"Requested eigenvalue bounds are not valid. Valid range is (-inf, inf) and low < high, but "
+            f"low={low}, high={high} is given"
+        )
+    value = concrete(w, "eigh with subset_by_value")
+    if value.ndim != 1:
+        raise ValueError("eigh: subset_by_value chooses of one matrix, not of a stack")
+    return slice(int(np.searchsorted(value, low, "right")), int(np.searchsorted(value, high, "right")))
+
+
+def eigvalsh(
+    a: Any,
+    b: Any = None,
+    *,
+    lower: bool = True,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    type: int = 1,
+    check_finite: bool = True,
+    subset_by_index: Any = None,
+    subset_by_value: Any = None,
+    driver: str | None = None,
+) -> Any:
+    """Return the eigenvalues of Hermitian matrices in ascending order; arguments as in `eigh`."""
+    return eigh(
+        a,
+        b,
+        lower=lower,
+        eigvals_only=True,
+        type=type,
+        check_finite=check_finite,
+        subset_by_index=subset_by_index,
+        subset_by_value=subset_by_value,
+    )
+
+
+def eig(
+    a: Any,
+    b: Any = None,
+    left: bool = False,
+    right: bool = True,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+    homogeneous_eigvals: bool = False,
+) -> Any:
+    """Return the eigenvalues, which are complex, and eigenvectors, of length one, of square matrices.
+
+    Args:
+        a: square matrices.
+        b: None, or regular matrices: a v = w b v.
+        left: not offered.
+        right: whether to return eigenvectors, otherwise eigenvalues alone.
+        overwrite_a: taken for SciPy's sake: nothing is overwritten.
+        overwrite_b: likewise.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+        homogeneous_eigvals: not offered.
+
+    Raises:
+        LinAlgError: it is differentiated at a defective matrix, or the result depends on phases.
+        NotImplementedError: left eigenvectors or homogeneous eigenvalues.
+
+    Derivative:
+        That of `fgrad.numpy.linalg.eig`.
+    """
+    if left or homogeneous_eigvals:
+        raise NotImplementedError(
+            "eig: left eigenvectors and homogeneous eigenvalues are not offered; left eigenvectors are the "
+            "columns of inv(v).conj().T"
+        )
+    a = arguments.square(a, check_finite=check_finite)
+    if b is not None:
+        a, b = arguments.stacked(a, arguments.square(b, check_finite=check_finite))
+        a = rows.solve(b, a)
+    kind = np.result_type(a.dtype, np.complex64)
+    if not right:
+        return convert(linalg.eigvals(a), kind)
+    w, v = linalg.eig(a)
+    return convert(w, kind), v
+
+
+def eigvals(
+    a: Any,
+    b: Any = None,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    homogeneous_eigvals: bool = False,
+) -> Any:
+    """Return the eigenvalues, which are complex, of square matrices; arguments as in `eig`."""
+    return eig(a, b, right=False, check_finite=check_finite, homogeneous_eigvals=homogeneous_eigvals)

@@ -1,0 +1,162 @@
+"""Functions of matrices: exponentials, logarithms, roots, powers and what is made of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.tensor import Tensor, bind
+from fgrad.numpy import linalg
+from fgrad.ops import factorization as rows
+from fgrad.ops.linear import convert, imag, real
+from fgrad.ops.matrix_functions import ComplexResultError
+from fgrad.scipy.linalg import arguments
+
+
+def _function(name: str, a: Any, exponent: float = 0.0) -> Any:
+    """Return a function of matrices; of real ones a complex one where that is what it is."""
+    a = arguments.square(a)
+    try:
+        return bind("matrix_function", a, function=name, exponent=exponent)
+    except ComplexResultError:
+        a = convert(a, np.result_type(a.dtype, np.complex64))
+        return bind("matrix_function", a, function=name, exponent=exponent)
+
+
+def expm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
+    """Return the exponential of square matrices.
+
+    Derivative:
+        By the exponential of a block matrix: Higham (2008), Functions of Matrices, theorem 3.6.
+
+    Example:
+        >>> import fgrad
+        >>> fgrad.grad(lambda t: expm(t * np.array([[0.0, 1.0], [-1.0, 0.0]]))[0, 1])(0.5)  # cos(t)
+        np.float64(0.8775825618903728)
+    """
+    return _function("expm", A)
+
+
+def expm_frechet(
+    A: Any,  # noqa: N803 -- SciPy's names
+    E: Any,  # noqa: N803
+    method: str | None = None,
+    compute_expm: bool = True,
+    check_finite: bool = True,
+) -> Any:
+    """Return the exponential of `A` and its derivative along `E`, or without `compute_expm` that alone.
+
+    Args:
+        A: square matrices.
+        E: directions, of the same shape.
+        method: taken for SciPy's sake: the derivative is the block of an exponential ("blockEnlarge").
+        compute_expm: whether to return the exponential too.
+        check_finite: whether infinities and NaNs that can be seen are an error.
+
+    Derivative:
+        By the same rule once more: Higham (2008), theorem 3.6.
+    """
+    if method not in {None, "SPS", "blockEnlarge"}:
+        raise ValueError(f"Unknown implementation {method}")
+    a, e = arguments.stacked(*(arguments.square(x, check_finite=check_finite) for x in (A, E)))
+    if a.shape != e.shape:
+        raise ValueError("expected A and E to be the same shape")
+    along = bind("frechet", a, e, function="expm", exponent=0.0)
+    return (expm(a), along) if compute_expm else along
+
+
+def logm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
+    """Return the principal logarithm of square matrices.
+
+    Real matrices have a complex logarithm where eigenvalues are negative; inside jit, where nobody can look,
+    that is an error when it runs.
+
+    Raises:
+        LinAlgError: it is differentiated at a singular matrix.
+
+    Derivative:
+        By roots and Gauss's quadrature: Al-Mohy, Higham & Relton (2013), SIAM J. Sci. Comput. 35.
+    """
+    return _function("logm", A)
+
+
+def sqrtm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
+    """Return the principal square root of square matrices; complex ones as in `logm`.
+
+    Raises:
+        LinAlgError: it is differentiated at a matrix that is singular to rounding.
+
+    Derivative:
+        The solution l of r l + l r = ct: Higham (2008), (6.1).
+    """
+    return _function("sqrtm", A)
+
+
+def fractional_matrix_power(A: Any, t: Any) -> Any:  # noqa: N803 -- SciPy's name
+    """Return real powers of square matrices; complex ones as in `logm`.
+
+    Args:
+        A: square matrices.
+        t: the exponent; if it is a Tensor, the power is expm(t logm(A)), and differentiable in t.
+
+    Raises:
+        LinAlgError: it is differentiated at a singular matrix and t is not whole.
+
+    Derivative:
+        By the power of a block matrix: Higham (2008), theorem 3.6.
+    """
+    a = arguments.square(A)
+    if isinstance(t, Tensor):
+        return expm(t * logm(a))
+    if t == int(t):
+        return linalg.matrix_power(a, int(t))
+    return _function("power", a, float(t))
+
+
+# ---- trigonometric and hyperbolic functions
+
+
+def _halves(a: Any) -> tuple[Any, Any]:
+    """Return the sum and the difference of exp(a) and exp(-a), halved."""
+    p, m = expm(a), expm(-a)
+    return (p + m) / 2, (p - m) / 2
+
+
+def _circular(a: Any) -> tuple[Any, Any]:
+    """Return cosine and sine."""
+    if a.dtype.kind == "c":
+        cosine, turned = _halves(a * 1j)
+        return cosine, turned * -1j
+    turned = expm(convert(a, np.result_type(a.dtype, np.complex64)) * 1j)
+    return real(turned), imag(turned)
+
+
+def cosm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
+    """Return the cosine of square matrices, by the exponential."""
+    return _circular(arguments.square(A))[0]
+
+
+def sinm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
+    """Return the sine of square matrices, by the exponential."""
+    return _circular(arguments.square(A))[1]
+
+
+def tanm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
+    """Return the tangent of square matrices, by the exponential."""
+    return rows.solve(*_circular(arguments.square(A)))
+
+
+def coshm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
+    """Return the hyperbolic cosine of square matrices, by the exponential."""
+    return _halves(arguments.square(A))[0]
+
+
+def sinhm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
+    """Return the hyperbolic sine of square matrices, by the exponential."""
+    return _halves(arguments.square(A))[1]
+
+
+def tanhm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
+    """Return the hyperbolic tangent of square matrices, by the exponential."""
+    return rows.solve(*_halves(arguments.square(A)))

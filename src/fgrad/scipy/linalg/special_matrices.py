@@ -1,0 +1,179 @@
+"""Matrices with a structure, made of vectors: their elements are gathered, so derivatives are sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.tensor import bind
+from fgrad.numpy.arrays import as_value
+from fgrad.numpy.indexing import take
+from fgrad.numpy.shapes import concatenate
+from fgrad.ops.factorization import as_column, as_row, conjugate
+from fgrad.ops.linear import broadcast_to, convert, reshape, reverse
+from fgrad.scipy.linalg import arguments
+
+
+def _vectors(*xs: Any) -> list[Any]:
+    """Return vectors, or stacks of them, with the same axes in front and of one dtype."""
+    values = [as_value(x) for x in xs]
+    values = [reshape(x, (1,)) if not x.shape else x for x in values]
+    lead = np.broadcast_shapes(*(x.shape[:-1] for x in values))
+    values = [x if x.shape[:-1] == lead else broadcast_to(x, (*lead, x.shape[-1])) for x in values]
+    return arguments.common(*values)
+
+
+def toeplitz(c: Any, r: Any = None) -> Any:
+    """Return matrices with constant diagonals.
+
+    Args:
+        c: the first column, (..., m).
+        r: the first row, (..., n), whose first element is not read; None: the conjugate of `c`.
+
+    Returns:
+        Matrices (..., m, n).
+
+    Example:
+        >>> toeplitz([1, 2, 3], [1, 4])
+        array([[1, 4],
+               [2, 1],
+               [3, 2]])
+    """
+    c, r = _vectors(c, conjugate(as_value(c)) if r is None else r)
+    m, n = c.shape[-1], r.shape[-1]
+    rest = bind("slice", r, index=(..., slice(1, None)))
+    line = concatenate([reverse(c, len(c.shape) - 1), rest], axis=-1)
+    return take(line, m - 1 + np.arange(n) - np.arange(m)[:, None], axis=-1)
+
+
+def hankel(c: Any, r: Any = None) -> Any:
+    """Return matrices with constant antidiagonals.
+
+    Args:
+        c: the first column, (..., m).
+        r: the last row, (..., n), whose first element is not read; None: zeros.
+
+    Returns:
+        Matrices (..., m, n).
+    """
+    c = as_value(c)
+    c, r = _vectors(c, np.zeros(c.shape, c.dtype) if r is None else r)
+    m, n = c.shape[-1], r.shape[-1]
+    line = concatenate([c, bind("slice", r, index=(..., slice(1, None)))], axis=-1)
+    return take(line, np.arange(m)[:, None] + np.arange(n), axis=-1)
+
+
+def circulant(c: Any) -> Any:
+    """Return the matrices (..., n, n) whose columns are the vectors (..., n), each turned by one place."""
+    (c,) = _vectors(c)
+    n = c.shape[-1]
+    return take(c, (np.arange(n)[:, None] - np.arange(n)) % max(n, 1), axis=-1)
+
+
+def companion(a: Any) -> Any:
+    """Return the matrices (..., n - 1, n - 1) whose eigenvalues are the roots of polynomials (..., n).
+
+    Raises:
+        ValueError: fewer than two coefficients, or the first is seen to be zero.
+    """
+    (a,) = _vectors(a)
+    a = arguments.numbers(a)
+    n = a.shape[-1]
+    if n < 2:
+        raise ValueError("The length of `a` along the last axis must be at least 2.")
+    if arguments.is_visible(a) and np.any(arguments.plain(a)[..., 0] == 0):
+        raise ValueError("The first coefficient in `a` must not be zero.")
+    rest, first = (bind("slice", a, index=(..., s)) for s in (slice(1, None), slice(0, 1)))
+    top = as_row(-rest / first)
+    below = broadcast_to(np.eye(n - 2, n - 1, dtype=a.dtype), (*a.shape[:-1], n - 2, n - 1))
+    return concatenate([top, below], axis=-2)
+
+
+def block_diag(*arrs: Any) -> Any:
+    """Return matrices with blocks along the diagonal and zeros elsewhere.
+
+    Args:
+        arrs: matrices (..., m, n), whose leading axes broadcast; vectors count as one row.
+
+    Derivative:
+        The blocks of the cotangent.
+    """
+    blocks = [as_value(a) for a in arrs] or [np.zeros((1, 0))]
+    blocks = [
+        reshape(a, (1,) * (2 - len(a.shape)) + tuple(a.shape)) if len(a.shape) < 2 else a for a in blocks
+    ]
+    lead = np.broadcast_shapes(*(a.shape[:-2] for a in blocks))
+    dtype = np.result_type(*(a.dtype for a in blocks))
+    m, n = (sum(a.shape[k] for a in blocks) for k in (-2, -1))
+    lines, start = [], 0
+    for a in blocks:
+        wide = (*lead, a.shape[-2], n)
+        inner = broadcast_to(convert(a, dtype), (*lead, *a.shape[-2:]))
+        lines.append(bind("unslice", inner, shape=wide, index=(..., slice(start, start + a.shape[-1]))))
+        start += a.shape[-1]
+    return concatenate(lines, axis=-2) if m else broadcast_to(np.zeros((0, n), dtype), (*lead, 0, n))
+
+
+def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
+    """Return the matrix whose product with a vector of length `n` is its convolution with `a`.
+
+    Args:
+        a: vectors (..., m).
+        n: the length of the other vector.
+        mode: "full", "valid" or "same".
+
+    Raises:
+        ValueError: no elements, a length below one, or an unknown mode.
+    """
+    (a,) = _vectors(a)
+    m = a.shape[-1]
+    if n <= 0:
+        raise ValueError("n must be a positive integer.")
+    if m == 0:
+        raise ValueError("len(a) must be at least 1.")
+    if mode not in {"full", "valid", "same"}:
+        raise ValueError(f"'mode' argument must be one of ('full', 'valid', 'same'), not {mode!r}")
+    zeros = np.zeros((*a.shape[:-1], n - 1), a.dtype)
+    first = bind("slice", a, index=(..., slice(0, 1)))
+    full = toeplitz(concatenate([a, zeros], axis=-1), concatenate([first, zeros], axis=-1))
+    if mode == "full":
+        return full
+    if mode == "same":
+        count = max(m, n)
+        start = (min(m, n) - 1) // 2
+    else:
+        count, start = max(m, n) - min(m, n) + 1, min(m, n) - 1
+    return bind("slice", full, index=(..., slice(start, start + count), slice(None)))
+
+
+def leslie(f: Any, s: Any) -> Any:
+    """Return Leslie's matrices (..., n, n) of fecundities (..., n) and survivals (..., n - 1).
+
+    Raises:
+        ValueError: lengths that do not fit.
+    """
+    f, s = _vectors(f, s)
+    n = f.shape[-1]
+    if n != s.shape[-1] + 1:
+        raise ValueError("The length of s must be one less than the length of f")
+    if n < 2:
+        raise ValueError("The length of s must be at least 1.")
+    lower = as_column(s) * np.eye(n - 1, n, dtype=s.dtype)
+    return concatenate([as_row(f), lower], axis=-2)
+
+
+def khatri_rao(a: Any, b: Any) -> Any:
+    """Return the Kronecker products of the columns of matrices (..., m, n) and (..., k, n), side by side.
+
+    Raises:
+        ValueError: another number of columns.
+    """
+    a, b = as_value(a), as_value(b)
+    if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-1]:
+        raise ValueError("The number of columns for both arrays should be equal, and both be matrices.")
+    a, b = arguments.stacked(a, b)
+    *lead, m, n = a.shape
+    k = b.shape[-2]
+    product = reshape(a, (*lead, m, 1, n)) * reshape(b, (*lead, 1, k, n))
+    return reshape(product, (*lead, m * k, n))

@@ -1,0 +1,76 @@
+"""What every function of `fgrad.scipy` is held to: SciPy's values, differences, a loop, and eager values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import fgrad as fg
+from fgrad.testing import check_grads
+from tests.helpers import close, plain
+
+Function = Callable[..., Any]
+
+
+def leaves(out: Any) -> list[Any]:
+    """Return the arrays among results."""
+    return [plain(x) for x in several(out) if x is not None]
+
+
+def agrees(actual: Any, expected: Any, rtol: float | None = None) -> None:
+    """Assert that results agree in number, shape, dtype and value; SciPy's may be wider than the arguments."""
+    actual, expected = leaves(actual), leaves(expected)
+    assert len(actual) == len(expected)
+    for a, e in zip(actual, expected, strict=True):
+        assert a.dtype == e.dtype or (a.dtype.kind == e.dtype.kind and a.itemsize < e.itemsize)
+        close(a, e, rtol)
+
+
+def several(out: Any) -> tuple[Any, ...]:
+    """Return results as a tuple."""
+    return tuple(out) if isinstance(out, tuple | list) else (out,)
+
+
+def floating(f: Function) -> Function:
+    """Return `f` with those results alone that hold floating-point numbers."""
+    return lambda *xs: [x for x in several(f(*xs)) if x is not None and x.dtype.kind in "fc"]
+
+
+def check(
+    f: Function,
+    args: Sequence[Any],
+    reference: Function | None = None,
+    order: int = 2,
+    *,
+    rtol: float | None = None,
+    mapped: bool = True,
+    staged: bool = True,
+) -> None:
+    """Check `f` of arrays: for arrays and Tensors, differentiated to `order`, mapped and compiled."""
+    expected = f(*args) if reference is None else reference(*args)
+    agrees(f(*args), expected, rtol)
+    assert not any(isinstance(x, fg.Tensor) for x in several(f(*args)))
+    agrees(f(*map(fg.tensor, args)), expected, rtol)
+    if order:
+        check_grads(floating(f), args, order)
+    if mapped:
+        stacks = [np.stack([x, x * x.dtype.type(0.99)]) for x in args]
+        loop = [leaves(f(*(s[i] for s in stacks))) for i in range(2)]
+        agrees(fg.vmap(f)(*stacks), [np.stack(xs) for xs in zip(*loop, strict=True)], rtol or 1e-8)
+    if staged:
+        agrees(fg.jit(f)(*args), f(*args), rtol or 1e-8)
+        if order:
+            slope = fg.grad(total(f), argnums=tuple(range(len(args))))
+            agrees(fg.jit(slope)(*args), slope(*args), rtol or 1e-7)
+
+
+def total(f: Function) -> Function:
+    """Return a real number that depends on all results of `f`."""
+
+    def summed(*xs: Any) -> Any:
+        parts = [y.real * 0.7 + y.imag * 0.3 if y.dtype.kind == "c" else y for y in floating(f)(*xs)]
+        return sum((np.sin(p) * 0.5 + p).sum() for p in parts)
+
+    return summed
