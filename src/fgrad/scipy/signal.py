@@ -1,1 +1,0 @@
-"""Convolutions, filters and short-time transforms."""
