@@ -111,6 +111,12 @@ def test_what_is_scattered_may_be_sliced():
     np.testing.assert_allclose(fg.jit(fg.grad(at))(x[0]), [1, np.exp(x[0, 1]), 0], rtol=1e-12)
 
 
+def test_nothing_may_be_scattered():
+    x = np.arange(6.0).reshape(2, 3)
+    slope = fg.grad(lambda x: np.sum(np.sin(np.pad(x, ((1, 0), (0, 2)), "symmetric"))))
+    np.testing.assert_allclose(fg.jit(slope)(x), slope(x))
+
+
 def test_what_nobody_reads_is_not_computed():
     def f(x: Any, y: Any) -> Any:
         z = fg.tensor(np.zeros(3)) * x

@@ -260,8 +260,10 @@ def _constant(w: _Writer, j: Var) -> Any:
     return next(a for v, a in w.constants.values() if v is j)
 
 
-def _chosen(w: _Writer, value: Var, order: Any) -> Var:
+def _chosen(w: _Writer, value: Var, order: Any) -> Any:
     """Return the elements of `value` by their places."""
+    if not value.aval.size:  # none is written anywhere
+        return w.operand(np.zeros(order.shape, value.aval.dtype))
     flat = w.write("reshape", value, shape=(value.aval.size,))
     return w.write("gather", flat, w.operand(np.maximum(order, 0)), template=(HOLE,), unique=False)
 

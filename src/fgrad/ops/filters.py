@@ -9,6 +9,7 @@ import numpy as np
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, register
 from fgrad.core.tensor import bind
+from fgrad.ops.contraction import contract
 from fgrad.ops.foreign import scipy
 from fgrad.ops.linear import broadcast_to, linear, reverse, sum_axes
 
@@ -69,6 +70,10 @@ register(
 # ---- spline coefficients
 
 
+SHORT = 24  # elements: where lines are shorter, SciPy's filter for 'reflect' is not exact, and not symmetric
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVW"
+
+
 def _run_spline(x: Any, *, order: int, mode: str) -> Any:
     if x.shape[-1] < 2 or not x.size:
         return x.copy()
@@ -81,6 +86,11 @@ def _spline_adjoint(ct: Any, x: Aval, *, order: int, mode: str) -> Any:
     # coefficients solve b c = x; b is symmetric, but for mirrored edges, where the other neighbours of the
     # first and last element count twice: there d b is, with halves at both ends of the diagonal d
     n = x.shape[-1]
+    if mode == "reflect" and n < SHORT:
+        dtype = np.empty(0, x.dtype).real.dtype
+        matrix = _run_spline(np.eye(n, dtype=dtype), order=order, mode=mode)
+        lead = _LETTERS[: len(x.shape) - 1]
+        return contract(ct, matrix, lead + "Y", "ZY", lead + "Z")
     if mode != "mirror" or n < 2:
         return bind("spline_filter", ct, order=order, mode=mode)
     weights = np.ones(n, np.empty(0, x.dtype).real.dtype)

@@ -1,8 +1,8 @@
 """Rows of functions of matrices and of Sylvester's equation, computed by SciPy, in stacks of any shape.
 
 One rule serves every function. Its derivative at a along e, the Fréchet derivative L(a, e), is the upper
-right block of f([[a, e], [0, a]]): Mathias (1996), A chain rule for matrix functions and applications, SIAM J.
-Matrix Anal. Appl. 17; Higham (2008), Functions of Matrices, theorem 3.6. The adjoint of e -> L(a, e) is
+right block of f([[a, e], [0, a]]): Mathias (1996), A chain rule for matrix functions and applications, SIAM
+J. Matrix Anal. Appl. 17; Higham (2008), Functions of Matrices, theorem 3.6. The adjoint of e -> L(a, e) is
 ct -> L(a^T, ct), for the pairing Re sum(ct * tangent) and f(a^T) = f(a)^T.
 """
 
@@ -183,7 +183,7 @@ def _run_sylvester(a: Any, b: Any, q: Any) -> Any:
 
 
 def _solved(a: Any, b: Any, q: Any) -> Any:
-    """Return x with a x + x b = q, as scipy.linalg.solve_sylvester: Bartels & Stewart (1972), Comm. ACM 15."""
+    """Return x with a x + x b = q, as SciPy's solve_sylvester: Bartels & Stewart (1972), Comm. ACM 15."""
     linalg = scipy("linalg")
     kind = "complex" if any(m.dtype.kind == "c" for m in (a, b, q)) else "real"
     (r, u), (s, v) = (linalg.schur(m, output=kind) for m in (a, b.conj().T))

@@ -1,1 +1,0 @@
-"""Interpolation and filters of images of any dimension."""

@@ -1,0 +1,447 @@
+"""Filters of images: weighted sums of neighbours, with every border of SciPy's."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+from scipy import ndimage as reference
+
+from fgrad.core.tensor import Tensor, bind
+from fgrad.numpy.arrays import as_tensor, concrete
+from fgrad.numpy.padding import pad
+from fgrad.numpy.shapes import moveaxis
+from fgrad.ops import windows
+from fgrad.ops.factorization import conjugate
+from fgrad.ops.linear import convert, reshape, reverse
+from fgrad.scipy.dispatch import for_tensors, inexact
+from fgrad.scipy.ndimage.interpolation import as_output
+from fgrad.scipy.signal.convolution import sliding, turned
+
+_BORDERS = {
+    **dict.fromkeys(("reflect", "grid-mirror"), "symmetric"),
+    **dict.fromkeys(("constant", "grid-constant"), "constant"),
+    "nearest": "edge",
+    "mirror": "reflect",
+    **dict.fromkeys(("wrap", "grid-wrap"), "wrap"),
+}
+
+
+def _bordered(x: Any, widths: Sequence[tuple[int, int]], mode: str, cval: Any) -> Any:
+    if not isinstance(mode, str):
+        raise RuntimeError("A sequence of modes is not supported")  # noqa: TRY004 -- SciPy's error
+    if mode not in _BORDERS:
+        raise RuntimeError("boundary mode not supported")
+    border = _BORDERS[mode]
+    return pad(x, widths, border, **({"constant_values": cval} if border == "constant" else {}))
+
+
+def _sides(n: int, origin: int, name: str) -> tuple[int, int]:
+    """Return how many neighbours `n` weights have before and behind."""
+    origin = operator.index(origin)
+    if not 0 <= n // 2 + origin < n:
+        raise ValueError(
+            f"{name}: Invalid origin; origin must satisfy -({n} // 2) <= origin <= ({n} - 1) // 2, but it is "
+            f"{origin}"
+        )
+    return n // 2 + origin, n - n // 2 - 1 - origin
+
+
+def _pair(input: Any, weights: Any) -> tuple[Any, Any, np.dtype[Any]]:
+    """Return image and weights, and the dtype of the result: the image's, complex if the weights are."""
+    x, w = inexact(input), inexact(weights)
+    dtype = np.result_type(x.dtype, np.complex64) if w.dtype.kind == "c" else x.dtype
+    return x, w, np.dtype(dtype)
+
+
+def _along(x: Any, w: Any, axis: int, mode: str, cval: Any, origin: int, name: str) -> Any:
+    """Return the weighted sums of neighbours along one axis."""
+    if len(w.shape) != 1 or w.shape[0] < 1:
+        raise RuntimeError("no filter weights given")
+    axis = normalize_axis_index(axis, len(x.shape))
+    widths = [(0, 0)] * len(x.shape)
+    widths[axis] = _sides(w.shape[0], origin, name)
+    moved = moveaxis(_bordered(x, widths, mode, cval), axis, -1)
+    lines = reshape(moved, (moved.size // max(1, moved.shape[-1]), 1, moved.shape[-1]))
+    y = windows.conv(
+        lines,
+        reshape(w, (1, 1, w.shape[0])),
+        stride=(1,),
+        padding=((0, 0),),
+        dilation=(1,),
+        input_dilation=(1,),
+        groups=1,
+    )
+    return moveaxis(reshape(y, (*moved.shape[:-1], x.shape[axis])), -1, axis)
+
+
+@for_tensors(reference.correlate1d)
+def correlate1d(
+    input: Any,
+    weights: Any,
+    axis: int = -1,
+    output: Any = None,
+    mode: str = "reflect",
+    cval: Any = 0.0,
+    origin: int = 0,
+) -> Any:
+    """Return the correlation of an image with (the conjugates of) weights along one axis.
+
+    Args:
+        input: real or complex image; integers are taken as float64.
+        weights: a vector.
+        axis: the axis.
+        output: None, or the dtype of the result.
+        mode: what lies beyond the edges: "reflect" or "grid-mirror" (d c b a | a b c d | d c b a), "mirror"
+            (d c b | a b c d | c b a), "nearest", "wrap" or "grid-wrap", "constant" or "grid-constant"
+            (`cval`).
+        cval: one number.
+        origin: by how much weights are moved, to the left if positive.
+
+    Raises:
+        RuntimeError: no weights, or an unknown mode.
+        ValueError: an origin beyond the weights.
+
+    Derivative:
+        In the image, the weights and `cval`.
+    """
+    x, w, dtype = _pair(input, weights)
+    y = _along(x, conjugate(w), axis, mode, cval, origin, "correlate1d")
+    return as_output(convert(y, dtype), output)
+
+
+@for_tensors(reference.convolve1d)
+def convolve1d(
+    input: Any,
+    weights: Any,
+    axis: int = -1,
+    output: Any = None,
+    mode: str = "reflect",
+    cval: Any = 0.0,
+    origin: int = 0,
+) -> Any:
+    """Return the convolution of an image with weights along one axis; arguments as in `correlate1d`."""
+    x, w, dtype = _pair(input, weights)
+    origin = -origin - (w.shape[0] % 2 == 0)
+    y = _along(x, reverse(w, 0), axis, mode, cval, origin, "convolve1d")
+    return as_output(convert(y, dtype), output)
+
+
+def _everywhere(
+    x: Any, w: Any, mode: str, cval: Any, origin: Any, axes: Any, name: str, *, flips: bool
+) -> Any:
+    """Return the weighted sums of neighbours along `axes`."""
+    rank = len(x.shape)
+    axes = tuple(range(rank)) if axes is None else normalize_axis_tuple(axes, rank)
+    if len(w.shape) != len(axes) or 0 in w.shape:
+        raise RuntimeError(f"weights.ndim ({len(w.shape)}) must match len(axes) ({len(axes)})")
+    origins = list(origin) if isinstance(origin, list | tuple | np.ndarray) else [origin] * len(axes)
+    if len(origins) != len(axes):
+        raise ValueError(f"{name}: origin must be one number, or one for each of {len(axes)} axes")
+    if flips:
+        w = turned(w)
+        even = {a: n % 2 == 0 for a, n in zip(sorted(axes), w.shape, strict=True)}
+        origins = [-o - even[a] for o, a in zip(origins, axes, strict=True)]
+    lengths = dict(
+        zip(sorted(axes), w.shape, strict=True)
+    )  # weights belong to axes in their order, as in SciPy
+    sides = {a: _sides(lengths[a], o, name) for a, o in zip(axes, origins, strict=True)}
+    w = reshape(w, tuple(lengths.get(i, 1) for i in range(rank)))
+    return sliding(_bordered(x, [sides.get(i, (0, 0)) for i in range(rank)], mode, cval), w)
+
+
+@for_tensors(reference.correlate)
+def correlate(
+    input: Any,
+    weights: Any,
+    output: Any = None,
+    mode: str = "reflect",
+    cval: Any = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
+) -> Any:
+    """Return the correlation of an image with (the conjugates of) weights.
+
+    Args:
+        input: real or complex image; integers are taken as float64.
+        weights: as many axes as the image has, or as there are `axes`.
+        output: None, or the dtype of the result.
+        mode: as in `correlate1d`.
+        cval: one number.
+        origin: by how much weights are moved, one number or one for each axis.
+        axes: along which to filter; None: all.
+
+    Raises:
+        RuntimeError: weights with another number of axes, or an unknown mode.
+        ValueError: an origin beyond the weights.
+
+    Derivative:
+        In the image, the weights and `cval`.
+    """
+    x, w, dtype = _pair(input, weights)
+    y = _everywhere(x, conjugate(w), mode, cval, origin, axes, "correlate", flips=False)
+    return as_output(convert(y, dtype), output)
+
+
+@for_tensors(reference.convolve)
+def convolve(
+    input: Any,
+    weights: Any,
+    output: Any = None,
+    mode: str = "reflect",
+    cval: Any = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
+) -> Any:
+    """Return the convolution of an image with weights; arguments as in `correlate`."""
+    x, w, dtype = _pair(input, weights)
+    y = _everywhere(x, w, mode, cval, origin, axes, "convolve", flips=True)
+    return as_output(convert(y, dtype), output)
+
+
+# ---- named weights
+
+
+def _kernel(sigma: Any, order: int, radius: int) -> Any:
+    """Return Gaussian weights, or their derivative of an order: a polynomial q times the Gaussian.
+
+    q' + q p' for the derivative of q exp(p), p' = -x / sigma^2.
+    """
+    if order < 0:
+        raise ValueError("order must be non-negative")
+    x = np.arange(-radius, radius + 1, dtype=np.float64)
+    inverse = 1 / (sigma * sigma)
+    phi = np.exp(inverse * (-0.5 * x * x))
+    phi = phi / phi.sum()
+    q: list[Any] = [1.0]
+    for _ in range(order):
+        slope = [(i + 1) * c for i, c in enumerate(q[1:])] + [0.0, 0.0]
+        shifted = [0.0, *(-c * inverse for c in q)]
+        q = [a + b for a, b in zip(slope, shifted, strict=True)]
+    if order == 0:
+        return phi
+    total: Any = 0.0
+    for i, c in enumerate(q):
+        total = total + c * x**i
+    return total * phi
+
+
+@for_tensors(reference.gaussian_filter1d)
+def gaussian_filter1d(
+    input: Any,
+    sigma: Any,
+    axis: int = -1,
+    order: int = 0,
+    output: Any = None,
+    mode: str = "reflect",
+    cval: Any = 0.0,
+    truncate: float = 4.0,
+    *,
+    radius: int | None = None,
+) -> Any:
+    """Return an image smoothed along one axis by a Gaussian, or by a derivative of one.
+
+    Args:
+        input: real or complex image; integers are taken as float64.
+        sigma: the standard deviation, in elements.
+        axis: the axis.
+        order: the order of the derivative.
+        output: None, or the dtype of the result.
+        mode: as in `correlate1d`.
+        cval: one number.
+        truncate: the length of the weights to each side, in standard deviations.
+        radius: the same in elements; needed where `sigma` is mapped or staged.
+
+    Raises:
+        ValueError: a negative order, or a radius that is no integer or negative.
+
+    Derivative:
+        In the image, `cval`, and `sigma` for a fixed number of weights.
+    """
+    x = inexact(input)
+    if radius is None:
+        radius = int(truncate * float(concrete(sigma, "sigma without a radius")) + 0.5)
+    if not isinstance(radius, int | np.integer) or radius < 0:
+        raise ValueError("Radius must be a nonnegative integer.")
+    w = _kernel(sigma if isinstance(sigma, Tensor) else float(sigma), order, int(radius))
+    w = convert(reverse(w, 0), np.empty(0, x.dtype).real.dtype)
+    return as_output(_along(x, w, axis, mode, cval, 0, "gaussian_filter1d"), output)
+
+
+def _sequence(x: Any, n: int) -> list[Any]:
+    if isinstance(x, Tensor) and x.shape:
+        x = [bind("slice", x, index=(k,)) for k in range(x.shape[0])]
+    several = isinstance(x, list | tuple) or (isinstance(x, np.ndarray) and x.ndim > 0)
+    values = list(x) if several else [x] * n
+    if len(values) != n:
+        raise RuntimeError("sequence argument must have length equal to input rank")
+    return values
+
+
+def _axes(axes: Any, rank: int) -> tuple[int, ...]:
+    return tuple(range(rank)) if axes is None else normalize_axis_tuple(axes, rank)
+
+
+@for_tensors(reference.gaussian_filter)
+def gaussian_filter(
+    input: Any,
+    sigma: Any,
+    order: Any = 0,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: Any = 0.0,
+    truncate: float = 4.0,
+    *,
+    radius: Any = None,
+    axes: Any = None,
+) -> Any:
+    """Return an image smoothed by a Gaussian, or by a derivative of one.
+
+    Args:
+        input: real or complex image; integers are taken as float64.
+        sigma: the standard deviation in elements, one or one for each of `axes`.
+        order: the order of derivatives, likewise.
+        output: None, or the dtype of the result.
+        mode: as in `correlate1d`, likewise.
+        cval: one number.
+        truncate: the length of the weights to each side, in standard deviations.
+        radius: the same in elements, one or one for each of `axes`; needed where `sigma` is mapped or staged.
+        axes: along which to filter; None: all.
+
+    Derivative:
+        In the image, `cval`, and `sigma` for a fixed number of weights.
+    """
+    x = inexact(input)
+    axes = _axes(axes, len(x.shape))
+    n = len(axes)
+    columns = [_sequence(v, n) for v in (sigma, order, mode, radius)]
+    for axis, s, o, m, r in zip(axes, *columns, strict=True):
+        if isinstance(s, Tensor) or s > 1e-15:
+            x = gaussian_filter1d(as_tensor(x), s, axis, o, None, m, cval, truncate, radius=r)
+    return as_output(x, output)
+
+
+@for_tensors(reference.uniform_filter1d)
+def uniform_filter1d(
+    input: Any,
+    size: int,
+    axis: int = -1,
+    output: Any = None,
+    mode: str = "reflect",
+    cval: Any = 0.0,
+    origin: int = 0,
+) -> Any:
+    """Return the means of `size` neighbours along one axis; otherwise as `correlate1d`."""
+    x = inexact(input)
+    if size < 1:
+        raise RuntimeError("incorrect filter size")
+    w = np.full(int(size), 1 / int(size), np.empty(0, x.dtype).real.dtype)
+    return as_output(_along(x, w, axis, mode, cval, origin, "uniform_filter1d"), output)
+
+
+@for_tensors(reference.uniform_filter)
+def uniform_filter(
+    input: Any,
+    size: Any = 3,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: Any = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
+) -> Any:
+    """Return the means of neighbours; sizes, modes and origins are one, or one for each of `axes`."""
+    x = inexact(input)
+    axes = _axes(axes, len(x.shape))
+    columns = [_sequence(v, len(axes)) for v in (size, mode, origin)]
+    for axis, s, m, o in zip(axes, *columns, strict=True):
+        if s > 1:
+            x = uniform_filter1d(as_tensor(x), int(s), axis, None, m, cval, o)
+    return as_output(x, output)
+
+
+def _slope(input: Any, axis: int, output: Any, mode: Any, cval: Any, across: Sequence[float]) -> Any:
+    x = inexact(input)
+    rank = len(x.shape)
+    axis, modes = normalize_axis_index(axis, rank), _sequence(mode, rank)
+    for i in (axis, *(k for k in range(rank) if k != axis)):
+        w = np.asarray((-1, 0, 1) if i == axis else across, np.empty(0, x.dtype).real.dtype)
+        x = _along(x, w, i, modes[i], cval, 0, "slope")
+    return as_output(x, output)
+
+
+@for_tensors(reference.sobel)
+def sobel(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> Any:
+    """Return slopes along one axis, smoothed by 1, 2, 1 along the others."""
+    return _slope(input, axis, output, mode, cval, (1, 2, 1))
+
+
+@for_tensors(reference.prewitt)
+def prewitt(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> Any:
+    """Return slopes along one axis, smoothed by 1, 1, 1 along the others."""
+    return _slope(input, axis, output, mode, cval, (1, 1, 1))
+
+
+@for_tensors(reference.laplace)
+def laplace(
+    input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None
+) -> Any:
+    """Return the sum of second differences along `axes`."""
+    x = inexact(input)
+    axes = _axes(axes, len(x.shape))
+    w = np.asarray((1, -2, 1), np.empty(0, x.dtype).real.dtype)
+    modes = _sequence(mode, len(axes))
+    parts = [_along(x, w, a, m, cval, 0, "laplace") for a, m in zip(axes, modes, strict=True)]
+    return as_output(_sum(parts), output)
+
+
+@for_tensors(reference.gaussian_laplace)
+def gaussian_laplace(
+    input: Any,
+    sigma: Any,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: Any = 0.0,
+    *,
+    axes: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Return the sum of second Gaussian derivatives along `axes`; keywords go to `gaussian_filter`."""
+    return as_output(_sum(_gaussian_slopes(input, sigma, mode, cval, axes, 2, kwargs)), output)
+
+
+@for_tensors(reference.gaussian_gradient_magnitude)
+def gaussian_gradient_magnitude(
+    input: Any,
+    sigma: Any,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: Any = 0.0,
+    *,
+    axes: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Return the root of the sum of squared Gaussian slopes along `axes`, whose gradient is 0 where it is."""
+    slopes = _gaussian_slopes(input, sigma, mode, cval, axes, 1, kwargs)
+    return as_output(bind("root", _sum([s * s for s in slopes])), output)
+
+
+def _gaussian_slopes(
+    input: Any, sigma: Any, mode: Any, cval: Any, axes: Any, order: int, options: dict[str, Any]
+) -> list[Any]:
+    x = inexact(input)
+    axes = _axes(axes, len(x.shape))
+    orders = np.eye(len(axes), dtype=int) * order
+    return [gaussian_filter(x, sigma, list(o), None, mode, cval, axes=axes, **options) for o in orders]
+
+
+def _sum(parts: Sequence[Any]) -> Any:
+    total = parts[0]
+    for p in parts[1:]:
+        total = total + p
+    return total
