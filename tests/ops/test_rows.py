@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from scipy import special
+from scipy import linalg, signal, special
 
 import fgrad as fg
 from fgrad.core.primitive import ITSELF, ROWS
@@ -739,6 +739,69 @@ def factorizations() -> list[Sample]:
     return found
 
 
+def scipys() -> list[Sample]:
+    """Return the samples of rows that SciPy computes: functions of matrices, triangular systems, filters."""
+    found = []
+
+    def add(row: str, label: str, args: Any, reference: Any = None, order: int = 2, **params: Any) -> None:
+        found.append(Sample(row, label, args, params, reference, order))
+
+    inner = (slice(None, 2),) * 2
+    for name, dtype in (FLOATS | COMPLEX).items():
+        order = 2 if np.dtype(dtype).char in "dD" else 1
+        one, a = np.eye(3, dtype=dtype), values((3, 3), -1, 1, dtype=dtype)
+        regular, b = (a / 2 + 3 * one).astype(dtype), values((3, 2), dtype=dtype, seed=2)
+        for function in ("expm", "logm", "sqrtm", "power"):
+            params = {"function": function, "exponent": 0.3 if function == "power" else 0.0}
+            call = partial(linalg.fractional_matrix_power, t=0.3) if function == "power" else None
+            call = call or getattr(linalg, function)
+            x = regular[inner]
+            reference = lambda x, call=call: call(x.astype(np.result_type(x, "d"))).astype(x.dtype)
+            add("matrix_function", f"{function} {name}", (x,), reference, order, **params)
+            add("frechet", f"{function} {name}", (x, a[inner].copy()), None, 1, **params)
+            if name == "float64":
+                add("matrix_function", f"{function} stack", (np.stack([x, x.T]),), order=1, **params)
+                add("matrix_function", f"{function} empty", (x[None, :0, :0],), order=1, **params)
+                add("frechet", f"{function} empty", (x[:0, :0], x[:0, :0]), order=1, **params)
+        add("sylvester", name, (regular, (one + a / 4)[inner].astype(dtype), b), linalg.solve_sylvester, order)
+        add("polar", name, (regular,), linalg.polar, order)
+        add("polar", f"tall {name}", (b,), linalg.polar, order)
+        for lower in (False, True):
+            for unit in (False, True):
+                reference = partial(linalg.solve_triangular, lower=lower, unit_diagonal=unit)
+                add("solve_triangular", f"{lower} {unit} {name}", (regular, b), reference, order, lower=lower,
+                    unit=unit)  # fmt: skip
+            hermitian = (a + a.conj().T).astype(dtype)
+            hermitian[0, 0] = hermitian[1, 1] = 0.01  # so that there is a block of two
+            reference = lambda a, lower=lower: linalg.ldl(a, lower)
+            add("ldl", f"{lower} {name}", (hermitian,), reference, order, lower=lower, hermitian=True)
+        bands = values((4, 3), dtype=dtype, seed=5)
+        bands[2] += 4
+        reference = lambda ab, b: linalg.solve_banded((1, 2), ab, b)
+        add("solve_banded", name, (bands, b), reference, order, below=1, above=2)
+        for shape in [(3, 3), (4, 2), (2, 4), (2, 2, 2), (0, 2)]:
+            add("lu_factor", f"{shape} {name}", (values(shape, dtype=dtype, seed=4),), None, order)
+        recursion = lambda a, u: signal.lfilter(np.ones(1, a.dtype), np.r_[np.ones(1, a.dtype), a], u)
+        factors = values((2,), -0.5, 0.5, dtype=dtype, seed=6)
+        add("recursion", name, (factors, values((2, 5), dtype=dtype)), recursion, order)
+        add("recursion", f"short {name}", (factors, values((1,), dtype=dtype)), recursion, order)
+        for mode in ("mirror", "reflect", "grid-wrap"):
+            for degree in (2, 3) if name == "float64" else (5,):
+                params = {"degree": degree, "mode": mode}
+                for n in (1, 6, 30) if name == "float64" else (6,):
+                    add("spline_filter", f"{degree} {mode} {n} {name}", (values((2, n), dtype=dtype),), None, 1,
+                        **params)  # fmt: skip
+    symmetric = values((3, 3), dtype=np.complex128)
+    add("ldl", "symmetric", (symmetric + symmetric.T,), lower=True, hermitian=False)
+    nothing = np.zeros((0, 2))
+    add("solve_triangular", "empty", (nothing[:, :0], nothing), lower=True, unit=False)
+    add("solve_banded", "empty", (np.zeros((3, 0)), nothing), below=1, above=1)
+    add("sylvester", "empty", (nothing[:, :0], np.eye(2), nothing))
+    add("recursion", "no factors", (np.zeros(0), values((3,))), lambda a, u: u)
+    add("pivot_order", "stack", (np.array([[2, 2, 2], [0, 1, 2]]),))
+    return found
+
+
 def transforms() -> list[Sample]:
     """Return the samples of Fourier transforms."""
     found = []
@@ -1053,6 +1116,7 @@ SAMPLES = [
     *searching(),
     *representatives(),
     *factorizations(),
+    *scipys(),
     *transforms(),
     *series(),
     *activations(),
@@ -1075,7 +1139,7 @@ FLAT = {
     *("isnan", "isinf", "isfinite", "signbit", "logical_not", "logical_and", "logical_or", "logical_xor"),
     *("invert", "bitwise_count", *BITS),
     *("threefry", "draw", "winners"),
-    *("argsort", "argpartition", "argmax", "argmin", "rank", "search"),
+    *("argsort", "argpartition", "argmax", "argmin", "rank", "search", "pivot_order"),
     *("stop_gradient", "custom"),
 }
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from tests.helpers import close, plain
 
 import fgrad as fg
 from fgrad.testing import check_grads
-from tests.helpers import close, plain
 
 Function = Callable[..., Any]
 
@@ -20,7 +20,7 @@ def leaves(out: Any) -> list[Any]:
 
 
 def agrees(actual: Any, expected: Any, rtol: float | None = None) -> None:
-    """Assert that results agree in number, shape, dtype and value; SciPy's may be wider than the arguments."""
+    """Assert that results agree in number, shape, dtype and value; SciPy's may be wider than arguments."""
     actual, expected = leaves(actual), leaves(expected)
     assert len(actual) == len(expected)
     for a, e in zip(actual, expected, strict=True):
@@ -46,9 +46,9 @@ def check(
     *,
     rtol: float | None = None,
     mapped: bool = True,
-    staged: bool = True,
+    compiled: bool = False,
 ) -> None:
-    """Check `f` of arrays: for arrays and Tensors, differentiated to `order`, mapped and compiled."""
+    """Check `f` of arrays: for arrays and Tensors, differentiated to `order`, mapped, staged and `compiled`."""
     expected = f(*args) if reference is None else reference(*args)
     agrees(f(*args), expected, rtol)
     assert not any(isinstance(x, fg.Tensor) for x in several(f(*args)))
@@ -59,11 +59,10 @@ def check(
         stacks = [np.stack([x, x * x.dtype.type(0.99)]) for x in args]
         loop = [leaves(f(*(s[i] for s in stacks))) for i in range(2)]
         agrees(fg.vmap(f)(*stacks), [np.stack(xs) for xs in zip(*loop, strict=True)], rtol or 1e-8)
-    if staged:
-        agrees(fg.jit(f)(*args), f(*args), rtol or 1e-8)
-        if order:
-            slope = fg.grad(total(f), argnums=tuple(range(len(args))))
-            agrees(fg.jit(slope)(*args), slope(*args), rtol or 1e-7)
+    slope = fg.grad(total(f), argnums=tuple(range(len(args))))
+    for g in (f, slope) if order else (f,):
+        run = fg.jit(g) if compiled else fg.make_graph(g)(*args)
+        agrees(run(*args), g(*args), rtol or 1e-7)
 
 
 def total(f: Function) -> Function:

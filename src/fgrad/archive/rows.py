@@ -165,6 +165,14 @@ PARAMS: dict[str, dict[str, Check]] = {
     "pinv": {"rcond": _tolerance, "hermitian": FLAG},
     "guard": {"kind": TEXT, "what": TEXT, "both": FLAG, "strict": FLAG, "second": FLAG, "look": FLAG},
     "roots": {"lead": _count},
+    **{
+        row: {"function": _one_of("expm", "logm", "sqrtm", "power"), "exponent": _typed(float)}
+        for row in ("matrix_function", "frechet")
+    },
+    "solve_triangular": {"lower": FLAG, "unit": FLAG},
+    "solve_banded": {"below": _count, "above": _count},
+    "ldl": {"lower": FLAG, "hermitian": FLAG},
+    "spline_filter": {"degree": _count, "mode": _one_of("mirror", "reflect", "grid-wrap")},
     **{row: {"n": _count} for row in ("spherical", "modified", "polygamma")},
     **{row: {"index": PLACES} for row in ("log_gamma_ratio", "logit_beta_ratio")},
     "draw": {"method": METHODS, "names": _names, "options": OPTIONS, "shape": SIZES, "dtype": _dtype},
@@ -249,6 +257,11 @@ FITS: dict[str, Callable[..., bool]] = {
     "winners": lambda *arrays, template, shape: _gathered(shape, arrays, template) is not None,
     "recur": lambda a, b, *, axis: a == b,
     "conv": _convolves,
+    "solve_triangular": lambda a, b, **_: a.shape[:-1] == b.shape[:-1] and a.shape[-1] == b.shape[-2],
+    "solve_banded": lambda ab, b, *, below, above: ab.shape[-2:] == (below + above + 1, b.shape[-2]),
+    "sylvester": lambda a, b, q: q.shape == (*a.shape[:-1], b.shape[-1]) and a.shape[:-2] == b.shape[:-2],
+    "frechet": lambda a, e, **_: a.shape == e.shape,
+    "recursion": lambda a, u: a.ndim == 1 and u.ndim > 0,
     "max_pool": _slides,
     "window_sum": _slides,
     "window_spread": _slides,

@@ -74,28 +74,28 @@ SHORT = 24  # elements: where lines are shorter, SciPy's filter for 'reflect' is
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVW"
 
 
-def _run_spline(x: Any, *, order: int, mode: str) -> Any:
+def _run_spline(x: Any, *, degree: int, mode: str) -> Any:
     if x.shape[-1] < 2 or not x.size:
         return x.copy()
     kind = np.result_type(x.dtype, np.float64)
-    y = scipy("ndimage").spline_filter1d(x, order, axis=-1, output=kind, mode=mode)
+    y = scipy("ndimage").spline_filter1d(x, degree, axis=-1, output=kind, mode=mode)
     return y.astype(x.dtype, copy=False)
 
 
-def _spline_adjoint(ct: Any, x: Aval, *, order: int, mode: str) -> Any:
+def _spline_adjoint(ct: Any, x: Aval, *, degree: int, mode: str) -> Any:
     # coefficients solve b c = x; b is symmetric, but for mirrored edges, where the other neighbours of the
     # first and last element count twice: there d b is, with halves at both ends of the diagonal d
     n = x.shape[-1]
     if mode == "reflect" and n < SHORT:
         dtype = np.empty(0, x.dtype).real.dtype
-        matrix = _run_spline(np.eye(n, dtype=dtype), order=order, mode=mode)
+        matrix = _run_spline(np.eye(n, dtype=dtype), degree=degree, mode=mode)
         lead = _LETTERS[: len(x.shape) - 1]
         return contract(ct, matrix, lead + "Y", "ZY", lead + "Z")
     if mode != "mirror" or n < 2:
-        return bind("spline_filter", ct, order=order, mode=mode)
+        return bind("spline_filter", ct, degree=degree, mode=mode)
     weights = np.ones(n, np.empty(0, x.dtype).real.dtype)
     weights[0] = weights[-1] = 0.5
-    return bind("spline_filter", ct / weights, order=order, mode=mode) * weights
+    return bind("spline_filter", ct / weights, degree=degree, mode=mode) * weights
 
 
 linear(

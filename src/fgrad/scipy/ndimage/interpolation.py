@@ -14,10 +14,9 @@ from fgrad.numpy.arrays import as_value, concrete
 from fgrad.numpy.padding import pad
 from fgrad.numpy.shapes import moveaxis
 from fgrad.numpy.shapes import stack as stacked
-from fgrad.ops.contraction import contract
-from fgrad.ops.indexing import HOLE
 from fgrad.ops.linear import convert, reshape
 from fgrad.scipy.dispatch import for_tensors, inexact
+from fgrad.scipy.neighbours import across, gathered, weighted
 
 _EDGES = {  # how coefficients go on beyond the edges while they are computed
     **dict.fromkeys(("constant", "grid-constant", "mirror", "wrap"), "mirror"),
@@ -25,7 +24,6 @@ _EDGES = {  # how coefficients go on beyond the edges while they are computed
     "grid-wrap": "grid-wrap",
 }
 _PADDING = 12  # elements, where a border has to be told to the coefficients by elements: SciPy's number
-_LETTERS = "abcdefghijklmnopqrstuvwxy"
 
 
 def as_output(x: Any, output: Any) -> Any:
@@ -79,7 +77,7 @@ def spline_filter1d(
     x = convert(x, np.result_type(x.dtype, output))
     if order < 2:
         return x
-    filtered = bind("spline_filter", moveaxis(x, axis, -1), order=order, mode=_EDGES[mode])
+    filtered = bind("spline_filter", moveaxis(x, axis, -1), degree=order, mode=_EDGES[mode])
     return moveaxis(filtered, -1, axis)
 
 
@@ -172,33 +170,25 @@ def _interpolated(x: Any, places: Sequence[Any], order: int, mode: str, cval: An
         _basis(reshape(convert(p, wide), (count,)) + margin, n, order, mode)
         for p, n in zip(places, x.shape, strict=True)
     ]
-    rank = len(found)
-    holes = [
-        reshape(at, (*(order + 1 if i == k else 1 for i in range(rank)), count))
-        for k, (at, _, _) in enumerate(found)
-    ]
-    values = bind("gather", x, *holes, template=(HOLE,) * rank)
+    elements, weights, inside = zip(*found, strict=True)
+    values = gathered(x, elements)
     if mode == "grid-constant":
         there: Any = True
-        for k, (_, _, inside) in enumerate(found):
-            sides = (*(order + 1 if i == k else 1 for i in range(rank)), count)
-            there = bind("logical_and", there, reshape(inside, sides))
+        for k in range(len(inside)):
+            there = bind("logical_and", there, across(inside, k))
         values = bind("where", there, values, cval)
-    letters = _LETTERS[:rank]
-    for k, (_, weights, _) in enumerate(found):
-        rest = letters[k + 1 :] + "z"
-        values = contract(values, convert(weights, np.dtype(wide)), letters[k] + rest, letters[k] + "z", rest)
+    values = weighted(values, weights)
     if mode == "constant":
         within: Any = True
-        for _, _, inside in found:
-            within = bind("logical_and", within, inside)
+        for there in inside:
+            within = bind("logical_and", within, there)
         values = bind("where", within, values, cval)
     return convert(reshape(values, shape), dtype)
 
 
 def spline_coefficients(x: Any, order: int, axis: int, mode: str) -> Any:
     """Return what `spline_filter1d` does, in the dtype of the image."""
-    return moveaxis(bind("spline_filter", moveaxis(x, axis, -1), order=order, mode=_EDGES[mode]), -1, axis)
+    return moveaxis(bind("spline_filter", moveaxis(x, axis, -1), degree=order, mode=_EDGES[mode]), -1, axis)
 
 
 def _basis(c: Any, n: int, order: int, mode: str) -> tuple[Any, Any, Any]:

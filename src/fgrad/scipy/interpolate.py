@@ -1,1 +1,0 @@
-"""Interpolation of points and grids."""

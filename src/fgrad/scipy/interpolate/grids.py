@@ -1,0 +1,230 @@
+"""Interpolation on rectangular grids of any dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.tensor import Tensor, bind
+from fgrad.numpy.arrays import as_value, concrete
+from fgrad.numpy.arrays import asarray as as_tensor
+from fgrad.numpy.indexing import take
+from fgrad.numpy.shapes import broadcast_arrays, flip, moveaxis
+from fgrad.numpy.shapes import stack as stacked
+from fgrad.ops.linear import convert, reshape
+from fgrad.scipy.interpolate.piecewise import interval, outside
+from fgrad.scipy.interpolate.splines import basis, make_interp_spline
+from fgrad.scipy.linalg import arguments
+from fgrad.scipy.neighbours import gathered, weighted
+
+_DEGREES = {"slinear": 1, "cubic": 3, "quintic": 5}
+_MISSING = {"pchip", "slinear_legacy", "cubic_legacy", "quintic_legacy"}
+
+
+class RegularGridInterpolator:
+    """Interpolation between values on a rectangular grid.
+
+    Args:
+        points: for each of the first axes of `values` its places, increasing or decreasing.
+        values: real or complex values (n_1, ..., n_d, ...).
+        method: "linear", "nearest", "slinear", "cubic" or "quintic" (splines, whose grid is no Tensor that is
+            differentiated).
+        bounds_error: whether query points that are seen to be beyond the grid are an error; where nobody can
+            look, inside vmap and jit, NaN is what they get.
+        fill_value: the value beyond the grid without `bounds_error`; None: what the method gives there.
+        solver: not offered: the systems of splines are solved directly.
+        solver_args: likewise.
+
+    Raises:
+        ValueError: shapes that do not fit, an unknown method, a grid that is seen not to be sorted.
+        NotImplementedError: the methods "pchip" and "..._legacy".
+
+    Derivative:
+        In values and query points, and in the grid where the method is "linear". At a point of the grid that
+        of the right side; that of "nearest" in query points is zero.
+
+    Example:
+        >>> import fgrad
+        >>> grid = (np.array([0.0, 1.0]), np.array([0.0, 2.0]))
+        >>> f = RegularGridInterpolator(grid, np.array([[0.0, 1.0], [2.0, 5.0]]))
+        >>> fgrad.grad(lambda x: f(x)[0])(np.array([0.5, 1.0]))
+        array([3., 1.])
+    """
+
+    def __init__(
+        self,
+        points: Any,
+        values: Any,
+        method: str = "linear",
+        bounds_error: bool = True,
+        fill_value: Any = np.nan,
+        *,
+        solver: Any = None,
+        solver_args: Any = None,
+    ) -> None:
+        _check_method(method)
+        if solver is not None or solver_args:
+            raise ValueError("RegularGridInterpolator: no solver is taken; systems are solved directly")
+        self.method, self.bounds_error, self.fill_value = method, bounds_error, fill_value
+        values = as_value(values)
+        values = values if values.dtype.kind in "fc" else convert(values, np.dtype(float))
+        grid = [as_value(p) for p in points]
+        grid = [p if p.dtype.kind == "f" else convert(p, np.dtype(float)) for p in grid]
+        if len(grid) > len(values.shape):
+            raise ValueError(
+                f"There are {len(grid)} point arrays, but values has {len(values.shape)} dimensions"
+            )
+        for i, p in enumerate(grid):
+            if len(p.shape) != 1:
+                raise ValueError(f"The points in dimension {i} must be 1-dimensional")
+            if values.shape[i] != p.shape[0]:
+                raise ValueError(
+                    f"There are {p.shape[0]} points and {values.shape[i]} values in dimension {i}"
+                )
+            if arguments.is_visible(p):
+                steps = np.diff(arguments.plain(p))
+                if np.all(steps < 0) and steps.size:
+                    grid[i], values = flip(p), flip(values, i)
+                elif not np.all(steps > 0):
+                    raise ValueError(f"The points in dimension {i} must be strictly ascending or descending")
+        fill = values if fill_value is None else as_value(fill_value)
+        if not np.can_cast(fill.dtype, values.dtype, casting="same_kind"):
+            raise ValueError("fill_value must be either 'None' or of a type compatible with values")
+        self.grid, self.values = tuple(grid), values
+        self._coefficients: dict[str, Any] = {}
+        if method in _DEGREES:
+            self._splines(method)
+
+    def __call__(self, xi: Any, method: str | None = None, *, nu: Any = None) -> Any:
+        """Return values at query points.
+
+        Args:
+            xi: points (..., d), or d arrays of coordinates that broadcast.
+            method: that of the interpolator by default.
+            nu: for splines: the order of the derivative along each axis; None: values.
+        """
+        method = self.method if method is None else method
+        _check_method(method)
+        if nu is not None and method not in _DEGREES:
+            raise ValueError(
+                f"Can only compute derivatives for methods {set(_DEGREES)}, got method = {method!r}."
+            )
+        x = self._query(xi)
+        rank = len(self.grid)
+        count = x.size // rank
+        columns = [reshape(bind("slice", x, index=(..., k)), (count,)) for k in range(rank)]
+        beyond: Any = False
+        for k, (c, g) in enumerate(zip(columns, self.grid, strict=True)):
+            out = outside(c, bind("slice", g, index=(0,)), bind("slice", g, index=(-1,)))
+            if self.bounds_error and arguments.is_visible(out):
+                value = arguments.plain(out)
+                if value.any() or np.isnan(arguments.plain(c)).any():
+                    raise ValueError(f"One of the requested xi is out of bounds in dimension {k}")
+            beyond = bind("logical_or", beyond, out)
+        y = self._between(columns, method, nu)
+        ones = (count, *(1,) * (len(y.shape) - 1))
+        if self.bounds_error:
+            y = bind("where", reshape(beyond, ones), np.nan, y)
+        elif self.fill_value is not None:
+            y = bind("where", reshape(beyond, ones), self.fill_value, y)
+        lost: Any = False
+        for c in columns:
+            lost = bind("logical_or", lost, bind("isnan", c))
+        y = bind("where", reshape(lost, ones), np.nan, y)
+        return reshape(y, (*x.shape[:-1], *self.values.shape[rank:]))
+
+    def _query(self, xi: Any) -> Any:
+        rank = len(self.grid)
+        if isinstance(xi, tuple):
+            each = [as_value(x) for x in xi]
+            if any(isinstance(x, Tensor) for x in each):
+                each = [as_tensor(x) for x in each]
+            x = stacked(broadcast_arrays(*each), axis=-1)
+        else:
+            x = as_value(xi)
+            if len(x.shape) == 1:
+                rows = x.size // rank if x.size % rank == 0 else 1
+                x = reshape(x, (rows, x.size // rows))
+            elif not x.shape:
+                x = reshape(x, (1, 1))
+        if x.shape[-1] != rank:
+            raise ValueError(
+                f"The requested sample points xi have dimension {x.shape[-1]} but this "
+                f"RegularGridInterpolator has dimension {rank}"
+            )
+        return x if x.dtype.kind == "f" else convert(x, np.dtype(float))
+
+    def _between(self, columns: list[Any], method: str, nu: Any) -> Any:
+        if method in _DEGREES:
+            return self._by_splines(columns, method, nu)
+        places, weights = [], []
+        for c, g in zip(columns, self.grid, strict=True):
+            n = g.shape[0]
+            at = interval(g, c, 0, max(0, n - 2))
+            if n == 1:
+                places.append(reshape(at, (1, at.shape[0])))
+                weights.append(reshape(c * 0.0 + 1.0, (1, at.shape[0])))
+                continue
+            low, high = take(g, at, axis=0), take(g, at + 1, axis=0)
+            t = (c - low) / (high - low)
+            if method == "nearest":
+                at = at + convert(bind("greater", t, 0.5), np.dtype(np.intp))
+                places.append(reshape(at, (1, at.shape[0])))
+                weights.append(np.ones((1, at.shape[0])))
+            else:
+                places.append(stacked([at, at + 1]))
+                weights.append(stacked([1 - t, t]))
+        return weighted(gathered(self.values, places), weights)
+
+    def _splines(self, method: str) -> tuple[list[Any], Any]:
+        """Return the knots along each axis, and the coefficients of the tensor product."""
+        if method not in self._coefficients:
+            k, c, knots = _DEGREES[method], self.values, []
+            for i, g in enumerate(self.grid):
+                if g.shape[0] <= k:
+                    raise ValueError(
+                        f"There are {g.shape[0]} points in dimension {i}, but method {method} requires at "
+                        f"least {k + 1} points per dimension."
+                    )
+                spline = make_interp_spline(concrete(g, "the grid of a spline"), c, k, axis=i)
+                knots.append(spline.t)
+                c = moveaxis(spline.c, 0, i)
+            self._coefficients[method] = (knots, c)
+        found: tuple[list[Any], Any] = self._coefficients[method]
+        return found
+
+    def _by_splines(self, columns: list[Any], method: str, nu: Any) -> Any:
+        k = _DEGREES[method]
+        knots, c = self._splines(method)
+        orders = [0] * len(columns) if nu is None else [int(v) for v in nu]
+        if len(orders) != len(columns) or min(orders) < 0:
+            raise ValueError(f"nu must be {len(columns)} orders of derivatives, none negative")
+        places, weights = [], []
+        for x, t, order in zip(columns, knots, orders, strict=True):
+            at = interval(t, x, k, t.size - k - 2)
+            places.append(reshape(at - k, (1, at.shape[0])) + np.arange(k + 1)[:, None])
+            weights.append(stacked(basis(t, k, x, at, order)))
+        return weighted(gathered(c, places), weights)
+
+
+def _check_method(method: str) -> None:
+    if method in _MISSING:
+        raise NotImplementedError(
+            f"RegularGridInterpolator of Tensors: method {method!r} is not offered; use 'linear', 'nearest', "
+            "'slinear', 'cubic' or 'quintic', or PchipInterpolator along one axis"
+        )
+    if method not in {"linear", "nearest", *_DEGREES}:
+        raise ValueError(f"Method '{method}' is not defined")
+
+
+def interpn(
+    points: Any,
+    values: Any,
+    xi: Any,
+    method: str = "linear",
+    bounds_error: bool = True,
+    fill_value: Any = np.nan,
+) -> Any:
+    """Return values at query points of a rectangular grid; arguments as in `RegularGridInterpolator`."""
+    return RegularGridInterpolator(points, values, method, bounds_error, fill_value)(xi)

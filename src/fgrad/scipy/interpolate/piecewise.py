@@ -1,0 +1,169 @@
+"""Piecewise polynomials, differentiable in places, coefficients and breakpoints."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.tensor import bind
+from fgrad.numpy.arrays import as_value
+from fgrad.numpy.indexing import stop_gradient, take
+from fgrad.numpy.reductions import diff
+from fgrad.numpy.shapes import concatenate
+from fgrad.ops.linear import convert, reshape
+from fgrad.scipy.linalg import arguments
+
+# ---- places
+
+
+def doubles(x: Any) -> Any:
+    """Return an array or Tensor in double precision, real or complex."""
+    x = as_value(x)
+    return convert(x, np.dtype(complex if x.dtype.kind == "c" else float))
+
+
+def finite(x: Any, name: str) -> None:
+    """Refuse values that are seen not to be finite."""
+    if arguments.is_visible(x) and not np.isfinite(arguments.plain(x)).all():
+        raise ValueError(f"`{name}` must contain only finite values.")
+
+
+def interval(breaks: Any, x: Any, first: int, last: int) -> Any:
+    """Return which interval from `first` to `last` each of `x` lies in, or is nearest to."""
+    found = bind("search", stop_gradient(breaks), stop_gradient(x), side="right") - 1
+    return bind("minimum", bind("maximum", found, first), last)
+
+
+def outside(x: Any, low: Any, high: Any) -> Any:
+    """Return where places are beyond an interval."""
+    return bind("logical_or", bind("less", x, low), bind("greater", x, high))
+
+
+def element(x: Any, i: int) -> Any:
+    """Return one element of the first axis."""
+    return bind("slice", x, index=(i,))
+
+
+def part(x: Any, start: int | None, stop: int | None = None) -> Any:
+    """Return some elements of the first axis."""
+    return bind("slice", x, index=(slice(start, stop),))
+
+
+def along(y: Any, x_rank: int, axis: int) -> Any:
+    """Return values of shape (places, rest) with the places in the axis of interpolation."""
+    if axis == 0:
+        return y
+    n = len(y.shape)
+    order = (*range(x_rank, x_rank + axis), *range(x_rank), *range(x_rank + axis, n))
+    return bind("transpose", y, axes=order)
+
+
+class PPoly:
+    """Piecewise polynomials: sum_m c[m, i] (x - x[i])^(k - m) between the breakpoints x[i] and x[i + 1].
+
+    Args:
+        c: coefficients (k + 1, intervals, ...), the highest power first.
+        x: breakpoints, increasing.
+        extrapolate: whether the first and last polynomial go on; "periodic"; False: NaN beyond the ends.
+        axis: the axis of interpolation of results.
+
+    Raises:
+        ValueError: shapes that do not fit, or breakpoints that are seen not to increase.
+
+    Derivative:
+        Of values, in places, coefficients and breakpoints; at a breakpoint that of the right side.
+    """
+
+    def __init__(self, c: Any, x: Any, extrapolate: Any = None, axis: int = 0) -> None:
+        self.c, self.x = doubles(c), doubles(x)
+        self.extrapolate = True if extrapolate is None else extrapolate
+        if self.extrapolate != "periodic":
+            self.extrapolate = bool(self.extrapolate)
+        if len(self.c.shape) < 2 or len(self.x.shape) != 1 or self.x.shape[0] < 2:
+            raise ValueError("c must have at least 2 axes, and x be a vector of at least 2 breakpoints")
+        if self.c.shape[1] != self.x.shape[0] - 1:
+            raise ValueError("number of coefficients != len(x)-1")
+        self.axis = axis % max(1, len(self.c.shape) - 1)
+        increasing(self.x)
+
+    def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
+        """Return values, or derivatives of order `nu`, at places of any shape."""
+        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        x = doubles(x)
+        if x.dtype.kind == "c":
+            raise TypeError("places must be real")
+        first, last = element(self.x, 0), element(self.x, -1)
+        if extrapolate == "periodic":
+            x = first + bind("remainder", x - first, last - first)
+        i = interval(self.x, x, 0, self.x.shape[0] - 2)
+        t = x - take(self.x, i, axis=0)
+        rest = len(self.c.shape) - 2
+        t = reshape(t, (*t.shape, *(1,) * rest))
+        degree = self.c.shape[0] - 1
+        total: Any = None
+        for m in range(degree - nu + 1):  # Horner's scheme
+            power = degree - m
+            term = take(element(self.c, m), i, axis=0) * float(math.perm(power, nu))
+            total = term if total is None else total * t + term
+        if total is None:
+            total = take(element(self.c, 0), i, axis=0) * 0.0
+        if extrapolate is False:
+            beyond = outside(x, first, last)
+            total = bind("where", reshape(beyond, (*beyond.shape, *(1,) * rest)), np.nan, total)
+        # NaN at a place is NaN in the value, also where the polynomial is constant
+        return along(total + t * 0.0, len(x.shape), self.axis)
+
+    def _like(self, c: Any, extrapolate: Any) -> PPoly:
+        made = PPoly.__new__(PPoly)
+        made.c, made.x, made.extrapolate, made.axis = c, self.x, extrapolate, self.axis
+        return made
+
+    def derivative(self, nu: int = 1) -> PPoly:
+        """Return the piecewise polynomial that is the derivative of order `nu`."""
+        if nu < 0:
+            return self.antiderivative(-nu)
+        degree = self.c.shape[0] - 1
+        if nu > degree:
+            return self._like(part(self.c, 0, 1) * 0.0, self.extrapolate)
+        factors = np.array([math.perm(degree - m, nu) for m in range(degree - nu + 1)], float)
+        ones = (1,) * (len(self.c.shape) - 1)
+        return self._like(part(self.c, 0, degree - nu + 1) * factors.reshape((-1, *ones)), self.extrapolate)
+
+    def antiderivative(self, nu: int = 1) -> PPoly:
+        """Return the piecewise polynomial whose derivative of order `nu` this one is; zero at the start."""
+        if nu <= 0:
+            return self.derivative(-nu)
+        k = self.c.shape[0]
+        ones = (1,) * (len(self.c.shape) - 1)
+        c = self.c / np.arange(k, 0, -1.0).reshape((-1, *ones))
+        steps = reshape(diff(self.x), (self.x.shape[0] - 1, *ones[1:]))
+        gain: Any = 0.0
+        for m in range(k):
+            gain = (gain + element(c, m)) * steps
+        start = bind("cumsum", gain, axis=0) - gain
+        extrapolate = False if self.extrapolate == "periodic" else self.extrapolate
+        made = self._like(concatenate([c, reshape(start, (1, *start.shape))], axis=0), extrapolate)
+        return made.antiderivative(nu - 1) if nu > 1 else made
+
+    def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> Any:
+        """Return the integral from `a` to `b`, two numbers."""
+        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        whole = self.antiderivative()
+        whole.axis = 0
+        if extrapolate != "periodic":
+            return whole(b, extrapolate=extrapolate) - whole(a, extrapolate=extrapolate)
+        first, last = element(self.x, 0), element(self.x, -1)
+        total, period = whole(last), last - first
+        ends = []
+        for x in map(doubles, (a, b)):
+            turns = bind("floor", (x - first) / period)
+            ends.append(whole(x - turns * period, extrapolate=True) + turns * total)
+        return ends[1] - ends[0]
+
+
+def increasing(x: Any) -> None:
+    """Refuse places that are seen not to increase."""
+    if arguments.is_visible(x) and not np.all(np.diff(arguments.plain(x)) > 0):
+        raise ValueError("`x` must be strictly increasing sequence.")
