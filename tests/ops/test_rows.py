@@ -763,7 +763,8 @@ def scipys() -> list[Sample]:
                 add("matrix_function", f"{function} stack", (np.stack([x, x.T]),), order=1, **params)
                 add("matrix_function", f"{function} empty", (x[None, :0, :0],), order=1, **params)
                 add("frechet", f"{function} empty", (x[:0, :0], x[:0, :0]), order=1, **params)
-        add("sylvester", name, (regular, (one + a / 4)[inner].astype(dtype), b), linalg.solve_sylvester, order)
+        sides = (regular, (one + a / 4)[inner].astype(dtype), b)
+        add("sylvester", name, sides, linalg.solve_sylvester, order)
         add("polar", name, (regular,), linalg.polar, order)
         add("polar", f"tall {name}", (b,), linalg.polar, order)
         for lower in (False, True):
@@ -789,8 +790,8 @@ def scipys() -> list[Sample]:
             for degree in (2, 3) if name == "float64" else (5,):
                 params = {"degree": degree, "mode": mode}
                 for n in (1, 6, 30) if name == "float64" else (6,):
-                    add("spline_filter", f"{degree} {mode} {n} {name}", (values((2, n), dtype=dtype),), None, 1,
-                        **params)  # fmt: skip
+                    label, lines = f"{degree} {mode} {n} {name}", values((2, n), dtype=dtype)
+                    add("spline_filter", label, (lines,), None, 1, **params)
     symmetric = values((3, 3), dtype=np.complex128)
     add("ldl", "symmetric", (symmetric + symmetric.T,), lower=True, hermitian=False)
     nothing = np.zeros((0, 2))

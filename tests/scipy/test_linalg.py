@@ -2,10 +2,14 @@
 
 import numpy as np
 import pytest
+from numpy.linalg import LinAlgError
 from scipy import linalg as reference
-from tests.scipy.checking import check
+from tests.helpers import close
+from tests.scipy.checking import agrees, check
 
+import fgrad as fg
 from fgrad.scipy import linalg
+from fgrad.testing import check_grads
 
 
 def normal(*shape, dtype=float, seed=0):
@@ -24,7 +28,6 @@ def definite(n, dtype=float, seed=0):
 
 
 DTYPES = [np.float64, np.complex128, np.float32]
-REAL_AND_COMPLEX = DTYPES[:2]
 
 
 def case(name, *args, order=2, label="", **options):
@@ -96,5 +99,295 @@ def cases():
 def test_values_and_derivatives(name, args, options, order):
     f, g = (lambda *xs, m=m: getattr(m, name)(*xs, **options) for m in (linalg, reference))
     narrow = args[0].dtype == np.float32
-    compiled = args[0].dtype == np.float64 and order == 2 and name in {"expm", "lu", "ldl", "solve_sylvester"}
+    compiled = args[0].dtype == np.float64 and order == 2 and name in {"expm", "lu_factor", "ldl"}
     check(f, args, g, order, rtol=2e-4 if narrow else 1e-9, compiled=compiled)
+
+
+# ---- systems from factors, and systems by structure
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize("trans", [0, 1, 2])
+def test_systems_from_factors(dtype, trans):
+    a, p, b = regular(3, dtype), definite(3, dtype), normal(3, 2, dtype=dtype, seed=1)
+    by_lu = lambda m: lambda a, b: m.lu_solve(m.lu_factor(a), b, trans)
+    check(by_lu(linalg), (a, b), by_lu(reference), 2 if trans == 1 else 1, rtol=1e-9)
+    close(
+        linalg.lu_solve(reference.lu_factor(a), b[:, 0], trans),
+        reference.lu_solve(reference.lu_factor(a), b[:, 0], trans),
+    )
+    by_cholesky = lambda m: lambda a, b: m.cho_solve(m.cho_factor(a, trans == 0), b)
+    check(by_cholesky(linalg), (p, b), by_cholesky(reference), 1, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "structure", ["diagonal", "tridiagonal", "upper triangular", "lower triangular", "banded"]
+)
+def test_systems_by_structure(structure):
+    keep = {"diagonal": np.eye(4), "upper triangular": np.tri(4).T, "lower triangular": np.tri(4)}
+    keep = keep.get(structure, np.tri(4, k=1) * np.tri(4, k=1).T)
+    a, b = regular(4) * keep, normal(4, seed=1)
+    for transposed in (False, True):
+        expected = np.linalg.solve(a.T if transposed else a, b)
+        close(linalg.solve(a, b, assume_a=structure, transposed=transposed), expected)
+    check_grads(lambda a, b: linalg.solve(a, b, assume_a=structure), (a, b), 1)
+    if structure != "banded":  # what is not read has no gradient
+        assert not np.any(fg.grad(lambda a: linalg.solve(a, b, assume_a=structure).sum())(a)[keep == 0])
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_banded_systems(dtype):
+    ab, b = normal(4, 5, dtype=dtype), normal(5, 2, dtype=dtype, seed=1)
+    ab[2] += 5
+    f, g = (lambda ab, b, m=m: m.solve_banded((1, 2), ab, b) for m in (linalg, reference))
+    check(f, (ab, b), g, rtol=1e-9)
+    close(linalg.solve_banded((1, 2), ab, b[:, 0]), reference.solve_banded((1, 2), ab, b[:, 0]))
+
+
+def test_triangles_that_are_not_read_have_no_gradient():
+    a, b = definite(3), normal(3)
+    for f, read in [
+        (lambda a: linalg.cholesky(a), np.tri(3).T), (lambda a: linalg.cholesky(a, lower=True), np.tri(3)),
+        (lambda a: linalg.solve_triangular(a, b), np.tri(3).T), (lambda a: linalg.ldl(a)[0], np.tri(3)),
+        (lambda a: linalg.solve(a, b, assume_a="pos"), np.tri(3).T),
+        (lambda a: linalg.eigh(a, lower=False)[0], np.tri(3).T),
+        (lambda a: linalg.solve_triangular(a, b, unit_diagonal=True), np.tri(3, k=-1).T),
+    ]:  # fmt: skip
+        g = fg.grad(lambda a, f=f: np.sum(np.sin(f(a))))(a)
+        assert not g[read == 0].any()
+        broken = np.where(read == 0, 7.0, a)
+        close(f(broken), f(a))
+
+
+def test_toeplitz_systems_and_products():
+    c, r, x = normal(4) + 4 * np.eye(4)[0], normal(4, seed=1), normal(4, 2, seed=2)
+    f, g = (lambda c, r, x, m=m: m.matmul_toeplitz((c, r), x) for m in (linalg, reference))
+    check(f, (c, r, x), g, 1, rtol=1e-9)
+    f, g = (lambda c, r, x, m=m: m.solve_toeplitz((c, r), x) for m in (linalg, reference))
+    check(f, (c, r, x), g, 1, rtol=1e-9)
+
+
+def test_least_squares_and_ranks():
+    a, b = normal(4, 2), normal(4, 3, seed=1)
+    agrees(linalg.lstsq(fg.tensor(a), b)[0], reference.lstsq(a, b)[0])
+    check_grads(lambda a, b: linalg.lstsq(a, b)[0], (a, b), 1)
+    low = a @ a.T
+    for options in ({}, {"atol": 1e-3}, {"rtol": 1e-6}, {"atol": 0.1, "rtol": 0.1}):
+        found, rank = linalg.pinv(fg.tensor(low), return_rank=True, **options)
+        close(found, reference.pinv(low, **options))
+        assert int(rank) == 2
+    close(linalg.pinvh(fg.tensor(low), lower=False), reference.pinvh(low))
+
+
+# ---- factors with free signs and phases
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_generalized_eigenvalues(kind, dtype):
+    a, b = normal(3, 3, dtype=dtype), definite(3, dtype)
+    a = a + a.conj().T
+    for lower in (True, False):
+        w, v = linalg.eigh(fg.tensor(a), b, type=kind, lower=lower)
+        expected, vectors = reference.eigh(a, b, type=kind, lower=lower)
+        close(w, expected)
+        close(abs(v), abs(vectors))
+        close(linalg.eigvalsh(a, b, type=kind, lower=lower), expected)
+    weights = normal(3, seed=4)
+    f = lambda a, b: (linalg.eigh(a, b, type=kind)[0], abs(weights @ linalg.eigh(a, b, type=kind)[1]))
+    check_grads(f, (a, b), 2 if dtype is float else 1, rtol=1e-5)
+
+
+def test_subsets_of_eigenvalues():
+    a = definite(4)
+    for options in (
+        {"subset_by_index": (1, 2)},
+        {"subset_by_value": (1.1, 9.0)},
+        {"subset_by_value": (-2, 0)},
+    ):
+        w, v = linalg.eigh(fg.tensor(a), **options)
+        expected, vectors = reference.eigh(a, **options)
+        close(w, expected)
+        close(abs(v), abs(vectors))
+        close(linalg.eigh(fg.tensor(a), eigvals_only=True, **options), expected)
+    check_grads(lambda a: linalg.eigh(a, subset_by_index=(1, 2))[0], (a,), 2)
+
+
+def test_general_eigenvalues():
+    a, b = normal(3, 3), regular(3)
+    w, v = linalg.eig(fg.tensor(a), b)
+    close((a @ v.numpy()), b @ v.numpy() * w.numpy())
+    close(np.sort_complex(linalg.eigvals(fg.tensor(a)).numpy()), np.sort_complex(reference.eigvals(a)))
+    check_grads(lambda a, b: linalg.eigvals(a, b), (a, b), 1)
+    assert linalg.eigvals(definite(3)).dtype == complex
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_singular_values(full):
+    a = normal(4, 3)
+    for found, e in zip(linalg.svd(fg.tensor(a), full), reference.svd(a, full), strict=True):
+        close(abs(found), abs(e))
+    close(linalg.svd(a, compute_uv=False), reference.svdvals(a))
+    check_grads(lambda a: [abs(x) for x in linalg.svd(a, full_matrices=False)], (a,), 1)
+
+
+@pytest.mark.parametrize("mode", ["full", "economic", "r"])
+def test_pivoted_qr(mode):
+    a = normal(3, 4)
+    found, expected = (m.qr(x, mode=mode, pivoting=True) for m, x in ((linalg, fg.tensor(a)), (reference, a)))
+    agrees([abs(x) for x in found[:-1]], [abs(x) for x in expected[:-1]])
+    assert list(found[-1]) == list(expected[-1])
+    check_grads(lambda a: linalg.qr(a, mode=mode, pivoting=True)[0], (a,), 1)
+
+
+def test_procrustes():
+    a, b = normal(5, 3), normal(5, 3, seed=1)
+    check(linalg.orthogonal_procrustes, (a, b), reference.orthogonal_procrustes, rtol=1e-9)
+
+
+def test_permutations_as_places():
+    a = normal(4, 3)
+    p, low, u = linalg.lu(fg.tensor(a), p_indices=True)
+    agrees([p, low, u], reference.lu(a, p_indices=True))
+    close((low @ u).numpy()[p.numpy()], a)
+
+
+def test_complex_symmetric_ldl():
+    a = normal(3, 3, dtype=complex)
+    a = a + a.T
+    f, g = (lambda a, m=m: m.ldl(a, hermitian=False) for m in (linalg, reference))
+    check(f, (a,), g, rtol=1e-9)
+
+
+# ---- equal singular values, real and complex results, powers
+
+
+def test_polar_of_equal_singular_values():
+    """Where vectors are not determined, the factors are: that of a rotation is itself."""
+    turn = np.linalg.qr(normal(3, 3))[0]
+    check_grads(linalg.polar, (turn,), 2)
+
+
+NEGATIVE = np.array([[-1.0, 2.0], [0.0, -3.0]])
+
+
+@pytest.mark.parametrize("name", ["logm", "sqrtm", "fractional_matrix_power"])
+def test_complex_values_of_real_matrices(name):
+    options = {"t": 0.3} if name == "fractional_matrix_power" else {}
+    f = lambda a: getattr(linalg, name)(a, **options)
+    y = f(fg.tensor(NEGATIVE))
+    assert y.dtype == complex
+    close(y, getattr(reference, name)(NEGATIVE, **options))
+    check_grads(f, (NEGATIVE,), 1)
+    close(fg.vmap(f)(NEGATIVE[None])[0], y)
+    with pytest.raises(LinAlgError, match=f"{name}: the result of this real matrix is complex"):
+        fg.jit(f)(NEGATIVE)
+    close(fg.jit(f)(NEGATIVE.astype(complex)), y)
+
+
+def test_powers_with_an_exponent_that_is_differentiated():
+    a = definite(3)
+    close(linalg.fractional_matrix_power(a, fg.tensor(0.4)), reference.fractional_matrix_power(a, 0.4))
+    check_grads(linalg.fractional_matrix_power, (a, 0.4), 2)
+    check_grads(lambda a: linalg.fractional_matrix_power(a, 3), (regular(3),), 1)
+
+
+def test_a_derivative_of_the_exponential_along_a_large_direction():
+    a, e = normal(3, 3), 1e6 * normal(3, 3, seed=1)
+    close(linalg.expm_frechet(a, e, compute_expm=False), reference.expm_frechet(a, e, compute_expm=False))
+    close(
+        fg.grad(lambda a: 1e6 * np.sum(linalg.expm(a)))(a) / 1e6, fg.grad(lambda a: np.sum(linalg.expm(a)))(a)
+    )
+
+
+def test_gradients_far_from_zero_are_as_accurate_as_scipys():
+    rng = np.random.default_rng(1)
+    for scale in (1e-8, 1.0, 30.0):
+        a, e = scale * rng.normal(size=(8, 8)) / 4, rng.normal(size=(8, 8))
+        pushed = fg.jvp(linalg.expm, (a,), (e,))[1]
+        expected = reference.expm_frechet(a, e, compute_expm=False)
+        np.testing.assert_allclose(pushed, expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max())
+
+
+def test_stacks_are_loops():
+    a, b = np.stack([definite(3), definite(3, seed=1)]), normal(3, 2)
+    for f in (linalg.expm, linalg.logm, linalg.sqrtm, lambda x: linalg.lu(x)[2], lambda x: linalg.ldl(x)[1],
+        lambda x: linalg.polar(x)[0], lambda x: linalg.solve_triangular(x, b), linalg.inv, linalg.det,
+        lambda x: linalg.solve_continuous_lyapunov(x, x), lambda x: linalg.solve_discrete_lyapunov(x / 9, x),
+        lambda x: linalg.toeplitz(x[..., 0], x[..., 1]), lambda x: linalg.block_diag(x, b),
+        lambda x: linalg.cho_solve(linalg.cho_factor(x), b)):  # fmt: skip
+        close(f(a), np.stack([f(a[0]), f(a[1])]))
+
+
+def test_products_of_matrices_with_blocks_and_nothing():
+    agrees(linalg.block_diag(fg.tensor([1.0]), [[2.0]], np.zeros((0, 2))),
+        reference.block_diag([1.0], [[2.0]], np.zeros((0, 2))))  # fmt: skip
+    agrees(linalg.block_diag(), reference.block_diag())
+    agrees(
+        linalg.toeplitz(np.arange(3), np.array([9, 4])), reference.toeplitz(np.arange(3), np.array([9, 4]))
+    )
+    agrees(linalg.expm(fg.tensor(np.zeros((0, 0)))), reference.expm(np.zeros((0, 0))))
+
+
+# ---- errors
+
+T = fg.tensor(np.eye(2))
+SINGULAR = np.array([[1.0, 2.0], [2.0, 4.0]])
+
+
+def slope(f, a=SINGULAR):
+    return lambda: fg.grad(lambda a: np.sum(np.abs(f(a))))(a)
+
+
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (lambda: linalg.expm(np.ones((2, 3))), ValueError, "expected a square matrix"),
+        (lambda: linalg.expm(T[0]), ValueError, "expected a matrix"),
+        (lambda: linalg.expm(np.ones((2, 2), "g")), TypeError, "convert them to float64"),
+        (lambda: linalg.inv(T * np.nan), ValueError, "infs or NaNs"),
+        (lambda: linalg.solve(T, np.ones(3)), ValueError, "solve: shapes of a"),
+        (lambda: linalg.solve(T, np.ones(2), assume_a="other"), ValueError, "recognized matrix structure"),
+        (lambda: linalg.solve(-T, np.ones(2), assume_a="pos"), LinAlgError, "positive definite"),
+        (lambda: linalg.solve_triangular(T * 0, np.ones(2)), LinAlgError, "the matrix is singular"),
+        (lambda: linalg.solve_triangular(T, np.ones(2), trans="X"), ValueError, "trans must be"),
+        (lambda: linalg.solve_banded((1, 1), T, np.ones(2)), ValueError, "does not equal ab.shape"),
+        (lambda: linalg.solve_banded((0, 1), T * 0, np.ones(2)), LinAlgError, "singular"),
+        (lambda: linalg.solve_sylvester(T, -T, T), LinAlgError, "an eigenvalue of a is one of -b"),
+        (lambda: linalg.solve_sylvester(T, T, np.ones((3, 2))), ValueError, "does not fit"),
+        (lambda: linalg.solve_continuous_lyapunov(T, np.eye(3)), ValueError, "same shape"),
+        (lambda: linalg.solve_discrete_lyapunov(T, T), LinAlgError, "Singular"),
+        (lambda: linalg.solve_discrete_lyapunov(T, T, "other"), ValueError, "Unknown solver"),
+        (lambda: linalg.expm_frechet(T, T, "other"), ValueError, "Unknown implementation"),
+        (lambda: linalg.expm_frechet(T, np.eye(3)), ValueError, "same shape"),
+        (lambda: linalg.polar(T, "up"), ValueError, "'right' or 'left'"),
+        (lambda: linalg.qr(T, mode="raw"), ValueError, "it has no derivative; use 'full'"),
+        (lambda: linalg.qr(T, mode="other"), ValueError, "is unknown"),
+        (lambda: fg.jit(lambda a: linalg.qr(a, pivoting=True))(np.eye(2)), TypeError, "qr with pivoting"),
+        (lambda: linalg.svd(T, lapack_driver="other"), ValueError, "lapack_driver"),
+        (lambda: linalg.eigh(T, type=4), ValueError, "only accepts 1, 2, and 3"),
+        (lambda: linalg.eigh(T, subset_by_index=(0, 2)), ValueError, "Valid range is"),
+        (lambda: linalg.eigh(T, subset_by_value=(2, 1)), ValueError, "low < high"),
+        (lambda: linalg.eigh(T, subset_by_value=(1, 2), subset_by_index=(0, 1)), ValueError, "Either index"),
+        (lambda: linalg.eigh(T[None], subset_by_value=(1, 2)), ValueError, "not of a stack"),
+        (lambda: linalg.eig(T, left=True), NotImplementedError, "columns of inv"),
+        (lambda: linalg.pinv(T, atol=-1.0), ValueError, "must be positive"),
+        (lambda: linalg.companion([0.0, 1.0]), ValueError, "must not be zero"),
+        (lambda: linalg.companion([1.0]), ValueError, "at least 2"),
+        (lambda: linalg.leslie(np.ones(2), np.ones(2)), ValueError, "one less than"),
+        (lambda: linalg.khatri_rao(T, np.ones((2, 3))), ValueError, "number of columns"),
+        (lambda: linalg.convolution_matrix(np.ones(2), 0), ValueError, "positive integer"),
+        (lambda: linalg.convolution_matrix(np.ones(2), 2, "other"), ValueError, "mode"),
+        (lambda: linalg.orthogonal_procrustes(T, np.eye(3)), ValueError, "shapes of A and B differ"),
+        (slope(linalg.sqrtm, np.diag([1.0, 1e-18])), LinAlgError, "sqrtm: the matrix is singular"),
+        (slope(linalg.logm, np.diag([1.0, 0.0]) + 1e-18), LinAlgError, "logm: the matrix is singular"),
+        (slope(lambda a: linalg.fractional_matrix_power(a, 0.5), np.diag([1.0, 1e-30])), LinAlgError,
+            "fractional_matrix_power: the matrix is singular"),
+        (slope(lambda a: linalg.polar(a)[0]), LinAlgError, "an eigenvalue of a is one of -b"),
+        (slope(lambda a: linalg.lu(a)[1], SINGULAR * 0), LinAlgError, "singular"),
+        (slope(lambda a: linalg.ldl(a)[0]), LinAlgError, "Singular"),
+    ],
+)  # fmt: skip
+def test_errors(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

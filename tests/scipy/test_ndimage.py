@@ -178,7 +178,13 @@ def test_filters_in_every_transformation():
     smooth = lambda x: ndimage.gaussian_filter(x, 1.0)
     check(smooth, (x,), lambda x: reference.gaussian_filter(x, 1.0), rtol=1e-9)
     check(lambda x, s: ndimage.gaussian_filter(x, s, radius=2), (x[0], np.array(0.9)), None, 1, rtol=1e-9)
-    check(lambda x, s: ndimage.gaussian_gradient_magnitude(x, s, radius=2), (x, np.array(0.9)), None, 1, rtol=1e-9)
+    check(
+        lambda x, s: ndimage.gaussian_gradient_magnitude(x, s, radius=2),
+        (x, np.array(0.9)),
+        None,
+        1,
+        rtol=1e-9,
+    )
     assert not fg.grad(lambda x: ndimage.gaussian_gradient_magnitude(x, 1.0).sum())(np.zeros((3, 3))).any()
 
 
@@ -211,13 +217,13 @@ T = fg.tensor(np.ones((3, 4)))
         (lambda: ndimage.shift(T, [1, 2, 3]), RuntimeError, "length equal to input rank"),
         (lambda: ndimage.correlate1d(T, np.ones((2, 2))), RuntimeError, "no filter weights"),
         (lambda: ndimage.correlate1d(T, np.ones(3), origin=2), ValueError, "Invalid origin"),
-        (lambda: ndimage.correlate1d(T, np.ones(3), mode="other"), RuntimeError, "mode not supported"),
+        (lambda: ndimage.correlate1d(T, np.ones(3), mode="other"), RuntimeError, "mode not"),
         (lambda: ndimage.convolve(T, np.ones(3)), RuntimeError, "must match"),
         (lambda: ndimage.convolve(T, np.ones((3, 3)), mode=["wrap"]), RuntimeError, "sequence of modes"),
         (
             lambda: ndimage.convolve(T, np.ones((3, 3)), origin=(0, 0, 0)),
             ValueError,
-            "one for each of 2 axes",
+            "each of 2 axes",
         ),
         (lambda: ndimage.gaussian_filter(T, 1.0, -1), ValueError, "non-negative"),
         (lambda: ndimage.gaussian_filter(T, 1.0, radius=-1), ValueError, "nonnegative integer"),
