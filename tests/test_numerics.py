@@ -12,6 +12,7 @@ import pytest
 from tests.helpers import close, exactly
 
 import fgrad as fg
+from fgrad.scipy import interpolate, ndimage
 
 
 def diagonal(*values):
@@ -36,6 +37,7 @@ def products(groups, weights=None):
 
 
 W = np.array([1.0, -2.0, 3.0])
+NODES, LINE = np.array([0.0, 1.0, 3.0]), np.array([1.0, 3.0, 2.0])
 PROD = products([(0, 1, 2)])
 CUMPROD = products([(0,), (0, 1), (0, 1, 2)], list(W))
 ROWS_PROD = products([(0, 1), (2, 3)])
@@ -80,6 +82,15 @@ REAL = {
                              [2, -0.5, -0.5], 0),
     "interp outside":        (lambda x: np.interp(x, [0.0, 1.0, 3.0], [1.0, 3.0, 2.0]), [-1.0, 0.5, 4.0],
                              [0, 2, 0], 0),
+    "map_coordinates at elements": (lambda x: ndimage.map_coordinates(LINE, x[None], order=1),
+                             [0.0, 1.0, 2.0], [2, -1, -1], 0),
+    "RegularGridInterpolator at nodes": (
+                             lambda x: interpolate.RegularGridInterpolator((NODES,), LINE)(x[:, None]),
+                             [0.0, 1.0, 3.0], [2, -0.5, -0.5], 0),
+    "PPoly at breakpoints":  (lambda x: interpolate.PPoly([[2.0, -0.5], [1.0, 3.0]], NODES)(x),
+                             [0.0, 1.0, 3.0], [2, -0.5, -0.5], 0),
+    "PchipInterpolator at a turn": (lambda y: interpolate.PchipInterpolator(NODES, y).derivative()(1.0),
+                             [0.0, 1.0, 0.0], [0, 0, 0], 0),
     "histogram":             (lambda x: np.histogram(x, 2, (0, 2))[0] * x.sum(), [0.5, 1.5], [2, 2], 0),
     "nansum":                (lambda x: np.nansum(x) ** 2, [1.0, np.nan, 3.0], [8, 0, 8],
                              [[2, 0, 2], [0, 0, 0], [2, 0, 2]]),

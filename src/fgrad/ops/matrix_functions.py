@@ -1,9 +1,10 @@
 """Rows of functions of matrices and of Sylvester's equation, computed by SciPy, in stacks of any shape.
 
-One rule serves every function. Its derivative at a along e, the Fréchet derivative L(a, e), is the upper
-right block of f([[a, e], [0, a]]): Mathias (1996), A chain rule for matrix functions and applications, SIAM
-J. Matrix Anal. Appl. 17; Higham (2008), Functions of Matrices, theorem 3.6. The adjoint of e -> L(a, e) is
-ct -> L(a^T, ct), for the pairing Re sum(ct * tangent) and f(a^T) = f(a)^T.
+One rule serves every function: the derivative at a along e, the Fréchet derivative L(a, e), is a row of its
+own, and the adjoint of e -> L(a, e) is ct -> L(a^T, ct), for the pairing Re sum(ct * tangent) and
+f(a^T) = f(a)^T. L(a, e) is the upper right block of f([[a, e], [0, a]]), which gives higher orders: Mathias
+(1996), A chain rule for matrix functions and applications, SIAM J. Matrix Anal. Appl. 17; Higham (2008),
+Functions of Matrices, theorem 3.6.
 """
 
 from __future__ import annotations
@@ -77,14 +78,25 @@ def _run_frechet(a: Any, e: Any, *, function: str, exponent: float) -> Any:
         _demand_regular(a, function, lambda x: x)
     wide = np.result_type(dtype, np.float64)
     a, e = a.astype(wide, copy=False), e.astype(wide, copy=False)
-    if function == "logm":
-        return each(_logm_along, a, e).astype(dtype, copy=False)
+    if function != "power":
+        along = _logm_along if function == "logm" else _expm_along
+        return each(along, a, e).astype(dtype, copy=False)
     # linear in e, which is brought to the size of `a`, so that it does not rule the scaling of f
     size, scale = (np.abs(x).max(axis=(-2, -1), keepdims=True) for x in (a, e))
     scale = np.where(scale > 0, np.where(size > 0, size, 1) / np.where(scale > 0, scale, 1), 1)
     n = a.shape[-1]
     y = _value(_blocks(a, e * scale), function, exponent)[..., :n, n:]
     return ((y if dtype.kind == "c" else y.real) / scale).astype(dtype, copy=False)
+
+
+def _expm_along(a: Any, e: Any) -> Any:
+    """Return the derivative of the exponential, by its scaling and squaring, differentiated.
+
+    Source:
+        Al-Mohy & Higham (2009), Computing the Fréchet derivative of the matrix exponential, with an
+        application to condition number estimation, SIAM J. Matrix Anal. Appl. 30.
+    """
+    return scipy("linalg").expm_frechet(a, e, compute_expm=False, check_finite=False)
 
 
 def _logm_along(a: Any, e: Any) -> Any:

@@ -28,7 +28,8 @@ def expm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
     """Return the exponential of square matrices.
 
     Derivative:
-        By the exponential of a block matrix: Higham (2008), Functions of Matrices, theorem 3.6.
+        By scaling and squaring, differentiated: Al-Mohy & Higham (2009), SIAM J. Matrix Anal. Appl. 30; of
+        higher order by block matrices: Higham (2008), Functions of Matrices, theorem 3.6.
 
     Example:
         >>> import fgrad
@@ -50,7 +51,7 @@ def expm_frechet(
     Args:
         A: square matrices.
         E: directions, of the same shape.
-        method: taken for SciPy's sake: the derivative is the block of an exponential ("blockEnlarge").
+        method: taken for SciPy's sake: the derivative is that of scaling and squaring ("SPS").
         compute_expm: whether to return the exponential too.
         check_finite: whether infinities and NaNs that can be seen are an error.
 

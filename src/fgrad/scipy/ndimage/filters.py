@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,6 @@ from scipy import ndimage as reference
 from fgrad.core.tensor import Tensor, bind
 from fgrad.numpy.arrays import as_tensor, concrete
 from fgrad.numpy.padding import pad
-from fgrad.numpy.shapes import moveaxis
 from fgrad.ops import windows
 from fgrad.ops.factorization import conjugate
 from fgrad.ops.linear import convert, reshape, reverse
@@ -64,18 +64,22 @@ def _along(x: Any, w: Any, axis: int, mode: str, cval: Any, origin: int, name: s
     axis = normalize_axis_index(axis, len(x.shape))
     widths = [(0, 0)] * len(x.shape)
     widths[axis] = _sides(w.shape[0], origin, name)
-    moved = moveaxis(_bordered(x, widths, mode, cval), axis, -1)
-    lines = reshape(moved, (moved.size // max(1, moved.shape[-1]), 1, moved.shape[-1]))
+    wide = _bordered(x, widths, mode, cval)
+    before, behind = math.prod(wide.shape[:axis]), math.prod(wide.shape[axis + 1 :])
+    n, k = wide.shape[axis], w.shape[0]
+    lines, kernel = (
+        ((1, 1, before, n), (1, 1, 1, k)) if behind == 1 else ((before, 1, n, behind), (1, 1, k, 1))
+    )
     y = windows.conv(
-        lines,
-        reshape(w, (1, 1, w.shape[0])),
-        stride=(1,),
-        padding=((0, 0),),
-        dilation=(1,),
-        input_dilation=(1,),
+        reshape(wide, lines),
+        reshape(w, kernel),
+        stride=(1, 1),
+        padding=((0, 0), (0, 0)),
+        dilation=(1, 1),
+        input_dilation=(1, 1),
         groups=1,
     )
-    return moveaxis(reshape(y, (*moved.shape[:-1], x.shape[axis])), -1, axis)
+    return reshape(y, x.shape)
 
 
 @for_tensors(reference.correlate1d)
