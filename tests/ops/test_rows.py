@@ -765,6 +765,11 @@ def scipys() -> list[Sample]:
                 add("frechet", f"{function} empty", (x[:0, :0], x[:0, :0]), order=1, **params)
         sides = (regular, (one + a / 4)[inner].astype(dtype), b)
         add("sylvester", name, sides, linalg.solve_sylvester, order)
+        for discrete in (False, True):
+            sides = [v.astype(dtype) for v in ((a / 2)[inner], b[:2, :1], one[inner] * 2, one[:1, :1])]
+            call = linalg.solve_discrete_are if discrete else linalg.solve_continuous_are
+            reference = lambda *xs, call=call: call(*xs).astype(xs[0].dtype)
+            add("riccati", f"{discrete} {name}", tuple(sides), reference, order, discrete=discrete)
         add("polar", name, (regular,), linalg.polar, order)
         add("polar", f"tall {name}", (b,), linalg.polar, order)
         for lower in (False, True):

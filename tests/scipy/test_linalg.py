@@ -103,6 +103,23 @@ def test_values_and_derivatives(name, args, options, order):
     check(f, args, g, order, rtol=2e-4 if narrow else 1e-9, compiled=compiled)
 
 
+@pytest.mark.parametrize("name", ["solve_continuous_are", "solve_discrete_are"])
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_riccati(name, dtype):
+    a, b, q, r = (
+        normal(3, 3, dtype=dtype),
+        normal(3, 2, dtype=dtype, seed=1),
+        definite(3, dtype),
+        definite(2, dtype),
+    )
+    s = normal(3, 2, dtype=dtype, seed=2) / 9
+    f, g = (lambda *xs, m=m: getattr(m, name)(*xs) for m in (linalg, reference))
+    check(f, (a, b, q, r), g, 2 if dtype is float else 1, rtol=1e-8, mapped=dtype is float)
+    f, g = (lambda a, b, q, r, s, m=m: getattr(m, name)(a, b, q, r, None, s) for m in (linalg, reference))
+    close(f(a, b, q, r, s), g(a, b, q, r, s), 1e-8)
+    check_grads(f, (a, b, q, r, s), 1, rtol=1e-5)
+
+
 # ---- systems from factors, and systems by structure
 
 
@@ -359,6 +376,9 @@ def slope(f, a=SINGULAR):
         (lambda: linalg.solve_continuous_lyapunov(T, np.eye(3)), ValueError, "same shape"),
         (lambda: linalg.solve_discrete_lyapunov(T, T), LinAlgError, "Singular"),
         (lambda: linalg.solve_discrete_lyapunov(T, T, "other"), ValueError, "Unknown solver"),
+        (lambda: linalg.solve_continuous_are(T, T, T, T, T), NotImplementedError, "is not offered; with e"),
+        (lambda: linalg.solve_discrete_are(T, T, T, np.eye(3)), ValueError, "do not fit together"),
+        (lambda: linalg.solve_discrete_are(T, T, T, T, None, np.eye(3)), ValueError, "does not fit b"),
         (lambda: linalg.expm_frechet(T, T, "other"), ValueError, "Unknown implementation"),
         (lambda: linalg.expm_frechet(T, np.eye(3)), ValueError, "same shape"),
         (lambda: linalg.polar(T, "up"), ValueError, "'right' or 'left'"),

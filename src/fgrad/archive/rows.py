@@ -172,6 +172,7 @@ PARAMS: dict[str, dict[str, Check]] = {
     "solve_triangular": {"lower": FLAG, "unit": FLAG},
     "solve_banded": {"below": _count, "above": _count},
     "ldl": {"lower": FLAG, "hermitian": FLAG},
+    "riccati": {"discrete": FLAG},
     "spline_filter": {"degree": _count, "mode": _one_of("mirror", "reflect", "grid-wrap")},
     **{row: {"n": _count} for row in ("spherical", "modified", "polygamma")},
     **{row: {"index": PLACES} for row in ("log_gamma_ratio", "logit_beta_ratio")},

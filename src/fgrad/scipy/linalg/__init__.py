@@ -7,7 +7,9 @@ work, so that every function has derivatives of every order, and runs under vmap
 from numpy.linalg import LinAlgError as LinAlgError
 
 from fgrad.numpy.linalg import norm as norm
+from fgrad.scipy.linalg.equations import solve_continuous_are as solve_continuous_are
 from fgrad.scipy.linalg.equations import solve_continuous_lyapunov as solve_continuous_lyapunov
+from fgrad.scipy.linalg.equations import solve_discrete_are as solve_discrete_are
 from fgrad.scipy.linalg.equations import solve_discrete_lyapunov as solve_discrete_lyapunov
 from fgrad.scipy.linalg.equations import solve_sylvester as solve_sylvester
 from fgrad.scipy.linalg.factorizations import cho_factor as cho_factor

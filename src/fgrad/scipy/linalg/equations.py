@@ -1,14 +1,12 @@
-"""Matrix equations of Sylvester and Lyapunov."""
+"""Matrix equations of Sylvester, Lyapunov and Riccati."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from fgrad.core.tensor import bind
 from fgrad.ops import factorization as rows
-from fgrad.ops.linear import reshape
+from fgrad.ops.riccati import discrete_lyapunov
 from fgrad.scipy.linalg import arguments
 
 
@@ -72,19 +70,69 @@ def solve_discrete_lyapunov(a: Any, q: Any, method: str | None = None) -> Any:
         Gajic & Qureshi (1995), Lyapunov Matrix Equation in System Stability and Control.
     """
     a, q = _pair(a, q, "solve_discrete_lyapunov")
-    n = a.shape[-1]
-    if method is None:
-        method = "bilinear" if n >= 10 else "direct"
-    if method not in {"direct", "bilinear"}:
+    if method not in {None, "direct", "bilinear"}:
         raise ValueError(f"Unknown solver {method}: give 'direct' or 'bilinear'")
-    one = np.eye(n, dtype=a.dtype)
-    if method == "direct":
-        lead = a.shape[:-2]
-        twice = reshape(a, (*lead, n, 1, n, 1)) * reshape(rows.conjugate(a), (*lead, 1, n, 1, n))
-        system = np.eye(n * n, dtype=a.dtype) - reshape(twice, (*lead, n * n, n * n))
-        return reshape(rows.solve(system, reshape(q, (*lead, n * n, 1))), a.shape)
-    h = rows.adjoint(a)
-    inverse = rows.inverse(h + one)
-    b = rows.matrix_product(h - one, inverse)
-    c = rows.matrix_product(rows.matrix_product(2 * rows.inverse(a + one), q), inverse)
-    return bind("sylvester", rows.adjoint(b), b, -c)
+    return discrete_lyapunov(a, q, method)
+
+
+# ---- Riccati
+
+
+def solve_continuous_are(
+    a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = None, balanced: bool = True
+) -> Any:
+    """Return the stabilizing solution x of a^H x + x a - (x b + s) r^-1 (b^H x + s^H) + q = 0.
+
+    Args:
+        a: matrices (..., m, m).
+        b: matrices (..., m, n).
+        q: Hermitian matrices (..., m, m); of others the Hermitian part counts.
+        r: regular Hermitian matrices (..., n, n), likewise.
+        e: not offered.
+        s: matrices (..., m, n); None: zeros.
+        balanced: taken for SciPy's sake.
+
+    Raises:
+        LinAlgError: there is no such solution.
+        NotImplementedError: `e` is given.
+        ValueError: shapes that do not fit.
+
+    Derivative:
+        By Lyapunov's equation: Kao & Hennequin (2020), arXiv:2011.11430.
+
+    Example:
+        >>> import fgrad
+        >>> fgrad.grad(lambda q: solve_continuous_are([[0.0]], [[1.0]], [[q]], [[1.0]])[0, 0])(4.0)  # sqrt(q)
+        np.float64(0.25)
+    """
+    return _riccati(a, b, q, r, e, s, discrete=False)
+
+
+def solve_discrete_are(
+    a: Any, b: Any, q: Any, r: Any, e: Any = None, s: Any = None, balanced: bool = True
+) -> Any:
+    """Return the stabilizing x of x = a^H x a - (a^H x b + s) (r + b^H x b)^-1 (b^H x a + s^H) + q.
+
+    Arguments, errors and derivative as of `solve_continuous_are`.
+    """
+    return _riccati(a, b, q, r, e, s, discrete=True)
+
+
+def _riccati(a: Any, b: Any, q: Any, r: Any, e: Any, s: Any, *, discrete: bool) -> Any:
+    name = "solve_discrete_are" if discrete else "solve_continuous_are"
+    if e is not None:
+        raise NotImplementedError(f"{name}: `e` is not offered; with e regular, take e^-1 a and e^-1 b")
+    a, b, q, r = arguments.stacked(
+        arguments.square(a), arguments.matrices(b), arguments.square(q), arguments.square(r)
+    )
+    if b.shape[-2] != a.shape[-1] or q.shape != a.shape or r.shape[-1] != b.shape[-1]:
+        shapes = ", ".join(str(tuple(x.shape)) for x in (a, b, q, r))
+        raise ValueError(f"{name}: a, b, q and r of shapes {shapes} do not fit together")
+    if s is not None:  # completing the square leaves an equation without it
+        (s,) = arguments.stacked(arguments.matrices(s))
+        if s.shape[-2:] != b.shape[-2:]:
+            raise ValueError(f"{name}: s of shape {tuple(s.shape)} does not fit b of {tuple(b.shape)}")
+        _, s = arguments.stacked(b, s)
+        gain = rows.solve(r, rows.adjoint(s))
+        a, q = a - rows.matrix_product(b, gain), q - rows.matrix_product(s, gain)
+    return bind("riccati", a, b, q, r, discrete=discrete)
