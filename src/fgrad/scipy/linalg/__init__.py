@@ -6,7 +6,6 @@ work, so that every function has derivatives of every order, and runs under vmap
 
 from numpy.linalg import LinAlgError as LinAlgError
 
-from fgrad.numpy.linalg import norm as norm
 from fgrad.scipy.linalg.equations import solve_continuous_are as solve_continuous_are
 from fgrad.scipy.linalg.equations import solve_continuous_lyapunov as solve_continuous_lyapunov
 from fgrad.scipy.linalg.equations import solve_discrete_are as solve_discrete_are
@@ -51,6 +50,7 @@ from fgrad.scipy.linalg.systems import inv as inv
 from fgrad.scipy.linalg.systems import lstsq as lstsq
 from fgrad.scipy.linalg.systems import lu_solve as lu_solve
 from fgrad.scipy.linalg.systems import matmul_toeplitz as matmul_toeplitz
+from fgrad.scipy.linalg.systems import norm as norm
 from fgrad.scipy.linalg.systems import pinv as pinv
 from fgrad.scipy.linalg.systems import pinvh as pinvh
 from fgrad.scipy.linalg.systems import solve as solve

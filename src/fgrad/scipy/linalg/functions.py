@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor, bind, is_tracked
 from fgrad.numpy import linalg
 from fgrad.ops import factorization as rows
 from fgrad.ops.linear import convert, imag, real
@@ -99,7 +99,7 @@ def fractional_matrix_power(A: Any, t: Any) -> Any:  # noqa: N803 -- SciPy's nam
 
     Args:
         A: square matrices.
-        t: the exponent; if it is a Tensor, the power is expm(t logm(A)), and differentiable in t.
+        t: the exponent; while it is differentiated, mapped or staged, the power is expm(t logm(A)).
 
     Raises:
         LinAlgError: it is differentiated at a singular matrix and t is not whole.
@@ -108,8 +108,9 @@ def fractional_matrix_power(A: Any, t: Any) -> Any:  # noqa: N803 -- SciPy's nam
         By the power of a block matrix: Higham (2008), theorem 3.6.
     """
     a = arguments.square(A)
-    if isinstance(t, Tensor):
+    if isinstance(t, Tensor) and (is_tracked(t) or not arguments.is_visible(t)):
         return expm(t * logm(a))
+    t = float(arguments.plain(t))
     if t == int(t):
         return linalg.matrix_power(a, int(t))
     return _function("power", a, float(t))

@@ -204,6 +204,11 @@ def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     return linalg.det(arguments.square(a, check_finite=check_finite))
 
 
+def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> Any:
+    """Return a norm of vectors or matrices; orders and derivative as in `fgrad.numpy.linalg.norm`."""
+    return linalg.norm(arguments.numbers(a, check_finite=check_finite), ord, axis, keepdims)
+
+
 def pinv(
     a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True
 ) -> Any:
