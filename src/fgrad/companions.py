@@ -15,6 +15,7 @@ COMPANIONS = {  # a library -> what declares Tensors to it
     "einops": "fgrad.einops",
     "scipy.sparse": "fgrad.scipy.products",
 }
+UFUNCS = {"scipy.special": "fgrad.scipy.special"}  # ... when one of its ufuncs first meets a Tensor
 
 
 class _TellingLoader(Loader):
@@ -57,6 +58,24 @@ class _Finder(MetaPathFinder):
 def _tell(library: str) -> None:
     with contextlib.suppress(ImportError):  # of a version that has changed: it says that it knows no Tensors
         import_module(COMPANIONS[library])
+
+
+def owner(ufunc: Any) -> str:
+    """Return the library of `UFUNCS` that has a ufunc, under its name or hidden behind a function; "" if none."""
+    for library in UFUNCS:
+        for module in (library, f"{library}._ufuncs"):
+            if getattr(sys.modules.get(module), ufunc.__name__, None) is ufunc:
+                return library
+    return ""
+
+
+def tell_owner(ufunc: Any) -> bool:
+    """Load what declares the rules of a ufunc that has none yet; return whether something was loaded."""
+    declares = UFUNCS.get(owner(ufunc))
+    if declares is None or declares in sys.modules:
+        return False
+    import_module(declares)
+    return True
 
 
 def tell_companions() -> None:

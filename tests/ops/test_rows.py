@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from scipy import linalg, signal, special
+from tests.scipy.special_cases import CASES, operands
 
 import fgrad as fg
 from fgrad.core.primitive import ITSELF, ROWS
@@ -1085,6 +1086,24 @@ def windows() -> list[Sample]:
     return found
 
 
+def special_functions() -> list[Sample]:
+    """Return the samples of SciPy's special functions, at the first points where mpmath checks them."""
+    found = []
+    for row, case in CASES.items():
+        first = {"float64": (case.points[0], np.float64)} if case.points else {}
+        narrow = {"float32": (case.points[0], np.float32)} if case.points else {}
+        off_axis = {"complex128": (case.complex, np.complex128)} if case.complex else {}
+        for label, (point, dtype) in (first | narrow | off_axis).items():
+            order = 1 if label != "float64" else case.order
+            found.append(Sample(row, label, operands(row, point, dtype), order=order))
+    integrals = {"three": (0.5, 0.5, 1.5), "four": (1.5, 0.5, 0.5, 1.0)}
+    for label, powers in integrals.items():
+        for name, dtype in FLOATS.items():
+            args = tuple(values((2,), 0.5, 2.0, dtype, seed=i) for i in range(len(powers)))
+            found.append(Sample("carlson", f"{label} {name}", args, {"powers": powers}))
+    return found
+
+
 SAMPLES = [
     *(sample for name in DOMAINS for sample in elementwise(name)),
     *(sample for name in ("maximum", "minimum", "sign", "rint", "fmax", "fmin")
@@ -1129,6 +1148,7 @@ SAMPLES = [
     *normalizations(),
     *windows(),
     *by_hand(),
+    *special_functions(),
 ]  # fmt: skip
 
 UNCHECKED = {  # not checked here, each for its reason: tests/random and tests/transforms have them
@@ -1147,6 +1167,7 @@ FLAT = {
     *("threefry", "draw", "winners"),
     *("argsort", "argpartition", "argmax", "argmin", "rank", "search", "pivot_order"),
     *("stop_gradient", "custom"),
+    *("gammasgn", "round"),
 }
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from typing_extensions import Self
 
 from fgrad import config
+from fgrad.companions import owner, tell_owner
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, UFUNCS
 from fgrad.core.tape import HIDDEN
 from fgrad.core.trace import Box, current, inherited_state, note_change, user_frame, user_line
@@ -322,9 +323,11 @@ class Operators:
                 return UFUNCS[ufunc](x, *rest) if rest else UFUNCS[ufunc](x)
             inputs = (x, *rest)
             rule = NUMPY.get(ufunc)
+            if rule is None and tell_owner(ufunc):
+                rule = NUMPY.get(ufunc)
             if rule is None:
-                known = getattr(np, ufunc.__name__, None) is ufunc
-                name = f"numpy.{ufunc.__name__}" if known else f"the ufunc {ufunc.__name__}"
+                library = "numpy" if getattr(np, ufunc.__name__, None) is ufunc else owner(ufunc)
+                name = f"{library}.{ufunc.__name__}" if library else f"the ufunc {ufunc.__name__}"
                 called = getattr(ufunc, method)
                 return _without_rule(
                     name if method == "__call__" else f"{name}.{method}", called, inputs, kwargs
@@ -439,7 +442,7 @@ def _without_rule(name: str, function: Any, args: Any, kwargs: Any) -> Any:
     """Call a function of NumPy that no derivative can follow with plain values, if that is meant."""
     message = (
         f"{name} has no rule for Tensors, so its gradient would be lost. At {user_line()}, "
-        "use a function of fgrad.numpy that has one, give it the plain value of a constant "
+        "use a function of fgrad.numpy or fgrad.scipy that has one, give it the plain value of a constant "
         "(t.detach().numpy()), or declare a rule with fgrad.custom_vjp."
     )
     if config.escape_policy() == "error":

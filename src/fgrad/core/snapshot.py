@@ -36,7 +36,10 @@ def snapshot(a: Any, dtype: np.dtype[Any]) -> Any:
         return a if is_private(a) else compact(a)
     if isinstance(a, np.generic):
         return a
-    return np.array(a) if isinstance(a, list | tuple) else np.array(a, dtype)
+    if isinstance(a, list | tuple):
+        return np.array(a)
+    # a real number beside complex ones stays real: not every function of it takes complex numbers
+    return np.array(a, dtype.char.lower() if dtype.kind == "c" and a.__class__ is not complex else dtype)
 
 
 class _Pool(threading.local):

@@ -109,16 +109,19 @@ class Ufunc:
             doc: what it returns.
             row: the name of its row; None: its own name.
         """
-        name = ufunc.__name__
+        self._describe(ufunc, ufunc.__name__, doc, row or ufunc.__name__, "fgrad.numpy")
+        NUMPY[ufunc] = FUNCTIONS[ufunc.__name__] = self
+
+    def _describe(self, ufunc: np.ufunc, name: str, doc: str, row: str, module: str) -> None:
+        """Take the attributes of `ufunc`."""
         self.__name__ = self.__qualname__ = name
-        self.__module__, self.__doc__ = "fgrad.numpy", doc
-        self.ufunc, self.row = ufunc, ROWS[row or name]
+        self.__module__, self.__doc__ = module, doc
+        self.ufunc, self.row = ufunc, ROWS[row]
         self.nin, self.nout, self.nargs, self.identity = ufunc.nin, ufunc.nout, ufunc.nargs, ufunc.identity
         self.ntypes, self.types, self.signature = ufunc.ntypes, ufunc.types, ufunc.signature
-        NUMPY[ufunc] = FUNCTIONS[name] = self
 
     def __repr__(self) -> str:
-        return f"<ufunc fgrad.numpy.{self.__name__}>"
+        return f"<ufunc {self.__module__}.{self.__name__}>"
 
     def __reduce__(self) -> str:
         return self.__name__
@@ -160,7 +163,7 @@ class Unary(Ufunc):
 
     def __call__(self, x: Any, /, *out: Any, **kw: Any) -> Any:
         """Apply the function to each element."""
-        return _with_keywords(self, (x,), *out, **kw) if out or kw else apply_unary(self.row, x)
+        return with_keywords(self, (x,), *out, **kw) if out or kw else apply_unary(self.row, x)
 
 
 class Binary(Ufunc):
@@ -171,7 +174,7 @@ class Binary(Ufunc):
     def __call__(self, x: Any, y: Any, /, *out: Any, **kw: Any) -> Any:
         """Apply the function to each pair of elements."""
         if out or kw:
-            return _with_keywords(self, (x, y), *out, **kw)
+            return with_keywords(self, (x, y), *out, **kw)
         result = apply_binary(self.row, x, y)
         if result is NotImplemented:
             given = f"{type(x).__name__} and {type(y).__name__}"
@@ -184,7 +187,7 @@ def has_tensor(xs: Iterable[Any]) -> bool:
     return any(isinstance(x, Tensor) or (x.__class__ in (list, tuple) and has_tensor(x)) for x in xs)
 
 
-def _with_keywords(
+def with_keywords(
     f: Ufunc, args: tuple[Any, ...], *outs: Any, out: Any = None, where: Any = True, **kw: Any
 ) -> Any:
     """Apply a ufunc with the arguments and keywords beside the operands that NumPy's take."""

@@ -14,7 +14,7 @@ from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.derive import chain, gradient
 from fgrad.expr.emit import emit_calls, emit_in_place
-from fgrad.expr.node import ZERO, Expr, apply, const, postorder, var, variables
+from fgrad.expr.node import ZERO, Expr, Operand, apply, const, postorder, var, variables
 from fgrad.ops.compiled import Fused, FusedPull
 from fgrad.ops.linear import convert, with_rank
 
@@ -41,6 +41,60 @@ def declare_atom(name: str) -> Primitive:
     body = apply_unshared(name, params)
     run = Fused(params, (body,), atom.reference) if fused else atom.reference
     return _declare(name, params, body, run, pull, real=not atom.holomorphic)
+
+
+def declare_call(
+    name: str,
+    arguments: Sequence[str],
+    run: Rule,
+    slopes: Callable[..., Sequence[Operand | None]] | None,
+    *,
+    title: str,
+    real: bool,
+    shape: Rule | None = None,
+) -> Primitive:
+    """Add the row of a function that has no scalar code here, because another library computes it.
+
+    Args:
+        name: the name of the row, an identifier.
+        arguments: what messages call the operands.
+        run: computes it for arrays; where it is no ufunc, `shape` has to be given.
+        slopes: (f, *operands) -> df/doperand for every operand, by atoms, such rows and `declare_word`;
+            None where it is not known. Zero cotangents win over infinite slopes. None: zero everywhere.
+        title: what messages call the function.
+        real: whether the slopes hold for real arguments only.
+        shape: (*avals) -> aval; None asks the ufunc `run`.
+    """
+    params = tuple(var(f"x{i}") for i in range(len(arguments)))
+    called = (unary, binary)[len(params) - 1] if len(params) < 3 else bind
+    _RAW[name], _LIFTED[name] = run, functools.partial(called, name)
+    if slopes is None:
+        return _declare(name, params, None, run, flat, real=real, shape=shape)
+
+    @functools.cache
+    def made() -> tuple[Sequence[Operand | None], Callable[[Pattern], Pull | None]]:
+        given = slopes(OUT, *params)
+        known = [s if isinstance(s, Expr) else const(s or 0) for s in given]
+        return given, _puller(known, params, ("scale",) * len(params), _built_for_calls)
+
+    def pull(pattern: Pattern) -> Pull | None:
+        given, puller = made()
+        for argument, slope, tracked in zip(arguments, given, pattern, strict=True):
+            if tracked and slope is None:
+                raise TypeError(
+                    f"the derivative of {title} in its argument {argument} is not known. Make {argument} a "
+                    f"constant: fgrad.stop_gradient({argument}), or declare a derivative: fgrad.custom_vjp"
+                )
+        return puller(pattern)
+
+    return _declare(name, params, None, run, pull, real=real, shape=shape)
+
+
+def declare_word(name: str, f: Rule) -> None:
+    """Let the slopes of `declare_call` call `f`, a function of arrays and Tensors made of rows."""
+    if name in _RAW:
+        raise ValueError(f"the word {name!r} is already declared")
+    _RAW[name] = _LIFTED[name] = f
 
 
 def declare_body(
@@ -154,6 +208,16 @@ def _built_by_dtype(text: str, namespace: dict[str, Any], constants: dict[str, f
         return _built(text, namespace, {name: dtype.type(value) for name, value in constants.items()})
 
     return lambda ct, *saved: typed(ct.dtype)(ct, *saved)
+
+
+def _built_for_calls(text: str, namespace: dict[str, Any], constants: dict[str, float]) -> Rule:
+    """Return what `_built` does, in the precision of the cotangent: some libraries compute in double only."""
+    made = _built(text, namespace, constants)
+
+    def narrowed(x: Any, dtype: np.dtype[Any]) -> Any:
+        return convert(x, dtype) if x is not None and x.dtype.kind == dtype.kind and x.dtype != dtype else x
+
+    return lambda ct, *saved: tuple(narrowed(x, ct.dtype) for x in made(ct, *saved))
 
 
 def _puller(

@@ -1,0 +1,171 @@
+"""The functions of Bessel, Hankel, Airy, Kelvin and Struve: a slope is made of neighbours in the order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fgrad.expr.atoms import call, equal, where
+from fgrad.expr.node import Expr
+from fgrad.scipy.special.rows import Row, declare, either, exp, fabs, maximum, sign, sqrt
+
+iv, ive, jv, kn, kv, kve, yn, struve, modstruve, gammaln, xlogy, turned = map(
+    call, ("iv", "ive", "jv", "kn", "kv", "kve", "yn", "struve", "modstruve", "gammaln", "xlogy", "turned")
+)
+i0, i0e, i1, i1e, j0, j1, k0, k0e, k1, k1e, y0, y1 = map(
+    call, ("i0", "i0e", "i1", "i1e", "j0", "j1", "k0", "k0e", "k1", "k1e", "y0", "y1")
+)
+ber, bei, berp, beip, ker, kei, kerp, keip = map(
+    call, ("ber", "bei", "berp", "beip", "ker", "kei", "kerp", "keip")
+)
+airy_ai, airy_aip, airy_bi, airy_bip = map(call, ("airy_ai", "airy_aip", "airy_bi", "airy_bip"))
+airye_ai, airye_aip, airye_bi, airye_bip = map(call, ("airye_ai", "airye_aip", "airye_bi", "airye_bip"))
+besselpoly, wright_bessel, log_wright_bessel = map(call, ("besselpoly", "wright_bessel", "log_wright_bessel"))
+
+
+def _neighbours(
+    name: str, sign: int, scaling: Callable[[Expr, Expr], Any] = lambda f, z: 0
+) -> Callable[[Expr, Expr, Expr], tuple[None, Expr]]:
+    """Return the slopes of a function of order v: half of its neighbours, and what its factor adds."""
+    g = call(name)
+
+    def slopes(f: Expr, v: Expr, z: Expr) -> tuple[None, Expr]:
+        below, above = g(v - 1, z), g(v + 1, z)
+        if sign == -2:  # both fall
+            return None, scaling(f, z) - (below + above) / 2
+        return None, (below + sign * above) / 2 + scaling(f, z)
+
+    return slopes
+
+
+def _rising(x: Expr) -> Expr:
+    """Return the slope of (2/3) x**1.5, by which Airy functions are scaled on the right."""
+    return sqrt(maximum(x, 0))
+
+
+def _quartic(terms: Sequence[float], x: Expr) -> Expr:
+    """Return the sum over k of terms[k] (x / 2)**(4 k)."""
+    t = x * x * x * x / 16
+    total: Any = terms[-1]
+    for c in reversed(terms[:-1]):
+        total = total * t + c
+    return total  # type: ignore[no-any-return]
+
+
+# of ber'(x) / x**3 and bei'(x) / x at zero: 10.65.1, to the last bit for |x| < 1
+_BER = [(-1) ** k * 4 * k / 16 / math.factorial(2 * k) ** 2 for k in range(1, 6)]
+_BEI = [(-1) ** k * (4 * k + 2) / 4 / math.factorial(2 * k + 1) ** 2 for k in range(6)]
+
+
+def _berp(f: Expr, x: Expr) -> tuple[Expr]:
+    near = lambda x: x * x * _quartic(_BER, x)
+    return (-bei(x) - either(fabs(x) < 1, x, near, lambda x: berp(x) / x, inside=0.5, outside=2.0),)
+
+
+def _beip(f: Expr, x: Expr) -> tuple[Expr]:
+    near = lambda x: _quartic(_BEI, x)
+    return (ber(x) - either(fabs(x) < 1, x, near, lambda x: beip(x) / x, inside=0.5, outside=2.0),)
+
+
+# (I_0(t) - 1) / t**2 and (1 - J_0(t)) / t**2 at zero: 10.25.2
+_ABOUT_ONE = [1 / 4 / math.factorial(k + 1) ** 2 for k in range(9)]
+
+
+def _about_one(value: Callable[[Expr], Expr], sign: int, t: Expr) -> Expr:
+    def near(t: Expr) -> Expr:
+        u = sign * t * t / 4
+        total: Any = _ABOUT_ONE[-1]
+        for c in reversed(_ABOUT_ONE[:-1]):
+            total = total * u + c
+        return t * total  # type: ignore[no-any-return]
+
+    return either(fabs(t) < 1, t, near, lambda t: sign * (value(t) - 1) / t, inside=0.5, outside=2.0)
+
+
+def _struve(name: str, sign: int) -> Any:
+    g = call(name)
+
+    def slopes(f: Expr, v: Expr, x: Expr) -> tuple[None, Expr]:
+        power = exp(xlogy(v, x / 2) - gammaln(v + 1.5)) / math.sqrt(math.pi)
+        return None, (g(v - 1, x) + sign * g(v + 1, x) + power) / 2
+
+    return slopes
+
+
+def _it2struve0(f: Expr, x: Expr) -> tuple[Expr]:
+    at_zero = equal(x, 0)
+    return (where(at_zero, -2 / math.pi, -struve(0, x) / where(at_zero, 1, x)),)
+
+
+def _besselpoly(f: Expr, a: Expr, lmb: Expr, nu: Expr) -> tuple[Expr, None, None]:
+    return besselpoly(a, lmb + 1, nu - 1) - besselpoly(a, lmb + 1, nu + 1), None, None
+
+
+# fmt: off
+declare({
+    "jv":  Row("v z", _neighbours("jv", -1), "10.6.1", complex=True),
+    "jve": Row("v z", _neighbours("jve", -1), "10.6.1"),
+    "yv":  Row("v z", _neighbours("yv", -1), "10.6.1", complex=True),
+    "yve": Row("v z", _neighbours("yve", -1), "10.6.1"),
+    "yn":  Row("n x", _neighbours("yn", -1), "10.6.1"),
+    "iv":  Row("v z", _neighbours("iv", 1), "10.29.1", complex=True),
+    "ive": Row("v z", _neighbours("ive", 1, lambda f, z: -sign(z) * f), "10.29.1"),
+    "kv":  Row("v z", _neighbours("kv", -2), "10.29.1", complex=True),
+    "kve": Row("v z", _neighbours("kve", -2, lambda f, z: f), "10.29.1", complex=True),
+    "kn":  Row("n x", _neighbours("kn", -2), "10.29.1"),
+    "hankel1":  Row("v z", _neighbours("hankel1", -1), "10.6.1", complex=True),
+    "hankel1e": Row("v z", _neighbours("hankel1e", -1, lambda f, z: -turned(f)), "10.6.1", complex=True),
+    "hankel2":  Row("v z", _neighbours("hankel2", -1), "10.6.1", complex=True),
+    "hankel2e": Row("v z", _neighbours("hankel2e", -1, lambda f, z: turned(f)), "10.6.1", complex=True),
+    "j0":  Row("x", lambda f, x: (-j1(x),), "10.6.3"),
+    "j1":  Row("x", lambda f, x: ((j0(x) - jv(2, x)) / 2,), "10.6.1"),
+    "y0":  Row("x", lambda f, x: (-y1(x),), "10.6.3"),
+    "y1":  Row("x", lambda f, x: ((y0(x) - yn(2, x)) / 2,), "10.6.1"),
+    "i0":  Row("x", lambda f, x: (i1(x),), "10.29.3"),
+    "i1":  Row("x", lambda f, x: ((i0(x) + iv(2, x)) / 2,), "10.29.1"),
+    "i0e": Row("x", lambda f, x: (i1e(x) - sign(x) * f,), "10.29.3"),
+    "i1e": Row("x", lambda f, x: ((i0e(x) + ive(2, x)) / 2 - sign(x) * f,), "10.29.1"),
+    "k0":  Row("x", lambda f, x: (-k1(x),), "10.29.3"),
+    "k1":  Row("x", lambda f, x: (-(k0(x) + kn(2, x)) / 2,), "10.29.1"),
+    "k0e": Row("x", lambda f, x: (f - k1e(x),), "10.29.3"),
+    "k1e": Row("x", lambda f, x: (f - (k0e(x) + kve(2, x)) / 2,), "10.29.1"),
+    "airy_ai":  Row("z", lambda f, z: (airy_aip(z),), "9.2.1", complex=True, output=("airy", 0)),
+    "airy_aip": Row("z", lambda f, z: (z * airy_ai(z),), "9.2.1", complex=True, output=("airy", 1)),
+    "airy_bi":  Row("z", lambda f, z: (airy_bip(z),), "9.2.1", complex=True, output=("airy", 2)),
+    "airy_bip": Row("z", lambda f, z: (z * airy_bi(z),), "9.2.1", complex=True, output=("airy", 3)),
+    "airye_ai":  Row("z", lambda f, z: (airye_aip(z) + sqrt(z) * f,), "9.2.1", output=("airye", 0)),
+    "airye_aip": Row("z", lambda f, z: (z * airye_ai(z) + sqrt(z) * f,), "9.2.1", output=("airye", 1)),
+    "airye_bi":  Row("z", lambda f, z: (airye_bip(z) - _rising(z) * f,), "9.2.1", output=("airye", 2)),
+    "airye_bip": Row("z", lambda f, z: (z * airye_bi(z) - _rising(z) * f,), "9.2.1", output=("airye", 3)),
+    "itairy_apt": Row("x", lambda f, x: (airy_ai(x),), "9.10.1", output=("itairy", 0)),
+    "itairy_bpt": Row("x", lambda f, x: (airy_bi(x),), "9.10.2", output=("itairy", 1)),
+    "itairy_ant": Row("x", lambda f, x: (airy_ai(-x),), "9.10.1", output=("itairy", 2)),
+    "itairy_bnt": Row("x", lambda f, x: (airy_bi(-x),), "9.10.2", output=("itairy", 3)),
+    "ber":  Row("x", lambda f, x: (berp(x),), "10.61.1"),
+    "bei":  Row("x", lambda f, x: (beip(x),), "10.61.1"),
+    "berp": Row("x", _berp, "10.61.3"),
+    "beip": Row("x", _beip, "10.61.3"),
+    "ker":  Row("x", lambda f, x: (kerp(x),), "10.61.2"),
+    "kei":  Row("x", lambda f, x: (keip(x),), "10.61.2"),
+    "kerp": Row("x", lambda f, x: (-kei(x) - f / x,), "10.61.3"),
+    "keip": Row("x", lambda f, x: (ker(x) - f / x,), "10.61.3"),
+    "itj0y0_j": Row("x", lambda f, x: (j0(x),), "10.22(i)", output=("itj0y0", 0)),
+    "itj0y0_y": Row("x", lambda f, x: (y0(x),), "10.22(i)", output=("itj0y0", 1)),
+    "iti0k0_i": Row("x", lambda f, x: (i0(x),), "10.43(i)", output=("iti0k0", 0)),
+    "iti0k0_k": Row("x", lambda f, x: (k0(x),), "10.43(i)", output=("iti0k0", 1)),
+    "it2j0y0_j": Row("x", lambda f, x: (_about_one(j0, -1, x),), "10.22(i)", output=("it2j0y0", 0)),
+    "it2j0y0_y": Row("x", lambda f, x: (-y0(x) / x,), "10.22(i)", output=("it2j0y0", 1)),
+    "it2i0k0_i": Row("x", lambda f, x: (_about_one(i0, 1, x),), "10.43(i)", output=("it2i0k0", 0)),
+    "it2i0k0_k": Row("x", lambda f, x: (-k0(x) / x,), "10.43(i)", output=("it2i0k0", 1)),
+    "struve":    Row("v x", _struve("struve", -1), "11.4.27"),
+    "modstruve": Row("v x", _struve("modstruve", 1), "11.4.27"),
+    "itstruve0": Row("x", lambda f, x: (struve(0, x),), "11.7(i)"),
+    "itmodstruve0": Row("x", lambda f, x: (modstruve(0, x),), "11.7(i)"),
+    "it2struve0": Row("x", _it2struve0, "11.7(i)"),
+    "besselpoly": Row("a lmb nu", _besselpoly, "10.6.1"),
+    "wright_bessel": Row("a b x", lambda f, a, b, x: (None, None, wright_bessel(a, b + a, x)), "10.46.1"),
+    "log_wright_bessel": Row("a b x", lambda f, a, b, x: (
+        None, None, exp(log_wright_bessel(a, b + a, x) - f)), "10.46.1"),
+})
+# fmt: on

@@ -1,0 +1,184 @@
+"""Elliptic integrals and functions of Jacobi, by the symmetric integrals of Carlson, which have no special cases.
+
+    carlson(x, y, z; p, q, r) = integral of (t + x)**-p (t + y)**-q (t + z)**-r over t > 0
+
+is a row that is closed under slopes, so derivatives of every order exist also where arguments are equal.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import Aval
+from fgrad.core.primitive import Pattern, Primitive, Pull, register
+from fgrad.core.tensor import bind
+from fgrad.expr.atoms import call
+from fgrad.expr.node import Expr
+from fgrad.numpy.arrays import as_value
+from fgrad.ops.elementwise import batch_elementwise, declare_word
+from fgrad.ops.linear import convert
+from fgrad.scipy.special.rows import Row, both, cos, declare, sin, sqrt
+
+elliprd, elliprf, rint = map(call, ("elliprd", "elliprf", "rint"))
+ellipj_sn, ellipj_cn, ellipj_dn, ellipj_ph = map(
+    call, ("ellipj_sn", "ellipj_cn", "ellipj_dn", "ellipj_ph")
+)
+
+STEP = 0.25  # of the trapezoidal rule in log(t): the error is exp(-2 pi**2 / STEP) at worst
+
+
+def _run_carlson(*xs: Any, powers: tuple[float, ...]) -> Any:
+    """Return the integral by the trapezoidal rule in log(t), whose integrand decays exponentially both ways."""
+    kind = np.result_type(*xs)
+    wide = np.broadcast_arrays(*(np.asarray(x, float) for x in xs))
+    with np.errstate(all="ignore"):
+        some = [np.where(x > 0, x, np.nan) for x in wide]
+        low, high = functools.reduce(np.fmin, some), functools.reduce(np.fmax, some)
+        at_zero = sum(np.where(x == 0, p, 0.0) for x, p in zip(wide, powers, strict=True))
+        below = 40 / (1 - np.minimum(at_zero, 0.75))
+        above = 40 / (sum(powers) - 1)
+        start, stop = np.log(low) - below, np.log(high) + above
+        count = np.ceil(np.max(np.where(np.isfinite(stop - start), stop - start, 0.0), initial=1.0) / STEP)
+        total: Any = 0.0
+        for k in range(int(count) + 1):
+            t = np.exp(start + STEP * k)
+            total = total + t * functools.reduce(
+                np.multiply, ((t + x) ** -p for x, p in zip(wide, powers, strict=True))
+            )
+        total = np.where(at_zero >= 1, np.inf, STEP * total)
+        total = np.where(functools.reduce(np.minimum, wide) < 0, np.nan, total)
+    return np.asarray(total, kind)
+
+
+def _pull_carlson(pattern: Pattern) -> Pull:
+    places = [i for i, tracked in enumerate(pattern) if tracked]
+
+    def back(ct: Any, *saved: Any) -> list[Any]:
+        *xs, params = saved
+        powers = params["powers"]
+
+        def raised(i: int) -> tuple[float, ...]:
+            return (*powers[:i], powers[i] + 1, *powers[i + 1 :])
+
+        return [
+            bind("scale", ct, -powers[i] * bind("carlson", *xs, powers=raised(i))) for i in places
+        ]
+
+    return Pull(back, keep=tuple(range(1, len(pattern) + 1)), params=True)
+
+
+register(
+    Primitive(
+        "carlson",
+        run=_run_carlson,
+        pull=_pull_carlson,
+        shape=lambda *xs, powers: Aval(
+            np.broadcast_shapes(*(x.shape for x in xs)), np.result_type(*(x.dtype for x in xs))
+        ),
+        batch=functools.partial(batch_elementwise, "carlson"),
+        real=True,
+    )
+)
+
+
+def _integral(factor: float, *powers: float) -> Any:
+    """Return the word for `factor` times the integral with these powers."""
+    name = "carlson_" + "_".join(str(round(2 * p)) for p in powers)
+
+    def word(*xs: Any) -> Any:
+        values = [as_value(x) for x in xs]
+        kind = np.result_type(*(v.dtype for v in values), np.float32)
+        return factor * bind("carlson", *(convert(v, kind) for v in values), powers=powers)
+
+    declare_word(name, word)
+    return call(name)
+
+
+_rd_x = _integral(-0.75, 1.5, 0.5, 1.5)  # of 19.16.5
+_rd_z = _integral(-2.25, 0.5, 0.5, 2.5)
+_rj_x = _integral(-0.75, 1.5, 0.5, 0.5, 1.0)  # of 19.16.2
+_rj_p = _integral(-1.5, 0.5, 0.5, 0.5, 2.0)
+
+
+def _elliprg(_: Expr, x: Expr, y: Expr, z: Expr) -> tuple[Expr, ...]:
+    first = elliprf(x, y, z) / 4
+
+    def slope(x: Expr, y: Expr, z: Expr) -> Expr:
+        return first - both(z, elliprd(x, y, z)) / 12
+
+    return slope(y, z, x), slope(x, z, y), slope(x, y, z)
+
+
+def _turns(phi: Expr) -> tuple[Expr, Expr, Expr]:
+    """Return how many half turns an amplitude has, the sine of the rest, and the square of its cosine."""
+    half = rint(phi / math.pi)
+    rest = phi - math.pi * half
+    c = cos(rest)
+    return half, sin(rest), c * c
+
+
+def _first_by_m(phi: Expr, m: Expr) -> Expr:
+    half, s, cc = _turns(phi)
+    return s * s * s / 6 * elliprd(cc, 1, 1 - m * s * s) + both(half, elliprd(0, 1, 1 - m)) / 3
+
+
+def _second_by_m(phi: Expr, m: Expr) -> Expr:
+    half, s, cc = _turns(phi)
+    return -s * s * s / 6 * elliprd(cc, 1 - m * s * s, 1) - both(half, elliprd(0, 1 - m, 1)) / 3
+
+
+def _root(phi: Expr, m: Expr) -> Expr:
+    s = sin(phi)
+    return sqrt(1 - m * s * s)
+
+
+def _amplitude(u: Expr, m: Expr) -> tuple[Expr, Expr, Expr, Expr]:
+    """Return sn, cn, dn and how the amplitude depends on m."""
+    sn, cn, dn = ellipj_sn(u, m), ellipj_cn(u, m), ellipj_dn(u, m)
+    return sn, cn, dn, -dn * _first_by_m(ellipj_ph(u, m), m)
+
+
+def _sn(f: Expr, u: Expr, m: Expr) -> tuple[Expr, Expr]:
+    _, cn, dn, by_m = _amplitude(u, m)
+    return cn * dn, cn * by_m
+
+
+def _cn(f: Expr, u: Expr, m: Expr) -> tuple[Expr, Expr]:
+    sn, _, dn, by_m = _amplitude(u, m)
+    return -sn * dn, -sn * by_m
+
+
+def _dn(f: Expr, u: Expr, m: Expr) -> tuple[Expr, Expr]:
+    sn, cn, _, by_m = _amplitude(u, m)
+    return -m * sn * cn, -sn * (sn / 2 + m * cn * by_m) / f
+
+
+def _ph(f: Expr, u: Expr, m: Expr) -> tuple[Expr, Expr]:
+    _, _, dn, by_m = _amplitude(u, m)
+    return dn, by_m
+
+
+# fmt: off
+declare({
+    "ellipk":    Row("m", lambda f, m: (elliprd(0, 1, 1 - m) / 6,), "19.25.1, 19.18.1"),
+    "ellipkm1":  Row("p", lambda f, p: (-elliprd(0, 1, p) / 6,), "19.25.1, 19.18.1"),
+    "ellipe":    Row("m", lambda f, m: (-elliprd(0, 1 - m, 1) / 6,), "19.4.2, 19.25.1"),
+    "ellipkinc": Row("phi m", lambda f, phi, m: (1 / _root(phi, m), _first_by_m(phi, m)), "19.25.5, 19.18.1"),
+    "ellipeinc": Row("phi m", lambda f, phi, m: (_root(phi, m), _second_by_m(phi, m)), "19.4.6, 19.25.9"),
+    "ellipj_sn": Row("u m", _sn, "22.13.1, 22.16.1", output=("ellipj", 0)),
+    "ellipj_cn": Row("u m", _cn, "22.13.2, 22.16.1", output=("ellipj", 1)),
+    "ellipj_dn": Row("u m", _dn, "22.13.3, 22.16.1", output=("ellipj", 2)),
+    "ellipj_ph": Row("u m", _ph, "22.16.3", output=("ellipj", 3)),
+    "elliprc":   Row("x y", lambda f, x, y: (-elliprd(y, y, x) / 6, -elliprd(x, y, y) / 3), "19.20.4, 19.18.1"),
+    "elliprd":   Row("x y z", lambda f, x, y, z: (_rd_x(x, y, z), _rd_x(y, x, z), _rd_z(x, y, z)), "19.16.5"),
+    "elliprf":   Row("x y z", lambda f, x, y, z: (
+                     -elliprd(y, z, x) / 6, -elliprd(x, z, y) / 6, -elliprd(x, y, z) / 6), "19.18.1"),
+    "elliprg":   Row("x y z", _elliprg, "19.18.7, 19.21.10"),
+    "elliprj":   Row("x y z p", lambda f, x, y, z, p: (
+                     _rj_x(x, y, z, p), _rj_x(y, x, z, p), _rj_x(z, x, y, p), _rj_p(x, y, z, p)), "19.16.2"),
+})
+# fmt: on

@@ -1,0 +1,100 @@
+"""The error function and its relatives, the normal distribution, and the integrals of Fresnel and Voigt."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fgrad.core.tensor import bind
+from fgrad.expr.atoms import call
+from fgrad.expr.node import Expr
+from fgrad.ops.elementwise import declare_word
+from fgrad.scipy.special.rows import Row, cos, declare, either, exp, fabs, sin
+
+ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
+BELL = 2 / ROOT_PI
+FAR = 50.0  # from here on the asymptotic series is exact to rounding, and the closed form cancels
+
+erf, erfcx, turned, voigt_lorentz = map(call, ("erf", "erfcx", "turned", "voigt_lorentz"))
+
+declare_word("turned", lambda z: z * 1j)
+
+
+def _series(x: Expr, sign: int) -> Expr:
+    """Return the sum over k > 0 of sign**k (2 k - 1)!! / (2 x**2)**k (7.12.1, 7.12.4)."""
+    t = sign / (2 * x * x)
+    total: Any = 0.0
+    for k in range(7, 0, -1):
+        total = (total + 1) * t * (2 * k - 1)
+    return total  # type: ignore[no-any-return]
+
+
+def _erfcx(_: Expr, x: Expr) -> tuple[Expr]:
+    near = lambda x: 2 * x * erfcx(x) - BELL
+    return (either(x > FAR, x, lambda x: BELL * _series(x, -1), near, inside=2 * FAR, outside=1.0),)
+
+
+def _dawsn(_: Expr, x: Expr) -> tuple[Expr]:
+    near = lambda x: 1 - 2 * x * call("dawsn")(x)
+    far = lambda x: -_series(x, 1)
+    return (either(fabs(x) > FAR, x, far, near, inside=2 * FAR, outside=1.0),)
+
+
+def mills(x: Expr) -> Expr:
+    """Return the normal density over the distribution function, which is the slope of log_ndtr."""
+    near = lambda x: math.sqrt(2 / math.pi) / erfcx(-x / math.sqrt(2))
+    far = lambda x: exp(-x * x / 2) / ROOT_2PI / call("ndtr")(x)
+    return either(x < 5, x, near, far, inside=0.0, outside=6.0)
+
+
+def _ndtri_exp(f: Expr, y: Expr) -> tuple[Expr]:
+    near = lambda x: erfcx(-x / math.sqrt(2)) / math.sqrt(2 / math.pi)
+    far = lambda x: ROOT_2PI * exp(x * x / 2) * call("ndtr")(x)
+    return (either(f < 5, f, near, far, inside=0.0, outside=6.0),)
+
+
+def _owens_t(_: Expr, h: Expr, a: Expr) -> tuple[Expr, Expr]:
+    s = 1 + a * a
+    bell = exp(-h * h / 2)
+    return -bell * erf(a * h / math.sqrt(2)) / (2 * ROOT_2PI), exp(-h * h * s / 2) / (2 * math.pi * s)
+
+
+def _lorentz(x: Any, sigma: Any, gamma: Any) -> Any:
+    """Return the imaginary part of the function whose real part is the profile of Voigt."""
+    return bind("imag", bind("wofz", (x + gamma * 1j) / (sigma * math.sqrt(2)))) / (sigma * ROOT_2PI)
+
+
+declare_word("voigt_lorentz", _lorentz)
+
+
+def _voigt(f: Expr, x: Expr, sigma: Expr, gamma: Expr) -> tuple[Expr, Expr, Expr]:
+    # W = V + iL solves s**2 dW/dx = i/pi - (x + i gamma) W, and is a function of x + i gamma; the profile
+    # solves the heat equation dV/ds = s d2V/dx2
+    other, square = voigt_lorentz(x, sigma, gamma), sigma * sigma
+    slope = (gamma * other - x * f) / square
+    other_slope = (1 / math.pi - x * other - gamma * f) / square
+    return slope, (gamma * other_slope - f - x * slope) / sigma, -other_slope
+
+
+def _quarter(x: Expr) -> Expr:
+    return math.pi / 2 * x * x
+
+
+# fmt: off
+declare({
+    "erfi":      Row("z", lambda f, z: (BELL * exp(z * z),), "7.2.5", complex=True),
+    "erfcx":     Row("x", _erfcx, "7.10.1"),
+    "dawsn":     Row("x", _dawsn, "7.10.3"),
+    "wofz":      Row("z", lambda f, z: (turned(BELL) - 2 * z * f,), "7.10.2", complex=True),
+    "erfinv":    Row("y", lambda f, y: (exp(f * f) / BELL,), "7.17.1"),
+    "erfcinv":   Row("y", lambda f, y: (-exp(f * f) / BELL,), "7.17.1"),
+    "ndtr":      Row("x", lambda f, x: (exp(-x * x / 2) / ROOT_2PI,), "7.2.2", complex=True),
+    "log_ndtr":  Row("x", lambda f, x: (mills(x),), "7.8.1"),
+    "ndtri":     Row("y", lambda f, y: (ROOT_2PI * exp(f * f / 2),), "7.17.1"),
+    "ndtri_exp": Row("y", _ndtri_exp, "7.17.1"),
+    "fresnel_s": Row("z", lambda f, z: (sin(_quarter(z)),), "7.2.8", complex=True, output=("fresnel", 0)),
+    "fresnel_c": Row("z", lambda f, z: (cos(_quarter(z)),), "7.2.7", complex=True, output=("fresnel", 1)),
+    "owens_t":   Row("h a", _owens_t, "Owen (1956), Ann. Math. Statist. 27"),
+    "voigt_profile": Row("x sigma gamma", _voigt, "7.19.1, 7.10.2"),
+})
+# fmt: on

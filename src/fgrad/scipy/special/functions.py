@@ -1,0 +1,206 @@
+"""What SciPy's special functions offer beside universal functions, with its signatures."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from fgrad import nn
+from fgrad.core.primitive import NUMPY
+from fgrad.core.tensor import bind, unary
+from fgrad.expr.atoms import call
+from fgrad.expr.node import Expr
+from fgrad.numpy.arrays import operand
+from fgrad.numpy.indexing import stop_gradient
+from fgrad.numpy.reductions import axes_of, inexact
+from fgrad.numpy.registry import has_tensor
+from fgrad.ops.linear import reshape
+from fgrad.scipy.special.rows import Row, declare, exp, maximum
+
+__all__ = [
+    "lambertw",
+    "log_softmax",
+    "logsumexp",
+    "multigammaln",
+    "polygamma",
+    "softmax",
+    "spherical_in",
+    "spherical_jn",
+    "spherical_kn",
+    "spherical_yn",
+    "zeta",
+]
+
+
+def _whole(f: Any) -> Any:
+    """Return a function of an order and a point that takes orders of any dtype, if they are whole."""
+
+    def run(n: Any, z: Any) -> Any:
+        order = np.asarray(n)
+        if not np.array_equal(order.astype("l"), order):
+            raise ValueError(f"the order has to be a whole number, not {n}")
+        return f(order.astype("l"), z)
+
+    return run
+
+
+_SPHERICAL = {  # g'(z) (2 n + 1) = a n g(n - 1, z) + b (n + 1) g(n + 1, z): 10.51.1, 10.51.4
+    "spherical_jn": (1, -1),
+    "spherical_yn": (1, -1),
+    "spherical_in": (1, 1),
+    "spherical_kn": (-1, -1),
+}
+
+
+def _derivative(name: str, g: Any, n: Any, below: Any, z: Any) -> Any:
+    """Return the derivative of order n, by g(n, z); `below` is n - 1, or zero."""
+    a, b = _SPHERICAL[name]
+    return (a * n * g(below, z) + b * (n + 1) * g(n + 1, z)) / (2 * n + 1)
+
+
+def _spherical_row(name: str) -> Row:
+    def slopes(f: Expr, n: Expr, z: Expr) -> tuple[None, Expr]:
+        return None, _derivative(name, call(name), n, maximum(n - 1, 0), z)
+
+    return Row("n z", slopes, "10.51.1, 10.51.4", complex=True, run=_whole(getattr(special, name)))
+
+
+declare({name: _spherical_row(name) for name in _SPHERICAL})
+declare(
+    {
+        "lambertw": Row(
+            "z k",
+            lambda f, z, k: (exp(-f) / (1 + f), None),
+            "4.13.4",
+            complex=True,
+            run=lambda z, k: special.lambertw(z, np.asarray(k, "l")),
+        )
+    }
+)
+
+
+def _spherical_function(name: str) -> Any:
+    def function(n: Any, z: Any, derivative: Any = False) -> Any:
+        if not has_tensor((n, z)):
+            return getattr(special, name)(n, z, derivative)
+        n, z = operand(n), operand(z)
+        g = functools.partial(bind, name)
+        return _derivative(name, g, n, np.maximum(n - 1, 0), z) if derivative else g(n, z)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Return scipy.special.{name} of whole orders `n`, or its derivative."
+    return function
+
+
+spherical_jn = _spherical_function("spherical_jn")
+spherical_yn = _spherical_function("spherical_yn")
+spherical_in = _spherical_function("spherical_in")
+spherical_kn = _spherical_function("spherical_kn")
+
+
+def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
+    """Return the solution w of w exp(w) = z on branch `k`, a complex number, as scipy.special.lambertw does."""
+    return bind("lambertw", operand(z), operand(k)) if has_tensor((z, k)) else special.lambertw(z, k, tol)
+
+
+def zeta(x: Any, q: Any = None) -> Any:
+    """Return the sum of (k + q)**-x over k >= 0, as scipy.special.zeta does; q = 1 where it is None."""
+    if not has_tensor((x, q)):
+        return special.zeta(x, q)
+    return bind("zeta", operand(x), 1.0 if q is None else operand(q))
+
+
+def polygamma(n: Any, x: Any) -> Any:
+    """Return the derivative of order `n` of digamma at `x`, as scipy.special.polygamma does.
+
+    Args:
+        n: whole numbers >= 0, known ones.
+        x: real array.
+    """
+    if not has_tensor((n, x)):
+        return special.polygamma(n, x)
+    n, x = np.asarray(n), operand(x)
+    order = np.maximum(n, 1)
+    higher = (-1.0) ** (order + 1) * special.gamma(order + 1.0) * bind("zeta", order + 1.0, x)
+    return higher if n.all() else bind("where", n == 0, bind("psi", x), higher)
+
+
+def multigammaln(a: Any, d: int) -> Any:
+    """Return the logarithm of the multivariate gamma function of dimension `d`, for a > (d - 1) / 2.
+
+    log of pi**(d (d - 1) / 4) times the product of gamma(a - j / 2) over j < d
+    """
+    if not has_tensor((a,)):
+        return special.multigammaln(a, d)
+    a = operand(a)
+    total = d * (d - 1) / 4 * math.log(math.pi)
+    for j in range(d):
+        total = total + bind("gammaln", a - j / 2)
+    return total
+
+
+# ---- along axes
+
+
+def softmax(x: Any, axis: Any = None) -> Any:
+    """Return exp(x) over its sum along `axis`, as scipy.special.softmax does: None takes all axes."""
+    return nn.softmax(x, axis)
+
+
+def log_softmax(x: Any, axis: Any = None) -> Any:
+    """Return the logarithm of softmax(x), as scipy.special.log_softmax does: None takes all axes."""
+    return nn.log_softmax(x, axis)
+
+
+def logsumexp(
+    a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False
+) -> Any:
+    """Return the logarithm of the summed exponentials over axes, as scipy.special.logsumexp does.
+
+    out = log |sum_i b_i exp(a_i)|
+
+    Args:
+        a: real array; integers promote to float64.
+        axis: axis or axes to reduce; None reduces all.
+        b: weights that broadcast with `a`; None: ones.
+        keepdims: whether the reduced axes stay with length one.
+        return_sign: whether to return the sign of the sum too; without it the result is NaN where the sum is
+            negative.
+
+    Returns:
+        Array of the float dtype of `a`, or a pair of it and the signs.
+
+    Raises:
+        AxisError: `axis` is not an axis of `a`.
+
+    Example:
+        >>> float(logsumexp(np.array([0.0, 0.0])))
+        0.6931471805599453
+    """
+    if not return_sign:
+        return nn.logsumexp(a, axis, b=b, keepdims=keepdims)
+    a, weights = inexact(a), inexact(1.0 if b is None else b)
+    shape = np.broadcast_shapes(a.shape, weights.shape)
+    a, weights = (bind("broadcast_to", v, shape=shape) for v in (a, weights))
+    a = bind("where", bind("equal", weights, 0), -np.inf, a)
+    axes = tuple(sorted(axes_of(axis, len(shape))))
+    kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
+    top = reshape(bind("logsumexp", stop_gradient(a), axes=axes), kept)
+    top = bind("where", bind("isfinite", top), top, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        total = bind("sum", bind("both", weights, unary("exp", a - top)), axes=axes)
+        y = unary("log", unary("absolute", total)) + reshape(top, total.shape)
+    sign = unary("sign", total)
+    return (reshape(y, kept), reshape(sign, kept)) if keepdims else (y, sign)
+
+
+def declare_hidden() -> None:
+    """Let SciPy's functions of Python that call a hidden ufunc find the rules too."""
+    for name, f in {"_zeta": zeta}.items():
+        ufunc = getattr(special._ufuncs, name, None)
+        if isinstance(ufunc, np.ufunc):
+            NUMPY[ufunc] = f

@@ -1,0 +1,247 @@
+"""Distribution functions and their inverses in each argument: by the density, and implicitly."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fgrad.expr.atoms import call, where
+from fgrad.expr.node import Expr
+from fgrad.scipy.special.gammas import beta_density, betainc_a, betainc_b, gamma_density, gammainc_a
+from fgrad.scipy.special.rows import Row, declare, either, exp, log, log1p, sign, sqrt, zero_where
+
+chndtr, hyp0f1, ive, gammaln, xlogy, betaln, kolmogorov = map(
+    call, ("chndtr", "hyp0f1", "ive", "gammaln", "xlogy", "betaln", "kolmogorov")
+)
+ROOT_2PI = math.sqrt(2 * math.pi)
+
+
+def _bell(z: Expr) -> Expr:
+    """Return the slope of the normal quantile z."""
+    return ROOT_2PI * exp(z * z / 2)
+
+
+# ---- chi-square, gamma and Poisson
+
+
+def _chi(sgn: int) -> Any:
+    def slopes(f: Expr, v: Expr, x: Expr) -> tuple[Expr, Expr]:
+        by_v = lambda x: sgn * gammainc_a(v / 2, x / 2) / 2
+        by_x = lambda x: sgn * gamma_density(v / 2, x / 2) / 2
+        return zero_where(x < 0, by_v, x, at=1.0), zero_where(x < 0, by_x, x, at=1.0)
+
+    return slopes
+
+
+def _chdtri(f: Expr, v: Expr, p: Expr) -> tuple[Expr, Expr]:
+    return call("gammaincinv_a")(v / 2, f / 2), -2 / gamma_density(v / 2, f / 2)
+
+
+def _chdtriv(f: Expr, p: Expr, x: Expr) -> tuple[Expr, Expr]:
+    by_v = gammainc_a(f / 2, x / 2)
+    return 2 / by_v, -gamma_density(f / 2, x / 2) / by_v
+
+
+def _gdtr(sgn: int) -> Any:
+    def slopes(f: Expr, a: Expr, b: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
+        density = sgn * gamma_density(b, a * x)
+        return x * density, sgn * gammainc_a(b, a * x), a * density
+
+    return slopes
+
+
+def _gdtria(f: Expr, p: Expr, b: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
+    density = x * gamma_density(b, f * x)
+    return 1 / density, -gammainc_a(b, f * x) / density, -f / x
+
+
+def _gdtrib(f: Expr, a: Expr, p: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
+    by_b, density = gammainc_a(f, a * x), gamma_density(f, a * x)
+    return -x * density / by_b, 1 / by_b, -a * density / by_b
+
+
+def _gdtrix(f: Expr, a: Expr, b: Expr, p: Expr) -> tuple[Expr, Expr, Expr]:
+    density = a * gamma_density(b, a * f)
+    return -f / a, -gammainc_a(b, a * f) / density, 1 / density
+
+
+def _pdtr(sgn: int) -> Any:
+    return lambda f, k, m: (None, sgn * gamma_density(call("floor")(k) + 1, m))
+
+
+def _pdtrik(f: Expr, p: Expr, m: Expr) -> tuple[Expr, Expr]:
+    by_k = gammainc_a(f + 1, m)
+    return -1 / by_k, -gamma_density(f + 1, m) / by_k
+
+
+# ---- beta, F, Student's t, binomial
+
+
+def _btdtria(f: Expr, p: Expr, b: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
+    by_a = betainc_a(f, b, x)
+    return 1 / by_a, -betainc_b(f, b, x) / by_a, -beta_density(f, b, x) / by_a
+
+
+def _btdtrib(f: Expr, a: Expr, p: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
+    by_b = betainc_b(a, f, x)
+    return -betainc_a(a, f, x) / by_b, 1 / by_b, -beta_density(a, f, x) / by_b
+
+
+def _of_f(m: Expr, n: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
+    """Return the slopes of the distribution function of F: that of beta at m x / (n + m x)."""
+    total = n + m * x
+    w = m * x / total
+    density = beta_density(m / 2, n / 2, w) / (total * total)
+    by_m = betainc_a(m / 2, n / 2, w) / 2 + density * n * x
+    return by_m, betainc_b(m / 2, n / 2, w) / 2 - density * m * x, density * m * n
+
+
+def _fdtr(sgn: int) -> Any:
+    def slopes(f: Expr, m: Expr, n: Expr, x: Expr) -> tuple[Expr, ...]:
+        return tuple(
+            zero_where(x < 0, lambda x, i=i: sgn * _of_f(m, n, x)[i], x, at=1.0) for i in range(3)
+        )
+
+    return slopes
+
+
+def _fdtri(f: Expr, m: Expr, n: Expr, p: Expr) -> tuple[Expr, ...]:
+    by_m, by_n, density = _of_f(m, n, f)
+    return -by_m / density, -by_n / density, 1 / density
+
+
+def _fdtridfd(f: Expr, m: Expr, p: Expr, x: Expr) -> tuple[Expr, ...]:
+    by_m, by_n, density = _of_f(m, f, x)
+    return -by_m / by_n, 1 / by_n, -density / by_n
+
+
+def _of_t(df: Expr, t: Expr) -> tuple[Expr, Expr]:
+    """Return the slopes of the distribution function of Student's t.
+
+    Beyond t > 0 it is half of that of beta(1/2, df/2) at t**2 / (df + t**2), and scales with sqrt(df).
+    """
+    density = exp(-(df + 1) / 2 * log1p(t * t / df) - betaln(df / 2, 0.5)) / sqrt(df)
+
+    def by_df(t: Expr) -> Expr:
+        w = t * t / (df + t * t)
+        return sign(t) / 4 * betainc_b(0.5, df / 2, w) - t * density / (2 * df)
+
+    return zero_where(call("isinf")(t), by_df, t, at=0.0), density
+
+
+def _stdtrit(f: Expr, df: Expr, p: Expr) -> tuple[Expr, Expr]:
+    by_df, density = _of_t(df, f)
+    return -by_df / density, 1 / density
+
+
+def _stdtridf(f: Expr, p: Expr, t: Expr) -> tuple[Expr, Expr]:
+    by_df, density = _of_t(f, t)
+    return 1 / by_df, -density / by_df
+
+
+def _binomial_density(k: Expr, n: Expr, p: Expr) -> Expr:
+    """Return the density of beta, which is how fast a binomial distribution function falls in p."""
+    k = call("floor")(k)
+    at_top = k >= n
+    k = where(at_top, n - 1, k)
+    return where(at_top, 0, beta_density(k + 1, n - k, p))
+
+
+def _negative_density(k: Expr, n: Expr, p: Expr) -> Expr:
+    return beta_density(n, call("floor")(k) + 1, p)
+
+
+# ---- normal, noncentral chi-square, Kolmogorov
+
+
+def _nrdtrisd(f: Expr, mn: Expr, p: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
+    z = (x - mn) / f
+    return -1 / z, -f / z * _bell(z), 1 / z
+
+
+def _noncentral_density(x: Expr, df: Expr, nc: Expr) -> Expr:
+    """Return the density of noncentral chi-square: a Bessel function, scaled where its argument is large."""
+
+    def near(t: Expr) -> Expr:
+        central = exp(xlogy(df / 2 - 1, x / 2) - (x + nc) / 2 - gammaln(df / 2)) / 2
+        return central * hyp0f1(df / 2, t)
+
+    def far(t: Expr) -> Expr:
+        gap = (x - nc) / (sqrt(x) + sqrt(nc))
+        return exp((df / 4 - 0.5) * (log(x) - log(nc)) - gap * gap / 2) * ive(df / 2 - 1, 2 * sqrt(t)) / 2
+
+    return either(x * nc < 400, x * nc / 4, near, far, inside=1.0, outside=100.0)
+
+
+def _by_noncentrality(x: Expr, df: Expr, nc: Expr) -> Expr:
+    return -_noncentral_density(x, df + 2, nc)
+
+
+def _chndtrix(f: Expr, p: Expr, df: Expr, nc: Expr) -> tuple[Expr, None, Expr]:
+    density = _noncentral_density(f, df, nc)
+    return 1 / density, None, -_by_noncentrality(f, df, nc) / density
+
+
+def _chndtrinc(f: Expr, x: Expr, df: Expr, p: Expr) -> tuple[Expr, None, Expr]:
+    by_nc = _by_noncentrality(x, df, f)
+    return -_noncentral_density(x, df, f) / by_nc, None, 1 / by_nc
+
+
+def _kolmogorov_slope(y: Expr) -> Expr:
+    """Return the slope of the survival function, by its two series (Kolmogorov 1933)."""
+
+    def far(y: Expr) -> Expr:
+        terms = [(-1) ** k * k * k * exp(-2 * k * k * y * y) for k in range(1, 8)]
+        return 8 * y * sum(terms[1:], terms[0])
+
+    def near(y: Expr) -> Expr:
+        rates = [((2 * k - 1) * math.pi) ** 2 / 8 for k in range(1, 6)]
+        terms = [(1 / (y * y) - 2 * r / (y * y * y * y)) * exp(-r / (y * y)) for r in rates]
+        return ROOT_2PI * sum(terms[1:], terms[0])
+
+    slope = lambda y: either(y < 0.8, y, near, far, inside=0.5, outside=1.0)
+    return zero_where(y < 0.05, slope, y, at=1.0)  # less than exp(-493)
+
+
+# fmt: off
+declare({
+    "chdtr":   Row("v x", _chi(1), "8.17(i), 8.8.13"),
+    "chdtrc":  Row("v x", _chi(-1), "8.17(i), 8.8.13"),
+    "chdtri":  Row("v p", _chdtri, "inverse of chdtrc"),
+    "chdtriv": Row("p x", _chdtriv, "inverse of chdtr"),
+    "gdtr":    Row("a b x", _gdtr(1), "8.8.13"),
+    "gdtrc":   Row("a b x", _gdtr(-1), "8.8.14"),
+    "gdtria":  Row("p b x", _gdtria, "inverse of gdtr"),
+    "gdtrib":  Row("a p x", _gdtrib, "inverse of gdtr"),
+    "gdtrix":  Row("a b p", _gdtrix, "inverse of gdtr"),
+    "pdtr":    Row("k m", _pdtr(-1), "8.4.10, 8.8.14"),
+    "pdtrc":   Row("k m", _pdtr(1), "8.4.9, 8.8.13"),
+    "pdtri":   Row("k y", lambda f, k, y: (None, -1 / gamma_density(call("floor")(k) + 1, f)), "inverse of pdtr"),
+    "pdtrik":  Row("p m", _pdtrik, "inverse of pdtr"),
+    "btdtria": Row("p b x", _btdtria, "inverse of betainc"),
+    "btdtrib": Row("a p x", _btdtrib, "inverse of betainc"),
+    "bdtr":    Row("k n p", lambda f, k, n, p: (None, None, -_binomial_density(k, n, p)), "8.17.5"),
+    "bdtrc":   Row("k n p", lambda f, k, n, p: (None, None, _binomial_density(k, n, p)), "8.17.5"),
+    "bdtri":   Row("k n y", lambda f, k, n, y: (None, None, -1 / _binomial_density(k, n, f)), "inverse of bdtr"),
+    "nbdtr":   Row("k n p", lambda f, k, n, p: (None, None, _negative_density(k, n, p)), "8.17.24"),
+    "nbdtrc":  Row("k n p", lambda f, k, n, p: (None, None, -_negative_density(k, n, p)), "8.17.24"),
+    "nbdtri":  Row("k n y", lambda f, k, n, y: (None, None, 1 / _negative_density(k, n, f)), "inverse of nbdtr"),
+    "fdtr":    Row("dfn dfd x", _fdtr(1), "8.17.1"),
+    "fdtrc":   Row("dfn dfd x", _fdtr(-1), "8.17.4"),
+    "fdtri":   Row("dfn dfd p", _fdtri, "inverse of fdtr"),
+    "fdtridfd": Row("dfn p x", _fdtridfd, "inverse of fdtr"),
+    "stdtr":    Row("df t", lambda f, df, t: _of_t(df, t), "8.17.1"),
+    "stdtrit":  Row("df p", _stdtrit, "inverse of stdtr"),
+    "stdtridf": Row("p t", _stdtridf, "inverse of stdtr"),
+    "nrdtrimn": Row("p std x", lambda f, p, std, x: (
+                    -std * _bell((x - f) / std), -(x - f) / std, 1), "inverse of ndtr"),
+    "nrdtrisd": Row("mn p x", _nrdtrisd, "inverse of ndtr"),
+    "chndtr":   Row("x df nc", lambda f, x, df, nc: (
+                    _noncentral_density(x, df, nc), None, _by_noncentrality(x, df, nc)),
+                    "Johnson, Kotz & Balakrishnan (1995), 29"),
+    "chndtrix": Row("p df nc", _chndtrix, "inverse of chndtr"),
+    "chndtrinc": Row("x df p", _chndtrinc, "inverse of chndtr"),
+    "kolmogorov": Row("y", lambda f, y: (_kolmogorov_slope(y),), "Kolmogorov (1933), term by term"),
+    "kolmogi":  Row("p", lambda f, p: (1 / _kolmogorov_slope(f),), "inverse of kolmogorov"),
+})
+# fmt: on

@@ -1,0 +1,137 @@
+"""How a function of SciPy becomes a row: a line of a table says its slopes, SciPy computes its values.
+
+Slopes are formulas over other rows, so derivatives of every order exist where a family is closed. Sources are
+sections of the Digital Library of Mathematical Functions (dlmf.nist.gov) where nothing else is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special
+
+from fgrad.core.aval import Aval
+from fgrad.core.primitive import Rule
+from fgrad.expr.atoms import call, where
+from fgrad.expr.node import Expr, Operand
+from fgrad.ops.elementwise import declare_call
+
+Slopes = Callable[..., Any]  # a sequence of expressions, numbers and None
+
+
+class Row(NamedTuple):
+    """A line of a table."""
+
+    arguments: str  # their names, as SciPy has them
+    slopes: Slopes | None  # (f, *arguments) -> df/dargument, None where not known; None: zero everywhere
+    source: str  # of the slopes
+    complex: bool = False  # whether the slopes hold for complex arguments
+    output: tuple[str, int] | None = None  # (ufunc, which of its outputs), where it has several
+    run: Rule | None = None  # what computes it, where it is no ufunc
+    whole: bool = False  # whether the first argument has to be an integer
+
+
+ROWS_OF: dict[str, tuple[str, ...]] = {}  # name of a function -> its rows, one for each output
+SOURCES: dict[str, str] = {}
+
+log1p, exp, log, sqrt, expm1, sin, cos, sinh, cosh, fabs, sign, log1p, isfinite = map(
+    call,
+    ("log1p", "exp", "log", "sqrt", "expm1", "sin", "cos", "sinh", "cosh", "fabs", "sign", "log1p",
+     "isfinite"),
+)  # fmt: skip
+minimum, maximum, both, square = map(call, ("minimum", "maximum", "both", "square"))
+
+
+def either(
+    c: Expr, x: Operand, yes: Callable[[Any], Any], no: Callable[[Any], Any], *, inside: float, outside: float
+) -> Expr:
+    """Return yes(x) where `c` holds, else no(x), each computed where it is meant or at a harmless point.
+
+    Args:
+        c: the condition.
+        x: the point.
+        yes: of points where `c` holds.
+        no: of the others.
+        inside: where `yes` is harmless, to every order.
+        outside: where `no` is.
+    """
+    return where(c, yes(where(c, x, inside)), no(where(c, outside, x)))
+
+
+def zero_where(c: Expr, formula: Callable[..., Any], *xs: Expr, at: float) -> Expr:
+    """Return zero where `c` holds, else formula(*xs); where it is not meant it is computed at `at`."""
+    return where(c, 0, formula(*(where(c, at, x) for x in xs)))
+
+
+def declare(table: Mapping[str, Row]) -> None:
+    """Declare the rows of a table whose functions this SciPy has."""
+    for name, row in table.items():
+        function = row.output[0] if row.output else name
+        ufunc = getattr(special, function, None)
+        if ufunc is None:
+            continue
+        run, shape = _computed(ufunc, row)
+        arguments = row.arguments.split()
+        declare_call(
+            name,
+            arguments,
+            run,
+            row.slopes,
+            title=f"scipy.special.{function}",
+            real=not row.complex,
+            shape=shape,
+        )
+        ROWS_OF[function] = (*ROWS_OF.get(function, ()), name)
+        SOURCES[function] = row.source
+
+
+def _computed(ufunc: Any, row: Row) -> tuple[Rule, Rule | None]:
+    """Return what computes a row, and what says the shape and dtype of it."""
+    if row.run is not None:
+        return row.run, _probe(row.run)
+    if row.output is not None:
+        place = row.output[1]
+        return lambda *xs: ufunc(*xs)[place], _shape(ufunc, place, row)
+    if row.whole:
+        return lambda n, *xs: ufunc(_integers(n), *xs), _shape(ufunc, 0, row)
+    return ufunc, None
+
+
+def _integers(n: Any) -> Any:
+    """Return numbers of integral value as integers, which is what SciPy takes there.
+
+    Raises:
+        ValueError: one is not integral.
+    """
+    n = np.asarray(n)
+    whole = n.astype("l")
+    if not np.array_equal(whole, n):
+        raise ValueError(f"the order has to be a whole number, not {n}")
+    return whole
+
+
+def _probe(run: Rule) -> Rule:
+    """Return what says the shape and dtype of a function that is no ufunc: it looks at one element."""
+
+    def shape(*operands: Any) -> Aval:
+        ones = [np.ones((), x.dtype) if hasattr(x, "dtype") else x for x in operands]
+        return Aval(
+            np.broadcast_shapes(*(getattr(x, "shape", ()) for x in operands)), np.asarray(run(*ones)).dtype
+        )
+
+    return shape
+
+
+def _shape(ufunc: Any, place: int, row: Row) -> Rule:
+    def shape(*operands: Any) -> Aval:
+        kinds = [x.dtype if hasattr(x, "dtype") else type(x) for x in operands]
+        if row.whole:
+            kinds[0] = np.dtype("l")
+        dtypes = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
+        return Aval(
+            np.broadcast_shapes(*(getattr(x, "shape", ()) for x in operands)), dtypes[ufunc.nin + place]
+        )
+
+    return shape

@@ -1,0 +1,64 @@
+"""SciPy's universal functions, by their rows: what answers for them when they meet Tensors, and by name here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from fgrad.core.primitive import NUMPY, UFUNCS
+from fgrad.core.tensor import bind
+from fgrad.numpy.arrays import operand
+from fgrad.numpy.registry import Ufunc, has_tensor, with_keywords
+from fgrad.scipy.special.rows import ROWS_OF, SOURCES
+
+REUSED = {  # those that fgrad computes itself
+    "expit": "sigmoid",
+    **{name: name for name in ("cbrt", "erf", "erfc", "exp2", "expm1", "log1p")},
+}
+class Special(Ufunc):
+    """One of SciPy's universal functions: for plain arrays SciPy's own, for Tensors its rows."""
+
+    def __init__(self, name: str, rows: tuple[str, ...]) -> None:
+        ufunc = getattr(special, name)
+        source = f" Derivative: {SOURCES[name]}." if name in SOURCES else ""
+        doc = f"Return scipy.special.{name} of arrays and Tensors.{source}"
+        self._describe(ufunc, name, doc, rows[0], "fgrad.scipy.special")
+        self.rows = rows
+        NUMPY[ufunc] = UFUNCS[ufunc] = self
+
+    def __call__(self, *args: Any, **kw: Any) -> Any:
+        """Apply the function to each element."""
+        if not has_tensor(args) and not has_tensor(kw.values()):
+            return self.ufunc(*args, **kw)
+        if len(self.rows) == 1 and (kw or len(args) > self.nin):
+            return with_keywords(self, args[: self.nin], *args[self.nin :], **kw)
+        if kw or len(args) != self.nin:
+            raise TypeError(
+                f"{self.__name__} takes {self.nin} operands and no keywords where one of them is a Tensor"
+            )
+        outs = tuple(bind(row, *map(operand, args)) for row in self.rows)
+        return outs if len(outs) > 1 else outs[0]
+
+
+class Kelvin(Special):
+    """The Kelvin functions and their slopes as complex numbers, of eight rows."""
+
+    def __call__(self, *args: Any, **kw: Any) -> Any:
+        """Return Be, Ke, Be', Ke' of each element."""
+        if not has_tensor(args) and not has_tensor(kw.values()):
+            return self.ufunc(*args, **kw)
+        (x,) = args
+        pairs = zip(self.rows[::2], self.rows[1::2], strict=True)
+        return tuple(bind(re, operand(x)) + bind(im, operand(x)) * 1j for re, im in pairs)
+
+
+def declare_ufuncs() -> dict[str, Special]:
+    """Let SciPy's universal functions find their rows; return what answers for them."""
+    parts = ("ber", "bei", "ker", "kei", "berp", "beip", "kerp", "keip")
+    found = {"kelvin": Kelvin("kelvin", parts)}
+    for name, rows in ({name: (row,) for name, row in REUSED.items()} | ROWS_OF).items():
+        if isinstance(getattr(special, name), np.ufunc):
+            found[name] = Special(name, rows)
+    return found | {"digamma": found["psi"], "jn": found["jv"]}

@@ -1,0 +1,296 @@
+"""fgrad.scipy.special: values and slopes of every row against mpmath, its edges, and how names are reached."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import mpmath as mp
+import numpy as np
+import pytest
+import scipy.special as theirs
+from tests.scipy.special_cases import CASES, is_constant
+
+import fgrad as fg
+import fgrad.scipy.special as special
+from fgrad.core.primitive import NUMPY
+from fgrad.core.tensor import bind
+from fgrad.scipy.special.rows import ROWS_OF
+
+DECLARED = {row for rows in ROWS_OF.values() for row in rows}
+FIRST_ORDER = {"gamma", "loggamma"}  # off the real axis: SciPy has no complex trigamma function
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    with mp.workdps(25):
+        yield
+
+
+def close(actual, expected, rtol, atol=1e-14):
+    actual, expected = complex(actual), complex(expected)
+    assert abs(actual - expected) <= max(rtol * abs(expected), atol), f"{actual}, mpmath: {expected}"
+
+
+def points(row):
+    case = CASES[row]
+    return [*case.points, *([case.complex] if case.complex else [])]
+
+
+def test_every_row_has_a_case():
+    assert set(CASES) == DECLARED
+
+
+@pytest.mark.parametrize("row", CASES)
+def test_values_and_slopes(row):
+    case = CASES[row]
+    for point in points(row):
+        off_axis = point is case.complex
+        exact = [mp.mpmathify(x) for x in point]
+        numbers = [x if isinstance(x, int) else np.asarray(x)[()] for x in point]
+        close(bind(row, *numbers), case.definition(*exact), max(case.rtol, case.value))
+        for i in range(len(point)):
+            if is_constant(row, i, point) or (off_axis and not isinstance(point[i], complex)):
+                continue
+            defined = lambda x: case.definition(*exact[:i], x, *exact[i + 1 :])
+            slope = fg.grad(lambda x: bind(row, *numbers[:i], x, *numbers[i + 1 :]), holomorphic=off_axis)
+            close(slope(numbers[i]), mp.diff(defined, exact[i]), case.rtol)
+            if case.order > 1 and point is points(row)[0] and not (off_axis and row in FIRST_ORDER):
+                curvature = fg.grad(slope, holomorphic=off_axis)(numbers[i])
+                close(curvature, mp.diff(defined, exact[i], 2), 10 * case.rtol, 1e-13)
+
+
+def test_complex_functions_end_where_scipy_does():
+    with pytest.raises(TypeError, match="psi has no complex derivative"):
+        fg.grad(fg.grad(theirs.gamma, holomorphic=True), holomorphic=True)(1.5 + 0.5j)
+    with pytest.raises(TypeError, match="erf takes real numbers, not complex128"):
+        fg.grad(theirs.erf, holomorphic=True)(1.5 + 0.5j)
+
+
+# name, operands, which of them, its slope there
+EDGES = [
+    *(("gammainc", (2.0, x), 1, 0.0) for x in (0.0, np.inf)),
+    *(("gammainc", (1.0, 0.0), 1, 1.0), ("gammainc", (0.5, 0.0), 1, np.inf)),
+    *(("gammainc", (2.0, x), 0, 0.0) for x in (0.0, np.inf)),
+    *(("betainc", (2.0, 3.0, x), i, 0.0) for x in (0.0, 1.0) for i in range(3)),
+    *(("betainc", (1.0, 1.0, x), 2, 1.0) for x in (0.0, 1.0)),
+    *(("erfinv", (x,), 0, np.inf) for x in (-1.0, 1.0)),
+    *(("ndtr", (x,), 0, 0.0) for x in (-np.inf, np.inf)),
+    *(("log_ndtr", (x,), 0, y) for x, y in ((np.inf, 0.0), (-1e10, 1e10), (50.0, 0.0))),
+    *(("ndtri", (x,), 0, np.inf) for x in (0.0, 1.0)),
+    *(("expit", (x,), 0, 0.0) for x in (-np.inf, np.inf, -800.0)),
+    *(("log_expit", (x,), 0, y) for x, y in ((-np.inf, 1.0), (np.inf, 0.0), (-800.0, 1.0))),
+    *(("logit", (x,), 0, np.inf) for x in (0.0, 1.0)),
+    *(("entr", (x,), 0, y) for x, y in ((0.0, np.inf), (-1.0, 0.0))),
+    *(("rel_entr", (x, y), i, s) for x, y, i, s in (
+        (0.0, 1.0, 0, -np.inf), (0.0, 1.0, 1, 0.0), (-1.0, 1.0, 0, 0.0), (0.0, 0.0, 1, 0.0))),
+    *(("xlogy", (0.0, 0.0), i, s) for i, s in ((0, -np.inf), (1, 0.0))),
+    *(("huber", (1.0, x), 1, y) for x, y in ((np.inf, 1.0), (-np.inf, -1.0), (0.0, 0.0))),
+    *(("pseudo_huber", (0.0, 0.0), i, 0.0) for i in range(2)),
+    *(("boxcox", (0.0, 2.0), i, s) for i, s in ((0, 0.0), (1, 0.25))),
+    *(("chdtr", (3.0, x), i, 0.0) for x in (-1.0, 0.0, np.inf) for i in range(2)),
+    *(("fdtr", (3.0, 4.0, -1.0), i, 0.0) for i in range(3)),
+    *(("stdtr", (3.0, x), i, 0.0) for x in (-np.inf, np.inf) for i in range(2)),
+    *(("tklmbda", (x, 1.0), i, 0.0) for x in (-2.0, 2.0) for i in range(2)),
+    *(("jv", (0, 0.0), 1, 0.0), ("jv", (1, 0.0), 1, 0.5), ("jv", (0.5, 0.0), 1, np.inf)),
+    *(("iv", (1, 0.0), 1, 0.5), ("k0", (0.0,), 0, -np.inf), ("y0", (0.0,), 0, np.inf)),
+    *(("ellipk", (1.0,), 0, np.inf), ("ellipe", (1.0,), 0, -np.inf), ("ellipkm1", (0.0,), 0, -np.inf)),
+    *(("eval_legendre", (4, x), 1, y) for x, y in ((1.0, 10.0), (-1.0, -10.0))),
+    *(("kolmogorov", (x,), 0, 0.0) for x in (0.0, 0.01, 40.0)),
+    *(("bdtr", (5, 5, 0.3), 2, 0.0), ("expn", (1, 0.0), 1, -np.inf), ("gammaln", (np.inf,), 0, np.inf)),
+    *(("exprel", (x,), 0, y) for x, y in ((-np.inf, 0.0), (800.0, np.inf))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "args", "i", "expected"), EDGES, ids=str)
+def test_edges(name, args, i, expected):
+    f = getattr(special, name)
+    found = fg.grad(lambda x: f(*args[:i], x, *args[i + 1 :]))(args[i])
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    masked = fg.grad(lambda x: np.where(True, 0.0, f(*args[:i], x, *args[i + 1 :])))(args[i])
+    assert masked == 0  # also where the slope is infinite
+
+
+LINEAR = {("xlogy", 0), ("xlog1py", 0), ("nrdtrimn", 2)}  # whose slope does not depend on the operand
+
+
+@pytest.mark.parametrize("row", sorted(DECLARED - {"round", "gammasgn", "radian"}))
+def test_nan_stays_nan(row):
+    if not CASES[row].points:
+        return
+    point = CASES[row].points[0]
+    for i, x in enumerate(point):
+        if not is_constant(row, i, point) and (row, i) not in LINEAR:
+            slope = fg.grad(lambda x: bind(row, *point[:i], x, *point[i + 1 :]))
+            assert np.isnan(slope(np.nan)), i
+
+
+def test_second_order_at_removable_singularities():
+    second = lambda f: fg.grad(fg.grad(f))
+    np.testing.assert_allclose(second(special.rgamma)(0.0), 2 * np.euler_gamma)
+    np.testing.assert_allclose(second(lambda x: special.sici(x)[0])(0.0), 0.0)
+    np.testing.assert_allclose(fg.grad(second(lambda x: special.shichi(x)[0]))(0.0), 1 / 3)
+    np.testing.assert_allclose(fg.grad(second(special.exprel))(0.0), 1 / 4)
+    np.testing.assert_allclose(fg.grad(second(special.ber))(0.0), 0.0)
+    np.testing.assert_allclose(second(special.ellipk)(0.0), 9 * np.pi / 64)
+    np.testing.assert_allclose(second(lambda m: special.ellipkinc(1.2, m))(0.0), float(
+        mp.diff(lambda m: mp.ellipf(1.2, m), 0, 2)))  # fmt: skip
+
+
+# ---- names
+
+
+def test_at_least_120_of_scipys_ufuncs_have_rules():
+    ufuncs = {name for name, f in vars(theirs).items() if isinstance(f, np.ufunc)}
+    assert sum(getattr(theirs, name) in NUMPY for name in ufuncs) >= 180
+    assert ufuncs <= set(dir(special)) | {n for n in ufuncs if getattr(special, n) is getattr(theirs, n)}
+
+
+def test_scipys_own_names_answer_once_scipy_is_imported_and_no_sooner():
+    program = (
+        "import sys, fgrad; assert 'scipy' not in sys.modules\n"
+        "from scipy import special; assert 'fgrad.scipy.special' not in sys.modules\n"
+        "print(float(fgrad.grad(special.gammaln)(2.0)), fgrad.grad(lambda q: special.zeta(3, q))(1.0))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    first, second = map(float, run.stdout.split())
+    np.testing.assert_allclose([first, second], [1 - np.euler_gamma, -3 * np.pi**4 / 90])
+
+
+@pytest.mark.parametrize("name", ["bdtrik", "mathieu_cem", "smirnov", "zetac"])
+def test_names_without_rule_refuse_tensors_and_take_arrays(name):
+    f = getattr(special, name)
+    args = [1.5] * f.nin
+    assert f is getattr(theirs, name)
+    with pytest.raises(TypeError, match=rf"scipy.special.{name} has no rule for Tensors.*fgrad.custom_vjp"):
+        fg.grad(lambda x: f(x, *args[1:]))(1.5)
+
+
+def test_functions_without_rule_are_no_names():
+    with pytest.raises(AttributeError, match="scipy.special.roots_legendre has no rule for Tensors"):
+        special.roots_legendre
+    with pytest.raises(AttributeError, match="has no attribute 'gama'$"):
+        special.gama
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "i", "argument"),
+    [
+        ("jv", (0.5, 1.0), 0, "v"),
+        ("hyp2f1", (0.5, 1.5, 2.5, 0.3), 2, "c"),
+        ("eval_legendre", (2.5, 0.3), 0, "n"),
+        ("bdtr", (2.0, 5, 0.3), 0, "k"),
+        ("zeta", (2.0, 1.5), 0, "x"),
+    ],
+)
+def test_arguments_without_known_derivative_raise_by_name(name, args, i, argument):
+    f = getattr(special, name)
+    message = f"derivative of scipy.special.{name} in its argument {argument} is not known.*stop_gradient"
+    with pytest.raises(TypeError, match=message):
+        fg.grad(lambda x: f(*args[:i], x, *args[i + 1 :]))(args[i])
+    constant = fg.grad(lambda x: f(*args[:i], fg.stop_gradient(x), *args[i + 1 :]) * x)(args[i])
+    np.testing.assert_allclose(constant, f(*args))
+
+
+def test_plain_arrays_are_scipys_business():
+    x = np.array([0.5, 1.5])
+    assert type(special.jv(0, x)) is np.ndarray
+    np.testing.assert_array_equal(special.jv(0, x), theirs.jv(0, x))
+    np.testing.assert_array_equal(special.erf(x + 1j), theirs.erf(x + 1j))
+    assert special.gammaln.nin == 1
+    assert repr(special.jv) == "<ufunc fgrad.scipy.special.jv>"
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "i2", "?"])
+def test_dtypes_are_those_of_scipy(dtype):
+    x = np.array([1, 1], dtype)
+    for f, args in ((theirs.gammaln, ()), (theirs.jv, (0,)), (theirs.xlogy, (2.0,))):
+        assert f(*args, fg.tensor(x)).dtype == f(*args, x).dtype
+        assert fg.vmap(lambda x, f=f, args=args: f(*args, x))(x).dtype == f(*args, x).dtype
+
+
+def test_several_outputs_and_keywords():
+    x = fg.tensor([0.5, 1.5])
+    for name, args in (("sici", ()), ("airy", ()), ("kelvin", ()), ("ellipj", (0.3,)), ("pbdv", ())):
+        f = getattr(theirs, name)
+        given = (1.5, x) if name == "pbdv" else (x, *args)
+        expected = f(*(g.numpy() if g is x else g for g in given))
+        for a, e in zip(f(*given), expected, strict=True):
+            np.testing.assert_allclose(a.numpy(), e)
+    target = fg.tensor([0.0, 0.0])
+    theirs.gammaln(x, out=target)
+    np.testing.assert_array_equal(target.numpy(), theirs.gammaln([0.5, 1.5]))
+    masked = fg.grad(lambda x: np.sum(theirs.gammaln(x, where=[True, False])))(np.array([2.0, 3.0]))
+    np.testing.assert_allclose(masked, [theirs.psi(2.0), 0.0])
+    with pytest.raises(TypeError, match="sici takes 1 operands and no keywords"):
+        theirs.sici(x, where=True)
+
+
+def test_methods_of_ufuncs():
+    x = np.array([0.5, 1.5])
+    table = fg.jacrev(lambda x: theirs.xlogy.outer(x, x))(x)
+    np.testing.assert_allclose(table[0, 1], [np.log(1.5), 0.5 / 1.5])
+    total = fg.grad(lambda x: theirs.xlogy.reduce(x))(x)
+    np.testing.assert_allclose(total, [np.log(1.5), 0.5 / 1.5])
+
+    def doubled(x):
+        y = x * 1.0
+        theirs.gammaln.at(y, [0])
+        return y
+
+    np.testing.assert_allclose(fg.jacrev(doubled)(x), np.diag([theirs.psi(0.5), 1.0]))
+
+
+def test_jit_calls_scipy_between_its_kernels():
+    f = lambda x: np.sum(np.sin(theirs.jv(0, x)) * theirs.gammainc(x, 2.0))
+    x = np.array([0.5, 1.5])
+    np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=1e-13)
+    np.testing.assert_allclose(fg.jit(fg.grad(f))(x), fg.grad(f)(x), rtol=1e-12)
+    np.testing.assert_allclose(fg.jit(fg.vmap(fg.hessian(f)))(np.stack([x, x]))[0], fg.hessian(f)(x), rtol=1e-12)
+
+
+# ---- functions of Python
+
+
+def test_functions_beside_ufuncs_have_scipys_values():
+    x = np.array([[0.5, 1.5], [2.5, -0.3]])
+    t = fg.tensor(x)
+    pairs = [
+        (special.softmax(t, 0), theirs.softmax(x, 0)),
+        (special.softmax(t), theirs.softmax(x)),
+        (special.log_softmax(t, axis=1), theirs.log_softmax(x, axis=1)),
+        (special.logsumexp(t), theirs.logsumexp(x)),
+        (special.logsumexp(t, 0, b=[[1.0], [2.0]], keepdims=True), theirs.logsumexp(x, 0, b=[[1.0], [2.0]], keepdims=True)),
+        (special.polygamma(2, t), theirs.polygamma(2, x)),
+        (special.polygamma(np.array([0, 3]), t), theirs.polygamma(np.array([0, 3]), x)),
+        (special.multigammaln(t[0] + 1, 3), theirs.multigammaln(x[0] + 1, 3)),
+        (special.zeta(fg.tensor(3.0)), theirs.zeta(3.0)),
+        (special.lambertw(t, -1), theirs.lambertw(x, -1)),
+        *((getattr(special, f"spherical_{k}n")(2, t[0], d), getattr(theirs, f"spherical_{k}n")(2, x[0], d))
+          for k in "jyik" for d in (False, True)),
+    ]  # fmt: skip
+    for actual, expected in pairs:
+        np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-12)
+
+
+def test_logsumexp_with_signs():
+    b = np.array([1.0, -3.0])
+    a = np.array([0.3, 0.5])
+    value, sign = special.logsumexp(fg.tensor(a), b=b, return_sign=True)
+    expected = theirs.logsumexp(a, b=b, return_sign=True)
+    np.testing.assert_allclose([value.numpy(), sign.numpy()], expected)
+    total = np.sum(b * np.exp(a))
+    found = fg.grad(lambda a, b: special.logsumexp(a, b=b, return_sign=True)[0], (0, 1))(a, b)
+    np.testing.assert_allclose(found, [b * np.exp(a) / total, np.exp(a) / total])
+    shapes = special.logsumexp(fg.tensor(np.ones((2, 3))), 1, keepdims=True, return_sign=True)
+    assert [s.shape for s in shapes] == [(2, 1), (2, 1)]
+
+
+def test_gradients_of_polygamma_and_multigammaln():
+    np.testing.assert_allclose(fg.grad(lambda x: special.polygamma(1, x))(1.5), theirs.polygamma(2, 1.5))
+    found = fg.grad(lambda a: special.multigammaln(a, 2))(2.5)
+    np.testing.assert_allclose(found, theirs.psi(2.5) + theirs.psi(2.0))
+
+
+def test_the_source_of_a_slope_is_told():
+    assert "Derivative: 10.6.1." in special.jv.__doc__
