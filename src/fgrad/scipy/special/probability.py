@@ -110,11 +110,6 @@ def _fdtri(f: Expr, m: Expr, n: Expr, p: Expr) -> tuple[Expr, ...]:
     return -by_m / density, -by_n / density, 1 / density
 
 
-def _fdtridfd(f: Expr, m: Expr, p: Expr, x: Expr) -> tuple[Expr, ...]:
-    by_m, by_n, density = _of_f(m, f, x)
-    return -by_m / by_n, 1 / by_n, -density / by_n
-
-
 def _of_t(df: Expr, t: Expr) -> tuple[Expr, Expr]:
     """Return the slopes of the distribution function of Student's t.
 
@@ -132,11 +127,6 @@ def _of_t(df: Expr, t: Expr) -> tuple[Expr, Expr]:
 def _stdtrit(f: Expr, df: Expr, p: Expr) -> tuple[Expr, Expr]:
     by_df, density = _of_t(df, f)
     return -by_df / density, 1 / density
-
-
-def _stdtridf(f: Expr, p: Expr, t: Expr) -> tuple[Expr, Expr]:
-    by_df, density = _of_t(f, t)
-    return 1 / by_df, -density / by_df
 
 
 def _binomial_density(k: Expr, n: Expr, p: Expr) -> Expr:
@@ -229,10 +219,8 @@ declare({
     "fdtr":    Row("dfn dfd x", _fdtr(1), "8.17.1"),
     "fdtrc":   Row("dfn dfd x", _fdtr(-1), "8.17.4"),
     "fdtri":   Row("dfn dfd p", _fdtri, "inverse of fdtr"),
-    "fdtridfd": Row("dfn p x", _fdtridfd, "inverse of fdtr"),
     "stdtr":    Row("df t", lambda f, df, t: _of_t(df, t), "8.17.1"),
     "stdtrit":  Row("df p", _stdtrit, "inverse of stdtr"),
-    "stdtridf": Row("p t", _stdtridf, "inverse of stdtr"),
     "nrdtrimn": Row("p std x", lambda f, p, std, x: (
                     -std * _bell((x - f) / std), -(x - f) / std, 1), "inverse of ndtr"),
     "nrdtrisd": Row("mn p x", _nrdtrisd, "inverse of ndtr"),

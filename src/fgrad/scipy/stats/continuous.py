@@ -1,0 +1,463 @@
+"""The continuous families: formulas for location 0 and scale 1, which are called inside of the support only."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import fgrad.numpy as fnp
+from fgrad.scipy import special
+from fgrad.scipy.stats.families import LOG_2, Continuous, log1mexp
+from fgrad.scipy.stats.tails import (
+    LOG_ROOT_2PI,
+    log_betainc,
+    log_gammainc,
+    log_gammaincc,
+    log_normal_between,
+    log_ratio,
+)
+
+INF, PI, ROOT_2 = math.inf, math.pi, math.sqrt(2)
+HALF_LINE = (0.0, INF)
+
+# ---- around the normal distribution
+
+
+def _normal(z: Any) -> Any:
+    return -z * z / 2 - LOG_ROOT_2PI
+
+
+norm = Continuous(
+    "norm",
+    logpdf=_normal,
+    cdf=special.ndtr,
+    sf=lambda z: special.ndtr(-z),
+    logcdf=special.log_ndtr,
+    logsf=lambda z: special.log_ndtr(-z),
+    ppf=special.ndtri,
+    isf=lambda q: -special.ndtri(q),
+)
+halfnorm = Continuous(
+    "halfnorm",
+    logpdf=lambda z: _normal(z) + LOG_2,
+    cdf=lambda z: special.erf(z / ROOT_2),
+    sf=lambda z: special.erfc(z / ROOT_2),
+    logsf=lambda z: LOG_2 + special.log_ndtr(-z),
+    ppf=lambda q: ROOT_2 * special.erfinv(q),
+    isf=lambda q: -special.ndtri(q / 2),
+    support=HALF_LINE,
+    inside=1.0,
+)
+lognorm = Continuous(
+    "lognorm",
+    "s",
+    logpdf=lambda z, s: _normal(fnp.log(z) / s) - fnp.log(s * z),
+    cdf=lambda z, s: special.ndtr(fnp.log(z) / s),
+    sf=lambda z, s: special.ndtr(-fnp.log(z) / s),
+    logcdf=lambda z, s: special.log_ndtr(fnp.log(z) / s),
+    logsf=lambda z, s: special.log_ndtr(-fnp.log(z) / s),
+    ppf=lambda q, s: fnp.exp(s * special.ndtri(q)),
+    isf=lambda q, s: fnp.exp(-s * special.ndtri(q)),
+    support=HALF_LINE,
+    inside=1.0,
+    open_ends=True,
+)
+rayleigh = Continuous(
+    "rayleigh",
+    logpdf=lambda z: fnp.log(z) - z * z / 2,
+    cdf=lambda z: -fnp.expm1(-z * z / 2),
+    sf=lambda z: fnp.exp(-z * z / 2),
+    logcdf=lambda z: log1mexp(z * z / 2),
+    logsf=lambda z: -z * z / 2,
+    ppf=lambda q: fnp.sqrt(-2 * fnp.log1p(-q)),
+    isf=lambda q: fnp.sqrt(-2 * fnp.log(q)),
+    support=HALF_LINE,
+    inside=1.0,
+)
+levy = Continuous(
+    "levy",
+    logpdf=lambda z: -LOG_ROOT_2PI - 1.5 * fnp.log(z) - 0.5 / z,
+    cdf=lambda z: special.erfc(fnp.sqrt(0.5 / z)),
+    sf=lambda z: special.erf(fnp.sqrt(0.5 / z)),
+    logcdf=lambda z: LOG_2 + special.log_ndtr(-fnp.sqrt(1 / z)),
+    ppf=lambda q: special.ndtri(q / 2) ** -2.0,
+    isf=lambda q: 0.5 / special.erfinv(q) ** 2,
+    support=HALF_LINE,
+    inside=1.0,
+    open_ends=True,
+)
+skewnorm = Continuous(
+    "skewnorm",
+    "a",
+    logpdf=lambda z, a: _normal(z) + LOG_2 + special.log_ndtr(a * z),
+    cdf=lambda z, a: special.ndtr(z) - 2 * special.owens_t(z, a),
+    sf=lambda z, a: special.ndtr(-z) + 2 * special.owens_t(z, a),
+    valid=lambda a: fnp.equal(a, a),
+)
+
+
+def _truncnorm_ppf(q: Any, a: Any, b: Any) -> Any:
+    """Return the quantile from the tail in which the limits are."""
+    right = a > 0
+    low, high = fnp.where(right, -b, a), fnp.where(right, -a, b)
+    log_q, log_p = fnp.log(q), fnp.log1p(-q)
+    bottom, top = special.log_ndtr(low), special.log_ndtr(high)
+    from_left, from_right = fnp.where(right, log_p, log_q), fnp.where(right, log_q, log_p)
+    z = special.ndtri_exp(fnp.logaddexp(bottom + from_right, top + from_left))
+    return fnp.clip(fnp.where(right, -z, z), a, b)
+
+
+truncnorm = Continuous(
+    "truncnorm",
+    "a b",
+    logpdf=lambda z, a, b: _normal(z) - log_normal_between(a, b),
+    cdf=lambda z, a, b: fnp.exp(log_normal_between(a, z) - log_normal_between(a, b)),
+    sf=lambda z, a, b: fnp.exp(log_normal_between(z, b) - log_normal_between(a, b)),
+    logcdf=lambda z, a, b: log_normal_between(a, z) - log_normal_between(a, b),
+    logsf=lambda z, a, b: log_normal_between(z, b) - log_normal_between(a, b),
+    ppf=_truncnorm_ppf,
+    support=(lambda a, b: a, lambda a, b: b),
+    inside=lambda a, b: fnp.where(fnp.isinf(a), fnp.where(fnp.isinf(b), 0.0, b - 1), fnp.where(fnp.isinf(b), a + 1, (a + b) / 2)),
+    valid=lambda a, b: a < b,
+)
+
+# ---- around the gamma distribution
+
+
+def _gamma(z: Any, a: Any) -> Any:
+    return special.xlogy(a - 1, z) - z - special.gammaln(a)
+
+
+gamma = Continuous(
+    "gamma",
+    "a",
+    logpdf=_gamma,
+    cdf=lambda z, a: special.gammainc(a, z),
+    sf=lambda z, a: special.gammaincc(a, z),
+    logcdf=lambda z, a: log_gammainc(a, z),
+    logsf=lambda z, a: log_gammaincc(a, z),
+    ppf=lambda q, a: special.gammaincinv(a, q),
+    isf=lambda q, a: special.gammainccinv(a, q),
+    support=HALF_LINE,
+    inside=1.0,
+)
+chi2 = Continuous(
+    "chi2",
+    "df",
+    logpdf=lambda z, df: _gamma(z / 2, df / 2) - LOG_2,
+    cdf=lambda z, df: special.chdtr(df, z),
+    sf=lambda z, df: special.chdtrc(df, z),
+    logcdf=lambda z, df: log_gammainc(df / 2, z / 2),
+    logsf=lambda z, df: log_gammaincc(df / 2, z / 2),
+    ppf=lambda q, df: 2 * special.gammaincinv(df / 2, q),
+    isf=lambda q, df: special.chdtri(df, q),
+    support=HALF_LINE,
+    inside=1.0,
+)
+chi = Continuous(
+    "chi",
+    "df",
+    logpdf=lambda z, df: _gamma(z * z / 2, df / 2) + fnp.log(z),
+    cdf=lambda z, df: special.chdtr(df, z * z),
+    sf=lambda z, df: special.chdtrc(df, z * z),
+    logcdf=lambda z, df: log_gammainc(df / 2, z * z / 2),
+    logsf=lambda z, df: log_gammaincc(df / 2, z * z / 2),
+    ppf=lambda q, df: fnp.sqrt(2 * special.gammaincinv(df / 2, q)),
+    isf=lambda q, df: fnp.sqrt(special.chdtri(df, q)),
+    support=HALF_LINE,
+    inside=1.0,
+)
+invgamma = Continuous(
+    "invgamma",
+    "a",
+    logpdf=lambda z, a: -(a + 1) * fnp.log(z) - special.gammaln(a) - 1 / z,
+    cdf=lambda z, a: special.gammaincc(a, 1 / z),
+    sf=lambda z, a: special.gammainc(a, 1 / z),
+    logcdf=lambda z, a: log_gammaincc(a, 1 / z),
+    logsf=lambda z, a: log_gammainc(a, 1 / z),
+    ppf=lambda q, a: 1 / special.gammainccinv(a, q),
+    isf=lambda q, a: 1 / special.gammaincinv(a, q),
+    support=HALF_LINE,
+    inside=1.0,
+    open_ends=True,
+)
+expon = Continuous(
+    "expon",
+    logpdf=lambda z: -z,
+    cdf=lambda z: -fnp.expm1(-z),
+    sf=lambda z: fnp.exp(-z),
+    logcdf=log1mexp,
+    logsf=lambda z: -z,
+    ppf=lambda q: -fnp.log1p(-q),
+    isf=lambda q: -fnp.log(q),
+    support=HALF_LINE,
+    inside=1.0,
+)
+
+# ---- around the beta distribution
+
+beta = Continuous(
+    "beta",
+    "a b",
+    logpdf=lambda z, a, b: special.xlogy(a - 1, z) + special.xlog1py(b - 1, -z) - special.betaln(a, b),
+    cdf=lambda z, a, b: special.betainc(a, b, z),
+    sf=lambda z, a, b: special.betaincc(a, b, z),
+    logcdf=lambda z, a, b: log_betainc(a, b, z),
+    logsf=lambda z, a, b: log_betainc(b, a, 1 - z),
+    ppf=lambda q, a, b: special.betaincinv(a, b, q),
+    isf=lambda q, a, b: special.betainccinv(a, b, q),
+    support=(0.0, 1.0),
+    inside=0.5,
+)
+f = Continuous(
+    "f",
+    "dfn dfd",
+    logpdf=lambda z, m, n: (
+        m / 2 * (fnp.log(m) - fnp.log(n))
+        + special.xlogy(m / 2 - 1, z)
+        - (m + n) / 2 * fnp.log1p(m * z / n)
+        - special.betaln(m / 2, n / 2)
+    ),
+    cdf=lambda z, m, n: special.fdtr(m, n, z),
+    sf=lambda z, m, n: special.fdtrc(m, n, z),
+    ppf=lambda q, m, n: special.fdtri(m, n, q),
+    isf=lambda q, m, n: 1 / special.fdtri(n, m, q),
+    support=HALF_LINE,
+    inside=1.0,
+)
+t = Continuous(
+    "t",
+    "df",
+    logpdf=lambda z, df: (
+        -(df + 1) / 2 * fnp.log1p(z * z / df) - fnp.log(df) / 2 - special.betaln(df / 2, fnp.full_like(df, 0.5))
+    ),
+    cdf=lambda z, df: special.stdtr(df, z),
+    sf=lambda z, df: special.stdtr(df, -z),
+    ppf=lambda q, df: special.stdtrit(df, q),
+    isf=lambda q, df: -special.stdtrit(df, q),
+)
+uniform = Continuous(
+    "uniform",
+    logpdf=lambda z: z * 0.0,
+    cdf=lambda z: z,
+    sf=lambda z: 1 - z,
+    logsf=lambda z: fnp.log1p(-z),
+    ppf=lambda q: q,
+    isf=lambda q: 1 - q,
+    support=(0.0, 1.0),
+    inside=0.5,
+)
+powerlaw = Continuous(
+    "powerlaw",
+    "a",
+    logpdf=lambda z, a: fnp.log(a) + special.xlogy(a - 1, z),
+    cdf=lambda z, a: z**a,
+    sf=lambda z, a: -fnp.expm1(a * fnp.log(z)),
+    logcdf=lambda z, a: a * fnp.log(z),
+    logsf=lambda z, a: log1mexp(-a * fnp.log(z)),
+    ppf=lambda q, a: fnp.exp(fnp.log(q) / a),
+    isf=lambda q, a: fnp.exp(fnp.log1p(-q) / a),
+    support=(0.0, 1.0),
+    inside=0.5,
+)
+
+
+def _triangle(z: Any, c: Any, up: Any, down: Any) -> Any:
+    """Return up(z, c) to the left of the mode and down(1 - z, 1 - c) to the right."""
+    left = z < c
+    rising = up(fnp.where(left, z, 0.5), fnp.where(left, c, 0.5))
+    return fnp.where(left, rising, down(fnp.where(left, 0.5, 1 - z), fnp.where(left, 0.5, 1 - c)))
+
+
+def _slanted(z: Any, c: Any) -> Any:
+    return LOG_2 + fnp.log(z) - fnp.log(c)
+
+
+triang = Continuous(
+    "triang",
+    "c",
+    logpdf=lambda z, c: _triangle(z, c, _slanted, _slanted),
+    cdf=lambda z, c: _triangle(z, c, lambda z, c: z * z / c, lambda z, c: 1 - z * z / c),
+    sf=lambda z, c: _triangle(z, c, lambda z, c: 1 - z * z / c, lambda z, c: z * z / c),
+    ppf=lambda q, c: _triangle(q, c, lambda q, c: fnp.sqrt(c * q), lambda p, d: 1 - fnp.sqrt(d * p)),
+    support=(0.0, 1.0),
+    inside=0.5,
+    valid=lambda c: fnp.logical_and(c >= 0, c <= 1),
+)
+
+# ---- exponential and heavy tails
+
+
+def _by_sign(z: Any, formula: Any, other: Any) -> Any:
+    """Return formula(z) for z < 0, else other(-z); both see negative numbers."""
+    left = z < 0
+    return fnp.where(left, formula(fnp.where(left, z, -1.0)), other(fnp.where(left, -1.0, -z)))
+
+
+laplace = Continuous(
+    "laplace",
+    logpdf=lambda z: -LOG_2 - fnp.abs(z),
+    cdf=lambda z: _by_sign(z, lambda z: fnp.exp(z) / 2, lambda z: 1 - fnp.exp(z) / 2),
+    sf=lambda z: _by_sign(z, lambda z: 1 - fnp.exp(z) / 2, lambda z: fnp.exp(z) / 2),
+    logcdf=lambda z: _by_sign(z, lambda z: z - LOG_2, lambda z: fnp.log1p(-fnp.exp(z) / 2)),
+    logsf=lambda z: _by_sign(z, lambda z: fnp.log1p(-fnp.exp(z) / 2), lambda z: z - LOG_2),
+    ppf=lambda q: fnp.where(q < 0.5, fnp.log(2 * q), -fnp.log(2 * (1 - q))),
+    isf=lambda q: fnp.where(q < 0.5, -fnp.log(2 * q), fnp.log(2 * (1 - q))),
+)
+logistic = Continuous(
+    "logistic",
+    logpdf=lambda z: special.log_expit(z) + special.log_expit(-z),
+    cdf=special.expit,
+    sf=lambda z: special.expit(-z),
+    logcdf=special.log_expit,
+    logsf=lambda z: special.log_expit(-z),
+    ppf=special.logit,
+    isf=lambda q: -special.logit(q),
+)
+fisk = Continuous(
+    "fisk",
+    "c",
+    logpdf=lambda z, c: (
+        fnp.log(c) - fnp.log(z) + special.log_expit(c * fnp.log(z)) + special.log_expit(-c * fnp.log(z))
+    ),
+    cdf=lambda z, c: special.expit(c * fnp.log(z)),
+    sf=lambda z, c: special.expit(-c * fnp.log(z)),
+    logcdf=lambda z, c: special.log_expit(c * fnp.log(z)),
+    logsf=lambda z, c: special.log_expit(-c * fnp.log(z)),
+    ppf=lambda q, c: fnp.exp(special.logit(q) / c),
+    isf=lambda q, c: fnp.exp(-special.logit(q) / c),
+    support=HALF_LINE,
+    inside=1.0,
+    open_ends=True,
+)
+cauchy = Continuous(
+    "cauchy",
+    logpdf=lambda z: -math.log(PI) - 2 * fnp.log(fnp.hypot(1.0, z)),
+    cdf=lambda z: fnp.arctan2(1.0, -z) / PI,
+    sf=lambda z: fnp.arctan2(1.0, z) / PI,
+    ppf=lambda q: -1 / fnp.tan(PI * q),
+    isf=lambda q: 1 / fnp.tan(PI * q),
+)
+halfcauchy = Continuous(
+    "halfcauchy",
+    logpdf=lambda z: math.log(2 / PI) - 2 * fnp.log(fnp.hypot(1.0, z)),
+    cdf=lambda z: fnp.arctan(z) * (2 / PI),
+    sf=lambda z: fnp.arctan2(1.0, z) * (2 / PI),
+    ppf=lambda q: fnp.tan(PI / 2 * q),
+    isf=lambda q: 1 / fnp.tan(PI / 2 * q),
+    support=HALF_LINE,
+    inside=1.0,
+)
+pareto = Continuous(
+    "pareto",
+    "b",
+    logpdf=lambda z, b: fnp.log(b) - (b + 1) * fnp.log(z),
+    cdf=lambda z, b: -fnp.expm1(-b * fnp.log(z)),
+    sf=lambda z, b: fnp.exp(-b * fnp.log(z)),
+    logcdf=lambda z, b: log1mexp(b * fnp.log(z)),
+    logsf=lambda z, b: -b * fnp.log(z),
+    ppf=lambda q, b: fnp.exp(-fnp.log1p(-q) / b),
+    isf=lambda q, b: fnp.exp(-fnp.log(q) / b),
+    support=(1.0, INF),
+    inside=2.0,
+)
+weibull_min = Continuous(
+    "weibull_min",
+    "c",
+    logpdf=lambda z, c: fnp.log(c) + special.xlogy(c - 1, z) - z**c,
+    cdf=lambda z, c: -fnp.expm1(-(z**c)),
+    sf=lambda z, c: fnp.exp(-(z**c)),
+    logcdf=lambda z, c: log1mexp(z**c),
+    logsf=lambda z, c: -(z**c),
+    ppf=lambda q, c: (-fnp.log1p(-q)) ** (1 / c),
+    isf=lambda q, c: (-fnp.log(q)) ** (1 / c),
+    support=HALF_LINE,
+    inside=1.0,
+)
+weibull_max = Continuous(
+    "weibull_max",
+    "c",
+    logpdf=lambda z, c: fnp.log(c) + special.xlogy(c - 1, -z) - (-z) ** c,
+    cdf=lambda z, c: fnp.exp(-((-z) ** c)),
+    sf=lambda z, c: -fnp.expm1(-((-z) ** c)),
+    logcdf=lambda z, c: -((-z) ** c),
+    logsf=lambda z, c: log1mexp((-z) ** c),
+    ppf=lambda q, c: -((-fnp.log(q)) ** (1 / c)),
+    isf=lambda q, c: -((-fnp.log1p(-q)) ** (1 / c)),
+    support=(-INF, 0.0),
+    inside=-1.0,
+)
+
+# ---- extremes
+
+gumbel_r = Continuous(
+    "gumbel_r",
+    logpdf=lambda z: -z - fnp.exp(-z),
+    cdf=lambda z: fnp.exp(-fnp.exp(-z)),
+    sf=lambda z: -fnp.expm1(-fnp.exp(-z)),
+    logcdf=lambda z: -fnp.exp(-z),
+    logsf=lambda z: log1mexp(fnp.exp(-z)),
+    ppf=lambda q: -fnp.log(-fnp.log(q)),
+    isf=lambda q: -fnp.log(-fnp.log1p(-q)),
+)
+gumbel_l = Continuous(
+    "gumbel_l",
+    logpdf=lambda z: z - fnp.exp(z),
+    cdf=lambda z: -fnp.expm1(-fnp.exp(z)),
+    sf=lambda z: fnp.exp(-fnp.exp(z)),
+    logcdf=lambda z: log1mexp(fnp.exp(z)),
+    logsf=lambda z: -fnp.exp(z),
+    ppf=lambda q: fnp.log(-fnp.log1p(-q)),
+    isf=lambda q: fnp.log(-fnp.log(q)),
+)
+
+
+def _end(c: Any, sign: int) -> Any:
+    """Return 1 / c where c has this sign, else infinity: where 1 - c z is zero."""
+    there = sign * c > 0
+    return fnp.where(there, 1 / fnp.where(there, c, 1.0), sign * INF)
+
+
+def _extreme(z: Any, c: Any) -> Any:
+    """Return minus log of the number t of which exp(-t) is the distribution function."""
+    return log_ratio(-c, z)
+
+
+genextreme = Continuous(
+    "genextreme",
+    "c",
+    logpdf=lambda z, c: -fnp.exp(-_extreme(z, c)) - (1 - c) * _extreme(z, c),
+    cdf=lambda z, c: fnp.exp(-fnp.exp(-_extreme(z, c))),
+    sf=lambda z, c: -fnp.expm1(-fnp.exp(-_extreme(z, c))),
+    logcdf=lambda z, c: -fnp.exp(-_extreme(z, c)),
+    logsf=lambda z, c: log1mexp(fnp.exp(-_extreme(z, c))),
+    ppf=lambda q, c: -special.boxcox(-fnp.log(q), c),
+    isf=lambda q, c: -special.boxcox(-fnp.log1p(-q), c),
+    support=(lambda c: _end(c, -1), lambda c: _end(c, 1)),
+    inside=0.0,
+    valid=lambda c: fnp.equal(c, c),
+    open_ends=True,
+)
+genpareto = Continuous(
+    "genpareto",
+    "c",
+    logpdf=lambda z, c: -(c + 1) * log_ratio(c, z),
+    cdf=lambda z, c: -fnp.expm1(-log_ratio(c, z)),
+    sf=lambda z, c: fnp.exp(-log_ratio(c, z)),
+    logcdf=lambda z, c: log1mexp(log_ratio(c, z)),
+    logsf=lambda z, c: -log_ratio(c, z),
+    ppf=lambda q, c: special.boxcox(1 / (1 - q), c),
+    isf=lambda q, c: special.boxcox(1 / q, c),
+    support=(0.0, lambda c: -_end(c, -1)),
+    inside=lambda c: fnp.where(c < 0, -0.5 / fnp.where(c < 0, c, -1.0), 1.0),
+    valid=lambda c: fnp.equal(c, c),
+)
+
+# ---- on the circle
+
+vonmises = Continuous(
+    "vonmises",
+    "kappa",
+    logpdf=lambda z, kappa: kappa * special.cosm1(z) - fnp.log(2 * PI * special.i0e(kappa)),
+    valid=lambda kappa: kappa >= 0,
+)

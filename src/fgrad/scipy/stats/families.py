@@ -1,0 +1,335 @@
+"""What distributions of one variable share: location and scale, ends of the support, tails, invalid parameters.
+
+A family is declared by a few formulas for location 0 and scale 1; they are called with arguments inside of the
+support only, so that none has to think of its ends, and nothing outside spoils a gradient.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import fgrad.numpy as fnp
+from fgrad.core.tensor import Tensor, is_tracked
+from fgrad.numpy.arrays import operand
+from fgrad.ops.elementwise import floating
+
+Formula = Callable[..., Any]
+Edge = float | Formula  # of a support, which may depend on the shapes
+
+LOG_2 = math.log(2)
+
+
+def every_positive(*shapes: Any) -> Any:
+    """Return whether all shapes are positive, which is what most families demand."""
+    valid = True
+    for s in shapes:
+        valid = fnp.logical_and(valid, s > 0)
+    return valid
+
+
+def log1mexp(x: Any) -> Any:
+    """Return log(1 - exp(-x)) for x > 0, without cancellation (Maechler 2012, R package Rmpfr)."""
+    near = x < LOG_2
+    return fnp.where(
+        near, fnp.log(-fnp.expm1(-fnp.where(near, x, 1.0))), fnp.log1p(-fnp.exp(-fnp.where(near, 1.0, x)))
+    )
+
+
+class Distribution:
+    """A family of one variable: how SciPy's arguments are read, and what is said where they make no sense."""
+
+    parameters: tuple[str, ...]  # beside the shapes, with their defaults in `defaults`
+    defaults: dict[str, float]
+    methods: tuple[str, ...]
+
+    def __init__(self, name: str, shapes: str, valid: Formula) -> None:
+        self.name, self.shapes, self.valid = name, tuple(shapes.split()), valid
+        names = ["x", *self.shapes]
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        self.signature = inspect.Signature(
+            [
+                *(inspect.Parameter(n, kind) for n in names),
+                *(inspect.Parameter(n, kind, default=v) for n, v in self.defaults.items()),
+            ]
+        )
+        self.__doc__ = f"The distribution scipy.stats.{name}, with derivatives. Shapes: {shapes or 'none'}."
+
+    def __repr__(self) -> str:
+        return f"<distribution fgrad.scipy.stats.{self.name}>"
+
+    def __call__(self, *args: Any, **kw: Any) -> Frozen:
+        """Return the distribution with these parameters."""
+        return Frozen(self, args, kw)
+
+    def __getattr__(self, method: str) -> Any:
+        if method.startswith("_"):
+            raise AttributeError(method)
+        raise AttributeError(
+            f"fgrad.scipy.stats.{self.name} has no {method}; it has {', '.join(self.methods)}. "
+            f"scipy.stats.{self.name} may have it, for arrays"
+        )
+
+    def read(self, x: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> list[Any]:
+        """Return x, the shapes and the other parameters; numbers in the precision of the arrays."""
+        try:
+            bound = self.signature.bind(x, *args, **kw)
+        except TypeError as error:
+            raise TypeError(f"fgrad.scipy.stats.{self.name}{self.signature}: {error}") from None
+        bound.apply_defaults()
+        values = [operand(v) for v in bound.arguments.values()]
+        dtype = floating([v for v in values if hasattr(v, "dtype")] or [1.0])
+        return [v if hasattr(v, "dtype") else np.asarray(v, dtype) for v in values]
+
+
+class Frozen:
+    """A distribution with its parameters."""
+
+    def __init__(self, family: Distribution, args: tuple[Any, ...], kw: dict[str, Any]) -> None:
+        self.family, self.args, self.kw = family, args, kw
+
+    def __getattr__(self, method: str) -> Any:
+        return functools.partial(_called, getattr(self.family, method), self.args, self.kw)
+
+
+def _called(method: Formula, args: tuple[Any, ...], kw: dict[str, Any], x: Any) -> Any:
+    return method(x, *args, **kw)
+
+
+class Continuous(Distribution):
+    """A family of continuous distributions.
+
+    Methods take (x, *shapes, loc=0, scale=1), as SciPy's do. Outside of the support densities are zero and
+    their derivatives too; the derivative of a density at an end of the support is the one from inside. Where
+    parameters are not valid the result is NaN.
+    """
+
+    defaults = {"loc": 0, "scale": 1}  # noqa: RUF012 -- a constant
+
+    def __init__(
+        self,
+        name: str,
+        shapes: str = "",
+        *,
+        logpdf: Formula,
+        cdf: Formula | None = None,
+        sf: Formula | None = None,
+        logcdf: Formula | None = None,
+        logsf: Formula | None = None,
+        ppf: Formula | None = None,
+        isf: Formula | None = None,
+        support: tuple[Edge, Edge] = (-math.inf, math.inf),
+        inside: Edge = 0.0,
+        valid: Formula = every_positive,
+        open_ends: bool = False,
+    ) -> None:
+        """Declare a family by formulas of (z, *shapes), for location 0 and scale 1.
+
+        Args:
+            name: SciPy's.
+            shapes: names of the shape parameters.
+            logpdf: logarithm of the density.
+            cdf: distribution function; None: the family has none.
+            sf: one minus it, without cancellation.
+            logcdf: its logarithm; None: log of `cdf`.
+            logsf: the logarithm of `sf`; None: log of `sf`.
+            ppf: quantile function, of probabilities between 0 and 1; None: the family has none.
+            isf: the same of one minus the probability; None: by `ppf`.
+            support: its ends, numbers or functions of the shapes.
+            inside: a point inside of it.
+            valid: (*shapes) -> whether they make sense.
+            open_ends: whether the density is zero at finite ends.
+        """
+        super().__init__(name, shapes, valid)
+        self._logpdf, self._cdf, self._sf, self._ppf, self._isf = logpdf, cdf, sf, ppf, isf
+        self._logcdf, self._logsf = logcdf, logsf
+        self._support, self._inside, self._open = support, inside, open_ends
+        cumulative = () if cdf is None else ("cdf", "sf", "logcdf", "logsf")
+        self.methods = ("pdf", "logpdf", *cumulative, *(() if ppf is None else ("ppf", "isf")))
+
+    def support(self, *shapes: Any, loc: Any = 0, scale: Any = 1) -> tuple[Any, Any]:
+        """Return the ends of the support."""
+        low, high = self._ends(shapes)
+        return low * scale + loc, high * scale + loc
+
+    def _ends(self, shapes: Any) -> tuple[Any, Any]:
+        low, high = (_edge(e, shapes) for e in self._support)
+        return low, high
+
+    def logpdf(self, x: Any, *args: Any, **kw: Any) -> Any:
+        """Return the logarithm of the density at `x`; -inf outside of the support."""
+        with np.errstate(all="ignore"):
+            x, *shapes, loc, scale = self.read(x, args, kw)
+            z = (x - loc) / scale
+            low, high = self._ends(shapes)
+            outside = fnp.logical_or(z <= low if self._open else z < low, z >= high if self._open else z > high)
+            outside = fnp.logical_or(outside, fnp.isinf(z))
+            safe = fnp.where(outside, _edge(self._inside, shapes), z)
+            value = fnp.where(outside, -math.inf, self._logpdf(safe, *shapes) - fnp.log(scale))
+            return self._checked(value, shapes, scale)
+
+    def pdf(self, x: Any, *args: Any, **kw: Any) -> Any:
+        """Return the density at `x`."""
+        with np.errstate(all="ignore"):
+            return fnp.exp(self.logpdf(x, *args, **kw))
+
+    def cdf(self, x: Any, *args: Any, **kw: Any) -> Any:
+        """Return the probability of values up to `x`."""
+        return self._cumulative("cdf", self._cdf, (0.0, 1.0), x, args, kw)
+
+    def sf(self, x: Any, *args: Any, **kw: Any) -> Any:
+        """Return the probability of values beyond `x`, without cancellation."""
+        return self._cumulative("sf", self._sf, (1.0, 0.0), x, args, kw)
+
+    def logcdf(self, x: Any, *args: Any, **kw: Any) -> Any:
+        """Return the logarithm of `cdf`, accurate in the tails."""
+        return self._cumulative("logcdf", self._logcdf or _log(self._cdf), (-math.inf, 0.0), x, args, kw)
+
+    def logsf(self, x: Any, *args: Any, **kw: Any) -> Any:
+        """Return the logarithm of `sf`, accurate in the tails."""
+        return self._cumulative("logsf", self._logsf or _log(self._sf), (0.0, -math.inf), x, args, kw)
+
+    def ppf(self, q: Any, *args: Any, **kw: Any) -> Any:
+        """Return the value up to which the probability is `q`; NaN where `q` is no probability."""
+        return self._quantile("ppf", self._ppf, q, args, kw, upper=False)
+
+    def isf(self, q: Any, *args: Any, **kw: Any) -> Any:
+        """Return the value beyond which the probability is `q`."""
+        formula = self._isf or (self._ppf and (lambda q, *shapes: self._ppf(1 - q, *shapes)))
+        return self._quantile("isf", formula, q, args, kw, upper=True)
+
+    def _cumulative(
+        self, method: str, formula: Formula | None, ends: tuple[float, float], x: Any, args: Any, kw: Any
+    ) -> Any:
+        if self._cdf is None or formula is None:
+            return Distribution.__getattr__(self, method)
+        with np.errstate(all="ignore"):
+            x, *shapes, loc, scale = self.read(x, args, kw)
+            z = (x - loc) / scale
+            low, high = self._ends(shapes)
+            below, above = z <= low, z >= high
+            safe = fnp.where(fnp.logical_or(below, above), _edge(self._inside, shapes), z)
+            value = fnp.where(below, ends[0], fnp.where(above, ends[1], formula(safe, *shapes)))
+            return self._checked(value, shapes, scale)
+
+    def _quantile(
+        self, method: str, formula: Formula | None, q: Any, args: Any, kw: Any, *, upper: bool
+    ) -> Any:
+        if formula is None:
+            return Distribution.__getattr__(self, method)
+        with np.errstate(all="ignore"):
+            q, *shapes, loc, scale = self.read(q, args, kw)
+            low, high = reversed(self._ends(shapes)) if upper else self._ends(shapes)
+            outside = fnp.logical_or(q <= 0, q >= 1)
+            z = formula(fnp.where(outside, 0.5, q), *shapes)
+            z = fnp.where(fnp.equal(q, 0), low, fnp.where(fnp.equal(q, 1), high, z))
+            z = fnp.where(fnp.logical_or(q < 0, q > 1), math.nan, z)
+            return self._checked(z * scale + loc, shapes, scale)
+
+    def _checked(self, value: Any, shapes: Any, scale: Any) -> Any:
+        return fnp.where(fnp.logical_and(self.valid(*shapes), scale > 0), value, math.nan)
+
+
+class Discrete(Distribution):
+    """A family of distributions of whole numbers.
+
+    Methods take (k, *shapes, loc=0), as SciPy's do, and differentiate in the shapes. Where `k` is no whole
+    number or outside of the support the probability is zero.
+    """
+
+    defaults = {"loc": 0}  # noqa: RUF012 -- a constant
+
+    def __init__(
+        self,
+        name: str,
+        shapes: str,
+        *,
+        logpmf: Formula,
+        cdf: Formula | None = None,
+        sf: Formula | None = None,
+        support: tuple[Edge, Edge],
+        valid: Formula,
+    ) -> None:
+        """Declare a family by formulas of (k, *shapes), for location 0.
+
+        Args:
+            name: SciPy's.
+            shapes: names of the shape parameters.
+            logpmf: logarithm of the probability.
+            cdf: distribution function, at whole numbers; None: the family has none.
+            sf: one minus it, without cancellation.
+            support: its ends, numbers or functions of the shapes.
+            valid: (*shapes) -> whether they make sense.
+        """
+        super().__init__(name, shapes, valid)
+        self._logpmf, self._cdf, self._sf, self._support = logpmf, cdf, sf, support
+        self.methods = ("pmf", "logpmf", *(() if cdf is None else ("cdf", "sf", "logcdf", "logsf")))
+
+    def logpmf(self, k: Any, *args: Any, **kw: Any) -> Any:
+        """Return the logarithm of the probability of `k`; -inf outside of the support."""
+        with np.errstate(all="ignore"):
+            k, shapes, low, high = self._read(k, args, kw)
+            outside = fnp.logical_or(fnp.logical_or(k < low, k > high), k != fnp.floor(k))
+            value = self._logpmf(fnp.where(outside, low, k), *shapes)
+            return self._checked(fnp.where(outside, -math.inf, value), shapes)
+
+    def pmf(self, k: Any, *args: Any, **kw: Any) -> Any:
+        """Return the probability of `k`."""
+        with np.errstate(all="ignore"):
+            return fnp.exp(self.logpmf(k, *args, **kw))
+
+    def cdf(self, k: Any, *args: Any, **kw: Any) -> Any:
+        """Return the probability of numbers up to `k`."""
+        return self._cumulative("cdf", self._cdf, (0.0, 1.0), k, args, kw)
+
+    def sf(self, k: Any, *args: Any, **kw: Any) -> Any:
+        """Return the probability of numbers beyond `k`, without cancellation."""
+        return self._cumulative("sf", self._sf, (1.0, 0.0), k, args, kw)
+
+    def logcdf(self, k: Any, *args: Any, **kw: Any) -> Any:
+        """Return the logarithm of `cdf`."""
+        with np.errstate(all="ignore"):
+            return fnp.log(self._cumulative("logcdf", self._cdf, (0.0, 1.0), k, args, kw))
+
+    def logsf(self, k: Any, *args: Any, **kw: Any) -> Any:
+        """Return the logarithm of `sf`."""
+        with np.errstate(all="ignore"):
+            return fnp.log(self._cumulative("logsf", self._sf, (1.0, 0.0), k, args, kw))
+
+    def _cumulative(
+        self, method: str, formula: Formula | None, ends: tuple[float, float], k: Any, args: Any, kw: Any
+    ) -> Any:
+        if formula is None:
+            return Distribution.__getattr__(self, method)
+        with np.errstate(all="ignore"):
+            k, shapes, low, high = self._read(k, args, kw)
+            below, above = k < low, k >= high
+            safe = fnp.where(fnp.logical_or(below, above), low, fnp.floor(k))
+            value = fnp.where(below, ends[0], fnp.where(above, ends[1], formula(safe, *shapes)))
+            return self._checked(value, shapes)
+
+    def _read(self, k: Any, args: Any, kw: Any) -> tuple[Any, Any, Any, Any]:
+        k, *shapes, loc = self.read(k, args, kw)
+        for name, value in (("k", k), ("loc", loc)):
+            if isinstance(value, Tensor) and value.dtype.kind == "f" and is_tracked(value):
+                raise TypeError(
+                    f"fgrad.scipy.stats.{self.name}: {name} counts, so there is no derivative in it. Make it "
+                    f"a constant: fgrad.stop_gradient({name})"
+                )
+        return k - loc, shapes, *(_edge(e, shapes) for e in self._support)
+
+    def _checked(self, value: Any, shapes: Any) -> Any:
+        return fnp.where(self.valid(*shapes), value, math.nan)
+
+
+def _edge(edge: Edge, shapes: Any) -> Any:
+    return edge(*shapes) if callable(edge) else edge
+
+
+def _log(formula: Formula | None) -> Formula | None:
+    return formula and (lambda *args: fnp.log(formula(*args)))

@@ -1,0 +1,80 @@
+"""Logarithms of probabilities far in the tails, where the probabilities themselves are less than any number."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import fgrad.numpy as fnp
+from fgrad.scipy import special
+from fgrad.scipy.stats.families import log1mexp
+
+SMALL = 1e-290  # below it logarithms of probabilities are computed by series
+TERMS = 60
+
+
+def _either(c: Any, x: Any, harmless: Any, other: Any) -> tuple[Any, Any]:
+    """Return x where `c` holds, else `harmless`; and the other way round with `other`."""
+    return fnp.where(c, x, harmless), fnp.where(c, other, x)
+
+
+def log_gammainc(a: Any, x: Any) -> Any:
+    """Return log of the regularised lower incomplete gamma function: by the series 8.7.1 of DLMF where tiny."""
+    p = special.gammainc(a, x)
+    tiny = p < SMALL
+    far, near = _either(tiny, x, a * 0.01, a)
+    total: Any = 1.0
+    for k in range(TERMS, 0, -1):
+        total = 1 + total * far / (a + k)
+    series = special.xlogy(a, far) - far - special.gammaln(a + 1) + fnp.log(total)
+    return fnp.where(tiny, series, fnp.log(special.gammainc(a, near)))
+
+
+def log_gammaincc(a: Any, x: Any) -> Any:
+    """Return log of the upper one: by the continued fraction 8.9.2 of DLMF where tiny."""
+    q = special.gammaincc(a, x)
+    tiny = q < SMALL
+    far, near = _either(tiny, x, 2 * a + 1000.0, a)
+    b = far + 1 - a
+    fraction = b + 2 * TERMS
+    for k in range(TERMS, 0, -1):
+        fraction = b + 2 * (k - 1) - k * (k - a) / fraction
+    tail = special.xlogy(a, far) - far - special.gammaln(a) - fnp.log(fraction)
+    return fnp.where(tiny, tail, fnp.log(special.gammaincc(a, near)))
+
+
+def log_betainc(a: Any, b: Any, x: Any) -> Any:
+    """Return log of the regularised incomplete beta function: by the series 8.17.8 of DLMF where tiny."""
+    p = special.betainc(a, b, x)
+    tiny = p < SMALL
+    far, near = _either(tiny, x, 1e-3, 0.5)
+    total: Any = 1.0
+    for k in range(2 * TERMS, 0, -1):
+        total = 1 + total * far * (a + b + k - 1) / (a + k)
+    series = special.xlogy(a, far) + special.xlog1py(b, -far) - special.betaln(a, b) - fnp.log(a) + fnp.log(total)
+    return fnp.where(tiny, series, fnp.log(special.betainc(a, b, near)))
+
+
+def log_normal_between(a: Any, b: Any) -> Any:
+    """Return log of the probability that a standard normal variable is between a < b."""
+    right = a > 0  # by the tail in which both are
+    low, high = fnp.where(right, -b, a), fnp.where(right, -a, b)
+    across = high > 0
+    lower, upper = fnp.where(across, -1.0, low), fnp.where(across, 0.0, high)
+    top = special.log_ndtr(upper)
+    sided = top + log1mexp(top - special.log_ndtr(lower))
+    lower, upper = fnp.where(across, low, -1.0), fnp.where(across, high, 1.0)
+    return fnp.where(across, fnp.log1p(-special.ndtr(lower) - special.ndtr(-upper)), sided)
+
+
+def log_ratio(c: Any, z: Any) -> Any:
+    """Return log(1 + c z) / c, which is z at c = 0: exact in every order there too (15.4.1 of DLMF)."""
+    u = c * z
+    near = fnp.abs(u) < 0.3
+    small, large = fnp.where(near, u, 0.0), fnp.where(near, 1.0, c)
+    far = fnp.log1p(fnp.where(near, 1.0, u)) / large
+    one = fnp.ones_like(small)  # of its dtype: SciPy computes in float64 beside numbers
+    return fnp.where(near, z * special.hyp2f1(one, one, 2 * one, -small), far)
+
+
+LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
