@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad.__main__ import main
 from fgrad.core.primitive import NUMPY
-from fgrad.coverage import ASIDE
+from fgrad.coverage import ASIDE, HEAD
 
 PAGE = Path(__file__).parents[1] / "docs" / "coverage.md"
 
@@ -35,6 +37,10 @@ def entries():
         ("random.normal", (True, False, "yes", True, True, True, True)),
         ("random.gamma", (True, False, "yes", True, True, True, True)),
         ("random.poisson", (True, False, "refused", False, False, True, True)),
+        ("scipy.special.jv", (True, True, "yes", True, True, True, True)),
+        ("scipy.special.softmax", (True, False, "yes", True, True, True, True)),
+        ("scipy.special.round", (True, True, "zero", True, True, True, True)),
+        ("scipy.special.mathieu_a", (False, False, "", False, False, False, False)),
     ],
 )
 def test_what_is_known_of_a_name(name, expected):
@@ -60,13 +66,27 @@ def test_what_has_no_derivative_has_no_second_one():
 
 
 def test_the_page_is_up_to_date():
-    release = ".".join(np.__version__.split(".")[:2])
     page = PAGE.read_text()
-    if f"with NumPy {release}:" not in page:
-        pytest.skip("the page is of another NumPy")
+    if page.splitlines()[2] != HEAD.splitlines()[2]:
+        pytest.skip("the page is of another NumPy or SciPy")
     assert page == f"{fg.coverage()}\n", "run: python -m fgrad coverage > docs/coverage.md"
 
 
 def test_the_command_line_prints_it(capsys):
     assert main(["coverage"]) == 0
     assert capsys.readouterr().out.startswith("# Coverage\n")
+
+
+def test_without_scipy_the_rest_is_covered():
+    program = (
+        "import sys; sys.modules['scipy'] = None\n"
+        "import importlib.metadata as m; known = m.version\n"
+        "def version(name):\n"
+        "    if name == 'scipy': raise m.PackageNotFoundError(name)\n"
+        "    return known(name)\n"
+        "m.version = version\n"
+        "import fgrad; text = str(fgrad.coverage())\n"
+        "print('## numpy.fft' in text, '## scipy' in text, 'and SciPy' in text)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "True False False\n"

@@ -61,7 +61,7 @@ def _tell(library: str) -> None:
 
 
 def owner(ufunc: Any) -> str:
-    """Return the library of `UFUNCS` that has a ufunc, under its name or hidden behind a function; "" if none."""
+    """Return the library of `UFUNCS` that has a ufunc, also hidden behind a function; "" if none."""
     for library in UFUNCS:
         for module in (library, f"{library}._ufuncs"):
             if getattr(sys.modules.get(module), ufunc.__name__, None) is ufunc:

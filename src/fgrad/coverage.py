@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -88,6 +90,10 @@ CALLS: dict[str, Call] = {
     "vectorize": lambda f, x, y: f(lambda v: v * v)(x[0]),
     "vstack": lambda f, x, y: f([x, y]),
     "where": lambda f, x, y: f(x > 0.5, x, y),
+    "scipy.special.multigammaln": lambda f, x, y: f(y[0], 2),
+    "scipy.special.polygamma": lambda f, x, y: f(1, x[0]),
+    "scipy.special.zeta": lambda f, x, y: f(3.0, x[0]),
+    **{f"scipy.special.spherical_{k}n": lambda f, x, y: f(2, x[0]) for k in "ijky"},
     "fromfunction": lambda f, x, y: f(lambda i, j: x[0] * i * j, (2, 3)),
     "linalg.tensorinv": lambda f, x, y: f(x, ind=1),
     "linalg.tensorsolve": lambda f, x, y: f(x, y[0]),
@@ -154,8 +160,10 @@ class Coverage(tuple[Entry, ...]):
 
     def __str__(self) -> str:
         lines = [HEAD]
-        for title, prefix in (("numpy", ""), ("numpy.linalg", "linalg."), ("numpy.fft", "fft."), RANDOM):
+        for title, prefix in SECTIONS:
             own = [e for e in self if (e.name.startswith(prefix) if prefix else "." not in e.name)]
+            if not own:  # a library that is not installed
+                continue
             known = [e for e in own if e.works]
             smooth = sum(e.derivative == "yes" for e in known)
             lines += [
@@ -174,13 +182,21 @@ class Coverage(tuple[Entry, ...]):
 
 
 RANDOM = ("fgrad.random", "random.")
+SPECIAL = ("scipy.special", "scipy.special.")
+SECTIONS = (("numpy", ""), ("numpy.linalg", "linalg."), ("numpy.fft", "fft."), RANDOM, SPECIAL)
 RELEASE = ".".join(np.__version__.split(".")[:2])
+try:
+    _SCIPY = version("scipy")
+except PackageNotFoundError:
+    _SCIPY = ""
+WITH_SCIPY = f" and SciPy {'.'.join(_SCIPY.split('.')[:2])}" if _SCIPY else ""
 HEAD = f"""# Coverage
 
-What `python -m fgrad coverage` prints with NumPy {RELEASE}: every function of NumPy that computes something
-from floating-point numbers, called with Tensors of float64. *fgrad*: by its name in `fgrad.numpy`; *numpy*:
-by NumPy's own function. The derivative of steps is zero; integers and truth values have none; discrete
-samples refuse theirs. A mark under *second order* says that the gradient can be differentiated again."""
+What `python -m fgrad coverage` prints with NumPy {RELEASE}{WITH_SCIPY}: every function of NumPy that computes
+something from floating-point numbers, and every universal function of `scipy.special`, called with Tensors of
+float64. *fgrad*: by its name in `fgrad.numpy` or `fgrad.scipy`; *numpy*: by the library's own function. The
+derivative of steps is zero; integers and truth values have none; discrete samples refuse theirs. A mark under
+*second order* says that the gradient can be differentiated again."""
 
 
 def _mark(x: bool) -> str:
@@ -209,6 +225,7 @@ def coverage() -> Coverage:
             for name in _functions(module):
                 entries += _of_numpy(prefix + name, getattr(module, name), getattr(own, name, None))
         entries += [_of_random(name) for name in _functions(random)]
+        entries += _of_special() if _SCIPY else ()
     return Coverage(entries)
 
 
@@ -242,6 +259,30 @@ def _of_random(name: str) -> Entry:
     call = next(c for c in calls if _accepted(c, sampler))
     ways = {"fgrad": _takes_tensors(call, sampler), "numpy": False}
     return _probed(f"random.{name}", call, sampler, ways)
+
+
+def _of_special() -> Iterator[Entry]:
+    theirs, mine = import_module("scipy.special"), import_module("fgrad.scipy.special")
+    constants = import_module("fgrad.scipy.special.rows").constants
+    for name in sorted(mine.RULES | {name for name, f in vars(theirs).items() if isinstance(f, np.ufunc)}):
+        f, g, full = getattr(theirs, name), getattr(mine, name), SPECIAL[1] + name
+        call = CALLS.get(full) or _with_constants(getattr(f, "nin", 1), constants(f.__name__))
+        ways = {
+            "fgrad": name in mine.RULES and _takes_tensors(call, g),
+            "numpy": not _is_lost(call, f) and _takes_tensors(call, f),
+        }
+        yield _probed(full, call, g, ways)
+
+
+def _with_constants(count: int, places: set[int]) -> Call:
+    """Return a call with vectors, but small integers in `places`."""
+    return lambda f, x, y: f(*(i + 2 if i in places else x[i % 3] for i in range(count)))
+
+
+def _is_lost(call: Call, f: Any) -> bool:
+    """Return whether a function returns arrays where it gets Tensors."""
+    parts = _attempt(lambda: _parts(call(f, tensor(FIRST), tensor(SECOND))))
+    return parts is not None and not any(isinstance(p, Tensor) for p in parts)
 
 
 def _attempt(f: Callable[[], Any]) -> Any:

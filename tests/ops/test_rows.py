@@ -1087,7 +1087,18 @@ def windows() -> list[Sample]:
 
 
 COSTLY = {  # of which second derivatives and narrow dtypes are left to tests/scipy/test_special.py
-    *("betaincinv", "betainccinv", "btdtria", "btdtrib", "elliprj", "fdtr", "fdtrc", "fdtri", "stdtr", "stdtrit"),
+    *(
+        "betaincinv",
+        "betainccinv",
+        "btdtria",
+        "btdtrib",
+        "elliprj",
+        "fdtr",
+        "fdtrc",
+        "fdtri",
+        "stdtr",
+        "stdtrit",
+    ),
     *("gammaincinv", "gammainccinv", "chdtr", "chdtrc", "chdtri", "chdtriv", "gdtr", "gdtrc", "gdtria"),
     *("gdtrib", "gdtrix", "pdtrik", "chndtrix", "chndtrinc", "elliprg", "ellipj_cn", "ellipj_dn"),
     *("bdtr", "bdtrc", "bdtri"),  # SciPy takes no integers beside float32

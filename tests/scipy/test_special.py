@@ -1,4 +1,4 @@
-"""fgrad.scipy.special: values and slopes of every row against mpmath, its edges, and how names are reached."""
+"""fgrad.scipy.special: values and slopes of every row against mpmath, edges, and how names are reached."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import scipy.special as theirs
 from tests.scipy.special_cases import CASES, is_constant
 
 import fgrad as fg
-import fgrad.scipy.special as special
 from fgrad.core.primitive import NUMPY
 from fgrad.core.tensor import bind
+from fgrad.scipy import special
 from fgrad.scipy.special.rows import ROWS_OF
 
 DECLARED = {row for rows in ROWS_OF.values() for row in rows}
@@ -97,6 +97,7 @@ EDGES = [
     *(("ellipk", (1.0,), 0, np.inf), ("ellipe", (1.0,), 0, -np.inf), ("ellipkm1", (0.0,), 0, -np.inf)),
     *(("eval_legendre", (4, x), 1, y) for x, y in ((1.0, 10.0), (-1.0, -10.0))),
     *(("kolmogorov", (x,), 0, 0.0) for x in (0.0, 0.01, 40.0)),
+    *(("pdtrik", (0.5, 0.1), 1, 0.0), ("chndtrinc", (2.5, 3, 0.9), 2, 0.0)),
     *(("bdtr", (5, 5, 0.3), 2, 0.0), ("expn", (1, 0.0), 1, -np.inf), ("gammaln", (np.inf,), 0, np.inf)),
     *(("exprel", (x,), 0, y) for x, y in ((-np.inf, 0.0), (800.0, np.inf))),
 ]  # fmt: skip
@@ -167,9 +168,9 @@ def test_names_without_rule_refuse_tensors_and_take_arrays(name):
 
 
 def test_functions_without_rule_are_no_names():
-    with pytest.raises(AttributeError, match="scipy.special.roots_legendre has no rule for Tensors"):
+    with pytest.raises(AttributeError, match=r"scipy.special.roots_legendre has no rule for Tensors"):
         special.roots_legendre
-    with pytest.raises(AttributeError, match="has no attribute 'gama'$"):
+    with pytest.raises(AttributeError, match=r"has no attribute 'gama'$"):
         special.gama
 
 
@@ -242,11 +243,13 @@ def test_methods_of_ufuncs():
 
 
 def test_jit_calls_scipy_between_its_kernels():
-    f = lambda x: np.sum(np.sin(theirs.jv(0, x)) * theirs.gammainc(x, 2.0))
+    f = lambda x: np.sum(np.sin(theirs.jv(0, x)) * theirs.gammainc(1.5, x))
     x = np.array([0.5, 1.5])
     np.testing.assert_allclose(fg.jit(f)(x), f(x), rtol=1e-13)
     np.testing.assert_allclose(fg.jit(fg.grad(f))(x), fg.grad(f)(x), rtol=1e-12)
-    np.testing.assert_allclose(fg.jit(fg.vmap(fg.hessian(f)))(np.stack([x, x]))[0], fg.hessian(f)(x), rtol=1e-12)
+    np.testing.assert_allclose(
+        fg.jit(fg.vmap(fg.hessian(f)))(np.stack([x, x]))[0], fg.hessian(f)(x), rtol=1e-12
+    )
 
 
 # ---- functions of Python
@@ -260,7 +263,8 @@ def test_functions_beside_ufuncs_have_scipys_values():
         (special.softmax(t), theirs.softmax(x)),
         (special.log_softmax(t, axis=1), theirs.log_softmax(x, axis=1)),
         (special.logsumexp(t), theirs.logsumexp(x)),
-        (special.logsumexp(t, 0, b=[[1.0], [2.0]], keepdims=True), theirs.logsumexp(x, 0, b=[[1.0], [2.0]], keepdims=True)),
+        (special.logsumexp(t, 0, b=[[1.0], [2.0]], keepdims=True),
+         theirs.logsumexp(x, 0, b=[[1.0], [2.0]], keepdims=True)),
         (special.polygamma(2, t), theirs.polygamma(2, x)),
         (special.polygamma(np.array([0, 3]), t), theirs.polygamma(np.array([0, 3]), x)),
         (special.multigammaln(t[0] + 1, 3), theirs.multigammaln(x[0] + 1, 3)),

@@ -94,6 +94,10 @@ def _tolerance(v: Any, _: Avals) -> bool:
     return v is None or type(v) in {int, float} or numbers
 
 
+def _powers(v: Any, avals: Avals) -> bool:
+    return type(v) is tuple and len(v) == len(avals) and all(type(p) is float and 0 < p < 50 for p in v)
+
+
 def _kth(v: Any, _: Avals) -> bool:
     numbers = isinstance(v, np.ndarray | np.generic) and v.dtype.kind in "iu"
     return numbers or _is_int(v) or (type(v) in {tuple, list} and all(map(_is_int, v)))
@@ -178,6 +182,7 @@ PARAMS: dict[str, dict[str, Check]] = {
     **{row: {"index": PLACES} for row in ("log_gamma_ratio", "logit_beta_ratio")},
     "draw": {"method": METHODS, "names": _names, "options": OPTIONS, "shape": SIZES, "dtype": _dtype},
     "name": {"label": TEXT},
+    "carlson": {"powers": _powers},
 }
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad.core.operators import in_place
-from fgrad.core.primitive import METHODS, NUMPY
+from fgrad.core.primitive import METHODS, NUMPY, Primitive
 from fgrad.core.tensor import Tensor, bind, is_tracked, rebind, wrap
 from fgrad.core.trace import Box
 from fgrad.numpy import reductions
@@ -102,6 +102,12 @@ _NEUTRAL: dict[Any, Any] = {
 }
 
 
+def _row(ufunc: Any) -> Primitive:
+    """Return the row of a ufunc, which need not have its name."""
+    row: Primitive = NUMPY[ufunc].row  # type: ignore[attr-defined]
+    return row
+
+
 def _neutral(ufunc: Any) -> Any:
     return _NEUTRAL.get(ufunc, ufunc.identity)
 
@@ -162,7 +168,7 @@ def _end(ufunc: Any, x: Any, axes: tuple[int, ...], first: Any, keepdims: bool) 
         first = _constant(ufunc.identity, x.dtype)
     if first is not None:
         line = concatenate([linear.broadcast_to(first, (1, *line.shape[1:])), line], 0)
-    ends = bind("accumulate", line, ufunc=NUMPY[ufunc].row.name, axis=0)
+    ends = bind("accumulate", line, ufunc=_row(ufunc).name, axis=0)
     return linear.reshape(bind("slice", ends, index=(-1,)), shape)
 
 
@@ -184,7 +190,7 @@ def _scan(ufunc: Any, x: Any, axis: int) -> Any:
         lead = (slice(None),) * axis
         head, tail = (bind("slice", x, index=(*lead, s)) for s in (slice(0, 1), slice(1, None)))
         return bind("cumsum", concatenate([head, -tail], axis), axis=axis)
-    return bind("accumulate", x, ufunc=NUMPY[ufunc].row.name, axis=axis)
+    return bind("accumulate", x, ufunc=_row(ufunc).name, axis=axis)
 
 
 def outer(ufunc: Any, a: Any, b: Any, /, **kw: Any) -> Any:
@@ -267,7 +273,7 @@ def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
         if np.broadcast_shapes(value.shape, shape) != shape:
             raise ValueError(f"array is not broadcastable to correct shape: {value.shape} to {shape}")
         value = linear.reshape(linear.broadcast_to(value, shape), (places.size,))
-        if NUMPY[ufunc].row.flat:
+        if _row(ufunc).flat:
             new = _stepped(ufunc, flat, places, value)
         elif ufunc in {np.add, np.subtract}:
             total = bind("scatter_add", value, places, template=(HOLE,), shape=(a.size,))

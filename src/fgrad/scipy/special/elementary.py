@@ -165,7 +165,7 @@ declare({
     "pseudo_huber": Row("delta r", _pseudo_huber, "chain rule"),
     "boxcox":     Row("x lmbda", lambda f, x, p: _boxcox(x, p, log, _plain), "exprel(p log x) log x"),
     "boxcox1p":   Row("x lmbda", lambda f, x, p: _boxcox(x, p, log1p, _plus_one), "exprel(p log x) log x"),
-    "inv_boxcox": Row("y lmbda", lambda f, y, p: _inv_boxcox(f, y, p), "chain rule"),
+    "inv_boxcox": Row("y lmbda", _inv_boxcox, "chain rule"),
     "inv_boxcox1p": Row("y lmbda", lambda f, y, p: _inv_boxcox(f + 1, y, p), "chain rule"),
     "powm1":      Row("x y", _powm1, "4.2.27"),
     "tklmbda":    Row("x lmbda", _tklmbda, "inverse of the quantile function"),

@@ -1,4 +1,4 @@
-"""Elliptic integrals and functions of Jacobi, by the symmetric integrals of Carlson, which have no special cases.
+"""Elliptic integrals and the functions of Jacobi, by Carlson's symmetric integrals without special cases.
 
     carlson(x, y, z; p, q, r) = integral of (t + x)**-p (t + y)**-q (t + z)**-r over t > 0
 
@@ -24,11 +24,11 @@ from fgrad.ops.linear import convert
 from fgrad.scipy.special.rows import Row, both, cos, declare, sin, sqrt
 
 elliprd, elliprf, rint = map(call, ("elliprd", "elliprf", "rint"))
-ellipj_sn, ellipj_cn, ellipj_dn, ellipj_ph = map(
-    call, ("ellipj_sn", "ellipj_cn", "ellipj_dn", "ellipj_ph")
-)
+ellipj_sn, ellipj_cn, ellipj_dn, ellipj_ph = map(call, ("ellipj_sn", "ellipj_cn", "ellipj_dn", "ellipj_ph"))
 
-STEP = 0.5  # of the trapezoidal rule in log(t), whose error is exp(-2 pi**2 / STEP): singularities are pi away
+STEP = (
+    0.5  # of the trapezoidal rule in log(t), whose error is exp(-2 pi**2 / STEP): singularities are pi away
+)
 TAIL = 40.0  # exp(-TAIL) does not count
 BLOCK = 4096  # elements at a time
 
@@ -70,9 +70,7 @@ def _pull_carlson(pattern: Pattern) -> Pull:
         def raised(i: int) -> tuple[float, ...]:
             return (*powers[:i], powers[i] + 1, *powers[i + 1 :])
 
-        return [
-            bind("scale", ct, -powers[i] * bind("carlson", *xs, powers=raised(i))) for i in places
-        ]
+        return [bind("scale", ct, -powers[i] * bind("carlson", *xs, powers=raised(i))) for i in places]
 
     return Pull(back, keep=tuple(range(1, len(pattern) + 1)), params=True)
 
@@ -179,7 +177,8 @@ declare({
     "ellipj_cn": Row("u m", _cn, "22.13.2, 22.16.1", output=("ellipj", 1)),
     "ellipj_dn": Row("u m", _dn, "22.13.3, 22.16.1", output=("ellipj", 2)),
     "ellipj_ph": Row("u m", _ph, "22.16.3", output=("ellipj", 3)),
-    "elliprc":   Row("x y", lambda f, x, y: (-elliprd(y, y, x) / 6, -elliprd(x, y, y) / 3), "19.20.4, 19.18.1"),
+    "elliprc":   Row("x y", lambda f, x, y: (-elliprd(y, y, x) / 6, -elliprd(x, y, y) / 3),
+                     "19.20.4, 19.18.1"),
     "elliprd":   Row("x y z", lambda f, x, y, z: (_rd_x(x, y, z), _rd_x(y, x, z), _rd_z(x, y, z)), "19.16.5"),
     "elliprf":   Row("x y z", lambda f, x, y, z: (
                      -elliprd(y, z, x) / 6, -elliprd(x, z, y) / 6, -elliprd(x, y, z) / 6), "19.18.1"),

@@ -103,7 +103,7 @@ spherical_kn = _spherical_function("spherical_kn")
 
 
 def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
-    """Return the solution w of w exp(w) = z on branch `k`, a complex number, as scipy.special.lambertw does."""
+    """Return the complex solution w of w exp(w) = z on branch `k`, as scipy.special.lambertw does."""
     return bind("lambertw", operand(z), operand(k)) if has_tensor((z, k)) else special.lambertw(z, k, tol)
 
 

@@ -99,9 +99,7 @@ def _rgamma(_: Expr, x: Expr) -> tuple[Expr]:
         angle = math.pi * x
         return gamma(1 - x) * (cos(angle) - psi(1 - x) * sin(angle) / math.pi)
 
-    return (
-        either(x < 0.5, x, reflected, lambda x: -psi(x) * call("rgamma")(x), inside=-0.25, outside=1.0),
-    )
+    return (either(x < 0.5, x, reflected, lambda x: -psi(x) * call("rgamma")(x), inside=-0.25, outside=1.0),)
 
 
 def _poch(f: Expr, z: Expr, m: Expr) -> tuple[Expr, Expr]:
@@ -131,7 +129,7 @@ declare({
     "gammasgn": Row("x", None, "constant between poles"),
     "psi":      Row("z", lambda f, z: (zeta(2, z),), "5.15.1"),
     "zeta":     Row("x q", lambda f, x, q: (None, -x * zeta(x + 1, q)), "25.11.17",
-                    run=lambda x, q: special.zeta(x, q)),
+                    run=lambda x, q: special.zeta(x, q)),  # noqa: PLW0108 -- it takes more
     "beta":     Row("a b", lambda f, a, b: (f * (psi(a) - psi(a + b)), f * (psi(b) - psi(a + b))), "5.12.1"),
     "betaln":   Row("a b", lambda f, a, b: (psi(a) - psi(a + b), psi(b) - psi(a + b)), "5.12.1"),
     "poch":     Row("z m", _poch, "5.2.5"),

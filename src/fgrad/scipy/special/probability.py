@@ -14,6 +14,7 @@ chndtr, hyp0f1, ive, gammaln, xlogy, betaln, kolmogorov = map(
     call, ("chndtr", "hyp0f1", "ive", "gammaln", "xlogy", "betaln", "kolmogorov")
 )
 ROOT_2PI = math.sqrt(2 * math.pi)
+TINY = 1e-300
 
 
 def _bell(z: Expr) -> Expr:
@@ -71,7 +72,8 @@ def _pdtr(sgn: int) -> Any:
 
 def _pdtrik(f: Expr, p: Expr, m: Expr) -> tuple[Expr, Expr]:
     by_k = gammainc_a(f + 1, m)
-    return -1 / by_k, -gamma_density(f + 1, m) / by_k
+    slopes = -1 / by_k, -gamma_density(f + 1, m) / by_k
+    return where(f <= 0, 0, slopes[0]), where(f <= 0, 0, slopes[1])  # where no k is small enough
 
 
 # ---- beta, F, Student's t, binomial
@@ -98,9 +100,7 @@ def _of_f(m: Expr, n: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
 
 def _fdtr(sgn: int) -> Any:
     def slopes(f: Expr, m: Expr, n: Expr, x: Expr) -> tuple[Expr, ...]:
-        return tuple(
-            zero_where(x < 0, lambda x, i=i: sgn * _of_f(m, n, x)[i], x, at=1.0) for i in range(3)
-        )
+        return tuple(zero_where(x < 0, lambda x, i=i: sgn * _of_f(m, n, x)[i], x, at=1.0) for i in range(3))
 
     return slopes
 
@@ -174,20 +174,25 @@ def _chndtrix(f: Expr, p: Expr, df: Expr, nc: Expr) -> tuple[Expr, None, Expr]:
 
 def _chndtrinc(f: Expr, x: Expr, df: Expr, p: Expr) -> tuple[Expr, None, Expr]:
     by_nc = _by_noncentrality(x, df, f)
-    return -_noncentral_density(x, df, f) / by_nc, None, 1 / by_nc
+    slopes = -_noncentral_density(x, df, f) / by_nc, 1 / by_nc
+    return where(f < TINY, 0, slopes[0]), None, where(f < TINY, 0, slopes[1])  # where none is small enough
 
 
 def _kolmogorov_slope(y: Expr) -> Expr:
     """Return the slope of the survival function, by its two series (Kolmogorov 1933)."""
 
     def far(y: Expr) -> Expr:
-        terms = [(-1) ** k * k * k * exp(-2 * k * k * y * y) for k in range(1, 8)]
-        return 8 * y * sum(terms[1:], terms[0])
+        total: Any = 0
+        for k in range(1, 8):
+            total = total + (-1) ** k * k * k * exp(-2 * k * k * y * y)
+        return 8 * y * total  # type: ignore[no-any-return]
 
     def near(y: Expr) -> Expr:
-        rates = [((2 * k - 1) * math.pi) ** 2 / 8 for k in range(1, 6)]
-        terms = [(1 / (y * y) - 2 * r / (y * y * y * y)) * exp(-r / (y * y)) for r in rates]
-        return ROOT_2PI * sum(terms[1:], terms[0])
+        total: Any = 0
+        for k in range(1, 6):
+            rate = ((2 * k - 1) * math.pi) ** 2 / 8
+            total = total + (1 / (y * y) - 2 * rate / (y * y * y * y)) * exp(-rate / (y * y))
+        return ROOT_2PI * total  # type: ignore[no-any-return]
 
     slope = lambda y: either(y < 0.8, y, near, far, inside=0.5, outside=1.0)
     return zero_where(y < 0.05, slope, y, at=1.0)  # less than exp(-493)
@@ -206,16 +211,19 @@ declare({
     "gdtrix":  Row("a b p", _gdtrix, "inverse of gdtr"),
     "pdtr":    Row("k m", _pdtr(-1), "8.4.10, 8.8.14"),
     "pdtrc":   Row("k m", _pdtr(1), "8.4.9, 8.8.13"),
-    "pdtri":   Row("k y", lambda f, k, y: (None, -1 / gamma_density(call("floor")(k) + 1, f)), "inverse of pdtr"),
+    "pdtri":   Row("k y", lambda f, k, y: (None, -1 / gamma_density(call("floor")(k) + 1, f)),
+                    "inverse of pdtr"),
     "pdtrik":  Row("p m", _pdtrik, "inverse of pdtr"),
     "btdtria": Row("p b x", _btdtria, "inverse of betainc"),
     "btdtrib": Row("a p x", _btdtrib, "inverse of betainc"),
     "bdtr":    Row("k n p", lambda f, k, n, p: (None, None, -_binomial_density(k, n, p)), "8.17.5"),
     "bdtrc":   Row("k n p", lambda f, k, n, p: (None, None, _binomial_density(k, n, p)), "8.17.5"),
-    "bdtri":   Row("k n y", lambda f, k, n, y: (None, None, -1 / _binomial_density(k, n, f)), "inverse of bdtr"),
+    "bdtri":   Row("k n y", lambda f, k, n, y: (None, None, -1 / _binomial_density(k, n, f)),
+                    "inverse of bdtr"),
     "nbdtr":   Row("k n p", lambda f, k, n, p: (None, None, _negative_density(k, n, p)), "8.17.24"),
     "nbdtrc":  Row("k n p", lambda f, k, n, p: (None, None, -_negative_density(k, n, p)), "8.17.24"),
-    "nbdtri":  Row("k n y", lambda f, k, n, y: (None, None, 1 / _negative_density(k, n, f)), "inverse of nbdtr"),
+    "nbdtri":  Row("k n y", lambda f, k, n, y: (None, None, 1 / _negative_density(k, n, f)),
+                    "inverse of nbdtr"),
     "fdtr":    Row("dfn dfd x", _fdtr(1), "8.17.1"),
     "fdtrc":   Row("dfn dfd x", _fdtr(-1), "8.17.4"),
     "fdtri":   Row("dfn dfd p", _fdtri, "inverse of fdtr"),

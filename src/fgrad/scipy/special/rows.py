@@ -15,7 +15,7 @@ from scipy import special
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import Rule
 from fgrad.expr.atoms import call, where
-from fgrad.expr.node import Expr, Operand
+from fgrad.expr.node import Expr, Operand, var
 from fgrad.ops.elementwise import declare_call
 
 Slopes = Callable[..., Any]  # a sequence of expressions, numbers and None
@@ -34,13 +34,11 @@ class Row(NamedTuple):
 
 
 ROWS_OF: dict[str, tuple[str, ...]] = {}  # name of a function -> its rows, one for each output
-SOURCES: dict[str, str] = {}
+TABLE: dict[str, Row] = {}  # the lines of all tables
 
-log1p, exp, log, sqrt, expm1, sin, cos, sinh, cosh, fabs, sign, log1p, isfinite = map(
-    call,
-    ("log1p", "exp", "log", "sqrt", "expm1", "sin", "cos", "sinh", "cosh", "fabs", "sign", "log1p",
-     "isfinite"),
-)  # fmt: skip
+log1p, exp, log, sqrt, sin, cos, sinh, cosh, fabs, sign = map(
+    call, ("log1p", "exp", "log", "sqrt", "sin", "cos", "sinh", "cosh", "fabs", "sign")
+)
 minimum, maximum, both, square = map(call, ("minimum", "maximum", "both", "square"))
 
 
@@ -84,7 +82,17 @@ def declare(table: Mapping[str, Row]) -> None:
             shape=shape,
         )
         ROWS_OF[function] = (*ROWS_OF.get(function, ()), name)
-        SOURCES[function] = row.source
+        TABLE[name] = row
+
+
+def constants(function: str) -> set[int]:
+    """Return which arguments of a function have no known derivative."""
+    found = set()
+    for row in (TABLE[name] for name in ROWS_OF.get(function, ())):
+        count = len(row.arguments.split())
+        slopes = row.slopes(*map(var, ("f", *"abcdefgh"[:count]))) if row.slopes else (0,) * count
+        found |= {i for i, slope in enumerate(slopes) if slope is None}
+    return found
 
 
 def _computed(ufunc: Any, row: Row) -> tuple[Rule, Rule | None]:

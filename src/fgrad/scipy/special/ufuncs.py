@@ -1,4 +1,4 @@
-"""SciPy's universal functions, by their rows: what answers for them when they meet Tensors, and by name here."""
+"""SciPy's universal functions by their rows: what answers for them when they meet Tensors."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from fgrad.core.primitive import NUMPY, UFUNCS
 from fgrad.core.tensor import bind
 from fgrad.numpy.arrays import operand
 from fgrad.numpy.registry import Ufunc, has_tensor, with_keywords
-from fgrad.scipy.special.rows import ROWS_OF, SOURCES
+from fgrad.scipy.special.rows import ROWS_OF, TABLE
 
 REUSED = {  # those that fgrad computes itself
     "expit": "sigmoid",
     **{name: name for name in ("cbrt", "erf", "erfc", "exp2", "expm1", "log1p")},
 }
+
+
 class Special(Ufunc):
     """One of SciPy's universal functions: for plain arrays SciPy's own, for Tensors its rows."""
 
     def __init__(self, name: str, rows: tuple[str, ...]) -> None:
         ufunc = getattr(special, name)
-        source = f" Derivative: {SOURCES[name]}." if name in SOURCES else ""
+        source = f" Derivative: {TABLE[rows[0]].source}." if rows[0] in TABLE else ""
         doc = f"Return scipy.special.{name} of arrays and Tensors.{source}"
         self._describe(ufunc, name, doc, rows[0], "fgrad.scipy.special")
         self.rows = rows
@@ -57,7 +59,7 @@ class Kelvin(Special):
 def declare_ufuncs() -> dict[str, Special]:
     """Let SciPy's universal functions find their rows; return what answers for them."""
     parts = ("ber", "bei", "ker", "kei", "berp", "beip", "kerp", "keip")
-    found = {"kelvin": Kelvin("kelvin", parts)}
+    found: dict[str, Special] = {"kelvin": Kelvin("kelvin", parts)}
     for name, rows in ({name: (row,) for name, row in REUSED.items()} | ROWS_OF).items():
         if isinstance(getattr(special, name), np.ufunc):
             found[name] = Special(name, rows)

@@ -1,4 +1,4 @@
-"""The continuous families: formulas for location 0 and scale 1, which are called inside of the support only."""
+"""The continuous families: formulas for location 0 and scale 1, called inside of the support only."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 from typing import Any
 
 import fgrad.numpy as fnp
-from fgrad.scipy import special
-from fgrad.scipy.stats.families import LOG_2, Continuous, log1mexp
+from fgrad.scipy.stats.families import LOG_2, Continuous, log1mexp, special
 from fgrad.scipy.stats.tails import (
     LOG_ROOT_2PI,
     log_betainc,
@@ -116,8 +115,11 @@ truncnorm = Continuous(
     logcdf=lambda z, a, b: log_normal_between(a, z) - log_normal_between(a, b),
     logsf=lambda z, a, b: log_normal_between(z, b) - log_normal_between(a, b),
     ppf=_truncnorm_ppf,
+    isf=lambda q, a, b: -_truncnorm_ppf(q, -b, -a),
     support=(lambda a, b: a, lambda a, b: b),
-    inside=lambda a, b: fnp.where(fnp.isinf(a), fnp.where(fnp.isinf(b), 0.0, b - 1), fnp.where(fnp.isinf(b), a + 1, (a + b) / 2)),
+    inside=lambda a, b: fnp.where(
+        fnp.isinf(a), fnp.where(fnp.isinf(b), 0.0, b - 1), fnp.where(fnp.isinf(b), a + 1, (a + b) / 2)
+    ),
     valid=lambda a, b: a < b,
 )
 
@@ -229,7 +231,9 @@ t = Continuous(
     "t",
     "df",
     logpdf=lambda z, df: (
-        -(df + 1) / 2 * fnp.log1p(z * z / df) - fnp.log(df) / 2 - special.betaln(df / 2, fnp.full_like(df, 0.5))
+        -(df + 1) / 2 * fnp.log1p(z * z / df)
+        - fnp.log(df) / 2
+        - special.betaln(df / 2, fnp.full_like(df, 0.5))
     ),
     cdf=lambda z, df: special.stdtr(df, z),
     sf=lambda z, df: special.stdtr(df, -z),
@@ -280,6 +284,7 @@ triang = Continuous(
     cdf=lambda z, c: _triangle(z, c, lambda z, c: z * z / c, lambda z, c: 1 - z * z / c),
     sf=lambda z, c: _triangle(z, c, lambda z, c: 1 - z * z / c, lambda z, c: z * z / c),
     ppf=lambda q, c: _triangle(q, c, lambda q, c: fnp.sqrt(c * q), lambda p, d: 1 - fnp.sqrt(d * p)),
+    isf=lambda q, c: 1 - _triangle(q, 1 - c, lambda q, c: fnp.sqrt(c * q), lambda p, d: 1 - fnp.sqrt(d * p)),
     support=(0.0, 1.0),
     inside=0.5,
     valid=lambda c: fnp.logical_and(c >= 0, c <= 1),

@@ -6,8 +6,7 @@ import math
 from typing import Any
 
 import fgrad.numpy as fnp
-from fgrad.scipy import special
-from fgrad.scipy.stats.families import Discrete
+from fgrad.scipy.stats.families import Discrete, special
 
 INF = math.inf
 
@@ -79,9 +78,7 @@ nbinom = Discrete(
 betabinom = Discrete(
     "betabinom",
     "n a b",
-    logpmf=lambda k, n, a, b: (
-        _choose(n, k) + special.betaln(k + a, n - k + b) - special.betaln(a, b)
-    ),
+    logpmf=lambda k, n, a, b: _choose(n, k) + special.betaln(k + a, n - k + b) - special.betaln(a, b),
     support=(0, lambda n, a, b: n),
     valid=lambda n, a, b: fnp.logical_and(
         fnp.logical_and(n >= 0, n == fnp.floor(n)), fnp.logical_and(a > 0, b > 0)

@@ -1,7 +1,7 @@
-"""What distributions of one variable share: location and scale, ends of the support, tails, invalid parameters.
+"""What distributions of one variable share: location, scale, ends of the support, invalid parameters.
 
-A family is declared by a few formulas for location 0 and scale 1; they are called with arguments inside of the
-support only, so that none has to think of its ends, and nothing outside spoils a gradient.
+A family is declared by a few formulas for location 0 and scale 1; they are called with arguments inside of
+the support only, so that none has to think of its ends, and nothing outside spoils a gradient.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ import fgrad.numpy as fnp
 from fgrad.core.tensor import Tensor, is_tracked
 from fgrad.numpy.arrays import operand
 from fgrad.ops.elementwise import floating
+from fgrad.scipy import special as special_functions
 
 Formula = Callable[..., Any]
 Edge = float | Formula  # of a support, which may depend on the shapes
 
+special: Any = special_functions  # mypy meets the names of that module before their type
 LOG_2 = math.log(2)
 
 
@@ -139,7 +141,7 @@ class Continuous(Distribution):
             logcdf: its logarithm; None: log of `cdf`.
             logsf: the logarithm of `sf`; None: log of `sf`.
             ppf: quantile function, of probabilities between 0 and 1; None: the family has none.
-            isf: the same of one minus the probability; None: by `ppf`.
+            isf: the same of one minus the probability.
             support: its ends, numbers or functions of the shapes.
             inside: a point inside of it.
             valid: (*shapes) -> whether they make sense.
@@ -167,7 +169,9 @@ class Continuous(Distribution):
             x, *shapes, loc, scale = self.read(x, args, kw)
             z = (x - loc) / scale
             low, high = self._ends(shapes)
-            outside = fnp.logical_or(z <= low if self._open else z < low, z >= high if self._open else z > high)
+            outside = fnp.logical_or(
+                z <= low if self._open else z < low, z >= high if self._open else z > high
+            )
             outside = fnp.logical_or(outside, fnp.isinf(z))
             safe = fnp.where(outside, _edge(self._inside, shapes), z)
             value = fnp.where(outside, -math.inf, self._logpdf(safe, *shapes) - fnp.log(scale))
@@ -200,8 +204,7 @@ class Continuous(Distribution):
 
     def isf(self, q: Any, *args: Any, **kw: Any) -> Any:
         """Return the value beyond which the probability is `q`."""
-        formula = self._isf or (self._ppf and (lambda q, *shapes: self._ppf(1 - q, *shapes)))
-        return self._quantile("isf", formula, q, args, kw, upper=True)
+        return self._quantile("isf", self._isf, q, args, kw, upper=True)
 
     def _cumulative(
         self, method: str, formula: Formula | None, ends: tuple[float, float], x: Any, args: Any, kw: Any

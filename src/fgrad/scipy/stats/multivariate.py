@@ -7,7 +7,7 @@ from typing import Any
 
 import fgrad.numpy as fnp
 from fgrad.numpy.reductions import inexact
-from fgrad.scipy import special
+from fgrad.scipy.stats.families import special
 
 
 class _Density:
@@ -38,7 +38,7 @@ class _Density:
 
 
 def _located(x: Any, mean: Any, matrix: Any) -> tuple[Any, Any, Any]:
-    """Return x - mean, with a last axis for the components, and the factor and log determinant of `matrix`."""
+    """Return x - mean with a last axis for components, and factor and log determinant of `matrix`."""
     x, matrix = inexact(x), inexact(matrix)
     mean = None if mean is None else inexact(mean)
     n = matrix.shape[-1] if matrix.ndim else mean.shape[-1] if mean is not None and mean.ndim else 1

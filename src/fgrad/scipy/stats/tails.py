@@ -1,4 +1,4 @@
-"""Logarithms of probabilities far in the tails, where the probabilities themselves are less than any number."""
+"""Logarithms of probabilities far in the tails, where the probabilities themselves underflow."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 from typing import Any
 
 import fgrad.numpy as fnp
-from fgrad.scipy import special
-from fgrad.scipy.stats.families import log1mexp
+from fgrad.scipy.stats.families import log1mexp, special
 
 SMALL = 1e-290  # below it logarithms of probabilities are computed by series
 TERMS = 60
@@ -19,7 +18,7 @@ def _either(c: Any, x: Any, harmless: Any, other: Any) -> tuple[Any, Any]:
 
 
 def log_gammainc(a: Any, x: Any) -> Any:
-    """Return log of the regularised lower incomplete gamma function: by the series 8.7.1 of DLMF where tiny."""
+    """Return log of the regularised lower incomplete gamma function: by DLMF 8.7.1 where tiny."""
     p = special.gammainc(a, x)
     tiny = p < SMALL
     far, near = _either(tiny, x, a * 0.01, a)
@@ -51,7 +50,9 @@ def log_betainc(a: Any, b: Any, x: Any) -> Any:
     total: Any = 1.0
     for k in range(2 * TERMS, 0, -1):
         total = 1 + total * far * (a + b + k - 1) / (a + k)
-    series = special.xlogy(a, far) + special.xlog1py(b, -far) - special.betaln(a, b) - fnp.log(a) + fnp.log(total)
+    series = (
+        special.xlogy(a, far) + special.xlog1py(b, -far) - special.betaln(a, b) - fnp.log(a) + fnp.log(total)
+    )
     return fnp.where(tiny, series, fnp.log(special.betainc(a, b, near)))
 
 
