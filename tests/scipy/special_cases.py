@@ -355,7 +355,7 @@ CASES: dict[str, Case] = {
         value=1e-7),
     "it2i0k0_k": Case(at(0.7, 3.0), lambda x: (mp.log(x / 2) + mp.euler) ** 2 / 2 + PI**2 / 24 +
         logarithmic(x, 1), rtol=1e-9, value=1e-7),
-    "struve":    Case(at((0.5, 0.7), (0, 3.0), (1, 5.0)), mp.struveh, rtol=1e-10),
+    "struve":    Case(at((0.5, 0.7), (0, 3.0), (1, 5.0), (1, -2.0), (0, 0.0)), mp.struveh, rtol=1e-10),
     "modstruve": Case(at((0.5, 0.7), (0, 3.0), (1, 5.0)), mp.struvel, rtol=1e-10),
     "itstruve0": Case(at(0.7, 3.0), lambda x: x * x / PI * mp.hyper([1, 1], [1.5, 1.5, 2], -x * x / 4),
         rtol=1e-9),

@@ -126,6 +126,11 @@ def test_nan_stays_nan(row):
             assert np.isnan(slope(np.nan)), i
 
 
+def test_poles_that_cancel_are_not_zero_in_silence():
+    """poch(z, 3) = z (z + 1) (z + 2) has the slope -1 at z = -1, which the formula cannot say."""
+    assert np.isnan(fg.grad(lambda z: special.poch(z, 3.0))(-1.0))
+
+
 def test_second_order_at_removable_singularities():
     second = lambda f: fg.grad(fg.grad(f))
     np.testing.assert_allclose(second(special.rgamma)(0.0), 2 * np.euler_gamma)
@@ -250,6 +255,19 @@ def test_jit_calls_scipy_between_its_kernels():
     np.testing.assert_allclose(
         fg.jit(fg.vmap(fg.hessian(f)))(np.stack([x, x]))[0], fg.hessian(f)(x), rtol=1e-12
     )
+
+
+def test_stored_programs_find_the_rows(tmp_path):
+    path = tmp_path / "program"
+    path.write_bytes(fg.export(lambda x: theirs.jv(0, x) * np.sin(x), np.zeros(2)))
+    program = (
+        f"import fgrad, numpy as np; f = fgrad.load(open({str(path)!r}, 'rb').read())\n"
+        "print(*fgrad.grad(lambda x: f(x).sum())(np.array([0.5, 1.5])))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    x = np.array([0.5, 1.5])
+    expected = theirs.jv(0, x) * np.cos(x) - theirs.jv(1, x) * np.sin(x)
+    np.testing.assert_allclose(list(map(float, run.stdout.split())), expected)
 
 
 # ---- functions of Python

@@ -6,9 +6,11 @@ trust who wrote the parameters, then say what each equation gives.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -290,6 +292,9 @@ def check(name: str, avals: Avals, params: Mapping[str, Any]) -> Primitive:
     Raises:
         ValueError: the equation is none.
     """
+    if name not in ROWS:
+        with contextlib.suppress(ImportError):  # SciPy's functions are declared when they are first met
+            import_module("fgrad.scipy.special")
     if name not in ROWS:
         raise ValueError(
             f"the operation {name} is not declared here; declare it as where the program was exported "

@@ -16,11 +16,11 @@ from fgrad.scipy.special import (  # noqa: F401 -- their rows
     elementary,
     elliptic,
     errors,
+    functions,
     gammas,
     polynomials,
     probability,
 )
-from fgrad.scipy.special.functions import __all__ as _FUNCTIONS
 from fgrad.scipy.special.functions import declare_hidden
 from fgrad.scipy.special.functions import lambertw as lambertw
 from fgrad.scipy.special.functions import log_softmax as log_softmax
@@ -36,7 +36,7 @@ from fgrad.scipy.special.functions import zeta as zeta
 from fgrad.scipy.special.ufuncs import declare_ufuncs
 
 _UFUNCS = declare_ufuncs()
-RULES = frozenset({*_UFUNCS, *_FUNCTIONS})  # the names that take Tensors
+RULES = frozenset({*_UFUNCS, *functions.__all__})  # the names that take Tensors
 declare_hidden()
 
 

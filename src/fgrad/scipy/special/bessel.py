@@ -10,8 +10,8 @@ from fgrad.expr.atoms import call, equal, where
 from fgrad.expr.node import Expr
 from fgrad.scipy.special.rows import Row, declare, either, exp, fabs, maximum, sign, sqrt
 
-iv, ive, jv, kn, kv, kve, yn, struve, modstruve, gammaln, xlogy, turned = map(
-    call, ("iv", "ive", "jv", "kn", "kv", "kve", "yn", "struve", "modstruve", "gammaln", "xlogy", "turned")
+iv, ive, jv, kn, kv, kve, yn, struve, modstruve, turned = map(
+    call, ("iv", "ive", "jv", "kn", "kv", "kve", "yn", "struve", "modstruve", "turned")
 )
 i0, i0e, i1, i1e, j0, j1, k0, k0e, k1, k1e, y0, y1 = map(
     call, ("i0", "i0e", "i1", "i1e", "j0", "j1", "k0", "k0e", "k1", "k1e", "y0", "y1")
@@ -87,8 +87,8 @@ def _struve(name: str, sign: int) -> Any:
     g = call(name)
 
     def slopes(f: Expr, v: Expr, x: Expr) -> tuple[None, Expr]:
-        power = exp(xlogy(v, x / 2) - gammaln(v + 1.5)) / math.sqrt(math.pi)
-        return None, (g(v - 1, x) + sign * g(v + 1, x) + power) / 2
+        power = call("power")(x / 2, v) * call("rgamma")(v + 1.5)
+        return None, (g(v - 1, x) + sign * g(v + 1, x) + power / math.sqrt(math.pi)) / 2
 
     return slopes
 

@@ -27,14 +27,14 @@ elliprd, elliprf, rint = map(call, ("elliprd", "elliprf", "rint"))
 ellipj_sn, ellipj_cn, ellipj_dn, ellipj_ph = map(call, ("ellipj_sn", "ellipj_cn", "ellipj_dn", "ellipj_ph"))
 
 STEP = (
-    0.5  # of the trapezoidal rule in log(t), whose error is exp(-2 pi**2 / STEP): singularities are pi away
+    0.5  # of the trapezoidal rule in log(t): singularities are pi away, so the error is exp(-2 pi**2 / STEP)
 )
 TAIL = 40.0  # exp(-TAIL) does not count
 BLOCK = 4096  # elements at a time
 
 
 def _run_carlson(*xs: Any, powers: tuple[float, ...]) -> Any:
-    """Return the integral by the trapezoidal rule in log(t), whose integrand decays exponentially both ways."""
+    """Return the integral by the trapezoidal rule in log(t), where the integrand decays exponentially."""
     kind = np.result_type(*xs)
     wide = np.broadcast_arrays(*(np.asarray(x, float) for x in xs))
     flat = np.stack([x.ravel() for x in wide])

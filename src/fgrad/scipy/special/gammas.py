@@ -12,7 +12,7 @@ from fgrad.expr.atoms import call
 from fgrad.expr.node import Expr
 from fgrad.numpy.arrays import as_value
 from fgrad.ops.elementwise import declare_word
-from fgrad.scipy.special.rows import Row, both, cos, declare, either, exp, sin, zero_where
+from fgrad.scipy.special.rows import Row, cos, declare, either, exp, sin, zero_where
 
 psi, zeta, gamma, gammaln, betaln, xlogy, xlog1py = map(
     call, ("psi", "zeta", "gamma", "gammaln", "betaln", "xlogy", "xlog1py")
@@ -104,7 +104,7 @@ def _rgamma(_: Expr, x: Expr) -> tuple[Expr]:
 
 def _poch(f: Expr, z: Expr, m: Expr) -> tuple[Expr, Expr]:
     end = psi(z + m)
-    return both(f, end - psi(z)), f * end
+    return f * (end - psi(z)), f * end
 
 
 def _binom(f: Expr, n: Expr, k: Expr) -> tuple[Expr, Expr]:
