@@ -215,6 +215,14 @@ def test_dtypes_are_those_of_scipy(dtype):
         assert fg.vmap(lambda x, f=f, args=args: f(*args, x))(x).dtype == f(*args, x).dtype
 
 
+def test_orders_that_have_to_be_whole():
+    x = fg.tensor([0.5, 1.5])
+    for f in (special.eval_hermite, special.spherical_jn):
+        np.testing.assert_array_equal(f(2.0, x).numpy(), f(2, x).numpy())
+        with pytest.raises(ValueError, match="the order has to be a whole number, not 2.5"):
+            f(2.5, x)
+
+
 def test_several_outputs_and_keywords():
     x = fg.tensor([0.5, 1.5])
     for name, args in (("sici", ()), ("airy", ()), ("kelvin", ()), ("ellipj", (0.3,)), ("pbdv", ())):

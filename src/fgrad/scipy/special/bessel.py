@@ -25,16 +25,16 @@ besselpoly, wright_bessel, log_wright_bessel = map(call, ("besselpoly", "wright_
 
 
 def _neighbours(
-    name: str, sign: int, scaling: Callable[[Expr, Expr], Any] = lambda f, z: 0
+    name: str, below: int, above: int, scaling: Callable[[Expr, Expr], Any] = lambda f, z: 0
 ) -> Callable[[Expr, Expr, Expr], tuple[None, Expr]]:
-    """Return the slopes of a function of order v: half of its neighbours, and what its factor adds."""
+    """Return the slopes of a function g of order v, (below g(v - 1, z) + above g(v + 1, z)) / 2.
+
+    `scaling` is what a factor of g adds.
+    """
     g = call(name)
 
     def slopes(f: Expr, v: Expr, z: Expr) -> tuple[None, Expr]:
-        below, above = g(v - 1, z), g(v + 1, z)
-        if sign == -2:  # both fall
-            return None, scaling(f, z) - (below + above) / 2
-        return None, (below + sign * above) / 2 + scaling(f, z)
+        return None, (below * g(v - 1, z) + above * g(v + 1, z)) / 2 + scaling(f, z)
 
     return slopes
 
@@ -104,20 +104,20 @@ def _besselpoly(f: Expr, a: Expr, lmb: Expr, nu: Expr) -> tuple[Expr, None, None
 
 # fmt: off
 declare({
-    "jv":  Row("v z", _neighbours("jv", -1), "10.6.1", complex=True),
-    "jve": Row("v z", _neighbours("jve", -1), "10.6.1"),
-    "yv":  Row("v z", _neighbours("yv", -1), "10.6.1", complex=True),
-    "yve": Row("v z", _neighbours("yve", -1), "10.6.1"),
-    "yn":  Row("n x", _neighbours("yn", -1), "10.6.1"),
-    "iv":  Row("v z", _neighbours("iv", 1), "10.29.1", complex=True),
-    "ive": Row("v z", _neighbours("ive", 1, lambda f, z: -sign(z) * f), "10.29.1"),
-    "kv":  Row("v z", _neighbours("kv", -2), "10.29.1", complex=True),
-    "kve": Row("v z", _neighbours("kve", -2, lambda f, z: f), "10.29.1", complex=True),
-    "kn":  Row("n x", _neighbours("kn", -2), "10.29.1"),
-    "hankel1":  Row("v z", _neighbours("hankel1", -1), "10.6.1", complex=True),
-    "hankel1e": Row("v z", _neighbours("hankel1e", -1, lambda f, z: -turned(f)), "10.6.1", complex=True),
-    "hankel2":  Row("v z", _neighbours("hankel2", -1), "10.6.1", complex=True),
-    "hankel2e": Row("v z", _neighbours("hankel2e", -1, lambda f, z: turned(f)), "10.6.1", complex=True),
+    "jv":  Row("v z", _neighbours("jv", 1, -1), "10.6.1", complex=True),
+    "jve": Row("v z", _neighbours("jve", 1, -1), "10.6.1"),
+    "yv":  Row("v z", _neighbours("yv", 1, -1), "10.6.1", complex=True),
+    "yve": Row("v z", _neighbours("yve", 1, -1), "10.6.1"),
+    "yn":  Row("n x", _neighbours("yn", 1, -1), "10.6.1"),
+    "iv":  Row("v z", _neighbours("iv", 1, 1), "10.29.1", complex=True),
+    "ive": Row("v z", _neighbours("ive", 1, 1, lambda f, z: -sign(z) * f), "10.29.1"),
+    "kv":  Row("v z", _neighbours("kv", -1, -1), "10.29.1", complex=True),
+    "kve": Row("v z", _neighbours("kve", -1, -1, lambda f, z: f), "10.29.1", complex=True),
+    "kn":  Row("n x", _neighbours("kn", -1, -1), "10.29.1"),
+    "hankel1":  Row("v z", _neighbours("hankel1", 1, -1), "10.6.1", complex=True),
+    "hankel1e": Row("v z", _neighbours("hankel1e", 1, -1, lambda f, z: -turned(f)), "10.6.1", complex=True),
+    "hankel2":  Row("v z", _neighbours("hankel2", 1, -1), "10.6.1", complex=True),
+    "hankel2e": Row("v z", _neighbours("hankel2e", 1, -1, lambda f, z: turned(f)), "10.6.1", complex=True),
     "j0":  Row("x", lambda f, x: (-j1(x),), "10.6.3"),
     "j1":  Row("x", lambda f, x: ((j0(x) - jv(2, x)) / 2,), "10.6.1"),
     "y0":  Row("x", lambda f, x: (-y1(x),), "10.6.3"),

@@ -19,7 +19,7 @@ from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.reductions import axes_of, inexact
 from fgrad.numpy.registry import has_tensor
 from fgrad.ops.linear import reshape
-from fgrad.scipy.special.rows import Row, declare, exp, maximum
+from fgrad.scipy.special.rows import Row, declare, exp, integers, maximum
 
 __all__ = [
     "lambertw",
@@ -34,18 +34,6 @@ __all__ = [
     "spherical_yn",
     "zeta",
 ]
-
-
-def _whole(f: Any) -> Any:
-    """Return a function of an order and a point that takes orders of any dtype, if they are whole."""
-
-    def run(n: Any, z: Any) -> Any:
-        order = np.asarray(n)
-        if not np.array_equal(order.astype("l"), order):
-            raise ValueError(f"the order has to be a whole number, not {n}")
-        return f(order.astype("l"), z)
-
-    return run
 
 
 _SPHERICAL = {  # g'(z) (2 n + 1) = a n g(n - 1, z) + b (n + 1) g(n + 1, z): 10.51.1, 10.51.4
@@ -66,7 +54,8 @@ def _spherical_row(name: str) -> Row:
     def slopes(f: Expr, n: Expr, z: Expr) -> tuple[None, Expr]:
         return None, _derivative(name, call(name), n, maximum(n - 1, 0), z)
 
-    return Row("n z", slopes, "10.51.1, 10.51.4", complex=True, run=_whole(getattr(special, name)))
+    theirs = getattr(special, name)
+    return Row("n z", slopes, "10.51.1, 10.51.4", complex=True, run=lambda n, z: theirs(integers(n), z))
 
 
 declare({name: _spherical_row(name) for name in _SPHERICAL})
@@ -77,7 +66,7 @@ declare(
             lambda f, z, k: (exp(-f) / (1 + f), None),
             "4.13.4",
             complex=True,
-            run=lambda z, k: special.lambertw(z, np.asarray(k, "l")),
+            run=lambda z, k: special.lambertw(z, integers(k)),
         )
     }
 )

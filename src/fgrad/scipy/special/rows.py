@@ -103,11 +103,11 @@ def _computed(ufunc: Any, row: Row) -> tuple[Rule, Rule | None]:
         place = row.output[1]
         return lambda *xs: ufunc(*xs)[place], _shape(ufunc, place, row)
     if row.whole:
-        return lambda n, *xs: ufunc(_integers(n), *xs), _shape(ufunc, 0, row)
+        return lambda n, *xs: ufunc(integers(n), *xs), _shape(ufunc, 0, row)
     return ufunc, None
 
 
-def _integers(n: Any) -> Any:
+def integers(n: Any) -> Any:
     """Return numbers of integral value as integers, which is what SciPy takes there.
 
     Raises:
