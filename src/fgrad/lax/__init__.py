@@ -14,7 +14,10 @@ from fgrad.lax.maps import map as map
 from fgrad.transforms.collectives import all_gather as all_gather
 from fgrad.transforms.collectives import axis_index as axis_index
 from fgrad.transforms.collectives import axis_size as axis_size
+from fgrad.transforms.collectives import pbroadcast as pbroadcast
 from fgrad.transforms.collectives import pmax as pmax
 from fgrad.transforms.collectives import pmean as pmean
 from fgrad.transforms.collectives import pmin as pmin
+from fgrad.transforms.collectives import ppermute as ppermute
 from fgrad.transforms.collectives import psum as psum
+from fgrad.transforms.collectives import psum_scatter as psum_scatter

@@ -1,13 +1,14 @@
-"""Collective operations: the examples of a named vmap axis see each other.
+"""Collective operations: the examples of a named vmap axis, or processes, see each other.
 
 They are linear maps between all examples at once; as in JAX, the adjoint of a sum over the axis is the sum of
-the cotangents over the axis.
+the cotangents over the axis, the adjoint of a permutation is its inverse, and gathering and scattering are
+adjoint to each other. What is sent comes back as a cotangent: Utke et al. (2009), Toward adjoinable MPI.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -16,30 +17,37 @@ from fgrad import tree
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import FUNCTIONS
 from fgrad.core.tensor import Tensor, bind
-from fgrad.core.trace import current
+from fgrad.core.trace import current, user_line
 from fgrad.ops.linear import broadcast_to, linear, reshape, sum_axes, transpose
+from fgrad.transforms.axes import Pairs, ProcessAxis, bound_axes
 from fgrad.transforms.batch import Batch, Batched
 from fgrad.transforms.stage import Stage
 
-AxisName = Hashable  # or a tuple of names: several axes
+AxisName = Hashable  # or an axis of processes, or a tuple of names: several axes
+Axis = Batch | ProcessAxis
 
 
-def _axes(axis_name: AxisName, what: str, *, together: bool = True) -> list[Batch]:
-    """Return the traces of the named axes.
+def _axes(axis_name: AxisName, what: str, *, together: bool = True) -> list[Axis]:
+    """Return the traces, or axes of processes, that have these names.
 
     Raises:
-        NameError: no vmap around has such an axis.
+        NameError: no vmap around has such an axis, and no axis of processes is bound to the name.
         RuntimeError: the examples do not run together, because a truth value split them.
     """
-    found = []
+    found: list[Axis] = []
     for name in axis_name if isinstance(axis_name, tuple) else (axis_name,):
         traces = [t for t in current().traces if isinstance(t, Batch) and t.name is not None]
         named = [t for t in traces if t.name == name]
+        processes = [a for a in (*bound_axes(), name) if isinstance(a, ProcessAxis) and name in (a, a.name)]
+        if not named and processes:
+            found.append(processes[-1].at(user_line()) if together else processes[-1])
+            continue
         if not named:
-            known = ", ".join(repr(t.name) for t in traces) or "none"
+            known = ", ".join(repr(t.name) for t in (*traces, *bound_axes())) or "none"
             raise NameError(
                 f"{what}: unbound axis name {name!r} (names in use here: {known}); "
-                f"call it inside fgrad.vmap(..., axis_name={name!r})"
+                f"call it inside fgrad.vmap(..., axis_name={name!r}), or, for an axis of processes, "
+                f"inside `with fgrad.distributed.world().axis({name!r}):`"
             )
         trace = named[-1]
         if any(isinstance(t, Stage) and t.level > trace.level for t in current().traces):
@@ -61,8 +69,10 @@ class AcrossStageError(TypeError):
     """A collective operation over an axis around the function that is being staged."""
 
 
-def _is_mapped(x: Any, over: Batch) -> bool:
-    """Return whether `x` differs between the examples of `over`."""
+def _is_mapped(x: Any, over: Axis) -> bool:
+    """Return whether `x` differs between the examples of `over`, as it may between processes."""
+    if isinstance(over, ProcessAxis):
+        return True
     while x.__class__ is Tensor and isinstance(x._value, Batched):
         if x._value.trace is over:
             return True
@@ -81,27 +91,36 @@ def _value(x: Any, what: str) -> Any:
 # ---- rows, for values that are mapped over the axis
 
 
-def _summed(x: Any, over: Batch) -> Any:
+def _summed(x: Any, over: Axis) -> Any:
     if not _is_mapped(x, over):
         return x * over.size
     return bind("psum", x, over=over)
 
 
-def _gathered(x: Any, over: Batch) -> Any:
+def _gathered(x: Any, over: Axis) -> Any:
     """Return the values of all examples along a new first axis."""
     if not _is_mapped(x, over):
         return broadcast_to(x, (over.size, *x.shape))
     return bind("all_gather", x, over=over)
 
 
-def _scattered(x: Any, over: Batch) -> Any:
+def _scattered(x: Any, over: Axis) -> Any:
     """Return the sum over all examples, of which each gets its own place along the first axis."""
     if not _is_mapped(x, over):
         return FUNCTIONS["getitem"](x * over.size, _index(over))
     return bind("psum_scatter", x, over=over)
 
 
-def _index(over: Batch) -> Tensor:
+def _permuted(x: Any, over: Axis, perm: Pairs) -> Any:
+    """Return the value of that example which `perm`, of (source, destination), sends here, or zeros."""
+    if not _is_mapped(x, over):
+        x = FUNCTIONS["getitem"](broadcast_to(x, (over.size, *x.shape)), _index(over))
+    return bind("ppermute", x, over=over, perm=perm)
+
+
+def _index(over: Axis) -> Any:
+    if isinstance(over, ProcessAxis):
+        return over.rank
     return over.box(np.arange(over.size) if over.part is None else over.part)
 
 
@@ -109,49 +128,118 @@ def _second_first(x: Any) -> Any:
     return transpose(x, (1, 0, *range(2, len(x.shape))))
 
 
+def _runs(name: str, alike: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the `run` of a row: by the axis of processes, or `alike` for a value that all examples share."""
+
+    def run(x: Any, *, over: Axis, **params: Any) -> Any:
+        return (
+            getattr(over, name)(x, **params) if isinstance(over, ProcessAxis) else alike(x, over, **params)
+        )
+
+    return run
+
+
+def _inverse(perm: Pairs) -> Pairs:
+    return tuple((d, s) for s, d in perm)
+
+
+def _from_sources(x: Any, perm: Pairs) -> Any:
+    """Return the examples of `x`, one after the other along its first axis, after a permutation."""
+    sources = np.zeros(x.shape[0], int)
+    arrives = np.zeros((x.shape[0], *(1,) * (len(x.shape) - 1)), bool)
+    for source, dest in perm:
+        sources[dest], arrives[dest] = source, True
+    return bind("where", arrives, FUNCTIONS["getitem"](x, sources), np.zeros((), x.dtype))
+
+
 linear(
     "psum",
-    run=lambda x, *, over: x * over.size,
+    run=_runs("psum", lambda x, over: x * over.size),
     adjoint=lambda ct, x, *, over: _summed(ct, over),
     shape=lambda x, *, over: x,
     batch=lambda x, *, over: _summed(x, over),
 )
 linear(
     "all_gather",
-    run=lambda x, *, over: np.broadcast_to(x, (over.size, *x.shape)),
+    run=_runs("all_gather", lambda x, over: np.broadcast_to(x, (over.size, *x.shape))),
     adjoint=lambda ct, x, *, over: _scattered(ct, over),
     shape=lambda x, *, over: Aval((over.size, *x.shape), x.dtype),
     batch=lambda x, *, over: _second_first(_gathered(x, over)),
 )
 linear(
     "psum_scatter",
-    run=lambda x, *, over: x[0] * over.size,
+    run=_runs("psum_scatter", lambda x, over: x[0] * over.size),
     adjoint=lambda ct, x, *, over: _gathered(ct, over),
     shape=lambda x, *, over: Aval(x.shape[1:], x.dtype),
     batch=lambda x, *, over: _scattered(_second_first(x), over),
+)
+linear(
+    "ppermute",
+    run=_runs("ppermute", lambda x, over, perm: x),
+    adjoint=lambda ct, x, *, over, perm: _permuted(ct, over, _inverse(perm)),
+    shape=lambda x, *, over, perm: x,
+    batch=lambda x, *, over, perm: _permuted(x, over, perm),
 )
 Batch.across.update(  # the result, and whether it differs between examples
     psum=lambda x, *, over: (sum_axes(x, (0,)), False),
     all_gather=lambda x, *, over: (x, False),
     psum_scatter=lambda x, *, over: (sum_axes(x, (0,)), True),
+    ppermute=lambda x, *, over, perm: (_from_sources(x, perm), True),
 )
+
+# Between processes only: one message, and the two ways between what all ranks share and what each has. What
+# is the same everywhere counts once, so the sum that all ranks share has the adjoint that hands its cotangent
+# to each, and the other way round (`psum` followed by `replicate` is the psum above).
+
+linear(
+    "transfer",
+    run=lambda x, *, over, dest, source: over.transfer(x, dest, source),
+    adjoint=lambda ct, x, *, over, dest, source: bind("transfer", ct, over=over, dest=source, source=dest),
+    shape=lambda x, *, over, dest, source: x,
+    batch=lambda x, **params: bind("transfer", x, **params),
+)
+linear(
+    "reduce",
+    run=lambda x, *, over: over.psum(x),
+    adjoint=lambda ct, x, *, over: replicate(ct, over),
+    shape=lambda x, *, over: x,
+    batch=lambda x, *, over: reduce(x, over),
+)
+linear(
+    "replicate",
+    run=lambda x, *, over: np.array(x),
+    adjoint=lambda ct, x, *, over: reduce(ct, over),
+    shape=lambda x, *, over: x,
+    batch=lambda x, *, over: replicate(x, over),
+)
+
+
+def reduce(x: Any, over: ProcessAxis) -> Any:
+    """Return the sum over all ranks as one value that they share: its cotangent is the same on each."""
+    return bind("reduce", x, over=over)
+
+
+def replicate(x: Any, over: ProcessAxis) -> Any:
+    """Return a value that all ranks share as one that each has: cotangents add up over the ranks."""
+    return bind("replicate", x, over=over)
 
 
 # ---- what the user calls
 
 
 def psum(x: Any, axis_name: AxisName) -> Any:
-    """Return the sum of `x` over all examples of a vmap.
+    """Return the sum of `x` over all examples of a vmap, or over all processes.
 
     Args:
-        x: pytree of arrays, Tensors and numbers. A number gives itself times the number of examples.
-        axis_name: the name that `vmap(..., axis_name=...)` gave, or a tuple of names.
+        x: pytree of arrays, Tensors and numbers. Under vmap a number gives itself times the number of
+            examples.
+        axis_name: the name that `vmap(..., axis_name=...)` or `world.axis(...)` gave, or a tuple of names.
 
     Returns:
         The same pytree; the sums are the same for every example, so `out_axes=None` may return them.
 
     Raises:
-        NameError: no vmap around has an axis of that name.
+        NameError: no axis of that name is around.
         RuntimeError: a truth value that differs between examples has split the batch.
 
     Derivative:
@@ -165,7 +253,7 @@ def psum(x: Any, axis_name: AxisName) -> Any:
     axes = _axes(axis_name, "psum")
 
     def one(leaf: Any) -> Any:
-        if isinstance(leaf, int | float | complex):
+        if isinstance(leaf, int | float | complex) and not any(isinstance(t, ProcessAxis) for t in axes):
             return leaf * math.prod(t.size for t in axes)
         leaf = _value(leaf, "psum")
         for t in axes:
@@ -176,7 +264,7 @@ def psum(x: Any, axis_name: AxisName) -> Any:
 
 
 def pmean(x: Any, axis_name: AxisName) -> Any:
-    """Return the mean of `x` over all examples of a vmap; arguments as `psum`.
+    """Return the mean of `x` over all examples of a vmap, or all processes; arguments as `psum`.
 
     Example:
         >>> import fgrad
@@ -226,7 +314,7 @@ def _extremum(x: Any, axis_name: AxisName, name: str) -> Any:
 
 
 def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = False) -> Any:
-    """Return the values that `x` has in all examples of a vmap.
+    """Return the values that `x` has in all examples of a vmap, or in all processes.
 
     Args:
         x: pytree of arrays and Tensors.
@@ -266,6 +354,128 @@ def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = Fals
     return tree.map(one, x)
 
 
+def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
+    """Return the sum over all examples, of which each gets its own part.
+
+    Args:
+        x: pytree of arrays and Tensors.
+        axis_name: the name of a vmap axis, or of an axis of processes.
+        scatter_dimension: the axis along which the parts lie; its length is the number of examples.
+        tiled: whether that axis stays, with an equal share of its length for every example.
+
+    Returns:
+        The same pytree, each leaf without the axis, or with a share of it.
+
+    Raises:
+        NameError: no axis of that name is around.
+        ValueError: the length of the axis does not fit the number of examples.
+
+    Derivative:
+        `all_gather` of the cotangents.
+
+    Example:
+        >>> import fgrad
+        >>> f = lambda x: fgrad.lax.psum_scatter(x, "i")
+        >>> fgrad.vmap(f, axis_name="i")(np.array([[1.0, 2.0], [3.0, 4.0]]))
+        array([4., 6.])
+    """
+    axes = _axes(axis_name, "psum_scatter")
+    n = math.prod(t.size for t in axes)
+
+    def one(leaf: Any) -> Any:
+        leaf = _value(leaf, "psum_scatter")
+        rank = len(leaf.shape)
+        if not -rank <= scatter_dimension < rank:
+            raise np.exceptions.AxisError(scatter_dimension, rank)
+        place = scatter_dimension % rank
+        length = leaf.shape[place]
+        if length % n if tiled else length != n:
+            raise ValueError(
+                f"psum_scatter: axis {scatter_dimension} of shape {tuple(leaf.shape)} has length {length}, "
+                f"which is not {'a multiple of ' if tiled else ''}the number of examples, {n}"
+            )
+        rest = (*leaf.shape[:place], *leaf.shape[place + 1 :])
+        leaf = transpose(leaf, (place, *(i for i in range(rank) if i != place)))
+        leaf = reshape(leaf, (*(t.size for t in axes), length // n, *rest))
+        for t in axes:
+            leaf = _scattered(leaf, t)
+        if not tiled:
+            return reshape(leaf, rest)
+        return transpose(leaf, (*range(1, place + 1), 0, *range(place + 1, rank)))
+
+    return tree.map(one, x)
+
+
+def ppermute(x: Any, axis_name: AxisName, perm: Pairs) -> Any:
+    """Return for each example the value of another one.
+
+    Args:
+        x: pytree of arrays and Tensors.
+        axis_name: the name of a vmap axis, or of an axis of processes.
+        perm: pairs (source, destination) of numbers of examples, each at most once on either side. An
+            example that is nobody's destination gets zeros.
+
+    Raises:
+        NameError: no axis of that name is around.
+        ValueError: an example stands twice as a source or as a destination, or there is none of that number.
+
+    Derivative:
+        The cotangents, sent back.
+
+    Example:
+        >>> import fgrad
+        >>> turn = lambda x: fgrad.lax.ppermute(x, "i", [(0, 1), (1, 2), (2, 0)])
+        >>> fgrad.vmap(turn, axis_name="i")(np.array([1.0, 2.0, 3.0]))
+        array([3., 1., 2.])
+    """
+    (over,) = _one_axis(axis_name, "ppermute")
+    pairs = tuple((int(s), int(d)) for s, d in perm)
+    for what, ends in (("source", [s for s, _ in pairs]), ("destination", [d for _, d in pairs])):
+        if len(set(ends)) != len(ends) or any(not 0 <= e < over.size for e in ends):
+            raise ValueError(
+                f"ppermute: every {what} in perm is another number from 0 to {over.size - 1}, not {ends}"
+            )
+    return tree.map(lambda leaf: _permuted(_value(leaf, "ppermute"), over, pairs), x)
+
+
+def pbroadcast(x: Any, axis_name: AxisName, source: int = 0) -> Any:
+    """Return for each example the value that `x` has in the example `source`.
+
+    Args:
+        x: pytree of arrays and Tensors.
+        axis_name: the name of a vmap axis, or of an axis of processes.
+        source: the number of an example.
+
+    Raises:
+        NameError: no axis of that name is around.
+        ValueError: there is no such example.
+
+    Derivative:
+        The sum of the cotangents for the example `source`, zero for the others.
+
+    Example:
+        >>> import fgrad
+        >>> fgrad.vmap(lambda x: fgrad.lax.pbroadcast(x, "i", 1), axis_name="i")(np.array([1.0, 2.0]))
+        array([2., 2.])
+    """
+    (over,) = _one_axis(axis_name, "pbroadcast")
+    if not 0 <= source < over.size:
+        raise ValueError(f"pbroadcast: source is a number from 0 to {over.size - 1}, not {source}")
+
+    def one(leaf: Any) -> Any:
+        leaf = _value(leaf, "pbroadcast")
+        nothing = np.asarray(-0.0, leaf.dtype) if leaf.dtype.kind in "fc" else np.zeros((), leaf.dtype)
+        return _summed(bind("where", _index(over) == source, leaf, nothing), over)
+
+    return tree.map(one, x)
+
+
+def _one_axis(axis_name: AxisName, what: str) -> list[Axis]:
+    if isinstance(axis_name, tuple):
+        raise TypeError(f"{what} takes the name of one axis, not a tuple of names")
+    return _axes(axis_name, what)
+
+
 def axis_index(axis_name: AxisName) -> Any:
     """Return the number of the example along a vmap axis; of several axes the last counts fastest.
 
@@ -274,9 +484,9 @@ def axis_index(axis_name: AxisName) -> Any:
         >>> fgrad.vmap(lambda x: x * fgrad.lax.axis_index("i"), axis_name="i")(np.ones(3))
         array([0., 1., 2.])
     """
-    index: Any = 0
+    index: Any = None
     for t in _axes(axis_name, "axis_index", together=False):
-        index = _index(t) if index.__class__ is int else index * t.full_size + _index(t)
+        index = _index(t) if index is None else index * _full_size(t) + _index(t)
     return index
 
 
@@ -288,4 +498,8 @@ def axis_size(axis_name: AxisName) -> int:
         >>> fgrad.vmap(lambda x: x / fgrad.lax.axis_size("i"), axis_name="i")(np.ones(2))
         array([0.5, 0.5])
     """
-    return math.prod(t.full_size for t in _axes(axis_name, "axis_size", together=False))
+    return math.prod(map(_full_size, _axes(axis_name, "axis_size", together=False)))
+
+
+def _full_size(over: Axis) -> int:
+    return over.size if isinstance(over, ProcessAxis) else over.full_size

@@ -1,0 +1,67 @@
+"""Axes whose examples are processes: what collective operations ask of them, and which names are bound."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from typing_extensions import Self
+
+Pairs = Sequence[tuple[int, int]]
+
+
+class ProcessAxis(ABC):
+    """An axis along which every process, or rank, has one value of everything.
+
+    The operations take and return arrays. Every rank calls them in the same order, `transfer` excepted.
+
+    Attributes:
+        name: what it is bound to.
+        rank: which example this process is.
+        size: how many there are.
+    """
+
+    name: Hashable
+    rank: int
+    size: int
+
+    @abstractmethod
+    def at(self, line: str) -> Self:
+        """Return the same axis for an operation that stands in this line of the user's program."""
+
+    @abstractmethod
+    def psum(self, x: Any) -> Any:
+        """Return the sum over all ranks."""
+
+    @abstractmethod
+    def all_gather(self, x: Any) -> Any:
+        """Return the values of all ranks along a new first axis."""
+
+    @abstractmethod
+    def psum_scatter(self, x: Any) -> Any:
+        """Return that place of the sum along its first axis which belongs to this rank."""
+
+    @abstractmethod
+    def ppermute(self, x: Any, perm: Pairs) -> Any:
+        """Return what (source, destination) in `perm` says that this rank gets; zeros if nothing."""
+
+    @abstractmethod
+    def transfer(self, x: Any, dest: int | None, source: int | None) -> Any:
+        """Send `x` to `dest`, and return what `source` sends, of the same shape and dtype, or zeros."""
+
+
+_bound: ContextVar[tuple[ProcessAxis, ...]] = ContextVar("fgrad.axes", default=())
+bound_axes = _bound.get  # the axes of processes that have names here, innermost last
+
+
+@contextmanager
+def binding(axis: ProcessAxis) -> Iterator[None]:
+    """Let `axis` be known by its name in a block."""
+    token = _bound.set((*_bound.get(), axis))
+    try:
+        yield
+    finally:
+        _bound.reset(token)
