@@ -16,6 +16,9 @@ from fgrad.errors import EscapedTensorError as EscapedTensorError
 from fgrad.errors import EscapeWarning as EscapeWarning
 from fgrad.errors import NoGradientWarning as NoGradientWarning
 from fgrad.errors import NonFiniteError as NonFiniteError
+from fgrad.errors import RankError as RankError
+from fgrad.errors import RankMismatchError as RankMismatchError
+from fgrad.errors import RankTimeoutError as RankTimeoutError
 from fgrad.errors import RetraceWarning as RetraceWarning
 from fgrad.errors import UnsolvedWarning as UnsolvedWarning
 from fgrad.errors import UnusedArgumentError as UnusedArgumentError
@@ -48,6 +51,7 @@ from fgrad.tree import register_pytree_node_class as register_pytree_node_class
 if TYPE_CHECKING:
     from fgrad import cache as cache
     from fgrad import debug as debug
+    from fgrad import distributed as distributed
     from fgrad import extend as extend
     from fgrad import lax as lax
     from fgrad import nn as nn
@@ -83,6 +87,7 @@ _LATE = {
     "checkpoint_policies": "fgrad.transforms.",
     "checkpointed": "fgrad.lax.reversal",
     "debug": "fgrad.",
+    "distributed": "fgrad.",
     "explain_retrace": "fgrad.transforms.retrace",
     "export": "fgrad.archive",
     "extend": "fgrad.",

@@ -127,6 +127,17 @@ def num_threads() -> int:
     return max(1, _integer("FGRAD_NUM_THREADS", min(_usable_cores(), 8)))
 
 
+def mpi_timeout() -> float:
+    """Return how many seconds a rank waits for the others: `FGRAD_MPI_TIMEOUT`, default 300."""
+    text = os.environ.get("FGRAD_MPI_TIMEOUT") or "300"
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(
+            f"the environment variable FGRAD_MPI_TIMEOUT must be a number of seconds, not {text!r}"
+        ) from None
+
+
 def _usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

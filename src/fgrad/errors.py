@@ -56,3 +56,15 @@ class UnusedArgumentError(ValueError):
 
 class UnsolvedWarning(RuntimeWarning):
     """The result of a solver that did not converge is differentiated as if it were a solution."""
+
+
+class RankError(RuntimeError):
+    """Another rank of a distributed program has failed or ended, so an operation of all ranks cannot end."""
+
+
+class RankMismatchError(RankError):
+    """The ranks of a distributed program do different operations, or on values of other shapes or dtypes."""
+
+
+class RankTimeoutError(RankError, TimeoutError):
+    """Some ranks of a distributed program did not arrive in time."""

@@ -143,7 +143,8 @@ class GradManager:
         Args:
             tensors: a Tensor, or any pytree or iterable of Tensors, real or complex floating.
             callbacks: one `callback(tensor, grad)` or several, called with each complete gradient; what the
-                last returns (None: unchanged; a Future: its result) goes to `.grad`.
+                last returns (None: unchanged; a Future: its result) goes to `.grad`. Futures of a `backward`
+                that fails are cancelled.
             callback: the same, for one.
 
         Raises:
@@ -408,15 +409,20 @@ class GradManager:
         check_on_unused(on_unused)
         recording = self._recorded()
         self._sweeping = True
+        chosen: dict[Node, Any] = {}  # what callbacks made of a gradient, and what to call the last one
         try:
             if per_sample and not (isinstance(y, Tensor) and y.ndim == 1):
                 raise ValueError(
                     "backward(y, per_sample=True) takes one Tensor with one axis, the samples, but y is "
                     + (f"of shape {y.shape}" if isinstance(y, Tensor) else described(y))
                 )
-            results = self._gradients(
-                recording, seeds_of(y, dy, recording.tape), on_unused, per_sample=per_sample
-            )
+            seeds = seeds_of(y, dy, recording.tape)
+            results = self._gradients(recording, seeds, chosen, on_unused, per_sample=per_sample)
+        except BaseException:
+            for g, _ in chosen.values():
+                if isinstance(g, Future):
+                    g.cancel()  # nobody will ask for it
+            raise
         finally:
             self._sweeping = False
             self._stop()
@@ -428,13 +434,13 @@ class GradManager:
         self,
         recording: _Recording,
         seeds: list[tuple[Node, Any]],
+        chosen: dict[Node, Any],
         on_unused: OnUnused,
         *,
         per_sample: bool,
     ) -> list[tuple[Tensor, Tensor]]:
         tape = recording.tape
         owners = {leaf: t for t, leaf in recording.leaves.values()}
-        chosen: dict[Node, Any] = {}
         callbacks = {
             leaf: e.callbacks
             for t, leaf in recording.leaves.values()

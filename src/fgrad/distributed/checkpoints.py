@@ -1,0 +1,195 @@
+"""The state of a training run in one file: no code in it, whole or not there at all, checked when read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.archive.container import DTYPES, packed, unpacked
+from fgrad.core.aval import aval_of
+from fgrad.core.tensor import Tensor, tensor
+from fgrad.distributed import operations
+from fgrad.distributed.world import World, world
+
+_PLAIN = (bool, int, float, str)
+
+
+def save(path: str | os.PathLike[str], state: Any, comm: World | None = None) -> None:
+    """Write a pytree to a file that is never half-written; rank 0 writes, all ranks return when it has.
+
+    The new file takes the place of the old one in one step, after all of it is on the disk.
+
+    Args:
+        path: the file.
+        state: pytree of arrays, Tensors, numbers and strings in dicts (with strings or integers as keys),
+            lists and tuples; other containers can be read with `like=` only. That of rank 0 is written.
+        comm: the ranks; None is `world()`.
+
+    Raises:
+        TypeError: a leaf is something else.
+
+    Example:
+        >>> import tempfile, os
+        >>> from fgrad.distributed import restore, save, simulate
+        >>> def there_and_back(file):
+        ...     save(file, {"w": np.ones(2), "step": 3})
+        ...     return restore(file)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     print(simulate(1, there_and_back, os.path.join(folder, "state")))
+        [{'step': 3, 'w': array([1., 1.])}]
+    """
+    here = comm or world()
+    arrays: list[np.ndarray] = []
+    content = {"checkpoint": _described(state, "", arrays)}
+    if here.rank == 0:
+        _write(Path(path), packed(content, arrays))
+    here.barrier()
+
+
+def restore(path: str | os.PathLike[str], like: Any = None, comm: World | None = None) -> Any:
+    """Return what `save` wrote; rank 0 reads, and sends it to the others.
+
+    Args:
+        path: the file.
+        like: a pytree of the structure, shapes and dtypes that the file should have; needed only where there
+            are other containers than dicts, lists and tuples.
+        comm: the ranks; None is `world()`.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is no checkpoint, was altered, or does not fit `like`.
+        TypeError: it has a container that only `like` can build.
+    """
+    here = comm or world()
+    data = b""
+    if here.rank == 0:
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            here.hub.fail(error)
+    size = np.array([len(data)])
+    here.run(operations.broadcast(here.hub, size, f"restore {Path(path).name}", 0))
+    flat = np.frombuffer(data, np.uint8) if data else np.empty(int(size[0]), np.uint8)
+    data = here.run(operations.broadcast(here.hub, flat, "the bytes of a checkpoint", 0)).tobytes()
+    try:
+        header, arrays = unpacked(data)
+        described = header["checkpoint"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no checkpoint that fgrad.distributed.save wrote: {error}") from error
+    if like is None:
+        return _built(described, arrays)
+    leaves: list[Any] = []
+    _collect(described, arrays, leaves)
+    wanted, structure = tree.flatten(like)
+    avals = [None if isinstance(x, str) else aval_of(x) for x in wanted]
+    found = [None if isinstance(x, str) else aval_of(x) for x in leaves]
+    if avals != found or _shape_of(_described(like, "", [])) != _shape_of(described):
+        raise ValueError(
+            f"the checkpoint {path} does not fit `like`: it has leaves {_listed(found)}, but `like` has "
+            f"{_listed(avals)}, or they stand in other containers"
+        )
+    return tree.unflatten(structure, leaves)
+
+
+def _write(path: Path, data: bytes) -> None:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise
+    if hasattr(os, "O_DIRECTORY"):  # the new name has to be on the disk too
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _described(x: Any, path: str, arrays: list[np.ndarray]) -> list[Any]:
+    """Return a tree as lists, of which each begins with a word; arrays are numbered."""
+    if x is None:
+        return ["none"]
+    if isinstance(x, Tensor | np.ndarray | np.generic):
+        value = x.numpy() if isinstance(x, Tensor) else np.asarray(x)
+        if value.dtype.name not in DTYPES:
+            raise TypeError(f"save: the leaf{path} has dtype {value.dtype}, which a checkpoint cannot hold")
+        arrays.append(value)
+        return ["tensor" if isinstance(x, Tensor) else "array", len(arrays) - 1]
+    if type(x) in _PLAIN:
+        return [type(x).__name__, repr(x) if isinstance(x, float) else x]
+    inner = tree.children(x)
+    if inner is None:
+        raise TypeError(
+            f"save: the leaf{path} is of type {type(x).__name__}; a checkpoint holds arrays, Tensors, numbers "
+            "and strings, and no Python objects"
+        )
+    keys = [k for k, _ in inner]
+    if isinstance(x, dict):
+        if not all(type(k) in (str, int) for k in keys):
+            raise TypeError(f"save: the dict{path} has keys that are neither strings nor integers")
+        inner = sorted(inner, key=lambda pair: (type(pair[0]).__name__, pair[0]))
+        keys = [k for k, _ in inner]
+    parts = [_described(child, f"{path}[{k!r}]", arrays) for k, child in inner]
+    kind = type(x)
+    if kind is dict:
+        return ["dict", keys, parts]
+    return [kind.__name__ if kind in (list, tuple) else "other", *([] if kind in (list, tuple) else [kind.__name__]), parts]
+
+
+def _built(described: list[Any], arrays: list[np.ndarray]) -> Any:
+    match described:
+        case ["none"]:
+            return None
+        case ["array", int(k)]:
+            return arrays[k].copy()
+        case ["tensor", int(k)]:
+            return tensor(arrays[k].copy())
+        case ["float", str(text)]:
+            return float(text)
+        case ["bool" | "int" | "str", value]:
+            return value
+        case ["dict", keys, parts]:
+            return {k: _built(p, arrays) for k, p in zip(keys, parts, strict=True)}
+        case ["list", parts]:
+            return [_built(p, arrays) for p in parts]
+        case ["tuple", parts]:
+            return tuple(_built(p, arrays) for p in parts)
+        case ["other", name, _]:
+            raise TypeError(
+                f"the checkpoint holds a {name}, which only you can build: give restore(path, like=...) a "
+                "tree of the same structure"
+            )
+    raise ValueError(f"a checkpoint cannot hold {described!r}")
+
+
+def _collect(described: list[Any], arrays: list[np.ndarray], leaves: list[Any]) -> None:
+    """Append the leaves of a tree, in the order of `tree.flatten`."""
+    if described[0] in ("dict", "list", "tuple", "other"):
+        for part in described[-1]:
+            _collect(part, arrays, leaves)
+    elif described[0] != "none":
+        leaves.append(_built(described, arrays))
+
+
+def _shape_of(described: list[Any]) -> Any:
+    """Return the containers of a tree."""
+    if described[0] in ("dict", "list", "tuple", "other"):
+        return [*described[:-1], [_shape_of(p) for p in described[-1]]]
+    return None if described[0] == "none" else "leaf"
+
+
+def _listed(avals: list[Any]) -> str:
+    shown = [str(a) for a in avals[:6]]
+    return ", ".join([*shown, "..."] if len(avals) > len(shown) else shown) or "none"

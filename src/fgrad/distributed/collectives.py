@@ -1,0 +1,136 @@
+"""Collective operations by the name of what they do, over all ranks unless an axis is named."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.core.tensor import Tensor, bind
+from fgrad.distributed.world import RankAxis, world
+from fgrad.ops.linear import sum_axes
+from fgrad.transforms import collectives
+from fgrad.transforms.axes import Pairs, bound_axes
+
+
+def psum(x: Any, axis_name: Hashable = None) -> Any:
+    """Return `fgrad.lax.psum` over all ranks, or over an axis.
+
+    Example:
+        >>> from fgrad.distributed import psum, simulate, world
+        >>> simulate(2, lambda: psum(np.array([1.0, world().rank])))
+        [array([2., 1.]), array([2., 1.])]
+    """
+    return collectives.psum(x, _axis(axis_name))
+
+
+def pmean(x: Any, axis_name: Hashable = None) -> Any:
+    """Return `fgrad.lax.pmean` over all ranks, or over an axis."""
+    return collectives.pmean(x, _axis(axis_name))
+
+
+def pmax(x: Any, axis_name: Hashable = None) -> Any:
+    """Return `fgrad.lax.pmax` over all ranks, or over an axis."""
+    return collectives.pmax(x, _axis(axis_name))
+
+
+def pmin(x: Any, axis_name: Hashable = None) -> Any:
+    """Return `fgrad.lax.pmin` over all ranks, or over an axis."""
+    return collectives.pmin(x, _axis(axis_name))
+
+
+def all_gather(x: Any, axis_name: Hashable = None, *, axis: int = 0, tiled: bool = False) -> Any:
+    """Return `fgrad.lax.all_gather` over all ranks, or over an axis."""
+    return collectives.all_gather(x, _axis(axis_name), axis=axis, tiled=tiled)
+
+
+def reduce_scatter(
+    x: Any, axis_name: Hashable = None, *, scatter_dimension: int = 0, tiled: bool = False
+) -> Any:
+    """Return `fgrad.lax.psum_scatter` over all ranks, or over an axis."""
+    return collectives.psum_scatter(x, _axis(axis_name), scatter_dimension=scatter_dimension, tiled=tiled)
+
+
+def broadcast(x: Any, root: int = 0, axis_name: Hashable = None) -> Any:
+    """Return the value that `x` has on the rank `root`: `fgrad.lax.pbroadcast`, differentiable."""
+    return collectives.pbroadcast(x, _axis(axis_name), root)
+
+
+def ppermute(x: Any, perm: Pairs, axis_name: Hashable = None) -> Any:
+    """Return `fgrad.lax.ppermute` over all ranks, or over an axis."""
+    return collectives.ppermute(x, _axis(axis_name), perm)
+
+
+def send(x: Any, dest: int, axis_name: Hashable = None) -> Any:
+    """Send `x` to the rank `dest`, which calls `recv`; return 0.0, to be added to the result.
+
+    Only these two ranks take part. The gradient of `x` comes back from `dest` in the reverse pass of this
+    rank, if the zero that is returned is part of what is differentiated; else `dest` waits in vain.
+
+    Args:
+        x: pytree of floating arrays and Tensors.
+        dest: a rank.
+        axis_name: an axis of processes; None for all ranks.
+
+    Derivative:
+        The cotangent that the destination has for what it received.
+
+    Source:
+        Utke et al. (2009), Toward adjoinable MPI.
+    """
+    zeros = [sum_axes(y, tuple(range(len(y.shape)))) for y in _moved(x, dest, None, "send", axis_name)[0]]
+    total = zeros[0]
+    for zero in zeros[1:]:
+        total = total + zero
+    return total if isinstance(total, Tensor) else total[()]
+
+
+def recv(like: Any, source: int, axis_name: Hashable = None) -> Any:
+    """Return what the rank `source` sends with `send`.
+
+    Args:
+        like: pytree of floating arrays and Tensors of the same shapes and dtypes. Where the result is to be
+            differentiated, it is a Tensor that is: cotangents of the result go to `source` then.
+        source: a rank.
+        axis_name: an axis of processes; None for all ranks.
+
+    Raises:
+        RankMismatchError: something else arrived.
+
+    Derivative:
+        Zero for `like`; the cotangent of the result is sent to `source`.
+
+    Example:
+        >>> import fgrad
+        >>> from fgrad.distributed import recv, send, simulate, world
+        >>> def loss(x):
+        ...     return send(x * x, 1) if world().rank == 0 else recv(x, 0) * 5.0
+        >>> simulate(2, lambda: float(fgrad.grad(loss)(3.0)))
+        [30.0, 0.0]
+    """
+    found, structure = _moved(like, None, source, "recv", axis_name)
+    return tree.unflatten(structure, found)
+
+
+def _moved(
+    x: Any, dest: int | None, source: int | None, what: str, axis_name: Hashable
+) -> tuple[list[Any], Any]:
+    axis = _axis(axis_name)
+    if not isinstance(axis, RankAxis):
+        axis = next((a for a in reversed(bound_axes()) if a.name == axis_name), axis)
+    if not isinstance(axis, RankAxis):
+        raise NameError(f"{what}: {axis_name!r} is no axis of processes; bind it by world().axis(name)")
+    other = source if dest is None else dest
+    if other is None or not 0 <= other < axis.size or other == axis.rank:
+        raise ValueError(f"{what}: the other rank is a number from 0 to {axis.size - 1}, not {other}")
+    leaves, structure = tree.flatten(x)
+    if not leaves:
+        raise ValueError(f"{what} needs at least one array")
+    given = [y if isinstance(y, Tensor) else np.asarray(y) for y in leaves]
+    return [bind("transfer", y, over=axis, dest=dest, source=source) for y in given], structure
+
+
+def _axis(axis_name: Hashable) -> Hashable:
+    return world().named() if axis_name is None else axis_name

@@ -1,0 +1,110 @@
+"""Collective operations on flat arrays, each in one order on all ranks, so that results repeat bit for bit.
+
+A sum adds the values of the ranks 0, 1, 2, ... in this order, whoever comes first. Small arrays go from each
+rank to each other one, which adds them all; of large ones each rank adds a part and hands it to the others
+(reduce-scatter and all-gather: Thakur, Rabenseifner & Gropp (2005), Optimization of collective communication
+operations in MPICH). Both ways give the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.distributed.exchange import MESSAGE, Hub, Operation
+
+DIRECT = 16_384  # bytes that go to everybody at once
+
+
+def all_reduce(hub: Hub, x: Any, words: str, *, mean: bool = False, direct: int = DIRECT) -> Operation:
+    """Replace `x`, a flat array that nobody else uses, by its sum or mean over all ranks, and return it."""
+    number, others, rank = hub.number(), hub.others, hub.rank
+    if not others:
+        return x
+    if x.nbytes <= direct:
+        parts = np.empty_like(x, shape=(hub.size, x.size))
+        yield hub.exchange(words, number, dict.fromkeys(others, x), {r: parts[r] for r in others})
+        _add_in_order(x, parts, rank)
+        return _divided(x, hub.size) if mean else x
+    ends = [x.size * r // hub.size for r in range(hub.size + 1)]
+    shares = [x[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    own = shares[rank]
+    parts = np.empty_like(x, shape=(hub.size, own.size))
+    yield hub.exchange(words, number, {r: shares[r] for r in others}, {r: parts[r] for r in others})
+    _add_in_order(own, parts, rank)
+    if mean:
+        _divided(own, hub.size)
+    yield hub.exchange(
+        words, number, dict.fromkeys(others, own), {r: shares[r] for r in others}, phase=1
+    )
+    return x
+
+
+def _add_in_order(own: Any, parts: Any, rank: int) -> None:
+    """Add the parts of all ranks, of which this one's is `own`, into `own`."""
+    first, *between, last = [own if r == rank else part for r, part in enumerate(parts)]
+    for part in between:
+        first += part
+    np.add(first, last, out=own)
+
+
+def _divided(x: Any, n: int) -> Any:
+    x /= n
+    return x
+
+
+def reduce_scatter(hub: Hub, x: Any, words: str) -> Operation:
+    """Return the sum over all ranks of the row of `x` that belongs to this rank: a new array."""
+    own = x[hub.rank].copy()
+    if not hub.others:
+        return own
+    parts = np.empty_like(own, shape=(hub.size, own.size))
+    yield hub.exchange(
+        words, hub.number(), {r: x[r] for r in hub.others}, {r: parts[r] for r in hub.others}
+    )
+    _add_in_order(own, parts, hub.rank)
+    return own
+
+
+def all_gather(hub: Hub, x: Any, words: str) -> Operation:
+    """Return the flat arrays of all ranks as the rows of a new one."""
+    out = np.empty_like(x, shape=(hub.size, x.size))
+    out[hub.rank] = x
+    if hub.others:
+        sends = dict.fromkeys(hub.others, x)
+        yield hub.exchange(words, hub.number(), sends, {r: out[r] for r in hub.others})
+    return out
+
+
+def broadcast(hub: Hub, x: Any, words: str, root: int) -> Operation:
+    """Return the flat array of the rank `root`, received into `x` on the others."""
+    sends = dict.fromkeys(hub.others, x) if hub.rank == root else {}
+    if hub.others:
+        yield hub.exchange(words, hub.number(), sends, {} if hub.rank == root else {root: x})
+    return x
+
+
+def permute(hub: Hub, x: Any, words: str, perm: tuple[tuple[int, int], ...]) -> Operation:
+    """Return the flat array of the rank that `perm`, pairs (source, destination), sends here, or zeros."""
+    out = np.zeros_like(x)
+    sends = {d: x for s, d in perm if s == hub.rank != d}
+    receives = {s: out for s, d in perm if d == hub.rank != s}
+    if (hub.rank, hub.rank) in perm:
+        out[...] = x
+    number = hub.number()  # of all ranks, also those that have no part in it
+    if sends or receives:
+        yield hub.exchange(words, number, sends, receives)
+    return out
+
+
+def transfer(hub: Hub, x: Any, words: str, dest: int | None, source: int | None) -> Operation:
+    """Send `x` to `dest` and return the flat array that `source` sends, or zeros: others take no part."""
+    out = np.zeros_like(x)
+    if dest is not None:
+        number = hub.number(MESSAGE, dest)
+        yield hub.exchange(words, number, {dest: x}, {}, kind=MESSAGE)
+    if source is not None:
+        number = hub.number(-MESSAGE, source)  # messages that came are counted on their own
+        yield hub.exchange(words, number, {}, {source: out}, kind=MESSAGE)
+    return out
