@@ -33,6 +33,10 @@ REFUSED = {
     "lax.custom_linear_solve": SOLVER,
     "lax.opaque": SOLVER,
     **dict.fromkeys(("psum", "all_gather", "psum_scatter"), "it belongs to the vmap around it"),
+    **dict.fromkeys(
+        ("psum", "all_gather", "psum_scatter", "ppermute"), "it belongs to the vmap or the processes around it"
+    ),
+    **dict.fromkeys(("transfer", "reduce", "replicate"), "it belongs to the processes of one run"),
 }
 CODES = frozenset({"lax.cond", "lax.scan", "lax.while_loop", "lax.pullback"})  # whose parameter is a code
 

@@ -12,6 +12,7 @@ from fgrad.compiler.cost import Cost, cost
 from fgrad.compiler.listing import source, titles
 from fgrad.compiler.plan import ALIGN, KINDS, Buffer, Plan, Python, Segment, Shared
 from fgrad.compiler.simplify import simplify
+from fgrad.compiler.simplify.effects import communicates
 from fgrad.compiler.usual import usual_case
 from fgrad.core.aval import Aval
 from fgrad.core.notes import Notes, noting
@@ -103,8 +104,9 @@ class Executable:
                 return self.plain.run(leaves)
             if outs[-1] == machine.EXHAUSTED:
                 raise MemoryError(NO_MEMORY)
-            with running(()):
-                self.program.run(leaves)
+            if not communicates(self.program):  # other processes would not take part a second time
+                with running(()):
+                    self.program.run(leaves)
             raise IndexError(OUTSIDE)
         if any(outs[k] for k in self._doubts):
             self._doubted += 1

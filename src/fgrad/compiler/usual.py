@@ -8,6 +8,7 @@ from typing import Any
 from fgrad.compiler.cost import contraction
 from fgrad.compiler.elements import VIEWS, scalar_work, shape_of
 from fgrad.compiler.simplify import speculate
+from fgrad.compiler.simplify.effects import communicates
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, Var
 
@@ -22,9 +23,10 @@ def usual_case(program: Program) -> Program | None:
 
     Returns:
         A program with one more output, a truth value: whether the others may be wrong. None if `program` has
-        no step that asks whether a slope is infinite, or too little is gained.
+        no step that asks whether a slope is infinite, or too little is gained; or if other processes take
+        part, each of which would choose alone.
     """
-    if not any(e.name == "isfinite" for e in program.equations):
+    if not any(e.name == "isfinite" for e in program.equations) or communicates(program):
         return None
     usual = speculate(program)
     if usual is None or operations(usual) > (1 - SAVING) * operations(program):

@@ -14,6 +14,7 @@ import numpy as np
 from fgrad import config, tree
 from fgrad.compiler import Cost, Executable
 from fgrad.compiler.simplify import simplify
+from fgrad.compiler.simplify.effects import communicates
 from fgrad.core.aval import Aval
 from fgrad.core.program import Program
 from fgrad.core.snapshot import refuse_masked
@@ -22,6 +23,7 @@ from fgrad.core.trace import FLOOR, current, next_level, running
 from fgrad.core.tracebacks import shorten
 from fgrad.core.watch import watching
 from fgrad.errors import RetraceWarning
+from fgrad.transforms.axes import bound_axes
 from fgrad.transforms.calling import Delivery, Transformed, bound, check_live, has_tensor, name_of
 from fgrad.transforms.collectives import AcrossStageError
 from fgrad.transforms.effects import reached
@@ -270,7 +272,8 @@ class Call:
         self.leaves, self.structure = tree.flatten(self.given)
         self.as_numpy = not has_tensor(self.leaves)
         self.kinds = tuple([self._kind(i, x, abstract=abstract) for i, x in enumerate(self.leaves)])
-        self.key = Key(self.structure, self.kinds, tuple([(k, type(v), v) for k, v in statics.items()]))
+        values = tuple([(k, type(v), v) for k, v in statics.items()])
+        self.key = Key(self.structure, self.kinds, values, bound_axes())
 
     @property
     def donated(self) -> frozenset[int]:
@@ -443,6 +446,8 @@ class Specialisation:
         ):
             return None
         if current() is not FLOOR or watching() or len(args) != call.count:
+            return None
+        if bound_axes() or communicates(self.procedure.program):  # then the key has more to it
             return None
         executable = self.procedure.executable
         return guard(executable, args, call.leaves, call.statics, self.out_structure, self.template)

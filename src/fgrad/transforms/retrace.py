@@ -21,6 +21,7 @@ class Key(NamedTuple):
     structure: Any
     kinds: tuple[tuple[Any, ...], ...]  # (shape, dtype, type of a Python number) of each leaf
     statics: tuple[tuple[Any, type, Any], ...]  # (position or name, type, value)
+    axes: tuple[Any, ...] = ()  # of processes, which names stand for
 
 
 _listening: ContextVar[list[str] | None] = ContextVar("fgrad.explain_retrace", default=None)
@@ -86,6 +87,8 @@ def _differences(key: Key, old: Key, names: Sequence[str]) -> list[str]:
             found.append(f"static argument {k} is {v!r}, was not given")
         elif was[k] != (cls, v):
             found.append(f"static argument {k} is {v!r}, was {was[k][1]!r}")
+    if key.axes != old.axes:
+        found.append(f"the axes of processes are {key.axes}, were {old.axes}")
     given = {k for k, _, _ in key.statics}
     found += [f"static argument {k} is not given, was {v!r}" for k, (_, v) in was.items() if k not in given]
     return found

@@ -115,7 +115,7 @@ def folded(name: str, args: tuple[Any, ...], params: dict[str, Any], aval: Aval)
     What raises here raises there, when the program runs.
     """
     row = ROWS[name]
-    if name in NOT_FOLDED or row.many or "code" in params:
+    if name in NOT_FOLDED or row.many or "code" in params or "over" in params:
         return None
     try:
         with np.errstate(all="ignore"):
