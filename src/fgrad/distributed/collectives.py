@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.distributed.world import RankAxis, world
 from fgrad.ops.linear import sum_axes
 from fgrad.transforms import collectives
@@ -129,7 +129,7 @@ def _moved(
     if not leaves:
         raise ValueError(f"{what} needs at least one array")
     given = [y if isinstance(y, Tensor) else np.asarray(y) for y in leaves]
-    return [bind("transfer", y, over=axis, dest=dest, source=source) for y in given], structure
+    return [collectives.transfer(y, y, axis, dest=dest, source=source) for y in given], structure
 
 
 def _axis(axis_name: Hashable) -> Hashable:

@@ -81,7 +81,8 @@ class Hub:
         self._numbers: dict[tuple[int, int], int] = {}  # (kind, other rank or -1) -> operations so far
         self._inbox: dict[int, dict[Key, tuple[str, int]]] = {r: {} for r in self.others}
         self._loose: list[tuple[Request, Any]] = []  # messages that nobody waits for, with their memory
-        self._failures: dict[int, Exception] = {}  # epoch -> of another rank, to be raised here
+        # epoch -> the first operation that another rank has not finished, and what it failed with
+        self._failures: dict[int, tuple[int, Exception]] = {}
         self._gone: dict[int, str] = {}  # ranks that have left, with what they said
         self.running: list[Task] = []
 
@@ -90,15 +91,21 @@ class Hub:
     def start(self, steps: Operation) -> Task:
         """Begin an operation."""
         self.check()
-        task = Task(self, steps)
+        task = Task(self, steps, self._next)
         self.running.append(task)
         task.poll()
         return task
 
     def number(self, kind: int = COLLECTIVE, other: int = -1) -> int:
         """Return the number of a new operation."""
-        n = self._numbers[kind, other] = self._numbers.get((kind, other), -1) + 1
+        n = self._numbers.get((kind, other), 0)
+        self._numbers[kind, other] = n + 1
         return n
+
+    @property
+    def _next(self) -> int:
+        """The number of the next operation of all ranks."""
+        return self._numbers.get((COLLECTIVE, -1), 0)
 
     def exchange(
         self,
@@ -125,6 +132,8 @@ class Hub:
             found = self._inbox[source].pop(exchange.key, None)
             if found is None:
                 if source in self._gone:
+                    kind, _, number, _ = exchange.key
+                    self._raise_failure(number if kind == COLLECTIVE else self._next)  # says more
                     self.fail(RankError(f"{self._gone[source]}, while {self._here(exchange)}"))
                 continue
             exchange.missing.discard(source)
@@ -155,7 +164,7 @@ class Hub:
         start = monotonic()
         while not task.is_done:
             self.progress()
-            self._raise_failure()
+            self._raise_failure(task.order)
             if task.is_done:
                 break
             waited = monotonic() - start
@@ -183,13 +192,16 @@ class Hub:
     # -- failures
 
     def check(self) -> None:
-        """Raise what other ranks have failed with since."""
-        self._take()
-        self._raise_failure()
+        """Raise what other ranks have failed with before the next operation.
 
-    def _raise_failure(self) -> None:
-        error = self._failures.pop(self.epoch, None)
-        if error is not None:
+        A rank that is behind goes on until it comes to the operation in which the other one failed.
+        """
+        self._take()
+        self._raise_failure(self._next)
+
+    def _raise_failure(self, order: int) -> None:
+        first, error = self._failures.get(self.epoch, (order + 1, None))
+        if error is not None and first <= order:
             self._new_epoch()
             raise error
 
@@ -197,25 +209,27 @@ class Hub:
         """Give up everything under way, here and on the other ranks, and raise `error`."""
         kind = next((i for i, e in enumerate(ERRORS) if type(error) is e), 0)
         said = str(error) if kind or type(error) is RankError else f"{type(error).__name__}: {error}"
+        first = min([task.order for task in self.running], default=self._next)
         for dest in self.others:
-            self._announce(dest, (FAILED, self.epoch, kind, 0), said, 0)
+            self._announce(dest, (FAILED, self.epoch, first, kind), said, 0)
         self._new_epoch()
         if then_raise:
             raise error
 
-    def leave(self) -> None:
-        """Tell the others that nothing comes from here any more."""
+    def leave(self, patience: float | None = None) -> None:
+        """Tell the others that nothing comes from here any more, and wait until they have what was sent."""
         for dest in self.others:
             self._announce(dest, (LEFT, self.epoch, 0, 0), f"rank {self.rank} has ended", 0)
-        end = monotonic() + 1.0
-        while self._loose and monotonic() < end:
+        start = monotonic()
+        patience = config.mpi_timeout() if patience is None else patience
+        while self._loose and len(self._gone) < len(self.others) and monotonic() - start < patience:
             self._take()
-            self.links.rest(0.0)
+            self.links.rest(monotonic() - start)
 
     def _new_epoch(self) -> None:
         self.epoch += 1
         self._numbers.clear()
-        self._failures = {e: x for e, x in self._failures.items() if e >= self.epoch}
+        self._failures = {e: found for e, found in self._failures.items() if e >= self.epoch}
         for task in self.running:
             task.abandon()
         self.running.clear()
@@ -245,13 +259,15 @@ class Hub:
             self._loose = [(r, x) for r, x in self._loose if not r.Test()]
 
     def _sort(self, source: int, key: Key, words: str, nbytes: int) -> None:
-        kind, epoch, number, _ = key
+        kind, epoch, number, phase = key
         if kind == LEFT:
             self._gone[source] = words
         elif epoch < self.epoch:
             self._drop(source, key, nbytes)
         elif kind == FAILED:
-            self._failures.setdefault(epoch, ERRORS[number](f"rank {source} reports: {words}"))
+            known = self._failures.get(epoch)
+            if known is None or number < known[0]:
+                self._failures[epoch] = number, ERRORS[phase](f"rank {source} reports: {words}")
         else:
             self._inbox[source][key] = (words, nbytes)
 
@@ -264,10 +280,11 @@ class Hub:
 class Task:
     """An operation under way."""
 
-    __slots__ = ("_result", "_steps", "hub", "is_abandoned", "is_done", "waits_for")
+    __slots__ = ("_result", "_steps", "hub", "is_abandoned", "is_done", "order", "waits_for")
 
-    def __init__(self, hub: Hub, steps: Operation) -> None:
+    def __init__(self, hub: Hub, steps: Operation, order: int) -> None:
         self.hub, self._steps = hub, steps
+        self.order = order  # how many operations of all ranks were started before it
         self.waits_for: Exchange | None = None
         self.is_done = self.is_abandoned = False
         self._result: Any = None

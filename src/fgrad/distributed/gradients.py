@@ -180,7 +180,8 @@ class AllReduce:
             self._start(bucket)
         if not rest:
             empty = np.empty(0)
-            self.world.run(operations.all_reduce(self._hub, empty, f"all-reduce {self.op}\n{end}"))
+            words = f"an all-reduce {self.op} of gradients\n{end}"
+            self.world.run(operations.all_reduce(self._hub, empty, words))
 
     def _start(self, bucket: _Bucket) -> None:
         self._tell("start", bucket.number)
@@ -190,7 +191,7 @@ class AllReduce:
             memory = memory.view(bucket.gradients[0].dtype)
         flat = staging.joined(bucket.gradients, memory)
         bucket.gradients.clear()
-        words = "\n".join([f"bucket {bucket.number} of an all-reduce {self.op}", *bucket.words])
+        words = "\n".join([f"an all-reduce {self.op} of gradients", *bucket.words])
         steps = operations.all_reduce(self._hub, flat, words, mean=self.op == "MEAN")
         bucket.task = self._hub.start(steps)
 

@@ -99,11 +99,15 @@ def permute(hub: Hub, x: Any, words: str, perm: tuple[tuple[int, int], ...]) -> 
 
 
 def transfer(hub: Hub, x: Any, words: str, dest: int | None, source: int | None) -> Operation:
-    """Send `x` to `dest` and return the flat array that `source` sends, or zeros: others take no part."""
+    """Send `x`, which stays as it is, to `dest`, without waiting; return what `source` sends, or zeros.
+
+    Others take no part.
+    """
     out = np.zeros_like(x)
     if dest is not None:
         number = hub.number(MESSAGE, dest)
-        yield hub.exchange(words, number, {dest: x}, {}, kind=MESSAGE)
+        for request in hub.exchange(words, number, {dest: x}, {}, kind=MESSAGE).requests:
+            hub.keep(request, x)
     if source is not None:
         number = hub.number(-MESSAGE, source)  # messages that came are counted on their own
         yield hub.exchange(words, number, {}, {source: out}, kind=MESSAGE)

@@ -180,7 +180,7 @@ class RankAxis(ProcessAxis):
     def transfer(self, x: Any, dest: int | None, source: int | None) -> Any:
         """Send and receive."""
         steps = operations.transfer(
-            self.world.hub, staging.sendable(x), f"send or recv of {aval_of(x)}", dest, source
+            self.world.hub, staging.owned(x), f"send or recv of {aval_of(x)}", dest, source
         )
         return staging.delivered(self.world.run(steps), x, x.shape)
 
@@ -281,7 +281,7 @@ def simulate(size: int, fun: Callable[..., Any], *args: Any) -> list[Any]:
         try:
             with here.axis(_CURRENT):
                 results[here.rank] = fun(*args)
-            here.hub.leave()
+            here.hub.leave(0.0)
         except BaseException as error:  # noqa: BLE001 -- raised again below
             errors.append(error)
             here.hub.fail(error, then_raise=False)

@@ -27,7 +27,8 @@ def with_programs(e: Equation, f: Callable[[Program], Program]) -> Equation:
 
 def has_effect(e: Equation) -> bool:
     """Return whether an equation does something beside its outputs."""
-    return e.name == "effect" or any(map(_has_effects, programs_of(e.params.get("code"))))
+    own = e.name == "effect" or "over" in e.params  # a collective operation waits for other processes
+    return own or any(map(_has_effects, programs_of(e.params.get("code"))))
 
 
 def _has_effects(program: Program) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from fgrad.compiler.simplify.effects import is_shared
 from fgrad.core.program import Equation, Program, Region, Var
 
 CHEAP = {"broadcast_to", "reshape", "transpose", "positive"}  # rather once more than kept
@@ -30,7 +31,7 @@ class Unit:
     @property
     def has_effect(self) -> bool:
         """Whether it has to run although nothing uses its results."""
-        return any(not e.outs for e in self.equations)
+        return any(not e.outs or is_shared(e) for e in self.equations)
 
     @property
     def is_cheap(self) -> bool:
@@ -117,7 +118,7 @@ class Cut:
         while todo:
             v = todo.pop()
             unit = made.get(v)
-            if unit is not None and (unit.is_cheap or not unit.args):
+            if unit is not None and (unit.is_cheap or not unit.args) and not unit.has_effect:
                 again[unit.start] = unit
                 todo += unit.args
             elif v not in kept:

@@ -6,9 +6,9 @@ from fgrad.core.program import Equation, Program
 
 
 def has_effect(e: Equation) -> bool:
-    """Return whether an equation does something beside its results: it calls the user, or may refuse."""
+    """Return whether an equation does something beside its results: it calls the user or other processes, or may refuse."""
     name = e.name
-    if name == "effect":
+    if name == "effect" or "over" in e.params:
         return True
     if name == "guard":
         return bool(e.params["look"])
@@ -18,14 +18,15 @@ def has_effect(e: Equation) -> bool:
     return code is not None and any(has_effect(inner) for p in code.inner() for inner in p.equations)
 
 
-def communicates(program: Program) -> bool:
-    """Return whether other processes have to run a program too: it has operations over an axis of them.
+def is_shared(e: Equation) -> bool:
+    """Return whether other processes take part in an equation, so that it runs on all of them or on none.
 
-    All of them have the same operations in the same order, so such a program runs as it stands, or not at
-    all: nothing that one process alone knows may decide.
+    What one process knows, its rank, say, may make the result useless to it; it has to take part all the same.
     """
-    for e in program.equations:
-        code = e.params.get("code")
-        if "over" in e.params or (code is not None and any(map(communicates, code.inner()))):
-            return True
-    return False
+    code = e.params.get("code")
+    return "over" in e.params or (code is not None and any(map(communicates, code.inner())))
+
+
+def communicates(program: Program) -> bool:
+    """Return whether other processes take part in a program, so that nobody may choose another one alone."""
+    return any(map(is_shared, program.equations))

@@ -1,0 +1,348 @@
+"""Collective operations between ranks that are threads; the oracles are NumPy on all values, and differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.helpers import close, differences, exactly
+
+import fgrad as fg
+from fgrad import distributed as dist
+from fgrad import lax
+from fgrad.distributed import simulate, world
+from fgrad.errors import RankError, RankMismatchError
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(3, 4))  # a row for each rank
+T = RNG.normal(size=(3, 4))
+M = RNG.normal(size=(3, 6, 4))
+RING = [(0, 1), (1, 2), (2, 0)]
+
+
+def on_ranks(f, size=3):
+    """Return what `f(row)` gives on each rank, with the axis of the ranks called "i"."""
+
+    def run():
+        with world().axis("i"):
+            return f(world().rank)
+
+    return simulate(size, run)
+
+
+def test_values():
+    for r, found in enumerate(
+        on_ranks(
+            lambda r: {
+                "psum": lax.psum(X[r], "i"),
+                "pmean": lax.pmean(X[r], "i"),
+                "pmax": lax.pmax(X[r], "i"),
+                "pmin": lax.pmin(X[r], "i"),
+                "gather": lax.all_gather(X[r], "i"),
+                "tiled": lax.all_gather(X[r], "i", tiled=True),
+                "last": lax.all_gather(X[r], "i", axis=-1),
+                "scatter": lax.psum_scatter(M[r][:3], "i"),
+                "parts": lax.psum_scatter(M[r], "i", tiled=True),
+                "across": lax.psum_scatter(M[r].T, "i", scatter_dimension=1, tiled=True),
+                "ring": lax.ppermute(X[r], "i", RING),
+                "some": lax.ppermute(X[r], "i", [(2, 0)]),
+                "still": lax.ppermute(X[r], "i", [(1, 1)]),
+                "root": lax.pbroadcast(X[r], "i", 2),
+                "index": lax.axis_index("i"),
+                "size": lax.axis_size("i"),
+            }
+        )
+    ):
+        close(found["psum"], X.sum(axis=0))
+        close(found["pmean"], X.mean(axis=0))
+        exactly(found["pmax"], X.max(axis=0))
+        exactly(found["pmin"], X.min(axis=0))
+        exactly(found["gather"], X)
+        exactly(found["tiled"], X.ravel())
+        exactly(found["last"], X.T)
+        close(found["scatter"], M[:, r].sum(axis=0))
+        close(found["parts"], M.sum(axis=0)[2 * r : 2 * r + 2])
+        close(found["across"], M.sum(axis=0)[2 * r : 2 * r + 2].T)
+        exactly(found["ring"], X[(r - 1) % 3])
+        exactly(found["some"], X[2] if r == 0 else np.zeros(4))
+        exactly(found["still"], X[1] if r == 1 else np.zeros(4))
+        exactly(found["root"], X[2])
+        assert (found["index"], found["size"]) == (r, 3)
+
+
+def test_names_of_the_module():
+    for r, found in enumerate(
+        simulate(
+            3,
+            lambda: (
+                dist.psum(X[world().rank]),
+                dist.pmean(X[world().rank]),
+                dist.pmax(X[world().rank]),
+                dist.pmin(X[world().rank]),
+                dist.all_gather(X[world().rank]),
+                dist.reduce_scatter(M[world().rank], tiled=True),
+                dist.broadcast(X[world().rank], root=1),
+                dist.ppermute(X[world().rank], RING),
+            ),
+        )
+    ):
+        oracles = X.sum(0), X.mean(0), X.max(0), X.min(0), X, M.sum(0)[2 * r : 2 * r + 2], X[1], X[r - 1]
+        for value, expected in zip(found, oracles, strict=True):
+            close(value, expected)
+
+
+def test_numbers_and_pytrees_are_those_of_every_rank():
+    for found in on_ranks(lambda r: lax.psum({"a": (float(r), r), "b": np.float32(1.5)}, "i")):
+        assert found["a"] == (3.0, 3)
+        exactly(found["b"], np.float32(4.5))
+
+
+def test_dtypes_and_empty_arrays():
+    for dtype in ("float32", "complex64", "int16", "float16"):
+        for found in on_ranks(lambda r, d=dtype: lax.psum(np.full((2, 3), r + 1, d), "i")):
+            exactly(found, np.full((2, 3), 6, dtype))
+    for found in on_ranks(lambda r: (lax.psum(np.zeros((0, 2)), "i"), lax.all_gather(np.zeros((0, 2)), "i"))):
+        assert [f.shape for f in found] == [(0, 2), (3, 0, 2)]
+
+
+def test_the_zero_of_a_broadcast_keeps_its_sign():
+    for found in on_ranks(lambda r: lax.pbroadcast(np.array([-0.0, 0.0] if r == 1 else [1.0, 2.0]), "i", 1)):
+        assert np.signbit(found).tolist() == [True, False]
+
+
+FUNCTIONS = {
+    "psum": lambda x: np.sum(np.sin(lax.psum(x * x, "i")) * x),
+    "pmean": lambda x: np.sum(np.exp(x - lax.pmean(x, "i"))),
+    "pmax": lambda x: np.sum(lax.pmax(x, "i") ** 2 * x),
+    "all_gather": lambda x: np.sum(np.tanh(lax.all_gather(x, "i") @ x)),
+    "reduce_scatter": lambda x: np.sum(lax.psum_scatter(np.outer(x[:3], x), "i") ** 2 * x),
+    "broadcast": lambda x: np.sum(lax.pbroadcast(x * x, "i", 1) * np.sin(x)),
+    "ppermute": lambda x: np.sum(lax.ppermute(np.sin(x), "i", RING[:2]) * x * x),
+    "rank": lambda x: np.sum(x**3) * lax.axis_index("i"),
+    "batch norm": lambda x: np.sum((x - lax.pmean(x, "i")) / np.sqrt(1.0 + lax.pmean(x * x, "i")) * x),
+}
+
+
+def everything(f):
+    """Return the sum over all ranks as a function of all values, computed by vmap and tested against NumPy."""
+    return lambda x: np.sum(fg.vmap(f, axis_name="i")(x))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_vmap_agrees(name):
+    f = FUNCTIONS[name]
+    close(np.array(on_ranks(lambda r: f(X[r]))), fg.vmap(f, axis_name="i")(X))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_first_and_second_derivatives(name):
+    f = FUNCTIONS[name]
+
+    def run(r):
+        x, t = X[r], T[r]
+        by_reverse = fg.grad(lambda x: np.sum(fg.grad(f)(x) * t))(x)
+        return fg.grad(f)(x), by_reverse, fg.hvp(f, (x,), (t,))[1], fg.jvp(f, (x,), (t,))[1]
+
+    first, second, by_forward, tangents = zip(*on_ranks(run), strict=True)
+    slopes = differences(everything(f), X)
+    curved = differences(lambda x: np.sum(fg.grad(everything(f))(x) * T), X)
+    close(np.array(first), slopes, rtol=1e-6)
+    close(np.array(second), curved, rtol=1e-5)
+    close(np.array(by_forward), curved, rtol=1e-5)
+    close(sum(tangents), np.sum(slopes * T), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["reduce_scatter", "broadcast", "ppermute"])
+def test_staged_derivatives(name):
+    """A rank's own number decides what it needs; the programs of all ranks have the same operations still."""
+    f = FUNCTIONS[name]
+    slopes = differences(everything(f), X)
+    curved = differences(lambda x: np.sum(fg.grad(everything(f))(x) * T), X)
+    around, inside = fg.jit(fg.grad(f)), fg.grad(fg.jit(f))
+    product = fg.jit(lambda x, t: fg.hvp(f, (x,), (t,))[1])
+    for _ in range(2):  # the second call takes the compiled way
+        found = on_ranks(lambda r: (around(X[r]), inside(X[r]), product(X[r], T[r])))
+        for gradient in (0, 1):
+            close(np.array([rank[gradient] for rank in found]), slopes, rtol=1e-6)
+        close(np.array([rank[2] for rank in found]), curved, rtol=1e-5)
+
+
+def test_vmap_inside_and_loops():
+    f = lambda x: lax.psum(x, ("i", "j"))
+    for found in on_ranks(lambda r: fg.vmap(f, axis_name="j")(M[r])):
+        close(found, np.tile(M.sum(axis=(0, 1)), (6, 1)))
+    for g in (
+        lambda x: lax.psum(x, "i"),
+        lambda x: lax.all_gather(x, "i").sum(axis=0),
+        lambda x: lax.psum_scatter(np.stack([x, x, x]), "i"),
+        lambda x: lax.psum(lax.ppermute(x, "i", RING), "i"),
+    ):
+        for found in on_ranks(lambda r, g=g: fg.vmap(g)(M[r])):
+            close(found, M.sum(axis=0))
+
+
+def test_loops_are_those_of_all_ranks():
+    def f(x):
+        step = lambda c, _: (np.tanh(lax.psum(c, "i") * 0.1 + x), None)
+        return np.sum(lax.scan(step, x, None, length=4)[0])
+
+    expected = differences(everything(f), X)
+    for staged in (lambda g: g, fg.jit):
+        close(np.array(on_ranks(lambda r, s=staged: s(fg.grad(f))(X[r]))), expected, rtol=1e-6)
+
+
+def test_programs_are_made_for_one_axis():
+    """One jitted function serves any ranks that a name stands for."""
+    f = fg.jit(lambda x: lax.psum(x, "i") * lax.axis_size("i"))
+    for size in (2, 3, 2):
+        for _ in range(3):
+            for found in on_ranks(lambda r: f(X[r]), size):
+                close(found, X[:size].sum(axis=0) * size)
+
+
+def test_a_program_with_infinite_slopes_does_not_choose_for_itself():
+    """The usual-case program of forward mode over reverse mode is left out: ranks would choose differently."""
+    f = lambda x: np.sum(np.sqrt(lax.psum(x * x, "i")) * np.where(x > 0, np.sqrt(np.abs(x)), 0.0))
+    x = np.abs(X) * (np.arange(3)[:, None] > 0)  # zeros on rank 0 only
+    h = fg.jit(lambda x, t: fg.hvp(f, (x,), (t,))[1])
+    found = on_ranks(lambda r: [h(x[r], T[r]) for _ in range(5)])
+    eager = on_ranks(lambda r: fg.hvp(f, (x[r],), (T[r],))[1])
+    for rank, one in zip(found, eager, strict=True):
+        for again in rank:
+            close(again, one)
+
+
+def test_constants_are_not_added_when_a_program_is_made():
+    f = fg.jit(lambda x: x + lax.psum(np.ones(4), "i"))
+    calls = []
+
+    def run(r):
+        hub = world().hub
+        with world().axis("i"):
+            lowered = f.lower(X[r])
+            lowered.compile()
+            calls.append(hub._next)
+        return f(X[r])
+
+    for r, found in enumerate(on_ranks(run)):
+        close(found, X[r] + 3.0)
+    assert calls == [0, 0, 0]
+
+
+# ---- messages
+
+
+def test_send_and_receive():
+    def run(r):
+        if r == 0:
+            assert dist.send({"a": X[0], "b": X[1]}, 2) == 0.0
+            return None
+        return dist.recv({"a": X[0], "b": X[1]}, 0) if r == 2 else lax.axis_index("i")
+
+    found = on_ranks(run)
+    exactly(found[2]["a"], X[0])
+    exactly(found[2]["b"], X[1])
+    assert found[1] == 1
+
+
+def chain(x):
+    """Rank 0 squares, rank 1 multiplies, rank 2 takes the sine: f = sum(sin(x0^2 x1) x2)."""
+    r = world().rank
+    if r == 0:
+        return dist.send(x * x, 1)
+    if r == 1:
+        return dist.send(dist.recv(x, 0) * x, 2)
+    return np.sum(np.sin(dist.recv(x, 1)) * x)
+
+
+def alone(x):
+    return np.sum(np.sin(x[0] ** 2 * x[1]) * x[2])
+
+
+@pytest.mark.parametrize("staged", [lambda g: g, fg.jit])
+def test_gradients_go_back_the_way(staged):
+    close(np.array(on_ranks(lambda r: staged(fg.grad(chain))(X[r]))), differences(alone, X), rtol=1e-6)
+    curved = differences(lambda x: np.sum(fg.grad(alone)(x) * T), X)
+    second = staged(fg.grad(lambda x, t: np.sum(fg.grad(chain)(x) * t)))
+    close(np.array(on_ranks(lambda r: second(X[r], T[r]))), curved, rtol=1e-5)
+    forward = staged(lambda x, t: fg.hvp(chain, (x,), (t,))[1])
+    close(np.array(on_ranks(lambda r: forward(X[r], T[r]))), curved, rtol=1e-5)
+
+
+def test_both_ways_at_once():
+    def run(r):
+        dist.send(X[r], 1 - r)
+        return dist.recv(X[r], 1 - r)
+
+    for r, found in enumerate(on_ranks(run, 2)):
+        exactly(found, X[1 - r])
+
+
+def test_something_else_arrives():
+    def run(r):
+        try:
+            return dist.send(X[0], 1) if r == 0 else dist.recv(X[0, :2], 0)
+        except RankMismatchError as error:
+            return error
+
+    error = on_ranks(run, 2)[1]
+    assert "rank 1 has send or recv of float64[2], rank 0 has send or recv of float64[4]" in str(error)
+
+
+# ---- refusals
+
+
+def test_refusals():
+    def run(r):
+        with pytest.raises(NameError, match=r"unbound axis name 'k' \(names in use here: .*'i'.*world\(\)"):
+            lax.psum(X[r], "k")
+        with pytest.raises(ValueError, match="every destination in perm is another number from 0 to 2"):
+            lax.ppermute(X[r], "i", [(0, 1), (1, 1)])
+        with pytest.raises(ValueError, match="every source in perm is another number from 0 to 2"):
+            lax.ppermute(X[r], "i", [(3, 1)])
+        with pytest.raises(ValueError, match="source is a number from 0 to 2, not 3"):
+            lax.pbroadcast(X[r], "i", 3)
+        with pytest.raises(ValueError, match="has length 4, which is not the number of examples, 3"):
+            lax.psum_scatter(X[r], "i")
+        with pytest.raises(ValueError, match="has length 4, which is not a multiple of the number"):
+            lax.psum_scatter(X[r], "i", tiled=True)
+        with pytest.raises(np.exceptions.AxisError):
+            lax.psum_scatter(X[r], "i", scatter_dimension=1)
+        with pytest.raises(TypeError, match="takes the name of one axis"):
+            lax.ppermute(X[r], ("i", "j"), RING)
+        with pytest.raises(ValueError, match=f"send: the other rank is a number from 0 to 2, not {r}"):
+            dist.send(X[r], r)
+        with pytest.raises(ValueError, match="recv: the other rank is a number from 0 to 2, not 3"):
+            dist.recv(X[r], 3)
+        with pytest.raises(NameError, match="recv: 'k' is no axis of processes"):
+            dist.recv(X[r], 0, "k")
+        with pytest.raises(ValueError, match="at least one array"):
+            dist.send((), (r + 1) % 3)
+        return True
+
+    assert all(on_ranks(run))
+
+
+def test_a_mismatch_names_operation_and_line():
+    def run(r):
+        try:
+            return lax.psum(X[r], "i") if r else lax.pmax(X[r], "i")
+        except RankError as error:
+            return error
+
+    for error in on_ranks(run):
+        assert type(error) is RankMismatchError
+        assert "psum of float64[4] at " in str(error)
+        assert "all_gather of float64[4] at " in str(error)
+        assert "test_collectives.py:" in str(error)
+
+
+def test_the_innermost_axis_of_a_name_counts():
+    def run(r):
+        with pytest.raises(NameError):
+            lax.psum(1.0, "j")
+        with world().axis("j"):
+            inner = fg.vmap(lambda x: lax.psum(x, "j"), axis_name="j")(X[r])
+        return inner
+
+    for r, found in enumerate(on_ranks(run)):
+        close(found, np.full(4, X[r].sum()))
