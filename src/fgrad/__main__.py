@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fgrad import cache, config
 from fgrad.coverage import coverage
-from fgrad.demo import run
+from fgrad.demo import parallel, run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,11 +28,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--epochs", type=_at_least(1), default=40, help="passes over the training data (default: 40)"
     )
     demo.add_argument("--seed", type=_at_least(0), default=0, help="of the random numbers (default: 0)")
+    demo.add_argument(
+        "--data-parallel",
+        action="store_true",
+        help="share every batch among the ranks of MPI: mpirun -n 4 python -m fgrad demo --data-parallel",
+    )
     commands.add_parser("coverage", help="print which names of NumPy work on Tensors, with which derivatives")
     stored = commands.add_parser("cache", help="say what the folder of compiled code holds, or empty it")
     stored.add_argument("action", choices=["info", "clear"], nargs="?", default="info", help="default: info")
     options = parser.parse_args(argv)
     if options.command == "demo":
+        if options.data_parallel:
+            return parallel.main(options.epochs, options.seed)
         return run.main(options.epochs, options.seed)
     if options.command == "coverage":
         print(coverage())

@@ -75,11 +75,13 @@ def functional(params: Params, batches: Iterable[Examples], loss: Loss = loss) -
 # 2. Imperative: a manager records what happens in its block, and leaves gradients on the parameters.
 
 
-def imperative(params: Params, batches: Iterable[Examples]) -> Steps:
+def imperative(
+    params: Params, batches: Iterable[Examples], callbacks: Any = None, loss: Loss = loss
+) -> Steps:
     """Train with a GradManager and `.grad`, changing the parameters in place."""
     params = fg.tree.map(fg.tensor, params)
     velocity = fg.tree.map(fnp.zeros_like, params)
-    gm = fg.GradManager().attach(params)
+    gm = fg.GradManager().attach(params, callbacks)
     for images, targets in batches:
         with gm:
             value = loss(params, images, targets)
