@@ -61,14 +61,17 @@ class Links(Protocol):
 
 
 class Exchange:
-    """Arrays on their way to and from other ranks, in one phase of an operation."""
+    """Arrays on their way to and from other ranks, in one phase of an operation.
+
+    It is done when everything has arrived here; what was sent is on its way on its own.
+    """
 
     __slots__ = ("key", "missing", "receives", "requests", "words")
 
-    def __init__(self, key: Key, words: str, receives: Mapping[int, Any], requests: list[Request]) -> None:
+    def __init__(self, key: Key, words: str, receives: Mapping[int, Any]) -> None:
         self.key, self.words, self.receives = key, words, dict(receives)
         self.missing = set(receives)
-        self.requests = requests
+        self.requests: list[Request] = []
 
 
 class Hub:
@@ -117,14 +120,20 @@ class Hub:
         phase: int = 0,
         kind: int = COLLECTIVE,
     ) -> Exchange:
-        """Begin to send contiguous arrays to other ranks, and to receive into arrays of the right size."""
+        """Begin to send contiguous arrays to other ranks, and to receive into arrays of the right size.
+
+        Nobody writes to what is sent until `is_sent` says that it has left.
+        """
         key = (kind, self.epoch, number, phase)
-        requests = []
         for dest, x in sends.items():
             self._announce(dest, key, words, x.nbytes)
             if x.nbytes:
-                requests.append(self.links.send(x, dest, _tag(key)))
-        return Exchange(key, words, receives, requests)
+                self.keep(self.links.send(x, dest, _tag(key)), x)
+        return Exchange(key, words, receives)
+
+    def is_sent(self, memory: Any) -> bool:
+        """Return whether nothing of this memory is still being sent."""
+        return not any(isinstance(x, np.ndarray) and np.may_share_memory(x, memory) for _, x in self._loose)
 
     def is_done(self, exchange: Exchange) -> bool:
         """Return whether an exchange is finished, moving it on."""
@@ -304,7 +313,7 @@ class Task:
         return self.is_done
 
     def abandon(self) -> None:
-        """Give it up; what it sent and received keeps its memory until it is through."""
+        """Give it up; what it receives keeps its memory until it is through."""
         self.is_abandoned = True
         if self.waits_for is not None:
             for request in self.waits_for.requests:

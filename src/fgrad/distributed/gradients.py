@@ -31,6 +31,7 @@ class _Bucket:
         self.number, self.nbytes, self.size = number, 0, 0
         self.gradients: list[Any] = []
         self.words: list[str] = []
+        self.flat: Any = None  # what is sent
         self.task: Task | None = None
         self.was_told = False  # that it is done
 
@@ -157,9 +158,8 @@ class AllReduce:
         sweep.pending -= 1
         if not sweep.pending:
             for bucket in sweep.buckets:
-                flat = bucket.task and bucket.task.result()
-                if isinstance(flat, np.ndarray):
-                    self._memory.setdefault(flat.nbytes, []).append(flat)
+                if isinstance(bucket.flat, np.ndarray):
+                    self._memory.setdefault(bucket.nbytes, []).append(bucket.flat)
 
     def give_up(self, sweep: _Sweep) -> None:
         """Tell the other ranks that a backward has failed here, once."""
@@ -187,9 +187,9 @@ class AllReduce:
         self._tell("start", bucket.number)
         free = self._memory.get(bucket.nbytes)
         memory = free.pop() if free else None
-        if memory is not None:
-            memory = memory.view(bucket.gradients[0].dtype)
-        flat = staging.joined(bucket.gradients, memory)
+        if memory is not None and not self._hub.is_sent(memory):
+            memory = None
+        flat = bucket.flat = staging.joined(bucket.gradients, memory)
         bucket.gradients.clear()
         words = "\n".join([f"an all-reduce {self.op} of gradients", *bucket.words])
         steps = operations.all_reduce(self._hub, flat, words, mean=self.op == "MEAN")

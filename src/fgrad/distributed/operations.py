@@ -1,5 +1,7 @@
 """Collective operations on flat arrays, each in one order on all ranks, so that results repeat bit for bit.
 
+They send arrays to which nobody writes any more (until the hub says that they are sent), and return new ones.
+
 A sum adds the values of the ranks 0, 1, 2, ... in this order, whoever comes first. Small arrays go from each
 rank to each other one, which adds them all; of large ones each rank adds a part and hands it to the others
 (reduce-scatter and all-gather: Thakur, Rabenseifner & Gropp (2005), Optimization of collective communication
@@ -18,35 +20,37 @@ DIRECT = 16_384  # bytes that go to everybody at once
 
 
 def all_reduce(hub: Hub, x: Any, words: str, *, mean: bool = False, direct: int = DIRECT) -> Operation:
-    """Replace `x`, a flat array that nobody else uses, by its sum or mean over all ranks, and return it."""
+    """Return the sum or mean over all ranks of the flat array `x`, which nobody writes to until it is sent."""
     number, others, rank = hub.number(), hub.others, hub.rank
     if not others:
-        return x
-    if x.nbytes <= direct:
+        return x.copy()
+    if x.nbytes <= direct or len(others) == 1:  # between two, both ways send as much
         parts = np.empty_like(x, shape=(hub.size, x.size))
         yield hub.exchange(words, number, dict.fromkeys(others, x), {r: parts[r] for r in others})
-        _add_in_order(x, parts, rank)
-        return _divided(x, hub.size) if mean else x
+        total = np.empty_like(x)  # `x` may still be on its way
+        _add_in_order(x, parts, rank, total)
+        return _divided(total, hub.size) if mean else total
     ends = [x.size * r // hub.size for r in range(hub.size + 1)]
     shares = [x[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
-    own = shares[rank]
+    total = np.empty_like(x)  # `x` may still be on its way
+    results = [total[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    own = results[rank]
     parts = np.empty_like(x, shape=(hub.size, own.size))
     yield hub.exchange(words, number, {r: shares[r] for r in others}, {r: parts[r] for r in others})
-    _add_in_order(own, parts, rank)
+    _add_in_order(shares[rank], parts, rank, own)
     if mean:
         _divided(own, hub.size)
-    yield hub.exchange(
-        words, number, dict.fromkeys(others, own), {r: shares[r] for r in others}, phase=1
-    )
-    return x
+    sent = own.copy()  # the result belongs to who asked for it, at once
+    yield hub.exchange(words, number, dict.fromkeys(others, sent), {r: results[r] for r in others}, phase=1)
+    return total
 
 
-def _add_in_order(own: Any, parts: Any, rank: int) -> None:
-    """Add the parts of all ranks, of which this one's is `own`, into `own`."""
-    first, *between, last = [own if r == rank else part for r, part in enumerate(parts)]
-    for part in between:
-        first += part
-    np.add(first, last, out=own)
+def _add_in_order(own: Any, parts: Any, rank: int, out: Any) -> None:
+    """Add the parts of all ranks, of which this one's is `own`, into `out`."""
+    first, second, *more = [own if r == rank else part for r, part in enumerate(parts)]
+    np.add(first, second, out=out)
+    for part in more:
+        out += part
 
 
 def _divided(x: Any, n: int) -> Any:
@@ -56,15 +60,14 @@ def _divided(x: Any, n: int) -> Any:
 
 def reduce_scatter(hub: Hub, x: Any, words: str) -> Operation:
     """Return the sum over all ranks of the row of `x` that belongs to this rank: a new array."""
-    own = x[hub.rank].copy()
+    own = x[hub.rank]
     if not hub.others:
-        return own
+        return own.copy()
     parts = np.empty_like(own, shape=(hub.size, own.size))
-    yield hub.exchange(
-        words, hub.number(), {r: x[r] for r in hub.others}, {r: parts[r] for r in hub.others}
-    )
-    _add_in_order(own, parts, hub.rank)
-    return own
+    yield hub.exchange(words, hub.number(), {r: x[r] for r in hub.others}, {r: parts[r] for r in hub.others})
+    total = np.empty_like(own)
+    _add_in_order(own, parts, hub.rank, total)
+    return total
 
 
 def all_gather(hub: Hub, x: Any, words: str) -> Operation:
@@ -106,8 +109,7 @@ def transfer(hub: Hub, x: Any, words: str, dest: int | None, source: int | None)
     out = np.zeros_like(x)
     if dest is not None:
         number = hub.number(MESSAGE, dest)
-        for request in hub.exchange(words, number, {dest: x}, {}, kind=MESSAGE).requests:
-            hub.keep(request, x)
+        hub.exchange(words, number, {dest: x}, {}, kind=MESSAGE)
     if source is not None:
         number = hub.number(-MESSAGE, source)  # messages that came are counted on their own
         yield hub.exchange(words, number, {}, {source: out}, kind=MESSAGE)

@@ -53,7 +53,7 @@ def joined(arrays: list[Any], out: Any) -> Any:
     """Return all elements of some arrays of one dtype and place, in a row; in `out` if that fits."""
     parts = [sendable(x) for x in arrays]
     count = sum(p.size for p in parts)
-    if out is None or out.size != count or type(out) is not type(parts[0]):
+    if out is None or (out.size, out.dtype, type(out)) != (count, parts[0].dtype, type(parts[0])):
         out = np.empty_like(parts[0], shape=(count,))
     at = 0
     for p in parts:

@@ -162,19 +162,19 @@ class RankAxis(ProcessAxis):
 
     def all_gather(self, x: Any) -> Any:
         """Return the values of all ranks."""
-        steps = operations.all_gather(self.world.hub, staging.sendable(x), self._words("all_gather", x))
+        steps = operations.all_gather(self.world.hub, staging.owned(x), self._words("all_gather", x))
         return staging.delivered(self.world.run(steps), x, (self.size, *x.shape))
 
     def psum_scatter(self, x: Any) -> Any:
         """Return this rank's row of the sum."""
-        rows = staging.sendable(x).reshape(self.size, -1)
+        rows = staging.owned(x).reshape(self.size, -1)
         steps = operations.reduce_scatter(self.world.hub, rows, self._words("psum_scatter", x))
         return staging.delivered(self.world.run(steps), x, x.shape[1:])
 
     def ppermute(self, x: Any, perm: Pairs) -> Any:
         """Return what the source of this rank has."""
         words = f"{self._words('ppermute', x)} by {perm}"
-        steps = operations.permute(self.world.hub, staging.sendable(x), words, tuple(perm))
+        steps = operations.permute(self.world.hub, staging.owned(x), words, tuple(perm))
         return staging.delivered(self.world.run(steps), x, x.shape)
 
     def transfer(self, x: Any, dest: int | None, source: int | None) -> Any:
