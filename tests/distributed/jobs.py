@@ -29,7 +29,7 @@ def loss(p, x):
 
 
 def say(*words):
-    print(f"[{world().rank}]", *words, flush=True)
+    print(f"[{world().rank}]", *words, flush=True)  # noqa: T201 -- what a program says is what is tested
 
 
 def train(steps, p, first=0, bucket_bytes=400, after=lambda step, p: None):

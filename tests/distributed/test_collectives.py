@@ -1,4 +1,4 @@
-"""Collective operations between ranks that are threads; the oracles are NumPy on all values, and differences."""
+"""Collective operations between ranks that are threads; the oracles are NumPy and differences."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ FUNCTIONS = {
 
 
 def everything(f):
-    """Return the sum over all ranks as a function of all values, computed by vmap and tested against NumPy."""
+    """Return the sum over all ranks as a function of all values, by vmap, which is tested elsewhere."""
     return lambda x: np.sum(fg.vmap(f, axis_name="i")(x))
 
 
@@ -200,7 +200,7 @@ def test_programs_are_made_for_one_axis():
 
 
 def test_a_program_with_infinite_slopes_does_not_choose_for_itself():
-    """Forward mode runs a program for the usual case first, which only the rank that holds a zero would leave."""
+    """Forward mode runs a program for the usual case first; the rank that holds a zero would leave it."""
 
     def f(x, t):
         around = fg.jvp(lambda x: np.exp(-1 / x) * 2.0, (x,), (t,))[1]
@@ -346,8 +346,7 @@ def test_the_innermost_axis_of_a_name_counts():
         with pytest.raises(NameError):
             lax.psum(1.0, "j")
         with world().axis("j"):
-            inner = fg.vmap(lambda x: lax.psum(x, "j"), axis_name="j")(X[r])
-        return inner
+            return fg.vmap(lambda x: lax.psum(x, "j"), axis_name="j")(X[r])
 
     for r, found in enumerate(on_ranks(run)):
         close(found, np.full(4, X[r].sum()))

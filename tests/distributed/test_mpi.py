@@ -29,7 +29,6 @@ MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_btl": "self,sm",
     "OMPI_MCA_pml": "ob1",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
     "PRTE_MCA_hwloc_default_binding_policy": "none",
     "OPENBLAS_NUM_THREADS": "1",
     "PYTHONPATH": "",
@@ -57,8 +56,15 @@ def processes(mark):
 def job(ranks, *arguments, timeout_s="30", program=(str(JOBS),), **environment):
     """Run a program on ranks; return its exit status, and its output, in which no process is left."""
     mark = secrets.token_hex(8)
-    paths = os.pathsep.join(map(str, sys.path[:1] + [Path(__file__).parents[2]]))
-    env = {**os.environ, **MPI, "PYTHONPATH": paths, MARK: mark, "FGRAD_MPI_TIMEOUT": timeout_s, **environment}
+    paths = os.pathsep.join(map(str, [*sys.path[:1], Path(__file__).parents[2]]))
+    env = {
+        **os.environ,
+        **MPI,
+        "PYTHONPATH": paths,
+        MARK: mark,
+        "FGRAD_MPI_TIMEOUT": timeout_s,
+        **environment,
+    }
     command = [mpirun(), "-n", str(ranks), "--oversubscribe", sys.executable, *program, *map(str, arguments)]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, env=env, text=True, start_new_session=True, **pipes) as process:
@@ -167,7 +173,9 @@ def test_an_exception_on_one_rank_is_heard_by_all():
         if r == 1:
             assert said[0] == "ZeroDivisionError a callback of rank 1 True"
         else:
-            assert said[0].startswith("RankError rank 1 reports: ZeroDivisionError: a callback of rank 1"), said
+            assert said[0].startswith("RankError rank 1 reports: ZeroDivisionError: a callback of rank 1"), (
+                said
+            )
         assert said[1] == "no error True"
 
 

@@ -18,7 +18,12 @@ class Device(np.ndarray):
 
     @property
     def __cuda_array_interface__(self):
-        return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.ctypes.data, False), "version": 3}
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.ctypes.data, False),
+            "version": 3,
+        }
 
     def get(self):
         Device.copies += 1

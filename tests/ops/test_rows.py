@@ -1175,7 +1175,8 @@ UNCHECKED = {  # not checked here, each for its reason: tests/random and tests/t
     *("discrete", "pure_callback"),  # refuse to be differentiated; the latter is in tests/transforms
     "jit",  # is any program: tests/transforms/test_jit_composition.py
     "effect",  # has no output: tests/transforms/test_callbacks.py
-    *("psum", "all_gather", "psum_scatter"),  # live in a vmap only: tests/transforms/test_collectives.py
+    *("psum", "all_gather", "psum_scatter", "ppermute"),  # in a vmap: tests/transforms/test_collectives.py
+    *("transfer", "reduce", "replicate"),  # between processes: tests/distributed/
 }
 
 FLAT = {

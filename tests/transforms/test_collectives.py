@@ -7,7 +7,18 @@ import pytest
 from tests.helpers import close, differences, exactly
 
 import fgrad as fg
-from fgrad.lax import all_gather, axis_index, axis_size, pmax, pmean, pmin, psum
+from fgrad.lax import (
+    all_gather,
+    axis_index,
+    axis_size,
+    pbroadcast,
+    pmax,
+    pmean,
+    pmin,
+    ppermute,
+    psum,
+    psum_scatter,
+)
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(5, 3)), RNG.normal(size=(4, 5, 3))
@@ -32,6 +43,28 @@ def test_values():
     close(named(lambda x: all_gather(x, "i", axis=-1), out_axes=None)(X), X.T)
     close(named(lambda x: all_gather(x, "i", tiled=True), out_axes=None)(X), X.ravel())
     close(named(lambda x: all_gather(x[:, None], "i", axis=1, tiled=True), out_axes=None)(X), X.T)
+
+
+def test_values_that_move():
+    turned = [(0, 2), (2, 3), (4, 0)]
+    expected = np.zeros_like(X)
+    for source, dest in turned:
+        expected[dest] = X[source]
+    close(named(lambda x: ppermute(x, "i", turned))(X), expected)
+    close(named(lambda x: ppermute({"a": x}, "i", []))(X)["a"], np.zeros_like(X))
+    close(named(lambda x: ppermute(X[0], "i", [(1, 0)]))(X), np.stack([X[0], *4 * [0 * X[0]]]))
+    close(named(lambda x: pbroadcast(x, "i", 3))(X), np.tile(X[3], (5, 1)))
+    close(named(lambda x: pbroadcast(x, "i"), out_axes=None)(X.astype("float32")), X[0].astype("float32"))
+    exactly(named(lambda x: pbroadcast(x, "i", 1), out_axes=None)(np.arange(5)), np.array(1))
+    squares = np.random.default_rng(1).normal(size=(5, 10, 3))
+    close(named(lambda x: psum_scatter(x[:5], "i"))(squares), squares[:, :5].sum(axis=0))
+    parts = named(lambda x: psum_scatter(x, "i", tiled=True))(squares)
+    close(np.concatenate(list(parts)), squares.sum(axis=0))
+    across = named(lambda x: psum_scatter(x.T, "i", scatter_dimension=-1, tiled=True))(squares)
+    close(np.concatenate(list(across), axis=1), squares.sum(axis=0).T)
+    both = fg.vmap(fg.vmap(lambda y: psum_scatter(y, ("o", "i")), axis_name="i"), axis_name="o")
+    many = np.random.default_rng(2).normal(size=(2, 3, 6, 4))
+    close(both(many), many.sum(axis=(0, 1)).reshape(2, 3, 4))
 
 
 def test_values_that_are_the_same_for_all_examples():
@@ -78,6 +111,9 @@ FUNCTIONS = {
     "pmax": lambda x: np.sum(pmax(x, "i") * x),
     "pmin": lambda x: np.sum(np.cos(pmin(x, "i")) + x),
     "all_gather": lambda x: np.sum(np.tanh(all_gather(x, "i") @ x)),
+    "ppermute": lambda x: np.sum(ppermute(np.sin(x), "i", [(0, 1), (1, 2), (4, 0)]) * x * x),
+    "pbroadcast": lambda x: np.sum(pbroadcast(x * x, "i", 2) * np.sin(x)),
+    "psum_scatter": lambda x: np.sum(psum_scatter(np.outer(x, x)[[0, 1, 2, 0, 1]], "i") ** 2 * x),
     "axis_index": lambda x: np.sum(x**2) * axis_index("i"),
     "standardised": lambda x: np.sum((x - pmean(x, "i")) / np.sqrt(pmean(x * x, "i"))),
 }

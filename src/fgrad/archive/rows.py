@@ -34,7 +34,8 @@ REFUSED = {
     "lax.opaque": SOLVER,
     **dict.fromkeys(("psum", "all_gather", "psum_scatter"), "it belongs to the vmap around it"),
     **dict.fromkeys(
-        ("psum", "all_gather", "psum_scatter", "ppermute"), "it belongs to the vmap or the processes around it"
+        ("psum", "all_gather", "psum_scatter", "ppermute"),
+        "it belongs to the vmap or the processes around it",
     ),
     **dict.fromkeys(("transfer", "reduce", "replicate"), "it belongs to the processes of one run"),
 }

@@ -132,8 +132,8 @@ def _described(x: Any, path: str, arrays: list[np.ndarray]) -> list[Any]:
     inner = tree.children(x)
     if inner is None:
         raise TypeError(
-            f"save: the leaf{path} is of type {type(x).__name__}; a checkpoint holds arrays, Tensors, numbers "
-            "and strings, and no Python objects"
+            f"save: the leaf{path} is of type {type(x).__name__}; a checkpoint holds arrays, Tensors, "
+            "numbers and strings, and no Python objects"
         )
     keys = [k for k, _ in inner]
     if isinstance(x, dict):
@@ -145,7 +145,11 @@ def _described(x: Any, path: str, arrays: list[np.ndarray]) -> list[Any]:
     kind = type(x)
     if kind is dict:
         return ["dict", keys, parts]
-    return [kind.__name__ if kind in (list, tuple) else "other", *([] if kind in (list, tuple) else [kind.__name__]), parts]
+    return [
+        kind.__name__ if kind in (list, tuple) else "other",
+        *([] if kind in (list, tuple) else [kind.__name__]),
+        parts,
+    ]
 
 
 def _built(described: list[Any], arrays: list[np.ndarray]) -> Any:

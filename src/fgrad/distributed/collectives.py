@@ -121,7 +121,9 @@ def _moved(
     if not isinstance(axis, RankAxis):
         axis = next((a for a in reversed(bound_axes()) if a.name == axis_name), axis)
     if not isinstance(axis, RankAxis):
-        raise NameError(f"{what}: {axis_name!r} is no axis of processes; bind it by world().axis(name)")
+        raise NameError(  # noqa: TRY004 -- a name is missing, as for the other operations
+            f"{what}: {axis_name!r} is no axis of processes; bind it by world().axis(name)"
+        )
     other = source if dest is None else dest
     if other is None or not 0 <= other < axis.size or other == axis.rank:
         raise ValueError(f"{what}: the other rank is a number from 0 to {axis.size - 1}, not {other}")

@@ -1,10 +1,9 @@
-"""Exchanges of arrays between ranks that never hang: every message is announced, compared, and waited for
-with a time limit.
+"""Exchanges between ranks that never hang: messages are announced, compared, and waited for with a limit.
 
 Before an array goes a short announcement: which operation of which epoch it belongs to, and what that is in
-words (operation, shape, dtype, line or name). A receiver compares the words with its own, so that ranks which
-do different things find out, and say which. The operations are numbered on each rank as it starts them. A rank
-that fails tells all others, and begins a new epoch; what still arrives of an old one is received and dropped.
+Before an array goes a short announcement: which operation of which epoch it belongs to, and what that is in
+words (operation, shape, dtype, line or name). A receiver compares these with its own, so that ranks that do
+different things find out, and say which. The operations are numbered on each rank as it starts them. A rank
 
 An operation is a generator that yields the exchanges it waits for. It is moved on whenever anybody on this
 rank waits or looks (`progress`); there is no thread behind it.
@@ -34,7 +33,7 @@ Operation = Generator["Exchange", None, Any]
 class Request(Protocol):
     """A message on its way."""
 
-    def Test(self) -> bool:
+    def Test(self) -> bool:  # noqa: N802 -- MPI's name
         """Return whether it has arrived, or left."""
 
 
@@ -308,7 +307,7 @@ class Task:
             except StopIteration as end:
                 self._result, self.is_done, self.waits_for = end.value, True, None
                 self.hub.running.remove(self)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 -- the others hear of it, and it is raised
                 self.hub.fail(error)
         return self.is_done
 

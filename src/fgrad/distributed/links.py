@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict, deque
 from time import sleep
 from typing import Any
@@ -11,8 +10,8 @@ import numpy as np
 
 from fgrad.distributed.exchange import ANNOUNCEMENT, Links, Request
 
-SPIN = 1e-3  # seconds of waiting in which the processor is only offered to others
-NAP = 5e-5
+SPIN = 1e-4  # seconds of waiting that are spent looking, as long as messages between free cores take
+NAP = 5e-5  # then somebody else needs the core; who sleeps is woken soon, who yields is put at the end
 
 
 class MPILinks:
@@ -44,10 +43,8 @@ class MPILinks:
         return bytes(data)
 
     def rest(self, waited: float) -> None:
-        """Yield for a while, then sleep."""
-        if waited < SPIN and hasattr(os, "sched_yield"):
-            os.sched_yield()
-        else:
+        """Look again for a while, then sleep."""
+        if waited > SPIN:
             sleep(NAP)
 
     def abort(self) -> None:
@@ -117,5 +114,3 @@ class ThreadLinks:
 
     def abort(self) -> None:
         """End nothing: threads cannot be ended, and the others hear of the failure."""
-
-

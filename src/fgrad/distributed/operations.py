@@ -10,6 +10,7 @@ operations in MPICH). Both ways give the same bits.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ DIRECT = 16_384  # bytes that go to everybody at once
 
 
 def all_reduce(hub: Hub, x: Any, words: str, *, mean: bool = False, direct: int = DIRECT) -> Operation:
-    """Return the sum or mean over all ranks of the flat array `x`, which nobody writes to until it is sent."""
+    """Return the sum or mean over all ranks of the flat array `x`, which stays as it is until it is sent."""
     number, others, rank = hub.number(), hub.others, hub.rank
     if not others:
         return x.copy()
@@ -31,9 +32,9 @@ def all_reduce(hub: Hub, x: Any, words: str, *, mean: bool = False, direct: int 
         _add_in_order(x, parts, rank, total)
         return _divided(total, hub.size) if mean else total
     ends = [x.size * r // hub.size for r in range(hub.size + 1)]
-    shares = [x[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    shares = [x[a:b] for a, b in pairwise(ends)]
     total = np.empty_like(x)  # `x` may still be on its way
-    results = [total[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    results = [total[a:b] for a, b in pairwise(ends)]
     own = results[rank]
     parts = np.empty_like(x, shape=(hub.size, own.size))
     yield hub.exchange(words, number, {r: shares[r] for r in others}, {r: parts[r] for r in others})

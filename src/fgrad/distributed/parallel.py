@@ -55,9 +55,9 @@ class DataParallel(Transformed):
         if len(sizes) != 1:
             what = f"the lengths {sorted(sizes)}" if sizes else "no leaf with such an axis"
             raise ValueError(
-                f"data_parallel of {name_of(self.fun)}: all leaves of the batch need one length along the axis "
-                f"of the examples, but there are {what}. in_axes says which arguments are shared out; by "
-                "default all but the first, along their first axis"
+                f"data_parallel of {name_of(self.fun)}: all leaves of the batch need one length along the "
+                f"axis of the examples, but there are {what}. in_axes says which arguments are shared out; "
+                "by default all but the first, along their first axis"
             )
         (n,) = sizes
         if n < here.size:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextvars
+import os
 import secrets
 import sys
 import traceback
@@ -101,7 +102,7 @@ class World:
         return sum(int(w) << 32 * i for i, w in enumerate(found))
 
     def generator(self, seed: int | None = None) -> np.random.Generator:
-        """Return random numbers of this rank, independent of those of others, and fixed by the seed of rank 0.
+        """Return random numbers of this rank, independent of those of others, fixed by the seed of rank 0.
 
         Example:
             >>> import fgrad
@@ -231,6 +232,8 @@ def world_of(comm: Any) -> World:
 
 
 def _over(comm: Any) -> World:
+    # Open MPI on busy cores yields whenever it finds nothing, also where a sweep only looks in passing
+    os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "0")
     try:
         from mpi4py import MPI  # noqa: PLC0415 -- late: importing it starts MPI
     except ImportError as error:

@@ -43,7 +43,8 @@ def _axes(axis_name: AxisName, what: str, *, together: bool = True) -> list[Axis
             found.append(processes[-1].at(user_line()) if together else processes[-1])
             continue
         if not named:
-            known = ", ".join(repr(t.name) for t in (*traces, *bound_axes())) or "none"
+            names = [t.name for t in traces] + [a.name for a in bound_axes() if isinstance(a.name, str)]
+            known = ", ".join(map(repr, names)) or "none"
             raise NameError(
                 f"{what}: unbound axis name {name!r} (names in use here: {known}); "
                 f"call it inside fgrad.vmap(..., axis_name={name!r}), or, for an axis of processes, "
@@ -92,7 +93,7 @@ def _value(x: Any, what: str) -> Any:
 
 
 def _bind(name: str, x: Any, **params: Any) -> Any:
-    """Return `bind(name, x, **params)`, staged even where `x` is known: other processes have another value."""
+    """Return `bind(name, x, **params)`, staged even where `x` is known: others have another value."""
     stages = [t for t in current().traces if isinstance(t, Stage)]
     if stages and x.__class__ is not Tensor and isinstance(params["over"], ProcessAxis):
         return wrap(stages[-1].process(ROWS[name], (x,), params))
@@ -140,9 +141,7 @@ def _runs(name: str, alike: Callable[..., Any]) -> Callable[..., Any]:
     """Return the `run` of a row: by the axis of processes, or `alike` for a value that all examples share."""
 
     def run(x: Any, *, over: Axis, **params: Any) -> Any:
-        return (
-            getattr(over, name)(x, **params) if isinstance(over, ProcessAxis) else alike(x, over, **params)
-        )
+        return getattr(over, name)(x, **params) if isinstance(over, ProcessAxis) else alike(x, over, **params)
 
     return run
 
@@ -199,19 +198,30 @@ Batch.across.update(  # the result, and whether it differs between examples
 # is the same everywhere counts once, so the sum that all ranks share has the adjoint that hands its cotangent
 # to each, and the other way round (`psum` followed by `replicate` is the psum above).
 
+
+def reduce(x: Any, over: ProcessAxis) -> Any:
+    """Return the sum over all ranks as one value that they share: its cotangent is the same on each."""
+    return _bind("reduce", x, over=over)
+
+
+def replicate(x: Any, over: ProcessAxis) -> Any:
+    """Return a value that all ranks share as one that each has: cotangents add up over the ranks."""
+    return _bind("replicate", x, over=over)
+
+
 linear(
     "reduce",
     run=lambda x, *, over: over.psum(x),
     adjoint=lambda ct, x, *, over: replicate(ct, over),
     shape=lambda x, *, over: x,
-    batch=lambda x, *, over: reduce(x, over),
+    batch=reduce,
 )
 linear(
     "replicate",
-    run=lambda x, *, over: np.array(x),
+    run=lambda x, *, over: np.array(x),  # noqa: PLW0108 -- it has another parameter
     adjoint=lambda ct, x, *, over: reduce(ct, over),
     shape=lambda x, *, over: x,
-    batch=lambda x, *, over: replicate(x, over),
+    batch=replicate,
 )
 
 
@@ -259,16 +269,6 @@ register(
         batch=_transfer_all,
     )
 )
-
-
-def reduce(x: Any, over: ProcessAxis) -> Any:
-    """Return the sum over all ranks as one value that they share: its cotangent is the same on each."""
-    return _bind("reduce", x, over=over)
-
-
-def replicate(x: Any, over: ProcessAxis) -> Any:
-    """Return a value that all ranks share as one that each has: cotangents add up over the ranks."""
-    return _bind("replicate", x, over=over)
 
 
 # ---- what the user calls

@@ -417,12 +417,13 @@ class GradManager:
                     + (f"of shape {y.shape}" if isinstance(y, Tensor) else described(y))
                 )
             seeds = seeds_of(y, dy, recording.tape)
-            results = self._gradients(recording, seeds, chosen, on_unused, per_sample=per_sample)
-        except BaseException:
-            for g, _ in chosen.values():
-                if isinstance(g, Future):
-                    g.cancel()  # nobody will ask for it
-            raise
+            try:
+                results = self._gradients(recording, seeds, chosen, on_unused, per_sample=per_sample)
+            except BaseException:
+                for g, _ in chosen.values():
+                    if isinstance(g, Future):
+                        g.cancel()  # nobody will ask for it
+                raise
         finally:
             self._sweeping = False
             self._stop()

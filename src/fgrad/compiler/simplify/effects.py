@@ -6,7 +6,7 @@ from fgrad.core.program import Equation, Program
 
 
 def has_effect(e: Equation) -> bool:
-    """Return whether an equation does something beside its results: it calls the user or other processes, or may refuse."""
+    """Return whether an equation does more than its results: it calls the user or others, or may refuse."""
     name = e.name
     if name == "effect" or "over" in e.params:
         return True
@@ -21,7 +21,7 @@ def has_effect(e: Equation) -> bool:
 def is_shared(e: Equation) -> bool:
     """Return whether other processes take part in an equation, so that it runs on all of them or on none.
 
-    What one process knows, its rank, say, may make the result useless to it; it has to take part all the same.
+    What one process knows, like its rank, may make the result useless to it; it takes part all the same.
     """
     code = e.params.get("code")
     return "over" in e.params or (code is not None and any(map(communicates, code.inner())))
