@@ -13,6 +13,7 @@ from fgrad.distributed.world import RankAxis, world
 from fgrad.ops.linear import sum_axes
 from fgrad.transforms import collectives
 from fgrad.transforms.axes import Pairs, bound_axes
+from fgrad.transforms.messages import transfer
 
 
 def psum(x: Any, axis_name: Hashable = None) -> Any:
@@ -131,7 +132,7 @@ def _moved(
     if not leaves:
         raise ValueError(f"{what} needs at least one array")
     given = [y if isinstance(y, Tensor) else np.asarray(y) for y in leaves]
-    return [collectives.transfer(y, y, axis, dest=dest, source=source) for y in given], structure
+    return [transfer(y, y, axis, dest=dest, source=source) for y in given], structure
 
 
 def _axis(axis_name: Hashable) -> Hashable:

@@ -1,9 +1,9 @@
 """Exchanges between ranks that never hang: messages are announced, compared, and waited for with a limit.
 
 Before an array goes a short announcement: which operation of which epoch it belongs to, and what that is in
-Before an array goes a short announcement: which operation of which epoch it belongs to, and what that is in
 words (operation, shape, dtype, line or name). A receiver compares these with its own, so that ranks that do
 different things find out, and say which. The operations are numbered on each rank as it starts them. A rank
+that fails tells all others, and begins a new epoch; what still arrives of an old one is received and dropped.
 
 An operation is a generator that yields the exchanges it waits for. It is moved on whenever anybody on this
 rank waits or looks (`progress`); there is no thread behind it.

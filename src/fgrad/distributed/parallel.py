@@ -13,7 +13,7 @@ from fgrad.core.tensor import Tensor
 from fgrad.distributed.world import World, world
 from fgrad.transforms.axes import binding
 from fgrad.transforms.calling import Delivery, Transformed, has_tensor, name_of
-from fgrad.transforms.collectives import reduce, replicate
+from fgrad.transforms.messages import reduce, replicate
 
 
 class DataParallel(Transformed):

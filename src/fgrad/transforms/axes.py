@@ -10,6 +10,11 @@ from typing import Any
 
 from typing_extensions import Self
 
+from fgrad.core.primitive import ROWS
+from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.core.trace import current
+from fgrad.transforms.stage import Stage
+
 Pairs = Sequence[tuple[int, int]]
 
 
@@ -65,3 +70,14 @@ def binding(axis: ProcessAxis) -> Iterator[None]:
         yield
     finally:
         _bound.reset(token)
+
+
+def bind_over(name: str, *values: Any, over: Any, **params: Any) -> Any:
+    """Return `bind(name, *values, over=over, **params)`.
+
+    Between processes it is staged even where the values are known here: others have other ones.
+    """
+    stages = [t for t in current().traces if isinstance(t, Stage)]
+    if stages and isinstance(over, ProcessAxis) and not any(v.__class__ is Tensor for v in values):
+        return wrap(stages[-1].process(ROWS[name], values, {"over": over, **params}))
+    return bind(name, *values, over=over, **params)

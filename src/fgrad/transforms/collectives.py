@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import FUNCTIONS, OUT, ROWS, Pattern, Primitive, Pull, register
-from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.core.aval import Aval
+from fgrad.core.primitive import FUNCTIONS
+from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import current, user_line
 from fgrad.ops.linear import broadcast_to, linear, reshape, sum_axes, transpose
-from fgrad.transforms.axes import Pairs, ProcessAxis, bound_axes
+from fgrad.transforms.axes import Pairs, ProcessAxis, bind_over, bound_axes
 from fgrad.transforms.batch import Batch, Batched
 from fgrad.transforms.stage import Stage
 
@@ -92,39 +92,31 @@ def _value(x: Any, what: str) -> Any:
 # ---- rows, for values that are mapped over the axis
 
 
-def _bind(name: str, x: Any, **params: Any) -> Any:
-    """Return `bind(name, x, **params)`, staged even where `x` is known: others have another value."""
-    stages = [t for t in current().traces if isinstance(t, Stage)]
-    if stages and x.__class__ is not Tensor and isinstance(params["over"], ProcessAxis):
-        return wrap(stages[-1].process(ROWS[name], (x,), params))
-    return bind(name, x, **params)
-
-
 def _summed(x: Any, over: Axis) -> Any:
     if not _is_mapped(x, over):
         return x * over.size
-    return _bind("psum", x, over=over)
+    return bind_over("psum", x, over=over)
 
 
 def _gathered(x: Any, over: Axis) -> Any:
     """Return the values of all examples along a new first axis."""
     if not _is_mapped(x, over):
         return broadcast_to(x, (over.size, *x.shape))
-    return _bind("all_gather", x, over=over)
+    return bind_over("all_gather", x, over=over)
 
 
 def _scattered(x: Any, over: Axis) -> Any:
     """Return the sum over all examples, of which each gets its own place along the first axis."""
     if not _is_mapped(x, over):
         return FUNCTIONS["getitem"](x * over.size, _index(over))
-    return _bind("psum_scatter", x, over=over)
+    return bind_over("psum_scatter", x, over=over)
 
 
 def _permuted(x: Any, over: Axis, perm: Pairs) -> Any:
     """Return the value of that example which `perm`, of (source, destination), sends here, or zeros."""
     if not _is_mapped(x, over):
         x = FUNCTIONS["getitem"](broadcast_to(x, (over.size, *x.shape)), _index(over))
-    return _bind("ppermute", x, over=over, perm=perm)
+    return bind_over("ppermute", x, over=over, perm=perm)
 
 
 def _index(over: Axis) -> Any:
@@ -192,82 +184,6 @@ Batch.across.update(  # the result, and whether it differs between examples
     all_gather=lambda x, *, over: (x, False),
     psum_scatter=lambda x, *, over: (sum_axes(x, (0,)), True),
     ppermute=lambda x, *, over, perm: (_from_sources(x, perm), True),
-)
-
-# Between processes only: one message, and the two ways between what all ranks share and what each has. What
-# is the same everywhere counts once, so the sum that all ranks share has the adjoint that hands its cotangent
-# to each, and the other way round (`psum` followed by `replicate` is the psum above).
-
-
-def reduce(x: Any, over: ProcessAxis) -> Any:
-    """Return the sum over all ranks as one value that they share: its cotangent is the same on each."""
-    return _bind("reduce", x, over=over)
-
-
-def replicate(x: Any, over: ProcessAxis) -> Any:
-    """Return a value that all ranks share as one that each has: cotangents add up over the ranks."""
-    return _bind("replicate", x, over=over)
-
-
-linear(
-    "reduce",
-    run=lambda x, *, over: over.psum(x),
-    adjoint=lambda ct, x, *, over: replicate(ct, over),
-    shape=lambda x, *, over: x,
-    batch=reduce,
-)
-linear(
-    "replicate",
-    run=lambda x, *, over: np.array(x),  # noqa: PLW0108 -- it has another parameter
-    adjoint=lambda ct, x, *, over: reduce(ct, over),
-    shape=lambda x, *, over: x,
-    batch=replicate,
-)
-
-
-def transfer(x: Any, token: Any, over: ProcessAxis, *, dest: int | None, source: int | None) -> Any:
-    """Return what `source` sends, of the shape and dtype of `x`, or zeros, and send `x` to `dest`.
-
-    The result counts as depending on `token`, whose value is of no consequence: so there is a way back, to be
-    taken where a recording follows `token`, although nothing of this process may lead to the result.
-    """
-    stages = [t for t in current().traces if isinstance(t, Stage)]
-    params = {"over": over, "dest": dest, "source": source}
-    if stages and not any(v.__class__ is Tensor for v in (x, token)):
-        return wrap(stages[-1].process(ROWS["transfer"], (x, token), params))
-    return bind("transfer", x, token, **params)
-
-
-def _back(pattern: Pattern) -> Pull:
-    """Return the step back: a transfer the other way, which counts as depending on this one's result.
-
-    Its own result is zero for `token`, but leads on to what comes before: the derivative of a derivative has
-    to find all messages of both, also those whose values it does not need.
-    """
-
-    def step(ct: Any, out: Any, params: dict[str, Any]) -> list[Any]:
-        over, dest, source = params["over"], params["dest"], params["source"]
-        back = transfer(ct, out, over, dest=source, source=dest)
-        nothing = bind("where", np.False_, back, np.zeros((), back.dtype))
-        return [c for c, tracked in zip((back, nothing), pattern, strict=True) if tracked]
-
-    return Pull(step, keep=(OUT,), params=True, linear=True)
-
-
-def _transfer_all(mapped: Pattern, x: Any, token: Any, **params: Any) -> Any:
-    if not mapped[0]:
-        x = broadcast_to(x, (token.shape[0], *x.shape))
-    return transfer(x, token, **params)
-
-
-register(
-    Primitive(
-        "transfer",
-        run=lambda x, token, *, over, dest, source: over.transfer(x, dest, source),
-        pull=_back,
-        shape=lambda x, token, **params: x if isinstance(x, Aval) else aval_of(x),
-        batch=_transfer_all,
-    )
 )
 
 
