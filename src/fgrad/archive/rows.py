@@ -32,7 +32,6 @@ REFUSED = {
     "lax.custom_root": SOLVER,
     "lax.custom_linear_solve": SOLVER,
     "lax.opaque": SOLVER,
-    **dict.fromkeys(("psum", "all_gather", "psum_scatter"), "it belongs to the vmap around it"),
     **dict.fromkeys(
         ("psum", "all_gather", "psum_scatter", "ppermute"),
         "it belongs to the vmap or the processes around it",
