@@ -7,6 +7,8 @@ from fgrad import config as config
 from fgrad import numpy as numpy
 from fgrad import random as random
 from fgrad import tree as tree
+from fgrad.backend.devices import default_device as default_device
+from fgrad.backend.devices import devices as devices
 from fgrad.companions import tell_companions
 from fgrad.config import disable_jit as disable_jit
 from fgrad.core.tensor import Tensor as Tensor

@@ -122,6 +122,11 @@ def quiet() -> bool:
     return _integer("FGRAD_QUIET", 0) != 0
 
 
+def cuda_graphs() -> bool:
+    """Return whether programs on a GPU are recorded as CUDA graphs: `FGRAD_CUDA_GRAPHS`, by default so."""
+    return _integer("FGRAD_CUDA_GRAPHS", 1) != 0
+
+
 def num_threads() -> int:
     """Return how many threads kernels may use: `FGRAD_NUM_THREADS`, else the usable cores, at most 8."""
     return max(1, _integer("FGRAD_NUM_THREADS", min(_usable_cores(), 8)))

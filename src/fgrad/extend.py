@@ -13,9 +13,11 @@ from typing import Any, overload
 
 import numpy as np
 
+from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
+from fgrad.core.placement import device_of
 from fgrad.core.primitive import ROWS, Rule
-from fgrad.core.tensor import bind
+from fgrad.core.tensor import Tensor, bind
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, Operand, apply, postorder, var, variables
 from fgrad.numpy.arrays import as_value
@@ -42,6 +44,7 @@ __all__ = [
     "custom_jvp",
     "custom_vjp",
     "degrees",
+    "device_memory",
     "elementwise",
     "equal",
     "exp",
@@ -288,6 +291,32 @@ def _promoted(operands: Sequence[Any]) -> list[Any]:
 
 
 # ---- linear operations
+
+
+def device_memory(x: Any) -> Any:
+    """Return the memory of a Tensor on a CUDA device, for kernels of your own (`numba.cuda.jit`, CuPy).
+
+    Args:
+        x: a Tensor on a device. Kernels may write to it only where it is new (`fgrad.numpy.empty`) and nobody
+            else has seen it yet.
+
+    Returns:
+        CuPy's array, which shares the memory; in the simulator an array of NumPy.
+
+    Raises:
+        TypeError: `x` is not on a CUDA device.
+        NoValueError: `x` has no value here, as in a function that is mapped or staged.
+
+    Example:
+        docs/cuda.md
+    """
+    value = x._concrete("device_memory") if isinstance(x, Tensor) else x
+    if not isinstance(value, DeviceArray):
+        raise TypeError(
+            f"device_memory takes a Tensor on a CUDA device, but this {type(x).__name__} is on "
+            f'{device_of(x)!r}; move it there first: t.to("cuda")'
+        )
+    return value.place.library.native(value.buffer)
 
 
 def linear(

@@ -181,10 +181,10 @@ def test_without_a_device_the_message_says_what_to_do(monkeypatch):
     finally:
         cuda.device.cache_clear()
     assert str(caught.value) == (
-        "CUDA kernels need an NVIDIA GPU that Numba can use, and there is none: no driver. "
-        "On a machine with a GPU and its driver, install the extra: pip install 'fgrad[cuda]'. "
-        "Without a GPU, set NUMBA_ENABLE_CUDASIM=1 before Python starts to run kernels, slowly, in Numba's "
-        "simulator, or keep to device='cpu'"
+        "CUDA needs an NVIDIA GPU that can be used here, and there is none: Numba finds none (no driver. ). "
+        "On a machine with a GPU and its driver, install the extra for CUDA 13: pip install 'fgrad[cuda]'. "
+        "Without a GPU, set NUMBA_ENABLE_CUDASIM=1 before Python starts to simulate one, slowly, or keep to "
+        "device='cpu'"
     )
 
 
@@ -194,7 +194,7 @@ def test_numba_without_cuda(monkeypatch):
     cuda.device.cache_clear()
     try:
         with pytest.raises(
-            RuntimeError, match=r"there is none: .*numba.cuda.*install the extra: pip install"
+            RuntimeError, match=r"there is none: .*numba.cuda.*install the extra for CUDA 13: pip install"
         ):
             cuda.device()
     finally:

@@ -225,7 +225,7 @@ def test_only_numpys_keywords_are_taken():
             make(3, nonsense=1)
     for make in (fnp.zeros, fnp.asarray, fnp.eye, lambda n, **k: fnp.linspace(0, 1, n, **k), fnp.arange):
         assert make(3, device="cpu").dtype in (float, int)
-        with pytest.raises(ValueError, match="Device"):
+        with pytest.raises(ValueError, match="there is no device"):
             make(3, device="moon")
 
 

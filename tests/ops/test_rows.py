@@ -301,6 +301,8 @@ def linear() -> list[Sample]:
     for shape in [(), (3,), (2, 0)]:
         found += with_dtypes("stack", lambda *xs: np.stack(xs), shape, shape, shape, label=str(shape))
     found.append(Sample("name", "matrix", (values((2, 3)),), {"label": "mine"}, lambda x: x))
+    stays = {"device": "cpu", "source": "cpu"}  # devices have tests of their own: tests/backend
+    found += with_dtypes("to_device", lambda x: x, (2, 3), label="stays", **stays)
     return found
 
 

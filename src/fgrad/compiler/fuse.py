@@ -335,11 +335,17 @@ def is_inline(equation: Equation) -> bool:
 
 
 def fuse(
-    program: Program, constants: dict[Var, np.ndarray]
+    program: Program, constants: dict[Var, np.ndarray], *, scattering: bool = True
 ) -> tuple[list[Step], dict[Var, tuple[Equation, int]]]:
-    """Return the steps that compute a program, and the equation that makes each variable."""
+    """Return the steps that compute a program, and the equation that makes each variable.
+
+    Args:
+        program: decomposed.
+        constants: the arrays of variables that are constant.
+        scattering: whether kernels add up wherever index arrays say: not where threads do it in any order.
+    """
     makers = {v: (e, i) for e in program.equations for i, v in enumerate(e.outs)}
-    fusable = {id(e): is_fusable(e) for e in program.equations}
+    fusable = {id(e): is_fusable(e) and (scattering or e.name != "scatter_add") for e in program.equations}
     chosen = _roots(program, makers, fusable)
     while True:
         stored = _Stored(chosen, program, makers, fusable)

@@ -16,6 +16,7 @@ from weakref import ref
 
 import numpy as np
 
+from fgrad.backend.devices import on_host
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.observe import LOOKUPS, Check, observe, observed_rows, observing
 from fgrad.core.primitive import ROWS, Primitive, Pull, Rule
@@ -325,7 +326,7 @@ def _norm(ct: Any) -> float | None:
         while isinstance(c, Tensor | Box):
             c = c._value if isinstance(c, Tensor) else getattr(c, "whole", None)  # noqa: PLW2901 -- what is under it
         if isinstance(c, np.ndarray | np.generic | float):
-            values.append(float(np.linalg.norm(np.asarray(c).ravel())))
+            values.append(float(np.linalg.norm(on_host(c).ravel())))
     return float(np.hypot.reduce(values)) if values else None
 
 

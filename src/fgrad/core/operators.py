@@ -14,7 +14,10 @@ import numpy as np
 from typing_extensions import Self
 
 from fgrad import config
+from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import copied, on_host
 from fgrad.companions import owner, tell_owner
+from fgrad.core.placement import buffer_of, device_of
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, UFUNCS
 from fgrad.core.tape import HIDDEN
 from fgrad.core.trace import Box, current, inherited_state, note_change, user_frame, user_line
@@ -54,7 +57,7 @@ class Operators:
     base, ctypes, data, flags, strides, setflags = (Absent(_MEMORY) for _ in range(6))
     byteswap, getfield, setfield = (Absent(_BITS) for _ in range(3))
 
-    _value: np.ndarray[Any, Any] | np.generic | Box
+    _value: np.ndarray[Any, Any] | np.generic | Box | DeviceArray
     _nodes: tuple[Any, ...]
 
     __hash__ = object.__hash__
@@ -136,7 +139,7 @@ class Operators:
     @flat.setter
     def flat(self, value: Any) -> None: FUNCTIONS["flat"](self)[:] = value
     @property
-    def device(self) -> str: return "cpu"
+    def device(self) -> str: return device_of(self)
 
     def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]: return self // other, self % other
     def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]: return other // self, other % self
@@ -249,8 +252,9 @@ class Operators:
         return bytes(self._concrete("tobytes()").tobytes())
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Return a fresh, writable array of the elements, without gradient."""
-        return np.array(self._concrete("numpy()"))
+        """Return a fresh, writable array of NumPy with the elements, on the CPU, without gradient."""
+        value = self._concrete("numpy()")
+        return np.array(value) if value.__class__ is np.ndarray else np.array(on_host(value))
 
     def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
         """Write the elements to a file as `numpy.ndarray.tofile` does, without gradient."""
@@ -274,10 +278,10 @@ class Operators:
         return FUNCTIONS["copy"](self)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
-        """Return the Tensor itself: `device` can only be "cpu"."""
-        if device != "cpu" or stream is not None:
-            raise ValueError(f"this Tensor can only be on the device 'cpu', not on {device!r}")
-        return self  # type: ignore[return-value]
+        """Return what `to` does: the array API's name for it."""
+        if stream is not None:
+            raise ValueError(f"to_device takes no stream, not {stream!r}: Tensors are on the current one")
+        return self.to(device)  # type: ignore[attr-defined,no-any-return]
 
     def __dlpack__(
         self,
@@ -288,14 +292,25 @@ class Operators:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        value = np.asarray(self._untracked("export with DLPack")).view()
+        found = self._untracked("export with DLPack")
+        if found.__class__ is DeviceArray:
+            return found.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        value = np.asarray(found).view()
         value.flags.writeable = False  # shared only with consumers of version 1, which heed this flag
         shared = copy is False or (copy is None and max_version is not None and max_version >= (1, 0))
         source = value if shared else value.copy()
         return source.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return np.empty(0).__dlpack_device__()
+        found = buffer_of(self)
+        return (found if found.__class__ is DeviceArray else np.empty(0)).__dlpack_device__()
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        found = buffer_of(self)
+        if found.__class__ is not DeviceArray:
+            raise AttributeError(f"a Tensor on {self.device!r} has no __cuda_array_interface__")
+        return self._untracked("export to CUDA").__cuda_array_interface__
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType:
         return FUNCTIONS["array_namespace"](api_version)  # type: ignore[return-value]
@@ -353,16 +368,17 @@ class Operators:
         value = self._value
         if isinstance(value, Box):
             return f"Tensor({value.dtype.name}[{','.join(map(str, value.shape))}] in {value.trace.title})"
-        value = np.asarray(value)
+        place = f", device={self.device!r}" if value.__class__ is DeviceArray else ""
+        value = on_host(value)
         text = np.array2string(value, separator=", ", prefix="Tensor(")
         usual = (np.dtype(bool), np.dtype(int), np.dtype(float), np.dtype(complex))
         implied = value.dtype in usual and value.size
         if not value.size:
             text = "[]" if value.ndim == 1 else f"[], shape={value.shape}"
-        return f"Tensor({text})" if implied else f"Tensor({text}, dtype={value.dtype.name})"
+        return f"Tensor({text}{place})" if implied else f"Tensor({text}, dtype={value.dtype.name}{place})"
 
     def __str__(self) -> str:
-        return repr(self) if isinstance(self._value, Box) else str(np.asarray(self._value))
+        return repr(self) if isinstance(self._value, Box) else str(on_host(self._value))
 
     def __format__(self, spec: str) -> str:
         if isinstance(self._value, Box) or not spec:
@@ -458,7 +474,7 @@ def _plain(x: Any, name: str, found: list[Operators]) -> Any:
     """Return `x` with values in the place of the Tensors in its lists, tuples and dictionaries."""
     if isinstance(x, Operators):
         found.append(x)
-        return np.array(x._concrete(name))
+        return copied(x._concrete(name))
     if type(x) in (list, tuple):
         return type(x)([_plain(y, name, found) for y in x])
     return {k: _plain(y, name, found) for k, y in x.items()} if type(x) is dict else x

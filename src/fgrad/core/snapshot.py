@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.array import DeviceArray
+
 
 def refuse_masked(a: Any) -> None:
     """Refuse a masked array: its mask would be lost, or spoil what is computed of it."""
@@ -34,7 +36,7 @@ def snapshot(a: Any, dtype: np.dtype[Any]) -> Any:
         if a.nbytes < _POOLED_FROM and a.flags.writeable and a.flags.c_contiguous:
             return private_copy(a)
         return a if is_private(a) else compact(a)
-    if isinstance(a, np.generic):
+    if isinstance(a, np.generic | DeviceArray):  # nobody writes to these
         return a
     if isinstance(a, list | tuple):
         return np.array(a)

@@ -15,9 +15,12 @@ from weakref import ref
 import numpy as np
 
 from fgrad import tree
+from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import CPU, adopted, copied, find, is_foreign, maker, moved
 from fgrad.core.aval import aval_of
 from fgrad.core.operators import Operators
 from fgrad.core.pictures import html_of
+from fgrad.core.placement import buffer_of, near
 from fgrad.core.primitive import FUNCTIONS, KEEP_OUT, KEEP_X, KEEP_XY, KEEP_Y, OUT, ROWS, Primitive
 from fgrad.core.snapshot import refuse_masked, refuse_objects, snapshot
 from fgrad.core.tape import HIDDEN, Fit, Node, Pick, Tape
@@ -43,14 +46,20 @@ class Tensor(Operators):
     _nodes: tuple[Node, ...]  # what live tapes know of the value
     _grad: Tensor | None
 
-    def __init__(self, data: Any, dtype: Any = None) -> None:
-        """Copy `data` (anything NumPy makes a numeric array of)."""
+    def __init__(self, data: Any, dtype: Any = None, device: Any = None) -> None:
+        """Copy `data` (anything NumPy makes a numeric array of) to a device; share what is there already."""
         if isinstance(data, Tensor):
             source = data if dtype is None else data.astype(dtype)
+            source = source if device is None else source.to(device)
             self._value, self._nodes = source._value, source._nodes
             return
         refuse_masked(data)
-        value = np.array(data, dtype)
+        if data.__class__ is not _ndarray and is_foreign(data):
+            value = adopted(data)
+            value = value if dtype is None else value.astype(dtype, copy=False)
+            value = value if device is None else moved(value, device)
+        else:
+            value = maker(device).array(data, dtype)
         if value.dtype.kind not in "fciub":
             raise TypeError(
                 f"a Tensor holds numbers, not {value.dtype}"
@@ -80,20 +89,38 @@ class Tensor(Operators):
         """Return a new handle on the same value that no transformation differentiates."""
         return FUNCTIONS["stop_gradient"](self)
 
+    def to(self, device: Any) -> Tensor:
+        """Return the Tensor on a device ("cpu", "cuda", "cuda:1"), itself if it is there; derivatives follow.
+
+        Raises:
+            ValueError: there is no such device.
+            RuntimeError: CUDA cannot be used here; the message says what is missing.
+
+        Example:
+            >>> tensor([1.0, 2.0]).to("cpu").device
+            'cpu'
+        """
+        if buffer_of(self) is None:
+            self._concrete("to()")  # refuses: a program runs on the device where its arguments are
+        place, source = find(device), self.device
+        name = place.name if place else CPU
+        return self if name == source else bind("to_device", self, device=name, source=source)
+
     def _repr_html_(self) -> str:
         return html_of(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.numpy(), self.grad)
+        return _restored, (self.numpy(), self.grad, self.device)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        new = _restored(self.numpy(), self.grad and self.grad.__deepcopy__(memo))
+        new = wrap(copied(self._concrete("deepcopy")))
+        new._grad = None if self.grad is None else self.grad.__deepcopy__(memo)
         memo[id(self)] = new
         return new
 
 
-def _restored(value: Any, grad: Tensor | None) -> Tensor:
-    t = wrap(value)
+def _restored(value: Any, grad: Tensor | None, device: str = CPU) -> Tensor:
+    t = wrap(value if device == CPU else moved(value, device))
     t._grad = grad
     return t
 
@@ -101,21 +128,26 @@ def _restored(value: Any, grad: Tensor | None) -> Tensor:
 tree.declare_leaf(Tensor)
 
 
-def tensor(data: Any, dtype: Any = None) -> Tensor:
+def tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """Return a Tensor that holds a copy of `data`.
 
     Args:
-        data: array, number, nested sequence or Tensor, of a numeric or bool dtype.
+        data: array, number, nested sequence or Tensor, of a numeric or bool dtype. The memory of an array on
+            a GPU (CuPy's, or what speaks `__cuda_array_interface__` or DLPack) is shared: do not write to
+            it while a gradient may need it.
         dtype: NumPy dtype; None keeps that of `data`.
+        device: "cpu", "cuda", "cuda:1"; None leaves Tensors and arrays on a GPU where they are, and puts
+            everything else on the CPU, or where `default_device` says.
 
     Raises:
         TypeError: `data` is not numeric.
+        RuntimeError: CUDA cannot be used here; the message says what is missing.
 
     Example:
         >>> tensor([1.0, 2.0])
         Tensor([1., 2.])
     """
-    return Tensor(data, dtype)
+    return Tensor(data, dtype, device)
 
 
 def wrap(value: Any, nodes: tuple[Node, ...] = ()) -> Tensor:
@@ -203,15 +235,21 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
     if x.__class__ is Tensor:
         vx, nx = x._value, x._nodes
     elif x.__class__ not in OPERANDS:
-        if not isinstance(x, np.ndarray | np.generic):
+        if isinstance(x, np.ndarray | np.generic):
+            refuse_masked(x)
+        elif is_foreign(x):
+            x = vx = adopted(x)
+        else:
             return NotImplemented
-        refuse_masked(x)
     if y.__class__ is Tensor:
         vy, ny = y._value, y._nodes
     elif y.__class__ not in OPERANDS:
-        if not isinstance(y, np.ndarray | np.generic):
+        if isinstance(y, np.ndarray | np.generic):
+            refuse_masked(y)
+        elif is_foreign(y):
+            y = vy = adopted(y)
+        else:
             return NotImplemented
-        refuse_masked(y)
     s = inherited_state()
     tape = s.sole
     if nx:
@@ -304,7 +342,9 @@ def _number(x: float) -> np.ndarray[Any, Any]:
     return array
 
 
-OPERANDS = frozenset({float, int, complex, bool, np.ndarray, list, tuple, np.float64, np.float32})
+OPERANDS = frozenset(
+    {float, int, complex, bool, np.ndarray, list, tuple, np.float64, np.float32, DeviceArray}
+)
 
 
 def bind(name: str, *args: Any, **params: Any) -> Any:
@@ -464,7 +504,7 @@ def _placeholder(row: Primitive, values: list[Any], params: dict[str, Any]) -> A
     if all(v.size < 4096 for v in values):  # computing costs less
         return row.run(*values, **params)
     aval = row.shape(*map(aval_of, values), **params)  # type: ignore[misc]
-    return np.broadcast_to(np.ones((), aval.dtype), aval.shape)
+    return np.broadcast_to(near(values[0]).ones((), aval.dtype), aval.shape)
 
 
 def _outputs(outs: tuple[Tensor, ...], *, many: bool) -> Any:

@@ -70,6 +70,11 @@ class Box:
         """The number of axes that the user's function sees."""
         return len(self.shape)
 
+    @property
+    def held(self) -> Any:
+        """The value that this one stands on; None where nothing is computed yet."""
+        return None
+
     def refuse(self, what: str) -> NoReturn:
         """Say that `what` needs a value that does not exist here."""
         if self.trace not in current().traces:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.backend.array import DeviceArray
 from fgrad.expr import special
 from fgrad.expr.node import Expr, Operand, apply
 
@@ -63,7 +64,8 @@ DEGREE, LN2, LN10, BELL = math.pi / 180, math.log(2), math.log(10), 2 / math.sqr
 def scale(ct: Any, slope: Any) -> Any:
     """Return `ct * slope`, and zero wherever `ct` is zero even if the slope is infinite or NaN."""
     product = np.multiply(ct, slope)
-    if np.count_nonzero(ct) == np.size(ct):
+    # a device would be waited for, to read what it counts
+    if product.__class__ is not DeviceArray and np.count_nonzero(ct) == np.size(ct):
         return product
     return np.where(np.equal(ct, 0), product.dtype.type(0), product)
 
@@ -71,7 +73,11 @@ def scale(ct: Any, slope: Any) -> Any:
 def both(x: Any, y: Any) -> Any:
     """Return `x * y`, and zero wherever one of them is zero even if the other is infinite or NaN."""
     product = np.multiply(x, y)
-    if np.count_nonzero(x) == np.size(x) and np.count_nonzero(y) == np.size(y):
+    if (
+        product.__class__ is not DeviceArray
+        and np.count_nonzero(x) == np.size(x)
+        and np.count_nonzero(y) == np.size(y)
+    ):
         return product
     return np.where(np.logical_or(np.equal(x, 0), np.equal(y, 0)), product.dtype.type(0), product)
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.devices import as_array
+
 CENTER = 3.75  # of the map t = (|x| - CENTER) / (|x| + CENTER)
 FAR = 30.0  # erfc is zero from here on
 # exp(x^2) erfc(x) (x + CENTER) / CENTER for x >= 0, in t: Shepherd & Laframboise (1981), Math. Comp. 36, 249
@@ -47,7 +49,7 @@ def _floating(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return `f` for real arrays of every dtype: it computes in float32 or float64, and rounds to its own."""
 
     def function(x: Any) -> Any:
-        x = np.asarray(x)
+        x = as_array(x)
         if x.dtype.kind not in "fiub":
             raise TypeError(f"{f.__name__} takes real numbers, not {x.dtype}")
         dtype = x.dtype if x.dtype.kind == "f" else np.dtype(float)
@@ -77,7 +79,7 @@ def _tail(z: Any) -> Any:
     q = CENTER / (z + CENTER)
     y = polynomial(ERFC[z.dtype.name], 1 - 2 * q) * q
     kind, mask = ("i4", -(2**12)) if z.dtype == np.float32 else ("i8", -(2**27))
-    head = np.bitwise_and(np.asarray(z).view(kind), mask).view(z.dtype)  # its square is exact
+    head = np.bitwise_and(as_array(z).view(kind), mask).view(z.dtype)  # its square is exact
     return y * np.exp(-head * head) * np.exp(-(z - head) * (z + head))
 
 

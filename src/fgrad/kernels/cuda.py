@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from fgrad.backend.library import missing
 from fgrad.expr.node import Expr, var
 from fgrad.kernels import mathlib, source
 from fgrad.kernels.body import (
@@ -70,11 +71,11 @@ def device() -> Device:
     try:
         from numba import cuda  # noqa: PLC0415 -- late: few programs use CUDA, and it takes half a second
     except ImportError as error:
-        raise RuntimeError(_missing(str(error))) from error
+        raise RuntimeError(missing(f"Numba's part for CUDA cannot be imported ({error})")) from error
     if "simulator" in cuda.jit.__module__:
         return Device(cuda, simulated=True, threads=4, blocks=2)
     if not cuda.is_available():
-        raise RuntimeError(_missing(str(cuda.cuda_error() or "no device is visible")))
+        raise RuntimeError(missing(f"Numba finds none ({cuda.cuda_error() or 'no device is visible'})"))
     return Device(cuda, simulated=False, threads=256, blocks=1024)
 
 
@@ -280,16 +281,6 @@ def _block(threads: int | None) -> int:
     return device().threads if threads is None else threads
 
 
-def _missing(reason: str) -> str:
-    reason = " ".join(reason.split()).rstrip(".")
-    return (
-        f"CUDA kernels need an NVIDIA GPU that Numba can use, and there is none: {reason}. "
-        "On a machine with a GPU and its driver, install the extra: pip install 'fgrad[cuda]'. "
-        "Without a GPU, set NUMBA_ENABLE_CUDASIM=1 before Python starts to run kernels, slowly, in Numba's "
-        "simulator, or keep to device='cpu'"
-    )
-
-
 def _load(body: Body, operands: tuple[Any, ...]) -> tuple[list[np.ndarray], np.dtype, np.dtype]:
     """Return the operands as contiguous arrays that a kernel can read, and the dtypes of work and results."""
     arrays = as_arrays(body, operands)
@@ -362,10 +353,15 @@ def _join(preamble: str, names: list[str], lines: list[str]) -> str:
     return "\n".join([preamble, "", "", "@cuda.jit", f"def kernel({', '.join(names)}):", *_in(lines), ""])
 
 
-def _statements(body: Body, dtype: np.dtype, also: Sequence[str] = ()) -> Any:
+def device_helpers(dtype: np.dtype) -> dict[str, str]:
+    """Return the text of helper functions for which the device has better ones; the simulator has none."""
     suffix = "f" if dtype == FLOAT32 else ""
     helpers = {name: text.replace("{suffix}", suffix) for name, text in _DEVICE_HELPERS.items()}
-    return statements(body, dtype, also, {} if device().simulated else helpers)
+    return {} if device().simulated else helpers
+
+
+def _statements(body: Body, dtype: np.dtype, also: Sequence[str] = ()) -> Any:
+    return statements(body, dtype, also, device_helpers(dtype))
 
 
 def _compile(text: str, dtype: np.dtype) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Program, Var
 from fgrad.core.tensor import Tensor, bind, wrap
@@ -37,7 +38,7 @@ def _scalar(x: Any, what: str) -> Any:
     """
     if isinstance(x, bool | int):
         return x
-    if not isinstance(x, Tensor | np.ndarray | np.generic | float):
+    if not isinstance(x, Tensor | np.ndarray | np.generic | float | DeviceArray):
         raise TypeError(f"{what} must be a bool or number, not {type(x).__name__}")
     if np.shape(x) != ():
         raise TypeError(

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.backend.devices import as_array, copied
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.placement import near
 from fgrad.core.program import Program
 from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor, node_on
@@ -100,10 +102,10 @@ class _Solved(OpaqueRule):
             raise TypeError(f"{self.name}: the solver must return the structure {structure}, not {given}")
         out = []
         for leaf, aval in zip(leaves, avals, strict=True):
-            value = leaf._value if isinstance(leaf, Tensor) else np.asarray(leaf)
+            value = leaf._value if isinstance(leaf, Tensor) else as_array(leaf)
             if value.shape != aval.shape:
                 raise ValueError(f"{self.name}: the solver must return shape {aval.shape}, not {value.shape}")
-            out.append(np.array(value, aval.dtype))
+            out.append(copied(as_array(value, aval.dtype)))
         return out
 
 
@@ -135,7 +137,9 @@ class _LinearSolve(_Solved):
         """Return the cotangents of the matrix's values and of the right-hand side."""
         eq = self.equation
         captured, x = self.values[: eq.count], self.x
-        full = [np.zeros(a.shape, a.dtype) if ct is None else ct for ct, a in zip(cts, eq.avals, strict=True)]
+        make = near(next(ct for ct in cts if ct is not None))
+        pairs = zip(cts, eq.avals, strict=True)
+        full = [make.zeros(a.shape, a.dtype) if ct is None else ct for ct, a in pairs]
         forward, backward = self.solvers
         if self.symmetric:
             transposed, backward = eq.at(captured), forward
@@ -163,7 +167,8 @@ def _without_aux(solver: Any) -> Any:
 
 def _transposed(eq: _Equation, captured: Sequence[Any]) -> Fun:
     def vecmat(u: Any) -> Any:
-        zeros = [np.zeros(a.shape, a.dtype) for a in eq.avals]
+        make = near(tree.leaves(u)[0])
+        zeros = [make.zeros(a.shape, a.dtype) for a in eq.avals]
         _, pullback = vjp(lambda *v: eq.leaves(captured, v), *as_tensors(zeros))
         return tree.unflatten(eq.structure, pullback(tree.leaves(u)))
 
@@ -296,7 +301,9 @@ class _Root(_Solved):
         """Return the cotangents of what the equation captured; the guess has none."""
         eq = self.equation
         captured, x = self.values[: eq.count], self.x
-        full = [np.zeros(a.shape, a.dtype) if ct is None else ct for ct, a in zip(cts, eq.avals, strict=True)]
+        make = near(next(ct for ct in cts if ct is not None))
+        pairs = zip(cts, eq.avals, strict=True)
+        full = [make.zeros(a.shape, a.dtype) if ct is None else ct for ct, a in pairs]
 
         def vecmat(u: Any) -> Any:
             _, pullback = vjp(lambda *v: eq.leaves(captured, v), *as_tensors(x))

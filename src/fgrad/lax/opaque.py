@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.devices import copied
 from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Box, below, current, running
@@ -24,7 +25,7 @@ from fgrad.transforms.stage import staging
 def plain_value(x: Any) -> Any:
     """Return a leaf as opaque code takes it: an array of its own, or a number without axes."""
     x = plain(x)
-    return x[()] if isinstance(x, np.ndarray) and x.ndim == 0 else np.array(x)
+    return x[()] if isinstance(x, np.ndarray) and x.ndim == 0 else copied(x)
 
 
 class OpaqueRule(Rule):

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, Shape, aval_of
+from fgrad.core.placement import near
 from fgrad.core.primitive import Primitive, Pull, register
 from fgrad.core.program import Program, Var
 from fgrad.core.tape import Tape
@@ -110,7 +112,9 @@ class Back(Code):
         finally:
             gm.release()
         found = pull([convert(ct, y.dtype) for ct, y in zip(cts, ys, strict=True)])
-        return [np.zeros(a.shape, a.dtype) if c is None else c for c, a in zip(found, self.outs, strict=True)]
+        make = near(ys[0])
+        pairs = zip(found, self.outs, strict=True)
+        return [make.zeros(a.shape, a.dtype) if c is None else c for c, a in pairs]
 
     def inner(self) -> Sequence[Program]:
         """Return the programs that it differentiates."""
@@ -153,7 +157,7 @@ def _run(*values: Any, code: Code) -> tuple[Any, ...]:
     with running(()):
         outs = code(*values)
     return tuple(
-        np.asarray(o._value if o.__class__ is Tensor else o, a.dtype)
+        as_array(o._value if o.__class__ is Tensor else o, a.dtype)
         for o, a in zip(outs, code.outs, strict=True)
     )
 
@@ -162,8 +166,9 @@ def _pull(linear: bool, pattern: tuple[bool, ...]) -> Pull:
     def call(cts: Sequence[Any], *saved: Any) -> list[Any]:
         *primals, params = saved
         code = params["code"]
+        make = near(next(ct for ct in cts if ct is not None))
         given = [
-            np.zeros(a.shape, a.dtype) if ct is None else ct
+            make.zeros(a.shape, a.dtype) if ct is None else ct
             for ct, a in zip(cts, code.outs, strict=True)
             if a.dtype.kind in "fc"
         ]

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.transforms.calling import name_of
@@ -106,9 +108,15 @@ def stack(xs: Sequence[Any]) -> Any:
         xs = [x if hasattr(x, "dtype") else np.asarray(x, dtype) for x in xs]
     if any(x.__class__ is Tensor for x in xs):
         return bind("stack", *xs)
-    return np.stack(xs) if np.shape(xs[0]) else np.array(xs)
+    return (
+        np.stack(xs)
+        if np.shape(xs[0])
+        else np.array(xs)
+        if xs[0].__class__ is not DeviceArray
+        else np.stack(xs)
+    )
 
 
 def as_tensors(leaves: Sequence[Any]) -> list[Tensor]:
     """Return every leaf as a Tensor."""
-    return [x if x.__class__ is Tensor else wrap(np.asarray(x)) for x in leaves]
+    return [x if x.__class__ is Tensor else wrap(as_array(x)) for x in leaves]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from fgrad.core.placement import near
 from fgrad.core.tensor import bind
 from fgrad.nn.exponentials import softmax
 from fgrad.numpy.products import einsum
@@ -48,7 +47,8 @@ def dot_product_attention(
         scores = scores + inexact(bias)
     seen: Any = None if mask is None else bind("not_equal", mask, False)
     if is_causal:
-        causal = np.tri(*scores.shape[-2:]) > 0
+        rows, columns = map(near(scores).arange, scores.shape[-2:])
+        causal = columns <= rows.reshape(-1, 1)
         seen = causal if seen is None else bind("logical_and", seen, causal)
     if seen is not None:
         seen = bind("broadcast_to", seen, shape=tuple(scores.shape))

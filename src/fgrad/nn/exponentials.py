@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from fgrad.core.placement import near
 from fgrad.core.tensor import bind, unary
 from fgrad.numpy import reductions
 from fgrad.numpy.arrays import as_value
@@ -139,7 +140,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = float, axis: int = -1) -> 
     x = as_value(x)
     if x.dtype.kind not in "iub":
         raise TypeError(f"one_hot takes integers, not {x.dtype}; convert them with astype(int)")
-    ones = convert(bind("equal", expand_dims(x, -1), np.arange(num_classes)), np.dtype(dtype))
+    ones = convert(bind("equal", expand_dims(x, -1), near(x).arange(num_classes)), np.dtype(dtype))
     return moveaxis(ones, -1, normalize_axis_index(axis, len(ones.shape)))
 
 

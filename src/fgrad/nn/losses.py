@@ -8,7 +8,6 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import Tensor, bind, unary
-from fgrad.core.trace import Box
 from fgrad.nn.exponentials import log_softmax, logsumexp
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.indexing import take_along_axis
@@ -45,7 +44,8 @@ def softmax_cross_entropy(logits: Any, labels: Any, axis: int = -1) -> Any:
     rest = (*x.shape[:place], *x.shape[place + 1 :])
     if y.dtype.kind in "iub" and tuple(y.shape) == rest:
         value = y._value if isinstance(y, Tensor) else y
-        if not isinstance(value, Box) and value.dtype.kind == "i" and np.any(value < 0):
+        known = isinstance(value, np.ndarray | np.generic)  # from a device nothing is read
+        if known and value.dtype.kind == "i" and np.any(value < 0):
             raise IndexError(f"a label is {value.min()}, but classes are counted from 0")
         chosen = take_along_axis(x, expand_dims(convert(y, np.dtype(np.intp)), place), place)
         return logsumexp(x, place) - reshape(chosen, rest)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.placement import near
 from fgrad.core.tensor import bind
 from fgrad.numpy.reductions import inexact
 
@@ -36,11 +37,12 @@ def dropout(x: Any, rate: float, rng: np.random.Generator | None = None, *, trai
     if not train or rate == 0:
         return x
     if rate == 1:
-        return bind("where", np.zeros(x.shape, bool), x, 0)
+        return bind("where", False, x, 0)
     if not isinstance(rng, np.random.Generator):
         raise TypeError(
             f"dropout takes its random numbers from a numpy.random.Generator, not {type(rng).__name__}; "
             "give rng=numpy.random.default_rng(seed), or train=False"
         )
     kept = rng.random(x.shape, np.float32) >= np.float32(rate)
-    return bind("where", kept, x / (1 - rate), 0)
+    make = near(x)
+    return bind("where", kept if make is np else make.array(kept), x / (1 - rate), 0)

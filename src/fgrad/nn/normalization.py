@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.reductions import axes_of, inexact, mean, var
@@ -85,7 +86,7 @@ def _normalized(x: Any, axes: tuple[int, ...], weight: Any, bias: Any, eps: floa
     params = []
     for name, p, default in zip(("weight", "bias"), made, (1, 0), strict=True):
         if p is None:
-            params.append(np.full(shape, default, dtype))
+            params.append(near(x).full(shape, default, dtype))
             continue
         if tuple(p.shape) != shape:
             raise ValueError(f"layer_norm: {name} has shape {tuple(p.shape)}, the axes have lengths {shape}")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.placement import near
 from fgrad.core.tensor import bind
 from fgrad.nn.geometry import pads, per_axis
 from fgrad.numpy.reductions import inexact
@@ -67,7 +68,7 @@ def avg_pool(
     total = bind("window_sum", x, **options)
     if count_include_pad or not any(map(any, sides)):
         return total / float(np.prod(size))
-    counts = bind("window_sum", np.ones(x.shape[len(x.shape) - len(size) :], x.dtype), **options)
+    counts = bind("window_sum", near(x).ones(x.shape[len(x.shape) - len(size) :], x.dtype), **options)
     return total / counts
 
 

@@ -12,6 +12,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from fgrad.backend.devices import adopted, is_foreign, maker
+from fgrad.core.placement import device_of, near
 from fgrad.core.tensor import Tensor, alias, binary, bind, unary, wrap
 from fgrad.core.trace import Box
 from fgrad.numpy.registry import implements
@@ -29,7 +31,7 @@ def as_value(x: Any) -> Any:
         return x
     if isinstance(x, list | tuple) and holds_tensor(x):
         return array(x)
-    return np.asarray(x)
+    return adopted(x) if is_foreign(x) else np.asarray(x)
 
 
 def operand(x: Any) -> Any:
@@ -99,12 +101,6 @@ def ones_before(x: Any, ndim: int) -> Any:
     return reshape(x, (*(1,) * missing, *x.shape)) if missing > 0 else x
 
 
-def on_cpu(device: Any) -> None:
-    """Refuse every `device` but "cpu"."""
-    if device not in {None, "cpu"}:
-        raise ValueError(f'Device not understood. Only "cpu" is allowed, but received: {device}')
-
-
 def _parts(x: Any, leaves: list[Any]) -> tuple[int, ...]:
     """Append the arrays and Tensors of a nested sequence to `leaves`; return the shape of the whole."""
     if not (isinstance(x, list | tuple) and holds_tensor(x)):
@@ -168,12 +164,13 @@ def asarray(
     a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
 ) -> Tensor:
     """Return `a` itself if it is a Tensor of `dtype`, otherwise a Tensor made of it; `copy`: a new handle."""
-    on_cpu(device)
+    if isinstance(a, Tensor) and device is not None:
+        a = a.to(device)
     if isinstance(a, Tensor) and not copy and (dtype is None or a.dtype == dtype):
         return strong(a)
     if copy is False:
         raise ValueError("a Tensor cannot share the memory of an array, so copy=False is impossible")
-    return array(a, dtype)
+    return array(a, dtype) if device is None or holds_tensor(a) else Tensor(a, dtype, device)
 
 
 @implements(np.asanyarray)
@@ -223,15 +220,13 @@ def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
 @implements(np.zeros)
 def zeros(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Tensor:
     """Return a Tensor of zeros."""
-    on_cpu(device)
-    return wrap(np.zeros(shape, dtype, order))
+    return wrap(maker(device).zeros(shape, dtype, order))
 
 
 @implements(np.ones)
 def ones(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Tensor:
     """Return a Tensor of ones."""
-    on_cpu(device)
-    return wrap(np.ones(shape, dtype, order))
+    return wrap(maker(device).ones(shape, dtype, order))
 
 
 @implements(np.empty)
@@ -251,9 +246,8 @@ def full(
     like: Any = None,
 ) -> Tensor:
     """Return a Tensor filled with `fill_value`, which may be a Tensor that broadcasts."""
-    on_cpu(device)
     lengths = (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
-    made: Tensor = _broadcast_to(asarray(fill_value, dtype), lengths)
+    made: Tensor = _broadcast_to(asarray(fill_value, dtype, device=device), lengths)
     return made
 
 
@@ -263,7 +257,7 @@ def _like(make: Callable[..., Tensor], a: Any, dtype: Any, order: Any, shape: An
         a.shape if shape is None else shape,
         a.dtype if dtype is None else dtype,
         order if order in {"C", "F"} else "C",
-        device=device,
+        device=device_of(a) if device is None else device,
     )
 
 
@@ -312,7 +306,14 @@ def full_like(
     """Return a Tensor filled with `fill_value`, of the shape and dtype of `a`."""
     a = as_value(a)
     kind = a.dtype if dtype is None else dtype
-    return full(a.shape if shape is None else shape, fill_value, kind, device=device)
+    where = device_of(a) if device is None else device
+    return full(a.shape if shape is None else shape, fill_value, kind, device=where)
+
+
+def _placed(made: Any, device: Any) -> Tensor:
+    """Return a new array of NumPy as Tensor on a device."""
+    make = maker(device)
+    return wrap(made if make is np else make.array(made))
 
 
 @implements(np.arange)
@@ -322,7 +323,7 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     Args:
         *args: stop; or start, stop, step and dtype.
         dtype: NumPy dtype; None promotes the numbers.
-        device: None or "cpu".
+        device: where to make it; None: as `default_device` says.
         like: taken for NumPy's sake.
         **ends: start, stop and step by name.
 
@@ -332,10 +333,9 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     Derivative:
         Of start + i * step in start and step; stop only decides how many numbers there are.
     """
-    on_cpu(device)
     if not any(isinstance(x, Tensor) for x in (*args, *ends.values())):
         make: Callable[..., Any] = np.arange
-        return wrap(make(*args, **ends, **({} if dtype is None else {"dtype": dtype})))
+        return _placed(make(*args, **ends, **({} if dtype is None else {"dtype": dtype})), device)
     if len(args) == 4:
         *args, dtype = args  # type: ignore[assignment]
     names = ("start", "stop", "step")
@@ -371,11 +371,10 @@ def linspace(
     device: Any = None,
 ) -> Any:
     """Return `num` evenly spaced numbers from `start` to `stop`, along a new axis; differentiable in both."""
-    on_cpu(device)
     if not any(map(holds_tensor, (start, stop))):
         space: Callable[..., Any] = np.linspace  # its overloads want to know whether there is a step
         made = space(start, stop, num, endpoint, retstep, dtype, axis)
-        return tuple(map(Tensor, made)) if retstep else Tensor(made)
+        return (_placed(made[0], device), Tensor(made[1])) if retstep else _placed(made, device)
     num = operator.index(num)
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
@@ -384,7 +383,7 @@ def linspace(
     first, last = convert(first, kind), convert(last, kind)
     gap = binary("subtract", last, first)
     shape = (num, *(1,) * len(gap.shape))
-    line = np.arange(num, dtype=np.finfo(kind).dtype).reshape(shape)
+    line = near(gap).arange(num, dtype=np.finfo(kind).dtype).reshape(shape)
     parts = num - 1 if endpoint else num
     step = gap / parts if parts > 0 else Tensor(np.nan)
     if parts <= 0:
@@ -483,8 +482,7 @@ def eye(
     like: Any = None,
 ) -> Tensor:
     """Return a Tensor with ones on the diagonal `k` and zeros elsewhere."""
-    on_cpu(device)
-    return wrap(np.eye(N, M, k, dtype, order))
+    return _placed(np.eye(N, M, k, dtype, order), device)
 
 
 @implements(np.identity)
@@ -532,7 +530,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
 
     Args:
         x: what has `__dlpack__`.
-        device: None or "cpu".
+        device: where to make it; None: as `default_device` says.
         copy: None or True, but for Tensors: the memory of others may change.
 
     Raises:
@@ -542,7 +540,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
         return asarray(x, device=device, copy=copy)
     if copy is False:
         raise ValueError("a Tensor cannot share the memory of an array, so copy=False is impossible")
-    return Tensor(np.from_dlpack(x, device=device))
+    return Tensor(x, None, device) if is_foreign(x) else Tensor(np.from_dlpack(x, device=device))
 
 
 @implements(np.fromfunction)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad import tree
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.placement import near
+from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import current
 from fgrad.numpy.arrays import array, as_value, asarray, concrete, holds_tensor
 from fgrad.numpy.indexing import getitem, setitem
@@ -111,7 +112,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         masks.append(~np.logical_or.reduce(masks))
     elif n != wanted:
         raise ValueError(f"with {n} condition(s), either {n} or {n + 1} functions are expected")
-    y, any_tensor = Tensor(np.zeros(x.shape, x.dtype)), isinstance(x, Tensor) or holds_tensor(condlist)
+    y, any_tensor = wrap(near(x).zeros(x.shape, x.dtype)), isinstance(x, Tensor) or holds_tensor(condlist)
     for mask, f in zip(masks, funclist, strict=True):
         if callable(f):
             part = getitem(x, mask)

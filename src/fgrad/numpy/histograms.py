@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind
 from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends
 from fgrad.numpy.ordering import searchsorted
@@ -49,7 +50,7 @@ def _spaced(first: Any, last: Any, n: int, dtype: np.dtype[Any]) -> Any:
         made: Any = np.linspace(first, last, n + 1, dtype=dtype)
         return made
     first, last = (linear.convert(as_value(e), dtype) for e in (first, last))
-    line = first + np.arange(n + 1, dtype=dtype) * ((last - first) / n)
+    line = first + near(first).arange(n + 1, dtype=dtype) * ((last - first) / n)
     return bind("update", line, last, index=(-1,))
 
 
@@ -105,7 +106,7 @@ def _bin(x: Any, edges: Any) -> Any:
 def _counted(place: Any, weights: Any, n: int) -> Any:
     """Return how much weight stands at each of `n` places."""
     if weights is None:
-        weights = np.ones(place.shape, np.intp)
+        weights = near(place).ones(place.shape, np.intp)
     kind = weights.dtype
     wide = kind if kind.kind in "iu" else np.result_type(kind, float)
     total = bind("scatter_add", linear.convert(weights, wide), place, template=(HOLE,), shape=(n,))

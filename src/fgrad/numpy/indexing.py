@@ -9,11 +9,14 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad import tree
+from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import copied
+from fgrad.core.placement import near
 from fgrad.core.primitive import ROWS, Primitive, flat, register
 from fgrad.core.tape import CUT
 from fgrad.core.tensor import Tensor, alias, apply_linear, apply_unary, binary, bind, rebind, unary, wrap
 from fgrad.core.trace import Box
-from fgrad.numpy.arrays import as_target, as_value, concrete, operand, values
+from fgrad.numpy.arrays import as_target, as_value, concrete, holds_tensor, operand, values
 from fgrad.numpy.registry import declare_operator, implements, stored
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
@@ -79,6 +82,10 @@ def _plain_index(index: Any) -> Any:
 @implements()
 def setitem(x: Tensor, index: Any, value: Any) -> None:
     """Give the handle `x` the value it has with `value` at `index`; derivatives flow from both."""
+    make = near(x)
+    plain = not isinstance(value, Tensor | np.ndarray | DeviceArray) and not holds_tensor(value)
+    if make is not np and plain:
+        value = make.array(value)
     value = as_target(value, x.dtype)
     if _is_everything(index):
         shape = tuple(value.shape)
@@ -88,7 +95,7 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
         if np.broadcast_shapes(tuple(value.shape), x.shape) != x.shape:
             raise ValueError(f"could not broadcast input array from shape {shape} into shape {x.shape}")
         full = linear.broadcast_to(value, x.shape)
-        new = full if isinstance(full, Tensor) else wrap(np.array(full))
+        new = full if isinstance(full, Tensor) else wrap(copied(full))
         rebind(x, new)
         if not x._nodes:
             x._nodes = (CUT,)
@@ -103,10 +110,10 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
 
 
 def _is_unknown_mask(mask: Any, x: Tensor, value: Any) -> bool:
-    """Return whether `mask` chooses elements by values that are not there, and all get one `value`."""
+    """Return whether `mask` chooses elements by values that are not here, and all get one `value`."""
     return (
         isinstance(mask, Tensor)
-        and isinstance(mask._value, Box)
+        and isinstance(mask._value, Box | DeviceArray)
         and mask.dtype.kind == "b"
         and 0 < mask.ndim <= x.ndim - len(value.shape)
         and mask.shape == x.shape[: mask.ndim]

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.linalg import LinAlgError
 from numpy.linalg._linalg import EighResult, EigResult, QRResult, SlogdetResult, SVDResult
 
+from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, is_tracked, unary, wrap
 from fgrad.core.trace import Box
 from fgrad.numpy import products, shapes
@@ -231,7 +232,7 @@ def _constant(x: Any, name: str, argument: str) -> Any:
 
 def _hermitian(a: Any) -> Any:
     """Return the Hermitian matrices whose lower triangles are those of `a`."""
-    half = a * rows.below(a.shape[-1], a.dtype)
+    half = a * rows.below(a, a.shape[-1], a.dtype)
     return half + rows.adjoint(half)
 
 
@@ -315,7 +316,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, Any, Any]:
     squares = bind("sum", abs2(b - rows.matrix_product(a, x)), axes=(0,))
     abstract = _is_abstract(rank)
     if m <= n or not (abstract or rank == n):
-        squares = wrap(np.zeros(0, s.dtype))
+        squares = wrap(near(s).zeros(0, s.dtype))
     elif abstract:
         squares = bind("where", bind("equal", rank, n), squares, np.asarray(np.nan, s.dtype))
     x, squares, rank, s = alike([linear.reshape(x, (n,)) if vector else x, squares, rank, s])
@@ -336,7 +337,7 @@ def matrix_power(a: Any, n: Any) -> Any:
     except TypeError as error:
         raise TypeError("exponent must be an integer") from error
     if n == 0:
-        return linear.broadcast_to(wrap(np.eye(a.shape[-1], dtype=a.dtype)), a.shape)
+        return linear.broadcast_to(wrap(near(a).eye(a.shape[-1], dtype=a.dtype)), a.shape)
     square, n, result = (a, n, None) if n > 0 else (inv(a), -n, None)
     while n > 0:
         if n & 1:
@@ -746,7 +747,7 @@ def cond(x: Any, p: Any = None) -> Any:
         x = _square(x)
         singular = bind("equal", bind("slogdet", stop_gradient(x))[0], 0)
         there = linear.reshape(singular, (*singular.shape, 1, 1))
-        regular = bind("where", there, np.eye(x.shape[-1], dtype=x.dtype), x)
+        regular = bind("where", there, near(x).eye(x.shape[-1], dtype=x.dtype), x)
         r = norm(x, p, (-2, -1)) * norm(inv(regular), p, (-2, -1))
         r = bind("where", singular, np.nan, r)
     broken = bind("sum", bind("isnan", x), axes=(len(x.shape) - 2, len(x.shape) - 1))

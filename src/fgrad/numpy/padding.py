@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, alias, bind, unary
 from fgrad.numpy.arrays import as_target, as_value, asarray, holds_tensor, linspace
 from fgrad.numpy.indexing import take
@@ -127,7 +128,7 @@ def _framed(x: Any, widths: Widths, fill: Any) -> Any:
     if not np.any(fill) or not widths:
         return bind("unslice", x, shape=shape, index=inside)
     frame = np.pad(np.broadcast_to(np.zeros((), x.dtype), x.shape), widths, constant_values=fill)
-    return bind("update", frame, x, index=inside)
+    return bind("update", placed(x, frame), x, index=inside)
 
 
 def _linear_ramp(x: Any, axis: int, width: tuple[int, int], end_values: Any = (0, 0)) -> tuple[Any, Any]:

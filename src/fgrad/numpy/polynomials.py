@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Box
 from fgrad.numpy.arrays import as_value, asarray
@@ -66,7 +67,7 @@ def poly(seq_of_zeros: Any) -> Any:
     if not z.shape[0]:
         return 1.0
     z = linear.convert(z, np.dtype(np.mintypecode(z.dtype.char)))
-    nothing, a = np.zeros(1, z.dtype), np.ones(1, z.dtype)
+    nothing, a = near(z).zeros(1, z.dtype), near(z).ones(1, z.dtype)
     for i in range(z.shape[0]):
         a = concatenate([a, nothing]) - _part(z, i, i + 1) * concatenate([nothing, a])
     if z.dtype.kind == "c":
@@ -126,7 +127,7 @@ def polyval(p: Any, x: Any) -> Any:
     if isinstance(x, np.poly1d):
         raise TypeError("polyval of Tensors takes numbers, no poly1d; compose polynomials with polymul")
     p, x = as_value(np.asarray(p) if isinstance(p, np.poly1d) else p), as_value(x)
-    y: Any = np.zeros(x.shape, x.dtype)
+    y: Any = near(x).zeros(x.shape, x.dtype)
     for i in range(p.shape[0]):
         y = y * x + bind("slice", p, index=(i,))
     return asarray(y)
@@ -220,7 +221,7 @@ def polysub(a1: Any, a2: Any) -> Any:
 def _sum(f: Any, a1: Any, a2: Any) -> Any:
     x, y = _coefficients(a1), _coefficients(a2)
     n = max(x.shape[0], y.shape[0])
-    full = (concatenate([np.zeros(n - v.shape[0], v.dtype), v]) if v.shape[0] < n else v for v in (x, y))
+    full = (concatenate([near(v).zeros(n - v.shape[0], v.dtype), v]) if v.shape[0] < n else v for v in (x, y))
     return f(*full)
 
 
@@ -253,7 +254,7 @@ def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
         digit = linear.convert(scale * _part(r, k, k + 1), kind)
         digits.append(digit)
         r = concatenate([_part(r, None, k), _part(r, k, k + n) - digit * y, _part(r, k + n, None)])
-    q, r = map(asarray, (concatenate(digits) if digits else np.zeros(1, kind), r))
+    q, r = map(asarray, (concatenate(digits) if digits else near(r).zeros(1, kind), r))
     far = np.flatnonzero(~np.isclose(_concrete(r, "polydiv"), 0, rtol=1e-14))
     return q, _part(r, min(int(far[0]) if far.size else r.shape[0], r.shape[0] - 1), None)
 
@@ -267,7 +268,7 @@ def polyder(p: Any, m: int = 1) -> Any:
         raise ValueError("Order of derivative must be positive (see polyint)")
     p = as_value(p)
     for _ in range(int(m)):
-        p = _part(p, None, -1) * np.arange(p.shape[0] - 1, 0, -1)
+        p = _part(p, None, -1) * near(p).arange(p.shape[0] - 1, 0, -1)
     return p
 
 
@@ -285,13 +286,14 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     m = int(m)
     if m < 0:
         raise ValueError("Order of integral must be positive (see polyder)")
-    p, k = as_value(p), np.zeros(m) if k is None else atleast_1d(as_value(k))
+    p = as_value(p)
+    k = near(p).zeros(m) if k is None else atleast_1d(as_value(k))
     if k.shape[0] == 1 and m > 1:
         k = linear.broadcast_to(k, (m,))
     if k.shape[0] < m:
         raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
     for i in range(m):
-        p = concatenate([p / np.arange(p.shape[0], 0, -1), _part(k, i, i + 1)])
+        p = concatenate([p / near(p).arange(p.shape[0], 0, -1), _part(k, i, i + 1)])
     return p
 
 
@@ -306,6 +308,6 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
     rows, n = x.shape[0], x.shape[0] if N is None else int(N)
     x = linear.convert(x, np.promote_types(x.dtype, int))
     columns = linear.broadcast_to(linear.reshape(x, (rows, 1)), (rows, max(n - 1, 0)))
-    ones = np.ones((rows, min(n, 1)), x.dtype)
+    ones = near(x).ones((rows, min(n, 1)), x.dtype)
     powers = concatenate([ones, bind("cumprod", columns, axis=1)], 1)
     return powers if increasing else bind("slice", powers, index=(slice(None), slice(None, None, -1)))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from fgrad.core.placement import near
 from fgrad.core.primitive import ROWS
 from fgrad.core.tensor import Tensor, apply_linear, bind, unary
 from fgrad.core.trace import Box
@@ -275,7 +276,7 @@ def average(
     if weights is None:
         y = mean(a, axis, keepdims=keepdims)
         n = _count(a, axes_of(axis, len(a.shape)), True, keepdims)
-        return (y, alike([np.full(y.shape, n, y.dtype)[()], y])[0]) if returned else y
+        return (y, alike([near(y).full(y.shape, n, y.dtype)[()], y])[0]) if returned else y
     w = as_value(weights)
     w = linear.convert(w, np.result_type(a.dtype, w.dtype))
     if w.shape != a.shape:
@@ -332,7 +333,7 @@ def _cumulative(name: str, x: Any, axis: Any, dtype: Any, out: Any, include_init
     y = _scan(name, x, place, dtype, None)
     if include_initial:
         one = (*x.shape[:place], 1, *x.shape[place + 1 :])
-        y = concatenate([np.full(one, int(name == "cumprod"), y.dtype), y], place)
+        y = concatenate([near(y).full(one, int(name == "cumprod"), y.dtype), y], place)
     return stored(y, out)
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import alike, as_value, concrete, holds_tensor, on_cpu, ones_before, values
+from fgrad.numpy.arrays import alike, as_value, concrete, holds_tensor, ones_before, values
 from fgrad.numpy.registry import cast, implements, stored
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
@@ -618,14 +619,14 @@ def diagflat(v: Any, k: int = 0) -> Any:
 def tril(m: Any, k: int = 0) -> Any:
     """Return the elements on and below the diagonal `k`, zeros above."""
     m = as_value(m)
-    return bind("where", _lower(m.shape, k), m, np.zeros((), m.dtype))
+    return bind("where", placed(m, _lower(m.shape, k)), m, np.zeros((), m.dtype))
 
 
 @implements(np.triu)
 def triu(m: Any, k: int = 0) -> Any:
     """Return the elements on and above the diagonal `k`, zeros below."""
     m = as_value(m)
-    return bind("where", _lower(m.shape, k - 1), np.zeros((), m.dtype), m)
+    return bind("where", placed(m, _lower(m.shape, k - 1)), np.zeros((), m.dtype), m)
 
 
 def _lower(shape: tuple[int, ...], k: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -648,8 +649,9 @@ def astype(
     subok: bool = True,
 ) -> Any:
     """Return `x` as `dtype`; complex to real takes the real part, integers have no gradient."""
-    on_cpu(device)
     x, kind = as_value(x), np.dtype(dtype)
+    if device is not None and isinstance(x, Tensor):
+        x = x.to(device)
     if not np.can_cast(x.dtype, kind, casting):
         raise TypeError(f"cannot cast from {x.dtype} to {kind} with casting={casting!r}")
     return bind("convert", x, dtype=kind)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ITSELF, Primitive, Rule, by_argument, register
 from fgrad.core.tensor import bind
@@ -31,7 +32,8 @@ def _run_spherical(x: Any, *, n: int) -> Any:
     before, here = np.cos(safe), np.sin(safe) / safe
     for k in range(n):  # upwards, which is stable from |x| = n on
         before, here = here, ((2 * k + 1) * here - before) / safe / safe
-    return np.where(small, _series(-x * x / 2, n, 20 + 3 * n) if small.any() else here, here)
+    some = x.__class__ is DeviceArray or small.any()  # nothing is read from a device
+    return np.where(small, _series(-x * x / 2, n, 20 + 3 * n) if some else here, here)
 
 
 def _series(t: Any, n: int, terms: int) -> Any:
@@ -49,10 +51,13 @@ def _run_modified(x: Any, *, n: int) -> Any:
         return np.i0(x)
     size = np.absolute(x)
     near = size < _FAR
-    if near.all():
+    on_device = x.__class__ is DeviceArray  # nothing of it is read
+    if not on_device and near.all():
         return _modified_near(size, n)
     far = _modified_far(np.maximum(size, x.dtype.type(_FAR)), n)
-    return np.where(near, _modified_near(np.minimum(size, x.dtype.type(_FAR)), n), far) if near.any() else far
+    if not on_device and not near.any():
+        return far
+    return np.where(near, _modified_near(np.minimum(size, x.dtype.type(_FAR)), n), far)
 
 
 def _modified_near(x: Any, n: int) -> Any:

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import EACH, Pattern, Primitive, Pull, Rule, by_argument, register
 from fgrad.core.tensor import bind
@@ -27,7 +29,7 @@ def contract(x: Any, y: Any, a: str, b: str, out: str) -> Any:
 
 
 def _run(x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
-    return _plan(a, b, out)(np.asarray(x), np.asarray(y))
+    return _plan(a, b, out)(as_array(x), as_array(y))
 
 
 @functools.cache
@@ -78,7 +80,12 @@ def _outer(n: int, slow: Rule, *, flipped: bool) -> Rule:
     """Return the recipe of outer products over all but the first `n` axes, compiled where they are large."""
 
     def call(x: Any, y: Any) -> Any:
-        if x.dtype != y.dtype or x.dtype.char not in "fd" or x.size * math.prod(y.shape[n:]) < LARGE:
+        if (
+            x.dtype != y.dtype
+            or x.dtype.char not in "fd"
+            or x.__class__ is DeviceArray
+            or x.size * math.prod(y.shape[n:]) < LARGE
+        ):
             return slow(x, y)
         first, second = (y, x) if flipped else (x, y)
         count = math.prod(x.shape[:n])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
+from fgrad.core.placement import near
 from fgrad.core.primitive import EACH, Primitive, by_argument, register
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, reverse
@@ -26,7 +27,7 @@ def _run(x: Any, y: Any, *, mode: Any) -> Any:
     if x.ndim == 1:
         return np.convolve(x, y, mode)
     lead, n, m = x.shape[:-1], x.shape[-1], y.shape[-1]
-    out = np.zeros((*lead, _length(n, m, mode)), np.result_type(x.dtype, y.dtype))
+    out = near(x).zeros((*lead, _length(n, m, mode)), np.result_type(x.dtype, y.dtype))
     if min(n, m) > math.prod(lead):
         for i in np.ndindex(lead):
             out[i] = np.convolve(x[i], y[i], mode)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ITSELF, Pattern, Primitive, Pull, Rule, by_argument, flat, register
 from fgrad.core.tensor import binary, bind, unary
@@ -140,7 +141,7 @@ def composed(params: tuple[Expr, ...], body: Expr) -> Rule:
 
     def run(*operands: Any) -> Any:
         dtype = floating(operands)
-        (y,) = typed(dtype)(*(np.asarray(x, dtype) for x in operands))
+        (y,) = typed(dtype)(*(as_array(x, dtype) for x in operands))
         return y if y.dtype == dtype else y.astype(dtype)
 
     return run

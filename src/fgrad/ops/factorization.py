@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
+from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.placement import near
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, Rule, by_argument, register
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.ops.contraction import contract
@@ -68,12 +71,12 @@ def as_row(x: Any) -> Any:
 
 def on_diagonal(x: Any) -> Any:
     """Return the diagonal matrices of vectors."""
-    return as_column(x) * np.eye(x.shape[-1], dtype=x.dtype)
+    return as_column(x) * near(x).eye(x.shape[-1], dtype=x.dtype)
 
 
 def of_diagonal(x: Any) -> Any:
     """Return the diagonals of square matrices as vectors."""
-    return sum_axes(x * np.eye(x.shape[-1], dtype=x.dtype), (len(x.shape) - 1,))
+    return sum_axes(x * near(x).eye(x.shape[-1], dtype=x.dtype), (len(x.shape) - 1,))
 
 
 def _real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -247,7 +250,7 @@ def _over(x: Any, w: Any, sign: int, what: str, likes: Sequence[Any], *, strict:
     if n == 0:
         return x
     gap = as_row(w) + as_column(w) if sign > 0 else as_row(w) - as_column(w)
-    bad, eye = _negligible(gap, w), np.eye(n, dtype=bool)
+    bad, eye = _negligible(gap, w), near(w).eye(n, dtype=bool)
     if sign < 0:
         x = _guard(x, eye, w, *likes, kind="phase", both=False)
     free = bind("logical_and", bad, ~eye) if sign < 0 or x.dtype.kind != "c" else bad
@@ -268,7 +271,7 @@ def solve(a: Any, b: Any, check: str = "") -> Any:
 
 def inverse(a: Any) -> Any:
     """Return inverse matrices."""
-    return solve(a, np.eye(a.shape[-1], dtype=a.dtype))
+    return solve(a, near(a).eye(a.shape[-1], dtype=a.dtype))
 
 
 _SINGULAR = {
@@ -334,8 +337,8 @@ def _phase_and_factors(a: Any) -> tuple[Any, Any, Any, Any]:
 
 def _transposed_inverse(a: Any, det: Any) -> Any:
     """Return transposed inverses; None where a matrix is too near to a singular one to trust its inverse."""
-    if not np.all(np.isfinite(det) & (det != 0)):
-        return None
+    if det.__class__ is DeviceArray or not np.all(np.isfinite(det) & (det != 0)):
+        return None  # from a device nothing is read
     b = np.swapaxes(np.linalg.inv(a), -1, -2)
     sizes = [np.abs(x).sum(axis=-1).max(axis=-1, initial=0.0) for x in (a, b)]
     return b if np.all(sizes[0] * sizes[1] < np.finfo(a.dtype).eps ** -0.4) else None
@@ -346,13 +349,13 @@ def _run_cofactor(a: Any) -> Any:
     det = np.linalg.det(a)
     b = _transposed_inverse(a, det)
     if b is not None:
-        return np.asarray(det)[..., None, None] * b
+        return as_array(det)[..., None, None] * b
     phase, u, s, vh = _phase_and_factors(a)
     zero = s == 0
     safe = np.where(zero, 1, s)
     others = np.prod(safe, axis=-1, keepdims=True) / safe
     others = np.where(zero.sum(axis=-1, keepdims=True) == zero, others, 0)
-    return _typed(np.asarray(phase)[..., None, None] * np.conj((u * others[..., None, :]) @ vh), a)
+    return _typed(as_array(phase)[..., None, None] * np.conj((u * others[..., None, :]) @ vh), a)
 
 
 def _run_minors(a: Any, ct: Any) -> Any:
@@ -366,17 +369,17 @@ def _run_minors(a: Any, ct: Any) -> Any:
     if b is not None:
         along = np.add.reduce(b * ct, axis=(-2, -1))
         turned = b @ np.swapaxes(ct, -1, -2) @ b
-        return np.asarray(det)[..., None, None] * (np.asarray(along)[..., None, None] * b - turned)
+        return as_array(det)[..., None, None] * (as_array(along)[..., None, None] * b - turned)
     phase, u, s, vh = _phase_and_factors(a)
     zero = s == 0
     safe = np.where(zero, 1, s)
     pairs = np.prod(safe, axis=-1)[..., None, None] / (safe[..., :, None] * safe[..., None, :])
     left = zero.sum(axis=-1)[..., None, None] - zero[..., :, None].astype(int) - zero[..., None, :]
-    pairs = np.where((left == 0) & ~np.eye(s.shape[-1], dtype=bool), pairs, 0)
+    pairs = np.where((left == 0) & ~near(s).eye(s.shape[-1], dtype=bool), pairs, 0)
     m = np.swapaxes(u.conj(), -1, -2) @ ct @ np.swapaxes(vh.conj(), -1, -2)
     trace = pairs @ np.diagonal(m, axis1=-2, axis2=-1)[..., None]
-    inner = np.eye(s.shape[-1]) * trace - pairs * np.swapaxes(m, -1, -2)
-    return _typed(np.asarray(phase)[..., None, None] * (u.conj() @ inner @ vh.conj()), np.asarray(ct + a))
+    inner = near(s).eye(s.shape[-1]) * trace - pairs * np.swapaxes(m, -1, -2)
+    return _typed(as_array(phase)[..., None, None] * (u.conj() @ inner @ vh.conj()), as_array(ct + a))
 
 
 def _typed(x: Any, like: Any) -> Any:
@@ -418,7 +421,7 @@ def _slogdet(ct: Any, out: Any, x: Any) -> tuple[Any]:
     total = reshape(convert(total, x.dtype), (*sign.shape, 1, 1))
     singular = reshape(bind("equal", sign, 0), (*sign.shape, 1, 1))
     total = _guard(total, singular, as_column(size), total, kind="singular")
-    eye = np.eye(x.shape[-1], dtype=x.dtype)
+    eye = near(x).eye(x.shape[-1], dtype=x.dtype)
     return (total * swapped(inverse(bind("where", singular, eye, x))),)
 
 
@@ -464,21 +467,22 @@ register(
 # ---- triangular factors
 
 
-def below(n: int, dtype: Any) -> Any:
-    """Return ones below the diagonal of a square matrix, and a half on it."""
-    return np.asarray(np.tri(n, k=-1) + np.eye(n) / 2, dtype)
+def below(like: Any, n: int, dtype: Any) -> Any:
+    """Return ones below the diagonal of a square matrix, and a half on it, where `like` is."""
+    make = near(like)
+    return as_array(make.tri(n, k=-1) + make.eye(n) / 2, dtype)
 
 
 def _from_triangle(ct: Any, *, lower: bool) -> Any:
     """Return the cotangent of the triangle that was read, from that of the Hermitian matrix it stands for."""
-    weights = below(ct.shape[-1], _real_dtype(ct.dtype))
+    weights = below(ct, ct.shape[-1], _real_dtype(ct.dtype))
     return (ct + adjoint(ct)) * (weights if lower else weights.T)
 
 
 def _cholesky(ct: Any, out: Any) -> Any:
     # dl = l Phi(l^-1 da l^-H), Phi the lower triangle with half the diagonal: Giles (2008) and Murray (2016),
     # Differentiation of the Cholesky decomposition
-    phi = matrix_product(swapped(out), ct) * below(out.shape[-1], _real_dtype(out.dtype))
+    phi = matrix_product(swapped(out), ct) * below(out, out.shape[-1], _real_dtype(out.dtype))
     left = solve(swapped(out), phi)
     return _from_triangle(swapped(solve(adjoint(out), swapped(left))), lower=True)
 
@@ -525,7 +529,7 @@ def _qr(ct: Any, out: Any, x: Any) -> tuple[Any]:
     if ct_r is not None:
         part = matrix_product(columns(ct_r if m <= n else rows(ct_r, 0, k), 0, k), swapped(square))
         w = -part if w is None else w - part
-    upper = below(k, _real_dtype(w.dtype)).T * w
+    upper = below(w, k, _real_dtype(w.dtype)).T * w
     inner = -matrix_product(conjugate(q1), upper + adjoint(upper))
     if ct_q1 is not None:
         inner = inner + ct_q1
@@ -540,8 +544,8 @@ def _qr(ct: Any, out: Any, x: Any) -> tuple[Any]:
 def _demand_no_basis(vectors: Any, ct: Any, like: Any) -> None:
     """Refuse a cotangent of orthonormal vectors that changes as they turn within their span."""
     own = matrix_product(swapped(vectors), ct)
-    nothing = np.zeros(1, _real_dtype(ct.dtype))
-    _guard(own - adjoint(own), np.ones((1, 1), bool), nothing, like, kind="null space", both=False)
+    nothing = near(ct).zeros(1, _real_dtype(ct.dtype))
+    _guard(own - adjoint(own), near(ct).ones((1, 1), bool), nothing, like, kind="null space", both=False)
 
 
 def _shape_qr(a: Aval, *, mode: str) -> tuple[Aval, Aval]:
@@ -738,8 +742,8 @@ def _pinv(ct: Any, out: Any, x: Any, **_: Any) -> Any:
     # Golub & Pereyra (1973), The differentiation of pseudo-inverses and nonlinear least squares problems
     p, q, b, c = swapped(out), conjugate(out), conjugate(x), adjoint(ct)
     dropped = x - matrix_product(matrix_product(x, out), x)
-    nothing = np.zeros(1, _real_dtype(x.dtype))
-    _guard(dropped, np.ones((1, 1), bool), nothing, x, kind="dropped", both=False)
+    nothing = near(x).zeros(1, _real_dtype(x.dtype))
+    _guard(dropped, near(x).ones((1, 1), bool), nothing, x, kind="dropped", both=False)
     own = matrix_product(matrix_product(p, ct), p)
     first = matrix_product(matrix_product(c, q), p)
     second = matrix_product(p, matrix_product(q, c))

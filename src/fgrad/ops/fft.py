@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, Shape
+from fgrad.core.placement import near
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import convert, linear
 
@@ -43,7 +44,7 @@ def _replaced(shape: Shape, axis: int, n: int) -> Shape:
 def _weights(x: Any, axis: int, n: int, inner: float) -> Any:
     """Return 1 for elements of half a spectrum that are their own mirror image, and `inner` for others."""
     m = n // 2 + 1
-    weights = np.full(m, inner, np.empty(0, x.dtype).real.dtype)
+    weights = near(x).full(m, inner, np.empty(0, x.dtype).real.dtype)
     weights[0] = 1
     if n % 2 == 0:
         weights[-1] = 1

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, Shape, aval_of
+from fgrad.core.placement import device_of, near, placed
 from fgrad.core.primitive import EACH, Pattern, Primitive, Pull, by_argument, flat, register
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, apply_row, bind
 from fgrad.core.trace import Box
-from fgrad.ops.linear import broadcast_to, linear, reshape, sum_to, transpose, with_rank
+from fgrad.ops.linear import broadcast_to, linear, reshape, sum_to, to_device, transpose, with_rank
 
 Index = tuple[Any, ...]
 
@@ -55,7 +59,7 @@ def split_index(x: Any, index: Any) -> tuple[Index, list[Any]]:
         elif (truth := _truth(part)) is not None:
             template.append(truth)
         else:
-            for array in _index_arrays(part):
+            for array in _index_arrays(x, part):
                 template.append(HOLE)
                 arrays.append(array)
     return tuple(template), arrays
@@ -65,7 +69,8 @@ def _check_masks(shape: Shape, parts: Index) -> None:
     """Raise what NumPy raises for masks that do not fit."""
     values = [p._value if isinstance(p, Tensor) else p for p in parts]
     if not any(isinstance(v, Box) for v in values):
-        _indexed(shape, tuple(values))
+        seen = [np.zeros(v.shape, v.dtype) if v.__class__ is DeviceArray else v for v in values]
+        _indexed(shape, tuple(seen))
 
 
 def _truth(part: Any) -> bool | None:
@@ -84,8 +89,10 @@ def _static(p: Any) -> Any:
     return p.__index__() if isinstance(p, Tensor) else p
 
 
-def _index_arrays(part: Any) -> list[Any]:
-    if not isinstance(part, Tensor):
+def _index_arrays(x: Any, part: Any) -> list[Any]:
+    if isinstance(part, list | tuple) and (make := near(x)) is not np:
+        part = make.constant(np.asarray(part) if len(part) else np.zeros(0, int))
+    if not isinstance(part, Tensor | DeviceArray):
         part = np.asarray(part)
         if part.size == 0 and part.dtype.kind == "f":
             part = part.astype(int)  # an empty list
@@ -98,7 +105,7 @@ def _index_arrays(part: Any) -> list[Any]:
         raise IndexError(f"arrays used as indices must be of integer (or boolean) type, not {part.dtype}")
     if isinstance(part, Tensor) and not isinstance(part._value, Box):
         return [part._value]
-    return [part if isinstance(part, Tensor) else compact(part)]
+    return [part if isinstance(part, Tensor | DeviceArray) else compact(part)]
 
 
 def filled(template: Index, arrays: Any) -> Index:
@@ -127,19 +134,19 @@ def _indexed(shape: Shape, index: Index) -> Shape:
 
 
 def _unsliced(ct: Any, x: Aval, params: dict[str, Any]) -> tuple[Any]:
-    out = np.zeros(x.shape, ct.dtype)
+    out = (ct.place if ct.__class__ is DeviceArray else np).zeros(x.shape, ct.dtype)
     out[params["index"]] = ct
     return (out,)
 
 
 def _run_unslice(ct: Any, *, shape: Shape, index: Index) -> Any:
-    out = np.zeros(shape, ct.dtype)
+    out = (ct.place if ct.__class__ is DeviceArray else np).zeros(shape, ct.dtype)
     out[index] = ct
     return out
 
 
 def _run_update(x: Any, value: Any, *, index: Index) -> Any:
-    out = np.array(x)
+    out = x.copy() if x.__class__ is DeviceArray else np.array(x)
     out[index] = value
     return out
 
@@ -154,7 +161,33 @@ def _shape_update(x: Any, value: Any, *, index: Index) -> Aval:
 
 
 def _run_put(x: Any, value: Any, *arrays: Any, template: Index) -> Any:
+    if x.__class__ is DeviceArray and arrays:
+        last = _last_writes(x, filled(template, arrays))
+        places = math.prod(_gathered(x.shape, arrays, template))
+        if not places:
+            return x
+        written = np.broadcast_to(_in_place_of(x, value), _gathered(x.shape, arrays, template)).reshape(-1)
+        chosen = written[np.maximum(last, 1).astype(np.intp) - 1]
+        return np.where(last > 0, chosen.astype(x.dtype, copy=False), x)
     return _run_update(x, value, index=filled(template, arrays))
+
+
+def _in_place_of(x: DeviceArray, value: Any) -> Any:
+    """Return a value that is written into `x` as array on its device, without the axes that NumPy drops."""
+    if value.__class__ is not DeviceArray:
+        value = x.place.full((), value, x.dtype)
+    return value
+
+
+def _last_writes(x: DeviceArray, index: Index) -> Any:
+    """Return for each element of `x` the number of the last write to it, counted from 1; 0 if there is none.
+
+    Threads of a device write in any order, so that the winner among several has to be chosen first.
+    """
+    order = x.place.zeros(x.shape, np.uint64)
+    shape = order[index].shape
+    np.maximum.at(order, index, x.place.arange(1, math.prod(shape) + 1, dtype=np.uint64).reshape(shape))
+    return order
 
 
 def _all(index: Index) -> Index:
@@ -259,6 +292,10 @@ def _put_pull(pattern: Pattern) -> Pull | None:
             back.append(bind("put", ct, 0.0, *arrays, template=template))
         if pattern[1]:
             stays = bind("winners", *arrays, template=template, shape=tuple(ct.shape))
+            if isinstance(stays, np.ndarray):  # as index arrays may be on the CPU
+                stays = placed(ct, stays)
+            elif (there := device_of(ct)) != (here := device_of(stays)):
+                stays = to_device(stays, there, here)
             won = bind("where", stays, bind("gather", ct, *arrays, template=template), 0)
             back.append(_fitted(won, value.shape))
         return back
@@ -269,6 +306,11 @@ def _put_pull(pattern: Pattern) -> Pull | None:
 def _run_winners(*arrays: Any, template: Index, shape: Shape) -> Any:
     """Return where the written elements stay: of several writes to one place the last one wins."""
     index = filled(template, arrays)
+    place = next((a.place for a in arrays if a.__class__ is DeviceArray), None)
+    if place is not None:
+        order = _last_writes(place.zeros(shape, bool), index)
+        there = order[index]
+        return there == place.arange(1, there.size + 1, dtype=np.uint64).reshape(there.shape)
     order = np.zeros(shape, np.intp)
     written = np.arange(order[index].size).reshape(order[index].shape)
     order[index] = written
@@ -276,14 +318,14 @@ def _run_winners(*arrays: Any, template: Index, shape: Shape) -> Any:
 
 
 def _run_gather(x: Any, *arrays: Any, template: Index, unique: bool = False) -> Any:
-    x = np.asarray(x)
+    x = as_array(x)
     if template == _HOLES[1] and x.flags.c_contiguous and arrays[0].dtype.kind == "i":
         return x.take(arrays[0], 0)  # rows take a tenth of the time
     return x[filled(template, arrays)]
 
 
 def _run_scatter_add(ct: Any, *arrays: Any, template: Index, shape: Shape, unique: bool = False) -> Any:
-    out = np.zeros(shape, ct.dtype)
+    out = (ct.place if ct.__class__ is DeviceArray else np).zeros(shape, ct.dtype)
     if unique:
         out[filled(template, arrays)] = ct
     else:
@@ -314,7 +356,7 @@ def layout(shape: Shape, arrays: Any, template: Index) -> tuple[int, int]:
 def _batched_index(mapped: tuple[bool, ...], arrays: Any, template: Index, n: int) -> tuple[Index, list[Any]]:
     rank = max([len(a.shape) - m for a, m in zip(arrays, mapped, strict=True)] + [int(_has_truth(template))])
     full = [with_rank(a, rank + 1) if m else a for a, m in zip(arrays, mapped, strict=True)]
-    rows = np.arange(n).reshape(n, *(1,) * rank)
+    rows = (near(full[0]) if full else np).arange(n).reshape(n, *(1,) * rank)
     return (HOLE, *template), [rows, *full]
 
 
@@ -453,7 +495,7 @@ def _unstack_pull(_: Pattern) -> Pull:
     def call(ct: Any, x: Aval, params: Any) -> tuple[Any]:
         axis = params["axis"]
         shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-        nothing = np.zeros(shape, x.dtype)
+        nothing = near(next(c for c in ct if c is not None)).zeros(shape, x.dtype)
         parts = (nothing if c is None else reshape(c, shape) for c in ct)
         return (bind("concatenate", *parts, axis=axis),)
 

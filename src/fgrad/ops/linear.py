@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import moved
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.primitive import ROW, Primitive, Pull, Rule, register
 from fgrad.core.tensor import Tensor, bind
@@ -106,6 +108,7 @@ def _sum_array_to(x: Any, shape: Shape) -> Any:
         and full[1:] == shape
         and x.size <= BLAS
         and x.dtype.char in "fd"
+        and x.__class__ is np.ndarray
         and x.flags.c_contiguous
     ):
         return np.dot(_ones(full[0], x.dtype), x)  # in a third of the time
@@ -182,7 +185,7 @@ def _cumsum_adjoint(ct: Any, x: Aval, *, axis: int) -> Any:
 
 
 def _run_broadcast(x: Any, *, shape: Shape) -> Any:
-    if math.prod(shape) > SMALL:
+    if math.prod(shape) > SMALL or x.__class__ is DeviceArray:
         return np.broadcast_to(x, shape)
     out = np.empty(shape, x.dtype)  # a copy costs less than a view where it is small
     out[...] = x
@@ -194,7 +197,8 @@ def _inverse(axes: Axes) -> Axes:
 
 
 def _run_convert(x: Any, *, dtype: np.dtype[Any]) -> Any:
-    x = np.asarray(x)
+    if x.__class__ is not DeviceArray:
+        x = np.asarray(x)
     return (x.real if x.dtype.kind == "c" and dtype.kind not in "cb" else x).astype(dtype)
 
 
@@ -285,6 +289,20 @@ linear(
     adjoint=_cumsum_adjoint,
     shape=lambda x, *, axis: Aval(x.shape, _summed(x, ()).dtype),
     batch=lambda x, *, axis: bind("cumsum", x, axis=axis + 1),
+)
+
+
+def to_device(x: Any, device: str, source: str) -> Any:
+    """Return `x`, which is on the device `source`, on `device`; the adjoint goes back."""
+    return bind("to_device", x, device=device, source=source)
+
+
+linear(
+    "to_device",
+    run=lambda x, *, device, source: moved(x, device),
+    adjoint=lambda ct, x, *, device, source: to_device(ct, source, device),
+    shape=lambda x, *, device, source: x,
+    batch=lambda x, *, device, source: to_device(x, device, source),
 )
 
 

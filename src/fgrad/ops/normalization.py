@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
+from fgrad.core.placement import near
 from fgrad.core.primitive import SYMMETRIC, WEIGHTS, Pattern, Primitive, Pull, Rule, by_argument, register
 from fgrad.core.tensor import bind, unary
 from fgrad.ops.compiled import LARGE, backend
@@ -66,7 +68,9 @@ def _run_logsumexp(x: Any, *, axes: Axes) -> Any:
     if _rows(x, axes):
         return backend("rows").logsumexp(x, _length(x, axes)).reshape(x.shape[: x.ndim - len(axes)])
     if x.size == 0:
-        return np.full(reduced(x, axes).shape, -np.inf, x.dtype)[()]
+        return near(x).full(reduced(x, axes).shape, -np.inf, x.dtype)[()]
+    if x.__class__ is DeviceArray:
+        return _run_logsumexp_of_infinite(x, np.maximum.reduce(x, axis=axes, keepdims=True), axes)
     if axes == (1,) and x.ndim == 2 and x.shape[1] < min(64, x.shape[0]):
         # NumPy runs along the last axis, and that is too short: turned round, the same takes half the time
         x, axes = np.ascontiguousarray(x.T), (0,)
@@ -88,6 +92,8 @@ def _run_logsumexp_of_infinite(x: Any, top: Any, axes: Axes) -> Any:
 def _logsumexp_of_arrays(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
     kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
     shift = out.reshape(kept)
+    if x.__class__ is DeviceArray:  # nothing of it may be read
+        return ct.reshape(kept) * np.exp(x - np.where(shift == -np.inf, 0, shift))
     if not math.isfinite(np.add.reduce(out, axis=None)):
         shift = np.where(shift == -np.inf, 0, shift)
     if _rows(x, axes, ct, shift):

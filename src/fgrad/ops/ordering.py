@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
+from fgrad.core.placement import near
 from fgrad.core.primitive import Primitive, by_argument, flat, register
 from fgrad.core.tensor import bind
 from fgrad.ops.indexing import HOLE
@@ -42,7 +44,7 @@ def stable_order(x: Any, axis: int) -> Any:
 
     For floats this is twice as fast as a stable sort: any sort, and then the places of equal elements sorted.
     """
-    if x.dtype.kind != "f" or x.dtype.itemsize < 4 or x.shape[axis] < 2:
+    if x.__class__ is DeviceArray or x.dtype.kind != "f" or x.dtype.itemsize < 4 or x.shape[axis] < 2:
         return np.argsort(x, axis, kind="stable")
     lines = np.moveaxis(x, axis, -1)
     order = np.argsort(lines, -1)
@@ -74,7 +76,7 @@ def _has_ties(x: Any, order: Any) -> bool:
 
 
 def _run_argsort(x: Any, *, axis: int, kind: Any = "stable") -> Any:
-    if kind in {"stable", "mergesort"}:
+    if kind in {"stable", "mergesort"} or x.__class__ is DeviceArray:
         return stable_order(x, axis)
     return np.argsort(x, axis, kind=kind)
 
@@ -91,6 +93,8 @@ _declare("argmin", lambda x, *, axis: np.argmin(x, axis), reduces=True)
 def _run_rank(x: Any, ranks: Any, *, propagate: bool) -> Any:
     """Return where the elements of some ranks stand; with `propagate`, where NaN does if there is one."""
     nan_counts = propagate and x.dtype.kind in "fc"
+    if x.__class__ is DeviceArray:  # nothing of it may be read
+        return _ranked_by_sorting(x, ranks, nan_counts)
     wanted, back = np.unique(ranks, return_inverse=True)
     if ranks.ndim > 1 or wanted.size > _FEW:
         return _ranked_by_sorting(x, ranks, nan_counts)
@@ -106,6 +110,8 @@ def _run_rank(x: Any, ranks: Any, *, propagate: bool) -> Any:
 
 def _ranked_by_sorting(x: Any, ranks: Any, nan_counts: Any) -> Any:
     order = stable_order(x, -1)
+    if x.__class__ is DeviceArray and ranks.__class__ is not DeviceArray:
+        ranks = x.place.constant(ranks)
     ranks = np.broadcast_to(ranks, (*x.shape[:-1], ranks.shape[-1]))
     if nan_counts:
         last = np.take_along_axis(x, order[..., -1:], -1)
@@ -147,7 +153,7 @@ register(Primitive("rank", run=_run_rank, pull=flat, shape=_shape_rank, batch=_b
 def _run_search(a: Any, v: Any, *, side: Any) -> Any:
     if a.ndim == 1:
         return np.searchsorted(a, v, side)
-    found = np.empty(v.shape, np.intp)
+    found = near(v).empty(v.shape, np.intp)
     for lane in np.ndindex(a.shape[:-1]):
         found[lane] = np.searchsorted(a[lane], v[lane], side)
     return found
@@ -176,7 +182,7 @@ register(
 
 
 def _share(ct: Any, z: Any) -> Any:
-    ones = np.ones(z.shape, ct.real.dtype if ct.dtype.kind == "c" else ct.dtype)
+    ones = near(ct).ones(z.shape, ct.real.dtype if ct.dtype.kind == "c" else ct.dtype)
     count = bind("scatter_add", ones, z, template=(HOLE,), shape=ct.shape[:1])
     each = ct / bind("reshape", count, shape=(*count.shape, *(1,) * (len(ct.shape) - 1)))
     return bind("gather", each, z, template=(HOLE,))
@@ -189,7 +195,7 @@ def _batch_representative(mapped: tuple[bool, ...], x: Any, first: Any, group: A
         a if m else broadcast_to(a, (n, *a.shape)) for a, m in zip((x, first, group), mapped, strict=True)
     )
     size, groups = x.shape[1], first.shape[1]
-    rows = np.arange(n)[:, None]
+    rows = near(x).arange(n)[:, None]
     found = bind(
         "representative",
         reshape(x, (n * size, *x.shape[2:])),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, Shape
+from fgrad.core.placement import near
 from fgrad.core.primitive import Primitive, by_argument, register
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import LARGE, backend
@@ -43,12 +44,12 @@ def _suits(x: Any, window: Steps) -> bool:
 def _run_max(x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
     shape = _pooled(x, window, stride, padding)
     if not math.prod(shape):
-        return np.empty(shape, x.dtype)
+        return near(x).empty(shape, x.dtype)
     if _suits(x, window):
         return backend("windows").max_pool(x, window, stride, padding, shape)
     x = padded(x, padding, (1,) * len(window), -np.inf)
     first, *others = (x[index] for index in _slices(window, stride, shape[-len(window) :]))
-    out = np.array(first)
+    out = first.copy()
     for part in others:
         np.maximum(out, part, out=out)
     return out
@@ -57,7 +58,7 @@ def _run_max(x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
 def _max_adjoint(ct: Any, out: Any, x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
     """Share the cotangent of every window equally among the elements that attain its maximum."""
     if not out.size:
-        return np.zeros(x.shape, ct.dtype)
+        return near(ct).zeros(x.shape, ct.dtype)
     if _suits(x, window) and ct.__class__ is np.ndarray and ct.dtype == x.dtype:
         return backend("windows").max_pool_back(ct, out, x, window, stride, padding)
     rank = len(window)
@@ -65,7 +66,7 @@ def _max_adjoint(ct: Any, out: Any, x: Any, *, window: Steps, stride: Steps, pad
     full = tuple(n + low + high for n, (low, high) in zip(x.shape[-rank:], padding, strict=True))
     whole = (*x.shape[:-rank], *full)
     if any(map(any, padding)):  # NaN is equal to nothing
-        x = bind("update", np.full(whole, np.nan, x.dtype), x, index=(..., *inside))
+        x = bind("update", near(x).full(whole, np.nan, x.dtype), x, index=(..., *inside))
     ties = [(index, bind("equal", bind("slice", x, index=index), out))
             for index in _slices(window, stride, out.shape[-rank:])]  # fmt: skip
     number: Any = 0
@@ -95,7 +96,7 @@ def _run_sum(x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
     shape = _pooled(x, window, stride, padding)
     if math.prod(shape) and _suits(x, window):
         return backend("windows").sum_pool(x, window, stride, padding, shape)
-    out = np.zeros(shape, x.dtype)
+    out = near(x).zeros(shape, x.dtype)
     if out.size:
         x = padded(x, padding, (1,) * len(window))
         for index in _slices(window, stride, shape[-len(window) :]):
@@ -109,7 +110,7 @@ def _run_spread(ct: Any, *, window: Steps, stride: Steps, padding: Pads, space: 
     if ct.size and math.prod(shape) >= LARGE and _suits_spread(ct, window):
         return backend("windows").spread(ct, window, stride, padding, shape)
     full = tuple(n + low + high for n, (low, high) in zip(space, padding, strict=True))
-    out = np.zeros((*ct.shape[:-rank], *full), ct.dtype)
+    out = near(ct).zeros((*ct.shape[:-rank], *full), ct.dtype)
     if ct.size:
         for index in _slices(window, stride, ct.shape[-rank:]):
             out[index] += ct

@@ -21,7 +21,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, Shape
+from fgrad.core.placement import near
 from fgrad.core.primitive import Pattern, Primitive, Pull, Rule, by_argument, flat, register
 from fgrad.core.tensor import bind, unary
 from fgrad.ops.elementwise import batch_elementwise
@@ -42,7 +45,7 @@ def _run_threefry(key: Array, count: Array) -> Array:
     Salmon, Moraes, Dror & Shaw (2011), Parallel random numbers: as easy as 1, 2, 3.
     """
     shape = np.broadcast_shapes(key.shape, count.shape)
-    out = np.empty(shape, np.uint32)
+    out = near(count).empty(shape, np.uint32)
     if key.ndim > 1:
         words = (np.broadcast_to(part, shape[:-1]) for x in (key, count) for part in (x[..., 0], x[..., 1]))
         out[..., 0], out[..., 1] = _rounds(*words)
@@ -79,6 +82,8 @@ def generator(key: Array) -> np.random.Generator:
 def _run_draw(
     key: Array, *operands: Array, method: str, names: Sequence[str], options: Any, shape: Shape, dtype: Any
 ) -> Array:
+    if key.__class__ is DeviceArray:
+        raise key.place.refusal(f"draw ({method})")
     lead = key.shape[:-1]  # one stream for each key; the operands have these axes first
     out = np.empty((*lead, *shape), dtype)
     for i in np.ndindex(lead):
@@ -141,11 +146,11 @@ def _in_double(f: Callable[..., Array]) -> Callable[..., Array]:
 
     @functools.wraps(f)
     def wide(*xs: Array, **params: Any) -> Array:
-        arrays = [np.asarray(x) for x in xs]
+        arrays = [as_array(x) for x in xs]
         kind = np.result_type(*(x.dtype for x in arrays if x.dtype.kind == "f"))
         with np.errstate(all="ignore"):
             out = f(*(x.astype(float) if x.dtype.kind == "f" else x for x in arrays), **params)
-        return np.asarray(out, kind)
+        return as_array(out, kind)
 
     return wide
 
@@ -321,7 +326,11 @@ def _ratio(family: Any, y: Array, *theta: Array, index: tuple[int, ...]) -> Arra
     total: Any = 0.0
     for place, weight in _nodes():
         exponent, linear = at(place / rate)
-        if place > 1 and np.max(exponent, initial=-np.inf) < DONE:
+        if (
+            place > 1
+            and exponent.__class__ is not DeviceArray  # nothing of it is read
+            and np.max(exponent, initial=-np.inf) < DONE
+        ):
             break
 
         def term(block: tuple[int, ...], linear: Any = linear) -> Any:
@@ -420,8 +429,8 @@ def _quantile_below(log_p: Array) -> Array:
         ratio = math.sqrt(math.pi / 2) * _scaled_tail(-z / math.sqrt(2))  # probability over density
         step = (np.log(ratio) - 0.5 * z * z - 0.5 * math.log(2 * math.pi) - log_p) * ratio
         z = np.minimum(z - step, 0)
-        if np.max(np.abs(step), initial=0.0) < 1e-10:  # the error of the next one is of its square
-            break
+        if z.__class__ is not DeviceArray and np.max(np.abs(step), initial=0.0) < 1e-10:
+            break  # the error of the next one is of its square
     return z
 
 

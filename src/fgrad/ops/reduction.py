@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
+from fgrad.core.placement import near
 from fgrad.core.primitive import ROWS, WEIGHTS, Primitive, Rule, by_argument, register
 from fgrad.core.tensor import bind, refuse_complex
 from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, reverse, shifted, sum_axes
@@ -60,7 +62,7 @@ def _products_before(x: Any, axis: int) -> Any:
     full = (slice(None),) * axis
     if x.shape[axis] == 0:
         return x
-    first = np.ones((*x.shape[:axis], 1, *x.shape[axis + 1 :]), x.dtype)
+    first = near(x).ones((*x.shape[:axis], 1, *x.shape[axis + 1 :]), x.dtype)
     head = bind("slice", x, index=(*full, slice(None, -1)))
     return bind("concatenate", first, bind("cumprod", head, axis=axis), axis=axis)
 
@@ -81,10 +83,10 @@ _BLOCK, _WIDE = 64, 1024  # elements
 def _recurrence(a: Any, b: Any) -> Any:
     """Return what `_run_recur` does, along the first axis: all blocks at once, then what they hand on."""
     n, lanes = len(b), b.shape[1:]
-    y = np.empty(b.shape, np.result_type(a, b))
+    y = near(b).empty(b.shape, np.result_type(a, b))
     done = 0
     blocks = n // _BLOCK
-    if blocks > 1 and math.prod(lanes) < _WIDE:
+    if b.__class__ is not DeviceArray and blocks > 1 and math.prod(lanes) < _WIDE:
         done = blocks * _BLOCK
         factors, terms, inner = (v[:done].reshape(blocks, _BLOCK, *lanes) for v in (a, b, y))
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
@@ -199,13 +201,13 @@ def _accumulate(ct: Any, out: Any, x: Any, *, ufunc: str, axis: int) -> Any:
     slopes = (
         (None, None)
         if step is None
-        else step.lifted(np.ones((), x.dtype), *((after, before, here)[k] for k in step.keep))
+        else step.lifted(near(x).ones((), x.dtype), *((after, before, here)[k] for k in step.keep))
     )
     first, second = (
-        np.zeros(here.shape, x.dtype) if s is None else broadcast_to(s, here.shape) for s in slopes
+        near(x).zeros(here.shape, x.dtype) if s is None else broadcast_to(s, here.shape) for s in slopes
     )
     contributed = _suffix(ct, bind("unslice", first, shape=x.shape, index=tail), axis)
-    own = bind("update", np.ones(x.shape, x.dtype), second, index=tail)
+    own = bind("update", near(x).ones(x.shape, x.dtype), second, index=tail)
     return bind("scale", contributed, own)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
+from fgrad.core.placement import near
 from fgrad.core.primitive import Primitive, by_argument, register
 from fgrad.core.tensor import bind
 from fgrad.ops.contraction import contract
@@ -27,7 +28,7 @@ def _run(p: Any, *, lead: int) -> Any:
 
 def _powers(r: Any, n: int) -> Any:
     """Return the powers r**0 ... r**(n-1) of every root, one row per root."""
-    ones = np.ones((r.shape[0], 1), r.dtype)
+    ones = near(r).ones((r.shape[0], 1), r.dtype)
     if n == 1:
         return ones
     columns = broadcast_to(reshape(r, (r.shape[0], 1)), (r.shape[0], n - 1))
@@ -38,7 +39,7 @@ def _pull(ct: Any, out: Any, x: Any, *, lead: int) -> Any:
     n = x.shape[0]
     powers = _powers(out, n)
     p = convert(x, out.dtype)
-    steps = np.arange(1, n).astype(np.empty(0, out.dtype).real.dtype)
+    steps = near(out).arange(1, n).astype(np.empty(0, out.dtype).real.dtype)
     weights = bind("slice", reverse(p, 0), index=(slice(1, None),)) * steps
     slope = contract(bind("slice", powers, index=(slice(None), slice(None, -1))), weights, "ij", "j", "i")
     with np.errstate(divide="ignore", invalid="ignore"):  # at multiple roots without cotangent

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval, Shape
+from fgrad.core.placement import near
 from fgrad.core.primitive import EACH, Primitive, by_argument, register
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import LARGE, backend
@@ -79,7 +81,7 @@ def padded(x: Any, padding: Pads, input_dilation: Steps, value: float = 0.0) -> 
     extents = [
         spread(n, u) + low + high for n, u, (low, high) in zip(space, input_dilation, padding, strict=True)
     ]
-    out = np.full((*lead, *(max(0, e) for e in extents)), value, x.dtype)
+    out = near(x).full((*lead, *(max(0, e) for e in extents)), value, x.dtype)
     source: list[Any] = []
     target: list[Any] = []
     for n, u, (low, _), extent in zip(space, input_dilation, padding, extents, strict=True):
@@ -97,16 +99,17 @@ def windows(x: Any, window: Sequence[int], stride: Steps, dilation: Steps, count
     """Return the view of all windows of the last axes of `x`: (..., *window, *places)."""
     rank = len(window)
     steps = x.strides[-rank:]
-    return np.lib.stride_tricks.as_strided(
-        x,
+    shape, strides = (
         (*x.shape[:-rank], *window, *count),
         (
             *x.strides[:-rank],
             *(s * d for s, d in zip(steps, dilation, strict=True)),
             *(s * d for s, d in zip(steps, stride, strict=True)),
         ),
-        writeable=False,
     )
+    if x.__class__ is DeviceArray:
+        return x.place.as_strided(x, shape, strides)
+    return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
 
 
 def _run(
@@ -117,9 +120,9 @@ def _run(
     dtype = np.result_type(x, w)
     shape = (x.shape[0], w.shape[0], *count)
     if not math.prod(shape) or not w.size:
-        return np.zeros(shape, dtype)
+        return near(x).zeros(shape, dtype)
     x, w = x.astype(dtype, copy=False), w.astype(dtype, copy=False)
-    if _suits(x, w, shape, input_dilation):
+    if x.__class__ is np.ndarray and _suits(x, w, shape, input_dilation):
         return backend("windows").convolve(x, w, stride, padding, dilation, groups, shape)
     x = padded(x, padding, input_dilation)
     n, channels = x.shape[0], x.shape[1] // groups

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Shape
+from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.shapes import stack
@@ -108,7 +109,8 @@ def _cipher(key: Any, n: int, use: int) -> Any:
     count = np.empty((n, 2), WORD)
     count[:, 1] = np.arange(n, dtype=np.uint64).astype(WORD)
     count[:, 0] = use if n <= 1 << 32 else use + (np.arange(n, dtype=np.uint64) >> np.uint64(32))
-    return bind("threefry", key, count)
+    make = near(key)
+    return bind("threefry", key, count if make is np else make.array(count))
 
 
 def split(key: Any, num: Any = 2) -> Any:
@@ -150,7 +152,7 @@ def fold_in(key: Any, data: Any) -> Any:
         raise ValueError(
             f"fold_in takes one integer, not an array of shape {tuple(word.shape)}; map over it with vmap"
         )
-    return bind("threefry", checked(key), stack([np.array(FOLD, WORD), convert(word, WORD)]))
+    return bind("threefry", checked(key), stack([near(word).full((), FOLD, WORD), convert(word, WORD)]))
 
 
 def bits(key: Any, size: Any = None, dtype: Any = np.uint32) -> Any:

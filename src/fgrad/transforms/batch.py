@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fgrad.backend.devices import as_array, on_host
 from fgrad.core.aval import Shape
+from fgrad.core.placement import near
 from fgrad.core.primitive import ITSELF, WEIGHTS, Primitive, Pull
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import Box, Trace, below, current, next_level, running, user_line
@@ -39,6 +41,11 @@ class Batched(Box):
         return tuple(self.whole.shape[1:])
 
     @property
+    def held(self) -> Any:
+        """All the examples."""
+        return self.whole
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of the examples."""
         dtype: np.dtype[Any] = self.whole.dtype
@@ -65,7 +72,7 @@ class Batched(Box):
                 "the truth value of an array with more than one element is ambiguous; use a.any() or a.all()"
             )
         sizes = [t.size for t in reversed(traces)]  # the outermost first
-        truths = np.asarray(x).astype(bool).reshape(sizes)
+        truths = on_host(x).astype(bool).reshape(sizes)
         if truths.size == 0:
             return False
         if truths.all() or not truths.any():
@@ -122,7 +129,7 @@ class Batch(Trace):
         if self.owns(x):
             return x._value.whole
         shape = x.shape if hasattr(x, "shape") else np.shape(x)
-        return broadcast_to(x if hasattr(x, "shape") else np.asarray(x), (self.size, *shape))
+        return broadcast_to(x if hasattr(x, "shape") else as_array(x), (self.size, *shape))
 
     def owns(self, x: Any) -> bool:
         """Return whether `x` stands for examples of this trace."""
@@ -189,8 +196,9 @@ def batched_map(f: Callable[[Any], Sequence[Any]], x: Any) -> list[Any]:
     """Return the leaves of `f` mapped over the first axis of `x`; None stays None."""
     n = x.shape[0]
     if n == 0:
-        ys = f(np.zeros(x.shape[1:], x.dtype))
-        return [None if y is None else np.zeros((0, *y.shape), y.dtype) for y in ys]
+        make = near(x)
+        ys = f(make.zeros(x.shape[1:], x.dtype))
+        return [None if y is None else make.zeros((0, *y.shape), y.dtype) for y in ys]
     trace = Batch(next_level(), n)
     with running((*current().traces, trace)):
         ys = f(trace.box(x))

@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fgrad import tree
+from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import CPU, as_array, copied, moved, on_host
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import Pattern, Primitive, Pull, flat, register
 from fgrad.core.tape import Tape
@@ -39,13 +41,13 @@ class _Call:
         found = [self.leaves[i] for i in self.places]
         for i in self.places:
             self.leaves[i] = None
-        return [check_live(x) if x.__class__ is Tensor else np.array(x) for x in found]
+        return [check_live(x) if x.__class__ is Tensor else copied(as_array(x)) for x in found]
 
     def __call__(self, *values: Any) -> Any:
         """Call the function with arrays of its own."""
         leaves = list(self.leaves)
         for i, v in zip(self.places, values, strict=True):
-            leaves[i] = np.array(v)
+            leaves[i] = np.array(on_host(v))
         args, kwargs = tree.unflatten(self.structure, leaves)
         return self.fun(*args, **kwargs)
 
@@ -127,7 +129,9 @@ def _run(*values: Any, call: _Call, avals: tuple[Aval, ...], structure: Any, met
             f"the callback {call} of pure_callback at {call.line} returned the structure {got}, "
             f"but result_shape_dtypes has the structure {structure}"
         )
-    return tuple(_checked(x, aval, call) for x, aval in zip(found, avals, strict=True))
+    outs = tuple(_checked(x, aval, call) for x, aval in zip(found, avals, strict=True))
+    device = next((v.device for v in values if v.__class__ is DeviceArray), CPU)
+    return outs if device == CPU else tuple(moved(o, device) for o in outs)
 
 
 def _checked(x: Any, aval: Aval, call: _Call) -> Any:

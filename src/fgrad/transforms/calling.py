@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import adopted, given_back, is_foreign
 from fgrad.core.tensor import Tensor, is_tracked, wrap
 from fgrad.core.trace import Box, current
 from fgrad.core.tracebacks import shorten
@@ -157,7 +159,7 @@ class Delivery:
     def leaf(self, x: Any) -> Any:
         """Return one result of the user's function, which may be an array of his own."""
         if x.__class__ is Tensor or not isinstance(x, np.ndarray | np.generic):
-            return self.made(x)
+            return self.made(adopted(x).copy() if x.__class__ is not Tensor and is_foreign(x) else x)
         return self.made(x.copy()) if isinstance(x, np.ndarray) else self.made(x)
 
     def made(self, x: Any) -> Any:
@@ -176,10 +178,15 @@ class Delivery:
             if not self.as_numpy or is_traced(x):
                 return x
             x = x._value
-        elif not isinstance(x, np.ndarray | np.generic):
+        elif not isinstance(x, np.ndarray | np.generic | DeviceArray):
             return x
         elif not self.as_numpy:
             return wrap(x)
+        if isinstance(x, DeviceArray):
+            if id(x) in self.taken or not x.flags.owndata:
+                x = x.copy()
+            self.taken.add(id(x))
+            return given_back(x)
         if not isinstance(x, np.ndarray) or x.ndim == 0:
             return x[()]
         if id(x) in self.taken or not x.flags.owndata or not x.flags.writeable:

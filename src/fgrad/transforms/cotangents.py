@@ -12,8 +12,11 @@ from typing import Any, Literal
 import numpy as np
 
 from fgrad import tree
+from fgrad.backend.array import DeviceArray, mixed
+from fgrad.backend.devices import adopted, is_foreign
 from fgrad.core.notes import noting
 from fgrad.core.observe import observing
+from fgrad.core.placement import device_of, near
 from fgrad.core.primitive import OPERATORS
 from fgrad.core.silence import restore, silence
 from fgrad.core.tape import CUT, Node, Tape
@@ -78,7 +81,7 @@ def lift(x: Any) -> Any:
     """Return a saved array as a Tensor, which marks it as one that nobody writes to."""
     if x.__class__ is tuple:  # all outputs of a row with several
         return tuple(map(lift, x))
-    return wrap(x) if x.__class__ is np.ndarray else x
+    return wrap(x) if x.__class__ is np.ndarray or x.__class__ is DeviceArray else x
 
 
 def check_on_unused(on_unused: str) -> None:
@@ -114,7 +117,9 @@ def seeds_of(y: Any, dy: Any, tape: Tape) -> list[tuple[Node, Any]]:
     if dy is None:
         cts: list[Any] = [None] * len(ys)
     elif isinstance(y, Tensor):
-        if not isinstance(dy, Tensor | np.ndarray | np.generic | int | float | complex):
+        if not isinstance(dy, Tensor | np.ndarray | np.generic | int | float | complex) and not is_foreign(
+            dy
+        ):
             raise TypeError(
                 f"dy is {described(dy)}, but y is a Tensor of shape {y.shape}; give a Tensor or array"
             )
@@ -137,10 +142,12 @@ def seeds_of(y: Any, dy: Any, tape: Tape) -> list[tuple[Node, Any]]:
 def cotangent(ct: Any, t: Any, name: str, of: str) -> Any:
     """Return `ct` checked and converted to the shape and dtype of `t`: an array, or a traced Tensor."""
     if ct is None:
-        one = np.ones((), t.dtype)
+        one = near(t).ones((), t.dtype)
         return np.broadcast_to(one, t.shape) if t.shape else one
     if isinstance(ct, Tensor):
         ct = plain(ct)
+    elif ct.__class__ is not np.ndarray and is_foreign(ct):
+        ct = adopted(ct)
     else:
         try:
             ct = np.asarray(ct).view()
@@ -153,6 +160,8 @@ def cotangent(ct: Any, t: Any, name: str, of: str) -> Any:
         raise ValueError(f"{name} has shape {ct.shape}, but {of} has shape {t.shape}; they must be equal")
     if ct.dtype.kind == "c" and t.dtype.kind != "c":
         raise TypeError(f"{name} has dtype {ct.dtype}, but {of} has the real dtype {t.dtype}")
+    if device_of(ct) != device_of(t):
+        raise mixed(device_of(t), device_of(ct))
     return convert(ct, t.dtype)
 
 
@@ -209,7 +218,7 @@ def given(ct: Any) -> Tensor:
 def owned(g: Tensor, taken: set[int]) -> Tensor:
     """Return a new Tensor on a gradient, whose memory no other one of `taken` shares."""
     value = g._value
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | DeviceArray):
         flags = value.flags
         if id(value) in taken or not flags.owndata or not flags.writeable:
             value = value.copy()

@@ -15,7 +15,10 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import adopted, as_array, is_foreign
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.placement import near
 from fgrad.core.primitive import Primitive, Pull, flat, register
 from fgrad.core.tape import HIDDEN, Pick, Tape
 from fgrad.core.tensor import Tensor, lowered, wrap
@@ -115,12 +118,14 @@ def _tapes(args: Sequence[Any], traces: tuple[Trace, ...], floor: int) -> list[T
 
 
 def _as_tensor(x: Any) -> Tensor:
-    return x if x.__class__ is Tensor else wrap(np.asarray(x))
+    return x if x.__class__ is Tensor else wrap(as_array(x))
 
 
 def _free(x: Any) -> Tensor:
     """Return a new handle on the value of an output, on no tape."""
-    return wrap(x._value) if x.__class__ is Tensor else Tensor(x)
+    if x.__class__ is Tensor:
+        return wrap(x._value)
+    return wrap(x) if x.__class__ is DeviceArray else Tensor(x)
 
 
 def _pull(rule: Rule, args: Sequence[Any], outs: Sequence[Tensor]) -> Pull:
@@ -152,7 +157,9 @@ def _checked(result: Any, aval: Aval, i: int, name: str) -> Any:
         return None
     if isinstance(result, float | int | complex) and not isinstance(result, bool):
         result = np.asarray(result, aval.dtype)
-    if not isinstance(result, Tensor | np.ndarray | np.generic):
+    if not isinstance(result, Tensor | np.ndarray | np.generic) and is_foreign(result):
+        result = adopted(result)
+    if not isinstance(result, Tensor | np.ndarray | np.generic | DeviceArray):
         raise TypeError(
             f"the backward rule of {name} returned {type(result).__name__} for argument {i}; "
             "return a Tensor or array, or None where there is no gradient"
@@ -335,7 +342,9 @@ class _TreeRule(Rule):
 
 def _full(cts: Sequence[Any], avals: Sequence[Aval]) -> list[Any]:
     """Return cotangents, zeros where none came."""
-    return [wrap(np.zeros(a.shape, a.dtype)) if ct is None else ct for ct, a in zip(cts, avals, strict=True)]
+    make = near(next((ct for ct in cts if ct is not None), None))
+    pairs = zip(cts, avals, strict=True)
+    return [wrap(make.zeros(a.shape, a.dtype)) if ct is None else ct for ct, a in pairs]
 
 
 class _VjpRule(_TreeRule):
@@ -392,7 +401,7 @@ class _JvpRule(_TreeRule):
         floating = [i for i, v in enumerate(self.values) if v.dtype.kind in "fc"]
 
         def tangents_out(*ts: Any) -> list[Any]:
-            full = [np.zeros(v.shape) for v in self.values]
+            full = [near(v).zeros(v.shape) for v in self.values]
             for i, t in zip(floating, ts, strict=True):
                 full[i] = t
             filled = self.filled(full)
@@ -411,7 +420,8 @@ class _JvpRule(_TreeRule):
                 )
             return leaves
 
-        zeros = [wrap(np.zeros(self.values[i].shape, self.values[i].dtype)) for i in floating]
+        floats = [self.values[i] for i in floating]
+        zeros = [wrap(near(v).zeros(v.shape, v.dtype)) for v in floats]
         _, pullback = vjp(tangents_out, *zeros)
         found = pullback(_full(cts, self.avals))
         back: list[Any] = [None] * len(self.values)
@@ -506,7 +516,7 @@ class CustomJvp(Custom):
             pairs = zip(jvps, tangents, strict=True)
             terms = [rule(t, out, *primals) for rule, t in pairs if rule is not None]
             if not terms:
-                return out, tree.map(lambda y: np.zeros(y.shape, y.dtype), out)
+                return out, tree.map(lambda y: near(y).zeros(y.shape, y.dtype), out)
             total = terms[0]
             for term in terms[1:]:
                 total = tree.map(lambda a, b: a + b, total, term)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.core.placement import near
 from fgrad.core.tracebacks import shorten
 from fgrad.transforms.batch import batched_map
 from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, name_of, positions
@@ -48,7 +49,7 @@ class Pushed:
 
 def _zero(y: Any) -> Any:
     dtype = getattr(y, "dtype", None) or np.result_type(type(y))
-    return np.zeros(np.shape(y) if not hasattr(y, "shape") else y.shape, dtype)
+    return near(y).zeros(np.shape(y) if not hasattr(y, "shape") else y.shape, dtype)
 
 
 def _pairs(inputs: Inputs, tangents: Sequence[Any], where: Sequence[int], what: str) -> list[Any]:
@@ -206,7 +207,7 @@ class ForwardJacobian(Transformed):
         deliver = Delivery(not has_tensor(args, kwargs))
         n = len(inputs.handles)
         columns = [
-            batched_map(functools.partial(pushed.along, k, n), unit_basis(value.shape, value.dtype))
+            batched_map(functools.partial(pushed.along, k, n), unit_basis(value, value.shape, value.dtype))
             for k, (value, *_) in enumerate(inputs.handles)
         ]
         rows = []
@@ -223,7 +224,7 @@ def _column(stacked: Any, y: Any, value: Any) -> Any:
     zero = _zero(y)
     shape = (*zero.shape, *value.shape)
     if stacked is None:
-        return np.zeros(shape, zero.dtype)
+        return near(y).zeros(shape, zero.dtype)
     axes = (*range(1, zero.ndim + 1), 0)
     return stacked.transpose(axes).reshape(shape)
 

@@ -12,10 +12,13 @@ from weakref import ref
 import numpy as np
 
 from fgrad import config, tree
+from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import adopted, find, is_foreign, moved
 from fgrad.compiler import Cost, Executable
 from fgrad.compiler.simplify import simplify
 from fgrad.compiler.simplify.effects import communicates
 from fgrad.core.aval import Aval
+from fgrad.core.placement import buffer_of
 from fgrad.core.program import Program
 from fgrad.core.snapshot import refuse_masked
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
@@ -255,7 +258,7 @@ class Call:
     def __init__(
         self, jit: Jit, args: tuple[Any, ...], kwargs: dict[str, Any], *, abstract: bool = False
     ) -> None:
-        self.fun, self.donors = jit.fun, jit._donated
+        self.fun, self.device, self.donors = jit.fun, jit.options.get("device"), jit._donated
         args, kwargs = bound(jit.fun, args, kwargs)
         statics: dict[Any, Any] = {
             i % len(args): args[i % len(args)] for i in jit._static if -len(args) <= i < len(args)
@@ -278,7 +281,7 @@ class Call:
     @property
     def donated(self) -> frozenset[int]:
         """The leaves whose memory the results may take: arrays in donated arguments; no Tensor is given."""
-        if not self.donors or not self.as_numpy:
+        if not self.donors or not self.as_numpy or self.device is not None:
             return frozenset()
         found, k = set(), 0
         for i, a in zip([i for i in range(self.count) if i not in self.statics], self.given[0], strict=True):
@@ -317,7 +320,9 @@ class Call:
                     "array of uint64, or make it static (static_argnums or static_argnames)"
                 )
             return (), np.dtype(x.__class__), x.__class__
-        if isinstance(x, np.ndarray | np.generic) or (
+        if not isinstance(x, np.ndarray | np.generic) and is_foreign(x):
+            x = adopted(x)
+        if isinstance(x, np.ndarray | np.generic | DeviceArray) or (
             abstract and hasattr(x, "shape") and hasattr(x, "dtype")
         ):
             refuse_masked(x)
@@ -344,7 +349,10 @@ class Call:
 
     def values(self) -> list[Any]:
         """Return the leaves as arrays of native byte order, or Tensors."""
-        return [x if x.__class__ is Tensor else _array(x) for x in self.leaves]
+        found = [x if x.__class__ is Tensor else _array(x) for x in self.leaves]
+        if self.device is None:
+            return found
+        return [x.to(self.device) if x.__class__ is Tensor else moved(x, self.device) for x in found]
 
 
 def _called(fun: Callable[..., Any], k: Any) -> str:
@@ -357,6 +365,8 @@ def _called(fun: Callable[..., Any], k: Any) -> str:
 
 
 def _array(x: Any) -> Any:
+    if x.__class__ is not np.ndarray and is_foreign(x):
+        return adopted(x)
     a = np.asarray(x)
     return a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("="))
 
@@ -374,7 +384,7 @@ class _Tracing(Inner):
     def operand(self, x: Any) -> Any:
         """Return `x` as it stands in an equation."""
         v = x._value if x.__class__ is Tensor else x
-        if isinstance(v, np.ndarray | np.generic):
+        if isinstance(v, np.ndarray | np.generic | DeviceArray):
             self.constants[id(v)] = v
         return super().operand(x)
 
@@ -449,6 +459,8 @@ class Specialisation:
             return None
         if bound_axes() or communicates(self.procedure.program):  # then the key has more to it
             return None
+        if call.device is not None or any(buffer_of(x).__class__ is DeviceArray for x in call.leaves):
+            return None
         executable = self.procedure.executable
         return guard(executable, args, call.leaves, call.statics, self.out_structure, self.template)
 
@@ -494,7 +506,7 @@ def _identity(t: Tensor, live: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _is_array(x: Any) -> bool:
-    return isinstance(x, Tensor | np.ndarray | np.generic)
+    return isinstance(x, Tensor | np.ndarray | np.generic | DeviceArray)
 
 
 class Lowered:
@@ -549,7 +561,7 @@ def jit(
         fun: takes and returns pytrees; None gives a decorator.
         static_argnums: positions of arguments that are Python values, compared by == and hash.
         static_argnames: names of such arguments. Either is completed from the other by the signature.
-        device: where it runs: None or "cpu".
+        device: where it runs, and arguments are moved to: "cpu", "cuda", "cuda:1"; None: where they are.
         donate_argnums: positions of arguments whose arrays the function may write to: where a result of the
             same shape and dtype is computed of such an array place by place, it lies in its memory, and
             no new array is made. The argument is not to be used afterwards. Arrays that are read-only, not
@@ -586,8 +598,8 @@ def jit(
         >>> jit(grad(f))(np.array([0.0, 1.0]))
         array([0.        , 0.9092...])
     """
-    if device not in (None, "cpu"):
-        raise ValueError(f'jit: device is None or "cpu", not {device!r}')
+    if device is not None:
+        find(device)
     options: dict[str, Any] = {
         "static_argnums": static_argnums,
         "static_argnames": static_argnames,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.backend.devices import adopted, is_foreign
 from fgrad.core.aval import aval_of
 from fgrad.core.snapshot import private_copy
 from fgrad.core.tensor import Tensor, alias, bind
@@ -175,7 +176,11 @@ def _shared(x: Any) -> Any:
 
 def _array(x: Any) -> Any:
     """Return an argument that the user cannot change while the function runs."""
-    return x if x.__class__ is Tensor else private_copy(x) if x.__class__ is np.ndarray else np.array(x)
+    if x.__class__ is Tensor:
+        return x
+    if x.__class__ is np.ndarray:
+        return private_copy(x)
+    return adopted(x) if is_foreign(x) else np.array(x)
 
 
 def _moved(x: Any, source: int, target: int) -> Any:

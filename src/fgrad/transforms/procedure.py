@@ -10,11 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cached_property
+from importlib import import_module
 from threading import RLock
 from typing import Any
 
 import numpy as np
 
+from fgrad.backend.array import DeviceArray, Place
+from fgrad.backend.devices import as_array
 from fgrad.compiler import Executable, compile
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import ROWS, Pattern, Primitive, Pull, flat, register
@@ -53,7 +56,29 @@ class Procedure:
         self._saving: dict[Pattern, Saving | None] = {}
         self._blind: dict[Pattern, Procedure] = {}
         self._mapped: dict[tuple[Pattern, int], Procedure] = {}
+        self._on: dict[Place, Any] = {}
         self._donating: dict[frozenset[int], Executable] = {}
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        """Return the outputs for arrays, computed on the device on which one of these is."""
+        place = next((v.place for v in values if v.__class__ is DeviceArray), None) or self._place
+        return self.executable.run(values) if place is None else self.on(place).run(values)
+
+    @cached_property
+    def _place(self) -> Place | None:
+        """The device of an array that the program holds."""
+        held = [*(a for e in self.program.equations for a in e.args), *self.program.outputs]
+        arrays = (getattr(a, "_value", a) for a in held)
+        return next((a.place for a in arrays if a.__class__ is DeviceArray), None)
+
+    def on(self, place: Place) -> Any:
+        """Return the program compiled for a CUDA device."""
+        if place not in self._on:
+            with _locks.making:
+                if place not in self._on:
+                    module = import_module("fgrad.compiler.device")  # late: few programs run on one
+                    self._on[place] = module.DeviceExecutable(self.program, place)
+        return self._on[place]
 
     @cached_property
     def executable(self) -> Executable:
@@ -169,7 +194,7 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
         grads = pull(values[n:])
         present.extend(g is not None for g in grads)
         return [
-            *(y if y.__class__ is Tensor else np.asarray(y) for y in ys),
+            *(y if y.__class__ is Tensor else as_array(y) for y in ys),
             *(g for g in grads if g is not None),
         ]
 
@@ -246,7 +271,7 @@ def apply(procedure: Procedure, args: Sequence[Any]) -> list[Any]:
         made = trace.process(ROW, tuple([lowered(a, state, floor) for a in args]), {"code": whole})
         outs = [alias(o) if o.__class__ is Tensor else wrap(o) for o in made]
     else:
-        found = whole.executable.run([_value(a) for a in args])
+        found = whole.run([_value(a) for a in args])
         if not any(a.__class__ is Tensor for a in args):
             return list(found)
         outs = list(map(wrap, found))
@@ -261,7 +286,7 @@ def apply(procedure: Procedure, args: Sequence[Any]) -> list[Any]:
 
 
 def _value(a: Any) -> Any:
-    return np.asarray(a._value if a.__class__ is Tensor else a)
+    return as_array(a._value if a.__class__ is Tensor else a)
 
 
 def _tapes(args: Sequence[Any], state: State, floor: int) -> list[Tape]:
@@ -282,7 +307,7 @@ def _record(
     """Record on `tape` how the first `count` of `outs` came about; behind them is what its step needs."""
     primals = [args[i] for i in saving.primals]
     saved = [
-        lowered(x, state, tape.level) if x.__class__ is Tensor else snapshot(np.asarray(x), aval_of(x).dtype)
+        lowered(x, state, tape.level) if x.__class__ is Tensor else snapshot(as_array(x), aval_of(x).dtype)
         for x in primals
     ]
     saved += [lowered(o, state, tape.level) for o in outs[count : len(saving.forward.outs)]]
@@ -294,7 +319,7 @@ def _record(
 
 
 def _run(*values: Any, code: Procedure) -> tuple[Any, ...]:
-    return tuple(code.executable.run([_value(v) for v in values]))
+    return tuple(code.run([_value(v) for v in values]))
 
 
 def _batch(mapped: Pattern, *values: Any, code: Procedure) -> tuple[Any, ...]:

@@ -22,6 +22,7 @@ import numpy as np
 
 from fgrad.core.aval import Shape
 from fgrad.core.notes import noting
+from fgrad.core.placement import near
 from fgrad.core.primitive import EACH, ITSELF, OPERATORS, ROW, ROWS, SYMMETRIC, WEIGHTS, Pull
 from fgrad.core.tape import Node, Pick
 from fgrad.core.tensor import Tensor, bind
@@ -52,7 +53,7 @@ class Pushforward:
                 rng = np.random.default_rng(0)
                 recorded([_generic(y, rng) for y in outs])
             if not any(isinstance(t, Stage) for t in current().traces):  # which has no value to look at
-                self._push = Push(recorded)
+                self._push = Push(recorded, next((y for y in outs if isinstance(y, Tensor)), None))
 
     def __call__(self, tangents: Tangents) -> list[Any]:
         """Return the tangents of the outputs; None where none of `tangents` arrives."""
@@ -85,7 +86,9 @@ def _generic(y: Any, rng: np.random.Generator) -> Any:
     if not isinstance(y, Tensor) or y.dtype.kind not in "fc":
         return None
     turn = 1j * rng.standard_normal(y.shape) if y.dtype.kind == "c" else 0
-    return np.asarray(rng.standard_normal(y.shape) + turn, y.dtype)
+    made = np.asarray(rng.standard_normal(y.shape) + turn, y.dtype)
+    make = near(y)
+    return made if make is np else make.array(made)
 
 
 def _is_finite(t: Any) -> bool:
@@ -104,7 +107,7 @@ class DoubleReverse:
     def __init__(self, recorded: Recorded, outs: Sequence[Any]) -> None:
         gm = GradManager().record_linear()
         try:
-            self._us = [_cotangent(gm, y.shape, y.dtype) if isinstance(y, Tensor) else None for y in outs]
+            self._us = [_cotangent(gm, y, y.shape, y.dtype) if isinstance(y, Tensor) else None for y in outs]
             self._sweep = gm.pullback(recorded(self._us), [u for u in self._us if u is not None])
         finally:
             gm.release()
@@ -115,9 +118,9 @@ class DoubleReverse:
         return [None if u is None else next(found) for u in self._us]
 
 
-def _cotangent(gm: GradManager, shape: Shape, dtype: np.dtype[Any]) -> Tensor | None:
+def _cotangent(gm: GradManager, like: Any, shape: Shape, dtype: np.dtype[Any]) -> Tensor | None:
     # the value of u is of no consequence; ones are never mistaken for a zero cotangent
-    return gm.follow(np.ones(shape, dtype)) if dtype.kind in "fc" else None
+    return gm.follow(near(like).ones(shape, dtype)) if dtype.kind in "fc" else None
 
 
 class Push:
@@ -125,7 +128,7 @@ class Push:
 
     __slots__ = ("_nodes", "_recorded", "_steps")
 
-    def __init__(self, recorded: Recorded) -> None:
+    def __init__(self, recorded: Recorded, like: Any) -> None:
         self._recorded = recorded
         self._steps: dict[Node, Callable[[Tangents], Any]] = {}  # those that had to be recorded
         wanted = {n for n in recorded.sources if n is not None}
@@ -137,7 +140,7 @@ class Push:
                 if (
                     isinstance(node.pull, Pull) and not node.pull.row
                 ):  # a user's rule, which may not be linear
-                    self._steps[node] = _recorded_step(node, node.pull, node.aval)
+                    self._steps[node] = _recorded_step(node, node.pull, node.aval, like)
         self._nodes = nodes[::-1]
 
     def __call__(self, tangents: Tangents, check: Callable[..., None] | None = None) -> list[Any]:
@@ -178,7 +181,7 @@ class Push:
             return _weighted(node, pull, given[0], raw=raw)
         if node not in self._steps:
             first = next(t for t in given if t is not None)
-            self._steps[node] = _recorded_step(node, pull, node.aval or (first.shape, first.dtype))
+            self._steps[node] = _recorded_step(node, pull, node.aval or (first.shape, first.dtype), first)
         return self._steps[node](given)
 
 
@@ -222,7 +225,7 @@ def _each(node: Node, pull: Pull, given: Tangents, add: Callable[..., Any], *, r
 
 
 def _weighted(node: Node, pull: Pull, t: Any, *, raw: bool) -> Any:
-    ones = np.broadcast_to(np.ones((), node.aval[1]), node.aval[0])
+    ones = np.broadcast_to(near(t).ones((), node.aval[1]), node.aval[0])
     saved = node.saved if raw else tuple(map(lift, node.saved))
     (weights,) = pull.raw(ones, *saved) if raw else pull.lifted(ones, *saved)
     axes = node.saved[-1]["axes"]
@@ -234,12 +237,12 @@ def _weighted(node: Node, pull: Pull, t: Any, *, raw: bool) -> Any:
     return np.add.reduce(ROWS["scale"].run(t, weights), axis=axes)
 
 
-def _recorded_step(node: Node, pull: Pull, aval: Any) -> Callable[[Tangents], Any]:
+def _recorded_step(node: Node, pull: Pull, aval: Any, like: Any) -> Callable[[Tangents], Any]:
     """Record the step as a function of the cotangent u of its output, and return the sweep over that."""
     many = aval.__class__ is list
     gm = GradManager().record_linear()
     try:
-        us = [_cotangent(gm, *a) for a in (aval if many else (aval,))]
+        us = [_cotangent(gm, like, *a) for a in (aval if many else (aval,))]
         back = pull.lifted(us if many else us[0], *map(lift, node.saved))
         if node.fits is not None:
             back = [c if f is None or c is None else fit(c, f) for c, f in zip(back, node.fits, strict=True)]

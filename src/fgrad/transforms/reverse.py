@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import adopted, is_foreign
 from fgrad.core.aval import aval_of
+from fgrad.core.placement import near
 from fgrad.core.snapshot import private_copy, refuse_masked
 from fgrad.core.tape import Node
 from fgrad.core.tensor import Tensor, wrap
@@ -154,7 +157,7 @@ class Inputs:
         else:
             return list(cts)
         return [
-            np.zeros(h[0].shape, h[0].dtype) if ct is None else ct
+            near(h[0]).zeros(h[0].shape, h[0].dtype) if ct is None else ct
             for ct, h in zip(cts, self.handles, strict=True)
         ]
 
@@ -172,6 +175,8 @@ def _arrays(args: Sequence[Any]) -> list[tuple[Any, tuple[Node, ...]]]:
             if value.dtype.kind != "f":
                 break
             handles.append((value, a._nodes))
+        elif a.__class__ is DeviceArray and a.dtype.kind == "f":
+            handles.append((a, ()))
         else:
             break
     return handles
@@ -187,7 +192,7 @@ def _handle(x: Any) -> tuple[Any, tuple[Node, ...]] | None:
         refuse_masked(x)
         value = np.array(x)
         return (value, ()) if value.dtype.kind in "fciub" else None
-    return None
+    return (adopted(x), ()) if is_foreign(x) else None
 
 
 def _differentiable(dtype: np.dtype[Any], what: str, i: int, allow_int: bool, holomorphic: bool) -> bool:
@@ -255,6 +260,12 @@ class ValueAndGrad(Transformed):
         run = Pulled(self.fun, args, kwargs, inputs, has_aux, once=True)
         y = _scalar(run.outs, self.fun, run.structure, holomorphic=holomorphic)
         one = _one(y.dtype) if isinstance(y, Tensor) else None
+        if (
+            one is not None
+            and y._value.__class__ is not np.ndarray
+            and y._value.__class__ is not one.__class__
+        ):
+            one = near(y).full((), one)[()]
         deliver = Delivery(not has_tensor(args, kwargs))
         value = deliver.leaf(y)
         cts = run.pull([one])
@@ -451,7 +462,7 @@ def _published(deliver: Delivery, y: Any) -> Any:
     given = deliver.leaf(y)
     if isinstance(given, Tensor):
         return wrap(given._value, given._nodes)
-    return given.copy() if isinstance(given, np.ndarray) else given
+    return given.copy() if isinstance(given, np.ndarray | DeviceArray) else given
 
 
 class Jacobian(Transformed):
@@ -492,7 +503,7 @@ def _blocks(run: Pulled, k: int) -> list[Any]:
         return run.pull([e if i == k else None for i in range(len(run.outs))])
 
     y = run.outs[k]
-    return batched_map(row, unit_basis(y.shape, y.dtype))
+    return batched_map(row, unit_basis(y, y.shape, y.dtype))
 
 
 def check_real(y: Any, fun: Callable[..., Any], what: str, *, holomorphic: bool) -> None:
@@ -509,15 +520,15 @@ def check_real(y: Any, fun: Callable[..., Any], what: str, *, holomorphic: bool)
         )
 
 
-def unit_basis(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return the standard basis of the arrays of `shape`, of shape (size, *shape)."""
+def unit_basis(like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return the standard basis of the arrays of `shape`, of shape (size, *shape), where `like` is."""
     n = int(np.prod(shape, dtype=int))
-    return np.eye(n, dtype=dtype).reshape(n, *shape)
+    return near(like).eye(n, dtype=dtype).reshape(n, *shape)
 
 
 def _block(stacked: Any, out_shape: tuple[int, ...], value: Any) -> Any:
     shape = (*out_shape, *value.shape)
-    return np.zeros(shape, value.dtype) if stacked is None else stacked.reshape(shape)
+    return near(value).zeros(shape, value.dtype) if stacked is None else stacked.reshape(shape)
 
 
 def jacrev(
@@ -560,7 +571,7 @@ class ElementwiseGrad(Transformed):
         inputs = Inputs(args, positions(argnums, len(args), self.fun), "elementwise_grad")
         run = Pulled(self.fun, args, kwargs, inputs, False, once=True)
         deliver = Delivery(not has_tensor(args, kwargs))
-        ones = [np.ones(y.shape, y.dtype) if isinstance(y, Tensor) else None for y in run.outs]
+        ones = [near(y).ones(y.shape, y.dtype) if isinstance(y, Tensor) else None for y in run.outs]
         grads = deliver_inputs(deliver, inputs, run.pull(ones))
         return grads[0] if isinstance(argnums, int | np.integer) else tuple(grads)
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Shape
+from fgrad.core.placement import near
 from fgrad.core.primitive import ITSELF, OPERATORS, WEIGHTS, Pull
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor, bind
@@ -134,7 +135,8 @@ class _Sweep:
         eye = np.zeros((self.stop - self.start, self.n), bool)
         eye[np.arange(len(eye)), np.arange(self.start, self.stop)] = True
         mask = eye.reshape(len(eye), *(self.n if i == c.axis else 1 for i in range(len(shape))))
-        return self.trace.box(bind("where", mask, c.value, 0))
+        make = near(c.value)
+        return self.trace.box(bind("where", mask if make is np else make.array(mask), c.value, 0))
 
     def apart(self, value: Any, axis: int) -> Any:
         """Return the rows of `value` along `axis`, each one a sample, with that axis of length one."""

@@ -17,6 +17,8 @@ import numpy as np
 from typing_extensions import Self
 
 from fgrad import tree
+from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import as_array
 from fgrad.core.primitive import Primitive, Pull
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor, alias, wrap
@@ -49,7 +51,7 @@ class Keeper:
             made = self._made.get(id(out))
             if made is not None and made[0]() is out:  # a name: what it names was made by another row
                 self.kept[made[1]] = ("", out)
-        elif out.__class__ is np.ndarray:
+        elif out.__class__ is np.ndarray or out.__class__ is DeviceArray:
             self._made[id(out)] = (ref(out), self._count)
         self._count += 1
         return out
@@ -126,12 +128,12 @@ def value_of(t: Any) -> Any:
     """Return the array or number under a leaf, of all examples where it stands for some; None without one."""
     while isinstance(t, Tensor | Batched):
         t = t._value if isinstance(t, Tensor) else t.whole
-    return t if isinstance(t, np.ndarray | np.generic | int | float | complex) else None
+    return t if isinstance(t, np.ndarray | np.generic | DeviceArray | int | float | complex) else None
 
 
 def _print(t: Any) -> _Print | None:
-    value = value_of(t)
-    return None if value is None else _Print(np.asarray(value))
+    value = value_of(t)  # from a device nothing is read
+    return None if value is None or value.__class__ is DeviceArray else _Print(np.asarray(value))
 
 
 def seen_by(t: Any, tape: Tape) -> Any:
@@ -144,7 +146,7 @@ def seen_by(t: Any, tape: Tape) -> Any:
 def with_node(t: Any, tape: Tape, node: Node) -> Tensor:
     """Return a handle on the value of `t` that `tape` knows by `node`."""
     if t.__class__ is not Tensor:
-        return wrap(np.asarray(t), (node,))
+        return wrap(as_array(t), (node,))
     value = t._value
     if isinstance(value, Batched) and value.trace.level > tape.level:
         return wrap(Batched(cast("Batch", value.trace), with_node(value.whole, tape, node)), t._nodes)
@@ -380,4 +382,4 @@ class Call:
 
 
 def _own(x: Any) -> Any:
-    return alias(x) if x.__class__ is Tensor else x.copy() if x.__class__ is np.ndarray else x
+    return alias(x) if x.__class__ is Tensor else x.copy() if isinstance(x, np.ndarray | DeviceArray) else x

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.backend.devices import adopted, is_foreign
 from fgrad.core.aval import Shape
 from fgrad.core.tensor import Tensor
 from fgrad.ops.linear import reshape
@@ -73,7 +74,7 @@ class Vectorize(Transformed):
     def _array(self, x: Any) -> Any:
         if isinstance(x, Tensor):
             return x
-        x = np.asarray(x)
+        x = adopted(x) if is_foreign(x) else np.asarray(x)
         if x.dtype.kind not in "fciub":
             raise TypeError(
                 f"vectorize of {name_of(self.fun)}: an argument holds {x.dtype}, not numbers; "

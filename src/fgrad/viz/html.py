@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.devices import on_host
 from fgrad.core.aval import aval_of
 from fgrad.core.primitive import Pull
 from fgrad.core.program import Program, shown
@@ -102,7 +103,7 @@ def _(t: Tensor) -> str:
         if isinstance(value, Batched):
             why = f"it stands for each of {value.whole.shape[0]} examples"
         return card(*parts, f'<div class="muted">no value: {escape(why)}</div>')
-    array = np.asarray(value)
+    array = on_host(value)
     grad = t.grad
     chips = [chip(text, on=True) for text in _followers(t)]
     if grad is not None:
@@ -137,7 +138,7 @@ def _variables(kind: type) -> dict[str, Any]:
 def norm(t: Any) -> str:
     """Return the Euclidean norm in words; that of a value that is not there is unknown."""
     a = array_of(t)
-    return "unknown" if a is None else number(float(np.linalg.norm(np.asarray(a).ravel())))
+    return "unknown" if a is None else number(float(np.linalg.norm(on_host(a).ravel())))
 
 
 def values(x: np.ndarray[Any, Any]) -> str:

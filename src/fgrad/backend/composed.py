@@ -1,0 +1,314 @@
+"""What CuPy spells otherwise than NumPy or lacks, by what it has: the same on a GPU and in the simulator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fgrad.backend.array import COMPOSED, METHODS, NUMBERS, DeviceArray, Place
+
+
+def _axes(axis: Any, x: DeviceArray) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(x.ndim))
+    return tuple(a % max(x.ndim, 1) for a in (axis if axis.__class__ is tuple else (axis,)))
+
+
+def _reduction(name: str, identity: Any = None) -> Callable[..., Any]:
+    """Return the function that reduces over axes, also over none and over an empty one."""
+
+    def reduce(
+        place: Place, x: DeviceArray, axis: Any = None, dtype: Any = None, out: Any = None,
+        keepdims: Any = False, initial: Any = None, **_: Any
+    ) -> Any:  # fmt: skip
+        axes = _axes(axis, x)
+        given = {} if dtype is None else {"dtype": dtype}
+        if not axes:
+            empty = np.empty(0, x.dtype)
+            kind = dtype or getattr(np, name)(empty).dtype if identity is not None else x.dtype
+            return x.astype(kind)
+        lengths = [n for i, n in enumerate(x.shape) if i not in axes]
+        if 0 in [x.shape[i] for i in axes] and identity is None:
+            if initial is None:
+                if 0 not in lengths:
+                    raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
+                initial = 0
+            shape = [1 if i in axes else n for i, n in enumerate(x.shape)] if keepdims else lengths
+            return place.full(tuple(shape), initial, x.dtype)
+        made = place.apply(name, x, axis=axes, keepdims=bool(keepdims), **given)
+        return made if initial is None else _OF_INITIAL[name](made, initial)
+
+    return reduce
+
+
+_OF_INITIAL = {"max": np.maximum, "min": np.minimum, "sum": np.add, "prod": np.multiply}
+
+
+def _without_nan(name: str, worst: float) -> Callable[..., Any]:
+    """Return the reduction that passes over NaN, unless there is nothing else."""
+
+    def reduce(place: Place, x: DeviceArray, axis: Any = None, **kw: Any) -> Any:
+        found = COMPOSED[name]
+        if x.dtype.kind != "f":
+            return found(place, x, axis, **kw)
+        nan = np.isnan(x)
+        rest = found(place, np.where(nan, x.dtype.type(worst), x), axis, **kw)
+        return np.where(COMPOSED["all"](place, nan, axis), x.dtype.type(np.nan), rest)
+
+    return reduce
+
+
+def _where(place: Place, c: Any, *values: Any) -> Any:
+    if not values:
+        return place.apply("nonzero", c)
+    dtype = np.result_type(*(v.dtype if hasattr(v, "dtype") else v for v in values))
+    x, y = (dtype.type(v) if v.__class__ in NUMBERS else v for v in values)
+    return place.apply("where", c if c.__class__ is DeviceArray else place.full((), bool(c), bool), x, y)
+
+
+def _argsort(place: Place, x: DeviceArray, axis: Any = -1, kind: Any = None, **_: Any) -> Any:
+    if (
+        place.library.simulated
+    ):  # CuPy's sorting keeps the order of equal elements, whatever kind is asked for
+        return place.wrap(np.argsort(x.buffer, axis, kind="stable"))
+    return place.apply("argsort", x, axis=axis)
+
+
+def _sort(place: Place, x: DeviceArray, axis: Any = -1, kind: Any = None, **_: Any) -> Any:
+    return place.apply("sort", x, axis=axis)
+
+
+def _along(place: Place, x: DeviceArray, indices: Any, axis: Any = -1) -> Any:
+    return place.apply("take_along_axis", x, indices, axis=axis)
+
+
+def _count_nonzero(place: Place, x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    return np.sum(np.not_equal(x, 0), axis=axis, dtype=np.intp, keepdims=keepdims)
+
+
+def _mean(place: Place, x: DeviceArray, axis: Any = None, keepdims: bool = False, **_: Any) -> Any:
+    n = math.prod([x.shape[i] for i in _axes(axis, x)])
+    wide = x.astype(np.float32) if x.dtype == np.float16 else x  # as NumPy does
+    made = np.sum(wide, axis=axis, keepdims=keepdims) / n
+    return made.astype(x.dtype) if x.dtype == np.float16 else made
+
+
+def _result_type(place: Place, *xs: Any) -> np.dtype[Any]:
+    return np.result_type(*(x.dtype if x.__class__ is DeviceArray else x for x in xs))
+
+
+def _solve(place: Place, a: Any, b: Any) -> Any:
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # CuPy wants all of them
+    kind = np.result_type(a.dtype, b.dtype)
+    a = np.broadcast_to(a, (*lead, *a.shape[-2:])).astype(kind, copy=False)
+    b = np.broadcast_to(b, (*lead, *b.shape[-2:])).astype(kind, copy=False)
+    return place.apply("linalg.solve", a, b)
+
+
+def _qr(place: Place, a: Any, mode: str = "reduced") -> Any:
+    if a.size == 0:  # an orthogonal matrix of a matrix without elements is the identity
+        *lead, m, n = a.shape
+        k = m if mode == "complete" else min(m, n)
+        return np.broadcast_to(place.eye(m, a.dtype)[:, :k], (*lead, m, k)).copy(), place.zeros(
+            (*lead, k, n), a.dtype
+        )
+    return place.apply("linalg.qr", a, mode=mode)
+
+
+def _svd(place: Place, a: Any, full_matrices: bool = True, compute_uv: bool = True, **_: Any) -> Any:
+    return place.apply("linalg.svd", a, full_matrices=full_matrices, compute_uv=compute_uv)
+
+
+def _eigh(place: Place, a: Any, uplo: str = "L") -> Any:
+    return place.apply("linalg.eigh", a, UPLO=uplo)
+
+
+def _pinv(place: Place, a: Any, rcond: Any = None, hermitian: Any = False, **_: Any) -> Any:
+    if a.size == 0:
+        return place.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    dropped = s <= rcond * np.max(s, axis=-1, keepdims=True)
+    inverse = np.where(dropped, 0, 1 / np.where(dropped, 1, s))
+    turned = np.matmul(
+        np.conjugate(vh).swapaxes(-1, -2) * inverse[..., None, :], np.conjugate(u).swapaxes(-1, -2)
+    )
+    return turned.astype(a.dtype, copy=False)
+
+
+def _norm(place: Place, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    if ord is not None or not isinstance(axis, int):
+        raise place.refusal("linalg.norm of matrices")
+    size = np.absolute(x)
+    return np.sqrt(np.sum(size * size, axis=axis, keepdims=keepdims))
+
+
+def _spacing(place: Place, x: Any) -> Any:
+    up = np.where(np.signbit(x), -np.inf, np.inf).astype(x.dtype)
+    return np.nextafter(x, up) - x
+
+
+def _matmul(place: Place, x: Any, y: Any, **kw: Any) -> Any:
+    kind = np.result_type(x.dtype, y.dtype)
+    x, y = (v.astype(kind, copy=False) if v.__class__ is DeviceArray else v for v in (x, y))
+    return place.wrap(place.call(place.library.find("matmul"), place.operand(x), place.operand(y)))
+
+
+def _einsum(place: Place, subscripts: str, *operands: Any, **_: Any) -> Any:
+    return place.apply("einsum", subscripts, *operands)
+
+
+def _convolve(place: Place, x: Any, y: Any, mode: str = "full") -> Any:
+    if mode == "valid" and x.shape[0] < y.shape[0]:
+        x, y = y, x
+    return place.apply("convolve", x, y, mode=mode)
+
+
+def _broadcast_arrays(place: Place, *xs: Any, **_: Any) -> Any:
+    shape = np.broadcast_shapes(*(np.shape(x) for x in xs))
+    return tuple([np.broadcast_to(x, shape) for x in xs])
+
+
+def _like(fill: Any) -> Callable[..., Any]:
+    def make(place: Place, x: Any, *value: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Any:
+        wanted = x.shape if shape is None else shape
+        return place.full(wanted, value[0] if value else fill, dtype or x.dtype)
+
+    return make
+
+
+def _clip(place: Place, x: Any, low: Any = None, high: Any = None, *_: Any, **__: Any) -> Any:
+    x = x if low is None else np.maximum(x, low)
+    return x if high is None else np.minimum(x, high)
+
+
+def _copyto(place: Place, target: DeviceArray, source: Any, **_: Any) -> None:
+    target[...] = source
+
+
+def _fft(name: str) -> Callable[..., Any]:
+    def transform(place: Place, x: Any, n: Any = None, axis: Any = -1, norm: Any = None, **_: Any) -> Any:
+        shape = list(x.shape)
+        if 0 in shape:  # cuFFT has no plan for nothing
+            m = shape[axis] if n is None else n
+            shape[axis] = m // 2 + 1 if name == "rfft" else m
+            kind = np.result_type(x.dtype, np.complex64) if x.dtype.kind != "c" else x.dtype
+            return place.zeros(tuple(shape), np.empty(0, kind).real.dtype if name == "irfft" else kind)
+        return place.apply(f"fft.{name}", x, n=n, axis=axis, norm=norm)
+
+    return transform
+
+
+def _eig(place: Place, a: Any) -> Any:
+    w, v = place.apply("linalg.eig", a)
+    return w, v
+
+
+COMPOSED |= {
+    "sum": _reduction("sum", 0),
+    "prod": _reduction("prod", 1),
+    "max": _reduction("max"),
+    "min": _reduction("min"),
+    "amax": _reduction("max"),
+    "amin": _reduction("min"),
+    "any": _reduction("any", identity=False),
+    "all": _reduction("all", identity=True),
+    "mean": _mean,
+    "where": _where,
+    "argsort": _argsort,
+    "sort": _sort,
+    "take_along_axis": _along,
+    "count_nonzero": _count_nonzero,
+    "result_type": _result_type,
+    "linalg.solve": _solve,
+    "linalg.qr": _qr,
+    "linalg.svd": _svd,
+    "linalg.eigh": _eigh,
+    "linalg.eig": _eig,
+    "linalg.pinv": _pinv,
+    "linalg.norm": _norm,
+    "spacing": _spacing,
+    "matmul": _matmul,
+    "einsum": _einsum,
+    "convolve": _convolve,
+    "broadcast_arrays": _broadcast_arrays,
+    "zeros_like": _like(0),
+    "ones_like": _like(1),
+    "empty_like": _like(0),
+    "full_like": _like(None),
+    "clip": _clip,
+    "copyto": _copyto,
+    **{f"fft.{name}": _fft(name) for name in ("fft", "ifft", "rfft", "irfft")},
+    "flatnonzero": lambda place, x: place.apply("nonzero", x.reshape(-1))[0],
+    "shape": lambda place, x: x.shape,
+    "ndim": lambda place, x: x.ndim,
+    "size": lambda place, x: x.size,
+    "real": lambda place, x: x.real,
+    "imag": lambda place, x: x.imag if x.dtype.kind == "c" else place.zeros(x.shape, x.dtype),
+    "transpose": lambda place, x, axes=None: x.transpose(axes),
+    "swapaxes": lambda place, x, i, j: x.swapaxes(i, j),
+    "reshape": lambda place, x, shape, **_: x.reshape(shape),
+    "ravel": lambda place, x, **_: x.reshape(-1),
+    "expand_dims": lambda place, x, axis: x.reshape((*x.shape[:axis], 1, *x.shape[axis:])),
+}
+_REDUCTIONS = {
+    "add": COMPOSED["sum"],
+    "multiply": COMPOSED["prod"],
+    "maximum": COMPOSED["max"],
+    "minimum": COMPOSED["min"],
+    "fmax": _without_nan("max", -np.inf),
+    "fmin": _without_nan("min", np.inf),
+    "logical_or": COMPOSED["any"],
+    "logical_and": COMPOSED["all"],
+}
+
+
+def _reduce(place: Place, ufunc: np.ufunc, x: Any, axis: Any = 0, **kw: Any) -> Any:
+    if ufunc.__name__ not in _REDUCTIONS:
+        raise place.refusal(f"{ufunc.__name__}.reduce")
+    kw.pop("out", None)
+    return _REDUCTIONS[ufunc.__name__](place, x, axis, **kw)
+
+
+def _accumulate(place: Place, ufunc: np.ufunc, x: DeviceArray, axis: int = 0, **_: Any) -> Any:
+    """Combine along an axis: sums and products by the library, everything else one place after the other."""
+    if ufunc.__name__ in {"add", "multiply"}:
+        return (np.cumsum if ufunc.__name__ == "add" else np.cumprod)(x, axis)
+    lines: Any = place.apply("moveaxis", x, axis, 0)
+    if not len(lines):
+        return x.copy()
+    kind = ufunc.accumulate(np.ones(1, x.dtype)).dtype
+    total = lines[0].astype(kind)
+    parts = [total]
+    for i in range(1, len(lines)):
+        total = ufunc(total, lines[i]).astype(kind)
+        parts.append(total)
+    return np.moveaxis(np.stack(parts), 0, axis)
+
+
+def _at(place: Place, ufunc: np.ufunc, target: DeviceArray, index: Any, value: Any) -> None:
+    """Combine `value` into places of `target`, also where a place is named twice."""
+    if target.dtype.kind == "c":
+        value = value if hasattr(value, "imag") else np.asarray(value)
+        for part in ("real", "imag"):
+            _at(place, ufunc, getattr(target, part), index, getattr(value, part))
+        return
+    if target.dtype == np.int64 and ufunc is np.add:  # sums wrap around, so it does not matter
+        unsigned = value.view(np.uint64) if value.__class__ is DeviceArray else np.uint64(value)
+        target, value = target.view(np.uint64), unsigned
+    call = place.library.find(ufunc.__name__).at  # type: ignore[attr-defined]
+    place.call(call, target.buffer, place.index_of(index), place.operand(value))
+
+
+def _outer(place: Place, ufunc: np.ufunc, x: Any, y: Any, **_: Any) -> Any:
+    return ufunc(x.reshape((*x.shape, *(1,) * y.ndim)), y)
+
+
+METHODS |= {
+    "reduce": _reduce,
+    "accumulate": _accumulate,
+    "at": _at,
+    "outer": _outer,
+}

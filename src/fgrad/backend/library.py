@@ -1,0 +1,376 @@
+"""The libraries behind devices, CuPy on a GPU and NumPy in the simulator: the only place that knows either.
+
+Everything that fgrad asks of a library is named here: `KEYWORDS` (what of NumPy's functions is called, with
+which keywords), `UFUNCS`, and the methods of `Library`. Both libraries answer to the same calls with buffers
+of their own, so what runs in the simulator runs on a GPU.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+
+KEYWORDS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("sum", "prod"), ("axis", "dtype", "keepdims")),
+    **dict.fromkeys(("max", "min", "any", "all"), ("axis", "keepdims")),
+    **dict.fromkeys(("argmax", "argmin", "cumsum", "cumprod", "count_nonzero"), ("axis",)),
+    **dict.fromkeys(("concatenate", "stack", "take_along_axis"), ("axis",)),
+    **dict.fromkeys(("argpartition", "partition"), ("kth", "axis")),
+    **dict.fromkeys(("argsort", "sort"), ("axis",)),
+    **dict.fromkeys(("where", "broadcast_to", "moveaxis", "einsum", "dot", "argwhere", "nonzero"), ()),
+    **dict.fromkeys(("broadcast_arrays", "ascontiguousarray", "i0"), ()),
+    "searchsorted": ("side",),
+    "convolve": ("mode",),
+    "diagonal": ("axis1", "axis2"),
+    **dict.fromkeys(("zeros", "ones", "empty", "full"), ("dtype",)),
+    "eye": ("dtype",),
+    "arange": ("dtype",),
+    "tri": ("k", "dtype"),
+    "lib.stride_tricks.as_strided": ("shape", "strides"),
+    **dict.fromkeys(("linalg.solve", "linalg.inv", "linalg.cholesky", "linalg.det", "linalg.slogdet"), ()),
+    **dict.fromkeys(("linalg.eig",), ()),
+    "linalg.qr": ("mode",),
+    "linalg.svd": ("full_matrices", "compute_uv"),
+    "linalg.eigh": ("UPLO",),
+    "linalg.pinv": ("rcond",),
+    **dict.fromkeys(("fft.fft", "fft.ifft", "fft.rfft", "fft.irfft"), ("n", "axis", "norm")),
+}
+"""NumPy's functions that are called on devices, with the keywords given to them: all are CuPy's too."""
+
+UFUNCS = frozenset(
+    [
+        "absolute",
+        "add",
+        "arccos",
+        "arccosh",
+        "arcsin",
+        "arcsinh",
+        "arctan",
+        "arctan2",
+        "arctanh",
+        "bitwise_and",
+        "bitwise_count",
+        "bitwise_or",
+        "bitwise_xor",
+        "cbrt",
+        "ceil",
+        "conjugate",
+        "copysign",
+        "cos",
+        "cosh",
+        "degrees",
+        "divide",
+        "equal",
+        "exp",
+        "exp2",
+        "expm1",
+        "fabs",
+        "float_power",
+        "floor",
+        "floor_divide",
+        "fmax",
+        "fmin",
+        "fmod",
+        "frexp",
+        "gcd",
+        "greater",
+        "greater_equal",
+        "heaviside",
+        "hypot",
+        "invert",
+        "isfinite",
+        "isinf",
+        "isnan",
+        "lcm",
+        "ldexp",
+        "left_shift",
+        "less",
+        "less_equal",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "logaddexp",
+        "logaddexp2",
+        "logical_and",
+        "logical_not",
+        "logical_or",
+        "logical_xor",
+        "matmul",
+        "maximum",
+        "minimum",
+        "modf",
+        "multiply",
+        "negative",
+        "nextafter",
+        "not_equal",
+        "positive",
+        "power",
+        "radians",
+        "reciprocal",
+        "remainder",
+        "right_shift",
+        "rint",
+        "sign",
+        "signbit",
+        "sin",
+        "sinh",
+        "sqrt",
+        "square",
+        "subtract",
+        "tan",
+        "tanh",
+        "trunc",
+    ]
+)
+"""NumPy's universal functions that CuPy has too."""
+
+CHECKED = {
+    "linalg.solve",
+    "linalg.inv",
+    "linalg.cholesky",
+}  # CuPy says nothing of singular matrices by itself
+
+
+class Library(Protocol):
+    """What computes on the buffers of one kind of device."""
+
+    simulated: bool
+    array: Any  # the class of buffers
+
+    def count(self) -> int:
+        """Return the number of devices."""
+
+    def find(self, name: str) -> Callable[..., Any]:
+        """Return the function, or universal function, that NumPy calls `name`."""
+
+    def on(self, index: int) -> AbstractContextManager[Any]:
+        """Return the context in which buffers are made on device `index`."""
+
+    def upload(self, host: np.ndarray[Any, Any]) -> Any:
+        """Return a buffer on the current device with what an array of NumPy holds."""
+
+    def download(self, buffer: Any) -> np.ndarray[Any, Any]:
+        """Return a new array of NumPy with what a buffer holds."""
+
+    def adopt(self, x: Any) -> tuple[Any, int]:
+        """Return a buffer that shares the memory of a foreign array on a device, and the device."""
+
+    def native(self, buffer: Any) -> Any:
+        """Return the array of the library for the user and his kernels."""
+
+    def synchronize(self) -> None:
+        """Wait until the current device is done."""
+
+    def stream(self) -> int:
+        """Return what tells the current stream from others: what is launched on one runs in order."""
+
+    def recorded(self, f: Callable[[], Any]) -> Callable[[], Any] | None:
+        """Return what does again what `f()` does now, in the same memory; None where that cannot be."""
+
+
+class Simulated:
+    """NumPy in the place of CuPy: for programs and tests where no GPU is."""
+
+    simulated = True
+    array = np.ndarray
+    devices = 2  # so that programs for several can be tested
+
+    def count(self) -> int:
+        """Return the number of devices."""
+        return self.devices
+
+    def find(self, name: str) -> Callable[..., Any]:
+        """Return NumPy's function called `name`."""
+        found: Any = np
+        for part in name.split("."):
+            found = getattr(found, part)
+        f: Callable[..., Any] = found
+        return f
+
+    def on(self, index: int) -> AbstractContextManager[Any]:
+        """Return a context that changes nothing: all simulated devices share the memory of the host."""
+        return nullcontext()
+
+    def upload(self, host: np.ndarray[Any, Any]) -> Any:
+        """Return a copy."""
+        return np.array(host)
+
+    def download(self, buffer: Any) -> np.ndarray[Any, Any]:
+        """Return a copy."""
+        return np.array(buffer)
+
+    def adopt(self, x: Any) -> tuple[Any, int]:
+        """Refuse: no foreign array is in the memory of a simulated device."""
+        raise TypeError(f"no {type(x).__name__} is on a simulated device")
+
+    def native(self, buffer: Any) -> Any:
+        """Return an array that simulated kernels take, which copy theirs back, whether written to or not."""
+        return buffer if buffer.flags.writeable else np.array(buffer)
+
+    def synchronize(self) -> None:
+        """Do nothing: what is simulated is done at once."""
+
+    def stream(self) -> int:
+        """Return 0: there is one."""
+        return 0
+
+    def recorded(self, f: Callable[[], Any]) -> Callable[[], Any] | None:
+        """Return `f` itself."""
+        return f
+
+
+class CuPy:
+    """CuPy on NVIDIA GPUs: memory from its pool, cuBLAS, cuSOLVER, cuFFT, sorting."""
+
+    simulated = False
+
+    def __init__(self, cupy: Any, cupyx: Any) -> None:
+        self.cupy, self.cupyx, self.array = cupy, cupyx, cupy.ndarray
+        self._found: dict[str, Callable[..., Any]] = {}
+
+    def count(self) -> int:
+        """Return the number of devices."""
+        return int(self.cupy.cuda.runtime.getDeviceCount())
+
+    def find(self, name: str) -> Callable[..., Any]:
+        """Return CuPy's function called `name`."""
+        try:
+            return self._found[name]
+        except KeyError:
+            found: Any = self.cupy
+            for part in name.split("."):
+                found = getattr(found, part)
+            if name in CHECKED:
+                found = self._checked(found)
+            self._found[name] = found
+            f: Callable[..., Any] = found
+            return f
+
+    def _checked(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kw: Any) -> Any:
+            with self.cupyx.errstate(linalg="raise"):
+                return f(*args, **kw)
+
+        return call
+
+    def on(self, index: int) -> AbstractContextManager[Any]:
+        """Return the context in which device `index` is the current one."""
+        if self.cupy.cuda.runtime.getDevice() == index:
+            return nullcontext()
+        device: AbstractContextManager[Any] = self.cupy.cuda.Device(index)
+        return device
+
+    def upload(self, host: np.ndarray[Any, Any]) -> Any:
+        """Return a copy on the current device."""
+        return self.cupy.array(host)
+
+    def download(self, buffer: Any) -> np.ndarray[Any, Any]:
+        """Return a copy, when what computes the buffer is done."""
+        host: np.ndarray[Any, Any] = self.cupy.asnumpy(buffer)
+        return host
+
+    def adopt(self, x: Any) -> tuple[Any, int]:
+        """Return an array of CuPy that shares the memory of `x`, and its device."""
+        if isinstance(x, self.array):
+            buffer = x
+        elif hasattr(x, "__cuda_array_interface__"):
+            buffer = self.cupy.asarray(x)
+        else:
+            buffer = self.cupy.from_dlpack(x)
+        return buffer, int(buffer.device.id)
+
+    def native(self, buffer: Any) -> Any:
+        """Return the array itself."""
+        return buffer
+
+    def synchronize(self) -> None:
+        """Wait until the current stream is done."""
+        self.cupy.cuda.get_current_stream().synchronize()
+
+    def stream(self) -> int:
+        """Return the address of the current stream."""
+        return int(self.cupy.cuda.get_current_stream().ptr)
+
+    def recorded(self, f: Callable[[], Any]) -> Callable[[], Any] | None:
+        """Return the launch of a CUDA graph; None where `f` waits for the device.
+
+        The graph refers to memory by its address, so it gets a pool of its own, which nobody else takes
+        from. What `f` does is done once before: kernels are loaded and memory is taken then.
+        """
+        cuda = self.cupy.cuda
+        pool, stream = cuda.MemoryPool(), cuda.Stream(non_blocking=True)
+        stream.wait_event(cuda.get_current_stream().record())
+        with cuda.using_allocator(pool.malloc), stream:
+            f()
+            stream.synchronize()
+            stream.begin_capture()
+            try:
+                outs = f()
+            except RuntimeError:  # of CUDA: something has to be waited for
+                outs = None
+            try:
+                graph = stream.end_capture()
+            except RuntimeError:
+                graph = None
+        if outs is None or graph is None:
+            return None
+
+        def replay() -> Any:
+            graph.launch(cuda.get_current_stream())
+            return outs
+
+        vars(replay)["memory"] = pool, stream
+        return replay
+
+
+def simulating() -> bool:
+    """Return whether the environment asks for Numba's simulator in the place of GPUs."""
+    return os.environ.get("NUMBA_ENABLE_CUDASIM", "0") == "1"
+
+
+INSTALL = "install the extra for CUDA 13: pip install 'fgrad[cuda]'"
+SIMULATE = (
+    "Without a GPU, set NUMBA_ENABLE_CUDASIM=1 before Python starts to simulate one, slowly, or keep to "
+    "device='cpu'"
+)
+
+
+def missing(reason: str) -> str:
+    """Return the words that say that CUDA cannot be used, and why."""
+    reason = " ".join(reason.split()).rstrip(".")
+    return (
+        f"CUDA needs an NVIDIA GPU that can be used here, and there is none: {reason}. On a machine with a "
+        f"GPU and its driver, {INSTALL}. {SIMULATE}"
+    )
+
+
+def library() -> Library:
+    """Return the library of CUDA devices.
+
+    Raises:
+        RuntimeError: CuPy is not installed, there is no driver, or no GPU.
+    """
+    return Simulated() if simulating() else _cupy()
+
+
+@cache
+def _cupy() -> Library:
+    try:
+        import cupy  # noqa: PLC0415 -- late: few programs use a GPU, and it takes a second
+        import cupyx  # noqa: PLC0415
+    except ImportError as error:
+        raise RuntimeError(missing(f"CuPy, which holds the arrays, cannot be imported ({error})")) from error
+    found = CuPy(cupy, cupyx)
+    try:
+        count = found.count()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise RuntimeError(missing(f"the driver does not answer ({error})")) from error
+    if not count:
+        raise RuntimeError(missing("no device is visible (CUDA_VISIBLE_DEVICES hides them?)"))
+    return found

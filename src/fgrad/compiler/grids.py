@@ -1,0 +1,298 @@
+"""Nests as the text of CUDA kernels: the elements are those of the CPU's kernels, the loops become a grid.
+
+| kind | its grid |
+|---|---|
+| `Flat` | a thread for each element, striding |
+| `Rows` | a block, or a thread, for each turn of the outer loops; its threads share the inner ones |
+| `Columns` | a thread for each number that a reduction leaves, where neighbours lie side by side in memory |
+| `Blocks` | blocks for each number that a reduction leaves |
+
+The last two leave one number for each block or chunk, which a second kernel joins, in their order: results
+depend on nothing but shapes and the size of blocks. What folds an outer loop gets a kernel of its own, and so
+does every root of a nest whose phases do not fit a grid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fgrad.compiler.emit import identity
+from fgrad.compiler.fuse import Nest, Root
+from fgrad.compiler.index import linear
+from fgrad.compiler.lanes import JOINED, WHOLE, Grid, Partial, Writer, inside, striding
+from fgrad.compiler.scopes import Place, Value
+from fgrad.core.program import Equation, Var
+
+RUN = 16  # elements that a thread of a reduction adds up before there is another block
+MOST = 1024  # blocks for one number of a reduction
+WIDE = 256  # numbers that a reduction leaves: for as many, each has a thread
+CHUNK = 256  # elements that such a thread adds up before there is another chunk
+BUSY = 65536  # threads that keep a device busy: no chunks beyond them
+FEW, LONG = 128, 8192  # so few rows, of more elements than that, do not get a block each
+
+
+def grids(
+    nest: Nest,
+    makers: dict[Var, tuple[Equation, int]],
+    stored: Any,
+    kept: Any,
+    constants: Any,
+    threads: int,
+) -> list[Grid]:
+    """Return the kernels of a nest.
+
+    Args:
+        nest: loops and roots.
+        makers: the equation of each variable.
+        stored: variables that are read from memory, where the kernel does not compute them just then.
+        kept: of the roots those that are written to memory.
+        constants: the arrays of variables that are constant.
+        threads: in a block, a power of two.
+    """
+    context = makers, stored, kept, constants, threads
+    first, others = _split(nest)
+    found = []
+    if len(first) == 1 and not any(r.folded for r in first[0]):
+        found.append(_Flat(first[0], *context).run())
+    elif first:
+        found.append(_Rows(first, nest.depth, *context).run())
+    for root in others:
+        found += _reduction(root, context) if root.folded else [_Flat([root], *context).run()]
+    return found
+
+
+def _split(nest: Nest) -> tuple[list[list[Root]], list[Root]]:
+    """Return the phases that one kernel computes, and the roots that have kernels of their own after it."""
+    depth = nest.depth
+    inside = [[r for r in phase if not r.folded & set(range(depth))] for phase in nest.phases]
+    inside = [phase for phase in inside if phase]
+    roots = [r for phase in inside for r in phase]
+    outside = [r for r in nest.roots if r not in roots]
+    inner = max((math.prod(r.loops[depth:]) for r in roots), default=0)
+    outer = math.prod(nest.loops)
+    alone = len(roots) == 1 and bool(roots[0].folded) and inner >= RUN
+    rowwise = all(not r.folded or r.folded == set(range(depth, len(r.loops))) for r in roots)
+    starved = any(r.folded for r in roots) and outer < FEW and inner > LONG
+    together = len(inside) > 1 or any(r.folded for r in roots)
+    if together and (not depth or alone or not rowwise or starved):
+        return [], nest.roots
+    return inside, outside
+
+
+def _reduction(root: Root, context: Any) -> list[Grid]:
+    """Return the kernels of one reduction."""
+    threads = context[-1]
+    kept = [k for k in range(len(root.loops)) if k not in root.folded]
+    count = math.prod(root.loops[k] for k in kept)
+    total = math.prod(root.loops[k] for k in root.folded)
+    if kept and kept[-1] > max(root.folded) and count >= WIDE:
+        parts = 1 if count >= BUSY else min(-(-total // CHUNK), -(-BUSY // count))
+        kind: type[_Reduced] = _Columns
+    else:
+        parts = 1 if count >= MOST else min(MOST, -(-total // (threads * RUN)))
+        kind = _Blocks
+    made = kind(root, Partial(root, parts) if parts > 1 else None, *context).run()
+    return [made] if parts == 1 else [made, _joined(root, Partial(root, parts), kind is _Columns, threads)]
+
+
+class _Flat(Writer):
+    """A thread for each element of roots with the same loops."""
+
+    def __init__(self, roots: Sequence[Root], *context: Any) -> None:
+        super().__init__(roots[0].loops, *context)
+        self.roots = roots
+
+    def run(self) -> Grid:
+        loops = range(len(self.roots[0].loops))
+        self.enter(0, len(loops))
+        for root in self.roots:
+            for at in root.places():
+                self.store(root, at)
+        count = math.prod(self.roots[0].loops)
+        body = self.flattened("i", loops, self.items(0, len(self.builder.chain)))
+        return self.grid("flat", striding("i", self.number(count), body), count)
+
+
+class _Rows(Writer):
+    """A block for each turn of the outer loops, or where there is little to share, a thread."""
+
+    def __init__(self, phases: Sequence[Sequence[Root]], depth: int, *context: Any) -> None:
+        super().__init__(phases[0][0].loops, *context)
+        self.phases, self.depth = phases, depth
+        self.alone = max(math.prod(r.loops[depth:]) for phase in phases for r in phase) < RUN
+
+    def run(self) -> Grid:
+        depth, lines = self.depth, list[str]()
+        self.enter(0, depth)
+        for phase in self.phases:
+            lines += self.phase(phase)
+        outer = math.prod(self.phases[0][0].loops[:depth])
+        body = [*self.counters("row", range(depth)), *lines]
+        blocks = not self.alone
+        lines = striding("row", self.number(outer), body, blocks=blocks)
+        return self.grid("rows", lines, outer, whole_blocks=blocks)
+
+    def phase(self, phase: Sequence[Root]) -> list[str]:
+        """Return the lines of a phase: its threads stride over the inner loops, then join what they have."""
+        depth, loops = self.depth, phase[0].loops
+        self.builder.resize(loops)
+        self.enter(depth, len(loops))
+        begin, end, totals = list[str](), list[str](), []
+        for root in phase:
+            name, dtype = root.equation.name, root.var.aval.dtype
+            for at in root.places():
+                if not root.folded:
+                    self.store(root, at)
+                    continue
+                value = root.element(self.elements, at)
+                total = f"s{self.builder.count}"
+                self.builder.count += 1
+                code = (JOINED if dtype.kind == "f" else WHOLE)[name]
+                begin.append(f"{total} = {self.builder.constant(identity(name, dtype))}")
+                self.builder.chain[-1].body.append((f"{total} = {code.format(total, value.name)}",))
+                end += [] if self.alone else self.tree(total, code, dtype)
+                out = tuple(ix for i, ix in enumerate(at) if i not in root.reduced)
+                totals.append((root, out, total, dtype))
+        items = self.items(depth + 1, len(self.builder.chain))
+        del self.builder.chain[depth + 1 :]
+        outer = self.taken(0, depth + 1)
+        count = math.prod(loops[depth:])
+        for root, out, total, dtype in totals:
+            self.builder.chain[depth].memo[(root.var, out)] = Value(total, depth, dtype)
+            if root.var in self.kept:
+                self.stores[root.var] = None
+                place = Place(root.var, linear(out, root.var.aval.shape))
+                stored = f"{self.part(place)} = {total}"
+                end += [stored] if self.alone else ["if lane == 0:", f"    {stored}"]
+        self.merged.clear()
+        inner = self.flattened("j", range(depth, len(loops)), items) if items else []
+        start, step = ("0", "1") if self.alone else ("lane", "THREADS")
+        lanes = [
+            f"j = np.int64({start})",
+            f"while j < {self.number(count)}:",
+            *inside([*inner, f"j += {step}"]),
+        ]
+        meet = [] if self.alone else ["cuda.syncthreads()"]
+        return [*outer, *begin, *(lanes if inner else []), *end, *meet]
+
+
+class _Reduced(Writer):
+    """One reduction, by itself or in parts."""
+
+    def __init__(self, root: Root, partial: Partial | None, *context: Any) -> None:
+        super().__init__(root.loops, *context)
+        self.root, self.partial = root, partial
+        self.folded = sorted(root.folded)
+        self.outer = [k for k in range(len(root.loops)) if k not in root.folded]
+        self.count = math.prod(root.loops[k] for k in self.outer)
+        self.total = math.prod(root.loops[k] for k in self.folded)
+        self.parts = partial.parts if partial else 1
+
+    def run(self) -> Grid:
+        """Return the kernel."""
+        raise NotImplementedError
+
+    def terms(self, index: str) -> tuple[list[str], list[str], list[tuple[str, Any]]]:
+        """Return what starts the totals, what adds an element to each, and their names and places."""
+        root = self.root
+        name, dtype = root.equation.name, root.var.aval.dtype
+        self.enter(0, len(root.loops))
+        begin, totals = [], []
+        for n, at in enumerate(root.places()):
+            value = root.element(self.elements, at)
+            code = (JOINED if dtype.kind == "f" else WHOLE)[name]
+            begin.append(f"s{n} = {self.builder.constant(identity(name, dtype))}")
+            self.builder.chain[-1].body.append((f"s{n} = {code.format(f's{n}', value.name)}",))
+            totals.append((f"s{n}", tuple(ix for i, ix in enumerate(at) if i not in root.reduced)))
+        items = self.items(0, len(self.builder.chain))
+        return begin, self.flattened(index, self.folded, items), totals
+
+    def written(self, totals: Sequence[tuple[str, Any]], part: str, *, first: bool) -> list[str]:
+        """Return the lines that write the totals; parts stand one behind the other, or side by side."""
+        target: Any = self.partial or self.root.var
+        self.stores[target] = None
+        lines = []
+        shape = self.root.var.aval.shape
+        for total, out in totals:
+            place = self.index(linear(out, shape))
+            if self.partial:
+                size = self.number(math.prod(shape))
+                parts = self.number(self.parts)
+                place = f"{part} * {size} + {place}" if first else f"({place}) * {parts} + {part}"
+            lines.append(f"{self.buffer(target)}[{place}] = {total}")
+        return lines
+
+
+class _Columns(_Reduced):
+    """A thread for each number that is left, neighbours side by side, in chunks of what is folded."""
+
+    def run(self) -> Grid:
+        begin, lines, totals = self.terms("j")
+        count, parts, total = (self.number(n) for n in (self.count, self.parts, self.total))
+        task = [
+            f"part = task // {count}",
+            f"k = task % {count}",
+            *self.counters("k", self.outer),
+            *begin,
+            "j = part",
+            f"while j < {total}:",
+            *inside([*lines, f"j += {parts}"]),
+            *self.written(totals, "part", first=True),
+        ]
+        tasks = self.count * self.parts
+        return self.grid("columns", striding("task", self.number(tasks), task), tasks)
+
+
+class _Blocks(_Reduced):
+    """Blocks for each number that is left."""
+
+    def run(self) -> Grid:
+        begin, lines, totals = self.terms("j")
+        name, dtype = self.root.equation.name, self.root.var.aval.dtype
+        code = (JOINED if dtype.kind == "f" else WHOLE)[name]
+        parts, total = self.number(self.parts), self.number(self.total)
+        joined = [line for s, _ in totals for line in self.tree(s, code, dtype)]
+        task = [
+            f"part = task % {parts}",
+            f"k = task // {parts}",
+            *self.counters("k", self.outer),
+            *begin,
+            "j = part * THREADS + lane",
+            f"while j < {total}:",
+            *inside([*lines, f"j += {parts} * THREADS"]),
+            *joined,
+            "if lane == 0:",
+            *inside(self.written(totals, "part", first=False)),
+        ]
+        tasks = self.count * self.parts
+        lines = striding("task", self.number(tasks), task, blocks=True)
+        return self.grid("blocks", lines, tasks, whole_blocks=True)
+
+
+def _joined(root: Root, partial: Partial, columns: bool, threads: int) -> Grid:
+    """Return the kernel that joins the parts of a reduction, in an order that is always the same."""
+    name, dtype = root.equation.name, root.var.aval.dtype
+    code = (JOINED if dtype.kind == "f" else WHOLE)[name]
+    count = math.prod(root.var.aval.shape)
+    writer = Writer((), {}, (), (), {}, threads)
+    start = writer.builder.constant(identity(name, dtype))
+    lane, step, place = ("0", "1", "j * n0 + k") if columns else ("lane", "THREADS", "k * n1 + j")
+    task = [
+        f"total = {start}",
+        f"j = np.int64({lane})",
+        "while j < n1:",
+        f"    total = {code.format('total', f'b0[{place}]')}",
+        f"    j += {step}",
+        *([] if columns else writer.tree("total", code, dtype)),
+        *(["b1[k] = total"] if columns else ["if lane == 0:", "    b1[k] = total"]),
+    ]
+    writer.buffers = {partial: 0, root.var: 1}
+    writer.numbers = {-1: "n0", -2: "n1"}  # whatever they are: equal ones stay two
+    writer.stores[root.var] = None
+    if dtype.kind == "f":
+        writer.elements.floats.add(dtype)
+    lines = striding("k", "n0", task, blocks=not columns)
+    made = writer.grid("joined", lines, count, whole_blocks=not columns)
+    return made._replace(numbers=(count, partial.parts))

@@ -1,0 +1,241 @@
+"""The lines of CUDA kernels: scalars as on the CPU, counters out of an index, and what a block has joined."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.compiler.elements import BOOL, SMALL, Elements
+from fgrad.compiler.fuse import Root
+from fgrad.compiler.index import Index, linear
+from fgrad.compiler.scopes import Bound, Builder, Line, Loop, Place
+from fgrad.core.program import Var
+from fgrad.kernels.body import FLOAT64, helpers
+from fgrad.kernels.cuda import device_helpers
+
+JOINED = {
+    "sum": "{} + {}",
+    "prod": "{} * {}",
+    "max": "maximum({}, {})",
+    "min": "minimum({}, {})",
+    "nanmax": "fmax({}, {})",
+    "nanmin": "fmin({}, {})",
+}
+WHOLE = JOINED | {"max": "max({}, {})", "min": "min({}, {})"}
+
+
+class Partial(NamedTuple):
+    """What the blocks or chunks of a reduction leave: `parts` numbers for each that is wanted."""
+
+    root: Root
+    parts: int
+
+
+class Grid(NamedTuple):
+    """A kernel: its text, and what its arguments and its grid are."""
+
+    kind: str
+    text: str
+    buffers: tuple[Any, ...]  # variables, or a `Partial`
+    numbers: tuple[int, ...]
+    tasks: int  # threads that have something to do, or blocks where `whole_blocks`
+    whole_blocks: bool
+    loads: frozenset[Var]
+    stores: frozenset[Any]
+
+
+class Writer:
+    """Writes the lines of elements, and names for what they read."""
+
+    def __init__(
+        self, loops: Sequence[int], makers: Any, stored: Any, kept: Any, constants: Any, threads: int
+    ) -> None:
+        self.kept, self.threads = kept, threads
+        self.builder = Builder(loops)
+        self.elements = Elements(makers, stored, self.builder, constants)
+        self.buffers: dict[Any, int] = {}
+        self.numbers: dict[int, str] = {}
+        self.stores: dict[Any, None] = {}
+        self.shared: dict[str, str] = {}  # dtype -> the name of an array that threads of a block share
+        self.merged: dict[int, int] = {}  # lengths of loops that stand for others too
+
+    # ---- lines ----------------------------------------------------------------------------------
+
+    def enter(self, first: int, stop: int) -> None:
+        """Let elements depend on the counters of these loops."""
+        for k in range(first, stop):
+            self.builder.enter(k)
+
+    def taken(self, first: int, stop: int) -> list[str]:
+        """Return the lines of these scopes as text, and take them away."""
+        return self.text(self.items(first, stop))
+
+    def items(self, first: int, stop: int) -> list[Line]:
+        """Return the lines of these scopes, and take them away."""
+        found: list[Line] = []
+        for scope in self.builder.chain[first:stop]:
+            for item in scope.body:
+                assert not isinstance(item, Loop)  # noqa: S101 -- no scope was left
+                found.append(item)
+            scope.body = []
+        return found
+
+    def text(self, items: Sequence[Line]) -> list[str]:
+        """Return lines as text."""
+        return ["".join(map(self.part, item)) for item in items]
+
+    def flattened(self, index: str, loops: Sequence[int], items: list[Line]) -> list[str]:
+        """Return lines as text, after those that split an index into the counters of loops.
+
+        Neighbours are one loop where the elements that they reach lie in one line: dividing takes longer
+        than most of what is computed.
+        """
+        left = list(loops)
+        k = len(left) - 1
+        while k > 0:
+            outer, inner = left[k - 1], left[k]
+            size = self.size(inner)
+            terms = [dict(p.at.terms) for item in items for p in item if isinstance(p, Place)]
+            if {outer, inner} & self.builder.pinned or any(
+                c.get(outer, 0) != c.get(inner, 0) * size for c in terms
+            ):
+                k -= 1
+                continue
+            self.merged[inner] = size * self.size(outer)
+            items = [tuple(_without(p, outer) for p in item) for item in items]
+            del left[k - 1]
+            k = len(left) - 1
+        return [*self.counters(index, left), *self.text(items)]
+
+    def size(self, loop: int) -> int:
+        """Return the length of a loop, together with those that it stands for."""
+        return self.merged.get(loop, self.builder.sizes[loop])
+
+    def store(self, root: Root, at: Any) -> None:
+        """Compute an element, and write it to memory if that is asked for."""
+        value = root.element(self.elements, at)
+        out = tuple(ix for i, ix in enumerate(at) if i not in root.reduced)
+        self.builder.chain[value.depth].memo.setdefault((root.var, out), value)
+        if root.var in self.kept:
+            self.stores[root.var] = None
+            shown = f"uint8({value.name})" if value.dtype == BOOL else value.name
+            place = Place(root.var, linear(out, root.var.aval.shape))
+            self.builder.chain[-1].body.append((place, " = ", shown))
+
+    def part(self, part: Any) -> str:
+        """Return a part of a line as text."""
+        if isinstance(part, str):
+            return part
+        if isinstance(part, Place):
+            return f"{self.buffer(part.buffer)}[{self.index(part.at)}]"
+        if isinstance(part, Bound):
+            return self.number(part.number)
+        return self.index(part)
+
+    def index(self, at: Index) -> str:
+        """Return a place as text; counters are signed."""
+        terms = []
+        for loop, c in at.terms:
+            symbol = self.builder.symbols.get(loop)
+            name = f"np.int64({symbol.name})" if symbol else f"i{loop}"
+            terms.append(name if c == 1 else f"{name} * {self.number(c)}")
+        if at.const or not terms:
+            terms.append(self.number(at.const))
+        return " + ".join(terms)
+
+    def number(self, n: int) -> str:
+        """Return a whole number as text: a literal where it is small, else an argument."""
+        if -SMALL <= n <= SMALL:
+            return str(n) if n >= 0 else f"({n})"
+        return self.numbers.setdefault(n, f"n{len(self.numbers)}")
+
+    def buffer(self, x: Any) -> str:
+        """Return the name of a buffer."""
+        return f"b{self.buffers.setdefault(x, len(self.buffers))}"
+
+    def counters(self, index: str, loops: Sequence[int]) -> list[str]:
+        """Return the lines that split an index into the counters of loops, the last one fastest."""
+        if not loops:
+            return []
+        lines, rest = [], index
+        for k in reversed(loops[1:]):
+            size = self.number(self.size(k))
+            lines += [f"i{k} = {rest} % {size}", f"{rest}_ = {rest} // {size}"]
+            rest += "_"
+        return [*lines, f"i{loops[0]} = {rest}"]
+
+    def tree(self, total: str, code: str, dtype: np.dtype[Any]) -> list[str]:
+        """Return the lines after which `total` is what all threads of the block have, joined in pairs."""
+        name = self.shared.setdefault(dtype.name, f"shared{len(self.shared)}")
+        return [
+            f"{name}[lane] = {total}",
+            "cuda.syncthreads()",
+            "half = THREADS // 2",
+            "while half > 0:",
+            "    if lane < half:",
+            f"        {name}[lane] = {code.format(f'{name}[lane]', f'{name}[lane + half]')}",
+            "    cuda.syncthreads()",
+            "    half //= 2",
+            f"{total} = {name}[0]",
+            "cuda.syncthreads()",
+        ]
+
+    # ---- the module -----------------------------------------------------------------------------
+
+    def grid(self, kind: str, lines: Sequence[str], tasks: int, *, whole_blocks: bool = False) -> Grid:
+        """Return the kernel with these lines."""
+        head = [f"{name} = cuda.shared.array(THREADS, {d})" for d, name in self.shared.items()]
+        if whole_blocks:
+            head.append("lane = cuda.threadIdx.x")
+        names = [*(f"b{k}" for k in range(len(self.buffers))), *self.numbers.values()]
+        body = "\n".join(f"    {line}" for line in [*head, *lines])
+        floats = self.elements.floats
+        text = module(
+            f"def kernel({', '.join(names)}):\n{body}\n",
+            self.builder.constants,
+            next(iter(floats)) if len(floats) == 1 else FLOAT64,
+            self.threads,
+        )
+        loads = frozenset(v for v, _ in self.builder.loads)
+        numbers = tuple(self.numbers)
+        return Grid(
+            kind, text, tuple(self.buffers), numbers, tasks, whole_blocks, loads, frozenset(self.stores)
+        )
+
+
+def module(kernel: str, constants: dict[str, str], dtype: np.dtype[Any], threads: int) -> str:
+    """Return the text of a module: names, constants, helper functions, the kernel."""
+    defined = "\n".join(f"{name} = {text}" for text, name in constants.items())
+    used = sorted(set(re.findall(r"(?<![\w.])(u?int(?:8|16|32|64)|float32|float64)\b", kernel + defined)))
+    lines = [
+        *(f"{name} = np.{name}" for name in used),
+        f"THREADS = {threads}",
+        *([defined] if defined else []),
+    ]
+    library = helpers(kernel, dtype, replaced=device_helpers(dtype))
+    return "\n\n\n".join(["\n".join(lines), library, kernel])
+
+
+def _without(part: Any, loop: int) -> Any:
+    """Return a part of a line that does not depend on the counter of a loop any more."""
+    if not isinstance(part, Place):
+        return part
+    return Place(part.buffer, Index(part.at.const, tuple(t for t in part.at.terms if t[0] != loop)))
+
+
+def inside(lines: Sequence[str]) -> list[str]:
+    """Return lines that stand inside of a loop."""
+    return [f"    {line}" for line in lines]
+
+
+def striding(index: str, stop: str, lines: Sequence[str], *, blocks: bool = False) -> list[str]:
+    """Return the loop of a thread, or a block, over what the grid does not cover at once."""
+    start, step = ("cuda.blockIdx.x", "cuda.gridDim.x") if blocks else ("cuda.grid(1)", "cuda.gridsize(1)")
+    return [
+        f"{index} = np.int64({start})",
+        f"while {index} < {stop}:",
+        *inside([*lines, f"{index} += {step}"]),
+    ]

@@ -1,0 +1,35 @@
+"""Where a value is, whether it is an array, a Tensor, or one of many examples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.backend import devices
+from fgrad.core.trace import Box
+
+
+def buffer_of(x: Any) -> Any:
+    """Return the array under Tensors and batches; None where there is none yet."""
+    while True:
+        inner = x.held if isinstance(x, Box) else getattr(x, "_value", x)
+        if inner is x:
+            return x
+        x = inner
+
+
+def device_of(x: Any) -> str:
+    """Return the name of the device of a value; what is not computed yet counts as on the CPU."""
+    return devices.device_of(buffer_of(x))
+
+
+def placed(like: Any, constant: Any) -> Any:
+    """Return a constant array of NumPy, made for an operation on `like`, where `like` is."""
+    make = near(like)
+    return constant if make is np else make.constant(constant)
+
+
+def near(x: Any) -> Any:
+    """Return what makes arrays where `x` is, by NumPy's names: NumPy itself for the CPU."""
+    return np if x.__class__ is np.ndarray else devices.near(buffer_of(x))

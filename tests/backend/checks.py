@@ -1,0 +1,127 @@
+"""What has to hold on a device, simulated or not: the CPU's results, and no transfer unasked for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+import fgrad as fg
+from fgrad import tree
+from fgrad.backend import devices
+from fgrad.core.primitive import ROWS
+from fgrad.core.tensor import bind
+
+DEVICE = "cuda:0"
+LOOSE = {"e": 2e-3, "f": 1e-4, "F": 1e-4}  # relative; other dtypes: 1e-8
+
+REFUSED = {  # rows that no library has on CUDA
+    "draw",  # asks NumPy's generators
+    "roots",  # of polynomials, whose leading zeros are looked for
+    "simple_roots",
+}
+WAITS = {  # rows that look at values, and refuse some of them: a truth value is read from the device
+    *("guard", "solve", "slogdet", "qr", "eig", "eigh", "svd", "pinv"),
+}
+
+
+def on_device(x: Any) -> Any:
+    """Return an array as Tensor on the device, anything else as it is."""
+    return fg.tensor(x, device=DEVICE) if isinstance(x, np.ndarray) else x
+
+
+@contextmanager
+def no_transfers(*, reads: bool = False) -> Iterator[None]:
+    """Fail if an array travels in the block, or unless `reads`, a number is read."""
+    before = devices.transfers()
+    yield
+    after = devices.transfers()
+    if reads:
+        before["reads"] = after["reads"]
+    assert after == before
+
+
+def same(actual: Any, expected: Any, scale: float = 1.0) -> None:
+    """Compare results that are on the device with those of the CPU."""
+    actual, expected = tree.leaves(actual), tree.leaves(expected)
+    for a, e in zip(actual, expected, strict=True):
+        e = e.numpy() if isinstance(e, fg.Tensor) else np.asarray(e)
+        assert a.device == DEVICE
+        assert (a.dtype, a.shape) == (e.dtype, e.shape)
+        tol = scale * LOOSE.get(e.dtype.char, 1e-8)
+        size = float(np.max(np.abs(e[np.isfinite(e)]), initial=0.0))
+        np.testing.assert_allclose(a.numpy(), e, rtol=tol, atol=0.01 * tol * (1 + size))
+
+
+def check_row(sample: Any) -> None:
+    """Check the values of a row and its reverse step."""
+    row, args = ROWS[sample.row], sample.args
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        expected = row.run(*args, **sample.params)
+        given = [on_device(a) for a in args]
+        with no_transfers(reads=sample.row in WAITS):
+            out = bind(sample.row, *given, **sample.params)
+        same(out, expected)
+        check_reverse(sample, given)
+
+
+def check_reverse(sample: Any, given: list[Any]) -> None:
+    """Check the cotangents that a row hands back, where the CPU has some."""
+    row, args = ROWS[sample.row], sample.args
+    where = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.dtype.kind in "fc"]
+    rng = np.random.default_rng(1)
+
+    def pulled(operands: list[Any], place: Callable[[Any], Any]) -> Any:
+        def f(*xs: Any) -> Any:
+            full = list(operands)
+            for i, x in zip(where, xs, strict=True):
+                full[i] = x
+            found = bind(sample.row, *full, **sample.params)
+            return found if row.many else (found,)
+
+        outs, back = fg.vjp(f, *(place(args[i]) for i in where))
+        return outs, back
+
+    if not where:
+        return
+    try:
+        outs, back = pulled(list(args), fg.tensor)
+        cts = tuple(_cotangent(o, rng) for o in outs)
+        expected = back(tuple(map(fg.tensor, cts)))
+    except (TypeError, np.linalg.LinAlgError):  # no derivative, or none of a generic cotangent
+        return
+    _, back = pulled(given, on_device)
+    there = tuple(map(on_device, cts))
+    back(there)  # tables of places are sent once
+    with no_transfers(reads=sample.row in WAITS):
+        found = back(there)
+    same(found, expected, 10)
+
+
+def _cotangent(y: Any, rng: np.random.Generator) -> Any:
+    ct = rng.uniform(-1, 1, y.shape)
+    if y.dtype.kind == "c":
+        ct = ct + 1j * rng.uniform(-1, 1, y.shape)
+    return np.asarray(ct, y.dtype)
+
+
+def check(f: Callable[..., Any], *args: Any, reads: bool = False, sent: bool = False) -> None:
+    """Check that a function of Tensors gives on the device what it gives on the CPU.
+
+    Args:
+        f: takes and returns pytrees of Tensors.
+        args: arrays.
+        reads: whether a number may be read on the way.
+        sent: whether constants may be sent the first time.
+    """
+    expected = f(*map(fg.tensor, args))
+    given = [on_device(a) for a in args]
+    if sent:
+        f(*given)
+    with no_transfers(reads=reads):
+        found = f(*given)
+    same(found, expected)
