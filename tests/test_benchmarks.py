@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks import cuda
 from benchmarks.jit import libraries, programs
 from benchmarks.jit.__main__ import agree
 from benchmarks.jit.lines import LINES
@@ -130,3 +131,32 @@ def test_a_wrong_result_is_an_error(wrong):
     agree({"fgrad": lambda: (0.0, [right]), "jax": lambda: (0.0, [right + 1e-12])})
     with pytest.raises(AssertionError, match="result 1 of fgrad"):
         agree({"fgrad": lambda: (0.0, [wrong]), "jax": lambda: (0.0, [right])})
+
+
+def test_without_a_gpu_the_benchmarks_of_cuda_say_so(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["benchmarks.cuda"])
+    monkeypatch.setattr(cuda, "missing", lambda: "there is no device")
+    assert cuda.main() == 0
+    assert capsys.readouterr().out == "nothing was measured: there is no device\n"
+
+
+class OnTheCpu(cuda.Fgrad):
+    def placed(self, x):
+        return x
+
+
+@pytest.mark.parametrize("name", cuda.CASES)
+def test_programs_of_cuda_have_the_derivatives_they_are_timed_for(monkeypatch, name):
+    for size in ("LARGE", "EXAMPLES", "CLASSES", "BATCH", "WIDTH"):
+        monkeypatch.setattr(cuda, size, 11)
+    case, lib = cuda.CASES[name], OnTheCpu()
+    args = case.inputs()
+    args = tuple(a.astype(float) if a.dtype.kind == "f" else a for a in args)
+    _, gradient = case.make(lib)(*args)
+    gradient = gradient[0] if isinstance(gradient, tuple) else gradient
+    ends = []
+    for h in (STEP, -STEP):
+        value, _ = case.make(lib)(args[0] + h * direction(args[0]), *args[1:])
+        ends.append(float(value))
+    slope = (ends[0] - ends[1]) / (2 * STEP)
+    np.testing.assert_allclose(np.sum(gradient * direction(args[0])), slope, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,37 @@
+"""Programs that become every kind of kernel there is, with the arguments to compile or run them with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import fgrad as fg
+
+RNG = np.random.default_rng(0)
+ROWS, LENGTHS = 64, 1000
+X, V = RNG.uniform(0.5, 1.5, (ROWS, LENGTHS)), RNG.uniform(0.5, 1.5, LENGTHS)
+
+PROGRAMS: dict[str, tuple[Any, ...]] = {
+    "element-wise": (lambda x, v: np.tanh(x * v) + np.exp(x) / v, X, V),
+    "views": (lambda x: np.pad(x.T[::-1, 1:], 1), X),
+    "gather": (lambda x: x[:, ::2][np.array([0, 5, -1])] * 2, X),
+    "truths": (lambda x: np.where(x > 1, x, 0).sum(0) + (x > 1).any(0), X),
+    "extrema and products": (lambda x: (x.max(0), x.min(1), x[:2].prod()), X),
+    "sum": (lambda x: (x * x).sum(), X),
+    "sums of rows": (lambda x: x.sum(1), X),
+    "sums of columns": (lambda x: np.concatenate([x, x, x, x, x, x]).sum(0), X),
+    "softmax": (fg.nn.softmax, X),
+    "short softmax": (fg.nn.softmax, X[:, :8]),
+    "cross-entropy": (
+        lambda x: fg.value_and_grad(lambda x: fg.nn.softmax_cross_entropy(x, np.arange(ROWS)).mean())(x), X),
+    "gelu": (lambda x: fg.grad(lambda x: fg.nn.gelu(x).sum())(x), X),
+    "standardized": (lambda x: (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1), X),
+    "network": (
+        lambda x, w: fg.grad(lambda w: np.sum(np.tanh(x @ w) ** 2))(w), X, RNG.uniform(-1, 1, (LENGTHS, 8))),
+}  # fmt: skip
+
+
+def single(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments in single precision."""
+    return tuple(a.astype(np.float32) for a in args)

@@ -1,0 +1,161 @@
+"""Kernels compiled for real GPUs, and CuPy's names looked up: without a GPU and without a driver.
+
+This needs numba-cuda with CUDA's compiler libraries, and CuPy (the extra `codegen`):
+`pytest -m codegen tests/cuda/test_codegen.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.cuda.programs import PROGRAMS, single
+
+import fgrad as fg
+from fgrad.backend import library
+from fgrad.backend.array import Place
+from fgrad.expr.atoms import ATOMS
+from fgrad.expr.derive import gradient
+from fgrad.expr.node import apply, var
+from fgrad.kernels import source
+
+pytestmark = pytest.mark.codegen
+CHIPS = {"sm_80": (8, 0), "sm_90": (9, 0)}
+MATH = {"sin", "cos", "tan"}  # reduce their arguments in double precision
+
+
+class Compiler:
+    """Compiles the texts of kernels to PTX."""
+
+    def __init__(self, cuda: Any, launching: Any) -> None:
+        self.cuda, self.launching = cuda, launching
+
+    def ptx(self, text: str, buffers: tuple[str, ...], numbers: int, chip: str) -> str:
+        """Return the PTX of the function `kernel` in a text."""
+        cuda = self.cuda
+        names = {"cuda": cuda, "np": np, "math": math, "helper": cuda.jit(device=True)}
+        kernel = source.execute(text, **names, libdevice=cuda.libdevice).kernel
+        kinds = self.launching.signature(buffers, numbers)
+        made, _ = cuda.compile(kernel, kinds, cc=CHIPS[chip], device=False, output="ptx", abi="numba")
+        assert f".target {chip}" in made
+        return made
+
+
+@pytest.fixture
+def compiler(monkeypatch):
+    """Stand in for a chip where there is none: only its compute capability is asked for."""
+    from numba import cuda
+    from numba.cuda import dispatcher
+
+    from fgrad.compiler import device as programs
+    from fgrad.kernels import cuda as kernels
+    from fgrad.kernels import launching
+
+    chip = type("Chip", (), {"compute_capability": (8, 0)})
+    monkeypatch.setattr(dispatcher, "get_current_device", lambda: chip)
+    device = kernels.Device(cuda, simulated=False, threads=256, blocks=1024)
+    for module in (kernels, launching, programs):
+        monkeypatch.setattr(module, "device", lambda: device)
+    return Compiler(cuda, launching)
+
+
+def grids(f, args):
+    from fgrad.compiler.device import DeviceExecutable, dtype_of
+
+    program = fg.jit(f).lower(*args)._procedure.program
+    made = DeviceExecutable(program, Place(library.Simulated(), 0))
+    for found in made.grids.values():
+        for g in found:
+            yield g, tuple(dtype_of(b).name for b in g.buffers)
+
+
+def doubles(ptx):
+    """Return the instructions of double precision."""
+    return sorted(set(re.findall(r"\b[a-z]\w*(?:\.\w+)*\.f64\b", ptx)) - {"ld.param.f64"})
+
+
+@pytest.mark.parametrize(
+    ("precision", "chip"), [("float32", "sm_80"), ("float32", "sm_90"), ("float64", "sm_90")]
+)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(compiler, name, precision, chip):
+    f, *args = PROGRAMS[name]
+    args = single(args) if precision == "float32" else args
+    kinds = set()
+    for g, buffers in grids(f, args):
+        ptx = compiler.ptx(g.text, buffers, len(g.numbers), chip)
+        kinds.add(g.kind)
+        if precision == "float32":
+            assert not doubles(ptx), g.text
+        elif set(buffers) == {"float64"}:
+            assert doubles(ptx)
+    assert kinds
+
+
+def test_programs_have_every_kind_of_kernel(compiler):
+    found = {g.kind for f, *args in PROGRAMS.values() for g, _ in grids(f, args)}
+    assert found == {"flat", "rows", "columns", "blocks", "joined"}
+
+
+@pytest.mark.parametrize("name", sorted(ATOMS))
+def test_atoms_and_slopes_stay_in_single_precision(compiler, name):
+    params = tuple(map(var, ("x", "y", "z")[: ATOMS[name].arity]))
+    body = apply(name, *params)
+    from fgrad.kernels import cuda as kernels
+
+    kernel = kernels.Elementwise(kernels.prepare(params, (body, *gradient(body, params))), 256)
+    text = kernel.text(np.dtype("f")).replace("@cuda.jit\n", "")
+    outs = ["bool" if t else "float32" for t in kernel._body.truths]
+    ptx = compiler.ptx(text, (*["float32"] * len(params), *outs), 1, "sm_90")
+    assert bool(doubles(ptx)) == (name in MATH), text
+
+
+@pytest.fixture
+def cupy():
+    import cupy
+
+    return cupy
+
+
+def test_cupy_has_every_function_that_is_called(cupy):
+    for name, keywords in library.KEYWORDS.items():
+        found = cupy
+        for part in name.split("."):
+            found = getattr(found, part)
+        try:
+            known = inspect.signature(found).parameters
+        except (TypeError, ValueError):
+            continue  # compiled ones do not tell
+        if not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+            assert set(keywords) <= set(known), name
+
+
+def test_cupy_has_every_universal_function_for_the_same_numbers(cupy):
+    for name in library.UFUNCS:
+        found = getattr(cupy, name)
+        if name == "matmul":
+            continue
+        floats = {t.split("->")[0] for t in found.types}
+        for kinds in getattr(np, name).types:
+            ins = kinds.split("->")[0]
+            if set(ins) <= set("fd") and name != "ldexp":
+                assert ins in floats, (name, ins)
+
+
+def test_cupy_adds_up_at_places(cupy):
+    assert cupy.add._scatter_op == "add"
+    assert cupy.maximum._scatter_op == "max"
+
+
+def test_cupy_without_a_driver_is_said_to_lack_it(monkeypatch, cupy):
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "0")
+    library._cupy.cache_clear()
+    try:
+        with pytest.raises(RuntimeError, match="the driver does not answer"):
+            fg.tensor([1.0], device="cuda")
+    finally:
+        library._cupy.cache_clear()

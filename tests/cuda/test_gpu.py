@@ -1,0 +1,124 @@
+"""What the simulator shows, on a GPU: NUMBA_ENABLE_CUDASIM=0 pytest -m cuda tests/cuda."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.backend.checks import check, check_row, on_device, same
+from tests.backend.test_rows import GROUPS
+from tests.backend.test_transforms import READING, SILENT
+from tests.cuda.programs import PROGRAMS, single
+
+import fgrad as fg
+from fgrad import extend
+from fgrad.compiler.device import WARM
+
+pytestmark = pytest.mark.cuda
+RNG = np.random.default_rng(1)
+
+
+@pytest.mark.parametrize("name", sorted(GROUPS))
+def test_row(name):
+    for sample in GROUPS[name]:
+        if sample.args and any(hasattr(a, "shape") for a in sample.args):
+            check_row(sample)
+
+
+@pytest.mark.parametrize("name", [*SILENT, *READING])
+def test_transformations(name):
+    f, *args = (SILENT | READING)[name]
+    check(f, *args, reads=name in READING, sent=True)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name, precision):
+    f, *args = PROGRAMS[name]
+    args = single(args) if precision == "float32" else args
+    jitted, given, expected = fg.jit(f), [on_device(a) for a in args], f(*args)
+    for _ in range(WARM + 3):  # launched, then replayed
+        same(jitted(*given), expected)
+
+
+@pytest.mark.parametrize("n", [1, 255, 256, 257, 10_000_019])
+def test_every_element_is_computed_once(n):
+    x = RNG.uniform(-1, 1, n).astype(np.float32)
+    f = fg.jit(lambda x: (x * 2 + 1, (x * x).sum(dtype=np.float64)))
+    for _ in range(WARM + 2):
+        doubled, total = f(on_device(x))
+        np.testing.assert_array_equal(doubled.numpy(), x * 2 + 1)
+        np.testing.assert_allclose(float(total), np.sum(x.astype(float) ** 2), rtol=1e-6)
+
+
+def test_sums_are_reproducible():
+    x = on_device(RNG.uniform(-1, 1, 1_000_003).astype(np.float32))
+    f = fg.jit(lambda x: np.sum(x))
+    assert len({float(f(x)) for _ in range(20)}) == 1
+
+
+def test_memory_is_shared_with_cupy():
+    cupy = pytest.importorskip("cupy")
+    x = cupy.arange(6.0)
+    t = fg.tensor(x)
+    assert t.device == "cuda:0"
+    assert t.__cuda_array_interface__["data"][0] == x.data.ptr
+    assert extend.device_memory(t) is x
+    assert cupy.asarray(t).data.ptr == x.data.ptr
+    assert cupy.from_dlpack(t).data.ptr == x.data.ptr
+    gradient = fg.grad(lambda x: (x**2).sum())(x)
+    assert isinstance(gradient, cupy.ndarray)
+    np.testing.assert_array_equal(cupy.asnumpy(gradient), 2 * np.arange(6.0))
+    assert isinstance(fg.jit(lambda x: x * 2)(x), cupy.ndarray)
+
+
+def test_memory_is_shared_with_torch():
+    torch = pytest.importorskip("torch")
+    x = torch.arange(6.0, device="cuda")
+    t = fg.tensor(x)
+    assert extend.device_memory(t).data.ptr == x.data_ptr()
+    assert torch.from_dlpack(t).data_ptr() == x.data_ptr()
+
+
+def test_streams_of_the_user():
+    cupy = pytest.importorskip("cupy")
+    f, x = fg.jit(lambda x: np.tanh(x) * 2), RNG.uniform(-1, 1, 100_000)
+    for _ in range(WARM + 2):
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            y = f(on_device(x))
+            stream.synchronize()
+        np.testing.assert_allclose(y.numpy(), np.tanh(x) * 2, rtol=1e-12)
+
+
+def test_singular_matrices_are_refused():
+    for f in (lambda a: np.linalg.solve(a, a), np.linalg.inv, np.linalg.cholesky):
+        with pytest.raises(np.linalg.LinAlgError):
+            f(on_device(np.zeros((3, 3))))
+
+
+def test_what_has_to_be_waited_for_is_launched_not_recorded():
+    a = RNG.uniform(-1, 1, (5, 5)) + 5 * np.eye(5)
+    f = fg.jit(lambda a: np.linalg.solve(a * 2, a) + 1)
+    for _ in range(WARM + 3):
+        same(f(on_device(a)), np.eye(5) / 2 + 1)
+
+
+def test_kernels_of_a_users_own():
+    from numba import cuda
+
+    @cuda.jit
+    def double(x, out):
+        i = cuda.grid(1)
+        while i < x.size:
+            out[i] = 2 * x[i]
+            i += cuda.gridsize(1)
+
+    def launched(x):
+        out = fg.numpy.empty_like(x)
+        double[4, 128](extend.device_memory(x), extend.device_memory(out))
+        return out
+
+    f = fg.custom_vjp(launched)
+    f.defvjp(lambda x: (launched(x), None), lambda _, ct: (launched(ct + 0),))
+    x = RNG.uniform(-1, 1, 1000)
+    same(f(on_device(x)), 2 * x)
+    same(fg.grad(lambda x: f(x).sum())(on_device(x)), np.full(1000, 2.0))
