@@ -22,6 +22,9 @@ REFUSED = {  # rows that no library has on CUDA
     "draw",  # asks NumPy's generators
     "roots",  # of polynomials, whose leading zeros are looked for
     "simple_roots",
+    # SciPy's, which compute on the CPU
+    *("frechet", "ldl", "lu_factor", "matrix_function", "pivot_order", "polar", "recursion", "riccati"),
+    *("solve_banded", "solve_triangular", "spline_filter", "sylvester"),
 }
 WAITS = {  # rows that look at values, and refuse some of them: a truth value is read from the device
     *("guard", "solve", "slogdet", "qr", "eig", "eigh", "svd", "pinv"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -122,6 +123,19 @@ def copied(value: Any) -> Any:
 def on_host(value: Any) -> Any:
     """Return a buffer as an array of NumPy, for reading."""
     return value.download() if value.__class__ is DeviceArray else np.asarray(value)
+
+
+def on_cpu(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the `run` of a row that no library has on CUDA: it refuses arrays there by the row's name."""
+
+    @functools.wraps(run)
+    def refusing(*args: Any, **params: Any) -> Any:
+        for a in args:
+            if a.__class__ is DeviceArray:
+                raise a.place.refusal(name)
+        return run(*args, **params)
+
+    return refusing
 
 
 def is_foreign(x: Any) -> bool:

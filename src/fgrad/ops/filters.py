@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.devices import on_cpu
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, register
 from fgrad.core.tensor import bind
@@ -59,7 +60,7 @@ def _batch_recursion(mapped: Pattern, a: Any, u: Any) -> Any:
 register(
     Primitive(
         "recursion",  # y_n = u_n - a_1 y_(n-1) - ... - a_k y_(n-k), along the last axis
-        run=_run_recursion,
+        run=on_cpu("recursion", _run_recursion),
         pull=_recursion_pull,
         shape=lambda a, u: Aval(u.shape, np.result_type(a.dtype, u.dtype)),
         batch=_batch_recursion,
@@ -100,7 +101,7 @@ def _spline_adjoint(ct: Any, x: Aval, *, degree: int, mode: str) -> Any:
 
 linear(
     "spline_filter",  # along the last axis
-    run=_run_spline,
+    run=on_cpu("spline_filter", _run_spline),
     adjoint=_spline_adjoint,
     shape=lambda x, **_: x,
     batch=lambda x, **params: bind("spline_filter", x, **params),

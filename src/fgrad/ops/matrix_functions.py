@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
+from fgrad.backend.devices import on_cpu
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, register
 from fgrad.core.tensor import bind
@@ -165,7 +166,7 @@ def _batch_pair(row: str) -> Any:
 register(
     Primitive(
         "matrix_function",
-        run=_run,
+        run=on_cpu("matrix_function", _run),
         pull=lambda _: Pull(
             lambda ct, a, params: (_frechet(swapped(a), ct, params),), keep=(1,), params=True, exact=True
         ),
@@ -176,7 +177,7 @@ register(
 register(
     Primitive(
         "frechet",
-        run=_run_frechet,
+        run=on_cpu("frechet", _run_frechet),
         pull=_frechet_pull,
         shape=lambda a, e, **_: Aval(a.shape, np.result_type(a.dtype, e.dtype)),
         batch=_batch_pair("frechet"),
@@ -226,7 +227,7 @@ def _sylvester_pull(pattern: Pattern) -> Pull:
 register(
     Primitive(
         "sylvester",
-        run=_run_sylvester,
+        run=on_cpu("sylvester", _run_sylvester),
         pull=_sylvester_pull,
         shape=lambda a, b, q: Aval(q.shape, np.result_type(a.dtype, b.dtype, q.dtype)),
         batch=_batch_pair("sylvester"),
@@ -268,7 +269,7 @@ def _run_polar(a: Any) -> tuple[Any, Any]:
 register(
     Primitive(
         "polar",  # of matrices with at least as many rows as columns
-        run=_run_polar,
+        run=on_cpu("polar", _run_polar),
         pull=lambda _: Pull(_polar, keep=(OUT,), exact=True),
         shape=lambda a: (a, Aval((*a.shape[:-2], a.shape[-1], a.shape[-1]), a.dtype)),
         batch=lambda _, a: bind("polar", a),

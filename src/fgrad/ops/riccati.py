@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.devices import on_cpu
 from fgrad.core.primitive import OUT, Pattern, Primitive, Pull, register
 from fgrad.core.tensor import bind
 from fgrad.ops.factorization import adjoint, conjugate, inverse, matrix_product, solve, swapped
@@ -83,4 +84,4 @@ def _shape(a: Any, *others: Any, discrete: bool) -> Any:
     return type(a)(a.shape, np.result_type(a.dtype, *(o.dtype for o in others)))
 
 
-register(Primitive("riccati", run=_run, pull=_pull, shape=_shape, batch=_batch))
+register(Primitive("riccati", run=on_cpu("riccati", _run), pull=_pull, shape=_shape, batch=_batch))

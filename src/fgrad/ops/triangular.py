@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
+from fgrad.backend.devices import on_cpu
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, flat, register
 from fgrad.core.tensor import bind
@@ -95,7 +96,7 @@ def _full(mapped: Pattern, *values: Any) -> list[Any]:
 register(
     Primitive(
         "solve_triangular",
-        run=_run_solve,
+        run=on_cpu("solve_triangular", _run_solve),
         pull=_solve_pull,
         shape=lambda a, b, **_: Aval(b.shape, np.result_type(a.dtype, b.dtype)),
         batch=_batch_solve,
@@ -166,7 +167,7 @@ def _batch_banded(mapped: Pattern, ab: Any, b: Any, **params: Any) -> Any:
 register(
     Primitive(
         "solve_banded",
-        run=_run_banded,
+        run=on_cpu("solve_banded", _run_banded),
         pull=_banded_pull,
         shape=lambda ab, b, **_: Aval(b.shape, np.result_type(ab.dtype, b.dtype)),
         batch=_batch_banded,
@@ -249,7 +250,7 @@ def _shape_lu(a: Aval) -> tuple[Aval, Aval, Aval]:
 register(
     Primitive(
         "lu_factor",  # both factors in one matrix, the exchanges of rows, and the order to which they lead
-        run=_run_lu,
+        run=on_cpu("lu_factor", _run_lu),
         pull=lambda _: Pull(_lu, keep=(OUT,), exact=True),
         shape=_shape_lu,
         batch=lambda _, a: bind("lu_factor", a),
@@ -269,7 +270,7 @@ def _run_order(piv: Any) -> Any:
 register(
     Primitive(
         "pivot_order",  # of square matrices: from exchanges of rows to the order to which they lead
-        run=_run_order,
+        run=on_cpu("pivot_order", _run_order),
         pull=flat,
         shape=lambda piv: Aval(piv.shape, np.dtype(np.int32)),
         batch=lambda _, piv: bind("pivot_order", piv),
@@ -317,7 +318,7 @@ def _ldl(ct: Any, out: Any, params: dict[str, Any]) -> tuple[Any]:
     half = solve_triangular(swapped(low), total, lower=not lower, unit=True)
     half = swapped(solve_triangular(swapped(turn(low)), swapped(half), lower=not lower, unit=True))
     full = matrix_product(swapped(order), matrix_product(half, order))
-    weights = below(n, _real_dtype(d.dtype))
+    weights = below(d, n, _real_dtype(d.dtype))
     other = adjoint(full) if params["hermitian"] else swapped(full)
     return ((full + other) * (weights if lower else weights.T),)
 
@@ -329,7 +330,7 @@ def _shape_ldl(a: Aval, **_: Any) -> tuple[Aval, Aval, Aval]:
 register(
     Primitive(
         "ldl",
-        run=_run_ldl,
+        run=on_cpu("ldl", _run_ldl),
         pull=lambda _: Pull(_ldl, keep=(OUT,), params=True, exact=True),
         shape=_shape_ldl,
         batch=lambda _, a, **params: bind("ldl", a, **params),

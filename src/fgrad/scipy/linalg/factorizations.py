@@ -286,7 +286,7 @@ def eigh(
 
 def _generalized(a: Any, b: Any, lower: bool, kind: int) -> tuple[Any, Any]:
     """Return eigenvalues and vectors by the Cholesky factor of `b`: Golub & Van Loan (2013), 8.7.2."""
-    half = a * (rows.below(a.shape[-1], a.dtype) if lower else rows.below(a.shape[-1], a.dtype).T)
+    half = a * (rows.below(a, a.shape[-1], a.dtype) if lower else rows.below(a, a.shape[-1], a.dtype).T)
     a = half + rows.adjoint(half)
     low = linalg.cholesky(b if lower else rows.adjoint(b))
     if kind == 1:

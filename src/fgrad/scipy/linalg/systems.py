@@ -69,7 +69,7 @@ def _solved(a: Any, b: Any, structure: str, lower: bool, transposed: bool) -> An
     if structure == "tridiagonal":
         a = a * np.asarray(np.tri(n, k=1) * np.tri(n, k=1).T, a.dtype)
     if structure in {"symmetric", "hermitian", "positive definite"}:
-        half = a * (rows.below(n, a.dtype) if lower else rows.below(n, a.dtype).T)
+        half = a * (rows.below(a, n, a.dtype) if lower else rows.below(a, n, a.dtype).T)
         a = half + (rows.swapped(half) if structure == "symmetric" else rows.adjoint(half))
     if transposed:
         a = rows.swapped(a)
