@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.backend.devices import adopted, is_foreign, maker
-from fgrad.core.placement import device_of, near
+from fgrad.core.placement import buffer_of, device_of, near
 from fgrad.core.tensor import Tensor, alias, binary, bind, unary, wrap
 from fgrad.core.trace import Box
 from fgrad.numpy.registry import implements
@@ -306,7 +306,10 @@ def full_like(
     """Return a Tensor filled with `fill_value`, of the shape and dtype of `a`."""
     a = as_value(a)
     kind = a.dtype if dtype is None else dtype
-    where = device_of(a) if device is None else device
+    staged = (
+        isinstance(fill_value, Tensor) and buffer_of(fill_value) is None
+    )  # it is where it will be computed
+    where = device_of(a) if device is None and not staged else device
     return full(a.shape if shape is None else shape, fill_value, kind, device=where)
 
 

@@ -69,12 +69,10 @@ def declare_call(
     params = tuple(var(f"x{i}") for i in range(len(arguments)))
     called = (unary, binary)[len(params) - 1] if len(params) < 3 else bind
     _RAW[name], _LIFTED[name] = run, functools.partial(called, name)
-    if slopes is None:
-        return _declare(name, params, None, run, flat, real=real, shape=shape)
 
     @functools.cache
     def made() -> tuple[Sequence[Operand | None], Callable[[Pattern], Pull | None]]:
-        given = slopes(OUT, *params)
+        given = slopes(OUT, *params) if slopes else ()
         known = [s if isinstance(s, Expr) else const(s or 0) for s in given]
         return given, _puller(known, params, ("scale",) * len(params), _built_for_calls)
 
@@ -88,7 +86,9 @@ def declare_call(
                 )
         return puller(pattern)
 
-    return _declare(name, params, None, run, pull, real=real, shape=shape)
+    row = _declare(name, params, None, run, pull if slopes else flat, real=real, shape=shape)
+    row.mixes = True
+    return row
 
 
 def declare_word(name: str, f: Rule) -> None:

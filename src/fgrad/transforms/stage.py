@@ -106,7 +106,7 @@ class Stage(Trace):
                 return args, None
             weak = _result_type(row.name, [k for k in kinds if k])
             return tuple([self._cast(a, np.dtype(weak)) for a in args]), weak
-        if row.body is None and row.name not in _BITS:
+        if not row.mixes and row.name not in _BITS:
             return args, None
         free = {i for i, k in enumerate(kinds) if k and not (i == 0 and row.name == "where")}
         fixed = [
@@ -115,12 +115,16 @@ class Stage(Trace):
         if not fixed:
             return args, None
         dtype = np.result_type(*fixed, *(_SAMPLE[k] for i, k in enumerate(kinds) if i in free and k))
-        if (
-            dtype.kind in "iu" and row.shape
-        ):  # what NumPy computes in another dtype does not overflow in this one
+        called = row.body is None and row.name not in _BITS  # a function of a library, with loops of its own
+        if row.shape and (dtype.kind in "iu" or called):
             samples = [_SAMPLE[k] if k else aval_of(a) for a, k in zip(args, kinds, strict=True)]
             out = row.shape(*samples).dtype
+            if called and (out != dtype or dtype in (np.float64, np.complex128)):
+                return args, None  # where numbers as they are give the same
+            # what NumPy computes in another dtype does not overflow in this one
             dtype = np.dtype(int) if out.kind == "b" else out
+        if called and dtype.kind == "c" and complex not in kinds:
+            dtype = np.zeros((), dtype).real.dtype  # orders have to be real
         return tuple([self._cast(a, dtype) if i in free else a for i, a in enumerate(args)]), None
 
     def _cast(self, x: Any, dtype: np.dtype[Any]) -> Any:
