@@ -24,6 +24,17 @@ MODULES: dict[str, list[str] | None] = {
     "fgrad.nn": None,
     "fgrad.lax": None,
     "fgrad.random": None,
+    "fgrad.scipy.integrate": None,
+    "fgrad.scipy.interpolate": None,
+    "fgrad.scipy.linalg": None,
+    "fgrad.scipy.ndimage": None,
+    "fgrad.scipy.optimize": None,
+    "fgrad.scipy.signal": None,
+    "fgrad.scipy.sparse": None,
+    "fgrad.scipy.special": None,
+    "fgrad.scipy.stats": None,
+    "fgrad.distributed": None,
+    "fgrad.viz": None,
     "fgrad.extend": None,
     "fgrad.debug": None,
     "fgrad.testing": ["check_grads", "check_row"],
@@ -50,6 +61,7 @@ TITLES = {  # sections of the page of fgrad, in this order; elsewhere the module
     "fgrad.lax.reversal": "Memory",
     "fgrad.transforms.nonfinite": "Looking inside",
     "fgrad.coverage": "Looking inside",
+    "fgrad.viz.profiling": "Looking inside",
     "fgrad.config": "Settings",
     "fgrad.tree": "Pytrees",
     "fgrad.errors": "Errors and warnings",
@@ -107,7 +119,7 @@ def _families(module: ModuleType, chosen: list[str] | None) -> dict[str, list[st
     families: dict[str, dict[int, str]] = defaultdict(dict)
     for name in sorted(names):
         thing = getattr(module, name)
-        if not thing.__module__.startswith("fgrad"):  # NumPy's own
+        if not getattr(thing, "__module__", "").startswith("fgrad"):  # NumPy's own
             continue
         family = module.__name__ if chosen or hasattr(module, "__all__") else thing.__module__
         if family == "fgrad.numpy":  # ufuncs call themselves so
@@ -115,7 +127,7 @@ def _families(module: ModuleType, chosen: list[str] | None) -> dict[str, list[st
         if module.__name__ == "fgrad":
             family = TITLES.get(family, family)
         families[family].setdefault(id(thing), name)
-        if thing.__name__ == name:
+        if getattr(thing, "__name__", None) == name:
             families[family][id(thing)] = name
     places = {title: place for place, title in enumerate(TITLES.values())}
     order = sorted(families, key=lambda family: (places.get(family, len(places)), family))
