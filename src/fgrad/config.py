@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -102,7 +102,9 @@ def jit_disabled() -> bool:
     return _integer("FGRAD_DISABLE_JIT", 0) != 0 if chosen is None else chosen
 
 
-chosen_jit = _disabled.get  # what `disable_jit` chose for the running block, None outside of all
+chosen_jit: Callable[[], bool | None] = (
+    _disabled.get
+)  # what `disable_jit` chose for the running block, None outside of all
 
 
 def full_traceback() -> bool:

@@ -38,6 +38,9 @@ class NonFiniteError(FloatingPointError):
         line: `file:line` of the user's program, where the operation was called.
     """
 
+    operation: str
+    line: str
+
     def __init__(self, message: str, operation: str, line: str) -> None:
         super().__init__(message)
         self.operation, self.line = operation, line

@@ -119,21 +119,75 @@ def _word(name: str, atom: str | None = None) -> Callable[..., Expr]:
     return word
 
 
+equal: Callable[..., Expr]
+not_equal: Callable[..., Expr]
+where: Callable[..., Expr]
 where, equal, not_equal = map(_word, ("where", "equal", "not_equal"))
+greater: Callable[..., Expr]
+greater_equal: Callable[..., Expr]
+less: Callable[..., Expr]
+less_equal: Callable[..., Expr]
 less, less_equal, greater, greater_equal = map(_word, ("less", "less_equal", "greater", "greater_equal"))
+logical_and: Callable[..., Expr]
+logical_not: Callable[..., Expr]
+logical_or: Callable[..., Expr]
 logical_and, logical_or, logical_not = map(_word, ("logical_and", "logical_or", "logical_not"))
+isfinite: Callable[..., Expr]
+isinf: Callable[..., Expr]
+isnan: Callable[..., Expr]
 isnan, isinf, isfinite = map(_word, ("isnan", "isinf", "isfinite"))
-absolute = _word("absolute", "fabs")
+absolute: Callable[..., Expr] = _word("absolute", "fabs")
+copysign: Callable[..., Expr]
+maximum: Callable[..., Expr]
+minimum: Callable[..., Expr]
+sign: Callable[..., Expr]
 sign, copysign, maximum, minimum = map(_word, ("sign", "copysign", "maximum", "minimum"))
+ceil: Callable[..., Expr]
+floor: Callable[..., Expr]
+rint: Callable[..., Expr]
+trunc: Callable[..., Expr]
 floor, ceil, trunc, rint = map(_word, ("floor", "ceil", "trunc", "rint"))
+floor_divide: Callable[..., Expr]
+fmod: Callable[..., Expr]
+remainder: Callable[..., Expr]
 remainder, fmod, floor_divide = map(_word, ("remainder", "fmod", "floor_divide"))
+cbrt: Callable[..., Expr]
+hypot: Callable[..., Expr]
+power: Callable[..., Expr]
+reciprocal: Callable[..., Expr]
+sqrt: Callable[..., Expr]
+square: Callable[..., Expr]
 power, square, sqrt, cbrt, reciprocal, hypot = map(
     _word, ("power", "square", "sqrt", "cbrt", "reciprocal", "hypot")
 )
+exp2: Callable[..., Expr]
+exp: Callable[..., Expr]
+expm1: Callable[..., Expr]
+logaddexp2: Callable[..., Expr]
+logaddexp: Callable[..., Expr]
 exp, exp2, expm1, logaddexp, logaddexp2 = map(_word, ("exp", "exp2", "expm1", "logaddexp", "logaddexp2"))
+log10: Callable[..., Expr]
+log1p: Callable[..., Expr]
+log2: Callable[..., Expr]
+log: Callable[..., Expr]
 log, log2, log10, log1p = map(_word, ("log", "log2", "log10", "log1p"))
+arccos: Callable[..., Expr]
+arcsin: Callable[..., Expr]
+arctan: Callable[..., Expr]
+cos: Callable[..., Expr]
+sin: Callable[..., Expr]
+tan: Callable[..., Expr]
 sin, cos, tan, arcsin, arccos, arctan = map(_word, ("sin", "cos", "tan", "arcsin", "arccos", "arctan"))
+arccosh: Callable[..., Expr]
+arcsinh: Callable[..., Expr]
+cosh: Callable[..., Expr]
+sinh: Callable[..., Expr]
+tanh: Callable[..., Expr]
 sinh, cosh, tanh, arcsinh, arccosh = map(_word, ("sinh", "cosh", "tanh", "arcsinh", "arccosh"))
+arctan2: Callable[..., Expr]
+arctanh: Callable[..., Expr]
+degrees: Callable[..., Expr]
+radians: Callable[..., Expr]
 arctanh, arctan2, degrees, radians = map(_word, ("arctanh", "arctan2", "degrees", "radians"))
 
 _TRUTHS = {

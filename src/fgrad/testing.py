@@ -50,6 +50,16 @@ class Tolerance(NamedTuple):
 class Flattened:
     """A function of pytrees as one from floating-point leaves to floating-point leaves, all with names."""
 
+    leaves: list[Any]
+    structure: Any
+    places: list[int]
+    xs: list[Any]
+    title: Any | str
+    inputs: list[str]
+    kept: list[int]
+    outputs: list[str]
+    ys: list[Any]
+
     def __init__(self, f: Callable[..., Any], args: Sequence[Any]) -> None:
         self.f = f
         self.leaves, self.structure = tree.flatten(tuple(args))

@@ -112,6 +112,11 @@ class _Stored:
         ValueError: it is not what a program may say.
     """
 
+    structure: Any
+    out_structure: Any
+    leaves: list[tuple[Any, ...] | None]
+    limits: list[tuple[Any, np.dtype[Any]]]
+
     def __init__(self, data: bytes) -> None:
         self.data = data
         try:
@@ -196,6 +201,8 @@ class Loaded(Jit):
     Attributes:
         program: what it does, as typed assignments.
     """
+
+    program: Program
 
     def __init__(self, stored: _Stored) -> None:
         def run(*args: Any, **kwargs: Any) -> Any:

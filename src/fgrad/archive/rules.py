@@ -15,6 +15,9 @@ from fgrad.transforms.custom import Rule
 class Unstored(Rule):
     """A function with a derivative of its own, which stayed where it was exported: the values are known."""
 
+    name: str
+    program: Program
+
     def __init__(self, name: str, program: Program) -> None:
         self.name, self.program = name, program
 

@@ -34,6 +34,9 @@ class Writer:
         TypeError: there is no word for something.
     """
 
+    name: str
+    arrays: Arrays
+
     def __init__(self, name: str) -> None:
         self.name, self.arrays = name, Arrays()
         self.declared: dict[str, str | None] = {}  # rows of the user, and what tells their bodies from others

@@ -69,6 +69,8 @@ PIECES: set[str] = set()  # those of them whose elements come from several place
 class NeedsUnrolledError(Exception):
     """A loop has to be unrolled, because elements of different operands lie along it."""
 
+    loops: tuple[int, ...]
+
     def __init__(self, loops: Sequence[int]) -> None:
         self.loops = tuple(loops)
 
@@ -84,6 +86,13 @@ class Elements:
         unrollable: loops that may be asked to be unrolled.
         tiny: the same where few elements are all there is.
     """
+
+    makers: dict[Var, tuple[Equation, int]]
+    stored: Any
+    builder: Builder
+    constants: dict[Var, np.ndarray]
+    unrollable: frozenset[int]
+    tiny: frozenset[int]
 
     def __init__(
         self,

@@ -44,6 +44,9 @@ class Executable:
         donated: inputs in whose memory outputs may be computed; then nothing is speculative.
     """
 
+    program: Program
+    is_usual: bool
+
     def __init__(
         self,
         program: Program,

@@ -51,6 +51,10 @@ class Root:
 
     __slots__ = ("at", "equation", "floats", "loops", "reads", "reduced", "unrolled", "var", "work")
 
+    var: Var
+    equation: Equation
+    work: int
+
     def __init__(self, var: Var, equation: Equation) -> None:
         self.var, self.equation = var, equation
         self.reduced: tuple[int, ...] = ()  # axes
@@ -161,6 +165,10 @@ class Root:
 
 class Nest:
     """Loops that compute roots: `depth` outer ones in common, then phases one after the other."""
+
+    depth: int
+    work: int
+    floats: set[np.dtype[Any]]
 
     def __init__(self, root: Root) -> None:
         self.depth = len(root.loops)

@@ -69,6 +69,12 @@ class Buffer:
 
     __slots__ = ("array", "aval", "base", "is_stack", "offset", "size", "slot")
 
+    size: int
+    aval: Aval | None
+    offset: int
+    slot: int
+    is_stack: bool
+
     def __init__(self, size: int, aval: Aval | None = None) -> None:
         self.size, self.aval = size, aval
         self.offset, self.slot = 0, -1
@@ -104,6 +110,17 @@ class Plan:
         apart: whether each nest and call is a step of its own, for whoever measures them; `origins` says
             for each step which of them it belongs to, -1 for what comes before all.
     """
+
+    program: Program
+    doubts: tuple[Any, ...]
+    inputs: list[Var]
+    faults: int
+    block: Block
+    donations: dict[int, int]
+    size: int
+    results: list[int | None]
+    table: machine.Assembler
+    has_faults: bool
 
     def __init__(
         self,
@@ -213,6 +230,15 @@ class Block:
         known: the slots of inputs and outputs.
         donated: inputs in whose memory outputs may lie.
     """
+
+    known: dict[Var, int]
+    plan: Plan
+    plain: Plain
+    steps: list[Nest | Call]
+    kernels: dict[int, list[Kernel]]
+    heirs: dict[Var, Var]
+    inner: dict[int, Inner]
+    size: int
 
     def __init__(self, plan: Plan, plain: Plain, known: dict[Var, int], donated: Sequence[Var] = ()) -> None:
         self.plan, self.plain, self.known = plan, plain, known
@@ -464,6 +490,10 @@ def _dying(
 class Inner:
     """Blocks inside of a block, and the memory they take."""
 
+    plan: Plan
+    equation: Equation
+    arena: Buffer
+
     def __init__(self, plan: Plan, equation: Equation) -> None:
         self.plan, self.equation = plan, equation
         self.arena = Buffer(0)
@@ -536,6 +566,9 @@ class Inner:
 class Record:
     """What a loop keeps of each step, side by side, in a stack."""
 
+    stack: int
+    size: int
+
     def __init__(self, plan: Plan, avals: Sequence[Aval]) -> None:
         self.stack = plan.stack()
         self.offsets: list[int] = []
@@ -573,6 +606,15 @@ class Repeated(Inner):
 
 class Loop(Repeated):
     """A scan: a block that is repeated along first axes."""
+
+    code: Any
+    consts: list[int]
+    carry: list[int]
+    next: list[int]
+    rows: list[int]
+    ys: list[int]
+    copies: list[tuple[int, int, int]]
+    record: Record
 
     def __init__(self, plan: Plan, equation: Equation) -> None:
         super().__init__(plan, equation)
@@ -629,6 +671,15 @@ class Loop(Repeated):
 class While(Repeated):
     """A block that is repeated as long as another one says so."""
 
+    consts: list[int]
+    carry: list[int]
+    next: list[int]
+    ys: list[int]
+    go: int
+    asked: list[tuple[int, int, int]]
+    copies: list[tuple[int, int, int]]
+    record: Record
+
     def __init__(self, plan: Plan, equation: Equation) -> None:
         super().__init__(plan, equation)
         code = equation.params["code"]
@@ -674,6 +725,10 @@ class While(Repeated):
 
 class Choice(Inner):
     """One of several blocks, by an integer."""
+
+    args: list[int]
+    outs: list[int]
+    copies: list[list[tuple[int, int, int]]]
 
     def __init__(self, plan: Plan, equation: Equation) -> None:
         super().__init__(plan, equation)

@@ -43,6 +43,9 @@ class Loop:
 
     __slots__ = ("after", "before", "body", "memo", "number", "size")
 
+    number: int
+    size: int
+
     def __init__(self, number: int, size: int) -> None:
         self.number, self.size = number, size
         self.before: list[Line | Loop] = []
@@ -53,6 +56,12 @@ class Loop:
 
 class Builder:
     """Writes lines into the innermost scope in which all that they need is known."""
+
+    count: int
+    work: int
+    base: Loop
+    chain: list[Loop]
+    sizes: dict[int, int]
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.base = Loop(-1, 1)

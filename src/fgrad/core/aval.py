@@ -18,6 +18,9 @@ class Aval:
 
     __slots__ = ("dtype", "shape")
 
+    shape: Shape
+    dtype: np.dtype[Any]
+
     def __init__(self, shape: Shape, dtype: np.dtype[Any]) -> None:
         self.shape, self.dtype = shape, dtype
 

@@ -51,6 +51,10 @@ class Recording:
 
     __slots__ = ("level", "manager", "number")
 
+    level: int
+    manager: Any
+    number: int
+
     def __init__(self, level: int, manager: Any = None) -> None:
         self.level, self.manager = level, manager  # a weak reference to the GradManager
         self.number = next(_numbers)
@@ -60,6 +64,8 @@ class Sweep:
     """One reverse pass over a recording."""
 
     __slots__ = ("recording",)
+
+    recording: Recording
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
@@ -98,6 +104,15 @@ class Note:
         "sweep",
         "tensor",
     )
+
+    parents: tuple[Note, ...]
+    line: str
+    recordings: list[Recording]
+    index: int | None
+    name: str
+    places: list[int]
+    avals: list[Aval] | None
+    given: list[Aval | None]
 
     def __init__(self, node: Node, parents: tuple[Note, ...], line: str = "") -> None:
         pull = node.pull
@@ -210,6 +225,11 @@ Step = Callable[[Node, Any], float]
 
 class Notes:
     """Takes notes while it is the one of this thread and task: lines, scopes, times, norms of cotangents."""
+
+    asked: str
+    stepping: str
+    phase: str
+    inner: float
 
     apart = False  # whether compiled programs run kernel by kernel
 

@@ -6,7 +6,7 @@ import math
 import operator
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -54,14 +54,24 @@ class Operators:
 
     __slots__ = ()
 
+    base: Absent
+    ctypes: Absent
+    data: Absent
+    flags: Absent
+    strides: Absent
+    setflags: Absent
+    byteswap: Absent
+    getfield: Absent
+    setfield: Absent
+
     base, ctypes, data, flags, strides, setflags = (Absent(_MEMORY) for _ in range(6))
     byteswap, getfield, setfield = (Absent(_BITS) for _ in range(3))
 
     _value: np.ndarray[Any, Any] | np.generic | Box | DeviceArray
     _nodes: tuple[Any, ...]
 
-    __hash__ = object.__hash__
-    __array_priority__ = 1000.0
+    __hash__: Callable[[Any], int] = object.__hash__  # type: ignore[assignment]
+    __array_priority__: float = 1000.0
 
     # fmt: off
     def __add__(self, other: Any) -> Tensor: return OPERATORS["add"](self, other)

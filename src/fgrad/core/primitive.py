@@ -54,6 +54,21 @@ class Pull:
         "wary",
     )
 
+    declared: bool
+    exact: bool
+    shaped: bool
+    transpose: str
+    lifted: Rule
+    raw: Rule
+    keep: tuple[int, ...]
+    avals: tuple[int, ...]
+    params: bool
+    simple: bool
+    row: str
+    wary: bool
+    title: str
+    linear: bool
+
     def __init__(
         self,
         lifted: Rule,
@@ -122,6 +137,19 @@ class Primitive:
         "single",
         "wary",
     )
+
+    name: str
+    run: Rule
+    shape: Rule | None
+    batch: Rule | None
+    body: Any
+    many: bool
+    real: bool
+    inline: Rule | None
+    apply: Rule | None
+    flat: bool
+    heavy: bool
+    wary: bool
 
     def __init__(
         self,

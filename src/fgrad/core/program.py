@@ -23,6 +23,9 @@ class Var:
 
     __slots__ = ("aval", "name")
 
+    aval: Aval
+    name: str
+
     def __init__(self, aval: Aval, name: str) -> None:
         self.aval, self.name = aval, name
 
@@ -45,6 +48,12 @@ class Equation:
 
     __slots__ = ("args", "line", "name", "outs", "params")
 
+    name: str
+    args: tuple[Any, ...]
+    params: dict[str, Any]
+    outs: tuple[Var, ...]
+    line: str
+
     def __init__(
         self, name: str, args: tuple[Any, ...], params: dict[str, Any], outs: tuple[Var, ...], line: str
     ) -> None:
@@ -62,6 +71,13 @@ class Region:
     """Equations `start` to `stop` of a program stand for one operation, which has a derivative of its own."""
 
     __slots__ = ("args", "outs", "params", "row", "start", "stop")
+
+    row: Primitive
+    args: tuple[Any, ...]
+    params: dict[str, Any]
+    outs: list[Any]
+    start: int
+    stop: int
 
     def __init__(
         self,
@@ -87,6 +103,13 @@ class Program:
     assignment a line. Where a value of one of the `regions` is differentiated or mapped, its operation is
     applied instead of its equations.
     """
+
+    regions: dict[int, Region]
+    inputs: tuple[Var, ...]
+    equations: tuple[Equation, ...]
+    outputs: tuple[Any, ...]
+    in_tree: Any
+    out_tree: Any
 
     def __init__(
         self,

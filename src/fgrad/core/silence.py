@@ -31,4 +31,6 @@ def _enter() -> np.errstate:
 
 
 plainly = _enter, lambda state: state.__exit__(None, None, None)  # where NumPy keeps the setting elsewhere
+restore: Callable[[Any], Any]
+silence: Callable[[], Any]
 silence, restore = _found()  # `silence()` returns what `restore` takes

@@ -49,6 +49,9 @@ class Pick:
 
     __slots__ = ("count", "index")
 
+    index: int
+    count: int
+
     def __init__(self, index: int, count: int) -> None:
         self.index, self.count = index, count
 
@@ -70,6 +73,12 @@ class Tape(Trace):
     __slots__ = ("hollow", "is_open", "level", "limit", "note", "owner", "raw", "refs")
 
     note: Any  # what stays known of the recording; set where it is asked for
+    level: int
+    owner: int
+    raw: bool
+    hollow: bool
+    limit: int
+    is_open: bool
 
     is_tape = True
     title = "a recording"

@@ -100,6 +100,9 @@ class Box:
             "return it from the function instead of storing it in a variable that outlives the call."
         )
 
+    __array__: Callable[..., NoReturn]
+    __array_ufunc__: Callable[..., NoReturn]
+    __array_function__: Callable[..., NoReturn]
     __array__ = __array_ufunc__ = __array_function__ = escaped
 
 
@@ -107,6 +110,13 @@ class State:
     """The live traces of one thread or task, innermost last."""
 
     __slots__ = ("base", "boxed", "foreign", "keeper", "sole", "thread", "traces", "upper", "veiled")
+
+    traces: tuple[Trace, ...]
+    thread: int
+    foreign: Callable[[], Any] | None
+    veiled: tuple[Any, ...]
+    keeper: Any
+    boxed: bool
 
     def __init__(
         self,
@@ -142,7 +152,7 @@ class State:
 NOTHING = object()
 FLOOR = State((), 0, None)
 _state: ContextVar[State] = ContextVar("fgrad", default=FLOOR)
-inherited_state = _state.get
+inherited_state: Callable[[], State] = _state.get
 
 
 def current() -> State:

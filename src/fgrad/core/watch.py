@@ -30,6 +30,9 @@ class Watch:
 
     __slots__ = ("infs", "nans", "silenced")
 
+    nans: bool
+    infs: bool
+
     def __init__(self, *, nans: bool, infs: bool) -> None:
         self.nans, self.infs = nans, infs
         self.silenced: dict[str, Any] = {}  # NumPy's warnings of what is reported here

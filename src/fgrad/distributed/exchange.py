@@ -67,6 +67,11 @@ class Exchange:
 
     __slots__ = ("key", "missing", "receives", "requests", "words")
 
+    key: Key
+    words: str
+    receives: dict[int, Any]
+    missing: set[int]
+
     def __init__(self, key: Key, words: str, receives: Mapping[int, Any]) -> None:
         self.key, self.words, self.receives = key, words, dict(receives)
         self.missing = set(receives)
@@ -75,6 +80,12 @@ class Exchange:
 
 class Hub:
     """All exchanges of one rank over one communicator."""
+
+    epoch: int
+    links: Links
+    rank: int
+    size: int
+    others: list[int]
 
     def __init__(self, links: Links) -> None:
         self.links, self.rank, self.size = links, links.rank, links.size
@@ -289,6 +300,11 @@ class Task:
     """An operation under way."""
 
     __slots__ = ("_result", "_steps", "hub", "is_abandoned", "is_done", "order", "waits_for")
+
+    hub: Hub
+    order: int
+    is_done: bool
+    is_abandoned: bool
 
     def __init__(self, hub: Hub, steps: Operation, order: int) -> None:
         self.hub, self._steps = hub, steps

@@ -27,6 +27,10 @@ BUCKET = 25 * 2**20  # bytes; as in PyTorch: Li et al. (2020), PyTorch Distribut
 class _Bucket:
     """Gradients of one dtype that travel together."""
 
+    number: int
+    nbytes: int
+    size: int
+
     def __init__(self, number: int) -> None:
         self.number, self.nbytes, self.size = number, 0, 0
         self.gradients: list[Any] = []
@@ -86,6 +90,8 @@ class _Gradient(Future[Tensor]):
 
 class AllReduce:
     """The callback: `make_allreduce_cb` explains it."""
+
+    bucket_bytes: int
 
     def __init__(
         self,

@@ -80,6 +80,9 @@ class _Arrival:
 class ThreadLinks:
     """Messages between threads that act as ranks. Nothing is copied before it is received, as in MPI."""
 
+    rank: int
+    size: int
+
     def __init__(self, rank: int, queues: list[defaultdict[tuple[int, int], deque[_Parcel]]]) -> None:
         self.rank, self.size, self._queues = rank, len(queues), queues
 

@@ -37,6 +37,10 @@ class World:
         size: how many ranks there are.
     """
 
+    hub: Hub
+    rank: int
+    size: int
+
     def __init__(self, links: Links) -> None:
         self.hub = Hub(links)
         self.rank, self.size = links.rank, links.size

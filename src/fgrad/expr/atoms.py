@@ -54,8 +54,22 @@ def call(name: str) -> Callable[..., Expr]:
     return lambda *args: apply(name, *args)
 
 
+exp2: Callable[..., Expr]
+exp: Callable[..., Expr]
+log: Callable[..., Expr]
+power: Callable[..., Expr]
+sqrt: Callable[..., Expr]
 exp, log, exp2, sqrt, power = map(call, ("exp", "log", "exp2", "sqrt", "power"))
+cos: Callable[..., Expr]
+cosh: Callable[..., Expr]
+sigmoid: Callable[..., Expr]
+sin: Callable[..., Expr]
+sinh: Callable[..., Expr]
 sin, cos, sinh, cosh, sigmoid = map(call, ("sin", "cos", "sinh", "cosh", "sigmoid"))
+copysign: Callable[..., Expr]
+floor_divide: Callable[..., Expr]
+sign: Callable[..., Expr]
+trunc: Callable[..., Expr]
 sign, copysign, floor_divide, trunc = map(call, ("sign", "copysign", "floor_divide", "trunc"))
 
 DEGREE, LN2, LN10, BELL = math.pi / 180, math.log(2), math.log(10), 2 / math.sqrt(math.pi)

@@ -56,6 +56,9 @@ class Embedding:
         place: the first of those that are left to the caller.
     """
 
+    place: int
+    words: int
+
     def __init__(
         self,
         program: machine.Assembler,

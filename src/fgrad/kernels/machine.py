@@ -97,6 +97,8 @@ class Label:
 
     __slots__ = ("at", "uses")
 
+    at: int
+
     def __init__(self) -> None:
         self.at = -1
         self.uses: list[int] = []

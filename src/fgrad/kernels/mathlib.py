@@ -27,7 +27,7 @@ class _Interpreted:
         return getattr(special if name in {"erf", "erfc"} else np, _NUMPY_NAMES.get(name, name))
 
 
-interpreted = _Interpreted()
+interpreted: _Interpreted = _Interpreted()
 _NUMPY_NAMES = {
     **{f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
     "atan2": "arctan2",

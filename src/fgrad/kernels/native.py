@@ -44,6 +44,9 @@ class Kernel:
 
     __slots__ = ("__weakref__", "_owner", "address", "function")
 
+    address: int
+    function: Callable[..., None]
+
     def __init__(self, address: int, owner: Any, function: Callable[..., None] | None = None) -> None:
         self.address, self._owner = address, owner
         self.function = function or ctypes.CFUNCTYPE(None, *[ctypes.c_size_t] * 4)(address)

@@ -96,6 +96,9 @@ class Entry:
 
     __slots__ = ("files", "size", "used")
 
+    size: int
+    used: float
+
     def __init__(self) -> None:
         self.files: list[Path] = []
         self.size, self.used = 0, 0.0

@@ -21,6 +21,8 @@ Flags = Sequence[bool]
 class Block:
     """A list of equations that grows."""
 
+    boundary: int
+
     def __init__(self, line: str = "", *, raw: bool = False) -> None:
         self.line = line  # of the user, of the equation that is being lowered
         self.raw = raw  # whether programs inside of loops and branches stay as they are

@@ -160,6 +160,9 @@ def _pick(index: Any, ys: Sequence[Any]) -> Any:
 class Branches(Code):
     """One of several programs of the same inputs, by a first argument."""
 
+    branches: tuple[Program, ...]
+    outs: tuple[Aval, ...]
+
     def __init__(self, programs: Sequence[Program], outs: Sequence[Aval] | None = None) -> None:
         self.branches = tuple(programs)
         self.outs = tuple(avals_out(programs[0]) if outs is None else outs)
@@ -309,6 +312,12 @@ class While(Code):
 
     Both take `consts` values that stay, and then the carry.
     """
+
+    condition: Program
+    body: Program
+    consts: int
+    carry: int
+    outs: tuple[Aval, ...]
 
     def __init__(self, condition: Program, body: Program, consts: int) -> None:
         self.condition, self.body, self.consts = condition, body, consts
@@ -594,6 +603,14 @@ class Scan(Code):
     Its inputs are `consts` values that stay, `carry` that it returns anew, and one element of each of the
     others. Where `length` is None, the number of steps is the first argument, before those.
     """
+
+    body: Program
+    consts: int
+    carry: int
+    length: int | None
+    reverse: bool
+    checkpoint: Any
+    outs: tuple[Aval, ...]
 
     def __init__(
         self,

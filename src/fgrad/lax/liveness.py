@@ -61,6 +61,9 @@ def silent(program: Program) -> Program:
 class Flow:
     """Which inputs of a program its outputs depend on, as sets of bits; `always`: those that effects need."""
 
+    always: int
+    outs: list[int]
+
     def __init__(self, program: Program) -> None:
         env = {v: 1 << i for i, v in enumerate(program.inputs)}
         self.always = 0

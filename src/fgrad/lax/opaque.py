@@ -33,6 +33,7 @@ class OpaqueRule(Rule):
 
     outs: tuple[Aval, ...] = ()  # what it returns
     aux: Any = None  # what else it has to say, known only where it ran at once
+    x: list[Any]
 
     def solve(self, values: Sequence[Any]) -> list[Any]:
         """Return the results for arrays."""

@@ -135,6 +135,11 @@ class _Growing:
 class Reversal:
     """The reverse step of a loop on one tape."""
 
+    loop: Loop
+    old: Tape
+    captured: Sequence[Node]
+    states: list[tuple[int, State]]
+
     def __init__(
         self,
         loop: Loop,
@@ -225,6 +230,15 @@ def _at(ct: Any, depth: int, place: int) -> Any:
 
 class Loop:
     """A loop that runs now, keeping states, and backward later."""
+
+    count: int
+    step: Step
+    init: State
+    title: str
+    tapes: list[Tape]
+    floating: list[bool]
+    state: list[Any]
+    budget: int
 
     def __init__(self, step: Step, init: State, n: int | None, budget: int | None, title: str) -> None:
         self.order: Sequence[int] = ()  # the place of each step's results

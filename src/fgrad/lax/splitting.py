@@ -52,6 +52,13 @@ class Joint:
     program, then the cotangents of the inputs `wanted`: None where none arrives.
     """
 
+    boundary: int
+    inputs: list[Var]
+    seeds: list[Var]
+    equations: list[Equation]
+    outputs: list[Any]
+    cts: list[Any | None]
+
     def __init__(self, program: Program, wanted: Flags, given: Flags) -> None:
         program = silent(program)  # what it does beside its outputs, the loop does that is reversed
         stage = Inner(next_level())
@@ -100,6 +107,12 @@ def reaching(equations: Sequence[Equation], starts: Sequence[Var]) -> set[Var]:
 
 class Cut:
     """The two sides of a joint program, and what crosses."""
+
+    inputs: list[Var]
+    seeds: list[Var]
+    outputs: list[Any]
+    ahead: list[Equation]
+    back: list[Equation]
 
     def __init__(self, joint: Joint, prepare: Callable[..., tuple[list[Equation], list[Any], int]]) -> None:
         n = len(joint.outputs)

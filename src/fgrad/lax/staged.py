@@ -91,6 +91,10 @@ def inset(program: Program) -> str:
 class Back(Code):
     """The cotangents of some arguments of `code`, from all arguments and the cotangents of float outputs."""
 
+    code: Code
+    wanted: tuple[bool, ...]
+    outs: tuple[Aval, ...]
+
     def __init__(self, code: Code, wanted: tuple[bool, ...], outs: Sequence[Aval]) -> None:
         self.code, self.wanted, self.outs = code, wanted, tuple(outs)
 
@@ -126,6 +130,12 @@ class Back(Code):
 
 class Mapped(Code):
     """`code` for `size` examples at once, the batch axis first."""
+
+    code: Code
+    mapped: tuple[bool, ...]
+    size: int
+    which: list[bool]
+    outs: tuple[Aval, ...]
 
     def __init__(self, code: Code, mapped: tuple[bool, ...], size: int) -> None:
         self.code, self.mapped, self.size = code, mapped, size

@@ -147,6 +147,13 @@ class vectorize:  # noqa: N801 -- NumPy's name
         without axes or with core axes; outside, their elements arrive as numbers, which is much faster.
     """
 
+    pyfunc: Any
+    otypes: Any
+    signature: str | None
+    cache: bool
+    excluded: set[Any]
+    __name__: Any | str
+
     def __init__(
         self,
         pyfunc: Any = None,

@@ -66,6 +66,9 @@ def unravel_index(indices: Any, shape: Any, order: Any = "C") -> Any:
 class Grid:
     """Coordinates by slices: `mgrid[0:3, 0:1:5j]`; an imaginary step counts points, both ends included."""
 
+    theirs: Any
+    sparse: bool
+
     def __init__(self, theirs: Any, *, sparse: bool) -> None:
         self.theirs, self.sparse = theirs, sparse
 
@@ -100,11 +103,18 @@ def _line(key: slice) -> Any:
     return arange(start, key.stop, step)
 
 
+mgrid: Grid
+ogrid: Grid
 mgrid, ogrid = Grid(np.mgrid, sparse=False), Grid(np.ogrid, sparse=True)
 
 
 class Joined:
     """Arrays joined along an axis by indexing: `r_[0:3, x, 5.0]`, `c_[x, y]`."""
+
+    theirs: Any
+    axis: int
+    ndmin: int
+    trans1d: int
 
     def __init__(self, theirs: Any, axis: int, ndmin: int = 1, trans1d: int = -1) -> None:
         self.theirs, self.axis, self.ndmin, self.trans1d = theirs, axis, ndmin, trans1d
@@ -150,4 +160,6 @@ def _part(p: Any, ndmin: int, trans1d: int) -> Any:
     return linear.transpose(ones_before(x, ndmin), order)
 
 
+c_: Joined
+r_: Joined
 r_, c_ = Joined(np.r_, 0), Joined(np.c_, -1, ndmin=2, trans1d=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ _VERSIONS = frozenset({"2021.12", "2022.12", "2023.12", __array_api_version__})
 
 # NumPy describes itself by a class whose methods are the functions of the standard; a Tensor holds what an
 # array holds, where an array is; NumPy 2.0 has no such class yet
-__array_namespace_info__ = getattr(np, "__array_namespace_info__", None)
+__array_namespace_info__: Any | None = getattr(np, "__array_namespace_info__", None)
 
 
 @implements(name="array_namespace")

@@ -100,7 +100,7 @@ def _saves(function: Callable[..., Any]) -> Callable[..., None]:
     return save
 
 
-save = _saves(np.save)
-savetxt = _saves(np.savetxt)
-savez = _saves(np.savez)
-savez_compressed = _saves(np.savez_compressed)
+save: Callable[..., None] = _saves(np.save)
+savetxt: Callable[..., None] = _saves(np.savetxt)
+savez: Callable[..., None] = _saves(np.savez)
+savez_compressed: Callable[..., None] = _saves(np.savez_compressed)

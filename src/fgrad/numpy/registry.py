@@ -101,6 +101,15 @@ class Ufunc:
     For plain arrays it is NumPy's own. Targets (`out`) may be Tensors.
     """
 
+    ufunc: np.ufunc
+    row: Primitive
+    nin: int
+    nout: int
+    nargs: int
+    identity: Any
+    ntypes: int
+    types: list[str]
+
     def __init__(self, ufunc: np.ufunc, doc: str, row: str | None = None) -> None:
         """Declare what answers for `ufunc`.
 
@@ -159,7 +168,7 @@ class Ufunc:
 class Unary(Ufunc):
     """A universal function of one operand."""
 
-    __signature__ = inspect.signature(lambda x, /, *out, **kw: None)
+    __signature__: inspect.Signature = inspect.signature(lambda x, /, *out, **kw: None)
 
     def __call__(self, x: Any, /, *out: Any, **kw: Any) -> Any:
         """Apply the function to each element."""
@@ -169,7 +178,7 @@ class Unary(Ufunc):
 class Binary(Ufunc):
     """A universal function of two operands, which broadcast."""
 
-    __signature__ = inspect.signature(lambda x, y, /, *out, **kw: None)
+    __signature__: inspect.Signature = inspect.signature(lambda x, y, /, *out, **kw: None)
 
     def __call__(self, x: Any, y: Any, /, *out: Any, **kw: Any) -> Any:
         """Apply the function to each pair of elements."""

@@ -10,6 +10,13 @@ from fgrad.expr.node import Expr, var
 from fgrad.ops.elementwise import composed, declare_body
 
 X, A = var("x"), var("y")
+erfc: Callable[..., Expr]
+expm1: Callable[..., Expr]
+isinf: Callable[..., Expr]
+sigmoid: Callable[..., Expr]
+sign: Callable[..., Expr]
+softplus: Callable[..., Expr]
+tanh: Callable[..., Expr]
 erfc, expm1, isinf, sigmoid, sign, softplus, tanh = map(
     call, ("erfc", "expm1", "isinf", "sigmoid", "sign", "softplus", "tanh")
 )

@@ -27,6 +27,8 @@ class Fused:
 
     __slots__ = ("_kernel", "_params", "_results", "slow")
 
+    slow: Rule
+
     def __init__(self, params: Sequence[Expr], results: Sequence[Expr | None], slow: Rule) -> None:
         self._params, self._results, self.slow = tuple(params), tuple(results), slow
         self._kernel: Rule | None = None

@@ -187,6 +187,9 @@ class Body:
 
     __slots__ = ("params", "result")
 
+    params: tuple[Expr, ...]
+    result: Expr
+
     def __init__(self, params: tuple[Expr, ...], result: Expr) -> None:
         self.params, self.result = params, result
 

@@ -52,6 +52,8 @@ class Closed:
 class Several:
     """Closed functions by name, whose values from outside are one list; None stands for no function."""
 
+    captured: list[Tensor]
+
     def __init__(self, **functions: Closed | None) -> None:
         self._functions = {name: f for name, f in functions.items() if f is not None}
         self.captured = [c for f in self._functions.values() for c in f.captured]
@@ -76,6 +78,9 @@ class Parametrised:
 
     Calling it with that vector, the other values from outside and the arguments returns the first output.
     """
+
+    parameters: Any
+    others: list[Tensor]
 
     def __init__(self, closed: Closed) -> None:
         self._closed = closed

@@ -19,6 +19,11 @@ Run = Callable[[Sequence[Any]], "tuple[Sequence[Any], Any]"]
 class Search(OpaqueRule):
     """One run of a solver; its results are constants to every transformation."""
 
+    name: str
+    run: Run
+    outs: tuple[Aval, ...]
+    aux: Any
+
     def __init__(self, name: str, run: Run, outs: Sequence[Aval]) -> None:
         self.name, self.run, self.outs = name, run, tuple(outs)
 

@@ -24,6 +24,8 @@ class Vector:
         TypeError: a leaf holds no numbers.
     """
 
+    structure: Any
+
     def __init__(self, example: Any, what: str) -> None:
         leaves, self.structure = tree.flatten(example)
         self.what = what

@@ -22,6 +22,10 @@ from fgrad.transforms.calling import plain
 class Split(BaseException):
     """Says that the examples of `trace` go different ways: the function has to run for each group of them."""
 
+    trace: Batch
+    groups: list[Any]
+    line: str
+
     def __init__(self, trace: Batch, groups: list[Any], line: str) -> None:
         super().__init__("a truth value differs between the examples of vmap")
         self.trace, self.groups, self.line = trace, groups, line
@@ -31,6 +35,10 @@ class Batched(Box):
     """Many examples that the user's function sees as one."""
 
     __slots__ = ("whole",)
+
+    trace: Batch
+    whole: Any
+    line: str
 
     def __init__(self, trace: Batch, whole: Any) -> None:
         self.trace, self.whole, self.line = trace, whole, user_line()
@@ -96,12 +104,18 @@ class Same:
 
     __slots__ = ("value",)
 
+    value: Any
+
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 class Batch(Trace):
     """Applies each primitive to all examples at once; the batch axis is the first."""
+
+    level: int
+    size: int
+    name: Any
 
     title = "vmap"
     remedy = (

@@ -27,6 +27,12 @@ class Leaf:
 
     __slots__ = ("is_mapped", "is_number", "is_weak", "size", "value")
 
+    size: int
+    is_mapped: bool
+    is_number: bool
+    is_weak: bool
+    value: Any | Tensor
+
     def __init__(self, trace: Batch, y: Any) -> None:
         self.size = trace.size
         self.is_mapped = trace.owns(y)
@@ -47,6 +53,10 @@ class Done:
 
     __slots__ = ("leaves", "part", "structure")
 
+    part: Any
+    structure: Any
+    leaves: list[Leaf]
+
     def __init__(self, trace: Batch, part: Any, out: Any) -> None:
         self.part = part
         found, self.structure = tree.flatten(out)
@@ -60,6 +70,14 @@ class Runs:
     each group: what it did before is undone by forgetting it. So nothing else may have changed by then; what
     a run changed and what outlives it are the same things, and those are refused.
     """
+
+    fun: Callable[..., Any]
+    wholes: list[Any]
+    mapped: list[bool]
+    structure: Any
+    size: int
+    name: Any
+    line: str
 
     def __init__(
         self,

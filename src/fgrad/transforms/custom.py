@@ -180,6 +180,11 @@ def _checked(result: Any, aval: Aval, i: int, name: str) -> Any:
 class BatchedRule(Rule):
     """A rule applied to every example: its code runs once, under a batch trace of its own."""
 
+    rule: Rule
+    mapped: tuple[bool, ...]
+    size: int
+    name: str
+
     def __init__(self, rule: Rule, mapped: tuple[bool, ...], size: int) -> None:
         self.rule, self.mapped, self.size, self.name = rule, mapped, size, rule.name
         self.trace: Batch | None = None
@@ -303,6 +308,12 @@ class _FunctionRule(Rule):
 
 class _TreeRule(Rule):
     """A rule on pytrees: `operation` with the static arguments of one call."""
+
+    operation: Custom
+    place: list[int]
+    structures: list[Any]
+    args: list[Any | None]
+    name: str
 
     def __init__(
         self, operation: Custom, args: Sequence[Any], place: list[int], structures: list[Any]
@@ -435,6 +446,7 @@ class Custom(Transformed):
 
     made: type[_TreeRule]
     how: str
+    nondiff: tuple[int] | tuple[int, ...]
 
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> None:
         super().__init__(fun)
@@ -484,6 +496,10 @@ class Custom(Transformed):
 class CustomVjp(Custom):
     """A function with a reverse rule."""
 
+    made: type[_VjpRule]
+    how: str
+    rules: dict[str, Callable[..., Any]]
+
     made, how, needed = _VjpRule, "f.defvjp(fwd, bwd)", ("fwd",)
 
     def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> CustomVjp:
@@ -500,6 +516,11 @@ class CustomVjp(Custom):
 
 class CustomJvp(Custom):
     """A function with a forward rule, which is transposed for reverse mode."""
+
+    made: type[_JvpRule]
+    how: str
+    needed: tuple[str]
+    rules: dict[str, Callable[..., Any]]
 
     made, how, needed = _JvpRule, "f.defjvp(jvp) or f.defjvps(...)", ("jvp",)
 

@@ -27,6 +27,9 @@ class Pushed:
 
     __slots__ = ("push", "run")
 
+    run: Pulled
+    push: Pushforward
+
     def __init__(
         self,
         fun: Callable[..., Any],

@@ -255,6 +255,16 @@ def _donated(fun: Callable[..., Any], nums: Any, static: Sequence[int]) -> tuple
 class Call:
     """The arguments of one call: static values, and the leaves of the others with what is known of them."""
 
+    fun: Callable[..., Any]
+    donors: tuple[int, ...]
+    count: int
+    given: tuple[tuple[Any, ...], dict[str, Any]]
+    leaves: list[Any]
+    structure: Any
+    as_numpy: bool
+    kinds: tuple[tuple[Any, ...], ...]
+    key: Key
+
     def __init__(
         self, jit: Jit, args: tuple[Any, ...], kwargs: dict[str, Any], *, abstract: bool = False
     ) -> None:
@@ -398,6 +408,13 @@ class Specialisation:
         limits: the leaves that are Python integers, with dtypes of small range that they have to fit.
         is_kept: whether it holds for later calls.
     """
+
+    calls: int
+    out_structure: Any
+    template: list[tuple[Any] | None]
+    procedure: Procedure
+    limits: list[tuple[int, np.dtype[Any]]]
+    is_kept: bool
 
     def __init__(self, fun: Callable[..., Any], call: Call) -> None:
         self.calls, self._fun = 0, fun

@@ -80,6 +80,11 @@ class Recorded:
 
     __slots__ = ("once", "sources", "tape", "targets")
 
+    tape: Tape
+    sources: Sequence[Node | None]
+    targets: Sequence[Node]
+    once: bool
+
     def __init__(
         self, tape: Tape, sources: Sequence[Node | None], targets: Sequence[Node], *, once: bool
     ) -> None:

@@ -49,6 +49,11 @@ if hasattr(os, "register_at_fork"):
 class Procedure:
     """A program of flat values, and what is derived from it."""
 
+    program: Program
+    name: str
+    ins: tuple[Aval, ...]
+    outs: tuple[Aval, ...]
+
     def __init__(self, program: Program, name: str = "") -> None:
         self.program, self.name = program, name
         self.ins = tuple(v.aval for v in program.inputs)
@@ -130,6 +135,10 @@ def _alone(fun: Any, avals: Sequence[Aval]) -> Program:
 
 class Saving:
     """A procedure that also returns what its reverse step needs, and that step."""
+
+    forward: Procedure
+    primals: tuple[int, ...]
+    pull: Pull
 
     def __init__(
         self, cut: Cut, name: str, wanted: Pattern, cts: Sequence[int], present: Sequence[bool]

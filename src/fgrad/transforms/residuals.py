@@ -21,6 +21,12 @@ class Unit:
 
     __slots__ = ("args", "equations", "outs", "regions", "start")
 
+    start: int
+    equations: Sequence[Equation]
+    regions: Sequence[Region]
+    outs: list[Var]
+    args: list[Var]
+
     def __init__(self, start: int, equations: Sequence[Equation], regions: Sequence[Region]) -> None:
         self.start, self.equations, self.regions = start, equations, regions
         self.outs = [v for e in equations for v in e.outs]
@@ -94,6 +100,10 @@ class Cut:
     """A joint program of (primals, cts) -> (outs, grads), cut in two."""
 
     __slots__ = ("backward", "forward", "primals")
+
+    primals: list[int]
+    forward: Program
+    backward: Program
 
     def __init__(self, joint: Program, primals: int, outs: int) -> None:
         """Cut.

@@ -39,6 +39,10 @@ class Pulled:
 
     __slots__ = ("aux", "outs", "pull", "structure")
 
+    aux: Any
+    outs: list[Any]
+    structure: Any
+
     def __init__(
         self,
         fun: Callable[..., Any],
@@ -76,6 +80,11 @@ class Inputs:
     """The differentiated arguments as flat leaves, and the way back."""
 
     __slots__ = ("handles", "leaves", "places", "plain", "structures", "where")
+
+    where: Sequence[int]
+    plain: bool
+    leaves: list[Any]
+    handles: list[tuple[Any, tuple[Node, ...]]]
 
     def __init__(
         self,

@@ -36,6 +36,9 @@ class Rows:
 
     __slots__ = ("axis", "value")
 
+    value: Any
+    axis: int
+
     def __init__(self, value: Any, axis: int) -> None:
         self.value, self.axis = value, axis
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import get_ident
-from typing import Any, cast
+from typing import Any
 from weakref import ref
 
 import numpy as np
@@ -149,7 +149,7 @@ def with_node(t: Any, tape: Tape, node: Node) -> Tensor:
         return wrap(as_array(t), (node,))
     value = t._value
     if isinstance(value, Batched) and value.trace.level > tape.level:
-        return wrap(Batched(cast("Batch", value.trace), with_node(value.whole, tape, node)), t._nodes)
+        return wrap(Batched(value.trace, with_node(value.whole, tape, node)), t._nodes)
     return wrap(value, (*t._nodes, node))
 
 
@@ -160,7 +160,7 @@ def _renewed(t: Any, new: Callable[[Tensor], tuple[Node, ...]]) -> Any:
     value = t._value
     if isinstance(value, Batched):
         whole = _renewed(value.whole, new)
-        line, value = value.line, Batched(cast("Batch", value.trace), whole)
+        line, value = value.line, Batched(value.trace, whole)
         value.line = line
     return wrap(value, new(t))
 
@@ -174,6 +174,8 @@ class Part:
     """What one tape recorded since a Part was opened."""
 
     __slots__ = ("_marker", "captured", "tape")
+
+    tape: Tape
 
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
@@ -219,6 +221,11 @@ class Part:
 
 class Standing:
     """The time in which nodes of a tape stand as leaves on another one, `tape`."""
+
+    below: list[Trace]
+    above: list[Batch]
+    tape: Tape
+    stack: tuple[Trace | Tape | Batch, ...]
 
     def __init__(self, old: Tape, captured: Sequence[Node], traces: Sequence[Trace]) -> None:
         """Prepare.
@@ -275,6 +282,11 @@ class Again:
     """The reverse step of a segment: run it again, sweep over that."""
 
     __slots__ = ("_count", "_places", "_prints", "_title", "_traces", "call", "captured", "kept", "old")
+
+    call: Call
+    kept: dict[int, tuple[str, Any]]
+    old: Tape
+    captured: tuple[Node, ...]
 
     def __init__(
         self,
@@ -369,6 +381,9 @@ class Call:
     """A call of a function that can be repeated with the very same arguments."""
 
     __slots__ = ("_structure", "fun", "leaves")
+
+    fun: Callable[..., Any]
+    leaves: list[Any]
 
     def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.fun = fun

@@ -25,6 +25,9 @@ class Symbol(Box):
     __slots__ = ("var", "weak")
 
     trace: Stage
+    var: Var
+    line: str
+    weak: type | None
 
     def __init__(self, trace: Stage, var: Var, weak: type | None = None) -> None:
         self.trace, self.var, self.line = trace, var, user_line()
@@ -48,7 +51,9 @@ class Symbol(Box):
 class Stage(Trace):
     """Writes down each primitive as an equation."""
 
-    title = "make_graph"
+    count: int
+
+    title: str = "make_graph"
     remedy = (
         "While a function is staged, only shapes and dtypes are known: use where(condition, x, y) or "
         "lax.cond instead of if, or make the argument that decides static (static_argnums)."

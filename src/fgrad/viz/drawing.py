@@ -34,6 +34,9 @@ class Drawing:
         graph: what is drawn: items, edges and boxes.
     """
 
+    graph: Graph
+    width: float
+
     def __init__(self, graph: Graph, width: float = 1000.0) -> None:
         self.graph, self.width = graph, width
 

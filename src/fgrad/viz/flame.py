@@ -30,6 +30,11 @@ _CSS = (
 class Bar:
     """Some time, and what it is made of."""
 
+    name: str
+    kind: str
+    tip: str
+    own: float
+
     def __init__(self, name: str, kind: str, tip: str = "") -> None:
         self.name, self.kind, self.tip = name, kind, tip or name
         self.own = 0.0

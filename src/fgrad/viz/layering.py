@@ -21,6 +21,15 @@ class Cell:
 
     __slots__ = ("down", "height", "key", "layer", "place", "source", "up", "what", "width", "x")
 
+    what: Any
+    width: float
+    height: float
+    key: int
+    source: Item | None
+    layer: int
+    place: int
+    x: float
+
     def __init__(self, what: Any, width: float, height: float, key: int, source: Item | None = None) -> None:
         self.what, self.width, self.height, self.key = what, width, height, key
         self.source = source  # of a port or dummy: whose result passes
@@ -34,6 +43,11 @@ class Link:
     """An edge between neighbouring layers, from `start` to `stop`, counted from the middle of its cells."""
 
     __slots__ = ("head", "start", "stop", "tail")
+
+    tail: Cell
+    head: Cell
+    start: float
+    stop: float
 
     def __init__(self, tail: Cell, head: Cell, start: float = 0.0, stop: float = 0.0) -> None:
         self.tail, self.head, self.start, self.stop = tail, head, start, stop

@@ -31,6 +31,12 @@ class Path:
 
     __slots__ = ("enters", "leaves", "points", "source", "target")
 
+    source: Item
+    target: Item | None
+    points: list[Point]
+    enters: bool
+    leaves: bool
+
     def __init__(
         self, source: Item, target: Item | None, points: list[Point], *, enters: bool, leaves: bool
     ) -> None:
@@ -42,6 +48,11 @@ class Frame:
     """A rectangle of the picture: left, top, width, height."""
 
     __slots__ = ("height", "left", "top", "width")
+
+    left: float
+    top: float
+    width: float
+    height: float
 
     def __init__(self, left: float, top: float, width: float, height: float) -> None:
         self.left, self.top, self.width, self.height = left, top, width, height
@@ -62,6 +73,10 @@ class Layout:
         width: the picture may be so wide; a taller one is cut into columns.
         spacing: a factor of the distance between layers.
     """
+
+    order: dict[Item, int]
+    width: float
+    height: float
 
     def __init__(
         self,

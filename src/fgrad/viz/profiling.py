@@ -63,6 +63,11 @@ class Row(NamedTuple):
 class Meter(Notes):
     """Takes notes of each operation as events, and follows which arrays are alive."""
 
+    kernels: int
+    live: int
+    inner: float
+    peak: int
+
     apart = True
 
     def __init__(self) -> None:
@@ -122,6 +127,13 @@ class Profile:
         peak: the most bytes of results of operations that were alive at once; arguments do not count.
         events: every operation, step and kernel in the order in which they ended.
     """
+
+    name: str
+    value: Any
+    seconds: float
+    unprofiled: float
+    peak: int
+    events: list[Event]
 
     def __init__(
         self, name: str, value: Any, seconds: float, unprofiled: float, peak: int, events: Sequence[Event]

@@ -66,6 +66,12 @@ class Rules:
 class Rewriting:
     """The program that is being written; equal equations are written once."""
 
+    rules: Rules
+    constants: Constants
+    scalar: Callable[[Any], Any]
+    uses: Counter[Var]
+    outputs: list[Any]
+
     def __init__(self, rules: Rules, program: Program, constants: Constants) -> None:
         self.rules, self.constants = rules, constants
         self.scalar = constants.scalar

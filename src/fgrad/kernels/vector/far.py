@@ -100,4 +100,7 @@ def _far(name: str) -> Any:
     return intrinsic(far)
 
 
+far_cos: Any
+far_sin: Any
+far_tan: Any
 far_sin, far_cos, far_tan = map(_far, ("sin", "cos", "tan"))

@@ -34,6 +34,11 @@ class Field:
         weights: factors of the absolute tolerance of each element.
     """
 
+    fun: Callable[..., Any]
+    size: int
+    count: int
+    programs: bool
+
     def __init__(
         self,
         fun: Callable[..., Any],

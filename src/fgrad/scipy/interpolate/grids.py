@@ -52,6 +52,12 @@ class RegularGridInterpolator:
         array([3., 1.])
     """
 
+    method: str
+    bounds_error: bool
+    fill_value: Any
+    grid: tuple[Any, ...]
+    values: Any
+
     def __init__(
         self,
         points: Any,

@@ -76,6 +76,10 @@ class PPoly:
         Of values, in places, coefficients and breakpoints; at a breakpoint that of the right side.
     """
 
+    c: Any
+    x: Any
+    axis: int
+
     def __init__(self, c: Any, x: Any, extrapolate: Any = None, axis: int = 0) -> None:
         self.c, self.x = doubles(c), doubles(x)
         self.extrapolate = True if extrapolate is None else extrapolate

@@ -81,6 +81,11 @@ class BSpline:
         de Boor (1978), A Practical Guide to Splines, chapters IX and X.
     """
 
+    k: int
+    t: Any
+    axis: int
+    c: Any
+
     def __init__(self, t: Any, c: Any, k: int, extrapolate: Any = True, axis: int = 0) -> None:
         self.k = operator.index(k)
         self.t, c = doubles(t), doubles(c)

@@ -24,6 +24,8 @@ class Pattern:
 
     __slots__ = ("_key", "cols", "rows", "shape")
 
+    shape: tuple[int, int]
+
     def __init__(self, rows: Any, cols: Any, shape: tuple[int, int]) -> None:
         self.rows, self.cols, self.shape = np.array(rows), np.array(cols), shape
         self._key: tuple[Any, ...] | None = None
@@ -62,6 +64,9 @@ class SparseArray:
     `csr_array`, `csc_array` and `coo_array` make one. It multiplies dense vectors and matrices (`a @ x`,
     `x @ a`) and numbers, and is what `linalg.spsolve` and the other solvers take.
     """
+
+    data: Any
+    pattern: Pattern
 
     ndim = 2
     __array_ufunc__ = None  # NumPy leaves products with arrays to `__rmatmul__`

@@ -10,17 +10,58 @@ from fgrad.expr.atoms import call, equal, where
 from fgrad.expr.node import Expr
 from fgrad.scipy.special.rows import Row, declare, either, exp, fabs, maximum, sign, sqrt
 
+iv: Callable[..., Expr]
+ive: Callable[..., Expr]
+jv: Callable[..., Expr]
+kn: Callable[..., Expr]
+kv: Callable[..., Expr]
+kve: Callable[..., Expr]
+modstruve: Callable[..., Expr]
+struve: Callable[..., Expr]
+turned: Callable[..., Expr]
+yn: Callable[..., Expr]
 iv, ive, jv, kn, kv, kve, yn, struve, modstruve, turned = map(
     call, ("iv", "ive", "jv", "kn", "kv", "kve", "yn", "struve", "modstruve", "turned")
 )
+i0: Callable[..., Expr]
+i0e: Callable[..., Expr]
+i1: Callable[..., Expr]
+i1e: Callable[..., Expr]
+j0: Callable[..., Expr]
+j1: Callable[..., Expr]
+k0: Callable[..., Expr]
+k0e: Callable[..., Expr]
+k1: Callable[..., Expr]
+k1e: Callable[..., Expr]
+y0: Callable[..., Expr]
+y1: Callable[..., Expr]
 i0, i0e, i1, i1e, j0, j1, k0, k0e, k1, k1e, y0, y1 = map(
     call, ("i0", "i0e", "i1", "i1e", "j0", "j1", "k0", "k0e", "k1", "k1e", "y0", "y1")
 )
+bei: Callable[..., Expr]
+beip: Callable[..., Expr]
+ber: Callable[..., Expr]
+berp: Callable[..., Expr]
+kei: Callable[..., Expr]
+keip: Callable[..., Expr]
+ker: Callable[..., Expr]
+kerp: Callable[..., Expr]
 ber, bei, berp, beip, ker, kei, kerp, keip = map(
     call, ("ber", "bei", "berp", "beip", "ker", "kei", "kerp", "keip")
 )
+airy_ai: Callable[..., Expr]
+airy_aip: Callable[..., Expr]
+airy_bi: Callable[..., Expr]
+airy_bip: Callable[..., Expr]
 airy_ai, airy_aip, airy_bi, airy_bip = map(call, ("airy_ai", "airy_aip", "airy_bi", "airy_bip"))
+airye_ai: Callable[..., Expr]
+airye_aip: Callable[..., Expr]
+airye_bi: Callable[..., Expr]
+airye_bip: Callable[..., Expr]
 airye_ai, airye_aip, airye_bi, airye_bip = map(call, ("airye_ai", "airye_aip", "airye_bi", "airye_bip"))
+besselpoly: Callable[..., Expr]
+log_wright_bessel: Callable[..., Expr]
+wright_bessel: Callable[..., Expr]
 besselpoly, wright_bessel, log_wright_bessel = map(call, ("besselpoly", "wright_bessel", "log_wright_bessel"))
 
 

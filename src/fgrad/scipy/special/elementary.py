@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from fgrad.core.tensor import bind
@@ -26,9 +27,19 @@ from fgrad.scipy.special.rows import (
     zero_where,
 )
 
+elliprd: Callable[..., Expr]
+expn: Callable[..., Expr]
+hyp0f1: Callable[..., Expr]
+hyp1f1: Callable[..., Expr]
+hyp2f1: Callable[..., Expr]
+sigmoid: Callable[..., Expr]
+sinc: Callable[..., Expr]
 hyp0f1, hyp1f1, hyp2f1, expn, sigmoid, sinc, elliprd = map(
     call, ("hyp0f1", "hyp1f1", "hyp2f1", "expn", "sigmoid", "sinc", "elliprd")
 )
+cosdg: Callable[..., Expr]
+hypot: Callable[..., Expr]
+sindg: Callable[..., Expr]
 cosdg, sindg, hypot = map(call, ("cosdg", "sindg", "hypot"))
 SMALL = 0.3  # below it differences of logarithms are computed by their hypergeometric functions
 

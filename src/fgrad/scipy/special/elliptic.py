@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,14 @@ from fgrad.ops.elementwise import batch_elementwise, declare_word
 from fgrad.ops.linear import convert
 from fgrad.scipy.special.rows import Row, both, cos, declare, sin, sqrt
 
+elliprd: Callable[..., Expr]
+elliprf: Callable[..., Expr]
+rint: Callable[..., Expr]
 elliprd, elliprf, rint = map(call, ("elliprd", "elliprf", "rint"))
+ellipj_cn: Callable[..., Expr]
+ellipj_dn: Callable[..., Expr]
+ellipj_ph: Callable[..., Expr]
+ellipj_sn: Callable[..., Expr]
 ellipj_sn, ellipj_cn, ellipj_dn, ellipj_ph = map(call, ("ellipj_sn", "ellipj_cn", "ellipj_dn", "ellipj_ph"))
 
 STEP = (

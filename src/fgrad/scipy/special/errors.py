@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from fgrad.core.tensor import bind
@@ -15,6 +16,10 @@ ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 BELL = 2 / ROOT_PI
 FAR = 50.0  # from here on the asymptotic series is exact to rounding, and the closed form cancels
 
+erf: Callable[..., Expr]
+erfcx: Callable[..., Expr]
+turned: Callable[..., Expr]
+voigt_lorentz: Callable[..., Expr]
 erf, erfcx, turned, voigt_lorentz = map(call, ("erf", "erfcx", "turned", "voigt_lorentz"))
 
 declare_word("turned", lambda z: z * 1j)

@@ -85,10 +85,10 @@ def _spherical_function(name: str) -> Any:
     return function
 
 
-spherical_jn = _spherical_function("spherical_jn")
-spherical_yn = _spherical_function("spherical_yn")
-spherical_in = _spherical_function("spherical_in")
-spherical_kn = _spherical_function("spherical_kn")
+spherical_jn: Any = _spherical_function("spherical_jn")
+spherical_yn: Any = _spherical_function("spherical_yn")
+spherical_in: Any = _spherical_function("spherical_in")
+spherical_kn: Any = _spherical_function("spherical_kn")
 
 
 def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from scipy import special
@@ -14,9 +15,22 @@ from fgrad.numpy.arrays import as_value
 from fgrad.ops.elementwise import declare_word
 from fgrad.scipy.special.rows import Row, cos, declare, either, exp, sin, zero_where
 
+betaln: Callable[..., Expr]
+gamma: Callable[..., Expr]
+gammaln: Callable[..., Expr]
+psi: Callable[..., Expr]
+xlog1py: Callable[..., Expr]
+xlogy: Callable[..., Expr]
+zeta: Callable[..., Expr]
 psi, zeta, gamma, gammaln, betaln, xlogy, xlog1py = map(
     call, ("psi", "zeta", "gamma", "gammaln", "betaln", "xlogy", "xlog1py")
 )
+betainc_a: Callable[..., Expr]
+betainc_b: Callable[..., Expr]
+betaincinv_a: Callable[..., Expr]
+betaincinv_b: Callable[..., Expr]
+gammainc_a: Callable[..., Expr]
+gammaincinv_a: Callable[..., Expr]
 gammainc_a, gammaincinv_a, betainc_a, betainc_b, betaincinv_a, betaincinv_b = map(
     call, ("gammainc_a", "gammaincinv_a", "betainc_a", "betainc_b", "betaincinv_a", "betaincinv_b")
 )

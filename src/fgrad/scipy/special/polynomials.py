@@ -9,12 +9,30 @@ from fgrad.expr.atoms import call, equal, where
 from fgrad.expr.node import Expr
 from fgrad.scipy.special.rows import Row, declare
 
+binom: Callable[..., Expr]
+chebyu: Callable[..., Expr]
+gegenbauer: Callable[..., Expr]
+genlaguerre: Callable[..., Expr]
+hermite: Callable[..., Expr]
+hermitenorm: Callable[..., Expr]
+jacobi: Callable[..., Expr]
+lpmv: Callable[..., Expr]
 jacobi, gegenbauer, genlaguerre, chebyu, hermite, hermitenorm, binom, lpmv = map(
     call,
     ("eval_jacobi", "eval_gegenbauer", "eval_genlaguerre", "eval_chebyu", "eval_hermite",
      "eval_hermitenorm", "binom", "lpmv"),
 )  # fmt: skip
+hyp0f1: Callable[..., Expr]
+hyp1f1: Callable[..., Expr]
+hyp2f1: Callable[..., Expr]
+hyperu: Callable[..., Expr]
 hyp0f1, hyp1f1, hyp2f1, hyperu = map(call, ("hyp0f1", "hyp1f1", "hyp2f1", "hyperu"))
+pbdv_d: Callable[..., Expr]
+pbdv_dp: Callable[..., Expr]
+pbvv_v: Callable[..., Expr]
+pbvv_vp: Callable[..., Expr]
+pbwa_w: Callable[..., Expr]
+pbwa_wp: Callable[..., Expr]
 pbdv_d, pbdv_dp, pbvv_v, pbvv_vp, pbwa_w, pbwa_wp = map(
     call, ("pbdv_d", "pbdv_dp", "pbvv_v", "pbvv_vp", "pbwa_w", "pbwa_wp")
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from fgrad.expr.atoms import call, where
@@ -10,6 +11,13 @@ from fgrad.expr.node import Expr
 from fgrad.scipy.special.gammas import beta_density, betainc_a, betainc_b, gamma_density, gammainc_a
 from fgrad.scipy.special.rows import Row, declare, either, exp, log, log1p, sign, sqrt, zero_where
 
+betaln: Callable[..., Expr]
+chndtr: Callable[..., Expr]
+gammaln: Callable[..., Expr]
+hyp0f1: Callable[..., Expr]
+ive: Callable[..., Expr]
+kolmogorov: Callable[..., Expr]
+xlogy: Callable[..., Expr]
 chndtr, hyp0f1, ive, gammaln, xlogy, betaln, kolmogorov = map(
     call, ("chndtr", "hyp0f1", "ive", "gammaln", "xlogy", "betaln", "kolmogorov")
 )

@@ -36,9 +36,23 @@ class Row(NamedTuple):
 ROWS_OF: dict[str, tuple[str, ...]] = {}  # name of a function -> its rows, one for each output
 TABLE: dict[str, Row] = {}  # the lines of all tables
 
+cos: Callable[..., Expr]
+cosh: Callable[..., Expr]
+exp: Callable[..., Expr]
+fabs: Callable[..., Expr]
+log1p: Callable[..., Expr]
+log: Callable[..., Expr]
+sign: Callable[..., Expr]
+sin: Callable[..., Expr]
+sinh: Callable[..., Expr]
+sqrt: Callable[..., Expr]
 log1p, exp, log, sqrt, sin, cos, sinh, cosh, fabs, sign = map(
     call, ("log1p", "exp", "log", "sqrt", "sin", "cos", "sinh", "cosh", "fabs", "sign")
 )
+both: Callable[..., Expr]
+maximum: Callable[..., Expr]
+minimum: Callable[..., Expr]
+square: Callable[..., Expr]
 minimum, maximum, both, square = map(call, ("minimum", "maximum", "both", "square"))
 
 

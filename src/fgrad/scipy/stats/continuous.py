@@ -26,7 +26,7 @@ def _normal(z: Any) -> Any:
     return -z * z / 2 - LOG_ROOT_2PI
 
 
-norm = Continuous(
+norm: Continuous = Continuous(
     "norm",
     logpdf=_normal,
     cdf=special.ndtr,
@@ -36,7 +36,7 @@ norm = Continuous(
     ppf=special.ndtri,
     isf=lambda q: -special.ndtri(q),
 )
-halfnorm = Continuous(
+halfnorm: Continuous = Continuous(
     "halfnorm",
     logpdf=lambda z: _normal(z) + LOG_2,
     cdf=lambda z: special.erf(z / ROOT_2),
@@ -47,7 +47,7 @@ halfnorm = Continuous(
     support=HALF_LINE,
     inside=1.0,
 )
-lognorm = Continuous(
+lognorm: Continuous = Continuous(
     "lognorm",
     "s",
     logpdf=lambda z, s: _normal(fnp.log(z) / s) - fnp.log(s * z),
@@ -61,7 +61,7 @@ lognorm = Continuous(
     inside=1.0,
     open_ends=True,
 )
-rayleigh = Continuous(
+rayleigh: Continuous = Continuous(
     "rayleigh",
     logpdf=lambda z: fnp.log(z) - z * z / 2,
     cdf=lambda z: -fnp.expm1(-z * z / 2),
@@ -73,7 +73,7 @@ rayleigh = Continuous(
     support=HALF_LINE,
     inside=1.0,
 )
-levy = Continuous(
+levy: Continuous = Continuous(
     "levy",
     logpdf=lambda z: -LOG_ROOT_2PI - 1.5 * fnp.log(z) - 0.5 / z,
     cdf=lambda z: special.erfc(fnp.sqrt(0.5 / z)),
@@ -85,7 +85,7 @@ levy = Continuous(
     inside=1.0,
     open_ends=True,
 )
-skewnorm = Continuous(
+skewnorm: Continuous = Continuous(
     "skewnorm",
     "a",
     logpdf=lambda z, a: _normal(z) + LOG_2 + special.log_ndtr(a * z),
@@ -106,7 +106,7 @@ def _truncnorm_ppf(q: Any, a: Any, b: Any) -> Any:
     return fnp.clip(fnp.where(right, -z, z), a, b)
 
 
-truncnorm = Continuous(
+truncnorm: Continuous = Continuous(
     "truncnorm",
     "a b",
     logpdf=lambda z, a, b: _normal(z) - log_normal_between(a, b),
@@ -130,7 +130,7 @@ def _gamma(z: Any, a: Any) -> Any:
     return special.xlogy(a - 1, z) - z - special.gammaln(a)
 
 
-gamma = Continuous(
+gamma: Continuous = Continuous(
     "gamma",
     "a",
     logpdf=_gamma,
@@ -143,7 +143,7 @@ gamma = Continuous(
     support=HALF_LINE,
     inside=1.0,
 )
-chi2 = Continuous(
+chi2: Continuous = Continuous(
     "chi2",
     "df",
     logpdf=lambda z, df: _gamma(z / 2, df / 2) - LOG_2,
@@ -156,7 +156,7 @@ chi2 = Continuous(
     support=HALF_LINE,
     inside=1.0,
 )
-chi = Continuous(
+chi: Continuous = Continuous(
     "chi",
     "df",
     logpdf=lambda z, df: _gamma(z * z / 2, df / 2) + fnp.log(z),
@@ -169,7 +169,7 @@ chi = Continuous(
     support=HALF_LINE,
     inside=1.0,
 )
-invgamma = Continuous(
+invgamma: Continuous = Continuous(
     "invgamma",
     "a",
     logpdf=lambda z, a: -(a + 1) * fnp.log(z) - special.gammaln(a) - 1 / z,
@@ -183,7 +183,7 @@ invgamma = Continuous(
     inside=1.0,
     open_ends=True,
 )
-expon = Continuous(
+expon: Continuous = Continuous(
     "expon",
     logpdf=lambda z: -z,
     cdf=lambda z: -fnp.expm1(-z),
@@ -198,7 +198,7 @@ expon = Continuous(
 
 # ---- around the beta distribution
 
-beta = Continuous(
+beta: Continuous = Continuous(
     "beta",
     "a b",
     logpdf=lambda z, a, b: special.xlogy(a - 1, z) + special.xlog1py(b - 1, -z) - special.betaln(a, b),
@@ -211,7 +211,7 @@ beta = Continuous(
     support=(0.0, 1.0),
     inside=0.5,
 )
-f = Continuous(
+f: Continuous = Continuous(
     "f",
     "dfn dfd",
     logpdf=lambda z, m, n: (
@@ -227,7 +227,7 @@ f = Continuous(
     support=HALF_LINE,
     inside=1.0,
 )
-t = Continuous(
+t: Continuous = Continuous(
     "t",
     "df",
     logpdf=lambda z, df: (
@@ -240,7 +240,7 @@ t = Continuous(
     ppf=lambda q, df: special.stdtrit(df, q),
     isf=lambda q, df: -special.stdtrit(df, q),
 )
-uniform = Continuous(
+uniform: Continuous = Continuous(
     "uniform",
     logpdf=lambda z: z * 0.0,
     cdf=lambda z: z,
@@ -251,7 +251,7 @@ uniform = Continuous(
     support=(0.0, 1.0),
     inside=0.5,
 )
-powerlaw = Continuous(
+powerlaw: Continuous = Continuous(
     "powerlaw",
     "a",
     logpdf=lambda z, a: fnp.log(a) + special.xlogy(a - 1, z),
@@ -277,7 +277,7 @@ def _slanted(z: Any, c: Any) -> Any:
     return LOG_2 + fnp.log(z) - fnp.log(c)
 
 
-triang = Continuous(
+triang: Continuous = Continuous(
     "triang",
     "c",
     logpdf=lambda z, c: _triangle(z, c, _slanted, _slanted),
@@ -299,7 +299,7 @@ def _by_sign(z: Any, formula: Any, other: Any) -> Any:
     return fnp.where(left, formula(fnp.where(left, z, -1.0)), other(fnp.where(left, -1.0, -z)))
 
 
-laplace = Continuous(
+laplace: Continuous = Continuous(
     "laplace",
     logpdf=lambda z: -LOG_2 - fnp.abs(z),
     cdf=lambda z: _by_sign(z, lambda z: fnp.exp(z) / 2, lambda z: 1 - fnp.exp(z) / 2),
@@ -309,7 +309,7 @@ laplace = Continuous(
     ppf=lambda q: fnp.where(q < 0.5, fnp.log(2 * q), -fnp.log(2 * (1 - q))),
     isf=lambda q: fnp.where(q < 0.5, -fnp.log(2 * q), fnp.log(2 * (1 - q))),
 )
-logistic = Continuous(
+logistic: Continuous = Continuous(
     "logistic",
     logpdf=lambda z: special.log_expit(z) + special.log_expit(-z),
     cdf=special.expit,
@@ -319,7 +319,7 @@ logistic = Continuous(
     ppf=special.logit,
     isf=lambda q: -special.logit(q),
 )
-fisk = Continuous(
+fisk: Continuous = Continuous(
     "fisk",
     "c",
     logpdf=lambda z, c: (
@@ -335,7 +335,7 @@ fisk = Continuous(
     inside=1.0,
     open_ends=True,
 )
-cauchy = Continuous(
+cauchy: Continuous = Continuous(
     "cauchy",
     logpdf=lambda z: -math.log(PI) - 2 * fnp.log(fnp.hypot(1.0, z)),
     cdf=lambda z: fnp.arctan2(1.0, -z) / PI,
@@ -343,7 +343,7 @@ cauchy = Continuous(
     ppf=lambda q: -1 / fnp.tan(PI * q),
     isf=lambda q: 1 / fnp.tan(PI * q),
 )
-halfcauchy = Continuous(
+halfcauchy: Continuous = Continuous(
     "halfcauchy",
     logpdf=lambda z: math.log(2 / PI) - 2 * fnp.log(fnp.hypot(1.0, z)),
     cdf=lambda z: fnp.arctan(z) * (2 / PI),
@@ -353,7 +353,7 @@ halfcauchy = Continuous(
     support=HALF_LINE,
     inside=1.0,
 )
-pareto = Continuous(
+pareto: Continuous = Continuous(
     "pareto",
     "b",
     logpdf=lambda z, b: fnp.log(b) - (b + 1) * fnp.log(z),
@@ -366,7 +366,7 @@ pareto = Continuous(
     support=(1.0, INF),
     inside=2.0,
 )
-weibull_min = Continuous(
+weibull_min: Continuous = Continuous(
     "weibull_min",
     "c",
     logpdf=lambda z, c: fnp.log(c) + special.xlogy(c - 1, z) - z**c,
@@ -379,7 +379,7 @@ weibull_min = Continuous(
     support=HALF_LINE,
     inside=1.0,
 )
-weibull_max = Continuous(
+weibull_max: Continuous = Continuous(
     "weibull_max",
     "c",
     logpdf=lambda z, c: fnp.log(c) + special.xlogy(c - 1, -z) - (-z) ** c,
@@ -395,7 +395,7 @@ weibull_max = Continuous(
 
 # ---- extremes
 
-gumbel_r = Continuous(
+gumbel_r: Continuous = Continuous(
     "gumbel_r",
     logpdf=lambda z: -z - fnp.exp(-z),
     cdf=lambda z: fnp.exp(-fnp.exp(-z)),
@@ -405,7 +405,7 @@ gumbel_r = Continuous(
     ppf=lambda q: -fnp.log(-fnp.log(q)),
     isf=lambda q: -fnp.log(-fnp.log1p(-q)),
 )
-gumbel_l = Continuous(
+gumbel_l: Continuous = Continuous(
     "gumbel_l",
     logpdf=lambda z: z - fnp.exp(z),
     cdf=lambda z: -fnp.expm1(-fnp.exp(z)),
@@ -428,7 +428,7 @@ def _extreme(z: Any, c: Any) -> Any:
     return log_ratio(-c, z)
 
 
-genextreme = Continuous(
+genextreme: Continuous = Continuous(
     "genextreme",
     "c",
     logpdf=lambda z, c: -fnp.exp(-_extreme(z, c)) - (1 - c) * _extreme(z, c),
@@ -443,7 +443,7 @@ genextreme = Continuous(
     valid=lambda c: fnp.equal(c, c),
     open_ends=True,
 )
-genpareto = Continuous(
+genpareto: Continuous = Continuous(
     "genpareto",
     "c",
     logpdf=lambda z, c: -(c + 1) * log_ratio(c, z),
@@ -460,7 +460,7 @@ genpareto = Continuous(
 
 # ---- on the circle
 
-vonmises = Continuous(
+vonmises: Continuous = Continuous(
     "vonmises",
     "kappa",
     logpdf=lambda z, kappa: kappa * special.cosm1(z) - fnp.log(2 * PI * special.i0e(kappa)),

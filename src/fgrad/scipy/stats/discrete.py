@@ -24,7 +24,7 @@ def _binomial(k: Any, n: Any, p: Any) -> Any:
     return _choose(n, k) + special.xlogy(k, p) + special.xlog1py(n - k, -p)
 
 
-bernoulli = Discrete(
+bernoulli: Discrete = Discrete(
     "bernoulli",
     "p",
     logpmf=lambda k, p: _binomial(k, 1, p),
@@ -33,7 +33,7 @@ bernoulli = Discrete(
     support=(0, 1),
     valid=_share,
 )
-binom = Discrete(
+binom: Discrete = Discrete(
     "binom",
     "n p",
     logpmf=_binomial,
@@ -42,7 +42,7 @@ binom = Discrete(
     support=(0, lambda n, p: n),
     valid=lambda n, p: fnp.logical_and(fnp.logical_and(n >= 0, n == fnp.floor(n)), _share(p)),
 )
-poisson = Discrete(
+poisson: Discrete = Discrete(
     "poisson",
     "mu",
     logpmf=lambda k, mu: special.xlogy(k, mu) - mu - special.gammaln(k + 1),
@@ -51,7 +51,7 @@ poisson = Discrete(
     support=(0, INF),
     valid=lambda mu: mu >= 0,
 )
-geom = Discrete(
+geom: Discrete = Discrete(
     "geom",
     "p",
     logpmf=lambda k, p: fnp.log(p) + special.xlog1py(k - 1, -p),
@@ -60,7 +60,7 @@ geom = Discrete(
     support=(1, INF),
     valid=lambda p: fnp.logical_and(p > 0, p <= 1),
 )
-nbinom = Discrete(
+nbinom: Discrete = Discrete(
     "nbinom",
     "n p",
     logpmf=lambda k, n, p: (
@@ -75,7 +75,7 @@ nbinom = Discrete(
     support=(0, INF),
     valid=lambda n, p: fnp.logical_and(n > 0, fnp.logical_and(p > 0, p <= 1)),
 )
-betabinom = Discrete(
+betabinom: Discrete = Discrete(
     "betabinom",
     "n a b",
     logpmf=lambda k, n, a, b: _choose(n, k) + special.betaln(k + a, n - k + b) - special.betaln(a, b),

@@ -49,6 +49,10 @@ class Distribution:
     parameters: tuple[str, ...]  # beside the shapes, with their defaults in `defaults`
     defaults: dict[str, float]
     methods: tuple[str, ...]
+    name: str
+    shapes: tuple[str, ...]
+    valid: Formula
+    signature: inspect.Signature
 
     def __init__(self, name: str, shapes: str, valid: Formula) -> None:
         self.name, self.shapes, self.valid = name, tuple(shapes.split()), valid
@@ -92,6 +96,10 @@ class Distribution:
 class Frozen:
     """A distribution with its parameters."""
 
+    family: Distribution
+    args: tuple[Any, ...]
+    kw: dict[str, Any]
+
     def __init__(self, family: Distribution, args: tuple[Any, ...], kw: dict[str, Any]) -> None:
         self.family, self.args, self.kw = family, args, kw
 
@@ -111,7 +119,9 @@ class Continuous(Distribution):
     parameters are not valid the result is NaN.
     """
 
-    defaults = {"loc": 0, "scale": 1}  # noqa: RUF012 -- a constant
+    methods: tuple[str, ...]
+
+    defaults: dict[str, float] = {"loc": 0, "scale": 1}  # noqa: RUF012 -- a constant
 
     def __init__(
         self,
@@ -245,7 +255,9 @@ class Discrete(Distribution):
     number or outside of the support the probability is zero.
     """
 
-    defaults = {"loc": 0}  # noqa: RUF012 -- a constant
+    methods: tuple[str, ...]
+
+    defaults: dict[str, float] = {"loc": 0}  # noqa: RUF012 -- a constant
 
     def __init__(
         self,

@@ -155,7 +155,7 @@ class _Wishart(_Density):
         return norm + (df - n - 1) / 2 * own_logdet - trace / 2
 
 
-multivariate_normal = _Normal("multivariate_normal")
-multivariate_t = _T("multivariate_t")
-dirichlet = _Dirichlet("dirichlet")
-wishart = _Wishart("wishart")
+multivariate_normal: _Normal = _Normal("multivariate_normal")
+multivariate_t: _T = _T("multivariate_t")
+dirichlet: _Dirichlet = _Dirichlet("dirichlet")
+wishart: _Wishart = _Wishart("wishart")
