@@ -243,6 +243,10 @@ _KEPT, _KEPT_BYTES = 256, 2**16  # how many constants a device keeps, and how la
 class Place:
     """A device: what makes arrays there and computes with them."""
 
+    library: Library
+    index: int
+    name: str
+
     def __init__(self, library: Library, index: int) -> None:
         self.library, self.index, self.name = library, index, f"cuda:{index}"
         self._constants: dict[Any, DeviceArray] = {}

@@ -228,6 +228,10 @@ class Simulated:
 class CuPy:
     """CuPy on NVIDIA GPUs: memory from its pool, cuBLAS, cuSOLVER, cuFFT, sorting."""
 
+    cupy: Any
+    cupyx: Any
+    array: Any
+
     simulated = False
 
     def __init__(self, cupy: Any, cupyx: Any) -> None:

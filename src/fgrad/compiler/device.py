@@ -42,6 +42,10 @@ class DeviceExecutable:
         place: the device.
     """
 
+    program: Program
+    inputs: list[Var]
+    grids: dict[int, list[Grid]]
+
     def __init__(self, program: Program, place: Place) -> None:
         self.place = place
         program, self._held = _without_arrays(program, place)

@@ -50,6 +50,11 @@ class Grid(NamedTuple):
 class Writer:
     """Writes the lines of elements, and names for what they read."""
 
+    kept: Any
+    threads: int
+    builder: Builder
+    elements: Elements
+
     def __init__(
         self, loops: Sequence[int], makers: Any, stored: Any, kept: Any, constants: Any, threads: int
     ) -> None:

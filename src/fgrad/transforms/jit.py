@@ -264,6 +264,7 @@ class Call:
     as_numpy: bool
     kinds: tuple[tuple[Any, ...], ...]
     key: Key
+    device: Any | None
 
     def __init__(
         self, jit: Jit, args: tuple[Any, ...], kwargs: dict[str, Any], *, abstract: bool = False
