@@ -91,6 +91,8 @@ CALLS: dict[str, Call] = {
     "vstack": lambda f, x, y: f([x, y]),
     "where": lambda f, x, y: f(x > 0.5, x, y),
     "scipy.special.multigammaln": lambda f, x, y: f(y[0], 2),
+    "scipy.special.chndtrinc": lambda f, x, y: f(3 * y[0], y[1], x[0] / 3),
+    "scipy.special.pdtrik": lambda f, x, y: f(x[0], y[0]),
     "scipy.special.polygamma": lambda f, x, y: f(1, x[0]),
     "scipy.special.zeta": lambda f, x, y: f(3.0, x[0]),
     **{f"scipy.special.spherical_{k}n": lambda f, x, y: f(2, x[0]) for k in "ijky"},
@@ -178,12 +180,13 @@ class Coverage(tuple[Entry, ...]):
                 lines.append(f"| `{e.name.removeprefix(prefix)}` | {' | '.join(cells)} |")
             missing = ", ".join(f"`{e.name.removeprefix(prefix)}`" for e in own if not e.works)
             lines += [f"\nNot for Tensors: {missing}."] if missing else []
-        return "\n".join(lines)
+        return "\n".join([*lines, *_listed()])
 
 
 RANDOM = ("fgrad.random", "random.")
 SPECIAL = ("scipy.special", "scipy.special.")
 SECTIONS = (("numpy", ""), ("numpy.linalg", "linalg."), ("numpy.fft", "fft."), RANDOM, SPECIAL)
+LISTED = ("integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "stats")
 RELEASE = ".".join(np.__version__.split(".")[:2])
 try:
     _SCIPY = version("scipy")
@@ -197,6 +200,19 @@ something from floating-point numbers, and every universal function of `scipy.sp
 float64. *fgrad*: by its name in `fgrad.numpy` or `fgrad.scipy`; *numpy*: by the library's own function. The
 derivative of steps is zero; integers and truth values have none; discrete samples refuse theirs. A mark under
 *second order* says that the gradient can be differentiated again."""
+
+
+def _listed() -> Iterator[str]:
+    """Yield the names of the modules whose functions need arguments of their own to be tried."""
+    for name in LISTED if _SCIPY else ():
+        module = import_module(f"fgrad.scipy.{name}")
+        own = [k for k in dir(module) if not k.startswith("_") and callable(getattr(module, k))]
+        names = ", ".join(f"`{k}`" for k in own if not issubclass(_kind(getattr(module, k)), Exception))
+        yield f"\n## scipy.{name}\n\nDifferentiable under `fgrad.scipy.{name}`: {names}."
+
+
+def _kind(x: Any) -> type:
+    return x if isinstance(x, type) else type(x)
 
 
 def _mark(x: bool) -> str:

@@ -14,6 +14,7 @@ from fgrad import tree
 from fgrad.backend import devices
 from fgrad.core.primitive import ROWS
 from fgrad.core.tensor import bind
+from fgrad.scipy.special.rows import TABLE
 
 DEVICE = "cuda:0"
 LOOSE = {"e": 2e-3, "f": 1e-4, "F": 1e-4}  # relative; other dtypes: 1e-8
@@ -24,7 +25,7 @@ REFUSED = {  # rows that no library has on CUDA
     "simple_roots",
     # SciPy's, which compute on the CPU
     *("frechet", "ldl", "lu_factor", "matrix_function", "pivot_order", "polar", "recursion", "riccati"),
-    *("solve_banded", "solve_triangular", "spline_filter", "sylvester"),
+    *("solve_banded", "solve_triangular", "spline_filter", "sylvester", "carlson", *TABLE),
 }
 WAITS = {  # rows that look at values, and refuse some of them: a truth value is read from the device
     *("guard", "solve", "slogdet", "qr", "eig", "eigh", "svd", "pinv"),

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.devices import on_cpu
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import Pattern, Primitive, Pull, register
 from fgrad.core.tensor import bind
@@ -86,7 +87,7 @@ def _pull_carlson(pattern: Pattern) -> Pull:
 register(
     Primitive(
         "carlson",
-        run=_run_carlson,
+        run=on_cpu("carlson", _run_carlson),
         pull=_pull_carlson,
         shape=lambda *xs, powers: Aval(
             np.broadcast_shapes(*(x.shape for x in xs)), np.result_type(*(x.dtype for x in xs))
