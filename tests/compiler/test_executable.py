@@ -183,7 +183,7 @@ def test_bits_do_not_depend_on_the_number_of_threads():
 def test_calls_leave_no_memory_behind(name):
     f, args = PROGRAMS[name]
     jitted, given = fg.jit(f), [a.copy() for a in args]
-    count = 30 if name == "scan" else 300
+    count = 30 if name == "scan" else 1000
 
     def grown() -> int:
         gc.collect()
