@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+LINK = re.compile(r"\]\((\w+)\.ipynb")  # from one notebook to another
 PICTURES = {
     "image/svg+xml": "{}",
     "image/png": '<img alt="output" src="data:image/png;base64,{}">',
@@ -44,7 +46,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 def _cell(cell: dict[str, Any]) -> str:
     text = "".join(cell["source"])
     if cell["cell_type"] == "markdown":
-        return text
+        return LINK.sub(r"](\1.md", text)
     parts = [f"```python\n{text}\n```"] if text else []
     parts += [shown for output in cell["outputs"] if (shown := _output(output))]
     return "\n\n".join(parts)
