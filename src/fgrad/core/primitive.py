@@ -186,7 +186,7 @@ class Primitive:
         self.flat = pull is flat  # no derivative at all
         # where eager mode looks first: pulls that save values only, of one tracked argument, or of two
         self.single: Pull | None = None
-        self.mixes = body is not None  # whether a Python number takes the dtype of the arrays beside it
+        self.mixes: bool = body is not None  # whether a Python number takes the dtype of the arrays beside it
         self.heavy = False  # whether it costs much more than a pass over its operands
         self.wary = False  # whether its pull looks at cotangents, and refuses some
         # parameters -> those of the row when it does not look at values, which are of no consequence

@@ -8,12 +8,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 
-def _found() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+Pair: TypeAlias = tuple[Callable[[], Any], Callable[[Any], Any]]
+
+
+def _found() -> Pair:
     outside = copy_context()
     with np.errstate(all="ignore"):
         inside = copy_context()
@@ -30,7 +33,11 @@ def _enter() -> np.errstate:
     return state
 
 
-plainly = _enter, lambda state: state.__exit__(None, None, None)  # where NumPy keeps the setting elsewhere
+def _leave(state: np.errstate) -> None:
+    state.__exit__(None, None, None)
+
+
+plainly: Pair = _enter, _leave  # where NumPy keeps the setting elsewhere
 restore: Callable[[Any], Any]
 silence: Callable[[], Any]
 silence, restore = _found()  # `silence()` returns what `restore` takes
