@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-
 Pair: TypeAlias = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 
