@@ -202,19 +202,18 @@ class Nest:
             inner: roots of this nest that only it reads.
             dying: values from before, which nobody reads afterwards, and in whose places they may lie.
         """
-        phases = [*self.phases, self.tails]
         taken: set[Var] = set()
         for i, phase in enumerate(self.phases):
             for root in phase:
                 if root.var in inner and not root.reduced:
-                    reads = [(k, r, at) for k, r, v, at in self._reads(phases) if v is root.var]
+                    reads = self._reads(root.var)
                     last = max((k for k, _, _ in reads), default=i)
                     places = [at for k, _, at in reads if k == last]
                     if last > i and all(matches(root, at) for at in places):
                         readers = [r for k, r, _ in reads if k == last and _fits(root, r)]
                         self._bequeath(root.var, readers if last < len(self.phases) else [], taken)
         for v, heirs in dying.items():
-            reads = [(k, r, at) for k, r, w, at in self._reads(phases) if w is v]
+            reads = self._reads(v)
             last = max((k for k, _, _ in reads), default=len(self.phases))
             if last < len(self.phases):
                 phase = self.phases[last]
@@ -225,9 +224,10 @@ class Nest:
             while self.shared[v] in self.shared:
                 self.shared[v] = self.shared[self.shared[v]]
 
-    def _reads(self, phases: Sequence[Sequence[Root]]) -> Iterable[tuple[int, Root, Var, Any]]:
-        """Yield what is read, by which root of which phase, and where."""
-        return ((k, r, v, at) for k, phase in enumerate(phases) for r in phase for v, at in r.reads)
+    def _reads(self, v: Var) -> list[tuple[int, Root, Any]]:
+        """Return in which phase a value is read, by which root, and where; the tails are the last phase."""
+        phases = enumerate([*self.phases, self.tails])
+        return [(k, r, at) for k, phase in phases for r in phase for w, at in r.reads if w is v]
 
     def _replaces(self, heir: Root, reads: Sequence[tuple[int, Root, Any]], last: int) -> bool:
         """Return whether `heir` writes each place of a value after everything that reads that place."""

@@ -213,9 +213,19 @@ def _on_numbers(f: Callable[[Any], Any]) -> Callable[[float], float]:
     return lambda x: float(array(f(np.float64(x))))
 
 
-def _bracketed(name: str, f: Any, a: Any, b: Any, args: Any, given: dict[str, Any]) -> Any:
-    full_output, disp = given.pop("full_output"), given.pop("disp")
-    result = root_scalar(f, args, name, (a, b), **given)
+def _bracketed(
+    name: str,
+    f: Any,
+    a: Any,
+    b: Any,
+    args: Any,
+    xtol: Any,
+    rtol: Any,
+    maxiter: Any,
+    full_output: Any,
+    disp: Any,
+) -> Any:
+    result = root_scalar(f, args, name, (a, b), xtol=xtol, rtol=rtol, maxiter=maxiter)
     if disp and is_plain([result["converged"]]) and not result["converged"]:
         raise RuntimeError(f"{name}: failed to converge after {result['iterations']} iterations")
     return (result["root"], result) if full_output else result["root"]
@@ -239,8 +249,7 @@ def brentq(
         >>> fgrad.grad(lambda a: brentq(lambda x: x**3 - a, 0.0, 10.0))(8.0)
         np.float64(0.0833)
     """
-    given = {"xtol": xtol, "rtol": rtol, "maxiter": maxiter, "full_output": full_output, "disp": disp}
-    return _bracketed("brentq", f, a, b, args, given)
+    return _bracketed("brentq", f, a, b, args, xtol, rtol, maxiter, full_output, disp)
 
 
 def brenth(
@@ -255,8 +264,7 @@ def brenth(
     disp: bool = True,
 ) -> Any:
     """Return the root of `f` between `a` and `b` by Brent's method with hyperbolas; see `root_scalar`."""
-    given = {"xtol": xtol, "rtol": rtol, "maxiter": maxiter, "full_output": full_output, "disp": disp}
-    return _bracketed("brenth", f, a, b, args, given)
+    return _bracketed("brenth", f, a, b, args, xtol, rtol, maxiter, full_output, disp)
 
 
 def bisect(
@@ -271,8 +279,7 @@ def bisect(
     disp: bool = True,
 ) -> Any:
     """Return the root of `f` between `a` and `b` by bisection; see `root_scalar`."""
-    given = {"xtol": xtol, "rtol": rtol, "maxiter": maxiter, "full_output": full_output, "disp": disp}
-    return _bracketed("bisect", f, a, b, args, given)
+    return _bracketed("bisect", f, a, b, args, xtol, rtol, maxiter, full_output, disp)
 
 
 def ridder(
@@ -287,8 +294,7 @@ def ridder(
     disp: bool = True,
 ) -> Any:
     """Return the root of `f` between `a` and `b` by Ridders' method; see `root_scalar`."""
-    given = {"xtol": xtol, "rtol": rtol, "maxiter": maxiter, "full_output": full_output, "disp": disp}
-    return _bracketed("ridder", f, a, b, args, given)
+    return _bracketed("ridder", f, a, b, args, xtol, rtol, maxiter, full_output, disp)
 
 
 def _array_like(x: Any) -> Any:
