@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from fgrad.kernels import mathlib, native
-from fgrad.kernels.vector import far
+from fgrad.kernels import native
 
 
 @contextmanager
@@ -17,6 +16,4 @@ def kernels_in_python() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "interpreted", lambda: True)
         patch.setattr(native, "_kernels", {})
-        for name in ("sin", "cos", "tan"):
-            patch.setattr(far, f"far_{name}", getattr(mathlib.interpreted, name))
         yield

@@ -1,25 +1,27 @@
-"""From the text of a native kernel to machine code: Numba types and lowers it, LLVM does the rest directly.
+"""From the text of a native kernel to machine code: `translate` types and lowers it, and LLVM does the rest.
 
-`numba.cfunc` alone would do, and does where Numba has changed inside. This takes half the time: fewer of
-Numba's passes, no answer of its type inference is looked for twice, one pass over the code by LLVM instead
-of two, and the function is private to its module, so that only one copy of it is made, without a path for
-errors, which it cannot raise.
+What `translate` does not know goes to `numba.cfunc`, which knows all that kernels say, and takes ten times as
+long. No kernel of fgrad's own needs it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from fgrad.kernels import store
+from fgrad.kernels import source, store
 
 FASTMATH = {"contract"}  # fused multiply-add
+SIGNATURES = {
+    # by name: the kinds of the parameters and of the result
+    "kernel": (("int64*", "int64*", "uint64", "uint64"), "void"),
+    "entry": (("int64*", "int64*", "int64"), "int64"),  # of the function that Python calls
+}
 
 
 class Code(NamedTuple):
@@ -30,30 +32,85 @@ class Code(NamedTuple):
     machine: bytes  # an object file
 
 
-def compiled(function: Callable[..., Any], signature: str) -> tuple[Code | None, int, Any]:
-    """Return the machine code of `function` if that can be had, its address, and what keeps it alive.
+class Compiled(NamedTuple):
+    """Machine code that is ready to run."""
+
+    code: Code | None  # None if it cannot be kept
+    address: int
+    owner: Any  # which keeps it alive
+
+
+def translated(text: str, signature: str) -> Compiled | None:
+    """Return the machine code of the function `kernel` in a text, or None if that is left to Numba.
 
     Args:
-        function: a kernel of `native`; it raises no errors.
-        signature: "kernel", or "entry" for the function that Python calls.
+        text: as of `native`; the function raises no errors.
+        signature: one of `SIGNATURES`.
     """
-    _load_libraries()
-    types = _types(signature)
+    symbol = f"fgrad_{store.digest(text)}"
     with _collector_asleep():
-        try:
-            code = _compiled(function, *types)
-            address, owner = link(code)
-        except Exception:  # noqa: BLE001 -- Numba's inside, where any change is possible; true errors come again
-            address = 0
-        return (code, address, owner) if address else _compiled_by_numba(function, *types)
+        written = assembly(text, signature, symbol)
+        if written is None:
+            return None
+        machine = target_machine()
+        module = optimised(written, machine)
+        externals = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
+        code = Code(symbol, tuple(externals), machine.emit_object(module))
+        return Compiled(code, *link(code))
 
 
-def lock() -> contextlib.AbstractContextManager[None]:
-    """Return Numba's lock: with one of our own, a thread that compiles within Numba's could wait for ever."""
-    from numba.core.compiler_lock import global_compiler_lock  # noqa: PLC0415 -- late, as in `_types`
+def assembly(text: str, signature: str, symbol: str) -> str | None:
+    """Return the function `kernel` of a text in LLVM's language, called `symbol`; None if Numba must."""
+    from fgrad.kernels import instructions, scalars, translate  # noqa: PLC0415 -- late: they import llvmlite
 
-    held: contextlib.AbstractContextManager[None] = global_compiler_lock
-    return held
+    module = source.execute(text, **instructions.for_translation())
+    try:
+        return str(translate.translated(text, module, symbol, *SIGNATURES[signature]))
+    except scalars.Untranslatable:
+        return None
+
+
+def optimised(written: str, machine: Any) -> Any:
+    """Return the module of a text in LLVM's language as LLVM improves it for a machine."""
+    from llvmlite import binding  # noqa: PLC0415 -- late: eager programs need no machine code
+
+    module = binding.parse_assembly(written)
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    module.verify()
+    tuning = binding.create_pipeline_tuning_options(speed_level=3)
+    tuning.loop_vectorization = True
+    # it calls vector functions by the usual convention, but those of `vector.far` have one of their own
+    tuning.slp_vectorization = not any(f.name.startswith("fgrad_far_") for f in module.functions)
+    builder = binding.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def by_numba(text: str, signature: str) -> Compiled:
+    """Return what `translated` does by way of Numba's public functions, and one private method.
+
+    Raises:
+        numba.NumbaError: the text cannot be compiled.
+    """
+    from numba import cfunc, types  # noqa: PLC0415 -- late: it takes longer to import than the rest of fgrad
+
+    from fgrad.kernels import instructions  # noqa: PLC0415
+
+    def numba_type(kind: str) -> Any:
+        return types.CPointer(types.int64) if kind == "int64*" else getattr(types, kind)
+
+    function = source.execute(text, **instructions.for_numba()).kernel
+    params, result = SIGNATURES[signature]
+    made: Any = cfunc(
+        numba_type(result)(*map(numba_type, params)), error_model="numpy", fastmath=FASTMATH
+    )(function)  # fmt: skip
+    try:
+        machine = bytes(made._library._get_compiled_object())
+    except Exception:  # noqa: BLE001 -- without it kernels live in memory only
+        return Compiled(None, made.address, made)
+    declared = re.findall(r'^declare [^@]*@"?([\w.$]+)"?\(', made.inspect_llvm(), re.MULTILINE)
+    code = Code(made.native_name, tuple(n for n in declared if not n.startswith("llvm.")), machine)
+    return Compiled(code, made.address, made)
 
 
 def link(code: Code) -> tuple[int, Any]:
@@ -63,7 +120,7 @@ def link(code: Code) -> tuple[int, Any]:
     if not all(map(_is_known, code.externals)):
         return 0, None
     try:
-        engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())  # which it owns
+        engine = binding.create_mcjit_compiler(binding.parse_assembly(""), target_machine())  # which it owns
         engine.add_object_file(binding.ObjectFileRef.from_data(code.machine))
         engine.finalize_object()
         return engine.get_function_address(code.symbol), engine
@@ -71,133 +128,7 @@ def link(code: Code) -> tuple[int, Any]:
         return 0, None
 
 
-def _types(signature: str) -> tuple[tuple[Any, ...], Any]:
-    from numba import types  # noqa: PLC0415 -- late: it takes longer to import than the rest of fgrad
-
-    numbers = types.CPointer(types.int64)
-    if signature == "kernel":
-        return (numbers, numbers, types.uintp, types.uintp), types.void
-    return (numbers, numbers, types.int64), types.int64
-
-
-def _compiled(function: Callable[..., Any], args: tuple[Any, ...], result: Any) -> Code:
-    from llvmlite import binding  # noqa: PLC0415 -- late, as above
-    from numba.core import compiler, registry  # noqa: PLC0415
-
-    cpu: Any = importlib.import_module("numba.core.cpu")
-    flags: Any = compiler.Flags()
-    flags.no_compile = flags.no_cpython_wrapper = True
-    flags.error_model = "numpy"
-    flags.fastmath = cpu.FastMathOptions(FASTMATH)
-    target = registry.cpu_target
-    with lock(), _answers_remembered():
-        lowered = compiler.compile_extra(
-            target.typing_context,
-            target.target_context,
-            function,
-            args,
-            result,
-            flags,
-            {},
-            pipeline_class=_pipeline(),
-        )
-        library = lowered.library
-        module = binding.parse_assembly(library.get_llvm_str())
-        for used in library._linking_libraries:
-            module.link_in(used._get_module_for_linking(), preserve=True)
-    name = lowered.fndesc.llvm_cfunc_wrapper_name
-    for item in (*module.functions, *module.global_variables):
-        if not item.is_declaration and item.name != name and not item.name.startswith("llvm."):
-            item.linkage = "internal"
-    module.verify()
-    machine = _machine()
-    tuning = binding.create_pipeline_tuning_options(speed_level=3)
-    tuning.loop_vectorization = True
-    # it calls vector functions by the usual convention, but those of `vector.far` have one of their own
-    tuning.slp_vectorization = not any(f.name.startswith("fgrad_far_") for f in module.functions)
-    builder = binding.create_pass_builder(machine, tuning)
-    builder.getModulePassManager().run(module, builder)
-    return Code(name, _externals(str(module)), machine.emit_object(module))
-
-
-def _compiled_by_numba(
-    function: Callable[..., Any], args: tuple[Any, ...], result: Any
-) -> tuple[Code | None, int, Any]:
-    """Return what `compiled` does by way of Numba's public functions, and one private method."""
-    from numba import cfunc  # noqa: PLC0415 -- late, as above
-
-    made: Any = cfunc(result(*args), error_model="numpy", fastmath=FASTMATH)(function)
-    try:
-        machine = bytes(made._library._get_compiled_object())
-    except Exception:  # noqa: BLE001 -- without it kernels live in memory only
-        return None, made.address, made
-    return Code(made.native_name, _externals(made.inspect_llvm()), machine), made.address, made
-
-
-def _externals(assembly: str) -> tuple[str, ...]:
-    declared = re.findall(r'^declare [^@]*@"?([\w.$]+)"?\(', assembly, re.MULTILINE)
-    return tuple([name for name in declared if not name.startswith("llvm.")])
-
-
-@cache
-def _pipeline() -> type:
-    """Return the passes of Numba that a kernel needs."""
-    from numba.core import compiler, compiler_machinery, typed_passes, untyped_passes  # noqa: PLC0415 -- as above
-
-    class Pipeline(compiler.CompilerBase):
-        def define_pipelines(self) -> list[Any]:
-            passes = compiler_machinery.PassManager("fgrad")
-            for step in (
-                untyped_passes.TranslateByteCode,
-                untyped_passes.FixupArgs,
-                untyped_passes.IRProcessing,
-                untyped_passes.InlineInlinables,
-                untyped_passes.ReconstructSSA,
-                typed_passes.NopythonTypeInference,
-                typed_passes.PreLowerStripPhis,
-                typed_passes.IRLegalization,
-                typed_passes.NativeLowering,
-                typed_passes.NoPythonBackend,
-            ):
-                passes.add_pass(step, step.__name__)
-            passes.finalize()
-            return [passes]
-
-    return Pipeline
-
-
-@cache
-def _answers() -> dict[Any, Any]:
-    return {}
-
-
-@contextlib.contextmanager
-def _answers_remembered() -> Iterator[None]:
-    """Let Numba remember which implementation an operator has for numbers and pointers.
-
-    It asks that for every operator in a kernel, twice, and goes through all implementations each time, which
-    is half of its time. Others do not notice: they wait for the lock that the caller holds.
-    """
-    from numba.core import types  # noqa: PLC0415 -- late, as above
-
-    kind: Any = types.functions.BaseFunction
-    search, answers, simple = kind.get_call_type, _answers(), (types.Number, types.Boolean, types.CPointer)
-
-    def remembered(self: Any, context: Any, args: tuple[Any, ...], kws: Any) -> Any:
-        if kws or not all(isinstance(a, simple) for a in args):
-            return search(self, context, args, kws)
-        if (self, args) not in answers:
-            answers[self, args] = search(self, context, args, kws)
-        return answers[self, args]
-
-    kind.get_call_type = remembered
-    try:
-        yield
-    finally:
-        kind.get_call_type = search
-
-
-def _machine() -> Any:
+def target_machine() -> Any:
     """Return a description of this machine for LLVM, as Numba makes it."""
     target, options = _target()
     return target.create_target_machine(**options)

@@ -27,10 +27,11 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
+from threading import RLock
 from typing import Any, NamedTuple
 
 from fgrad.kernels import compilation, intrinsics, progress, source, store
-from fgrad.kernels.compilation import Code
+from fgrad.kernels.compilation import Code, Compiled
 
 
 class Kernel:
@@ -53,14 +54,17 @@ class Kernel:
 
 
 class Statistics(NamedTuple):
-    """How many kernels this process has compiled, and how many it has loaded from disk."""
+    """How many kernels this process has compiled, by Numba those of them, and how many it has loaded."""
 
     compiled: int
     loaded: int
+    by_numba: int
 
 
+_COMPILER = ("compilation", "instructions", "intrinsics", "scalars", "translate", "vector/far")  # modules
 _kernels: dict[tuple[str, str], Kernel] = {}
-_counts = {"compiled": 0, "loaded": 0}
+_lock = RLock()  # one kernel is compiled at a time
+_counts = {"compiled": 0, "loaded": 0, "by_numba": 0}
 
 
 def compiled(text: str, signature: str = "kernel") -> Kernel:
@@ -76,13 +80,19 @@ def compiled(text: str, signature: str = "kernel") -> Kernel:
     key = text, signature
     kernel = _kernels.get(key) or _found(text, signature)
     if kernel is None:
-        with compilation.lock():
-            kernel = _kernels[key] = _kernels.get(key) or _made(text, signature)
+        with _lock:
+            kernel = _kernels.get(key)
+            made = None if kernel else compilation.translated(_whole(text, signature), signature)
+            if made:
+                kernel = _kernels[key] = _kept(text, signature, made)
+    if kernel is None:  # without the lock: a thread that compiles within Numba's could wait for ever
+        kernel = _kept(text, signature, compilation.by_numba(_whole(text, signature), signature))
+        _counts["by_numba"] += 1
     return _kernels.setdefault(key, kernel)
 
 
 def compiled_all(texts: Iterable[str], name: str = "") -> list[Kernel]:
-    """Return the kernels of `texts`, compiled in turn: Numba's lock leaves nothing to gain from threads.
+    """Return the kernels of `texts`, compiled in turn: LLVM's lock leaves nothing to gain from threads.
 
     Args:
         texts: as of `compiled`.
@@ -131,13 +141,11 @@ def _found(text: str, signature: str) -> Kernel | None:
     return _load(path) if path else None
 
 
-def _made(text: str, signature: str) -> Kernel:
-    """Return the kernel of `text`, newly compiled, and keep it on disk."""
-    text = _whole(text, signature)
-    module = source.execute(text, **intrinsics.compiled_names())
-    code, address, owner = compilation.compiled(module.kernel, signature)
+def _kept(text: str, signature: str, made: Compiled) -> Kernel:
+    """Return a kernel that was just compiled, and keep it on disk."""
+    code, address, owner = made
     _counts["compiled"] += 1
-    path = _path(text)
+    path = _path(_whole(text, signature))
     if path and code:
         with contextlib.suppress(OSError):
             store.write(path, _packed(code, path.stem))
@@ -182,5 +190,6 @@ def _unpacked(entry: bytes, key: str) -> Code | None:
 @cache
 def _header() -> str:
     """Return what machine code depends on besides the text: also intrinsics, and how they are compiled."""
-    sources = [store.read(Path(module)) for module in (intrinsics.__file__, compilation.__file__)]
+    folder = Path(compilation.__file__).parent
+    sources = [store.read(folder / f"{name}.py") for name in _COMPILER]
     return f"{store.header()}, {store.digest(*sources)[:8]}"

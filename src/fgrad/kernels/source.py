@@ -20,7 +20,10 @@ import numpy as np
 
 from fgrad.kernels import store
 
-COMPILED = "import math\n\nimport numpy as np\nfrom numba import njit, types\n"
+COMPILED = (
+    "import math\n\nimport numpy as np\nfrom numba import njit, types\n\n"
+    "from fgrad.kernels.vector.calls import far_cos, far_sin, far_tan\n"
+)
 INTERPRETED = COMPILED.replace("import math", "from fgrad.kernels.mathlib import interpreted as math")
 
 _lock = RLock()

@@ -67,13 +67,13 @@ def preamble(text: str, dtype: np.dtype) -> str:
         return ""
     far = sorted({name for f in needed for name in re.findall(r"\bfar_\w+(?=\()", functions[f])})
     if far:
-        head = f"from fgrad.kernels.vector.far import {', '.join(far)}  # {_far_digest()}\n\n{head}"
+        head = f"# {', '.join(far)} of fgrad.kernels.vector.far {_far_digest()}\n\n{head}"
     return "\n\n\n".join([head, *(f for name, f in functions.items() if name in needed)])
 
 
 @cache
 def _far_digest() -> str:
-    """Return the digest of the module that the text imports: the cache of kernels sees nothing but text."""
+    """Return the digest of a module that the text calls: the cache of kernels sees nothing but text."""
     return hashlib.sha256(Path(__file__).with_name("far.py").read_bytes()).hexdigest()[:16]
 
 

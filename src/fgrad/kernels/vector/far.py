@@ -9,15 +9,11 @@ is. They keep the registers of their caller (`preserve_allcc`), so that looking 
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from llvmlite.binding import llvm_version_info
-from numba import config, types
-from numba.core import cgutils
-from numba.extending import intrinsic
-
-from fgrad.kernels.mathlib import interpreted
 
 LIMIT = 4194304.0  # 2^22
 WIDE = 256  # bits: LLVM ends narrower functions with `vzeroupper`, which no register survives
@@ -65,7 +61,7 @@ def _variant(module: ir.Module, libm: ir.Function, scalar: ir.Type, lanes: int) 
 
 
 def _define(module: ir.Module, name: str, scalar: ir.Type) -> ir.Function:
-    libm = cgutils.get_or_insert_function(module, ir.FunctionType(scalar, [scalar]), name)
+    libm = module.globals.get(name) or ir.Function(module, ir.FunctionType(scalar, [scalar]), name)
     far = _variant(module, libm, scalar, 1)
     pointer = ir.IntType(8).as_pointer()
     variants = [_variant(module, libm, scalar, lanes).bitcast(pointer) for lanes in LANES]
@@ -81,26 +77,21 @@ def _define(module: ir.Module, name: str, scalar: ir.Type) -> ir.Function:
     return far
 
 
-def _far(name: str) -> Any:
-    if vars(config)["DISABLE_JIT"]:
-        return getattr(interpreted, name)
+def _far(name: str) -> Callable[[Any, Any], Any]:
+    """Return what writes the call of a function."""
 
-    def far(_: Any, x: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, _: Any, args: Any) -> Any:
-            module, scalar = builder.module, context.get_value_type(x)
-            symbol = f"{name}f" if x is types.float32 else name
-            function = module.globals.get(f"fgrad_far_{symbol}") or _define(module, symbol, scalar)
-            call = builder.call(function, args)
-            variants = ",".join(f"_ZGV_LLVM_N{n}v_{function.name}({function.name}_{n})" for n in LANES)
-            set.add(call.attributes, f'"vector-function-abi-variant"="{variants}"')
-            return call
+    def emit(builder: Any, x: Any) -> Any:
+        module, scalar = builder.module, x.type
+        symbol = f"{name}f" if isinstance(scalar, ir.FloatType) else name
+        function = module.globals.get(f"fgrad_far_{symbol}") or _define(module, symbol, scalar)
+        call = builder.call(function, [x])
+        variants = ",".join(f"_ZGV_LLVM_N{n}v_{function.name}({function.name}_{n})" for n in LANES)
+        set.add(call.attributes, f'"vector-function-abi-variant"="{variants}"')
+        return call
 
-        return x(x), codegen
-
-    return intrinsic(far)
+    return emit
 
 
-far_cos: Any
-far_sin: Any
-far_tan: Any
-far_sin, far_cos, far_tan = map(_far, ("sin", "cos", "tan"))
+FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    f"far_{name}": _far(name) for name in ("sin", "cos", "tan")
+}

@@ -1,0 +1,299 @@
+"""The intrinsics of kernels in machine code: which kinds they take, and the instructions that they are.
+
+Each is declared once, for `translate` and for Numba. See `intrinsics` for what they do.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+
+from fgrad.kernels import scalars, stacks
+from fgrad.kernels.intrinsics import DTYPES, INTEGERS, LEAST
+from fgrad.kernels.vector import far
+
+Kinds = (
+    tuple[tuple[str, ...], str] | None
+)  # of the parameters and of the result; None if there is no such call
+
+_WORD, _BYTES = ir.IntType(64), ir.IntType(8).as_pointer()
+_TABLES = ("int64*", "int64*")  # the slots, the numbers
+
+
+class Intrinsic(NamedTuple):
+    """Something that a kernel can call.
+
+    Attributes:
+        kinds: given the kinds of the arguments, says which the parameters have, and the result.
+        emit: given a builder of llvmlite and the arguments, writes instructions and returns the result.
+    """
+
+    kinds: Callable[..., Kinds]
+    emit: Callable[..., Any]
+
+
+@cache
+def declared() -> dict[str, Intrinsic]:
+    """Return what kernels can call besides Python's and NumPy's own names and `math`."""
+    given: dict[str, Intrinsic] = {
+        "alone": Intrinsic(_same_pointer, alone),
+        "part": Intrinsic(lambda pointer, _: ((pointer, "int64"), pointer), part),
+        "clipped": _fixed("int64", clipped, "int64", "int64"),
+        "integer_at": _fixed("int64", integer_at, *_TABLES, "int64", "int64"),
+        "move": _fixed("void", move, "int64*", "int64", "int64"),
+        "assign": _fixed("void", assign, "int64*", "int64", "int64"),
+        "swap": _fixed("void", swap, "int64*", "int64", "int64"),
+        "copy": _fixed("void", copy, "int64*", "int64", "int64", "int64"),
+        "zero": _fixed("void", zero, "int64*", "int64", "int64"),
+        "push": _fixed("int64", push, "int64*", "int64", "int64", "int64", "int64"),
+        "follow": _fixed("void", follow, "int64*", "int64", "int64"),
+        "call": _fixed("void", call, "int64", *_TABLES, "uint64", "uint64"),
+        "invoke": Intrinsic(lambda _, *given: (("int64", *given), "int64"), invoke),
+        "int64_from": _fixed("int64*", int64_from, "int64"),
+        "address": Intrinsic(lambda pointer: ((pointer,), "int64"), address),
+        "add_any": Intrinsic(_two_alike, _in_any_order("fadd")),
+        "multiply_any": Intrinsic(_two_alike, _in_any_order("fmul")),
+        "larger": Intrinsic(_two_alike, _extremum("maximum")),
+        "smaller": Intrinsic(_two_alike, _extremum("minimum")),
+    }
+    given |= {
+        f"{name}_at": _fixed(f"{kind}*", _pointer(kind), *_TABLES, "int64") for name, kind in DTYPES.items()
+    }
+    return given | {name: Intrinsic(_one_float, emit) for name, emit in far.FUNCTIONS.items()}
+
+
+@cache
+def for_numba() -> dict[str, Any]:
+    """Return the names for kernels that Numba compiles."""
+    from numba import njit, types  # noqa: PLC0415 -- late: it takes longer to import than the rest of fgrad
+
+    helper = njit(error_model="numpy", fastmath={"contract"}, forceinline=True)
+    names: dict[str, Any] = {"np": np, "math": math, "types": types, "helper": helper}
+    return names | {name: _as_numba_has_it(made) for name, made in declared().items()}
+
+
+@cache
+def for_translation() -> dict[str, Any]:
+    """Return the names for kernels that `translate` compiles, where functions stand for their texts."""
+    return {"np": np, "math": math, "helper": _itself, **declared()}
+
+
+def _as_numba_has_it(made: Intrinsic) -> Any:
+    from numba import types  # noqa: PLC0415 -- late, as above
+    from numba.core import cgutils  # noqa: PLC0415
+    from numba.extending import intrinsic  # noqa: PLC0415
+
+    def kind(given: Any) -> str:
+        if isinstance(given, types.CPointer):
+            return f"{given.dtype}*"
+        return (
+            "int64" if isinstance(given, types.Integer) and given.name.startswith("Literal") else str(given)
+        )
+
+    def numba_type(name: str) -> Any:
+        return types.CPointer(getattr(types, name[:-1])) if name[-1] == "*" else getattr(types, name)
+
+    *fixed, last = signature = list(inspect.signature(made.emit).parameters.values())
+    several = last.kind is inspect.Parameter.VAR_POSITIONAL
+
+    def typed(_: Any, *given: Any) -> Any:
+        kinds = made.kinds(*map(kind, given))
+        if kinds is None:
+            return None
+        params, result = [numba_type(k) for k in kinds[0]], numba_type(kinds[1])
+        if several:
+            first = len(fixed) - 1
+            params[first:] = [types.StarArgTuple.from_types(tuple(params[first:]))]
+
+        def emit(context: Any, builder: Any, _: Any, values: Any) -> Any:
+            if several:
+                values = [*values[:-1], *cgutils.unpack_tuple(builder, values[-1])]
+            value = made.emit(builder, *values)
+            return context.get_dummy_value() if value is None else value
+
+        return result(*params), emit
+
+    typed.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+    return intrinsic(typed)
+
+
+def _fixed(result: str, emit: Callable[..., Any], *params: str) -> Intrinsic:
+    """Return an intrinsic whose kinds are always the same."""
+    return Intrinsic(lambda *given: (params, result) if len(given) == len(params) else None, emit)
+
+
+def _same_pointer(pointer: str) -> Kinds:
+    return ((pointer,), pointer) if pointer[-1] == "*" else None
+
+
+def _two_alike(x: str, y: str) -> Kinds:
+    return ((x, y), x) if x == y else None
+
+
+def _one_float(x: str) -> Kinds:
+    return ((x,), x) if x in {"float32", "float64"} else None
+
+
+def _itself(function: Any) -> Any:
+    return function
+
+
+def _pointer(kind: str) -> Callable[..., Any]:
+    """Return what gives the address of a buffer as a pointer to elements of `kind`."""
+
+    def at(builder: Any, slots: Any, args: Any, k: Any) -> Any:
+        place = builder.load(builder.gep(slots, [builder.load(builder.gep(args, [k]))]))
+        return builder.inttoptr(place, scalars.type_of(f"{kind}*"))
+
+    return at
+
+
+def alone(builder: Any, pointer: Any) -> Any:
+    """Give a pointer that overlaps with no other: the result of an empty instruction with that attribute."""
+    nothing = ir.InlineAsm(ir.FunctionType(pointer.type, [pointer.type]), "", "=r,0")
+    # LLVM reads attributes of the result where llvmlite writes the calling convention
+    return builder.call(nothing, [pointer], cconv="noalias")
+
+
+def integer_at(builder: Any, slots: Any, args: Any, k: Any, kind: Any) -> Any:
+    """Read an integer that is in a buffer, and make an int64 of it."""
+    place = builder.load(builder.gep(slots, [builder.load(builder.gep(args, [k]))]))
+    end = builder.append_basic_block("end")
+    choice = builder.switch(kind, end)
+    cases = [(ir.Constant(_WORD, 0), builder.block)]
+    for number, name in enumerate(INTEGERS):
+        choice.add_case(number, builder.append_basic_block(name))
+        builder.position_at_end(builder.function.blocks[-1])
+        bits = 8 if name == "bool" else int(name.lstrip("uint"))
+        value = builder.load(builder.inttoptr(place, ir.IntType(bits).as_pointer()))
+        extend = builder.sext if name.startswith("int") else builder.zext
+        cases.append((value if bits == 64 else extend(value, _WORD), builder.block))
+        builder.branch(end)
+    builder.position_at_end(end)
+    result = builder.phi(_WORD)
+    for value, block in cases:
+        result.add_incoming(value, block)
+    return result
+
+
+def move(builder: Any, slots: Any, k: Any, count: Any) -> None:
+    """Add to an address in a slot."""
+    place = builder.gep(slots, [k])
+    builder.store(builder.add(builder.load(place), count), place)
+
+
+def assign(builder: Any, slots: Any, target: Any, source: Any) -> None:
+    """Copy an address from slot to slot."""
+    builder.store(builder.load(builder.gep(slots, [source])), builder.gep(slots, [target]))
+
+
+def swap(builder: Any, slots: Any, a: Any, b: Any) -> None:
+    """Exchange the addresses in two slots."""
+    places = [builder.gep(slots, [k]) for k in (a, b)]
+    addresses = [builder.load(place) for place in places]
+    for place, found in zip(places, reversed(addresses), strict=True):
+        builder.store(found, place)
+
+
+def part(builder: Any, pointer: Any, start: Any) -> Any:
+    """Point to what is behind `start` elements."""
+    return builder.gep(pointer, [start])
+
+
+def clipped(builder: Any, number: Any, count: Any) -> Any:
+    """Give the number in `range(count)` that is nearest."""
+    last = builder.sub(count, ir.Constant(count.type, 1))
+    number = builder.select(builder.icmp_signed("<", number, last), number, last)
+    none = ir.Constant(count.type, 0)
+    return builder.select(builder.icmp_signed(">", number, none), number, none)
+
+
+def copy(builder: Any, slots: Any, target: Any, source: Any, count: Any) -> None:
+    """Copy bytes between buffers."""
+    places = [builder.inttoptr(builder.load(builder.gep(slots, [k])), _BYTES) for k in (target, source)]
+    there = builder.module.declare_intrinsic("llvm.memmove", [_BYTES, _BYTES, count.type])
+    builder.call(there, [*places, count, ir.Constant(ir.IntType(1), 0)])
+
+
+def zero(builder: Any, slots: Any, target: Any, count: Any) -> None:
+    """Fill a buffer with zeros."""
+    place = builder.inttoptr(builder.load(builder.gep(slots, [target])), _BYTES)
+    fill = builder.module.declare_intrinsic("llvm.memset", [_BYTES, count.type])
+    builder.call(fill, [place, ir.Constant(ir.IntType(8), 0), count, ir.Constant(ir.IntType(1), 0)])
+
+
+def push(builder: Any, slots: Any, target: Any, stack: Any, count: Any, grow: Any) -> Any:
+    """Look for room at the end of a stack, and say whether there is memory for it."""
+    words = builder.inttoptr(builder.load(builder.gep(slots, [stack])), _WORD.as_pointer())
+    used, memory, there = (builder.gep(words, [ir.Constant(_WORD, i)]) for i in range(stacks.WORDS))
+    start, size = builder.load(used), builder.load(there)
+    end = builder.add(start, count)
+    with builder.if_then(builder.icmp_signed(">", end, size), likely=False):
+        wanted = end
+        for least in (builder.add(size, size), ir.Constant(_WORD, LEAST)):
+            wanted = builder.select(builder.icmp_signed(">", least, wanted), least, wanted)
+        resize = ir.FunctionType(_WORD, [_WORD, _WORD]).as_pointer()
+        moved = builder.call(builder.inttoptr(grow, resize), [builder.load(memory), wanted])
+        with builder.if_then(builder.icmp_signed("!=", moved, ir.Constant(_WORD, 0))):
+            builder.store(moved, memory)
+            builder.store(wanted, there)
+    fits = builder.icmp_signed("<=", end, builder.load(there))
+    with builder.if_then(fits, likely=True):
+        builder.store(end, used)
+        builder.store(builder.add(builder.load(memory), start), builder.gep(slots, [target]))
+    return builder.zext(fits, _WORD)
+
+
+def follow(builder: Any, slots: Any, target: Any, stack: Any) -> None:
+    """Copy the address of a stack to a slot."""
+    words = builder.inttoptr(builder.load(builder.gep(slots, [stack])), _WORD.as_pointer())
+    memory = builder.load(builder.gep(words, [ir.Constant(_WORD, 1)]))
+    builder.store(memory, builder.gep(slots, [target]))
+
+
+def call(builder: Any, address: Any, slots: Any, args: Any, lo: Any, hi: Any) -> None:
+    """Call a kernel."""
+    given = [slots, args, lo, hi]
+    kind = ir.FunctionType(ir.VoidType(), [a.type for a in given])
+    builder.call(builder.inttoptr(address, kind.as_pointer()), given)
+
+
+def invoke(builder: Any, address: Any, *given: Any) -> Any:
+    """Call a C function, whose parameters have the types of the arguments."""
+    kind = ir.FunctionType(_WORD, [a.type for a in given])
+    return builder.call(builder.inttoptr(address, kind.as_pointer()), given)
+
+
+def int64_from(builder: Any, address: Any) -> Any:
+    """Make a pointer to integers of an address."""
+    return builder.inttoptr(address, _WORD.as_pointer())
+
+
+def address(builder: Any, pointer: Any) -> Any:
+    """Make an address of a pointer."""
+    return builder.ptrtoint(pointer, _WORD)
+
+
+def _in_any_order(instruction: str) -> Callable[..., Any]:
+    """Return an operation of a reduction, which vectors may do in an order of their own."""
+
+    def joined(builder: Any, x: Any, y: Any) -> Any:
+        return getattr(builder, instruction)(x, y, flags=("reassoc", "nsz", "contract"))
+
+    return joined
+
+
+def _extremum(name: str) -> Callable[..., Any]:
+    """Return what finds the larger or smaller number, which is NaN where one of them is."""
+
+    def chosen(builder: Any, x: Any, y: Any) -> Any:
+        signature = ir.FunctionType(x.type, [x.type, x.type])
+        return builder.call(builder.module.declare_intrinsic(f"llvm.{name}", [x.type], signature), [x, y])
+
+    return chosen

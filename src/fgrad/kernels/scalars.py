@@ -1,0 +1,353 @@
+"""Numbers inside kernels: of which kind the result of an operation is, and its instructions, as in Numba.
+
+A kind is the name of a dtype, with a star behind it for a pointer. Whole numbers are computed in 64 bits,
+and a float beside a whole number is float64. Mixtures that Numba settles by losing bits (int64 and uint64)
+and operations that no kernel needs are `Untranslatable`.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+
+BITS: dict[str, ir.Type] = {
+    "bool": ir.IntType(1),
+    **{f"{sign}int{bits}": ir.IntType(bits) for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    "float32": ir.FloatType(),
+    "float64": ir.DoubleType(),
+    "complex64": ir.LiteralStructType([ir.FloatType()] * 2),
+    "complex128": ir.LiteralStructType([ir.DoubleType()] * 2),
+}
+FLAGS = ("contract",)  # fused multiply-add
+
+
+class Untranslatable(Exception):  # noqa: N818 -- not an error: Numba can do it
+    """The text of a kernel has something that is not known here."""
+
+
+class Number:
+    """A value that a kernel computes: its kind, llvmlite's value, and what stands in the text if it does."""
+
+    __slots__ = ("kind", "literal", "value")
+
+    kind: str
+    value: Any
+    literal: Any
+
+    def __init__(self, kind: str, value: Any, literal: Any = None) -> None:
+        self.kind, self.value, self.literal = kind, value, literal
+
+
+def type_of(kind: str) -> Any:
+    """Return the type that LLVM has for a kind."""
+    return BITS[kind[:-1]].as_pointer() if kind[-1] == "*" else BITS[kind]
+
+
+def constant(kind: str, number: Any) -> Number:
+    """Return a number that is known."""
+    return Number(kind, ir.Constant(BITS[kind], float(number) if is_float(kind) else int(number)), number)
+
+
+def is_float(kind: str) -> bool:
+    """Return whether numbers of a kind have fractions."""
+    return kind in {"float32", "float64"}
+
+
+def is_whole(kind: str) -> bool:
+    """Return whether they are integers, or truth values."""
+    return ("int" in kind and kind[-1] != "*") or kind == "bool"
+
+
+def is_signed(kind: str) -> bool:
+    """Return whether integers of a kind have a sign."""
+    return kind.startswith("int")
+
+
+def unified(a: str, b: str) -> str:
+    """Return the kind of a variable that has either."""
+    if a == b:
+        return a
+    if is_whole(a) and is_whole(b):
+        if "bool" in {a, b}:
+            return b if a == "bool" else a
+        if is_signed(a) == is_signed(b):
+            return max(a, b, key=_width)
+        signed, unsigned = (a, b) if is_signed(a) else (b, a)
+        if _width(signed) > _width(unsigned):
+            return signed
+    elif is_float(a) and is_float(b):
+        return "float64"
+    raise Untranslatable(f"a variable is {a} and {b}")
+
+
+def convert(builder: Any, x: Number, kind: str) -> Number:
+    """Return a number as one of another kind, as C does."""
+    if x.kind == kind:
+        return x
+    if x.literal is not None and kind != "bool":
+        value = x.literal
+        if is_float(kind) or (is_whole(x.kind) and 0 <= int(value) < 2 ** (_width(kind) - 1)):
+            return constant(kind, value)
+    if x.kind[-1] == "*" or kind[-1] == "*" or x.kind not in BITS or "complex" in kind + x.kind:
+        raise Untranslatable(f"{x.kind} becomes {kind}")
+    if kind == "bool":
+        return truth(builder, x)
+    to = BITS[kind]
+    if is_float(kind):
+        if is_float(x.kind):
+            value = builder.fpext(x.value, to) if kind == "float64" else builder.fptrunc(x.value, to)
+        else:
+            value = (builder.sitofp if is_signed(x.kind) else builder.uitofp)(x.value, to)
+    elif is_float(x.kind):
+        value = (builder.fptosi if is_signed(kind) else builder.fptoui)(x.value, to)
+    elif _width(kind) < _width(x.kind):
+        value = builder.trunc(x.value, to)
+    elif _width(kind) == _width(x.kind):
+        value = x.value
+    else:
+        value = (builder.sext if is_signed(x.kind) else builder.zext)(x.value, to)
+    return Number(kind, value)
+
+
+def truth(builder: Any, x: Number) -> Number:
+    """Return whether a number is not zero."""
+    if x.kind == "bool":
+        return x
+    if is_float(x.kind):
+        return Number("bool", builder.fcmp_unordered("!=", x.value, ir.Constant(x.value.type, 0.0)))
+    if not is_whole(x.kind):
+        raise Untranslatable(f"the truth of {x.kind}")
+    return Number("bool", builder.icmp_unsigned("!=", x.value, ir.Constant(x.value.type, 0)))
+
+
+def invert(builder: Any, x: Number) -> Number:
+    """Return whether something is not so."""
+    return Number("bool", builder.not_(truth(builder, x).value))
+
+
+def negate(builder: Any, x: Number) -> Number:
+    """Return `-x`."""
+    if x.literal is not None:
+        return constant(x.kind, -x.literal)
+    if is_float(x.kind):
+        return Number(x.kind, builder.fneg(x.value, flags=FLAGS))
+    if not is_signed(x.kind):
+        raise Untranslatable(f"minus {x.kind}")
+    wide = convert(builder, x, "int64")
+    return Number("int64", builder.neg(wide.value))
+
+
+def binary(builder: Any, operation: type[ast.operator], x: Number, y: Number) -> Number:
+    """Return the result of one of Python's operators."""
+    if operation in _BITWISE and x.kind == y.kind == "bool":
+        return Number("bool", getattr(builder, _BITWISE[operation])(x.value, y.value))
+    if operation in _SHIFTS:
+        return _shifted(builder, operation, x, y)
+    kind = _common(x.kind, y.kind)
+    if operation is ast.Div and not is_float(kind):
+        kind = "float64"
+    x, y = convert(builder, x, kind), convert(builder, y, kind)
+    if is_float(kind):
+        if operation is ast.Mod:
+            return _remainder(builder, x, y)
+        if operation not in _FLOATS:
+            raise Untranslatable(f"{operation.__name__} of floats")
+        return Number(kind, getattr(builder, _FLOATS[operation])(x.value, y.value, flags=FLAGS))
+    if operation in _WHOLE:
+        return Number(kind, getattr(builder, _WHOLE[operation])(x.value, y.value))
+    if operation in {ast.FloorDiv, ast.Mod}:
+        quotient, rest = _divided(builder, x, y)
+        return quotient if operation is ast.FloorDiv else rest
+    raise Untranslatable(f"{operation.__name__} of integers")
+
+
+def compare(builder: Any, operation: type[ast.cmpop], x: Number, y: Number) -> Number:
+    """Return the result of a comparison: with NaN only "not equal" holds."""
+    if operation not in _COMPARISONS:
+        raise Untranslatable(operation.__name__)
+    sign = _COMPARISONS[operation]
+    if is_whole(x.kind) and is_whole(y.kind):
+        unsigned = next((n.kind for n in (x, y) if n.kind == "uint64"), "")
+        given = next((n.literal for n in (x, y) if n.kind != "uint64"), None)
+        kind = "uint64" if unsigned and given is not None and given >= 0 else _common(x.kind, y.kind)
+        test = builder.icmp_signed if is_signed(kind) else builder.icmp_unsigned
+        return Number("bool", test(sign, convert(builder, x, kind).value, convert(builder, y, kind).value))
+    kind = _common(x.kind, y.kind)
+    test = builder.fcmp_unordered if sign == "!=" else builder.fcmp_ordered
+    return Number("bool", test(sign, convert(builder, x, kind).value, convert(builder, y, kind).value))
+
+
+def select(builder: Any, condition: Number, x: Number, y: Number) -> Number:
+    """Return `x` where a condition holds, else `y`."""
+    kind = either(x.kind, y.kind)
+    x, y = convert(builder, x, kind), convert(builder, y, kind)
+    return Number(kind, builder.select(truth(builder, condition).value, x.value, y.value))
+
+
+def smaller(builder: Any, x: Number, y: Number) -> Number:
+    """Return the smaller integer."""
+    return _extreme(builder, ast.LtE, x, y)
+
+
+def larger(builder: Any, x: Number, y: Number) -> Number:
+    """Return the larger integer."""
+    return _extreme(builder, ast.GtE, x, y)
+
+
+def absolute(builder: Any, x: Number) -> Number:
+    """Return the number without its sign."""
+    if is_float(x.kind):
+        return function(builder, "fabs", x)
+    if not is_signed(x.kind):
+        raise Untranslatable(f"abs of {x.kind}")
+    zero = ir.Constant(x.value.type, 0)
+    negative = builder.icmp_signed("<", x.value, zero)
+    return Number(x.kind, builder.select(negative, builder.neg(x.value), x.value))
+
+
+def function(builder: Any, name: str, *given: Number) -> Number:
+    """Return the result of a function of `math`, of floats of one kind."""
+    kind = given[0].kind if len({x.kind for x in given}) == 1 else _common(*(x.kind for x in given))
+    if not is_float(kind):
+        raise Untranslatable(f"math.{name} of {kind}")
+    values = [convert(builder, x, kind).value for x in given]
+    if name in _TESTS:
+        return Number("bool", _TESTS[name](builder, *values))
+    to = BITS[kind]
+    signature = ir.FunctionType(to, [to] * len(values))
+    if name in _INSTRUCTIONS:
+        made = builder.module.declare_intrinsic(f"llvm.{name}", [to], signature)
+        return Number(kind, builder.call(made, values, fastmath=FLAGS))
+    if name in _OF_THE_C_LIBRARY:
+        symbol = f"{name}f" if kind == "float32" else name
+        made = builder.module.globals.get(symbol) or ir.Function(builder.module, signature, symbol)
+        return Number(kind, builder.call(made, values))
+    raise Untranslatable(f"math.{name}")
+
+
+def _width(kind: str) -> int:
+    return int(BITS[kind].width)
+
+
+def _common(a: str, b: str) -> str:
+    """Return the kind in which two numbers meet."""
+    if is_float(a) or is_float(b):
+        if a == b:
+            return a
+        other = b if is_float(a) else a
+        if "float64" not in {a, b} and not is_float(other) and other not in BITS:
+            raise Untranslatable(f"{a} beside {b}")
+        if "float64" not in {a, b} and is_whole(other) and _width(other) < 32:
+            raise Untranslatable(f"{a} beside {b}, which Numba computes in float32")
+        return "float64"
+    if not (is_whole(a) and is_whole(b)):
+        raise Untranslatable(f"{a} beside {b}")
+    signs = {is_signed(k) for k in (a, b) if k != "bool"}
+    if signs == {False}:
+        if "bool" in {a, b}:
+            raise Untranslatable(f"{a} beside {b}")
+        return "uint64"
+    if False in signs and "uint64" in {a, b}:
+        raise Untranslatable(f"{a} beside {b}, which Numba computes in float64")
+    return "int64"
+
+
+def either(a: str, b: str) -> str:
+    """Return the kind of one of two values."""
+    return a if a == b else _common(a, b) if is_float(a) != is_float(b) else unified(a, b)
+
+
+def _extreme(builder: Any, better: type[ast.cmpop], x: Number, y: Number) -> Number:
+    if not (is_whole(x.kind) and is_whole(y.kind)):
+        raise Untranslatable(f"the smaller or larger of {x.kind} and {y.kind}")
+    return select(builder, compare(builder, better, x, y), x, y)
+
+
+def _shifted(builder: Any, operation: type[ast.operator], x: Number, y: Number) -> Number:
+    if not (is_whole(x.kind) and is_whole(y.kind)) or x.kind == "bool":
+        raise Untranslatable(f"{x.kind} shifted by {y.kind}")
+    kind = "int64" if is_signed(x.kind) else "uint64"
+    value, by = convert(builder, x, kind).value, convert(builder, y, kind).value
+    if operation is ast.LShift:
+        return Number(kind, builder.shl(value, by))
+    return Number(kind, (builder.ashr if is_signed(kind) else builder.lshr)(value, by))
+
+
+def _divided(builder: Any, x: Number, y: Number) -> tuple[Number, Number]:
+    """Return quotient and rest, rounded down; dividing by zero gives zero, and nothing traps."""
+    kind, zero, one = x.kind, ir.Constant(x.value.type, 0), ir.Constant(x.value.type, 1)
+    nothing = builder.icmp_unsigned("==", y.value, zero)
+    if not is_signed(kind):
+        by = builder.select(nothing, one, y.value)
+        quotient, rest = builder.udiv(x.value, by), builder.urem(x.value, by)
+    else:
+        minus = builder.icmp_signed("==", y.value, ir.Constant(x.value.type, -1))
+        by = builder.select(builder.or_(nothing, minus), one, y.value)
+        quotient = builder.sdiv(x.value, by)
+        rest = builder.sub(x.value, builder.mul(quotient, by))
+        differ = builder.icmp_signed("<", builder.xor(rest, by), zero)
+        below = builder.and_(builder.icmp_unsigned("!=", rest, zero), differ)
+        quotient = builder.select(below, builder.sub(quotient, one), quotient)
+        rest = builder.select(below, builder.add(rest, by), rest)
+        quotient = builder.select(minus, builder.neg(x.value), quotient)
+    values = (builder.select(nothing, zero, value) for value in (quotient, rest))
+    quotient, rest = (Number(kind, value) for value in values)
+    return quotient, rest
+
+
+def _remainder(builder: Any, x: Number, y: Number) -> Number:
+    """Return the rest of a division of floats, which has the sign of `y`."""
+    zero = ir.Constant(x.value.type, 0.0)
+    rest = builder.frem(x.value, y.value)
+    differ = builder.xor(builder.fcmp_ordered("<", y.value, zero), builder.fcmp_ordered("<", rest, zero))
+    moved = builder.select(differ, builder.fadd(rest, y.value), rest)
+    nothing = function(builder, "copysign", Number(x.kind, zero), y).value
+    return Number(x.kind, builder.select(builder.fcmp_unordered("!=", rest, zero), moved, nothing))
+
+
+_WHOLE = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.BitAnd: "and_",
+    ast.BitOr: "or_",
+    ast.BitXor: "xor",
+}
+_BITWISE = {ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor"}
+_FLOATS = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
+_SHIFTS = {ast.LShift, ast.RShift}
+_COMPARISONS = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}
+_INSTRUCTIONS = {"copysign", "sqrt", "fabs"}
+_OF_THE_C_LIBRARY = {
+    *("exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "pow", "hypot", "erf", "erfc", "nextafter"),
+    *(f"{a}{name}{h}" for a in ("", "a") for name in ("sin", "cos", "tan") for h in ("", "h")),
+    "atan2",
+}
+
+
+def _is_finite(builder: Any, x: Any) -> Any:
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type]), [x])
+    return builder.fcmp_ordered("<", size, ir.Constant(x.type, math.inf))
+
+
+def _is_infinite(builder: Any, x: Any) -> Any:
+    size = builder.call(builder.module.declare_intrinsic("llvm.fabs", [x.type]), [x])
+    return builder.fcmp_ordered("==", size, ir.Constant(x.type, math.inf))
+
+
+_TESTS: dict[str, Callable[..., Any]] = {
+    "isnan": lambda builder, x: builder.fcmp_unordered("uno", x, x),
+    "isfinite": _is_finite,
+    "isinf": _is_infinite,
+}

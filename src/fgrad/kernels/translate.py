@@ -1,0 +1,522 @@
+"""From the text of a kernel to LLVM's language without Numba, in a tenth of the time of its inference.
+
+Kernels are simple: numbers and pointers, whose kinds follow from one another line by line, loops over
+`range`, branches, and helper functions, which are written out where they are called. Whatever else a text
+has is `Untranslatable`, and left to Numba, which compiles every kernel, and which tests compare with this.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+
+from fgrad.kernels import scalars
+from fgrad.kernels.instructions import Intrinsic
+from fgrad.kernels.scalars import Number, Untranslatable, constant, convert
+
+DEPTH = 40  # of calls within calls, of which a kernel has few
+
+
+def translated(text: str, module: ModuleType, symbol: str, params: tuple[str, ...], result: str) -> ir.Module:
+    """Return the function `kernel` of a text as a module that LLVM can compile.
+
+    Args:
+        text: of the kernel.
+        module: what the text defines when it is run, with functions that do nothing but stand for their text.
+        symbol: the name of the function.
+        params: the kinds of its parameters.
+        result: the kind of its result, or "void".
+
+    Raises:
+        Untranslatable: something in the text is not known here.
+    """
+    functions = {f.name: f for f in ast.parse(text).body if isinstance(f, ast.FunctionDef)}
+    code = ir.Module(symbol)
+    kinds = [scalars.type_of(p) for p in params]
+    returns = ir.VoidType() if result == "void" else scalars.type_of(result)
+    function = ir.Function(code, ir.FunctionType(returns, kinds), symbol)
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    body = builder.append_basic_block("body")
+    writer = _Writer(builder, functions, vars(module))
+    builder.position_at_end(body)
+    given = [Number(p, value) for p, value in zip(params, function.args, strict=True)]
+    value = writer.call(functions["kernel"], given)
+    if result == "void":
+        builder.ret_void()
+    elif isinstance(value, Number):
+        builder.ret(convert(builder, value, result).value)
+    else:
+        raise Untranslatable("a kernel without result")
+    builder.position_at_end(function.entry_basic_block)
+    builder.branch(body)
+    return code
+
+
+class _Loop(NamedTuple):
+    """Where `break` goes, and the kinds that variables have there."""
+
+    end: Any
+    kinds: dict[str, str]
+
+
+class _Writer:
+    """Writes statements at the end of a function; what differs between its branches is a variable in memory.
+
+    LLVM makes registers of these at once.
+    """
+
+    def __init__(self, builder: Any, functions: Mapping[str, ast.FunctionDef], names: Any) -> None:
+        self.builder, self.functions, self.names = builder, functions, names
+        self.kinds: dict[str, str] = {}  # of the variables of the function that is being written
+        self.places: dict[tuple[str, str], Any] = {}  # of a variable as it has one kind
+        self.loops: list[_Loop] = []
+        self.depth = 0
+
+    def call(self, function: ast.FunctionDef, given: list[Any]) -> Any:
+        """Write the body of a function, and return its result."""
+        outside = self.kinds, self.places, self.loops
+        if self.depth == DEPTH or len(given) != len(function.args.args):
+            raise Untranslatable(f"the call of {function.name}")
+        self.kinds, self.places, self.loops = {}, {}, []
+        self.depth += 1
+        for parameter, value in zip(function.args.args, given, strict=True):
+            self._assign(parameter.arg, value)
+        *body, last = function.body
+        result = None
+        if isinstance(last, ast.Return) and last.value is not None:
+            self._statements(body)
+            result = self._value(last.value)
+        else:
+            self._statements(function.body)
+        self.kinds, self.places, self.loops = outside
+        self.depth -= 1
+        return result
+
+    # statements
+
+    def _statements(self, body: list[ast.stmt]) -> None:
+        for statement in body:
+            if self.builder.block.is_terminated:
+                return  # behind a break
+            write = _STATEMENTS.get(type(statement))
+            if write is None:
+                raise Untranslatable(type(statement).__name__)
+            write(self, statement)
+
+    def _assignment(self, node: ast.Assign) -> None:
+        if len(node.targets) != 1:
+            raise Untranslatable("two targets")
+        self._store(node.targets[0], self._value(node.value))
+
+    def _annotated(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self._store(node.target, self._value(node.value))
+
+    def _augmented(self, node: ast.AugAssign) -> None:
+        """Write `target op= value`, in which the place of the target is found once."""
+        if isinstance(node.target, ast.Subscript):
+            pointer, place = self._place(node.target)
+            kind = pointer.kind[:-1]
+            old = Number(kind, self.builder.load(place))
+            new = scalars.binary(self.builder, type(node.op), old, self._number(node.value))
+            self.builder.store(convert(self.builder, new, kind).value, place)
+            return
+        if not isinstance(node.target, ast.Name):
+            raise Untranslatable("an augmented assignment")
+        old = self._variable(node.target.id)
+        self._assign(
+            node.target.id, scalars.binary(self.builder, type(node.op), old, self._number(node.value))
+        )
+
+    def _expression(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):
+            self._value(node.value)
+
+    def _branch(self, node: ast.If) -> None:
+        builder = self.builder
+        condition = scalars.truth(builder, self._number(node.test))
+        before, ends = dict(self.kinds), []
+        yes, no, end = (builder.append_basic_block() for _ in range(3))
+        builder.cbranch(condition.value, yes, no)
+        for block, body in ((yes, node.body), (no, node.orelse)):
+            builder.position_at_end(block)
+            self.kinds = dict(before)
+            self._statements(body)
+            if not builder.block.is_terminated:
+                ends.append((builder.block, self.kinds))
+        merged: dict[str, str] = {} if ends else before
+        for _, kinds in ends:
+            for name, kind in kinds.items():
+                merged[name] = scalars.unified(merged.get(name, kind), kind)
+        for block, kinds in ends:
+            builder.position_at_end(block)
+            self._become(kinds, merged)
+            builder.branch(end)
+        self.kinds = merged
+        builder.position_at_end(end)
+        if not ends:
+            builder.unreachable()
+
+    def _for(self, node: ast.For) -> None:
+        builder = self.builder
+        if not isinstance(node.target, ast.Name) or node.orelse or not _is_range(node.iter):
+            raise Untranslatable("a loop over something else than range(start, stop)")
+        *start, stop = (self._number(a) for a in node.iter.args)  # type: ignore[attr-defined]
+        first = start[0] if start else constant(stop.kind, 0)
+        kind = "uint64" if "uint64" in {first.kind, stop.kind} else "int64"
+        first, stop = convert(builder, first, kind), convert(builder, stop, kind)
+        place = self._reserve(first.value.type)
+        name = node.target.id
+
+        def proceed() -> Any:
+            test = builder.icmp_signed if kind == "int64" else builder.icmp_unsigned
+            return test("<", builder.load(place), stop.value)
+
+        def body() -> None:
+            count = builder.load(place)
+            self._assign(name, Number(kind, count))
+            self._statements(node.body)
+            if not builder.block.is_terminated:
+                step = builder.add(
+                    count, ir.Constant(count.type, 1), flags=("nsw" if kind == "int64" else "nuw",)
+                )
+                builder.store(step, place)
+
+        builder.store(first.value, place)
+        self._loop(proceed, body)
+
+    def _while(self, node: ast.While) -> None:
+        if node.orelse:
+            raise Untranslatable("while with else")
+        self._loop(
+            lambda: scalars.truth(self.builder, self._number(node.test)).value,
+            lambda: self._statements(node.body),
+        )
+
+    def _loop(self, proceed: Callable[[], Any], body: Callable[[], None]) -> None:
+        """Write a loop; where it changes the kind of a variable, once more with the kind that serves all."""
+        builder = self.builder
+        function, start = builder.function, builder.block
+        length, blocks = len(start.instructions), len(function.blocks)
+        while True:
+            before = dict(self.kinds)
+            head, inside, end = (builder.append_basic_block() for _ in range(3))
+            self.loops.append(_Loop(end, before))
+            builder.branch(head)
+            builder.position_at_end(head)
+            builder.cbranch(proceed(), inside, end)
+            builder.position_at_end(inside)
+            body()
+            self.loops.pop()
+            after = self.kinds
+            if not builder.block.is_terminated:
+                builder.branch(head)
+            wanted = {name: scalars.unified(kind, after[name]) for name, kind in before.items()}
+            if wanted == before == {name: after[name] for name in before}:
+                break
+            del function.blocks[blocks:], start.instructions[length:]
+            start.terminator = None
+            builder.position_at_end(start)
+            self.kinds = before
+            self._become(before, wanted)
+            length = len(start.instructions)
+            self.kinds = {**before, **wanted}
+        builder.position_at_end(end)
+
+    def _break(self, node: ast.Break) -> None:
+        loop = self.loops[-1]
+        if any(self.kinds[name] != kind for name, kind in loop.kinds.items()):
+            raise Untranslatable("a variable of two kinds at a break")
+        self.builder.branch(loop.end)
+
+    # variables
+
+    def _store(self, target: ast.expr, value: Any) -> None:
+        if isinstance(target, ast.Tuple):
+            if not isinstance(value, tuple) or len(value) != len(target.elts):
+                raise Untranslatable("a tuple of another length")
+            for part, x in zip(target.elts, value, strict=True):
+                self._store(part, x)
+        elif isinstance(target, ast.Name):
+            self._assign(target.id, value)
+        elif isinstance(target, ast.Subscript) and isinstance(value, Number):
+            pointer, place = self._place(target)
+            self.builder.store(convert(self.builder, value, pointer.kind[:-1]).value, place)
+        else:
+            raise Untranslatable("an assignment")
+
+    def _assign(self, name: str, value: Any) -> None:
+        if not isinstance(value, Number):
+            raise Untranslatable(f"{name} is not a number")
+        place = self.places.get((name, value.kind))
+        if place is None:
+            place = self.places[name, value.kind] = self._reserve(value.value.type)
+        self.builder.store(value.value, place)
+        self.kinds[name] = value.kind
+
+    def _variable(self, name: str) -> Number:
+        kind = self.kinds[name]
+        return Number(kind, self.builder.load(self.places[name, kind]))
+
+    def _reserve(self, kind: Any) -> Any:
+        with self.builder.goto_entry_block():
+            return self.builder.alloca(kind)
+
+    def _become(self, kinds: dict[str, str], wanted: dict[str, str]) -> None:
+        """Convert variables from some kinds to others."""
+        self.kinds = kinds
+        for name, kind in wanted.items():
+            if name in kinds and kinds[name] != kind:
+                self._assign(name, convert(self.builder, self._variable(name), kind))
+
+    def _place(self, node: ast.Subscript) -> tuple[Number, Any]:
+        """Return a pointer, and that to an element."""
+        pointer, index = self._number(node.value), self._number(node.slice)
+        if pointer.kind[-1] != "*" or not scalars.is_whole(index.kind):
+            raise Untranslatable(f"{pointer.kind}[{index.kind}]")
+        index = convert(self.builder, index, "int64" if scalars.is_signed(index.kind) else "uint64")
+        return pointer, self.builder.gep(pointer.value, [index.value])
+
+    # expressions
+
+    def _number(self, node: ast.expr) -> Number:
+        value = self._value(node)
+        if not isinstance(value, Number):
+            raise Untranslatable(f"{ast.unparse(node)} is not a number")
+        return value
+
+    def _value(self, node: ast.expr) -> Any:
+        write = _EXPRESSIONS.get(type(node))
+        if write is None:
+            raise Untranslatable(type(node).__name__)
+        return write(self, node)
+
+    def _constant(self, node: ast.Constant) -> Number:
+        return _known(node.value)
+
+    def _name(self, node: ast.Name) -> Any:
+        if node.id in self.kinds:
+            return self._variable(node.id)
+        return _known(self._global(node))
+
+    def _global(self, node: ast.expr) -> Any:
+        """Return what a name means outside of functions."""
+        if isinstance(node, ast.Name) and node.id not in self.kinds:
+            found = self.names.get(node.id, getattr(builtins, node.id, None))
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found = getattr(self.names.get(node.value.id), node.attr, None)
+        else:
+            found = None
+        if found is None:
+            raise Untranslatable(f"the name {ast.unparse(node)}")
+        return found
+
+    def _attribute(self, node: ast.Attribute) -> Any:
+        return _known(self._global(node))
+
+    def _tuple(self, node: ast.Tuple) -> tuple[Any, ...]:
+        return tuple([self._value(x) for x in node.elts])
+
+    def _element(self, node: ast.Subscript) -> Number:
+        pointer, place = self._place(node)
+        kind = pointer.kind[:-1]
+        if kind.startswith("complex"):
+            raise Untranslatable("arithmetic of complex numbers")
+        return Number(kind, self.builder.load(place))
+
+    def _unary(self, node: ast.UnaryOp) -> Number:
+        x = self._number(node.operand)
+        if isinstance(node.op, ast.USub):
+            return scalars.negate(self.builder, x)
+        if isinstance(node.op, ast.Not):
+            return scalars.invert(self.builder, x)
+        raise Untranslatable(type(node.op).__name__)
+
+    def _binary(self, node: ast.BinOp) -> Number:
+        x, y = self._number(node.left), self._number(node.right)
+        return scalars.binary(self.builder, type(node.op), x, y)
+
+    def _compare(self, node: ast.Compare) -> Number:
+        if len(node.ops) != 1:
+            raise Untranslatable("a chain of comparisons")
+        x, y = self._number(node.left), self._number(node.comparators[0])
+        return scalars.compare(self.builder, type(node.ops[0]), x, y)
+
+    def _conditional(self, node: ast.IfExp) -> Any:
+        return self._chosen(
+            self._number(node.test), lambda: self._value(node.body), lambda: self._value(node.orelse),
+            _is_cheap(node.body) and _is_cheap(node.orelse),
+        )  # fmt: skip
+
+    def _chosen(self, test: Number, yes: Callable[[], Any], no: Callable[[], Any], cheap: bool) -> Any:
+        """Write one of two values: by a branch, unless both are quickly computed."""
+        builder = self.builder
+        condition = scalars.truth(builder, test)
+        if cheap:
+            return self._selected(condition, yes(), no())
+        blocks = [builder.append_basic_block() for _ in range(3)]
+        builder.cbranch(condition.value, *blocks[:2])
+        ends = []
+        for block, value in zip(blocks, (yes, no), strict=False):
+            builder.position_at_end(block)
+            result = value()
+            ends.append((builder.block, result if isinstance(result, tuple) else (result,)))
+        if len({len(values) for _, values in ends}) != 1:
+            raise Untranslatable("tuples of two lengths")
+        kinds = [scalars.either(x.kind, y.kind) for x, y in zip(ends[0][1], ends[1][1], strict=True)]
+        incoming = []
+        for block, values in ends:
+            builder.position_at_end(block)
+            incoming.append([convert(builder, x, k).value for x, k in zip(values, kinds, strict=True)])
+            builder.branch(blocks[2])
+        builder.position_at_end(blocks[2])
+        results = []
+        for kind, *pair in zip(kinds, *incoming, strict=True):
+            phi = builder.phi(pair[0].type)
+            for (block, _), value in zip(ends, pair, strict=True):
+                phi.add_incoming(value, block)
+            results.append(Number(kind, phi))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _selected(self, condition: Number, x: Any, y: Any) -> Any:
+        if isinstance(x, tuple):
+            return tuple([self._selected(condition, *pair) for pair in zip(x, y, strict=True)])
+        return scalars.select(self.builder, condition, x, y)
+
+    def _junction(self, node: ast.BoolOp) -> Number:
+        """Write `and`, `or` of truth values, the second of which is asked only if it matters."""
+        known = constant("bool", isinstance(node.op, ast.Or))
+        result = self._truth(node.values[0])
+        for operand in node.values[1:]:
+            rest: Callable[[], Any] = partial(self._truth, operand)
+            yes, no = (lambda: known, rest) if known.literal else (rest, lambda: known)
+            result = self._chosen(result, yes, no, _is_cheap(operand))
+        return result
+
+    def _truth(self, node: ast.expr) -> Number:
+        value = self._number(node)
+        if value.kind != "bool":
+            raise Untranslatable("and, or of numbers")
+        return value
+
+    def _call(self, node: ast.Call) -> Any:
+        if node.keywords:
+            raise Untranslatable("keywords")
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "view":
+            (kind,) = map(self._global, node.args)
+            return self._viewed(self._number(node.func.value), np.dtype(kind).name)
+        called: Any = self._global(node.func)
+        name = getattr(called, "__name__", "")
+        if isinstance(called, FunctionType) and name in self.functions:
+            return self.call(self.functions[name], [self._value(a) for a in node.args])
+        if isinstance(called, type):
+            return self._cast(called, node.args)
+        given = [self._number(a) for a in node.args]
+        if isinstance(called, Intrinsic):
+            return self._written(called, given)
+        if called in _FUNCTIONS:
+            return _FUNCTIONS[called](self.builder, *given)
+        if getattr(math, name, None) is called:
+            return scalars.function(self.builder, name, *given)
+        raise Untranslatable(ast.unparse(node))
+
+    def _written(self, intrinsic: Intrinsic, given: list[Number]) -> Number | None:
+        """Write the instructions of an intrinsic."""
+        kinds = intrinsic.kinds(*(x.kind for x in given))
+        if kinds is None:
+            raise Untranslatable("an intrinsic of something else")
+        params, result = kinds
+        values = [convert(self.builder, x, kind).value for x, kind in zip(given, params, strict=True)]
+        value = intrinsic.emit(self.builder, *values)
+        return None if result == "void" else Number(result, value)
+
+    def _cast(self, kind: type, given: list[ast.expr]) -> Number:
+        if len(given) != 1:
+            raise Untranslatable(f"{kind.__name__} of {len(given)} arguments")
+        text = given[0]
+        if issubclass(kind, np.generic) and isinstance(text, ast.Constant):
+            return _known(kind(text.value))
+        name = {bool: "bool", int: "int64", float: "float64"}.get(kind) or np.dtype(kind).name
+        return convert(self.builder, self._number(text), name)
+
+    def _viewed(self, x: Number, kind: str) -> Number:
+        if scalars.type_of(x.kind) == scalars.type_of(kind):
+            return Number(kind, x.value)
+        return Number(kind, self.builder.bitcast(x.value, scalars.type_of(kind)))
+
+
+def _known(value: Any) -> Number:
+    """Return a number that stands in the text."""
+    if isinstance(value, (bool, np.bool_)):
+        return constant("bool", value)
+    if isinstance(value, np.generic):
+        if value.dtype.name not in scalars.BITS or value.dtype.kind == "c":
+            raise Untranslatable(f"a number of {value.dtype}")
+        return constant(value.dtype.name, value.item())
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return constant("int64", value)
+    if isinstance(value, float):
+        return constant("float64", value)
+    raise Untranslatable(f"{value!r} as a number")
+
+
+def _is_range(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "range"
+        and len(node.args) in {1, 2}
+        and not node.keywords
+    )
+
+
+def _is_cheap(node: ast.expr) -> bool:
+    """Return whether something may be computed where nobody needs it."""
+    return all(
+        not isinstance(x, (ast.Subscript, ast.Call, ast.IfExp, ast.FloorDiv, ast.Mod, ast.Div))
+        or (isinstance(x, ast.Call) and _is_number(x))
+        for x in ast.walk(node)
+    )
+
+
+def _is_number(node: ast.Call) -> bool:
+    return len(node.args) == 1 and isinstance(node.args[0], (ast.Constant, ast.UnaryOp))
+
+
+_FUNCTIONS: dict[Any, Callable[..., Number]] = {
+    abs: scalars.absolute,
+    min: scalars.smaller,
+    max: scalars.larger,
+}
+_STATEMENTS: dict[type, Callable[[_Writer, Any], None]] = {
+    ast.Assign: _Writer._assignment,
+    ast.AnnAssign: _Writer._annotated,
+    ast.AugAssign: _Writer._augmented,
+    ast.Expr: _Writer._expression,
+    ast.If: _Writer._branch,
+    ast.For: _Writer._for,
+    ast.While: _Writer._while,
+    ast.Break: _Writer._break,
+    ast.Pass: lambda *_: None,
+}
+_EXPRESSIONS: dict[type, Callable[[_Writer, Any], Any]] = {
+    ast.Constant: _Writer._constant,
+    ast.Name: _Writer._name,
+    ast.Attribute: _Writer._attribute,
+    ast.Tuple: _Writer._tuple,
+    ast.Subscript: _Writer._element,
+    ast.UnaryOp: _Writer._unary,
+    ast.BinOp: _Writer._binary,
+    ast.Compare: _Writer._compare,
+    ast.IfExp: _Writer._conditional,
+    ast.BoolOp: _Writer._junction,
+    ast.Call: _Writer._call,
+}
