@@ -68,7 +68,7 @@ def is_signed(kind: str) -> bool:
 
 
 def unified(a: str, b: str) -> str:
-    """Return the kind of a variable that has either."""
+    """Return the kind of what is one or the other."""
     if a == b:
         return a
     if is_whole(a) and is_whole(b):
@@ -79,9 +79,9 @@ def unified(a: str, b: str) -> str:
         signed, unsigned = (a, b) if is_signed(a) else (b, a)
         if _width(signed) > _width(unsigned):
             return signed
-    elif is_float(a) and is_float(b):
-        return "float64"
-    raise Untranslatable(f"a variable is {a} and {b}")
+    elif is_float(a) or is_float(b):
+        return _common(a, b)
+    raise Untranslatable(f"something is {a} or {b}")
 
 
 def convert(builder: Any, x: Number, kind: str) -> Number:
@@ -131,7 +131,7 @@ def invert(builder: Any, x: Number) -> Number:
 
 def negate(builder: Any, x: Number) -> Number:
     """Return `-x`."""
-    if x.literal is not None:
+    if x.literal is not None and (is_float(x.kind) or x.kind == "int64"):
         return constant(x.kind, -x.literal)
     if is_float(x.kind):
         return Number(x.kind, builder.fneg(x.value, flags=FLAGS))
@@ -183,7 +183,7 @@ def compare(builder: Any, operation: type[ast.cmpop], x: Number, y: Number) -> N
 
 def select(builder: Any, condition: Number, x: Number, y: Number) -> Number:
     """Return `x` where a condition holds, else `y`."""
-    kind = either(x.kind, y.kind)
+    kind = unified(x.kind, y.kind)
     x, y = convert(builder, x, kind), convert(builder, y, kind)
     return Number(kind, builder.select(truth(builder, condition).value, x.value, y.value))
 
@@ -254,11 +254,6 @@ def _common(a: str, b: str) -> str:
     if False in signs and "uint64" in {a, b}:
         raise Untranslatable(f"{a} beside {b}, which Numba computes in float64")
     return "int64"
-
-
-def either(a: str, b: str) -> str:
-    """Return the kind of one of two values."""
-    return a if a == b else _common(a, b) if is_float(a) != is_float(b) else unified(a, b)
 
 
 def _extreme(builder: Any, better: type[ast.cmpop], x: Number, y: Number) -> Number:

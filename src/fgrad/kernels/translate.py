@@ -371,7 +371,7 @@ class _Writer:
             ends.append((builder.block, result if isinstance(result, tuple) else (result,)))
         if len({len(values) for _, values in ends}) != 1:
             raise Untranslatable("tuples of two lengths")
-        kinds = [scalars.either(x.kind, y.kind) for x, y in zip(ends[0][1], ends[1][1], strict=True)]
+        kinds = [scalars.unified(x.kind, y.kind) for x, y in zip(ends[0][1], ends[1][1], strict=True)]
         incoming = []
         for block, values in ends:
             builder.position_at_end(block)
