@@ -22,7 +22,7 @@ from fgrad.kernels import store
 
 COMPILED = (
     "import math\n\nimport numpy as np\nfrom numba import njit, types\n\n"
-    "from fgrad.kernels.vector.calls import far_cos, far_sin, far_tan\n"
+    "from fgrad.kernels.far_calls import far_cos, far_sin, far_tan\n"
 )
 INTERPRETED = COMPILED.replace("import math", "from fgrad.kernels.mathlib import interpreted as math")
 

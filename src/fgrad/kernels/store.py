@@ -133,7 +133,8 @@ def header() -> str:
     """
     cpu, features = processor()
     return (
-        f"# fgrad {_version('fgrad')}, numba {_version('numba')}, numpy {np.__version__}, "
+        f"# fgrad {_version('fgrad')}, numba {_version('numba')}, llvmlite {_version('llvmlite')}, "
+        f"numpy {np.__version__}, "
         f"{sys.implementation.cache_tag} on {platform.machine()}, {cpu} {digest(features)[:8]}"
     )
 

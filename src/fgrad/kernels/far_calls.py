@@ -1,4 +1,4 @@
-"""The functions of `far` for texts that Numba compiles by itself, or that Python runs in its place."""
+"""The functions of `vector.far` for texts that Numba compiles by itself, or that Python runs in its place."""
 
 from __future__ import annotations
 
