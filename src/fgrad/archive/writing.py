@@ -13,7 +13,9 @@ from fgrad.archive.rules import fingerprint, is_declared_by_user
 from fgrad.core.aval import Aval
 from fgrad.core.program import Program, Region, Var
 from fgrad.core.tensor import Tensor
-from fgrad.lax.control import Branches, Scan, While
+from fgrad.lax.branches import Branches
+from fgrad.lax.loops import While
+from fgrad.lax.scans import Scan
 from fgrad.lax.staged import Back, Code, Grown, Mapped
 from fgrad.ops.indexing import HOLE
 

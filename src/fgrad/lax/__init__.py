@@ -1,16 +1,16 @@
 """Control flow, implicit functions and collective operations: JAX's names, differentiable in every way."""
 
 import fgrad.lax.lowering  # noqa: F401 -- makes itself known to what compiles programs
-from fgrad.lax.control import cond as cond
-from fgrad.lax.control import fori_loop as fori_loop
-from fgrad.lax.control import scan as scan
-from fgrad.lax.control import select as select
-from fgrad.lax.control import switch as switch
-from fgrad.lax.control import while_loop as while_loop
+from fgrad.lax.branches import cond as cond
+from fgrad.lax.branches import select as select
+from fgrad.lax.branches import switch as switch
 from fgrad.lax.implicit import custom_linear_solve as custom_linear_solve
 from fgrad.lax.implicit import custom_root as custom_root
+from fgrad.lax.loops import fori_loop as fori_loop
+from fgrad.lax.loops import while_loop as while_loop
 from fgrad.lax.maps import associative_scan as associative_scan
 from fgrad.lax.maps import map as map
+from fgrad.lax.scans import scan as scan
 from fgrad.transforms.collectives import all_gather as all_gather
 from fgrad.transforms.collectives import axis_index as axis_index
 from fgrad.transforms.collectives import axis_size as axis_size

@@ -11,7 +11,9 @@ from fgrad.core.aval import Aval
 from fgrad.core.program import Program
 from fgrad.core.trace import current, next_level, running
 from fgrad.lax.block import BOOL, Block, Flags, aval_of_arg, cast
-from fgrad.lax.control import Branches, Scan, While
+from fgrad.lax.branches import Branches
+from fgrad.lax.loops import While
+from fgrad.lax.scans import Scan
 from fgrad.lax.staged import Mapped, varies
 from fgrad.numpy.indexing import where
 from fgrad.transforms.batch import Batch

@@ -9,7 +9,9 @@ import numpy as np
 
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.tensor import Tensor
-from fgrad.lax.control import Branches, Scan, While
+from fgrad.lax.branches import Branches
+from fgrad.lax.loops import While
+from fgrad.lax.scans import Scan
 from fgrad.lax.staged import Code
 
 Flags = Sequence[bool]

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fgrad.core.program import Equation, Program, Region, Var
-from fgrad.lax.control import Branches, Scan, While
+from fgrad.lax.branches import Branches
+from fgrad.lax.loops import While
+from fgrad.lax.scans import Scan
 from fgrad.lax.staged import Code
 
 Flags = Sequence[bool]

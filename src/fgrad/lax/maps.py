@@ -9,7 +9,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.tensor import bind
-from fgrad.lax.control import common_length, scan
+from fgrad.lax.scans import common_length, scan
 from fgrad.ops.linear import reshape
 from fgrad.transforms.mapping import vmap
 

@@ -14,9 +14,11 @@ import numpy as np
 
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.tensor import Tensor
-from fgrad.lax.control import Branches, Scan, While
+from fgrad.lax.branches import Branches
 from fgrad.lax.joining import joined
 from fgrad.lax.liveness import has_effect, loop_inputs, with_programs
+from fgrad.lax.loops import While
+from fgrad.lax.scans import Scan
 
 Array = np.ndarray[Any, Any]
 LARGE = 1 << 12  # bytes of a constant that a key does not hold

@@ -10,8 +10,10 @@ import numpy as np
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Program, Var
 from fgrad.lax.block import BOOL, Block, Flags, aval_of_arg, cast, only, zero_if_none
-from fgrad.lax.control import Branches, Scan, While
+from fgrad.lax.branches import Branches
 from fgrad.lax.liveness import inputs_for
+from fgrad.lax.loops import While
+from fgrad.lax.scans import Scan
 from fgrad.lax.splitting import Cut, Joint, is_float, reaching
 from fgrad.lax.staged import Code
 

@@ -14,10 +14,11 @@ import numpy as np
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, Var
-from fgrad.lax.control import Scan, While
 from fgrad.lax.joining import joined, renewed, substituted
 from fgrad.lax.liveness import has_effect, live
+from fgrad.lax.loops import While
 from fgrad.lax.merging import once
+from fgrad.lax.scans import Scan
 from fgrad.lax.staged import Code
 
 MOVES = {"broadcast_to", "convert", "positive", "reshape", "stop_gradient", "transpose"}

@@ -1,0 +1,178 @@
+"""Branches with JAX's signatures: plain Python where the condition is known, one operation where not."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.core.aval import Aval, aval_of
+from fgrad.core.program import Program
+from fgrad.core.tensor import Tensor, bind
+from fgrad.lax.bodies import abstract, run, sharing
+from fgrad.lax.predicates import choose, demand_equal, differs, scalar
+from fgrad.lax.staged import Code, avals_out, inset, varies
+from fgrad.lax.trees import kind_of
+from fgrad.numpy.indexing import where
+from fgrad.ops.linear import convert
+from fgrad.transforms.stage import staged, staging
+
+Fun = Callable[..., Any]
+
+
+def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
+    """Return `true_fun(*operands)` if `pred` is true, else `false_fun(*operands)`.
+
+    Where `pred` is known, only the branch that is taken runs. For values of a batch that differ in it both
+    run, and each example gets the result of its own. In a staged program it is one operation.
+
+    Args:
+        pred: bool or number without axes.
+        true_fun: takes and returns pytrees.
+        false_fun: the same, with a result of the same structure, shapes and dtypes.
+        operands: arguments of both.
+
+    Raises:
+        TypeError: `pred` is no scalar, or the results of the branches differ where both are looked at.
+
+    Example:
+        >>> float(cond(3.0 > 2.0, np.sqrt, np.negative, 4.0))
+        2.0
+    """
+    pred = scalar(pred, "the predicate of cond")
+    if differs(pred):
+        with np.errstate(all="ignore"):  # of examples that go the other way
+            outs = [true_fun(*operands), false_fun(*operands)]
+        return choose(functools.partial(where, pred), outs, "cond")
+    if isinstance(pred, Tensor) or staging():
+        index = convert(pred != 0, np.dtype(int)) if isinstance(pred, Tensor) else np.asarray(int(bool(pred)))
+        return _staged_switch(index, (false_fun, true_fun), operands, "cond")
+    return true_fun(*operands) if pred else false_fun(*operands)
+
+
+def switch(index: Any, branches: Sequence[Fun], *operands: Any) -> Any:
+    """Return `branches[index](*operands)`, with `index` clipped to the branches there are.
+
+    Args:
+        index: integer without axes.
+        branches: functions of the same operands.
+        operands: their arguments.
+
+    Raises:
+        TypeError: `index` is no integer scalar, or the results of branches differ where all are looked at.
+        ValueError: there is no branch.
+
+    Example:
+        >>> float(switch(7, [np.negative, np.sqrt], 4.0))
+        2.0
+    """
+    if not branches:
+        raise ValueError("switch needs at least one branch")
+    index = scalar(index, "the index of switch")
+    kind = getattr(index, "dtype", np.dtype(type(index))).kind
+    if kind not in "iu":
+        raise TypeError(f"the index of switch must be an integer, not {kind_of(index) or index!r}")
+    last = len(branches) - 1
+    if differs(index):
+        with np.errstate(all="ignore"):  # of examples that go another way
+            outs = [f(*operands) for f in branches]
+        return choose(lambda *ys: _pick(index, ys), outs, "switch")
+    if isinstance(index, Tensor) or staging():
+        return _staged_switch(index, tuple(branches), operands, "switch")
+    return branches[min(max(int(index), 0), last)](*operands)
+
+
+def _pick(index: Any, ys: Sequence[Any]) -> Any:
+    out = ys[-1]
+    for k in range(len(ys) - 2, -1, -1):
+        out = where(index <= k, ys[k], out)
+    return out
+
+
+class Branches(Code):
+    """One of several programs of the same inputs, by a first argument."""
+
+    branches: tuple[Program, ...]
+    outs: tuple[Aval, ...]
+
+    def __init__(self, programs: Sequence[Program], outs: Sequence[Aval] | None = None) -> None:
+        self.branches = tuple(programs)
+        self.outs = tuple(avals_out(programs[0]) if outs is None else outs)
+
+    def __call__(self, *values: Any) -> Sequence[Any]:
+        """Return the outputs of the program that is chosen."""
+        index, *operands = values
+        runs = [functools.partial(run, program) for program in self.branches]
+        found: Sequence[Any] = switch(index, runs, *operands)
+        return found
+
+    def varies(self, mapped: Sequence[bool]) -> list[bool]:
+        """Return which outputs differ between examples where the arguments `mapped` do."""
+        if mapped[0]:
+            return [True] * len(self.outs)
+        return [any(each) for each in zip(*(varies(p, mapped[1:]) for p in self.branches), strict=True)]
+
+    def inner(self) -> Sequence[Program]:
+        """Return those of the branches."""
+        return self.branches
+
+    def map(self, f: Callable[[Program], Program]) -> Code:
+        """Return the same choice among `f` of the branches."""
+        return Branches([f(p) for p in self.branches], self.outs)
+
+    def __str__(self) -> str:
+        return " or".join(map(inset, self.branches))
+
+
+def _staged_switch(index: Any, branches: tuple[Fun, ...], operands: tuple[Any, ...], what: str) -> Any:
+    leaves, structure = tree.flatten(operands)
+    values, avals = abstract(leaves)
+    programs, captured, results = [], [], []
+    for f in branches:
+
+        def flat(*xs: Any, f: Fun = f) -> list[Any]:
+            found, out_structure = tree.flatten(f(*tree.unflatten(structure, xs)))
+            results.append((found, out_structure))
+            return found
+
+        program, own = staged(flat, avals)
+        programs.append(program)
+        captured.append(own)
+    for other in results[1:]:
+        demand_equal(what, results[0], other)
+    # Python numbers take the dtype of the branch that has one
+    dtypes = [
+        np.result_type(*ys) for ys in zip(*([a.dtype for a in avals_out(p)] for p in programs), strict=True)
+    ]
+    shared, taken = sharing(programs, captured)
+    code = Branches(shared, [Aval(a.shape, d) for a, d in zip(avals_out(shared[0]), dtypes, strict=True)])
+    outs = bind("lax.cond", index, *taken, *values, code=code)
+    return tree.unflatten(results[0][1], outs)
+
+
+def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+    """Return `on_true` where `pred` holds, else `on_false`: arrays of one shape and dtype.
+
+    Args:
+        pred: bool, without axes or of the shape of both.
+        on_true: array or Tensor.
+        on_false: the same.
+
+    Raises:
+        TypeError: shapes or dtypes differ, or `pred` is not bool.
+
+    Example:
+        >>> select(np.array([True, False]), np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+        array([1., 4.])
+    """
+    p, t, f = (aval_of(x) for x in (pred, on_true, on_false))
+    if t != f:
+        raise TypeError(
+            f"select takes two cases of one shape and dtype, not {t} and {f}; use where to broadcast"
+        )
+    if p.dtype.kind != "b" or p.shape not in {(), t.shape}:
+        raise TypeError(f"select takes a bool predicate, a scalar or of shape {t.shape}, not {p}")
+    return where(pred, on_true, on_false)

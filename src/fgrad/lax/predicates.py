@@ -1,0 +1,78 @@
+"""Predicates and indices of branches and loops, and choices by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.backend.array import DeviceArray
+from fgrad.core.aval import Aval
+from fgrad.core.tensor import Tensor
+from fgrad.core.trace import Box
+from fgrad.lax.trees import kind_of
+from fgrad.transforms.batch import Batched
+
+Fun = Callable[..., Any]
+
+
+def scalar(x: Any, what: str) -> Any:
+    """Return a predicate or index without axes, as the bool or number it is where that is known.
+
+    Raises:
+        TypeError: it has axes, or is no number.
+    """
+    if isinstance(x, bool | int):
+        return x
+    if not isinstance(x, Tensor | np.ndarray | np.generic | float | DeviceArray):
+        raise TypeError(f"{what} must be a bool or number, not {type(x).__name__}")
+    if np.shape(x) != ():
+        raise TypeError(
+            f"{what} must be a scalar, not of shape {np.shape(x)}; where(condition, x, y) chooses by elements"
+        )
+    if isinstance(x, Tensor):
+        return x if isinstance(x._value, Box) else x._value
+    return x
+
+
+def differs(x: Any) -> bool:
+    """Return whether a scalar differs between the examples of a batch."""
+    return isinstance(x, Tensor) and isinstance(x._value, Batched)
+
+
+def anywhere(x: Any) -> bool:
+    """Return whether a scalar is true for any example."""
+    while isinstance(x, Tensor):
+        x = x._value
+        if isinstance(x, Batched):
+            x = x.whole
+    return bool(np.any(x))
+
+
+def choose(pick: Callable[..., Any], outs: Sequence[Any], what: str) -> Any:
+    """Return the leaf by leaf choice among the results of branches."""
+    flat = [tree.flatten(o) for o in outs]
+    for leaves, structure in flat[1:]:
+        demand_equal(what, flat[0], (leaves, structure))
+    chosen = [pick(*group) for group in zip(*(leaves for leaves, _ in flat), strict=True)]
+    return tree.unflatten(flat[0][1], chosen)
+
+
+def demand_equal(what: str, first: tuple[Any, Any], other: tuple[Any, Any]) -> None:
+    """Raise unless two results of branches, as leaves and structure, are alike.
+
+    Raises:
+        TypeError: they differ in structure, shape or dtype.
+    """
+    if first[1] != other[1]:
+        raise TypeError(f"{what}: the branches must return one structure, not {first[1]} and {other[1]}")
+    for i, (a, b) in enumerate(zip(first[0], other[0], strict=True)):
+        ka, kb = kind_of(a), kind_of(b)
+        if ka != kb and not (ka is None and kb and kb[0] == ()) and not (kb is None and ka and ka[0] == ()):
+            shown = [Aval(*k) if k else "number" for k in (ka, kb)]
+            raise TypeError(
+                f"{what}: the branches must return equal types, but leaf {i} is {shown[0]} in one and "
+                f"{shown[1]} in another; convert one of them"
+            )

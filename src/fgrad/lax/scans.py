@@ -1,0 +1,254 @@
+"""`scan` with JAX's signature: a plain loop where values are there, one operation where not."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.core.aval import Aval, aval_of
+from fgrad.core.program import Program
+from fgrad.core.tensor import bind, wrap
+from fgrad.lax.bodies import abstract, promoted, run
+from fgrad.lax.reversal import scan_in_parts
+from fgrad.lax.staged import Code, Grown, avals_out, inset, varies
+from fgrad.lax.trees import Carry, flatten_like, stack
+from fgrad.transforms.calling import has_tensor, name_of
+from fgrad.transforms.stage import staged, staging
+
+Fun = Callable[..., Any]
+
+
+def scan(
+    f: Fun,
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    *,
+    checkpoint: int | bool | None = None,
+) -> tuple[Any, Any]:
+    """Return the carry and the stacked results of `carry, y = f(carry, x)` along the first axis of `xs`.
+
+    Args:
+        f: takes the carry and one element of `xs`, and returns the next carry, of the same structure, shapes
+            and dtypes, and a result.
+        init: the first carry, a pytree; Python numbers take the dtype that they get in `f`.
+        xs: pytree of arrays of one length, or None.
+        length: the number of steps; needed where `xs` has no leaves.
+        reverse: whether to go from the last element to the first; results keep the places of their elements.
+        unroll: accepted for JAX's sake; changes nothing.
+        checkpoint: how many carries to keep for the gradient, from which the others are computed again, with
+            the fewest steps possible; True keeps about 2 log2(length). None keeps what every step records.
+
+    Returns:
+        `(carry, ys)`.
+
+    Raises:
+        TypeError: `f` returns no pair, or the carry another structure, shape or dtype.
+        ValueError: lengths differ, or there is none.
+
+    Source:
+        Griewank & Walther (2000), Algorithm 799, for `checkpoint`.
+
+    Example:
+        >>> total, sums = scan(lambda c, x: (c + x, c + x), 0.0, np.array([1.0, 2.0, 3.0]))
+        >>> sums
+        array([1., 3., 6.])
+    """
+    leaves, structure = tree.flatten(xs)
+    leaves = [x if hasattr(x, "dtype") else np.asarray(x) for x in leaves]
+    n = common_length(leaves, length)
+    if staging():
+        return _staged_scan(f, init, leaves, structure, n, reverse=reverse, checkpoint=checkpoint)
+    order = range(n - 1, -1, -1) if reverse else range(n)
+    if checkpoint is not None and checkpoint is not False and n:
+        return scan_in_parts(f, init, leaves, structure, order, checkpoint)
+    if n == 0:
+        return init, _no_results(f, init, leaves, structure)
+    carry = Carry("scan", f, init)
+    check = carry.check
+    single = leaves[0] if structure is tree.LEAF else None
+    value, ys = init, []
+    for i in order:
+        x = single[i] if single is not None else tree.unflatten(structure, [a[i] for a in leaves])
+        out = f(value, x)
+        if out.__class__ is not tuple or len(out) != 2:
+            out = _pair(out, f)
+        value, y = out
+        check(value)
+        ys.append(y)
+    return value, _stacked(ys[::-1] if reverse else ys, f)
+
+
+def _pair(out: Any, f: Fun) -> Any:
+    if not isinstance(out, tuple | list) or len(out) != 2:
+        raise TypeError(f"scan: {name_of(f)} must return a pair (carry, y), not {type(out).__name__}")
+    return out
+
+
+def common_length(leaves: Sequence[Any], length: Any) -> int:
+    """Return the length of all leaves along their first axes.
+
+    Raises:
+        ValueError: there is none, or more than one.
+    """
+    sizes = set() if length is None else {operator.index(length)}
+    for i, x in enumerate(leaves):
+        if not x.shape:
+            raise ValueError(f"scan goes along the first axis of xs, but leaf {i} has none")
+        sizes.add(x.shape[0])
+    if len(sizes) > 1:
+        given = [] if length is None else [f"length={length}"]
+        raise ValueError(
+            "scan needs one length, but got "
+            + ", ".join([*given, *(f"{x.shape[0]} of leaf {i} of xs" for i, x in enumerate(leaves))])
+        )
+    if not sizes:
+        raise ValueError("scan needs xs or length, to know how many steps to make")
+    return int(sizes.pop())
+
+
+def _stacked(ys: Sequence[Any], f: Fun) -> Any:
+    if ys[0] is None:
+        return None
+    first, structure = tree.flatten(ys[0])
+    if structure is tree.LEAF:
+        return stack(ys)
+    columns: list[list[Any]] = [[] for _ in first]
+    for y in ys:
+        leaves = flatten_like(structure, y)
+        if leaves is None:
+            raise TypeError(
+                f"scan: {name_of(f)} must return results of one structure, not {structure} and "
+                f"{tree.structure(y)}"
+            )
+        for column, leaf in zip(columns, leaves, strict=True):
+            column.append(leaf)
+    return tree.unflatten(structure, map(stack, columns))
+
+
+def _no_results(f: Fun, init: Any, leaves: Sequence[Any], structure: Any) -> Any:
+    first, carry_structure = tree.flatten(init)
+    found: list[Any] = []
+
+    def flat(*values: Any) -> list[Any]:
+        carry = tree.unflatten(carry_structure, values[: len(first)])
+        x = tree.unflatten(structure, values[len(first) :])
+        ys, y_structure = tree.flatten(_pair(f(carry, x), f)[1])
+        found.append(y_structure)
+        return ys
+
+    program, _ = staged(flat, [*map(aval_of, first), *(Aval(a.shape[1:], a.dtype) for a in leaves)])
+    empty = [np.zeros((0, *a.shape), a.dtype) for a in avals_out(program)]
+    return tree.unflatten(found[0], map(wrap, empty) if has_tensor((init, *leaves)) else empty)
+
+
+class Scan(Code):
+    """A program that is repeated along the first axis of some of its arguments.
+
+    Its inputs are `consts` values that stay, `carry` that it returns anew, and one element of each of the
+    others. Where `length` is None, the number of steps is the first argument, before those.
+    """
+
+    body: Program
+    consts: int
+    carry: int
+    length: int | None
+    reverse: bool
+    checkpoint: Any
+    outs: tuple[Aval, ...]
+
+    def __init__(
+        self,
+        body: Program,
+        consts: int,
+        carry: int,
+        length: int | None,
+        *,
+        reverse: bool = False,
+        checkpoint: Any = None,
+    ) -> None:
+        self.body, self.consts, self.carry, self.length = body, consts, carry, length
+        self.reverse, self.checkpoint = reverse, checkpoint
+        self.outs = (
+            *(v.aval for v in body.inputs[consts : consts + carry]),
+            *(
+                Grown(a.shape, a.dtype) if length is None else Aval((length, *a.shape), a.dtype)
+                for a in avals_out(body)[carry:]
+            ),
+        )
+
+    def __call__(self, *values: Any) -> Sequence[Any]:
+        """Return the last carry and the results."""
+        length = self.length
+        if length is None:
+            length, *values = (int(values[0]), *values[1:])  # type: ignore[assignment]
+        n, m = self.consts, self.carry
+        captured, init, xs = values[:n], list(values[n : n + m]), list(values[n + m :])
+
+        def step(carry: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
+            outs = run(self.body, *captured, *carry, *x)
+            return outs[:m], outs[m:]
+
+        carry, ys = scan(step, init, xs, length, self.reverse, checkpoint=self.checkpoint)
+        return [*carry, *(ys or ())]
+
+    def varies(self, mapped: Sequence[bool]) -> list[bool]:
+        """Return which outputs differ between examples where the arguments `mapped` do."""
+        if self.length is None:
+            if mapped[0]:
+                return [True] * len(self.outs)
+            mapped = mapped[1:]
+        n, m = self.consts, self.carry
+        consts, carry, xs = list(mapped[:n]), list(mapped[n : n + m]), list(mapped[n + m :])
+        while True:
+            outs = varies(self.body, [*consts, *carry, *xs])
+            new = [a or b for a, b in zip(carry, outs, strict=False)]
+            if new == carry:
+                return [*carry, *outs[m:]]
+            carry = new
+
+    def inner(self) -> Sequence[Program]:
+        """Return the step."""
+        return (self.body,)
+
+    def map(self, f: Callable[[Program], Program]) -> Code:
+        """Return the same loop of `f` of the step."""
+        counts, options = (self.consts, self.carry), {"reverse": self.reverse, "checkpoint": self.checkpoint}
+        return Scan(f(self.body), *counts, self.length, **options)
+
+    def __str__(self) -> str:
+        times = "counted" if self.length is None else self.length
+        return f"{times} times{' in reverse' * self.reverse}:{inset(self.body)}"
+
+
+def _staged_scan(
+    f: Fun, init: Any, xs: list[Any], structure: Any, n: int, *, reverse: bool, checkpoint: Any
+) -> tuple[Any, Any]:
+    leaves, carry_structure = tree.flatten(init)
+    m = len(leaves)
+    elements = [Aval(x.shape[1:], x.dtype) for x in xs]
+    structures: list[Any] = []
+
+    def step(*values: Any) -> list[Any]:
+        old = tree.unflatten(carry_structure, values[:m])
+        new, y = _pair(f(old, tree.unflatten(structure, values[m:])), f)
+        Carry("scan", f, old).check(new)
+        flat, y_structure = tree.flatten(y)
+        structures.append(y_structure)
+        return [*tree.leaves(new), *flat]
+
+    def probe(*carry: Any) -> list[Any]:
+        zeros = [wrap(np.ones(a.shape, a.dtype)) for a in elements]
+        return step(*carry, *zeros)
+
+    init_values, avals = abstract(promoted(leaves, probe))
+    body, captured = staged(step, [*avals, *elements])
+    code = Scan(body, len(captured), m, n, reverse=reverse, checkpoint=checkpoint)
+    outs = bind("lax.scan", *captured, *init_values, *xs, code=code)
+    return tree.unflatten(carry_structure, outs[:m]), tree.unflatten(structures[-1], outs[m:])
