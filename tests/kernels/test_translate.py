@@ -8,7 +8,10 @@ import sys
 import numpy as np
 import pytest
 
-from fgrad.kernels import compilation, machine, native
+from fgrad.expr.atoms import ATOMS
+from fgrad.expr.node import apply, var
+from fgrad.kernels import compilation, cpu, machine, native
+from fgrad.kernels.body import prepare
 
 pytestmark = pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
 
@@ -226,6 +229,23 @@ def third(x):
     assert np.isinf(both_ways(text, x, x, np.zeros(4), hi=4)).all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", sorted(ATOMS))
+def test_every_function_of_elements_is_known(name, dtype):
+    params = [var(letter) for letter in "xyz"[: ATOMS[name].arity]]
+    code = cpu._statements(prepare(params, [apply(name, *params)], numbers=True), np.dtype(dtype))
+    loads = [f"x{k} = {dtype}_at(slots, args, {k})[0]" for k in range(len(params))]
+    text = kernel(*loads, *code.lines, f"c[0] = {code.values[0]}", head=code.preamble + "\n\n")
+    assert compilation.assembly(text, "kernel", "kernel") is not None
+
+
+def test_comparisons_in_a_chain():
+    lines = ["x = a[i]", "c[i] = 1 if -1 < x < 2 else 0", "b[i] = 1 if -1.0 <= x <= 2.0 < 3.0 else 0"]
+    text = kernel("for i in range(lo, hi):", *(f"    {line}" for line in lines))
+    x = np.array([-1.0, 0.0, 2.0, np.nan])
+    assert both_ways(text, x, x, x, hi=4).tolist() == [0, 1, 0, 0]
+
+
 def test_long_sums_are_taken_in_vectors():
     text = kernel("s = 0.0", "for i in range(lo, hi):", "    s = add_any(s, a[i])", "c[0] = s")
     written = compilation.assembly(text, "kernel", "kernel")
@@ -235,7 +255,7 @@ def test_long_sums_are_taken_in_vectors():
 @pytest.mark.parametrize(
     "line",
     [
-        *("c[0] = a[0] ** 2", "c[0] = -np.uint64(3)", "c[0] = a[0] < b[0] < 3", "c[0] = a[0] // b[0]"),
+        *("c[0] = a[0] ** 2", "c[0] = -np.uint64(3)", "c[0] = a[0] < 2 < b[0]", "c[0] = a[0] // b[0]"),
         *("c[0] = np.uint64(3) + args[0]", "c[0] = np.float32(2) + np.int8(3)", "c[0] = ~args[0]"),
         *("for k in (1, 2): c[k] = k", "for k in range(1, 9, 2): c[k] = k", "c[0] = a[0] and b[0]"),
         *("c[0] = missing", "c[0] = missing(1)", "c[0] = math.gamma(a[0])", "c[0] = a", "x = y = 1"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -338,6 +339,8 @@ class _Writer:
             return scalars.negate(self.builder, x)
         if isinstance(node.op, ast.Not):
             return scalars.invert(self.builder, x)
+        if isinstance(node.op, ast.UAdd) and scalars.is_float(x.kind):
+            return x
         raise Untranslatable(type(node.op).__name__)
 
     def _binary(self, node: ast.BinOp) -> Number:
@@ -345,10 +348,14 @@ class _Writer:
         return scalars.binary(self.builder, type(node.op), x, y)
 
     def _compare(self, node: ast.Compare) -> Number:
-        if len(node.ops) != 1:
-            raise Untranslatable("a chain of comparisons")
-        x, y = self._number(node.left), self._number(node.comparators[0])
-        return scalars.compare(self.builder, type(node.ops[0]), x, y)
+        if len(node.ops) > 1 and not all(map(_is_cheap, node.comparators)):
+            raise Untranslatable("a chain of comparisons that may end early")
+        values = [self._number(x) for x in (node.left, *node.comparators)]
+        results = [
+            scalars.compare(self.builder, type(operation), x, y)
+            for operation, x, y in zip(node.ops, values, values[1:], strict=False)
+        ]
+        return functools.reduce(partial(scalars.binary, self.builder, ast.BitAnd), results)
 
     def _conditional(self, node: ast.IfExp) -> Any:
         return self._chosen(
@@ -488,7 +495,7 @@ def _is_cheap(node: ast.expr) -> bool:
 
 
 def _is_number(node: ast.Call) -> bool:
-    return len(node.args) == 1 and isinstance(node.args[0], (ast.Constant, ast.UnaryOp))
+    return len(node.args) == 1 and isinstance(node.args[0], (ast.Attribute, ast.Constant, ast.UnaryOp))
 
 
 _FUNCTIONS: dict[Any, Callable[..., Number]] = {
