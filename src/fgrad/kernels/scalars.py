@@ -135,10 +135,16 @@ def negate(builder: Any, x: Number) -> Number:
         return constant(x.kind, -x.literal)
     if is_float(x.kind):
         return Number(x.kind, builder.fneg(x.value, flags=FLAGS))
-    if not is_signed(x.kind):
-        raise Untranslatable(f"minus {x.kind}")
-    wide = convert(builder, x, "int64")
-    return Number("int64", builder.neg(wide.value))
+    x = _signed_in_full(builder, x)
+    return Number(x.kind, builder.neg(x.value))
+
+
+def complement(builder: Any, x: Number) -> Number:
+    """Return `~x`."""
+    if x.kind == "bool":
+        return invert(builder, x)
+    x = _signed_in_full(builder, x)
+    return Number(x.kind, builder.not_(x.value))
 
 
 def binary(builder: Any, operation: type[ast.operator], x: Number, y: Number) -> Number:
@@ -171,14 +177,23 @@ def compare(builder: Any, operation: type[ast.cmpop], x: Number, y: Number) -> N
         raise Untranslatable(operation.__name__)
     sign = _COMPARISONS[operation]
     if is_whole(x.kind) and is_whole(y.kind):
-        unsigned = next((n.kind for n in (x, y) if n.kind == "uint64"), "")
-        given = next((n.literal for n in (x, y) if n.kind != "uint64"), None)
-        kind = "uint64" if unsigned and given is not None and given >= 0 else _common(x.kind, y.kind)
-        test = builder.icmp_signed if is_signed(kind) else builder.icmp_unsigned
-        return Number("bool", test(sign, convert(builder, x, kind).value, convert(builder, y, kind).value))
+        return _compared(builder, sign, x, y)
     kind = _common(x.kind, y.kind)
     test = builder.fcmp_unordered if sign == "!=" else builder.fcmp_ordered
     return Number("bool", test(sign, convert(builder, x, kind).value, convert(builder, y, kind).value))
+
+
+def _compared(builder: Any, sign: str, x: Number, y: Number) -> Number:
+    """Return the comparison of integers, also of one that has no sign with one that has."""
+    if "uint64" not in {x.kind, y.kind} or x.kind == y.kind:
+        kind = _common(x.kind, y.kind)
+        test = builder.icmp_signed if is_signed(kind) else builder.icmp_unsigned
+        return Number("bool", test(sign, *(convert(builder, n, kind).value for n in (x, y))))
+    as_unsigned = builder.icmp_unsigned(sign, *(convert(builder, n, "uint64").value for n in (x, y)))
+    signed, below = (y, {">", ">=", "!="}) if x.kind == "uint64" else (x, {"<", "<=", "!="})
+    negative = builder.icmp_signed("<", signed.value, ir.Constant(signed.value.type, 0))
+    certain = ir.Constant(BITS["bool"], sign in below)
+    return Number("bool", builder.select(negative, certain, as_unsigned))
 
 
 def select(builder: Any, condition: Number, x: Number, y: Number) -> Number:
@@ -203,7 +218,7 @@ def absolute(builder: Any, x: Number) -> Number:
     if is_float(x.kind):
         return function(builder, "fabs", x)
     if not is_signed(x.kind):
-        raise Untranslatable(f"abs of {x.kind}")
+        return _signed_in_full(builder, x)
     zero = ir.Constant(x.value.type, 0)
     negative = builder.icmp_signed("<", x.value, zero)
     return Number(x.kind, builder.select(negative, builder.neg(x.value), x.value))
@@ -227,6 +242,18 @@ def function(builder: Any, name: str, *given: Number) -> Number:
         made = builder.module.globals.get(symbol) or ir.Function(builder.module, signature, symbol)
         return Number(kind, builder.call(made, values))
     raise Untranslatable(f"math.{name}")
+
+
+def _signed_in_full(builder: Any, x: Number) -> Number:
+    """Return an integer, which has 64 bits if it has a sign."""
+    return _widened(builder, x) if is_signed(x.kind) or not is_whole(x.kind) or x.kind == "bool" else x
+
+
+def _widened(builder: Any, x: Number) -> Number:
+    """Return an integer in 64 bits."""
+    if not is_whole(x.kind) or x.kind == "bool":
+        raise Untranslatable(f"{x.kind} as an integer")
+    return convert(builder, x, "int64" if is_signed(x.kind) else "uint64")
 
 
 def _width(kind: str) -> int:
@@ -263,10 +290,8 @@ def _extreme(builder: Any, better: type[ast.cmpop], x: Number, y: Number) -> Num
 
 
 def _shifted(builder: Any, operation: type[ast.operator], x: Number, y: Number) -> Number:
-    if not (is_whole(x.kind) and is_whole(y.kind)) or x.kind == "bool":
-        raise Untranslatable(f"{x.kind} shifted by {y.kind}")
-    kind = "int64" if is_signed(x.kind) else "uint64"
-    value, by = convert(builder, x, kind).value, convert(builder, y, kind).value
+    wide = _widened(builder, x)
+    kind, value, by = wide.kind, wide.value, convert(builder, _widened(builder, y), wide.kind).value
     if operation is ast.LShift:
         return Number(kind, builder.shl(value, by))
     return Number(kind, (builder.ashr if is_signed(kind) else builder.lshr)(value, by))

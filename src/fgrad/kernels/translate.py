@@ -339,6 +339,8 @@ class _Writer:
             return scalars.negate(self.builder, x)
         if isinstance(node.op, ast.Not):
             return scalars.invert(self.builder, x)
+        if isinstance(node.op, ast.Invert):
+            return scalars.complement(self.builder, x)
         if isinstance(node.op, ast.UAdd) and scalars.is_float(x.kind):
             return x
         raise Untranslatable(type(node.op).__name__)
