@@ -19,7 +19,9 @@ from fgrad.ops import (
     reduction,
     riccati,
     roots,
+    systems,
     triangular,
+    undetermined,
     windows,
 )
 
@@ -42,6 +44,8 @@ __all__ = [
     "reduction",
     "riccati",
     "roots",
+    "systems",
     "triangular",
+    "undetermined",
     "windows",
 ]

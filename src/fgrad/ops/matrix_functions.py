@@ -18,9 +18,9 @@ from fgrad.backend.devices import on_cpu
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, register
 from fgrad.core.tensor import bind
-from fgrad.ops.factorization import adjoint, conjugate, matrix_product, swapped
 from fgrad.ops.foreign import each, scipy
 from fgrad.ops.linear import broadcast_to
+from fgrad.ops.matrices import adjoint, conjugate, matrix_product, swapped
 
 # ---- functions of matrices
 

@@ -18,9 +18,10 @@ import numpy as np
 from fgrad.backend.devices import on_cpu
 from fgrad.core.primitive import OUT, Pattern, Primitive, Pull, register
 from fgrad.core.tensor import bind
-from fgrad.ops.factorization import adjoint, conjugate, inverse, matrix_product, solve, swapped
 from fgrad.ops.foreign import each, scipy
 from fgrad.ops.linear import broadcast_to, reshape
+from fgrad.ops.matrices import adjoint, conjugate, matrix_product, swapped
+from fgrad.ops.systems import inverse, solve
 
 
 def discrete_lyapunov(a: Any, q: Any, method: str | None = None) -> Any:

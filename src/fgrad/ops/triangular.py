@@ -14,19 +14,10 @@ from fgrad.backend.devices import on_cpu
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, flat, register
 from fgrad.core.tensor import bind
-from fgrad.ops.factorization import (
-    adjoint,
-    as_column,
-    below,
-    columns,
-    conjugate,
-    matrix_product,
-    rows,
-    solve,
-    swapped,
-)
 from fgrad.ops.foreign import each, scipy
 from fgrad.ops.linear import broadcast_to, convert, reshape, transpose
+from fgrad.ops.matrices import adjoint, as_column, below, columns, conjugate, matrix_product, rows, swapped
+from fgrad.ops.systems import solve
 
 # ---- triangular systems
 

@@ -9,8 +9,8 @@ import numpy as np
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Box
 from fgrad.numpy.arrays import as_value
-from fgrad.ops.factorization import as_column
 from fgrad.ops.linear import broadcast_to, convert, reshape
+from fgrad.ops.matrices import as_column
 
 
 def is_visible(x: Any) -> bool:

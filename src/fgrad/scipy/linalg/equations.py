@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fgrad.core.tensor import bind
-from fgrad.ops import factorization as rows
+from fgrad.ops import matrices, systems
 from fgrad.ops.riccati import discrete_lyapunov
 from fgrad.scipy.linalg import arguments
 
@@ -47,7 +47,7 @@ def _pair(a: Any, q: Any, name: str) -> list[Any]:
 def solve_continuous_lyapunov(a: Any, q: Any) -> Any:
     """Return the solution x of a x + x a^H = q; derivative and errors as of `solve_sylvester`."""
     a, q = _pair(a, q, "solve_continuous_lyapunov")
-    return bind("sylvester", a, rows.adjoint(a), q)
+    return bind("sylvester", a, matrices.adjoint(a), q)
 
 
 def solve_discrete_lyapunov(a: Any, q: Any, method: str | None = None) -> Any:
@@ -133,6 +133,6 @@ def _riccati(a: Any, b: Any, q: Any, r: Any, e: Any, s: Any, *, discrete: bool) 
         if s.shape[-2:] != b.shape[-2:]:
             raise ValueError(f"{name}: s of shape {tuple(s.shape)} does not fit b of {tuple(b.shape)}")
         _, s = arguments.stacked(b, s)
-        gain = rows.solve(r, rows.adjoint(s))
-        a, q = a - rows.matrix_product(b, gain), q - rows.matrix_product(s, gain)
+        gain = systems.solve(r, matrices.adjoint(s))
+        a, q = a - matrices.matrix_product(b, gain), q - matrices.matrix_product(s, gain)
     return bind("riccati", a, b, q, r, discrete=discrete)

@@ -12,7 +12,7 @@ from fgrad.numpy import linalg
 from fgrad.numpy.arrays import concrete
 from fgrad.numpy.indexing import take_along_axis
 from fgrad.numpy.ordering import argsort
-from fgrad.ops import factorization as rows
+from fgrad.ops import matrices, systems
 from fgrad.ops.linear import convert
 from fgrad.ops.triangular import permutation, solve_triangular, triangle
 from fgrad.scipy.linalg import arguments
@@ -71,13 +71,13 @@ def lu(
     a = arguments.matrices(a, check_finite=check_finite)
     k = min(a.shape[-2:])
     packed, _, order = bind("lu_factor", a)
-    top = rows.rows(packed, 0, k)
+    top = matrices.rows(packed, 0, k)
     u = top * triangle(k, a.shape[-1], a.dtype, lower=False)
     low = lower_part(packed, k)
     if p_indices and not permute_l:
         return argsort(order, -1), low, u
-    p = rows.swapped(permutation(order, np.empty(0, a.dtype).real.dtype))
-    return (rows.matrix_product(convert(p, a.dtype), low), u) if permute_l else (p, low, u)
+    p = matrices.swapped(permutation(order, np.empty(0, a.dtype).real.dtype))
+    return (matrices.matrix_product(convert(p, a.dtype), low), u) if permute_l else (p, low, u)
 
 
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
@@ -186,12 +186,12 @@ def polar(a: Any, side: str = "right") -> tuple[Any, Any]:
         raise ValueError("`side` must be either 'right' or 'left'")
     a = arguments.matrices(a)
     wide = a.shape[-2] < a.shape[-1]
-    u, p = bind("polar", rows.adjoint(a) if wide else a)
-    first, last = (u, rows.adjoint(u))
+    u, p = bind("polar", matrices.adjoint(a) if wide else a)
+    first, last = (u, matrices.adjoint(u))
     u = last if wide else u
     if wide == (side == "left"):
         return u, p
-    return u, rows.matrix_product(rows.matrix_product(first, p), last)
+    return u, matrices.matrix_product(matrices.matrix_product(first, p), last)
 
 
 def orthogonal_procrustes(A: Any, B: Any, check_finite: bool = True) -> tuple[Any, Any]:  # noqa: N803
@@ -203,7 +203,7 @@ def orthogonal_procrustes(A: Any, B: Any, check_finite: bool = True) -> tuple[An
     a, b = (arguments.matrices(x, check_finite=check_finite) for x in (A, B))
     if a.shape != b.shape:
         raise ValueError(f"the shapes of A and B differ ({tuple(a.shape)} vs {tuple(b.shape)})")
-    r, p = polar(rows.matrix_product(rows.adjoint(a), b))
+    r, p = polar(matrices.matrix_product(matrices.adjoint(a), b))
     return r, linalg.trace(p)
 
 
@@ -286,18 +286,20 @@ def eigh(
 
 def _generalized(a: Any, b: Any, lower: bool, kind: int) -> tuple[Any, Any]:
     """Return eigenvalues and vectors by the Cholesky factor of `b`: Golub & Van Loan (2013), 8.7.2."""
-    half = a * (rows.below(a, a.shape[-1], a.dtype) if lower else rows.below(a, a.shape[-1], a.dtype).T)
-    a = half + rows.adjoint(half)
-    low = linalg.cholesky(b if lower else rows.adjoint(b))
+    half = a * (
+        matrices.below(a, a.shape[-1], a.dtype) if lower else matrices.below(a, a.shape[-1], a.dtype).T
+    )
+    a = half + matrices.adjoint(half)
+    low = linalg.cholesky(b if lower else matrices.adjoint(b))
     if kind == 1:
-        inner = solve_triangular(low, rows.adjoint(solve_triangular(low, a, lower=True)), lower=True)
-        inner = rows.adjoint(inner)
+        inner = solve_triangular(low, matrices.adjoint(solve_triangular(low, a, lower=True)), lower=True)
+        inner = matrices.adjoint(inner)
     else:
-        inner = rows.matrix_product(rows.matrix_product(rows.adjoint(low), a), low)
+        inner = matrices.matrix_product(matrices.matrix_product(matrices.adjoint(low), a), low)
     w, v = linalg.eigh(inner)
     if kind == 3:
-        return w, rows.matrix_product(low, v)
-    return w, solve_triangular(rows.adjoint(low), v, lower=False)
+        return w, matrices.matrix_product(low, v)
+    return w, solve_triangular(matrices.adjoint(low), v, lower=False)
 
 
 def _chosen(w: Any, by_index: Any, by_value: Any) -> slice:
@@ -389,7 +391,7 @@ def eig(
     a = arguments.square(a, check_finite=check_finite)
     if b is not None:
         a, b = arguments.stacked(a, arguments.square(b, check_finite=check_finite))
-        a = rows.solve(b, a)
+        a = systems.solve(b, a)
     kind = np.result_type(a.dtype, np.complex64)
     if not right:
         return convert(linalg.eigvals(a), kind)

@@ -8,7 +8,7 @@ import numpy as np
 
 from fgrad.core.tensor import Tensor, bind, is_tracked
 from fgrad.numpy import linalg
-from fgrad.ops import factorization as rows
+from fgrad.ops import systems
 from fgrad.ops.linear import convert, imag, real
 from fgrad.ops.matrix_functions import ComplexResultError
 from fgrad.scipy.linalg import arguments
@@ -146,7 +146,7 @@ def sinm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
 
 def tanm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
     """Return the tangent of square matrices, by the exponential."""
-    return rows.solve(*_circular(arguments.square(A)))
+    return systems.solve(*_circular(arguments.square(A)))
 
 
 def coshm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
@@ -161,4 +161,4 @@ def sinhm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
 
 def tanhm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
     """Return the hyperbolic tangent of square matrices, by the exponential."""
-    return rows.solve(*_halves(arguments.square(A)))
+    return systems.solve(*_halves(arguments.square(A)))

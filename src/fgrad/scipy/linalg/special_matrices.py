@@ -10,8 +10,8 @@ from fgrad.core.tensor import bind
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.indexing import take
 from fgrad.numpy.shapes import concatenate
-from fgrad.ops.factorization import as_column, as_row, conjugate
 from fgrad.ops.linear import broadcast_to, convert, reshape, reverse
+from fgrad.ops.matrices import as_column, as_row, conjugate
 from fgrad.scipy.linalg import arguments
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from fgrad.core.tensor import bind
 from fgrad.numpy import linalg
 from fgrad.numpy.arrays import as_value, concrete
-from fgrad.ops import factorization as rows
+from fgrad.ops import matrices, systems
 from fgrad.ops.triangular import permutation, triangle
 from fgrad.ops.triangular import solve_triangular as _solve_triangular
 from fgrad.scipy.linalg import arguments
@@ -65,19 +65,19 @@ def solve(
 def _solved(a: Any, b: Any, structure: str, lower: bool, transposed: bool) -> Any:
     n = a.shape[-1]
     if structure == "diagonal":
-        return b / rows.as_column(rows.of_diagonal(a))
+        return b / matrices.as_column(matrices.of_diagonal(a))
     if structure == "tridiagonal":
         a = a * np.asarray(np.tri(n, k=1) * np.tri(n, k=1).T, a.dtype)
     if structure in {"symmetric", "hermitian", "positive definite"}:
-        half = a * (rows.below(a, n, a.dtype) if lower else rows.below(a, n, a.dtype).T)
-        a = half + (rows.swapped(half) if structure == "symmetric" else rows.adjoint(half))
+        half = a * (matrices.below(a, n, a.dtype) if lower else matrices.below(a, n, a.dtype).T)
+        a = half + (matrices.swapped(half) if structure == "symmetric" else matrices.adjoint(half))
     if transposed:
-        a = rows.swapped(a)
+        a = matrices.swapped(a)
     if structure == "positive definite":
         return cho_solve((linalg.cholesky(a), True), b, check_finite=False)
     if structure.endswith("triangular"):
         return _solve_triangular(a, b, lower=(structure == "lower triangular") != transposed)
-    return rows.solve(a, b)
+    return systems.solve(a, b)
 
 
 def solve_triangular(
@@ -109,7 +109,7 @@ def solve_triangular(
     a = arguments.square(a, check_finite=check_finite)
     a, b, vector = arguments.system(a, b, "solve_triangular", check_finite=check_finite)
     kind = _transposition(trans, "solve_triangular")
-    a = a if kind == 0 else rows.swapped(a) if kind == 1 else rows.adjoint(a)
+    a = a if kind == 0 else matrices.swapped(a) if kind == 1 else matrices.adjoint(a)
     x = _solve_triangular(a, b, lower=bool(lower) != (kind > 0), unit=bool(unit_diagonal))
     return arguments.unwrapped(x, vector=vector)
 
@@ -238,7 +238,7 @@ def pinvh(
 ) -> Any:
     """Return the pseudo-inverse of Hermitian matrices, of which one triangle is read; otherwise as `pinv`."""
     a = arguments.square(a, check_finite=check_finite)
-    a = a if lower else rows.adjoint(a)
+    a = a if lower else matrices.adjoint(a)
     return _pseudo_inverse(a, atol, rtol, return_rank=return_rank, hermitian=True)
 
 
@@ -299,9 +299,9 @@ def cho_solve(
     c, lower = c_and_lower
     c = arguments.square(c, check_finite=check_finite)
     c, b, vector = arguments.system(c, b, "cho_solve", check_finite=check_finite)
-    c = c if lower else rows.adjoint(c)
+    c = c if lower else matrices.adjoint(c)
     y = _solve_triangular(c, b, lower=True)
-    x = _solve_triangular(rows.adjoint(c), y, lower=False)
+    x = _solve_triangular(matrices.adjoint(c), y, lower=False)
     return arguments.unwrapped(x, vector=vector)
 
 
@@ -331,17 +331,17 @@ def lu_solve(
     _, order = arguments.stacked(lu, order)
     kind = _transposition(trans, "lu_solve")
     if kind == 0:
-        y = _solve_triangular(lu, rows.matrix_product(order, b), lower=True, unit=True)
+        y = _solve_triangular(lu, matrices.matrix_product(order, b), lower=True, unit=True)
         x = _solve_triangular(lu, y, lower=False)
     else:
-        lu = rows.swapped(lu) if kind == 1 else rows.adjoint(lu)
+        lu = matrices.swapped(lu) if kind == 1 else matrices.adjoint(lu)
         y = _solve_triangular(lu, b, lower=True)
-        x = rows.matrix_product(rows.swapped(order), _solve_triangular(lu, y, lower=False, unit=True))
+        x = matrices.matrix_product(matrices.swapped(order), _solve_triangular(lu, y, lower=False, unit=True))
     return arguments.unwrapped(x, vector=vector)
 
 
 def lower_part(lu: Any, k: int) -> Any:
     """Return the factor with ones on its diagonal of both in one matrix: its first `k` columns."""
-    left = rows.columns(lu, 0, k)
+    left = matrices.columns(lu, 0, k)
     m = left.shape[-2]
     return left * triangle(m, k, left.dtype, lower=True, strict=True) + np.eye(m, k, dtype=left.dtype)

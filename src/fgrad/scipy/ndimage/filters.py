@@ -15,8 +15,8 @@ from fgrad.core.tensor import Tensor, bind
 from fgrad.numpy.arrays import as_tensor, concrete
 from fgrad.numpy.padding import pad
 from fgrad.ops import windows
-from fgrad.ops.factorization import conjugate
 from fgrad.ops.linear import convert, reshape, reverse
+from fgrad.ops.matrices import conjugate
 from fgrad.scipy.dispatch import for_tensors, inexact
 from fgrad.scipy.ndimage.interpolation import as_output
 from fgrad.scipy.signal.convolution import sliding, turned

@@ -13,8 +13,8 @@ from fgrad.core.tensor import bind
 from fgrad.numpy import fft
 from fgrad.numpy.padding import pad
 from fgrad.ops import windows
-from fgrad.ops.factorization import conjugate
 from fgrad.ops.linear import reshape
+from fgrad.ops.matrices import conjugate
 from fgrad.scipy.dispatch import for_tensors, in_common
 
 _MODES = {"full", "same", "valid"}

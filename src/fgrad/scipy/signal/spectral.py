@@ -16,9 +16,9 @@ from fgrad.numpy.indexing import take
 from fgrad.numpy.padding import pad
 from fgrad.numpy.shapes import concatenate, moveaxis
 from fgrad.numpy.statistics import median
-from fgrad.ops.factorization import conjugate
 from fgrad.ops.indexing import HOLE
 from fgrad.ops.linear import convert, imag, real
+from fgrad.ops.matrices import conjugate
 from fgrad.scipy.dispatch import for_tensors, in_common, inexact
 from fgrad.scipy.linalg import arguments
 from fgrad.scipy.signal.filters import extended

@@ -1,0 +1,93 @@
+"""Eigenvalues and eigenvectors, with NumPy's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.linalg._linalg import EighResult, EigResult
+
+from fgrad.core.tensor import bind, wrap
+from fgrad.numpy.linalg.arguments import (
+    demand_finite,
+    is_abstract,
+    is_followed,
+    linalg_function,
+    square_matrices,
+    triangle,
+)
+from fgrad.ops import linear
+
+
+@linalg_function(np.linalg.eigh)
+def eigh(a: Any, UPLO: str = "L") -> EighResult:  # noqa: N803 -- NumPy's name
+    """Return the eigenvalues, in ascending order, and eigenvectors of Hermitian matrices.
+
+    Args:
+        a: matrices (..., n, n), of which one triangle is read.
+        UPLO: which triangle: 'L' or 'U'.
+
+    Raises:
+        LinAlgError: it is differentiated where eigenvectors are not determined (equal eigenvalues, phases)
+            and the result depends on the choice.
+
+    Derivative:
+        With respect to the triangle that is read; zero in the other one. Eigenvectors of equal eigenvalues:
+        finite if the result depends on eigenvalues alone, or on vectors alone but not on their choice.
+
+    Source:
+        Giles (2008), 3.1; Seeger, Hetzel, Dai, Meissner & Lawrence (2017), arXiv:1710.08717.
+    """
+    return EighResult(*bind("eigh", square_matrices(a), uplo=triangle(UPLO)))
+
+
+@linalg_function(np.linalg.eigvalsh)
+def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 -- NumPy's name
+    """Return the eigenvalues of Hermitian matrices in ascending order.
+
+    Derivative:
+        v_i v_i^H, with respect to the triangle that is read: Giles (2008), 3.1.
+    """
+    a, uplo = square_matrices(a), triangle(UPLO)
+    if not is_followed(a):
+        return wrap(np.linalg.eigvalsh(a._value, uplo))
+    return bind("eigh", a, uplo=uplo)[0]
+
+
+@linalg_function(np.linalg.eig)
+def eig(a: Any) -> EigResult:
+    """Return the eigenvalues and eigenvectors, of length one, of square matrices.
+
+    Real matrices have real results where every eigenvalue is real, and complex ones otherwise; inside `vmap`
+    and while staging, where nobody can look, always complex ones.
+
+    Raises:
+        LinAlgError: it is differentiated at a defective matrix, or the result depends on the phases of
+            complex eigenvectors or on their choice for equal eigenvalues.
+
+    Source:
+        Giles (2008), 3.1; Boeddeker et al. (2017), On the computation of complex-valued gradients with
+        application to statistically optimum beamforming, arXiv:1701.00392.
+    """
+    a = demand_finite(square_matrices(a))
+    w, v = bind("eig", a)
+    return EigResult(*_real_if_possible(a, w, v))
+
+
+@linalg_function(np.linalg.eigvals)
+def eigvals(a: Any) -> Any:
+    """Return the eigenvalues of square matrices; real or complex as those of `eig`.
+
+    Derivative:
+        That of `eig`.
+    """
+    a = demand_finite(square_matrices(a))
+    if not is_followed(a):
+        return wrap(np.linalg.eigvals(a._value))
+    return _real_if_possible(a, bind("eig", a)[0])[0]
+
+
+def _real_if_possible(a: Any, w: Any, *others: Any) -> tuple[Any, ...]:
+    if a.dtype.kind == "c" or is_abstract(w) or w._value.imag.any():
+        return (w, *others)
+    return tuple(map(linear.real, (w, *others)))

@@ -1,0 +1,86 @@
+"""Matrices in stacks, as the rows of linear algebra see them: products, adjoints, triangles, diagonals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.backend.devices import as_array
+from fgrad.core.placement import near
+from fgrad.core.primitive import Rule
+from fgrad.core.tensor import Tensor, bind
+from fgrad.ops.contraction import contract
+from fgrad.ops.linear import reshape, sum_axes, transpose
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVW"  # of the axes before a matrix
+
+
+def matrix_product(x: Any, y: Any) -> Any:
+    """Return the products of two stacks of matrices with the same axes in front."""
+    if x.__class__ is not Tensor and y.__class__ is not Tensor:
+        return np.matmul(x, y)
+    lead = _LETTERS[: len(x.shape) - 2]
+    return contract(x, y, lead + "XY", lead + "YZ", lead + "XZ")
+
+
+def swapped(x: Any) -> Any:
+    """Return transposed matrices."""
+    n = len(x.shape)
+    return transpose(x, (*range(n - 2), n - 1, n - 2))
+
+
+def conjugate(x: Any) -> Any:
+    """Return the complex conjugate."""
+    return bind("conjugate", x) if x.dtype.kind == "c" else x
+
+
+def adjoint(x: Any) -> Any:
+    """Return transposed conjugate matrices."""
+    return swapped(conjugate(x))
+
+
+def columns(x: Any, start: int | None, stop: int | None) -> Any:
+    """Return some columns of matrices."""
+    return bind("slice", x, index=(..., slice(start, stop)))
+
+
+def rows(x: Any, start: int | None, stop: int | None) -> Any:
+    """Return some rows of matrices."""
+    return bind("slice", x, index=(..., slice(start, stop), slice(None)))
+
+
+def as_column(x: Any) -> Any:
+    """Return vectors as matrices of one column."""
+    return reshape(x, (*x.shape, 1))
+
+
+def as_row(x: Any) -> Any:
+    """Return vectors as matrices of one row."""
+    return reshape(x, (*x.shape[:-1], 1, x.shape[-1]))
+
+
+def on_diagonal(x: Any) -> Any:
+    """Return the diagonal matrices of vectors."""
+    return as_column(x) * near(x).eye(x.shape[-1], dtype=x.dtype)
+
+
+def of_diagonal(x: Any) -> Any:
+    """Return the diagonals of square matrices as vectors."""
+    return sum_axes(x * near(x).eye(x.shape[-1], dtype=x.dtype), (len(x.shape) - 1,))
+
+
+def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of absolute values."""
+    return np.empty(0, dtype).real.dtype
+
+
+def mapped_rest(row: str) -> Rule:
+    """Return the batch rule of a row of one stack of matrices: one more axis in front."""
+    return lambda _, x, **params: bind(row, x, **params)
+
+
+def below(like: Any, n: int, dtype: Any) -> Any:
+    """Return ones below the diagonal of a square matrix, and a half on it, where `like` is."""
+    make = near(like)
+    return as_array(make.tri(n, k=-1) + make.eye(n) / 2, dtype)

@@ -1,0 +1,262 @@
+"""Rows of linear algebra that keep no factors: systems of equations, inverses, determinants, in stacks.
+
+For the pairing of cotangents and what `a.T` and `a.H` stand for see `factorization`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import as_array
+from fgrad.core.aval import Aval
+from fgrad.core.placement import near
+from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, by_argument, register
+from fgrad.core.tensor import bind
+from fgrad.ops.linear import broadcast_to, convert, imag, reshape, sum_axes, transpose, with_rank
+from fgrad.ops.matrices import adjoint, as_column, conjugate, mapped_rest, matrix_product, real_dtype, swapped
+from fgrad.ops.undetermined import guarded
+
+
+def solve(a: Any, b: Any, check: str = "") -> Any:
+    """Return the solutions x of a x = b, for stacks of matrices a and b.
+
+    `check` says what `a` is made of, if it is to be tested for singularity beyond rounding.
+    """
+    return bind("solve", a, b, check=check)
+
+
+def inverse(a: Any) -> Any:
+    """Return inverse matrices."""
+    return solve(a, near(a).eye(a.shape[-1], dtype=a.dtype))
+
+
+_SINGULAR = {
+    "qr": "qr: the first columns of the matrix are linearly dependent (column {i}), where its factors have "
+    "no derivative",
+    "eig": "eig: the matrix is defective to rounding (its eigenvectors are linearly dependent), where "
+    "eigenvalues and eigenvectors have no derivative",
+}
+
+
+def _run_solve(a: Any, b: Any, *, check: str) -> Any:
+    if check and a.size:
+        tiny = 8 * a.shape[-1] * np.finfo(a.dtype).eps
+        if check == "qr":
+            diagonal = np.abs(np.diagonal(a, axis1=-2, axis2=-1))
+            low = diagonal <= tiny * np.linalg.norm(a, axis=-2)
+        else:
+            s = np.linalg.svd(a, compute_uv=False)
+            low = s[..., -1:] <= tiny * s[..., :1]
+        if low.any():
+            raise LinAlgError(_SINGULAR[check].format(i=int(np.argwhere(low)[0][-1])))
+    return np.linalg.solve(a, b)
+
+
+def _solve_pull(pattern: Pattern) -> Pull:
+    to_a, to_b = pattern
+
+    def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
+        *out, a, params = saved
+        ct_b = solve(swapped(a), ct, params["check"])
+        # Giles (2008), An extended collection of matrix derivative results, 2.2.3
+        ct_a = [-matrix_product(ct_b, swapped(out[0]))] if to_a else []
+        return (*ct_a, ct_b) if to_b else tuple(ct_a)
+
+    return Pull(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else EACH)
+
+
+def _shape_solve(a: Aval, b: Aval, *, check: str) -> Aval:
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return Aval((*lead, *b.shape[-2:]), np.result_type(a.dtype, b.dtype))
+
+
+def _batch_solve(mapped: Pattern, a: Any, b: Any, *, check: str) -> Any:
+    if not mapped[0] and len(a.shape) == 2:  # one matrix, and every example a few columns more
+        axes = (*range(len(b.shape) - 2), len(b.shape) - 1)
+        n, wide = b.shape[-2], tuple(b.shape[i] for i in axes)
+        joined = reshape(transpose(b, (len(b.shape) - 2, *axes)), (n, math.prod(wide)))
+        apart = reshape(solve(a, joined, check), (n, *wide))
+        k = len(wide)
+        return transpose(apart, (*range(1, k), 0, k))
+    rank = max(len(v.shape) - m for v, m in zip((a, b), mapped, strict=True)) + 1
+    a, b = (with_rank(v, rank) if m else v for v, m in zip((a, b), mapped, strict=True))
+    return solve(a, b, check)
+
+
+register(Primitive("solve", run=_run_solve, pull=_solve_pull, shape=_shape_solve, batch=_batch_solve))
+
+
+def _phase_and_factors(a: Any) -> tuple[Any, Any, Any, Any]:
+    u, s, vh = np.linalg.svd(a)
+    return np.linalg.det(u) * np.linalg.det(vh), u, s, vh
+
+
+def _transposed_inverse(a: Any, det: Any) -> Any:
+    """Return transposed inverses; None where a matrix is too near to a singular one to trust its inverse."""
+    if det.__class__ is DeviceArray or not np.all(np.isfinite(det) & (det != 0)):
+        return None  # from a device nothing is read
+    b = np.swapaxes(np.linalg.inv(a), -1, -2)
+    sizes = [np.abs(x).sum(axis=-1).max(axis=-1, initial=0.0) for x in (a, b)]
+    return b if np.all(sizes[0] * sizes[1] < np.finfo(a.dtype).eps ** -0.4) else None
+
+
+def _run_cofactor(a: Any) -> Any:
+    """Return the matrix of cofactors, the gradient of the determinant."""
+    det = np.linalg.det(a)
+    b = _transposed_inverse(a, det)
+    if b is not None:
+        return as_array(det)[..., None, None] * b
+    phase, u, s, vh = _phase_and_factors(a)
+    zero = s == 0
+    safe = np.where(zero, 1, s)
+    others = np.prod(safe, axis=-1, keepdims=True) / safe
+    others = np.where(zero.sum(axis=-1, keepdims=True) == zero, others, 0)
+    return _typed(as_array(phase)[..., None, None] * np.conj((u * others[..., None, :]) @ vh), a)
+
+
+def _run_minors(a: Any, ct: Any) -> Any:
+    """Return the derivative of <ct, cofactor(a)>, by second cofactors; symmetric in ct and its own cotangent.
+
+    For a = diag(s), the derivative of the adjugate along m has off the diagonal -m_ij p_ij, on it
+    sum_j p_ij m_jj, where p_ij is the product of all singular values but i and j.
+    """
+    det = np.linalg.det(a)
+    b = _transposed_inverse(a, det)
+    if b is not None:
+        along = np.add.reduce(b * ct, axis=(-2, -1))
+        turned = b @ np.swapaxes(ct, -1, -2) @ b
+        return as_array(det)[..., None, None] * (as_array(along)[..., None, None] * b - turned)
+    phase, u, s, vh = _phase_and_factors(a)
+    zero = s == 0
+    safe = np.where(zero, 1, s)
+    pairs = np.prod(safe, axis=-1)[..., None, None] / (safe[..., :, None] * safe[..., None, :])
+    left = zero.sum(axis=-1)[..., None, None] - zero[..., :, None].astype(int) - zero[..., None, :]
+    pairs = np.where((left == 0) & ~near(s).eye(s.shape[-1], dtype=bool), pairs, 0)
+    m = np.swapaxes(u.conj(), -1, -2) @ ct @ np.swapaxes(vh.conj(), -1, -2)
+    trace = pairs @ np.diagonal(m, axis1=-2, axis2=-1)[..., None]
+    inner = near(s).eye(s.shape[-1]) * trace - pairs * np.swapaxes(m, -1, -2)
+    return _typed(as_array(phase)[..., None, None] * (u.conj() @ inner @ vh.conj()), as_array(ct + a))
+
+
+def _typed(x: Any, like: Any) -> Any:
+    return x.astype(like.dtype, copy=False)
+
+
+def _minors_of_matrix(ct: Any, x: Any, y: Any) -> Any:
+    # the third derivative of the determinant, where the matrix is regular: Jacobi's formula, differentiated
+    b = swapped(inverse(x))
+    by, bc = (matrix_product(matrix_product(b, swapped(v)), b) for v in (y, ct))
+    ty, tc, mixed = (_inner(b, y), _inner(b, ct), _inner(by, ct))
+    turned = matrix_product(matrix_product(by, swapped(ct)), b)
+    turned = turned + matrix_product(matrix_product(bc, swapped(y)), b)
+    det = reshape(bind("det", x), (*x.shape[:-2], 1, 1))
+    return det * ((ty * tc - mixed) * b - ty * bc - tc * by + turned)
+
+
+def _inner(x: Any, y: Any) -> Any:
+    """Return sum(x * y) of each pair of matrices, as matrix of one element."""
+    n = len(x.shape)
+    return reshape(sum_axes(x * y, (n - 2, n - 1)), (*x.shape[:-2], 1, 1))
+
+
+def _batch_minors(mapped: Pattern, a: Any, ct: Any) -> Any:
+    size = (a if mapped[0] else ct).shape[0]
+    full = (v if m else broadcast_to(v, (size, *v.shape)) for v, m in zip((a, ct), mapped, strict=True))
+    return bind("minors", *full)
+
+
+def _slogdet(ct: Any, out: Any, x: Any) -> tuple[Any]:
+    ct_sign, ct_log = ct
+    sign, size = out
+    total: Any = 0 if ct_log is None else ct_log
+    if ct_sign is not None and x.dtype.kind == "c":
+        # sign = det / |det| turns by Im tr(a^-1 da)
+        total = total + imag(ct_sign * sign) * 1j
+    if total.__class__ is int:
+        return (None,)
+    total = reshape(convert(total, x.dtype), (*sign.shape, 1, 1))
+    singular = reshape(bind("equal", sign, 0), (*sign.shape, 1, 1))
+    total = guarded(total, singular, as_column(size), total, kind="singular")
+    eye = near(x).eye(x.shape[-1], dtype=x.dtype)
+    return (total * swapped(inverse(bind("where", singular, eye, x))),)
+
+
+register(
+    Primitive(
+        "det",
+        run=np.linalg.det,
+        pull=by_argument(lambda ct, x: reshape(ct, (*ct.shape, 1, 1)) * bind("cofactor", x), exact=True),
+        shape=lambda a: Aval(a.shape[:-2], a.dtype),
+        batch=mapped_rest("det"),
+    )
+)
+
+
+register(
+    Primitive(
+        "cofactor",
+        run=_run_cofactor,
+        pull=by_argument(lambda ct, x: bind("minors", x, ct), exact=True),
+        shape=lambda a: a,
+        batch=mapped_rest("cofactor"),
+    )
+)
+
+
+register(
+    Primitive(
+        "minors",
+        run=_run_minors,
+        pull=by_argument(_minors_of_matrix, lambda ct, x: bind("minors", x, ct)),
+        shape=lambda a, ct: Aval(a.shape, np.result_type(a.dtype, ct.dtype)),
+        batch=_batch_minors,
+    )
+)
+
+
+register(
+    Primitive(
+        "slogdet",
+        run=lambda a: tuple(np.linalg.slogdet(a)),
+        pull=lambda _: Pull(_slogdet, keep=(OUT, 1), exact=True),
+        shape=lambda a: (Aval(a.shape[:-2], a.dtype), Aval(a.shape[:-2], real_dtype(a.dtype))),
+        batch=mapped_rest("slogdet"),
+        many=True,
+    )
+).wary = True
+
+
+def _pinv(ct: Any, out: Any, x: Any, **_: Any) -> Any:
+    # dp = -p da p + p p^H da^H (1 - a p) + (1 - p a) da^H p^H p, for da that keep the rank:
+    # Golub & Pereyra (1973), The differentiation of pseudo-inverses and nonlinear least squares problems
+    p, q, b, c = swapped(out), conjugate(out), conjugate(x), adjoint(ct)
+    dropped = x - matrix_product(matrix_product(x, out), x)
+    nothing = near(x).zeros(1, real_dtype(x.dtype))
+    guarded(dropped, near(x).ones((1, 1), bool), nothing, x, kind="dropped", both=False)
+    own = matrix_product(matrix_product(p, ct), p)
+    first = matrix_product(matrix_product(c, q), p)
+    second = matrix_product(p, matrix_product(q, c))
+    first = first - matrix_product(b, matrix_product(q, first))
+    second = second - matrix_product(matrix_product(second, q), b)
+    return first + second - own
+
+
+def _shape_pinv(a: Aval, *, rcond: Any, hermitian: bool) -> Aval:
+    *lead, m, n = a.shape
+    return Aval((*lead, n, m), a.dtype)
+
+
+register(
+    Primitive(
+        "pinv",
+        run=lambda a, *, rcond, hermitian: np.linalg.pinv(a, rcond, hermitian),
+        pull=by_argument(_pinv, exact=True),
+        shape=_shape_pinv,
+        batch=mapped_rest("pinv"),
+    )
+)
