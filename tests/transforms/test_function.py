@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.helpers import close
+from tests.transforms.lifetimes import tracked
 
 import fgrad as fg
 from fgrad import Function, GradManager, NoGradientWarning, tensor
@@ -17,15 +18,6 @@ def check_grad(x, expected):
     assert type(x.grad) is fg.Tensor
     assert x.grad.dtype == x.dtype
     close(x.grad, np.broadcast_to(expected, x.shape))
-
-
-def tracked(t):
-    """Return whether a live recording tracks `t`: then it must not silently become an array."""
-    try:
-        np.asarray(t)
-    except TypeError:
-        return True
-    return False
 
 
 def take_grad(x):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from tests.helpers import close
+from tests.transforms.lifetimes import tracked
 
 import fgrad as fg
 from fgrad import GradManager, NoGradientWarning, tensor
@@ -31,15 +32,6 @@ def check_grad(x, expected):
 def attached(gm):
     """Return the identities of what is attached, since `==` of Tensors compares elements."""
     return [id(t) for t in gm.attached_tensors()]
-
-
-def tracked(t):
-    """Return whether a live recording tracks `t`: then it must not silently become an array."""
-    try:
-        np.asarray(t)
-    except TypeError:
-        return True
-    return False
 
 
 class Pool:

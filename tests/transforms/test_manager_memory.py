@@ -15,42 +15,10 @@ from weakref import ref
 import numpy as np
 import pytest
 from tests.helpers import close, plain
+from tests.transforms.lifetimes import Square, no_cycle_collector, tracked, value  # noqa: F401 -- a fixture
 
 import fgrad as fg
 from fgrad import GradManager, tensor
-
-
-@pytest.fixture(autouse=True)
-def no_cycle_collector():
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
-def value(t):
-    """Return a weak reference to the array behind `t`, which rules may have saved."""
-    return ref(t._value)
-
-
-def tracked(t):
-    """Return whether a live recording tracks `t`: then it must not silently become an array."""
-    try:
-        np.asarray(t)
-    except TypeError:
-        return True
-    return False
-
-
-class Square(fg.Function):
-    """A custom rule, whose instance is what the tape saves."""
-
-    def forward(self, x):
-        self.x = x
-        return x * x
-
-    def backward(self, ct):
-        return ct * self.x * 2.0
 
 
 class SquareAndCube(fg.Function):

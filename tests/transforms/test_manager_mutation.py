@@ -10,6 +10,7 @@ import pickle
 import numpy as np
 import pytest
 from tests.helpers import close
+from tests.transforms.lifetimes import tracked
 
 import fgrad as fg
 import fgrad.numpy as fnp
@@ -24,15 +25,6 @@ def check_grad(x, expected):
     assert type(x.grad) is fg.Tensor
     assert x.grad.dtype == x.dtype
     close(x.grad, np.broadcast_to(expected, x.shape))
-
-
-def tracked(t):
-    """Return whether a live recording tracks `t`: then it must not silently become an array."""
-    try:
-        np.asarray(t)
-    except TypeError:
-        return True
-    return False
 
 
 def assign(t, index, v):
