@@ -8,8 +8,9 @@ from tests.backend.checks import DEVICE, no_transfers, on_device, same
 from tests.backend.conftest import quick_switching as quick_switching  # noqa: PLC0414 -- a fixture of these tests too
 
 import fgrad as fg
-from fgrad.compiler import device as compiled
-from fgrad.compiler.grids import CHUNK, RUN
+from fgrad.compiler.device import executable as compiled
+from fgrad.compiler.device import plan as laid_out
+from fgrad.compiler.device.grids import CHUNK, RUN
 from fgrad.errors import NoValueError
 from fgrad.kernels import cuda
 
@@ -63,7 +64,7 @@ def test_programs(name):
             found = jitted(*given)
         same(found, expected, scale)
     executable = jitted.lower(*args)._procedure.on(given[0]._value.place)
-    kinds = [grid.kind for grids in executable.grids.values() for grid in grids]
+    kinds = [grid.kind for grid in executable.grids]
     assert sorted(kinds) == sorted(steps), executable.source
 
 
@@ -71,7 +72,7 @@ def test_programs(name):
 @pytest.mark.parametrize("name", ["softmax", "long sum", "rows", "few columns", "standardized"])
 def test_any_block(monkeypatch, threads, name):
     chip = cuda.device()._replace(threads=threads, blocks=3)
-    monkeypatch.setattr(compiled, "device", lambda: chip)
+    monkeypatch.setattr(laid_out, "device", lambda: chip)
     f, _, *args = PROGRAMS[name]
     same(fg.jit(f)(*map(on_device, args)), f(*args))
 

@@ -164,6 +164,9 @@ class Library(Protocol):
     def native(self, buffer: Any) -> Any:
         """Return the array of the library for the user and his kernels."""
 
+    def overlaps(self, x: Any, y: Any) -> bool:
+        """Return whether two buffers may share memory."""
+
     def synchronize(self) -> None:
         """Wait until the current device is done."""
 
@@ -212,6 +215,10 @@ class Simulated:
     def native(self, buffer: Any) -> Any:
         """Return an array that simulated kernels take, which copy theirs back, whether written to or not."""
         return buffer if buffer.flags.writeable else np.array(buffer)
+
+    def overlaps(self, x: Any, y: Any) -> bool:
+        """Return whether two buffers may share memory, by where they begin and end."""
+        return np.may_share_memory(x, y)
 
     def synchronize(self) -> None:
         """Do nothing: what is simulated is done at once."""
@@ -292,6 +299,10 @@ class CuPy:
     def native(self, buffer: Any) -> Any:
         """Return the array itself."""
         return buffer
+
+    def overlaps(self, x: Any, y: Any) -> bool:
+        """Return whether two buffers may share memory, by where they begin and end."""
+        return bool(self.cupy.may_share_memory(x, y))
 
     def synchronize(self) -> None:
         """Wait until the current stream is done."""

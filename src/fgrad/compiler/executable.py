@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.compiler.cost import Cost, cost
+from fgrad.compiler.layout import Buffer
 from fgrad.compiler.listing import source, titles
-from fgrad.compiler.plan import ALIGN, KINDS, Buffer, Plan, Python, Segment, Shared
+from fgrad.compiler.plan import ALIGN, KINDS, Plan, Python, Segment, Shared
 from fgrad.compiler.simplify import simplify
 from fgrad.compiler.simplify.effects import communicates
 from fgrad.compiler.usual import usual_case

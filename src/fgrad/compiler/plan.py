@@ -1,21 +1,21 @@
 """Where every buffer of a program lies, and the table of instructions that computes it.
 
 A block is a straight piece of a program: nests, products of matrices, loops and branches (which hold
-blocks of their own), and calls of rows that only Python computes. Buffers of a block share one arena: where
-one lives no other does. The blocks inside of a loop lie in the arena of the block around it, for as long as
-the loop runs.
+blocks of their own), and calls of rows that only Python computes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from fgrad.compiler import layout
 from fgrad.compiler.decompose import Plain, decompose
 from fgrad.compiler.emit import Kernel, Part, combine, emit
 from fgrad.compiler.fuse import Call, Nest, fuse
+from fgrad.compiler.layout import Buffer, aval_at, computed, dying, heirs, lifetimes, packed, variables
 from fgrad.compiler.products import product
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Equation, Program, Var
@@ -64,41 +64,17 @@ class Rows(NamedTuple):
     is_stacked: bool = False
 
 
-class Buffer:
-    """Memory of the arena: `offset` is known when everything has been laid out."""
-
-    __slots__ = ("array", "aval", "base", "is_stack", "offset", "size", "slot")
-
-    size: int
-    aval: Aval | None
-    offset: int
-    slot: int
-    is_stack: bool
-
-    def __init__(self, size: int, aval: Aval | None = None) -> None:
-        self.size, self.aval = size, aval
-        self.offset, self.slot = 0, -1
-        self.base: Buffer | None = None  # the buffer inside of which it lies
-        self.array: np.ndarray | None = None  # of a constant
-        self.is_stack = False
-
-    @property
-    def start(self) -> int:
-        """Where it begins in the arena."""
-        return self.offset + (self.base.start if self.base else 0)
-
-    @property
-    def content(self) -> np.ndarray | int | stacks.Stack:
-        """What a slot of it holds at first: the array of a constant, a stack, or the place in the arena."""
-        if self.is_stack:
-            return stacks.STACK
-        return self.start if self.array is None else self.array
+def _content(buffer: Buffer) -> np.ndarray | int | stacks.Stack:
+    """Return what its slot holds at first: the array of a constant, a stack, or the place in the arena."""
+    if buffer.is_stack:
+        return stacks.STACK
+    return buffer.start if buffer.array is None else buffer.array
 
 
 FAULTS = Aval((), np.dtype(np.int64))  # 0, how many indices are out of bounds, or `machine.EXHAUSTED`
 
 
-class Plan:
+class Plan(layout.Slots):
     """A program laid out: slots, arena, table, steps; where `has_faults`, the last output says what failed.
 
     Args:
@@ -121,6 +97,7 @@ class Plan:
     results: list[int | None]
     table: machine.Assembler
     has_faults: bool
+    align = ALIGN
 
     def __init__(
         self,
@@ -132,25 +109,21 @@ class Plan:
         donated: Collection[int] = (),
         apart: bool = False,
     ) -> None:
+        super().__init__()
         self.apart = apart
         self.origins: list[int] = []
-        self.slots: list[Buffer | None] = []  # None for those of arguments
-        self.constants: dict[int, Buffer] = {}
         self.kernels: list[Kernel] = []
         plain = decompose(program)
         self.program = plain.program
         results = plain.program.outputs[: len(plain.program.outputs) - doubts]
         self.doubts = plain.program.outputs[len(results) :]
         self.inputs = [v for v in plain.program.inputs if v not in plain.constants]
-        self.outputs: list[Var] = []
-        for y in plain.program.outputs:
-            if isinstance(y, Var) and y not in self.outputs and y not in plain.program.inputs:
-                self.outputs.append(y)
+        self.outputs = computed(plain.program)
         known = {v: self.argument() for v in (*self.inputs, *self.outputs)}
         self.faults = self.argument()
         self.block = Block(self, plain, known, [self.inputs[i] for i in donated])
-        heirs = self.block.heirs
-        self.donations = {self.outputs.index(heirs[v]): i for i, v in enumerate(self.inputs) if v in heirs}
+        heir = self.block.heirs
+        self.donations = {self.outputs.index(heir[v]): i for i, v in enumerate(self.inputs) if v in heir}
         self.size = self.block.size
         self.results = [self.block.known[y] if isinstance(y, Var) else None for y in results]
         native.compiled_all((k.text for k in self.kernels), name)
@@ -166,25 +139,6 @@ class Plan:
         self.origins = [-1] * len(self.steps)
         self.block.write(self, alone=alone)
 
-    def argument(self) -> int:
-        """Return a slot that a call, or the table, fills."""
-        self.slots.append(None)
-        return len(self.slots) - 1
-
-    def slot(self, buffer: Buffer) -> int:
-        """Return the slot of a buffer."""
-        if buffer.slot < 0:
-            self.slots.append(buffer)
-            buffer.slot = len(self.slots) - 1
-        return buffer.slot
-
-    def constant(self, x: np.ndarray) -> int:
-        """Return the slot of a constant array."""
-        if id(x) not in self.constants:
-            self.constants[id(x)] = Buffer(0, aval_of(x))
-            self.constants[id(x)].array = x
-        return self.slot(self.constants[id(x)])
-
     def stack(self) -> int:
         """Return the slot of a new stack."""
         made = Buffer(0)
@@ -193,7 +147,11 @@ class Plan:
 
     def places(self) -> list[np.ndarray | int | stacks.Stack | None]:
         """Return what each slot holds at first: an array, a place in the arena, a stack, or nothing."""
-        return [None if b is None else b.content for b in self.slots]
+        return [None if b is None else _content(b) for b in self.slots]
+
+    def nested(self, plain: Plain, known: dict[Var, int]) -> Block:
+        """Return the block of a program inside of another one."""
+        return Block(self, plain, known)
 
     def mark(self) -> tuple[int, int]:
         """Return where `restore` can return to."""
@@ -247,7 +205,7 @@ class Block:
         self.steps, makers = fuse(plain.program, plain.constants)
         # the memory of results is there from the start, that of a loop's is not always
         self.kernels = _kernels(self.steps, makers, plain, known.keys() - set(plan.outputs), donated)
-        self.heirs = _heirs(self.steps)
+        self.heirs = heirs(self.steps)
         plan.kernels += [k for ks in self.kernels.values() for k in ks]
         self.inner = self._inner({i: s.equation for i, s in enumerate(self.steps) if isinstance(s, Call)})
         self.stacked: dict[Var, Rows] = {}
@@ -267,15 +225,15 @@ class Block:
 
     def _inner(self, calls: dict[int, Equation]) -> dict[int, Inner]:
         """Return the loops and branches that the table can hold: of those that share a stack all or none."""
-        stacks = {v for e in calls.values() for v in _stacks(e)}
+        stacks = {v for e in calls.values() for v in layout.stacks(e)}
         refused: set[int] = set()
         mark = self.plan.mark()
         while True:
             made = {i: control(self.plan, e) for i, e in calls.items() if i not in refused}
             found = {i: m for i, m in made.items() if m is not None}
-            lost = {v for i, e in calls.items() if i not in found for v in _variables(e)} & stacks
+            lost = {v for i, e in calls.items() if i not in found for v in variables(e)} & stacks
             lost |= {y for y in self.plain.program.outputs if isinstance(y, Var) and y in stacks}
-            more = {i for i in found if not lost.isdisjoint(_variables(calls[i]))}
+            more = {i for i in found if not lost.isdisjoint(variables(calls[i]))}
             if not more:
                 return found
             refused |= more
@@ -338,27 +296,11 @@ class Block:
 
     def _place(self) -> int:
         """Give every buffer its place; return how many bytes they take."""
-        first: dict[Any, int] = {}
-        last: dict[Any, int] = {}
-        for i, step in enumerate(self.steps):
-            for each in self._touched(i, step):
-                v = self.heirs.get(each, each)
-                if v not in self.known:
-                    first.setdefault(v, i)
-                    last[v] = i
-        sizes = {v: v.size if isinstance(v, Buffer) else _bytes(v) for v in first}
-        live: list[tuple[int, int, int]] = []  # start, stop, last step
-        total = 0
-        for v in sorted(first, key=lambda v: first[v]):
-            live = [x for x in live if x[2] >= first[v]]
-            size = -(-sizes[v] // ALIGN) * ALIGN
-            start = 0
-            for begin, stop, _ in sorted(live):
-                if begin - start >= size:
-                    break
-                start = max(start, stop)
-            live.append((start, start + size, last[v]))
-            total = max(total, start + size)
+        touched = [[self.heirs.get(v, v) for v in self._touched(i, s)] for i, s in enumerate(self.steps)]
+        lives = {v: life for v, life in lifetimes(touched).items() if v not in self.known}
+        sizes = {v: v.size if isinstance(v, Buffer) else _bytes(v) for v in lives}
+        offsets, total = packed(lives, sizes, ALIGN)
+        for v, start in offsets.items():
             if isinstance(v, Buffer):
                 v.offset = start
             else:
@@ -376,7 +318,7 @@ class Block:
 
     def _touched(self, i: int, step: Any) -> Iterator[Any]:
         if isinstance(step, Call):
-            yield from _variables(step.equation)
+            yield from variables(step.equation)
             if i in self.inner:
                 self.buffers.append(self.inner[i].arena)
                 yield self.inner[i].arena
@@ -394,14 +336,6 @@ class _Any(dict[Any, int]):
 def _real(b: Any, kernels: list[Kernel]) -> Any:
     """Return the buffer of a part: the result itself where there is only one block."""
     return b.root.var if isinstance(b, Part) and len(kernels) == 1 else b
-
-
-def _variables(e: Equation) -> list[Var]:
-    return [v for v in (*e.args, *e.outs) if isinstance(v, Var)]
-
-
-def _aval(y: Any) -> Aval:
-    return y.aval if isinstance(y, Var) else aval_of(y)
 
 
 def _bytes(v: Any) -> int:
@@ -431,15 +365,15 @@ def _kernels(
     for k in first.values():
         needed |= k.loads
     outputs = {y for y in plain.program.outputs if isinstance(y, Var)}
-    apart = {v for s in steps if isinstance(s, Call) and not _is_product(s) for v in _variables(s.equation)}
+    apart = {v for s in steps if isinstance(s, Call) and not _is_product(s) for v in variables(s.equation)}
     lasting = {*outputs, *plain.checks, *apart, *(v for v in bound if v not in donated)}
-    dying = _dying(steps, first, donated, lasting)
+    last = dying(steps, {i: k.loads for i, k in first.items()}, donated, lasting)
     free = needed - apart - set(bound)
     for i in first:
         nest = steps[i]
         outside = asked.union(*(k.loads for m, k in first.items() if m != i))
         inner = {r.var for r in nest.roots if r.var in needed and r.var not in outside}
-        nest.share(inner, {v: free & outputs if v in donated else free for v in dying[i]})
+        nest.share(inner, {v: free & outputs if v in donated else free for v in last[i]})
     out: dict[int, list[Kernel]] = {}
     for i, k in first.items():
         kept = computed & needed
@@ -456,90 +390,20 @@ def _is_product(step: Call) -> bool:
     return product(step.equation, _Any()) is not None
 
 
-def _heirs(steps: Sequence[Any]) -> dict[Var, Var]:
-    """Return what lies where another value will, if not in the kernel that makes both."""
-    heirs: dict[Var, Var] = {}
-    for step in reversed(steps):
-        if isinstance(step, Nest):
-            own = {r.var for r in step.roots}
-            heirs |= {v: heirs.get(r, r) for v, r in step.shared.items() if v not in own}
-    return heirs
-
-
-def _dying(
-    steps: Sequence[Any], kernels: dict[int, Kernel], given: Iterable[Var], kept: Container[Any]
-) -> dict[int, list[Var]]:
-    """Return for each nest what was `given` or made before it, is read there last, and is not `kept`."""
-    made: dict[Var, int] = dict.fromkeys(given, -1)
-    last: dict[Var, int] = {}
-    for i, step in enumerate(steps):
-        outs = step.equation.outs if isinstance(step, Call) else [r.var for r in step.roots]
-        made |= dict.fromkeys(outs, i)
-        read: Iterable[Var] = _variables(step.equation) if isinstance(step, Call) else kernels[i].loads
-        last |= dict.fromkeys(read, i)
-    found: dict[int, list[Var]] = {i: [] for i in kernels}
-    for v, i in last.items():
-        if i in found and made.get(v, i) < i and v not in kept:
-            found[i].append(v)
-    return found
-
-
 # ---- loops and branches -------------------------------------------------------------------------
 
 
-class Inner:
-    """Blocks inside of a block, and the memory they take."""
+class Inner(layout.Inner):
+    """Blocks inside of a block that the table runs."""
 
     plan: Plan
-    equation: Equation
-    arena: Buffer
-
-    def __init__(self, plan: Plan, equation: Equation) -> None:
-        self.plan, self.equation = plan, equation
-        self.arena = Buffer(0)
-        self.blocks: list[Block] = []
-        self.record: Record | None = None  # of what is stacked
-
-    def buffer(self, aval: Aval) -> int:
-        """Return the slot of a new buffer."""
-        made = Buffer(aval.size * aval.dtype.itemsize, aval)
-        made.base, made.offset = self.arena, self.arena.size
-        self.arena.size += -(-made.size // ALIGN) * ALIGN
-        return self.plan.slot(made)
-
-    def block(
-        self, program: Program, slots: Sequence[int], outs: Sequence[int]
-    ) -> list[tuple[int, int, int]]:
-        """Add the block of `program`; return which slots have to be copied to `outs` when it has run."""
-        plain = decompose(program)
-        known = dict(zip((v for v in plain.program.inputs if v not in plain.constants), slots, strict=True))
-        copies = []
-        for y, slot in zip(plain.program.outputs, outs, strict=True):
-            if isinstance(y, Var) and y not in known and y not in plain.constants:
-                known[y] = slot
-            else:
-                copies.append((y, slot))
-        made = Block(self.plan, plain, known)
-        for buffer in made.buffers:
-            buffer.base = self.arena
-            buffer.offset += self.arena.size
-        self.arena.size += made.size
-        self.blocks.append(made)
-        found = []
-        for y, slot in copies:
-            source = made.known[y] if isinstance(y, Var) else self.plan.constant(np.asarray(y))
-            aval = y.aval if isinstance(y, Var) else aval_of(y)
-            found.append((slot, source, aval.size * aval.dtype.itemsize))
-        return found
+    blocks: list[Block]
+    record: Record | None = None  # of what is stacked
 
     @property
     def is_native(self) -> bool:
         """Whether the table alone can compute it."""
         return all(b.is_native() for b in self.blocks)
-
-    def given(self, block: Block, a: Any, aval: Aval) -> int:
-        """Return the slot of an argument of the equation."""
-        return block.known[a] if isinstance(a, Var) else self.plan.constant(np.asarray(a, aval.dtype))
 
     def write(self, block: Block) -> None:
         """Write the instructions into the table, for the block around it."""
@@ -584,12 +448,8 @@ class Record:
         return [Rows(self.stack, offset, self.size, is_stacked=True) for offset in self.offsets]
 
 
-class Repeated(Inner):
-    """A block, the last one, that turns what it carries into what it carries on."""
-
-    carry: list[int]  # slots
-    next: list[int]
-    copies: list[tuple[int, int, int]]
+class Repeated(Inner, layout.Repeated):
+    """A block that is repeated."""
 
     def turn(self) -> None:
         """Write one turn."""
@@ -604,32 +464,14 @@ class Repeated(Inner):
             self.plan.table.copy(block.known[y], slot, _bytes(y))
 
 
-class Loop(Repeated):
-    """A scan: a block that is repeated along first axes."""
-
-    code: Any
-    consts: list[int]
-    carry: list[int]
-    next: list[int]
-    rows: list[int]
-    ys: list[int]
-    copies: list[tuple[int, int, int]]
-    record: Record
+class Loop(Repeated, layout.Loop):
+    """A scan."""
 
     def __init__(self, plan: Plan, equation: Equation) -> None:
         super().__init__(plan, equation)
-        code = equation.params["code"]
-        self.code, body = code, code.body
-        n, m = code.consts, code.carry
-        self.consts = [plan.argument() for _ in body.inputs[:n]]
-        self.carry = [self.buffer(v.aval) for v in body.inputs[n : n + m]]
-        self.next = [self.buffer(v.aval) for v in body.inputs[n : n + m]]
-        self.rows = [plan.argument() for _ in body.inputs[n + m :]]
-        self.ys = [plan.argument() for _ in body.outputs[m:]]
-        slots = [*self.consts, *self.carry, *self.rows]
-        self.copies = self.block(body, slots, [*self.next, *self.ys])
+        code = self.code
         if code.length is None and self.ys:
-            self.record = Record(plan, list(map(_aval, body.outputs[m:])))
+            self.record = Record(plan, list(map(aval_at, code.body.outputs[code.carry :])))
 
     def write(self, block: Block) -> None:
         """Write the instructions into the table, for the block around it."""
@@ -668,33 +510,13 @@ class Loop(Repeated):
         self.leave(block)
 
 
-class While(Repeated):
-    """A block that is repeated as long as another one says so."""
-
-    consts: list[int]
-    carry: list[int]
-    next: list[int]
-    ys: list[int]
-    go: int
-    asked: list[tuple[int, int, int]]
-    copies: list[tuple[int, int, int]]
-    record: Record
+class While(Repeated, layout.While):
+    """A loop that goes on as long as its condition says so."""
 
     def __init__(self, plan: Plan, equation: Equation) -> None:
         super().__init__(plan, equation)
-        code = equation.params["code"]
-        self.code = code
-        n, m = code.consts, code.carry
-        self.consts = [plan.argument() for _ in code.body.inputs[:n]]
-        self.carry = [self.buffer(v.aval) for v in code.body.inputs[n:]]
-        self.next = [self.buffer(v.aval) for v in code.body.inputs[n:]]
-        self.ys = [plan.argument() for _ in code.body.outputs[m:]]
-        self.go = self.buffer(Aval((), np.dtype(bool)))
-        slots = [*self.consts, *self.carry]
-        self.asked = self.block(code.condition, slots, [self.go])
-        self.copies = self.block(code.body, slots, [*self.next, *self.ys])
         if self.ys:
-            self.record = Record(plan, list(map(_aval, code.body.outputs[m:])))
+            self.record = Record(plan, list(map(aval_at, self.code.body.outputs[self.code.carry :])))
 
     def write(self, block: Block) -> None:
         """Write the instructions into the table, for the block around it."""
@@ -723,19 +545,8 @@ class While(Repeated):
         self.leave(block)
 
 
-class Choice(Inner):
-    """One of several blocks, by an integer."""
-
-    args: list[int]
-    outs: list[int]
-    copies: list[list[tuple[int, int, int]]]
-
-    def __init__(self, plan: Plan, equation: Equation) -> None:
-        super().__init__(plan, equation)
-        programs = equation.params["code"].branches
-        self.args = [plan.argument() for _ in programs[0].inputs]
-        self.outs = [plan.argument() for _ in equation.outs]
-        self.copies = [self.block(p, self.args, self.outs) for p in programs]
+class Choice(Inner, layout.Choice):
+    """A branch."""
 
     def write(self, block: Block) -> None:
         """Write the instructions into the table, for the block around it."""
@@ -758,32 +569,22 @@ class Choice(Inner):
         table.place(end)
 
 
-KINDS: dict[tuple[str, str], Callable[[Plan, Equation], Inner]] = {
-    ("lax.scan", "Scan"): Loop,
-    ("lax.while_loop", "While"): While,
-    ("lax.cond", "Branches"): Choice,
-}
+KINDS: dict[tuple[str, str], Callable[[Plan, Equation], Inner]] = dict(
+    zip(layout.KINDS, (Loop, While, Choice), strict=True)
+)
 
 
 def control(plan: Plan, equation: Equation) -> Inner | None:
     """Return the loop or branch that an equation is, if the table can hold it."""
-    code = equation.params.get("code")
-    kind = KINDS.get((equation.name, type(code).__name__))
-    if kind is None or not _is_plain(equation, code):
+    found = KINDS.get(layout.kind(equation))
+    if found is None or not _is_plain(equation, equation.params["code"]):
         return None
     mark = plan.mark()
-    made = kind(plan, equation)
+    made = found(plan, equation)
     if made.is_native:
         return made
     plan.restore(mark)
     return None
-
-
-def _stacks(equation: Equation) -> Sequence[Var]:
-    """Return the outputs of a loop whose lengths are known when it has run."""
-    code = equation.params.get("code")
-    is_counted = equation.name == "lax.scan" and getattr(code, "length", 0) is None
-    return equation.outs[code.carry :] if is_counted or type(code).__name__ == "While" else ()  # type: ignore[union-attr]
 
 
 def _is_plain(equation: Equation, code: Any) -> bool:
@@ -794,13 +595,8 @@ def _is_plain(equation: Equation, code: Any) -> bool:
     if equation.name == "lax.scan":
         if code.length is None:  # what it goes through has been stacked: a constant would not be as long
             count, *rows = equation.args[0], *equation.args[1 + code.consts + code.carry :]
-            return _aval(count) == FAULTS and all(isinstance(a, Var) for a in rows)
+            return aval_at(count) == FAULTS and all(isinstance(a, Var) for a in rows)
         return code.length > 0 and not code.checkpoint
     if equation.name == "lax.while_loop":
         return True
-    programs = code.branches
-    return all(
-        [v.aval for v in p.inputs] == [v.aval for v in programs[0].inputs]
-        and [y.aval if isinstance(y, Var) else aval_of(y) for y in p.outputs] == avals
-        for p in programs
-    )
+    return layout.is_alike(equation)

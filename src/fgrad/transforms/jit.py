@@ -298,7 +298,7 @@ class Call:
         for i, a in zip([i for i in range(self.count) if i not in self.statics], self.given[0], strict=True):
             leaves = tree.leaves(a)
             if i in self.donors:
-                found |= {k + j for j, x in enumerate(leaves) if x.__class__ is np.ndarray}
+                found |= {k + j for j, x in enumerate(leaves) if x.__class__ is np.ndarray or is_foreign(x)}
             k += len(leaves)
         return frozenset(found)
 
@@ -495,7 +495,7 @@ class Specialisation:
         hand_over = deliver.leaf
         donated = call.donated
         if donated and self.is_kept and not self.handles and current() is FLOOR and not watching():
-            outs: Sequence[Any] = self.procedure.donating(donated).run(call.values())
+            outs: Sequence[Any] = self.procedure.run(call.values(), donated)
             hand_over = deliver.made  # which are new, or were the user's to give
         elif self.is_kept:
             outs = apply(self.procedure, [*(r() for r in self.handles), *call.values()])

@@ -61,13 +61,18 @@ class Procedure:
         self._saving: dict[Pattern, Saving | None] = {}
         self._blind: dict[Pattern, Procedure] = {}
         self._mapped: dict[tuple[Pattern, int], Procedure] = {}
-        self._on: dict[Place, Any] = {}
+        self._on: dict[tuple[Place, frozenset[int]], Any] = {}
         self._donating: dict[frozenset[int], Executable] = {}
 
-    def run(self, values: Sequence[Any]) -> list[Any]:
-        """Return the outputs for arrays, computed on the device on which one of these is."""
+    def run(self, values: Sequence[Any], donated: frozenset[int] = frozenset()) -> list[Any]:
+        """Return the outputs for arrays, computed on the device on which one of these is.
+
+        They may lie in the memory of the inputs `donated`.
+        """
         place = next((v.place for v in values if v.__class__ is DeviceArray), None) or self._place
-        return self.executable.run(values) if place is None else self.on(place).run(values)
+        if place is not None:
+            return list(self.on(place, donated).run(values))
+        return (self.donating(donated) if donated else self.executable).run(values)
 
     @cached_property
     def _place(self) -> Place | None:
@@ -76,14 +81,15 @@ class Procedure:
         arrays = (getattr(a, "_value", a) for a in held)
         return next((a.place for a in arrays if a.__class__ is DeviceArray), None)
 
-    def on(self, place: Place) -> Any:
-        """Return the program compiled for a CUDA device."""
-        if place not in self._on:
+    def on(self, place: Place, donated: frozenset[int] = frozenset()) -> Any:
+        """Return the program compiled for a CUDA device; outputs may lie in the inputs `donated`."""
+        key = (place, donated)
+        if key not in self._on:
             with _locks.making:
-                if place not in self._on:
+                if key not in self._on:
                     module = import_module("fgrad.compiler.device")  # late: few programs run on one
-                    self._on[place] = module.DeviceExecutable(self.program, place)
-        return self._on[place]
+                    self._on[key] = module.DeviceExecutable(self.program, place, donated)
+        return self._on[key]
 
     @cached_property
     def executable(self) -> Executable:

@@ -56,9 +56,16 @@ class Writer:
     elements: Elements
 
     def __init__(
-        self, loops: Sequence[int], makers: Any, stored: Any, kept: Any, constants: Any, threads: int
+        self,
+        loops: Sequence[int],
+        makers: Any,
+        stored: Any,
+        kept: Any,
+        constants: Any,
+        threads: int,
+        heirs: dict[Var, Var],
     ) -> None:
-        self.kept, self.threads = kept, threads
+        self.kept, self.threads, self.heirs = kept, threads, heirs
         self.builder = Builder(loops)
         self.elements = Elements(makers, stored, self.builder, constants)
         self.buffers: dict[Any, int] = {}
@@ -158,7 +165,8 @@ class Writer:
         return self.numbers.setdefault(n, f"n{len(self.numbers)}")
 
     def buffer(self, x: Any) -> str:
-        """Return the name of a buffer."""
+        """Return the name of a buffer; what lies where another value will has one name with it."""
+        x = self.heirs.get(x, x)
         return f"b{self.buffers.setdefault(x, len(self.buffers))}"
 
     def counters(self, index: str, loops: Sequence[int]) -> list[str]:

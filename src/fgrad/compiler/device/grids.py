@@ -18,10 +18,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from fgrad.compiler.device.lanes import JOINED, WHOLE, Grid, Partial, Writer, inside, striding
 from fgrad.compiler.emit import identity
 from fgrad.compiler.fuse import Nest, Root
 from fgrad.compiler.index import linear
-from fgrad.compiler.lanes import JOINED, WHOLE, Grid, Partial, Writer, inside, striding
 from fgrad.compiler.scopes import Place, Value
 from fgrad.core.program import Equation, Var
 
@@ -51,7 +51,7 @@ def grids(
         constants: the arrays of variables that are constant.
         threads: in a block, a power of two.
     """
-    context = makers, stored, kept, constants, threads
+    context = makers, stored, kept, constants, threads, nest.shared
     first, others = _split(nest)
     found = []
     if len(first) == 1 and not any(r.folded for r in first[0]):
@@ -83,7 +83,7 @@ def _split(nest: Nest) -> tuple[list[list[Root]], list[Root]]:
 
 def _reduction(root: Root, context: Any) -> list[Grid]:
     """Return the kernels of one reduction."""
-    threads = context[-1]
+    threads = context[4]
     kept = [k for k in range(len(root.loops)) if k not in root.folded]
     count = math.prod(root.loops[k] for k in kept)
     total = math.prod(root.loops[k] for k in root.folded)
@@ -276,7 +276,7 @@ def _joined(root: Root, partial: Partial, columns: bool, threads: int) -> Grid:
     name, dtype = root.equation.name, root.var.aval.dtype
     code = (JOINED if dtype.kind == "f" else WHOLE)[name]
     count = math.prod(root.var.aval.shape)
-    writer = Writer((), {}, (), (), {}, threads)
+    writer = Writer((), {}, (), (), {}, threads, {})
     start = writer.builder.constant(identity(name, dtype))
     lane, step, place = ("0", "1", "j * n0 + k") if columns else ("lane", "THREADS", "k * n1 + j")
     task = [

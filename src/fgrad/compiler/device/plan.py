@@ -1,0 +1,367 @@
+"""Where every buffer of a program on a device lies, and the steps that compute it.
+
+The places are found as on the CPU (`fgrad.compiler.layout`): temporaries share one arena, outputs have memory
+of their own, and donated inputs lend theirs. What a library allocates itself (`solve`, `sort`, `fft`), and
+what loops stack of which nobody knows how many steps they make, comes from the library's pool.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.backend.array import DeviceArray, Place
+from fgrad.compiler import layout
+from fgrad.compiler.decompose import Plain, decompose
+from fgrad.compiler.device.grids import grids
+from fgrad.compiler.device.lanes import Grid, Partial
+from fgrad.compiler.fuse import Call, Nest, fuse
+from fgrad.compiler.layout import Buffer, aval_at, computed, dying, heirs, lifetimes, packed, variables
+from fgrad.core.aval import Aval
+from fgrad.core.program import Equation, Program, Var
+from fgrad.kernels.cuda import device
+
+ALIGN = 256  # bytes, as CUDA's own allocations
+NODES = 2000  # launches of a program that is still recorded as a graph
+
+
+class Launch(NamedTuple):
+    """A kernel, the slots of its buffers, and its grid."""
+
+    grid: Grid
+    slots: tuple[int, ...]
+    blocks: int
+    threads: int
+
+
+class Matrix(NamedTuple):
+    """An operand of a product: its slot, the order of its axes, and its shape as matrices then."""
+
+    slot: int
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+class Product(NamedTuple):
+    """A product of matrices into a buffer."""
+
+    first: Matrix
+    second: Matrix
+    out: Matrix
+
+
+class Row(NamedTuple):
+    """A row that the library computes, in memory of its own."""
+
+    equation: Equation
+    args: tuple[Any, ...]  # slots, or constants as tuples of one
+    outs: tuple[int, ...]
+    written: bool  # whether the results belong into memory that is there
+    dropped: tuple[int, ...] = ()  # slots that nobody needs any more
+
+
+class Region(NamedTuple):
+    """A loop or branch."""
+
+    inner: layout.Inner
+    blocks: tuple[tuple[Step, ...], ...]
+    args: tuple[int, ...]
+    outs: tuple[int, ...]
+
+
+Step = Launch | Product | Row | Region
+
+
+class Plan(layout.Slots):
+    """A program laid out for a device: slots, arena, steps.
+
+    Args:
+        program: simplified, with plain loops and branches.
+        place: the device.
+        donated: inputs in whose memory outputs may lie: of which `donations` tells output -> input.
+    """
+
+    align = ALIGN
+
+    def __init__(self, program: Program, place: Place, donated: Collection[int] = ()) -> None:
+        super().__init__()
+        plain = decompose(program)
+        self.program = plain.program
+        self.inputs = [v for v in plain.program.inputs if v not in plain.constants]
+        self.outputs = computed(plain.program)
+        known = {v: self.argument() for v in (*self.inputs, *self.outputs)}
+        block = Block(self, plain, known, self.outputs, [self.inputs[i] for i in donated])
+        heir = block.heirs
+        self.donations = {self.outputs.index(heir[v]): i for i, v in enumerate(self.inputs) if v in heir}
+        self.size, self.total = block.size, block.total
+        self.results = [
+            known[y] if isinstance(y, Var) else self.constant(_array(y)) for y in plain.program.outputs
+        ]
+        self.steps = block.steps()
+        made = {k for s in self.steps if isinstance(s, Row) for k in s.outs}
+        self.fresh = [k for k, v in enumerate(self.outputs) if known[v] not in made]
+        self.held = {b.slot: _sent(place, b.array) for b in self.constants.values()}
+
+    def nested(self, plain: Plain, known: dict[Var, int]) -> Block:
+        """Return the block of a program inside of another one."""
+        return Block(self, plain, known)
+
+    @property
+    def is_recordable(self) -> bool:
+        """Whether a CUDA graph can be made of it: few launches, and none that waits for the device."""
+        count = launches(self.steps)
+        return count is not None and count <= NODES
+
+
+class Block:
+    """A program inside of a plan.
+
+    Args:
+        plan: to which it belongs.
+        plain: the program, decomposed.
+        known: the slots of inputs and outputs.
+        free: outputs whose memory is there from the start, so that other values may lie in it.
+        donated: inputs in whose memory outputs may lie.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        plain: Plain,
+        known: dict[Var, int],
+        free: Sequence[Var] = (),
+        donated: Sequence[Var] = (),
+    ) -> None:
+        self.plan, self.plain, self.known, self.free = plan, plain, known, free
+        self.bound = known.keys() - set(free)
+        for v, x in plain.constants.items():
+            known[v] = plan.constant(x)
+        self.nests, makers = fuse(plain.program, plain.constants, scattering=False)
+        self.products = {i: p for i, s in enumerate(self.nests) if isinstance(s, Call) and (p := product(s))}
+        self.grids = self._grids(makers, donated)
+        self.heirs = heirs(self.nests)
+        self.inner: dict[int, layout.Inner] = {}
+        for i, s in enumerate(self.nests):
+            if isinstance(s, Call) and (found := control(plan, s.equation)):
+                self.inner[i] = found
+        self.buffers: list[Buffer] = []
+        self.size = self._place()
+
+    def _grids(self, makers: Any, donated: Sequence[Var]) -> dict[int, list[Grid]]:
+        """Return the kernels of every nest; a root that nobody reads is not written."""
+        program, constants, threads = self.plain.program, self.plain.constants, device().threads
+        nests = {i: s for i, s in enumerate(self.nests) if isinstance(s, Nest)}
+        calls = {i: s.equation for i, s in enumerate(self.nests) if isinstance(s, Call)}
+        roots = {r.var for s in nests.values() for r in s.roots}
+        stored = roots | {v for e in calls.values() for v in e.outs} | set(program.inputs)
+        outputs = {y for y in program.outputs if isinstance(y, Var)}
+        asked = outputs | {a for e in calls.values() for a in e.args if isinstance(a, Var)}
+        first = {i: grids(s, makers, stored, stored, constants, threads) for i, s in nests.items()}
+        loads = {i: frozenset(v for g in found for v in g.loads) for i, found in first.items()}
+        needed = asked.union(*loads.values())
+        apart = {v for i, e in calls.items() if i not in self.products for v in variables(e)}
+        bound = self.known.keys() - set(self.free)
+        lasting = {*outputs, *apart, *(v for v in bound if v not in donated)}
+        last = dying(self.nests, loads, donated, lasting)
+        within = needed - apart - bound
+        for i, nest in nests.items():
+            if len(first[i]) == 1:  # kernels one after the other would read what the first has overwritten
+                outside = asked.union(*(vs for k, vs in loads.items() if k != i))
+                own = {r.var for r in nest.roots if r.var in needed and r.var not in outside}
+                nest.share(own, {v: within & outputs if v in donated else within for v in last[i]})
+        kept = roots & needed
+        found = {i: grids(s, makers, stored, kept, constants, threads) for i, s in nests.items()}
+        return {i: [g for g in gs if g.stores] for i, gs in found.items()}
+
+    def _place(self) -> int:
+        """Give every buffer its place; return how many bytes they take."""
+        calls = {i: s.equation for i, s in enumerate(self.nests) if isinstance(s, Call)}
+        for i, e in calls.items():  # what the library allocates, or a loop
+            made = layout.stacks(e) if i in self.inner else () if i in self.products else e.outs
+            self.known |= {v: self.plan.argument() for v in made if v not in self.known}
+        touched = [[self.heirs.get(v, v) for v in self._touched(i)] for i in range(len(self.nests))]
+        lives = {v: life for v, life in lifetimes(touched).items() if v not in self.known}
+        sizes = {v: v.size if isinstance(v, Buffer) else bytes_of(v) for v in lives}
+        offsets, size = packed(lives, sizes, ALIGN)
+        for v, start in offsets.items():
+            buffer = v if isinstance(v, Buffer) else Buffer(sizes[v], Aval(shape_of(v), dtype_of(v)))
+            buffer.offset = start
+            self.buffers.append(buffer)
+            if buffer is not v:
+                self.known[v] = self.plan.slot(buffer)
+        self.known |= {v: self.known[r] for v, r in self.heirs.items() if v not in self.known}
+        self.total = sum(bytes_of(v) for v in self._temporaries())
+        return size
+
+    def _temporaries(self) -> Iterator[Any]:
+        """Yield what would have memory of its own, were there no arena."""
+        seen = set(self.bound) | set(self.free) | self.plain.constants.keys()
+        for i in range(len(self.nests)):
+            for v in self._touched(i):
+                if v not in seen and not isinstance(v, Buffer):
+                    seen.add(v)
+                    yield v
+
+    def _touched(self, i: int) -> Iterator[Any]:
+        step = self.nests[i]
+        if isinstance(step, Call):
+            yield from variables(step.equation)
+            if i in self.inner:
+                yield self.inner[i].arena
+        else:
+            yield from (b for g in self.grids[i] for b in g.buffers)
+
+    def steps(self) -> list[Step]:
+        """Return what is to be done."""
+        found: list[Step] = []
+        for i, s in enumerate(self.nests):
+            found += [self._call(i, s.equation)] if isinstance(s, Call) else map(self._launch, self.grids[i])
+        return self._dropping(found) if self.free else found
+
+    def _launch(self, grid: Grid) -> Launch:
+        chip = device()
+        blocks = grid.tasks if grid.whole_blocks else -(-grid.tasks // chip.threads)
+        slots = tuple(self.known[b] for b in grid.buffers)
+        return Launch(grid, slots, max(1, min(blocks, chip.blocks)), chip.threads)
+
+    def _call(self, i: int, e: Equation) -> Step:
+        outs = tuple(self.known[v] for v in e.outs)
+        if i in self.products:
+            return Product(*(m._replace(slot=self.known[m.slot]) for m in self.products[i]))  # type: ignore[index]
+        if i not in self.inner:
+            args = tuple(self.known[a] if isinstance(a, Var) else (a,) for a in e.args)
+            return Row(e, args, outs, not self.bound.isdisjoint(e.outs))
+        inner, blocks = self.inner[i], self.inner[i].blocks
+        slots = []
+        for a, aval in zip(e.args, _avals(e), strict=True):
+            slots.append(self.known[a] if isinstance(a, Var) else self.plan.constant(_array(a, aval.dtype)))
+        return Region(inner, tuple(tuple(b.steps()) for b in blocks), tuple(slots), outs)
+
+    def _dropping(self, steps: list[Step]) -> list[Step]:
+        """Let the memory of what libraries allocated go after its last use."""
+        made = {k for s in steps if isinstance(s, Row) for k in s.outs}
+        made -= {self.known[y] for y in self.plain.program.outputs if isinstance(y, Var)}
+        last = {k: i for i, s in enumerate(steps) for k in _slots(s) if k in made}
+        for i, s in enumerate(steps):
+            if isinstance(s, Row):
+                steps[i] = s._replace(dropped=tuple(k for k, at in last.items() if at == i))
+        return steps
+
+
+def _slots(step: Step) -> Iterable[int]:
+    if isinstance(step, Launch):
+        return step.slots
+    if isinstance(step, Product):
+        return [m.slot for m in step]
+    return [k for k in (*step.args, *step.outs) if isinstance(k, int)]
+
+
+def launches(steps: Iterable[Step]) -> int | None:
+    """Return how many kernels and products steps launch, each way round; None where that is not known."""
+    total = 0
+    for s in steps:
+        if isinstance(s, Region):
+            length = s.inner.code.length if isinstance(s.inner, layout.Loop) else None
+            inside = launches(s.blocks[0]) if length is not None else None
+            if length is None or inside is None:
+                return None
+            total += length * (inside + len(s.inner.copies))  # type: ignore[attr-defined]
+        else:
+            total += 1
+    return total
+
+
+def within(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield steps, and those of loops and branches."""
+    for s in steps:
+        yield s
+        if isinstance(s, Region):
+            for b in s.blocks:
+                yield from within(b)
+
+
+CONTROL = dict(zip(layout.KINDS, (layout.Loop, layout.While, layout.Choice), strict=True))
+
+
+def control(plan: Plan, e: Equation) -> layout.Inner | None:
+    """Return the loop or branch that an equation is; None where Python goes through it."""
+    made = CONTROL.get(layout.kind(e))
+    code = e.params.get("code")
+    if made is layout.Loop and (code.checkpoint or code.length == 0):  # type: ignore[union-attr]
+        return None
+    if made is None or (made is layout.Choice and not layout.is_alike(e)):
+        return None
+    return made(plan, e)
+
+
+def _avals(e: Equation) -> list[Aval]:
+    """Return the avals of what a loop or branch takes."""
+    code = e.params["code"]
+    inner = code.branches[0] if hasattr(code, "branches") else code.body
+    avals = [v.aval for v in inner.inputs]
+    first = [aval_at(a) for a in e.args[: len(e.args) - len(avals)]]  # the index, or the number of steps
+    return [*first, *avals]
+
+
+def product(step: Call) -> Product | None:
+    """Return the product of matrices that a contraction is, with variables for slots; None if it is none."""
+    e = step.equation
+    if e.name != "contract":
+        return None
+    (x, y), (z,) = e.args, e.outs
+    if not (isinstance(x, Var) and isinstance(y, Var)) or x.aval.dtype != y.aval.dtype:
+        return None
+    if x.aval.dtype.char not in "fdFD" or 0 in (*x.aval.shape, *y.aval.shape):
+        return None
+    a, b, out = (e.params[k] for k in ("a", "b", "out"))
+    lengths = dict(zip(a + b, (*x.aval.shape, *y.aval.shape), strict=True))
+    shared = [c for c in out if c in a and c in b]
+    rows, columns = [c for c in out if c not in b], [c for c in out if c not in a]
+    summed = [c for c in a if c not in out]
+    if set(summed) != set(b) - set(out):
+        return None
+    for left, right, one, other in ((rows, columns, (x, a), (y, b)), (columns, rows, (y, b), (x, a))):
+        if [*shared, *left, *right] == list(out):
+
+            def matrix(v: Var, letters: str, *groups: list[str]) -> Matrix:
+                shape = [math.prod(lengths[c] for c in g) for g in groups]
+                order = tuple(letters.index(c) for g in groups for c in g)
+                return Matrix(v, order, tuple(shape if shared else shape[1:]))  # type: ignore[arg-type]
+
+            return Product(
+                matrix(*one, shared, left, summed),
+                matrix(*other, shared, summed, right),
+                matrix(z, out, shared, left, right),
+            )
+    return None
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    """Return the shape of what a buffer of a kernel is."""
+    if isinstance(x, Partial):
+        return (x.root.var.aval.size * x.parts,)
+    return tuple(x.aval.shape)
+
+
+def dtype_of(x: Any) -> np.dtype[Any]:
+    """Return the dtype of what a buffer of a kernel is."""
+    dtype: np.dtype[Any] = (x.root.var if isinstance(x, Partial) else x).aval.dtype
+    return dtype
+
+
+def bytes_of(x: Any) -> int:
+    """Return the bytes of what a buffer of a kernel is."""
+    return math.prod(shape_of(x)) * dtype_of(x).itemsize
+
+
+def _array(x: Any, dtype: np.dtype[Any] | None = None) -> Any:
+    value = getattr(x, "_value", x)
+    return value if value.__class__ is DeviceArray else np.asarray(value, dtype)
+
+
+def _sent(place: Place, x: Any) -> Any:
+    """Return a constant as buffer of a device."""
+    return place.operand(x) if x.__class__ is DeviceArray else place.constant(np.ascontiguousarray(x)).buffer

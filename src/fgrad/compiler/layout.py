@@ -1,0 +1,309 @@
+"""Where buffers lie, on the CPU as on a device: lifetimes, places in an arena, loops and branches inside.
+
+Buffers of a block share one arena: where one lives no other does. The blocks inside of a loop or branch lie
+in the arena of the block around it, for as long as that runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fgrad.compiler.decompose import decompose
+from fgrad.compiler.fuse import Call, Nest
+from fgrad.core.aval import Aval, aval_of
+from fgrad.core.program import Equation, Program, Var
+
+Key = TypeVar("Key")
+
+
+class Buffer:
+    """Memory of the arena: `offset` is known when everything has been laid out."""
+
+    __slots__ = ("array", "aval", "base", "is_stack", "offset", "size", "slot")
+
+    size: int
+    aval: Aval | None
+    offset: int
+    slot: int
+    is_stack: bool
+    array: Any  # of a constant
+
+    def __init__(self, size: int, aval: Aval | None = None) -> None:
+        self.size, self.aval = size, aval
+        self.offset, self.slot = 0, -1
+        self.base: Buffer | None = None  # the buffer inside of which it lies
+        self.array = None
+        self.is_stack = False
+
+    @property
+    def start(self) -> int:
+        """Where it begins in the arena."""
+        return self.offset + (self.base.start if self.base else 0)
+
+
+def aligned(size: int, align: int) -> int:
+    """Return a number of bytes rounded up."""
+    return -(-size // align) * align
+
+
+def packed(
+    lives: Mapping[Key, tuple[int, int]], sizes: Mapping[Key, int], align: int
+) -> tuple[dict[Key, int], int]:
+    """Return where each buffer begins, so that those that live at one time lie apart, and the bytes in all.
+
+    Args:
+        lives: the first and the last step that touches each.
+        sizes: their bytes.
+        align: of what every place is a multiple.
+    """
+    offsets: dict[Key, int] = {}
+    live: list[tuple[int, int, int]] = []  # start, stop, last step
+    total = 0
+    for v in sorted(lives, key=lambda v: lives[v][0]):
+        first, last = lives[v]
+        live = [x for x in live if x[2] >= first]
+        size = aligned(sizes[v], align)
+        start = 0
+        for begin, stop, _ in sorted(live):
+            if begin - start >= size:
+                break
+            start = max(start, stop)
+        live.append((start, start + size, last))
+        total = max(total, start + size)
+        offsets[v] = start
+    return offsets, total
+
+
+def lifetimes(touched: Iterable[Iterable[Key]]) -> dict[Key, tuple[int, int]]:
+    """Return the first and the last step that touches each value."""
+    lives: dict[Key, tuple[int, int]] = {}
+    for i, step in enumerate(touched):
+        for v in step:
+            lives[v] = (lives.get(v, (i, i))[0], i)
+    return lives
+
+
+def variables(e: Equation) -> list[Var]:
+    """Return the variables that an equation reads and makes."""
+    return [v for v in (*e.args, *e.outs) if isinstance(v, Var)]
+
+
+def aval_at(y: Any) -> Aval:
+    """Return the aval of a variable or constant."""
+    return y.aval if isinstance(y, Var) else aval_of(y)
+
+
+def heirs(steps: Sequence[Any]) -> dict[Var, Var]:
+    """Return what lies where another value will, if not in the kernel that makes both."""
+    found: dict[Var, Var] = {}
+    for step in reversed(steps):
+        if isinstance(step, Nest):
+            own = {r.var for r in step.roots}
+            found |= {v: found.get(r, r) for v, r in step.shared.items() if v not in own}
+    return found
+
+
+def dying(
+    steps: Sequence[Any], loads: Mapping[int, Collection[Var]], given: Iterable[Var], kept: Container[Any]
+) -> dict[int, list[Var]]:
+    """Return for each nest what was `given` or made before it, is read there last, and is not `kept`."""
+    made: dict[Var, int] = dict.fromkeys(given, -1)
+    last: dict[Var, int] = {}
+    for i, step in enumerate(steps):
+        outs = step.equation.outs if isinstance(step, Call) else [r.var for r in step.roots]
+        made |= dict.fromkeys(outs, i)
+        read: Iterable[Var] = variables(step.equation) if isinstance(step, Call) else loads[i]
+        last |= dict.fromkeys(read, i)
+    found: dict[int, list[Var]] = {i: [] for i in loads}
+    for v, i in last.items():
+        if i in found and made.get(v, i) < i and v not in kept:
+            found[i].append(v)
+    return found
+
+
+class Slots:
+    """Hands out slots: the numbers of what arrays there are when a program runs."""
+
+    align: int  # of what the place of a buffer is a multiple
+    slots: list[Buffer | None]
+    constants: dict[int, Buffer]
+
+    def __init__(self) -> None:
+        self.slots = []  # None for those of arguments
+        self.constants = {}
+
+    def argument(self) -> int:
+        """Return a slot that is filled when the program runs."""
+        self.slots.append(None)
+        return len(self.slots) - 1
+
+    def slot(self, buffer: Buffer) -> int:
+        """Return the slot of a buffer."""
+        if buffer.slot < 0:
+            self.slots.append(buffer)
+            buffer.slot = len(self.slots) - 1
+        return buffer.slot
+
+    def constant(self, x: np.ndarray) -> int:
+        """Return the slot of a constant array."""
+        if id(x) not in self.constants:
+            self.constants[id(x)] = Buffer(0, aval_of(x))
+            self.constants[id(x)].array = x
+        return self.slot(self.constants[id(x)])
+
+
+def computed(program: Program) -> list[Var]:
+    """Return the outputs that are not inputs as they are, each once."""
+    found = {y: None for y in program.outputs if isinstance(y, Var) and y not in program.inputs}
+    return list(found)
+
+
+# ---- loops and branches -------------------------------------------------------------------------
+
+
+class Inner:
+    """Blocks inside of a block, and the memory they take."""
+
+    plan: Any
+    equation: Equation
+    arena: Buffer
+    blocks: list[Any]
+
+    def __init__(self, plan: Any, equation: Equation) -> None:
+        self.plan, self.equation = plan, equation
+        self.arena = Buffer(0)
+        self.blocks = []
+
+    def buffer(self, aval: Aval) -> int:
+        """Return the slot of a new buffer."""
+        made = Buffer(aval.size * aval.dtype.itemsize, aval)
+        made.base, made.offset = self.arena, self.arena.size
+        self.arena.size += aligned(made.size, self.plan.align)
+        return int(self.plan.slot(made))
+
+    def block(
+        self, program: Program, slots: Sequence[int], outs: Sequence[int]
+    ) -> list[tuple[int, int, int]]:
+        """Add the block of `program`; return which slots have to be copied to `outs` when it has run."""
+        plain = decompose(program)
+        known = dict(zip((v for v in plain.program.inputs if v not in plain.constants), slots, strict=True))
+        copies = []
+        for y, slot in zip(plain.program.outputs, outs, strict=True):
+            if isinstance(y, Var) and y not in known and y not in plain.constants:
+                known[y] = slot
+            else:
+                copies.append((y, slot))
+        made = self.plan.nested(plain, known)
+        for buffer in made.buffers:
+            buffer.base = self.arena
+            buffer.offset += self.arena.size
+        self.arena.size += made.size
+        self.blocks.append(made)
+        found = []
+        for y, slot in copies:
+            source = made.known[y] if isinstance(y, Var) else self.plan.constant(np.asarray(y))
+            aval = aval_at(y)
+            found.append((slot, source, aval.size * aval.dtype.itemsize))
+        return found
+
+    def given(self, block: Any, a: Any, aval: Aval) -> int:
+        """Return the slot of an argument of the equation."""
+        return block.known[a] if isinstance(a, Var) else int(self.plan.constant(np.asarray(a, aval.dtype)))
+
+
+class Repeated(Inner):
+    """A block, the last one, that turns what it carries into what it carries on."""
+
+    carry: list[int]  # slots
+    next: list[int]
+    copies: list[tuple[int, int, int]]
+
+
+class Loop(Repeated):
+    """A scan: a block that is repeated along first axes."""
+
+    code: Any
+    consts: list[int]
+    rows: list[int]
+    ys: list[int]
+
+    def __init__(self, plan: Any, equation: Equation) -> None:
+        super().__init__(plan, equation)
+        code = equation.params["code"]
+        self.code, body = code, code.body
+        n, m = code.consts, code.carry
+        self.consts = [plan.argument() for _ in body.inputs[:n]]
+        self.carry = [self.buffer(v.aval) for v in body.inputs[n : n + m]]
+        self.next = [self.buffer(v.aval) for v in body.inputs[n : n + m]]
+        self.rows = [plan.argument() for _ in body.inputs[n + m :]]
+        self.ys = [plan.argument() for _ in body.outputs[m:]]
+        slots = [*self.consts, *self.carry, *self.rows]
+        self.copies = self.block(body, slots, [*self.next, *self.ys])
+
+
+class While(Repeated):
+    """A block that is repeated as long as another one says so."""
+
+    code: Any
+    consts: list[int]
+    ys: list[int]
+    go: int
+    asked: list[tuple[int, int, int]]
+
+    def __init__(self, plan: Any, equation: Equation) -> None:
+        super().__init__(plan, equation)
+        code = equation.params["code"]
+        self.code = code
+        n, m = code.consts, code.carry
+        self.consts = [plan.argument() for _ in code.body.inputs[:n]]
+        self.carry = [self.buffer(v.aval) for v in code.body.inputs[n:]]
+        self.next = [self.buffer(v.aval) for v in code.body.inputs[n:]]
+        self.ys = [plan.argument() for _ in code.body.outputs[m:]]
+        self.go = self.buffer(Aval((), np.dtype(bool)))
+        slots = [*self.consts, *self.carry]
+        self.asked = self.block(code.condition, slots, [self.go])
+        self.copies = self.block(code.body, slots, [*self.next, *self.ys])
+
+
+class Choice(Inner):
+    """One of several blocks, by an integer."""
+
+    args: list[int]
+    outs: list[int]
+    copies: list[list[tuple[int, int, int]]]
+
+    def __init__(self, plan: Any, equation: Equation) -> None:
+        super().__init__(plan, equation)
+        programs = equation.params["code"].branches
+        self.args = [plan.argument() for _ in programs[0].inputs]
+        self.outs = [plan.argument() for _ in equation.outs]
+        self.copies = [self.block(p, self.args, self.outs) for p in programs]
+
+
+def stacks(equation: Equation) -> Sequence[Var]:
+    """Return the outputs of a loop whose lengths are known when it has run."""
+    code = equation.params.get("code")
+    is_counted = equation.name == "lax.scan" and getattr(code, "length", 0) is None
+    return equation.outs[code.carry :] if is_counted or type(code).__name__ == "While" else ()  # type: ignore[union-attr]
+
+
+def is_alike(equation: Equation) -> bool:
+    """Return whether the branches of a choice take and return arrays of the same avals."""
+    programs = equation.params["code"].branches
+    avals = [v.aval for v in equation.outs]
+    return all(
+        [v.aval for v in p.inputs] == [v.aval for v in programs[0].inputs]
+        and list(map(aval_at, p.outputs)) == avals
+        for p in programs
+    )
+
+
+KINDS = (("lax.scan", "Scan"), ("lax.while_loop", "While"), ("lax.cond", "Branches"))
+
+
+def kind(equation: Equation) -> tuple[str, str]:
+    """Return what tells loops and branches that are laid out (`KINDS`) from other operations."""
+    return equation.name, type(equation.params.get("code")).__name__
