@@ -20,6 +20,7 @@ from fgrad.compiler.device.grids import grids
 from fgrad.compiler.device.lanes import Grid, Partial
 from fgrad.compiler.fuse import Call, Nest, fuse
 from fgrad.compiler.layout import Buffer, aval_at, computed, dying, heirs, lifetimes, packed, variables
+from fgrad.compiler.simplify.elimination import eliminate
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Program, Var
 from fgrad.kernels.cuda import device
@@ -135,6 +136,7 @@ class Block:
         free: Sequence[Var] = (),
         donated: Sequence[Var] = (),
     ) -> None:
+        plain = plain._replace(program=eliminate(plain.program))  # nobody looks at checks of indices here
         self.plan, self.plain, self.known, self.free = plan, plain, known, free
         self.bound = known.keys() - set(free)
         for v, x in plain.constants.items():
@@ -289,10 +291,8 @@ CONTROL = dict(zip(layout.KINDS, (layout.Loop, layout.While, layout.Choice), str
 def control(plan: Plan, e: Equation) -> layout.Inner | None:
     """Return the loop or branch that an equation is; None where Python goes through it."""
     made = CONTROL.get(layout.kind(e))
-    code = e.params.get("code")
-    if made is layout.Loop and (code.checkpoint or code.length == 0):  # type: ignore[union-attr]
-        return None
-    if made is None or (made is layout.Choice and not layout.is_alike(e)):
+    keeps_few = made is layout.Loop and e.params["code"].checkpoint
+    if made is None or keeps_few or (made is layout.Choice and not layout.is_alike(e)):
         return None
     return made(plan, e)
 
