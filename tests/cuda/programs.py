@@ -16,6 +16,8 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
     "element-wise": (lambda x, v: np.tanh(x * v) + np.exp(x) / v, X, V),
     "views": (lambda x: np.pad(x.T[::-1, 1:], 1), X),
     "gather": (lambda x: x[:, ::2][np.array([0, 5, -1])] * 2, X),
+    "scatter": (lambda x, i: fg.grad(lambda x: np.sum(np.exp(x)[i] ** 2))(x), V, np.arange(500) // 7),
+    "scatter of rows": (lambda x, i: fg.grad(lambda x: np.sum(x[:, i] ** 2))(x), X, np.arange(500) // 9),
     "truths": (lambda x: np.where(x > 1, x, 0).sum(0) + (x > 1).any(0), X),
     "extrema and products": (lambda x: (x.max(0), x.min(1), x[:2].prod()), X),
     "sum": (lambda x: (x * x).sum(), X),
@@ -34,4 +36,4 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
 
 def single(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments in single precision."""
-    return tuple(a.astype(np.float32) for a in args)
+    return tuple(a.astype(np.float32) if a.dtype.kind == "f" else a for a in args)

@@ -51,7 +51,7 @@ def compiler(monkeypatch):
     from numba import cuda
     from numba.cuda import dispatcher
 
-    from fgrad.compiler import device as programs
+    from fgrad.compiler.device import plan as programs
     from fgrad.kernels import cuda as kernels
     from fgrad.kernels import launching
 
@@ -64,13 +64,13 @@ def compiler(monkeypatch):
 
 
 def grids(f, args):
-    from fgrad.compiler.device import DeviceExecutable, dtype_of
+    from fgrad.compiler.device import DeviceExecutable
+    from fgrad.compiler.device.plan import dtype_of
 
     program = fg.jit(f).lower(*args)._procedure.program
     made = DeviceExecutable(program, Place(library.Simulated(), 0))
-    for found in made.grids.values():
-        for g in found:
-            yield g, tuple(dtype_of(b).name for b in g.buffers)
+    for g in made.grids:
+        yield g, tuple(dtype_of(b).name for b in g.buffers)
 
 
 def doubles(ptx):
@@ -98,7 +98,7 @@ def test_programs(compiler, name, precision, chip):
 
 def test_programs_have_every_kind_of_kernel(compiler):
     found = {g.kind for f, *args in PROGRAMS.values() for g, _ in grids(f, args)}
-    assert found == {"flat", "rows", "columns", "blocks", "joined"}
+    assert found == {"flat", "rows", "columns", "blocks", "joined", "places", "sums"}
 
 
 @pytest.mark.parametrize("name", sorted(ATOMS))

@@ -11,7 +11,7 @@ from tests.cuda.programs import PROGRAMS, single
 
 import fgrad as fg
 from fgrad import extend
-from fgrad.compiler.device import WARM
+from fgrad.compiler.device.executable import WARM
 
 pytestmark = pytest.mark.cuda
 RNG = np.random.default_rng(1)

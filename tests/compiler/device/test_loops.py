@@ -47,7 +47,8 @@ PROGRAMS = {  # the function, its arguments, and what is read forward and in the
     "in reverse": (
         lambda x: np.sum(lax.scan(lambda c, r: (c * r, c + r), x[0], x, reverse=True)[1]), (X,), 0, 0),
     "no results": (lambda x: np.sum(lax.scan(lambda c, r: (np.sin(c) * r, None), x[0], x)[0]), (X,), 0, 0),
-    "nothing changes": (lambda x: np.sum(lax.fori_loop(0, 2, lambda i, c: (c[1], c[0]), (x, x * 2))[0]), (X,), 0, 0),
+    "nothing computed": (
+        lambda x: np.sum(lax.fori_loop(0, 3, lambda i, c: (c[1], c[0]), (x, x * x))[0]), (X,), 0, 0),
     "library calls inside": (
         lambda x, w: np.sum(lax.fori_loop(0, 2, lambda i, c: np.linalg.solve(w + 4 * np.eye(4), c), x.T)),
         (X, W), None, None),

@@ -6,10 +6,11 @@
 | `Rows` | a block, or a thread, for each turn of the outer loops; its threads share the inner ones |
 | `Columns` | a thread for each number that a reduction leaves, where neighbours lie side by side in memory |
 | `Blocks` | blocks for each number that a reduction leaves |
+| `scattered` | a thread for each chunk of what is sorted by its place |
 
-The last two leave one number for each block or chunk, which a second kernel joins, in their order: results
-depend on nothing but shapes and the size of blocks. What folds an outer loop gets a kernel of its own, and so
-does every root of a nest whose phases do not fit a grid.
+`Columns` and `Blocks` leave one number for each block or chunk, which a second kernel joins, in order:
+results depend on nothing but shapes and the size of blocks. What folds an outer loop gets a kernel of its
+own, and so does every root of a nest whose phases do not fit a grid.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fgrad.compiler.device.lanes import JOINED, WHOLE, Grid, Partial, Writer, inside, striding
+from fgrad.compiler.device.scatter import Piece, scattered
 from fgrad.compiler.emit import identity
 from fgrad.compiler.fuse import Nest, Root
 from fgrad.compiler.index import linear
@@ -40,8 +42,8 @@ def grids(
     kept: Any,
     constants: Any,
     threads: int,
-) -> list[Grid]:
-    """Return the kernels of a nest.
+) -> list[Piece]:
+    """Return the kernels of a nest, and what happens between them.
 
     Args:
         nest: loops and roots.
@@ -52,8 +54,10 @@ def grids(
         threads: in a block, a power of two.
     """
     context = makers, stored, kept, constants, threads, nest.shared
+    if nest.roots[0].scatters:
+        return scattered(nest.roots[0], kept, context)
     first, others = _split(nest)
-    found = []
+    found: list[Piece] = []
     if len(first) == 1 and not any(r.folded for r in first[0]):
         found.append(_Flat(first[0], *context).run())
     elif first:

@@ -33,13 +33,33 @@ class Partial(NamedTuple):
     root: Root
     parts: int
 
+    @property
+    def size(self) -> int:
+        """How many numbers there are."""
+        return self.root.var.aval.size * self.parts
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the reduction."""
+        dtype: np.dtype[Any] = self.root.var.aval.dtype
+        return dtype
+
+
+class Scratch(NamedTuple):
+    """What the kernels of one root hand on to one another."""
+
+    root: Root
+    name: str
+    size: int
+    dtype: np.dtype[Any]
+
 
 class Grid(NamedTuple):
     """A kernel: its text, and what its arguments and its grid are."""
 
     kind: str
     text: str
-    buffers: tuple[Any, ...]  # variables, or a `Partial`
+    buffers: tuple[Any, ...]  # variables, or what has a root, a size and a dtype
     numbers: tuple[int, ...]
     tasks: int  # threads that have something to do, or blocks where `whole_blocks`
     whole_blocks: bool

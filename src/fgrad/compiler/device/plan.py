@@ -17,7 +17,8 @@ from fgrad.backend.array import DeviceArray, Place
 from fgrad.compiler import layout
 from fgrad.compiler.decompose import Plain, decompose
 from fgrad.compiler.device.grids import grids
-from fgrad.compiler.device.lanes import Grid, Partial
+from fgrad.compiler.device.lanes import Grid, Scratch
+from fgrad.compiler.device.scatter import Piece, Sort, Table, Zeros
 from fgrad.compiler.fuse import Call, Nest, fuse
 from fgrad.compiler.layout import Buffer, aval_at, computed, dying, heirs, lifetimes, packed, variables
 from fgrad.compiler.simplify.elimination import eliminate
@@ -73,7 +74,21 @@ class Region(NamedTuple):
     outs: tuple[int, ...]
 
 
-Step = Launch | Product | Row | Region
+class Fill(NamedTuple):
+    """A buffer that is to be zero."""
+
+    slot: int
+
+
+class Ranking(NamedTuple):
+    """Places to be sorted: the slots of the places, of the order of their elements, and of them in order."""
+
+    keys: int
+    order: int
+    places: int
+
+
+Step = Launch | Product | Row | Region | Fill | Ranking
 
 
 class Plan(layout.Slots):
@@ -141,7 +156,7 @@ class Block:
         self.bound = known.keys() - set(free)
         for v, x in plain.constants.items():
             known[v] = plan.constant(x)
-        self.nests, makers = fuse(plain.program, plain.constants, scattering=False)
+        self.nests, makers = fuse(plain.program, plain.constants)
         self.products = {i: p for i, s in enumerate(self.nests) if isinstance(s, Call) and (p := product(s))}
         self.grids = self._grids(makers, donated)
         self.heirs = heirs(self.nests)
@@ -152,7 +167,7 @@ class Block:
         self.buffers: list[Buffer] = []
         self.size = self._place()
 
-    def _grids(self, makers: Any, donated: Sequence[Var]) -> dict[int, list[Grid]]:
+    def _grids(self, makers: Any, donated: Sequence[Var]) -> dict[int, list[Piece]]:
         """Return the kernels of every nest; a root that nobody reads is not written."""
         program, constants, threads = self.plain.program, self.plain.constants, device().threads
         nests = {i: s for i, s in enumerate(self.nests) if isinstance(s, Nest)}
@@ -184,6 +199,11 @@ class Block:
         for i, e in calls.items():  # what the library allocates, or a loop
             made = layout.stacks(e) if i in self.inner else () if i in self.products else e.outs
             self.known |= {v: self.plan.argument() for v in made if v not in self.known}
+        for b in {b for gs in self.grids.values() for g in gs for b in g.buffers}:
+            if isinstance(b, Table):
+                self.known[b] = self.plan.constant(b.array)  # type: ignore[index]
+            elif isinstance(b, Scratch) and b.name in {"order", "places"}:  # the library sorts
+                self.known[b] = self.plan.argument()  # type: ignore[index]
         touched = [[self.heirs.get(v, v) for v in self._touched(i)] for i in range(len(self.nests))]
         lives = {v: life for v, life in lifetimes(touched).items() if v not in self.known}
         sizes = {v: v.size if isinstance(v, Buffer) else bytes_of(v) for v in lives}
@@ -220,10 +240,14 @@ class Block:
         """Return what is to be done."""
         found: list[Step] = []
         for i, s in enumerate(self.nests):
-            found += [self._call(i, s.equation)] if isinstance(s, Call) else map(self._launch, self.grids[i])
+            found += [self._call(i, s.equation)] if isinstance(s, Call) else map(self._piece, self.grids[i])
         return self._dropping(found) if self.free else found
 
-    def _launch(self, grid: Grid) -> Launch:
+    def _piece(self, grid: Piece) -> Step:
+        if isinstance(grid, Zeros):
+            return Fill(self.known[grid.buffers[0]])
+        if isinstance(grid, Sort):
+            return Ranking(*(self.known[b] for b in grid.buffers))  # type: ignore[index]
         chip = device()
         blocks = grid.tasks if grid.whole_blocks else -(-grid.tasks // chip.threads)
         slots = tuple(self.known[b] for b in grid.buffers)
@@ -256,13 +280,15 @@ class Block:
 def _slots(step: Step) -> Iterable[int]:
     if isinstance(step, Launch):
         return step.slots
+    if isinstance(step, Fill | Ranking):
+        return step
     if isinstance(step, Product):
         return [m.slot for m in step]
     return [k for k in (*step.args, *step.outs) if isinstance(k, int)]
 
 
 def launches(steps: Iterable[Step]) -> int | None:
-    """Return how many kernels and products steps launch, each way round; None where that is not known."""
+    """Return how often steps launch something; None where that is not known, or has to be waited for."""
     total = 0
     for s in steps:
         if isinstance(s, Region):
@@ -271,6 +297,8 @@ def launches(steps: Iterable[Step]) -> int | None:
             if length is None or inside is None:
                 return None
             total += length * (inside + len(s.inner.copies))  # type: ignore[attr-defined]
+        elif isinstance(s, Ranking):  # CuPy's sorting waits for the device
+            return None
         else:
             total += 1
     return total
@@ -341,14 +369,12 @@ def product(step: Call) -> Product | None:
 
 def shape_of(x: Any) -> tuple[int, ...]:
     """Return the shape of what a buffer of a kernel is."""
-    if isinstance(x, Partial):
-        return (x.root.var.aval.size * x.parts,)
-    return tuple(x.aval.shape)
+    return tuple(x.aval.shape) if isinstance(x, Var) else (x.size,)
 
 
 def dtype_of(x: Any) -> np.dtype[Any]:
     """Return the dtype of what a buffer of a kernel is."""
-    dtype: np.dtype[Any] = (x.root.var if isinstance(x, Partial) else x).aval.dtype
+    dtype: np.dtype[Any] = x.aval.dtype if isinstance(x, Var) else x.dtype
     return dtype
 
 

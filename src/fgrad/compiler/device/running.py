@@ -15,7 +15,7 @@ import numpy as np
 from fgrad.backend.array import DeviceArray, Place
 from fgrad.backend.devices import moved
 from fgrad.compiler import layout
-from fgrad.compiler.device.plan import Launch, Plan, Product, Region, Row, Step, dtype_of
+from fgrad.compiler.device.plan import Fill, Launch, Plan, Product, Ranking, Region, Row, Step, dtype_of
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, applied
 from fgrad.kernels import launching
@@ -58,6 +58,10 @@ class Context:
         """Return what does a step."""
         if isinstance(step, Launch):
             return self._launch(step)
+        if isinstance(step, Fill):
+            return lambda: self.arrays[step.slot].fill(0)
+        if isinstance(step, Ranking):
+            return partial(self._sort, step)
         if isinstance(step, Product):
             return partial(self._multiply, self.place.library.find("matmul"), step)
         if isinstance(step, Row):
@@ -85,6 +89,11 @@ class Context:
     def _multiply(self, matmul: Callable[..., Any], step: Product) -> None:
         first, second, out = (self.arrays[m.slot].transpose(m.axes).reshape(m.shape) for m in step)
         matmul(first, second, out=out)
+
+    def _sort(self, step: Ranking) -> None:
+        keys = DeviceArray(self.arrays[step.keys], self.place)
+        order = np.argsort(keys, kind="stable")
+        self.arrays[step.order], self.arrays[step.places] = order.buffer, keys[order].buffer  # type: ignore[attr-defined]
 
     def _apply(self, step: Row, e: Equation) -> None:
         arrays, place, row = self.arrays, self.place, ROWS[e.name]
