@@ -10,7 +10,7 @@ from fgrad.core.tensor import bind
 
 GROUPS: dict[str, list] = {}
 for s in SAMPLES:
-    if s.row not in {*REFUSED, "to_device"} and "refused" not in s.label:
+    if s.row not in {*REFUSED, "to_device", "staged_to_device"} and "refused" not in s.label:
         GROUPS.setdefault(s.row, []).append(s)
 # of nearly singular matrices two ways leave different rounding errors, large ones in single precision
 GROUPS["minors"] = [s for s in GROUPS["minors"] if s.args[0].dtype.char in "dD"]

@@ -303,6 +303,8 @@ def linear() -> list[Sample]:
     found.append(Sample("name", "matrix", (values((2, 3)),), {"label": "mine"}, lambda x: x))
     stays = {"device": "cpu", "source": "cpu"}  # devices have tests of their own: tests/backend
     found += with_dtypes("to_device", lambda x: x, (2, 3), label="stays", **stays)
+    found += with_dtypes("staged_to_device", lambda x: x, (2, 3), label="stays", device="cpu")
+    found += with_dtypes("to_device_of", lambda x, like: x, (2, 3), (4,), label="stays")
     return found
 
 

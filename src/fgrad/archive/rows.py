@@ -29,7 +29,10 @@ REFUSED = {
     "effect": "what it calls is Python, and Python is not stored",
     "pure_callback": "what it calls is Python, and Python is not stored",
     "jit": "it belongs to one process",
-    "to_device": "devices belong to a machine, and a stored program to none",
+    **dict.fromkeys(
+        ("to_device", "staged_to_device", "to_device_of"),
+        "devices belong to a machine, and a stored program to none",
+    ),
     "lax.custom_root": SOLVER,
     "lax.custom_linear_solve": SOLVER,
     "lax.opaque": SOLVER,

@@ -100,10 +100,11 @@ class Tensor(Operators):
             >>> tensor([1.0, 2.0]).to("cpu").device
             'cpu'
         """
-        if buffer_of(self) is None:
-            self._concrete("to()")  # refuses: a program runs on the device where its arguments are
         place, source = find(device), self.device
         name = place.name if place else CPU
+        if buffer_of(self) is None:  # where a program will have it
+            staged: Tensor = bind("staged_to_device", self, device=name)
+            return staged
         return self if name == source else bind("to_device", self, device=name, source=source)
 
     def _repr_html_(self) -> str:

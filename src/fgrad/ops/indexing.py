@@ -15,7 +15,8 @@ from fgrad.core.primitive import EACH, Pattern, Primitive, Pull, by_argument, fl
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, apply_row, bind
 from fgrad.core.trace import Box
-from fgrad.ops.linear import broadcast_to, linear, reshape, sum_to, to_device, transpose, with_rank
+from fgrad.ops.devices import to_device
+from fgrad.ops.linear import broadcast_to, linear, reshape, sum_to, transpose, with_rank
 
 Index = tuple[Any, ...]
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fgrad.backend.array import DeviceArray
-from fgrad.backend.devices import moved
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.primitive import ROW, Primitive, Pull, Rule, register
 from fgrad.core.tensor import Tensor, bind
@@ -289,20 +288,6 @@ linear(
     adjoint=_cumsum_adjoint,
     shape=lambda x, *, axis: Aval(x.shape, _summed(x, ()).dtype),
     batch=lambda x, *, axis: bind("cumsum", x, axis=axis + 1),
-)
-
-
-def to_device(x: Any, device: str, source: str) -> Any:
-    """Return `x`, which is on the device `source`, on `device`; the adjoint goes back."""
-    return bind("to_device", x, device=device, source=source)
-
-
-linear(
-    "to_device",
-    run=lambda x, *, device, source: moved(x, device),
-    adjoint=lambda ct, x, *, device, source: to_device(ct, source, device),
-    shape=lambda x, *, device, source: x,
-    batch=lambda x, *, device, source: to_device(x, device, source),
 )
 
 

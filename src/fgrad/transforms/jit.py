@@ -477,7 +477,11 @@ class Specialisation:
             return None
         if bound_axes() or communicates(self.procedure.program):  # then the key has more to it
             return None
-        if call.device is not None or any(buffer_of(x).__class__ is DeviceArray for x in call.leaves):
+        if (
+            self.procedure.is_moving
+            or call.device is not None
+            or any(buffer_of(x).__class__ is DeviceArray for x in call.leaves)
+        ):
             return None
         executable = self.procedure.executable
         return guard(executable, args, call.leaves, call.statics, self.out_structure, self.template)

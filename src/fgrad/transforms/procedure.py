@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.backend.array import DeviceArray, Place
-from fgrad.backend.devices import as_array
-from fgrad.compiler import Executable, compile
+from fgrad.backend.devices import as_array, find
+from fgrad.compiler import Executable, compile, placing
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import ROWS, Pattern, Primitive, Pull, flat, register
 from fgrad.core.program import Equation, Program, Var
@@ -62,6 +62,7 @@ class Procedure:
         self._blind: dict[Pattern, Procedure] = {}
         self._mapped: dict[tuple[Pattern, int], Procedure] = {}
         self._on: dict[tuple[Place, frozenset[int]], Any] = {}
+        self._between: dict[tuple[str | None, ...], placing.Placed] = {}  # by where the values are
         self._donating: dict[frozenset[int], Executable] = {}
 
     def run(self, values: Sequence[Any], donated: frozenset[int] = frozenset()) -> list[Any]:
@@ -69,10 +70,30 @@ class Procedure:
 
         They may lie in the memory of the inputs `donated`.
         """
+        if self.is_moving:
+            return self._placed(values).run(values)
         place = next((v.place for v in values if v.__class__ is DeviceArray), None) or self._place
         if place is not None:
             return list(self.on(place, donated).run(values))
         return (self.donating(donated) if donated else self.executable).run(values)
+
+    @cached_property
+    def is_moving(self) -> bool:
+        """Whether the program moves values between devices."""
+        return placing.is_moving(self.program)
+
+    def _placed(self, values: Sequence[Any]) -> placing.Placed:
+        """Return the program compiled for the devices that it moves values between."""
+        devices = tuple(map(placing.where, values))
+        if devices not in self._between:
+
+            def compiled(program: Program, device: str) -> placing.Run:
+                part, place = Procedure(program, self.name), find(device)
+                return part.executable.run if place is None else part.on(place).run
+
+            with _locks.making:
+                self._between[devices] = placing.Placed(self.program, devices, compiled)
+        return self._between[devices]
 
     @cached_property
     def _place(self) -> Place | None:

@@ -1,0 +1,143 @@
+"""Programs that move values between devices, as one program for each device and what travels between them.
+
+Which device a value is on is known when it is known where the inputs are. Operations on one device that wait
+for the same number of moves become one program; moves happen between those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.backend.array import DeviceArray, mixed
+from fgrad.backend.devices import CPU, device_of, find, moved
+from fgrad.core.program import Equation, Program, Var
+
+MOVES = frozenset({"staged_to_device", "to_device_of"})
+Run = Callable[[Sequence[Any]], list[Any]]
+
+
+class Part(NamedTuple):
+    """What runs on one device without a stop."""
+
+    program: Program
+    run: Run
+
+
+class Move(NamedTuple):
+    """A value that is needed on a device."""
+
+    source: Any
+    target: Var
+    device: str
+
+
+def is_moving(program: Program) -> bool:
+    """Return whether a program moves values between devices."""
+    return any(e.name in MOVES for e in program.equations)
+
+
+def where(x: Any) -> str | None:
+    """Return the device of an argument; None for a number, which goes along with everything."""
+    return device_of(x) if x.__class__ is DeviceArray or np.ndim(x) else None
+
+
+class Placed:
+    """A program on several devices.
+
+    Args:
+        program: to be run.
+        devices: where the inputs are, None for numbers.
+        compiled: (program, device) -> what runs it there.
+
+    Raises:
+        TypeError: operands of an operation are on different devices.
+    """
+
+    def __init__(
+        self, program: Program, devices: Sequence[str | None], compiled: Callable[[Program, str], Run]
+    ) -> None:
+        self.program = program
+        self._device: dict[Var, str | None] = dict(zip(program.inputs, devices, strict=True))
+        self._level = dict.fromkeys(program.inputs, 0)
+        self._default = next((d for d in devices if d), CPU)
+        groups: dict[tuple[int, str], list[Equation]] = {}
+        self._moves: dict[int, list[Move]] = {}  # by the level that has to have run
+        self._names: dict[Var, Any] = {}  # what was moved to where it was
+        for e in program.equations:
+            e = Equation(e.name, tuple(map(self._same, e.args)), e.params, e.outs, e.line)  # noqa: PLW2901 -- renamed
+            level = max((self._level[a] for a in e.args if isinstance(a, Var)), default=0)
+            if e.name in MOVES:
+                self._move(e, level)
+                continue
+            device = self._common(e)
+            groups.setdefault((level, device), []).append(e)
+            self._device |= dict.fromkeys(e.outs, device)
+            self._level |= dict.fromkeys(e.outs, level)
+        self._outputs = [self._same(y) for y in program.outputs]
+        wanted = {y for y in self._outputs if isinstance(y, Var)}
+        wanted |= {m.source for ms in self._moves.values() for m in ms if isinstance(m.source, Var)}
+        for equations in groups.values():
+            made = {v for e in equations for v in e.outs}
+            wanted |= {a for e in equations for a in e.args if isinstance(a, Var) and a not in made}
+        self._steps: list[Part | Move] = []
+        for level in range(1 + max([k for k, _ in groups] + list(self._moves), default=0)):
+            for (k, device), equations in groups.items():
+                if k == level:
+                    part = _part(equations, wanted)
+                    self._steps.append(Part(part, compiled(part, device)))
+            self._steps += self._moves.get(level, [])
+
+    def _same(self, x: Any) -> Any:
+        return self._names.get(x, x) if isinstance(x, Var) else x
+
+    def _move(self, e: Equation, level: int) -> None:
+        x, (out,), device = e.args[0], e.outs, self._target(e)
+        if self._of(x) == device:
+            self._names[out] = x
+            return
+        self._moves.setdefault(level, []).append(Move(x, out, device))
+        self._device[out], self._level[out] = device, level + 1
+
+    def run(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return the outputs, each where the program leaves it."""
+        known: dict[Var, Any] = dict(zip(self.program.inputs, leaves, strict=True))
+
+        def value(x: Any) -> Any:
+            return known[x] if isinstance(x, Var) else getattr(x, "_value", x)
+
+        for step in self._steps:
+            if isinstance(step, Move):
+                known[step.target] = moved(value(step.source), step.device)
+            else:
+                outs = step.run([known[v] for v in step.program.inputs])
+                known |= zip(step.program.outputs, outs, strict=True)
+        return [value(y) for y in self._outputs]
+
+    def _of(self, x: Any) -> str | None:
+        """Return the device of an operand."""
+        if isinstance(x, Var):
+            return self._device[x]
+        value = getattr(x, "_value", x)
+        return device_of(value) if value.__class__ is DeviceArray else None  # other constants are sent along
+
+    def _target(self, e: Equation) -> str:
+        if e.name == "to_device_of":
+            return self._of(e.args[1]) or self._default
+        place = find(e.params["device"])
+        return place.name if place else CPU
+
+    def _common(self, e: Equation) -> str:
+        found = list(dict.fromkeys(d for a in e.args if (d := self._of(a))))
+        if len(found) > 1:
+            raise TypeError(f"{mixed(*found[:2])}; staged at {e.line}")
+        return found[0] if found else self._default
+
+
+def _part(equations: Sequence[Equation], wanted: set[Var]) -> Program:
+    """Return the program of some equations, with all that it reads, and of what it makes what is `wanted`."""
+    made = {v: None for e in equations for v in e.outs}
+    read = {a: None for e in equations for a in e.args if isinstance(a, Var) and a not in made}
+    return Program(list(read), equations, [v for v in made if v in wanted], (None, None))

@@ -1,0 +1,53 @@
+"""Rows that move values between devices: their derivatives move back.
+
+A program does not know where its arguments will be. So what is staged says where a value goes, and its
+reverse step keeps the value, which says where it came from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fgrad.backend.devices import device_of, moved
+from fgrad.core.primitive import ROW, Pattern, Primitive, by_argument, register
+from fgrad.core.tensor import bind
+from fgrad.ops.linear import broadcast_to, linear
+
+
+def to_device(x: Any, device: str, source: str) -> Any:
+    """Return `x`, which is on the device `source`, on `device`; the adjoint goes back."""
+    return bind("to_device", x, device=device, source=source)
+
+
+def _beside(mapped: Pattern, x: Any, like: Any) -> Any:
+    """Return the examples where those of `like` are, also where only `like` differs between them."""
+    return bind("to_device_of", x if mapped[0] else broadcast_to(x, (like.shape[0], *x.shape)), like)
+
+
+linear(
+    "to_device",
+    run=lambda x, *, device, source: moved(x, device),
+    adjoint=lambda ct, x, *, device, source: to_device(ct, source, device),
+    shape=lambda x, *, device, source: x,
+    batch=lambda x, *, device, source: to_device(x, device, source),
+)
+register(
+    Primitive(
+        "staged_to_device",
+        run=lambda x, *, device: moved(x, device),
+        pull=by_argument(
+            lambda ct, x, *, device: bind("to_device_of", ct, x), exact=True, linear=True, transpose=ROW
+        ),
+        shape=lambda x, *, device: x,
+        batch=lambda _, x, *, device: bind("staged_to_device", x, device=device),
+    )
+)
+register(
+    Primitive(
+        "to_device_of",
+        run=lambda x, like: moved(x, device_of(like)),
+        pull=by_argument(lambda ct, x: bind("to_device_of", ct, x), None, exact=True, linear=True),
+        shape=lambda x, like: x,
+        batch=_beside,
+    )
+)
