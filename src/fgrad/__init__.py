@@ -34,6 +34,7 @@ from fgrad.transforms.forward import jacfwd as jacfwd
 from fgrad.transforms.forward import jvp as jvp
 from fgrad.transforms.forward import linear_transpose as linear_transpose
 from fgrad.transforms.forward import linearize as linearize
+from fgrad.transforms.launched import launched as _launched  # noqa: F401 -- what rows on a device are run by
 from fgrad.transforms.manager import GradManager as GradManager
 from fgrad.transforms.manager import GradManagerGroup as GradManagerGroup
 from fgrad.transforms.mapping import vmap as vmap

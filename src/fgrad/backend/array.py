@@ -293,6 +293,17 @@ class Place:
             return self.array(x).buffer
         raise Foreign
 
+    def row_major(self, x: DeviceArray) -> Any:
+        """Return the buffer of an array of this device, in C order.
+
+        Raises:
+            TypeError: `x` is on another device.
+        """
+        buffer = self.operand(x)
+        if not buffer.flags.c_contiguous:
+            buffer = self.call(self.library.find("ascontiguousarray"), buffer)
+        return buffer
+
     def constant(self, host: np.ndarray[Any, Any]) -> DeviceArray:
         """Return an array of NumPy that says where elements are, or a table: equal ones are sent once."""
         if host.nbytes > _KEPT_BYTES:

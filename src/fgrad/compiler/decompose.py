@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,13 +24,17 @@ class Plain(NamedTuple):
     checks: tuple[Var, ...]  # integers that are zero unless an index is out of bounds
 
 
-def decompose(program: Program) -> Plain:
-    """Return the program with rows written out that are made of others."""
-    return _Writer().run(program)
+Rules = Mapping[str, Callable[..., Any]]
+
+
+def decompose(program: Program, rules: Rules | None = None) -> Plain:
+    """Return the program with rows written out that are made of others: those of `RULES`, or of others."""
+    return _Writer(RULES if rules is None else rules).run(program)
 
 
 class _Writer:
-    def __init__(self) -> None:
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
         self.equations: list[Equation] = []
         self.constants: dict[int, tuple[Var, Any]] = {}
         self.makers: dict[Var, Equation] = {}
@@ -45,7 +49,7 @@ class _Writer:
         for e in program.equations:
             self.line = e.line
             args = tuple(self.operand(known.get(a, a) if isinstance(a, Var) else a) for a in e.args)
-            rule = None if bool in map(type, e.params.get("template", ())) else RULES.get(e.name)
+            rule = None if bool in map(type, e.params.get("template", ())) else self.rules.get(e.name)
             made = rule(self, *args, **e.params) if rule and e.outs[0].aval.size else None
             if made is None:
                 self.append(Equation(e.name, args, e.params, e.outs, e.line))
@@ -147,6 +151,19 @@ def _log_softmax(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     y = w.write("subtract", x, w.spread(w.write("max", x, axes=axes), x, axes))
     total = w.write("log", w.write("sum", w.write("exp", y), axes=axes))
     return w.write("subtract", y, w.spread(total, x, axes))
+
+
+def _layer_norm(w: _Writer, x: Any, weight: Any, bias: Any, *, rank: int, eps: float) -> Any:
+    if not all(map(_is_real, (x, weight, bias))) or not x.aval.dtype == weight.aval.dtype == bias.aval.dtype:
+        return None
+    n = len(x.aval.shape)
+    axes = tuple(range(n - rank, n))
+    count = float(math.prod(x.aval.shape[i] for i in axes))
+    gap = w.write("subtract", x, w.spread(w.write("divide", w.write("sum", x, axes=axes), count), x, axes))
+    variance = w.write("divide", w.write("sum", w.write("multiply", gap, gap), axes=axes), count)
+    size = w.write("sqrt", w.write("add", variance, eps))
+    y = w.write("divide", gap, w.spread(size, x, axes))
+    return w.write("add", w.write("multiply", y, weight), bias)
 
 
 def _contract(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
@@ -333,3 +350,4 @@ RULES: dict[str, Callable[..., Any]] = {
     "log_softmax": _log_softmax,
     "stop_gradient": _discard,
 }
+ON_DEVICE = RULES | {"layer_norm": _layer_norm}  # on the CPU a kernel of its own computes it

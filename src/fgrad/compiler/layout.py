@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fgrad.compiler.decompose import decompose
+from fgrad.compiler.decompose import Plain, decompose
 from fgrad.compiler.fuse import Call, Nest
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Equation, Program, Var
@@ -135,6 +135,10 @@ class Slots:
         self.slots = []  # None for those of arguments
         self.constants = {}
 
+    def plain(self, program: Program) -> Plain:
+        """Return a program with rows written out that are made of others."""
+        return decompose(program)
+
     def argument(self) -> int:
         """Return a slot that is filled when the program runs."""
         self.slots.append(None)
@@ -188,7 +192,7 @@ class Inner:
         self, program: Program, slots: Sequence[int], outs: Sequence[int]
     ) -> list[tuple[int, int, int]]:
         """Add the block of `program`; return which slots have to be copied to `outs` when it has run."""
-        plain = decompose(program)
+        plain = self.plan.plain(program)
         known = dict(zip((v for v in plain.program.inputs if v not in plain.constants), slots, strict=True))
         copies = []
         for y, slot in zip(plain.program.outputs, outs, strict=True):

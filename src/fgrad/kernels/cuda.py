@@ -1,7 +1,7 @@
 """The CUDA backend: the scalar text of the CPU kernels, one thread an element, on a GPU or in the simulator.
 
-Kernels see flat buffers, sizes and strides, and so will serve arrays on the device as well; for now operands
-and results are NumPy's and travel with each call.
+Kernels see flat buffers, sizes and strides. `launched` takes arrays on a device; where operands are NumPy's,
+they and the results travel with each call.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cache
-from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from fgrad.backend.library import missing
+from fgrad.backend.array import DeviceArray
 from fgrad.expr.node import Expr, var
-from fgrad.kernels import mathlib, source
 from fgrad.kernels.body import (
     BOOL,
     FLOAT32,
@@ -34,23 +32,14 @@ from fgrad.kernels.body import (
     reduce_nothing,
     statements,
 )
+from fgrad.kernels.launching import compiled, device, module, simulation
 
 RUN = 16  # the numbers that a thread of a reduction adds up before the pairwise sums begin
 
-_simulation = RLock()  # the simulator runs one kernel at a time
 _DEVICE_HELPERS = {  # Numba compiles neither `math.nextafter` nor an exact float `%` for CUDA
     "fmod": "def fmod(x, y):\n    return math.fmod(x, y)",
     "nextafter": "def nextafter(x, y):\n    return libdevice.nextafter{suffix}(x, y)",
 }
-
-
-class Device(NamedTuple):
-    """Where kernels run, and the launches that suit it."""
-
-    cuda: Any  # the module `numba.cuda`
-    simulated: bool
-    threads: int  # in a block
-    blocks: int  # at most; a kernel strides over what they do not cover at once
 
 
 class Operand(NamedTuple):
@@ -59,33 +48,17 @@ class Operand(NamedTuple):
     char: str  # of its dtype
     axes: tuple[int, ...]  # those that it moves along, each with a stride; none for a scalar
     linear: bool  # whether its index is the index of the output
-
-
-@cache
-def device() -> Device:
-    """Return the CUDA device, or Numba's simulator of one.
-
-    Raises:
-        RuntimeError: there is neither.
-    """
-    try:
-        from numba import cuda  # noqa: PLC0415 -- late: few programs use CUDA, and it takes half a second
-    except ImportError as error:
-        raise RuntimeError(missing(f"Numba's part for CUDA cannot be imported ({error})")) from error
-    if "simulator" in cuda.jit.__module__:
-        return Device(cuda, simulated=True, threads=4, blocks=2)
-    if not cuda.is_available():
-        raise RuntimeError(missing(f"Numba finds none ({cuda.cuda_error() or 'no device is visible'})"))
-    return Device(cuda, simulated=False, threads=256, blocks=1024)
+    by_value: bool = False  # a number that comes with the launch
 
 
 class Elementwise:
     """A grid of threads over elements; see `elementwise`."""
 
-    __slots__ = ("_body", "_kernels", "_threads")
+    __slots__ = ("_body", "_kernels", "_launches", "_threads")
 
     def __init__(self, body: Body, threads: int) -> None:
         self._body, self._threads = body, threads
+        self._launches: dict[tuple[Any, ...], Callable[..., None]] = {}  # on buffers of a device
         self._kernels: dict[tuple[Any, ...], Any] = {}
 
     def __call__(self, *operands: Any) -> Any:
@@ -105,6 +78,35 @@ class Elementwise:
             _launch(kernel, -(-count // self._threads), self._threads, arrays, outs, numbers)
         values = tuple(o.astype(final)[()] if o.dtype == compute else o[()] for o in outs)
         return values if len(values) > 1 else values[0]
+
+    def launched(self, *operands: Any) -> Any:
+        """Return the results for arrays on a device, at least one, and Python's numbers, of one dtype."""
+        first = next(a for a in operands if a.__class__ is DeviceArray)
+        place, dtype = first.place, first.dtype
+        buffers = [place.row_major(a) if a.__class__ is DeviceArray else a for a in operands]
+        shapes = [getattr(b, "shape", None) for b in buffers]
+        shape = np.broadcast_shapes(*(s for s in shapes if s is not None))
+        outs = [place.empty(shape, BOOL if t else dtype) for t in self._body.truths]
+        count = math.prod(shape)
+        if count:
+            sizes, strides = _collapse(shape, [_spread(s or (), shape) for s in shapes])
+            where = [
+                Operand(dtype.char, (), linear=False, by_value=True)
+                if s is None
+                else _laid(dtype, sizes, own)
+                for s, own in zip(shapes, strides, strict=True)
+            ]
+            key = (dtype, len(sizes), *where)
+            numbers = [count, *sizes[1:], *_moving(where, strides)]
+            kernel = self._launches.get(key)
+            if kernel is None:
+                kinds = [f"={dtype.name}" if w.by_value else dtype.name for w in where]
+                kinds += [o.dtype.name for o in outs]
+                kernel = compiled(self._text(dtype, len(sizes), where), tuple(kinds), len(numbers))
+                self._launches[key] = kernel
+            blocks = min(-(-count // self._threads), device().blocks)
+            place.call(kernel, [*buffers, *(o.buffer for o in outs)], numbers, blocks, self._threads)
+        return outs[0] if len(outs) == 1 else tuple(outs)
 
     def text(self, dtype: np.dtype = FLOAT64) -> str:
         """Return the source of the kernel for contiguous arrays of `dtype`."""
@@ -315,6 +317,17 @@ def _operand(a: np.ndarray, sizes: list[int], strides: list[int]) -> Operand:
     return Operand(a.dtype.char, tuple(k for k, s in enumerate(strides) if s), linear)
 
 
+def _laid(dtype: np.dtype, sizes: list[int], strides: list[int]) -> Operand:
+    linear = strides == [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
+    return Operand(dtype.char, tuple(k for k, s in enumerate(strides) if s), linear)
+
+
+def _spread(own: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:
+    """Return how many elements an array in C order moves on along every axis that it broadcasts to."""
+    padded = (*(1,) * (len(shape) - len(own)), *own)
+    return [0 if n == 1 else math.prod(padded[k + 1 :]) for k, n in enumerate(padded)]
+
+
 def _moving(where: Sequence[Operand], strides: list[list[int]]) -> list[int]:
     return [s[k] for w, s in zip(where, strides, strict=True) if not w.linear for k in w.axes]
 
@@ -332,6 +345,8 @@ def _loads(where: Sequence[Operand], dtype: np.dtype, index: str) -> list[str]:
     for i, w in enumerate(where):
         place = index if w.linear else " + ".join(f"i{k} * s{i}_{k}" for k in w.axes) or "0"
         value = f"a{i}[{place}]"
+        if w.by_value:
+            value, w = f"F(a{i})", w._replace(char=dtype.char)  # noqa: PLW2901 -- converted
         lines.append(f"x{i} = {value if w.char == dtype.char else f'F({value})'}")
     return lines
 
@@ -350,7 +365,7 @@ def _in(lines: list[str]) -> list[str]:
 
 
 def _join(preamble: str, names: list[str], lines: list[str]) -> str:
-    return "\n".join([preamble, "", "", "@cuda.jit", f"def kernel({', '.join(names)}):", *_in(lines), ""])
+    return "\n".join([preamble, "", "", f"def kernel({', '.join(names)}):", *_in(lines), ""])
 
 
 def device_helpers(dtype: np.dtype) -> dict[str, str]:
@@ -365,13 +380,7 @@ def _statements(body: Body, dtype: np.dtype, also: Sequence[str] = ()) -> Any:
 
 
 def _compile(text: str, dtype: np.dtype) -> Callable[..., Any]:
-    cuda, simulated, *_ = device()
-    names = {"cuda": cuda, "np": np}
-    if simulated:
-        names |= {"math": mathlib.interpreted, "helper": lambda f: f}
-    else:
-        names |= {"math": math, "helper": cuda.jit(device=True), "libdevice": cuda.libdevice}
-    kernel: Callable[..., Any] = source.execute(text, **names).kernel
+    kernel: Callable[..., Any] = device().cuda.jit(module(text))
     return kernel
 
 
@@ -387,7 +396,7 @@ def _launch(
     cuda, simulated, _, most = device()
     with ExitStack() as stack:
         if simulated:
-            stack.enter_context(_simulation)
+            stack.enter_context(simulation)
             stack.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore", RuntimeWarning)  # interpreted arithmetic warns, a GPU does not
         buffers = [cuda.to_device(a.reshape(-1)) for a in arrays]

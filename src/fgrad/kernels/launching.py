@@ -11,15 +11,53 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.backend.library import missing
 from fgrad.kernels import mathlib, source
-from fgrad.kernels.cuda import device
 
-_simulation = RLock()  # the simulator runs one kernel at a time
+simulation = RLock()  # the simulator runs one kernel at a time
 POINTERS = {"bool": "uint8"}  # dtypes as kernels see them, where that is another one
+
+
+class Device(NamedTuple):
+    """Where kernels run, and the launches that suit it."""
+
+    cuda: Any  # the module `numba.cuda`
+    simulated: bool
+    threads: int  # in a block
+    blocks: int  # at most; a kernel strides over what they do not cover at once
+
+
+@cache
+def device() -> Device:
+    """Return the CUDA device, or Numba's simulator of one.
+
+    Raises:
+        RuntimeError: there is neither.
+    """
+    try:
+        from numba import cuda  # noqa: PLC0415 -- late: few programs use CUDA, and it takes half a second
+    except ImportError as error:
+        raise RuntimeError(missing(f"Numba's part for CUDA cannot be imported ({error})")) from error
+    if "simulator" in cuda.jit.__module__:
+        return Device(cuda, simulated=True, threads=4, blocks=2)
+    if not cuda.is_available():
+        raise RuntimeError(missing(f"Numba finds none ({cuda.cuda_error() or 'no device is visible'})"))
+    return Device(cuda, simulated=False, threads=256, blocks=1024)
+
+
+def module(text: str) -> Any:
+    """Return the function `kernel` of a text, whose helpers are for the device."""
+    cuda, simulated, *_ = device()
+    names = {"cuda": cuda, "np": np}
+    if simulated:
+        names |= {"math": mathlib.interpreted, "helper": lambda f: f}
+    else:
+        names |= {"math": math, "helper": cuda.jit(device=True), "libdevice": cuda.libdevice}
+    return source.execute(text, **names).kernel
 
 
 @cache
@@ -28,31 +66,34 @@ def compiled(text: str, buffers: tuple[str, ...], numbers: int) -> Callable[...,
 
     Args:
         text: of a module that names `np`, `math`, `cuda` and `helper`.
-        buffers: the names of the dtypes of its first arguments, which are pointers.
+        buffers: the names of the dtypes of its first arguments, which are pointers; "=float32" is a number.
         numbers: how many int64 arguments follow.
     """
     cuda, simulated, *_ = device()
-    names: dict[str, Any] = {"cuda": cuda, "np": np}
     if simulated:
-        names |= {"math": mathlib.interpreted, "helper": lambda f: f}
-        return _simulated(cuda.jit(source.execute(text, **names).kernel))
-    names |= {"math": math, "helper": cuda.jit(device=True), "libdevice": cuda.libdevice}
-    made = cuda.jit(signature(buffers, numbers))(source.execute(text, **names).kernel)
-    return _launched(cuda, made)
+        return _simulated(cuda.jit(module(text)))
+    return _launched(cuda, cuda.jit(signature(buffers, numbers))(module(text)))
 
 
 def signature(buffers: Sequence[str], numbers: int) -> Any:
     """Return the types of a kernel, as Numba has them."""
     from numba import types  # noqa: PLC0415 -- late: few programs use CUDA
 
-    pointers = [types.CPointer(getattr(types, POINTERS.get(b, b))) for b in buffers]
-    return types.void(*pointers, *[types.int64] * numbers)
+    kinds = [
+        getattr(types, b[1:]) if b[0] == "=" else types.CPointer(getattr(types, POINTERS.get(b, b)))
+        for b in buffers
+    ]
+    return types.void(*kinds, *[types.int64] * numbers)
+
+
+def _flat(a: Any) -> Any:
+    return a.reshape(-1).view(POINTERS.get(a.dtype.name, a.dtype.name))
 
 
 def _simulated(kernel: Any) -> Callable[..., None]:
     def launch(arrays: Sequence[Any], numbers: Sequence[int], blocks: int, threads: int) -> None:
-        flat = [a.reshape(-1).view(POINTERS.get(a.dtype.name, a.dtype.name)) for a in arrays]
-        with _simulation, warnings.catch_warnings():
+        flat = [a if a.__class__ is float else _flat(a) for a in arrays]
+        with simulation, warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # interpreted arithmetic warns, a GPU does not
             kernel[blocks, threads](*flat, *map(np.int64, numbers))
 
@@ -66,6 +107,7 @@ def _launched(cuda: Any, kernel: Any) -> Callable[..., None]:
         with cuda.gpus[cupy.cuda.runtime.getDevice()]:
             address = cupy.cuda.get_current_stream().ptr
             stream = cuda.external_stream(address) if address else 0
-            kernel[blocks, threads, stream](*(a.data.ptr for a in arrays), *numbers)
+            given = [a if a.__class__ is float else a.data.ptr for a in arrays]
+            kernel[blocks, threads, stream](*given, *numbers)
 
     return launch

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from fgrad.backend.array import DeviceArray
 from fgrad.core.primitive import Rule
 from fgrad.expr.node import Expr
 
@@ -19,13 +21,28 @@ def backend(name: str = "cpu") -> Any:
     return import_module(f"fgrad.kernels.{name}")
 
 
+LAUNCH: list[Callable[..., Any]] = []  # what compiles a rule for arrays on a device, once that is loaded
+
+
+def launches(x: Any, *others: Any) -> bool:
+    """Return whether a rule of these arrays is compiled as a whole: on a device, of one real dtype."""
+    if x.__class__ is not DeviceArray or not LAUNCH or x.dtype.char not in "fd" or not x.size:
+        return False
+    return all(o.__class__ is DeviceArray and o.dtype == x.dtype and o.place is x.place for o in others)
+
+
+def launched(rule: Rule, *arrays: Any, **params: Any) -> Any:
+    """Return what a rule of rows and Tensors gives for arrays that it `launches`."""
+    return LAUNCH[0](rule, arrays, params)
+
+
 class Fused:
-    """Scalar expressions of whole arrays: by one compiled loop where arrays are large, else by `slow`.
+    """Scalar expressions of whole arrays: by one compiled loop where arrays are large or on a device.
+
+    Elsewhere by `slow`.
 
     It returns what `slow` does, which is a tuple where there are several results or a None among them.
     """
-
-    __slots__ = ("_kernel", "_params", "_results", "slow")
 
     slow: Rule
 
@@ -36,24 +53,29 @@ class Fused:
     def __call__(self, *operands: Any) -> Any:
         """Return the results for `operands`."""
         first = operands[0]
+        if first.__class__ is DeviceArray and one_dtype(first.dtype, operands):
+            return self._on_device.launched(*operands)
         if first.__class__ is not np.ndarray or first.size < LARGE or not one_dtype(first.dtype, operands):
             return self.slow(*operands)
         if self._kernel is None:
-            self._kernel = backend().elementwise(
-                self._params, tuple(r for r in self._results if r is not None)
-            )
+            self._kernel = backend().elementwise(self._params, self._numbers())
         return self._kernel(*operands)
+
+    def _numbers(self) -> tuple[Expr, ...]:
+        return tuple(r for r in self._results if r is not None)
+
+    @cached_property
+    def _on_device(self) -> Any:
+        return backend("cuda").elementwise(self._params, self._numbers())
 
 
 class FusedPull(Fused):
     """The same as reverse step: a tuple with one cotangent per tracked argument."""
 
-    __slots__ = ()
-
     def __call__(self, *operands: Any) -> Any:
         """Return the cotangents."""
         found = super().__call__(*operands)
-        if found.__class__ is not np.ndarray and None not in self._results:
+        if found.__class__ is tuple and None not in self._results:
             return found
         several = iter(found if found.__class__ is tuple else (found,))
         return tuple([None if r is None else next(several) for r in self._results])

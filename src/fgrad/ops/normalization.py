@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import SYMMETRIC, WEIGHTS, Pattern, Primitive, Pull, Rule, by_argument, register
 from fgrad.core.tensor import bind, unary
-from fgrad.ops.compiled import LARGE, backend
+from fgrad.ops.compiled import LARGE, backend, launched, launches
 from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, shifted, sum_axes
 from fgrad.ops.reduction import reduced
 
@@ -39,6 +40,8 @@ def _top(x: Any, axes: Axes) -> Any:
 def _run_softmax(x: Any, *, axes: Axes) -> Any:
     if _rows(x, axes):
         return backend("rows").softmax(x, _length(x, axes))
+    if launches(x):
+        return launched(_rows_of["softmax"], x, axes=axes)
     with np.errstate(invalid="ignore"):
         y = np.exp(x - _top(x, axes))
         return y / np.add.reduce(y, axis=axes, keepdims=True)
@@ -47,12 +50,16 @@ def _run_softmax(x: Any, *, axes: Axes) -> Any:
 def _softmax(ct: Any, out: Any, *, axes: Axes) -> Any:
     if _rows(out, axes, ct):
         return backend("rows").softmax_back(ct, out, _length(out, axes))
+    if launches(out, ct):
+        return launched(_softmax, ct, out, axes=axes)
     return out * (ct - expand(sum_axes(ct * out, axes), out.shape, axes))
 
 
 def _run_log_softmax(x: Any, *, axes: Axes) -> Any:
     if _rows(x, axes):
         return backend("rows").log_softmax(x, _length(x, axes))
+    if launches(x):
+        return launched(_rows_of["log_softmax"], x, axes=axes)
     with np.errstate(invalid="ignore"):
         y = x - _top(x, axes)
         return y - np.log(np.add.reduce(np.exp(y), axis=axes, keepdims=True))
@@ -61,6 +68,8 @@ def _run_log_softmax(x: Any, *, axes: Axes) -> Any:
 def _log_softmax(ct: Any, out: Any, *, axes: Axes) -> Any:
     if _rows(out, axes, ct):
         return backend("rows").log_softmax_back(ct, out, _length(out, axes))
+    if launches(out, ct):
+        return launched(_log_softmax, ct, out, axes=axes)
     return ct - unary("exp", out) * expand(sum_axes(ct, axes), out.shape, axes)
 
 
@@ -69,6 +78,8 @@ def _run_logsumexp(x: Any, *, axes: Axes) -> Any:
         return backend("rows").logsumexp(x, _length(x, axes)).reshape(x.shape[: x.ndim - len(axes)])
     if x.size == 0:
         return near(x).full(reduced(x, axes).shape, -np.inf, x.dtype)[()]
+    if launches(x):
+        return launched(_rows_of["logsumexp"], x, axes=axes)
     if x.__class__ is DeviceArray:
         return _run_logsumexp_of_infinite(x, np.maximum.reduce(x, axis=axes, keepdims=True), axes)
     if axes == (1,) and x.ndim == 2 and x.shape[1] < min(64, x.shape[0]):
@@ -90,6 +101,8 @@ def _run_logsumexp_of_infinite(x: Any, top: Any, axes: Axes) -> Any:
 
 
 def _logsumexp_of_arrays(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
+    if launches(x, ct, out):
+        return launched(_logsumexp, ct, out, x, axes=axes)
     kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
     shift = out.reshape(kept)
     if x.__class__ is DeviceArray:  # nothing of it may be read
@@ -112,6 +125,11 @@ def _logsumexp(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
     kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
     shift = bind("where", bind("equal", out, -np.inf), 0, out)
     return reshape(ct, kept) * unary("exp", x - reshape(shift, kept))
+
+
+_rows_of = {  # as a program has them, which compiles them in parts that it knows
+    name: functools.partial(bind, name) for name in ("softmax", "log_softmax", "logsumexp", "layer_norm")
+}
 
 
 def _declare(
@@ -153,6 +171,8 @@ def _run_layer_norm(x: Any, weight: Any, bias: Any, *, rank: int, eps: float) ->
     axes = _last(x, rank)
     if _rows(x, axes, weight, bias):
         return backend("rows").layer_norm(x, weight, bias, eps)
+    if launches(x, weight, bias):
+        return launched(_rows_of["layer_norm"], x, weight, bias, rank=rank, eps=eps)
     dtype = np.result_type(x, weight, bias)
     if dtype == np.float16:
         x = x.astype(np.float32)
@@ -172,30 +192,53 @@ def standardized(x: Any, rank: int, eps: float) -> tuple[Any, Any]:
     return gap / size, size
 
 
+def _layer_norm_back(pattern: Pattern, ct: Any, x: Any, weight: Any, *, rank: int, eps: float) -> list[Any]:
+    """Return the cotangents of those of x, weight and bias that are tracked."""
+    lead = tuple(range(len(ct.shape) - rank))
+    back = []
+    if pattern[0] or pattern[1]:
+        y, size = standardized(x, rank, eps)
+    if pattern[0]:
+        axes = _last(x, rank)
+        n = max(1, _length(x, axes))
+        # first, so that kernels compute it with y
+        slope = expand(sum_axes(ct * (weight * y), axes) / n, x.shape, axes)
+        part = ct * weight
+        mean = expand(sum_axes(part, axes) / n, x.shape, axes)
+        back.append((part - mean - y * slope) / size)
+    if pattern[1]:
+        back.append(sum_axes(ct * y, lead))
+    if pattern[2]:
+        back.append(sum_axes(ct, lead))
+    return back
+
+
+# what goes along rows, and what goes down columns
+_layer_norm_of_x = functools.partial(_layer_norm_back, (True, False, False))
+_layer_norm_of_parameters: dict[Pattern, Rule] = {
+    (w, b): functools.partial(_layer_norm_back, (False, w, b)) for w in (False, True) for b in (False, True)
+}
+
+
 def _layer_norm_pull(pattern: Pattern) -> Pull:
     keep = (1, 2) if pattern[0] else (1,) if pattern[1] else ()
 
     def lifted(ct: Any, *saved: Any) -> list[Any]:
-        rank, eps = saved[-1]["rank"], saved[-1]["eps"]
-        lead = tuple(range(len(ct.shape) - rank))
-        back = []
-        if pattern[0] or pattern[1]:
-            x = saved[0]
-            y, size = standardized(x, rank, eps)
-        if pattern[0]:
-            axes = _last(x, rank)
-            n = max(1, _length(x, axes))
-            part = ct * saved[1]
-            mean = expand(sum_axes(part, axes) / n, x.shape, axes)
-            slope = expand(sum_axes(part * y, axes) / n, x.shape, axes)
-            back.append((part - mean - y * slope) / size)
-        if pattern[1]:
-            back.append(sum_axes(ct * y, lead))
-        if pattern[2]:
-            back.append(sum_axes(ct, lead))
-        return back
+        *values, params = saved
+        return _layer_norm_back(pattern, ct, *values, *(None,) * (2 - len(values)), **params)
+
+    def on_device(ct: Any, *saved: Any) -> list[Any]:
+        *values, params = saved
+        found = [launched(_layer_norm_of_x, ct, *values, **params)] if pattern[0] else []
+        if any(pattern[1:]):
+            x = values[0] if values else ct
+            made = launched(_layer_norm_of_parameters[pattern[1:]], ct, x, x, **params)
+            found += made if isinstance(made, tuple) else [made]
+        return found
 
     def raw(ct: Any, *saved: Any) -> Any:
+        if launches(ct, *saved[:-1]):
+            return on_device(ct, *saved)
         rank = saved[-1]["rank"]
         if not pattern[0] or not _rows(saved[0], _last(ct, rank), ct, saved[1]):
             return lifted(ct, *saved)

@@ -9,7 +9,7 @@ from tests.backend.conftest import quick_switching as quick_switching  # noqa: P
 
 import fgrad as fg
 from fgrad.backend import devices
-from fgrad.compiler.device import plan as laid_out
+from fgrad.compiler.device import executable as compiled
 from fgrad.compiler.device.executable import WARM
 from fgrad.compiler.device.plan import Row, within
 from fgrad.compiler.device.running import FIRST
@@ -97,26 +97,26 @@ def test_examples(name):
     same(fg.jit(mapped)(*map(on_device, pairs)), mapped(*pairs))
 
 
-def plan_of(f, *args):
-    return fg.jit(f).lower(*args)._procedure.on(on_device(args[0])._value.place).plan
+def made_of(f, *args):
+    return fg.jit(f).lower(*args)._procedure.on(on_device(args[0])._value.place)
 
 
 @pytest.mark.parametrize("name", ["scan", "in reverse", "no results", "while", "cond"])
 def test_no_step_is_left_to_python(name):
     f, args, *_ = PROGRAMS[name]
     for g in (f, lambda *a: fg.grad(f)(*a)):
-        steps = list(within(plan_of(g, *args).steps))
+        steps = list(within(made_of(g, *args).plan.steps))
         assert not any(isinstance(s, Row) for s in steps)
 
 
 def test_which_loops_are_recorded(monkeypatch):
-    assert plan_of(network, X, W).is_recordable
-    assert plan_of(lambda x: fg.grad(network)(x, W), X).is_recordable
+    assert made_of(network, X, W)._pays
+    assert made_of(lambda x: fg.grad(network)(x, W), X)._pays
     for name in ("while", "nested", "cond"):
         f, args, *_ = PROGRAMS[name]
-        assert not plan_of(f, *args).is_recordable
-    monkeypatch.setattr(laid_out, "NODES", len(X))  # fewer than a launch for each step, and what is around
-    assert not plan_of(network, X, W).is_recordable
+        assert not made_of(f, *args)._pays
+    monkeypatch.setattr(compiled, "NODES", len(X))  # fewer than a launch for each step, and what is around
+    assert not made_of(network, X, W)._pays
 
 
 def test_a_scan_is_replayed(monkeypatch):

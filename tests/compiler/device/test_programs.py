@@ -19,6 +19,16 @@ LONG = RNG.uniform(-1, 1, 16 * RUN + 3)
 WIDE = RNG.uniform(-1, 1, (CHUNK + 3, 256))
 
 
+SQUARE = RNG.uniform(-0.3, 0.3, (20, 20))
+
+
+def many(x):
+    """Compute something by more launches than there are arguments and results."""
+    for _ in range(3):
+        x = np.tanh(x @ SQUARE)
+    return x
+
+
 def loss(x, w):
     return np.sum(np.tanh(x @ w) ** 2)
 
@@ -136,10 +146,10 @@ def test_arrays_that_a_function_holds():
 
 
 def test_results_are_nobody_elses():
-    f = fg.jit(lambda x: x * 2)
+    f = fg.jit(many)
     results = [f(on_device(X + i)) for i in range(5)]  # launched, then replayed
     for i, r in enumerate(results):
-        same(r, (X + i) * 2)
+        same(r, many(X + i))
 
 
 def test_graphs_can_be_turned_off(monkeypatch):
@@ -148,9 +158,9 @@ def test_graphs_can_be_turned_off(monkeypatch):
     monkeypatch.setattr(type(library), "recorded", lambda self, f: recorded.append(f) or f)
     for setting, expected in (("0", 0), ("1", 1)):
         monkeypatch.setenv("FGRAD_CUDA_GRAPHS", setting)
-        f = fg.jit(lambda x: x * 3)
+        f = fg.jit(many)
         for _ in range(5):
-            same(f(on_device(X)), X * 3)
+            same(f(on_device(X)), many(X))
         assert len(recorded) == expected
 
 
@@ -158,16 +168,24 @@ def test_large_programs_are_launched(monkeypatch):
     library = on_device(X)._value.place.library
     monkeypatch.setattr(type(library), "recorded", lambda self, f: pytest.fail("it was recorded"))
     monkeypatch.setattr(compiled, "SMALL", X.nbytes)
-    f = fg.jit(lambda x: x * 5)
+    f = fg.jit(many)
+    for _ in range(5):
+        same(f(on_device(X)), many(X))
+
+
+def test_single_launches_are_not_recorded(monkeypatch):
+    library = on_device(X)._value.place.library
+    monkeypatch.setattr(type(library), "recorded", lambda self, f: pytest.fail("it was recorded"))
+    f = fg.jit(lambda x: x * 5)  # copying argument and result would be two
     for _ in range(5):
         same(f(on_device(X)), X * 5)
 
 
 def test_programs_that_cannot_be_recorded_are_launched(monkeypatch):
     monkeypatch.setattr(type(on_device(X)._value.place.library), "recorded", lambda self, f: None)
-    f = fg.jit(lambda x: x * 4)
+    f = fg.jit(many)
     for _ in range(5):
-        same(f(on_device(X)), X * 4)
+        same(f(on_device(X)), many(X))
 
 
 def test_sums_are_reproducible():

@@ -16,7 +16,7 @@ import numpy as np
 from fgrad import config
 from fgrad.backend.array import DeviceArray, Place
 from fgrad.compiler.device.lanes import Grid
-from fgrad.compiler.device.plan import Launch, Plan, Row, within
+from fgrad.compiler.device.plan import Launch, Plan, Row, launches, within
 from fgrad.compiler.device.running import Context, as_argument, fresh, owned
 from fgrad.compiler.executable import lowered
 from fgrad.core.aval import aval_of
@@ -24,6 +24,7 @@ from fgrad.core.program import Equation, Program, Var
 from fgrad.core.trace import running
 
 WARM = 2  # calls before a graph is recorded: many programs run once
+NODES = 2000  # launches of a program, at most: a graph of more takes memory and time to make
 SMALL = 2**22  # bytes of arguments and results: to copy more takes longer than to launch step by step
 
 
@@ -44,8 +45,7 @@ class DeviceExecutable:
         program, self._held = _without_arrays(program, place)
         self.plan = Plan(lowered(program), place, donated)
         self._calls = 0
-        avals = [v.aval for v in (*self.plan.inputs, *self.plan.outputs)]
-        self._is_small = sum(a.size * a.dtype.itemsize for a in avals) <= SMALL and self.plan.is_recordable
+        self._pays = _pays(self.plan)
         self._free: dict[int, list[_Memory]] = {}  # by stream: what is launched on one runs in order
 
     def run(self, leaves: Sequence[Any]) -> list[DeviceArray]:
@@ -70,7 +70,7 @@ class DeviceExecutable:
         try:
             donated = {k: self._lent(ins, j) for k, j in plan.donations.items()}
             outs = fresh(memory.context, donated)
-            if self._is_small and self._calls > WARM and config.cuda_graphs() and memory.replays(ins):
+            if self._pays and self._calls > WARM and config.cuda_graphs() and memory.replays(ins):
                 return memory.replayed(ins, outs)
             return owned(memory.context, ins, outs)
         finally:
@@ -132,6 +132,14 @@ class _Memory:
                 own[...] = y
                 made.append(own)
         return made
+
+
+def _pays(plan: Plan) -> bool:
+    """Return whether a graph saves launches: each argument and result takes a copy, which is one too."""
+    avals = [v.aval for v in (*plan.inputs, *plan.outputs)]
+    is_small = sum(a.size * a.dtype.itemsize for a in avals) <= SMALL
+    count = launches(plan.steps)
+    return is_small and count is not None and len(avals) < count <= NODES
 
 
 def _without_arrays(program: Program, place: Place) -> tuple[Program, list[DeviceArray]]:

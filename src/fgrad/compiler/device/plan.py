@@ -15,7 +15,7 @@ import numpy as np
 
 from fgrad.backend.array import DeviceArray, Place
 from fgrad.compiler import layout
-from fgrad.compiler.decompose import Plain, decompose
+from fgrad.compiler.decompose import ON_DEVICE, Plain, decompose
 from fgrad.compiler.device.grids import grids
 from fgrad.compiler.device.lanes import Grid, Scratch
 from fgrad.compiler.device.scatter import Piece, Sort, Table, Zeros
@@ -24,10 +24,9 @@ from fgrad.compiler.layout import Buffer, aval_at, computed, dying, heirs, lifet
 from fgrad.compiler.simplify.elimination import eliminate
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Program, Var
-from fgrad.kernels.cuda import device
+from fgrad.kernels.launching import device
 
 ALIGN = 256  # bytes, as CUDA's own allocations
-NODES = 2000  # launches of a program that is still recorded as a graph
 
 
 class Launch(NamedTuple):
@@ -104,7 +103,7 @@ class Plan(layout.Slots):
 
     def __init__(self, program: Program, place: Place, donated: Collection[int] = ()) -> None:
         super().__init__()
-        plain = decompose(program)
+        plain = self.plain(program)
         self.program = plain.program
         self.inputs = [v for v in plain.program.inputs if v not in plain.constants]
         self.outputs = computed(plain.program)
@@ -121,15 +120,13 @@ class Plan(layout.Slots):
         self.fresh = [k for k, v in enumerate(self.outputs) if known[v] not in made]
         self.held = {b.slot: _sent(place, b.array) for b in self.constants.values()}
 
+    def plain(self, program: Program) -> Plain:
+        """Return a program with rows written out that are made of others."""
+        return decompose(program, ON_DEVICE)
+
     def nested(self, plain: Plain, known: dict[Var, int]) -> Block:
         """Return the block of a program inside of another one."""
         return Block(self, plain, known)
-
-    @property
-    def is_recordable(self) -> bool:
-        """Whether a CUDA graph can be made of it: few launches, and none that waits for the device."""
-        count = launches(self.steps)
-        return count is not None and count <= NODES
 
 
 class Block:
@@ -389,5 +386,7 @@ def _array(x: Any, dtype: np.dtype[Any] | None = None) -> Any:
 
 
 def _sent(place: Place, x: Any) -> Any:
-    """Return a constant as buffer of a device."""
+    """Return a constant as buffer of a device; a number is no transfer."""
+    if not np.ndim(x):
+        return place.full((), x[()], x.dtype).buffer
     return place.operand(x) if x.__class__ is DeviceArray else place.constant(np.ascontiguousarray(x)).buffer

@@ -262,9 +262,5 @@ def as_argument(place: Place, x: Any, aval: Any) -> Any:
 
 def contiguous(place: Place, x: Any, dtype: np.dtype[Any]) -> Any:
     """Return the buffer of an array, of a dtype and in C order."""
-    buffer = place.operand(x)
-    if buffer.dtype != dtype:
-        buffer = place.call(buffer.astype, dtype)
-    if not buffer.flags.c_contiguous:
-        buffer = place.call(place.library.find("ascontiguousarray"), buffer)
-    return buffer
+    buffer = place.row_major(x)
+    return buffer if buffer.dtype == dtype else place.call(buffer.astype, dtype)

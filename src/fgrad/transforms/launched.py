@@ -1,0 +1,44 @@
+"""Rules of rows on a device as compiled programs: a launch or few in place of one for each operation.
+
+Normalizing rows of a matrix reads each of them several times. Operation by operation that is a pass over
+memory and a launch every time; staged and compiled it is one kernel, in which a block keeps a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from threading import RLock
+from typing import Any
+
+from fgrad.backend.array import DeviceArray
+from fgrad.core.aval import aval_of
+from fgrad.core.primitive import Rule
+from fgrad.core.trace import running
+from fgrad.core.watch import quiet
+from fgrad.ops import compiled
+from fgrad.transforms.stage import staged
+
+PROGRAMS: dict[Any, Any] = {}  # by rule, avals, parameters and device
+_making = RLock()
+
+
+def launched(rule: Rule, arrays: Sequence[DeviceArray], params: dict[str, Any]) -> Any:
+    """Return what `rule(*arrays, **params)` does, an array or a tuple, compiled for arrays of this kind."""
+    place = arrays[0].place
+    key = (rule, place, *((a.shape, a.dtype) for a in arrays), *params.items())
+    executable = PROGRAMS.get(key)
+    if executable is None:
+        with _making, quiet(), running(()):
+            module = import_module("fgrad.compiler.device")  # late: few programs run on one
+            program, _ = staged(lambda *xs: _several(rule(*xs, **params)), list(map(aval_of, arrays)))
+            executable = PROGRAMS.setdefault(key, module.DeviceExecutable(program, place))
+    outs = executable.run(arrays)
+    return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def _several(found: Any) -> list[Any]:
+    return list(found) if isinstance(found, tuple | list) else [found]
+
+
+compiled.LAUNCH.append(launched)

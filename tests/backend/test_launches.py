@@ -1,0 +1,124 @@
+"""What is launched for an operation on a device: one kernel where it is a pass over elements or rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from tests.backend.checks import no_transfers, on_device, same
+
+import fgrad as fg
+from fgrad.backend import library
+from fgrad.kernels import launching
+
+RNG = np.random.default_rng(0)
+X, V = RNG.uniform(-2, 2, (3, 40)), RNG.uniform(0.5, 1.5, 40)
+
+
+class Counting:
+    """Stands for the lock of the simulator, and counts who takes it: every kernel does."""
+
+    def __init__(self, lock):
+        self.lock, self.kernels, self.library = lock, 0, Counter()
+
+    def __enter__(self):
+        self.kernels += 1
+        return self.lock.__enter__()
+
+    def __exit__(self, *error):
+        return self.lock.__exit__(*error)
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """Count the kernels that are launched, and what is asked of the library beside memory."""
+    counting = Counting(launching.simulation)
+    monkeypatch.setattr(launching, "simulation", counting)
+    find = library.Simulated.find
+
+    def found(self, name):
+        f = find(self, name)
+
+        def call(*args, **kw):
+            if name != "empty":
+                counting.library[name] += 1
+            return f(*args, **kw)
+
+        return call
+
+    monkeypatch.setattr(library.Simulated, "find", found)
+    return counting
+
+
+ONE = {  # forward and back one kernel each
+    "erf": (fg.scipy.special.erf, X),
+    "sigmoid": (fg.scipy.special.expit, X),
+    "gelu": (fg.nn.gelu, X),
+    "silu": (fg.nn.silu, X),
+    "elu": (fg.nn.elu, X),
+    "softmax": (fg.nn.softmax, X),
+    "log_softmax": (fg.nn.log_softmax, X),
+    "logsumexp": (lambda x: fg.nn.logsumexp(x, -1), X),
+    "float32": (fg.nn.softmax, X.astype("f")),
+}
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_one_launch_forward_and_one_back(launches, name):
+    f, x = ONE[name]
+    given, ct = on_device(x), on_device(np.cos(f(x)))
+    for _ in range(2):  # compiled first
+        launches.kernels = 0
+        out, back = fg.vjp(f, given)
+        assert launches.kernels == 1
+        (slope,) = back(ct)
+        assert launches.kernels == 2
+        launches.library.clear()
+    with no_transfers():
+        out, back = fg.vjp(f, given)
+        (slope,) = back(ct)
+    assert not launches.library
+    expected, back = fg.vjp(f, fg.tensor(x))
+    same(out, expected)
+    same(slope, back(fg.tensor(np.cos(f(x))))[0], 10)
+
+
+def test_layer_norm(launches):
+    x = RNG.uniform(-2, 2, (8, 40))
+    f = lambda x, w, b: fg.nn.layer_norm(x, w, b)
+    given, ct = [on_device(a) for a in (x, V, V - 1)], on_device(np.cos(x))
+    for _ in range(2):
+        launches.kernels = 0
+        out, back = fg.vjp(f, *given)
+        assert launches.kernels == 1
+        slopes = back(ct)
+        assert launches.kernels == 5  # one for x; what is normalized again, and a sum for each parameter
+        launches.kernels = 0
+        fg.vjp(lambda x: f(x, *given[1:]), given[0])[1](ct)
+        assert launches.kernels == 2
+    expected, back = fg.vjp(f, *map(fg.tensor, (x, V, V - 1)))
+    same(out, expected)
+    same(slopes, back(fg.tensor(np.cos(x))), 10)
+
+
+def test_shapes_that_broadcast_and_views():
+    f = lambda x, a: fg.nn.elu(x, a)
+    for x, a in [(X, V), (X.T, V[:3]), (X[::-1, ::2], np.array(0.5)), (X[:, :0], V[:0]), (X[0, 0], V)]:
+        x = np.asarray(x)
+        same(f(on_device(x), on_device(a)), f(x, a))
+        y, back = fg.vjp(f, on_device(x), on_device(a))
+        expected = fg.vjp(f, fg.tensor(x), fg.tensor(a))[1](fg.tensor(np.ones(y.shape)))
+        same(back(on_device(np.ones(y.shape))), expected)
+    same(fg.nn.elu(on_device(X), 0.5), fg.nn.elu(X, 0.5))
+    same(fg.nn.elu(on_device(X.astype("f")), 0.1), fg.nn.elu(X.astype("f"), 0.1))
+
+
+def test_other_dtypes_and_second_derivatives():
+    half = X.astype(np.float16)
+    for f in (fg.nn.softmax, fg.nn.gelu):
+        same(f(on_device(half)), f(half))
+        g = lambda x, f=f: fg.grad(lambda x: np.sum(fg.grad(lambda x: np.sum(f(x) ** 2))(x) ** 2))(x)
+        same(g(on_device(X)), g(X), 10)
+    each = fg.vmap(fg.grad(lambda x: fg.nn.softmax(x)[0]))
+    same(each(on_device(X)), each(X))
