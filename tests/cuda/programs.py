@@ -18,6 +18,12 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
     "gather": (lambda x: x[:, ::2][np.array([0, 5, -1])] * 2, X),
     "scatter": (lambda x, i: fg.grad(lambda x: np.sum(np.exp(x)[i] ** 2))(x), V, np.arange(500) // 7),
     "scatter of rows": (lambda x, i: fg.grad(lambda x: np.sum(x[:, i] ** 2))(x), X, np.arange(500) // 9),
+    "scan": (
+        lambda x, w: fg.grad(lambda w: fg.lax.scan(lambda h, r: (np.tanh(h * w + r), h), w, x)[0].sum())(w),
+        X[:5], V),
+    "while": (lambda x: fg.lax.while_loop(lambda v: v.sum() < 1e5, lambda v: v * 1.5 + 1, x), V),
+    "branch": (lambda x: fg.lax.cond(x[0] > 1, lambda x: x * 2, lambda x: x**3, x), V),
+    "layer norm": (fg.nn.layer_norm, X, V, V),
     "truths": (lambda x: np.where(x > 1, x, 0).sum(0) + (x > 1).any(0), X),
     "extrema and products": (lambda x: (x.max(0), x.min(1), x[:2].prod()), X),
     "sum": (lambda x: (x * x).sum(), X),

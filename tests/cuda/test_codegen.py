@@ -6,8 +6,8 @@ This needs numba-cuda with CUDA's compiler libraries, and CuPy (the extra `codeg
 
 from __future__ import annotations
 
+import ctypes
 import inspect
-import math
 import re
 from typing import Any
 
@@ -21,7 +21,6 @@ from fgrad.backend.array import Place
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.derive import gradient
 from fgrad.expr.node import apply, var
-from fgrad.kernels import source
 
 pytestmark = pytest.mark.codegen
 CHIPS = {"sm_80": (8, 0), "sm_90": (9, 0)}
@@ -37,10 +36,10 @@ class Compiler:
     def ptx(self, text: str, buffers: tuple[str, ...], numbers: int, chip: str) -> str:
         """Return the PTX of the function `kernel` in a text."""
         cuda = self.cuda
-        names = {"cuda": cuda, "np": np, "math": math, "helper": cuda.jit(device=True)}
-        kernel = source.execute(text, **names, libdevice=cuda.libdevice).kernel
         kinds = self.launching.signature(buffers, numbers)
-        made, _ = cuda.compile(kernel, kinds, cc=CHIPS[chip], device=False, output="ptx", abi="numba")
+        made, _ = cuda.compile(
+            self.launching.module(text), kinds, cc=CHIPS[chip], device=False, output="ptx", abi="numba"
+        )
         assert f".target {chip}" in made
         return made
 
@@ -57,7 +56,7 @@ def compiler(monkeypatch):
 
     chip = type("Chip", (), {"compute_capability": (8, 0)})
     monkeypatch.setattr(dispatcher, "get_current_device", lambda: chip)
-    device = kernels.Device(cuda, simulated=False, threads=256, blocks=1024)
+    device = launching.Device(cuda, simulated=False, threads=256, blocks=1024)
     for module in (kernels, launching, programs):
         monkeypatch.setattr(module, "device", lambda: device)
     return Compiler(cuda, launching)
@@ -108,10 +107,23 @@ def test_atoms_and_slopes_stay_in_single_precision(compiler, name):
     from fgrad.kernels import cuda as kernels
 
     kernel = kernels.Elementwise(kernels.prepare(params, (body, *gradient(body, params))), 256)
-    text = kernel.text(np.dtype("f")).replace("@cuda.jit\n", "")
+    text = kernel.text(np.dtype("f"))
     outs = ["bool" if t else "float32" for t in kernel._body.truths]
     ptx = compiler.ptx(text, (*["float32"] * len(params), *outs), 1, "sm_90")
     assert bool(doubles(ptx)) == (name in MATH), text
+
+
+def test_launches_take_what_they_are_given(compiler):
+    """Numba turns the arguments of a launch into those of the driver without asking a device."""
+    from numba.cuda import dispatcher
+
+    kernel = type("Kernel", (), {"extensions": (), "_prepare_args": dispatcher._Kernel._prepare_args})()
+    kinds = compiler.launching.signature(("float32", "bool", "int64", "=float32", "=float64"), 2).args
+    found: list[Any] = []
+    for kind, value in zip(kinds, (2**40, 2**41, 2**42, 0.5, 0.25, 2**33, np.int64(7)), strict=True):
+        kernel._prepare_args(kind, value, 0, [], found)
+    assert [getattr(x, "value", x) for x in found] == [2**40, 2**41, 2**42, 0.5, 0.25, 2**33, 7]
+    assert [ctypes.sizeof(x) for x in found[3:]] == [4, 8, 8, 8]
 
 
 @pytest.fixture
@@ -144,6 +156,19 @@ def test_cupy_has_every_universal_function_for_the_same_numbers(cupy):
             ins = kinds.split("->")[0]
             if set(ins) <= set("fd") and name != "ldexp":
                 assert ins in floats, (name, ins)
+
+
+def test_cupy_multiplies_into_memory_that_is_there(cupy):
+    """A product whose result has to be copied would take memory that is not planned."""
+    assert cupy.matmul._supports_out
+    assert cupy.matmul._supports_batched
+    for name in ("may_share_memory", "ascontiguousarray"):
+        assert callable(getattr(cupy, name))
+    for name in ("fill", "view", "transpose", "reshape", "copy", "astype"):
+        assert callable(getattr(cupy.ndarray, name))
+    for name in ("begin_capture", "end_capture", "wait_event", "record", "synchronize"):
+        assert callable(getattr(cupy.cuda.Stream, name))
+    assert callable(cupy.cuda.Graph.launch)
 
 
 def test_cupy_adds_up_at_places(cupy):
