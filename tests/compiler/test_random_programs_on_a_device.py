@@ -10,8 +10,7 @@ from tests.backend.conftest import quick_switching as quick_switching  # noqa: P
 from tests.compiler import test_random_programs as programs
 
 from fgrad.backend import devices
-from fgrad.compiler import grids
-from fgrad.compiler.device import DeviceExecutable
+from fgrad.compiler.device import DeviceExecutable, grids
 
 
 class OnDevice:

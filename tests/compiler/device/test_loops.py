@@ -139,6 +139,18 @@ def test_stacks_grow(steps):
     same(fg.jit(lambda x: fg.grad(f)(x))(on_device(x)), fg.grad(f)(x))
 
 
+def test_values_without_elements():
+    f = lambda x: lax.scan(lambda c, r: (c * 2, c + r.sum()), x[:, :0], x)
+    same(fg.jit(f)(on_device(X)), f(X))
+
+
+def test_several_results_of_a_row_inside():
+    f = lambda x: lax.fori_loop(0, 2, lambda i, c: tuple(np.linalg.qr(c[0] + c[1])), (x, x * 2))
+    same(fg.jit(f)(on_device(W)), f(W))
+    f = lambda x: lax.fori_loop(0, 2, lambda i, c: np.linalg.qr(c)[1] + c, x)
+    same(fg.jit(f)(on_device(W)), f(W))
+
+
 def test_loops_without_steps():
     f = lambda x: lax.scan(lambda c, r: (c + r, c * r), x, np.zeros((0, 4)))
     same(fg.jit(f)(on_device(X[0])), f(X[0]))

@@ -60,7 +60,7 @@ class Row(NamedTuple):
     equation: Equation
     args: tuple[Any, ...]  # slots, or constants as tuples of one
     outs: tuple[int, ...]
-    written: bool  # whether the results belong into memory that is there
+    written: frozenset[int]  # slots of results that belong into memory that is there
     dropped: tuple[int, ...] = ()  # slots that nobody needs any more
 
 
@@ -256,7 +256,7 @@ class Block:
             return Product(*(m._replace(slot=self.known[m.slot]) for m in self.products[i]))  # type: ignore[index]
         if i not in self.inner:
             args = tuple(self.known[a] if isinstance(a, Var) else (a,) for a in e.args)
-            return Row(e, args, outs, not self.bound.isdisjoint(e.outs))
+            return Row(e, args, outs, frozenset(self.known[v] for v in e.outs if v in self.bound))
         inner, blocks = self.inner[i], self.inner[i].blocks
         slots = []
         for a, aval in zip(e.args, _avals(e), strict=True):
@@ -268,9 +268,11 @@ class Block:
         made = {k for s in steps if isinstance(s, Row) for k in s.outs}
         made -= {self.known[y] for y in self.plain.program.outputs if isinstance(y, Var)}
         last = {k: i for i, s in enumerate(steps) for k in _slots(s) if k in made}
+        dead: list[int] = []
         for i, s in enumerate(steps):
-            if isinstance(s, Row):
-                steps[i] = s._replace(dropped=tuple(k for k, at in last.items() if at == i))
+            dead += [k for k, at in last.items() if at == i]
+            if isinstance(s, Row):  # which asks for memory next
+                steps[i], dead = s._replace(dropped=tuple(dead)), []
         return steps
 
 

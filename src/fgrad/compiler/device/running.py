@@ -30,7 +30,8 @@ class Context:
     def __init__(self, plan: Plan, place: Place) -> None:
         self.plan, self.place = plan, place
         self.empty = place.library.find("empty")
-        self.arena = self.empty((plan.size,), dtype=np.uint8) if plan.size else None
+        is_needed = any(b is not None and b.array is None for b in plan.slots)
+        self.arena = self.empty((max(1, plan.size),), dtype=np.uint8) if is_needed else None
         self.arrays: list[Any] = [b and self._array(b) for b in plan.slots]
         self.given = [k for k, b in enumerate(plan.slots) if b is None]
         self.steps = [self.bound(s) for s in plan.steps]
@@ -104,7 +105,7 @@ class Context:
             made = value if value.__class__ is DeviceArray else moved(np.asarray(value), place.name)
             is_known = made.shape == v.aval.shape  # else as many as a loop made
             buffer = contiguous(place, made, v.aval.dtype) if is_known else made.buffer
-            if step.written:
+            if k in step.written:
                 arrays[k][...] = buffer
             elif self.arena is not None and place.library.overlaps(buffer, self.arena):
                 arrays[k] = buffer.copy()
