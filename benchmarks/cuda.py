@@ -1,4 +1,6 @@
-"""Programs on a GPU beside JAX and PyTorch (eager and compiled): `python -m benchmarks.cuda`.
+"""Programs on a GPU beside JAX, PyTorch (eager and compiled) and CuPy: `python -m benchmarks.cuda`.
+
+CuPy has no derivatives: what it is timed for is written by hand.
 
 Times are medians of many calls, waited for together; large ones are set against two ceilings that are
 measured first, with CuPy: the bytes that a copy moves, the operations of a large product of matrices. Values
@@ -30,6 +32,7 @@ class Case(NamedTuple):
 
     title: str
     make: Callable[[Any], Callable[..., Any]]  # a library -> a function of its arrays
+    by_hand: Callable[[Any], Callable[..., Any]]  # NumPy's functions -> the same, with its derivative
     inputs: Callable[[], tuple[np.ndarray, ...]]
     bytes: int = 0  # each input read once, each output written once
     flops: int = 0
@@ -85,6 +88,24 @@ class Jax:
         return np.asarray(x)
 
 
+class CuPy:
+    """CuPy, operation by operation."""
+
+    def __init__(self) -> None:
+        import cupy
+
+        self.xp = cupy
+
+    def placed(self, x):
+        return self.xp.asarray(x)
+
+    def wait(self, _):
+        self.xp.cuda.get_current_stream().synchronize()
+
+    def host(self, x):
+        return self.xp.asnumpy(x)
+
+
 class Torch:
     """PyTorch, operation by operation."""
 
@@ -128,7 +149,7 @@ class TorchCompiled(Torch):
         return super().value_and_grad(self.torch.compile(f), argnums)
 
 
-MAKERS = {"fgrad": Fgrad, "jax": Jax, "torch": Torch, "torch.compile": TorchCompiled}
+MAKERS = {"fgrad": Fgrad, "jax": Jax, "torch": Torch, "torch.compile": TorchCompiled, "cupy": CuPy}
 
 
 def elementwise(lib):
@@ -153,6 +174,56 @@ def small(lib):
     return lib.value_and_grad(lambda x: (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum())
 
 
+# The same with derivatives by hand
+
+
+def elementwise_by_hand(xp):
+    def run(x):
+        t = xp.tanh(x * 1.5 + 0.5)
+        return (t * t).sum(), 3 * t * (1 - t * t)
+
+    return run
+
+
+def cross_entropy_by_hand(xp):
+    def run(x, labels):
+        rows = xp.arange(len(x))
+        y = x - x.max(1, keepdims=True)
+        e = xp.exp(y)
+        total = e.sum(1, keepdims=True)
+        value = (xp.log(total)[:, 0] - y[rows, labels]).mean()
+        e /= total
+        e[rows, labels] -= 1
+        return value, e / len(x)
+
+    return run
+
+
+def network_by_hand(xp):
+    loss = cross_entropy_by_hand(xp)
+
+    def run(w1, w2, w3, x, labels):
+        first = xp.tanh(x @ w1)
+        second = xp.tanh(first @ w2)
+        value, ct = loss(second @ w3, labels)
+        ct2 = (ct @ w3.T) * (1 - second * second)
+        ct1 = (ct2 @ w2.T) * (1 - first * first)
+        return value, (x.T @ ct1, first.T @ ct2, second.T @ ct)
+
+    return run
+
+
+def small_by_hand(xp):
+    def run(x):
+        gap, rest = x[1:] - x[:-1] ** 2, 1 - x[:-1]
+        slope = xp.zeros_like(x)
+        slope[:-1] = -400 * x[:-1] * gap - 2 * rest
+        slope[1:] += 200 * gap
+        return (100 * gap**2 + rest**2).sum(), slope
+
+    return run
+
+
 def uniform(*shape):
     return np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
 
@@ -166,17 +237,21 @@ def network_inputs():
 PRODUCTS = 784 * WIDTH + WIDTH * WIDTH + WIDTH * 10  # multiplications of a row
 CASES = {
     "elementwise": Case(
-        f"sum(tanh(x w + b)²) and gradient, {LARGE:,} float32", elementwise, lambda: (uniform(LARGE),),
+        f"sum(tanh(x w + b)²) and gradient, {LARGE:,} float32", elementwise, elementwise_by_hand,
+        lambda: (uniform(LARGE),),
         bytes=8 * LARGE, share=0.8, limits=(("jax", 1.0),)),
     "cross-entropy": Case(
         f"softmax cross-entropy and its gradient, {EXAMPLES:,} x {CLASSES}", cross_entropy,
+        cross_entropy_by_hand,
         lambda: (uniform(EXAMPLES, CLASSES), np.arange(EXAMPLES) % CLASSES),
         bytes=8 * EXAMPLES * CLASSES, share=0.7),
     "network": Case(
-        f"network 784-{WIDTH}-{WIDTH}-10, batch {BATCH}, float32", network, network_inputs,
+        f"network 784-{WIDTH}-{WIDTH}-10, batch {BATCH}, float32", network, network_by_hand,
+        network_inputs,
         flops=2 * BATCH * (3 * PRODUCTS - 784 * WIDTH), limits=(("torch", 1.05),)),
     "small": Case(
-        "Rosenbrock's function of 10 numbers", small, lambda: (uniform(10),), limits=(("jax", 0.5),)),
+        "Rosenbrock's function of 10 numbers", small, small_by_hand,
+        lambda: (uniform(10),), limits=(("jax", 0.5),)),
 }  # fmt: skip
 REPLAY, OVERHEAD = 15e-6, 1.0  # seconds of a small program; eager operations over PyTorch's
 
@@ -249,7 +324,8 @@ def measured(case: Case, libraries: dict[str, Any]) -> dict[str, float]:
     """Return the seconds of a call in each library, whose results agree."""
     inputs, runs, expected = case.inputs(), {}, None
     for name, lib in libraries.items():
-        f, args = lib.compiled(case.make(lib)), [lib.placed(x) for x in inputs]
+        f = case.by_hand(lib.xp) if name == "cupy" else lib.compiled(case.make(lib))
+        args = [lib.placed(x) for x in inputs]
         value = float(lib.host(f(*args)[0]))
         expected = value if expected is None else expected
         if not abs(value - expected) <= 1e-3 * abs(expected):
@@ -261,7 +337,7 @@ def measured(case: Case, libraries: dict[str, Any]) -> dict[str, float]:
 def overhead(libraries: dict[str, Any]) -> dict[str, float]:
     """Return the seconds of an eager operation on few numbers, not waited for one by one."""
     found = {}
-    for name in ("fgrad", "torch"):
+    for name in ("fgrad", "torch", "cupy"):
         if name in libraries:
             x = libraries[name].placed(uniform(10))
             found[name] = timed(lambda x=x: x * x, libraries[name].wait)

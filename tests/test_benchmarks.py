@@ -9,6 +9,8 @@ from benchmarks.jit import libraries, programs
 from benchmarks.jit.__main__ import agree
 from benchmarks.jit.lines import LINES
 
+import fgrad as fg
+
 STEP = 1e-4
 SMALLER = {  # where the inputs of the table would take long
     programs.mlp: lambda: programs.mlp_inputs(6, 5, 4, 3),
@@ -152,7 +154,11 @@ def test_programs_of_cuda_have_the_derivatives_they_are_timed_for(monkeypatch, n
     case, lib = cuda.CASES[name], OnTheCpu()
     args = case.inputs()
     args = tuple(a.astype(float) if a.dtype.kind == "f" else a for a in args)
-    _, gradient = case.make(lib)(*args)
+    total, gradient = case.make(lib)(*args)
+    value, by_hand = case.by_hand(np)(*args)
+    np.testing.assert_allclose(value, total, rtol=1e-12)
+    for g, e in zip(fg.tree.leaves(gradient), fg.tree.leaves(by_hand), strict=True):
+        np.testing.assert_allclose(g, e, rtol=1e-10, atol=1e-12)
     gradient = gradient[0] if isinstance(gradient, tuple) else gradient
     ends = []
     for h in (STEP, -STEP):
