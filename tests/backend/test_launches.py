@@ -11,6 +11,7 @@ from tests.backend.checks import no_transfers, on_device, same
 import fgrad as fg
 from fgrad.backend import library
 from fgrad.kernels import launching
+from fgrad.transforms import launched
 
 RNG = np.random.default_rng(0)
 X, V = RNG.uniform(-2, 2, (3, 40)), RNG.uniform(0.5, 1.5, 40)
@@ -122,3 +123,32 @@ def test_other_dtypes_and_second_derivatives():
         same(g(on_device(X)), g(X), 10)
     each = fg.vmap(fg.grad(lambda x: fg.nn.softmax(x)[0]))
     same(each(on_device(X)), each(X))
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_gradients_of_indexing_are_sums_by_kernels(launches, sent):
+    """Their order is always the same, where the library would add with atomic operations."""
+    places = RNG.integers(-3, 3, (5, 2))
+    x, ct = X.astype("f"), RNG.uniform(-1, 1, (5, 2, 40)).astype("f")
+    given = on_device(places) if sent else places
+    for index in (lambda i: i, lambda i: (i, slice(None, None, 2)), lambda i: (Ellipsis, i)):
+        chosen = fg.vjp(lambda x, index=index: x[index(given)], on_device(x))
+        weights = np.resize(ct, chosen[0].shape)
+        launches.library.clear()
+        (slope,) = chosen[1](on_device(weights))
+        assert launches.library.keys() <= {"argsort", "full"}
+        expected = np.zeros_like(x)
+        np.add.at(expected, index(places), weights)
+        same(slope, expected)
+
+
+def test_eager_operations_hold_on_to_little_memory(monkeypatch):
+    monkeypatch.setattr(launched, "PROGRAMS", {})
+    monkeypatch.setattr(launched, "BYTES", 100)
+    f = lambda x: fg.nn.layer_norm(x, on_device(V), on_device(V))
+    for _ in range(2):
+        fg.vjp(f, on_device(X))[1](on_device(X))
+    plans = [e.plan for e in launched.PROGRAMS.values()]
+    assert any(p.size > 100 for p in plans)
+    for e in launched.PROGRAMS.values():
+        assert all(m.context.plan.size <= 100 for free in e._free.values() for m in free)

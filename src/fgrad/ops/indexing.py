@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from fgrad.core.primitive import EACH, Pattern, Primitive, Pull, by_argument, fl
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, apply_row, bind
 from fgrad.core.trace import Box
+from fgrad.ops.compiled import launched, launches
 from fgrad.ops.devices import to_device
 from fgrad.ops.linear import broadcast_to, linear, reshape, sum_to, transpose, with_rank
 
@@ -325,7 +327,20 @@ def _run_gather(x: Any, *arrays: Any, template: Index, unique: bool = False) -> 
     return x[filled(template, arrays)]
 
 
+def _has_kernels(ct: Any, arrays: Sequence[Any], template: Index) -> bool:
+    """Return whether compiled code adds this up, in an order that is always the same."""
+    plain = arrays and not any(isinstance(part, bool) for part in template)
+    return bool(plain) and ct.size > 1 and all(j.dtype.kind in "iu" and j.size for j in arrays)
+
+
+def _summed(ct: Any, *arrays: Any, template: Index, shape: Shape) -> Any:
+    return bind("scatter_add", ct, *arrays, template=template, shape=shape, unique=False)
+
+
 def _run_scatter_add(ct: Any, *arrays: Any, template: Index, shape: Shape, unique: bool = False) -> Any:
+    if not unique and launches(ct) and _has_kernels(ct, arrays, template):
+        where = [j if j.__class__ is DeviceArray else ct.place.constant(j) for j in arrays]
+        return launched(_summed, ct, *where, template=template, shape=shape)
     out = (ct.place if ct.__class__ is DeviceArray else np).zeros(shape, ct.dtype)
     if unique:
         out[filled(template, arrays)] = ct

@@ -35,17 +35,26 @@ class DeviceExecutable:
         program: to be compiled.
         place: the device.
         donated: inputs in whose memory outputs may be computed.
+        kept: bytes of the largest arena that stays for the next call; None: of whatever size.
     """
 
     program: Program
     plan: Plan
 
-    def __init__(self, program: Program, place: Place, donated: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        program: Program,
+        place: Place,
+        donated: frozenset[int] = frozenset(),
+        *,
+        kept: int | None = None,
+    ) -> None:
         self.place = place
         program, self._held = _without_arrays(program, place)
         self.plan = Plan(lowered(program), place, donated)
         self._calls = 0
         self._pays = _pays(self.plan)
+        self._stays = kept is None or self.plan.size <= kept
         self._free: dict[int, list[_Memory]] = {}  # by stream: what is launched on one runs in order
 
     def run(self, leaves: Sequence[Any]) -> list[DeviceArray]:
@@ -74,7 +83,8 @@ class DeviceExecutable:
                 return memory.replayed(ins, outs)
             return owned(memory.context, ins, outs)
         finally:
-            free.append(memory)
+            if self._stays:
+                free.append(memory)
 
     def _lent(self, ins: Sequence[Any], j: int) -> Any:
         """Return the memory of a donated argument; a copy where another argument reads it too."""
