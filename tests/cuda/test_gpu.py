@@ -56,6 +56,40 @@ def test_sums_are_reproducible():
     assert len({float(f(x)) for _ in range(20)}) == 1
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_sums_to_places_are_reproducible(compiled):
+    x, ct = np.zeros(1000, np.float32), RNG.uniform(-1, 1, 1_000_003).astype(np.float32)
+    places = RNG.integers(0, 1000, ct.size)
+    slope = lambda x, ct, i: fg.grad(lambda x: np.sum(x[i] * ct))(x)
+    f, given = fg.jit(slope) if compiled else slope, [on_device(a) for a in (x, ct, places)]
+    found = {f(*given).numpy().tobytes() for _ in range(10)}
+    assert len(found) == 1
+    expected = np.zeros(1000)
+    np.add.at(expected, places, ct)
+    np.testing.assert_allclose(np.frombuffer(found.pop(), np.float32), expected, rtol=1e-4, atol=1e-3)
+
+
+def test_results_lie_in_the_memory_of_donated_arguments():
+    cupy = pytest.importorskip("cupy")
+    f = fg.jit(lambda x, y: np.tanh(x) + y, donate_argnums=0)
+    for _ in range(WARM + 3):
+        x, y = cupy.arange(1000.0), cupy.ones(1000)
+        address, found = x.data.ptr, f(x, y)
+        assert found.data.ptr == address
+        np.testing.assert_allclose(cupy.asnumpy(found), np.tanh(np.arange(1000.0)) + 1, rtol=1e-12)
+
+
+def test_loops_are_recorded_and_conditions_are_read():
+    w = RNG.uniform(-0.1, 0.1, (32, 32))
+    counted = lambda x: fg.lax.fori_loop(0, 20, lambda i, h: np.tanh(h @ w) + x, x).sum()
+    until = lambda x: fg.lax.while_loop(lambda v: np.sum(v * v) < 100, lambda v: v * 1.1, x).sum()
+    x = RNG.uniform(-1, 1, (16, 32))
+    for f in (counted, until, fg.grad(counted), fg.grad(until)):
+        jitted = fg.jit(f)
+        for _ in range(WARM + 3):
+            same(jitted(on_device(x)), f(x), 10)
+
+
 def test_memory_is_shared_with_cupy():
     cupy = pytest.importorskip("cupy")
     x = cupy.arange(6.0)
