@@ -92,6 +92,8 @@ class Tensor(Operators):
     def to(self, device: Any) -> Tensor:
         """Return the Tensor on a device ("cpu", "cuda", "cuda:1"), itself if it is there; derivatives follow.
 
+        Inside `jit` it is part of the program: the move happens at every call.
+
         Raises:
             ValueError: there is no such device.
             RuntimeError: CUDA cannot be used here; the message says what is missing.

@@ -85,6 +85,8 @@ class DeviceExecutable:
         finally:
             if self._stays:
                 free.append(memory)
+            else:
+                memory.context.steps.clear()  # which know the context: nobody waits for a cycle to be found
 
     def _lent(self, ins: Sequence[Any], j: int) -> Any:
         """Return the memory of a donated argument; a copy where another argument reads it too."""
@@ -99,7 +101,7 @@ class DeviceExecutable:
     @property
     def source(self) -> str:
         """The steps in order, and every kernel under what it stores."""
-        parts = []
+        parts = [f"# an arena of {self.plan.size:,} bytes for temporaries of {self.plan.total:,}"]
         for s in within(self.plan.steps):
             if isinstance(s, Launch):
                 parts.append(f"# {', '.join(map(str, s.grid.stores))}\n{s.grid.text}")
