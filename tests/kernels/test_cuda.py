@@ -4,7 +4,9 @@ import os
 import re
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from tests.kernels.samples import X, Y, check_atoms
 
 from fgrad.expr.derive import gradient
 from fgrad.expr.node import apply, const
-from fgrad.kernels import cuda, reference
+from fgrad.kernels import cuda, launching, reference
 
 A = np.linspace(-2, 2, 24).reshape(2, 3, 4)
 BODY = X * apply("tanh", Y) + X
@@ -213,3 +215,18 @@ if _simulator_missed():
 
     def test_in_a_fresh_process():
         subprocess.run([sys.executable, "-m", "pytest", "-q", __file__], check=True)
+
+
+@pytest.mark.skipif(os.environ["NUMBA_ENABLE_CUDASIM"] != "1", reason="nothing is simulated")
+def test_threads_of_a_simulated_block_share_one_array(monkeypatch):
+    from numba.cuda.simulator import kernelapi
+
+    launching.device()
+    shared, made, empty = kernelapi.FakeCUDAShared(0), [], np.empty
+    monkeypatch.setattr(np, "empty", lambda *args: (time.sleep(0.02), empty(*args))[1])
+    threads = [Thread(target=lambda: made.append(shared.array(4, np.float64))) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(a) for a in made}) == 1
