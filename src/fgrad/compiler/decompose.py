@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,7 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compiler.elements import SMALL, loop_dtypes
-from fgrad.core.aval import aval_of
+from fgrad.compiler.joining import is_joined
+from fgrad.compiler.library import is_native
+from fgrad.compiler.products import arranged, is_inline
+from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.tensor import Tensor
@@ -67,9 +71,19 @@ class _Writer:
             x = x._value
         if isinstance(x, Var) or not np.ndim(x):
             return x
+        return self.array(x)
+
+    def array(self, x: Any) -> Var:
+        """Return the variable of a constant array."""
         if id(x) not in self.constants:
-            self.constants[id(x)] = (Var(aval_of(x), f"k{len(self.constants)}"), np.ascontiguousarray(x))
+            self.constants[id(x)] = (Var(aval_of(x), f"k{len(self.constants)}"), np.asarray(x, order="C"))
         return self.constants[id(x)][0]
+
+    def typed(self, x: Any, dtype: np.dtype[Any]) -> Var:
+        """Return an operand, or a number, as a variable of this dtype."""
+        if not isinstance(x, Var):
+            return self.array(np.asarray(x, dtype))
+        return x if x.aval.dtype == dtype else self.write("convert", x, dtype=dtype)
 
     def number(self, x: Any, dtype: np.dtype[Any]) -> Any:
         """Return the variable of a number, in the dtype in which it is used."""
@@ -175,7 +189,7 @@ def _contract(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
     x, a = _untransposed(w, x, a)
     y, b = _untransposed(w, y, b)
     if set(a) != set(b):
-        return w.write("contract", x, y, a=a, b=b, out=out)
+        return _multiplied(w, x, y, a, b, out)
     if a != b:
         y = w.write("transpose", y, axes=tuple(b.index(c) for c in a))
     z = w.write("multiply", x, y)
@@ -183,6 +197,32 @@ def _contract(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
     z = w.write("sum", z, axes=axes) if axes else z
     kept = "".join(c for c in a if c in out)
     return z if kept == out else w.write("transpose", z, axes=tuple(kept.index(c) for c in out))
+
+
+def _multiplied(w: _Writer, x: Var, y: Var, a: str, b: str, out: str) -> Var:
+    """Write a contraction, with as little transposed as BLAS needs where that can compute it."""
+    lengths = dict(zip(a + b, x.aval.shape + y.aval.shape, strict=True))
+    given = (a, b, out)
+
+    def moved(order: tuple[str, ...]) -> int:
+        return sum(math.prod(lengths[c] for c in o) for o, g in zip(order, given, strict=True) if o != g)
+
+    orders = itertools.product(*zip(given, arranged(a, b, out), strict=True))
+    for order in sorted(orders, key=moved):
+        shapes = [tuple(lengths[c] for c in letters) for letters in order]
+        args = [Var(Aval(s, v.aval.dtype), "") for s, v in zip(shapes, (x, y), strict=False)]
+        params = dict(zip(("a", "b", "out"), order, strict=True))
+        z = Var(Aval(shapes[2], x.aval.dtype), "")
+        made = Equation("contract", tuple(args), params, (z,), "")
+        if is_inline(made) or is_native(made):
+            x, y = _reordered(w, x, a, order[0]), _reordered(w, y, b, order[1])
+            return _reordered(w, w.write("contract", x, y, **params), order[2], out)
+    return w.write("contract", x, y, a=a, b=b, out=out)
+
+
+def _reordered(w: _Writer, x: Var, letters: str, order: str) -> Var:
+    """Return an array whose axes are `letters` with these in another order."""
+    return x if letters == order else w.write("transpose", x, axes=tuple(map(letters.index, order)))
 
 
 def _untransposed(w: _Writer, x: Var, letters: str) -> tuple[Var, str]:
@@ -335,6 +375,15 @@ def _at_one(w: _Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: An
     return w.write("where", here, ct, 0.0)
 
 
+def _joined(w: _Writer, name: str, *arrays: Any, **params: Any) -> Any:
+    """Let many arrays that are put side by side have one dtype, so that they can be copied."""
+    avals = [a.aval if isinstance(a, Var) else a for a in arrays]
+    out = Var(ROWS[name].shape(*avals, **params), "")  # type: ignore[misc]
+    if not is_joined(Equation(name, arrays, params, (out,), "")):
+        return None
+    return w.write(name, *(w.typed(a, out.aval.dtype) for a in arrays), **params)
+
+
 def _discard(w: _Writer, x: Any, **_: Any) -> Any:
     return x
 
@@ -343,6 +392,8 @@ RULES: dict[str, Callable[..., Any]] = {
     "contract": _contract,
     "gather": _gather,
     "scatter_add": _scatter_add,
+    "concatenate": lambda w, *arrays, axis: _joined(w, "concatenate", *arrays, axis=axis),
+    "stack": lambda w, *arrays: _joined(w, "stack", *arrays),
     "put": _put,
     "mean": _mean,
     "logsumexp": _logsumexp,

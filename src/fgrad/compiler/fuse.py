@@ -30,6 +30,8 @@ from fgrad.compiler.elements import (
     shape_of,
 )
 from fgrad.compiler.index import HERE, Index, counter
+from fgrad.compiler.joining import is_joined
+from fgrad.compiler.products import is_inline
 from fgrad.compiler.scopes import Builder
 from fgrad.compiler.views import looked_up
 from fgrad.core.aval import Shape, aval_of
@@ -280,7 +282,7 @@ def is_fusable(equation: Equation) -> bool:
     if any(not isinstance(a, Var) and np.ndim(a) for a in equation.args):
         return False
     if name in VIEWS or name == "convert":
-        return _is_view(equation)
+        return _is_view(equation) and not (name in {"concatenate", "stack"} and is_joined(equation))
     if name == "scatter_add":
         template = params["template"]
         plain = all(isinstance(a, Var) for a in equation.args)
@@ -329,17 +331,6 @@ def _is_view(equation: Equation) -> bool:
     if equation.name == "slice":
         return not any(isinstance(p, bool) for p in equation.params["index"])
     return True
-
-
-def is_inline(equation: Equation) -> bool:
-    """Return whether a contraction is written out: over a short axis, where BLAS has little to gain."""
-    a, b, out = (equation.params[k] for k in ("a", "b", "out"))
-    x, y = equation.args
-    lengths = dict(zip(a + b, (*shape_of(x), *shape_of(y)), strict=True))
-    summed = math.prod(lengths[c] for c in a if c not in out)
-    if summed > SMALL:
-        return False
-    return summed == 1 or all(n <= SMALL for c, n in lengths.items() if not (c in a and c in b and c in out))
 
 
 def fuse(

@@ -8,9 +8,11 @@ from typing import Any
 from fgrad.compiler.cost import cost
 from fgrad.compiler.emit import Kernel, Part
 from fgrad.compiler.fuse import Call, Nest
+from fgrad.compiler.library import is_native
 from fgrad.compiler.plan import Block, Inner, Loop, Plan, While
-from fgrad.compiler.products import product
 from fgrad.core.program import Equation, Var
+
+HOW = {"contract": "BLAS", "concatenate": "copies", "stack": "copies"}
 
 
 def source(plan: Plan, name: str = "") -> str:
@@ -42,7 +44,7 @@ class _Listing:
             if isinstance(step, Call) and i in block.inner:
                 yield from self._inner(step.equation, block.inner[i])
             elif isinstance(step, Call):
-                how = "Python" if product(step.equation, _Anywhere()) is None else "BLAS"
+                how = HOW.get(step.equation.name, "a kernel") if is_native(step.equation) else "Python"
                 yield f"{_equation(step.equation)}  # {how}; {step.equation.line}"
             else:
                 first, *joining = block.kernels[i]
@@ -84,11 +86,6 @@ class _Listing:
         if others:
             head.append(f"also for {'; '.join(_shown(k.buffers) for k, _ in others)}")
         return "\n".join([*map(_comment, head), text])
-
-
-class _Anywhere(dict[Any, int]):
-    def __missing__(self, _: Any) -> int:
-        return 0
 
 
 def titles(plan: Plan) -> list[tuple[str, str, int]]:

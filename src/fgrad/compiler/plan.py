@@ -16,7 +16,7 @@ from fgrad.compiler.decompose import Plain, decompose
 from fgrad.compiler.emit import Kernel, Part, combine, emit
 from fgrad.compiler.fuse import Call, Nest, fuse
 from fgrad.compiler.layout import Buffer, aval_at, computed, dying, heirs, lifetimes, packed, variables
-from fgrad.compiler.products import product
+from fgrad.compiler.library import is_native, launch
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Equation, Program, Var
 from fgrad.kernels import machine, native, stacks
@@ -214,7 +214,8 @@ class Block:
     def is_native(self) -> bool:
         """Whether the table alone can compute it."""
         return all(
-            not isinstance(s, Call) or i in self.inner or _is_product(s) for i, s in enumerate(self.steps)
+            not isinstance(s, Call) or i in self.inner or is_native(s.equation)
+            for i, s in enumerate(self.steps)
         )
 
     @property
@@ -282,7 +283,7 @@ class Block:
             plan.written()
 
     def _write_call(self, plan: Plan, equation: Equation, *, alone: bool) -> None:
-        made = product(equation, self.known)
+        made = launch(equation, self.known)
         if made is None:
             args = [self.known[a] if isinstance(a, Var) else (a,) for a in equation.args]
             plan.steps.append(Python(equation, tuple(args), tuple(self.known[v] for v in equation.outs)))
@@ -326,13 +327,6 @@ class Block:
             yield from (_real(b, self.kernels[i]) for k in self.kernels[i] for b in k.buffers)
 
 
-class _Any(dict[Any, int]):
-    """Slots where it does not matter which."""
-
-    def __missing__(self, _: Any) -> int:
-        return 0
-
-
 def _real(b: Any, kernels: list[Kernel]) -> Any:
     """Return the buffer of a part: the result itself where there is only one block."""
     return b.root.var if isinstance(b, Part) and len(kernels) == 1 else b
@@ -365,7 +359,9 @@ def _kernels(
     for k in first.values():
         needed |= k.loads
     outputs = {y for y in plain.program.outputs if isinstance(y, Var)}
-    apart = {v for s in steps if isinstance(s, Call) and not _is_product(s) for v in variables(s.equation)}
+    apart = {
+        v for s in steps if isinstance(s, Call) and not is_native(s.equation) for v in variables(s.equation)
+    }
     lasting = {*outputs, *plain.checks, *apart, *(v for v in bound if v not in donated)}
     last = dying(steps, {i: k.loads for i, k in first.items()}, donated, lasting)
     free = needed - apart - set(bound)
@@ -384,10 +380,6 @@ def _kernels(
             continue
         out[i] = [k, *(combine(p) for p in k.parts)] if k.turns > 1 else [k]
     return out
-
-
-def _is_product(step: Call) -> bool:
-    return product(step.equation, _Any()) is not None
 
 
 # ---- loops and branches -------------------------------------------------------------------------

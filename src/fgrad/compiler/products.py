@@ -1,25 +1,23 @@
-"""Contractions as products of matrices that BLAS computes, one after the other for shared axes."""
+"""Contractions: which of them kernels write out, and which are products of matrices that BLAS computes.
+
+BLAS multiplies one pair of matrices after the other for shared axes, or for leading axes that only one of the
+operands has.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from fgrad.compiler.elements import shape_of
+from fgrad.compiler.elements import SMALL, shape_of
+from fgrad.compiler.library import LIBRARY, Launch
 from fgrad.core.aval import Shape
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import blas, native
 
-
-class Product(NamedTuple):
-    """A kernel, its numbers, how many turns its loop has, and how many multiplications that takes."""
-
-    kernel: native.Kernel
-    numbers: list[int]
-    turns: int
-    work: int
+FEW = 4  # elements along each axis of a matrix of turns and places, by which many vectors are multiplied
 
 
 class _Matrices(NamedTuple):
@@ -30,10 +28,33 @@ class _Matrices(NamedTuple):
     column: int
 
 
-def product(equation: Equation, slots: dict[Var, int]) -> Product | None:
+def is_inline(equation: Equation) -> bool:
+    """Return whether a contraction is written out: over a short axis, where BLAS has little to gain."""
+    a, b, out = (equation.params[k] for k in ("a", "b", "out"))
+    lengths = _lengths(equation)
+    summed = math.prod(n for c, n in lengths.items() if c not in out)
+    if summed > SMALL:
+        return False
+    own = [n for c, n in lengths.items() if not (c in a and c in b and c in out)]
+    long = sum(n > SMALL for n in own)
+    return summed == 1 or not long or (long == 1 and all(n <= FEW or n == max(own) for n in own))
+
+
+def arranged(a: str, b: str, out: str) -> tuple[str, str, str]:
+    """Return the order of axes in which operands and result of a contraction are stacks of matrices."""
+    shared = "".join(c for c in out if c in a and c in b)
+    rows, columns = ("".join(c for c in out if c not in other) for other in (b, a))
+    summed = "".join(c for c in a if c not in out)
+    return shared + rows + summed, shared + summed + columns, shared + rows + columns
+
+
+def _lengths(equation: Equation) -> dict[str, int]:
+    letters = equation.params["a"] + equation.params["b"]
+    return dict(zip(letters, (n for v in equation.args for n in shape_of(v)), strict=True))
+
+
+def product(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     """Return the call of BLAS that a contraction is; None where it is none."""
-    if equation.name != "contract":
-        return None
     x, y = equation.args
     (z,) = equation.outs
     if not (isinstance(x, Var) and isinstance(y, Var)) or x.aval.dtype != y.aval.dtype:
@@ -41,19 +62,46 @@ def product(equation: Equation, slots: dict[Var, int]) -> Product | None:
     if x.aval.dtype.char not in "fd" or not x.aval.dtype.isnative or 0 in (*x.aval.shape, *y.aval.shape):
         return None
     a, b, out = (equation.params[k] for k in ("a", "b", "out"))
-    lengths = dict(zip(a + b, (*shape_of(x), *shape_of(y)), strict=True))
+    lengths = _lengths(equation)
     shared = [c for c in out if c in a and c in b and lengths[c] > 1]
     rows = [c for c in out if c not in b and lengths[c] > 1]
     columns = [c for c in out if c not in a and lengths[c] > 1]
     summed = [c for c in a if c not in out and lengths[c] > 1]
-    m, n, k, count = (math.prod(lengths[c] for c in g) for g in (rows, columns, summed, shared))
-    made = blas.gemm(x.aval.dtype.name)
-    first = _strides(a, x.aval.shape, (shared, rows, summed))
-    second = _strides(b, y.aval.shape, (shared, summed, columns))
-    third = _strides(out, z.aval.shape, (shared, rows, columns))
-    if made is None or first is None or second is None or third is None:
+    if blas.gemm(x.aval.dtype.name) is None:
         return None
-    places = (slots[x], slots[y], slots[z])
+    for repeated, own, others in _repetitions(shared, rows, columns):
+        m, n, k, count = (math.prod(lengths[c] for c in g) for g in (own, others, summed, repeated))
+        first = _strides(a, x.aval.shape, (repeated, own, summed))
+        second = _strides(b, y.aval.shape, (repeated, summed, others))
+        third = _strides(out, z.aval.shape, (repeated, own, others))
+        if first is None or second is None or third is None:
+            continue
+        matrices, places = (first, second, third), (slots[x], slots[y], slots[z])
+        found = _called(x.aval.dtype.name, matrices, places, (m, n, k), count)
+        if found is not None:
+            return found
+    return None
+
+
+def _repetitions(
+    shared: list[str], rows: list[str], columns: list[str]
+) -> Iterator[tuple[list[str], list[str], list[str]]]:
+    """Yield along which axes matrices may be multiplied one by one, and what rows and columns are then."""
+    yield shared, rows, columns
+    if not shared:
+        yield from ((rows[:i], rows[i:], columns) for i in range(1, len(rows)))
+        yield from ((columns[:i], rows, columns[i:]) for i in range(1, len(columns)))
+
+
+def _called(
+    dtype: str,
+    matrices: tuple[_Matrices, _Matrices, _Matrices],
+    places: tuple[int, int, int],
+    sizes: tuple[int, int, int],
+    count: int,
+) -> Launch | None:
+    """Return `count` products of matrices that lie in memory as said; None where BLAS has no way."""
+    (first, second, third), (m, n, k) = matrices, sizes
     if third.column != 1 and n > 1:  # the transposed product lies as asked
         first, second, third = (_Matrices(s.shared, s.column, s.row) for s in (second, first, third))
         m, n, places = n, m, (places[1], places[0], places[2])
@@ -62,19 +110,22 @@ def product(equation: Equation, slots: dict[Var, int]) -> Product | None:
     if None in flips or plain is None or plain[0]:
         return None
     (flip_a, leading_a), (flip_b, leading_b), (_, leading_c) = flips[0], flips[1], plain  # type: ignore[misc]
+    leading = (leading_a, leading_b, leading_c)
     strides = (first.shared, second.shared, third.shared)
     work = m * n * k * count
-    vector = _vector(x.aval.dtype.name, places, (m, n, k), (flip_a, flip_b), (leading_a, leading_b), strides)
+    vector = _vector(dtype, places, (m, n, k), (flip_a, flip_b), leading, strides)
     if vector is not None:
-        return Product(*vector, count, work)
+        return Launch(*vector, count, work)
+    made = blas.gemm(dtype)
+    assert made is not None  # noqa: S101 -- `product` has asked
     numbers = made.args(
         places,
         (m, n, k),
         transposed=(flip_a, flip_b),
-        leading=(leading_a, leading_b, leading_c),
+        leading=leading,
         strides=strides,
     )
-    return Product(made.kernel, numbers, count, work)
+    return Launch(made.kernel, numbers, count, work)
 
 
 def _vector(
@@ -82,7 +133,7 @@ def _vector(
     places: tuple[int, int, int],
     sizes: tuple[int, int, int],
     flips: tuple[bool, bool],
-    leading: tuple[int, int],
+    leading: tuple[int, int, int],
     strides: tuple[int, int, int],
 ) -> tuple[native.Kernel, list[int]] | None:
     """Return the product with a vector, where one of the operands is one."""
@@ -92,9 +143,9 @@ def _vector(
         return None
     if n == 1:
         inner = (k, m) if flips[0] else (m, k)
-        step = leading[1] if not flips[1] else 1
+        steps = leading[1] if not flips[1] else 1, leading[2]
         numbers = made.args(
-            places, inner, transposed=flips[0], leading=leading[0], steps=(step, 1), strides=strides
+            places, inner, transposed=flips[0], leading=leading[0], steps=steps, strides=strides
         )
         return made.kernel, numbers
     inner = (n, k) if flips[1] else (k, n)
@@ -140,3 +191,6 @@ def _strides(letters: str, shape: Shape, groups: Sequence[Sequence[str]]) -> _Ma
             return None
         found.append(steps[own[-1]] if own else 0)
     return _Matrices(*found)
+
+
+LIBRARY["contract"] = product

@@ -1,0 +1,42 @@
+"""Equations that one kernel computes, the same in every program.
+
+`LIBRARY` is filled by the modules that know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fgrad.core.program import Equation, Var
+from fgrad.kernels import native
+
+
+class Launch(NamedTuple):
+    """A kernel, its numbers, how many turns its loop has, and how many operations that takes."""
+
+    kernel: native.Kernel
+    numbers: list[int]
+    turns: int
+    work: int
+
+
+LIBRARY: dict[str, Callable[[Equation, dict[Var, int]], Launch | None]] = {}
+
+
+def launch(equation: Equation, slots: dict[Var, int]) -> Launch | None:
+    """Return the call of a kernel that an equation is, given the slots of variables, if it is one."""
+    rule = LIBRARY.get(equation.name)
+    return rule(equation, slots) if rule else None
+
+
+def is_native(equation: Equation) -> bool:
+    """Return whether a kernel computes an equation."""
+    return launch(equation, _Anywhere()) is not None
+
+
+class _Anywhere(dict[Var, int]):
+    """Slots where it does not matter which."""
+
+    def __missing__(self, _: Var) -> int:
+        return 0

@@ -1,0 +1,109 @@
+"""Products by BLAS and copies in compiled programs, against NumPy, and that Python computes none of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.compiler.interpreting import kernels_in_python
+
+import fgrad as fg
+
+RNG = np.random.default_rng(11)
+
+
+@pytest.fixture
+def interpreted() -> Iterator[None]:
+    """Let Python run the kernels."""
+    with kernels_in_python():
+        yield
+
+
+def steps(f: Any, *args: Any) -> str:
+    """Return the steps of a compiled program as text."""
+    head, _, _ = fg.jit(f).lower(*args).source.partition("\n\n\n")
+    return head
+
+
+# ---- contractions -----------------------------------------------------------------------------------
+
+LENGTHS = {"s": 3, "t": 2, "i": 4, "j": 19, "k": 5, "l": 2, "m": 18, "n": 3}
+
+
+def subscripts(rng: np.random.Generator) -> tuple[str, str, str]:
+    """Return those of a random contraction: shared axes, rows, columns and summed ones in any order."""
+    groups = [rng.permutation(list(g))[: rng.integers(0, 3)] for g in ("st", "ij", "kl", "mn")]
+    shared, rows, columns, summed = map(list, groups)
+    orders = (shared + rows + summed, shared + summed + columns, shared + rows + columns)
+    a, b, out = ("".join(rng.permutation(order)) for order in orders)
+    return a, b, out
+
+
+CONTRACTIONS = sorted({subscripts(np.random.default_rng(seed)) for seed in range(60)})
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(("a", "b", "out"), CONTRACTIONS, ids=",".join)
+def test_no_contraction_is_left_to_python(a, b, out):
+    x, y = (RNG.standard_normal([LENGTHS[c] for c in names]) for names in (a, b))
+    f = lambda x, y: np.einsum(f"{a},{b}->{out}", x, y)
+    size = math.prod(LENGTHS[c] for c in set(a + b))
+    np.testing.assert_allclose(fg.jit(f)(x, y), f(x, y), rtol=1e-12, atol=1e-13 * size)
+    assert "# Python" not in steps(f, x, y)
+
+
+def test_small_matrices_times_many_are_loops_and_large_ones_are_blas():
+    many, turn = RNG.standard_normal((26, 4, 4)), RNG.standard_normal((4, 4))
+    f = lambda a, x: np.tanh(a @ x) + x @ a
+    assert "BLAS" not in steps(f, turn, many)
+    np.testing.assert_allclose(fg.jit(f)(turn, many), f(turn, many), rtol=1e-13, atol=1e-14)
+    many, turn = RNG.standard_normal((26, 20, 30)), RNG.standard_normal((10, 20))
+    assert steps(lambda a, x: a @ x, turn, many).count("BLAS") == 1
+    np.testing.assert_allclose(fg.jit(np.matmul)(turn, many), turn @ many, rtol=1e-12, atol=1e-13)
+
+
+# ---- copies -----------------------------------------------------------------------------------------
+
+PIECES = {
+    "rows": (lambda x: np.concatenate([x, x[1:], x, x[:1], x, x * 2]), "d"),
+    "columns": (lambda x: np.concatenate([x, x[:, 1:], x, x[:, :1], x, -x], axis=1), "f"),
+    "in the middle": (lambda x: np.concatenate([x[:, None]] * 20, axis=1), "d"),
+    "stacked": (lambda x: np.stack([x[:, 0] * i for i in range(20)], axis=1), "d"),
+    "numbers": (lambda x: np.stack([x[0, 0], 1.0, 2, x[1, 2], *x[:, 1], *range(14)]), "f"),
+    "nothing": (lambda x: np.concatenate([x, x[:0], x, x[:0], x, x, x]), "d"),
+    "integers": (lambda x: np.concatenate([x] * 6), "h"),
+    "bytes": (lambda x: np.concatenate([x] * 6), "?"),
+    "wide": (lambda x: np.concatenate([x] * 6, axis=1), "D"),
+    "of several kinds": (lambda x: np.concatenate([x, x > 0, x, x, x, 2 * x]), "d"),
+}
+ROWS, COLUMNS = 7, 5
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("name", PIECES)
+def test_many_arrays_side_by_side(name):
+    f, dtype = PIECES[name]
+    x = RNG.standard_normal((ROWS, COLUMNS)).astype(dtype)
+    y = np.asarray(fg.jit(f)(x))
+    np.testing.assert_array_equal(y, f(x))
+    assert y.dtype == f(x).dtype
+    found = steps(f, x)
+    assert "# copies" in found
+    assert "# Python" not in found
+
+
+def test_copies_of_many_rows_compiled():
+    """Blocks of rows, the last of them shorter, of narrow and of wide arrays."""
+    x = RNG.standard_normal((30011, 3))
+    f = lambda x: (np.concatenate([x] * 7, axis=1), np.stack([x[:, 0] * i for i in range(18)], axis=1))
+    for y, e in zip(fg.jit(f)(x), f(x), strict=True):
+        np.testing.assert_array_equal(y, e)
+
+
+def test_few_arrays_are_asked_for_and_short_axes_written_out():
+    x = RNG.standard_normal(40)
+    assert "copies" not in steps(lambda x: np.concatenate([x, x, x]), x)
+    assert "copies" not in steps(lambda x: np.stack([x] * 6, axis=1), x)
