@@ -373,6 +373,42 @@ def test_sums_and_contractions(name):
     assert [r for r in made if r not in free] == [r for r in expected if r not in free]
 
 
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape)
+
+
+def test_an_operand_is_weighted_where_that_is_smaller_than_what_is_contracted():
+    a, b, w = normal(6, 7, 3), normal(3, 11), normal(7, 1, 11)
+    f = lambda a, b, w: ((np.swapaxes(a, 0, 1) @ b) * w).sum(0)
+    program = simplify(fg.make_graph(f)(a, b, w))
+    assert "sum" not in rows(program)
+    assert max(e.outs[0].aval.size for e in program.equations) == 7 * 3 * 11
+    expected = np.einsum("idj,jk,dk->ik", a, b, w[:, 0])
+    np.testing.assert_allclose(program.run([a, b, w])[0], expected, rtol=1e-12, atol=1e-13)
+    wide = normal(7, 6, 11)  # as large as what it weights
+    assert "sum" in rows(simplify(fg.make_graph(f)(a, b, wide)))
+
+
+def test_what_one_operand_alone_has_is_summed_there():
+    x, y = normal(5, 8, 4), normal(4, 9)
+    f = lambda x, y, w: ((x @ y) * w).sum(axis=(1, 2))
+    for w in (normal(9), normal(8, 1)):
+        program = simplify(fg.make_graph(f)(x, y, w))
+        assert max(e.outs[0].aval.size for e in program.equations) <= x.size
+        np.testing.assert_allclose(program.run([x, y, w])[0], f(x, y, w), rtol=1e-12, atol=1e-13)
+
+
+def test_what_is_taken_of_a_product_is_all_that_is_computed():
+    a, b = normal(6, 3), normal(3, 50)
+    for index in ((slice(None), slice(5, 1, -2)), (1, slice(None)), (slice(2, 4), 3), (-1, -1)):
+        f = lambda a, b, index=index: (a @ b)[index]
+        program = simplify(fg.make_graph(f)(a, b))
+        assert max(e.outs[0].aval.size for e in program.equations) < 150
+        np.testing.assert_allclose(program.run([a, b])[0], f(a, b), rtol=1e-13)
+    twice = simplify(fg.make_graph(lambda a, b: ((y := a @ b)[0], y[1:]))(a, b))
+    assert rows(twice).count("contract") == 1
+
+
 # ---- all of them ------------------------------------------------------------------------------------
 
 

@@ -242,3 +242,48 @@ def _outside(rw: Rewriting, e: Equation) -> Any:
         inside = rw.make("contract", *args, **e.params)
         return rw.make("negative", inside) if s is None else rw.make(made.name, inside, s)
     return None
+
+
+# ---- sums of contractions ---------------------------------------------------------------------------
+
+
+@REDUCTIONS.on("sum")
+def weighted(rw: Rewriting, e: Equation) -> Any:
+    """Weight an operand of a contraction instead of its result, where that is much larger."""
+    (x,), axes = e.args, e.params["axes"]
+    made = rw.maker(x, "multiply") if rw.single(x) and x.aval.dtype.kind == "f" else None
+    if not made:
+        return None
+    for product, weight in (made.args, made.args[::-1]):
+        inner = rw.maker(product, "contract") if rw.single(product) else None
+        if inner and product.aval == x.aval and rw.aval(weight).dtype == x.aval.dtype:
+            out, shape = inner.params["out"], rw.aval(weight).shape
+            shape = (*(1,) * (len(out) - len(shape)), *shape)
+            own = "".join(c for c, n in zip(out, shape, strict=True) if n != 1)
+            weight = rw.reshape(weight, tuple(n for n in shape if n != 1))  # noqa: PLW2901
+            kept = "".join(c for i, c in enumerate(out) if i not in axes)
+            return _with_weight(rw, inner, weight, own, kept)
+    return None
+
+
+def _with_weight(rw: Rewriting, inner: Equation, weight: Any, own: str, kept: str) -> Any:
+    """Return the sum of a contraction times an array with the axes `own`, over all axes but `kept`."""
+    names, whole = (inner.params["a"], inner.params["b"]), inner.outs[0].aval
+    lengths = dict(zip("".join(names), (n for v in inner.args for n in rw.aval(v).shape), strict=True))
+    wide = ["".join(c for c in own if c not in a) + a for a in names]
+    sizes = [math.prod(lengths[c] for c in w) for w in wide]
+    i = sizes.index(min(sizes))
+    if 2 * sizes[i] > whole.size or any(rw.aval(v).dtype != whole.dtype for v in inner.args):
+        return None
+    order = [c for c in wide[i] if c in own]
+    weight = rw.make("transpose", weight, axes=tuple(own.index(c) for c in order))
+    weight = rw.reshape(weight, tuple(lengths[c] if c in own else 1 for c in wide[i]))
+    operands, letters = list(inner.args), list(names)
+    operands[i], letters[i] = rw.make("multiply", operands[i], weight), wide[i]
+    for k in (0, 1):  # what only one of them has and nobody asks for is summed there
+        gone = [c for c in letters[k] if c not in kept and c not in letters[1 - k]]
+        if gone:
+            operands[k] = rw.make("sum", operands[k], axes=tuple(letters[k].index(c) for c in gone))
+            letters[k] = "".join(c for c in letters[k] if c not in gone)
+    (x, y), (a, b) = operands, letters
+    return _contract(rw, x, y, a, b, kept, flipped=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -295,7 +296,24 @@ def _through_sum(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     return rw.make("add", *(take(rw, a, taken) for a in made.args))
 
 
+def _through_contract(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
+    """Contract what is taken of the operands, where that is less than what need not be computed."""
+    a, b, names = (made.params[k] for k in ("a", "b", "out"))
+    where = dict(zip(names, map(_kept, taken), strict=True))
+    parts, moved = [], 0
+    for v, letters in zip(made.args, (a, b), strict=True):
+        shape = rw.aval(v).shape
+        own = [where.get(c) or Box(0, n, 1) for c, n in zip(letters, shape, strict=True)]
+        moved += 0 if is_whole(shape, own) else math.prod(p.length for p in own)
+        parts.append(own)
+    if not rw.single(made.outs[0]) or moved > made.outs[0].aval.size - math.prod(out):
+        return None
+    args = [take(rw, v, own) for v, own in zip(made.args, parts, strict=True)]
+    return rw.reshape(rw.make("contract", *args, a=a, b=b, out=names), out)
+
+
 _THROUGH = {
+    "contract": _through_contract,
     "add": _through_sum,
     "slice": _through_slice,
     "unslice": _through_unslice,
