@@ -85,9 +85,46 @@ def test_nests_and_calls(name):
     assert re.fullmatch(expected, found), found
 
 
+def chained(x: Any, *, count: int) -> Any:
+    """Return many values with two uses each, of rows and of pairs of them."""
+    ys = [x]
+    for i in range(count):
+        ys.append(np.tanh(ys[-1] * (0.5 + i) + ys[-2:][0]))
+    return ys[-1], np.outer(ys[-1], np.ones(2)) * ys[-2][:, None] + np.outer(ys[-3], [1.0, 2.0])
+
+
+@pytest.mark.parametrize("size", [1000, 20_000])
+def test_nests_over_many_elements_follow_one_another(size):
+    f = lambda x: chained(x, count=40)
+    found = steps(f, RNG.standard_normal(size))
+    assert found == "n" if size > 10_000 else len(found) > 2
+    compare(f, RNG.standard_normal(size))
+
+
+def test_nests_do_not_follow_what_they_wait_for_as_a_whole():
+    def f(x: Any) -> Any:
+        y = np.tanh(x)
+        return y[::-1] * y + np.exp(y), y - y.mean(0)
+
+    x = RNG.standard_normal((300, 70))
+    assert len(steps(f, x)) > 1
+    compare(f, x)
+
+
+def test_places_in_short_rows_are_literal_and_sizes_are_not():
+    f = lambda x, y: np.concatenate([x * 2, y, x - y], axis=1)
+    texts = []
+    for n in (30, 21):
+        x, y = RNG.standard_normal((2, n, 3, 8))
+        texts.append(fg.jit(f).lower(x, y).source.partition("def kernel")[2])
+        compare(lambda x, y: (f(x, y),), x, y)
+    assert texts[0] == texts[1]
+    assert "U24" in texts[0] or "U72" in texts[0]
+
+
 def compare(f: Any, *args: Any) -> None:
     for y, e in zip(fg.jit(f)(*args), f(*args), strict=True):
-        np.testing.assert_allclose(y, e, rtol=1e-12)
+        np.testing.assert_allclose(y, e, rtol=1e-12, atol=1e-15)
 
 
 def test_what_holds_in_part_of_an_axis_is_not_taken_to_hold_in_all_of_it():

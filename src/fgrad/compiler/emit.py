@@ -17,6 +17,7 @@ from fgrad.compiler.elements import BOOL, SMALL, Elements
 from fgrad.compiler.fuse import BLOCK, Nest, Root
 from fgrad.compiler.index import Index, counter, linear
 from fgrad.compiler.scopes import Bound, Builder, Line, Loop, Place, Value
+from fgrad.core.aval import Shape
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import vector
 from fgrad.kernels.body import FLOAT64, helpers
@@ -356,7 +357,7 @@ class _Text:
         if isinstance(part, Place):
             shared = self.writer.nest.shared
             k = self.buffers.setdefault(shared.get(part.buffer, part.buffer), len(self.buffers))
-            offset = self._sum(part.at, k)
+            offset = self._sum(part.at, k, _row(part.buffer))
             if isinstance(part.buffer, Part):
                 size = self._number(("count", k), part.buffer.count)
                 own = "block" if size == "U1" else f"block * {size}"
@@ -366,16 +367,24 @@ class _Text:
             return f"np.int64({self._number(('bound', len(self.names)), part.number)})"
         return self._signed(part)
 
-    def _sum(self, at: Index, buffer: int) -> str:
+    def _sum(self, at: Index, buffer: int, row: int) -> str:
+        """Return a place as text; within a short row it is literal, so that LLVM can tell places apart."""
         added: list[str] = []
         taken: list[str] = []
         for loop, c in at.terms:
-            number = self._number(("stride", buffer, loop), abs(c))
+            size = abs(c)
+            number = (
+                self._literal(size) if size <= row else self._argument(("stride", buffer, loop, size), size)
+            )
             counter = self._counter(loop)
             (taken if c < 0 else added).append(counter if number == "U1" else f"{counter} * {number}")
         if at.const or not at.terms:
-            number = self._number(("offset", buffer, at), abs(at.const))
-            (taken if at.const < 0 else added).append(number)
+            above, rest = divmod(abs(at.const), row)
+            into = taken if at.const < 0 else added
+            if above:
+                into.append(self._argument(("offset", buffer, above * row), above * row))
+            if rest or not above:
+                into.append(self._literal(rest))
         return " - ".join([" + ".join(added), *taken])  # which is not below zero on the way
 
     def _signed(self, at: Index) -> str:
@@ -391,16 +400,23 @@ class _Text:
 
     def _number(self, key: Any, n: int) -> str:
         """Return a whole number as text: a literal where it is small, else an argument."""
-        if 0 <= n <= SMALL:
-            self.literals.add(n)
-            return f"U{n}"
-        return self._argument((*key, n), n)
+        return self._literal(n) if 0 <= n <= SMALL else self._argument((*key, n), n)
+
+    def _literal(self, n: int) -> str:
+        self.literals.add(n)
+        return f"U{n}"
 
     def _argument(self, key: Any, n: int) -> str:
         if key not in self.names:
             self.names[key] = f"n{len(self.numbers)}"
             self.numbers.append(n)
         return self.names[key]
+
+
+def _row(buffer: Any) -> int:
+    """Return the size of the last axes of an array that are so short that their lengths are literal."""
+    shape: Shape = () if isinstance(buffer, Part) else buffer.aval.shape
+    return max(SMALL, math.prod(itertools.takewhile(lambda n: n <= SMALL, reversed(shape))))
 
 
 def _places(loop: Loop) -> Any:

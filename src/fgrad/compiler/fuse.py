@@ -40,6 +40,7 @@ from fgrad.core.program import Equation, Program, Var
 
 FEW = 4096  # elements whose way through memory costs nothing beside the compilation of long kernels
 SHORT, LONG = 40, 150  # scalar operations of a nest, for few elements and for many
+LONGEST = 600  # of nests over so many that what lies between them does not stay in the cache
 WRITTEN_OUT = 4  # elements of a reduction that are computed one by one: as many copies of what is reduced
 BLOCK = 16384  # elements of a block: each adds up on its own, whatever the threads are
 ROW = 65536  # elements of a row that stays in the cache
@@ -472,7 +473,7 @@ class _Schedule:
 
     def __init__(self, makers: Any) -> None:
         self.makers = makers
-        self.steps: list[Step] = []
+        self.steps: list[Step | None] = []
         self.where: dict[Var, int] = {}  # the step that computes a variable
         self.root: dict[Var, Root] = {}
 
@@ -487,7 +488,43 @@ class _Schedule:
             for v in e.outs:
                 if v in roots:
                     self._place(roots[v])
-        return self.steps
+        self._merge()
+        return [step for step in self.steps if step is not None]
+
+    def _merge(self) -> None:
+        """Let nests over many elements follow in the loops of those that compute what they read."""
+        for j, nest in enumerate(self.steps):
+            if isinstance(nest, Nest):
+                own = {r.var for r in nest.roots}
+                reads: dict[Var, list[Any]] = {}
+                for v, at in (read for root in nest.roots for read in root.reads if read[0] not in own):
+                    reads.setdefault(v, []).append(at)
+                i = max((self.where[v] for v in reads if v in self.where), default=-1)
+                before = self.steps[i] if i >= 0 else None
+                if isinstance(before, Nest) and self._follows(nest, before, reads, i):
+                    self.where.update(dict.fromkeys(own, i))
+                    self.steps[j] = None
+
+    def _follows(self, nest: Nest, before: Nest, reads: dict[Var, list[Any]], step: int) -> bool:
+        """Add the phases of a nest to another one, of which it reads something, where that is right."""
+        roots = [*before.roots, *nest.roots]
+        floats = before.floats | nest.floats
+        if before.tails or nest.tails or any(r.scatters for r in roots):
+            return False
+        if len(floats) > max(len(before.floats), len(nest.floats)) or before.work + nest.work > LONGEST:
+            return False
+        inside = [v for v in reads if self.where.get(v) == step]
+        for depth in range(min(before.depth, nest.depth), 0, -1):
+            if (
+                before.loops[:depth] == nest.loops[:depth]
+                and all(self._is_rowwise(v, reads[v], depth) for v in inside)
+                and all(BLOCK <= math.prod(r.loops) <= math.prod(r.loops[:depth]) * ROW for r in roots)
+            ):
+                before.depth, before.floats = depth, floats
+                before.phases += nest.phases
+                before.work += nest.work
+                return True
+        return False
 
     def _place(self, root: Root) -> None:
         reads: dict[Var, list[Any]] = {}
