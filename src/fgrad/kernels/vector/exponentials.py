@@ -32,17 +32,14 @@ COEFFICIENTS = {
             *(2.4801587336525977e-05, 2.755726318950421e-07, 2.091817086630594e-09),
         ),
     },
-    # of x^2: (tanh(x) / x - 1) / x^2 for |x| <= 0.55
-    ("tanh", "w"): {
-        "float32": (
-            *(-0.33333332005700905, 0.1333311343166349, -0.05390937031637544),
-            *(0.021309029658556612, -0.0066095525737420655),
-        ),
-        "float64": (
-            *(-0.3333333333333333, 0.13333333333332711, -0.05396825396743151, 0.021869488493552625),
-            *(-0.008863234395177999, 0.003592110343931255, -0.0014556615522767396, 0.00058893468259176),
-            *(-0.00023463067524526733, 8.510647287642557e-05, -2.0598135437770385e-05),
-        ),
+    # of x^2: (tanh(x) / x - 1) / x^2 = up / down for |x| <= 0.55
+    ("tanh_up", "w"): {
+        "float32": (-0.9999999403953552, -0.004677333869040012),
+        "float64": (-1.0, -0.06150587859692075, -0.0005979542512396434),
+    },
+    ("tanh_down", "w"): {
+        "float32": (3.0, 1.2140204906463623),
+        "float64": (3.0, 1.3845176357907594, 0.06988663135585046, 0.0006200511904559891),
     },
 }
 NUMBERS = {
@@ -53,6 +50,7 @@ NUMBERS = {
         "exp2_largest": 128.1,
         "exp2_smallest": -152.0,
         "sinh_largest": 89.5,
+        "tanh_smallest": -20.0,
         "ln2": LN2,
     },
     "float64": {
@@ -61,6 +59,7 @@ NUMBERS = {
         "exp2_largest": 1024.1,
         "exp2_smallest": -1077.0,
         "sinh_largest": 710.5,
+        "tanh_smallest": -40.0,
         "ln2": LN2,
     },
 }
@@ -148,11 +147,20 @@ def fast_cosh(x):
 
 @helper
 def fast_tanh(x):
+    # near 0 it is x plus little, far from it 1 less 2 e / (1 + e) with e = exp(-2 |x|): one division for both
     z = abs(x)
+    y = F(-2.0) * z
+    y = F({tanh_smallest!r}) if y < F({tanh_smallest!r}) else y
+    t = F(y * LOG2E + ROUNDING)
+    n = t - ROUNDING
+    r = (y - n * LOG2_HIGH) - n * LOG2_LOW
+    s = F(I((I(F(t).view(I) - ROUNDING_BITS) + BIAS) << FRACTION).view(F))
+    e = s * (F(1.0) + (r + r * r * ({exp})))
     w = z * z
-    near = x + x * w * ({tanh})
-    far = F(1.0) - F(2.0) / (F(1.0) + fast_exp(F(2.0) * z))
-    return math.copysign(near if z < F(0.55) else far, x)
+    near = z < F(0.55)
+    up = z * w * ({tanh_up}) if near else F(-2.0) * e
+    down = {tanh_down} if near else F(1.0) + e
+    return math.copysign((z if near else F(1.0)) + up / down, x)
 
 
 @helper
