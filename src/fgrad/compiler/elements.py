@@ -195,6 +195,19 @@ class Elements:
         inside = self.builder.operation("max(min({0}, {1} - 1), {2})", [wrapped, n, zero], INT64, 0)
         return self.builder.symbol(self.unsigned(inside), size)
 
+    def divided(self, ix: Index, step: int) -> tuple[Index, Index]:
+        """Return the quotient and the rest of an index, which mean nothing where it is negative."""
+        if not ix.terms:
+            return Index(ix.const // step), Index(ix.const % step)
+        self.builder.pinned.update(k for k, _ in ix.terms)
+        known = self.builder.known(ix)
+        count = known or self.builder.define(ix, (ix,), self.builder.depth(ix.terms), INT64)
+        operands, kind = [self.unsigned(count), self.bound(step)], np.dtype(np.uint64)
+        most = max(0, self.reach(ix)[1])
+        quotient = self.builder.operation("({} // np.uintp({}))", operands, kind)
+        rest = self.builder.operation("({} % np.uintp({}))", operands, kind)
+        return self.builder.symbol(quotient, most // step + 1), self.builder.symbol(rest, step)
+
     def unsigned(self, v: Value) -> Value:
         """Return an index as loops count."""
         return self.builder.operation("np.uintp({})", [v], np.dtype(np.uint64), 0)

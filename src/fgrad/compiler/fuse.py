@@ -316,20 +316,15 @@ def _holds(dtype: np.dtype[Any], x: Any) -> bool:
 
 
 def _is_view(equation: Equation) -> bool:
-    if equation.name == "unslice":
-        return all(
-            not isinstance(p, slice) or p.step in {None, 1, -1} for p in equation.params["index"]
-        ) and not any(isinstance(p, bool) for p in equation.params["index"])
     if equation.name == "gather":
         arrays, template = equation.args[1:], equation.params["template"]
         return all(isinstance(j, Var) for j in arrays) and not any(isinstance(p, bool) for p in template)
     if equation.name == "update":
         index = equation.params["index"]
         (x, value), out = equation.args, equation.outs[0].aval
-        plain = all(not isinstance(p, slice) or p.step in {None, 1, -1} for p in index)
         same = not isinstance(value, Var) or value.aval.dtype == out.dtype
-        return plain and same and isinstance(x, Var) and not any(isinstance(p, bool) for p in index)
-    if equation.name == "slice":
+        return same and isinstance(x, Var) and not any(isinstance(p, bool) for p in index)
+    if equation.name in {"slice", "unslice"}:
         return not any(isinstance(p, bool) for p in equation.params["index"])
     return True
 

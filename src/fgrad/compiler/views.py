@@ -21,7 +21,7 @@ from fgrad.compiler.elements import (
     within,
 )
 from fgrad.compiler.index import HERE, Index, linear, plus, times
-from fgrad.compiler.scopes import Line, Value
+from fgrad.compiler.scopes import Bound, Line, Value
 from fgrad.core.aval import Shape
 from fgrad.core.program import Equation, Var
 from fgrad.ops.indexing import layout
@@ -110,10 +110,7 @@ def _unslice(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
 
 
 def _inside(e: Elements, index: tuple[Any, ...], shape: Shape, at: Indices) -> tuple[Indices, Line] | None:
-    """Return where in `x[index]` the element at `at` of x is, and on what condition; None if it is not there.
-
-    Steps are 1 or -1.
-    """
+    """Return where in `x[index]` the element at `at` of x is, and on what condition; None if not there."""
     place: list[Index] = []
     guards: list[Line] = []
     for part in sliced(index, shape):
@@ -123,16 +120,26 @@ def _inside(e: Elements, index: tuple[Any, ...], shape: Shape, at: Indices) -> t
         axis, start, step, count = part
         ix = at[axis]
         least, most = e.reach(ix)
-        first, last = (start, start + count) if step >= 0 else (start - count + 1, start + 1)
-        if most < first or least >= last:
+        ends = start, start + step * (count - 1)
+        first, last = min(ends), max(ends) + 1
+        if not count or most < first or least >= last:
             return None
-        if least < first or most >= last:
+        stride = max(abs(step), 1)
+        if least < first or most >= last or stride > 1:
             loops = [n for n, _ in ix.terms if n in e.unrollable]
             if loops:
                 raise NeedsUnrolledError(loops)
+        if least < first or most >= last:
             guards.append(within(ix, first, last, least, most))
         if step:
-            place.append(plus(ix, Index(-start)) if step == 1 else plus(Index(start), times(ix, -1)))
+            ix = plus(ix, Index(-start)) if step > 0 else plus(Index(start), times(ix, -1))
+        if stride > 1:
+            ix, rest = e.divided(ix, stride)
+            if not rest.terms and rest.const:
+                return None
+            guards += [(rest, " == ", Bound(0))] if rest.terms else []
+        if step:
+            place.append(ix)
     return tuple(place), tuple(p for g in guards for p in (" and ", *g))[1:]
 
 
