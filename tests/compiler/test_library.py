@@ -1,4 +1,4 @@
-"""Products by BLAS and copies in compiled programs, against NumPy, and that Python computes none of them."""
+"""Products, copies and walks along axes in compiled programs, against NumPy; none is left to Python."""
 
 from __future__ import annotations
 
@@ -107,3 +107,46 @@ def test_few_arrays_are_asked_for_and_short_axes_written_out():
     x = RNG.standard_normal(40)
     assert "copies" not in steps(lambda x: np.concatenate([x, x, x]), x)
     assert "copies" not in steps(lambda x: np.stack([x] * 6, axis=1), x)
+
+
+# ---- walks along an axis ----------------------------------------------------------------------------
+
+WALKS = (np.cumsum, np.cumprod, np.argmax, np.argmin)
+SHAPES = [(3,), (5, 1), (1, 7), (20, 31), (16, 9), (2, 3, 520)]
+
+
+def check_walks(dtype: str, shape: tuple[int, ...]) -> None:
+    """Compare with NumPy, which adds in the same order, where the first of several extremes is found."""
+    x = np.round(RNG.standard_normal(shape) * 3).astype(dtype)
+    if dtype != "l":
+        x[..., 2:3] = np.nan
+        x[..., -1] = -0.0
+    for f in WALKS:
+        for axis in (None, *range(len(shape))):
+            y = np.asarray(fg.jit(lambda x, f=f, axis=axis: f(x, axis=axis))(x))
+            expected = f(x, axis=axis)
+            np.testing.assert_array_equal(y, expected)
+            assert y.dtype == expected.dtype
+        assert "# Python" not in steps(lambda x, f=f: f(x, axis=0), x)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", ["f", "d", "l"])
+def test_walks_along_axes(dtype, shape):
+    check_walks(dtype, shape)
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_walks_compiled(dtype):
+    check_walks(dtype, (20, 31))
+
+
+def test_many_lines_are_shared_by_threads():
+    x = RNG.standard_normal((2003, 70))
+    for axis in (0, 1):
+        f = lambda x, axis=axis: np.cumsum(x, axis=axis)
+        np.testing.assert_array_equal(fg.jit(f)(x), f(x))
+    assert "# Python" in steps(lambda x: np.argmax(x, axis=1), x)  # NumPy's search is the faster one
+    slope = fg.grad(lambda x: (np.cumsum(x, axis=1) ** 2).sum())
+    np.testing.assert_allclose(fg.jit(slope)(x), slope(x), rtol=1e-11, atol=1e-11)

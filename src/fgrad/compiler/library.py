@@ -13,12 +13,16 @@ from fgrad.kernels import native
 
 
 class Launch(NamedTuple):
-    """A kernel, its numbers, how many turns its loop has, and how many operations that takes."""
+    """A kernel, its numbers, how many turns its loop has, and how many operations that takes.
+
+    `shared` says whether threads may share the turns, which BLAS has its own for.
+    """
 
     kernel: native.Kernel
     numbers: list[int]
     turns: int
     work: int
+    shared: bool = True
 
 
 LIBRARY: dict[str, Callable[[Equation, dict[Var, int]], Launch | None]] = {}

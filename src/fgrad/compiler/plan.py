@@ -11,12 +11,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fgrad.compiler import layout
+from fgrad.compiler import (
+    layout,
+    walking,  # noqa: F401 -- fills the library
+)
 from fgrad.compiler.decompose import Plain, decompose
 from fgrad.compiler.emit import Kernel, Part, combine, emit
 from fgrad.compiler.fuse import Call, Nest, fuse
 from fgrad.compiler.layout import Buffer, aval_at, computed, dying, heirs, lifetimes, packed, variables
-from fgrad.compiler.library import is_native, launch
+from fgrad.compiler.library import Launch, is_native, launch
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Equation, Program, Var
 from fgrad.kernels import machine, native, stacks
@@ -272,13 +275,17 @@ class Block:
     def _write_kernel(self, plan: Plan, k: Kernel, kernels: list[Kernel], *, alone: bool) -> None:
         compiled = native.compiled(k.text)
         numbers = [*(self.known[_real(b, kernels)] for b in k.buffers), *k.numbers]
-        if alone and k.work >= LARGE and k.turns > 1 and not native.interpreted():
-            plan.steps.append(Shared(compiled, np.array(numbers, np.int64), k.turns, k.work // 8))
+        self._write_launch(plan, Launch(compiled, numbers, k.turns, k.work), alone=alone)
+
+    def _write_launch(self, plan: Plan, made: Launch, *, alone: bool) -> None:
+        if alone and made.shared and made.work >= LARGE and made.turns > 1 and not native.interpreted():
+            numbers = np.array(made.numbers, np.int64)
+            plan.steps.append(Shared(made.kernel, numbers, made.turns, made.work // 8))
             return
-        plan.work += k.work
+        plan.work += made.work
         if alone:
             plan.native()
-        plan.table.call(compiled, numbers, 0, k.turns)
+        plan.table.call(made.kernel, made.numbers, 0, made.turns)
         if alone:
             plan.written()
 
@@ -287,13 +294,8 @@ class Block:
         if made is None:
             args = [self.known[a] if isinstance(a, Var) else (a,) for a in equation.args]
             plan.steps.append(Python(equation, tuple(args), tuple(self.known[v] for v in equation.outs)))
-            return
-        plan.work += made.work
-        if alone:
-            plan.native()
-        plan.table.call(made.kernel, made.numbers, 0, made.turns)
-        if alone:
-            plan.written()
+        else:
+            self._write_launch(plan, made, alone=alone)
 
     def _place(self) -> int:
         """Give every buffer its place; return how many bytes they take."""

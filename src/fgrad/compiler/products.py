@@ -115,7 +115,7 @@ def _called(
     work = m * n * k * count
     vector = _vector(dtype, places, (m, n, k), (flip_a, flip_b), leading, strides)
     if vector is not None:
-        return Launch(*vector, count, work)
+        return Launch(*vector, count, work, shared=False)
     made = blas.gemm(dtype)
     assert made is not None  # noqa: S101 -- `product` has asked
     numbers = made.args(
@@ -125,7 +125,7 @@ def _called(
         leading=leading,
         strides=strides,
     )
-    return Launch(made.kernel, numbers, count, work)
+    return Launch(made.kernel, numbers, count, work, shared=False)
 
 
 def _vector(
