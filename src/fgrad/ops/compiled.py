@@ -46,8 +46,10 @@ class Fused:
 
     slow: Rule
 
-    def __init__(self, params: Sequence[Expr], results: Sequence[Expr | None], slow: Rule) -> None:
-        self._params, self._results, self.slow = tuple(params), tuple(results), slow
+    def __init__(
+        self, params: Sequence[Expr], results: Sequence[Expr | None], slow: Rule, kinds: str = "fd"
+    ) -> None:
+        self._params, self._results, self.slow, self._kinds = tuple(params), tuple(results), slow, kinds
         self._kernel: Rule | None = None
 
     def __call__(self, *operands: Any) -> Any:
@@ -55,7 +57,9 @@ class Fused:
         first = operands[0]
         if first.__class__ is DeviceArray and one_dtype(first.dtype, operands):
             return self._on_device.launched(*operands)
-        if first.__class__ is not np.ndarray or first.size < LARGE or not one_dtype(first.dtype, operands):
+        if first.__class__ is not np.ndarray or first.size < LARGE or first.dtype.char not in self._kinds:
+            return self.slow(*operands)
+        if not one_dtype(first.dtype, operands):
             return self.slow(*operands)
         if self._kernel is None:
             self._kernel = backend().elementwise(self._params, self._numbers())

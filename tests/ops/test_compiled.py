@@ -1,0 +1,48 @@
+"""Slopes that compiled loops compute for large arrays: to two units in the last place, NumPy's elsewhere."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import fgrad as fg
+from fgrad.ops import compiled
+
+RNG = np.random.default_rng(6)
+SLOPES = {"sin": (np.sin, np.cos), "cos": (np.cos, lambda x: -np.sin(x))}
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_slopes_of_large_arrays_in_double_precision(monkeypatch, name):
+    if np.finfo(np.longdouble).nmant < 60:
+        pytest.skip("NumPy has no wider numbers here")
+    monkeypatch.setattr(compiled, "LARGE", 100)
+    f, slope = SLOPES[name]
+    x = np.concatenate([RNG.uniform(-50, 50, 300), RNG.uniform(-1e9, 1e9, 60), [0.0, -0.0, 1e-320, 1e300]])
+    for part in (x, x[::2], x.reshape(2, -1).T):
+        found = fg.vjp(f, part)[1](np.ones_like(part))[0]
+        exact = slope(part.astype(np.longdouble))
+        assert np.abs(found - exact).max() <= 2.0**-52
+        assert (np.abs(found - exact) <= 2 * np.spacing(np.abs(exact.astype(float)))).all()
+
+
+def test_other_slopes_are_those_of_numpy(monkeypatch):
+    x = RNG.standard_normal(200)
+    slope = fg.grad(lambda x: np.sin(x).sum())
+    np.testing.assert_array_equal(slope(x), np.cos(x))
+    monkeypatch.setattr(compiled, "LARGE", 100)
+    np.testing.assert_array_equal(slope(x.astype("f")), np.cos(x.astype("f")))
+    np.testing.assert_array_equal(np.sin(fg.tensor(x)).numpy(), np.sin(x))
+
+
+def test_numpy_warns_once_of_infinite_arguments(monkeypatch):
+    monkeypatch.setattr(compiled, "LARGE", 100)
+    x = np.append(RNG.standard_normal(200), [np.inf, np.nan])
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        slope = fg.grad(lambda x: np.sin(x).sum())(x)
+    assert [w.category for w in found] == [RuntimeWarning]
+    assert np.isnan(slope[-2:]).all()
+    np.testing.assert_allclose(slope[:-2], np.cos(x[:-2]), rtol=1e-15)
