@@ -334,3 +334,32 @@ def test_compiled_programs_do_not_import_numba(tmp_path):
     env = {**os.environ, "FGRAD_CACHE_DIR": str(tmp_path / "cache"), "PYTHONWARNINGS": "error"}
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0", "True", "False"]
+
+
+def test_places_do_not_wrap_around_but_where_something_is_taken_away():
+    """LLVM makes no vectors of many strided accesses without knowing that, and must not be told more."""
+    text = """
+U3 = np.uintp(3)
+
+
+def kernel(slots, args, lo, hi):
+    x, out = float64_at(slots, args, 0), float64_at(slots, args, 1)
+    n = np.uintp(args[2])
+    for i in range(lo, hi):
+        out[i * U3 + n] = x[i * U3]{}
+"""
+    for more, flags, plain in (
+        ("", 3, 0),
+        (" + x[U3 - i * U3 + n]", 3, 2),
+        ("\n        k = i * U3 + n", 3, 2),
+    ):
+        written = compilation.assembly(text.format(more), "kernel", "symbol")
+        operations = [line for line in written.splitlines() if " = mul " in line or " = add " in line]
+        assert sum("nuw nsw" in line for line in operations) == flags, operations
+        assert sum("nuw" not in line for line in operations) == plain, operations
+        assert "getelementptr inbounds" in written
+    x, out = np.arange(12.0), np.zeros(15)
+    run(compilation.translated(text.format(" + x[U3 - i * U3 + n]"), "kernel"), [x, out], (3,), hi=3)
+    expected = np.zeros(15)
+    expected[[3, 6, 9]] = [x[0] + x[6], x[3] + x[3], x[6] + x[0]]
+    np.testing.assert_array_equal(out, expected)

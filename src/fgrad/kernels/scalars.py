@@ -147,8 +147,10 @@ def complement(builder: Any, x: Number) -> Number:
     return Number(x.kind, builder.not_(x.value))
 
 
-def binary(builder: Any, operation: type[ast.operator], x: Number, y: Number) -> Number:
-    """Return the result of one of Python's operators."""
+def binary(
+    builder: Any, operation: type[ast.operator], x: Number, y: Number, flags: tuple[str, ...] = ()
+) -> Number:
+    """Return the result of one of Python's operators; `flags` are of unsigned sums and products."""
     if operation in _BITWISE and x.kind == y.kind == "bool":
         return Number("bool", getattr(builder, _BITWISE[operation])(x.value, y.value))
     if operation in _SHIFTS:
@@ -163,6 +165,8 @@ def binary(builder: Any, operation: type[ast.operator], x: Number, y: Number) ->
         if operation not in _FLOATS:
             raise Untranslatable(f"{operation.__name__} of floats")
         return Number(kind, getattr(builder, _FLOATS[operation])(x.value, y.value, flags=FLAGS))
+    if operation in {ast.Add, ast.Mult} and kind == "uint64":
+        return Number(kind, getattr(builder, _WHOLE[operation])(x.value, y.value, flags=flags))
     if operation in _WHOLE:
         return Number(kind, getattr(builder, _WHOLE[operation])(x.value, y.value))
     if operation in {ast.FloorDiv, ast.Mod}:

@@ -80,6 +80,7 @@ class _Writer:
         self.places: dict[tuple[str, str], Any] = {}  # of a variable as it has one kind
         self.loops: list[_Loop] = []
         self.depth = 0
+        self.flags: tuple[str, ...] = ()  # of sums and products of unsigned numbers
 
     def call(self, function: ast.FunctionDef, given: list[Any]) -> Any:
         """Write the body of a function, and return its result."""
@@ -279,12 +280,18 @@ class _Writer:
                 self._assign(name, convert(self.builder, self._variable(name), kind))
 
     def _place(self, node: ast.Subscript) -> tuple[Number, Any]:
-        """Return a pointer, and that to an element."""
-        pointer, index = self._number(node.value), self._number(node.slice)
+        """Return a pointer, and that to an element.
+
+        LLVM makes vectors of strided accesses only where it knows that no place wraps around, which it does
+        not but in a difference that is below zero on the way.
+        """
+        pointer, outer = self._number(node.value), self.flags
+        self.flags = () if any(isinstance(x, ast.Sub) for x in ast.walk(node.slice)) else ("nuw", "nsw")
+        index, self.flags = self._number(node.slice), outer
         if pointer.kind[-1] != "*" or not scalars.is_whole(index.kind):
             raise Untranslatable(f"{pointer.kind}[{index.kind}]")
         index = convert(self.builder, index, "int64" if scalars.is_signed(index.kind) else "uint64")
-        return pointer, self.builder.gep(pointer.value, [index.value])
+        return pointer, self.builder.gep(pointer.value, [index.value], inbounds=True)
 
     # expressions
 
@@ -347,7 +354,7 @@ class _Writer:
 
     def _binary(self, node: ast.BinOp) -> Number:
         x, y = self._number(node.left), self._number(node.right)
-        return scalars.binary(self.builder, type(node.op), x, y)
+        return scalars.binary(self.builder, type(node.op), x, y, self.flags)
 
     def _compare(self, node: ast.Compare) -> Number:
         if len(node.ops) > 1 and not all(map(_is_cheap, node.comparators)):
