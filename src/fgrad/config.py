@@ -131,7 +131,7 @@ def cuda_graphs() -> bool:
 
 def num_threads() -> int:
     """Return how many threads kernels may use: `FGRAD_NUM_THREADS`, else the usable cores, at most 8."""
-    return max(1, _integer("FGRAD_NUM_THREADS", min(_usable_cores(), 8)))
+    return max(1, _integer("FGRAD_NUM_THREADS", min(usable_cores(), 8)))
 
 
 def mpi_timeout() -> float:
@@ -145,7 +145,8 @@ def mpi_timeout() -> float:
         ) from None
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
+    """Return on how many cores this process may run."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,5 +1,6 @@
 from queue import SimpleQueue
 from threading import Event, get_ident
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,15 +21,19 @@ def test_parts_cover_everything_once(three):
 
     for count in (1, 2, 7, 1000):
         seen[:] = 0
-        threads.share(kernel, (seen,), count, 10 * threads.ELEMENTS)
+        threads.share_by_queue(kernel, (seen,), count, 3, 1)
         assert (seen[:count] == 1).all()
         assert not seen[count:].any()
 
 
 def test_little_work_stays_in_one_thread(three):
     calls = []
-    threads.share(lambda lo, hi: calls.append((lo, hi)), (), 100, threads.ELEMENTS)
+    loop = SimpleNamespace(kernel=lambda lo, hi: calls.append((lo, hi)), is_native=False)
+    threads.share(loop, (), 100, threads.ELEMENTS)
     assert calls == [(0, 100)]
+    threads.share(loop, (), 100, 10 * threads.ELEMENTS)
+    assert len(calls) > 3  # Python's threads, where it is not machine code
+    assert sorted(i for lo, hi in calls[1:] for i in range(lo, hi)) == list(range(100))
 
 
 def test_pieces_cover_the_range_and_grow_smaller():
@@ -50,7 +55,7 @@ def test_a_worker_that_does_not_wake_up_holds_nobody_up(monkeypatch):
     def kernel(out, lo, hi):
         out[lo:hi] += 1
 
-    threads.share(kernel, (seen,), 1000, 10 * threads.ELEMENTS)
+    threads.share_by_queue(kernel, (seen,), 1000, 2, 100)
     assert (seen == 1).all()
     late = asleep.get()
     late.help()
@@ -70,7 +75,7 @@ def test_errors_of_workers_reach_the_caller_after_all_pieces_have_ended(three):
         raise ValueError(f"piece {lo}")
 
     with pytest.raises(ValueError, match="piece"):
-        threads.share(kernel, (), 9, 10 * threads.ELEMENTS)
+        threads.share_by_queue(kernel, (), 9, 3, 1)
     assert ended
 
 
@@ -88,8 +93,8 @@ def test_an_error_of_the_caller_ends_the_loop_after_the_pieces_that_workers_took
         ended.append(lo)
 
     with pytest.raises(KeyError):
-        threads.share(kernel, (), 100, 100 * threads.ELEMENTS)
+        threads.share_by_queue(kernel, (), 100, 3, 1)
     before = list(ended)
     assert before
-    threads.share(lambda lo, hi: None, (), 100, 100 * threads.ELEMENTS)
+    threads.share_by_queue(lambda lo, hi: None, (), 100, 3, 1)
     assert ended == before  # nobody went on with the first loop

@@ -319,8 +319,8 @@ class _Context:
                 return partial(run, words, slots)
             return partial(machine.call, machine.interpreter(), words, slots, step.start, step.stop)
         if isinstance(step, Shared):
-            kernel = partial(machine.call, step.kernel, step.numbers, slots)
-            return partial(threads.share, kernel, (), step.turns, step.elements)
+            loop = machine.Loop(step.kernel, step.numbers, slots)
+            return partial(threads.share, loop, (), step.turns, step.elements)
         return partial(self._run_row, step)
 
     def _run_row(self, step: Python) -> None:

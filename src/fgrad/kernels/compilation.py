@@ -128,6 +128,22 @@ def link(code: Code) -> tuple[int, Any]:
         return 0, None
 
 
+def linked(text: str) -> Any:
+    """Return an engine with the functions of `text`, in LLVM's language.
+
+    Raises:
+        RuntimeError: it is none, or needs another LLVM.
+    """
+    from llvmlite import binding  # noqa: PLC0415 -- late, as above
+
+    machine = target_machine()
+    module = binding.parse_assembly(text)
+    module.verify()
+    engine = binding.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return engine
+
+
 def target_machine() -> Any:
     """Return a description of this machine for LLVM, as Numba makes it."""
     target, options = _target()

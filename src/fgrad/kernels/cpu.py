@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
@@ -27,8 +27,8 @@ from fgrad.kernels.body import (
     reduce_nothing,
     statements,
 )
+from fgrad.kernels.loops import Loop
 
-Entry: TypeAlias = Callable[..., None]
 Key: TypeAlias = tuple[Any, ...]
 
 
@@ -59,7 +59,7 @@ class Plan(NamedTuple):
     final: np.dtype  # the dtype of results that are numbers
     kinds: Any  # the dtypes in which the loops see the operands and the results
     cast: bool  # whether an operand is converted before the loops
-    entries: dict[Key, Entry]  # the compiled loop nests, by layout
+    entries: dict[Key, Any]  # the compiled loop nests, by layout: a `Loop`, or a function that reduces
 
 
 class Elementwise:
@@ -69,7 +69,7 @@ class Elementwise:
 
     def __init__(self, body: Body) -> None:
         self._body = body
-        self._flat: dict[Any, tuple[Entry | None, list[np.dtype]]] = {}
+        self._flat: dict[Any, tuple[Loop | None, list[np.dtype]]] = {}
         self._plans: dict[Key, Plan] = {}
 
     def __call__(self, *operands: Any, out: Any = None) -> Any:
@@ -94,8 +94,8 @@ class Elementwise:
         found = self._flat.get(key)
         if found is None:
             found = self._flat[key] = self._make_flat(dtype, operands)
-        entry, kinds = found
-        if not entry or not shape or out is not None:
+        loop, kinds = found
+        if not loop or not shape or out is not None:
             return self._run_nest(operands, out)
         outs = [_EMPTY(shape, kind) for kind in kinds]
         if len(shape) == 1:
@@ -103,22 +103,22 @@ class Elementwise:
         else:
             flat = [*[a if type(a) is float else a.ravel() for a in operands], *[o.ravel() for o in outs]]
         if first.size < 2 * threads.ELEMENTS:
-            entry(*flat, 0, first.size)
+            loop.kernel(*flat, 0, first.size)
         else:
-            threads.share(entry, tuple(flat), first.size, first.size)
+            threads.share(loop, tuple(flat), first.size, first.size)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def text(self, dtype: np.dtype = FLOAT64) -> str:
         """Return the source of the kernel for contiguous arrays of `dtype`."""
         return _elementwise_text(self._body, dtype, 1, *self._flat_layouts(dtype, self._body.params))
 
-    def _make_flat(self, dtype: np.dtype, operands: tuple[Any, ...]) -> tuple[Entry | None, list[np.dtype]]:
+    def _make_flat(self, dtype: np.dtype, operands: tuple[Any, ...]) -> tuple[Loop | None, list[np.dtype]]:
         """Return the loop for arrays of `dtype` and floats; none if those must be converted first."""
         compute, final = dtypes(self._body, as_arrays(self._body, operands))
         if compute is not dtype:
             return None, []
         text = _elementwise_text(self._body, dtype, 1, *self._flat_layouts(dtype, operands))
-        return source.compiled(text), [BOOL if t else final for t in self._body.truths]
+        return Loop(text), [BOOL if t else final for t in self._body.truths]
 
     def _flat_layouts(self, dtype: np.dtype, operands: Sequence[Any]) -> tuple[list[Layout], list[Layout]]:
         inputs = [Layout(dtype.char, () if type(a) is float else (0,), contiguous=True) for a in operands]
@@ -160,12 +160,12 @@ class Elementwise:
         count = len(self._body.params)
         outs = views[count:]
         key, arrays = _layout(views[:count], outs)
-        entry = plan.entries.get(key)
-        if entry is None:
+        loop = plan.entries.get(key)
+        if loop is None:
             layouts = _layouts(plan, key)
             text = _elementwise_text(self._body, plan.compute, key[0], layouts[:count], layouts[count:])
-            entry = plan.entries[key] = source.compiled(text)
-        threads.share(entry, (*arrays, *outs), views[-1].shape[0], views[-1].size)
+            loop = plan.entries[key] = Loop(text)
+        threads.share(loop, (*arrays, *outs), views[-1].shape[0], views[-1].size)
 
 
 class Reduction:
@@ -471,7 +471,7 @@ def _statements(body: Body, dtype: np.dtype, also: Sequence[str] = ()) -> Statem
 def _module(preamble: str, names: list[str], types: list[str], lines: list[str]) -> str:
     declared = [f"    {t},  # {name}" for t, name in zip(types, names, strict=True)]
     head = [
-        'helper = njit(error_model="numpy", fastmath={"contract"}, forceinline=True)',
+        f'helper = njit(error_model="numpy", fastmath={{"contract"}}, {source.HELPER})',
         preamble,
         "",
         "SIGNATURE = types.void(",

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from fgrad.kernels import intrinsics, native, stacks
+from fgrad.kernels import crew, intrinsics, native, stacks
 
 INTEGERS = intrinsics.INTEGERS
 OPERATIONS = (
@@ -334,6 +335,32 @@ def call(kernel: native.Kernel, args: Any, slots: Any, lo: int, hi: int) -> None
         kernel.function(slots, args, lo, hi)
     else:
         kernel.function(slots.ctypes.data, args.ctypes.data, lo, hi)
+
+
+class Loop:
+    """A kernel with its numbers and slots, to be shared by threads.
+
+    Attributes:
+        kernel: function of the bounds.
+        is_native: whether it is machine code.
+    """
+
+    __slots__ = ("_task", "_words", "is_native", "kernel")
+
+    kernel: Callable[[int, int], None]
+    is_native: bool
+
+    def __init__(self, kernel: native.Kernel, args: Any, slots: Any) -> None:
+        """Take what `call` takes."""
+        self.kernel = partial(call, kernel, args, slots)
+        self.is_native = not isinstance(slots, intrinsics.Slots)
+        if self.is_native:
+            self._words = np.array([kernel.address, slots.ctypes.data, args.ctypes.data])
+            self._task = self._words.ctypes.data
+
+    def share(self, _: tuple[Any, ...], count: int, board: int) -> None:
+        """Run the loop for `range(count)` with those who look at a board; see `crew`."""
+        crew.runner()(board, self._task, 0, count)
 
 
 def _buffer(slots: Any, k: int, count: int) -> np.ndarray:

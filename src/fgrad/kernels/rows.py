@@ -5,13 +5,13 @@ Sums and maxima run in lanes that are folded pairwise, so that they are accurate
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from fgrad.kernels import source, threads, vector
+from fgrad.kernels.loops import Loop
 
 LANES = 128
 BLOCK = 64  # rows whose contributions to shared parameters are added up in one place
@@ -20,7 +20,7 @@ _HEAD = """
 F = np.{dtype}
 LANES, ZERO, ONE = np.uintp({lanes}), np.uintp(0), np.uintp(1)
 NONE, LEAST = F(0.0), F(-np.inf)
-helper = njit(error_model="numpy", fastmath={{"contract"}}, forceinline=True)
+helper = njit(error_model="numpy", fastmath={{"contract"}}, {helper})
 MATRIX = types.Array(types.{dtype}, 2, "C", readonly=True)
 VECTOR = types.Array(types.{dtype}, 1, "C", readonly=True)
 OUT, OUTS = types.Array(types.{dtype}, 2, "C"), types.Array(types.{dtype}, 1, "C")
@@ -145,7 +145,7 @@ def _text(arguments: str, body: str, dtype: np.dtype, *, blocks: bool = False) -
     names, types = zip(*(a.split() for a in arguments.split(", ")), strict=True)
     matrix = next(n for n, t in zip(names, types, strict=True) if t == "MATRIX")
     body = vector.substituted(body)
-    head = _HEAD.format(dtype=dtype.name, lanes=LANES)
+    head = _HEAD.format(dtype=dtype.name, lanes=LANES, helper=source.HELPER)
     lines = [f"n, width = np.uintp({matrix}.shape[1]), ONE", "lanes = np.empty(LANES, F)"]
     lines += ["while width < n and width < LANES:", "    width += width"]
     indent = "    "
@@ -182,14 +182,14 @@ def _text(arguments: str, body: str, dtype: np.dtype, *, blocks: bool = False) -
 
 
 @cache
-def _kernel(name: str, char: str) -> Callable[..., None]:
-    return source.compiled(_text(*_BODIES[name], np.dtype(char)))
+def _kernel(name: str, char: str) -> Loop:
+    return Loop(_text(*_BODIES[name], np.dtype(char)))
 
 
 @cache
-def _layer_norm_back(char: str) -> Callable[..., None]:
+def _layer_norm_back(char: str) -> Loop:
     arguments = "ct MATRIX, x MATRIX, weight VECTOR, eps VECTOR, out OUT, dweight OUT, dbias OUT"
-    return source.compiled(_text(arguments, _LAYER_NORM_BACK, np.dtype(char), blocks=True))
+    return Loop(_text(arguments, _LAYER_NORM_BACK, np.dtype(char), blocks=True))
 
 
 def _matrix(x: Any, n: int) -> Any:

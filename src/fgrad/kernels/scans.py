@@ -6,13 +6,13 @@ They add in NumPy's order, so results are the same to the last bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from fgrad.kernels import source, threads
+from fgrad.kernels import threads
+from fgrad.kernels.loops import Loop
 
 ROWS = 8  # sums along contiguous rows that run side by side
 COLUMNS = 512  # of a strided axis: so many neighbours stay in the cache
@@ -69,10 +69,10 @@ _ALONG_COLUMNS = """
 
 
 @cache
-def _kernel(ndim: int, char: str) -> Callable[..., None]:
+def _kernel(ndim: int, char: str) -> Loop:
     body = (_ALONG_ROWS if ndim == 2 else _ALONG_COLUMNS).strip("\n")
     text = _TEXT.format(dtype=np.dtype(char).name, rows=ROWS, columns=COLUMNS, ndim=ndim, body=body)
-    return source.compiled(text.strip() + "\n")
+    return Loop(text.strip() + "\n")
 
 
 def cumsum(x: Any, axis: int, *, backwards: bool = False) -> Any:

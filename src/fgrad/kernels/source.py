@@ -24,6 +24,7 @@ COMPILED = (
     "import math\n\nimport numpy as np\nfrom numba import njit, types\n\n"
     "from fgrad.kernels.far_calls import far_cos, far_sin, far_tan\n"
 )
+HELPER = "forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True"  # of what kernels alone call
 INTERPRETED = COMPILED.replace("import math", "from fgrad.kernels.mathlib import interpreted as math")
 
 _lock = RLock()

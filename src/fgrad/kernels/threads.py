@@ -1,8 +1,8 @@
 """Large loops shared among threads: caller and workers take one piece after the other until none is left.
 
-Kernels let go of the interpreter, so plain threads run them side by side. No two pieces
-write to the same place, so results do not depend on who takes them. A worker that wakes
-up late, or whose core is busy, takes fewer; the caller waits only for pieces that were taken.
+No two pieces write to the same place, so results do not depend on who takes them. A worker that wakes up
+late, or whose core is busy, takes fewer; the caller waits only for pieces that were taken. Compiled loops
+are handed over by machine code (see `crew`). Where there is none, threads of Python do the same by queues.
 """
 
 from __future__ import annotations
@@ -13,17 +13,54 @@ from collections.abc import Callable
 from functools import cache
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any
+from typing import Any, Protocol
 
 from fgrad import config
+from fgrad.kernels.crew import crew
 
 ELEMENTS = 32768  # a loop over fewer is not worth a second thread, nor a piece of a loop its while to take
 
 Piece = tuple[int, int]
 
 
-class _Loop:
-    """A loop that threads take pieces of."""
+class Loop(Protocol):
+    """A loop whose pieces are independent, so that threads may share it."""
+
+    @property
+    def kernel(self) -> Callable[..., None]:
+        """The function of the arguments and the bounds of a piece; it releases the interpreter."""
+
+    @property
+    def is_native(self) -> bool:
+        """Whether it is machine code, so that there is `share`."""
+
+    def share(self, args: tuple[Any, ...], count: int, board: int, /) -> None:
+        """Run it for `range(count)` with those who look at a board; see `crew`."""
+
+
+def share(loop: Loop, args: tuple[Any, ...], count: int, elements: int) -> None:
+    """Run a loop for `range(count)`.
+
+    Args:
+        loop: what to run.
+        args: its arguments but for the bounds.
+        count: how many steps there are.
+        elements: how many elements they handle in all, which tells whether threads pay.
+    """
+    parts = min(_threads(), count, elements // ELEMENTS)
+    if parts < 2:
+        loop.kernel(*args, 0, count)
+        return
+    workers = crew(os.getpid()) if loop.is_native else None
+    if workers is None:
+        share_by_queue(loop.kernel, args, count, parts, -(-count * ELEMENTS // elements))
+    else:
+        workers.wake()
+        loop.share(args, count, workers.board)
+
+
+class _Queue:
+    """A loop that threads of Python take pieces of."""
 
     __slots__ = ("args", "done", "kernel", "pieces")
 
@@ -50,33 +87,24 @@ class _Loop:
             self.done.put(error)
 
 
-def share(kernel: Callable[..., None], args: tuple[Any, ...], count: int, elements: int) -> None:
-    """Call `kernel(*args, lo, hi)` for pieces that cover `range(count)`.
-
-    Args:
-        kernel: releases the interpreter; its pieces are independent.
-        args: what precedes the bounds.
-        count: how many steps there are.
-        elements: how many elements they handle in all, which tells whether threads pay.
-    """
-    parts = min(_threads(), count, elements // ELEMENTS)
-    if parts < 2:
-        kernel(*args, 0, count)
-        return
-    loop = _Loop(kernel, args, _cut(count, parts, -(-count * ELEMENTS // elements)))
-    jobs, theirs = _workers(os.getpid()), len(loop.pieces)
+def share_by_queue(
+    kernel: Callable[..., None], args: tuple[Any, ...], count: int, parts: int, least: int
+) -> None:
+    """Call `kernel(*args, lo, hi)` for pieces of `range(count)`, of `least` steps, in `parts` threads."""
+    queue = _Queue(kernel, args, _cut(count, parts, least))
+    jobs, theirs = _workers(os.getpid()), len(queue.pieces)
     for _ in range(parts - 1):
-        jobs.put(loop)
+        jobs.put(queue)
     errors: list[BaseException | None] = []
     try:
-        while (piece := loop.take()) is not None:
+        while (piece := queue.take()) is not None:
             theirs -= 1
             kernel(*args, *piece)
     finally:
-        while loop.take() is not None:  # where this thread was stopped
+        while queue.take() is not None:  # where this thread was stopped
             theirs -= 1
-        errors = [loop.done.get() for _ in range(theirs)]
-        loop.args = ()  # the loop may still be waiting for a worker
+        errors = [queue.done.get() for _ in range(theirs)]
+        queue.args = ()  # it may still be waiting for a worker
     for error in errors:
         if error is not None:
             raise error
@@ -98,14 +126,14 @@ def _threads() -> int:
 
 
 @cache
-def _workers(_: int) -> SimpleQueue[_Loop]:
+def _workers(_: int) -> SimpleQueue[_Queue]:
     """Return the jobs of this process, which as many threads as there are cores wait for; a fork has none."""
-    jobs: SimpleQueue[_Loop] = SimpleQueue()
+    jobs: SimpleQueue[_Queue] = SimpleQueue()
     for _ in range(_threads() - 1):
         Thread(target=_work, args=(jobs,), name="fgrad", daemon=True).start()
     return jobs
 
 
-def _work(jobs: SimpleQueue[_Loop]) -> None:
+def _work(jobs: SimpleQueue[_Queue]) -> None:
     while True:
         jobs.get().help()

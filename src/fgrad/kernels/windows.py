@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.kernels import source, threads
+from fgrad.kernels import convolution, threads
+from fgrad.kernels.convolution import Geometry, Pads, Steps, plane
+from fgrad.kernels.loops import Loop
 
 TILE = 2**20  # bytes of unrolled windows at a time
-
-Steps = tuple[int, ...]
-Pads = tuple[tuple[int, int], ...]
 
 _HEAD = """
 F = np.{dtype}
@@ -160,16 +159,16 @@ _OUTPUTS = {"max": "out", "sum": "out", "max_back": "target", "spread": "x"}
 
 
 @cache
-def _window_kernel(name: str, char: str) -> Callable[..., None]:
+def _window_kernel(name: str, char: str) -> Loop:
     first = "INPUT" if name == "unroll" else "OUTPUT"
     signature = f"types.void({first}, COLUMNS, {'I, ' * 14}U, U)"
     head = _HEAD.format(dtype=np.dtype(char).name, rank=4, signature=signature)
-    return source.compiled(head.strip() + (_UNROLL if name == "unroll" else _ROLL))
+    return Loop(head.strip() + (_UNROLL if name == "unroll" else _ROLL))
 
 
 @cache
-def _pool_kernel(name: str, char: str, window: Steps, stride: int) -> Callable[..., None]:
-    return source.compiled(_pool_text(name, np.dtype(char), window, stride))
+def _pool_kernel(name: str, char: str, window: Steps, stride: int) -> Loop:
+    return Loop(_pool_text(name, np.dtype(char), window, stride))
 
 
 def _pool_text(name: str, dtype: np.dtype, window: Steps, stride: int) -> str:
@@ -191,67 +190,62 @@ def _pool_text(name: str, dtype: np.dtype, window: Steps, stride: int) -> str:
     return head.strip() + _POOL.format(**parts, middle="last - first == kh") + inner.lstrip("\n")
 
 
-def _plane(shape: Steps, rank: int) -> Steps:
-    """Return the shape of images with two axes of space."""
-    return shape if rank == 2 else (*shape[:-1], 1, shape[-1])
+class _Tiles:
+    """A convolution cut into parts whose windows are unrolled at a time."""
 
-
-class _Geometry:
-    """A convolution with two axes of space, cut into tiles."""
-
-    def __init__(
-        self,
-        x: Steps,
-        w: Steps,
-        out: Steps,
-        stride: Steps,
-        padding: Pads,
-        dilation: Steps,
-        groups: int,
-        itemsize: int,
-    ) -> None:
-        rank = len(stride)
-        self.x, self.out = _plane(x, rank), _plane(out, rank)
-        lead = (1,) * (2 - rank)
-        self.channels, window = w[1], (*lead, *w[2:])
-        self.lines, self.outputs, self.groups = w[1] * math.prod(window), w[0] // groups, groups
-        low = (0,) * (2 - rank) + tuple(p[0] for p in padding)
-        self.steps = (*window, *lead, *stride, *low, *lead, *dilation)
-        line = self.lines * self.out[3] * itemsize
+    def __init__(self, plan: Geometry, itemsize: int) -> None:
+        self.plan, self.out = plan, plan.out
+        line = plan.lines * self.out[3] * itemsize
         self.rows = self.out[2] if line * self.out[2] <= 2 * TILE else max(1, TILE // line)
         self.images = max(1, TILE // (line * self.rows))
 
-    def tiles(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """Yield group, first image, number of images, first row and number of rows of every tile."""
-        for g in range(self.groups):
+    def __iter__(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Yield group, first image, number of images, first row and number of rows of every part."""
+        for g in range(self.plan.groups):
             for n in range(0, self.out[0], self.images):
                 for r in range(0, self.out[2], self.rows):
                     yield g, n, min(self.images, self.out[0] - n), r, min(self.rows, self.out[2] - r)
 
+    def columns(self, dtype: np.dtype) -> Callable[[int, int], Any]:
+        """Return what gives the memory for the windows of some rows of some images."""
+        work = np.empty(self.images * self.plan.lines * self.rows * self.out[3], dtype)
+
+        def part(images: int, rows: int) -> Any:
+            shape = images, self.plan.lines, rows * self.out[3]
+            return work[: math.prod(shape)].reshape(shape)
+
+        return part
+
     def call(self, name: str, x: Any, columns: Any, g: int, n: int, r: int, rows: int) -> None:
         """Unroll windows into columns, or add columns back into the places that they come from."""
-        images = columns.shape[0]
-        args = (x, columns, n, g * self.channels, self.channels, *self.steps, r, rows, self.out[3])
-        count = images * (self.lines if name == "unroll" else self.channels)
+        images, channels = columns.shape[0], self.plan.channels
+        args = (x, columns, n, g * channels, channels, *self.plan.steps, r, rows, self.out[3])
+        count = images * (self.plan.lines if name == "unroll" else channels)
         threads.share(_window_kernel(name, columns.dtype.char), args, count, columns.size)
 
     def part(self, y: Any, g: int, n: int, images: int, r: int, rows: int) -> Any:
-        """Return the view of an array like the output on one tile: (images, outputs, places)."""
-        whole = y.reshape((self.out[0], self.groups, self.outputs, self.out[2] * self.out[3]))
+        """Return the view of an array like the output on one part: (images, outputs, places)."""
+        whole = y.reshape((self.out[0], self.plan.groups, self.plan.outputs, self.out[2] * self.out[3]))
         return whole[n : n + images, g, :, r * self.out[3] : (r + rows) * self.out[3]]
 
 
 def convolve(x: Any, w: Any, stride: Steps, padding: Pads, dilation: Steps, groups: int, shape: Steps) -> Any:
     """Return the convolution of `x` with `w`, of `shape`."""
-    plan = _Geometry(x.shape, w.shape, shape, stride, padding, dilation, groups, x.itemsize)
-    x = np.ascontiguousarray(x).reshape(plan.x)
-    kernel = np.ascontiguousarray(w).reshape((groups, plan.outputs, plan.lines))
-    out = np.empty(shape, x.dtype)
-    work = _work(plan, x.dtype)
-    for g, n, images, r, rows in plan.tiles():
-        columns = work[: images * plan.lines * rows * plan.out[3]].reshape((images, plan.lines, -1))
-        plan.call("unroll", x, columns, g, n, r, rows)
-        np.matmul(kernel[g], columns, out=plan.part(out, g, n, images, r, rows))
+    plan = Geometry(x.shape, w.shape, shape, stride, padding, dilation, groups)
+    x, w, out = np.ascontiguousarray(x), np.ascontiguousarray(w), np.empty(shape, x.dtype)
+    run = convolution.forward if plan.suits(x.itemsize) else _forward
+    run(plan, x, w, out)
+    return out
+
+
+def convolve_back(
+    ct: Any, w: Any, shape: Steps, stride: Steps, padding: Pads, dilation: Steps, groups: int
+) -> Any:
+    """Return the cotangent of the input of a convolution, of `shape`."""
+    plan = Geometry(shape, w.shape, ct.shape, stride, padding, dilation, groups)
+    ct, w, out = np.ascontiguousarray(ct), np.ascontiguousarray(w), np.empty(shape, ct.dtype)
+    run = convolution.backward_input if plan.turned().suits(w.itemsize) else _backward_input
+    run(plan, ct, w, out)
     return out
 
 
@@ -259,42 +253,46 @@ def convolve_kernel(
     ct: Any, x: Any, shape: Steps, stride: Steps, padding: Pads, dilation: Steps, groups: int
 ) -> Any:
     """Return the cotangent of the kernel of a convolution, of `shape`."""
-    plan = _Geometry(x.shape, shape, ct.shape, stride, padding, dilation, groups, x.itemsize)
-    x, ct = np.ascontiguousarray(x).reshape(plan.x), np.ascontiguousarray(ct)
-    out = np.zeros((groups, plan.outputs, plan.lines), x.dtype)
-    work = _work(plan, x.dtype)
-    for g, n, images, r, rows in plan.tiles():
-        columns = work[: images * plan.lines * rows * plan.out[3]].reshape((images, plan.lines, -1))
-        plan.call("unroll", x, columns, g, n, r, rows)
-        part = plan.part(ct, g, n, images, r, rows)
+    plan = Geometry(x.shape, shape, ct.shape, stride, padding, dilation, groups)
+    run = convolution.backward_kernel if plan.suits(x.itemsize) else _backward_kernel
+    return run(plan, np.ascontiguousarray(ct), np.ascontiguousarray(x)).reshape(shape)
+
+
+def _forward(plan: Geometry, x: Any, w: Any, out: Any) -> None:
+    tiles, x = _Tiles(plan, x.itemsize), x.reshape(plan.x)
+    kernel, memory = w.reshape((plan.groups, plan.outputs, plan.lines)), tiles.columns(x.dtype)
+    for g, n, images, r, rows in tiles:
+        columns = memory(images, rows)
+        tiles.call("unroll", x, columns, g, n, r, rows)
+        np.matmul(kernel[g], columns, out=tiles.part(out, g, n, images, r, rows))
+
+
+def _backward_input(plan: Geometry, ct: Any, w: Any, out: Any) -> None:
+    tiles, out = _Tiles(plan, ct.itemsize), out.reshape(plan.x)
+    out[...] = 0
+    kernel = w.reshape((plan.groups, plan.outputs, plan.lines)).transpose(0, 2, 1)
+    memory = tiles.columns(ct.dtype)
+    for g, n, images, r, rows in tiles:
+        columns = memory(images, rows)
+        np.matmul(kernel[g], tiles.part(ct, g, n, images, r, rows), out=columns)
+        tiles.call("roll", out, columns, g, n, r, rows)
+
+
+def _backward_kernel(plan: Geometry, ct: Any, x: Any) -> Any:
+    tiles, x = _Tiles(plan, x.itemsize), x.reshape(plan.x)
+    out, memory = np.zeros((plan.groups, plan.outputs, plan.lines), x.dtype), tiles.columns(x.dtype)
+    for g, n, images, r, rows in tiles:
+        columns = memory(images, rows)
+        tiles.call("unroll", x, columns, g, n, r, rows)
+        part = tiles.part(ct, g, n, images, r, rows)
         out[g] += np.add.reduce(np.matmul(columns, part.transpose(0, 2, 1)), axis=0).T
-    return out.reshape(shape)
-
-
-def convolve_back(
-    ct: Any, w: Any, shape: Steps, stride: Steps, padding: Pads, dilation: Steps, groups: int
-) -> Any:
-    """Return the cotangent of the input of a convolution, of `shape`."""
-    plan = _Geometry(shape, w.shape, ct.shape, stride, padding, dilation, groups, w.itemsize)
-    ct = np.ascontiguousarray(ct)
-    kernel = np.ascontiguousarray(w).reshape((groups, plan.outputs, plan.lines)).transpose(0, 2, 1)
-    out = np.zeros(plan.x, ct.dtype)
-    work = _work(plan, ct.dtype)
-    for g, n, images, r, rows in plan.tiles():
-        columns = work[: images * plan.lines * rows * plan.out[3]].reshape((images, plan.lines, -1))
-        np.matmul(kernel[g], plan.part(ct, g, n, images, r, rows), out=columns)
-        plan.call("roll", out, columns, g, n, r, rows)
-    return out.reshape(shape)
-
-
-def _work(plan: _Geometry, dtype: np.dtype) -> Any:
-    return np.empty(plan.images * plan.lines * plan.rows * plan.out[3], dtype)
+    return out
 
 
 def _pool(name: str, arrays: tuple[Any, ...], window: Steps, stride: Steps, padding: Pads) -> None:
     rank = len(window)
     lead, zeros = (1,) * (2 - rank), (0,) * (2 - rank)
-    flat = tuple([a.reshape(_plane((-1, *a.shape[a.ndim - rank :]), rank)) for a in arrays])
+    flat = tuple([a.reshape(plane((-1, *a.shape[a.ndim - rank :]), rank)) for a in arrays])
     steps = (*lead, *window, *lead, *stride, *zeros, *(p[0] for p in padding))
     elements = max(a.size for a in arrays)
     kernel = _pool_kernel(name, arrays[0].dtype.char, steps[:2], steps[3])

@@ -1,0 +1,299 @@
+"""Convolutions of stride one with small kernels, as matrix products whose factors are never written down.
+
+A thread copies a few rows of the input, with the zeros around them. The windows that begin at neighbouring
+places are then rows of a matrix that lies there already: row (c, i, j) starts at element (i, j) of channel c.
+`tiles` multiplies with it. The cotangent of the input is a convolution of the same kind. A large kernel would
+be read again for each row of the output: for that, and for other strides, see `windows`.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.kernels import native, store, threads
+from fgrad.kernels.loops import Loop
+
+Steps = tuple[int, ...]
+Pads = tuple[tuple[int, int], ...]
+
+INPUT = 2**17  # bytes of input at a time, about
+KERNEL = 2**18  # bytes of the largest kernel
+VECTOR = 32  # bytes of the shortest row
+BUSY = 4  # sums in registers, at least, so that none waits for its last addition
+SHORT = 64  # elements of a window for which that does not matter
+BLOCKS = 32  # sums over images and rows that become the cotangent of the kernel
+
+_HEAD = """
+from fgrad.kernels.tiles import tile  # {digest}
+
+F = np.{dtype}
+ZERO, NONE, ONE = F(0.0), np.uintp(0), np.uintp(1)
+ROWS, WIDTH = np.uintp({rows}), np.uintp({lanes} * {vectors})
+many = tile({rows}, {vectors}, {lanes}, accumulate={accumulate})
+one = tile(1, {vectors}, {lanes}, accumulate={accumulate})
+IMAGES, FLAT = (types.Array(types.{dtype}, rank, "C", readonly=True) for rank in (4, 1))
+OUT, I, U = types.Array(types.{dtype}, 1, "C"), types.intp, types.uintp
+STARTS = types.Array(U, 1, "C", readonly=True)
+helper = njit(error_model="numpy", inline="always")
+
+
+@helper
+def copy(x, part, n, first, channels, top, rows, left, width):
+    # rows and columns of some channels of an image, from `top` and `left` on, with zeros outside of it
+    begin, end = max(0, min(width, -left)), max(0, min(width, x.shape[3] - left))
+    for c in range(channels):
+        for r in range(rows):
+            row = part[(c * rows + r) * width : (c * rows + r + 1) * width]
+            y = top + r
+            if y < 0 or y >= x.shape[2] or begin >= end:
+                for q in range(U(width)):
+                    row[q] = ZERO
+            else:
+                for q in range(U(begin)):
+                    row[q] = ZERO
+                for q in range(U(end), U(width)):
+                    row[q] = ZERO
+                inner, seen = row[begin:end], x[n, first + c, y, left + begin : left + end]
+                for q in range(U(end - begin)):
+                    inner[q] = seen[q]
+
+
+@helper
+def products(turns, a, i, ahead, row, b, j, below, term, c, k, beyond, line, m, n, count):
+    # as many products c = a b, of m rows and n >= WIDTH columns, as turns, which move i, j and k on;
+    # the rows of `a` stay in the cache meanwhile; the last tile overlaps the one before, but for its rows
+    # where it would add to what that one has added
+    r = NONE
+    while r < m:
+        full = {overlaps} or r + ROWS <= m
+        top = min(r, m - ROWS) if {overlaps} else r
+        for turn in range(turns):
+            q = NONE
+            while q < n:
+                at = min(q, n - WIDTH)
+                x, y, z = i + turn * ahead, j + turn * below + at, k + turn * beyond + top * line + at
+                if full:
+                    many(a, x, row[top:], b, y, term, c, z, line, count)
+                else:
+                    one(a, x, row[top:], b, y, term, c, z, line, count)
+                q += WIDTH
+        r += ROWS if full else ONE
+
+
+@njit(types.void({types}, {integers}U, U), cache=True, error_model="numpy", nogil=True)
+def kernel({names}, lo, hi):
+    groups, parts = x.shape[1] // channels, (height + step - 1) // step
+    lines, tall, wide = channels * kh * kw, step + (kh - 1) * dh, width + (kw - 1) * dw
+    seen = np.empty(channels * tall * wide, F)
+"""
+_NUMBERS = "channels, kh, kw, top, left, dh, dw, outputs, height, width, step"
+_FORWARD = """
+    for unit in range(np.intp(lo), np.intp(hi)):
+        part, y = unit // parts, unit % parts * step
+        n, g = part // groups, part % groups
+        copy(x, seen, n, g * channels, channels, y - top, tall, -left, wide)
+        first, start = g * outputs * lines, (part * outputs * height + y) * width
+        products(
+            U(min(step, height - y)), w, U(first), NONE, row, seen, NONE, U(wide), term, out, U(start),
+            U(width), U(height * width), U(outputs), U(width), U(lines),
+        )
+"""
+_BACKWARD = """
+    pitch = (outputs + np.intp(WIDTH) - 1) // np.intp(WIDTH) * np.intp(WIDTH)
+    turned = np.zeros(step * width * pitch, F)
+    units = x.shape[0] * parts
+    for unit in range(np.intp(lo), np.intp(hi)):
+        g, block = unit // blocks, unit % blocks
+        first = unit * lines * pitch
+        out[first : first + lines * pitch] = ZERO
+        for t in range(block * units // blocks, (block + 1) * units // blocks):
+            n, y = t // parts, t % parts * step
+            copy(x, seen, n, g * channels, channels, y - top, tall, -left, wide)
+            start = U((((n * groups + g) * outputs) * height + y) * width)
+            rows = U(min(step, height - y))
+            places = rows * U(width)
+            for near in range(NONE, places, U(64)):  # some lines of the cache at a time
+                end = min(places, near + U(64))
+                for o in range(U(outputs)):
+                    given = ct[start + o * U(height * width) + near : start + o * U(height * width) + end]
+                    for q in range(end - near):
+                        turned[(near + q) * U(pitch) + o] = given[q]
+            products(
+                rows, seen, NONE, U(wide), row, turned, NONE, U(width * pitch), term, out, U(first), NONE,
+                U(pitch), U(lines), U(pitch), U(width),
+            )
+"""
+_KERNELS = {
+    # the arrays with their types, the other numbers; the body
+    "forward": ("x IMAGES, w FLAT, out OUT, row STARTS, term STARTS", _NUMBERS, _FORWARD),
+    "backward": ("x IMAGES, ct FLAT, out OUT, row STARTS, term STARTS", f"{_NUMBERS}, blocks", _BACKWARD),
+}
+
+
+class Tile(NamedTuple):
+    """The part of a product that stays in registers."""
+
+    rows: int
+    vectors: int  # in each row
+    lanes: int  # of a vector
+
+    @property
+    def width(self) -> int:
+        """How many columns there are."""
+        return self.vectors * self.lanes
+
+
+@cache
+def best(rows: int, columns: int, itemsize: int, *, adds: bool) -> Tile:
+    """Return the tile for products of so many rows and columns.
+
+    It lies within them, but for columns where products add to what is there: those are padded.
+    """
+    wide = "+avx512f" in store.processor()[1]
+    lanes, most = (64 if wide else 32) // itemsize, 8 if wide else 4
+    power = 1 << ((columns - 1).bit_length() if adds else columns.bit_length() - 1)
+    vectors = 2 if power > lanes else 1
+    if adds:
+        return Tile(min(rows, most), vectors, min(lanes, power))
+    turns = {r: -(-rows // r) * max(r * vectors, BUSY) for r in range(min(rows, most), 0, -1)}
+    return Tile(min(turns, key=lambda r: turns[r]), vectors, min(lanes, power))
+
+
+@cache
+def _kernel(name: str, char: str, tile: Tile) -> Loop:
+    arrays, numbers, body = _KERNELS[name]
+    arguments, types = zip(*(a.split() for a in arrays.split(", ")), strict=True)
+    text = _HEAD.strip().format(
+        **tile._asdict(),
+        dtype=np.dtype(char).name,
+        accumulate=name == "backward",
+        overlaps=name != "backward",
+        digest=_digest(),
+        types=", ".join(types),
+        integers="I, " * len(numbers.split(", ")),
+        names=f"{', '.join(arguments)}, {numbers}",
+    )
+    return Loop(text + body)
+
+
+@cache
+def _digest() -> str:
+    """Return a hash of what becomes part of the machine code."""
+    return store.digest(store.read(Path(__file__).with_name("tiles.py")))[:8]
+
+
+class Geometry:
+    """The sizes of a convolution with two axes of space; one axis is a second one of length one.
+
+    Attributes:
+        x: shape of the input.
+        out: shape of the output.
+        channels: of the input in a group.
+        outputs: channels of the output in a group.
+        groups: how many there are.
+        lines: elements of a window.
+        steps: window, stride, padding before, and dilation.
+    """
+
+    def __init__(
+        self, x: Steps, w: Steps, out: Steps, stride: Steps, padding: Pads, dilation: Steps, groups: int
+    ) -> None:
+        rank = len(stride)
+        self.x, self.out = plane(x, rank), plane(out, rank)
+        lead = (1,) * (2 - rank)
+        self.channels, window = w[1], (*lead, *w[2:])
+        self.lines, self.outputs, self.groups = w[1] * math.prod(window), w[0] // groups, groups
+        low = (0,) * (2 - rank) + tuple(p[0] for p in padding)
+        self.steps = (*window, *lead, *stride, *low, *lead, *dilation)
+
+    @property
+    def kernel(self) -> Steps:
+        """The shape of the kernel."""
+        return self.groups, self.outputs, self.channels, *self.steps[:2]
+
+    def suits(self, itemsize: int) -> bool:
+        """Return whether `forward` and the others are for this convolution."""
+        return (
+            self.steps[2:4] == (1, 1)
+            and math.prod(self.kernel) * itemsize <= KERNEL
+            and min(self.x[3], self.out[3]) * itemsize >= VECTOR
+            and (self.lines <= SHORT or math.prod(self.tile(itemsize)[:2]) >= BUSY)
+            and not native.interpreted()
+        )
+
+    def tile(self, itemsize: int) -> Tile:
+        """Return the tile for the convolution itself."""
+        return best(self.outputs, self.out[3], itemsize, adds=False)
+
+    def starts(self, rows: int) -> Any:
+        """Return where the elements of the first window are in what is copied for some rows of output."""
+        kh, kw, _, _, _, _, dh, dw = self.steps
+        tall, wide = rows + (kh - 1) * dh, self.out[3] + (kw - 1) * dw
+        c, i, j = np.ogrid[: self.channels, :kh, :kw]
+        return ((c * tall + i * dh) * wide + j * dw).ravel().astype(np.uintp)
+
+    def turned(self) -> Geometry:
+        """Return the convolution that leads from the cotangent of the output to that of the input."""
+        other = copy.copy(self)
+        kh, kw, _, _, top, left, dh, dw = self.steps
+        other.lines = self.outputs * kh * kw
+        other.x, other.out, other.channels, other.outputs = self.out, self.x, self.outputs, self.channels
+        other.steps = (kh, kw, *self.steps[2:4], (kh - 1) * dh - top, (kw - 1) * dw - left, dh, dw)
+        return other
+
+
+def plane(shape: Steps, rank: int) -> Steps:
+    """Return the shape of images with two axes of space."""
+    return shape if rank == 2 else (*shape[:-1], 1, shape[-1])
+
+
+def forward(plan: Geometry, x: Any, w: Any, out: Any) -> None:
+    """Fill `out` with the convolution of `x` with `w`; all are contiguous."""
+    tile = plan.tile(x.itemsize)
+    step, parts = _rows(plan, x.itemsize)
+    starts = np.arange(plan.outputs, dtype=np.uintp) * plan.lines, plan.starts(step)
+    _share("forward", plan, tile, (x.reshape(plan.x), w.reshape(-1), out.reshape(-1), *starts), step, parts)
+
+
+def backward_input(plan: Geometry, ct: Any, w: Any, out: Any) -> None:
+    """Fill `out` with the cotangent of the input."""
+    turned = w.reshape(plan.kernel).swapaxes(1, 2)[..., ::-1, ::-1]
+    forward(plan.turned(), ct, np.ascontiguousarray(turned), out)
+
+
+def backward_kernel(plan: Geometry, ct: Any, x: Any) -> Any:
+    """Return the cotangent of the kernel: (groups, outputs, channels, *window)."""
+    tile = best(plan.lines, plan.outputs, x.itemsize, adds=True)
+    step, parts = _rows(plan, x.itemsize)
+    blocks = min(BLOCKS, parts // plan.groups)
+    pitch = -(-plan.outputs // tile.width) * tile.width
+    sums = np.empty((plan.groups, blocks, plan.lines, pitch), x.dtype)
+    starts = plan.starts(step), np.arange(plan.out[3], dtype=np.uintp) * pitch
+    arrays = x.reshape(plan.x), ct.reshape(-1), sums.reshape(-1), *starts
+    _share("backward", plan, tile, arrays, step, plan.groups * blocks, blocks)
+    return np.add.reduce(sums, axis=1)[..., : plan.outputs].transpose(0, 2, 1)
+
+
+def _rows(plan: Geometry, itemsize: int) -> tuple[int, int]:
+    """Return how many rows of an image go together, and how many parts that makes."""
+    n, _, height, width = plan.out
+    kh, kw, _, _, _, _, dh, dw = plan.steps
+    most = INPUT // (plan.channels * (width + (kw - 1) * dw) * itemsize) - (kh - 1) * dh
+    step = max(1, min(height, most))
+    return step, n * plan.groups * -(-height // step)
+
+
+def _share(
+    name: str, plan: Geometry, tile: Tile, arrays: tuple[Any, ...], step: int, units: int, *others: int
+) -> None:
+    _, _, height, width = plan.out
+    kh, kw, _, _, *rest = plan.steps
+    numbers = (plan.channels, kh, kw, *rest, plan.outputs, height, width, step, *others)
+    loop = _kernel(name, arrays[0].dtype.char, tile)
+    threads.share(loop, (*arrays, *numbers), units, math.prod(plan.out) * plan.lines)

@@ -1,0 +1,335 @@
+"""Threads that share a loop without the interpreter: pieces are taken by machine code, which waits spinning.
+
+To wake a sleeping thread takes some thirty microseconds, and so does the interpreter's lock when a thread
+gives it away between two pieces: as long as a loop over 10^5 numbers. So a worker that has done something
+keeps looking for more for `PATIENCE` seconds before it sleeps, and the caller looks on until all is done.
+
+A *board* is what caller and workers see: words of memory, in lines of the cache that do not disturb each
+other. One caller at a time puts a loop there and opens the *gate*, a word that also counts the workers
+inside; each takes piece after piece, by an atomic exchange of the first step that nobody has taken; then
+the caller closes the gate and waits until nobody is inside. A caller who finds the board in use, or whose
+workers sleep, runs its loop alone: nobody depends on anybody who might not come.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import platform
+import sys
+from collections import deque
+from collections.abc import Callable
+from functools import cache
+from threading import Lock, Thread
+from time import perf_counter, sleep, thread_time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad import config
+from fgrad.kernels import compilation
+
+PATIENCE = 500e-6  # seconds that a thread spins before it sleeps
+WAIT = 1 / 8  # of this, a caller: a worker that has lost its core may get that of the caller
+NAP = 50e-6  # seconds that a caller sleeps between two looks, once it has lost its patience
+PIECES = 64  # of a loop, at most, if they were equal
+REST = 1e-3  # seconds that a worker stays away, at least, after it has lost its core
+FREE = 0.8  # of the time that a worker wants to run, it does, where no other thread wants its core
+OPEN = 1 << 32
+
+# The words of a board; those that different threads write lie in different lines of the cache.
+SHARE, PARTS, TURNS, SLEEP, TIME = range(5)  # address of @share, threads, ..., a C function, its argument
+GATE, BUSY = 8, 9
+NEXT = 16
+FUNCTION, SLOTS, ARGS, STOP, LEAST = range(24, 29)  # the loop
+WORDS = 32
+LINE = 8  # words
+
+_PAUSES = {
+    "x86_64": "@llvm.x86.sse2.pause()",
+    "amd64": "@llvm.x86.sse2.pause()",
+    "aarch64": "@llvm.aarch64.hint(i32 1)",
+    "arm64": "@llvm.aarch64.hint(i32 1)",
+}
+_TEXT = """
+declare void {pause_type}
+
+define internal void @pieces(ptr %board) {{
+entry:
+  {FUNCTION}
+  {SLOTS}
+  {ARGS}
+  {STOP}
+  {LEAST}
+  {PARTS}
+  {NEXT}
+  %function = load ptr, ptr %FUNCTION
+  %slots = load ptr, ptr %SLOTS
+  %args = load ptr, ptr %ARGS
+  %stop = load atomic i64, ptr %STOP monotonic, align 8
+  %least = load i64, ptr %LEAST
+  %parts = load i64, ptr %PARTS
+  br label %look
+look:
+  %lo = load atomic i64, ptr %NEXT monotonic, align 8
+  %left = sub i64 %stop, %lo
+  %some = icmp sgt i64 %left, 0
+  br i1 %some, label %take, label %end
+take:  ; half of a fair part: large pieces first, to be quick, and small ones last, so that all end together
+  %part = sdiv i64 %left, %parts
+  %half = ashr i64 %part, 1
+  %enough = icmp sgt i64 %half, %least
+  %size = select i1 %enough, i64 %half, i64 %least
+  %rest = icmp sgt i64 %size, %left
+  %count = select i1 %rest, i64 %left, i64 %size
+  %hi = add i64 %lo, %count
+  %pair = cmpxchg ptr %NEXT, i64 %lo, i64 %hi monotonic monotonic, align 8
+  %mine = extractvalue {{i64, i1}} %pair, 1
+  br i1 %mine, label %run, label %look
+run:
+  call void %function(ptr %slots, ptr %args, i64 %lo, i64 %hi)
+  br label %look
+end:
+  ret void
+}}
+
+define void @share(ptr %board, ptr %loop, i64 %lo, i64 %hi) {{
+entry:
+  {BUSY}
+  %slots.at = getelementptr i64, ptr %loop, i64 1
+  %args.at = getelementptr i64, ptr %loop, i64 2
+  %function = load ptr, ptr %loop
+  %slots = load ptr, ptr %slots.at
+  %args = load ptr, ptr %args.at
+  %pair = cmpxchg ptr %BUSY, i64 0, i64 1 acquire monotonic, align 8
+  %free = extractvalue {{i64, i1}} %pair, 1
+  br i1 %free, label %put, label %alone
+alone:
+  call void %function(ptr %slots, ptr %args, i64 %lo, i64 %hi)
+  ret void
+put:
+  {FUNCTION}
+  {SLOTS}
+  {ARGS}
+  {STOP}
+  {LEAST}
+  {NEXT}
+  {GATE}
+  {TURNS}
+  {SLEEP}
+  {TIME}
+  %all = sub i64 %hi, %lo
+  %piece = sdiv i64 %all, {pieces}
+  %any = icmp sgt i64 %piece, 0
+  %least = select i1 %any, i64 %piece, i64 1
+  store ptr %function, ptr %FUNCTION
+  store ptr %slots, ptr %SLOTS
+  store ptr %args, ptr %ARGS
+  store i64 %least, ptr %LEAST
+  store atomic i64 %hi, ptr %STOP monotonic, align 8
+  store atomic i64 %lo, ptr %NEXT monotonic, align 8
+  store atomic i64 {open}, ptr %GATE release, align 8
+  call void @pieces(ptr %board)
+  %was = atomicrmw sub ptr %GATE, i64 {open} acq_rel
+  %turns = load i64, ptr %TURNS
+  br label %wait
+wait:
+  %turn = phi i64 [0, %put], [%next, %spin], [%turn, %sleep]
+  %inside = load atomic i64, ptr %GATE acquire, align 8
+  %done = icmp eq i64 %inside, 0
+  br i1 %done, label %end, label %later
+later:
+  %patient = icmp slt i64 %turn, %turns
+  br i1 %patient, label %spin, label %sleep
+spin:
+  call void {pause}
+  %next = add i64 %turn, 1
+  br label %wait
+sleep:
+  %function.sleep = load ptr, ptr %SLEEP
+  %word = load i64, ptr %TIME
+  %time = trunc i64 %word to i32
+  call void %function.sleep(i32 %time)
+  br label %wait
+end:
+  store atomic i64 0, ptr %BUSY release, align 8
+  ret void
+}}
+
+define i64 @help(ptr %board, i64 %turns) {{
+entry:
+  {GATE}
+  {NEXT}
+  {STOP}
+  br label %look
+look:
+  %turn = phi i64 [0, %entry], [%next, %spin], [%turn, %enter], [0, %work]
+  %loops = phi i64 [0, %entry], [%loops, %spin], [%loops, %enter], [%more, %work]
+  %state = load atomic i64, ptr %GATE monotonic, align 8
+  %open = icmp sge i64 %state, {open}
+  br i1 %open, label %ask, label %nothing
+ask:
+  %lo = load atomic i64, ptr %NEXT monotonic, align 8
+  %stop = load atomic i64, ptr %STOP monotonic, align 8
+  %left = icmp slt i64 %lo, %stop
+  br i1 %left, label %enter, label %nothing
+enter:  ; fails where the gate was closed meanwhile; of a loop that came meanwhile nothing has been read
+  %entered = add i64 %state, 1
+  %pair = cmpxchg ptr %GATE, i64 %state, i64 %entered acquire monotonic, align 8
+  %inside = extractvalue {{i64, i1}} %pair, 1
+  br i1 %inside, label %work, label %look
+work:
+  call void @pieces(ptr %board)
+  %was = atomicrmw sub ptr %GATE, i64 1 release
+  %more = add i64 %loops, 1
+  br label %look
+nothing:
+  %patient = icmp slt i64 %turn, %turns
+  br i1 %patient, label %spin, label %end
+spin:
+  call void {pause}
+  %next = add i64 %turn, 1
+  br label %look
+end:
+  ret i64 %loops
+}}
+"""
+
+
+class Crew:
+    """Workers that wait for loops, and the board where they find them.
+
+    Attributes:
+        board: its address, for `runner` and for kernels that `sharing` makes.
+    """
+
+    def __init__(self, parts: int) -> None:
+        """Make a board for a worker less than there are `parts`; `start` starts them."""
+        self._code, self._parts, self._sleeping = _code(), parts, deque[Lock]()
+        words = np.zeros(WORDS + LINE, np.int64)
+        start = -words.ctypes.data % (8 * LINE) // 8
+        self._words = words[start : start + WORDS]
+        self.board = self._words.ctypes.data
+        self._patience = self._code.turns if parts <= config.usable_cores() else 0
+        code = self._code
+        turns = int(WAIT * self._patience)
+        values = {SHARE: code.share, PARTS: parts, TURNS: turns, SLEEP: code.sleep, TIME: code.time}
+        for word, value in values.items():
+            self._words[word] = value
+
+    def start(self) -> None:
+        """Start the workers."""
+        for _ in range(self._parts - 1):
+            Thread(target=self._work, name="fgrad", daemon=True).start()
+
+    def wake(self) -> None:
+        """Wake the workers that sleep; who calls this has a loop for them."""
+        with contextlib.suppress(IndexError):  # where another thread is faster
+            while self._sleeping:
+                self._sleeping.pop().release()
+
+    def _work(self) -> None:
+        """Help until the process ends, and sleep where there is nothing to do.
+
+        Spinning pays where the next loop comes while it lasts, so it lasts half as long after it was in vain,
+        and as long as it may after a loop came, or would have. Where threads wait for a core, which shows in
+        a worker that ran for less time than went by, the caller is better off alone: it would wait for a
+        piece that nobody works at. So that worker stays away for a while.
+        """
+        bell, turns, rest = Lock(), self._patience, 0.0
+        bell.acquire()
+        while True:
+            start, ran = perf_counter(), thread_time()
+            loops = self._code.help(self.board, turns)
+            end = perf_counter()
+            free = thread_time() - ran > FREE * (end - start)
+            turns = self._patience if loops > 1 and free else turns // 2
+            rest = 0.0 if free else min(max(REST, 2 * rest), 64 * REST)
+            if rest:
+                sleep(rest)
+            self._sleeping.append(bell)
+            bell.acquire()
+            if free and perf_counter() - end < PATIENCE:
+                turns = self._patience
+
+
+_crews: dict[int, Crew | None] = {}
+
+
+def crew(process: int) -> Crew | None:
+    """Return the workers of a process, as many as it may have threads; none where there is no such code.
+
+    Threads do not outlive a fork: the other process has workers of its own.
+    """
+    try:
+        return _crews[process]
+    except KeyError:
+        pass
+    made = None
+    with contextlib.suppress(KeyError, RuntimeError):  # of a processor or an LLVM that fgrad does not know
+        made = Crew(config.num_threads())
+    found = _crews.setdefault(process, made)
+    if made is not None and found is made:
+        made.start()
+    return found
+
+
+def runner() -> Callable[[int, int, int, int], None]:
+    """Return the function that shares the loop of a `native` kernel.
+
+    Its arguments are the board, the address of three words, which are those of a kernel, its slots and its
+    args, and the bounds of its loop.
+    """
+    return _code().run  # type: ignore[no-any-return]
+
+
+class _Code(NamedTuple):
+    """What machine code there is, and what it asks for."""
+
+    help: Any  # function of Python: of a board and how often to look, how many loops there were
+    run: Any  # function of Python, see `runner`
+    share: int  # its address
+    sleep: int  # address of the C function that sleeps
+    time: int  # its argument, for `NAP` seconds
+    turns: int  # of spinning in `PATIENCE` seconds
+    owner: Any
+
+
+@cache
+def _code() -> _Code:
+    """Return the code for this machine.
+
+    Raises:
+        KeyError: of a processor that fgrad does not know.
+        RuntimeError: LLVM is one that does not know the text.
+    """
+    engine = compilation.linked(_text())
+    share = engine.get_function_address("share")
+    run = ctypes.CFUNCTYPE(None, *[ctypes.c_size_t] * 4)(share)
+    help = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_size_t] * 2)(engine.get_function_address("help"))
+    empty, turns = np.zeros(WORDS, np.int64), 1000
+    start = perf_counter()
+    help(empty.ctypes.data, turns)
+    turns = int(turns * PATIENCE / (perf_counter() - start))
+    doze, unit = _sleep()
+    time = max(1, round(NAP / unit))
+    return _Code(help, run, share, doze, time, turns, engine)
+
+
+def _sleep() -> tuple[int, float]:
+    """Return the address of C's function that sleeps, and the unit of its argument in seconds."""
+    if sys.platform == "win32":
+        return ctypes.cast(ctypes.windll.kernel32.Sleep, ctypes.c_void_p).value or 0, 1e-3
+    return ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p).value or 0, 1e-6
+
+
+def _text() -> str:
+    """Return the code in LLVM's language: `{NEXT}` there makes `%NEXT` the place of that word."""
+    pause = _PAUSES[platform.machine().lower()]
+    names = (
+        *("PARTS", "TURNS", "SLEEP", "TIME", "GATE", "BUSY", "NEXT"),
+        *("FUNCTION", "SLOTS", "ARGS", "STOP", "LEAST"),
+    )
+    words = {n: f"%{n} = getelementptr i64, ptr %board, i64 {globals()[n]}" for n in names}
+    kind = pause.replace(" 1", "")
+    return _TEXT.format(pause=pause, pause_type=kind, pieces=PIECES, open=OPEN, **words)

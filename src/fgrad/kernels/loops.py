@@ -1,0 +1,72 @@
+"""Loops over arrays that Numba compiles, and that threads share without the interpreter.
+
+To share one, Python calls an *entry* with its arguments, and machine code does the rest (see `sharing`). The
+entry gets the loop by its address, so loops whose arguments have the same types share an entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fgrad.kernels import crew, source, store
+
+_SOURCES = [Path(crew.__file__).with_name(name) for name in ("crew.py", "sharing.py")]
+_TEXT = """
+from fgrad.kernels.sharing import share  # {digest}
+
+ARGS = {types}
+
+
+@njit(types.void(*ARGS, *[types.uintp] * 3), cache=True, error_model="numpy", nogil=True)
+def kernel({names}, count, board, loop):
+    if share(loop, ({names},), count, board):
+        raise MemoryError
+"""
+
+
+class Loop:
+    """The function `kernel` of a module, whose last arguments are the bounds of a loop of independent pieces.
+
+    Attributes:
+        kernel: the function, as of `source.compiled`.
+        is_native: whether it is machine code.
+    """
+
+    __slots__ = ("_entry", "_function", "is_native", "kernel")
+
+    kernel: Callable[..., None]
+    is_native: bool
+
+    def __init__(self, text: str) -> None:
+        self.kernel, self._function = source.compiled(text), source.load(text).kernel
+        self.is_native = hasattr(self._function, "overloads")
+        self._entry: tuple[Callable[..., None], int] | None = None
+
+    def share(self, args: tuple[Any, ...], count: int, board: int) -> None:
+        """Run the loop for `range(count)` with those who look at a board; see `crew`."""
+        if self._entry is None:
+            self._entry = _entry(self._function)
+        entry, address = self._entry
+        entry(*args, count, board, address)
+
+
+def _entry(function: Any) -> tuple[Callable[..., None], int]:
+    """Return the entry for a compiled function with one signature, and the address of its loop."""
+    ((signature, compiled),) = function.overloads.items()
+    *kinds, _, _ = signature
+    text = _TEXT.strip().format(
+        types=f"({', '.join(map(_written, kinds))},)",
+        names=", ".join(f"a{k}" for k in range(len(kinds))),
+        digest=store.digest(*map(store.read, _SOURCES))[:8],
+    )
+    address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    return source.compiled(f"{text}\n"), address
+
+
+def _written(kind: Any) -> str:
+    """Return a type of Numba as generated modules write it."""
+    if not hasattr(kind, "layout"):
+        return f"types.{kind}"
+    return f'types.Array(types.{kind.dtype}, {kind.ndim}, "{kind.layout}", readonly={not kind.mutable})'

@@ -1,0 +1,71 @@
+"""What the entries of `loops` are made of: how a loop that Numba compiled goes to the threads of a `crew`.
+
+Its arguments go on the stack of the caller, with a function that takes them from there and calls the loop for
+a piece; `crew` knows no more of it. Generated modules alone import this one, and it needs Numba.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from llvmlite import ir
+from numba.core import callconv, cgutils, types
+from numba.extending import intrinsic
+
+from fgrad.kernels import crew
+
+_WORD = ir.IntType(64)
+_WORDS = _WORD.as_pointer()
+_KERNEL = ir.FunctionType(ir.VoidType(), [_WORDS, _WORDS, _WORD, _WORD])  # as in `native`
+
+
+@intrinsic
+def share(typing: Any, loop: Any, args: Any, count: Any, board: Any) -> Any:
+    """Run the loop at an address for `range(count)`; return whether it failed, for want of memory."""
+
+    def code(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        loop, given, count, board = values
+        packed = cgutils.alloca_once_value(builder, given)
+        notes = cgutils.alloca_once(builder, ir.ArrayType(_WORD, 2))
+        task = cgutils.alloca_once(builder, ir.ArrayType(_WORD, 3))
+        piece = _piece(context, builder.module, (*args, types.uintp, types.uintp), given.type)
+        address = (builder.ptrtoint(p, _WORD) for p in (piece, packed, notes))
+        _fill(builder, notes, (_WORD(0), loop))
+        _fill(builder, task, address)
+        words = builder.inttoptr(board, _WORDS)
+        run = builder.load(builder.gep(words, [_WORD(crew.SHARE)]))
+        run = builder.inttoptr(run, _KERNEL.as_pointer())
+        builder.call(run, [words, builder.bitcast(task, _WORDS), _WORD(0), count])
+        failed = builder.load(cgutils.gep_inbounds(builder, notes, 0, 0))
+        return builder.icmp_unsigned("!=", failed, _WORD(0))
+
+    return types.boolean(types.uintp, args, types.uintp, types.uintp), code
+
+
+def _fill(builder: Any, words: Any, values: Iterable[Any]) -> None:
+    for k, value in enumerate(values):
+        builder.store(value, cgutils.gep_inbounds(builder, words, 0, k))
+
+
+def _piece(context: Any, module: Any, kinds: tuple[Any, ...], packed: Any) -> Any:
+    """Return the kernel, as in `native`, that calls a loop with the arguments that its slots are.
+
+    Its args are a word to set if the loop fails, and the address of the loop, which has Numba's convention.
+    """
+    function = ir.Function(module, _KERNEL, module.get_unique_name("piece"))
+    function.linkage = "internal"
+    builder = ir.IRBuilder(function.append_basic_block())
+    slots, notes, lo, hi = function.args
+    whole = builder.load(builder.bitcast(slots, packed.as_pointer()))
+    given = [builder.extract_value(whole, k) for k in range(len(kinds) - 2)]
+    kind = context.call_conv.get_function_type(types.none, kinds)
+    loop = builder.inttoptr(builder.load(builder.gep(notes, [_WORD(1)])), kind.as_pointer())
+    result, error = (cgutils.alloca_once(builder, a.pointee) for a in kind.args[:2])
+    values = context.get_arg_packer(kinds).as_arguments(builder, [*given, lo, hi])
+    code = builder.call(loop, [result, error, *values])
+    fine = [builder.icmp_signed("==", code, c) for c in (callconv.RETCODE_OK, callconv.RETCODE_NONE)]
+    with builder.if_then(builder.not_(builder.or_(*fine)), likely=False):
+        builder.store(_WORD(1), notes)
+    builder.ret_void()
+    return function

@@ -1,0 +1,202 @@
+"""Loops that machine code shares: every piece once, and nobody waits for who does not come."""
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from fgrad.kernels import crew as module
+from fgrad.kernels import native, threads
+from fgrad.kernels.crew import BUSY, GATE, Crew
+from fgrad.kernels.loops import Loop
+
+pytestmark = pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
+
+COUNTING = """
+SIGNATURE = types.void(types.Array(types.float64, 1, "C"), types.intp, types.uintp, types.uintp)
+
+
+@njit(SIGNATURE, cache=True, error_model="numpy", nogil=True)
+def kernel(out, bad, lo, hi):
+    if lo <= bad < hi:
+        raise MemoryError
+    for i in range(lo, hi):
+        out[i] += 1 + np.sin(out[i])
+"""
+
+
+@pytest.fixture(scope="module")
+def loop():
+    return Loop(COUNTING)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5])
+def test_pieces_cover_everything_once(loop, parts):
+    crew = Crew(parts)
+    crew.start()
+    for count in (1, 2, 63, 64, 65, 1000, 100_001):
+        seen = np.zeros(count + 1)
+        crew.wake()
+        loop.share((seen, -1), count, crew.board)
+        assert (seen[:count] == 1).all()
+        assert seen[count] == 0
+
+
+def test_results_are_those_of_one_thread_and_of_the_queue(loop):
+    start = np.random.default_rng(0).standard_normal(200_000)
+    alone, shared, queued = start.copy(), start.copy(), start.copy()
+    loop.kernel(alone, -1, 0, start.size)
+    threads.share(loop, (shared, -1), start.size, start.size)
+    threads.share_by_queue(loop.kernel, (queued, -1), start.size, 2, 1000)
+    np.testing.assert_array_equal(alone, shared)
+    np.testing.assert_array_equal(alone, queued)
+
+
+def test_a_crew_that_never_comes_holds_nobody_up(loop):
+    seen = np.zeros(1000)
+    loop.share((seen, -1), 1000, Crew(3).board)  # its workers were not started
+    assert (seen == 1).all()
+
+
+def test_who_helps_takes_pieces_and_leaves_when_there_is_nothing(loop):
+    crew = Crew(2)  # this thread is its worker
+    helped = crew._code.help(crew.board, 10)
+    assert helped == 0
+    seen, rounds = np.zeros(100), 0
+    with ThreadPoolExecutor(1) as pool:
+        while not helped:  # until the loops of the other thread have come to pass meanwhile
+            run = pool.submit(lambda: [loop.share((seen, -1), 100, crew.board) for _ in range(5000)])
+            while not run.done():
+                helped += crew._code.help(crew.board, 100_000)
+            rounds += 5000
+    np.testing.assert_array_equal(seen > 0, True)
+    before = np.zeros(100)
+    for _ in range(rounds):
+        loop.kernel(before, -1, 0, 100)
+    np.testing.assert_array_equal(seen, before)
+    assert not crew._words[[GATE, BUSY]].any()
+
+
+def test_workers_sleep_when_there_is_nothing_to_do_and_wake_up(loop):
+    crew = Crew(3)
+    crew.start()
+    for _ in range(3):
+        end = time.monotonic() + 60
+        while len(crew._sleeping) < 2 and time.monotonic() < end:
+            time.sleep(1e-3)
+        assert len(crew._sleeping) == 2
+        crew.wake()
+        assert not crew._sleeping
+
+
+def test_a_worker_that_loses_its_core_stays_away_for_longer_and_longer(monkeypatch):
+    rests, crew = [], Crew(2)
+    monkeypatch.setattr(module, "thread_time", lambda: 0.0)  # as if it had never run
+    monkeypatch.setattr(module, "sleep", rests.append)
+    crew.start()
+    for _ in range(8):
+        end = time.monotonic() + 60
+        while not crew._sleeping and time.monotonic() < end:
+            time.sleep(1e-3)
+        crew.wake()
+    np.testing.assert_allclose(rests[:8], module.REST * np.array([1, 2, 4, 8, 16, 32, 64, 64]))
+
+
+def test_many_threads_at_once(loop):
+    crew = Crew(2)
+    crew.start()
+
+    def work(_):
+        for count in (3000, 70, 1):
+            seen = np.zeros(count)
+            crew.wake()
+            loop.share((seen, -1), count, crew.board)
+            if not (seen == 1).all():
+                return False
+        return True
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(work, range(400)))
+    finally:
+        sys.setswitchinterval(interval)
+
+
+@pytest.mark.parametrize("bad", [0, 50, 99])
+def test_a_piece_without_memory_is_an_error_after_all_others(loop, bad):
+    crew = Crew(2)
+    crew.start()
+    seen = np.zeros(100)
+    with pytest.raises(MemoryError):
+        loop.share((seen, bad), 100, crew.board)
+    assert seen[bad] == 0
+    assert (np.delete(seen, bad) <= 1).all()
+    assert seen.sum() > 50  # the pieces of others, to the end
+    seen[:] = 0
+    loop.share((seen, -1), 100, crew.board)
+    assert (seen == 1).all()
+
+
+PROGRAM = f"""
+import os, sys, threading
+import numpy as np
+from fgrad.kernels import crew, threads
+from fgrad.kernels.loops import Loop
+
+loop, start = Loop({COUNTING!r}), np.random.default_rng(0).standard_normal(200_000)
+def run():
+    seen = start.copy()
+    threads.share(loop, (seen, -1), seen.size, seen.size)
+    return seen
+expected = start.copy()
+loop.kernel(expected, -1, 0, start.size)
+assert (run() == expected).all()
+names = [t.name for t in threading.enumerate()]
+assert names.count("fgrad") == int(sys.argv[1]), names
+assert len(crew._crews) == (1 if int(sys.argv[1]) else 0)
+"""
+FORK = """
+stop = threading.Event()
+def work():
+    while not stop.is_set():
+        run()
+busy = threading.Thread(target=work)
+busy.start()
+for _ in range(10):
+    child = os.fork()
+    if not child:
+        ok = all((run() == expected).all() for _ in range(3))
+        os._exit(0 if ok and len(crew._crews) == 2 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+stop.set()
+busy.join()
+"""
+
+
+def finish(program, count):
+    env = {**os.environ, "FGRAD_NUM_THREADS": str(count + 1)}
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, str(count)],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_as_many_workers_as_there_are_other_cores(count):
+    finish(PROGRAM, count)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+def test_a_fork_has_workers_of_its_own():
+    finish(PROGRAM + FORK, 1)
