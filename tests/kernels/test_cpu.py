@@ -12,7 +12,7 @@ from tests.kernels.samples import X, Y, check_atoms
 from fgrad.expr.atoms import sin
 from fgrad.expr.derive import gradient
 from fgrad.expr.node import apply, const, var
-from fgrad.kernels import cpu, reference, source
+from fgrad.kernels import cpu, functions, reference
 
 A = np.linspace(-2, 2, 60).reshape(3, 4, 5)
 TANH = apply("tanh", Y)
@@ -34,13 +34,13 @@ def test_atoms_and_slopes_agree_with_numpy(dtype, arity):
 
 def count_compilations(monkeypatch):
     texts = []
-    compiled = source.compiled
+    translated = functions.translated
 
     def count(text):
         texts.append(text)
-        return compiled(text)
+        return translated(text)
 
-    monkeypatch.setattr(source, "compiled", count)
+    monkeypatch.setattr(functions, "translated", count)
     return texts
 
 

@@ -259,7 +259,7 @@ def test_long_sums_are_taken_in_vectors():
         *("c[0] = a[0] ** 2", "c[0] = +args[0]", "c[0] = a[0] < 2 < b[0]", "c[0] = a[0] // b[0]"),
         *("c[0] = np.uint64(3) + args[0]", "c[0] = np.float32(2) + np.int8(3)", "c[0] = ~a[0]"),
         *("for k in (1, 2): c[k] = k", "for k in range(1, 9, 2): c[k] = k", "c[0] = a[0] and b[0]"),
-        *("c[0] = missing", "c[0] = missing(1)", "c[0] = math.gamma(a[0])", "c[0] = a", "x = y = 1"),
+        *("c[0] = missing", "c[0] = missing(1)", "c[0] = math.gamma(a[0])", "c[0] = a", "a[0, 0] = 1"),
         *("c[0] = larger(np.float32(1), 1.0)", "c[0] = complex64_at(slots, args, 0)[0]", "del a"),
         *("c[0] = max(a[0], b[0])", "c[0] = np.sin(a[0])", "assert lo", "c[0] = math.exp(2)", "return"),
         *("a.x = 3", "c[0] = [1][0]", "x, y = 1", "while lo: pass\n    else: c[0] = 1", "c[a[0]] = 1"),

@@ -21,6 +21,7 @@ SIGNATURES = {
     # by name: the kinds of the parameters and of the result
     "kernel": (("int64*", "int64*", "uint64", "uint64"), "void"),
     "entry": (("int64*", "int64*", "int64"), "int64"),  # of the function that Python calls
+    "function": (("int64*", "int64*", "uint64", "uint64"), "void"),  # of what `functions` calls
 }
 
 
@@ -63,7 +64,8 @@ def assembly(text: str, signature: str, symbol: str) -> str | None:
     """Return the function `kernel` of a text in LLVM's language, called `symbol`; None if Numba must."""
     from fgrad.kernels import instructions, scalars, translate  # noqa: PLC0415 -- late: they import llvmlite
 
-    module = source.execute(text, **instructions.for_translation())
+    names = instructions.for_functions() if signature == "function" else instructions.for_translation()
+    module = source.execute(text, **names)
     try:
         return str(translate.translated(text, module, symbol, *SIGNATURES[signature]))
     except scalars.Untranslatable:

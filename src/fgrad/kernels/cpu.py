@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad.expr.node import Expr
-from fgrad.kernels import source, threads, vector
+from fgrad.kernels import functions, source, threads, vector
 from fgrad.kernels.body import (
     BOOL,
     FLOAT64,
@@ -237,7 +237,7 @@ class Reduction:
         if entry is None:
             layouts = _layouts(plan, key)
             text = _reduction_text(MONOIDS[self._kind], self._body, plan.compute, folded, layouts)
-            entry = plan.entries[key] = source.compiled(text)
+            entry = plan.entries[key] = functions.compiled(text)
         *others, last = sizes
         lanes = min(LANES, 1 << (last - 1).bit_length())
         rows = -(-last // lanes) if folded[-1] else 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import numpy as np
 from llvmlite import ir
 
 from fgrad.kernels import scalars, stacks
+from fgrad.kernels.elements import ArrayKind
 from fgrad.kernels.intrinsics import DTYPES, INTEGERS, LEAST
 from fgrad.kernels.vector import far
 
@@ -22,6 +23,7 @@ Kinds = (
     tuple[tuple[str, ...], str] | None
 )  # of the parameters and of the result; None if there is no such call
 
+_NAMES = {"boolean": "bool", "uintp": "uint64", "intp": "int64"}  # of Numba's types, where they are others
 _WORD, _BYTES = ir.IntType(64), ir.IntType(8).as_pointer()
 _TABLES = ("int64*", "int64*")  # the slots, the numbers
 
@@ -138,6 +140,37 @@ def _two_alike(x: str, y: str) -> Kinds:
 
 def _one_float(x: str) -> Kinds:
     return ((x,), x) if x in {"float32", "float64"} else None
+
+
+@cache
+def for_functions() -> dict[str, Any]:
+    """Return the names for texts of `functions` that `translate` compiles."""
+    return {**for_translation(), "njit": _njit, "types": _Types()}
+
+
+def _njit(signature: Any = None, *, fastmath: Sequence[str] = (), **_: Any) -> Callable[[Any], Any]:
+    """Note on a function what Numba would be told of it."""
+
+    def noted(function: Any) -> Any:
+        function.signature, function.floats = signature, tuple(fastmath)
+        return function
+
+    return noted
+
+
+class _Types:
+    """What stands for `numba.types` in signatures."""
+
+    def __getattr__(self, name: str) -> str:
+        return _NAMES.get(name, name)
+
+    def Array(self, dtype: str, ndim: int, layout: str, readonly: bool = False) -> Any:  # noqa: N802 -- Numba's
+        """Return the type of an array."""
+        return ArrayKind(dtype, ndim, layout == "C")
+
+    def void(self, *params: Any) -> tuple[Any, ...]:
+        """Return a signature."""
+        return params
 
 
 def _itself(function: Any) -> Any:

@@ -1,7 +1,8 @@
-"""Loops over arrays that Numba compiles, and that threads share without the interpreter.
+"""Loops over arrays in machine code, which threads share without the interpreter.
 
-To share one, Python calls an *entry* with its arguments, and machine code does the rest (see `sharing`). The
-entry gets the loop by its address, so loops whose arguments have the same types share an entry.
+Most are `functions`. To share one that Numba compiled, Python calls an *entry* with its arguments, and
+machine code does the rest (see `sharing`). The entry gets the loop by its address, so loops whose arguments
+have the same types share an entry.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fgrad.kernels import crew, source, store
+from fgrad.kernels import crew, functions, machine, source, store
 
 _SOURCES = [Path(crew.__file__).with_name(name) for name in ("crew.py", "sharing.py")]
 _TEXT = """
@@ -30,22 +31,29 @@ class Loop:
     """The function `kernel` of a module, whose last arguments are the bounds of a loop of independent pieces.
 
     Attributes:
-        kernel: the function, as of `source.compiled`.
+        kernel: the function.
         is_native: whether it is machine code.
     """
 
-    __slots__ = ("_entry", "_function", "is_native", "kernel")
+    __slots__ = ("_entry", "_function", "_translated", "is_native", "kernel")
 
     kernel: Callable[..., None]
     is_native: bool
 
     def __init__(self, text: str) -> None:
+        self._translated = functions.translated(text)
+        self._entry: tuple[Callable[..., None], int] | None = None
+        if self._translated is not None:
+            self.kernel, self.is_native = self._translated, True
+            return
         self.kernel, self._function = source.compiled(text), source.load(text).kernel
         self.is_native = hasattr(self._function, "overloads")
-        self._entry: tuple[Callable[..., None], int] | None = None
 
     def share(self, args: tuple[Any, ...], count: int, board: int) -> None:
         """Run the loop for `range(count)` with those who look at a board; see `crew`."""
+        if self._translated is not None:
+            machine.Loop(self._translated.kernel, *self._translated.packed(args)).share((), count, board)
+            return
         if self._entry is None:
             self._entry = _entry(self._function)
         entry, address = self._entry

@@ -61,7 +61,9 @@ class Statistics(NamedTuple):
     by_numba: int
 
 
-_COMPILER = ("compilation", "instructions", "intrinsics", "scalars", "translate", "vector/far")  # modules
+_COMPILER = (  # modules
+    *("compilation", "elements", "instructions", "intrinsics", "scalars", "translate", "vector/far"),
+)
 _kernels: dict[tuple[str, str], Kernel] = {}
 _lock = RLock()  # one kernel is compiled at a time
 _counts = {"compiled": 0, "loaded": 0, "by_numba": 0}
@@ -77,18 +79,29 @@ def compiled(text: str, signature: str = "kernel") -> Kernel:
     Raises:
         numba.NumbaError: the text cannot be compiled.
     """
+    kernel = translated(text, signature)
+    if kernel is None:
+        kernel = _kept(text, signature, compilation.by_numba(_whole(text, signature), signature))
+        _counts["by_numba"] += 1
+    return _kernels.setdefault((text, signature), kernel)
+
+
+def translated(text: str, signature: str) -> Kernel | None:
+    """Return the kernel of `text`, as `compiled`; None if only Numba can compile it, or a text that it says.
+
+    Args:
+        text: as of `compiled`.
+        signature: "kernel" or "entry", or "function" for a text of `functions`.
+    """
     key = text, signature
     kernel = _kernels.get(key) or _found(text, signature)
     if kernel is None:
-        with _lock:
+        with _lock:  # not Numba's: a thread that compiles within that could wait for ever
             kernel = _kernels.get(key)
             made = None if kernel else compilation.translated(_whole(text, signature), signature)
             if made:
                 kernel = _kernels[key] = _kept(text, signature, made)
-    if kernel is None:  # without the lock: a thread that compiles within Numba's could wait for ever
-        kernel = _kept(text, signature, compilation.by_numba(_whole(text, signature), signature))
-        _counts["by_numba"] += 1
-    return _kernels.setdefault(key, kernel)
+    return _kernels.setdefault(key, kernel) if kernel else None
 
 
 def compiled_all(texts: Iterable[str], name: str = "") -> list[Kernel]:

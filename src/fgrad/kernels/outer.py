@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.kernels import source
+from fgrad.kernels import functions
 
 # in one thread: it writes much and computes little, so a second one waits for the same memory
 _TEXT = """
@@ -28,7 +28,7 @@ def kernel(x, y, out):
 
 @cache
 def _kernel(char: str) -> Callable[..., None]:
-    return source.compiled(_TEXT.format(dtype=np.dtype(char).name).strip() + "\n")
+    return functions.compiled(_TEXT.format(dtype=np.dtype(char).name).strip() + "\n")
 
 
 def outer(x: Any, y: Any) -> Any:

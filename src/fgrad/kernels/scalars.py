@@ -22,7 +22,16 @@ BITS: dict[str, ir.Type] = {
     "complex64": ir.LiteralStructType([ir.FloatType()] * 2),
     "complex128": ir.LiteralStructType([ir.DoubleType()] * 2),
 }
-FLAGS = ("contract",)  # fused multiply-add
+
+
+class Builder(ir.IRBuilder):  # type: ignore[misc]
+    """Writes instructions.
+
+    Attributes:
+        floats: the flags of arithmetic of floats: contract, for fused multiply-add, or none.
+    """
+
+    floats: tuple[str, ...] = ("contract",)
 
 
 class Untranslatable(Exception):  # noqa: N818 -- not an error: Numba can do it
@@ -134,7 +143,7 @@ def negate(builder: Any, x: Number) -> Number:
     if x.literal is not None and (is_float(x.kind) or x.kind == "int64"):
         return constant(x.kind, -x.literal)
     if is_float(x.kind):
-        return Number(x.kind, builder.fneg(x.value, flags=FLAGS))
+        return Number(x.kind, builder.fneg(x.value, flags=builder.floats))
     x = _signed_in_full(builder, x)
     return Number(x.kind, builder.neg(x.value))
 
@@ -164,7 +173,7 @@ def binary(
             return _remainder(builder, x, y)
         if operation not in _FLOATS:
             raise Untranslatable(f"{operation.__name__} of floats")
-        return Number(kind, getattr(builder, _FLOATS[operation])(x.value, y.value, flags=FLAGS))
+        return Number(kind, getattr(builder, _FLOATS[operation])(x.value, y.value, flags=builder.floats))
     if operation in {ast.Add, ast.Mult} and kind == "uint64":
         return Number(kind, getattr(builder, _WHOLE[operation])(x.value, y.value, flags=flags))
     if operation in _WHOLE:
@@ -240,7 +249,7 @@ def function(builder: Any, name: str, *given: Number) -> Number:
     signature = ir.FunctionType(to, [to] * len(values))
     if name in _INSTRUCTIONS:
         made = builder.module.declare_intrinsic(f"llvm.{name}", [to], signature)
-        return Number(kind, builder.call(made, values, fastmath=FLAGS))
+        return Number(kind, builder.call(made, values, fastmath=builder.floats))
     if name in _OF_THE_C_LIBRARY:
         symbol = f"{name}f" if kind == "float32" else name
         made = builder.module.globals.get(symbol) or ir.Function(builder.module, signature, symbol)

@@ -11,7 +11,7 @@ import ast
 import builtins
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -19,10 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 
-from fgrad.kernels import scalars
+from fgrad.kernels import elements, scalars
+from fgrad.kernels.elements import Array
 from fgrad.kernels.instructions import Intrinsic
 from fgrad.kernels.scalars import Number, Untranslatable, constant, convert
 
+LOCAL = 4096  # elements of an array of a function's own
 DEPTH = 40  # of calls within calls, of which a kernel has few
 
 
@@ -44,11 +46,18 @@ def translated(text: str, module: ModuleType, symbol: str, params: tuple[str, ..
     kinds = [scalars.type_of(p) for p in params]
     returns = ir.VoidType() if result == "void" else scalars.type_of(result)
     function = ir.Function(code, ir.FunctionType(returns, kinds), symbol)
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    builder = scalars.Builder(function.append_basic_block("entry"))
     body = builder.append_basic_block("body")
     writer = _Writer(builder, functions, vars(module))
     builder.position_at_end(body)
-    given = [Number(p, value) for p, value in zip(params, function.args, strict=True)]
+    given: list[Any] = [Number(p, value) for p, value in zip(params, function.args, strict=True)]
+    signature = getattr(module.kernel, "signature", None)
+    if signature is not None:
+        slots, numbers, *bounds = given
+        if not is_loop(module.kernel):
+            bounds = []
+        inner = len(signature) - len(bounds)
+        given = [*elements.unpacked(builder, signature[:inner], slots.value, numbers.value), *bounds]
     value = writer.call(functions["kernel"], given)
     if result == "void":
         builder.ret_void()
@@ -59,6 +68,11 @@ def translated(text: str, module: ModuleType, symbol: str, params: tuple[str, ..
     builder.position_at_end(function.entry_basic_block)
     builder.branch(body)
     return code
+
+
+def is_loop(function: FunctionType) -> bool:
+    """Return whether the last parameters of a function are the bounds of its loop."""
+    return function.__code__.co_varnames[: function.__code__.co_argcount][-2:] == ("lo", "hi")
 
 
 class _Loop(NamedTuple):
@@ -77,6 +91,7 @@ class _Writer:
     def __init__(self, builder: Any, functions: Mapping[str, ast.FunctionDef], names: Any) -> None:
         self.builder, self.functions, self.names = builder, functions, names
         self.kinds: dict[str, str] = {}  # of the variables of the function that is being written
+        self.arrays: dict[str, Array] = {}  # its variables that are arrays, always the same
         self.places: dict[tuple[str, str], Any] = {}  # of a variable as it has one kind
         self.loops: list[_Loop] = []
         self.depth = 0
@@ -84,10 +99,11 @@ class _Writer:
 
     def call(self, function: ast.FunctionDef, given: list[Any]) -> Any:
         """Write the body of a function, and return its result."""
-        outside = self.kinds, self.places, self.loops
+        outside = self.kinds, self.places, self.loops, self.arrays, self.builder.floats
         if self.depth == DEPTH or len(given) != len(function.args.args):
             raise Untranslatable(f"the call of {function.name}")
-        self.kinds, self.places, self.loops = {}, {}, []
+        self.kinds, self.places, self.loops, self.arrays = {}, {}, [], {}
+        self.builder.floats = getattr(self.names[function.name], "floats", scalars.Builder.floats)
         self.depth += 1
         for parameter, value in zip(function.args.args, given, strict=True):
             self._assign(parameter.arg, value)
@@ -98,7 +114,7 @@ class _Writer:
             result = self._value(last.value)
         else:
             self._statements(function.body)
-        self.kinds, self.places, self.loops = outside
+        self.kinds, self.places, self.loops, self.arrays, self.builder.floats = outside
         self.depth -= 1
         return result
 
@@ -114,9 +130,9 @@ class _Writer:
             write(self, statement)
 
     def _assignment(self, node: ast.Assign) -> None:
-        if len(node.targets) != 1:
-            raise Untranslatable("two targets")
-        self._store(node.targets[0], self._value(node.value))
+        value = self._value(node.value)
+        for target in node.targets:
+            self._store(target, value)
 
     def _annotated(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
@@ -125,11 +141,10 @@ class _Writer:
     def _augmented(self, node: ast.AugAssign) -> None:
         """Write `target op= value`, in which the place of the target is found once."""
         if isinstance(node.target, ast.Subscript):
-            pointer, place = self._place(node.target)
-            kind = pointer.kind[:-1]
-            old = Number(kind, self.builder.load(place))
+            array, indices = self._place(node.target)
+            old = array.load(self.builder, indices)
             new = scalars.binary(self.builder, type(node.op), old, self._number(node.value))
-            self.builder.store(convert(self.builder, new, kind).value, place)
+            array.store(self.builder, indices, new)
             return
         if not isinstance(node.target, ast.Name):
             raise Untranslatable("an augmented assignment")
@@ -250,13 +265,16 @@ class _Writer:
         elif isinstance(target, ast.Name):
             self._assign(target.id, value)
         elif isinstance(target, ast.Subscript) and isinstance(value, Number):
-            pointer, place = self._place(target)
-            self.builder.store(convert(self.builder, value, pointer.kind[:-1]).value, place)
+            array, indices = self._place(target)
+            array.store(self.builder, indices, value)
         else:
             raise Untranslatable("an assignment")
 
     def _assign(self, name: str, value: Any) -> None:
-        if not isinstance(value, Number):
+        if isinstance(value, Array) and name not in self.kinds and not self.loops and name not in self.arrays:
+            self.arrays[name] = value
+            return
+        if not isinstance(value, Number) or name in self.arrays:
             raise Untranslatable(f"{name} is not a number")
         place = self.places.get((name, value.kind))
         if place is None:
@@ -279,19 +297,21 @@ class _Writer:
             if name in kinds and kinds[name] != kind:
                 self._assign(name, convert(self.builder, self._variable(name), kind))
 
-    def _place(self, node: ast.Subscript) -> tuple[Number, Any]:
-        """Return a pointer, and that to an element.
+    def _place(self, node: ast.Subscript) -> tuple[Array, list[Number]]:
+        """Return an array, or what a pointer points to, and the indices of an element.
 
         LLVM makes vectors of strided accesses only where it knows that no place wraps around, which it does
         not but in a difference that is below zero on the way.
         """
-        pointer, outer = self._number(node.value), self.flags
+        array, outer = self._value(node.value), self.flags
         self.flags = () if any(isinstance(x, ast.Sub) for x in ast.walk(node.slice)) else ("nuw", "nsw")
-        index, self.flags = self._number(node.slice), outer
-        if pointer.kind[-1] != "*" or not scalars.is_whole(index.kind):
-            raise Untranslatable(f"{pointer.kind}[{index.kind}]")
-        index = convert(self.builder, index, "int64" if scalars.is_signed(index.kind) else "uint64")
-        return pointer, self.builder.gep(pointer.value, [index.value], inbounds=True)
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        indices, self.flags = [self._number(x) for x in parts], outer
+        if isinstance(array, Number) and array.kind[-1] == "*" and len(indices) == 1:
+            return _Pointed(array.kind[:-1], array.value, []), indices
+        if not isinstance(array, Array):
+            raise Untranslatable(f"an element of {ast.unparse(node.value)}")
+        return array, indices
 
     # expressions
 
@@ -311,6 +331,8 @@ class _Writer:
         return _known(node.value)
 
     def _name(self, node: ast.Name) -> Any:
+        if node.id in self.arrays:
+            return self.arrays[node.id]
         if node.id in self.kinds:
             return self._variable(node.id)
         return _known(self._global(node))
@@ -334,11 +356,16 @@ class _Writer:
         return tuple([self._value(x) for x in node.elts])
 
     def _element(self, node: ast.Subscript) -> Number:
-        pointer, place = self._place(node)
-        kind = pointer.kind[:-1]
-        if kind.startswith("complex"):
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+            array, axis = self._value(node.value.value), self._number(node.slice).literal
+            if not isinstance(array, Array) or axis not in range(len(array.sizes)):
+                raise Untranslatable(ast.unparse(node))
+            size: Number = array.sizes[axis]
+            return size
+        array, indices = self._place(node)
+        if array.dtype.startswith("complex"):
             raise Untranslatable("arithmetic of complex numbers")
-        return Number(kind, self.builder.load(place))
+        return array.load(self.builder, indices)
 
     def _unary(self, node: ast.UnaryOp) -> Number:
         x = self._number(node.operand)
@@ -435,6 +462,8 @@ class _Writer:
             return self.call(self.functions[name], [self._value(a) for a in node.args])
         if isinstance(called, type):
             return self._cast(called, node.args)
+        if called is np.empty:
+            return self._local(*node.args)
         given = [self._number(a) for a in node.args]
         if isinstance(called, Intrinsic):
             return self._written(called, given)
@@ -443,6 +472,12 @@ class _Writer:
         if getattr(math, name, None) is called:
             return scalars.function(self.builder, name, *given)
         raise Untranslatable(ast.unparse(node))
+
+    def _local(self, size: ast.expr, dtype: ast.expr) -> Array:
+        count = self._number(size).literal
+        if not isinstance(count, int) or not 0 < count <= LOCAL:
+            raise Untranslatable(f"an array of {ast.unparse(size)} elements")
+        return elements.local(self.builder, np.dtype(self._global(dtype)).name, count)
 
     def _written(self, intrinsic: Intrinsic, given: list[Number]) -> Number | None:
         """Write the instructions of an intrinsic."""
@@ -467,6 +502,24 @@ class _Writer:
         if scalars.type_of(x.kind) == scalars.type_of(kind):
             return Number(kind, x.value)
         return Number(kind, self.builder.bitcast(x.value, scalars.type_of(kind)))
+
+
+class _Pointed(Array):
+    """What a pointer points to: its end is not known, and its index has no sign, or is not below zero."""
+
+    __slots__ = ()
+
+    def place(self, builder: Any, indices: Sequence[Number]) -> Any:
+        """Return the pointer to an element."""
+        (index,) = indices
+        if not scalars.is_whole(index.kind):
+            raise Untranslatable(f"a pointer[{index.kind}]")
+        index = convert(builder, index, "int64" if scalars.is_signed(index.kind) else "uint64")
+        return builder.gep(self.pointer, [index.value], inbounds=True)
+
+    def load(self, builder: Any, indices: Sequence[Number]) -> Number:
+        """Return an element as it is."""
+        return Number(self.dtype, builder.load(self.place(builder, indices)))
 
 
 def _known(value: Any) -> Number:

@@ -1,0 +1,77 @@
+"""Functions of arrays and numbers in machine code, from texts for Numba, without it.
+
+Such a text is a module with a function `kernel`, whose decorator `njit` has its signature. `translate` makes
+a kernel of it, as of `native`, whose arguments are in its slots and numbers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgrad.kernels import native, source
+
+_FLOATS = ("float32", "float64")
+
+
+class Function:
+    """A function of arrays and numbers; the last two are the bounds of its loop if they are `lo` and `hi`."""
+
+    __slots__ = ("_is_loop", "_kinds", "kernel")
+
+    kernel: native.Kernel
+
+    def __init__(self, kernel: native.Kernel, kinds: Sequence[Any], *, is_loop: bool) -> None:
+        self.kernel, self._is_loop = kernel, is_loop
+        given = kinds[: len(kinds) - 2 * is_loop]
+        self._kinds = [k if isinstance(k, str) else (np.dtype(k.dtype), k.ndim, k.contiguous) for k in given]
+
+    def __call__(self, *args: Any) -> None:
+        """Run it, without holding the interpreter."""
+        *given, lo, hi = args if self._is_loop else (*args, 0, 0)
+        numbers, slots = self.packed(given)
+        self.kernel.function(slots.ctypes.data, numbers.ctypes.data, lo, hi)
+
+    def packed(self, args: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers and the slots that stand for arguments, but for the bounds.
+
+        Raises:
+            TypeError: there are more or fewer than the signature says, or they are others.
+        """
+        if len(args) != len(self._kinds):
+            raise TypeError(f"the kernel takes {len(self._kinds)} arguments, not {len(args)}")
+        slots: list[int] = []
+        numbers: list[int] = []
+        for kind, x in zip(self._kinds, args, strict=True):
+            if kind.__class__ is tuple:
+                dtype, ndim, contiguous = kind
+                if x.dtype != dtype or x.ndim != ndim or (contiguous and not x.flags.c_contiguous):
+                    raise TypeError(f"the kernel takes {kind}, not {x.dtype} with strides {x.strides}")
+                slots.append(x.ctypes.data)
+                numbers += x.shape if contiguous else (*x.shape, *x.strides)
+            elif kind in _FLOATS:
+                numbers += struct.unpack("q", struct.pack("d", x))
+            else:
+                numbers.append(int(x))
+        return np.array(numbers, np.int64), np.array(slots, np.int64)
+
+
+def compiled(text: str) -> Callable[..., None]:
+    """Return the function `kernel` of the module `text`, compiled by Numba if it cannot be done without."""
+    return translated(text) or source.compiled(text)
+
+
+def translated(text: str) -> Function | None:
+    """Return the function `kernel` of the module `text`; None if that is left to Numba."""
+    if native.interpreted():
+        return None
+    kernel = native.translated(text, "function")
+    if kernel is None:
+        return None
+    from fgrad.kernels import instructions, translate  # noqa: PLC0415 -- late: they import llvmlite
+
+    function = source.execute(text, **instructions.for_functions()).kernel
+    return Function(kernel, function.signature, is_loop=translate.is_loop(function))
