@@ -171,6 +171,22 @@ def test_branches_with_variables_of_two_kinds():
     both_ways(text, x, x, np.zeros(4), hi=4)
 
 
+def test_a_name_that_stands_for_another_thing_in_each_loop():
+    text = kernel(
+        "for i in range(lo, hi):",
+        "    for k in range(3):",
+        "        left = k - 1",
+        "        b[i] += left",
+        "    for q in range(np.uintp(2), np.uintp(4)):",
+        "        left = q * np.uintp(5)",
+        "        c[i] += left",
+        "    left = a[i] < 0",
+        "    c[i] += 0.5 if left else 0.25",
+    )
+    x = np.array([-1.0, 1.0])
+    assert both_ways(text, x, x, np.zeros(2), hi=2).tolist() == [25.5, 25.25]
+
+
 def test_what_a_condition_guards_is_not_read():
     # the second buffer has one number only; what lies behind it must not matter
     page = np.zeros(1)
@@ -262,7 +278,14 @@ def test_long_sums_are_taken_in_vectors():
         *("c[0] = missing", "c[0] = missing(1)", "c[0] = math.gamma(a[0])", "c[0] = a", "a[0, 0] = 1"),
         *("c[0] = larger(np.float32(1), 1.0)", "c[0] = complex64_at(slots, args, 0)[0]", "del a"),
         *("c[0] = max(a[0], b[0])", "c[0] = np.sin(a[0])", "assert lo", "c[0] = math.exp(2)", "return"),
-        *("a.x = 3", "c[0] = [1][0]", "x, y = 1", "while lo: pass\n    else: c[0] = 1", "c[a[0]] = 1"),
+        *(
+            "a.x = 3",
+            "c[0] = [1][0]",
+            "x, y = 1",
+            "while lo: pass\n    else: c[0] = 1",
+            "c[a[0]] = 1",
+            "x = 1\n    for k in range(2): x = x + 1 if lo else lo\n    c[0] = x",
+        ),
     ],
 )
 def test_what_is_not_known_is_left_alone(line):

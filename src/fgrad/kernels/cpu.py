@@ -1,4 +1,4 @@
-"""The CPU backend: loop nests compiled by Numba, one for every layout of operands that is met."""
+"""The CPU backend: loop nests in machine code, one for every layout of operands that is met."""
 
 from __future__ import annotations
 

@@ -169,10 +169,7 @@ class _Writer:
             self._statements(body)
             if not builder.block.is_terminated:
                 ends.append((builder.block, self.kinds))
-        merged: dict[str, str] = {} if ends else before
-        for _, kinds in ends:
-            for name, kind in kinds.items():
-                merged[name] = scalars.unified(merged.get(name, kind), kind)
+        merged = _agreed([kinds for _, kinds in ends] or [before])
         for block, kinds in ends:
             builder.position_at_end(block)
             self._become(kinds, merged)
@@ -236,21 +233,20 @@ class _Writer:
             after = self.kinds
             if not builder.block.is_terminated:
                 builder.branch(head)
-            wanted = {name: scalars.unified(kind, after[name]) for name, kind in before.items()}
+            wanted = _agreed([before, {name: after[name] for name in before}])
             if wanted == before == {name: after[name] for name in before}:
                 break
             del function.blocks[blocks:], start.instructions[length:]
             start.terminator = None
             builder.position_at_end(start)
-            self.kinds = before
             self._become(before, wanted)
             length = len(start.instructions)
-            self.kinds = {**before, **wanted}
+            self.kinds = wanted
         builder.position_at_end(end)
 
     def _break(self, node: ast.Break) -> None:
         loop = self.loops[-1]
-        if any(self.kinds[name] != kind for name, kind in loop.kinds.items()):
+        if any(self.kinds.get(name) != kind for name, kind in loop.kinds.items()):
             raise Untranslatable("a variable of two kinds at a break")
         self.builder.branch(loop.end)
 
@@ -535,6 +531,19 @@ def _known(value: Any) -> Number:
     if isinstance(value, float):
         return constant("float64", value)
     raise Untranslatable(f"{value!r} as a number")
+
+
+def _agreed(branches: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the kinds of variables behind branches, without those that nobody can read there."""
+    return {name: kind for name in sorted(set().union(*branches)) if (kind := _of_both(branches, name))}
+
+
+def _of_both(branches: Sequence[Mapping[str, str]], name: str) -> str | None:
+    """Return the kind of a variable behind branches, None if there is none that serves all."""
+    try:
+        return functools.reduce(scalars.unified, [kinds[name] for kinds in branches if name in kinds])
+    except Untranslatable:
+        return None
 
 
 def _is_range(node: ast.expr) -> bool:

@@ -125,7 +125,9 @@ _INNER = """
 """
 UNROLLED = 16  # elements of a window, at most, that are written out one by one
 
-_CLEAR = "target[n, :, :] = ZERO"
+_CLEAR = """for i in range(np.uintp(height)):
+            for j in range(np.uintp(length)):
+                target[n, i, j] = ZERO"""
 _POOLS = {
     # start; for each element of a window; between; again for each element; end
     "max": {

@@ -1,4 +1,4 @@
-"""Where rows meet compiled kernels: large arrays only, so that a small gradient never waits for Numba."""
+"""Where rows meet compiled kernels: large arrays only, so that a small gradient never waits for a compiler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.core.primitive import Rule
 from fgrad.expr.node import Expr
 
-LARGE = 32768  # elements: more are worth a compiled loop, and the import of Numba
+LARGE = 32768  # elements: more are worth a compiled loop
 
 
 def backend(name: str = "cpu") -> Any:
