@@ -14,6 +14,7 @@ from llvmlite import ir
 from fgrad.kernels import scalars
 from fgrad.kernels.scalars import Number, Untranslatable, constant, convert
 
+LINE = 64  # bytes of the cache: a vector that lies in two lines takes twice the time
 _WORD, _BYTE = ir.IntType(64), ir.IntType(8)
 _SAFE = ("nuw", "nsw")  # places are not below zero, nor beyond memory
 
@@ -100,6 +101,7 @@ def local(builder: Any, dtype: str, count: int) -> Array:
     kind = _memory(dtype)
     with builder.goto_entry_block():
         room = builder.alloca(ir.ArrayType(kind, count))
+        room.align = LINE
         pointer = builder.bitcast(room, kind.as_pointer())
     return Array(dtype, pointer, [constant("int64", count)])
 
