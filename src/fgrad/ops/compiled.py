@@ -1,4 +1,4 @@
-"""Where rows meet compiled kernels: large arrays only, so that a small gradient never waits for a compiler."""
+"""Where rows meet compiled kernels: large arrays only, so that a small gradient waits for no compiler."""
 
 from __future__ import annotations
 
