@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fgrad as fg
+from fgrad.kernels import cpu
 from fgrad.ops import compiled
 
 RNG = np.random.default_rng(6)
@@ -15,12 +16,11 @@ SLOPES = {"sin": (np.sin, np.cos), "cos": (np.cos, lambda x: -np.sin(x))}
 
 
 @pytest.mark.parametrize("name", SLOPES)
-def test_slopes_of_large_arrays_in_double_precision(monkeypatch, name):
+def test_slopes_of_large_arrays_in_double_precision(name):
     if np.finfo(np.longdouble).nmant < 60:
         pytest.skip("NumPy has no wider numbers here")
-    monkeypatch.setattr(compiled, "LARGE", 100)
     f, slope = SLOPES[name]
-    x = np.concatenate([RNG.uniform(-50, 50, 300), RNG.uniform(-1e9, 1e9, 60), [0.0, -0.0, 1e-320, 1e300]])
+    x = np.concatenate([RNG.uniform(-50, 50, 2**17), RNG.uniform(-1e9, 1e9, 60), [0.0, -0.0, 1e-320, 1e300]])
     for part in (x, x[::2], x.reshape(2, -1).T):
         found = fg.vjp(f, part)[1](np.ones_like(part))[0]
         exact = slope(part.astype(np.longdouble))
@@ -28,18 +28,27 @@ def test_slopes_of_large_arrays_in_double_precision(monkeypatch, name):
         assert (np.abs(found - exact) <= 2 * np.spacing(np.abs(exact.astype(float)))).all()
 
 
-def test_other_slopes_are_those_of_numpy(monkeypatch):
-    x = RNG.standard_normal(200)
+def test_other_slopes_are_those_of_numpy():
+    x = RNG.standard_normal(compiled.LARGE - 1)
     slope = fg.grad(lambda x: np.sin(x).sum())
     np.testing.assert_array_equal(slope(x), np.cos(x))
-    monkeypatch.setattr(compiled, "LARGE", 100)
+    x = RNG.standard_normal(compiled.LARGE)
     np.testing.assert_array_equal(slope(x.astype("f")), np.cos(x.astype("f")))
     np.testing.assert_array_equal(np.sin(fg.tensor(x)).numpy(), np.sin(x))
 
 
-def test_numpy_warns_once_of_infinite_arguments(monkeypatch):
-    monkeypatch.setattr(compiled, "LARGE", 100)
-    x = np.append(RNG.standard_normal(200), [np.inf, np.nan])
+def test_large_arrays_of_doubles_and_no_others_go_to_a_kernel(monkeypatch):
+    calls, run = [], cpu.Elementwise.__call__
+    monkeypatch.setattr(cpu.Elementwise, "__call__", lambda *args: (calls.append(len(args)), run(*args))[1])
+    slope = fg.grad(lambda x: np.sin(x).sum())
+    for count, dtype, expected in [(0, "d", 1), (-1, "d", 0), (0, "f", 0)]:
+        slope(np.ones(compiled.LARGE + count, dtype))
+        assert len(calls) == expected
+        calls.clear()
+
+
+def test_numpy_warns_once_of_infinite_arguments():
+    x = np.append(RNG.standard_normal(compiled.LARGE), [np.inf, np.nan])
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         slope = fg.grad(lambda x: np.sin(x).sum())(x)

@@ -33,12 +33,13 @@ def emit_calls(name: str, params: Sequence[Expr], results: Sequence[Expr | None]
 
 
 def emit_in_place(
-    name: str, params: Sequence[Expr], results: Sequence[Expr | None], otherwise: str
+    name: str, params: Sequence[Expr], results: Sequence[Expr | None], otherwise: str, large: str = ""
 ) -> Source:
     """Return what `emit_calls` does, for arrays of one shape and dtype, in as few arrays as possible.
 
     An intermediate result gives its memory to the operation that uses it last. Numbers have no memory to
-    give: where the first parameter has no axes, the function called `otherwise` is called.
+    give: where the first parameter has no axes, the function called `otherwise` is called; where it has
+    `LARGE` elements, that called `large`, if there is one.
     """
     text, constants = emit_calls(name, params, results)
     head, *lines, last = text.splitlines()
@@ -54,6 +55,8 @@ def emit_in_place(
                 break
     names = ", ".join(str(p.leaf) for p in params)
     guard = f"    if not {params[0].leaf}.ndim:\n        return {otherwise}({names})"
+    if large:
+        guard += f"\n    if {params[0].leaf}.size >= LARGE:\n        return {large}({names})"
     return Source("\n".join([head, guard, *lines, last]) + "\n", constants)
 
 

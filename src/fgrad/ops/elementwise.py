@@ -16,13 +16,13 @@ from fgrad.expr.atoms import ATOMS
 from fgrad.expr.derive import chain, gradient
 from fgrad.expr.emit import emit_calls, emit_in_place
 from fgrad.expr.node import ZERO, Expr, Operand, apply, const, postorder, var, variables
-from fgrad.ops.compiled import Fused, FusedPull
+from fgrad.ops.compiled import LARGE, Fused, FusedPull
 from fgrad.ops.linear import convert, with_rank
 
-FUSED = dict.fromkeys(("erf", "erfc", "sigmoid", "softplus"), "fd")  # in these dtypes
-# slopes on which NumPy spends five times what a compiled loop does; their forward values are NumPy's, which
-# warns of infinite arguments, and every small call would have to look at a size
-FUSED_SLOPES = FUSED | {"sin": "d", "cos": "d"}
+FUSED = {"erf", "erfc", "sigmoid", "softplus"}
+# of float64, slopes on which NumPy spends five times what a compiled loop does; their forward values are
+# NumPy's, which warns of infinite arguments, and every small call would have to look at a size
+LARGE_SLOPES = {"sin": "d", "cos": "d"}
 PARAMS = tuple(map(var, ("x", "y", "z")))
 CT, OUT = var("ct"), var("out")
 
@@ -41,7 +41,7 @@ def declare_atom(name: str) -> Primitive:
     params = PARAMS[: atom.arity]
     slopes = [s if isinstance(s, Expr) else const(s) for s in atom.slopes(OUT, *params)]
     fused = name in FUSED
-    pull = _puller(slopes, params, atom.products, fused=FUSED_SLOPES.get(name, ""))
+    pull = _puller(slopes, params, atom.products, fused=fused, large=LARGE_SLOPES.get(name, ""))
     body = apply_unshared(name, params)
     run = Fused(params, (body,), atom.reference) if fused else atom.reference
     return _declare(name, params, body, run, pull, real=not atom.holomorphic)
@@ -126,7 +126,7 @@ def declare_body(
     @functools.cache
     def made() -> Callable[[Pattern], Pull | None]:
         slopes = list(gradient(body, params))
-        return _puller(slopes, params, (product,) * len(params), built=_built_by_dtype, fused="fd" * fused)
+        return _puller(slopes, params, (product,) * len(params), built=_built_by_dtype, fused=fused)
 
     if fused:  # fgrad's own, of which a program uses few: their slopes wait until then
         return _declare(name, params, body, Fused(params, (body,), run), pull, real=real)
@@ -236,11 +236,12 @@ def _puller(
     products: Sequence[str],
     built: Callable[..., Rule] = _built,
     *,
-    fused: str = "",
+    fused: bool = False,
+    large: str = "",
 ) -> Callable[[Pattern], Pull | None]:
     """Return the `pull` of a row with these slopes: a generated function per pattern of tracked arguments.
 
-    `fused` are the dtypes in which one compiled loop computes it for large arrays.
+    One compiled loop computes it for large arrays if `fused`, or of the dtypes in `large`.
     """
     if all(s is ZERO for s in slopes):
         return flat
@@ -256,10 +257,15 @@ def _puller(
         text, constants = emit_calls("pull", (CT, *kept), results)
         lifted, raw = (built(text, space, constants) for space in (_LIFTED, _RAW))
         if len(params) == 1 and built is _built:  # no broadcasting: intermediate results may share memory
+            space = {**_RAW, "of_number": raw}
             text, constants = emit_in_place("pull", (CT, *kept), results, "of_number")
-            raw = built(text, {**_RAW, "of_number": raw}, constants)
+            raw = built(text, space, constants)
+            if large:  # a look at the size is all that others pay for it
+                space |= {"of_large": FusedPull((CT, *kept), results, raw, large), "LARGE": LARGE}
+                text, constants = emit_in_place("pull", (CT, *kept), results, "of_number", "of_large")
+                raw = built(text, space, constants)
         if fused:
-            raw = FusedPull((CT, *kept), results, raw, fused)
+            raw = FusedPull((CT, *kept), results, raw)
         return Pull(lifted, raw=raw, keep=keep, transpose=ITSELF)
 
     return pull
