@@ -261,6 +261,12 @@ def kernel(slots, args, lo, hi):
         assert self.loaded() == (1, 0, 1)
         assert self.loaded() == (0, 1, 0)
 
+    def test_what_cannot_be_linked_is_left_to_it(self, folder, monkeypatch):
+        monkeypatch.setattr(compilation, "link", lambda code: (0, None))  # as where a function is missing
+        before = native.statistics()
+        check(native.compiled(TEXT.format(3)), 3)
+        assert native.statistics().by_numba == before.by_numba + 1
+
     def test_no_way_to_the_machine_code(self, folder, monkeypatch):
         from numba.core.codegen import CodeLibrary
 

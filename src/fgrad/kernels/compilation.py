@@ -57,7 +57,8 @@ def translated(text: str, signature: str) -> Compiled | None:
         module = optimised(written, machine)
         externals = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
         code = Code(symbol, tuple(externals), machine.emit_object(module))
-        return Compiled(code, *link(code))
+        address, owner = link(code)
+        return Compiled(code, address, owner) if address else None
 
 
 def assembly(text: str, signature: str, symbol: str) -> str | None:
@@ -119,6 +120,7 @@ def link(code: Code) -> tuple[int, Any]:
     """Return the address of a function given as machine code, and what keeps it alive; 0 if it is damaged."""
     from llvmlite import binding  # noqa: PLC0415 -- late: eager programs need no machine code
 
+    _load_libraries()  # not only for externals: LLVM turns some instructions into calls
     if not all(map(_is_known, code.externals)):
         return 0, None
     try:
@@ -176,7 +178,6 @@ def _is_known(symbol: str) -> bool:
     """Return whether `symbol` can be linked to; an engine that looks for it in vain ends the process."""
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
 
-    _load_libraries()
     return bool(binding.address_of_symbol(symbol))
 
 
