@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 
-from fgrad.kernels import entry, machine, native, stacks
+from fgrad.kernels import entry, machine, native, objects, stacks
 from fgrad.kernels.entry import Context, Spec
 
 FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)
@@ -27,7 +27,7 @@ def kernel(slots, args, lo, hi):
         invoke(args[2])
     float64_at(slots, args, 1)[0] = 1.0
 """
-_is_fast = entry._is_fast.__wrapped__
+_are_known = objects.are_known.__wrapped__
 
 
 @pytest.fixture(params=["native", "plain", "interpreted"], autouse=True)
@@ -37,7 +37,7 @@ def way(request, monkeypatch):
         monkeypatch.setattr(native, "interpreted", lambda: True)
         monkeypatch.setattr(native, "_kernels", {})
     if request.param == "plain":
-        monkeypatch.setattr(entry, "_is_fast", lambda: False)
+        monkeypatch.setattr(objects, "are_known", lambda: False)
     return request.param
 
 
@@ -51,16 +51,16 @@ def affine(n=8, **options):
 
 def test_examples_show_the_layout_of_objects(way):
     assert (type(affine().entry) is type(len)) == (
-        way == "native" and _is_fast() and not native.interpreted()
+        way == "native" and _are_known() and not native.interpreted()
     )
 
 
 def test_another_layout(monkeypatch):
-    monkeypatch.setattr(entry, "_is_laid_out", lambda a: False)
-    assert not _is_fast()
+    monkeypatch.setattr(objects, "_is_laid_out", lambda a: False)
+    assert not _are_known()
     monkeypatch.undo()
     monkeypatch.setattr(sys.implementation, "name", "another")
-    assert not _is_fast()
+    assert not _are_known()
 
 
 def test_it_runs():

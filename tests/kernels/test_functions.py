@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from fgrad.kernels import functions, native, rows, scans
+from fgrad.kernels import compilation, functions, native, objects, rows, scans
 from fgrad.kernels.outer import _TEXT as OUTER
 
 pytestmark = pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
@@ -135,3 +135,44 @@ def test_gradients_of_large_arrays_do_not_import_numba(tmp_path):
     env = {**os.environ, "FGRAD_CACHE_DIR": str(tmp_path / "cache"), "PYTHONWARNINGS": "error"}
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]
+
+
+DISTINCT = """
+{first}
+IN, OUT = (types.Array(types.float64, 1, "C", readonly=one) for one in (True, False))
+
+
+@njit(types.void(IN, OUT), cache=True)
+def kernel(x, out):
+    kept = np.empty(64, np.float64)
+    for k in range(64):
+        kept[k] = x[k]
+    for k in range(64):
+        out[k] = kept[k] + x[0]
+"""
+
+
+def test_arrays_that_share_nothing_are_told_apart():
+    texts = [DISTINCT.format(first=first) for first in ("", "DISTINCT = True")]
+    plain, distinct = (compilation.assembly(text, "function", "f") for text in texts)
+    assert plain.count("!noalias") == 0
+    assert (
+        distinct.count("!noalias") == distinct.count("!alias.scope") == 5
+    )  # each load and store of elements
+    machine = compilation.target_machine()
+    results = []
+    for text in texts:
+        x, out = np.arange(64.0), np.zeros(64)
+        functions.compiled(text)(x, out)
+        results.append(out.tolist())
+    assert results[0] == results[1] == np.arange(64.0).tolist()
+    sizes = [len(machine.emit_assembly(compilation.optimised(t, machine))) for t in (plain, distinct)]
+    assert sizes[1] < sizes[0]
+
+
+def test_addresses_of_arrays(monkeypatch):
+    arrays = [np.zeros(3), np.zeros((0, 4), np.int8), np.arange(12.0).reshape(3, 4)[1:, ::2], np.array(1j)]
+    expected = [a.ctypes.data for a in arrays]
+    assert [objects.address(a) for a in arrays] == expected
+    monkeypatch.setattr(objects, "are_known", lambda: False)
+    assert [objects.address(a) for a in arrays] == expected

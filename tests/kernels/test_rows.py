@@ -1,9 +1,12 @@
 """The kernels of rows and windows against the NumPy code that rows use for small arrays."""
 
+import math
+
 import numpy as np
 import pytest
 
 from fgrad.core.primitive import ROWS
+from fgrad.kernels import rows
 from fgrad.ops import normalization, pooling, windows
 
 ONE = {"stride": (1, 1), "padding": ((0, 0), (0, 0))}
@@ -67,6 +70,19 @@ def test_softmax(twice, dtype):
         (out,) = twice(lambda: np.asarray(ROWS["logsumexp"].run(x, axes=axes)), rtol)
         back = np.asarray(rng.standard_normal(out.shape), dtype)
         twice(lambda: normalization._logsumexp(back, out, x, axes=axes), rtol)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 8191, 8192, 100_003])
+def test_inner_products(n, dtype):
+    rng = np.random.default_rng(n)
+    x, y = (rng.standard_normal(n).astype(dtype) for _ in range(2))
+    terms = x.astype(np.longdouble) * y
+    found = rows.inner(x, y)
+    assert (found.shape, found.dtype) == ((), dtype)
+    assert abs(found - math.fsum(terms)) <= 4 * np.finfo(dtype).eps * np.abs(terms).sum()
+    x[n // 2] = np.nan
+    assert np.isnan(rows.inner(x, y))
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])

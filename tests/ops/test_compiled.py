@@ -1,7 +1,8 @@
-"""Slopes that compiled loops compute for large arrays: to two units in the last place, NumPy's elsewhere."""
+"""What compiled loops compute for large arrays: slopes, to two units in the last place; inner products."""
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -55,3 +56,24 @@ def test_numpy_warns_once_of_infinite_arguments():
     assert [w.category for w in found] == [RuntimeWarning]
     assert np.isnan(slope[-2:]).all()
     np.testing.assert_allclose(slope[:-2], np.cos(x[:-2]), rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("view", [lambda x: x, lambda x: x.T, lambda x: x[::-1], lambda x: x[:, ::2]])
+def test_inner_products_of_large_arrays(view, dtype):
+    shape = (300, 400)
+    x, y = (view(RNG.standard_normal(shape).astype(dtype)) for _ in range(2))
+    terms = x.astype(np.longdouble) * y
+    bound = 8 * np.finfo(dtype).eps * np.abs(terms).sum()
+
+    def product(x, y):
+        return fg.numpy.einsum("ij,ij->", x, y)
+
+    for f in (product, lambda x, y: np.dot(x.ravel(), y.ravel()), np.vdot):
+        value, slopes = fg.value_and_grad(f, argnums=(0, 1))(x, y)
+        assert value.dtype == dtype
+        assert abs(value.item() - math.fsum(terms.flat)) <= bound
+        np.testing.assert_array_equal(slopes[0], y)
+        np.testing.assert_array_equal(slopes[1], x)
+    assert product(x.astype(complex), y).dtype.kind == "c"
+    assert product(x, y.astype(np.float64)).dtype == np.float64

@@ -28,17 +28,24 @@ class ArrayKind(NamedTuple):
 
 
 class Array:
-    """An array that a kernel knows: a pointer, its sizes, and its strides in bytes if rows do not follow."""
+    """An array that a kernel knows: a pointer, its sizes, and its strides in bytes if rows do not follow.
 
-    __slots__ = ("dtype", "pointer", "sizes", "strides")
+    `scope` names its memory where no other array that has such a name shares it.
+    """
+
+    __slots__ = ("dtype", "pointer", "scope", "sizes", "strides")
 
     dtype: str
     pointer: Any
     sizes: list[Number]
     strides: list[Any]
+    scope: str
 
-    def __init__(self, dtype: str, pointer: Any, sizes: list[Number], strides: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, dtype: str, pointer: Any, sizes: list[Number], strides: Sequence[Any] = (), scope: str = ""
+    ) -> None:
         self.dtype, self.pointer, self.sizes, self.strides = dtype, pointer, sizes, list(strides)
+        self.scope = scope
 
     def place(self, builder: Any, indices: Sequence[Number]) -> Any:
         """Return the pointer to an element; negative numbers count from the end, as in NumPy."""
@@ -58,6 +65,7 @@ class Array:
     def load(self, builder: Any, indices: Sequence[Number]) -> Number:
         """Return an element."""
         value = builder.load(self.place(builder, indices))
+        builder.accesses.append((value, self.scope))
         if self.dtype == "bool":
             return Number("bool", builder.trunc(value, scalars.BITS["bool"]))
         return Number(self.dtype, value)
@@ -67,13 +75,16 @@ class Array:
         value = convert(builder, x, self.dtype).value
         if self.dtype == "bool":
             value = builder.zext(value, _BYTE)
-        builder.store(value, self.place(builder, indices))
+        builder.accesses.append((builder.store(value, self.place(builder, indices)), self.scope))
 
 
 def unpacked(
-    builder: Any, kinds: Sequence[ArrayKind | str], slots: Any, args: Any
+    builder: Any, kinds: Sequence[ArrayKind | str], slots: Any, args: Any, *, distinct: bool
 ) -> Iterator[Array | Number]:
-    """Yield the arguments of a kernel that are in its slots and numbers."""
+    """Yield the arguments of a kernel that are in its slots and numbers.
+
+    If `distinct`, no array that is written to overlaps with another.
+    """
     slot = word = 0
 
     def number() -> Any:
@@ -88,7 +99,7 @@ def unpacked(
             sizes = [Number("int64", number()) for _ in range(kind.ndim)]
             strides = [] if kind.contiguous else [number() for _ in range(kind.ndim)]
             pointer = builder.inttoptr(address, _memory(kind.dtype).as_pointer())
-            yield Array(kind.dtype, pointer, sizes, strides)
+            yield Array(kind.dtype, pointer, sizes, strides, f"slot {slot}" if distinct else "")
         elif kind in {"float32", "float64"}:
             bits = builder.bitcast(number(), scalars.BITS["float64"])
             yield convert(builder, Number("float64", bits), kind)
@@ -103,7 +114,32 @@ def local(builder: Any, dtype: str, count: int) -> Array:
         room = builder.alloca(ir.ArrayType(kind, count))
         room.align = LINE
         pointer = builder.bitcast(room, kind.as_pointer())
-    return Array(dtype, pointer, [constant("int64", count)])
+    scope = f"local {len(builder.accesses)} {room.name}"
+    return Array(dtype, pointer, [constant("int64", count)], scope=scope)
+
+
+def tell_apart(builder: Any) -> None:
+    """Tell LLVM which loads and stores have different memory, lest each loop compares addresses at its start.
+
+    The form is that of `alias.scope` and `noalias` in the LLVM Language Reference: a domain, in it a scope
+    for each array; every access is in one and not in the others.
+    """
+    names = sorted({scope for _, scope in builder.accesses if scope})
+    if len(names) < 2:
+        return
+    module = builder.module
+
+    def text(name: str) -> Any:
+        return ir.MetaDataString(module, name)
+
+    domain = module.add_metadata([text(f"arrays of {module.name}")])
+    scopes = {name: module.add_metadata([text(f"{name} of {module.name}"), domain]) for name in names}
+    own = {name: module.add_metadata([scope]) for name, scope in scopes.items()}
+    others = {name: module.add_metadata([s for n, s in scopes.items() if n != name]) for name in names}
+    for instruction, scope in builder.accesses:
+        if scope:
+            instruction.set_metadata("alias.scope", own[scope])
+            instruction.set_metadata("noalias", others[scope])
 
 
 def _memory(dtype: str) -> Any:

@@ -13,9 +13,7 @@ Arrays that are written to must not overlap with others.
 from __future__ import annotations
 
 import ctypes
-import struct
 import sys
-import sysconfig
 from collections.abc import Callable, Sequence
 from functools import cache
 from threading import Lock
@@ -23,9 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.kernels import intrinsics, machine, native, stacks
+from fgrad.kernels import intrinsics, machine, native, objects, stacks
+from fgrad.kernels.objects import ALIGNED, CONTIGUOUS, WRITEABLE, address
 
-CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # of `ndarray.flags.num`
 ALIGNMENT = 64  # of scratch buffers, in bytes
 
 # A context is one array of words: these, the specs, the table, the slots, and what the slots are at first.
@@ -153,7 +151,7 @@ class Context:
             next(rows) if isinstance(s, stacks.Stack) else arena[s:] if isinstance(s, int) else s
             for s in slots
         ]
-        make = _native_entry if _is_fast() and not native.interpreted() else _plain_entry
+        make = _native_entry if objects.are_known() and not native.interpreted() else _plain_entry
         self.entry: Callable[..., Any] = make(specs, program, arrays, release)
         stacks.free_with(self.entry, words)
 
@@ -199,11 +197,11 @@ def _native_entry(
     at = len(FIELDS) + len(encoded)
     words = np.zeros(at + len(table) + 2 * len(arrays), np.int64).view(_Words)
     words.owned = (specs, program, arrays, interpreter)
-    start = _address(words)
+    start = address(words)
     end = at + len(table)
     words[len(FIELDS) : at] = encoded
     words[at:end] = table
-    words[end + len(arrays) :] = [0 if a is None else _address(a) for a in arrays]
+    words[end + len(arrays) :] = [0 if a is None else address(a) for a in arrays]
     api = ctypes.pythonapi
     values = {
         "mortal": sys.version_info < (3, 12),
@@ -273,7 +271,7 @@ def _plain_entry(
                 buffers[spec.slot] = a
             addresses: Any = intrinsics.Slots(buffers)
             if not interpreted:
-                addresses = np.array([0 if a is None else _address(a) for a in buffers], np.int64)
+                addresses = np.array([0 if a is None else address(a) for a in buffers], np.int64)
             machine.call(interpreter, table, addresses, 0, length)
         finally:
             lock.release()
@@ -297,52 +295,11 @@ def _accepted(a: Any, spec: Spec) -> np.ndarray | None:
     return None
 
 
-@cache
-def _is_fast() -> bool:
-    """Return whether objects are laid out as the native entry takes them to be, which examples show."""
-    if (
-        sys.implementation.name != "cpython"
-        or struct.calcsize("P") != 8
-        or sysconfig.get_config_var("Py_GIL_DISABLED")
-        or hasattr(sys, "gettotalrefcount")
-    ):
-        return False
-    whole = np.arange(30, dtype=np.float32).reshape(2, 3, 5)
-    examples = (whole, whole[:, ::2], np.array(7), np.zeros((0, 4), bool), whole.view(_Words))
-    numbers = (1.25, np.float64(-2.5)), (np.int64(-7),)
-    try:
-        return (
-            all(map(_is_laid_out, examples))
-            and all(ctypes.c_double.from_address(id(x) + 16).value == x for x in numbers[0])
-            and all(ctypes.c_int64.from_address(id(x) + 16).value == x for x in numbers[1])
-        )
-    except (TypeError, ValueError):
-        return False
-
-
-def _is_laid_out(a: np.ndarray) -> bool:
-    words = (ctypes.c_int64 * 9).from_address(id(a))
-    rank, flags = ctypes.c_int32.from_address(id(a) + 24).value, ctypes.c_int32.from_address(id(a) + 64).value
-    known = CONTIGUOUS | ALIGNED | WRITEABLE
-    return (
-        words[1] == id(type(a))
-        and words[2] == a.ctypes.data
-        and rank == a.ndim
-        and tuple((ctypes.c_int64 * rank).from_address(words[4])) == a.shape
-        and words[7] == id(a.dtype)
-        and flags & known == a.flags.num & known
-    )
-
-
 def _aligned(count: int) -> np.ndarray:
     """Return a buffer of `count` bytes whose address is a multiple of `ALIGNMENT`."""
     whole = np.empty(count + ALIGNMENT, np.uint8)
-    skipped = -_address(whole) % ALIGNMENT
+    skipped = -address(whole) % ALIGNMENT
     return whole[skipped : skipped + count]
-
-
-def _address(a: np.ndarray) -> int:
-    return int(a.ctypes.data)
 
 
 def _function(of: Any) -> int:

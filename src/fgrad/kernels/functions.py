@@ -7,12 +7,14 @@ a kernel of it, as of `native`, whose arguments are in its slots and numbers.
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from fgrad.kernels import native, source
+from fgrad.kernels import crew, native, source
+from fgrad.kernels.objects import address
 
 _FLOATS = ("float32", "float64")
 
@@ -33,9 +35,15 @@ class Function:
         """Run it, without holding the interpreter."""
         *given, lo, hi = args if self._is_loop else (*args, 0, 0)
         numbers, slots = self.packed(given)
-        self.kernel.function(slots.ctypes.data, numbers.ctypes.data, lo, hi)
+        self.kernel.function(slots.buffer_info()[0], numbers.buffer_info()[0], lo, hi)
 
-    def packed(self, args: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+    def share(self, args: Sequence[Any], count: int, board: int) -> None:
+        """Run the loop for `range(count)` with those who look at a board; see `crew`."""
+        numbers, slots = self.packed(args)
+        task = array("q", (self.kernel.address, slots.buffer_info()[0], numbers.buffer_info()[0]))
+        crew.runner()(board, task.buffer_info()[0], 0, count)
+
+    def packed(self, args: Sequence[Any]) -> tuple[array[int], array[int]]:
         """Return the numbers and the slots that stand for arguments, but for the bounds.
 
         Raises:
@@ -50,13 +58,13 @@ class Function:
                 dtype, ndim, contiguous = kind
                 if x.dtype != dtype or x.ndim != ndim or (contiguous and not x.flags.c_contiguous):
                     raise TypeError(f"the kernel takes {kind}, not {x.dtype} with strides {x.strides}")
-                slots.append(x.ctypes.data)
+                slots.append(address(x))
                 numbers += x.shape if contiguous else (*x.shape, *x.strides)
             elif kind in _FLOATS:
                 numbers += struct.unpack("q", struct.pack("d", x))
             else:
                 numbers.append(int(x))
-        return np.array(numbers, np.int64), np.array(slots, np.int64)
+        return array("q", numbers), array("q", slots)
 
 
 def compiled(text: str) -> Callable[..., None]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fgrad.kernels import crew, functions, machine, source, store
+from fgrad.kernels import crew, functions, source, store
 
 _SOURCES = [Path(crew.__file__).with_name(name) for name in ("crew.py", "sharing.py")]
 _TEXT = """
@@ -52,7 +52,7 @@ class Loop:
     def share(self, args: tuple[Any, ...], count: int, board: int) -> None:
         """Run the loop for `range(count)` with those who look at a board; see `crew`."""
         if self._translated is not None:
-            machine.Loop(self._translated.kernel, *self._translated.packed(args)).share((), count, board)
+            self._translated.share(args, count, board)
             return
         if self._entry is None:
             self._entry = _entry(self._function)

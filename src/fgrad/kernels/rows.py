@@ -6,6 +6,7 @@ Sums and maxima run in lanes that are folded pairwise, so that they are accurate
 from __future__ import annotations
 
 from functools import cache
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ import numpy as np
 from fgrad.kernels import source, threads, vector
 from fgrad.kernels.loops import Loop
 
-LANES = 128
+LANES = 64
+CHUNK = 8192  # elements of an inner product that are added up on their own
 BLOCK = 64  # rows whose contributions to shared parameters are added up in one place
 
 _HEAD = """
+DISTINCT = True  # results are new arrays
 F = np.{dtype}
 LANES, ZERO, ONE = np.uintp({lanes}), np.uintp(0), np.uintp(1)
 NONE, LEAST = F(0.0), F(-np.inf)
@@ -27,50 +30,91 @@ OUT, OUTS = types.Array(types.{dtype}, 2, "C"), types.Array(types.{dtype}, 1, "C
 
 
 @helper
-def fold(lanes, width):
-    level = width >> ONE
-    while level:
-        for k in range(level):
-            lanes[k] += lanes[level + k]
-        level >>= ONE
-    return lanes[ZERO]
+def largest(x, i, n, full, rest, width):
+    # NaN is larger than nothing; it shows up in the sum
+    for k in range(width):
+        rest[k] = LEAST
+    j = ZERO
+    if n >= LANES:
+        for k in range(LANES):
+            full[k] = LEAST
+        while j + LANES <= n:
+            for k in range(LANES):
+                v = x[i, j + k]
+                full[k] = v if v > full[k] else full[k]
+            j += LANES
+    for k in range(n - j):
+        v = x[i, j + k]
+        rest[k] = v if v > rest[k] else rest[k]
+    if n >= LANES:
+        for k in range(LANES):
+            full[k] = rest[k] if rest[k] > full[k] else full[k]
+        {largest}
+        result = full[ZERO]
+    else:
+        level = width >> ONE
+        while level:
+            for k in range(level):
+                v = rest[level + k]
+                rest[k] = v if v > rest[k] else rest[k]
+            level >>= ONE
+        result = rest[ZERO]
+    return result
 
 
 @helper
-def largest(x, i, n, lanes, width):
-    # NaN is larger than nothing; it shows up in the sum
-    for k in range(width):
-        lanes[k] = LEAST
-    j = ZERO
-    while j < n:
-        m = min(width, n - j)
-        for k in range(m):
-            v = x[i, j + k]
-            lanes[k] = v if v > lanes[k] else lanes[k]
-        j += width
-    level = width >> ONE
-    while level:
-        for k in range(level):
-            v = lanes[level + k]
-            lanes[k] = v if v > lanes[k] else lanes[k]
-        level >>= ONE
-    return lanes[ZERO]
+def added(full, rest, n, width):
+    if n >= LANES:
+        for k in range(LANES):
+            full[k] += rest[k]
+        {total}
+        result = full[ZERO]
+    else:
+        level = width >> ONE
+        while level:
+            for k in range(level):
+                rest[k] += rest[level + k]
+            level >>= ONE
+        result = rest[ZERO]
+    return result
 """
 _LOOP = """
 for k in range(width):
-    lanes[k] = NONE
+    {rest} = NONE
 j = ZERO
-while j < n:
-    m = min(width, n - j)
-    for k in range(m):
-        {step}
-    j += width
+if n >= LANES:
+    for k in range(LANES):
+        {full} = NONE
+    while j + LANES <= n:
+        for k in range(LANES):
+            {whole}
+        j += LANES
+for k in range(n - j):
+    {step}
 """
 
 
+def _folded(step: str) -> str:
+    """Return what makes one number of a full row's lanes, pair by pair; LLVM keeps them in registers."""
+    levels = (LANES >> k for k in range(1, LANES.bit_length()))
+    loop = "for k in range(np.uintp({0})):\n            " + step
+    return "\n        ".join(loop.format(n, f"full[k + np.uintp({n})]") for n in levels)
+
+
 def _loop(*steps: str) -> str:
-    """Return a loop over a row that adds to `lanes`."""
-    return _LOOP.replace("{step}", "\n        ".join(steps))
+    """Return a loop over a row that adds to `lanes`, and maybe to `others`."""
+
+    def written(text: str, kept: str, margin: int) -> str:
+        return indent(text.replace("lanes", kept).replace("others", f"{kept}_2"), margin * " ").strip()
+
+    step = "\n".join(steps)
+    start = "lanes[k] = others[k]" if "others" in step else "lanes[k]"
+    return _LOOP.format(
+        rest=written(start, "rest", 0),
+        full=written(start, "full", 0),
+        whole=written(step, "full", 12),
+        step=written(step, "rest", 4),
+    )
 
 
 _PLAIN = "for j in range(n):\n    {}\n"
@@ -79,35 +123,39 @@ _BODIES = {
     # name: (arguments with their types, the code for row i)
     "softmax": (
         "x MATRIX, out OUT",
-        "top = largest(x, i, n, lanes, width)"
+        "top = largest(x, i, n, full, rest, width)"
         + _loop("v = math.exp(x[i, j + k] - top)", "out[i, j + k] = v", "lanes[k] += v")
-        + "share = F(1.0) / fold(lanes, width)\n"
+        + "share = F(1.0) / added(full, rest, n, width)\n"
         + _PLAIN.format("out[i, j] *= share"),
     ),
     "softmax_back": (
         "ct MATRIX, y MATRIX, out OUT",
         _loop("lanes[k] += ct[i, j + k] * y[i, j + k]")
-        + "total = fold(lanes, width)\n"
+        + "total = added(full, rest, n, width)\n"
         + _PLAIN.format("out[i, j] = y[i, j] * (ct[i, j] - total)"),
     ),
     "log_softmax": (
         "x MATRIX, out OUT",
-        "top = largest(x, i, n, lanes, width)"
+        "top = largest(x, i, n, full, rest, width)"
         + _loop("lanes[k] += math.exp(x[i, j + k] - top)")
-        + "total = math.log(fold(lanes, width))\n"
+        + "total = math.log(added(full, rest, n, width))\n"
         + _PLAIN.format("out[i, j] = (x[i, j] - top) - total"),
     ),
     "log_softmax_back": (
         "ct MATRIX, y MATRIX, out OUT",
         _loop("lanes[k] += ct[i, j + k]")
-        + "total = fold(lanes, width)\n"
+        + "total = added(full, rest, n, width)\n"
         + _PLAIN.format("out[i, j] = ct[i, j] - math.exp(y[i, j]) * total"),
     ),
     "logsumexp": (
         "x MATRIX, out OUTS",
-        "top = largest(x, i, n, lanes, width)\nshift = top if abs(top) < F(np.inf) else NONE"
+        "top = largest(x, i, n, full, rest, width)\nshift = top if abs(top) < F(np.inf) else NONE"
         + _loop("lanes[k] += math.exp(x[i, j + k] - shift)")
-        + "out[i] = math.log(fold(lanes, width)) + shift",
+        + "out[i] = math.log(added(full, rest, n, width)) + shift",
+    ),
+    "inner": (
+        "x MATRIX, y MATRIX, out OUTS",
+        _loop("lanes[k] += x[i, j + k] * y[i, j + k]") + "out[i] = added(full, rest, n, width)",
     ),
     "shifted_exp": (
         "ct VECTOR, x MATRIX, shift VECTOR, out OUT",
@@ -116,21 +164,22 @@ _BODIES = {
     "layer_norm": (
         "x MATRIX, weight VECTOR, bias VECTOR, eps VECTOR, out OUT",
         _loop("lanes[k] += x[i, j + k]")
-        + "mean = fold(lanes, width) / F(n)"
+        + "mean = added(full, rest, n, width) / F(n)"
         + _loop("v = x[i, j + k] - mean", "lanes[k] += v * v")
-        + "scale = F(1.0) / math.sqrt(fold(lanes, width) / F(n) + eps[ZERO])\n"
+        + "scale = F(1.0) / math.sqrt(added(full, rest, n, width) / F(n) + eps[ZERO])\n"
         + _PLAIN.format("out[i, j] = (x[i, j] - mean) * scale * weight[j] + bias[j]"),
     ),
 }
 _LAYER_NORM_BACK = (
-    _loop("lanes[k] += x[i, j + k]")
-    + "mean = fold(lanes, width) / F(n)"
-    + _loop("v = x[i, j + k] - mean", "lanes[k] += v * v")
-    + "scale = F(1.0) / math.sqrt(fold(lanes, width) / F(n) + eps[ZERO])"
-    + _loop("lanes[k] += ct[i, j + k] * weight[j + k]")
-    + "first = fold(lanes, width) / F(n)"
-    + _loop("lanes[k] += ct[i, j + k] * weight[j + k] * (x[i, j + k] - mean)")
-    + "second = fold(lanes, width) / F(n) * scale * scale\n"
+    _loop("lanes[k] += x[i, j + k]", "others[k] += ct[i, j + k] * weight[j + k]")
+    + "mean, first = added(full, rest, n, width) / F(n), added(full_2, rest_2, n, width) / F(n)"
+    + _loop(
+        "v = x[i, j + k] - mean",
+        "lanes[k] += v * v",
+        "others[k] += ct[i, j + k] * weight[j + k] * v",
+    )
+    + "scale = F(1.0) / math.sqrt(added(full, rest, n, width) / F(n) + eps[ZERO])\n"
+    + "second = added(full_2, rest_2, n, width) / F(n) * scale * scale\n"
     + _PLAIN.format(
         "v = x[i, j] - mean\n"
         "    out[i, j] = (ct[i, j] * weight[j] - first - v * second) * scale\n"
@@ -145,10 +194,21 @@ def _text(arguments: str, body: str, dtype: np.dtype, *, blocks: bool = False) -
     names, types = zip(*(a.split() for a in arguments.split(", ")), strict=True)
     matrix = next(n for n, t in zip(names, types, strict=True) if t == "MATRIX")
     body = vector.substituted(body)
-    head = _HEAD.format(dtype=dtype.name, lanes=LANES, helper=source.HELPER)
-    lines = [f"n, width = np.uintp({matrix}.shape[1]), ONE", "lanes = np.empty(LANES, F)"]
-    lines += ["while width < n and width < LANES:", "    width += width"]
-    indent = "    "
+    head = _HEAD.format(
+        dtype=dtype.name,
+        lanes=LANES,
+        helper=source.HELPER,
+        largest=_folded("full[k] = {1} if {1} > full[k] else full[k]"),
+        total=_folded("full[k] += {1}"),
+    )
+    lines = [
+        f"n, width = np.uintp({matrix}.shape[1]), ONE",
+        "while width < n and width < LANES:",
+        "    width += width",
+        "full, rest = np.empty(LANES, F), np.empty(LANES, F)",
+        "full_2, rest_2 = np.empty(LANES, F), np.empty(LANES, F)",
+    ]
+    margin = "    "
     if blocks:
         lines += [
             f"rows = np.uintp({matrix}.shape[0])",
@@ -157,10 +217,10 @@ def _text(arguments: str, body: str, dtype: np.dtype, *, blocks: bool = False) -
             "        dweight[b, j] = dbias[b, j] = NONE",
             f"    for i in range(b * np.uintp({BLOCK}), min(rows, (b + ONE) * np.uintp({BLOCK}))):",
         ]
-        indent = "        "
+        margin = "        "
     else:
         lines.append("for i in range(lo, hi):")
-    lines += [indent + line for line in body.splitlines() if line]
+    lines += [margin + line for line in body.splitlines() if line]
     signature = ", ".join((*types, "types.uintp", "types.uintp"))
     return "\n".join(
         [
@@ -231,6 +291,16 @@ def logsumexp(x: Any, n: int) -> Any:
     out = np.empty(rows, x.dtype)
     threads.share(_kernel("logsumexp", x.dtype.char), (_matrix(x, n), out), rows, x.size)
     return out
+
+
+def inner(x: Any, y: Any) -> Any:
+    """Return the inner product of two contiguous vectors of one dtype."""
+    rows = x.size // CHUNK
+    sums = np.empty(rows + 1, x.dtype)
+    args = (*(a[: rows * CHUNK].reshape(rows, CHUNK) for a in (x, y)), sums[:rows])
+    threads.share(_kernel("inner", x.dtype.char), args, rows, x.size)
+    sums[rows] = np.dot(x[rows * CHUNK :], y[rows * CHUNK :])
+    return np.add.reduce(sums)
 
 
 def shifted_exp(ct: Any, x: Any, shift: Any, n: int) -> Any:

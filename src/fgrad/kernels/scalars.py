@@ -29,9 +29,14 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
 
     Attributes:
         floats: the flags of arithmetic of floats: contract, for fused multiply-add, or none.
+        accesses: the loads and stores of elements of arrays, with the name of the memory of each.
     """
 
     floats: tuple[str, ...] = ("contract",)
+
+    def __init__(self, block: Any) -> None:
+        super().__init__(block)
+        self.accesses: list[tuple[Any, str]] = []
 
 
 class Untranslatable(Exception):  # noqa: N818 -- not an error: Numba can do it

@@ -57,7 +57,11 @@ def translated(text: str, module: ModuleType, symbol: str, params: tuple[str, ..
         if not is_loop(module.kernel):
             bounds = []
         inner = len(signature) - len(bounds)
-        given = [*elements.unpacked(builder, signature[:inner], slots.value, numbers.value), *bounds]
+        distinct = getattr(module, "DISTINCT", False)
+        unpacked = elements.unpacked(
+            builder, signature[:inner], slots.value, numbers.value, distinct=distinct
+        )
+        given = [*unpacked, *bounds]
     value = writer.call(functions["kernel"], given)
     if result == "void":
         builder.ret_void()
@@ -67,6 +71,7 @@ def translated(text: str, module: ModuleType, symbol: str, params: tuple[str, ..
         raise Untranslatable("a kernel without result")
     builder.position_at_end(function.entry_basic_block)
     builder.branch(body)
+    elements.tell_apart(builder)
     return code
 
 

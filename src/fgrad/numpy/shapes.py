@@ -41,7 +41,9 @@ def ravel(a: Any, order: Any = "C") -> Any:
     a = as_value(a)
     if not isinstance(a, Tensor) and order != "C":
         return np.ravel(a, order)
-    return reshape(a, -1, "C" if order == "K" else order)
+    if order in {"C", "K"}:
+        return linear.reshape(a, (math.prod(a.shape),))
+    return reshape(a, -1, order)
 
 
 @implements(np.transpose, np.permute_dims)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
@@ -16,6 +16,7 @@ from fgrad.expr.node import Expr
 LARGE = 32768  # elements: more are worth a compiled loop
 
 
+@cache
 def backend(name: str = "cpu") -> Any:
     """Return a module of `fgrad.kernels`, loaded late: few programs that differentiate need it."""
     return import_module(f"fgrad.kernels.{name}")

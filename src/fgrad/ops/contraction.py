@@ -50,6 +50,8 @@ def _plan(a: str, b: str, out: str) -> Callable[[Any, Any], Any]:
             if out == "".join(shared + right + left):
                 return _outer(len(shared), slow, flipped=True)
         return slow
+    if a == b and not out:
+        return _inner(np.dot if len(a) == 1 else functools.partial(np.einsum, f"{a},{b}->"))
     if not shared and len(summed) == 1 and len(left) <= 1 and len(right) <= 1:
         if out != order:  # the transposed product, so that the result is laid out as asked
             return lambda x, y: _plan(b, a, out)(y, x)
@@ -72,6 +74,23 @@ def _plan(a: str, b: str, out: str) -> Callable[[Any, Any], Any]:
             y.reshape((*batch, k, math.prod(columns))),
         ).reshape((*batch, *rows, *columns))
         return z if in_order else z.transpose(back)
+
+    return call
+
+
+def _inner(slow: Rule) -> Rule:
+    """Return the recipe of an inner product, by all threads where the arrays are large."""
+
+    def call(x: Any, y: Any) -> Any:
+        if (
+            x.size < LARGE
+            or x.dtype != y.dtype
+            or x.dtype.char not in "fd"
+            or x.__class__ is DeviceArray
+            or not (x.flags.c_contiguous and y.flags.c_contiguous)
+        ):
+            return slow(x, y)
+        return backend("rows").inner(x.ravel(), y.ravel())
 
     return call
 
