@@ -77,3 +77,70 @@ def test_inner_products_of_large_arrays(view, dtype):
         np.testing.assert_array_equal(slopes[1], x)
     assert product(x.astype(complex), y).dtype.kind == "c"
     assert product(x, y.astype(np.float64)).dtype == np.float64
+
+
+LARGE_INDICES = {
+    # name: (shape, function of the array and of indices, shape of the indices, how many there are to choose)
+    "vector": ((900,), lambda x, i: x[i], (40_000,), 900),
+    "vector, matrix of places": ((900,), lambda x, i: x[i], (40, 1000), 900),
+    "rows": ((50, 3), lambda x, i: x[i], (20_000,), 50),
+    "last axis": ((7, 5, 40), lambda x, i: np.take_along_axis(x, i, -1), (7, 5, 1000), 40),
+    "first axis": ((40, 60), lambda x, i: np.take_along_axis(x, i, 0), (1000, 60), 40),
+    "two axes": ((30, 40), lambda x, i: x[i % 30, i], (40_000,), 40),
+    "broadcast rows": ((30, 40), lambda x, i: x[np.arange(3)[:, None], i], (3, 20_000), 40),
+    "one row": ((30, 40), lambda x, i: x[5, i], (40_000,), 40),
+}
+
+
+@pytest.mark.parametrize("name", LARGE_INDICES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
+def test_large_gathers_and_their_adjoints(name, dtype, kind):
+    shape, f, places, n = LARGE_INDICES[name]
+    if kind == np.uint8 and n > 255:
+        n = 255
+    i = RNG.integers(0, n, places).astype(kind)
+    if kind != np.uint8 and "axes" not in name:
+        i.flat[::3] -= n if n == shape[0] or "axis" in name or "row" in name else 0
+    x = RNG.standard_normal(shape).astype(dtype)
+    value, pull = fg.vjp(lambda x: f(x, i), x)
+    ct = RNG.standard_normal(value.shape).astype(dtype)
+    np.testing.assert_array_equal(value, f(x, i))
+    where = f(np.arange(x.size).reshape(shape), i)
+    expected = np.zeros(x.size, dtype)
+    np.add.at(expected, where, ct)
+    found = pull(ct)[0]
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, expected.reshape(shape))
+    np.testing.assert_array_equal(fg.jvp(lambda x: f(x, i), (x,), (x,))[1], f(x, i))
+
+
+@pytest.mark.parametrize("wrong", [900, -901])
+def test_large_gathers_out_of_range(wrong):
+    i = RNG.integers(0, 900, 40_000)
+    i[-1] = wrong
+    x = fg.tensor(RNG.standard_normal(900))
+    with pytest.raises(IndexError, match=str(wrong)):
+        x[i]
+    with pytest.raises(IndexError, match=str(wrong)):
+        fg.grad(lambda x: np.take_along_axis(x, i, 0).sum())(x)
+    y = np.zeros((3, 900))
+    with pytest.raises(IndexError, match=str(wrong)):
+        fg.grad(lambda y: np.take_along_axis(y, np.tile(i, (3, 1)), 1).sum())(y)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((40_000,), 0), ((9, 4000), 1), ((4000, 9), 0), ((3, 400, 40), -2)]
+)
+def test_sorting_large_arrays(dtype, shape, axis):
+    x = np.round(RNG.standard_normal(shape), 2).astype(dtype)  # with ties
+    x.flat[::97] = np.nan
+    ct = RNG.standard_normal(shape).astype(dtype)
+    order = np.argsort(x, axis, kind="stable")
+    value, pull = fg.vjp(lambda x: np.sort(x, axis), x)
+    np.testing.assert_array_equal(value, np.sort(x, axis))
+    expected = np.zeros_like(x)
+    np.put_along_axis(expected, order, ct, axis)
+    np.testing.assert_array_equal(pull(ct)[0], expected)
+    np.testing.assert_array_equal(fg.numpy.argsort(fg.tensor(x), axis, stable=True), order)

@@ -16,7 +16,7 @@ from fgrad.core.primitive import EACH, Pattern, Primitive, Pull, by_argument, fl
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, apply_row, bind
 from fgrad.core.trace import Box
-from fgrad.ops.compiled import launched, launches
+from fgrad.ops.compiled import LARGE, backend, launched, launches
 from fgrad.ops.devices import to_device
 from fgrad.ops.linear import broadcast_to, linear, reshape, sum_to, transpose, with_rank
 
@@ -320,8 +320,45 @@ def _run_winners(*arrays: Any, template: Index, shape: Shape) -> Any:
     return order[index] == written
 
 
+def _lanes(arrays: Sequence[Any], template: Index, shape: Shape) -> tuple[Any, Any] | None:
+    """Return `(first, second)` as compiled code takes them: rows of a matrix, for each its places in it.
+
+    None unless arrays are large and index a vector, or the last axis while those before it are matched.
+    """
+    second = arrays[-1] if arrays else None
+    if (
+        second.__class__ is not np.ndarray
+        or second.size < LARGE
+        or second.dtype != np.int64
+        or not second.flags.c_contiguous
+        or template != _HOLES[len(shape)]
+    ):
+        return None
+    if len(shape) == 1:
+        return _FIRST, second.reshape(1, -1)
+    lead = arrays[:-1]
+    if not second.ndim == len(shape) > 1 or any(a.ndim != second.ndim or a.shape[-1] != 1 for a in lead):
+        return None
+    try:
+        first = np.ravel_multi_index(np.broadcast_arrays(*lead), shape[:-1])
+    except ValueError:  # below zero, or out of range
+        return None
+    if first.shape != (*second.shape[:-1], 1):
+        return None
+    return first.reshape(-1), second.reshape(first.size, -1)
+
+
+_FIRST = np.zeros(1, np.int64)
+
+
 def _run_gather(x: Any, *arrays: Any, template: Index, unique: bool = False) -> Any:
     x = as_array(x)
+    if x.__class__ is np.ndarray and x.dtype.char in "fd" and x.flags.c_contiguous:
+        lanes = _lanes(arrays, template, x.shape)
+        if lanes is not None and x.size:
+            found = backend("places").read(x.reshape(-1, x.shape[-1]), *lanes)
+            if found is not None:
+                return found.reshape(arrays[-1].shape)
     if template == _HOLES[1] and x.flags.c_contiguous and arrays[0].dtype.kind == "i":
         return x.take(arrays[0], 0)  # rows take a tenth of the time
     return x[filled(template, arrays)]
@@ -341,12 +378,32 @@ def _run_scatter_add(ct: Any, *arrays: Any, template: Index, shape: Shape, uniqu
     if not unique and launches(ct) and _has_kernels(ct, arrays, template):
         where = [j if j.__class__ is DeviceArray else ct.place.constant(j) for j in arrays]
         return launched(_summed, ct, *where, template=template, shape=shape)
+    if ct.__class__ is np.ndarray and ct.size >= LARGE and ct.dtype.char in "fd":
+        found = _added(ct, arrays, template, shape, unique=unique)
+        if found is not None:
+            return found.reshape(shape)
     out = (ct.place if ct.__class__ is DeviceArray else np).zeros(shape, ct.dtype)
     if unique:
         out[filled(template, arrays)] = ct
     else:
         np.add.at(out, filled(template, arrays), ct)
     return out
+
+
+def _added(ct: Any, arrays: Any, template: Index, shape: Shape, *, unique: bool) -> Any:
+    """Return what compiled code makes of a large scatter-add, None if it makes nothing of it."""
+    if 0 in shape:
+        return None
+    lanes = _lanes(arrays, template, shape)
+    if lanes is not None and ct.shape == arrays[-1].shape:
+        matrix = (math.prod(shape[:-1]), shape[-1])
+        return backend("places").added(ct.reshape(lanes[1].shape), *lanes, matrix, unique=unique)
+    if len(shape) > 1 and template == _HOLES[1] and arrays[0].dtype == np.int64:
+        columns = math.prod(shape[1:])
+        return backend("places").added_rows(
+            ct.reshape(-1, columns), arrays[0].reshape(-1), (shape[0], columns)
+        )
+    return None
 
 
 def _gathered(shape: Shape, arrays: Any, template: Index) -> Shape:

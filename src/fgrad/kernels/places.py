@@ -1,0 +1,131 @@
+"""Elements read from, written to, and added up at places that index arrays name.
+
+Element `k` of the result, or of the cotangent, is that of row `first[k // width]` and column `second[k]` of a
+matrix. Numbers below zero count from the end.
+
+Places may be named twice, so what adds up does so in one thread, in the order of the elements: results are
+NumPy's to the last bit. (Two threads that each add up one half would have to read all places, and to decide
+for each: half of the decisions cannot be predicted, which takes longer than the additions.)
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from fgrad.kernels import threads
+from fgrad.kernels.loops import Loop
+
+_TEXT = """
+DISTINCT = True
+U, NONE, YES = np.uintp, np.int64(0), np.uint8(1)
+IN, OUT = (types.Array(types.{dtype}, 1, "C", readonly=one) for one in (True, False))
+PLACES, FLAG = types.Array(types.int64, 1, "C", readonly=True), types.Array(types.uint8, 1, "C")
+SIGNATURE = types.void({x}, PLACES, PLACES, {out}, FLAG, *[types.int64] * 3, types.uintp, types.uintp)
+
+
+@njit(SIGNATURE, cache=True, error_model="numpy", nogil=True)
+def kernel(x, first, second, out, wrong, rows, columns, width, lo, hi):
+    k = lo
+    while k < hi:
+        stop = min(hi, (k // U(width) + U(1)) * U(width))
+        a = first[k // U(width)]
+        a = a + rows if a < NONE else a
+        bad = a < NONE or a >= rows
+        for j in range(k, stop):
+            b = second[j]
+            b = b + columns if b < NONE else b
+            out_of_range = bad or b < NONE or b >= columns
+            bad = out_of_range
+            place = U(NONE if out_of_range else a * columns + b)
+            {step}
+        if bad:
+            wrong[U(0)] = YES
+        k = stop
+"""
+_ROWS = """
+DISTINCT = True
+U, NONE, YES = np.uintp, np.int64(0), np.uint8(1)
+IN, OUT = (types.Array(types.{dtype}, 2, "C", readonly=one) for one in (True, False))
+PLACES, FLAG = types.Array(types.int64, 1, "C", readonly=True), types.Array(types.uint8, 1, "C")
+SIGNATURE = types.void(IN, PLACES, OUT, FLAG, types.uintp, types.uintp)
+
+
+@njit(SIGNATURE, cache=True, error_model="numpy", nogil=True)
+def kernel(ct, places, out, wrong, lo, hi):
+    rows = np.int64(out.shape[0])
+    for k in range(U(places.shape[0])):
+        i = places[k]
+        i = i + rows if i < NONE else i
+        if i < NONE or i >= rows:
+            wrong[U(0)] = YES
+        else:
+            for c in range(lo, hi):
+                out[U(i), c] += ct[k, c]
+"""
+_STEPS = {
+    # name: (the types of x and out, what is done)
+    "read": ("IN", "OUT", "out[j] = x[place]"),
+    "write": ("IN", "OUT", "out[place] = x[j]"),
+    "add": ("IN", "OUT", "out[place] += x[j]"),
+}
+
+
+@cache
+def _kernel(name: str, char: str) -> Loop:
+    x, out, step = _STEPS[name]
+    text = _TEXT.strip().format(dtype=np.dtype(char).name, x=x, out=out, step=step)
+    return Loop(f"{text}\n")
+
+
+@cache
+def _rows(char: str) -> Loop:
+    return Loop(f"{_ROWS.strip().format(dtype=np.dtype(char).name)}\n")
+
+
+def read(x: Any, first: Any, second: Any) -> Any:
+    """Return `x[first, second]`, None if there is no such place.
+
+    Args:
+        x: contiguous matrix.
+        first: a row for each row of `second`.
+        second: contiguous matrix of columns.
+    """
+    out = np.empty(second.shape, x.dtype)
+    return out if _is_done("read", x, first, second, out, x.shape) else None
+
+
+def added(ct: Any, first: Any, second: Any, shape: tuple[int, int], *, unique: bool) -> Any:
+    """Return a matrix of zeros but for `ct`, which is added up at `[first, second]`; None as above.
+
+    Args:
+        ct: of the shape of `second`.
+        first: a row for each row of `second`.
+        second: contiguous matrix of columns.
+        shape: of the result.
+        unique: whether no place occurs twice.
+    """
+    out = np.zeros(shape, ct.dtype)
+    name = "write" if unique else "add"
+    return out if _is_done(name, np.ascontiguousarray(ct), first, second, out, shape) else None
+
+
+def added_rows(ct: Any, places: Any, shape: tuple[int, int]) -> Any:
+    """Return a matrix of zeros but for the rows of `ct`, which are added up at `places`; None as above."""
+    out, wrong = np.zeros(shape, ct.dtype), np.zeros(1, np.uint8)
+    args = (np.ascontiguousarray(ct), np.ascontiguousarray(places), out, wrong)
+    threads.share(_rows(ct.dtype.char), args, shape[1], ct.size)
+    return None if wrong[0] else out
+
+
+def _is_done(name: str, x: Any, first: Any, second: Any, out: Any, shape: tuple[int, int]) -> bool:
+    wrong = np.zeros(1, np.uint8)
+    flat = (x.reshape(-1), np.ascontiguousarray(first), second.reshape(-1), out.reshape(-1))
+    args, loop = (*flat, wrong, *shape, second.shape[1]), _kernel(name, x.dtype.char)
+    if name == "add":
+        loop.kernel(*args, 0, second.size)
+    else:
+        threads.share(loop, args, second.size, second.size)
+    return not wrong[0]
