@@ -12,7 +12,7 @@ from timeit import Timer
 
 SHORT = 1e-3  # seconds: long for the clock, short enough to fall between disturbances
 REPEATS = 5
-REST = 5e-3  # seconds, in which the threads of the one before stop to spin
+REST = 0.12  # seconds, in which the threads of the one before stop to spin: those of OpenBLAS after 0.1
 
 
 def fastest(runs: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, float]:

@@ -147,9 +147,12 @@ def mpi_timeout() -> float:
 
 def usable_cores() -> int:
     """Return on how many cores this process may run."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(cores()) or os.cpu_count() or 1
+
+
+def cores() -> set[int]:
+    """Return the numbers of these cores; none where the system does not say."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
 
 def _integer(name: str, default: int) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import platform
 import sys
 from collections import deque
@@ -31,6 +32,7 @@ from fgrad.kernels import compilation
 
 PATIENCE = 500e-6  # seconds that a thread spins before it sleeps
 WAIT = 1 / 8  # of this, a caller: a worker that has lost its core may get that of the caller
+TOLERATED = 4  # of the time that a caller works, this part of it may it wait for others
 NAP = 50e-6  # seconds that a caller sleeps between two looks, once it has lost its patience
 PIECES = 64  # of a loop, at most, if they were equal
 REST = 1e-3  # seconds that a worker stays away, at least, after it has lost its core
@@ -41,7 +43,7 @@ OPEN = 1 << 32
 SHARE, PARTS, TURNS, SLEEP, TIME = range(5)  # address of @share, threads, ..., a C function, its argument
 GATE, BUSY = 8, 9
 NEXT = 16
-FUNCTION, SLOTS, ARGS, STOP, LEAST = range(24, 29)  # the loop
+FUNCTION, SLOTS, ARGS, STOP, LEAST, LATE = range(24, 30)  # the loop, and whether a caller waited for too long
 WORDS = 32
 LINE = 8  # words
 
@@ -51,8 +53,15 @@ _PAUSES = {
     "aarch64": "@llvm.aarch64.hint(i32 1)",
     "arm64": "@llvm.aarch64.hint(i32 1)",
 }
+_CLOCKS = {  # which count at a constant rate
+    "x86_64": "@llvm.readcyclecounter()",
+    "amd64": "@llvm.readcyclecounter()",
+    "aarch64": 'asm sideeffect "mrs $0, cntvct_el0", "=r"()',
+    "arm64": 'asm sideeffect "mrs $0, cntvct_el0", "=r"()',
+}
 _TEXT = """
 declare void {pause_type}
+declare i64 @llvm.readcyclecounter()
 
 define internal void @pieces(ptr %board) {{
 entry:
@@ -118,6 +127,7 @@ put:
   {TURNS}
   {SLEEP}
   {TIME}
+  {LATE}
   %all = sub i64 %hi, %lo
   %piece = sdiv i64 %all, {pieces}
   %any = icmp sgt i64 %piece, 0
@@ -128,13 +138,17 @@ put:
   store i64 %least, ptr %LEAST
   store atomic i64 %hi, ptr %STOP monotonic, align 8
   store atomic i64 %lo, ptr %NEXT monotonic, align 8
+  %start = call i64 {clock}
   store atomic i64 {open}, ptr %GATE release, align 8
   call void @pieces(ptr %board)
   %was = atomicrmw sub ptr %GATE, i64 {open} acq_rel
+  %ready = call i64 {clock}
+  %worked = sub i64 %ready, %start
+  %tolerated = sdiv i64 %worked, {tolerated}
   %turns = load i64, ptr %TURNS
   br label %wait
 wait:
-  %turn = phi i64 [0, %put], [%next, %spin], [%turn, %sleep]
+  %turn = phi i64 [0, %put], [%next, %spin], [%turn, %sleep], [%turn, %late]
   %inside = load atomic i64, ptr %GATE acquire, align 8
   %done = icmp eq i64 %inside, 0
   br i1 %done, label %end, label %later
@@ -150,6 +164,12 @@ sleep:
   %word = load i64, ptr %TIME
   %time = trunc i64 %word to i32
   call void %function.sleep(i32 %time)
+  %now = call i64 {clock}
+  %waited = sub i64 %now, %ready
+  %long = icmp sgt i64 %waited, %tolerated
+  br i1 %long, label %late, label %wait
+late:
+  store atomic i64 1, ptr %LATE monotonic, align 8
   br label %wait
 end:
   store atomic i64 0, ptr %BUSY release, align 8
@@ -161,6 +181,7 @@ entry:
   {GATE}
   {NEXT}
   {STOP}
+  {LATE}
   br label %look
 look:
   %turn = phi i64 [0, %entry], [%next, %spin], [%turn, %enter], [0, %work]
@@ -182,7 +203,9 @@ work:
   call void @pieces(ptr %board)
   %was = atomicrmw sub ptr %GATE, i64 1 release
   %more = add i64 %loops, 1
-  br label %look
+  %flag = load atomic i64, ptr %LATE monotonic, align 8
+  %late = icmp ne i64 %flag, 0
+  br i1 %late, label %end, label %look
 nothing:
   %patient = icmp slt i64 %turn, %turns
   br i1 %patient, label %spin, label %end
@@ -191,7 +214,8 @@ spin:
   %next = add i64 %turn, 1
   br label %look
 end:
-  ret i64 %loops
+  %total = phi i64 [%loops, %nothing], [%more, %work]
+  ret i64 %total
 }}
 """
 
@@ -210,6 +234,7 @@ class Crew:
         start = -words.ctypes.data % (8 * LINE) // 8
         self._words = words[start : start + WORDS]
         self.board = self._words.ctypes.data
+        self._cores, self._caller = config.cores(), -1
         self._patience = self._code.turns if parts <= config.usable_cores() else 0
         code = self._code
         turns = int(WAIT * self._patience)
@@ -224,6 +249,9 @@ class Crew:
 
     def wake(self) -> None:
         """Wake the workers that sleep; who calls this has a loop for them."""
+        if not self._sleeping:
+            return
+        self._caller = _core()
         with contextlib.suppress(IndexError):  # where another thread is faster
             while self._sleeping:
                 self._sleeping.pop().release()
@@ -232,9 +260,10 @@ class Crew:
         """Help until the process ends, and sleep where there is nothing to do.
 
         Spinning pays where the next loop comes while it lasts, so it lasts half as long after it was in vain,
-        and as long as it may after a loop came, or would have. Where threads wait for a core, which shows in
-        a worker that ran for less time than went by, the caller is better off alone: it would wait for a
-        piece that nobody works at. So that worker stays away for a while.
+        and as long as it may after a loop came, or would have. Where threads wait for a core, the caller is
+        better off alone: it would wait for a piece that nobody works at. That shows in a worker that ran for
+        less time than went by, or whose piece a caller had to wait for; it stays away for a while. (The
+        threads of OpenBLAS, for example, keep their cores busy for a tenth of a second after a product.)
         """
         bell, turns, rest = Lock(), self._patience, 0.0
         bell.acquire()
@@ -242,15 +271,28 @@ class Crew:
             start, ran = perf_counter(), thread_time()
             loops = self._code.help(self.board, turns)
             end = perf_counter()
-            free = thread_time() - ran > FREE * (end - start)
+            free = not self._words[LATE] and thread_time() - ran > FREE * (end - start)
+            self._words[LATE] = 0
             turns = self._patience if loops > 1 and free else turns // 2
             rest = 0.0 if free else min(max(REST, 2 * rest), 64 * REST)
             if rest:
                 sleep(rest)
             self._sleeping.append(bell)
             bell.acquire()
+            self._leave_core()
             if free and perf_counter() - end < PATIENCE:
                 turns = self._patience
+
+    def _leave_core(self) -> None:
+        """Go to another core if this one is that of the caller.
+
+        Where another thread has the other core, the system wakes a worker on that of the caller, and lets it
+        spin there while the caller waits.
+        """
+        core = _core()
+        if core == self._caller and core in self._cores and len(self._cores) > 1:
+            with contextlib.suppress(OSError):  # where the process may no longer use the others
+                os.sched_setaffinity(0, self._cores - {core})
 
 
 _crews: dict[int, Crew | None] = {}
@@ -316,6 +358,14 @@ def _code() -> _Code:
     return _Code(help, run, share, doze, time, turns, engine)
 
 
+def _core() -> int:
+    """Return the number of the core that this thread runs on, -1 where that is not known."""
+    return int(_sched_getcpu()) if _sched_getcpu is not None else -1
+
+
+_sched_getcpu = getattr(ctypes.PyDLL(None), "sched_getcpu", None) if sys.platform == "linux" else None
+
+
 def _sleep() -> tuple[int, float]:
     """Return the address of C's function that sleeps, and the unit of its argument in seconds."""
     if sys.platform == "win32":
@@ -325,11 +375,14 @@ def _sleep() -> tuple[int, float]:
 
 def _text() -> str:
     """Return the code in LLVM's language: `{NEXT}` there makes `%NEXT` the place of that word."""
-    pause = _PAUSES[platform.machine().lower()]
+    processor = platform.machine().lower()
+    pause, clock = _PAUSES[processor], _CLOCKS[processor]
     names = (
-        *("PARTS", "TURNS", "SLEEP", "TIME", "GATE", "BUSY", "NEXT"),
+        *("PARTS", "TURNS", "SLEEP", "TIME", "GATE", "BUSY", "NEXT", "LATE"),
         *("FUNCTION", "SLOTS", "ARGS", "STOP", "LEAST"),
     )
     words = {n: f"%{n} = getelementptr i64, ptr %board, i64 {globals()[n]}" for n in names}
     kind = pause.replace(" 1", "")
-    return _TEXT.format(pause=pause, pause_type=kind, pieces=PIECES, open=OPEN, **words)
+    return _TEXT.format(
+        pause=pause, pause_type=kind, clock=clock, pieces=PIECES, tolerated=TOLERATED, open=OPEN, **words
+    )
