@@ -32,26 +32,29 @@ COEFFICIENTS = {
             *(2.4801587336525977e-05, 2.755726318950421e-07, 2.091817086630594e-09),
         ),
     },
-    # of x^2: (tanh(x) / x - 1) / x^2 = up / down for |x| <= 0.55
-    ("tanh_up", "w"): {
-        "float32": (-0.9999999403953552, -0.004677333869040012),
-        "float64": (-1.0, -0.06150587859692075, -0.0005979542512396434),
-    },
-    ("tanh_down", "w"): {
-        "float32": (3.0, 1.2140204906463623),
-        "float64": (3.0, 1.3845176357907594, 0.06988663135585046, 0.0006200511904559891),
+    # of r^2: (r coth(r) - 1) / r^2 for |r| <= 0.55, with the least error relative to r coth(r)
+    ("coth", "w"): {
+        "float32": (0.33333234958800295, -0.022202089979345117, 0.0019990300624933353),
+        "float64": (
+            *(0.3333333333333216, -0.022222222221220025, 0.002116402087501292, -0.0002116398165627961),
+            *(2.1374907039509696e-05, -2.1527229901989654e-06, 1.9452787281271143e-07),
+        ),
     },
 }
 NUMBERS = {
-    # where exp overflows, and where it is zero; the same of exp2; where sinh overflows
+    # where exp overflows, and where it is zero; the same of exp2; where sinh overflows; where tanh is 1,
+    # and ROUNDING with BIAS in its last bits
     "float32": {
         "exp_largest": 88.9,
         "exp_smallest": -106.0,
         "exp2_largest": 128.1,
         "exp2_smallest": -152.0,
         "sinh_largest": 89.5,
-        "tanh_smallest": -20.0,
+        "tanh_largest": 10.0,
+        "tanh_rounding": 1.5 * 2.0**23 + 127,
         "ln2": LN2,
+        "half_ln2": LN2 / 2,
+        "two_log2e": 2 / LN2,
     },
     "float64": {
         "exp_largest": 709.9,
@@ -59,8 +62,11 @@ NUMBERS = {
         "exp2_largest": 1024.1,
         "exp2_smallest": -1077.0,
         "sinh_largest": 710.5,
-        "tanh_smallest": -40.0,
+        "tanh_largest": 20.0,
+        "tanh_rounding": 1.5 * 2.0**52 + 1023,
         "ln2": LN2,
+        "half_ln2": LN2 / 2,
+        "two_log2e": 2 / LN2,
     },
 }
 TEXT = """
@@ -147,20 +153,19 @@ def fast_cosh(x):
 
 @helper
 def fast_tanh(x):
-    # near 0 it is x plus little, far from it 1 less 2 e / (1 + e) with e = exp(-2 |x|): one division for both
+    # with |x| = n log(2) / 2 + r and p = r coth(r): exp(2 |x|) = 2^n (p + r) / (p - r), so that tanh is
+    # 1 - 2 (p - r) / (2^n (p + r) + (p - r)), or r / p for n = 0, which loses no bits near zero: one division
     z = abs(x)
-    y = F(-2.0) * z
-    y = F({tanh_smallest!r}) if y < F({tanh_smallest!r}) else y
-    t = F(y * LOG2E + ROUNDING)
-    n = t - ROUNDING
-    r = (y - n * LOG2_HIGH) - n * LOG2_LOW
-    s = F(I((I(F(t).view(I) - ROUNDING_BITS) + BIAS) << FRACTION).view(F))
-    e = s * (F(1.0) + (r + r * r * ({exp})))
-    w = z * z
     near = z < F(0.55)
-    up = z * w * ({tanh_up}) if near else F(-2.0) * e
-    down = {tanh_down} if near else F(1.0) + e
-    return math.copysign((z if near else F(1.0)) + up / down, x)
+    z = F({tanh_largest!r}) if z > F({tanh_largest!r}) else z
+    t = F({tanh_rounding!r}) if near else F(z * F({two_log2e!r}) + F({tanh_rounding!r}))
+    r = z - (t - F({tanh_rounding!r})) * F({half_ln2!r})
+    w = r * r
+    p = F(1.0) + w * ({coth})
+    d = r - p
+    s = F(I(F(t).view(I) << FRACTION).view(F))
+    y = (r if near else d + d) / (p if near else s * (p + r) - d)
+    return math.copysign(y if near else F(1.0) + y, x)
 
 
 @helper
