@@ -40,6 +40,7 @@ EXACT = {
     "erfc": mp.erfc,
     "power": mp.power,
     "arctan2": mp.atan2,
+    "hypot": mp.hypot,
 }
 UNARY = [name for name in EXACT if ATOMS[name].arity == 1]
 WIDER = {np.float32: np.float64, np.float64: np.longdouble}
@@ -86,7 +87,11 @@ def points(name, dtype, count):
 def pairs(name, dtype, count):
     rng, high = np.random.default_rng(0), np.log10(float(np.finfo(dtype).max))
     part = count // 4
-    if name == "arctan2":
+    if name == "hypot":
+        low = np.log10(float(np.finfo(dtype).smallest_subnormal))
+        y = [spread(low, high, part, rng), rng.uniform(-3, 3, part), spread(low, high, 2 * part, rng)]
+        x = [spread(low, high, part, rng), rng.uniform(-3, 3, part), y[2] / 4 * rng.uniform(-3, 3, 2 * part)]
+    elif name == "arctan2":
         y = [spread(-high, high, part, rng), rng.uniform(-3, 3, part), spread(-high, high, part, rng)]
         x = [spread(-high, high, part, rng), rng.uniform(-3, 3, part), y[2] / 4 * rng.uniform(-3, 3, part)]
     else:
@@ -222,8 +227,8 @@ def test_several_far_functions_fit_into_one_kernel():
 
 
 def test_text_is_substituted_and_only_what_is_needed_is_defined():
-    text = vector.substituted("y = math.exp(x) + math.hypot(x) + math.expm1(x)")
-    assert text == "y = fast_exp(x) + math.hypot(x) + fast_expm1(x)"
+    text = vector.substituted("y = math.exp(x) + math.nextafter(x, y) + math.expm1(x)")
+    assert text == "y = fast_exp(x) + math.nextafter(x, y) + fast_expm1(x)"
     head = vector.preamble("fast_exp(x)", np.dtype("f"))
     assert head.count("@helper") == 2
     assert "def fast_scaled(" in head

@@ -60,6 +60,9 @@ NUMBERS = {
     "float32": _WIDE
     | {
         "root_largest": 2.0**60,
+        "hypot_large": 2.0**60,
+        "hypot_tiny": 2.0**-40,
+        "hypot_scale": 2.0**80,
         "log2e_high": 1.4423828125,
         "log2e_low": 0.00031222838896340733,
         "log10e_high": 0.4342041015625,
@@ -70,6 +73,9 @@ NUMBERS = {
     "float64": _WIDE
     | {
         "root_largest": 2.0**500,
+        "hypot_large": 2.0**500,
+        "hypot_tiny": 2.0**-400,
+        "hypot_scale": 2.0**600,
         "log2e_high": 1.4426950216293335,
         "log2e_low": 1.9259629911266175e-08,
         "log10e_high": 0.4342944771051407,
@@ -210,6 +216,20 @@ def fast_cbrt(x):
     y = y + y * ((m - a) / (F(2.0) * a + m))
     y = y * F(I((k + BIAS) << FRACTION).view(F))
     return math.copysign(y, x) if F(0.0) < z < F(np.inf) else x
+
+
+@helper
+def fast_hypot(x, y):
+    # by the root of squares, of numbers of which no square that matters overflows or is subnormal
+    p, q = abs(x), abs(y)
+    a = p if p > q else q
+    b = q if p > q else p
+    large, tiny = a > F({hypot_large!r}), a < F({hypot_tiny!r})
+    up = F(1.0 / {hypot_scale!r}) if large else F({hypot_scale!r}) if tiny else F(1.0)
+    down = F({hypot_scale!r}) if large else F(1.0 / {hypot_scale!r}) if tiny else F(1.0)
+    a, b = a * up, b * up
+    y = math.sqrt(a * a + b * b) * down
+    return F(np.inf) if p == F(np.inf) or q == F(np.inf) else y
 """
 POWER = {
     "float32": """
