@@ -53,13 +53,18 @@ def observe(more: int) -> None:
                 _exchange(row)
         elif _users == 0:
             for name, run in observed_rows.items():
-                ROWS[name].run = run
+                row = ROWS[name]
+                row.run = run
+                if row.large is not None:
+                    row.large = row.large.run  # type: ignore[attr-defined]
             observed_rows.clear()
 
 
 def _exchange(row: Primitive) -> None:
     observed_rows[row.name] = row.run
-    row.run = _Observed(row)
+    row.run = _Observed(row, row.run)
+    if row.large is not None:
+        row.large = _Observed(row, row.large)
 
 
 def _arrived(row: Primitive) -> None:
@@ -76,8 +81,8 @@ class _Observed:
 
     __slots__ = ("row", "run")
 
-    def __init__(self, row: Primitive) -> None:
-        self.row, self.run = row, row.run
+    def __init__(self, row: Primitive, run: Rule) -> None:
+        self.row, self.run = row, run
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         run = self.run

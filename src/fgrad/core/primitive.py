@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 Rule = Callable[..., Any]
 Pattern = tuple[bool, ...]
 
+LARGE = 32768  # elements: more are worth a compiled loop
 OUT = 0  # the place of the output among the values that a rule may keep; primal i is at i + 1
 _NAMES = {"out": OUT, "x": 1, "y": 2, "z": 3}
 
@@ -125,6 +126,7 @@ class Primitive:
         "flat",
         "heavy",
         "inline",
+        "large",
         "linear",
         "many",
         "mixes",
@@ -147,6 +149,7 @@ class Primitive:
     real: bool
     inline: Rule | None
     apply: Rule | None
+    large: Rule | None
     flat: bool
     heavy: bool
     wary: bool
@@ -183,6 +186,8 @@ class Primitive:
         self.name, self.run, self.shape, self.batch, self.body = name, run, shape, batch, body
         self.many, self.real, self.inline, self.apply = many, real, inline, apply
         self._make_pull, self._pulls = pull, dict[Pattern, "Pull | None"]()
+        # what eager mode calls in place of `run` for LARGE arrays, where a compiled loop may be faster
+        self.large: Rule | None = None
         self.flat = pull is flat  # no derivative at all
         # where eager mode looks first: pulls that save values only, of one tracked argument, or of two
         self.single: Pull | None = None

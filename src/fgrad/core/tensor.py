@@ -21,7 +21,17 @@ from fgrad.core.aval import aval_of
 from fgrad.core.operators import Operators
 from fgrad.core.pictures import html_of
 from fgrad.core.placement import buffer_of, near
-from fgrad.core.primitive import FUNCTIONS, KEEP_OUT, KEEP_X, KEEP_XY, KEEP_Y, OUT, ROWS, Primitive
+from fgrad.core.primitive import (
+    FUNCTIONS,
+    KEEP_OUT,
+    KEEP_X,
+    KEEP_XY,
+    KEEP_Y,
+    LARGE,
+    OUT,
+    ROWS,
+    Primitive,
+)
 from fgrad.core.snapshot import refuse_masked, refuse_objects, snapshot
 from fgrad.core.tape import HIDDEN, Fit, Node, Pick, Tape
 from fgrad.core.trace import NOTHING, Box, State, Trace, current, inherited_state, note_change
@@ -196,7 +206,7 @@ def apply_unary(row: Primitive, x: Any) -> Any:
         if v.__class__ is not _ndarray and isinstance(v, Box):
             return _boxed(row, (x,), {})
         t: Tensor = _new(Tensor)
-        t._value = row.run(v)
+        t._value = row.run(v) if row.large is None or v.size < LARGE else row.large(v)
         t._nodes = ()
         return t
     s = inherited_state()
@@ -212,7 +222,7 @@ def apply_unary(row: Primitive, x: Any) -> Any:
         return bind(row.name, x)
     if row.real and v.dtype.kind == "c":
         return bind(row.name, x)
-    out = row.run(v)
+    out = row.run(v) if row.large is None or v.size < LARGE else row.large(v)
     n = Node()
     n.tape = tape
     n.pull = pull
@@ -272,7 +282,7 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
         return bind(row.name, x, y)
     else:
         t: Tensor = _new(Tensor)
-        t._value = row.run(vx, vy)
+        t._value = (row.large or row.run)(vx, vy)
         t._nodes = ()
         return t
     if pull is None or s.thread != get_ident() or (s.foreign is not None and s.foreign()):
@@ -287,7 +297,7 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
         vx = _number(vx) if kept is None else kept
         out = row.run(vx, vy)
     else:
-        out = row.run(vx, vy)
+        out = (row.large or row.run)(vx, vy)
         shape, dtype = out.shape, out.dtype
         if dtype is not _FLOAT64 and (dtype.kind not in "fc" or (row.real and dtype.kind == "c")):
             return bind(row.name, x, y)

@@ -33,13 +33,18 @@ def emit_calls(name: str, params: Sequence[Expr], results: Sequence[Expr | None]
 
 
 def emit_in_place(
-    name: str, params: Sequence[Expr], results: Sequence[Expr | None], otherwise: str, large: str = ""
+    name: str,
+    params: Sequence[Expr],
+    results: Sequence[Expr | None],
+    otherwise: str,
+    *,
+    bounded: bool = False,
 ) -> Source:
     """Return what `emit_calls` does, for arrays of one shape and dtype, in as few arrays as possible.
 
     An intermediate result gives its memory to the operation that uses it last. Numbers have no memory to
-    give: where the first parameter has no axes, the function called `otherwise` is called; where it has
-    `LARGE` elements, that called `large`, if there is one.
+    give: where the first parameter has no axes, the function called `otherwise` is called. If `bounded`, that
+    is called where it has one element, or none, or `LARGE` or more: one look tells.
     """
     text, constants = emit_calls(name, params, results)
     head, *lines, last = text.splitlines()
@@ -54,9 +59,8 @@ def emit_in_place(
                 lines[i] = f"    {step['term']} = {step['head']}({step['args']}, {arg})"
                 break
     names = ", ".join(str(p.leaf) for p in params)
-    guard = f"    if not {params[0].leaf}.ndim:\n        return {otherwise}({names})"
-    if large:
-        guard += f"\n    if {params[0].leaf}.size >= LARGE:\n        return {large}({names})"
+    fits = f"1 < {params[0].leaf}.size < LARGE" if bounded else f"{params[0].leaf}.ndim"
+    guard = f"    if not {fits}:\n        return {otherwise}({names})"
     return Source("\n".join([head, guard, *lines, last]) + "\n", constants)
 
 

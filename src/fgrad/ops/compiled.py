@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.backend.array import DeviceArray
-from fgrad.core.primitive import Rule
+from fgrad.core.primitive import LARGE, Rule
 from fgrad.expr.node import Expr
-
-LARGE = 32768  # elements: more are worth a compiled loop
 
 
 @cache
@@ -72,6 +70,43 @@ class Fused:
     @cached_property
     def _on_device(self) -> Any:
         return backend("cuda").elementwise(self._params, self._numbers())
+
+
+class FastUfunc:
+    """A ufunc of NumPy, in whose place one compiled loop computes large arrays of some dtypes.
+
+    NumPy's warnings and errors are kept: where a result is infinite or NaN, of which it may have something to
+    say, and where it is to speak of underflow, it computes the results itself.
+    """
+
+    def __init__(
+        self, params: Sequence[Expr], result: Expr, ufunc: Any, kinds: str, *, silent: bool = False
+    ) -> None:
+        """Take what `Fused` does; `silent`: NumPy never says anything of this function."""
+        self._params, self._result, self._ufunc = tuple(params), result, ufunc
+        self._kinds, self._silent = kinds, silent
+
+    def __call__(self, *operands: Any) -> Any:
+        """Return the result for `operands`."""
+        first = operands[0]
+        if first.__class__ is not np.ndarray or first.size < LARGE or first.dtype.char not in self._kinds:
+            return self._ufunc(*operands)
+        if not one_dtype(first.dtype, operands) or np.geterr()["under"] != "ignore":
+            return self._ufunc(*operands)
+        out = self._kernel(*operands)
+        if self._silent or _is_finite(out):
+            return out
+        return self._ufunc(*operands)
+
+    @cached_property
+    def _kernel(self) -> Any:
+        return backend().elementwise(self._params, (self._result,))
+
+
+def _is_finite(x: np.ndarray) -> bool:
+    """Return whether no number is infinite or NaN; False also where their sum is infinite."""
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(np.add.reduce(x, axis=None)))
 
 
 class FusedPull(Fused):

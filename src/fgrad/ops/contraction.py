@@ -18,9 +18,9 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import EACH, Pattern, Primitive, Pull, Rule, by_argument, register
+from fgrad.core.primitive import EACH, LARGE, Pattern, Primitive, Pull, Rule, by_argument, register
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import LARGE, backend
+from fgrad.ops.compiled import backend
 
 
 def contract(x: Any, y: Any, a: str, b: str, out: str) -> Any:

@@ -10,19 +10,21 @@ import numpy as np
 
 from fgrad.backend.devices import as_array, on_cpu
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import ITSELF, Pattern, Primitive, Pull, Rule, by_argument, flat, register
+from fgrad.core.primitive import ITSELF, LARGE, Pattern, Primitive, Pull, Rule, by_argument, flat, register
 from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.derive import chain, gradient
 from fgrad.expr.emit import emit_calls, emit_in_place
 from fgrad.expr.node import ZERO, Expr, Operand, apply, const, postorder, var, variables
-from fgrad.ops.compiled import LARGE, Fused, FusedPull
+from fgrad.ops.compiled import FastUfunc, Fused, FusedPull
 from fgrad.ops.linear import convert, with_rank
 
 FUSED = {"erf", "erfc", "sigmoid", "softplus"}
-# of float64, slopes on which NumPy spends five times what a compiled loop does; their forward values are
-# NumPy's, which warns of infinite arguments, and every small call would have to look at a size
-LARGE_SLOPES = {"sin": "d", "cos": "d"}
+# what takes NumPy one and a half to thirty times as long as a compiled loop in one thread: functions of large
+# arrays of these dtypes, and slopes
+LARGE_VALUES = {"sin": "d", "cos": "d", "tanh": "d", "hypot": "fd", "logaddexp": "fd", "logaddexp2": "fd"}
+LARGE_SLOPES = {"sin": "d", "cos": "d", "hypot": "fd", "logaddexp": "fd", "logaddexp2": "fd"}
+SILENT = {"tanh"}  # of whose arguments and results NumPy never warns
 PARAMS = tuple(map(var, ("x", "y", "z")))
 CT, OUT = var("ct"), var("out")
 
@@ -44,7 +46,10 @@ def declare_atom(name: str) -> Primitive:
     pull = _puller(slopes, params, atom.products, fused=fused, large=LARGE_SLOPES.get(name, ""))
     body = apply_unshared(name, params)
     run = Fused(params, (body,), atom.reference) if fused else atom.reference
-    return _declare(name, params, body, run, pull, real=not atom.holomorphic)
+    row = _declare(name, params, body, run, pull, real=not atom.holomorphic)
+    if name in LARGE_VALUES:
+        row.large = FastUfunc(params, body, run, LARGE_VALUES[name], silent=name in SILENT)
+    return row
 
 
 def declare_call(
@@ -257,15 +262,12 @@ def _puller(
         text, constants = emit_calls("pull", (CT, *kept), results)
         lifted, raw = (built(text, space, constants) for space in (_LIFTED, _RAW))
         if len(params) == 1 and built is _built:  # no broadcasting: intermediate results may share memory
-            space = {**_RAW, "of_number": raw}
-            text, constants = emit_in_place("pull", (CT, *kept), results, "of_number")
-            raw = built(text, space, constants)
-            if large:  # a look at the size is all that others pay for it
-                space |= {"of_large": FusedPull((CT, *kept), results, raw, large), "LARGE": LARGE}
-                text, constants = emit_in_place("pull", (CT, *kept), results, "of_number", "of_large")
-                raw = built(text, space, constants)
-        if fused:
-            raw = FusedPull((CT, *kept), results, raw)
+            for bounded in (False, True) if large else (False,):
+                other = FusedPull((CT, *kept), results, raw, large) if bounded else raw
+                text, constants = emit_in_place("pull", (CT, *kept), results, "other", bounded=bounded)
+                raw = built(text, {**_RAW, "other": other, "LARGE": LARGE}, constants)
+        if fused or (large and len(params) > 1):
+            raw = FusedPull((CT, *kept), results, raw, large or "fd")
         return Pull(lifted, raw=raw, keep=keep, transpose=ITSELF)
 
     return pull

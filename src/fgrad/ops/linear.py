@@ -10,9 +10,9 @@ import numpy as np
 
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval, Shape
-from fgrad.core.primitive import ROW, Primitive, Pull, Rule, register
+from fgrad.core.primitive import LARGE, ROW, Primitive, Pull, Rule, register
 from fgrad.core.tensor import Tensor, bind
-from fgrad.ops.compiled import LARGE, backend
+from fgrad.ops.compiled import backend
 
 Axes = tuple[int, ...]
 SMALL = 4096  # elements

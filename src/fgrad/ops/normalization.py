@@ -12,9 +12,19 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import SYMMETRIC, WEIGHTS, Pattern, Primitive, Pull, Rule, by_argument, register
+from fgrad.core.primitive import (
+    LARGE,
+    SYMMETRIC,
+    WEIGHTS,
+    Pattern,
+    Primitive,
+    Pull,
+    Rule,
+    by_argument,
+    register,
+)
 from fgrad.core.tensor import bind, unary
-from fgrad.ops.compiled import LARGE, backend, launched, launches
+from fgrad.ops.compiled import backend, launched, launches
 from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, shifted, sum_axes
 from fgrad.ops.reduction import reduced
 

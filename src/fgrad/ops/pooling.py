@@ -11,9 +11,9 @@ import numpy as np
 
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
-from fgrad.core.primitive import Primitive, by_argument, register
+from fgrad.core.primitive import LARGE, Primitive, by_argument, register
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import LARGE, backend
+from fgrad.ops.compiled import backend
 from fgrad.ops.linear import linear
 from fgrad.ops.windows import Pads, Steps, padded, places
 

@@ -15,9 +15,9 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
-from fgrad.core.primitive import EACH, Primitive, by_argument, register
+from fgrad.core.primitive import EACH, LARGE, Primitive, by_argument, register
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import LARGE, backend
+from fgrad.ops.compiled import backend
 from fgrad.ops.linear import reshape, transpose
 
 Steps = tuple[int, ...]

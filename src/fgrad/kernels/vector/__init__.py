@@ -3,7 +3,8 @@
 A loop that calls the C library computes one element at a time. These have neither branches nor calls: range
 reduction by adding a large number, a polynomial, and an exponent written into the bits. They are right for
 every argument, subnormal, infinite and NaN ones too, to two units in the last place. Each polynomial is an
-interpolation at Chebyshev points, or Remez's best approximation. Only sin, cos and tan beyond 2^22 are left to the C library: see `far`.
+interpolation at Chebyshev points, or has the least error that Remez's algorithm finds. Only sin, cos and tan
+beyond 2^22 are left to the C library: see `far`.
 """
 
 from __future__ import annotations
