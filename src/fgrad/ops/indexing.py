@@ -12,11 +12,11 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.placement import device_of, near, placed
-from fgrad.core.primitive import EACH, Pattern, Primitive, Pull, by_argument, flat, register
+from fgrad.core.primitive import EACH, LARGE, Pattern, Primitive, Pull, by_argument, flat, register
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, apply_row, bind
 from fgrad.core.trace import Box
-from fgrad.ops.compiled import LARGE, backend, launched, launches
+from fgrad.ops.compiled import backend, launched, launches
 from fgrad.ops.devices import to_device
 from fgrad.ops.linear import broadcast_to, linear, reshape, sum_to, transpose, with_rank
 

@@ -14,9 +14,9 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import Primitive, by_argument, flat, register
+from fgrad.core.primitive import LARGE, Primitive, by_argument, flat, register
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import LARGE, backend
+from fgrad.ops.compiled import backend
 from fgrad.ops.indexing import HOLE
 from fgrad.ops.linear import broadcast_to, reshape, with_rank
 
