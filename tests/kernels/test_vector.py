@@ -1,4 +1,5 @@
 import os
+import re
 
 import mpmath as mp
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from fgrad.expr import special
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import apply, var
-from fgrad.kernels import cpu, source, vector
+from fgrad.kernels import compilation, cpu, source, vector
 
 mp.mp.prec = 120
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"  # then a point takes as long as a thousand
@@ -190,6 +191,21 @@ def test_special_points_are_numpys(name, dtype):
     assert good.all(), [(*(x[i] for x in operands), y[i], expected[i]) for i in np.flatnonzero(~good)[:5]]
 
 
+@DTYPES
+@pytest.mark.parametrize("name", EXACT)
+def test_no_bit_depends_on_where_a_vector_or_a_piece_ends(name, dtype):
+    run = kernel(name, dtype)
+    operands = [points(name, dtype, 500)] if name in UNARY else pairs(name, dtype, 500)
+    with np.errstate(all="ignore"):
+        whole = run(*operands)
+        for start in range(40):
+            for count in (1, 5, start):
+                part = run(*(x[start : start + count] for x in operands))
+                np.testing.assert_array_equal(
+                    part.view(np.uint8), whole[start : start + count].view(np.uint8)
+                )
+
+
 def test_powers_of_the_base_are_exact():
     whole = np.arange(-1074.0, 1024.0)
     np.testing.assert_array_equal(kernel("log2", np.float64)(2.0**whole), whole)
@@ -217,6 +233,18 @@ def test_loops_over_trigonometric_functions_call_whole_vectors():
     module = source.execute(f"{source.COMPILED}\n{text}")
     code = next(iter(module.kernel.inspect_llvm().values()))
     assert "x double> @fgrad_far_sin_" in code.partition("define ")[2]
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_what_is_left_to_the_c_library(kind):
+    if INTERPRETED:
+        pytest.skip("nothing is compiled")
+    found, few = set(), (X, Y, var("z"))
+    for name, atom in ATOMS.items():
+        text = cpu.elementwise(few[: atom.arity], (apply(name, *few[: atom.arity]),)).text(np.dtype(kind))
+        code = compilation.assembly(text, "function", "f")
+        found |= set(re.findall(r'^declare [^@]*@"?([a-z]\w*)"?\(', code, re.MULTILINE))
+    assert {name.removesuffix("f") for name in found} == {"sin", "cos", "tan", "nextafter"}
 
 
 def test_several_far_functions_fit_into_one_kernel():

@@ -186,9 +186,8 @@ def _load_libraries() -> None:
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
 
     if sys.platform == "linux":
-        for name in ("libm.so.6", "libmvec.so.1"):
-            with contextlib.suppress(RuntimeError):  # not where the C library is another than glibc
-                binding.load_library_permanently(name)
+        with contextlib.suppress(RuntimeError):  # not where the C library is another than glibc
+            binding.load_library_permanently("libm.so.6")
 
 
 @contextlib.contextmanager
