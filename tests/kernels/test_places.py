@@ -22,9 +22,10 @@ def example(dtype, shape, second):
 @SHAPES
 def test_reading(dtype, shape, second):
     x, first, second = example(dtype, shape, second)
-    found = places.read(x, first, second)
-    assert found.dtype == dtype
-    np.testing.assert_array_equal(found, x[first[:, None], second])
+    for kind in (np.int64, np.int32):
+        found = places.read(x, first, second.astype(kind))
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, x[first[:, None], second])
 
 
 @DTYPES
@@ -34,7 +35,9 @@ def test_adding_up(dtype, shape, second):
     ct = RNG.standard_normal(second.shape).astype(dtype)
     expected = np.zeros(shape, dtype)
     np.add.at(expected, (first[:, None], second), ct)
-    np.testing.assert_array_equal(places.added(ct, first, second, shape, unique=False), expected)
+    for kind in (np.int64, np.int32):
+        found = places.added(ct, first, second.astype(kind), shape, unique=False)
+        np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(
         places.added(ct[:, ::-1], first, second[:, ::-1].copy(), shape, unique=False).shape, shape
     )
@@ -71,3 +74,14 @@ def test_places_that_do_not_exist(wrong):
     assert places.read(x, first, second) is None
     assert places.read(x[:0], first, second) is None
     assert places.read(x[:, :0], first, second) is None
+
+
+@pytest.mark.parametrize("n", [1, 257, 100_000])
+def test_narrow_places(n):
+    wide = RNG.integers(-(2**31), 2**31, (n, 2))
+    narrow = places.narrowed(wide)
+    assert narrow.dtype == np.int32
+    np.testing.assert_array_equal(narrow, wide)
+    for lost in (2**31, -(2**31) - 1, 2**40 + 3):
+        wide[n // 2, 1] = lost
+        assert places.narrowed(wide) is None

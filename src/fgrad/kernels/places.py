@@ -22,8 +22,9 @@ _TEXT = """
 DISTINCT = True
 U, NONE, YES = np.uintp, np.int64(0), np.uint8(1)
 IN, OUT = (types.Array(types.{dtype}, 1, "C", readonly=one) for one in (True, False))
-PLACES, FLAG = types.Array(types.int64, 1, "C", readonly=True), types.Array(types.uint8, 1, "C")
-SIGNATURE = types.void({x}, PLACES, PLACES, {out}, FLAG, *[types.int64] * 3, types.uintp, types.uintp)
+ROWS, PLACES = (types.Array(t, 1, "C", readonly=True) for t in (types.int64, types.{places}))
+FLAG = types.Array(types.uint8, 1, "C")
+SIGNATURE = types.void({x}, ROWS, PLACES, {out}, FLAG, *[types.int64] * 3, types.uintp, types.uintp)
 
 
 @njit(SIGNATURE, cache=True, error_model="numpy", nogil=True)
@@ -35,7 +36,7 @@ def kernel(x, first, second, out, wrong, rows, columns, width, lo, hi):
         a = a + rows if a < NONE else a
         bad = a < NONE or a >= rows
         for j in range(k, stop):
-            b = second[j]
+            b = np.int64(second[j])
             b = b + columns if b < NONE else b
             out_of_range = bad or b < NONE or b >= columns
             bad = out_of_range
@@ -65,6 +66,21 @@ def kernel(ct, places, out, wrong, lo, hi):
             for c in range(lo, hi):
                 out[U(i), c] += ct[k, c]
 """
+_NARROWED = """
+DISTINCT = True
+IN, OUT = types.Array(types.int64, 1, "C", readonly=True), types.Array(types.int32, 1, "C")
+FLAG, YES = types.Array(types.uint8, 1, "C"), np.uint8(1)
+
+
+@njit(types.void(IN, OUT, FLAG, types.uintp, types.uintp), cache=True, error_model="numpy", nogil=True)
+def kernel(places, out, wrong, lo, hi):
+    lost = np.int64(0)
+    for k in range(lo, hi):
+        out[k] = np.int32(places[k])
+        lost |= places[k] ^ np.int64(np.int32(places[k]))
+    if lost != np.int64(0):
+        wrong[np.uintp(0)] = YES
+"""
 _STEPS = {
     # name: (the types of x and out, what is done)
     "read": ("IN", "OUT", "out[j] = x[place]"),
@@ -74,9 +90,9 @@ _STEPS = {
 
 
 @cache
-def _kernel(name: str, char: str) -> Loop:
+def _kernel(name: str, char: str, places: str) -> Loop:
     x, out, step = _STEPS[name]
-    text = _TEXT.strip().format(dtype=np.dtype(char).name, x=x, out=out, step=step)
+    text = _TEXT.strip().format(dtype=np.dtype(char).name, x=x, out=out, step=step, places=places)
     return Loop(f"{text}\n")
 
 
@@ -85,13 +101,25 @@ def _rows(char: str) -> Loop:
     return Loop(f"{_ROWS.strip().format(dtype=np.dtype(char).name)}\n")
 
 
+@cache
+def _narrowed() -> Loop:
+    return Loop(f"{_NARROWED.strip()}\n")
+
+
+def narrowed(places: Any) -> Any:
+    """Return an int32 copy of a contiguous int64 array, None if that would lose something."""
+    out, wrong = np.empty(places.shape, np.int32), np.zeros(1, np.uint8)
+    threads.share(_narrowed(), (places.reshape(-1), out.reshape(-1), wrong), places.size, places.size)
+    return None if wrong[0] else out
+
+
 def read(x: Any, first: Any, second: Any) -> Any:
     """Return `x[first, second]`, None if there is no such place.
 
     Args:
         x: contiguous matrix.
         first: a row for each row of `second`.
-        second: contiguous matrix of columns.
+        second: contiguous matrix of columns, of int64 or int32.
     """
     out = np.empty(second.shape, x.dtype)
     return out if _is_done("read", x, first, second, out, x.shape) else None
@@ -123,7 +151,7 @@ def added_rows(ct: Any, places: Any, shape: tuple[int, int]) -> Any:
 def _is_done(name: str, x: Any, first: Any, second: Any, out: Any, shape: tuple[int, int]) -> bool:
     wrong = np.zeros(1, np.uint8)
     flat = (x.reshape(-1), np.ascontiguousarray(first), second.reshape(-1), out.reshape(-1))
-    args, loop = (*flat, wrong, *shape, second.shape[1]), _kernel(name, x.dtype.char)
+    args, loop = (*flat, wrong, *shape, second.shape[1]), _kernel(name, x.dtype.char, second.dtype.name)
     if name == "add":
         loop.kernel(*args, 0, second.size)
     else:

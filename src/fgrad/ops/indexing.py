@@ -219,9 +219,34 @@ def getitem(x: Any, index: Any) -> Any:
     template, arrays = split_index(x, index)
     if arrays or _has_truth(template):
         if x.__class__ is Tensor:
+            if len(arrays) == 1 and x._nodes:
+                arrays = [_narrow(x, arrays[0])]
             return apply_row(_GATHER, (x, *arrays), {"template": template})
         return bind("gather", x, *arrays, template=template)
     return bind("slice", x, index=template)
+
+
+def _narrow(x: Tensor, places: Any) -> Any:
+    """Return an index array, or a copy of half the size for the tape, which would keep a copy anyhow.
+
+    That is for many elements of a vector of floats, which kernels read: what takes the time there is memory.
+    """
+    v = x._value
+    if (
+        places.__class__ is not np.ndarray
+        or places.size < LARGE
+        or places.dtype != np.int64
+        or not places.flags.c_contiguous
+        or v.__class__ is not np.ndarray
+        or v.ndim != 1
+        or v.dtype.char not in "fd"
+    ):
+        return places
+    narrow = backend("places").narrowed(places)
+    if narrow is None:
+        return places
+    narrow.setflags(write=False)
+    return narrow
 
 
 def _batch_update(mapped: tuple[bool, ...], x: Any, value: Any, *, index: Index) -> Any:
@@ -329,7 +354,7 @@ def _lanes(arrays: Sequence[Any], template: Index, shape: Shape) -> tuple[Any, A
     if (
         second.__class__ is not np.ndarray
         or second.size < LARGE
-        or second.dtype != np.int64
+        or second.dtype not in _PLACES
         or not second.flags.c_contiguous
         or template != _HOLES[len(shape)]
     ):
@@ -349,6 +374,7 @@ def _lanes(arrays: Sequence[Any], template: Index, shape: Shape) -> tuple[Any, A
 
 
 _FIRST = np.zeros(1, np.int64)
+_PLACES = (np.dtype(np.int64), np.dtype(np.int32))
 
 
 def _run_gather(x: Any, *arrays: Any, template: Index, unique: bool = False) -> Any:
