@@ -213,6 +213,50 @@ def test_powers_of_negative_numbers(n):
     close(fg.grad(lambda x: np.sum(x**0.0))(np.zeros(3)), np.zeros(3))
 
 
+INTEGERS = [(t, n) for t in ("i1", "u1", "i2", "u2", "i4", "u4", "i8") for n in (0, 3, np.iinfo(t).max // 2)]
+
+
+@pytest.mark.parametrize("dtype", ["e", "f", "d", "F"])
+@pytest.mark.parametrize(
+    "f", [np.arctan2, np.hypot, np.power, np.float_power, np.divide, np.copysign, np.add]
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_integers_beside_numbers(f, dtype):
+    """Slopes are computed with numbers: products of integers wrap, quotients of small ones are double."""
+    if dtype == "F" and f not in (np.power, np.divide, np.add):
+        return
+    x = np.array([0.7, 0.2]).astype(dtype)
+    for kind, n in [*INTEGERS, ("?", 1)]:
+        y = np.full(2, n, kind)
+        for call in (lambda x, y: f(x, y), lambda x, y: f(y, x)):
+            out = call(x, y)
+            for z in (y, fg.tensor(y)):
+                found = fg.vjp(lambda x, call=call, z=z: call(x, z), x)[1](np.ones_like(out))[0]
+                assert (found.dtype, found.shape) == (x.dtype, x.shape)
+                wide = fg.vjp(
+                    lambda x, call=call, y=y: call(x, y.astype("d")), x.astype("D" if dtype == "F" else "d")
+                )
+                expected = wide[1](np.ones_like(wide[0]))[0]
+                tol = {"e": 2e-2, "f": 1e-5, "F": 1e-5, "d": 1e-13}[dtype]
+                with np.errstate(over="ignore"):
+                    np.testing.assert_allclose(found, expected.astype(dtype), rtol=tol, atol=tol)
+
+
+def test_powers_of_negative_numbers_with_complex_exponents():
+    x, z = np.array([-2.0, 3.0]), np.array([0.3 + 0.4j, 1j])
+    check_grads(lambda z: np.power(x, z), (z,), order=2)
+    check_grads(np.power, (x, z), order=2)
+    check_grads(np.float_power, (x, z), order=2)
+
+
+def test_a_mask_larger_than_what_it_masks_is_refused():
+    mask = np.ones((2, 3, 4), bool)
+    for name in ("sum", "prod", "mean", "var", "std", "all", "any", "nansum", "nanmean", "nanvar", "nanprod"):
+        for xp in (np, fnp):
+            with pytest.raises(ValueError, match="where"):
+                getattr(xp, name)(fg.tensor(X), axis=0, where=mask)
+
+
 def test_views_and_overlapping_writes():
     """There are no aliasing views: y = x[:2] is a value of its own, and x keeps its own."""
 

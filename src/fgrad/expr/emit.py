@@ -27,9 +27,21 @@ def emit(name: str, params: Sequence[Expr], results: Sequence[Expr]) -> Source:
     return _emit(name, params, results, by_element=True)
 
 
-def emit_calls(name: str, params: Sequence[Expr], results: Sequence[Expr | None]) -> Source:
-    """Return `def name(*params)` that calls every atom by its name, for whole arrays, and returns a tuple."""
-    return _emit(name, params, results, by_element=False)
+def emit_calls(
+    name: str, params: Sequence[Expr], results: Sequence[Expr | None], mixed: Sequence[Expr] = ()
+) -> Source:
+    """Return `def name(*params)` that calls every atom by its name, for whole arrays, and returns a tuple.
+
+    Those of `mixed` which are not of the kind of the first parameter go through `widened(x, first)` before.
+    """
+    text, constants = _emit(name, params, results, by_element=False)
+    head, rest = text.split("\n", 1)
+    first = params[0].leaf
+    guards = (
+        f"    if {p.leaf}.dtype.kind != {first}.dtype.kind:\n        {p.leaf} = widened({p.leaf}, {first})\n"
+        for p in mixed
+    )
+    return Source(f"{head}\n{''.join(guards)}{rest}", constants)
 
 
 def emit_in_place(

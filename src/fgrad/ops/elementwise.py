@@ -212,6 +212,16 @@ def _built(text: str, namespace: dict[str, Any], constants: dict[str, float]) ->
     return made
 
 
+def _like(x: Any, ct: Any) -> Any:
+    """Return numbers of another kind in the dtype of a cotangent."""
+    return convert(x, ct.dtype)
+
+
+def _whole(x: Any, ct: Any) -> Any:
+    """Return integers as such that do not wrap, but stay whole as some orders have to be."""
+    return convert(x, np.dtype(np.int64)) if x.dtype.kind in "iub" else x
+
+
 def _built_by_dtype(text: str, namespace: dict[str, Any], constants: dict[str, float]) -> Rule:
     """Return what `_built` does, with constants of the dtype of the cotangent.
 
@@ -227,12 +237,17 @@ def _built_by_dtype(text: str, namespace: dict[str, Any], constants: dict[str, f
 
 def _built_for_calls(text: str, namespace: dict[str, Any], constants: dict[str, float]) -> Rule:
     """Return what `_built` does, in the precision of the cotangent: some libraries compute in double only."""
-    made = _built(text, namespace, constants)
+    made = _built(text, {**namespace, "widened": _whole}, constants)
 
     def narrowed(x: Any, dtype: np.dtype[Any]) -> Any:
         return convert(x, dtype) if x is not None and x.dtype.kind == dtype.kind and x.dtype != dtype else x
 
     return lambda ct, *saved: tuple(narrowed(x, ct.dtype) for x in made(ct, *saved))
+
+
+def _is_factor(p: Expr, e: Expr) -> bool:
+    """Return whether `e` is `p` times the cotangent, or without `p`."""
+    return e.args in {(CT, p), (p, CT)} or p not in variables(e)
 
 
 def _puller(
@@ -259,7 +274,12 @@ def _puller(
         needed = variables(*(r for r in results if r is not None))
         kept = [v for v in (OUT, *params) if v in needed]
         keep = tuple(0 if v is OUT else params.index(v) + 1 for v in kept)
-        text, constants = emit_calls("pull", (CT, *kept), results)
+        # integers wrap in their own products, and quotients of them are double whatever is beside them;
+        # real numbers have no logarithm where they are negative, beside complex ones they do
+        logs = any(e.head == "log" for e in postorder(*(r for r in results if r is not None)))
+        other = [p for p, tracked in zip(params, pattern, strict=True) if p in kept and (logs or not tracked)]
+        mixed = [p for p in other if any(r is not None and not _is_factor(p, r) for r in results)]
+        text, constants = emit_calls("pull", (CT, *kept), results, mixed if len(params) > 1 else ())
         lifted, raw = (built(text, space, constants) for space in (_LIFTED, _RAW))
         if len(params) == 1 and built is _built:  # no broadcasting: intermediate results may share memory
             for bounded in (False, True) if large else (False,):
@@ -345,7 +365,16 @@ def _declare_table() -> None:
     _declare("bitwise_count", x, None, np.bitwise_count, flat, real=False)
     _declare("spacing", x, None, np.spacing, flat, real=True)
     _declare("ldexp", pair, None, np.ldexp, by_argument(_ldexp, None), real=True)
-    _declare("fraction", x, x[0] - apply("trunc", *x), _run_fraction, by_argument(lambda ct: ct), real=True)
+    part = apply("where", apply("isinf", *x), const(0), x[0] - apply("trunc", *x))
+    _declare(
+        "fraction",
+        x,
+        apply("copysign", part, *x),
+        _run_fraction,
+        by_argument(lambda ct: ct),
+        real=True,
+        shape=lambda x: Aval(x.shape, np.modf.resolve_dtypes((x.dtype, None, None))[1]),
+    )
     _declare("exponent", x, None, _run_exponent, flat, real=True, shape=_shape_exponent)
 
 
@@ -365,6 +394,6 @@ def _shape_exponent(x: Any) -> Aval:
     return Aval(x.shape, np.dtype(np.intc))
 
 
-_RAW: dict[str, Any] = {name: atom.reference for name, atom in ATOMS.items()}
-_LIFTED: dict[str, Any] = {name: caller(name) for name in ATOMS}
+_RAW: dict[str, Any] = {"widened": _like, **{name: atom.reference for name, atom in ATOMS.items()}}
+_LIFTED: dict[str, Any] = {"widened": _like, **{name: caller(name) for name in ATOMS}}
 _declare_table()
