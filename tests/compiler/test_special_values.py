@@ -15,7 +15,17 @@ FLOATS = [np.float32, np.float64]
 INTEGERS = [np.int8, np.uint8, np.int32, np.uint64, np.int64]
 EXACT = (  # rounded correctly, so equal to the bit
     *(np.negative, np.absolute, np.fabs, np.square, np.sqrt, np.reciprocal, np.sign, np.floor, np.ceil),
-    *(np.trunc, np.rint, np.isnan, np.isinf, np.isfinite, np.signbit, np.logical_not, np.positive),
+    *(
+        np.trunc,
+        np.rint,
+        lambda x: np.modf(x)[0],
+        np.isnan,
+        np.isinf,
+        np.isfinite,
+        np.signbit,
+        np.logical_not,
+        np.positive,
+    ),
 )
 CLOSE = (  # to a few units in the last place, and special values exactly
     *(np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sin, np.cos, np.tan, np.tanh),

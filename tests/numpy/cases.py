@@ -14,11 +14,17 @@ import pytest
 import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad.testing import check_grads
+from fgrad.transforms.stage import aval_out
 
 LATEST = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 UNMAPPED = {  # functions whose results depend in shape on the values, or are nested: no vmap, no staging here
     *("unique", "unique_all", "unique_counts", "unique_inverse", "unique_values"),
     *("union1d", "intersect1d", "setdiff1d", "setxor1d", "histogramdd"),
+}
+BY_VALUE = {  # functions that look at values for the dtype or shape of their results, or to refuse them
+    *("linalg.eig", "linalg.eigvals", "linalg.lstsq", "roots", "average", "nanargmax", "nanargmin"),
+    *("quantile", "percentile", "nanquantile", "nanpercentile"),
+    *("histogram", "histogram_bin_edges", "histogramdd", "histogram2d"),
 }
 ROUNDING = {"float16": 2e-3, "float32": 1e-6, "complex64": 1e-6}  # of other dtypes: 1e-13
 
@@ -143,6 +149,9 @@ def check(case: Case) -> None:
                 pytest.skip("this NumPy may refuse what a later one takes")
             for args in (case.args, tensors):
                 refuses(ours, args, case.options, error)
+            if varying and case.name not in BY_VALUE:
+                with pytest.raises(Exception):  # noqa: B017 -- which one is tested above
+                    fg.jit(of_arrays(ours, case, varying))(*(case.args[i] for i in varying))
             return
         same(ours(*case.args, **case.options), expected, np.ndarray | np.generic)
         if not varying:
@@ -152,6 +161,8 @@ def check(case: Case) -> None:
         for i in varying if len(varying) > 1 else ():
             args = (*case.args[:i], tensors[i], *case.args[i + 1 :])
             same(ours(*args, **case.options), expected, fg.Tensor)
+        if case.name not in BY_VALUE:
+            avals_agree(ours, case, varying, expected)
     inputs = [i for i in varying if has_slope(case.args[i])]
     if case.order and inputs and has_slope(expected):
 
@@ -165,6 +176,29 @@ def check(case: Case) -> None:
         check_grads(f, xs, case.order)
         if case.order > 1 and case.name not in UNMAPPED and all(isinstance(x, np.ndarray) for x in xs):
             maps_and_stages(f, xs)
+
+
+def of_arrays(ours: Any, case: Case, varying: list[int]) -> Any:
+    """Return a case as a function of its arguments that hold arrays."""
+
+    def f(*xs: Any) -> Any:
+        args = list(case.args)
+        for i, x in zip(varying, xs, strict=True):
+            args[i] = x
+        return ours(*args, **case.options)
+
+    return f
+
+
+def avals_agree(ours: Any, case: Case, varying: list[int], expected: Any) -> None:
+    """Assert that shapes and dtypes of results are known without their values, where a case can be staged."""
+    try:
+        program = fg.make_graph(of_arrays(ours, case, varying))(*(case.args[i] for i in varying))
+    except (TypeError, ValueError, IndexError):  # it needs values
+        return
+    avals = [(tuple(y.shape), y.dtype) for y in map(aval_out, program.outputs)]
+    leaves = [np.asarray(y) for y in fg.tree.leaves(expected)]
+    assert avals == [(y.shape, y.dtype) for y in leaves]
 
 
 def maps_and_stages(f: Any, xs: list[Any]) -> None:

@@ -61,6 +61,13 @@ def test_anywhere(n, seed, ends):
     np.testing.assert_allclose(y.numpy(), np.interp(x, xp, fp, **options), rtol=1e-12, atol=1e-13)
 
 
+def test_infinite_values_staged():
+    x, fp = np.array([0.0, 0.5, 1.0, 1.5, 2.0]), np.array([0.0, np.inf, 1.0])
+    with np.errstate(invalid="ignore"):
+        found = fg.jit(lambda x, fp: fnp.interp(x, np.arange(3.0), fp))(x, fp)
+        np.testing.assert_array_equal(found, np.interp(x, np.arange(3.0), fp))
+
+
 def test_the_slope_at_a_node_is_that_to_its_right():
     slopes = np.diff(FP) / np.diff(XP)
     g = fg.grad(lambda x: np.sum(np.interp(x, XP, FP)))

@@ -89,6 +89,15 @@ CASES = [
         for n in ("var", "std")),
     *(Case(n, f"complex axis {a}", (values((2, 3), dtype=complex), a), (), 2)
         for n in ("sum", "prod", "mean", "var", "std", "cumsum", "cumprod") for a in (None, 0)),
+    *(Case(n, f"initial {i!r} for {t}", (integers().astype(t),), (("axis", 0), ("initial", i)))
+        for n in ("sum", "prod", "max", "min") for t in ("u1", "i8", "?", "e", "f", "d")
+        for i in (1.5, 2, np.float64(0.5), None)),
+    *(Case(n, "complex initial", (M,), (("initial", 1j),)) for n in ("sum", "max")),
+    *(Case(n, "initial of several", (M,), (("initial", np.ones(3)),)) for n in ("sum", "prod")),
+    *(Case(n, "half precision beyond its range", (np.full((3, 3000), 100, "e"),), (("axis", 1),
+        ("where", np.arange(3000) < 2500))) for n in ("mean",)),
+    *(Case("mean", f"integer dtype where {w is not True}", (integers(),), (("dtype", int), ("where", w)))
+        for w in (True, truths())),
     # one of a kind
     *named("average", {"all": C, "axis": (C, 1), "axes": (C, (0, 2)), "weights": (C, None, np.abs(C)),
         "weights along an axis": (C, 1, np.abs(V[:3])), "weights along axes": (C, (0, 1), np.abs(M)),

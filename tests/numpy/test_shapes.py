@@ -170,7 +170,8 @@ CASES = [
     *named("pad", {"floats": (M, 1.5), "option of another mode": (M, 1, "edge"), "three": (M, (1, 2, 3))},
         order=0, constant_values=1),
     # inserting and deleting
-    *named("insert", {"place": (V, 1, 5.0), "last": (V, 4, 5.0), "negative": (V, -1, 5.0),
+    *named("insert", {"more axes": (V, [1, 3], np.array([[5.0, 6.0]])),
+        "place": (V, 1, 5.0), "last": (V, 4, 5.0), "negative": (V, -1, 5.0),
         "array": (V, 2, V * 2), "flat": (M, 1, 5.0), "rows": (M, 1, V[:3], 0), "columns": (M, 1, V[:2], 1),
         "column list": (M, [1], M[:, :1] * 2, 1), "negative axis": (C, 1, 5.0, -1), "outside": (V, 5, 1.0),
         "several": (V, [1, 3], M[0, :2]), "several of one value": (V, [0, 2, 2], 7.0), "unordered": (V, [3,

@@ -620,6 +620,14 @@ def test_errors_of_shape_are_numpys():
         fg.jit(lambda x: x + np.ones(2))(Y)
     with pytest.raises(IndexError):
         fg.jit(lambda x: x[7])(Y)
+    for f in (
+        lambda x: np.reshape(x, (x.size + 1,)),
+        lambda x: np.vdot(x[:1], x),
+        lambda x: np.broadcast_to(x, (2, x.size + 1)),
+        lambda x: np.concatenate([np.ones((2, 2)), x[None]]),
+    ):
+        with pytest.raises(ValueError):
+            fg.jit(f)(Y)
 
 
 # ---- switching it off ----------------------------------------------------------------------------

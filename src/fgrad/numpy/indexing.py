@@ -289,6 +289,8 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     """Return elements at places along an axis, other axes matched."""
     arr, given = as_value(arr), indices
     indices = indices if isinstance(indices, Tensor) else np.asarray(indices)
+    if indices.dtype.kind not in "iu":
+        raise IndexError(f"`indices` must be an integer array, not of dtype {indices.dtype}")
     if axis is None:
         arr, axis = linear.reshape(arr, (arr.size,)), 0
     n = len(arr.shape)

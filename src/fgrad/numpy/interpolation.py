@@ -86,7 +86,7 @@ def _piecewise(x: Any, xp: Any, fp: Any) -> Any:
         slope = bind("where", flat, 0, (fb - fa) / bind("where", flat, 1, width))
         y = f0 + bind("both", slope, x - x0)
         value = known(y)
-        if value is None or not np.isnan(value).any():
+        if value is not None and not np.isnan(value).any():
             return y
         # the other end where an infinite value spoils this one, as NumPy does
         other = fb + bind("both", slope, x - xb)

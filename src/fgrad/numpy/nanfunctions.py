@@ -213,6 +213,7 @@ def _variance(
     if nan is None:
         return _var(x, axis, dtype, None, ddof, keepdims, where=where, mean=mean)
     _check_dtypes(dtype, out)
+    x = x if dtype is None else linear.convert(x, np.dtype(dtype))
     center = mean
     if mean is _NOTHING:
         total = sum(x, axis, dtype, None, True, _NOTHING, where)

@@ -44,8 +44,40 @@ def _prepared(x: Any, dtype: Any, where: Any, neutral: Any) -> Any:
     if dtype is not None:
         x = linear.convert(x, np.dtype(dtype))
     if where is not True:
-        x = bind("where", where, x, linear.convert(as_value(neutral), x.dtype))
+        x = bind("where", _mask(where, x.shape), x, linear.convert(as_value(neutral), x.dtype))
     return x
+
+
+def _mask(where: Any, shape: tuple[int, ...]) -> Any:
+    """Return `where` as an array.
+
+    Raises:
+        ValueError: it has more axes or elements than what it chooses from.
+    """
+    where = as_value(where)
+    if np.broadcast_shapes(where.shape, shape) != shape:
+        raise ValueError(f"where of shape {where.shape} does not broadcast to the array's shape {shape}")
+    return where
+
+
+def _beside(initial: Any, dtype: np.dtype[Any]) -> Any:
+    """Return what a reduction starts from, in its dtype.
+
+    Raises:
+        TypeError: a complex number for real elements.
+        ValueError: more than a number.
+    """
+    if dtype.kind in _OWN.get(initial.__class__, ""):
+        return initial
+    initial = as_value(initial)
+    if initial.shape:
+        raise ValueError(f"initial is one number, not an array of shape {initial.shape}")
+    if initial.dtype.kind == "c" and dtype.kind != "c":
+        raise TypeError(f"initial is complex, the result has dtype {dtype}")
+    return linear.convert(initial, dtype)
+
+
+_OWN = {float: "fc", int: "iufc"}  # numbers of Python that take these dtypes by themselves
 
 
 def narrowed(y: Any, dtype: Any) -> Any:
@@ -80,8 +112,8 @@ def sum(
         a = _prepared(a, dtype, where, 0)
     axes = _axes_of_monoid(axis, len(a.shape))
     y = bind("sum", a, axes=axes)
-    if initial is not _NOTHING:
-        y = y + initial
+    if initial is not _NOTHING and initial is not None:
+        y = y + _beside(initial, y.dtype)
     return finished(narrowed(y, dtype), a, axes, keepdims, out)
 
 
@@ -99,8 +131,8 @@ def prod(
     a = _prepared(a, dtype, where, 1)
     axes = _axes_of_monoid(axis, len(a.shape))
     y = bind("prod", a, axes=axes)
-    if initial is not _NOTHING:
-        y = y * initial
+    if initial is not _NOTHING and initial is not None:
+        y = y * _beside(initial, y.dtype)
     return finished(narrowed(y, dtype), a, axes, keepdims, out)
 
 
@@ -110,6 +142,7 @@ _PAIRWISE = {"max": "maximum", "min": "minimum", "nanmax": "fmax", "nanmin": "fm
 def extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
     """Return what the row `name` finds over axes, beside `initial`, among the elements that count."""
     a = as_value(a)
+    initial = _NOTHING if initial is None else initial
     if where is not True:
         if initial is _NOTHING:
             raise ValueError(
@@ -120,14 +153,14 @@ def extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any
     axes = _axes_of_monoid(axis, len(a.shape))
     if initial is not _NOTHING and (a.size == 0 and any(a.shape[i] == 0 for i in axes)):
         shape = tuple(n for i, n in enumerate(a.shape) if i not in axes)
-        y = linear.broadcast_to(linear.convert(as_value(initial), a.dtype), shape)
+        y = linear.broadcast_to(linear.convert(as_value(_beside(initial, a.dtype)), a.dtype), shape)
         return finished(alike([y, a])[0], a, axes, keepdims, out)
     if a.dtype.kind == "b":
         y = bind("convert", bind(name, bind("convert", a, dtype=np.dtype(np.int8)), axes=axes), dtype=a.dtype)
     else:
         y = bind(name, a, axes=axes)
     if initial is not _NOTHING:
-        y = bind(_PAIRWISE[name], y, initial)
+        y = bind(_PAIRWISE[name], y, _beside(initial, y.dtype))
     return finished(y, a, axes, keepdims, out)
 
 
@@ -190,8 +223,8 @@ def _count(a: Any, axes: tuple[int, ...], where: Any, keepdims: Any) -> Any:
         for i in axes:
             n *= a.shape[i]
         return n
-    mask = linear.convert(linear.broadcast_to(as_value(where), a.shape), np.empty(0, a.dtype).real.dtype)
-    return sum(mask, axes, keepdims=keepdims)
+    mask = bind("not_equal", linear.broadcast_to(_mask(where, a.shape), a.shape), False)
+    return linear.convert(sum(mask, axes, keepdims=keepdims), np.empty(0, a.dtype).real.dtype)
 
 
 @implements(np.mean)
@@ -205,10 +238,12 @@ def mean(
     if where is True and 0 not in shape:
         y = narrowed(apply_linear(_MEAN, a, {"axes": axes}), dtype)
         return y if keepdims is False and out is None else finished(y, a, axes, keepdims, out)
-    total = sum(a, axes, keepdims=keepdims, where=where)
-    n = _count(a, axes, where, keepdims)
+    # sums of half precision overflow, NumPy's means do not
+    wide = linear.convert(a, np.dtype(np.float32)) if a.dtype.char == "e" else a
+    total = sum(wide, axes, keepdims=keepdims, where=where)
+    n = _count(wide, axes, where, keepdims)
     with np.errstate(invalid="ignore"):
-        return stored(narrowed(total / n, dtype), out)
+        return stored(narrowed(linear.convert(total / n, a.dtype), dtype), out)
 
 
 @implements(np.var)

@@ -325,6 +325,9 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         count = new.shape[axis]
     else:
         count = places.size
+        extra = max(0, len(new.shape) - len(x.shape))
+        if new.shape[:extra] == (1,) * extra:  # as an assignment drops them
+            new = linear.reshape(new, new.shape[extra:])
     new = linear.broadcast_to(new, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
     lead = (slice(None),) * axis
     if single:

@@ -116,6 +116,8 @@ def _outer(n: int, slow: Rule, *, flipped: bool) -> Rule:
 
 def _shape(x: Any, y: Any, *, a: str, b: str, out: str) -> Aval:
     lengths = dict(zip(a + b, (*x.shape, *y.shape), strict=True))
+    if any(lengths[c] != n for c, n in zip(a, x.shape, strict=True)):
+        raise ValueError(f"shapes {x.shape} and {y.shape} not aligned for the product {a},{b}->{out}")
     return Aval(tuple(lengths[c] for c in out), np.result_type(x.dtype, y.dtype))
 
 

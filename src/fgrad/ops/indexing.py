@@ -434,8 +434,20 @@ def _added(ct: Any, arrays: Any, template: Index, shape: Shape, *, unique: bool)
 
 def _gathered(shape: Shape, arrays: Any, template: Index) -> Shape:
     placeholders = [np.broadcast_to(np.zeros((), np.intp), a.shape) for a in arrays]
-    # a zero-length axis admits no index, yet its shape is known
-    return _indexed(tuple([n or 1 for n in shape]), filled(template, placeholders))
+    # an axis of length zero admits no index of an array, yet the shape of the result is known
+    admitting, axis = list(shape), 0
+    for place, part in enumerate(template):
+        if part is Ellipsis:
+            axis = len(shape) - sum(_consumes(p) for p in template[place + 1 :])
+        elif _consumes(part):
+            admitting[axis] = admitting[axis] or int(part is HOLE)
+            axis += 1
+    return _indexed(tuple(admitting), filled(template, placeholders))
+
+
+def _consumes(part: Any) -> bool:
+    """Return whether a part of an index stands for an axis of what is indexed."""
+    return part is not None and part is not Ellipsis and part.__class__ is not bool
 
 
 def layout(shape: Shape, arrays: Any, template: Index) -> tuple[int, int]:
@@ -444,9 +456,7 @@ def layout(shape: Shape, arrays: Any, template: Index) -> tuple[int, int]:
     rank = max([len(a.shape) for a in arrays] + [int(_has_truth(template))])
     if advanced[-1] - advanced[0] + 1 != len(advanced):
         return 0, rank
-    consumed = sum(
-        part is not None and part is not Ellipsis and part.__class__ is not bool for part in template
-    )
+    consumed = sum(map(_consumes, template))
     before = template[: advanced[0]]
     hidden = len(shape) - consumed if Ellipsis in before else 0
     return sum(part is not Ellipsis for part in before) + hidden, rank

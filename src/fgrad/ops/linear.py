@@ -186,9 +186,23 @@ def _cumsum_adjoint(ct: Any, x: Aval, *, axis: int) -> Any:
 def _run_broadcast(x: Any, *, shape: Shape) -> Any:
     if math.prod(shape) > SMALL or x.__class__ is DeviceArray:
         return np.broadcast_to(x, shape)
+    if x.ndim > len(shape):  # an assignment drops axes of length one
+        raise ValueError(f"cannot broadcast an array of shape {x.shape} to shape {shape}")
     out = np.empty(shape, x.dtype)  # a copy costs less than a view where it is small
     out[...] = x
     return out
+
+
+def _shape_reshape(x: Aval, *, shape: Shape) -> Aval:
+    if math.prod(shape) != math.prod(x.shape):
+        raise ValueError(f"cannot reshape array of size {math.prod(x.shape)} into shape {shape}")
+    return Aval(shape, x.dtype)
+
+
+def _shape_broadcast(x: Aval, *, shape: Shape) -> Aval:
+    if np.broadcast_shapes(x.shape, shape) != shape:
+        raise ValueError(f"cannot broadcast an array of shape {x.shape} to shape {shape}")
+    return Aval(shape, x.dtype)
 
 
 def _inverse(axes: Axes) -> Axes:
@@ -196,7 +210,7 @@ def _inverse(axes: Axes) -> Axes:
 
 
 def _run_convert(x: Any, *, dtype: np.dtype[Any]) -> Any:
-    if x.__class__ is not DeviceArray:
+    if not hasattr(x, "astype"):
         x = np.asarray(x)
     return (x.real if x.dtype.kind == "c" and dtype.kind not in "cb" else x).astype(dtype)
 
@@ -223,7 +237,7 @@ linear(
     "reshape",
     run=lambda x, *, shape: x.reshape(shape),
     adjoint=lambda ct, x, *, shape: reshape(ct, x.shape),
-    shape=lambda x, *, shape: Aval(shape, x.dtype),
+    shape=_shape_reshape,
     batch=lambda x, *, shape: reshape(x, (x.shape[0], *shape)),
 )
 linear(
@@ -237,7 +251,7 @@ linear(
     "broadcast_to",
     run=_run_broadcast,
     adjoint=lambda ct, x, *, shape: sum_to(ct, x.shape),
-    shape=lambda x, *, shape: Aval(shape, x.dtype),
+    shape=_shape_broadcast,
     batch=_batch_broadcast,
 )
 linear(
@@ -279,7 +293,7 @@ linear(
     "conjugate",
     run=np.conjugate,
     adjoint=lambda ct, x: bind("conjugate", ct),
-    shape=lambda x: x,
+    shape=lambda x: Aval(x.shape, np.conjugate(np.empty(0, x.dtype)).dtype),
     batch=lambda x: bind("conjugate", x),
 )
 linear(
@@ -320,6 +334,9 @@ def _batch_concatenate(mapped: tuple[bool, ...], *xs: Any, axis: int) -> Any:
 def _shape_concatenate(*xs: Any, axis: int) -> Aval:
     length = sum(x.shape[axis] for x in xs)
     shape = xs[0].shape
+    if any((*x.shape[:axis], *x.shape[axis + 1 :]) != (*shape[:axis], *shape[axis + 1 :]) for x in xs):
+        shapes = ", ".join(str(x.shape) for x in xs)
+        raise ValueError(f"arrays of shapes {shapes} cannot be concatenated along axis {axis}")
     return Aval((*shape[:axis], length, *shape[axis + 1 :]), np.result_type(*(x.dtype for x in xs)))
 
 
