@@ -302,3 +302,12 @@ def test_what_is_assigned_has_to_fit():
         for g in (f, fg.jit(f)):
             with pytest.raises(ValueError, match="could not broadcast input array from shape"):
                 g(fg.tensor(TABLE[:5]), v)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, np.float16, np.float32, np.complex64])
+def test_elements_at_known_places_keep_their_dtype(dtype):
+    x = np.array([1, 0, 3]).astype(dtype)
+    for f in (np.diag, lambda x: np.diagflat(x, 1), lambda x: np.diag(x, -1)):
+        found = fg.jit(f)(x)
+        assert found.dtype == x.dtype
+        np.testing.assert_array_equal(found, f(x))

@@ -509,3 +509,14 @@ def test_simplified_before_and_after(name, mode):
     for a, b in zip(fg.tree.leaves(made(W, XS)), fg.tree.leaves(plain(plainly)(W, XS)), strict=True):
         size = max(1.0, float(np.max(np.abs(b), initial=0.0)))
         close(a / size, b / size, 1e-9)
+
+
+def test_a_scan_of_no_steps_that_takes_values_from_around():
+    f = lambda x: fg.lax.scan(lambda c, y: (c + y * x[1], (c * y, c)), x[0], x[1:1])
+    x = np.arange(1.0, 4.0)
+    for run in (f, fg.jit(f)):
+        carry, (a, b) = run(x)
+        assert carry == 1.0
+        assert a.shape == b.shape == (0,)
+        np.testing.assert_array_equal(fg.grad(lambda x, run=run: run(x)[0])(x), [1.0, 0.0, 0.0])
+    np.testing.assert_array_equal(fg.jit(fg.vmap(f))(np.stack([x, 2 * x]))[0], [1.0, 2.0])

@@ -331,7 +331,7 @@ def _scatter_add(w: _Writer, ct: Any, *arrays: Any, template: Any, shape: Any, u
         return None
     order = _places(w, arrays, template, shape, "one")
     if order is not None:
-        return w.write("where", w.operand(order >= 0), _chosen(w, ct, order), 0.0)
+        return w.write("where", w.operand(order >= 0), _chosen(w, ct, order), _nothing(w, ct))
     _check(w, arrays, indexed_lengths(shape, template))
     chosen = _by_rows(w, ct, arrays, template, shape)
     if chosen is None:
@@ -355,7 +355,12 @@ def _by_rows(w: _Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: A
     j = w.write("convert", j, dtype=np.dtype(np.int32))  # as wide as the elements beside it
     places = w.operand(np.arange(n, dtype=np.int32))
     here = w.write("equal", w.write("reshape", j, shape=(shape[0], 1)), places)
-    return w.write("where", here, w.write("reshape", ct, shape=(shape[0], 1)), 0.0)
+    return w.write("where", here, w.write("reshape", ct, shape=(shape[0], 1)), _nothing(w, ct))
+
+
+def _nothing(w: _Writer, ct: Var) -> Any:
+    """Return a zero beside which the dtype of `ct` stays what it is."""
+    return 0.0 if ct.aval.dtype.kind in "fc" else w.typed(0, ct.aval.dtype)
 
 
 def _at_one(w: _Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: Any) -> Any:

@@ -190,6 +190,8 @@ class Scan(Code):
             length, *values = (int(values[0]), *values[1:])  # type: ignore[assignment]
         n, m = self.consts, self.carry
         captured, init, xs = values[:n], list(values[n : n + m]), list(values[n + m :])
+        if length == 0:
+            return [*init, *(np.zeros((0, *a.shape), a.dtype) for a in avals_out(self.body)[m:])]
 
         def step(carry: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
             outs = run(self.body, *captured, *carry, *x)
