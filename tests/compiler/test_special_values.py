@@ -311,3 +311,22 @@ def test_elements_at_known_places_keep_their_dtype(dtype):
         found = fg.jit(f)(x)
         assert found.dtype == x.dtype
         np.testing.assert_array_equal(found, f(x))
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (3000,)])
+def test_differences_of_products_round_both_sides_alike(shape):
+    x = np.random.default_rng(4).uniform(0.1, 5.0, shape)
+    y = np.array(x)
+    zero = fg.jit(lambda x, y: x * x - y * y)(x, y)
+    np.testing.assert_array_equal(zero, 0.0)  # not negative by a rounding, of which there is no root
+    rest = fg.jit(lambda x, y: x * y - 1)(x, 1 / y)
+    np.testing.assert_array_equal(rest, x * (1 / y) - 1)
+
+
+def test_edges_at_whole_numbers_are_whole():
+    a = np.array([-4, 4, 0, 0, 1, -1, -3, 3])
+    found, expected = fg.jit(lambda a: np.histogram(a, 10))(a), np.histogram(a, 10)
+    for f, e in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(f, e)
+    edges = fg.jit(lambda a, b: np.linspace(a, b, 11))(-4.0, 4.0)
+    np.testing.assert_array_equal(edges, np.linspace(-4.0, 4.0, 11))

@@ -30,9 +30,11 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
     Attributes:
         floats: the flags of arithmetic of floats: contract, for fused multiply-add, or none.
         accesses: the loads and stores of elements of arrays, with the name of the memory of each.
+        differences: those of differences: a product that one side alone does not round makes them wrong.
     """
 
     floats: tuple[str, ...] = ("contract",)
+    differences: tuple[str, ...] = ()
 
     def __init__(self, block: Any) -> None:
         super().__init__(block)
@@ -178,7 +180,8 @@ def binary(
             return _remainder(builder, x, y)
         if operation not in _FLOATS:
             raise Untranslatable(f"{operation.__name__} of floats")
-        return Number(kind, getattr(builder, _FLOATS[operation])(x.value, y.value, flags=builder.floats))
+        rounds = builder.differences if operation is ast.Sub else builder.floats
+        return Number(kind, getattr(builder, _FLOATS[operation])(x.value, y.value, flags=rounds))
     if operation in {ast.Add, ast.Mult} and kind == "uint64":
         return Number(kind, getattr(builder, _WHOLE[operation])(x.value, y.value, flags=flags))
     if operation in _WHOLE:

@@ -104,11 +104,13 @@ class _Writer:
 
     def call(self, function: ast.FunctionDef, given: list[Any]) -> Any:
         """Write the body of a function, and return its result."""
-        outside = self.kinds, self.places, self.loops, self.arrays, self.builder.floats
+        rounds = self.builder.floats, self.builder.differences
+        outside = self.kinds, self.places, self.loops, self.arrays
         if self.depth == DEPTH or len(given) != len(function.args.args):
             raise Untranslatable(f"the call of {function.name}")
         self.kinds, self.places, self.loops, self.arrays = {}, {}, [], {}
         self.builder.floats = getattr(self.names[function.name], "floats", scalars.Builder.floats)
+        self.builder.differences = self.builder.floats if self.depth else scalars.Builder.differences
         self.depth += 1
         for parameter, value in zip(function.args.args, given, strict=True):
             self._assign(parameter.arg, value)
@@ -119,7 +121,8 @@ class _Writer:
             result = self._value(last.value)
         else:
             self._statements(function.body)
-        self.kinds, self.places, self.loops, self.arrays, self.builder.floats = outside
+        self.kinds, self.places, self.loops, self.arrays = outside
+        self.builder.floats, self.builder.differences = rounds
         self.depth -= 1
         return result
 

@@ -384,7 +384,8 @@ def linspace(
     first, last = as_value(start), as_value(stop)
     kind = np.result_type(first.dtype, last.dtype, 1.0)
     first, last = convert(first, kind), convert(last, kind)
-    gap = binary("subtract", last, first)
+    # downwards: compiled, a sum would not round its product as a difference does, nor zero be zero
+    gap = binary("subtract", first, last)
     shape = (num, *(1,) * len(gap.shape))
     line = near(gap).arange(num, dtype=np.finfo(kind).dtype).reshape(shape)
     parts = num - 1 if endpoint else num
@@ -395,7 +396,7 @@ def linspace(
         y = line / parts * gap
     else:
         y = line * step
-    y = y + first
+    y = first - y
     if endpoint and num > 1:  # exactly
         y = bind(
             "concatenate", y[:-1], _broadcast_to(reshape(last, (1, *last.shape)), (1, *gap.shape)), axis=0
@@ -403,7 +404,7 @@ def linspace(
     kind = kind if dtype is None else np.dtype(dtype)
     y = convert(unary("floor", y) if kind.kind in "iu" and y.dtype.kind == "f" else y, kind)
     y = _first_to(y, axis)
-    return (y, step) if retstep else y
+    return (y, -step) if retstep else y
 
 
 def _has_zero(x: Any) -> bool:

@@ -51,7 +51,8 @@ def _spaced(first: Any, last: Any, n: int, dtype: np.dtype[Any]) -> Any:
         made: Any = np.linspace(first, last, n + 1, dtype=dtype)
         return made
     first, last = (linear.convert(as_value(e), dtype) for e in (first, last))
-    line = first + near(first).arange(n + 1, dtype=dtype) * ((last - first) / n)
+    # compiled, a sum would not round the product, and zero might not be an edge
+    line = first - near(first).arange(n + 1, dtype=dtype) * ((first - last) / n)
     return bind("update", line, last, index=(-1,))
 
 
