@@ -118,32 +118,30 @@ def by_numba(text: str, signature: str) -> Compiled:
 
 def link(code: Code) -> tuple[int, Any]:
     """Return the address of a function given as machine code, and what keeps it alive; 0 if it is damaged."""
-    from llvmlite import binding  # noqa: PLC0415 -- late: eager programs need no machine code
-
     _load_libraries()  # not only for externals: LLVM turns some instructions into calls
     if not all(map(_is_known, code.externals)):
         return 0, None
     try:
-        engine = binding.create_mcjit_compiler(binding.parse_assembly(""), target_machine())  # which it owns
-        engine.add_object_file(binding.ObjectFileRef.from_data(code.machine))
-        engine.finalize_object()
+        engine = linked("", code.machine)
         return engine.get_function_address(code.symbol), engine
     except RuntimeError:  # not an object file of this platform
         return 0, None
 
 
-def linked(text: str) -> Any:
-    """Return an engine with the functions of `text`, in LLVM's language.
+def linked(text: str, *objects: bytes) -> Any:
+    """Return an engine with the functions of `text`, in LLVM's language, and of object files.
 
     Raises:
-        RuntimeError: it is none, or needs another LLVM.
+        RuntimeError: they are none, or need another LLVM or platform.
     """
-    from llvmlite import binding  # noqa: PLC0415 -- late, as above
+    from llvmlite import binding  # noqa: PLC0415 -- late: eager programs need no machine code
 
     machine = target_machine()
     module = binding.parse_assembly(text)
     module.verify()
-    engine = binding.create_mcjit_compiler(module, machine)
+    engine = binding.create_mcjit_compiler(module, machine)  # which owns both
+    for found in objects:
+        engine.add_object_file(binding.ObjectFileRef.from_data(found))
     engine.finalize_object()
     return engine
 

@@ -16,7 +16,7 @@ from fgrad.backend.devices import adopted, is_foreign, maker
 from fgrad.core.placement import buffer_of, device_of, near
 from fgrad.core.tensor import Tensor, alias, binary, bind, unary, wrap
 from fgrad.core.trace import Box
-from fgrad.numpy.registry import implements
+from fgrad.numpy.registry import holds_tensor, implements
 from fgrad.ops.linear import broadcast_to as _broadcast_to
 from fgrad.ops.linear import convert, reshape
 
@@ -55,11 +55,6 @@ def as_tensor(x: Any) -> Tensor:
 def alike(xs: Sequence[Any]) -> list[Any]:
     """Return results as they are, or all as Tensors if one of them is."""
     return list(map(asarray, xs)) if any(isinstance(x, Tensor) for x in xs) else list(xs)
-
-
-def holds_tensor(x: Any) -> bool:
-    """Return whether a nested sequence holds a Tensor."""
-    return isinstance(x, Tensor) or (isinstance(x, list | tuple) and any(map(holds_tensor, x)))
 
 
 def extends(function: Any) -> Callable[[F], F]:

@@ -12,7 +12,7 @@ from fgrad.numpy.arrays import alike, as_value, operand
 from fgrad.numpy.indexing import where
 from fgrad.numpy.reductions import cumsum, diff
 from fgrad.numpy.reductions import sum as _sum
-from fgrad.numpy.registry import has_tensor, implements
+from fgrad.numpy.registry import holds_tensor, implements
 from fgrad.numpy.shapes import concatenate
 from fgrad.ops import linear
 
@@ -30,7 +30,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     Derivative:
         in the samples, their places and their distance.
     """
-    if not has_tensor((y, x, dx)):
+    if not holds_tensor((y, x, dx)):
         return np.trapezoid(y, x, dx, axis)
     y = as_value(y)
     place = normalize_axis_index(axis, len(y.shape))
@@ -68,7 +68,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> An
     Derivative:
         in the samples, the distances and the coordinates.
     """
-    if not has_tensor((f, *varargs)):
+    if not holds_tensor((f, *varargs)):
         return np.gradient(f, *varargs, axis=axis, edge_order=edge_order)
     f = as_value(f)
     axes = tuple(range(len(f.shape))) if axis is None else normalize_axis_tuple(axis, len(f.shape))
@@ -157,7 +157,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.
     Derivative:
         one in the phases; of `period`, how many periods were added.
     """
-    if not has_tensor((p, discont, period)):
+    if not holds_tensor((p, discont, period)):
         return np.unwrap(p, discont, axis, period=period)
     p = as_value(p)
     place = normalize_axis_index(axis, len(p.shape))

@@ -12,9 +12,9 @@ from fgrad import tree
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import current
-from fgrad.numpy.arrays import array, as_value, asarray, concrete, holds_tensor
+from fgrad.numpy.arrays import array, as_value, asarray, concrete
 from fgrad.numpy.indexing import getitem, setitem
-from fgrad.numpy.registry import implements
+from fgrad.numpy.registry import holds_tensor, implements
 from fgrad.numpy.shapes import expand_dims, moveaxis
 from fgrad.ops import linear
 from fgrad.ops.indexing import unstack

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.tensor import Tensor
-from fgrad.numpy.arrays import arange, as_value, concrete, holds_tensor, linspace, ones_before
-from fgrad.numpy.registry import implements
+from fgrad.numpy.arrays import arange, as_value, concrete, linspace, ones_before
+from fgrad.numpy.registry import holds_tensor, implements
 from fgrad.numpy.shapes import concatenate, stack, swapaxes
 from fgrad.ops import linear
 

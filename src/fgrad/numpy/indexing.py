@@ -16,8 +16,8 @@ from fgrad.core.primitive import ROWS, Primitive, flat, register
 from fgrad.core.tape import CUT
 from fgrad.core.tensor import Tensor, alias, apply_linear, apply_unary, binary, bind, rebind, unary, wrap
 from fgrad.core.trace import Box
-from fgrad.numpy.arrays import as_target, as_value, concrete, holds_tensor, operand, values
-from fgrad.numpy.registry import declare_operator, implements, stored
+from fgrad.numpy.arrays import as_target, as_value, concrete, operand, values
+from fgrad.numpy.registry import declare_operator, holds_tensor, implements, stored
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
 

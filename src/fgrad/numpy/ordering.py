@@ -10,11 +10,11 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import Tensor, bind, is_tracked, unary, wrap
 from fgrad.core.trace import Box
-from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends, holds_tensor
+from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends
 from fgrad.numpy.indexing import along_axis, beside
 from fgrad.numpy.reductions import all as _all
 from fgrad.numpy.reductions import along
-from fgrad.numpy.registry import implements, stored
+from fgrad.numpy.registry import holds_tensor, implements, stored
 from fgrad.numpy.shapes import flip
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE

@@ -10,12 +10,12 @@ import numpy as np
 
 from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, alias, bind, unary
-from fgrad.numpy.arrays import as_target, as_value, asarray, holds_tensor, linspace
+from fgrad.numpy.arrays import as_target, as_value, asarray, linspace
 from fgrad.numpy.indexing import take
 from fgrad.numpy.reductions import max as _max
 from fgrad.numpy.reductions import mean as _mean
 from fgrad.numpy.reductions import min as _min
-from fgrad.numpy.registry import implements
+from fgrad.numpy.registry import holds_tensor, implements
 from fgrad.numpy.shapes import moveaxis
 from fgrad.numpy.statistics import median as _median
 from fgrad.ops import linear

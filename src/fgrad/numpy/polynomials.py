@@ -14,11 +14,11 @@ import numpy as np
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Box
-from fgrad.numpy.arrays import as_value, asarray
+from fgrad.numpy.arrays import as_value, asarray, concrete
 from fgrad.numpy.linalg import eigvals, inv, lstsq
 from fgrad.numpy.products import matmul
 from fgrad.numpy.reductions import inexact
-from fgrad.numpy.registry import has_tensor, implements
+from fgrad.numpy.registry import holds_tensor, implements
 from fgrad.numpy.shapes import atleast_1d, concatenate
 from fgrad.numpy.statistics import known
 from fgrad.ops import linear
@@ -33,10 +33,7 @@ def _part(x: Any, start: int | None, stop: int | None) -> Any:
 
 
 def _concrete(x: Any, name: str) -> Any:
-    value = x._value if isinstance(x, Tensor) else x
-    if isinstance(value, Box):
-        value.refuse(f"{name}, whose result depends in shape or dtype on the values,")
-    return value
+    return concrete(x, f"{name}, whose result depends in shape or dtype on the values,")
 
 
 def _leading_zeros(p: Any, name: str) -> int:
@@ -57,7 +54,7 @@ def poly(seq_of_zeros: Any) -> Any:
     Raises:
         ValueError: neither a vector nor a square matrix.
     """
-    if not has_tensor((seq_of_zeros,)):
+    if not holds_tensor((seq_of_zeros,)):
         return np.poly(seq_of_zeros)
     z = atleast_1d(as_value(seq_of_zeros))
     if len(z.shape) == 2 and z.shape[0] == z.shape[1] != 0:
@@ -94,7 +91,7 @@ def roots(p: Any) -> Any:
     Derivative:
         -r**(N-j) / p'(r) of the root r in the coefficient j, by the implicit function theorem.
     """
-    if not has_tensor((p,)):
+    if not holds_tensor((p,)):
         return np.roots(p)
     p = _coefficients(p)
     if len(p.shape) != 1:
@@ -122,7 +119,7 @@ def polyval(p: Any, x: Any) -> Any:
     Raises:
         TypeError: a polynomial (poly1d) in place of `x`; multiply with `polymul` instead.
     """
-    if not has_tensor((p, x)):
+    if not holds_tensor((p, x)):
         return np.polyval(p, x)
     if isinstance(x, np.poly1d):
         raise TypeError("polyval of Tensors takes numbers, no poly1d; compose polynomials with polymul")
@@ -159,7 +156,7 @@ def polyfit(
     Derivative:
         In x, y and w: that of `lstsq`, along problems of the same rank.
     """
-    if not has_tensor((x, y, w)):
+    if not holds_tensor((x, y, w)):
         fitted: Any = np.polyfit(x, y, deg, rcond, full, w, cov)  # type: ignore[call-overload]
         return fitted
     x, y, n = inexact(x), inexact(y), int(deg) + 1
@@ -209,13 +206,13 @@ def polyfit(
 @implements(np.polyadd)
 def polyadd(a1: Any, a2: Any) -> Any:
     """Return the sum of two polynomials."""
-    return np.polyadd(a1, a2) if not has_tensor((a1, a2)) else _sum(np.add, a1, a2)
+    return np.polyadd(a1, a2) if not holds_tensor((a1, a2)) else _sum(np.add, a1, a2)
 
 
 @implements(np.polysub)
 def polysub(a1: Any, a2: Any) -> Any:
     """Return the difference of two polynomials."""
-    return np.polysub(a1, a2) if not has_tensor((a1, a2)) else _sum(np.subtract, a1, a2)
+    return np.polysub(a1, a2) if not holds_tensor((a1, a2)) else _sum(np.subtract, a1, a2)
 
 
 def _sum(f: Any, a1: Any, a2: Any) -> Any:
@@ -228,7 +225,7 @@ def _sum(f: Any, a1: Any, a2: Any) -> Any:
 @implements(np.polymul)
 def polymul(a1: Any, a2: Any) -> Any:
     """Return the product of two polynomials, without leading zeros of the factors."""
-    if not has_tensor((a1, a2)):
+    if not holds_tensor((a1, a2)):
         return np.polymul(a1, a2)
     x, y = _coefficients(a1), _coefficients(a2)
     if len(x.shape) > 1 or len(y.shape) > 1:
@@ -242,7 +239,7 @@ def polymul(a1: Any, a2: Any) -> Any:
 @implements(np.polydiv)
 def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
     """Return quotient and remainder of two polynomials, the remainder without leading zeros."""
-    if not has_tensor((u, v)):
+    if not holds_tensor((u, v)):
         quotient, rest = np.polydiv(u, v)
         return quotient, rest
     x, y = _coefficients(u) + 0.0, _coefficients(v) + 0.0
@@ -262,7 +259,7 @@ def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
 @implements(np.polyder)
 def polyder(p: Any, m: int = 1) -> Any:
     """Return the m-th derivative of a polynomial."""
-    if not has_tensor((p,)):
+    if not holds_tensor((p,)):
         return np.polyder(p, m)
     if m < 0:
         raise ValueError("Order of derivative must be positive (see polyint)")
@@ -281,7 +278,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
         m: how often to integrate.
         k: the constants of integration, the first integration's first; one for all, or as many as `m`.
     """
-    if not has_tensor((p, k)):
+    if not holds_tensor((p, k)):
         return np.polyint(p, m, k)
     m = int(m)
     if m < 0:
@@ -300,7 +297,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 @implements(np.vander)
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803 -- NumPy's name
     """Return the powers of a vector as columns, N of them, the highest first unless `increasing`."""
-    if not has_tensor((x,)):
+    if not holds_tensor((x,)):
         return np.vander(x, N, increasing)
     x = as_value(x)
     if len(x.shape) != 1:

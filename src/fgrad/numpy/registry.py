@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -160,7 +160,7 @@ class Ufunc:
         self._method("at", a, indices, *b)
 
     def _method(self, method: str, *args: Any, **kw: Any) -> Any:
-        if has_tensor(args) or has_tensor(kw.values()):
+        if holds_tensor((args, *kw.values())):
             return METHODS[method](self.ufunc, *args, **kw)
         return getattr(self.ufunc, method)(*args, **kw)
 
@@ -191,9 +191,9 @@ class Binary(Ufunc):
         return result
 
 
-def has_tensor(xs: Iterable[Any]) -> bool:
-    """Return whether one of `xs`, or an element of a sequence among them, is a Tensor."""
-    return any(isinstance(x, Tensor) or (x.__class__ in (list, tuple) and has_tensor(x)) for x in xs)
+def holds_tensor(x: Any) -> bool:
+    """Return whether a nested sequence holds a Tensor."""
+    return isinstance(x, Tensor) or (isinstance(x, list | tuple) and any(map(holds_tensor, x)))
 
 
 def with_keywords(
@@ -205,7 +205,7 @@ def with_keywords(
     if len(outs) > 1:
         raise TypeError(f"{f.__name__}() takes at most {f.nin + 1} positional arguments")
     out = outs[0] if outs else out[0] if isinstance(out, tuple) else out
-    if not has_tensor((*args, where, out)):
+    if not holds_tensor((*args, where, out)):
         return f.ufunc(*args, out=out, where=where, **kw)
     result = bind(f.row.name, *_cast_operands(f.ufunc, args, **kw))
     if where is not True:

@@ -13,8 +13,8 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import alike, as_value, concrete, holds_tensor, ones_before, values
-from fgrad.numpy.registry import cast, implements, stored
+from fgrad.numpy.arrays import alike, as_value, concrete, ones_before, values
+from fgrad.numpy.registry import cast, holds_tensor, implements, stored
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
 

@@ -8,7 +8,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from fgrad.numpy.arrays import as_value, holds_tensor
+from fgrad.numpy.arrays import as_value
+from fgrad.numpy.registry import holds_tensor
 from fgrad.ops.linear import convert
 
 F = TypeVar("F", bound=Callable[..., Any])

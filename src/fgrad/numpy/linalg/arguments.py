@@ -11,8 +11,8 @@ from numpy.linalg import LinAlgError
 
 from fgrad.core.tensor import Tensor, is_tracked
 from fgrad.core.trace import Box
-from fgrad.numpy.arrays import as_value, holds_tensor
-from fgrad.numpy.registry import implements
+from fgrad.numpy.arrays import as_value
+from fgrad.numpy.registry import holds_tensor, implements
 from fgrad.ops import linear, matrices
 
 NOTHING: Any = np._NoValue

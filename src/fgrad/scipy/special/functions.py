@@ -17,7 +17,7 @@ from fgrad.expr.node import Expr
 from fgrad.numpy.arrays import operand
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.reductions import axes_of, inexact
-from fgrad.numpy.registry import has_tensor
+from fgrad.numpy.registry import holds_tensor
 from fgrad.ops.linear import reshape
 from fgrad.scipy.special.rows import Row, declare, exp, integers, maximum
 
@@ -74,7 +74,7 @@ declare(
 
 def _spherical_function(name: str) -> Any:
     def function(n: Any, z: Any, derivative: Any = False) -> Any:
-        if not has_tensor((n, z)):
+        if not holds_tensor((n, z)):
             return getattr(special, name)(n, z, derivative)
         n, z = operand(n), operand(z)
         g = functools.partial(bind, name)
@@ -93,12 +93,12 @@ spherical_kn: Any = _spherical_function("spherical_kn")
 
 def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
     """Return the complex solution w of w exp(w) = z on branch `k`, as scipy.special.lambertw does."""
-    return bind("lambertw", operand(z), operand(k)) if has_tensor((z, k)) else special.lambertw(z, k, tol)
+    return bind("lambertw", operand(z), operand(k)) if holds_tensor((z, k)) else special.lambertw(z, k, tol)
 
 
 def zeta(x: Any, q: Any = None) -> Any:
     """Return the sum of (k + q)**-x over k >= 0, as scipy.special.zeta does; q = 1 where it is None."""
-    if not has_tensor((x, q)):
+    if not holds_tensor((x, q)):
         return special.zeta(x, q)
     return bind("zeta", operand(x), 1.0 if q is None else operand(q))
 
@@ -110,7 +110,7 @@ def polygamma(n: Any, x: Any) -> Any:
         n: whole numbers >= 0, known ones.
         x: real array.
     """
-    if not has_tensor((n, x)):
+    if not holds_tensor((n, x)):
         return special.polygamma(n, x)
     n, x = np.asarray(n), operand(x)
     order = np.maximum(n, 1)
@@ -123,7 +123,7 @@ def multigammaln(a: Any, d: int) -> Any:
 
     log of pi**(d (d - 1) / 4) times the product of gamma(a - j / 2) over j < d
     """
-    if not has_tensor((a,)):
+    if not holds_tensor((a,)):
         return special.multigammaln(a, d)
     a = operand(a)
     total = d * (d - 1) / 4 * math.log(math.pi)

@@ -10,7 +10,7 @@ from scipy import special
 from fgrad.core.primitive import NUMPY, UFUNCS
 from fgrad.core.tensor import bind
 from fgrad.numpy.arrays import operand
-from fgrad.numpy.registry import Ufunc, has_tensor, with_keywords
+from fgrad.numpy.registry import Ufunc, holds_tensor, with_keywords
 from fgrad.scipy.special.rows import ROWS_OF, TABLE
 
 REUSED = {  # those that fgrad computes itself
@@ -32,7 +32,7 @@ class Special(Ufunc):
 
     def __call__(self, *args: Any, **kw: Any) -> Any:
         """Apply the function to each element."""
-        if not has_tensor(args) and not has_tensor(kw.values()):
+        if not holds_tensor((args, *kw.values())):
             return self.ufunc(*args, **kw)
         if len(self.rows) == 1 and (kw or len(args) > self.nin):
             return with_keywords(self, args[: self.nin], *args[self.nin :], **kw)
@@ -49,7 +49,7 @@ class Kelvin(Special):
 
     def __call__(self, *args: Any, **kw: Any) -> Any:
         """Return Be, Ke, Be', Ke' of each element."""
-        if not has_tensor(args) and not has_tensor(kw.values()):
+        if not holds_tensor((args, *kw.values())):
             return self.ufunc(*args, **kw)
         (x,) = args
         pairs = zip(self.rows[::2], self.rows[1::2], strict=True)
