@@ -277,8 +277,10 @@ def _puller(
         # integers wrap in their own products, and quotients of them are double whatever is beside them;
         # real numbers have no logarithm where they are negative, beside complex ones they do
         logs = any(e.head == "log" for e in postorder(*(r for r in results if r is not None)))
-        other = [p for p, tracked in zip(params, pattern, strict=True) if p in kept and (logs or not tracked)]
-        mixed = [p for p in other if any(r is not None and not _is_factor(p, r) for r in results)]
+        beside = [
+            p for p, tracked in zip(params, pattern, strict=True) if p in kept and (logs or not tracked)
+        ]
+        mixed = [p for p in beside if any(r is not None and not _is_factor(p, r) for r in results)]
         text, constants = emit_calls("pull", (CT, *kept), results, mixed if len(params) > 1 else ())
         lifted, raw = (built(text, space, constants) for space in (_LIFTED, _RAW))
         if len(params) == 1 and built is _built:  # no broadcasting: intermediate results may share memory
