@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from fgrad.backend.library import KEYWORDS, UFUNCS, Library
+from fgrad.backend.library import KEYWORDS, SPECIAL, UFUNCS, Library
 
 TRANSFERS = {
     "to_device": 0,
@@ -212,7 +212,7 @@ class DeviceArray(NDArrayOperatorsMixin):
                 return composed(place, *inputs, **kw)
             name = ufunc.__name__
             if name not in UFUNCS:
-                raise place.refusal(name)
+                return place.special(ufunc, *inputs, **kw)
             operands = [place.operand(x) for x in inputs]
             out = kw.pop("out", None)
             if out is not None:
@@ -339,6 +339,27 @@ class Place:
             raise self.refusal(f"{name} with {', '.join(kw.keys() - set(KEYWORDS[name]))}")
         made = self.call(self.library.find(name), *map(self._unwrapped, args), **kw)
         return tuple(map(self.wrap, made)) if isinstance(made, tuple | list) else self.wrap(made)
+
+    def special(self, ufunc: np.ufunc, *inputs: Any, **kw: Any) -> Any:
+        """Return what a universal function of SciPy returns for arrays of this device."""
+        name = ufunc.__name__.lstrip("_")  # SciPy wraps some
+        composed = COMPOSED.get(f"scipy.special.{name}")
+        kinds = [x.dtype if hasattr(x, "dtype") else type(x) for x in inputs]
+        if composed is None:
+            if kw or name not in SPECIAL:
+                raise self.refusal(f"scipy.special.{name}")
+            if any(np.dtype(k).kind == "c" for k in kinds) and "c" not in SPECIAL[name]:
+                raise self.refusal(f"scipy.special.{name} of complex numbers")
+        dtypes = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))[ufunc.nin :]
+        if composed is not None:
+            made = composed(self, *inputs)
+        else:
+            found = self.call(self.library.find(f"scipy.special.{name}"), *map(self.operand, inputs))
+            made = tuple(map(self.wrap, found)) if ufunc.nout > 1 else self.wrap(found)
+        # CuPy's have other ideas of integers and of half precision
+        if ufunc.nout > 1:
+            return tuple([m.astype(d, copy=False) for m, d in zip(made, dtypes, strict=True)])
+        return made.astype(dtypes[0], copy=False)
 
     def _unwrapped(self, x: Any) -> Any:
         if x.__class__ is tuple or x.__class__ is list:

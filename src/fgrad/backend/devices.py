@@ -125,17 +125,24 @@ def on_host(value: Any) -> Any:
     return value.download() if value.__class__ is DeviceArray else np.asarray(value)
 
 
+def elsewhere(run: Callable[..., Any], there: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the `run` of a row that computes with `there` where an array is on a device."""
+
+    @functools.wraps(run)
+    def chosen(*args: Any, **params: Any) -> Any:
+        is_there = any(a.__class__ is DeviceArray for a in args)
+        return there(*args, **params) if is_there else run(*args, **params)
+
+    return chosen
+
+
 def on_cpu(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
     """Return the `run` of a row that no library has on CUDA: it refuses arrays there by the row's name."""
 
-    @functools.wraps(run)
-    def refusing(*args: Any, **params: Any) -> Any:
-        for a in args:
-            if a.__class__ is DeviceArray:
-                raise a.place.refusal(name)
-        return run(*args, **params)
+    def refuse(*args: Any, **params: Any) -> Any:
+        raise next(a for a in args if a.__class__ is DeviceArray).place.refusal(name)
 
-    return refusing
+    return elsewhere(run, refuse)
 
 
 def is_foreign(x: Any) -> bool:

@@ -1,8 +1,8 @@
 """The libraries behind devices, CuPy on a GPU and NumPy in the simulator: the only place that knows either.
 
-Everything that fgrad asks of a library is named here: `KEYWORDS` (what of NumPy's functions is called, with
-which keywords), `UFUNCS`, and the methods of `Library`. Both libraries answer to the same calls with buffers
-of their own, so what runs in the simulator runs on a GPU.
+Everything that fgrad asks of a library is named here: `KEYWORDS` (what of NumPy's and SciPy's functions is
+called, with which keywords), `UFUNCS`, `SPECIAL`, and the methods of `Library`. Both libraries answer to the
+same calls with buffers of their own, so what runs in the simulator runs on a GPU.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,14 +34,18 @@ KEYWORDS: dict[str, tuple[str, ...]] = {
     "tri": ("k", "dtype"),
     "lib.stride_tricks.as_strided": ("shape", "strides"),
     **dict.fromkeys(("linalg.solve", "linalg.inv", "linalg.cholesky", "linalg.det", "linalg.slogdet"), ()),
-    **dict.fromkeys(("linalg.eig",), ()),
+    **dict.fromkeys(("linalg.eig", "linalg.eigvals"), ()),
     "linalg.qr": ("mode",),
     "linalg.svd": ("full_matrices", "compute_uv"),
     "linalg.eigh": ("UPLO",),
     "linalg.pinv": ("rcond",),
     **dict.fromkeys(("fft.fft", "fft.ifft", "fft.rfft", "fft.irfft"), ("n", "axis", "norm")),
+    "scipy.linalg.solve_triangular": ("lower", "unit_diagonal"),
+    "scipy.linalg.lu_factor": ("check_finite",),
+    "scipy.ndimage.spline_filter1d": ("order", "axis", "output", "mode"),
 }
-"""NumPy's functions that are called on devices, with the keywords given to them: all are CuPy's too."""
+"""Functions that are called on devices, with the keywords given to them: NumPy's are CuPy's too, those of
+SciPy are in `cupyx.scipy`."""
 
 UFUNCS = frozenset(
     [
@@ -130,6 +135,22 @@ UFUNCS = frozenset(
 )
 """NumPy's universal functions that CuPy has too."""
 
+SPECIAL: dict[str, str] = {
+    **dict.fromkeys(("bdtr", "bdtrc", "bdtri", "chdtr", "chdtrc", "chdtri", "fdtr", "fdtrc", "fdtri"), "f"),
+    **dict.fromkeys(("gdtr", "gdtrc", "nbdtr", "nbdtrc", "nbdtri", "pdtr", "pdtrc", "pdtri"), "f"),
+    **dict.fromkeys(("erfcinv", "erfcx", "erfinv", "log_ndtr", "ndtr", "ndtri", "log_expit", "logit"), "f"),
+    **dict.fromkeys(("beta", "betainc", "betaincinv", "betaln", "binom", "gammaln", "gammasgn", "poch"), "f"),
+    **dict.fromkeys(("gammainc", "gammaincc", "gammainccinv", "gammaincinv", "zeta"), "f"),
+    **dict.fromkeys(("i0", "i0e", "i1", "i1e", "j0", "j1", "k0", "k0e", "k1", "k1e", "y0", "y1", "yn"), "f"),
+    **dict.fromkeys(("ellipeinc", "ellipj", "ellipk", "ellipkinc", "ellipkm1", "wright_bessel"), "f"),
+    **dict.fromkeys(("boxcox", "boxcox1p", "inv_boxcox", "inv_boxcox1p", "entr", "huber", "kl_div"), "f"),
+    **dict.fromkeys(("pseudo_huber", "rel_entr", "cosdg", "cosm1", "cotdg", "radian", "sindg", "tandg"), "f"),
+    **dict.fromkeys(("exp1", "exp10", "expi", "expn", "exprel", "lpmv"), "f"),
+    **dict.fromkeys(("gamma", "loggamma", "psi", "rgamma", "sici", "shichi", "xlogy", "xlog1py"), "fc"),
+    "lambertw": "fc",
+}
+"""Universal functions of scipy.special that `cupyx.scipy.special` has too, and for which kinds of numbers."""
+
 CHECKED = {
     "linalg.solve",
     "linalg.inv",
@@ -177,6 +198,19 @@ class Library(Protocol):
         """Return what does again what `f()` does now, in the same memory; None where that cannot be."""
 
 
+def _named(name: str, numpy: Any, package: str) -> Callable[..., Any]:
+    """Return a function by its name; those of SciPy are in modules of `package`, loaded when first asked for."""
+    module, _, last = name.rpartition(".")
+    if name.startswith("scipy."):
+        found: Any = import_module(package + module)
+    else:
+        found = numpy
+        for part in module.split(".") if module else ():
+            found = getattr(found, part)
+    f: Callable[..., Any] = getattr(found, last)
+    return f
+
+
 class Simulated:
     """NumPy in the place of CuPy: for programs and tests where no GPU is."""
 
@@ -189,12 +223,8 @@ class Simulated:
         return self.devices
 
     def find(self, name: str) -> Callable[..., Any]:
-        """Return NumPy's function called `name`."""
-        found: Any = np
-        for part in name.split("."):
-            found = getattr(found, part)
-        f: Callable[..., Any] = found
-        return f
+        """Return the function of NumPy or SciPy called `name`."""
+        return _named(name, np, "")
 
     def on(self, index: int) -> AbstractContextManager[Any]:
         """Return a context that changes nothing: all simulated devices share the memory of the host."""
@@ -254,14 +284,11 @@ class CuPy:
         try:
             return self._found[name]
         except KeyError:
-            found: Any = self.cupy
-            for part in name.split("."):
-                found = getattr(found, part)
+            found = _named(name, self.cupy, "cupyx.")
             if name in CHECKED:
                 found = self._checked(found)
             self._found[name] = found
-            f: Callable[..., Any] = found
-            return f
+            return found
 
     def _checked(self, f: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kw: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.backend.devices import as_array, on_cpu
+from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ITSELF, LARGE, Pattern, Primitive, Pull, Rule, by_argument, flat, register
 from fgrad.core.tensor import binary, bind, unary
@@ -76,9 +76,6 @@ def declare_call(
     """
     params = tuple(var(f"x{i}") for i in range(len(arguments)))
     called = (unary, binary)[len(params) - 1] if len(params) < 3 else bind
-    run = (
-        run if isinstance(run, np.ufunc) else on_cpu(name, run)
-    )  # arrays on a device refuse ufuncs themselves
     _RAW[name], _LIFTED[name] = run, functools.partial(called, name)
 
     @functools.cache

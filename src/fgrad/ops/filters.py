@@ -1,4 +1,7 @@
-"""Rows of recursive filters and of spline coefficients, computed by SciPy; their adjoints run backwards."""
+"""Rows of recursive filters and of spline coefficients; their adjoints run backwards.
+
+SciPy computes them on the CPU; on a device CuPy, and a kernel where it has nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.backend.devices import on_cpu
+from fgrad.backend.devices import elsewhere
 from fgrad.core.aval import Aval
+from fgrad.core.placement import near, placed
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, register
 from fgrad.core.tensor import bind
+from fgrad.kernels import lines
 from fgrad.ops.contraction import contract
 from fgrad.ops.foreign import scipy
 from fgrad.ops.linear import broadcast_to, linear, reverse, sum_axes
@@ -23,6 +28,13 @@ def _run_recursion(a: Any, u: Any) -> Any:
         return u.astype(dtype)
     denominator = np.concatenate([np.ones(1, dtype), a.astype(dtype, copy=False)])
     return scipy("signal").lfilter(np.ones(1, dtype), denominator, u.astype(dtype, copy=False), axis=-1)
+
+
+def _there_recursion(a: Any, u: Any) -> Any:
+    dtype = np.result_type(a.dtype, u.dtype)
+    if not u.size or not a.size:
+        return u.astype(dtype)
+    return lines.recursion(a.astype(dtype, copy=False), u.astype(dtype, copy=False))
 
 
 def _recursion_pull(pattern: Pattern) -> Pull:
@@ -40,7 +52,7 @@ def _recursion_pull(pattern: Pattern) -> Pull:
             late, early = (slice(min(k, n), None), slice(0, max(0, n - k)))
             pair = bind("slice", ct_u, index=(..., late)) * bind("slice", out[0], index=(..., early))
             parts.append(-sum_axes(pair, tuple(range(last + 1))))
-        ct_a = bind("stack", *parts) if parts else np.zeros(0, ct.dtype)
+        ct_a = bind("stack", *parts) if parts else near(ct).zeros(0, ct.dtype)
         return (ct_a, ct_u) if to_u else (ct_a,)
 
     return Pull(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else EACH)
@@ -60,7 +72,7 @@ def _batch_recursion(mapped: Pattern, a: Any, u: Any) -> Any:
 register(
     Primitive(
         "recursion",  # y_n = u_n - a_1 y_(n-1) - ... - a_k y_(n-k), along the last axis
-        run=on_cpu("recursion", _run_recursion),
+        run=elsewhere(_run_recursion, _there_recursion),
         pull=_recursion_pull,
         shape=lambda a, u: Aval(u.shape, np.result_type(a.dtype, u.dtype)),
         batch=_batch_recursion,
@@ -83,25 +95,35 @@ def _run_spline(x: Any, *, degree: int, mode: str) -> Any:
     return y.astype(x.dtype, copy=False)
 
 
+def _there_spline(x: Any, *, degree: int, mode: str) -> Any:
+    if x.shape[-1] < 2 or not x.size:
+        return x.copy()
+    kind = np.result_type(x.dtype, np.float64)
+    options = {"order": degree, "axis": -1, "output": kind, "mode": mode}
+    return near(x).apply("scipy.ndimage.spline_filter1d", x.astype(kind, copy=False), **options).astype(x.dtype)
+
+
 def _spline_adjoint(ct: Any, x: Aval, *, degree: int, mode: str) -> Any:
     # coefficients solve b c = x; b is symmetric, but for mirrored edges, where the other neighbours of the
     # first and last element count twice: there d b is, with halves at both ends of the diagonal d
     n = x.shape[-1]
     if mode == "reflect" and n < SHORT:
         dtype = np.empty(0, x.dtype).real.dtype
-        matrix = _run_spline(np.eye(n, dtype=dtype), degree=degree, mode=mode)
+        matrix = _spline(near(ct).eye(n, dtype=dtype), degree=degree, mode=mode)
         lead = _LETTERS[: len(x.shape) - 1]
         return contract(ct, matrix, lead + "Y", "ZY", lead + "Z")
     if mode != "mirror" or n < 2:
         return bind("spline_filter", ct, degree=degree, mode=mode)
     weights = np.ones(n, np.empty(0, x.dtype).real.dtype)
     weights[0] = weights[-1] = 0.5
+    weights = placed(ct, weights)
     return bind("spline_filter", ct / weights, degree=degree, mode=mode) * weights
 
 
+_spline = elsewhere(_run_spline, _there_spline)
 linear(
     "spline_filter",  # along the last axis
-    run=on_cpu("spline_filter", _run_spline),
+    run=_spline,
     adjoint=_spline_adjoint,
     shape=lambda x, **_: x,
     batch=lambda x, **params: bind("spline_filter", x, **params),

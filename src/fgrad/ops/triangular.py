@@ -1,19 +1,24 @@
-"""Rows of triangular and banded systems and of the factorizations L U and L D L^H, computed by SciPy.
+"""Rows of triangular and banded systems and of the factorizations L U and L D L^H.
+
+SciPy computes them on the CPU; on a device CuPy, and kernels where it has nothing.
 
 Rules are written for the pairing Re sum(ct * tangent), as in `factorization`.
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fgrad.backend.devices import on_cpu
+from fgrad.backend.devices import elsewhere, on_cpu
 from fgrad.core.aval import Aval
+from fgrad.core.placement import near, placed
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, flat, register
 from fgrad.core.tensor import bind
+from fgrad.kernels import lines
 from fgrad.ops.foreign import each, scipy
 from fgrad.ops.linear import broadcast_to, convert, reshape, transpose
 from fgrad.ops.matrices import adjoint, as_column, below, columns, conjugate, matrix_product, rows, swapped
@@ -42,6 +47,21 @@ def _run_solve(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
     return found.astype(dtype, copy=False)
 
 
+def _there_solve(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
+    dtype = np.result_type(a.dtype, b.dtype)
+    if not b.size:
+        return near(b).zeros(b.shape, dtype)
+    if not unit:
+        _demand_pivots(np.diagonal(a, axis1=-2, axis2=-1), "solve_triangular")
+    a, b = (x.astype(dtype, copy=False) for x in (a, b))
+    return near(b).apply("scipy.linalg.solve_triangular", a, b, lower=lower, unit_diagonal=unit)
+
+
+def _demand_pivots(diagonal: Any, name: str) -> None:
+    if np.any(diagonal == 0):
+        raise LinAlgError(f"{name}: the matrix is singular: an element of the diagonal is zero")
+
+
 def triangle(n: int, m: int, dtype: Any, *, lower: bool, strict: bool = False) -> Any:
     """Return ones in a triangle of a matrix, on the diagonal too unless `strict`."""
     return np.asarray(np.tri(n, m, -strict) if lower else np.tri(m, n, -strict).T, dtype)
@@ -53,7 +73,8 @@ def _real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _part(x: Any, *, lower: bool, strict: bool = False) -> Any:
     """Return a triangle of matrices, and zeros elsewhere."""
-    return x * triangle(x.shape[-2], x.shape[-1], _real_dtype(x.dtype), lower=lower, strict=strict)
+    ones = triangle(x.shape[-2], x.shape[-1], _real_dtype(x.dtype), lower=lower, strict=strict)
+    return x * placed(x, ones)
 
 
 def _solve_pull(pattern: Pattern) -> Pull:
@@ -87,7 +108,7 @@ def _full(mapped: Pattern, *values: Any) -> list[Any]:
 register(
     Primitive(
         "solve_triangular",
-        run=on_cpu("solve_triangular", _run_solve),
+        run=elsewhere(_run_solve, _there_solve),
         pull=_solve_pull,
         shape=lambda a, b, **_: Aval(b.shape, np.result_type(a.dtype, b.dtype)),
         batch=_batch_solve,
@@ -105,6 +126,16 @@ def _run_banded(ab: Any, b: Any, *, below: int, above: int) -> Any:
     solver = scipy("linalg").solve_banded
     found = each(lambda m, v: solver((below, above), m, v, check_finite=False), ab, b)
     return found.astype(dtype, copy=False)
+
+
+def _there_banded(ab: Any, b: Any, *, below: int, above: int) -> Any:
+    dtype = np.result_type(ab.dtype, b.dtype)
+    if not b.size:
+        return near(b).zeros(b.shape, dtype)
+    x, pivots = lines.banded(ab.astype(dtype, copy=False), b.astype(dtype, copy=False), below, above)
+    if np.any(pivots == 0):
+        raise LinAlgError("singular matrix")
+    return x
 
 
 def _mirrored(ab: Any, below: int, above: int) -> Any:
@@ -158,7 +189,7 @@ def _batch_banded(mapped: Pattern, ab: Any, b: Any, **params: Any) -> Any:
 register(
     Primitive(
         "solve_banded",
-        run=on_cpu("solve_banded", _run_banded),
+        run=elsewhere(_run_banded, _there_banded),
         pull=_banded_pull,
         shape=lambda ab, b, **_: Aval(b.shape, np.result_type(ab.dtype, b.dtype)),
         batch=_batch_banded,
@@ -184,6 +215,19 @@ def _run_lu(a: Any) -> tuple[Any, Any, Any]:
     return lu, piv, perm
 
 
+def _there_lu(a: Any) -> tuple[Any, Any, Any]:
+    *lead, m, n = a.shape
+    make = near(a)
+    lu, piv = a.copy(), make.zeros((*lead, min(m, n)), np.int32)
+    if a.size:
+        for i in np.ndindex(*lead):
+            with warnings.catch_warnings():  # of singular matrices, which have factors too
+                warnings.simplefilter("ignore", RuntimeWarning)
+                found, exchanges = make.apply("scipy.linalg.lu_factor", a[i], check_finite=False)
+            lu[i], piv[i] = found, exchanges
+    return lu, piv, lines.order_of(piv, m)
+
+
 def _lu(ct: Any, out: Any) -> tuple[Any]:
     """Return the cotangent of a[perm] = l u from that of l and u, which are stored in one matrix.
 
@@ -201,7 +245,7 @@ def _lu(ct: Any, out: Any) -> tuple[Any]:
     ct_l = _part(ct_square, lower=True, strict=True)
     ct_u = _part(ct_square, lower=False)
     real = _real_dtype(lu.dtype)
-    low, u = _part(square, lower=True, strict=True) + np.eye(k, dtype=real), _part(square, lower=False)
+    low, u = _part(square, lower=True, strict=True) + near(lu).eye(k, dtype=real), _part(square, lower=False)
     under: Any = None
     behind: Any = None
     if m > k:
@@ -230,7 +274,7 @@ def _over_upper(square: Any, ct: Any) -> Any:
 
 def permutation(perm: Any, dtype: Any) -> Any:
     """Return the matrices p with p a = a[perm]."""
-    return convert(bind("equal", as_column(perm), np.arange(perm.shape[-1])), np.dtype(dtype))
+    return convert(bind("equal", as_column(perm), near(perm).arange(perm.shape[-1])), np.dtype(dtype))
 
 
 def _shape_lu(a: Aval) -> tuple[Aval, Aval, Aval]:
@@ -241,7 +285,7 @@ def _shape_lu(a: Aval) -> tuple[Aval, Aval, Aval]:
 register(
     Primitive(
         "lu_factor",  # both factors in one matrix, the exchanges of rows, and the order to which they lead
-        run=on_cpu("lu_factor", _run_lu),
+        run=elsewhere(_run_lu, _there_lu),
         pull=lambda _: Pull(_lu, keep=(OUT,), exact=True),
         shape=_shape_lu,
         batch=lambda _, a: bind("lu_factor", a),
@@ -261,7 +305,7 @@ def _run_order(piv: Any) -> Any:
 register(
     Primitive(
         "pivot_order",  # of square matrices: from exchanges of rows to the order to which they lead
-        run=on_cpu("pivot_order", _run_order),
+        run=elsewhere(_run_order, lambda piv: lines.order_of(piv.astype(np.int32, copy=False), piv.shape[-1])),
         pull=flat,
         shape=lambda piv: Aval(piv.shape, np.dtype(np.int32)),
         batch=lambda _, piv: bind("pivot_order", piv),

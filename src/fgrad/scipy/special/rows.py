@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
+from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import Rule
 from fgrad.expr.atoms import call, where
@@ -127,9 +128,9 @@ def integers(n: Any) -> Any:
     Raises:
         ValueError: one is not integral.
     """
-    n = np.asarray(n)
+    n = as_array(n)
     whole = n.astype("l")
-    if not np.array_equal(whole, n):
+    if not np.all(whole == n):
         raise ValueError(f"the order has to be a whole number, not {n}")
     return whole
 
