@@ -1,4 +1,6 @@
-"""Rows of functions of matrices and of Sylvester's equation, computed by SciPy, in stacks of any shape.
+"""Rows of functions of matrices and of Sylvester's equation, in stacks of any shape.
+
+SciPy computes them on the CPU, `iterations` on a device.
 
 One rule serves every function: the derivative at a along e, the Fréchet derivative L(a, e), is a row of its
 own, and the adjoint of e -> L(a, e) is ct -> L(a^T, ct), for the pairing Re sum(ct * tangent) and
@@ -14,10 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fgrad.backend.devices import on_cpu
+from fgrad.backend.devices import elsewhere
 from fgrad.core.aval import Aval
+from fgrad.core.placement import near
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, register
 from fgrad.core.tensor import bind
+from fgrad.ops import iterations
 from fgrad.ops.foreign import each, scipy
 from fgrad.ops.linear import broadcast_to
 from fgrad.ops.matrices import adjoint, conjugate, matrix_product, swapped
@@ -62,8 +66,15 @@ def _blocks(a: Any, e: Any) -> Any:
     """Return [[a, e], [0, a]]."""
     columns = len(a.shape) - 1
     above = bind("concatenate", a, e, axis=columns)
-    below = bind("concatenate", np.zeros(e.shape, e.dtype), a, axis=columns)
+    below = bind("concatenate", near(e).zeros(e.shape, e.dtype), a, axis=columns)
     return bind("concatenate", above, below, axis=columns - 1)
+
+
+def _there(a: Any, *, function: str, exponent: float) -> Any:
+    if not a.size:
+        return a
+    wide = a.astype(np.result_type(a.dtype, np.float64), copy=False)
+    return iterations.function_of(wide, function, exponent).astype(a.dtype, copy=False)
 
 
 def _run_frechet(a: Any, e: Any, *, function: str, exponent: float) -> Any:
@@ -82,12 +93,29 @@ def _run_frechet(a: Any, e: Any, *, function: str, exponent: float) -> Any:
     if function != "power":
         along = _logm_along if function == "logm" else _expm_along
         return each(along, a, e).astype(dtype, copy=False)
+    return _of_blocks(lambda x: _value(x, function, exponent), a, e).astype(dtype, copy=False)
+
+
+def _of_blocks(f: Any, a: Any, e: Any) -> Any:
+    """Return the derivative of `f` by its value for [[a, e], [0, a]]."""
     # linear in e, which is brought to the size of `a`, so that it does not rule the scaling of f
-    size, scale = (np.abs(x).max(axis=(-2, -1), keepdims=True) for x in (a, e))
+    size, scale = (np.max(np.absolute(x), axis=(-2, -1), keepdims=True) for x in (a, e))
     scale = np.where(scale > 0, np.where(size > 0, size, 1) / np.where(scale > 0, scale, 1), 1)
     n = a.shape[-1]
-    y = _value(_blocks(a, e * scale), function, exponent)[..., :n, n:]
-    return ((y if dtype.kind == "c" else y.real) / scale).astype(dtype, copy=False)
+    y = f(_blocks(a, e * scale))[..., :n, n:]
+    is_real = a.dtype.kind != "c" and e.dtype.kind != "c"
+    return (y.real if is_real else y) / scale
+
+
+def _there_frechet(a: Any, e: Any, *, function: str, exponent: float) -> Any:
+    dtype = np.result_type(a.dtype, e.dtype)
+    if not a.size:
+        return near(a).zeros(a.shape, dtype)
+    if function != "expm":
+        _demand_regular(a, function, lambda x: x)
+    wide = np.result_type(dtype, np.float64)
+    a, e = a.astype(wide, copy=False), e.astype(wide, copy=False)
+    return _of_blocks(lambda x: iterations.function_of(x, function, exponent), a, e).astype(dtype)
 
 
 def _expm_along(a: Any, e: Any) -> Any:
@@ -122,8 +150,9 @@ def _logm_along(a: Any, e: Any) -> Any:
 
 
 def _demand_regular(a: Any, function: str, scaled: Any) -> None:
-    size = np.abs(np.linalg.eigvals(a))
-    if np.any(size.min(axis=-1) <= scaled(4 * a.shape[-1] * np.finfo(a.dtype).eps) * size.max(axis=-1)):
+    size = np.absolute(np.linalg.eigvals(a))
+    tiny = float(scaled(4 * a.shape[-1] * np.finfo(a.dtype).eps))
+    if np.any(np.min(size, axis=-1) <= tiny * np.max(size, axis=-1)):
         raise LinAlgError(
             f"{_NAMES[function]}: the matrix is singular to rounding, where the function has no derivative; "
             "add a small multiple of the identity"
@@ -143,7 +172,7 @@ def _frechet_pull(pattern: Pattern) -> Pull:
         if not to_a:
             return ct_e
         # of <ct, f(x)'s upper right block>, x = [[a, e], [0, a]]: what it says of both blocks `a`
-        n, zero = a.shape[-1], np.zeros(ct.shape, ct.dtype)
+        n, zero = a.shape[-1], near(ct).zeros(ct.shape, ct.dtype)
         wide = _blocks(zero, ct)
         full = _frechet(swapped(_blocks(a, e[0])), wide, params)
         parts = (bind("slice", full, index=(..., s, s)) for s in (slice(0, n), slice(n, None)))
@@ -166,7 +195,7 @@ def _batch_pair(row: str) -> Any:
 register(
     Primitive(
         "matrix_function",
-        run=on_cpu("matrix_function", _run),
+        run=elsewhere(_run, _there),
         pull=lambda _: Pull(
             lambda ct, a, params: (_frechet(swapped(a), ct, params),), keep=(1,), params=True, exact=True
         ),
@@ -177,7 +206,7 @@ register(
 register(
     Primitive(
         "frechet",
-        run=on_cpu("frechet", _run_frechet),
+        run=elsewhere(_run_frechet, _there_frechet),
         pull=_frechet_pull,
         shape=lambda a, e, **_: Aval(a.shape, np.result_type(a.dtype, e.dtype)),
         batch=_batch_pair("frechet"),
@@ -210,6 +239,13 @@ def _solved(a: Any, b: Any, q: Any) -> Any:
     return u @ (scale * y) @ v.conj().T
 
 
+def _there_sylvester(a: Any, b: Any, q: Any) -> Any:
+    dtype = np.result_type(a.dtype, b.dtype, q.dtype)
+    if not q.size:
+        return near(q).zeros(q.shape, dtype)
+    return iterations.sylvester(*(x.astype(dtype, copy=False) for x in (a, b, q)))
+
+
 def _sylvester_pull(pattern: Pattern) -> Pull:
     to_a, to_b, to_q = pattern
 
@@ -227,7 +263,7 @@ def _sylvester_pull(pattern: Pattern) -> Pull:
 register(
     Primitive(
         "sylvester",
-        run=on_cpu("sylvester", _run_sylvester),
+        run=elsewhere(_run_sylvester, _there_sylvester),
         pull=_sylvester_pull,
         shape=lambda a, b, q: Aval(q.shape, np.result_type(a.dtype, b.dtype, q.dtype)),
         batch=_batch_pair("sylvester"),
@@ -263,13 +299,13 @@ def _polar(ct: Any, out: Any) -> tuple[Any]:
 
 def _run_polar(a: Any) -> tuple[Any, Any]:
     w, s, vh = np.linalg.svd(a, full_matrices=False)
-    return w @ vh, (np.swapaxes(vh.conj(), -1, -2) * s[..., None, :]) @ vh
+    return w @ vh, (np.swapaxes(np.conjugate(vh), -1, -2) * s[..., None, :]) @ vh
 
 
 register(
     Primitive(
         "polar",  # of matrices with at least as many rows as columns
-        run=on_cpu("polar", _run_polar),
+        run=_run_polar,
         pull=lambda _: Pull(_polar, keep=(OUT,), exact=True),
         shape=lambda a: (a, Aval((*a.shape[:-2], a.shape[-1], a.shape[-1]), a.dtype)),
         batch=lambda _, a: bind("polar", a),

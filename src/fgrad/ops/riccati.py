@@ -1,4 +1,6 @@
-"""The row of Riccati's equations, computed by SciPy and differentiated by Lyapunov's equations.
+"""The row of Riccati's equations, differentiated by Lyapunov's equations.
+
+SciPy computes it on the CPU, `iterations` on a device.
 
 Continuous: a^H x + x a - x b r^-1 b^H x + q = 0, k = r^-1 b^H x. Discrete: x = a^H x (a - b k) + q,
 k = (r + b^H x b)^-1 b^H x a. In both, with c = a - b k, terms of dk cancel: dx solves c^H dx + dx c + w = 0,
@@ -15,9 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.backend.devices import on_cpu
+from fgrad.backend.devices import elsewhere
+from fgrad.core.placement import near
 from fgrad.core.primitive import OUT, Pattern, Primitive, Pull, register
 from fgrad.core.tensor import bind
+from fgrad.ops import iterations
 from fgrad.ops.foreign import each, scipy
 from fgrad.ops.linear import broadcast_to, reshape
 from fgrad.ops.matrices import adjoint, conjugate, matrix_product, swapped
@@ -31,10 +35,10 @@ def discrete_lyapunov(a: Any, q: Any, method: str | None = None) -> Any:
         Gajic & Qureshi (1995), Lyapunov Matrix Equation in System Stability and Control.
     """
     n, lead = a.shape[-1], a.shape[:-2]
-    one = np.eye(n, dtype=a.dtype)
+    one = near(a).eye(n, dtype=a.dtype)
     if method == "direct" or (method is None and n < 10):
         twice = reshape(a, (*lead, n, 1, n, 1)) * reshape(conjugate(a), (*lead, 1, n, 1, n))
-        system = np.eye(n * n, dtype=a.dtype) - reshape(twice, (*lead, n * n, n * n))
+        system = near(a).eye(n * n, dtype=a.dtype) - reshape(twice, (*lead, n * n, n * n))
         return reshape(solve(system, reshape(q, (*lead, n * n, 1))), a.shape)
     h = adjoint(a)
     right = inverse(h + one)
@@ -50,6 +54,16 @@ def _run(a: Any, b: Any, q: Any, r: Any, *, discrete: bool) -> Any:
     q, r = ((x + np.swapaxes(x.conj(), -1, -2)) / 2 for x in (q, r))
     solver = scipy("linalg").solve_discrete_are if discrete else scipy("linalg").solve_continuous_are
     return each(solver, a, b, q, r).astype(dtype, copy=False)
+
+
+def _there(a: Any, b: Any, q: Any, r: Any, *, discrete: bool) -> Any:
+    dtype = np.result_type(a.dtype, b.dtype, q.dtype, r.dtype)
+    if not a.size:
+        return near(a).zeros(a.shape, dtype)
+    wide = np.result_type(dtype, np.float64)
+    a, b, q, r = (x.astype(wide, copy=False) for x in (a, b, q, r))
+    q, r = ((x + np.swapaxes(np.conjugate(x), -1, -2)) / 2 for x in (q, r))
+    return iterations.riccati(a, b, q, r, discrete=discrete).astype(dtype, copy=False)
 
 
 def _pull(pattern: Pattern) -> Pull:
@@ -85,4 +99,4 @@ def _shape(a: Any, *others: Any, discrete: bool) -> Any:
     return type(a)(a.shape, np.result_type(a.dtype, *(o.dtype for o in others)))
 
 
-register(Primitive("riccati", run=on_cpu("riccati", _run), pull=_pull, shape=_shape, batch=_batch))
+register(Primitive("riccati", run=elsewhere(_run, _there), pull=_pull, shape=_shape, batch=_batch))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.devices import elsewhere, on_host
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import Primitive, by_argument, register
@@ -24,6 +25,22 @@ def _complex(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def _run(p: Any, *, lead: int) -> Any:
     """Return the roots of a polynomial whose first `lead` coefficients are zero, as complex numbers."""
     return np.roots(p).astype(_complex(p.dtype))
+
+
+def _there(p: Any, *, lead: int) -> Any:
+    """Return the same on a device: zeros for coefficients at the end that are zero, eigenvalues for the rest."""
+    degree = p.shape[0] - lead - 1
+    kind = _complex(p.dtype)
+    if degree < 1:
+        return near(p).zeros(max(degree, 0), kind)
+    ends = int(np.argmax(p[::-1] != 0))
+    n = degree - ends
+    p = p[lead : lead + n + 1]
+    companion = near(p).zeros((n, n), p.dtype)
+    companion[:1] = -p[1:] / p[:1]
+    companion[1:, :-1] = near(p).eye(n - 1, p.dtype)
+    found = np.linalg.eigvals(companion).astype(kind, copy=False)
+    return np.concatenate([found, near(p).zeros(ends, kind)])
 
 
 def _powers(r: Any, n: int) -> Any:
@@ -47,6 +64,14 @@ def _pull(ct: Any, out: Any, x: Any, *, lead: int) -> Any:
     return convert(reverse(contract(change, powers, "i", "ij", "j"), 0), x.dtype)
 
 
+def _horner(p: Any, x: Any) -> Any:
+    """Return the values of a polynomial at `x`."""
+    y = near(x).zeros(x.shape, np.result_type(p.dtype, x.dtype))
+    for i in range(len(p)):
+        y = y * x + p[i]
+    return y
+
+
 def _run_simple(ct: Any, r: Any, p: Any) -> Any:
     """Return `ct`, the cotangents of roots.
 
@@ -57,13 +82,17 @@ def _run_simple(ct: Any, r: Any, p: Any) -> Any:
         LinAlgError: a root with a cotangent is multiple to rounding, so it has no derivative.
     """
     with np.errstate(all="ignore"):
-        noise = 4 * len(p) * np.finfo(r.dtype).eps * np.polyval(abs(p), abs(r))
-        first, second = (abs(np.polyval(np.polyder(p, m), r)) for m in (1, 2))
+        n = len(p)
+        noise = 4 * n * float(np.finfo(r.dtype).eps) * _horner(np.absolute(p), np.absolute(r))
+        steps = near(p).arange(n - 1, -1, -1).astype(np.empty(0, p.dtype).real.dtype)
+        slope = (p * steps)[:-1]
+        first, second = (np.absolute(_horner(c, r)) for c in (slope, (slope * steps[1:])[:-1]))
         multiple = (first * first <= 2 * noise * second) | (first == 0)
-    bad = r[(ct != 0) & multiple]
-    if bad.size:
+    bad = (ct != 0) & multiple
+    if np.any(bad):
+        root = on_host(r[np.argmax(bad)])
         raise np.linalg.LinAlgError(
-            f"roots: {bad[0]:.6g} is a multiple root, where roots have no derivative: a small change of the "
+            f"roots: {root:.6g} is a multiple root, where roots have no derivative: a small change of the "
             "coefficients parts them by its square root. Differentiate a symmetric function of the roots "
             "by way of the coefficients instead."
         )
@@ -73,7 +102,7 @@ def _run_simple(ct: Any, r: Any, p: Any) -> Any:
 register(
     Primitive(
         "roots",
-        run=_run,
+        run=elsewhere(_run, _there),
         pull=by_argument(_pull),
         shape=lambda p, *, lead: Aval((p.shape[0] - lead - 1,), _complex(p.dtype)),
     )

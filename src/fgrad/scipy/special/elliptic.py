@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.backend.devices import on_cpu
+from fgrad.backend.devices import as_array, near
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import Pattern, Primitive, Pull, register
 from fgrad.core.tensor import bind
@@ -44,29 +44,30 @@ BLOCK = 4096  # elements at a time
 
 def _run_carlson(*xs: Any, powers: tuple[float, ...]) -> Any:
     """Return the integral by the trapezoidal rule in log(t), where the integrand decays exponentially."""
-    kind = np.result_type(*xs)
-    wide = np.broadcast_arrays(*(np.asarray(x, float) for x in xs))
-    flat = np.stack([x.ravel() for x in wide])
-    out = np.empty(flat.shape[1])
+    arrays = [as_array(x) for x in xs]
+    kind = np.result_type(*(x.dtype for x in arrays))
+    wide = np.broadcast_arrays(*(x.astype(float) for x in arrays))
+    flat = [x.reshape(-1) for x in wide]
+    out = near(flat[0]).empty(flat[0].shape)
     with np.errstate(all="ignore"):
-        for i in range(0, flat.shape[1], BLOCK):
-            out[i : i + BLOCK] = _trapezoidal(flat[:, i : i + BLOCK], np.array(powers))
+        for i in range(0, len(out), BLOCK):
+            out[i : i + BLOCK] = _trapezoidal([x[i : i + BLOCK] for x in flat], powers)
     return out.reshape(wide[0].shape).astype(kind)
 
 
-def _trapezoidal(xs: Any, powers: Any) -> Any:
-    """Return the integrals for the columns of `xs`."""
-    positive = np.where(xs > 0, xs, np.nan)
-    at_zero = powers @ (xs == 0)  # the integrand begins like t**-at_zero
-    start = np.log(np.fmin.reduce(positive)) - TAIL / (1 - np.minimum(at_zero, 0.75))
-    stop = np.log(np.fmax.reduce(positive)) + TAIL / (powers.sum() - 1)
-    length = np.max(np.where(np.isfinite(stop - start), stop - start, 0.0))
-    t = np.exp(start + STEP * np.arange(np.ceil(length / STEP) + 1)[:, None])
+def _trapezoidal(xs: list[Any], powers: tuple[float, ...]) -> Any:
+    """Return the integrals for the elements of `xs`."""
+    positive = [np.where(x > 0, x, np.nan) for x in xs]
+    at_zero = sum(p * (x == 0) for x, p in zip(xs, powers, strict=True))  # it begins like t**-at_zero
+    start = np.log(functools.reduce(np.fmin, positive)) - TAIL / (1 - np.minimum(at_zero, 0.75))
+    stop = np.log(functools.reduce(np.fmax, positive)) + TAIL / (sum(powers) - 1)
+    length = float(np.max(np.where(np.isfinite(stop - start), stop - start, 0.0)))
+    t = np.exp(start + STEP * near(start).arange(math.ceil(length / STEP) + 1)[:, None])
     total = STEP * t
     for x, p in zip(xs, powers, strict=True):
         total = total * (t + x) ** -p
-    integral = np.where(at_zero >= 1, np.inf, total.sum(0))
-    return np.where(np.minimum.reduce(xs) < 0, np.nan, integral)
+    integral = np.where(at_zero >= 1, np.inf, np.sum(total, axis=0))
+    return np.where(functools.reduce(np.minimum, xs) < 0, np.nan, integral)
 
 
 def _pull_carlson(pattern: Pattern) -> Pull:
@@ -87,7 +88,7 @@ def _pull_carlson(pattern: Pattern) -> Pull:
 register(
     Primitive(
         "carlson",
-        run=on_cpu("carlson", _run_carlson),
+        run=_run_carlson,
         pull=_pull_carlson,
         shape=lambda *xs, powers: Aval(
             np.broadcast_shapes(*(x.shape for x in xs)), np.result_type(*(x.dtype for x in xs))
