@@ -133,11 +133,43 @@ def cupy():
     return cupy
 
 
+@pytest.mark.parametrize("dtypes", [("float32",), ("float64",), ("complex64",), ("complex128",)])
+def test_lines(compiler, monkeypatch, dtypes):
+    """The kernels that libraries on a device call between products, in every precision."""
+    from fgrad.kernels import lines
+
+    (name,) = dtypes
+    size = lines._SIZE[np.dtype(name).kind]
+    for text, buffers, numbers in (
+        (lines._ORDER, ("int32", "int32"), 3),
+        (lines._RECURSION, (name,) * 3, 3),
+        (lines._FACTOR.format(size=size), (name, name, "int32"), 4),
+        (lines._SOLVE, (name, "int32", name), 5),
+    ):
+        ptx = compiler.ptx(text, buffers, numbers, "sm_90")
+        if name == "float32":
+            assert not doubles(ptx), text
+
+
+def test_cupy_has_every_special_function_for_the_same_numbers(cupy):
+    for name, kinds in library.SPECIAL.items():
+        found = library._named(f"scipy.special.{name}", cupy, "cupyx.")
+        if not isinstance(found, cupy.ufunc):
+            assert name == "lambertw"
+            continue
+        theirs = {t.split("->")[0] for t in found.types}
+        real = {n for n in theirs if set(n) <= set("fdli")}
+        assert any(set(n) & set("d") for n in real), name
+        assert ("c" in kinds) == any(set(n) == {"D"} for n in theirs) or name == "exprel", name
+
+
 def test_cupy_has_every_function_that_is_called(cupy):
     for name, keywords in library.KEYWORDS.items():
-        found = cupy
-        for part in name.split("."):
-            found = getattr(found, part)
+        try:
+            found = library._named(name, cupy, "cupyx.")
+        except ImportError:  # cuBLAS, which comes with the extra `cuda`
+            assert name.startswith("scipy."), name
+            continue
         try:
             known = inspect.signature(found).parameters
         except (TypeError, ValueError):

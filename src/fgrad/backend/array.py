@@ -34,6 +34,7 @@ class Flags(NamedTuple):
 
 
 COMPOSED: dict[str, Callable[..., Any]] = {}  # NumPy's functions and ufuncs by name -> (place, *arguments)
+ANALYTIC: set[str] = set()  # of these functions, those of SciPy's that take complex numbers
 METHODS: dict[str, Callable[..., Any]] = {}  # methods of ufuncs -> (place, ufunc, *arguments)
 
 
@@ -345,18 +346,24 @@ class Place:
         name = ufunc.__name__.lstrip("_")  # SciPy wraps some
         composed = COMPOSED.get(f"scipy.special.{name}")
         kinds = [x.dtype if hasattr(x, "dtype") else type(x) for x in inputs]
-        if composed is None:
-            if kw or name not in SPECIAL:
-                raise self.refusal(f"scipy.special.{name}")
-            if any(np.dtype(k).kind == "c" for k in kinds) and "c" not in SPECIAL[name]:
-                raise self.refusal(f"scipy.special.{name} of complex numbers")
-        dtypes = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))[ufunc.nin :]
+        if kw or (composed is None and name not in SPECIAL):
+            raise self.refusal(f"scipy.special.{name}")
+        is_complex = any(np.dtype(k).kind == "c" for k in kinds)
+        if is_complex and name not in ANALYTIC and "c" not in SPECIAL.get(name, ""):
+            raise self.refusal(f"scipy.special.{name} of complex numbers")
+        dtypes = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
+        wide = dtypes if composed is None else [np.result_type(k, float) for k in kinds]
+        given = [
+            x.astype(d, copy=False) if x.__class__ is DeviceArray else x
+            for x, d in zip(inputs, wide, strict=False)
+        ]
         if composed is not None:
-            made = composed(self, *inputs)
+            with np.errstate(all="ignore"):
+                made = composed(self, *given)
         else:
-            found = self.call(self.library.find(f"scipy.special.{name}"), *map(self.operand, inputs))
+            found = self.call(self.library.find(f"scipy.special.{name}"), *map(self.operand, given))
             made = tuple(map(self.wrap, found)) if ufunc.nout > 1 else self.wrap(found)
-        # CuPy's have other ideas of integers and of half precision
+        dtypes = dtypes[ufunc.nin :]  # CuPy's have other ideas of integers and of half precision
         if ufunc.nout > 1:
             return tuple([m.astype(d, copy=False) for m, d in zip(made, dtypes, strict=True)])
         return made.astype(dtypes[0], copy=False)

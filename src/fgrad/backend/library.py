@@ -199,7 +199,7 @@ class Library(Protocol):
 
 
 def _named(name: str, numpy: Any, package: str) -> Callable[..., Any]:
-    """Return a function by its name; those of SciPy are in modules of `package`, loaded when first asked for."""
+    """Return a function by its name; those of SciPy are in modules of `package`, loaded when asked for."""
     module, _, last = name.rpartition(".")
     if name.startswith("scipy."):
         found: Any = import_module(package + module)

@@ -1,4 +1,4 @@
-"""Kernels of CUDA for what one place after the other decides: a thread goes along a line, or through a matrix.
+"""Kernels of CUDA for what is done one place after the other: a thread goes along a line or through a matrix.
 
 They are for arrays on a device that no library has a function for; many lines are computed at a time.
 """
@@ -6,7 +6,6 @@ They are for arrays on a device that no library has a function for; many lines a
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 

@@ -100,7 +100,9 @@ def _there_spline(x: Any, *, degree: int, mode: str) -> Any:
         return x.copy()
     kind = np.result_type(x.dtype, np.float64)
     options = {"order": degree, "axis": -1, "output": kind, "mode": mode}
-    return near(x).apply("scipy.ndimage.spline_filter1d", x.astype(kind, copy=False), **options).astype(x.dtype)
+    return (
+        near(x).apply("scipy.ndimage.spline_filter1d", x.astype(kind, copy=False), **options).astype(x.dtype)
+    )
 
 
 def _spline_adjoint(ct: Any, x: Aval, *, degree: int, mode: str) -> Any:

@@ -1,8 +1,8 @@
 """Functions of matrices and matrix equations, by products and systems of equations alone.
 
 On the CPU, Schur's form, which SciPy computes, is the shorter way. No library has it on a device, so what
-stands here is for arrays there: stacks of any shape at once, and one number read for each step that may be the
-last.
+stands here is for arrays there: stacks of any shape at once, and one number read for each step that may be
+the last.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ def logm(a: Any) -> Any:
     one, factor = _one(a), 1.0
     while float(np.max(_size(a - one))) > 0.25 and factor < 2.0**100:
         a, factor = sqrtm(a), 2 * factor
-    d, total = a - one, 0.0
+    d = a - one
+    total: Any = 0.0
     for t, w in zip(*np.polynomial.legendre.leggauss(9), strict=True):
         total = total + float(w) / 2 * np.linalg.solve(one + float(t + 1) / 2 * d, d)
     return factor * total
@@ -229,4 +230,6 @@ def riccati(a: Any, b: Any, q: Any, r: Any, *, discrete: bool) -> Any:
             return h
         if not math.isfinite(off):
             break
-    raise LinAlgError("riccati: the iteration does not converge on a device: no solution stabilizes; " + REMEDY)
+    raise LinAlgError(
+        "riccati: the iteration does not converge on a device: no solution stabilizes; " + REMEDY
+    )

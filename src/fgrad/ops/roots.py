@@ -28,13 +28,15 @@ def _run(p: Any, *, lead: int) -> Any:
 
 
 def _there(p: Any, *, lead: int) -> Any:
-    """Return the same on a device: zeros for coefficients at the end that are zero, eigenvalues for the rest."""
+    """Return the same on a device: zeros for last coefficients that are zero, eigenvalues for the rest."""
     degree = p.shape[0] - lead - 1
     kind = _complex(p.dtype)
     if degree < 1:
         return near(p).zeros(max(degree, 0), kind)
     ends = int(np.argmax(p[::-1] != 0))
     n = degree - ends
+    if not n:
+        return near(p).zeros(degree, kind)
     p = p[lead : lead + n + 1]
     companion = near(p).zeros((n, n), p.dtype)
     companion[:1] = -p[1:] / p[:1]

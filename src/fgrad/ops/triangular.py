@@ -305,7 +305,9 @@ def _run_order(piv: Any) -> Any:
 register(
     Primitive(
         "pivot_order",  # of square matrices: from exchanges of rows to the order to which they lead
-        run=elsewhere(_run_order, lambda piv: lines.order_of(piv.astype(np.int32, copy=False), piv.shape[-1])),
+        run=elsewhere(
+            _run_order, lambda piv: lines.order_of(piv.astype(np.int32, copy=False), piv.shape[-1])
+        ),
         pull=flat,
         shape=lambda piv: Aval(piv.shape, np.dtype(np.int32)),
         batch=lambda _, piv: bind("pivot_order", piv),

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.backend.devices import as_array, near
+from fgrad.backend.array import COMPOSED, DeviceArray
+from fgrad.backend.devices import near
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import Pattern, Primitive, Pull, register
 from fgrad.core.tensor import bind
@@ -44,7 +45,8 @@ BLOCK = 4096  # elements at a time
 
 def _run_carlson(*xs: Any, powers: tuple[float, ...]) -> Any:
     """Return the integral by the trapezoidal rule in log(t), where the integrand decays exponentially."""
-    arrays = [as_array(x) for x in xs]
+    make = next((x.place for x in xs if x.__class__ is DeviceArray), np)
+    arrays = [make.full((), x) if np.ndim(x) == 0 and x.__class__ is not DeviceArray else x for x in xs]
     kind = np.result_type(*(x.dtype for x in arrays))
     wide = np.broadcast_arrays(*(x.astype(float) for x in arrays))
     flat = [x.reshape(-1) for x in wide]
@@ -68,6 +70,58 @@ def _trapezoidal(xs: list[Any], powers: tuple[float, ...]) -> Any:
         total = total * (t + x) ** -p
     integral = np.where(at_zero >= 1, np.inf, np.sum(total, axis=0))
     return np.where(functools.reduce(np.minimum, xs) < 0, np.nan, integral)
+
+
+# ---- SciPy's integrals on a device, where CuPy has none of these
+
+
+def _by_carlson(factor: float, *powers: float) -> Any:
+    return lambda _, *xs: factor * _run_carlson(*xs, powers=powers)
+
+
+_rf, _rd = _by_carlson(0.5, 0.5, 0.5, 0.5), _by_carlson(1.5, 0.5, 0.5, 1.5)
+_rj, _rc = _by_carlson(1.5, 0.5, 0.5, 0.5, 1.0), _by_carlson(0.5, 0.5, 1.0)
+
+
+def _ordered(x: Any, y: Any, z: Any) -> tuple[Any, Any, Any]:
+    low, high = np.minimum(x, y), np.maximum(x, y)
+    return np.minimum(low, z), np.maximum(low, np.minimum(high, z)), np.maximum(high, z)
+
+
+def _there_rc(place: Any, x: Any, y: Any) -> Any:
+    """Return the integral, and the principal value of it where y < 0, (19.2.20)."""
+    turned = np.sqrt(x / (x - y)) * _rc(place, np.where(y < 0, x - y, 1), np.where(y < 0, -y, 1))
+    return np.where(y < 0, turned, _rc(place, x, np.where(y < 0, 1, y)))
+
+
+def _there_rg(place: Any, x: Any, y: Any, z: Any) -> Any:
+    """Return the integral by terms of one sign, (19.21.10)."""
+    is_valid = (x >= 0) & (y >= 0) & (z >= 0)
+    x, z, y = _ordered(x, y, z)  # the middle one is last
+    safe = np.where(z == 0, 1, z)
+    whole = safe * _rf(place, x, y, safe) - (x - safe) * (y - safe) / 3 * _rd(place, x, y, safe)
+    found = np.where(z == 0, np.sqrt(y), whole + np.sqrt(x * y / safe)) / 2
+    return np.where(is_valid, found, np.nan)
+
+
+def _there_rj(place: Any, x: Any, y: Any, z: Any, p: Any) -> Any:
+    """Return the integral, and the principal value of it where p < 0, (19.20.14) with y for z."""
+    x, y, z = _ordered(x, y, z)
+    q = np.where(p < 0, -p, 1)
+    r = (y * (x + z + q) - x * z) / (y + q)
+    turned = (r - y) * _rj(place, x, y, z, r) - 3 * _rf(place, x, y, z)
+    turned = turned + 3 * np.sqrt(x * y * z / (x * z + r * q)) * _rc(place, x * z + r * q, r * q)
+    return np.where(p < 0, turned / (y + q), _rj(place, x, y, z, np.where(p < 0, 1, p)))
+
+
+COMPOSED |= {
+    "scipy.special.elliprc": _there_rc,
+    "scipy.special.elliprd": _rd,
+    "scipy.special.elliprf": _rf,
+    "scipy.special.elliprg": _there_rg,
+    "scipy.special.elliprj": _there_rj,
+    "scipy.special.ellipe": lambda place, m: 2 * _there_rg(place, 0 * m, 1 - m, 1 + 0 * m),  # (19.25.1)
+}
 
 
 def _pull_carlson(pattern: Pattern) -> Pull:

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import special
 
 from fgrad import nn
+from fgrad.backend.devices import on_cpu
 from fgrad.core.primitive import NUMPY
 from fgrad.core.tensor import bind, unary
 from fgrad.expr.atoms import call
@@ -55,7 +56,8 @@ def _spherical_row(name: str) -> Row:
         return None, _derivative(name, call(name), n, maximum(n - 1, 0), z)
 
     theirs = getattr(special, name)
-    return Row("n z", slopes, "10.51.1, 10.51.4", complex=True, run=lambda n, z: theirs(integers(n), z))
+    run = on_cpu(name, lambda n, z: theirs(integers(n), z))
+    return Row("n z", slopes, "10.51.1, 10.51.4", complex=True, run=run)
 
 
 declare({name: _spherical_row(name) for name in _SPHERICAL})
