@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.backend.checks import DEVICE, on_device, same
+from tests.backend.checks import DEVICE, no_transfers, on_device, same
 from tests.backend.conftest import quick_switching as quick_switching  # noqa: PLC0414 -- a fixture of these tests too
 
 import fgrad as fg
 from fgrad.compiler.device import plan as laid_out
 from fgrad.compiler.device import scatter
+from fgrad.compiler.device.executable import WARM
 from fgrad.kernels import cuda
 
 RNG = np.random.default_rng(0)
@@ -66,6 +67,22 @@ def test_what_is_added_is_computed_on_the_way():
     steps, grids = kinds(f, X, MANY)
     assert steps == ["Launch", "Ranking", "Fill", "Launch"]
     assert grids == ["places", "sums"]
+
+
+def test_sorting_is_part_of_a_graph(monkeypatch):
+    recorded = []
+    library = on_device(X)._value.place.library
+    monkeypatch.setattr(type(library), "recorded", lambda self, f: recorded.append(f) or f)
+    slope = lambda x, i: fg.grad(lambda x: np.sum(x[i] ** 3))(x)
+    f = fg.jit(slope)
+    for i in range(WARM + 3):  # other places each time
+        places = np.roll(MANY, i) % (i + 2)
+        given = on_device(X), on_device(places)
+        f(*given)
+        with no_transfers():
+            found = f(*given)
+        same(found, slope(X, places))
+    assert len(recorded) == 1
 
 
 def test_known_places_are_sorted_once():
