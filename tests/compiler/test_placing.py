@@ -88,6 +88,41 @@ def test_second_derivatives_examples_and_forward_mode():
         np.testing.assert_allclose(float(tangent), fg.jvp(plain(f), (X / 6,), (Y,))[1], rtol=1e-10)
 
 
+def back_and_forth(x):
+    y = np.sin(x.to("cuda:1")) * 2
+    return np.exp(y.to("cpu")).to("cuda"), y.sum(0).to("cpu"), x.sum().to("cuda") * 2
+
+
+@pytest.mark.parametrize("start", ["cpu", "cuda:0"])
+@pytest.mark.parametrize("f", [there, there_and_back, back_and_forth, lambda x: x.to("cuda") * 2])
+def test_forward_mode_around_a_compiled_function(f, start):
+    x, t = fg.tensor(X / 6, device=start), fg.tensor(Y, device=start)
+    expected = fg.jvp(f, (x,), (t,))
+    for g in (f, fg.jit(f)):
+        for found, wanted in zip(
+            fg.tree.leaves(fg.jvp(g, (x,), (t,))), fg.tree.leaves(expected), strict=True
+        ):
+            assert found.device == wanted.device
+            np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-12)
+    for derivative in (fg.jacfwd, fg.jacrev):
+        found, wanted = (fg.tree.leaves(derivative(g)(x)) for g in (fg.jit(f), f))
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("row", ["scan", "while_loop", "cond"])
+def test_bodies_of_compiled_loops_and_branches_stay_on_one_device(row):
+    there_and_again = lambda h: (h.to("cuda") * 2).to("cpu")
+    f = {
+        "scan": lambda x: fg.lax.fori_loop(0, 3, lambda i, h: there_and_again(h), x),
+        "while_loop": lambda x: fg.lax.while_loop(lambda h: h.sum() < 9, there_and_again, x),
+        "cond": lambda x: fg.lax.cond(x.sum() > 0, there_and_again, lambda h: h, x),
+    }[row]
+    with pytest.raises(TypeError, match=rf"{row}.* has a body that moves values .*staged at .*test_placing"):
+        fg.jit(f)(fg.tensor(X))
+    assert f(fg.tensor(X)).device == "cpu"
+
+
 def test_numbers_and_constants_go_along():
     f = fg.jit(lambda x, n: (x * n + Y).to("cuda") * Y * n)
     y = f(fg.tensor(X), 2.0)

@@ -1,7 +1,8 @@
 """Programs that move values between devices, as one program for each device and what travels between them.
 
-Which device a value is on is known when it is known where the inputs are. Operations on one device that wait
-for the same number of moves become one program; moves happen between those.
+Which device a value is on is known when it is known where the inputs are; what is made of numbers alone is
+where it is needed. Operations on one device that wait for the same number of moves become one program; moves
+happen between those.
 """
 
 from __future__ import annotations
@@ -35,8 +36,25 @@ class Move(NamedTuple):
 
 
 def is_moving(program: Program) -> bool:
-    """Return whether a program moves values between devices."""
+    """Return whether a program moves values between devices.
+
+    Raises:
+        TypeError: the body of a loop, or a branch, does.
+    """
+    for e in program.equations:
+        code = e.params.get("code")
+        if hasattr(code, "map"):
+            code.map(lambda inner, e=e: _stays(inner, e))
     return any(e.name in MOVES for e in program.equations)
+
+
+def _stays(program: Program, outside: Equation) -> Program:
+    if is_moving(program):
+        raise TypeError(
+            f"{outside.name} inside jit has a body that moves values between devices, but compiled loops and "
+            f"branches stay on one: move values before or after it; staged at {outside.line}"
+        )
+    return program
 
 
 def where(x: Any) -> str | None:
@@ -62,7 +80,7 @@ class Placed:
         self.program = program
         self._device: dict[Var, str | None] = dict(zip(program.inputs, devices, strict=True))
         self._level = dict.fromkeys(program.inputs, 0)
-        self._default = next((d for d in devices if d), CPU)
+        self._needed = _needed(program, self._device)
         groups: dict[tuple[int, str], list[Equation]] = {}
         self._moves: dict[int, list[Move]] = {}  # by the level that has to have run
         self._names: dict[Var, Any] = {}  # what was moved to where it was
@@ -72,7 +90,7 @@ class Placed:
             if e.name in MOVES:
                 self._move(e, level)
                 continue
-            device = self._common(e)
+            device = self._common(e) or next((d for v in e.outs if (d := self._needed.get(v))), CPU)
             groups.setdefault((level, device), []).append(e)
             self._device |= dict.fromkeys(e.outs, device)
             self._level |= dict.fromkeys(e.outs, level)
@@ -118,22 +136,49 @@ class Placed:
 
     def _of(self, x: Any) -> str | None:
         """Return the device of an operand."""
-        if isinstance(x, Var):
-            return self._device[x]
-        value = getattr(x, "_value", x)
-        return device_of(value) if value.__class__ is DeviceArray else None  # other constants are sent along
+        return self._device[x] if isinstance(x, Var) else _located(x, {})  # other constants are sent along
 
     def _target(self, e: Equation) -> str:
         if e.name == "to_device_of":
-            return self._of(e.args[1]) or self._default
+            return self._of(e.args[1]) or CPU  # as numbers are
         place = find(e.params["device"])
         return place.name if place else CPU
 
-    def _common(self, e: Equation) -> str:
+    def _common(self, e: Equation) -> str | None:
         found = list(dict.fromkeys(d for a in e.args if (d := self._of(a))))
         if len(found) > 1:
             raise TypeError(f"{mixed(*found[:2])}; staged at {e.line}")
-        return found[0] if found else self._default
+        return found[0] if found else None
+
+
+def _needed(program: Program, devices: dict[Var, str | None]) -> dict[Var, str]:
+    """Return on which device values of numbers alone are needed, by what they meet later."""
+    found = {v: d for v, d in devices.items() if d}
+    for e in program.equations:  # where values are, as far as that is known from what they are made of
+        if e.name in MOVES:
+            if e.name == "to_device_of":
+                known = _located(e.args[1], found)
+            else:
+                place = find(e.params["device"])
+                known = place.name if place else CPU
+        else:
+            known = next((d for a in e.args if (d := _located(a, found))), None)
+        if known:
+            found |= dict.fromkeys(e.outs, known)
+    for e in reversed(program.equations):
+        known = next((d for v in e.outs if (d := found.get(v))), None)
+        if known and e.name not in MOVES:
+            for a in e.args:
+                if isinstance(a, Var) and a not in devices:
+                    found.setdefault(a, known)
+    return found
+
+
+def _located(x: Any, found: dict[Var, str]) -> str | None:
+    if isinstance(x, Var):
+        return found.get(x)
+    value = getattr(x, "_value", x)
+    return device_of(value) if value.__class__ is DeviceArray else None
 
 
 def _part(equations: Sequence[Equation], wanted: set[Var]) -> Program:

@@ -148,7 +148,7 @@ def _avals(node: Node) -> tuple[list[Aval] | None, list[Aval | None]]:
     pull = node.pull
     if node.aval is not None:
         pairs = node.aval if isinstance(node.aval, list) else [node.aval]
-        outs = [Aval(shape, np.dtype(dtype)) for shape, dtype in pairs]
+        outs = [Aval(shape, np.dtype(dtype)) for shape, dtype, *_ in pairs]
         if node.fits is not None and len(outs) == 1:
             given = [g or outs[0] for g in given]
         return outs, given

@@ -20,6 +20,7 @@ from fgrad.backend.array import DeviceArray, Place
 from fgrad.backend.devices import as_array, find
 from fgrad.compiler import Executable, compile, placing
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.placement import near
 from fgrad.core.primitive import ROWS, Pattern, Primitive, Pull, flat, register
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.snapshot import snapshot
@@ -348,7 +349,10 @@ def _record(
     ]
     saved += [lowered(o, state, tape.level) for o in outs[count : len(saving.forward.outs)]]
     parents = tuple([n for a in args if (n := node_on(tape, a)) is not None])
-    node = tape.node(saving.pull, tuple(saved), parents, aval=[(o.shape, o.dtype) for o in outs[:count]])
+    avals: list[Any] = [(o.shape, o.dtype) for o in outs[:count]]
+    if saving.forward.is_moving:  # forward mode has to know where cotangents would come from
+        avals = [(*a, near(o)) for a, o in zip(avals, outs, strict=False)]
+    node = tape.node(saving.pull, tuple(saved), parents, aval=avals)
     for i, out in enumerate(outs[:count]):
         if out.dtype.kind in "fc":
             out._nodes += (tape.node(Pick(i, count), (), (node,)),)

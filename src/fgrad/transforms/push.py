@@ -118,9 +118,11 @@ class DoubleReverse:
         return [None if u is None else next(found) for u in self._us]
 
 
-def _cotangent(gm: GradManager, like: Any, shape: Shape, dtype: np.dtype[Any]) -> Tensor | None:
+def _cotangent(
+    gm: GradManager, like: Any, shape: Shape, dtype: np.dtype[Any], make: Any = None
+) -> Tensor | None:
     # the value of u is of no consequence; ones are never mistaken for a zero cotangent
-    return gm.follow(near(like).ones(shape, dtype)) if dtype.kind in "fc" else None
+    return gm.follow((make or near(like)).ones(shape, dtype)) if dtype.kind in "fc" else None
 
 
 class Push:
