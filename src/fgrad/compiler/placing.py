@@ -42,7 +42,7 @@ def is_moving(program: Program) -> bool:
         TypeError: the body of a loop, or a branch, does.
     """
     for e in program.equations:
-        code = e.params.get("code")
+        code: Any = e.params.get("code")
         if hasattr(code, "map"):
             code.map(lambda inner, e=e: _stays(inner, e))
     return any(e.name in MOVES for e in program.equations)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fgrad.backend.devices import elsewhere
 from fgrad.core.aval import Aval
-from fgrad.core.placement import near, placed
+from fgrad.core.placement import near
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, register
 from fgrad.core.tensor import bind
 from fgrad.kernels import lines
@@ -116,9 +116,8 @@ def _spline_adjoint(ct: Any, x: Aval, *, degree: int, mode: str) -> Any:
         return contract(ct, matrix, lead + "Y", "ZY", lead + "Z")
     if mode != "mirror" or n < 2:
         return bind("spline_filter", ct, degree=degree, mode=mode)
-    weights = np.ones(n, np.empty(0, x.dtype).real.dtype)
+    weights = near(ct).ones(n, np.empty(0, x.dtype).real.dtype)
     weights[0] = weights[-1] = 0.5
-    weights = placed(ct, weights)
     return bind("spline_filter", ct / weights, degree=degree, mode=mode) * weights
 
 

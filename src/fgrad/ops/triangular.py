@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fgrad.backend.devices import elsewhere, on_cpu
+from fgrad.backend.devices import as_array, elsewhere, on_cpu
 from fgrad.core.aval import Aval
-from fgrad.core.placement import near, placed
+from fgrad.core.placement import near
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, flat, register
 from fgrad.core.tensor import bind
 from fgrad.kernels import lines
@@ -62,9 +62,10 @@ def _demand_pivots(diagonal: Any, name: str) -> None:
         raise LinAlgError(f"{name}: the matrix is singular: an element of the diagonal is zero")
 
 
-def triangle(n: int, m: int, dtype: Any, *, lower: bool, strict: bool = False) -> Any:
-    """Return ones in a triangle of a matrix, on the diagonal too unless `strict`."""
-    return np.asarray(np.tri(n, m, -strict) if lower else np.tri(m, n, -strict).T, dtype)
+def triangle(like: Any, n: int, m: int, dtype: Any, *, lower: bool, strict: bool = False) -> Any:
+    """Return ones in a triangle of a matrix, on the diagonal too unless `strict`, where `like` is."""
+    ones = near(like).tri(max(n, m), k=-int(strict))
+    return as_array((ones if lower else ones.T)[:n, :m], dtype)
 
 
 def _real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -73,8 +74,8 @@ def _real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _part(x: Any, *, lower: bool, strict: bool = False) -> Any:
     """Return a triangle of matrices, and zeros elsewhere."""
-    ones = triangle(x.shape[-2], x.shape[-1], _real_dtype(x.dtype), lower=lower, strict=strict)
-    return x * placed(x, ones)
+    n, m = x.shape[-2:]
+    return x * triangle(x, n, m, _real_dtype(x.dtype), lower=lower, strict=strict)
 
 
 def _solve_pull(pattern: Pattern) -> Pull:
@@ -341,14 +342,16 @@ def _ldl(ct: Any, out: Any, params: dict[str, Any]) -> tuple[Any]:
     n = d.shape[-1]
     order = permutation(perm, d.dtype)
     low = matrix_product(order, outer)
-    block = bind("logical_or", bind("not_equal", d, 0), np.eye(n, dtype=bool))
+    block = bind("logical_or", bind("not_equal", d, 0), near(d).eye(n, dtype=bool))
     total: Any = None
     if ct_d is not None:
         total = bind("where", block, ct_d, 0)
     if ct_outer is not None:
         x = matrix_product(swapped(low), matrix_product(order, ct_outer))
         x = swapped(solve(d, swapped(x)))
-        free = bind("logical_and", bind("logical_not", block), triangle(n, n, bool, lower=lower, strict=True))
+        free = bind(
+            "logical_and", bind("logical_not", block), triangle(d, n, n, bool, lower=lower, strict=True)
+        )
         x = bind("where", free, x, 0)
         total = x if total is None else total + x
     turn = conjugate if params["hermitian"] else lambda x: x

@@ -72,7 +72,7 @@ def lu(
     k = min(a.shape[-2:])
     packed, _, order = bind("lu_factor", a)
     top = matrices.rows(packed, 0, k)
-    u = top * triangle(k, a.shape[-1], a.dtype, lower=False)
+    u = top * triangle(a, k, a.shape[-1], a.dtype, lower=False)
     low = lower_part(packed, k)
     if p_indices and not permute_l:
         return argsort(order, -1), low, u

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.placement import near
 from fgrad.core.tensor import bind
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.indexing import take
@@ -58,7 +59,7 @@ def hankel(c: Any, r: Any = None) -> Any:
         Matrices (..., m, n).
     """
     c = as_value(c)
-    c, r = _vectors(c, np.zeros(c.shape, c.dtype) if r is None else r)
+    c, r = _vectors(c, near(c).zeros(c.shape, c.dtype) if r is None else r)
     m, n = c.shape[-1], r.shape[-1]
     line = concatenate([c, bind("slice", r, index=(..., slice(1, None)))], axis=-1)
     return take(line, np.arange(m)[:, None] + np.arange(n), axis=-1)
@@ -86,7 +87,7 @@ def companion(a: Any) -> Any:
         raise ValueError("The first coefficient in `a` must not be zero.")
     rest, first = (bind("slice", a, index=(..., s)) for s in (slice(1, None), slice(0, 1)))
     top = as_row(-rest / first)
-    below = broadcast_to(np.eye(n - 2, n - 1, dtype=a.dtype), (*a.shape[:-1], n - 2, n - 1))
+    below = broadcast_to(near(a).eye(n - 1, dtype=a.dtype)[:-1], (*a.shape[:-1], n - 2, n - 1))
     return concatenate([top, below], axis=-2)
 
 
@@ -134,7 +135,7 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
         raise ValueError("len(a) must be at least 1.")
     if mode not in {"full", "valid", "same"}:
         raise ValueError(f"'mode' argument must be one of ('full', 'valid', 'same'), not {mode!r}")
-    zeros = np.zeros((*a.shape[:-1], n - 1), a.dtype)
+    zeros = near(a).zeros((*a.shape[:-1], n - 1), a.dtype)
     first = bind("slice", a, index=(..., slice(0, 1)))
     full = toeplitz(concatenate([a, zeros], axis=-1), concatenate([first, zeros], axis=-1))
     if mode == "full":
@@ -159,7 +160,7 @@ def leslie(f: Any, s: Any) -> Any:
         raise ValueError("The length of s must be one less than the length of f")
     if n < 2:
         raise ValueError("The length of s must be at least 1.")
-    lower = as_column(s) * np.eye(n - 1, n, dtype=s.dtype)
+    lower = as_column(s) * near(s).eye(n, dtype=s.dtype)[:-1]
     return concatenate([as_row(f), lower], axis=-2)
 
 

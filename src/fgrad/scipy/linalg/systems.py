@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.devices import as_array
+from fgrad.core.placement import near
 from fgrad.core.tensor import bind
 from fgrad.numpy import linalg
 from fgrad.numpy.arrays import as_value, concrete
@@ -67,7 +69,8 @@ def _solved(a: Any, b: Any, structure: str, lower: bool, transposed: bool) -> An
     if structure == "diagonal":
         return b / matrices.as_column(matrices.of_diagonal(a))
     if structure == "tridiagonal":
-        a = a * np.asarray(np.tri(n, k=1) * np.tri(n, k=1).T, a.dtype)
+        ones = near(a).tri(n, k=1)
+        a = a * as_array(ones * ones.T, a.dtype)
     if structure in {"symmetric", "hermitian", "positive definite"}:
         half = a * (matrices.below(a, n, a.dtype) if lower else matrices.below(a, n, a.dtype).T)
         a = half + (matrices.swapped(half) if structure == "symmetric" else matrices.adjoint(half))
@@ -196,7 +199,7 @@ def inv(
         -inv(a)^T ct inv(a)^T: Giles (2008), 2.2.3.
     """
     a = arguments.square(a, check_finite=check_finite)
-    return solve(a, np.eye(a.shape[-1], dtype=a.dtype), lower, check_finite=False, assume_a=assume_a)
+    return solve(a, near(a).eye(a.shape[-1], dtype=a.dtype), lower, check_finite=False, assume_a=assume_a)
 
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
@@ -344,4 +347,5 @@ def lower_part(lu: Any, k: int) -> Any:
     """Return the factor with ones on its diagonal of both in one matrix: its first `k` columns."""
     left = matrices.columns(lu, 0, k)
     m = left.shape[-2]
-    return left * triangle(m, k, left.dtype, lower=True, strict=True) + np.eye(m, k, dtype=left.dtype)
+    low = triangle(left, m, k, left.dtype, lower=True, strict=True)
+    return left * low + near(left).eye(max(m, k), dtype=left.dtype)[:m, :k]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import signal as reference
 
+from fgrad.core.placement import near
 from fgrad.core.tensor import bind
 from fgrad.numpy import linalg
 from fgrad.numpy.arrays import as_value
@@ -171,7 +172,7 @@ def lfilter_zi(b: Any, a: Any) -> Any:
     b, a = _padded(b, n), _padded(a, n)
     if n == 1:
         return _part(b, 1)
-    system = np.eye(n - 1, dtype=a.dtype) - companion(a).T
+    system = near(a).eye(n - 1, dtype=a.dtype) - companion(a).T
     return linalg.solve(system, _part(b, 1) - _part(a, 1) * bind("slice", b, index=(0,)))
 
 
