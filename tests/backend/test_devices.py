@@ -116,6 +116,9 @@ def test_default_device():
             fnp.arange(3),
             fnp.eye(2),
             fnp.linspace(0, 1, 3),
+            fnp.tri(3),
+            fg.random.key(0),
+            fg.random.normal(fg.random.key(0), size=3),
         ]
         assert {t.device for t in made} == {"cuda:1"}
         assert fnp.zeros(2, device="cpu").device == "cpu"

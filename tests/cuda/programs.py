@@ -39,6 +39,12 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
         lambda x, w: fg.grad(lambda w: np.sum(np.tanh(x @ w) ** 2))(w), X, RNG.uniform(-1, 1, (LENGTHS, 8))),
 }  # fmt: skip
 
+LIBRARY: dict[str, tuple[Any, ...]] = {  # programs of kernels that go along lines or through matrices
+    "recursion": (lambda b, a, x: fg.scipy.signal.lfilter(b, a, x), V[:2], V[:3], X),
+    "banded": (lambda ab, b: fg.scipy.linalg.solve_banded((1, 1), ab, b), np.stack([V, 4 * V, V]), V),
+    "pivots": (lambda a: fg.scipy.linalg.lu(a), X[:, :ROWS]),
+}
+
 
 def single(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments in single precision."""

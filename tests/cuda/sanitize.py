@@ -20,11 +20,11 @@ ROOT = Path(__file__).parents[2]
 def launch() -> None:
     """Run every program once, with launches instead of graphs, at sizes that leave blocks half full."""
     sys.path.insert(0, str(ROOT))
-    from tests.cuda.programs import PROGRAMS, single
+    from tests.cuda.programs import LIBRARY, PROGRAMS, single
 
     import fgrad as fg
 
-    for f, *args in PROGRAMS.values():
+    for f, *args in (*PROGRAMS.values(), *LIBRARY.values()):
         for given in (args, single(args)):
             made = fg.jit(f)(*(fg.tensor(a, device="cuda") for a in given))
             for y in fg.tree.leaves(made):

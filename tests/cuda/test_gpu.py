@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 from tests.backend.checks import check, check_row, on_device, same
 from tests.backend.test_rows import GROUPS
+from tests.backend.test_scipy import test_functions_and_derivatives as test_functions_and_derivatives  # noqa: PLC0414
+from tests.backend.test_special import (
+    test_bessel_functions_of_whole_order as test_bessel_functions_of_whole_order,  # noqa: PLC0414
+)
+from tests.backend.test_special import test_formulas as test_formulas  # noqa: PLC0414
 from tests.backend.test_transforms import READING, SILENT
-from tests.cuda.programs import PROGRAMS, single
+from tests.cuda.programs import LIBRARY, PROGRAMS, single
 
 import fgrad as fg
 from fgrad import extend
@@ -38,6 +43,14 @@ def test_programs(name, precision):
     jitted, given, expected = fg.jit(f), [on_device(a) for a in args], f(*args)
     for _ in range(WARM + 3):  # launched, then replayed
         same(jitted(*given), expected)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("name", LIBRARY)
+def test_kernels_of_lines_and_matrices(name, precision):
+    f, *args = LIBRARY[name]
+    args = single(args) if precision == "float32" else args
+    same(f(*map(on_device, args)), f(*args), 10)
 
 
 @pytest.mark.parametrize("n", [1, 255, 256, 257, 10_000_019])

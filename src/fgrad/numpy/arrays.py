@@ -500,7 +500,7 @@ def tri(
     like: Any = None,
 ) -> Tensor:
     """Return a Tensor with ones on and below the diagonal `k` and zeros elsewhere."""
-    return wrap(np.tri(N, M, k, dtype))
+    return wrap(maker().array(np.tri(N, M, k, dtype)))
 
 
 def fromiter(iter: Iterable[Any], dtype: Any, count: int = -1, *, like: Any = None) -> Tensor:

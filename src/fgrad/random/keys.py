@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.devices import maker
 from fgrad.core.aval import Shape
 from fgrad.core.placement import near
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.shapes import stack
 from fgrad.ops.linear import convert, reshape
@@ -31,7 +32,7 @@ def key(seed: Any) -> Any:
         seed: integer from 0 to 2**64 - 1, or an array or Tensor of one.
 
     Returns:
-        uint32 array of shape (2,).
+        uint32 array of shape (2,); a Tensor where the default device is not the CPU.
 
     Raises:
         TypeError: the seed is no integer.
@@ -47,7 +48,9 @@ def key(seed: Any) -> Any:
         value = operator.index(seed)
         if not 0 <= value < 1 << 64:
             raise ValueError(f"the seed of a key is between 0 and 2**64 - 1, not {value}")
-        return np.array([value >> 32, value & 0xFFFFFFFF], WORD)
+        words = np.array([value >> 32, value & 0xFFFFFFFF], WORD)
+        make = maker()
+        return words if make is np else wrap(make.array(words))
     if seed.dtype.kind not in "iu" or seed.shape:
         raise TypeError(f"the seed of a key is one integer, not {seed.dtype} of shape {seed.shape}")
     wide = convert(seed, np.dtype(np.uint64))
