@@ -14,8 +14,7 @@ RNG = np.random.default_rng(0)
 
 
 @pytest.fixture
-def place(monkeypatch):
-    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+def place():
     return find(DEVICE)
 
 

@@ -201,6 +201,51 @@ def _fft(name: str) -> Callable[..., Any]:
     return transform
 
 
+def _allclose(
+    place: Place, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
+) -> Any:
+    with np.errstate(invalid="ignore"):  # of infinities
+        near = np.isfinite(b) & (np.absolute(a - b) <= atol + rtol * np.absolute(b))
+    return np.all(near | _same(a, b, equal_nan))
+
+
+def _same(a: Any, b: Any, equal_nan: bool) -> Any:
+    return (a == b) | ((a != a) & (b != b)) if equal_nan else a == b  # noqa: PLR0124 -- NaN
+
+
+def _array_equal(place: Place, a: Any, b: Any, equal_nan: bool = False) -> Any:
+    return np.shape(a) == np.shape(b) and np.all(_same(a, b, equal_nan))
+
+
+def _unique(place: Place, x: Any, *asked: Any, equal_nan: bool = True, **kw: Any) -> Any:
+    names = ("return_index", "return_inverse", "return_counts", "axis")
+    options = dict(zip(names, asked, strict=False)) | kw
+    found = place.apply("unique", x, **options, equal_nan=equal_nan)
+    if not options.get("return_inverse"):
+        return found
+    k = 2 if options.get("return_index") else 1
+    shape = x.shape if options.get("axis") is None else found[k].shape  # NumPy's; CuPy has a vector
+    return (*found[:k], found[k].reshape(shape), *found[k + 1 :])
+
+
+def _bincount(place: Place, x: Any, weights: Any = None, minlength: int = 0) -> Any:
+    if weights is not None:
+        raise place.refusal("bincount with weights")
+    if np.any(x < 0):
+        raise ValueError("'list' argument must have no negative elements")
+    return place.apply("bincount", x, minlength=minlength)
+
+
+def _digitize(place: Place, x: Any, bins: Any, right: bool = False) -> Any:
+    if not np.all(bins[1:] >= bins[:-1]) and not np.all(bins[1:] <= bins[:-1]):
+        raise ValueError("bins must be monotonically increasing or decreasing")
+    if bins.size and bins[0] > bins[-1]:
+        return bins.size - place.apply(
+            "searchsorted", bins[::-1].copy(), x, side="left" if right else "right"
+        )
+    return place.apply("searchsorted", bins, x, side="left" if right else "right")
+
+
 def _eig(place: Place, a: Any) -> Any:
     w, v = place.apply("linalg.eig", a)
     return w, v
@@ -227,6 +272,11 @@ COMPOSED |= {
     "linalg.svd": _svd,
     "linalg.eigh": _eigh,
     "linalg.eig": _eig,
+    "allclose": _allclose,
+    "array_equal": _array_equal,
+    "unique": _unique,
+    "bincount": _bincount,
+    "digitize": _digitize,
     "linalg.pinv": _pinv,
     "linalg.norm": _norm,
     "spacing": _spacing,

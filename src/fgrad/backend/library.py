@@ -26,6 +26,8 @@ KEYWORDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("where", "broadcast_to", "moveaxis", "einsum", "dot", "argwhere", "nonzero"), ()),
     **dict.fromkeys(("broadcast_arrays", "ascontiguousarray", "i0"), ()),
     "searchsorted": ("side",),
+    "unique": ("return_index", "return_inverse", "return_counts", "axis", "equal_nan"),
+    "bincount": ("minlength",),
     "convolve": ("mode",),
     "diagonal": ("axis1", "axis2"),
     **dict.fromkeys(("zeros", "ones", "empty", "full"), ("dtype",)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -109,7 +110,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     masks = [concrete(c, "piecewise").astype(bool) for c in ([condlist] if single else condlist)]
     n, wanted = len(masks), len(funclist)
     if n == wanted - 1:
-        masks.append(~np.logical_or.reduce(masks))
+        masks.append(~functools.reduce(np.logical_or, masks))
     elif n != wanted:
         raise ValueError(f"with {n} condition(s), either {n} or {n + 1} functions are expected")
     y, any_tensor = wrap(near(x).zeros(x.shape, x.dtype)), isinstance(x, Tensor) or holds_tensor(condlist)

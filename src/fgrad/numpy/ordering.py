@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, is_tracked, unary, wrap
 from fgrad.core.trace import Box
 from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends
@@ -205,7 +206,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     """
     x, bins = as_value(x), as_value(bins)
     edges = concrete(bins, "digitize")
-    np.digitize(np.zeros(0, x.dtype), edges, right)  # NumPy's checks
+    np.digitize(near(edges).zeros(0, x.dtype), edges, right)  # NumPy's checks
     side = "left" if right else "right"
     if edges.size and edges[0] > edges[-1]:
         return len(edges) - as_tensor(searchsorted(edges[::-1], x, side))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.core.trace import Box
 from fgrad.numpy.arrays import as_value, extends
@@ -100,6 +101,8 @@ def _places(x: Any) -> Any:
 def _quantile(x: Any, q: Any, method: str, n: Any, *, weak: bool, propagate: bool) -> Any:
     """Return quantiles `q` (a vector) of the last axis of `x`, of whose elements the first `n` count."""
     rule = _METHODS[method]
+    if isinstance(q, np.ndarray):
+        q = placed(x, q)
     if isinstance(n, int):
         top: Any = n - 1
     else:
