@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from scipy import special
@@ -96,6 +98,16 @@ def test_hypergeometric_functions_that_are_slopes(name, first):
     x = SIGNS * np.minimum(WIDE, 0.999) if name == "hyp2f1" else SIGNS * WIDE
     found = getattr(fsp, name)(*first, on_device(x))
     same(found, getattr(special, name)(*first, x), 1e-3)
+
+
+def test_universal_functions_of_others_are_not_taken_for_scipys(monkeypatch):
+    x = on_device(MIDDLE)._value
+    with pytest.raises(NotImplementedError, match=r"^divmod of an array"):
+        np.divmod(x, x)
+    theirs = special.gamma
+    monkeypatch.setattr(sys.modules["scipy.special._ufuncs"], "gamma", None)  # another one of that name
+    with pytest.raises(NotImplementedError, match=r"^gamma of an array"):
+        theirs(x)
 
 
 def test_what_a_formula_does_not_say_is_refused():

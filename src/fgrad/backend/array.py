@@ -8,6 +8,7 @@ that NumPy would make silently raises, and what is asked for is counted in `TRAN
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -343,6 +344,8 @@ class Place:
 
     def special(self, ufunc: np.ufunc, *inputs: Any, **kw: Any) -> Any:
         """Return what a universal function of SciPy returns for arrays of this device."""
+        if getattr(sys.modules.get("scipy.special._ufuncs"), ufunc.__name__, None) is not ufunc:
+            raise self.refusal(ufunc.__name__)  # NumPy's, or a user's of whatever name
         name = ufunc.__name__.lstrip("_")  # SciPy wraps some
         composed = COMPOSED.get(f"scipy.special.{name}")
         kinds = [x.dtype if hasattr(x, "dtype") else type(x) for x in inputs]
