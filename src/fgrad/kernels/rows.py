@@ -335,9 +335,9 @@ def layer_norm_back(ct: Any, x: Any, weight: Any, eps: float) -> tuple[Any, Any,
     rows = x.size // n
     blocks = -(-rows // BLOCK)
     out = np.empty(x.shape, x.dtype)
-    sums = [np.empty((blocks, n), x.dtype) for _ in range(2)]
+    sums = np.empty((2, blocks, n), x.dtype)
     vectors = (np.ascontiguousarray(v).ravel() for v in (weight, np.array(eps, x.dtype)))
     args = (_matrix(ct, n), _matrix(x, n), *vectors, out.reshape(rows, n), *sums)
     threads.share(_layer_norm_back(x.dtype.char), args, blocks, x.size)
-    dweight, dbias = (np.add.reduce(s, axis=0).reshape(weight.shape) for s in sums)
+    dweight, dbias = np.add.reduce(sums, axis=1).reshape(2, *weight.shape)
     return out, dweight, dbias
