@@ -122,7 +122,7 @@ def functions(modules: Mapping[str, ModuleType], seconds: float) -> Iterator[Bud
     for name, times in arrays.measured(modules, seconds / 5):
         rows.append(arrays.row(name, times))
         for peer, limit in arrays.LIMITS.items():
-            if peer in times and name.rpartition(" ")[0] not in arrays.ELSEWHERE:
+            if peer in times and name.rpartition(" ")[0] not in arrays.UNLIMITED:
                 yield Budget(f"{name}: fgrad / {peer}", times["fgrad"] / times[peer], limit, "x")
     show("Value and gradient of a million numbers, milliseconds, and fgrad's time over that of others", rows)
 
