@@ -29,7 +29,6 @@ from numpy import generic as generic
 from numpy import half as half
 from numpy import iinfo as iinfo
 from numpy import index_exp as index_exp
-from numpy import indices as indices
 from numpy import inexact as inexact
 from numpy import inf as inf
 from numpy import int8 as int8
@@ -97,6 +96,7 @@ from fgrad.numpy.arrays import full as full
 from fgrad.numpy.arrays import full_like as full_like
 from fgrad.numpy.arrays import geomspace as geomspace
 from fgrad.numpy.arrays import identity as identity
+from fgrad.numpy.arrays import indices as indices
 from fgrad.numpy.arrays import linspace as linspace
 from fgrad.numpy.arrays import logspace as logspace
 from fgrad.numpy.arrays import meshgrid as meshgrid

@@ -47,6 +47,26 @@ def strong(x: Tensor) -> Tensor:
     return x
 
 
+_LOOSE = (list, tuple, int, float, complex, np.generic)
+
+
+def together(*xs: Any) -> list[Any]:
+    """Return arrays or Tensors; numbers and sequences of them go where the first one on a device is."""
+    made = [as_value(x) for x in xs]
+    if not any(isinstance(x, _LOOSE) for x in xs):
+        return made
+    make = next((m for m in map(near, made) if m is not np), np)
+    if make is np:
+        return made
+    return [_going_along(x, m, make) for x, m in zip(xs, made, strict=True)]
+
+
+def _going_along(x: Any, made: Any, make: Any) -> Any:
+    if not isinstance(x, _LOOSE) or isinstance(made, Tensor):
+        return made
+    return wrap(make.constant(made) if made.ndim else make.full((), made[()], made.dtype))
+
+
 def as_tensor(x: Any) -> Tensor:
     """Return a new array or a Tensor as Tensor, without a copy."""
     return x if isinstance(x, Tensor) else wrap(x)
@@ -87,7 +107,10 @@ def concrete(a: Any, name: str) -> Any:
 
 def number(x: Any, purpose: str) -> Any:
     """Return a number as it is, and the value of a Tensor or array without axes, as NumPy's scalar."""
-    return concrete(x, purpose)[()] if isinstance(x, Tensor) else x
+    if not isinstance(x, Tensor):
+        return x
+    value = concrete(x, purpose)
+    return value[()] if isinstance(value, np.ndarray) else value.dtype.type(value.item())
 
 
 def ones_before(x: Any, ndim: int) -> Any:
@@ -99,8 +122,8 @@ def ones_before(x: Any, ndim: int) -> Any:
 def _parts(x: Any, leaves: list[Any]) -> tuple[int, ...]:
     """Append the arrays and Tensors of a nested sequence to `leaves`; return the shape of the whole."""
     if not (isinstance(x, list | tuple) and holds_tensor(x)):
-        leaves.append(x if isinstance(x, Tensor) else np.asarray(x))
-        return tuple(leaves[-1].shape)
+        leaves.append(x)
+        return np.shape(x)
     shapes = {_parts(part, leaves) for part in x}
     if len(shapes) > 1:
         raise ValueError(f"the parts of an array must have one shape, not {sorted(shapes)}")
@@ -143,6 +166,7 @@ def array(
     elif isinstance(object, list | tuple) and holds_tensor(object):
         leaves: list[Any] = []
         shape = _parts(object, leaves)
+        leaves = together(*leaves)
         kind = np.result_type(*(p.dtype for p in leaves))
         flat = [reshape(convert(p, kind), (math.prod(p.shape),)) for p in leaves]
         made = reshape(bind("concatenate", *flat, axis=0), shape)
@@ -195,7 +219,9 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Tensor:
         ValueError: an element is infinite or NaN.
     """
     made = asarray(a, dtype, order)
-    np.asarray_chkfinite(concrete(made, "asarray_chkfinite"))
+    value = concrete(made, "asarray_chkfinite")
+    if value.dtype.kind in "fc" and not np.isfinite(value).all():
+        raise ValueError("array must not contain infs or NaNs")
     return made
 
 
@@ -341,11 +367,12 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     if given.get("stop") is None and "start" in given:
         given["stop"] = given.pop("start")
     first, step = given.get("start"), given.get("step")
+    make = near(next(x for x in given.values() if isinstance(x, Tensor)))
     plain = {k: number(v, "arange") for k, v in given.items() if v is not None}
     line = np.arange(plain.get("start", 0), plain["stop"], plain.get("step", 1))
     if not any(isinstance(x, Tensor) and x.dtype.kind in "fc" for x in (first, step)):
-        return Tensor(line, dtype)
-    count = np.arange(line.size, dtype=line.dtype)
+        return wrap(make.array(line, dtype))
+    count = make.arange(line.size, dtype=line.dtype)
     y = (0 if first is None else first) + count * (1 if step is None else step)
     made: Tensor = convert(y, line.dtype if dtype is None else np.dtype(dtype))
     return made
@@ -547,8 +574,15 @@ def fromfunction(
     function: Callable[..., Any], shape: Any, *, dtype: Any = float, like: Any = None, **kwargs: Any
 ) -> Any:
     """Return what a function gives for the coordinates of an array, each an array of its `shape`."""
-    made = function(*np.indices(shape, dtype=dtype), **kwargs)
+    coordinates = np.indices(shape, dtype=dtype)
+    made = function(*(coordinates if maker() is np else map(Tensor, coordinates)), **kwargs)
     return Tensor(made) if isinstance(made, np.ndarray | np.generic) else made
+
+
+def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
+    """Return the coordinates of an array's elements: (n, *shape), or n of them if `sparse`."""
+    made: Any = np.indices(dimensions, dtype, sparse)
+    return tuple(map(Tensor, made)) if sparse else Tensor(made)
 
 
 @implements(np.meshgrid)
@@ -575,7 +609,7 @@ def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = 
 
 def values(xs: Sequence[Any]) -> list[Any]:
     """Return a sequence of arrays or Tensors."""
-    return [as_value(x) for x in (xs if not isinstance(xs, Tensor | np.ndarray) else list(xs))]
+    return together(*xs)
 
 
 def as_target(x: Any, dtype: np.dtype[Any]) -> Any:

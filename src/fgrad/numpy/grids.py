@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from fgrad.core.placement import buffer_of, device_of
 from fgrad.core.tensor import Tensor
-from fgrad.numpy.arrays import arange, as_value, concrete, linspace, ones_before
+from fgrad.numpy.arrays import arange, as_value, concrete, linspace, ones_before, together
 from fgrad.numpy.registry import holds_tensor, implements
 from fgrad.numpy.shapes import concatenate, stack, swapaxes
 from fgrad.ops import linear
@@ -78,7 +80,8 @@ class Grid:
         if not any(map(_has_tensor, keys)):
             plain = self.theirs[key]
             return tuple(map(Tensor, plain)) if isinstance(plain, tuple) else Tensor(plain)
-        lines = list(map(_line, keys))
+        device = _device(keys)
+        lines = [_line(k, device) for k in keys]
         if keys is not key:
             return lines[0]
         kind = np.result_type(int, *(x.dtype for x in lines))
@@ -95,12 +98,19 @@ def _has_tensor(key: Any) -> bool:
     return isinstance(key, slice) and any(isinstance(x, Tensor) for x in (key.start, key.stop, key.step))
 
 
-def _line(key: slice) -> Any:
+def _device(keys: Sequence[Any]) -> str | None:
+    """Return the device of the Tensors among slices and arrays; None where there is none."""
+    given = [v for k in keys for v in ((k.start, k.stop, k.step) if isinstance(k, slice) else (k,))]
+    known = (device_of(v) for v in given if isinstance(v, Tensor) and buffer_of(v) is not None)
+    return next(known, None)
+
+
+def _line(key: slice, device: str | None) -> Any:
     """Return the numbers that a slice stands for."""
     start, step = 0 if key.start is None else key.start, 1 if key.step is None else key.step
     if np.iscomplexobj(step):
-        return linspace(start, key.stop, int(abs(complex(step))))
-    return arange(start, key.stop, step)
+        return linspace(start, key.stop, int(abs(complex(step))), device=device)
+    return arange(start, key.stop, step, device=device)
 
 
 mgrid: Grid
@@ -128,7 +138,9 @@ class Joined:
         if isinstance(parts[0], str):
             axis, ndmin, trans1d = _directive(parts[0], axis, ndmin, trans1d)
             parts = parts[1:]
-        arrays = [_part(p, ndmin, trans1d) for p in parts]
+        device = _device(parts)
+        lines = [_line(p, device) if isinstance(p, slice) else p for p in parts]
+        arrays = [_part(p, x, ndmin, trans1d) for p, x in zip(parts, together(*lines), strict=True)]
         weak = [p if p.__class__ in np.ScalarType else x.dtype for x, p in zip(arrays, parts, strict=True)]
         kind = np.result_type(*weak)
         return concatenate([linear.convert(x, kind) for x in arrays], axis)
@@ -146,12 +158,11 @@ def _directive(text: str, axis: int, ndmin: int, trans1d: int) -> tuple[int, int
     return axis, ndmin, trans1d
 
 
-def _part(p: Any, ndmin: int, trans1d: int) -> Any:
-    """Return a part with at least `ndmin` axes, its own ones where `trans1d` says."""
+def _part(p: Any, x: Any, ndmin: int, trans1d: int) -> Any:
+    """Return the value of a part with at least `ndmin` axes, its own ones where `trans1d` says."""
     if isinstance(p, slice):
-        x = ones_before(_line(p), ndmin)
+        x = ones_before(x, ndmin)
         return swapaxes(x, -1, trans1d) if ndmin > 1 and trans1d != -1 else x
-    x = as_value(p)
     missing = ndmin - len(x.shape)
     if missing <= 0 or trans1d == -1 or p.__class__ in np.ScalarType:
         return ones_before(x, ndmin)

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, is_tracked, unary, wrap
 from fgrad.core.trace import Box
-from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends
+from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends, together
 from fgrad.numpy.indexing import along_axis, beside
 from fgrad.numpy.reductions import all as _all
 from fgrad.numpy.reductions import along
@@ -178,7 +178,7 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     Returns:
         Integers of the shape of `v`.
     """
-    a, v = as_value(a), as_value(v)
+    a, v = together(a, v)
     if sorter is not None:
         order = concrete(sorter, "searchsorted")
         np.searchsorted(np.zeros(a.shape), 0.0, side, order)  # NumPy's checks

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad.core.primitive import FOREIGN, ROWS, UFUNCS
 from fgrad.core.tensor import Tensor, apply_row, bind, wrap
-from fgrad.numpy.arrays import as_value
+from fgrad.numpy.arrays import as_value, together
 from fgrad.numpy.registry import cast, declare_operator, implements, stored
 from fgrad.numpy.shapes import atleast_1d, diagonal, moveaxis, ravel
 from fgrad.ops import linear
@@ -112,7 +112,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         va, vb = a._value, b._value
         if va.__class__ is np.ndarray and vb.__class__ is np.ndarray:
             return wrap(va.dot(vb))  # the method, which does not ask again whether the arrays are Tensors
-    x, y = as_value(a), as_value(b)
+    x, y = together(a, b)
     n, m = len(x.shape), len(y.shape)
     if n == 0 or m == 0:
         return stored(bind("multiply", x, y), out)
@@ -129,7 +129,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 @implements(np.inner)
 def inner(a: Any, b: Any, /) -> Any:
     """Return the sum product over the last axes."""
-    x, y = as_value(a), as_value(b)
+    x, y = together(a, b)
     if not x.shape or not y.shape:
         return bind("multiply", x, y)
     return tensordot(x, y, (-1, -1))
@@ -160,7 +160,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 @implements(getattr(np, "matvec", None))
 def matvec(x1: Any, x2: Any, /, out: Any = None) -> Any:
     """Return the products of matrices with vectors; axes before the last ones broadcast."""
-    x, y = as_value(x1), as_value(x2)
+    x, y = together(x1, x2)
     if len(x.shape) < 2 or len(y.shape) < 1:
         raise ValueError(f"matvec needs matrices and vectors, not shapes {x.shape} and {y.shape}")
     z = matmul(x, linear.reshape(y, (*y.shape, 1)))
@@ -170,7 +170,7 @@ def matvec(x1: Any, x2: Any, /, out: Any = None) -> Any:
 @implements(getattr(np, "vecmat", None))
 def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Any:
     """Return the products of conjugated vectors with matrices; axes before the last ones broadcast."""
-    x, y = as_value(x1), as_value(x2)
+    x, y = together(x1, x2)
     if len(x.shape) < 1 or len(y.shape) < 2:
         raise ValueError(f"vecmat needs vectors and matrices, not shapes {x.shape} and {y.shape}")
     x = bind("conjugate", x) if x.dtype.kind == "c" else x
@@ -181,7 +181,7 @@ def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Any:
 @implements(np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """Return the sum product over pairs of axes: the last of `a` with the first of `b`, or as listed."""
-    x, y = as_value(a), as_value(b)
+    x, y = together(a, b)
     n, m = len(x.shape), len(y.shape)
     if isinstance(axes, int | np.integer):
         if axes > min(n, m):
@@ -201,7 +201,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 @implements(np.kron)
 def kron(a: Any, b: Any) -> Any:
     """Return the Kronecker product."""
-    x, y = as_value(a), as_value(b)
+    x, y = together(a, b)
     n = max(len(x.shape), len(y.shape))
     s, t = (((1,) * (n - len(v.shape)) + tuple(v.shape)) for v in (x, y))
     x = linear.reshape(x, tuple(k for i in s for k in (i, 1)))
@@ -227,7 +227,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     """
     if axis is not None:
         axisa = axisb = axisc = axis
-    x, y = as_value(a), as_value(b)
+    x, y = together(a, b)
     if not x.shape or not y.shape:
         raise ValueError("At least one array has zero dimension")
     x, y = moveaxis(x, axisa, 0), moveaxis(y, axisb, 0)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from fgrad.numpy.arrays import as_value
+from fgrad.numpy.arrays import as_value, together
 from fgrad.numpy.registry import holds_tensor
 from fgrad.ops.linear import convert
 
@@ -37,7 +37,7 @@ def inexact(x: Any) -> Any:
 
 
 def in_common(*xs: Any) -> list[Any]:
-    """Return arrays and Tensors of floating-point numbers in their common dtype."""
-    values = [inexact(x) for x in xs]
+    """Return arrays and Tensors of floating-point numbers in their common dtype, lists where the others are."""
+    values = [inexact(x) for x in together(*xs)]
     dtype = np.result_type(*(v.dtype for v in values))
     return [convert(v, dtype) for v in values]

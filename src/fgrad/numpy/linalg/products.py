@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from fgrad.numpy import products, shapes
-from fgrad.numpy.arrays import as_value
+from fgrad.numpy.arrays import together
 from fgrad.numpy.linalg.arguments import linalg_function
 
 
 @linalg_function(np.linalg.cross)
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Return the vector product of vectors with three components."""
-    x, y = as_value(x1), as_value(x2)
+    x, y = together(x1, x2)
     if x.shape[axis] != 3 or y.shape[axis] != 3:
         raise ValueError(
             "Both input arrays must be (arrays of) 3-dimensional vectors, "
@@ -26,7 +26,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 @linalg_function(np.linalg.outer)
 def outer(x1: Any, x2: Any, /) -> Any:
     """Return the products of every element of one vector with every element of another."""
-    x, y = as_value(x1), as_value(x2)
+    x, y = together(x1, x2)
     if len(x.shape) != 1 or len(y.shape) != 1:
         raise ValueError(
             "Input arrays must be one-dimensional, but they are "

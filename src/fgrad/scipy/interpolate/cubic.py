@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.placement import near
 from fgrad.core.tensor import bind
-from fgrad.numpy.arrays import as_value
+from fgrad.numpy.arrays import together
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.reductions import diff
 from fgrad.numpy.shapes import broadcast_to, concatenate, moveaxis
@@ -19,7 +20,7 @@ from fgrad.scipy.linalg import arguments
 
 def _prepared(x: Any, y: Any, axis: int) -> tuple[Any, Any, Any, Any, int]:
     """Return places, values with the axis of interpolation first, steps (a vector; beside values), axis."""
-    x, y = doubles(x), doubles(y)
+    x, y = map(doubles, together(x, y))
     if x.dtype.kind == "c":
         raise ValueError("`x` must contain real values.")
     axis = axis % len(y.shape) if y.shape else 0
@@ -58,9 +59,10 @@ class CubicHermiteSpline(PPoly):
     """
 
     def __init__(self, x: Any, y: Any, dydx: Any, axis: int = 0, extrapolate: Any = None) -> None:
+        x, y, dydx = together(x, y, dydx)
         x, values, _, dx, axis = _prepared(x, y, axis)
         dydx = doubles(dydx)
-        if dydx.shape != as_value(y).shape:
+        if dydx.shape != y.shape:
             raise ValueError("The shapes of `y` and `dydx` must be identical.")
         finite(dydx, "dydx")
         self._set(x, values, moveaxis(dydx, axis, 0), dx, axis, extrapolate)
@@ -128,13 +130,14 @@ def _ends(bc_type: Any, y: Any, axis: int) -> list[Any]:
             "'periodic' `bc_type` is defined for both curve ends and cannot be used with other boundary "
             "conditions."
         )
-    return [_end(end, tuple(y.shape[1:])) for end in bc_type]
+    return [_end(end, y) for end in bc_type]
 
 
-def _end(end: Any, shape: tuple[int, ...]) -> Any:
+def _end(end: Any, y: Any) -> Any:
+    shape = tuple(y.shape[1:])
     if isinstance(end, str):
         if end in {"clamped", "natural"}:
-            return (1 if end == "clamped" else 2, np.zeros(shape))
+            return (1 if end == "clamped" else 2, near(y).zeros(shape))
         if end not in {"not-a-knot", "periodic"}:
             raise ValueError(f"bc_type={end} is not allowed.")
         return end
@@ -144,7 +147,7 @@ def _end(end: Any, shape: tuple[int, ...]) -> Any:
         raise ValueError("A specified derivative value must be given in the form (order, value).") from error
     if order not in {1, 2}:
         raise ValueError("The specified derivative order must be 1 or 2.")
-    value = doubles(value)
+    value = doubles(together(y, value)[1])
     if tuple(value.shape) != shape:
         raise ValueError(f"`deriv_value` shape {tuple(value.shape)} is not the expected one {shape}.")
     return (order, value)
@@ -172,21 +175,21 @@ def _spline_slopes(x: Any, y: Any, dx: Any, wide: Any, ends: list[Any]) -> Any:
     inner = 3 * (part(wide, 1) * part(slope, 0, -1) + part(wide, 0, -1) * part(slope, 1))
     start = _first_row(ends[0], dx, wide, slope)
     final = _last_row(ends[1], dx, wide, slope)
-    zero = np.zeros(1)
+    zero = near(dx).zeros(1)
     bands = stacked(
         [
-            concatenate([zero, _vector(start[1]), part(dx, 0, -1)]),
-            concatenate([_vector(start[0]), 2 * (part(dx, 0, -1) + part(dx, 1)), _vector(final[0])]),
-            concatenate([part(dx, 1), _vector(final[1]), zero]),
+            concatenate([zero, _vector(start[1], dx), part(dx, 0, -1)]),
+            concatenate([_vector(start[0], dx), 2 * (part(dx, 0, -1) + part(dx, 1)), _vector(final[0], dx)]),
+            concatenate([part(dx, 1), _vector(final[1], dx), zero]),
         ]
     )
     rows = [reshape(start[2], (1, *y.shape[1:])), inner, reshape(final[2], (1, *y.shape[1:]))]
     return _banded(bands, concatenate(rows, axis=0))
 
 
-def _vector(v: Any) -> Any:
-    """Return a number as vector."""
-    return reshape(as_value(v), (1,))
+def _vector(v: Any, like: Any) -> Any:
+    """Return a number as vector, where `like` is."""
+    return reshape(together(like, v)[1], (1,))
 
 
 def _banded(bands: Any, b: Any) -> Any:
@@ -227,16 +230,16 @@ def _periodic_slopes(y: Any, dx: Any, wide: Any, slope: Any) -> Any:
     first = 3 * (element(wide, 0) * element(slope, -1) + element(wide, -1) * element(slope, 0))
     final = 3 * (element(wide, -1) * element(slope, -2) + element(wide, -2) * element(slope, -1))
     inner = 3 * (part(wide, 1, n - 2) * part(slope, 0, n - 3) + part(wide, 0, n - 3) * part(slope, 1, n - 2))
-    zero = np.zeros(1)
+    zero = near(dx).zeros(1)
     bands = stacked(
         [
-            concatenate([zero, _vector(h[1]), part(dx, 0, n - 4)]),
-            concatenate([_vector(2 * (h[1] + h[0])), 2 * (part(dx, 0, n - 3) + part(dx, 1, n - 2))]),
+            concatenate([zero, _vector(h[1], dx), part(dx, 0, n - 4)]),
+            concatenate([_vector(2 * (h[1] + h[0]), dx), 2 * (part(dx, 0, n - 3) + part(dx, 1, n - 2))]),
             concatenate([part(dx, 1, n - 2), zero]),
         ]
     )
     s1 = _banded(bands, concatenate([reshape(first, (1, *first.shape)), inner], axis=0))
-    corner = concatenate([_vector(-h[0]), np.zeros(n - 4), _vector(-h[3])])
+    corner = concatenate([_vector(-h[0], dx), near(dx).zeros(n - 4), _vector(-h[3], dx)])
     s2 = reshape(_banded(bands, corner), (n - 2, *(1,) * (len(y.shape) - 1)))
     last = (final - h[2] * element(s1, 0) - h[1] * element(s1, -1)) / (
         2 * (h[1] + h[2]) + h[2] * element(s2, 0) + h[1] * element(s2, -1)

@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.devices import on_host
+from fgrad.core.placement import near, placed
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import as_value, concrete
+from fgrad.numpy.arrays import as_value, concrete, together
 from fgrad.numpy.arrays import asarray as as_tensor
 from fgrad.numpy.indexing import take
 from fgrad.numpy.shapes import broadcast_arrays, flip, moveaxis
 from fgrad.numpy.shapes import stack as stacked
 from fgrad.ops.linear import convert, reshape
-from fgrad.scipy.interpolate.piecewise import interval, outside
+from fgrad.scipy.interpolate.piecewise import interval, outside, rises
 from fgrad.scipy.interpolate.splines import basis, make_interp_spline
 from fgrad.scipy.linalg import arguments
 from fgrad.scipy.neighbours import gathered, weighted
@@ -73,9 +75,8 @@ class RegularGridInterpolator:
         if solver is not None or solver_args:
             raise ValueError("RegularGridInterpolator: no solver is taken; systems are solved directly")
         self.method, self.bounds_error, self.fill_value = method, bounds_error, fill_value
-        values = as_value(values)
+        values, *grid = together(values, *points)
         values = values if values.dtype.kind in "fc" else convert(values, np.dtype(float))
-        grid = [as_value(p) for p in points]
         grid = [p if p.dtype.kind == "f" else convert(p, np.dtype(float)) for p in grid]
         if len(grid) > len(values.shape):
             raise ValueError(
@@ -89,10 +90,10 @@ class RegularGridInterpolator:
                     f"There are {p.shape[0]} points and {values.shape[i]} values in dimension {i}"
                 )
             if arguments.is_visible(p):
-                steps = np.diff(arguments.plain(p))
-                if np.all(steps < 0) and steps.size:
+                steps = arguments.plain(p)
+                if rises(steps[::-1]) and steps.size > 1:
                     grid[i], values = flip(p), flip(values, i)
-                elif not np.all(steps > 0):
+                elif not rises(steps):
                     raise ValueError(f"The points in dimension {i} must be strictly ascending or descending")
         fill = values if fill_value is None else as_value(fill_value)
         if not np.can_cast(fill.dtype, values.dtype, casting="same_kind"):
@@ -143,12 +144,12 @@ class RegularGridInterpolator:
     def _query(self, xi: Any) -> Any:
         rank = len(self.grid)
         if isinstance(xi, tuple):
-            each = [as_value(x) for x in xi]
+            each = together(self.values, *xi)[1:]
             if any(isinstance(x, Tensor) for x in each):
                 each = [as_tensor(x) for x in each]
             x = stacked(broadcast_arrays(*each), axis=-1)
         else:
-            x = as_value(xi)
+            x = together(self.values, xi)[1]
             if len(x.shape) == 1:
                 rows = x.size // rank if x.size % rank == 0 else 1
                 x = reshape(x, (rows, x.size // rows))
@@ -177,7 +178,7 @@ class RegularGridInterpolator:
             if method == "nearest":
                 at = at + convert(bind("greater", t, 0.5), np.dtype(np.intp))
                 places.append(reshape(at, (1, at.shape[0])))
-                weights.append(np.ones((1, at.shape[0])))
+                weights.append(near(at).ones((1, at.shape[0])))
             else:
                 places.append(stacked([at, at + 1]))
                 weights.append(stacked([1 - t, t]))
@@ -193,7 +194,7 @@ class RegularGridInterpolator:
                         f"There are {g.shape[0]} points in dimension {i}, but method {method} requires at "
                         f"least {k + 1} points per dimension."
                     )
-                spline = make_interp_spline(concrete(g, "the grid of a spline"), c, k, axis=i)
+                spline = make_interp_spline(on_host(concrete(g, "the grid of a spline")), c, k, axis=i)
                 knots.append(spline.t)
                 c = moveaxis(spline.c, 0, i)
             self._coefficients[method] = (knots, c)
@@ -209,7 +210,7 @@ class RegularGridInterpolator:
         places, weights = [], []
         for x, t, order in zip(columns, knots, orders, strict=True):
             at = interval(t, x, k, t.size - k - 2)
-            places.append(reshape(at - k, (1, at.shape[0])) + np.arange(k + 1)[:, None])
+            places.append(reshape(at - k, (1, at.shape[0])) + placed(at, np.arange(k + 1)[:, None]))
             weights.append(stacked(basis(t, k, x, at, order)))
         return weighted(gathered(c, places), weights)
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.placement import placed
 from fgrad.core.tensor import bind
-from fgrad.numpy.arrays import as_value
+from fgrad.numpy.arrays import as_value, together
 from fgrad.numpy.indexing import stop_gradient, take
 from fgrad.numpy.reductions import diff
 from fgrad.numpy.shapes import concatenate
@@ -81,7 +82,7 @@ class PPoly:
     axis: int
 
     def __init__(self, c: Any, x: Any, extrapolate: Any = None, axis: int = 0) -> None:
-        self.c, self.x = doubles(c), doubles(x)
+        self.c, self.x = map(doubles, together(c, x))
         self.extrapolate = True if extrapolate is None else extrapolate
         if self.extrapolate != "periodic":
             self.extrapolate = bool(self.extrapolate)
@@ -95,7 +96,7 @@ class PPoly:
     def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
         """Return values, or derivatives of order `nu`, at places of any shape."""
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
-        x = doubles(x)
+        x = doubles(together(self.x, x)[1])
         if x.dtype.kind == "c":
             raise TypeError("places must be real")
         first, last = element(self.x, 0), element(self.x, -1)
@@ -132,8 +133,8 @@ class PPoly:
         if nu > degree:
             return self._like(part(self.c, 0, 1) * 0.0, self.extrapolate)
         factors = np.array([math.perm(degree - m, nu) for m in range(degree - nu + 1)], float)
-        ones = (1,) * (len(self.c.shape) - 1)
-        return self._like(part(self.c, 0, degree - nu + 1) * factors.reshape((-1, *ones)), self.extrapolate)
+        factors = placed(self.c, factors.reshape((-1, *(1,) * (len(self.c.shape) - 1))))
+        return self._like(part(self.c, 0, degree - nu + 1) * factors, self.extrapolate)
 
     def antiderivative(self, nu: int = 1) -> PPoly:
         """Return the piecewise polynomial whose derivative of order `nu` this one is; zero at the start."""
@@ -141,7 +142,7 @@ class PPoly:
             return self.derivative(-nu)
         k = self.c.shape[0]
         ones = (1,) * (len(self.c.shape) - 1)
-        c = self.c / np.arange(k, 0, -1.0).reshape((-1, *ones))
+        c = self.c / placed(self.c, np.arange(k, 0, -1.0).reshape((-1, *ones)))
         steps = reshape(diff(self.x), (self.x.shape[0] - 1, *ones[1:]))
         gain: Any = 0.0
         for m in range(k):
@@ -169,5 +170,10 @@ class PPoly:
 
 def increasing(x: Any) -> None:
     """Refuse places that are seen not to increase."""
-    if arguments.is_visible(x) and not np.all(np.diff(arguments.plain(x)) > 0):
+    if arguments.is_visible(x) and not rises(arguments.plain(x)):
         raise ValueError("`x` must be strictly increasing sequence.")
+
+
+def rises(x: Any) -> bool:
+    """Return whether each element of a vector is larger than the one before."""
+    return bool((x[1:] > x[:-1]).all())

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from scipy import interpolate as reference
 
-from fgrad.core.tensor import bind
+from fgrad.core.placement import placed
+from fgrad.core.tensor import Tensor, bind
+from fgrad.numpy.arrays import as_tensor, together
 from fgrad.numpy.indexing import take
 from fgrad.numpy.shapes import concatenate, moveaxis
 from fgrad.ops.linear import reshape
@@ -88,7 +90,7 @@ class BSpline:
 
     def __init__(self, t: Any, c: Any, k: int, extrapolate: Any = True, axis: int = 0) -> None:
         self.k = operator.index(k)
-        self.t, c = doubles(t), doubles(c)
+        self.t, c = map(doubles, together(t, c))
         self.extrapolate = extrapolate if extrapolate == "periodic" else bool(extrapolate)
         if self.k < 0:
             raise ValueError("Spline order cannot be negative.")
@@ -101,9 +103,9 @@ class BSpline:
             raise ValueError("Coefficients must be at least 1-dimensional.")
         if arguments.is_visible(self.t):
             knots = arguments.plain(self.t)
-            if (np.diff(knots) < 0).any():
+            if (knots[1:] < knots[:-1]).any():
                 raise ValueError("Knots must be in a non-decreasing order.")
-            if len(np.unique(knots[self.k : n + 1])) < 2:
+            if knots[self.k] == knots[n]:
                 raise ValueError("Need at least two internal knots.")
         finite(self.t, "t")
         self.axis = axis % len(c.shape)
@@ -114,7 +116,7 @@ class BSpline:
     def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
         """Return values, or derivatives of order `nu`, at places of any shape."""
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
-        x, k = doubles(x), self.k
+        x, k = doubles(together(self.t, x)[1]), self.k
         if x.dtype.kind == "c":
             raise TypeError("places must be real")
         n = self.t.shape[0] - k - 1
@@ -134,12 +136,11 @@ class BSpline:
 
     def _last(self) -> int:
         """Return the number of the last interval that is seen not to be empty."""
-        last = int(self.t.shape[0]) - self.k - 2
-        if self.k and arguments.is_visible(self.t):
-            knots = arguments.plain(self.t)
-            while last > self.k and knots[last] == knots[last + 1]:
-                last -= 1
-        return last
+        n = int(self.t.shape[0]) - self.k - 1
+        if not self.k or not arguments.is_visible(self.t):
+            return n - 1
+        knots = arguments.plain(self.t)
+        return max(self.k, int(np.count_nonzero(knots[:n] < knots[n])) - 1)
 
     def _like(self, t: Any, c: Any, k: int) -> BSpline:
         made = BSpline.__new__(BSpline)
@@ -237,7 +238,7 @@ def make_interp_spline(
     """
     if isinstance(bc_type, str) and bc_type == "periodic":
         raise NotImplementedError("make_interp_spline of Tensors: 'periodic' is not offered; use CubicSpline")
-    x = np.asarray(x, float)
+    x = np.asarray(x.to("cpu") if isinstance(x, Tensor) else x, float)  # SciPy chooses the knots
     y = doubles(y)
     if check_finite:
         finite(x, "x")
@@ -250,7 +251,7 @@ def make_interp_spline(
     like = np.broadcast_to(np.zeros((), y.dtype), y.shape)
     knots = reference.make_interp_spline(x, like, k, t, bc_type).t
     if k <= 1 and t is None:
-        return BSpline(knots, moveaxis(y, 0, axis), k, axis=axis)
+        return BSpline(_beside(y, knots), moveaxis(y, 0, axis), k, axis=axis)
     ends = (None, None) if bc_type in (None, "not-a-knot") else (bc_type, bc_type)
     ends = ends if bc_type is None or isinstance(bc_type, str) else tuple(bc_type)
     left, right = (_conditions(end, tuple(y.shape[1:])) for end in ends)
@@ -262,17 +263,21 @@ def make_interp_spline(
         _put(bands, k, row, np.arange(k + 1), _at_end(knots, k, x[0], k, order))
     for row, (order, _) in enumerate(right):
         _put(bands, k, n - len(right) + row, np.arange(n - k - 1, n), _at_end(knots, k, x[-1], n - 1, order))
-    before, behind = ([_row(v, y.dtype) for _, v in end] for end in (left, right))
+    before, behind = ([_row(v, y) for _, v in end] for end in (left, right))
     rows = [*before, y, *behind]
     b = concatenate(rows, axis=0) if len(rows) > 1 else y
     flat = reshape(b, (n, b.size // n))
-    c = reshape(bind("solve_banded", bands, flat, below=k, above=k), b.shape)
-    return BSpline(knots, moveaxis(c, 0, axis), k, axis=axis)
+    c = reshape(bind("solve_banded", placed(y, bands), flat, below=k, above=k), b.shape)
+    return BSpline(_beside(y, knots), moveaxis(c, 0, axis), k, axis=axis)
 
 
-def _row(value: Any, dtype: Any) -> Any:
+def _beside(y: Any, knots: Any) -> Any:
+    return knots if (there := placed(y, knots)) is knots else as_tensor(there)
+
+
+def _row(value: Any, y: Any) -> Any:
     v = np.asarray(value)
-    return v.astype(np.result_type(v.dtype, dtype))[None]
+    return placed(y, v.astype(np.result_type(v.dtype, y.dtype))[None])
 
 
 def _at_end(knots: Any, k: int, x: Any, at: int, nu: int) -> Any:

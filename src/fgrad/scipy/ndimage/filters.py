@@ -11,8 +11,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from scipy import ndimage as reference
 
+from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import as_tensor, concrete
+from fgrad.numpy.arrays import as_tensor, concrete, together
 from fgrad.numpy.padding import pad
 from fgrad.ops import windows
 from fgrad.ops.linear import convert, reshape, reverse
@@ -52,7 +53,7 @@ def _sides(n: int, origin: int, name: str) -> tuple[int, int]:
 
 def _pair(input: Any, weights: Any) -> tuple[Any, Any, np.dtype[Any]]:
     """Return image and weights, and the dtype of the result: the image's, complex if the weights are."""
-    x, w = inexact(input), inexact(weights)
+    x, w = map(inexact, together(input, weights))
     dtype = np.result_type(x.dtype, np.complex64) if w.dtype.kind == "c" else x.dtype
     return x, w, np.dtype(dtype)
 
@@ -218,7 +219,7 @@ def _kernel(sigma: Any, order: int, radius: int) -> Any:
     """
     if order < 0:
         raise ValueError("order must be non-negative")
-    x = np.arange(-radius, radius + 1, dtype=np.float64)
+    x = placed(sigma, np.arange(-radius, radius + 1, dtype=np.float64))
     inverse = 1 / (sigma * sigma)
     phi = np.exp(inverse * (-0.5 * x * x))
     phi = phi / phi.sum()
@@ -274,6 +275,7 @@ def gaussian_filter1d(
         raise ValueError("Radius must be a nonnegative integer.")
     w = _kernel(sigma if isinstance(sigma, Tensor) else float(sigma), order, int(radius))
     w = convert(reverse(w, 0), np.empty(0, x.dtype).real.dtype)
+    w = w if isinstance(w, Tensor) else placed(x, w)
     return as_output(_along(x, w, axis, mode, cval, 0, "gaussian_filter1d"), output)
 
 
@@ -344,7 +346,7 @@ def uniform_filter1d(
     x = inexact(input)
     if size < 1:
         raise RuntimeError("incorrect filter size")
-    w = np.full(int(size), 1 / int(size), np.empty(0, x.dtype).real.dtype)
+    w = placed(x, np.full(int(size), 1 / int(size), np.empty(0, x.dtype).real.dtype))
     return as_output(_along(x, w, axis, mode, cval, origin, "uniform_filter1d"), output)
 
 
@@ -375,7 +377,7 @@ def _slope(input: Any, axis: int, output: Any, mode: Any, cval: Any, across: Seq
     axis, modes = normalize_axis_index(axis, rank), _sequence(mode, rank)
     for i in (axis, *(k for k in range(rank) if k != axis)):
         w = np.asarray((-1, 0, 1) if i == axis else across, np.empty(0, x.dtype).real.dtype)
-        x = _along(x, w, i, modes[i], cval, 0, "slope")
+        x = _along(x, placed(x, w), i, modes[i], cval, 0, "slope")
     return as_output(x, output)
 
 
@@ -398,7 +400,7 @@ def laplace(
     """Return the sum of second differences along `axes`."""
     x = inexact(input)
     axes = _axes(axes, len(x.shape))
-    w = np.asarray((1, -2, 1), np.empty(0, x.dtype).real.dtype)
+    w = placed(x, np.asarray((1, -2, 1), np.empty(0, x.dtype).real.dtype))
     modes = _sequence(mode, len(axes))
     parts = [_along(x, w, a, m, cval, 0, "laplace") for a, m in zip(axes, modes, strict=True)]
     return as_output(_sum(parts), output)

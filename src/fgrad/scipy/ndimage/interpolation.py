@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from scipy import ndimage as reference
 
+from fgrad.core.placement import near, placed
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import as_value, concrete
+from fgrad.numpy.arrays import as_value, concrete, together
 from fgrad.numpy.padding import pad
+from fgrad.numpy.products import matmul
 from fgrad.numpy.shapes import moveaxis
 from fgrad.numpy.shapes import stack as stacked
-from fgrad.ops.linear import convert, reshape
+from fgrad.ops.linear import broadcast_to, convert, reshape
 from fgrad.scipy.dispatch import for_tensors, inexact
 from fgrad.scipy.neighbours import across, gathered, weighted
 
@@ -139,7 +141,7 @@ def map_coordinates(
         array([2.5, 2. ])
     """
     order, mode = _checked_order(order), _checked_mode(mode)
-    x, places = inexact(input), inexact(coordinates)
+    x, places = map(inexact, together(input, coordinates))
     if places.dtype.kind == "c":
         raise TypeError("Complex type not supported")
     rank = len(x.shape)
@@ -218,7 +220,7 @@ def _basis(c: Any, n: int, order: int, mode: str) -> tuple[Any, Any, Any]:
         "minimum", bind("maximum", bind("where", bind("isnan", start), 0.0, start), -(2.0**52)), 2.0**52
     )
     first = convert(start, np.dtype(np.intp)) - order // 2
-    at = reshape(first, (1, *first.shape)) + np.arange(order + 1)[:, None]
+    at = reshape(first, (1, *first.shape)) + placed(first, np.arange(order + 1)[:, None])
     if mode == "grid-constant":
         inside = bind("logical_and", bind("greater_equal", at, 0), bind("less_equal", at, last))
         at = bind("minimum", bind("maximum", at, 0), last)
@@ -296,6 +298,15 @@ def _per_axis(x: Any, n: int, name: str) -> list[Any]:
     return values
 
 
+def _coordinates(x: Any, shape: Sequence[int]) -> list[Any]:
+    """Return the coordinates of the elements of an array of a shape, an array for each axis, where `x` is."""
+    dtype, n = np.empty(0, x.dtype).real.dtype, len(shape)
+    lines = [near(x).arange(m, dtype=dtype) for m in shape]
+    return [
+        broadcast_to(reshape(line, (-1, *(1,) * (n - k - 1))), tuple(shape)) for k, line in enumerate(lines)
+    ]
+
+
 @for_tensors(reference.affine_transform)
 def affine_transform(
     input: Any,
@@ -328,7 +339,7 @@ def affine_transform(
         In the image, the matrix, the offset and `cval`.
     """
     order, mode = _checked_order(order), _checked_mode(mode)
-    x, m = inexact(input), inexact(matrix)
+    x, m = map(inexact, together(input, matrix))
     n = len(x.shape)
     if len(m.shape) not in {1, 2} or m.shape[0] < 1:
         raise RuntimeError("no proper affine matrix provided")
@@ -340,8 +351,8 @@ def affine_transform(
     shape = tuple(x.shape) if output_shape is None else tuple(map(int, output_shape))
     if len(m.shape) == 2 and m.shape[1] != len(shape):
         raise RuntimeError("affine matrix has wrong number of columns")
-    grid = np.indices(shape, np.empty(0, x.dtype).real.dtype).reshape((len(shape), -1))
-    turned = m @ grid if len(m.shape) == 2 else reshape(m, (n, 1)) * grid
+    grid = stacked([reshape(c, (c.size,)) for c in _coordinates(x, shape)])
+    turned = matmul(m, grid) if len(m.shape) == 2 else reshape(m, (n, 1)) * grid
     places = []
     for k, o in enumerate(_per_axis(offset, n, "affine_transform")):
         places.append(reshape(bind("slice", turned, index=(k,)) + o, shape))
@@ -367,7 +378,7 @@ def shift(
     """
     order, mode = _checked_order(order), _checked_mode(mode)
     x = inexact(input)
-    grid = np.indices(x.shape, np.empty(0, x.dtype).real.dtype)
+    grid = _coordinates(x, x.shape)
     steps = _per_axis(shift, len(x.shape), "shift")
     places = [as_value(g - s) for g, s in zip(grid, steps, strict=True)]
     return as_output(_interpolated(x, places, order, mode, cval, prefilter=prefilter), output)
@@ -408,10 +419,10 @@ def zoom(
         return as_output(x + 0, output)
     places = []
     for k, (n, m) in enumerate(zip(x.shape, shape, strict=True)):
-        i = np.arange(m, dtype=np.float64)
+        i = near(x).arange(m, dtype=np.float64)
         if grid_mode:
             c = (i + 0.5) * (n / m if m else 1.0) - 0.5
         else:
             c = i * ((n - 1) / (m - 1) if m != 1 else 1.0)
-        places.append(np.broadcast_to(c.reshape((-1, *(1,) * (len(shape) - k - 1))), shape))
+        places.append(broadcast_to(reshape(c, (m, *(1,) * (len(shape) - k - 1))), shape))
     return as_output(_interpolated(x, places, order, mode, cval, prefilter=prefilter), output)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from scipy import signal as reference
 
 from fgrad.core.placement import near
 from fgrad.core.tensor import bind
 from fgrad.numpy import linalg
-from fgrad.numpy.arrays import as_value
 from fgrad.numpy.padding import pad
 from fgrad.numpy.shapes import broadcast_to, concatenate, moveaxis
 from fgrad.numpy.shapes import stack as stacked
-from fgrad.ops.linear import reverse
+from fgrad.ops.linear import reshape, reverse
 from fgrad.scipy.dispatch import for_tensors, in_common
 from fgrad.scipy.linalg import arguments
 from fgrad.scipy.linalg.special_matrices import companion
@@ -31,8 +29,7 @@ def _padded(x: Any, n: int) -> Any:
 
 
 def _coefficients(name: str, x: Any) -> Any:
-    x = as_value(x)
-    x = np.reshape(x, (1,)) if not x.shape else x
+    x = reshape(x, (1,)) if not x.shape else x
     if len(x.shape) != 1 or not x.size:
         raise ValueError(
             f"Parameter {name} is not a non-empty 1d array, since {name}.shape={tuple(x.shape)}!"
@@ -66,7 +63,8 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
         Oppenheim & Schafer (2010), Discrete-Time Signal Processing, 6.3 (the transposed direct form).
     """
     states = zi is not None
-    b, a, x, *rest = in_common(_coefficients("b", b), _coefficients("a", a), x, *([zi] if states else []))
+    b, a, x, *rest = in_common(b, a, x, *([zi] if states else []))
+    b, a = _coefficients("b", b), _coefficients("a", a)
     x = moveaxis(x, axis, -1)
     n, order = x.shape[-1], max(a.shape[0], b.shape[0]) - 1
     first = bind("slice", a, index=(0,))
@@ -105,7 +103,6 @@ def _convolved(w: Any, x: Any, length: int) -> Any:
 
 
 def _sections(sos: Any) -> Any:
-    sos = as_value(sos)
     if len(sos.shape) != 2 or sos.shape[1] != 6:
         raise ValueError("sos array must be shape (n_sections, 6)")
     if arguments.is_visible(sos) and not (arguments.plain(sos)[:, 3] == 1).all():
@@ -133,7 +130,8 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
         That of `lfilter`.
     """
     states = zi is not None
-    sos, x, *rest = in_common(_sections(sos), x, *([zi] if states else []))
+    sos, x, *rest = in_common(sos, x, *([zi] if states else []))
+    sos = _sections(sos)
     count = sos.shape[0]
     if states:
         wanted = list(x.shape)
@@ -165,7 +163,8 @@ def lfilter_zi(b: Any, a: Any) -> Any:
     Derivative:
         That of the linear system which says so.
     """
-    b, a = in_common(_coefficients("b", b), _coefficients("a", a))
+    b, a = in_common(b, a)
+    b, a = _coefficients("b", b), _coefficients("a", a)
     first = bind("slice", a, index=(0,))
     b, a = b / first, a / first
     n = max(a.shape[0], b.shape[0])
@@ -179,7 +178,7 @@ def lfilter_zi(b: Any, a: Any) -> Any:
 @for_tensors(reference.sosfilt_zi)
 def sosfilt_zi(sos: Any) -> Any:
     """Return the states of `sosfilt`, (n_sections, 2), in which it stays while its input is one."""
-    (sos,) = in_common(_sections(sos))
+    sos = _sections(*in_common(sos))
     scale: Any = 1.0
     found = []
     for i in range(sos.shape[0]):
@@ -224,7 +223,8 @@ def filtfilt(
         raise NotImplementedError("filtfilt of Tensors: method='gust' is not offered; use method='pad'")
     if method != "pad":
         raise ValueError("method must be 'pad' or 'gust'.")
-    b, a, x = in_common(_coefficients("b", b), _coefficients("a", a), x)
+    b, a, x = in_common(b, a, x)
+    b, a = _coefficients("b", b), _coefficients("a", a)
     if padtype not in {"even", "odd", "constant", None}:
         raise ValueError(
             f"Unknown value '{padtype}' given to padtype. padtype must be 'even', 'odd', 'constant', or None."

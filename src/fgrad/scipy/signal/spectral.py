@@ -10,10 +10,13 @@ import numpy as np
 from scipy import fft as fourier
 from scipy import signal as reference
 
+from fgrad.core.placement import near, placed
 from fgrad.core.tensor import bind
 from fgrad.numpy import fft
+from fgrad.numpy.arrays import together
 from fgrad.numpy.indexing import take
 from fgrad.numpy.padding import pad
+from fgrad.numpy.products import matmul
 from fgrad.numpy.shapes import concatenate, moveaxis
 from fgrad.numpy.statistics import median
 from fgrad.ops.indexing import HOLE
@@ -24,8 +27,9 @@ from fgrad.scipy.linalg import arguments
 from fgrad.scipy.signal.filters import extended
 
 
-def _segments(window: Any, nperseg: Any, length: int) -> tuple[Any, int]:
-    """Return the window and the length of segments."""
+def _segments(window: Any, nperseg: Any, x: Any) -> tuple[Any, int]:
+    """Return the window of signals along the last axis, and the length of segments."""
+    length = x.shape[-1]
     if nperseg is not None and int(nperseg) < 1:
         raise ValueError("nperseg must be a positive integer")
     if isinstance(window, str | tuple):
@@ -36,8 +40,8 @@ def _segments(window: Any, nperseg: Any, length: int) -> tuple[Any, int]:
                 stacklevel=4,
             )
             n = length
-        return reference.get_window(window, n), n
-    window = inexact(window)
+        return placed(x, reference.get_window(window, n)), n
+    window = inexact(together(x, window)[1])
     if len(window.shape) != 1:
         raise ValueError("window must be 1-D")
     n = window.shape[0]
@@ -67,7 +71,7 @@ class _Frames:
     """How a signal is cut into windows, and what a spectrum of one is."""
 
     def __init__(self, x: Any, fs: Any, window: Any, nperseg: Any, noverlap: Any, nfft: Any) -> None:
-        self.window, self.nperseg = _segments(window, nperseg, x.shape[-1])
+        self.window, self.nperseg = _segments(window, nperseg, x)
         self.step = _step(self.nperseg, noverlap)
         self.nfft = _length(nfft, self.nperseg)
         self.fs = fs
@@ -231,7 +235,10 @@ def istft(
     if nfft is None:
         nfft = n if input_onesided and n == default + 1 else default
     nfft, step = _length(nfft, n), _step(n, noverlap)
-    w = reference.get_window(window, n) if isinstance(window, str | tuple) else inexact(window)
+    if isinstance(window, str | tuple):
+        w = placed(z, reference.get_window(window, n))
+    else:
+        w = inexact(together(z, window)[1])
     if len(w.shape) != 1:
         raise ValueError("window must be 1-D")
     if w.shape[0] != n:
@@ -243,7 +250,7 @@ def istft(
     places = np.arange(count)[:, None] * step + np.arange(n)
     shape, template = (*frames.shape[:-2], length), (..., HOLE)
     x = bind("scatter_add", frames, places, template=template, shape=shape)
-    squares = np.ones((count, 1), w.dtype) * (w * w)
+    squares = near(w).ones((count, 1), w.dtype) * (w * w)
     norm = bind("scatter_add", squares, places, template=(HOLE,), shape=(length,))
     if boundary:
         x, norm = (bind("slice", v, index=(..., slice(n // 2, length - n // 2))) for v in (x, norm))
@@ -322,7 +329,7 @@ def csd(
         factor[0] = 1
         if frames.nfft % 2 == 0:
             factor[-1] = 1
-        p = p * factor
+        p = p * placed(p, factor)
     count = p.shape[-2]
     if average == "mean":
         p = p.mean(axis=-2)
@@ -393,7 +400,8 @@ def detrend(
         line = np.stack([np.arange(1, count + 1) / count, np.ones(count)], axis=1)
         q = np.linalg.qr(line)[0] if count > 1 else np.ones((1, 1))
         part = bind("slice", x, index=(..., slice(int(start), int(stop))))
-        parts.append(part - (part @ q.astype(x.dtype)) @ q.T.astype(x.dtype))
+        q = placed(x, q.astype(x.dtype))
+        parts.append(part - matmul(matmul(part, q), q.T))
     return moveaxis(concatenate(parts, axis=-1), -1, axis)
 
 
@@ -418,4 +426,4 @@ def hilbert(x: Any, N: int | None = None, axis: int = -1) -> Any:  # noqa: N803 
     factor = np.zeros(n, x.dtype)
     factor[0] = factor[n // 2] = 1
     factor[1 : (n + 1) // 2] = 2
-    return moveaxis(fft.ifft(fft.fft(moveaxis(x, axis, -1), n) * factor), -1, axis)
+    return moveaxis(fft.ifft(fft.fft(moveaxis(x, axis, -1), n) * placed(x, factor)), -1, axis)
