@@ -367,12 +367,12 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     if given.get("stop") is None and "start" in given:
         given["stop"] = given.pop("start")
     first, step = given.get("start"), given.get("step")
-    make = near(next(x for x in given.values() if isinstance(x, Tensor)))
+    place = near(next(x for x in given.values() if isinstance(x, Tensor)))
     plain = {k: number(v, "arange") for k, v in given.items() if v is not None}
     line = np.arange(plain.get("start", 0), plain["stop"], plain.get("step", 1))
     if not any(isinstance(x, Tensor) and x.dtype.kind in "fc" for x in (first, step)):
-        return wrap(make.array(line, dtype))
-    count = make.arange(line.size, dtype=line.dtype)
+        return wrap(place.array(line, dtype))
+    count = place.arange(line.size, dtype=line.dtype)
     y = (0 if first is None else first) + count * (1 if step is None else step)
     made: Tensor = convert(y, line.dtype if dtype is None else np.dtype(dtype))
     return made
@@ -581,7 +581,8 @@ def fromfunction(
 
 def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
     """Return the coordinates of an array's elements: (n, *shape), or n of them if `sparse`."""
-    made: Any = np.indices(dimensions, dtype, sparse)
+    coordinates: Callable[..., Any] = np.indices  # its overloads want to know whether it is sparse
+    made = coordinates(dimensions, dtype, sparse)
     return tuple(map(Tensor, made)) if sparse else Tensor(made)
 
 

@@ -37,7 +37,7 @@ def inexact(x: Any) -> Any:
 
 
 def in_common(*xs: Any) -> list[Any]:
-    """Return arrays and Tensors of floating-point numbers in their common dtype, lists where the others are."""
+    """Return arrays and Tensors of floating-point numbers in their common dtype; lists go along."""
     values = [inexact(x) for x in together(*xs)]
     dtype = np.result_type(*(v.dtype for v in values))
     return [convert(v, dtype) for v in values]
