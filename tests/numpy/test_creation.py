@@ -271,7 +271,7 @@ def test_from_iterables_buffers_and_functions():
 
 
 def test_index_arrays_are_numpys_own():
-    for name in ("diag_indices", "indices", "tril_indices", "triu_indices", "mask_indices", "ndindex",
+    for name in ("diag_indices", "tril_indices", "triu_indices", "mask_indices", "ndindex",
         "s_", "index_exp",
                  "broadcast_shapes"):  # fmt: skip
         assert getattr(fnp, name) is getattr(np, name)

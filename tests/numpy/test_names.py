@@ -41,7 +41,7 @@ PUBLIC = sorted(
 OWN = {"abs2"}  # without a namesake in NumPy
 ARGUMENTS = {  # with arguments that NumPy does not look at, so there is nothing to dispatch on
     *("asarray_chkfinite", "bartlett", "blackman", "format_float_positional", "format_float_scientific"),
-    *("from_dlpack", "frombuffer", "fromiter", "hamming", "hanning", "kaiser"),
+    *("from_dlpack", "frombuffer", "fromiter", "hamming", "hanning", "indices", "kaiser"),
 }
 STEPS = {"around", "round"}  # no slope but where the value jumps
 ANSWERS = {  # no floats, so no derivative
