@@ -435,12 +435,12 @@ def apply_row(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> 
         else:
             values.append(a)
     if not parents:
-        out = row.run(*values, **params)
+        out = (row.large or row.run)(*values, **params)
         return tuple(map(wrap, out)) if row.many else wrap(out)
     pull = row.plans.get(key)
     if pull is None or tape.hollow or s.thread != get_ident() or (s.foreign is not None and s.foreign()):
         return _general(row, args, params)
-    out = row.run(*values, **params)
+    out = (row.large or row.run)(*values, **params)
     dtype = out.dtype
     if dtype.kind not in "fc":
         return _stepwise(out)
@@ -501,7 +501,7 @@ def _general(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> A
         return _interpret(row, args, values, params, current(), boxed=boxed)
     if tracked:
         _refuse_choice(row, args)
-    out = row.run(*values, **params)
+    out = (row.large or row.run)(*values, **params)
     return tuple(map(wrap, out)) if row.many else wrap(out)
 
 
@@ -562,7 +562,7 @@ def _interpret(
     elif state.keeper is not None:
         out = state.keeper.run(row, args, values, params)
     else:
-        out = row.run(*values, **params)
+        out = (row.large or row.run)(*values, **params)
     # what is the same for all examples may come out of a trace without a box
     outs = tuple([alias(o) if o.__class__ is Tensor else wrap(o) for o in (out if row.many else (out,))])
     record(row, args, outs, params, state, floor)

@@ -43,7 +43,7 @@ class Keeper:
 
     def run(self, row: Primitive, args: Sequence[Any], values: Sequence[Any], params: dict[str, Any]) -> Any:
         """Return the output of `row`."""
-        out = row.run(*values, **params)
+        out = (row.large or row.run)(*values, **params)
         if row.many or not _follows(args, (self._tape,)):
             return out
         if self._policy(row.name, **params):
@@ -72,11 +72,11 @@ class Kept:
     def run(self, row: Primitive, args: Sequence[Any], values: Sequence[Any], params: dict[str, Any]) -> Any:
         """Return the output of `row`."""
         if row.many or not _follows(args, self._tapes):
-            return row.run(*values, **params)
+            return (row.large or row.run)(*values, **params)
         name, out = self._kept.get(self._count, ("", None))
         self._count += 1
         if out is None:
-            return row.run(*values, **params)
+            return (row.large or row.run)(*values, **params)
         if name not in {"", row.name}:
             refuse(self._title, "took another path")
         return out
