@@ -274,3 +274,43 @@ def test_values_do_not_depend_on_who_records(name, monkeypatch):
     whole = fg.checkpoint(lambda x: f(x, *rest), policy=fg.checkpoint_policies.everything_saveable)
     with fg.GradManager().attach(first):
         np.testing.assert_array_equal(whole(first).numpy(), expected)
+
+
+OTHER_ORDER = {
+    # name: (function of arrays, their shapes)
+    "gather": (lambda x: x[np.arange(LARGE) % 7], [(9,)]),
+    "rows": (lambda x: x[np.arange(LARGE) % 7], [(9, 3)]),
+    "lanes": (lambda x: np.take_along_axis(x, np.arange(LARGE).reshape(4, -1) % 7, 1), [(4, 9)]),
+    "sort": (np.sort, [(4, LARGE)]),
+    "softmax": (fg.nn.softmax, [(64, LARGE // 64)]),
+    "logsumexp": (lambda x: fg.nn.logsumexp(x, -1), [(64, LARGE // 64)]),
+    "layer norm": (fg.nn.layer_norm, [(64, LARGE // 64)] + 2 * [(LARGE // 64,)]),
+    "inner": (np.dot, [(LARGE,), (LARGE,)]),
+    "outer": (np.outer, [(256,), (256,)]),
+    "cumsum": (lambda x: np.cumsum(x, 0), [(64, LARGE // 64)]),
+    "max_pool": (lambda x: fg.nn.max_pool(x, 2), [(2, 2, LARGE)]),
+    "avg_pool": (lambda x: fg.nn.avg_pool(x, 2), [(2, 2, LARGE)]),
+    "conv": (fg.nn.conv, [(2, 2, LARGE), (3, 2, 3)]),
+    "hypot": (np.hypot, [(LARGE,), (LARGE,)]),
+}
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("name", OTHER_ORDER)
+def test_large_arrays_of_another_byte_order(name, dtype):
+    f, shapes = OTHER_ORDER[name]
+    given = [RNG.standard_normal(shape).astype(dtype) for shape in shapes]
+    other = [x.astype(x.dtype.newbyteorder()) for x in given]
+    wanted = tuple(range(len(given)))
+    loss = lambda *args: np.sum(np.sin(f(*args)))
+    expected = fg.grad(loss, wanted)(*given)
+    room = {"rtol": 1e-4, "atol": 2e-2} if dtype == "f" else {"rtol": 1e-10, "atol": 1e-10}  # sums of 2**16
+    mixed = [other[0], *given[1:]], [*given[:-1], other[-1]]
+    for args in (other, *mixed):
+        np.testing.assert_allclose(
+            f(*map(fg.tensor, args)).numpy(), f(*map(fg.tensor, given)).numpy(), **room
+        )
+        for found, slope in zip(fg.grad(loss, wanted)(*args), expected, strict=True):
+            np.testing.assert_allclose(found, slope, **room)
+        for found, slope in zip(fg.jit(fg.grad(loss, wanted))(*args), expected, strict=True):
+            np.testing.assert_allclose(found, slope, **room)

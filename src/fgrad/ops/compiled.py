@@ -13,6 +13,8 @@ from fgrad.backend.array import DeviceArray
 from fgrad.core.primitive import LARGE, Rule
 from fgrad.expr.node import Expr
 
+FLOATS = frozenset(map(np.dtype, "fd"))  # dtypes that kernels compute in: those of this machine's byte order
+
 
 @cache
 def backend(name: str = "cpu") -> Any:
@@ -25,7 +27,7 @@ LAUNCH: list[Callable[..., Any]] = []  # what compiles a rule for arrays on a de
 
 def launches(x: Any, *others: Any) -> bool:
     """Return whether a rule of these arrays is compiled as a whole: on a device, of one real dtype."""
-    if x.__class__ is not DeviceArray or not LAUNCH or x.dtype.char not in "fd" or not x.size:
+    if x.__class__ is not DeviceArray or not LAUNCH or x.dtype not in FLOATS or not x.size:
         return False
     return all(o.__class__ is DeviceArray and o.dtype == x.dtype and o.place is x.place for o in others)
 
@@ -123,6 +125,6 @@ class FusedPull(Fused):
 
 def one_dtype(dtype: np.dtype[Any], operands: Sequence[Any]) -> bool:
     """Return whether kernels compute in `dtype`, and `operands` are such arrays and Python's numbers."""
-    if dtype.char not in "fd":
+    if dtype not in FLOATS:
         return False
     return all(a.__class__ is float or getattr(a, "dtype", None) == dtype for a in operands)

@@ -20,7 +20,7 @@ from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import EACH, LARGE, Pattern, Primitive, Pull, Rule, by_argument, register
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import backend
+from fgrad.ops.compiled import FLOATS, backend
 
 
 def contract(x: Any, y: Any, a: str, b: str, out: str) -> Any:
@@ -85,7 +85,7 @@ def _inner(slow: Rule) -> Rule:
         if (
             x.size < LARGE
             or x.dtype != y.dtype
-            or x.dtype.char not in "fd"
+            or x.dtype not in FLOATS
             or x.__class__ is DeviceArray
             or not (x.flags.c_contiguous and y.flags.c_contiguous)
         ):
@@ -101,7 +101,7 @@ def _outer(n: int, slow: Rule, *, flipped: bool) -> Rule:
     def call(x: Any, y: Any) -> Any:
         if (
             x.dtype != y.dtype
-            or x.dtype.char not in "fd"
+            or x.dtype not in FLOATS
             or x.__class__ is DeviceArray
             or x.size * math.prod(y.shape[n:]) < LARGE
         ):

@@ -16,7 +16,7 @@ from fgrad.core.primitive import EACH, LARGE, Pattern, Primitive, Pull, by_argum
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, apply_row, bind
 from fgrad.core.trace import Box
-from fgrad.ops.compiled import backend, launched, launches
+from fgrad.ops.compiled import FLOATS, backend, launched, launches
 from fgrad.ops.devices import to_device
 from fgrad.ops.linear import broadcast_to, linear, reshape, sum_to, transpose, with_rank
 
@@ -239,7 +239,7 @@ def _narrow(x: Tensor, places: Any) -> Any:
         or not places.flags.c_contiguous
         or v.__class__ is not np.ndarray
         or v.ndim != 1
-        or v.dtype.char not in "fd"
+        or v.dtype not in FLOATS
     ):
         return places
     narrow = backend("places").narrowed(places)
@@ -379,7 +379,7 @@ _PLACES = (np.dtype(np.int64), np.dtype(np.int32))
 
 def _run_gather(x: Any, *arrays: Any, template: Index, unique: bool = False) -> Any:
     x = as_array(x)
-    if x.__class__ is np.ndarray and x.dtype.char in "fd" and x.flags.c_contiguous:
+    if x.__class__ is np.ndarray and x.dtype in FLOATS and x.flags.c_contiguous:
         lanes = _lanes(arrays, template, x.shape)
         if lanes is not None and x.size:
             found = backend("places").read(x.reshape(-1, x.shape[-1]), *lanes)
@@ -404,7 +404,7 @@ def _run_scatter_add(ct: Any, *arrays: Any, template: Index, shape: Shape, uniqu
     if not unique and launches(ct) and _has_kernels(ct, arrays, template):
         where = [j if j.__class__ is DeviceArray else ct.place.constant(j) for j in arrays]
         return launched(_summed, ct, *where, template=template, shape=shape)
-    if ct.__class__ is np.ndarray and ct.size >= LARGE and ct.dtype.char in "fd":
+    if ct.__class__ is np.ndarray and ct.size >= LARGE and ct.dtype in FLOATS:
         found = _added(ct, arrays, template, shape, unique=unique)
         if found is not None:
             return found.reshape(shape)

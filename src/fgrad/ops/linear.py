@@ -12,7 +12,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.primitive import LARGE, ROW, Primitive, Pull, Rule, register
 from fgrad.core.tensor import Tensor, bind
-from fgrad.ops.compiled import backend
+from fgrad.ops.compiled import FLOATS, backend
 
 Axes = tuple[int, ...]
 SMALL = 4096  # elements
@@ -168,7 +168,7 @@ def _has_kernel(x: Any, axis: int) -> bool:
     return (
         x.__class__ is np.ndarray
         and x.size >= LARGE
-        and x.dtype.char in "fd"
+        and x.dtype in FLOATS
         and math.prod(x.shape[:axis]) * math.prod(x.shape[axis + 1 :]) >= SIDE_BY_SIDE
     )
 

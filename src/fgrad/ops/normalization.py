@@ -24,14 +24,14 @@ from fgrad.core.primitive import (
     register,
 )
 from fgrad.core.tensor import bind, unary
-from fgrad.ops.compiled import backend, launched, launches
+from fgrad.ops.compiled import FLOATS, backend, launched, launches
 from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, shifted, sum_axes
 from fgrad.ops.reduction import reduced
 
 
 def _rows(x: Any, axes: Axes, *others: Any) -> bool:
     """Return whether compiled code computes this: large arrays of one dtype, over their last axes."""
-    if x.__class__ is not np.ndarray or x.size < LARGE or x.dtype.char not in "fd":
+    if x.__class__ is not np.ndarray or x.size < LARGE or x.dtype not in FLOATS:
         return False
     n = x.ndim
     return axes == tuple(range(n - len(axes), n)) and all(

@@ -16,7 +16,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import LARGE, Primitive, by_argument, flat, register
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import backend
+from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.indexing import HOLE
 from fgrad.ops.linear import broadcast_to, reshape, with_rank
 
@@ -51,7 +51,7 @@ def stable_order(x: Any, axis: int) -> Any:
         return np.argsort(x, axis, kind="stable")
     lines = np.moveaxis(x, axis, -1)
     n = lines.shape[-1]
-    if x.size >= LARGE and x.dtype.char in "fd" and _SHORT <= n < 2**31:
+    if x.size >= LARGE and x.dtype in FLOATS and _SHORT <= n < 2**31:
         return np.moveaxis(
             backend("sorting").stable_order(lines.reshape(-1, n)).reshape(lines.shape), -1, axis
         )

@@ -13,7 +13,7 @@ from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
 from fgrad.core.primitive import LARGE, Primitive, by_argument, register
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import backend
+from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.linear import linear
 from fgrad.ops.windows import Pads, Steps, padded, places
 
@@ -38,7 +38,7 @@ def _slices(window: Steps, stride: Steps, count: Shape) -> Iterator[tuple[Any, .
 
 
 def _suits(x: Any, window: Steps) -> bool:
-    return x.__class__ is np.ndarray and x.size >= LARGE and x.dtype.char in "fd" and len(window) <= 2
+    return x.__class__ is np.ndarray and x.size >= LARGE and x.dtype in FLOATS and len(window) <= 2
 
 
 def _run_max(x: Any, *, window: Steps, stride: Steps, padding: Pads) -> Any:
@@ -119,7 +119,7 @@ def _run_spread(ct: Any, *, window: Steps, stride: Steps, padding: Pads, space: 
 
 
 def _suits_spread(ct: Any, window: Steps) -> bool:
-    return ct.__class__ is np.ndarray and ct.dtype.char in "fd" and len(window) <= 2
+    return ct.__class__ is np.ndarray and ct.dtype in FLOATS and len(window) <= 2
 
 
 def _sum_adjoint(ct: Any, x: Aval, *, window: Steps, stride: Steps, padding: Pads) -> Any:

@@ -17,7 +17,7 @@ from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
 from fgrad.core.primitive import EACH, LARGE, Primitive, by_argument, register
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import backend
+from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.linear import reshape, transpose
 
 Steps = tuple[int, ...]
@@ -137,7 +137,7 @@ def _suits(x: Any, w: Any, out: Shape, input_dilation: Steps) -> bool:
     """Return whether compiled code is worth it and knows the case: two axes, or one."""
     return (
         x.size + math.prod(out) >= LARGE
-        and x.dtype.char in "fd"
+        and x.dtype in FLOATS
         and len(out) in {3, 4}
         and all(u == 1 for u in input_dilation)
     )
