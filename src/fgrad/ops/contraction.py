@@ -100,10 +100,10 @@ def _outer(n: int, slow: Rule, *, flipped: bool) -> Rule:
 
     def call(x: Any, y: Any) -> Any:
         if (
-            x.dtype != y.dtype
+            x.size * math.prod(y.shape[n:]) < LARGE
+            or x.dtype != y.dtype
             or x.dtype not in FLOATS
             or x.__class__ is DeviceArray
-            or x.size * math.prod(y.shape[n:]) < LARGE
         ):
             return slow(x, y)
         first, second = (y, x) if flipped else (x, y)

@@ -379,9 +379,9 @@ _PLACES = (np.dtype(np.int64), np.dtype(np.int32))
 
 def _run_gather(x: Any, *arrays: Any, template: Index, unique: bool = False) -> Any:
     x = as_array(x)
-    if x.__class__ is np.ndarray and x.dtype in FLOATS and x.flags.c_contiguous:
+    if x.__class__ is np.ndarray and x.size and x.flags.c_contiguous:
         lanes = _lanes(arrays, template, x.shape)
-        if lanes is not None and x.size:
+        if lanes is not None and x.dtype in FLOATS:
             found = backend("places").read(x.reshape(-1, x.shape[-1]), *lanes)
             if found is not None:
                 return found.reshape(arrays[-1].shape)
