@@ -212,3 +212,15 @@ def test_large_arrays_are_computed_by_kernels_like_small_ones():
         for a, b in zip((f(x), fg.elementwise_grad(f)(x)), zip(*parts, strict=True), strict=True):
             assert a.dtype == dtype
             np.testing.assert_allclose(a, np.concatenate(b), rtol=50 * np.finfo(dtype).eps, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_complex_numbers_are_refused(name):
+    f, z = ALL[name][0], np.array([1 + 2j, 0.5j], np.complex64)
+    for run in (f, lambda z: f(fg.tensor(z)), fg.jit(f), lambda z: fg.vjp(f, z)):
+        with pytest.raises(TypeError, match="of real numbers, not of complex64"):
+            run(z)
+    with pytest.raises(TypeError, match="complex"):
+        nn.logsumexp(z)
+    with pytest.raises(TypeError, match="complex"):
+        nn.glu(z)

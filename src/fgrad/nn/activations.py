@@ -1,4 +1,7 @@
-"""Activation functions: element by element, finite for every finite argument, in value and slope."""
+"""Activation functions: element by element, finite for every finite argument, in value and slope.
+
+They are functions of real numbers; complex ones are a TypeError.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,20 @@ from fgrad.core.tensor import bind, unary
 from fgrad.numpy.reductions import inexact
 
 
+def real(x: Any) -> Any:
+    """Return `x` as real numbers of a float dtype.
+
+    Raises:
+        TypeError: they are complex.
+    """
+    x = inexact(x)
+    if x.dtype.kind == "c":
+        raise TypeError(
+            f"this function is one of real numbers, not of {x.dtype}: take it of x.real or abs(x)"
+        )
+    return x
+
+
 def relu(x: Any) -> Any:
     """Return max(x, 0).
 
@@ -19,7 +36,7 @@ def relu(x: Any) -> Any:
     Derivative:
         1 for x > 0, else 0, at zero too.
     """
-    return unary("relu", inexact(x))
+    return unary("relu", real(x))
 
 
 def relu6(x: Any) -> Any:
@@ -31,7 +48,7 @@ def relu6(x: Any) -> Any:
     Derivative:
         1 for 0 < x < 6, else 0.
     """
-    return unary("relu6", inexact(x))
+    return unary("relu6", real(x))
 
 
 def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
@@ -44,7 +61,7 @@ def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
     Derivative:
         1 at zero.
     """
-    return bind("leaky_relu", inexact(x), _parameter(negative_slope))
+    return bind("leaky_relu", real(x), _parameter(negative_slope))
 
 
 def elu(x: Any, alpha: Any = 1.0) -> Any:
@@ -60,7 +77,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
     Source:
         Clevert, Unterthiner & Hochreiter (2015), Exponential linear units.
     """
-    return bind("elu", inexact(x), _parameter(alpha))
+    return bind("elu", real(x), _parameter(alpha))
 
 
 def selu(x: Any) -> Any:
@@ -75,7 +92,7 @@ def selu(x: Any) -> Any:
     Source:
         Klambauer, Unterthiner, Mayr & Hochreiter (2017), Self-normalizing neural networks.
     """
-    return unary("selu", inexact(x))
+    return unary("selu", real(x))
 
 
 def celu(x: Any, alpha: Any = 1.0) -> Any:
@@ -88,7 +105,7 @@ def celu(x: Any, alpha: Any = 1.0) -> Any:
     Source:
         Barron (2017), Continuously differentiable exponential linear units.
     """
-    return bind("celu", inexact(x), _parameter(alpha))
+    return bind("celu", real(x), _parameter(alpha))
 
 
 def gelu(x: Any, approximate: bool = True) -> Any:
@@ -102,7 +119,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     Source:
         Hendrycks & Gimpel (2016), Gaussian error linear units.
     """
-    return unary("gelu_cubic" if approximate else "gelu", inexact(x))
+    return unary("gelu_cubic" if approximate else "gelu", real(x))
 
 
 def silu(x: Any) -> Any:
@@ -114,7 +131,7 @@ def silu(x: Any) -> Any:
     Source:
         Elfwing, Uchibe & Doya (2017), Sigmoid-weighted linear units.
     """
-    return unary("silu", inexact(x))
+    return unary("silu", real(x))
 
 
 def mish(x: Any) -> Any:
@@ -126,7 +143,7 @@ def mish(x: Any) -> Any:
     Source:
         Misra (2019), Mish: a self regularized non-monotonic activation function.
     """
-    return unary("mish", inexact(x))
+    return unary("mish", real(x))
 
 
 def softplus(x: Any) -> Any:
@@ -138,7 +155,7 @@ def softplus(x: Any) -> Any:
     Derivative:
         sigmoid(x).
     """
-    return unary("softplus", inexact(x))
+    return unary("softplus", real(x))
 
 
 def soft_sign(x: Any) -> Any:
@@ -147,7 +164,7 @@ def soft_sign(x: Any) -> Any:
     Args:
         x: real array; integers promote to float64.
     """
-    return unary("soft_sign", inexact(x))
+    return unary("soft_sign", real(x))
 
 
 def sigmoid(x: Any) -> Any:
@@ -159,7 +176,7 @@ def sigmoid(x: Any) -> Any:
     Derivative:
         sigmoid(x) sigmoid(-x), which is accurate for large x too.
     """
-    return unary("sigmoid", inexact(x))
+    return unary("sigmoid", real(x))
 
 
 def log_sigmoid(x: Any) -> Any:
@@ -171,7 +188,7 @@ def log_sigmoid(x: Any) -> Any:
     Derivative:
         sigmoid(-x).
     """
-    return unary("log_sigmoid", inexact(x))
+    return unary("log_sigmoid", real(x))
 
 
 def hard_sigmoid(x: Any) -> Any:
@@ -183,7 +200,7 @@ def hard_sigmoid(x: Any) -> Any:
     Derivative:
         1 / 6 for |x| < 3, else 0.
     """
-    return unary("hard_sigmoid", inexact(x))
+    return unary("hard_sigmoid", real(x))
 
 
 def hard_tanh(x: Any) -> Any:
@@ -195,7 +212,7 @@ def hard_tanh(x: Any) -> Any:
     Derivative:
         1 for |x| <= 1, else 0.
     """
-    return unary("hard_tanh", inexact(x))
+    return unary("hard_tanh", real(x))
 
 
 def glu(x: Any, axis: int = -1) -> Any:
@@ -211,7 +228,7 @@ def glu(x: Any, axis: int = -1) -> Any:
     Source:
         Dauphin, Fan, Auli & Grangier (2016), Language modeling with gated convolutional networks.
     """
-    x = inexact(x)
+    x = real(x)
     place = normalize_axis_index(axis, len(x.shape))
     half, odd = divmod(x.shape[place], 2)
     if odd:

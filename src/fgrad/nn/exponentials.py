@@ -9,6 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.placement import near
 from fgrad.core.tensor import bind, unary
+from fgrad.nn.activations import real
 from fgrad.numpy import reductions
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.indexing import stop_gradient
@@ -88,6 +89,7 @@ def logsumexp(a: Any, axis: Any = None, *, b: Any = None, keepdims: bool = False
 
     Raises:
         AxisError: `axis` is not an axis of `a`.
+        TypeError: `a` is complex.
 
     Derivative:
         softmax(a); zero by convention where every element is -inf.
@@ -99,11 +101,12 @@ def logsumexp(a: Any, axis: Any = None, *, b: Any = None, keepdims: bool = False
         >>> float(logsumexp([0.0, 0.0]))
         0.6931471805599453
     """
+    a = real(a)
     if where is not None:
         a = _included(a, where)
     if b is None:
         return reductions.logsumexp(a, axis, keepdims)
-    a, weights = inexact(a), inexact(b)
+    weights = inexact(b)
     shape = np.broadcast_shapes(a.shape, weights.shape)
     a, weights = (bind("broadcast_to", v, shape=shape) for v in (a, weights))
     a = bind("where", bind("equal", weights, 0), -np.inf, a)
