@@ -185,7 +185,8 @@ def test_other_values_are_those_of_numpy(name):
     few = operands(name, "d", LARGE - 1)
     many = operands(name, "d", LARGE)
     for given in (few, [x.astype("e") for x in many], [x.astype(">f8")[:9] for x in many]):
-        found, expected = f(*map(fg.tensor, given)).numpy(), f(*given)
+        with np.errstate(over="ignore"):  # as half of the exponentials do in half precision
+            found, expected = f(*map(fg.tensor, given)).numpy(), f(*given)
         assert found.dtype == expected.dtype
         np.testing.assert_array_equal(found, expected)
     if f.nin == 1:

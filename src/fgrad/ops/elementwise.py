@@ -20,9 +20,12 @@ from fgrad.ops.compiled import FastUfunc, Fused, FusedPull
 from fgrad.ops.linear import convert, with_rank
 
 FUSED = {"erf", "erfc", "sigmoid", "softplus"}
-# what takes NumPy one and a half to thirty times as long as a compiled loop in one thread: functions of large
-# arrays of these dtypes, and slopes
-LARGE_VALUES = {"sin": "d", "cos": "d", "tanh": "d", "hypot": "fd", "logaddexp": "fd", "logaddexp2": "fd"}
+# what takes NumPy longer than a compiled loop in one thread, up to thirty times: functions of large arrays of
+# these dtypes, and slopes
+LARGE_VALUES = {
+    **dict.fromkeys(("sin", "cos", "tanh", "expm1", "arctan", "arctan2"), "d"),
+    **dict.fromkeys(("hypot", "logaddexp", "logaddexp2"), "fd"),
+}
 LARGE_SLOPES = {"sin": "d", "cos": "d", "hypot": "fd", "logaddexp": "fd", "logaddexp2": "fd"}
 SILENT = {"tanh"}  # of whose arguments and results NumPy never warns
 PARAMS = tuple(map(var, ("x", "y", "z")))
