@@ -24,7 +24,7 @@ U, NONE, YES = np.uintp, np.int64(0), np.uint8(1)
 IN, OUT = (types.Array(types.{dtype}, 1, "C", readonly=one) for one in (True, False))
 ROWS, PLACES = (types.Array(t, 1, "C", readonly=True) for t in (types.int64, types.{places}))
 FLAG = types.Array(types.uint8, 1, "C")
-SIGNATURE = types.void({x}, ROWS, PLACES, {out}, FLAG, *[types.int64] * 3, types.uintp, types.uintp)
+SIGNATURE = types.void(IN, ROWS, PLACES, OUT, FLAG, *[types.int64] * 3, types.uintp, types.uintp)
 
 
 @njit(SIGNATURE, cache=True, error_model="numpy", nogil=True)
@@ -38,9 +38,8 @@ def kernel(x, first, second, out, wrong, rows, columns, width, lo, hi):
         for j in range(k, stop):
             b = np.int64(second[j])
             b = b + columns if b < NONE else b
-            out_of_range = bad or b < NONE or b >= columns
-            bad = out_of_range
-            place = U(NONE if out_of_range else a * columns + b)
+            bad = bad or b < NONE or b >= columns
+            place = U(NONE if bad else a * columns + b)
             {step}
         if bad:
             wrong[U(0)] = YES
@@ -81,18 +80,12 @@ def kernel(places, out, wrong, lo, hi):
     if lost != np.int64(0):
         wrong[np.uintp(0)] = YES
 """
-_STEPS = {
-    # name: (the types of x and out, what is done)
-    "read": ("IN", "OUT", "out[j] = x[place]"),
-    "write": ("IN", "OUT", "out[place] = x[j]"),
-    "add": ("IN", "OUT", "out[place] += x[j]"),
-}
+_STEPS = {"read": "out[j] = x[place]", "write": "out[place] = x[j]", "add": "out[place] += x[j]"}
 
 
 @cache
 def _kernel(name: str, char: str, places: str) -> Loop:
-    x, out, step = _STEPS[name]
-    text = _TEXT.strip().format(dtype=np.dtype(char).name, x=x, out=out, step=step, places=places)
+    text = _TEXT.strip().format(dtype=np.dtype(char).name, step=_STEPS[name], places=places)
     return Loop(f"{text}\n")
 
 

@@ -28,63 +28,31 @@ MATRIX = types.Array(types.{dtype}, 2, "C", readonly=True)
 VECTOR = types.Array(types.{dtype}, 1, "C", readonly=True)
 OUT, OUTS = types.Array(types.{dtype}, 2, "C"), types.Array(types.{dtype}, 1, "C")
 
-
+"""
+_FOLD = """
 @helper
-def largest(x, i, n, full, rest, width):
-    # NaN is larger than nothing; it shows up in the sum
-    for k in range(width):
-        rest[k] = LEAST
-    j = ZERO
+def {name}(full, rest, n, width):
     if n >= LANES:
         for k in range(LANES):
-            full[k] = LEAST
-        while j + LANES <= n:
-            for k in range(LANES):
-                v = x[i, j + k]
-                full[k] = v if v > full[k] else full[k]
-            j += LANES
-    for k in range(n - j):
-        v = x[i, j + k]
-        rest[k] = v if v > rest[k] else rest[k]
-    if n >= LANES:
-        for k in range(LANES):
-            full[k] = rest[k] if rest[k] > full[k] else full[k]
-        {largest}
+            {whole}
+        {folded}
         result = full[ZERO]
     else:
         level = width >> ONE
         while level:
             for k in range(level):
-                v = rest[level + k]
-                rest[k] = v if v > rest[k] else rest[k]
-            level >>= ONE
-        result = rest[ZERO]
-    return result
-
-
-@helper
-def added(full, rest, n, width):
-    if n >= LANES:
-        for k in range(LANES):
-            full[k] += rest[k]
-        {total}
-        result = full[ZERO]
-    else:
-        level = width >> ONE
-        while level:
-            for k in range(level):
-                rest[k] += rest[level + k]
+                {part}
             level >>= ONE
         result = rest[ZERO]
     return result
 """
 _LOOP = """
 for k in range(width):
-    {rest} = NONE
+    {rest} = {none}
 j = ZERO
 if n >= LANES:
     for k in range(LANES):
-        {full} = NONE
+        {full} = {none}
     while j + LANES <= n:
         for k in range(LANES):
             {whole}
@@ -94,15 +62,30 @@ for k in range(n - j):
 """
 
 
-def _folded(step: str) -> str:
-    """Return what makes one number of a full row's lanes, pair by pair; LLVM keeps them in registers."""
+def _fold(name: str, step: str) -> str:
+    """Return a function that makes one number of the lanes, pair by pair; LLVM keeps full ones in registers.
+
+    Args:
+        name: of the function.
+        step: what is done to a lane `a` and another one `b`.
+    """
+
+    def joined(lane: str, other: str) -> str:
+        return step.format(a=lane, b=other)
+
     levels = (LANES >> k for k in range(1, LANES.bit_length()))
-    loop = "for k in range(np.uintp({0})):\n            " + step
-    return "\n        ".join(loop.format(n, f"full[k + np.uintp({n})]") for n in levels)
+    loop = "for k in range(np.uintp({})):\n            {}"
+    folded = (loop.format(n, joined("full[k]", f"full[k + np.uintp({n})]")) for n in levels)
+    return _FOLD.format(
+        name=name,
+        whole=joined("full[k]", "rest[k]"),
+        folded="\n        ".join(folded),
+        part=joined("rest[k]", "rest[level + k]"),
+    )
 
 
-def _loop(*steps: str) -> str:
-    """Return a loop over a row that adds to `lanes`, and maybe to `others`."""
+def _loop(*steps: str, none: str = "NONE") -> str:
+    """Return a loop over a row that adds to `lanes`, which begin with `none`, and maybe to `others`."""
 
     def written(text: str, kept: str, margin: int) -> str:
         return indent(text.replace("lanes", kept).replace("others", f"{kept}_2"), margin * " ").strip()
@@ -110,6 +93,7 @@ def _loop(*steps: str) -> str:
     step = "\n".join(steps)
     start = "lanes[k] = others[k]" if "others" in step else "lanes[k]"
     return _LOOP.format(
+        none=none,
         rest=written(start, "rest", 0),
         full=written(start, "full", 0),
         whole=written(step, "full", 12),
@@ -117,13 +101,19 @@ def _loop(*steps: str) -> str:
     )
 
 
+# NaN is larger than nothing; it shows up in the sum
+_LARGER = "{a} = {b} if {b} > {a} else {a}"
+_TOP = (
+    _loop("v = x[i, j + k]", _LARGER.format(a="lanes[k]", b="v"), none="LEAST")
+    + "top = largest(full, rest, n, width)\n"
+)
 _PLAIN = "for j in range(n):\n    {}\n"
 
 _BODIES = {
     # name: (arguments with their types, the code for row i)
     "softmax": (
         "x MATRIX, out OUT",
-        "top = largest(x, i, n, full, rest, width)"
+        _TOP
         + _loop("v = math.exp(x[i, j + k] - top)", "out[i, j + k] = v", "lanes[k] += v")
         + "share = F(1.0) / added(full, rest, n, width)\n"
         + _PLAIN.format("out[i, j] *= share"),
@@ -136,7 +126,7 @@ _BODIES = {
     ),
     "log_softmax": (
         "x MATRIX, out OUT",
-        "top = largest(x, i, n, full, rest, width)"
+        _TOP
         + _loop("lanes[k] += math.exp(x[i, j + k] - top)")
         + "total = math.log(added(full, rest, n, width))\n"
         + _PLAIN.format("out[i, j] = (x[i, j] - top) - total"),
@@ -149,7 +139,8 @@ _BODIES = {
     ),
     "logsumexp": (
         "x MATRIX, out OUTS",
-        "top = largest(x, i, n, full, rest, width)\nshift = top if abs(top) < F(np.inf) else NONE"
+        _TOP
+        + "shift = top if abs(top) < F(np.inf) else NONE"
         + _loop("lanes[k] += math.exp(x[i, j + k] - shift)")
         + "out[i] = math.log(added(full, rest, n, width)) + shift",
     ),
@@ -194,13 +185,8 @@ def _text(arguments: str, body: str, dtype: np.dtype, *, blocks: bool = False) -
     names, types = zip(*(a.split() for a in arguments.split(", ")), strict=True)
     matrix = next(n for n, t in zip(names, types, strict=True) if t == "MATRIX")
     body = vector.substituted(body)
-    head = _HEAD.format(
-        dtype=dtype.name,
-        lanes=LANES,
-        helper=source.HELPER,
-        largest=_folded("full[k] = {1} if {1} > full[k] else full[k]"),
-        total=_folded("full[k] += {1}"),
-    )
+    head = _HEAD.format(dtype=dtype.name, lanes=LANES, helper=source.HELPER)
+    folds = _fold("largest", _LARGER), _fold("added", "{a} += {b}")
     lines = [
         f"n, width = np.uintp({matrix}.shape[1]), ONE",
         "while width < n and width < LANES:",
@@ -225,7 +211,7 @@ def _text(arguments: str, body: str, dtype: np.dtype, *, blocks: bool = False) -
     return "\n".join(
         [
             head.strip(),
-            "",
+            *folds,
             "",
             vector.preamble(body, dtype),
             "",
