@@ -20,33 +20,9 @@ LOOSE = {"e": 2e-3, "f": 1e-4, "F": 1e-4}  # relative; other dtypes: 1e-8
 
 _DRAWS = "NumPy's generators, whose streams are made of rejections"
 _PIVOTS = "CuPy has no factorization of symmetric indefinite matrices with LAPACK's pivots"
-_SERIES = "CuPy has no such function, and no formula by those that it has is exact everywhere"
-_INVERSE = "SciPy searches for it, by one element after the other"
-
 REFUSED = {  # rows without a form on CUDA, and why
     "draw": _DRAWS,
     "ldl": _PIVOTS,
-    **dict.fromkeys(("airy_ai", "airy_aip", "airy_bi", "airy_bip", "airye_ai", "airye_aip"), _SERIES),
-    **dict.fromkeys(("airye_bi", "airye_bip", "bei", "beip", "ber", "berp", "kei", "keip", "ker"), _SERIES),
-    **dict.fromkeys(("kerp", "besselpoly", "fresnel_c", "fresnel_s", "hankel1", "hankel1e"), _SERIES),
-    **dict.fromkeys(("hankel2", "hankel2e", "hyp0f1", "hyp1f1", "hyp2f1", "hyperu"), _SERIES),
-    **dict.fromkeys(("it2i0k0_i", "it2i0k0_k", "it2j0y0_j", "it2j0y0_y", "it2struve0"), _SERIES),
-    **dict.fromkeys(("itairy_ant", "itairy_apt", "itairy_bnt", "itairy_bpt", "iti0k0_i"), _SERIES),
-    **dict.fromkeys(("iti0k0_k", "itj0y0_j", "itj0y0_y", "itmodstruve0", "itstruve0"), _SERIES),
-    **dict.fromkeys(
-        ("jve", "yve", "log_wright_bessel", "modstruve", "owens_t", "pbdv_d", "pbdv_dp"), _SERIES
-    ),
-    **dict.fromkeys(("pbvv_v", "pbvv_vp", "pbwa_w", "pbwa_wp", "spherical_in", "spherical_jn"), _SERIES),
-    **dict.fromkeys(("spherical_kn", "spherical_yn", "struve", "voigt_profile", "wofz"), _SERIES),
-    **dict.fromkeys(("wrightomega", "chndtr"), _SERIES),
-    **dict.fromkeys(("btdtria", "btdtrib", "chdtriv", "chndtrinc", "chndtrix", "gdtrib"), _INVERSE),
-    **dict.fromkeys(("kolmogi", "pdtrik", "tklmbda"), _INVERSE),
-}
-_REAL = "of real numbers only"
-_ORDERS = "of small whole orders that are numbers, which the slopes of others need; and of real numbers"
-PARTLY = {  # rows that take some of their samples, and which
-    **dict.fromkeys(("erfi", "exp1", "expi", "ndtr", "shichi_shi"), _REAL),
-    **dict.fromkeys(("iv", "ive", "jv", "kv", "kve", "yv"), _ORDERS),
 }
 WAITS = {  # rows that look at values, and refuse some of them: a truth value is read from the device
     *("guard", "solve", "slogdet", "qr", "eig", "eigh", "svd", "pinv"),
@@ -55,7 +31,6 @@ WAITS = {  # rows that look at values, and refuse some of them: a truth value is
     # or at how far an integral goes, or a recurrence
     *("carlson", "agm", "ellipe", "ellipeinc", "ellipj_cn", "ellipj_dn", "ellipj_ph", "ellipj_sn", "ellipk"),
     *("ellipkinc", "ellipkm1", "elliprc", "elliprd", "elliprf", "elliprg", "elliprj"),
-    *(name for name in ROWS if name.startswith("eval_")),
 }
 
 

@@ -7,15 +7,17 @@ that NumPy would make silently raises, and what is asked for is counted in `TRAN
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from fgrad.backend.library import KEYWORDS, SPECIAL, UFUNCS, Library
+from fgrad.backend.special import SOURCES
 
 TRANSFERS = {
     "to_device": 0,
@@ -35,7 +37,6 @@ class Flags(NamedTuple):
 
 
 COMPOSED: dict[str, Callable[..., Any]] = {}  # NumPy's functions and ufuncs by name -> (place, *arguments)
-ANALYTIC: set[str] = set()  # of these functions, those of SciPy's that take complex numbers
 METHODS: dict[str, Callable[..., Any]] = {}  # methods of ufuncs -> (place, ufunc, *arguments)
 
 
@@ -349,12 +350,15 @@ class Place:
         name = ufunc.__name__.lstrip("_")  # SciPy wraps some
         composed = COMPOSED.get(f"scipy.special.{name}")
         kinds = [x.dtype if hasattr(x, "dtype") else type(x) for x in inputs]
-        if kw or (composed is None and name not in SPECIAL):
-            raise self.refusal(f"scipy.special.{name}")
         is_complex = any(np.dtype(k).kind == "c" for k in kinds)
-        if is_complex and name not in ANALYTIC and "c" not in SPECIAL.get(name, ""):
-            raise self.refusal(f"scipy.special.{name} of complex numbers")
+        is_theirs = name in SPECIAL and (not is_complex or "c" in SPECIAL[name])
+        is_known = is_theirs or name in SOURCES or (composed is not None and not is_complex)
+        if kw or not is_known:
+            raise self.refusal(f"scipy.special.{name}{' of complex numbers' * is_complex}")
         dtypes = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
+        if not is_theirs and composed is None:
+            results = self._from_kernel(name, dtypes, inputs)
+            return results if ufunc.nout > 1 else results[0]
         wide = dtypes if composed is None else [np.result_type(k, float) for k in kinds]
         given = [
             x.astype(d, copy=False) if x.__class__ is DeviceArray else x
@@ -370,6 +374,26 @@ class Place:
         if ufunc.nout > 1:
             return tuple([m.astype(d, copy=False) for m, d in zip(made, dtypes, strict=True)])
         return made.astype(dtypes[0], copy=False)
+
+    def _from_kernel(
+        self, name: str, dtypes: Sequence[np.dtype[Any]], inputs: Sequence[Any]
+    ) -> tuple[DeviceArray, ...]:
+        """Return the results of a kernel for a function and the dtypes of its loop."""
+        shape = np.broadcast_shapes(*(np.shape(x) for x in inputs))
+        operands: list[Any] = []
+        for x, dtype in zip(inputs, dtypes, strict=False):
+            is_array = x.__class__ is DeviceArray
+            given: Any = x.astype(dtype, copy=False) if is_array else self.full((), self.operand(x), dtype)
+            if given.size > 1 and given.shape != shape:
+                given = np.broadcast_to(given, shape)
+            operands += [self.row_major(given), int(given.size > 1)]
+        outs = tuple([self.empty(shape, dtype) for dtype in dtypes[len(inputs) :]])
+        size = math.prod(shape)
+        if size:
+            codes = ["l" if d.kind in "iu" else d.char for d in dtypes]
+            loop = "".join([*codes[: len(inputs)], "->", *codes[len(inputs) :]])
+            self.call(self.library.special(f"{name} {loop}"), *operands, *(y.buffer for y in outs), size=size)
+        return outs
 
     def _unwrapped(self, x: Any) -> Any:
         if x.__class__ is tuple or x.__class__ is list:

@@ -12,8 +12,6 @@ import numpy as np
 
 from fgrad.backend import composed as composed  # noqa: PLC0414 -- fills the tables of DeviceArray
 from fgrad.backend import library
-from fgrad.backend import polynomials as polynomials  # noqa: PLC0414
-from fgrad.backend import special as special  # noqa: PLC0414
 from fgrad.backend.array import TRANSFERS, DeviceArray, Place
 
 CPU = "cpu"

@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fgrad.backend import special
+
 KEYWORDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("sum", "prod"), ("axis", "dtype", "keepdims")),
     **dict.fromkeys(("max", "min", "any", "all"), ("axis", "keepdims")),
@@ -172,6 +174,17 @@ class Library(Protocol):
     def find(self, name: str) -> Callable[..., Any]:
         """Return the function, or universal function, that NumPy calls `name`."""
 
+    def special(self, what: str) -> Callable[..., None]:
+        """Return what computes a universal function of SciPy that the library lacks.
+
+        Args:
+            what: its name and loop, "jv dd->d".
+
+        Returns:
+            (operands, each with 1 or 0 as the step to its next element, results, size=...) -> None; buffers
+            are contiguous.
+        """
+
     def on(self, index: int) -> AbstractContextManager[Any]:
         """Return the context in which buffers are made on device `index`."""
 
@@ -227,6 +240,20 @@ class Simulated:
     def find(self, name: str) -> Callable[..., Any]:
         """Return the function of NumPy or SciPy called `name`."""
         return _named(name, np, "")
+
+    def special(self, what: str) -> Callable[..., None]:
+        """Return SciPy's function, called with what a kernel is called with."""
+        name, loop = what.split()
+        module: Any = import_module("scipy.special")
+        ufunc = getattr(module, name, None)
+        ufunc = ufunc if isinstance(ufunc, np.ufunc) else getattr(module._ufuncs, f"_{name}")
+
+        def launch(*args: Any, size: int) -> None:
+            ends = 2 * loop.index("->")
+            given = [x.reshape(-1) for x in args[:ends:2]]
+            ufunc(*given, out=tuple([out.reshape(-1) for out in args[ends:]]), signature=loop)
+
+        return launch
 
     def on(self, index: int) -> AbstractContextManager[Any]:
         """Return a context that changes nothing: all simulated devices share the memory of the host."""
@@ -291,6 +318,12 @@ class CuPy:
                 found = self._checked(found)
             self._found[name] = found
             return found
+
+    def special(self, what: str) -> Callable[..., None]:
+        """Return a kernel."""
+        if what not in self._found:
+            self._found[what] = special.kernel(self.cupy, what)
+        return self._found[what]
 
     def _checked(self, f: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kw: Any) -> Any:

@@ -120,7 +120,6 @@ COMPOSED |= {
     "scipy.special.elliprf": _rf,
     "scipy.special.elliprg": _there_rg,
     "scipy.special.elliprj": _there_rj,
-    "scipy.special.ellipe": lambda place, m: 2 * _there_rg(place, 0 * m, 1 - m, 1 + 0 * m),  # (19.25.1)
 }
 
 

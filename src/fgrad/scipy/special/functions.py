@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 
 from fgrad import nn
-from fgrad.backend.devices import on_cpu
+from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.primitive import NUMPY
 from fgrad.core.tensor import bind, unary
 from fgrad.expr.atoms import call
@@ -56,8 +56,20 @@ def _spherical_row(name: str) -> Row:
         return None, _derivative(name, call(name), n, maximum(n - 1, 0), z)
 
     theirs = getattr(special, name)
-    run = on_cpu(name, lambda n, z: theirs(integers(n), z))
+    run = elsewhere(lambda n, z: theirs(integers(n), z), functools.partial(_spherical_there, name))
     return Row("n z", slopes, "10.51.1, 10.51.4", complex=True, run=run)
+
+
+def _spherical_there(name: str, n: Any, z: Any) -> Any:
+    """Return the function on a device, real negative arguments by reflection, 10.47(v)."""
+    ufunc, n, z = getattr(special._ufuncs, f"_{name}"), integers(n), as_array(z)
+    if z.dtype.kind == "c":
+        return ufunc(n, z)
+    kind = getattr(special, name)(1, np.ones(1, z.dtype)).dtype  # SciPy's functions widen single precision
+    if name == "spherical_kn":
+        return np.where(z < 0, ufunc(n, z + 0j).real, ufunc(n, z)).astype(kind)
+    size, is_odd = ufunc(n, np.absolute(z)), np.remainder(n + (name == "spherical_yn"), 2) == 1
+    return np.where((z < 0) & is_odd, -size, size).astype(kind)
 
 
 declare({name: _spherical_row(name) for name in _SPHERICAL})

@@ -1,0 +1,1 @@
+// NVRTC has no such header; fgrad/standard.cuh says what std is.

@@ -1,0 +1,118 @@
+"""Kernels of special functions: compiled for GPUs, and by a compiler of the CPU, where SciPy has to agree."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.points import arguments
+
+from fgrad.backend.special import INCLUDE, OPTIONS, SOURCES, text
+
+pytestmark = pytest.mark.codegen
+special = pytest.importorskip("scipy.special")
+CHIPS = ("80", "90")
+COMPILER = shutil.which("c++")
+
+
+def loops(name):
+    ufunc = getattr(special, name)
+    ufunc = ufunc if isinstance(ufunc, np.ufunc) else getattr(special._ufuncs, f"_{name}")
+    return [f"{name} {loop}" for loop in ufunc.types]
+
+
+LOOPS = [loop for name in SOURCES for loop in loops(name)]
+HEADERS = sorted({header for header, _ in SOURCES.values()})
+
+
+@pytest.fixture(scope="module")
+def headers():
+    import cupy
+
+    return Path(cupy.__file__).parent / "_core" / "include" / "cupy" / "xsf"
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("header", HEADERS)
+def test_kernels_are_compiled(headers, header, chip):
+    """NVRTC takes them with the options that CuPy gives."""
+    from cupy._core import core
+    from cupy.cuda import compiler
+
+    asked = [loop for loop in LOOPS if SOURCES[loop.split()[0]][0] == header]
+    asked = asked if chip == CHIPS[-1] else asked[:1]
+    source = text({f"k{i}": loop for i, loop in enumerate(asked)}, headers)
+    options = ("--device-as-default-execution-space", "-ftz=true", f"-arch=compute_{chip}")
+    options = core.assemble_cupy_compiler_options((*OPTIONS, *options))
+    ptx, _ = compiler._NVRTCProgram(source, "kernels.cu", (), (), method="ptx").compile(options, None)
+    for i in range(len(asked)):
+        assert f".entry k{i}(".encode() in ptx
+
+
+@pytest.fixture(scope="module")
+def compiled(headers, tmp_path_factory):
+    """Return the kernels as functions of this machine."""
+    if COMPILER is None:
+        pytest.skip("there is no C++ compiler")
+    folder = tmp_path_factory.mktemp("kernels")
+    source, library = folder / "kernels.cpp", folder / "kernels.so"
+    source.write_text(text({f"k{i}": loop for i, loop in enumerate(LOOPS)}, headers))
+    command = [
+        COMPILER,
+        "-std=c++17",
+        "-O1",
+        "-w",
+        "-shared",
+        "-fPIC",
+        f"-I{INCLUDE}",
+        f"-I{headers.parent.parent}",
+    ]
+    subprocess.run([*command, str(source), "-o", str(library)], check=True)
+    return ctypes.CDLL(str(library))
+
+
+TOLERANCES = {"f": 2e-7, "F": 2e-7, "d": 1e-9, "D": 1e-9}
+ROUGH = {
+    "chndtr": (1e-9, 1e-14),
+    "chndtrix": (1e-8, 1e-14),
+}  # SciPy's own are, in the last and in small digits
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_kernels_agree_with_scipy(compiled, loop):
+    name, kinds = loop.split()
+    ins, outs = kinds.split("->")
+    given = arguments(name, ins)
+    if name == "chndtrinc":
+        given[2] = np.asarray(given[2] * special.chdtr(given[1], given[0]), ins[0])  # what is possible
+    with np.errstate(all="ignore"):
+        ufunc = getattr(special, name)
+        ufunc = ufunc if isinstance(ufunc, np.ufunc) else getattr(special._ufuncs, f"_{name}")
+        wide = kinds.replace("f", "d").replace("F", "D")
+        expected = ufunc(
+            *given, signature=wide
+        )  # kernels compute with doubles, SciPy's loops of floats may not
+    found = [np.empty(given[0].shape, kind) for kind in outs]
+    operands = [x for a in given for x in (ctypes.c_void_p(a.ctypes.data), ctypes.c_longlong(1))]
+    results = [ctypes.c_void_p(y.ctypes.data) for y in found]
+    getattr(compiled, f"k{LOOPS.index(loop)}")(*operands, *results, ctypes.c_longlong(given[0].size))
+    for y, e in zip(found, expected if len(outs) > 1 else (expected,), strict=True):
+        with np.errstate(over="ignore"):
+            compare(name, y, e.astype(y.dtype), given)
+
+
+def compare(name, found, expected, given):
+    tol, floor = ROUGH.get(name, (0.0, 0.0))
+    tol = max(tol, TOLERANCES[found.dtype.char])
+    floor += 2 * float(np.finfo(found.dtype).tiny)
+    for part in ("real", "imag")[: 1 + np.iscomplexobj(found)]:
+        x, y = getattr(found, part).astype(float), getattr(expected, part).astype(float)
+        with np.errstate(invalid="ignore"):
+            off = np.absolute(x - y) / (tol * np.absolute(expected) + floor)
+            off = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0, off)
+        worst = int(np.argmax(np.where(np.isnan(off), np.inf, off)))
+        assert off[worst] <= 1, (part, x[worst], y[worst], [a[worst] for a in given])
