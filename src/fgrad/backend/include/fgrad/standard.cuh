@@ -81,6 +81,31 @@ inline double pow(X x, Y y) {
     return ::pow(double(x), double(y));
 }
 
+// Long code that stands once: functions of complex numbers, and products and quotients, which look at infinities.
+#define FGRAD_ONCE(name)                                                                                       \
+    using cuda::std::name;                                                                                     \
+    __noinline__ inline complex<double> name(const complex<double> &z) { return cuda::std::name(z); }
+namespace std {
+FGRAD_ONCE(exp)
+FGRAD_ONCE(log)
+FGRAD_ONCE(sqrt)
+FGRAD_ONCE(sin)
+FGRAD_ONCE(cos)
+} // namespace std
+#undef FGRAD_ONCE
+
+namespace xsf {
+
+__noinline__ inline std::complex<double> operator*(const std::complex<double> &x, const std::complex<double> &y) {
+    return cuda::std::operator*(x, y);
+}
+
+__noinline__ inline std::complex<double> operator/(const std::complex<double> &x, const std::complex<double> &y) {
+    return cuda::std::operator/(x, y);
+}
+
+} // namespace xsf
+
 #define FGRAD_EACH(i, n)                                                                                       \
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (long long)blockDim.x)
 
