@@ -27,6 +27,11 @@ def factors(a):
     return (lower**2).sum() + (upper**2).sum()
 
 
+def blocks(a):
+    outer, d, _ = fla.ldl(a)
+    return (outer**2).sum() + (d**2).sum()
+
+
 FUNCTIONS = {
     "gammas": (lambda x: (fsp.gamma(x) * fsp.psi(x)).sum(), X),
     "Bessel functions": (lambda x: (fsp.j1(x) + fsp.i1(x) + fsp.k1(x) + fsp.kv(2, x)).sum(), X),
@@ -36,6 +41,7 @@ FUNCTIONS = {
     "triangular": (lambda a, b: (fla.solve_triangular(a, b, lower=True) ** 2).sum(), A, B),
     "lu": (factors, A),
     "lu_solve": (lambda a, b: (fla.lu_solve(fla.lu_factor(a), b) ** 2).sum(), A, B),
+    "ldl": (blocks, A - 4 * np.eye(4)),
     "cho_solve": (lambda a, b: (fla.cho_solve(fla.cho_factor(a), b) ** 2).sum(), S, B),
     "solve_banded": (lambda a, b: (fla.solve_banded((1, 1), a, b) ** 2).sum(), BANDS, X),
     "expm": (lambda a: (fla.expm(a / 4) ** 2).sum(), A),

@@ -151,6 +151,18 @@ def test_lines(compiler, monkeypatch, dtypes):
             assert not doubles(ptx), text
 
 
+@pytest.mark.parametrize("hermitian", [True, False])
+@pytest.mark.parametrize("name", ["float32", "float64", "complex64", "complex128"])
+def test_factorizations(compiler, name, hermitian):
+    from fgrad.kernels import matrices
+
+    text = matrices.text_of_ldl(np.dtype(name), hermitian=hermitian)
+    ptx = compiler.ptx(text, (*[name] * 4, "int64"), 3, "sm_90")
+    assert "bar.sync" in ptx
+    if name == "float32":
+        assert not doubles(ptx), text
+
+
 def test_cupy_has_every_special_function_for_the_same_numbers(cupy):
     for name, kinds in library.SPECIAL.items():
         found = library._named(f"scipy.special.{name}", cupy, "cupyx.")

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fgrad.backend.devices import as_array, elsewhere, on_cpu
+from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, flat, register
 from fgrad.core.tensor import bind
-from fgrad.kernels import lines
+from fgrad.kernels import lines, matrices
 from fgrad.ops.foreign import each, scipy
 from fgrad.ops.linear import broadcast_to, convert, reshape, transpose
 from fgrad.ops.matrices import adjoint, as_column, below, columns, conjugate, matrix_product, rows, swapped
@@ -370,7 +370,7 @@ def _shape_ldl(a: Aval, **_: Any) -> tuple[Aval, Aval, Aval]:
 register(
     Primitive(
         "ldl",
-        run=on_cpu("ldl", _run_ldl),
+        run=elsewhere(_run_ldl, matrices.ldl),
         pull=lambda _: Pull(_ldl, keep=(OUT,), params=True, exact=True),
         shape=_shape_ldl,
         batch=lambda _, a, **params: bind("ldl", a, **params),

@@ -1,0 +1,65 @@
+"""Kernels that factorize a matrix in a block of threads, in the simulator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import linalg
+from tests.backend.checks import DEVICE
+
+from fgrad.backend.devices import find
+from fgrad.kernels import matrices
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture
+def place():
+    return find(DEVICE)
+
+
+def values(*shape, dtype="d"):
+    x = RNG.normal(size=shape)
+    return (x + 1j * RNG.normal(size=shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize(("dtype", "hermitian"), [*((d, True) for d in "fdFD"), ("F", False), ("D", False)])
+def test_symmetric_matrices(place, dtype, hermitian, lower):
+    tol = 1e-2 if dtype in "fF" else 1e-9
+    for lead, n in (((), 1), ((3,), 2), ((2, 2), 5), ((0,), 3), ((), 0)):
+        for scale in (1.0, 0.01):  # of diagonals: small ones are blocks of two
+            a = values(*lead, n, n, dtype=dtype)
+            a[..., range(n), range(n)] = (a[..., range(n), range(n)] * scale).astype(dtype)
+            found = [x.download() for x in matrices.ldl(place.array(a), lower=lower, hermitian=hermitian)]
+            assert [x.dtype for x in found] == [a.dtype, a.dtype, np.intp]
+            if hermitian:
+                a[..., range(n), range(n)] = a[..., range(n), range(n)].real
+            for i in np.ndindex(*lead):
+                expected = linalg.ldl(a[i], lower, hermitian) if n else ()
+                for x, y in zip(found, expected, strict=False):
+                    np.testing.assert_allclose(x[i], y, rtol=tol, atol=tol)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_pivots_are_lapacks_where_elements_are_equal_or_zero(place, lower):
+    rows = RNG.permutation(6)
+    for a in (
+        np.zeros((3, 3)),
+        np.ones((4, 4)),
+        1.0 - np.eye(5),
+        np.diag([0.0, 2, 0, -3]),
+        np.kron(np.array([[0.0, 1], [1, 0]]), np.eye(3))[rows][:, rows],
+        np.array([[0.0, 0, 2], [0, 0, 2], [2, 2, 0]]),
+    ):
+        found = matrices.ldl(place.array(a), lower=lower, hermitian=True)
+        for x, y in zip(found, linalg.ldl(a, lower), strict=True):
+            np.testing.assert_allclose(x.download(), y, atol=1e-12)
+
+
+def test_nan_ends(place):
+    a = values(4, 4)
+    a[2, 1] = np.nan
+    outer, _, order = matrices.ldl(place.array(a), lower=True, hermitian=True)
+    assert np.isnan(outer.download()).any()
+    assert sorted(order.download()) == [0, 1, 2, 3]
