@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cuda.programs import PROGRAMS, single
+from tests.cuda.programs import PROGRAMS, V, single
 
 import fgrad as fg
 from fgrad.backend import library
@@ -98,6 +98,31 @@ def test_programs(compiler, name, precision, chip):
 def test_programs_have_every_kind_of_kernel(compiler):
     found = {g.kind for f, *args in PROGRAMS.values() for g, _ in grids(f, args)}
     assert found == {"flat", "rows", "columns", "blocks", "joined", "places", "sums"}
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_differences_round_both_of_their_sides_and_sums_join_products(compiler, precision):
+    from fgrad.kernels import cuda as kernels
+
+    dtype, x, y = np.dtype(precision), var("x"), var("y")
+    v, short = V.astype(dtype), precision[0] + precision[-2:]
+    difference = apply("subtract", apply("multiply", x, x), apply("multiply", y, y))
+    polynomial = apply("add", apply("multiply", apply("add", apply("multiply", x, y), x), y), x)
+    for f, body, joined in (
+        (lambda x, y: x * x - y * y, difference, False),
+        (
+            lambda x, y: np.sqrt(x**2 - y**2) - 2 * x,
+            apply("subtract", difference, apply("multiply", x, y)),
+            False,
+        ),
+        (lambda x, y: (x * y + x) * y + x, polynomial, True),
+    ):
+        ((g, buffers),) = grids(f, (v, v))
+        kernel = kernels.Elementwise(kernels.prepare((x, y), (body,)), 256).text(dtype)
+        for text, names, numbers in ((g.text, buffers, len(g.numbers)), (kernel, (precision,) * 3, 1)):
+            ptx = compiler.ptx(text, names, numbers, "sm_90")
+            assert bool(re.search(rf"\bfma\.rn\.{short}", ptx)) == joined, text
+            assert bool(re.search(rf"\b(add|sub)\.rn\.{short}", ptx)) != joined, text
 
 
 @pytest.mark.parametrize("name", sorted(ATOMS))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,6 +85,7 @@ class Elements:
         constants: the arrays of variables that are constant.
         unrollable: loops that may be asked to be unrolled.
         tiny: the same where few elements are all there is.
+        codes: a dtype of floats -> the code of atoms that are not computed as `ATOMS` has them.
     """
 
     makers: dict[Var, tuple[Equation, int]]
@@ -102,9 +103,10 @@ class Elements:
         constants: dict[Var, np.ndarray],
         unrollable: frozenset[int] = frozenset(),
         tiny: frozenset[int] = frozenset(),
+        codes: Callable[[np.dtype[Any]], Mapping[str, str]] = lambda _: {},
     ) -> None:
         self.makers, self.stored, self.builder, self.constants = makers, stored, builder, constants
-        self.unrollable, self.tiny = unrollable, tiny
+        self.unrollable, self.tiny, self.codes = unrollable, tiny, codes
         self.wanted: dict[Var, None] = {}  # what should have memory, though it has none
         self.floats: set[np.dtype[Any]] = set()  # in which floats are computed
 
@@ -268,10 +270,9 @@ class Elements:
             if e.head == "const":
                 known[e] = self.constant(dtype.type(e.leaf))
                 continue
-            truth = _gives_truth(e, known)
-            known[e] = operation(
-                ATOMS[e.head].code, [known[a] for a in e.args], BOOL if truth else dtype, COSTS.get(e.head, 4)
-            )
+            out = BOOL if _gives_truth(e, known) else dtype
+            code = self.codes(dtype).get(e.head, ATOMS[e.head].code)
+            known[e] = operation(code, [known[a] for a in e.args], out, COSTS.get(e.head, 4))
         return known[body.results[0]]
 
     def reduced(self, equation: Equation, at: Indices) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,12 +19,15 @@ class Source(NamedTuple):
     constants: dict[str, float]
 
 
-def emit(name: str, params: Sequence[Expr], results: Sequence[Expr]) -> Source:
+def emit(
+    name: str, params: Sequence[Expr], results: Sequence[Expr], codes: Mapping[str, str] | None = None
+) -> Source:
     """Return `def name(*params)` for Numba, on CPU and CUDA: operators, `math` and own helpers.
 
-    Constants are names, because a Python literal beside a float32 would make the arithmetic float64.
+    Constants are names, because a Python literal beside a float32 would make the arithmetic float64. `codes`
+    are those of atoms for which a backend has its own.
     """
-    return _emit(name, params, results, by_element=True)
+    return _emit(name, params, results, codes or {})
 
 
 def emit_calls(
@@ -34,7 +37,7 @@ def emit_calls(
 
     Those of `mixed` which are not of the kind of the first parameter go through `widened(x, first)` before.
     """
-    text, constants = _emit(name, params, results, by_element=False)
+    text, constants = _emit(name, params, results, None)
     head, rest = text.split("\n", 1)
     first = params[0].leaf
     guards = (
@@ -84,7 +87,10 @@ _FLOATING = frozenset(
 )
 
 
-def _emit(name: str, params: Sequence[Expr], results: Sequence[Expr | None], *, by_element: bool) -> Source:
+def _emit(
+    name: str, params: Sequence[Expr], results: Sequence[Expr | None], codes: Mapping[str, str] | None
+) -> Source:
+    """Return the function; without `codes` that of whole arrays."""
     term: dict[Expr | None, str] = {None: "None", **{p: str(p.leaf) for p in params}}
     lines, constants = [f"def {name}({', '.join(str(p.leaf) for p in params)}):"], dict[str, float]()
     for e in postorder(*(r for r in results if r is not None)):
@@ -95,9 +101,12 @@ def _emit(name: str, params: Sequence[Expr], results: Sequence[Expr | None], *, 
             constants[term[e]] = float(e.leaf)
             continue
         args = [term[a] for a in e.args]
-        code = ATOMS[e.head].code.format(*args) if by_element else f"{e.head}({', '.join(args)})"
+        if codes is None:
+            code = f"{e.head}({', '.join(args)})"
+        else:
+            code = codes.get(e.head, ATOMS[e.head].code).format(*args)
         term[e] = f"t{len(lines)}"
         lines.append(f"    {term[e]} = {code}")
     values = ", ".join(term[e] for e in results)
-    lines.append(f"    return {values}" if by_element else f"    return ({values},)")
+    lines.append(f"    return ({values},)" if codes is None else f"    return {values}")
     return Source("\n".join(lines) + "\n", constants)

@@ -143,7 +143,11 @@ def load_dtype(a: Any, compute: np.dtype) -> np.dtype:
 
 
 def statements(
-    body: Body, dtype: np.dtype, also: Sequence[str] = (), replaced: Mapping[str, str] | None = None
+    body: Body,
+    dtype: np.dtype,
+    also: Sequence[str] = (),
+    replaced: Mapping[str, str] | None = None,
+    codes: Mapping[str, str] | None = None,
 ) -> Statements:
     """Return `body` as text that computes in `dtype`.
 
@@ -152,8 +156,9 @@ def statements(
         dtype: float32 or float64; in the text it is called F.
         also: helper functions that the loop itself calls.
         replaced: the text of helper functions that the backend has better ones for.
+        codes: those of atoms, likewise.
     """
-    source = emit("body", body.params, body.results)
+    source = emit("body", body.params, body.results, codes)
     _, *lines, last = (line.strip() for line in source.text.splitlines())
     preamble = helpers(source.text, dtype, also, source.constants, replaced)
     return Statements(preamble, lines, last.removeprefix("return ").split(", "))

@@ -375,8 +375,18 @@ def device_helpers(dtype: np.dtype) -> dict[str, str]:
     return {} if device().simulated else helpers
 
 
+def device_codes(dtype: np.dtype) -> dict[str, str]:
+    """Return the code of atoms of which the device has another one.
+
+    CUDA's compiler joins a product and a sum in one rounding. A difference rounds both of its sides, as on
+    the CPU: else `x*x - y*y` of equal x and y is a rounding, which no root of may exist.
+    """
+    kind = "f" if dtype == FLOAT32 else "d"
+    return {} if device().simulated else {"subtract": f"libdevice.{kind}add_rn({{}}, -{{}})"}
+
+
 def _statements(body: Body, dtype: np.dtype, also: Sequence[str] = ()) -> Any:
-    return statements(body, dtype, also, device_helpers(dtype))
+    return statements(body, dtype, also, device_helpers(dtype), device_codes(dtype))
 
 
 def _compile(text: str, dtype: np.dtype) -> Callable[..., Any]:

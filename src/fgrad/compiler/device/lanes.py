@@ -14,7 +14,7 @@ from fgrad.compiler.index import Index, linear
 from fgrad.compiler.scopes import Bound, Builder, Line, Loop, Place
 from fgrad.core.program import Var
 from fgrad.kernels.body import FLOAT64, helpers
-from fgrad.kernels.cuda import device_helpers
+from fgrad.kernels.cuda import device_codes, device_helpers
 
 JOINED = {
     "sum": "{} + {}",
@@ -87,7 +87,7 @@ class Writer:
     ) -> None:
         self.kept, self.threads, self.heirs = kept, threads, heirs
         self.builder = Builder(loops)
-        self.elements = Elements(makers, stored, self.builder, constants)
+        self.elements = Elements(makers, stored, self.builder, constants, codes=device_codes)
         self.buffers: dict[Any, int] = {}
         self.numbers: dict[int, str] = {}
         self.stores: dict[Any, None] = {}
