@@ -106,6 +106,17 @@ def test_layer_norm(launches):
     same(slopes, back(fg.tensor(np.cos(x))), 10)
 
 
+def test_systems_of_a_block_of_threads_are_one_launch(launches):
+    bands, a = RNG.uniform(1, 2, (2, 3, 5)) + np.array([[0], [4], [0]]), X[:, :9].reshape(3, 3, 3)
+    for f, args in (
+        (lambda ab, b: fg.scipy.linalg.solve_banded((1, 1), ab, b), (bands, V[:10].reshape(2, 5, 1))),
+        (fg.scipy.linalg.ldl, (a,)),
+    ):
+        given, launches.kernels = [on_device(x) for x in args], 0
+        same(f(*given), f(*args))
+        assert launches.kernels == 1
+
+
 def test_shapes_that_broadcast_and_views():
     f = lambda x, a: fg.nn.elu(x, a)
     for x, a in [(X, V), (X.T, V[:3]), (X[::-1, ::2], np.array(0.5)), (X[:, :0], V[:0]), (X[0, 0], V)]:

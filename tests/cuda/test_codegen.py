@@ -164,28 +164,29 @@ def test_lines(compiler, monkeypatch, dtypes):
     from fgrad.kernels import lines
 
     (name,) = dtypes
-    size = lines._SIZE[np.dtype(name).kind]
     for text, buffers, numbers in (
         (lines._ORDER, ("int32", "int32"), 3),
         (lines._RECURSION, (name,) * 3, 3),
-        (lines._FACTOR.format(size=size), (name, name, "int32"), 4),
-        (lines._SOLVE, (name, "int32", name), 5),
     ):
         ptx = compiler.ptx(text, buffers, numbers, "sm_90")
         if name == "float32":
             assert not doubles(ptx), text
 
 
-@pytest.mark.parametrize("hermitian", [True, False])
 @pytest.mark.parametrize("name", ["float32", "float64", "complex64", "complex128"])
-def test_factorizations(compiler, name, hermitian):
+def test_matrices(compiler, name):
     from fgrad.kernels import matrices
 
-    text = matrices.text_of_ldl(np.dtype(name), hermitian=hermitian)
-    ptx = compiler.ptx(text, (*[name] * 4, "int64"), 3, "sm_90")
-    assert "bar.sync" in ptx
-    if name == "float32":
-        assert not doubles(ptx), text
+    dtype = np.dtype(name)
+    for text, buffers, numbers in (
+        (matrices.text_of_banded(dtype), (name,) * 3, 5),
+        (matrices.text_of_ldl(dtype, hermitian=True), (*[name] * 4, "int64"), 3),
+        (matrices.text_of_ldl(dtype, hermitian=False), (*[name] * 4, "int64"), 3),
+    ):
+        ptx = compiler.ptx(text, buffers, numbers, "sm_90")
+        assert "bar.sync" in ptx
+        if name == "float32":
+            assert not doubles(ptx), text
 
 
 def test_cupy_has_every_special_function_for_the_same_numbers(cupy):

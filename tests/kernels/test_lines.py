@@ -1,10 +1,10 @@
-"""Kernels that go along lines and through matrices, in the simulator."""
+"""Kernels that go along lines, in the simulator."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import linalg, signal
+from scipy import signal
 from tests.backend.checks import DEVICE
 
 from fgrad.backend.devices import find
@@ -43,26 +43,3 @@ def test_recursions(place, dtype):
         expected = signal.lfilter([1.0], [1.0, *a], u)
         np.testing.assert_allclose(found, expected, rtol=1e-4 if dtype in "fF" else 1e-12, atol=1e-5)
         assert found.dtype == u.dtype
-
-
-@pytest.mark.parametrize("dtype", "fdFD")
-@pytest.mark.parametrize("bands", [(1, 1), (0, 2), (2, 0), (2, 1), (1, 3)])
-def test_banded_systems(place, dtype, bands):
-    low, high = bands
-    for lead, n, k in (((), 9, 1), ((2, 3), 6, 2), ((2,), 1, 3)):
-        ab, b = values(*lead, low + high + 1, n, dtype=dtype), values(*lead, n, k, dtype=dtype)
-        ab[..., high, :] /= 3  # so that rows are exchanged
-        x, pivots = lines.banded(place.array(ab), place.array(b), low, high)
-        assert np.all(pivots.download() != 0)
-        for i in np.ndindex(*lead):
-            expected = linalg.solve_banded(bands, ab[i].astype("D"), b[i].astype("D"))
-            np.testing.assert_allclose(
-                x.download()[i], expected, rtol=0.02 if dtype in "fF" else 1e-9, atol=1e-3
-            )
-
-
-def test_singular_banded_systems_show(place):
-    _, pivots = lines.banded(
-        place.array(np.array([[0.0, 1, 1], [0, 0, 0], [0, 0, 0]])), place.array(np.ones((3, 1))), 1, 1
-    )
-    assert not np.all(pivots.download())

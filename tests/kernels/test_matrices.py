@@ -1,4 +1,4 @@
-"""Kernels that factorize a matrix in a block of threads, in the simulator."""
+"""Kernels that solve and factorize a matrix in a block of threads, in the simulator."""
 
 from __future__ import annotations
 
@@ -63,3 +63,26 @@ def test_nan_ends(place):
     outer, _, order = matrices.ldl(place.array(a), lower=True, hermitian=True)
     assert np.isnan(outer.download()).any()
     assert sorted(order.download()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("dtype", "fdFD")
+@pytest.mark.parametrize("bands", [(1, 1), (0, 2), (2, 0), (2, 1), (1, 3)])
+def test_banded_systems(place, dtype, bands):
+    low, high = bands
+    for lead, n, k in (((), 9, 1), ((2, 3), 6, 2), ((2,), 1, 3)):
+        ab, b = values(*lead, low + high + 1, n, dtype=dtype), values(*lead, n, k, dtype=dtype)
+        ab[..., high, :] /= 3  # so that rows are exchanged
+        x, pivots = matrices.banded(place.array(ab), place.array(b), low, high)
+        assert np.all(pivots.download() != 0)
+        for i in np.ndindex(*lead):
+            expected = linalg.solve_banded(bands, ab[i].astype("D"), b[i].astype("D"))
+            np.testing.assert_allclose(
+                x.download()[i], expected, rtol=0.02 if dtype in "fF" else 1e-9, atol=1e-3
+            )
+
+
+def test_singular_banded_systems_show(place):
+    _, pivots = matrices.banded(
+        place.array(np.array([[0.0, 1, 1], [0, 0, 0], [0, 0, 0]])), place.array(np.ones((3, 1))), 1, 1
+    )
+    assert not np.all(pivots.download())

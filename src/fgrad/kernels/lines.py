@@ -1,4 +1,4 @@
-"""Kernels of CUDA for what is done one place after the other: a thread goes along a line or through a matrix.
+"""Kernels of CUDA for what is done one place after the other: a thread goes along a line.
 
 They are for arrays on a device that no library has a function for; many lines are computed at a time.
 """
@@ -39,71 +39,6 @@ def kernel(a, u, y, count, n, k):
         i += cuda.gridsize(1)
 """
 
-# Row r of `w` holds the columns r - low ... r + low + high: an exchange of rows reaches so far to the right.
-_FACTOR = """
-def kernel(ab, w, pivots, count, n, low, high):
-    width = 2 * low + high + 1
-    i = cuda.grid(1)
-    while i < count:
-        at = i * n * width + low
-        for r in range(n):
-            for c in range(-low, low + high + 1):
-                if c <= high and 0 <= r + c and r + c < n:
-                    w[at + r * width + c] = ab[(i * (low + high + 1) + high - c) * n + r + c]
-                else:
-                    w[at + r * width + c] = 0
-        for j in range(n):
-            best = j
-            value = w[at + j * width]
-            size = {size}
-            last = min(j + low + high, n - 1) + 1
-            for r in range(j + 1, min(j + low, n - 1) + 1):
-                value = w[at + r * width + j - r]
-                if {size} > size:
-                    best = r
-                    size = {size}
-            pivots[i * n + j] = best
-            if best != j:
-                for c in range(j, last):
-                    held = w[at + j * width + c - j]
-                    w[at + j * width + c - j] = w[at + best * width + c - best]
-                    w[at + best * width + c - best] = held
-            if size > 0:
-                for r in range(j + 1, min(j + low, n - 1) + 1):
-                    f = w[at + r * width + j - r] / w[at + j * width]
-                    w[at + r * width + j - r] = f
-                    for c in range(j + 1, last):
-                        k = at + r * width + c - r
-                        w[k] = w[k] - f * w[at + j * width + c - j]
-        i += cuda.gridsize(1)
-"""
-
-_SOLVE = """
-def kernel(w, pivots, x, count, n, columns, low, high):
-    width = 2 * low + high + 1
-    i = cuda.grid(1)
-    while i < count:
-        matrix = i // columns
-        at = matrix * n * width + low
-        b = matrix * n * columns + i % columns
-        for j in range(n):
-            p = b + pivots[matrix * n + j] * columns
-            held = x[p]
-            x[p] = x[b + j * columns]
-            x[b + j * columns] = held
-            for r in range(j + 1, min(j + low, n - 1) + 1):
-                k = b + r * columns
-                x[k] = x[k] - w[at + r * width + j - r] * held
-        for back in range(n):
-            j = n - 1 - back
-            total = x[b + j * columns]
-            for c in range(j + 1, min(j + low + high, n - 1) + 1):
-                total = total - w[at + j * width + c - j] * x[b + c * columns]
-            x[b + j * columns] = total / w[at + j * width]
-        i += cuda.gridsize(1)
-"""
-_SIZE = {"f": "abs(value)", "c": "(abs(value.real) + abs(value.imag))"}  # as LAPACK compares
-
 
 def _launch(text: str, arrays: list[DeviceArray], count: int, *numbers: int) -> None:
     place, chip = arrays[0].place, device()
@@ -136,23 +71,3 @@ def recursion(a: DeviceArray, u: DeviceArray) -> DeviceArray:
     if y.size:
         _launch(_RECURSION, [a, u, y], y.size // y.shape[-1], y.shape[-1], a.size)
     return y
-
-
-def banded(ab: DeviceArray, b: DeviceArray, low: int, high: int) -> tuple[DeviceArray, DeviceArray]:
-    """Return the solutions of banded systems, and the pivots: they are singular where one is zero.
-
-    Elimination with exchanges of rows, the largest element of a column first, as LAPACK's gbsv.
-
-    Args:
-        ab: bands, of shape (..., low + high + 1, n), as scipy.linalg.solve_banded takes them.
-        b: right-hand sides, of shape (..., n, k) and the same dtype.
-        low: how many bands there are below the diagonal.
-        high: how many above.
-    """
-    *lead, n, k = b.shape
-    count, make = math.prod(lead), ab.place
-    w, pivots = make.empty((*lead, n, 2 * low + high + 1), ab.dtype), make.empty((*lead, n), np.int32)
-    x = DeviceArray(make.row_major(b.copy()), make)
-    _launch(_FACTOR.format(size=_SIZE[ab.dtype.kind]), [ab, w, pivots], count, n, low, high)
-    _launch(_SOLVE, [w, pivots, x], count * k, n, k, low, high)
-    return x, w[..., low]

@@ -1,4 +1,4 @@
-"""Kernels of CUDA for factorizations: a block for each matrix, whose threads share rows and columns.
+"""Kernels of CUDA for linear systems: a block for each matrix, whose threads share rows and columns.
 
 They are for matrices on a device that no library has a function for.
 """
@@ -16,18 +16,100 @@ WARP, THREADS = 32, 256  # threads of a block, at least and at most
 
 _SIZES = {"f": "abs(v)", "c": "(abs(v.real) + abs(v.imag))"}  # as LAPACK compares
 
-# Both triangles of `w` are kept, so that an exchange is one of rows and one of columns, and row k is at hand
-# where column k has become that of L. For A = U D U^H the matrix comes turned around; of equal elements the
-# one that comes first in the matrix itself is chosen there, too: `sign` is -1.
-_LDL = """
+_SHARED = """
 F = np.{real}
-ALPHA = F(0.6403882032022076)  # (1 + sqrt(17)) / 8
-ONE, HALF = F(1), F(0.5)
 
 
 @helper
 def size(v):
     return {size}
+
+
+@helper
+def exchange(w, i, j):
+    held = w[i]
+    w[i] = w[j]
+    w[j] = held
+"""
+
+# Row r of `w` holds the columns r - low ... r + low + high: an exchange of rows reaches so far to the right.
+# What is done to rows of `w` is done to those of `x`, which are right-hand sides first, and solutions then.
+_BANDED = """
+def kernel(ab, w, x, count, n, columns, low, high):
+    width = 2 * low + high + 1
+    lane = np.int64(cuda.threadIdx.x)
+    matrix = np.int64(cuda.blockIdx.x)
+    while matrix < count:
+        at, to = matrix * n * width + low, matrix * n * columns
+        e = lane
+        while e < n * width:
+            r, c = e // width, e % width - low
+            if c <= high and 0 <= r + c and r + c < n:
+                w[at + r * width + c] = ab[(matrix * (low + high + 1) + high - c) * n + r + c]
+            else:
+                w[at + r * width + c] = 0
+            e += cuda.blockDim.x
+        cuda.syncthreads()
+        for j in range(n):
+            first, stop, last = j + 1, min(j + low + 1, n), min(j + low + high + 1, n)
+            best, most = j, size(w[at + j * width])
+            for r in range(first, stop):
+                if size(w[at + r * width + j - r]) > most:
+                    best, most = r, size(w[at + r * width + j - r])
+            cuda.syncthreads()
+            if best != j:
+                c = j + lane
+                while c < last:
+                    exchange(w, at + j * width + c - j, at + best * width + c - best)
+                    c += cuda.blockDim.x
+                c = lane
+                while c < columns:
+                    exchange(x, to + j * columns + c, to + best * columns + c)
+                    c += cuda.blockDim.x
+                cuda.syncthreads()
+            if most > 0:
+                r = first + lane
+                while r < stop:
+                    w[at + r * width + j - r] = w[at + r * width + j - r] / w[at + j * width]
+                    r += cuda.blockDim.x
+                cuda.syncthreads()
+                beside = last - first
+                e = lane
+                while e < (stop - first) * (beside + columns):
+                    r, c = first + e // (beside + columns), e % (beside + columns)
+                    f = w[at + r * width + j - r]
+                    if c < beside:
+                        k = at + r * width + first + c - r
+                        w[k] = w[k] - f * w[at + j * width + 1 + c]
+                    else:
+                        k = to + r * columns + c - beside
+                        x[k] = x[k] - f * x[to + j * columns + c - beside]
+                    e += cuda.blockDim.x
+                cuda.syncthreads()
+        for back in range(n):
+            j = n - 1 - back
+            c = lane
+            while c < columns:
+                x[to + j * columns + c] = x[to + j * columns + c] / w[at + j * width]
+                c += cuda.blockDim.x
+            cuda.syncthreads()
+            first = max(0, j - low - high)
+            e = lane
+            while e < (j - first) * columns:
+                r, c = first + e // columns, e % columns
+                k = to + r * columns + c
+                x[k] = x[k] - w[at + r * width + j - r] * x[to + j * columns + c]
+                e += cuda.blockDim.x
+            cuda.syncthreads()
+        matrix += cuda.gridDim.x
+"""
+
+# Both triangles of `w` are kept, so that an exchange is one of rows and one of columns, and row k is at hand
+# where column k has become that of L. For A = U D U^H the matrix comes turned around; of equal elements the
+# one that comes first in the matrix itself is chosen there, too: `sign` is -1.
+_LDL = """
+ALPHA = F(0.6403882032022076)  # (1 + sqrt(17)) / 8
+ONE, HALF = F(1), F(0.5)
 
 
 @helper
@@ -70,13 +152,6 @@ def largest(w, row, first, n, left, sign, sizes, places):
     place = places[0]
     cuda.syncthreads()
     return place
-
-
-@helper
-def exchange(w, i, j):
-    held = w[i]
-    w[i] = w[j]
-    w[j] = held
 
 
 @helper
@@ -187,6 +262,25 @@ def kernel(a, w, outer, d, order, count, n, sign):
 """
 
 
+def banded(ab: DeviceArray, b: DeviceArray, low: int, high: int) -> tuple[DeviceArray, DeviceArray]:
+    """Return the solutions of banded systems, and the pivots: they are singular where one is zero.
+
+    Elimination with exchanges of rows, the largest element of a column first, as LAPACK's gbsv.
+
+    Args:
+        ab: bands, of shape (..., low + high + 1, n), as scipy.linalg.solve_banded takes them.
+        b: right-hand sides, of shape (..., n, k) and the same dtype.
+        low: how many bands there are below the diagonal.
+        high: how many above.
+    """
+    *lead, n, k = b.shape
+    place = ab.place
+    w = place.empty((*lead, n, 2 * low + high + 1), ab.dtype)
+    x = DeviceArray(place.row_major(b.copy()), place)
+    _launch(text_of_banded(ab.dtype), [ab, w, x], low * (low + high + k), [math.prod(lead), n, k, low, high])
+    return x, w[..., low]
+
+
 def ldl(a: DeviceArray, *, lower: bool, hermitian: bool) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
     """Return l, d and the order of rows that makes l triangular, of a = l d l^H, or l d l^T.
 
@@ -198,26 +292,36 @@ def ldl(a: DeviceArray, *, lower: bool, hermitian: bool) -> tuple[DeviceArray, D
         hermitian: whether complex matrices are Hermitian, of whose diagonal the real part is read.
     """
     *lead, n, _ = a.shape
-    place, chip = a.place, device()
-    w, outer, d = (place.empty(a.shape, a.dtype) for _ in range(3))
-    order = place.empty((*lead, n), np.intp)
+    w, outer, d = (a.place.empty(a.shape, a.dtype) for _ in range(3))
+    order = a.place.empty((*lead, n), np.intp)
     if a.size:
         arrays = [a if lower else a[..., ::-1, ::-1], w, outer, d, order]
         text = text_of_ldl(a.dtype, hermitian=hermitian)
-        kernel = compiled(text, tuple(x.dtype.name for x in arrays), 3)
-        count, threads = math.prod(lead), min(chip.threads, max(WARP, 2 ** (n - 1).bit_length()))
-        buffers = [place.row_major(x) for x in arrays]
-        place.call(kernel, buffers, [count, n, 1 if lower else -1], min(count, chip.blocks), threads)
+        _launch(text, arrays, n, [math.prod(lead), n, 1 if lower else -1])
     if lower:
         return outer, d, order
     return outer[..., ::-1, ::-1], d[..., ::-1, ::-1], n - 1 - order[..., ::-1]
 
 
+def _launch(text: str, arrays: list[DeviceArray], busy: int, numbers: list[int]) -> None:
+    """Run a kernel in a block for each of `numbers[0]` matrices, in which `busy` threads have work."""
+    place, chip = arrays[0].place, device()
+    kernel = compiled(text, tuple(x.dtype.name for x in arrays), len(numbers))
+    threads = min(chip.threads, max(WARP, 2 ** (busy - 1).bit_length()))
+    buffers = [place.row_major(x) for x in arrays]
+    place.call(kernel, buffers, numbers, min(numbers[0], chip.blocks), threads)
+
+
+def text_of_banded(dtype: np.dtype) -> str:
+    """Return the text of the kernel for matrices of `dtype`."""
+    return _shared(dtype) + _BANDED
+
+
 def text_of_ldl(dtype: np.dtype, *, hermitian: bool) -> str:
     """Return the text of the kernel for matrices of `dtype`."""
-    return _LDL.format(
-        real=np.empty(0, dtype).real.dtype.name,
-        size=_SIZES[dtype.kind],
-        mirrored="v.conjugate()" if hermitian and dtype.kind == "c" else "v",
-        threads=THREADS,
-    )
+    mirrored = "v.conjugate()" if hermitian and dtype.kind == "c" else "v"
+    return _shared(dtype) + _LDL.format(mirrored=mirrored, threads=THREADS)
+
+
+def _shared(dtype: np.dtype) -> str:
+    return _SHARED.format(real=np.empty(0, dtype).real.dtype.name, size=_SIZES[dtype.kind])

@@ -133,7 +133,7 @@ def _there_banded(ab: Any, b: Any, *, below: int, above: int) -> Any:
     dtype = np.result_type(ab.dtype, b.dtype)
     if not b.size:
         return near(b).zeros(b.shape, dtype)
-    x, pivots = lines.banded(ab.astype(dtype, copy=False), b.astype(dtype, copy=False), below, above)
+    x, pivots = matrices.banded(ab.astype(dtype, copy=False), b.astype(dtype, copy=False), below, above)
     if np.any(pivots == 0):
         raise LinAlgError("singular matrix")
     return x
