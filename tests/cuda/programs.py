@@ -41,6 +41,12 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
 
 LIBRARY: dict[str, tuple[Any, ...]] = {  # programs of kernels that go along lines or through matrices
     "recursion": (lambda b, a, x: fg.scipy.signal.lfilter(b, a, x), V[:2], V[:3], X),
+    "long recursion": (
+        lambda b, a, x: fg.scipy.signal.lfilter(b, a, x),
+        V[:2],
+        np.array([1.0, -1.6, 0.7]),
+        X.reshape(4, -1),
+    ),
     "banded": (lambda ab, b: fg.scipy.linalg.solve_banded((1, 1), ab, b), np.stack([V, 4 * V, V]), V),
     "ldl": (fg.scipy.linalg.ldl, X[:7, :900].reshape(7, 30, 30) - 1),
     "ldl of the upper triangle": (lambda a: fg.scipy.linalg.ldl(a, False), X[:1, :900].reshape(30, 30) - 1),

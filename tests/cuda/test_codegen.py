@@ -166,7 +166,8 @@ def test_lines(compiler, monkeypatch, dtypes):
     (name,) = dtypes
     for text, buffers, numbers in (
         (lines._ORDER, ("int32", "int32"), 3),
-        (lines._RECURSION, (name,) * 3, 3),
+        (lines._ADVANCE + lines._RECURSION, (name,) * 3, 3),
+        (lines._ADVANCE + lines._CHUNKS, (name,) * 4, 4),
     ):
         ptx = compiler.ptx(text, buffers, numbers, "sm_90")
         if name == "float32":
