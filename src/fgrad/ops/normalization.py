@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -223,10 +224,8 @@ def _layer_norm_back(pattern: Pattern, ct: Any, x: Any, weight: Any, *, rank: in
     return back
 
 
-# what goes along rows, and what goes down columns
-_layer_norm_of_x = functools.partial(_layer_norm_back, (True, False, False))
-_layer_norm_of_parameters: dict[Pattern, Rule] = {
-    (w, b): functools.partial(_layer_norm_back, (False, w, b)) for w in (False, True) for b in (False, True)
+_layer_norm_of: dict[Pattern, Rule] = {
+    pattern: functools.partial(_layer_norm_back, pattern) for pattern in product((False, True), repeat=3)
 }
 
 
@@ -239,12 +238,8 @@ def _layer_norm_pull(pattern: Pattern) -> Pull:
 
     def on_device(ct: Any, *saved: Any) -> list[Any]:
         *values, params = saved
-        found = [launched(_layer_norm_of_x, ct, *values, **params)] if pattern[0] else []
-        if any(pattern[1:]):
-            x = values[0] if values else ct
-            made = launched(_layer_norm_of_parameters[pattern[1:]], ct, x, x, **params)
-            found += made if isinstance(made, tuple) else [made]
-        return found
+        made = launched(_layer_norm_of[pattern], ct, *values, *(ct,) * (2 - len(values)), **params)
+        return list(made) if isinstance(made, tuple) else [made]
 
     def raw(ct: Any, *saved: Any) -> Any:
         if launches(ct, *saved[:-1]):

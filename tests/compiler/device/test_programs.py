@@ -47,6 +47,12 @@ PROGRAMS = {  # name: the function, the kinds of steps it becomes, its arguments
     "few columns": (lambda x: np.max(x * x, 0), ["blocks"], X),
     "columns": (lambda x: np.sum(x, 0), ["columns", "joined"], WIDE),
     "middle": (lambda x: np.prod(x, 1), ["blocks"], RNG.uniform(0.5, 1.5, (2, 5, 3))),
+    "reductions of the same": (lambda x: (x.sum(0), (x * x).sum(0), x.max(0), (x > 1).sum(0)), ["blocks"], X),
+    "long reductions of the same": (
+        lambda x: (x.sum(), x.min(), (x > 0).sum()), ["blocks", "joined"], LONG),
+    "columns of the same": (lambda x: (x.sum(0), x.max(0)), ["columns", "joined"], WIDE),
+    "one after the other": (
+        lambda x: ((x - x.sum(0)) ** 2).sum(0) + x.max(0), ["blocks", "blocks", "flat"], X),
     "integers": (lambda x: (x * 10).astype(int).sum(0) // 3, ["blocks", "flat"], X),
     "any": (lambda x: (x > 1.4).any(1), ["rows"], X),
     "softmax": (fg.nn.softmax, ["rows"], X),

@@ -4,8 +4,8 @@
 |---|---|
 | `Flat` | a thread for each element, striding |
 | `Rows` | a block, or a thread, for each turn of the outer loops; its threads share the inner ones |
-| `Columns` | a thread for each number that a reduction leaves, where neighbours lie side by side in memory |
-| `Blocks` | blocks for each number that a reduction leaves |
+| `Columns` | a thread for each number that reductions leave, where neighbours lie side by side in memory |
+| `Blocks` | blocks for each number that reductions leave |
 | `scattered` | a thread for each chunk of what is sorted by its place |
 
 `Columns` and `Blocks` leave one number for each block or chunk, which a second kernel joins, in order:
@@ -62,8 +62,8 @@ def grids(
         found.append(_Flat(first[0], *context).run())
     elif first:
         found.append(_Rows(first, nest.depth, *context).run())
-    for root in others:
-        found += _reduction(root, context) if root.folded else [_Flat([root], *context).run()]
+    for roots in _alike(others):
+        found += _reductions(roots, context) if roots[0].folded else [_Flat(roots, *context).run()]
     return found
 
 
@@ -85,9 +85,22 @@ def _split(nest: Nest) -> tuple[list[list[Root]], list[Root]]:
     return inside, outside
 
 
-def _reduction(root: Root, context: Any) -> list[Grid]:
-    """Return the kernels of one reduction."""
-    threads = context[4]
+def _alike(roots: Sequence[Root]) -> list[list[Root]]:
+    """Return the roots one by one, but together neighbours that fold the same loops if none reads another."""
+    found: list[list[Root]] = []
+    for root in roots:
+        last = found[-1] if found else [root]
+        is_alike = root.folded and (last[0].loops, last[0].folded) == (root.loops, root.folded)
+        if found and is_alike and {v for v, _ in root.reads}.isdisjoint(r.var for r in last):
+            last.append(root)
+        else:
+            found.append([root])
+    return found
+
+
+def _reductions(roots: list[Root], context: Any) -> list[Grid]:
+    """Return the kernels of reductions that fold the same loops."""
+    threads, root = context[4], roots[0]
     kept = [k for k in range(len(root.loops)) if k not in root.folded]
     count = math.prod(root.loops[k] for k in kept)
     total = math.prod(root.loops[k] for k in root.folded)
@@ -97,8 +110,13 @@ def _reduction(root: Root, context: Any) -> list[Grid]:
     else:
         parts = 1 if count >= MOST else min(MOST, -(-total // (threads * RUN)))
         kind = _Blocks
-    made = kind(root, Partial(root, parts) if parts > 1 else None, *context).run()
-    return [made] if parts == 1 else [made, _joined(root, Partial(root, parts), kind is _Columns, threads)]
+    made = [kind(roots, parts, *context).run()]
+    if parts > 1:
+        sizes = {r.var.aval.size: None for r in roots}  # which differ where axes are unrolled
+        for size in sizes:
+            some = [r for r in roots if r.var.aval.size == size]
+            made.append(_joined(some, parts, kind is _Columns, threads))
+    return made
 
 
 class _Flat(Writer):
@@ -153,7 +171,7 @@ class _Rows(Writer):
                 value = root.element(self.elements, at)
                 total = f"s{self.builder.count}"
                 self.builder.count += 1
-                code = (JOINED if dtype.kind == "f" else WHOLE)[name]
+                code = _code(root)
                 begin.append(f"{total} = {self.builder.constant(identity(name, dtype))}")
                 self.builder.chain[-1].body.append((f"{total} = {code.format(total, value.name)}",))
                 end += [] if self.alone else self.tree(total, code, dtype)
@@ -182,46 +200,48 @@ class _Rows(Writer):
         return [*outer, *begin, *(lanes if inner else []), *end, *meet]
 
 
-class _Reduced(Writer):
-    """One reduction, by itself or in parts."""
+def _code(root: Root) -> str:
+    """Return how a reduction joins two elements."""
+    return (JOINED if root.var.aval.dtype.kind == "f" else WHOLE)[root.equation.name]
 
-    def __init__(self, root: Root, partial: Partial | None, *context: Any) -> None:
+
+class _Reduced(Writer):
+    """Reductions that fold the same loops, by themselves or in parts."""
+
+    def __init__(self, roots: Sequence[Root], parts: int, *context: Any) -> None:
+        root = roots[0]
         super().__init__(root.loops, *context)
-        self.root, self.partial = root, partial
+        self.roots, self.parts = roots, parts
         self.folded = sorted(root.folded)
         self.outer = [k for k in range(len(root.loops)) if k not in root.folded]
         self.count = math.prod(root.loops[k] for k in self.outer)
         self.total = math.prod(root.loops[k] for k in self.folded)
-        self.parts = partial.parts if partial else 1
 
     def run(self) -> Grid:
         """Return the kernel."""
         raise NotImplementedError
 
-    def terms(self, index: str) -> tuple[list[str], list[str], list[tuple[str, Any]]]:
-        """Return what starts the totals, what adds an element to each, and their names and places."""
-        root = self.root
-        name, dtype = root.equation.name, root.var.aval.dtype
-        self.enter(0, len(root.loops))
+    def terms(self, index: str) -> tuple[list[str], list[str], list[tuple[str, Root, Any]]]:
+        """Return what starts the totals, what adds an element to each, and their names, roots and places."""
+        self.enter(0, len(self.roots[0].loops))
         begin, totals = [], []
-        for n, at in enumerate(root.places()):
+        for n, (root, at) in enumerate((r, at) for r in self.roots for at in r.places()):
             value = root.element(self.elements, at)
-            code = (JOINED if dtype.kind == "f" else WHOLE)[name]
-            begin.append(f"s{n} = {self.builder.constant(identity(name, dtype))}")
-            self.builder.chain[-1].body.append((f"s{n} = {code.format(f's{n}', value.name)}",))
-            totals.append((f"s{n}", tuple(ix for i, ix in enumerate(at) if i not in root.reduced)))
+            begin.append(f"s{n} = {self.builder.constant(identity(root.equation.name, root.var.aval.dtype))}")
+            self.builder.chain[-1].body.append((f"s{n} = {_code(root).format(f's{n}', value.name)}",))
+            totals.append((f"s{n}", root, tuple(ix for i, ix in enumerate(at) if i not in root.reduced)))
         items = self.items(0, len(self.builder.chain))
         return begin, self.flattened(index, self.folded, items), totals
 
-    def written(self, totals: Sequence[tuple[str, Any]], part: str, *, first: bool) -> list[str]:
+    def written(self, totals: Sequence[tuple[str, Root, Any]], part: str, *, first: bool) -> list[str]:
         """Return the lines that write the totals; parts stand one behind the other, or side by side."""
-        target: Any = self.partial or self.root.var
-        self.stores[target] = None
         lines = []
-        shape = self.root.var.aval.shape
-        for total, out in totals:
+        for total, root, out in totals:
+            target: Any = Partial(root, self.parts) if self.parts > 1 else root.var
+            self.stores[target] = None
+            shape = root.var.aval.shape
             place = self.index(linear(out, shape))
-            if self.partial:
+            if self.parts > 1:
                 size = self.number(math.prod(shape))
                 parts = self.number(self.parts)
                 place = f"{part} * {size} + {place}" if first else f"({place}) * {parts} + {part}"
@@ -254,10 +274,8 @@ class _Blocks(_Reduced):
 
     def run(self) -> Grid:
         begin, lines, totals = self.terms("j")
-        name, dtype = self.root.equation.name, self.root.var.aval.dtype
-        code = (JOINED if dtype.kind == "f" else WHOLE)[name]
         parts, total = self.number(self.parts), self.number(self.total)
-        joined = [line for s, _ in totals for line in self.tree(s, code, dtype)]
+        joined = [line for s, r, _ in totals for line in self.tree(s, _code(r), r.var.aval.dtype)]
         task = [
             f"part = task % {parts}",
             f"k = task // {parts}",
@@ -275,28 +293,31 @@ class _Blocks(_Reduced):
         return self.grid("blocks", lines, tasks, whole_blocks=True)
 
 
-def _joined(root: Root, partial: Partial, columns: bool, threads: int) -> Grid:
-    """Return the kernel that joins the parts of a reduction, in an order that is always the same."""
-    name, dtype = root.equation.name, root.var.aval.dtype
-    code = (JOINED if dtype.kind == "f" else WHOLE)[name]
-    count = math.prod(root.var.aval.shape)
+def _joined(roots: Sequence[Root], parts: int, columns: bool, threads: int) -> Grid:
+    """Return the kernel that joins the parts of reductions, in an order that is always the same."""
+    count = math.prod(roots[0].var.aval.shape)
     writer = Writer((), {}, (), (), {}, threads, {})
-    start = writer.builder.constant(identity(name, dtype))
     lane, step, place = ("0", "1", "j * n0 + k") if columns else ("lane", "THREADS", "k * n1 + j")
+    begin, terms, end, written = list[str](), list[str](), list[str](), list[str]()
+    for n, root in enumerate(roots):
+        dtype, total = root.var.aval.dtype, f"s{n}"
+        part, out = (writer.buffer(b) for b in (Partial(root, parts), root.var))
+        begin.append(f"{total} = {writer.builder.constant(identity(root.equation.name, dtype))}")
+        terms.append(f"{total} = {_code(root).format(total, f'{part}[{place}]')}")
+        end += [] if columns else writer.tree(total, _code(root), dtype)
+        written.append(f"{out}[k] = {total}")
+        writer.stores[root.var] = None
+        if dtype.kind == "f":
+            writer.elements.floats.add(dtype)
     task = [
-        f"total = {start}",
+        *begin,
         f"j = np.int64({lane})",
         "while j < n1:",
-        f"    total = {code.format('total', f'b0[{place}]')}",
-        f"    j += {step}",
-        *([] if columns else writer.tree("total", code, dtype)),
-        *(["b1[k] = total"] if columns else ["if lane == 0:", "    b1[k] = total"]),
+        *inside([*terms, f"j += {step}"]),
+        *end,
+        *(written if columns else ["if lane == 0:", *inside(written)]),
     ]
-    writer.buffers = {partial: 0, root.var: 1}
     writer.numbers = {-1: "n0", -2: "n1"}  # whatever they are: equal ones stay two
-    writer.stores[root.var] = None
-    if dtype.kind == "f":
-        writer.elements.floats.add(dtype)
     lines = striding("k", "n0", task, blocks=not columns)
     made = writer.grid("joined", lines, count, whole_blocks=not columns)
-    return made._replace(numbers=(count, partial.parts))
+    return made._replace(numbers=(count, parts))
