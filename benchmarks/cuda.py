@@ -316,7 +316,7 @@ def ceilings(lib) -> tuple[float, float]:
 
     x, y = cupy.ones(LARGE, "f"), cupy.empty(LARGE, "f")
     seconds = timed(lambda: cupy.copyto(y, x), lib.wait)
-    a = cupy.random.default_rng(0).random((8192, 8192), dtype="f")
+    a = cupy.random.default_rng(0).random((8192, 8192), dtype=np.float32)
     return 8 * LARGE / seconds, 2 * 8192**3 / timed(lambda: a @ a, lib.wait)
 
 

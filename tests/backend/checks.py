@@ -32,6 +32,28 @@ WAITS = {  # rows that look at values, and refuse some of them: a truth value is
 }
 
 
+def _turned(x: Any) -> Any:
+    return np.conjugate(x).swapaxes(-1, -2)
+
+
+DETERMINED = {  # what libraries agree on of results of which they choose signs, phases, or an order
+    "eigh": lambda _, w, v: (w, v * w[..., None, :] @ _turned(v), v * np.tanh(w)[..., None, :] @ _turned(v)),
+    "svd": lambda _, u, s, vh: (s, u * s[..., None, :] @ vh, u @ vh, u * (s * s)[..., None, :] @ _turned(u)),
+    "qr": lambda _, q, r: (q @ r, _turned(r) @ r, q @ _turned(q), np.absolute(r.diagonal(0, -2, -1))),
+    "roots": lambda _, r: (r.sum(), (r * r).sum(), (r * r * r).sum()),
+    "argpartition": lambda sample, i: (
+        np.sort(i, sample.params["axis"]),
+        i.swapaxes(0, sample.params["axis"])[np.asarray(sample.params["kth"])],
+    ),
+}
+
+
+def determined(sample: Any, outs: Any) -> Any:
+    """Return what there is to compare of the result, or results, of a row."""
+    outs = outs if isinstance(outs, tuple | list) else (outs,)
+    return DETERMINED.get(sample.row, lambda _, *outs: tuple(outs))(sample, *outs)
+
+
 def on_device(x: Any) -> Any:
     """Return an array as Tensor on the device, anything else as it is."""
     return fg.tensor(x, device=DEVICE) if isinstance(x, np.ndarray) else x
@@ -70,13 +92,13 @@ def check_row(sample: Any) -> None:
         bind(sample.row, *given, **sample.params)  # sends the tables of a kernel, which stay there
         with no_transfers(reads=sample.row in WAITS):
             out = bind(sample.row, *given, **sample.params)
-        same(out, expected)
+        same(determined(sample, out), determined(sample, expected))
         check_reverse(sample, given)
 
 
 def check_reverse(sample: Any, given: list[Any]) -> None:
     """Check the cotangents that a row hands back, where the CPU has some."""
-    row, args = ROWS[sample.row], sample.args
+    args = sample.args
     where = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.dtype.kind in "fc"]
     rng = np.random.default_rng(1)
 
@@ -85,8 +107,7 @@ def check_reverse(sample: Any, given: list[Any]) -> None:
             full = list(operands)
             for i, x in zip(where, xs, strict=True):
                 full[i] = x
-            found = bind(sample.row, *full, **sample.params)
-            return found if row.many else (found,)
+            return determined(sample, bind(sample.row, *full, **sample.params))
 
         outs, back = fg.vjp(f, *(place(args[i]) for i in where))
         return outs, back

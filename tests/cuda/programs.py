@@ -24,6 +24,9 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
     "while": (lambda x: fg.lax.while_loop(lambda v: v.sum() < 1e5, lambda v: v * 1.5 + 1, x), V),
     "branch": (lambda x: fg.lax.cond(x[0] > 1, lambda x: x * 2, lambda x: x**3, x), V),
     "layer norm": (fg.nn.layer_norm, X, V, V),
+    "gradients of layer norm": (
+        lambda *p: fg.grad(lambda *p: np.sum(fg.nn.layer_norm(*p) ** 2), (0, 1, 2))(*p), X, V, V),
+    "reductions of the same": (lambda x: (x.sum(0), (x * x).sum(0), x.max(0), x.sum(), x.min()), X),
     "truths": (lambda x: np.where(x > 1, x, 0).sum(0) + (x > 1).any(0), X),
     "extrema and products": (lambda x: (x.max(0), x.min(1), x[:2].prod()), X),
     "sum": (lambda x: (x * x).sum(), X),

@@ -151,6 +151,15 @@ def test_launches_take_what_they_are_given(compiler):
     assert [ctypes.sizeof(x) for x in found[3:]] == [4, 8, 8, 8]
 
 
+def test_small_grids_are_no_reason_to_warn(compiler):
+    from numba import cuda
+
+    kernel = cuda.jit(lambda x: None)
+    with pytest.warns(match="low occupancy"):
+        kernel[2, 32]
+    compiler.launching.on_grid(kernel, 1, 32)
+
+
 @pytest.fixture
 def cupy():
     import cupy

@@ -42,7 +42,7 @@ def test_programs(name, precision):
     args = single(args) if precision == "float32" else args
     jitted, given, expected = fg.jit(f), [on_device(a) for a in args], f(*args)
     for _ in range(WARM + 3):  # launched, then replayed
-        same(jitted(*given), expected)
+        same(jitted(*given), expected, 10)  # sums of a thousand in another order
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -161,7 +161,7 @@ def test_kernels_of_a_users_own():
 
     def launched(x):
         out = fg.numpy.empty_like(x)
-        double[4, 128](extend.device_memory(x), extend.device_memory(out))
+        double[128, 8](extend.device_memory(x), extend.device_memory(out))
         return out
 
     f = fg.custom_vjp(launched)

@@ -32,7 +32,7 @@ from fgrad.kernels.body import (
     reduce_nothing,
     statements,
 )
-from fgrad.kernels.launching import compiled, device, module, simulation
+from fgrad.kernels.launching import compiled, device, module, on_grid, simulation
 
 RUN = 16  # the numbers that a thread of a reduction adds up before the pairwise sums begin
 
@@ -411,6 +411,6 @@ def _launch(
             warnings.simplefilter("ignore", RuntimeWarning)  # interpreted arithmetic warns, a GPU does not
         buffers = [cuda.to_device(a.reshape(-1)) for a in arrays]
         results = [cuda.device_array(o.size, o.dtype) for o in outs]
-        kernel[min(blocks, most), threads](*buffers, *results, *map(np.int64, numbers))
+        on_grid(kernel, min(blocks, most), threads)(*buffers, *results, *map(np.int64, numbers))
         for buffer, out in zip(results, outs, strict=True):
             buffer.copy_to_host(out.reshape(-1))

@@ -19,6 +19,7 @@ from fgrad.backend.library import missing
 from fgrad.kernels import mathlib, source
 
 simulation = RLock()  # the simulator runs one kernel at a time
+GRIDS = 256  # of a kernel that are known, on all streams
 POINTERS = {"bool": "uint8"}  # dtypes as kernels see them, where that is another one
 
 
@@ -133,14 +134,27 @@ def _simulated(kernel: Any) -> Callable[..., None]:
     return launch
 
 
+def on_grid(kernel: Any, blocks: int, threads: int, stream: Any = 0) -> Any:
+    """Return what launches a kernel on a grid; Numba warns of few blocks, which small arrays have."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return kernel[blocks, threads, stream]
+
+
 def _launched(cuda: Any, kernel: Any) -> Callable[..., None]:
     import cupy  # noqa: PLC0415 -- late: its current device and stream are those to launch on
 
+    known: dict[tuple[int, int, int, int], Any] = {}
+
     def launch(arrays: Sequence[Any], numbers: Sequence[int], blocks: int, threads: int) -> None:
-        with cuda.gpus[cupy.cuda.runtime.getDevice()]:
-            address = cupy.cuda.get_current_stream().ptr
-            stream = cuda.external_stream(address) if address else 0
-            given = [a if a.__class__ is float else a.data.ptr for a in arrays]
-            kernel[blocks, threads, stream](*given, *numbers)
+        index, address = cupy.cuda.runtime.getDevice(), cupy.cuda.get_current_stream().ptr
+        with cuda.gpus[index]:
+            run = known.get((index, address, blocks, threads))
+            if run is None:
+                if len(known) >= GRIDS:
+                    known.clear()
+                run = on_grid(kernel, blocks, threads, cuda.external_stream(address) if address else 0)
+                known[index, address, blocks, threads] = run
+            run(*[a if a.__class__ is float else a.data.ptr for a in arrays], *numbers)
 
     return launch
