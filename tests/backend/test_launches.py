@@ -117,6 +117,13 @@ def test_systems_of_a_block_of_threads_are_one_launch(launches):
         assert launches.kernels == 1
 
 
+def test_systems_without_right_hand_sides_are_not_asked_of_the_library(launches):
+    a = np.stack([np.eye(3)] * 2)
+    for lead in ((), (2,)):
+        same(np.linalg.solve(on_device(a), on_device(np.zeros((*lead, 3, 0)))), np.zeros((2, 3, 0)))
+    assert not launches.library["linalg.solve"]
+
+
 def test_shapes_that_broadcast_and_views():
     f = lambda x, a: fg.nn.elu(x, a)
     for x, a in [(X, V), (X.T, V[:3]), (X[::-1, ::2], np.array(0.5)), (X[:, :0], V[:0]), (X[0, 0], V)]:
