@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -239,3 +240,23 @@ def test_the_tables_name_functions_of_numpy():
     for name in (*library.KEYWORDS, *library.UFUNCS, *special, *COMPOSED):
         assert callable(library.Simulated().find(name)), name
     assert not set(METHODS) - set(dir(np.ufunc))
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_cupy_does_not_record_has_no_graph_and_the_recording_ends(refused):
+    steps = []
+    stream = mock.MagicMock()
+    stream.begin_capture.side_effect = lambda: steps.append("begin")
+    stream.end_capture.side_effect = lambda: steps.append("end") or mock.MagicMock()
+    cupy = mock.MagicMock()
+    cupy.cuda.Stream.return_value = stream
+
+    def f():
+        if refused and "begin" in steps:
+            raise NotImplementedError("calling cuBLAS API during stream capture is currently unsupported")
+        steps.append("f")
+        return ["outs"]
+
+    replay = library.CuPy(cupy, None).recorded(f)
+    assert steps == (["f", "begin", "end"] if refused else ["f", "begin", "f", "end"])
+    assert replay is None if refused else replay() == ["outs"]

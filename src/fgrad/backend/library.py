@@ -389,7 +389,7 @@ class CuPy:
             stream.begin_capture()
             try:
                 outs = f()
-            except RuntimeError:  # of CUDA: something has to be waited for
+            except RuntimeError:  # something has to be waited for, or is cuBLAS's, which CuPy does not record
                 outs = None
             try:
                 graph = stream.end_capture()
