@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fgrad.kernels import places
+from fgrad.kernels import native, places, threads
 
 RNG = np.random.default_rng(0)
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -41,6 +41,77 @@ def test_adding_up(dtype, shape, second):
     np.testing.assert_array_equal(
         places.added(ct[:, ::-1], first, second[:, ::-1].copy(), shape, unique=False).shape, shape
     )
+
+
+PATTERNS = {
+    "random": lambda n, columns: RNG.integers(-columns, columns, n),
+    "in order": lambda n, columns: np.sort(RNG.integers(0, columns, n)),
+    "in one part": lambda n, columns: RNG.integers(0, columns // 8, n),
+    "one place": lambda n, columns: np.full(n, columns - 1),
+}
+
+
+@DTYPES
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("parts", [1, 2, 3, 5])
+def test_adding_up_in_parts(dtype, name, parts, monkeypatch):
+    """Threads share the places of a long vector, and results are those of one of them, to the last bit."""
+    monkeypatch.setattr(threads, "parts", lambda *_: parts)
+    shared = []
+    monkeypatch.setattr(threads, "share", lambda *given, f=threads.share: shared.append(given) or f(*given))
+    columns = 4003
+    where = PATTERNS[name](7001, columns)
+    ct = RNG.standard_normal(where.size).astype(dtype)
+    expected = np.zeros(columns, dtype)
+    np.add.at(expected, where, ct)
+    for kind in (np.int64, np.int32):
+        for first in (0, -1):  # what counts from the end is left to one thread
+            found = places.added(
+                ct[None], np.array([first]), where[None].astype(kind), (1, columns), unique=False
+            )
+            np.testing.assert_array_equal(found, expected[None])
+    assert [count for _, _, count, _ in shared] == [parts, parts] * (parts > 1)
+    for at in (0, 6500, 7000):
+        for wrong in (columns, -columns - 1, 2**31 - 1, -(2**31), 2**62, -(2**62)):
+            no = where.copy()
+            no[at] = wrong
+            assert places.added(ct[None], np.zeros(1, int), no[None], (1, columns), unique=False) is None
+
+
+def test_numba_adds_up_in_parts_too(monkeypatch):
+    monkeypatch.setattr(native, "interpreted", lambda: True)
+    monkeypatch.setattr(places, "_shared", places._shared.__wrapped__)
+    monkeypatch.setattr(threads, "parts", lambda *_: 3)
+    where, ct = RNG.integers(-90, 90, 777), RNG.standard_normal(777)
+    expected = np.zeros((1, 90))
+    np.add.at(expected[0], where, ct)
+    found = places.added(ct[None], np.zeros(1, int), where[None], (1, 90), unique=False)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_one_thread_adds_up_in_few_places_and_in_many(monkeypatch):
+    monkeypatch.setattr(threads, "_threads", lambda: 4)
+    monkeypatch.setattr(threads, "share", lambda *_: pytest.fail("it was shared"))
+    ct, first, where = np.ones((1, 70_000)), np.zeros(1, int), np.arange(70_000)[None]
+    for columns in (10, threads.ELEMENTS, places.SPARSE * ct.size + 1):
+        found = places.added(ct, first, where % columns, (1, columns), unique=False)
+        np.testing.assert_array_equal(found[0], np.bincount(where[0] % columns, minlength=columns))
+    assert threads.parts(2, ct.size) == 2
+
+
+@DTYPES
+def test_vectors_larger_than_a_cache_are_fetched_before_they_are_read(dtype, monkeypatch):
+    fetched = []
+    monkeypatch.setattr(places, "_fetch", lambda x, f=places._fetch: fetched.append(x.size) or f(x))
+    itemsize, first = np.dtype(dtype).itemsize, np.zeros(1, int)
+    sizes = [places.OWN // itemsize, places.OWN // itemsize + 3, places.COMMON // itemsize + 1]
+    for n in sizes:
+        x = RNG.standard_normal((1, n)).astype(dtype)
+        x[0, ::7] = np.nan
+        for count in (n // places.SPARSE - 1, n // places.SPARSE + 1):
+            where = RNG.integers(-n, n, (1, count))
+            np.testing.assert_array_equal(places.read(x, first, where), x[:, where[0]])
+    assert fetched == sizes[1:2]
 
 
 @DTYPES

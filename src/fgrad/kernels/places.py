@@ -3,9 +3,10 @@
 Element `k` of the result, or of the cotangent, is that of row `first[k // width]` and column `second[k]` of a
 matrix. Numbers below zero count from the end.
 
-Places may be named twice, so what adds up does so in one thread, in the order of the elements: results are
-NumPy's to the last bit. (Two threads that each add up one half would have to read all places, and to decide
-for each: half of the decisions cannot be predicted, which takes longer than the additions.)
+Places may be named twice, so what adds up at one of them does so in one thread, in the order of the elements:
+results are NumPy's to the last bit. Threads share the places of a long vector, and each looks at all elements
+for those of its part. A branch for each could not be predicted, so 64 answers become the bits of a word, by
+vector code, and those that are set are taken one after the other.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ import numpy as np
 
 from fgrad.kernels import threads
 from fgrad.kernels.loops import Loop
+from fgrad.kernels.source import HELPER
+
+LINE = 64  # bytes that come from memory together
+OWN, COMMON = 2**20, 2**25  # bytes of the caches of a core and of all, about: between them `_fetch` pays
+SPARSE = 4  # elements for each place that is named, at most: else most of them stay untouched
 
 _TEXT = """
 DISTINCT = True
@@ -65,6 +71,67 @@ def kernel(ct, places, out, wrong, lo, hi):
             for c in range(lo, hi):
                 out[U(i), c] += ct[k, c]
 """
+_SHARED = """
+DISTINCT = True
+U, NONE, ZERO, ONE, TWO, FOUR, WORD = np.uintp, np.int64(0), *map(np.uintp, (0, 1, 2, 4, 64))
+EVEN, PAIRS, HALVES, BYTES, LAST = map(np.uintp, (2**64 // 3, 2**64 // 5, 2**64 // 17, 2**64 // 255, 56))
+IN, OUT = (types.Array(types.{dtype}, 1, "C", readonly=one) for one in (True, False))
+PLACES, COUNTS = types.Array(types.{places}, 1, "C", readonly=True), types.Array(types.uint64, 1, "C")
+SIGNATURE = types.void(IN, PLACES, OUT, COUNTS, types.uintp, types.uintp)
+
+
+@njit({helper})
+def ones(bits):
+    x = bits - ((bits >> ONE) & EVEN)
+    x = (x & PAIRS) + ((x >> TWO) & PAIRS)
+    x = (x + (x >> FOUR)) & HALVES
+    return (x * BYTES) >> LAST
+
+
+@njit(SIGNATURE, cache=True, error_model="numpy", nogil=True)
+def kernel(x, second, out, counts, lo, hi):
+    columns, n, parts = np.int64(out.shape[0]), U(second.shape[0]), np.int64(counts.shape[0])
+    for part in range(lo, hi):
+        start = np.int64(part) * columns // parts
+        size = U(np.int64(part + ONE) * columns // parts - start)
+        for k in range(U(start), U(start) + size):
+            out[k] = 0
+        count = ZERO
+        for word in range(n // WORD):
+            first = word * WORD
+            bits = ZERO
+            for t in range(WORD):
+                b = np.int64(second[first + t])
+                b = b + columns if b < NONE else b
+                bits |= ONE << t if U(b - start) < size else ZERO
+            count += ones(bits)
+            while bits != ZERO:
+                k = first + ones(~bits & (bits - ONE))
+                b = np.int64(second[k])
+                out[U(b + columns if b < NONE else b)] += x[k]
+                bits &= bits - ONE
+        for k in range(n - n % WORD, n):
+            b = np.int64(second[k])
+            b = b + columns if b < NONE else b
+            if U(b - start) < size:
+                out[U(b)] += x[k]
+                count += ONE
+        counts[part] = count
+"""
+_FETCHED = """
+DISTINCT = True
+U, F, YES, STEP = np.uintp, np.{dtype}, np.uint8(1), np.uintp({step})
+IN, FLAG = types.Array(types.{dtype}, 1, "C", readonly=True), types.Array(types.uint8, 1, "C")
+
+
+@njit(types.void(IN, FLAG, types.uintp, types.uintp), cache=True, error_model="numpy", nogil=True)
+def kernel(x, nan, lo, hi):
+    total = F(0.0)
+    for k in range(lo, hi):
+        total += x[k * STEP]
+    if total != total:
+        nan[U(0)] = YES
+"""
 _NARROWED = """
 DISTINCT = True
 IN, OUT = types.Array(types.int64, 1, "C", readonly=True), types.Array(types.int32, 1, "C")
@@ -95,6 +162,18 @@ def _rows(char: str) -> Loop:
 
 
 @cache
+def _shared(char: str, places: str) -> Loop:
+    text = _SHARED.strip().format(dtype=np.dtype(char).name, places=places, helper=HELPER)
+    return Loop(f"{text}\n")
+
+
+@cache
+def _fetched(char: str) -> Loop:
+    dtype = np.dtype(char)
+    return Loop(f"{_FETCHED.strip().format(dtype=dtype.name, step=LINE // dtype.itemsize)}\n")
+
+
+@cache
 def _narrowed() -> Loop:
     return Loop(f"{_NARROWED.strip()}\n")
 
@@ -114,8 +193,16 @@ def read(x: Any, first: Any, second: Any) -> Any:
         first: a row for each row of `second`.
         second: contiguous matrix of columns, of int64 or int32.
     """
+    if len(x) == 1 and OWN < x.nbytes <= COMMON and x.size <= SPARSE * second.size:
+        _fetch(x)
     out = np.empty(second.shape, x.dtype)
     return out if _is_done("read", x, first, second, out, x.shape) else None
+
+
+def _fetch(x: Any) -> None:
+    """Read an array in order, to have it in the cache: that is quick, as what comes next is known."""
+    args = x.reshape(-1), np.zeros(1, np.uint8)  # that has a use for what was read, so that it is read
+    threads.share(_fetched(x.dtype.char), args, x.nbytes // LINE, x.size)
 
 
 def added(ct: Any, first: Any, second: Any, shape: tuple[int, int], *, unique: bool) -> Any:
@@ -128,9 +215,21 @@ def added(ct: Any, first: Any, second: Any, shape: tuple[int, int], *, unique: b
         shape: of the result.
         unique: whether no place occurs twice.
     """
+    ct = np.ascontiguousarray(ct)
+    if shape[0] == len(first) == 1 and not (first[0] or unique) and shape[1] <= SPARSE * ct.size:
+        parts = threads.parts(shape[1] // threads.ELEMENTS, ct.size)
+        if parts > 1:
+            return _added_in_parts(ct, second, shape[1], parts)
     out = np.zeros(shape, ct.dtype)
-    name = "write" if unique else "add"
-    return out if _is_done(name, np.ascontiguousarray(ct), first, second, out, shape) else None
+    return out if _is_done("write" if unique else "add", ct, first, second, out, shape) else None
+
+
+def _added_in_parts(ct: Any, second: Any, columns: int, parts: int) -> Any:
+    """Return a row of sums, of which each thread computes a part; None as above."""
+    out, counts = np.empty((1, columns), ct.dtype), np.empty(parts, np.uint64)
+    args = (ct.reshape(-1), second.reshape(-1), out.reshape(-1), counts)
+    threads.share(_shared(ct.dtype.char, second.dtype.name), args, parts, ct.size)
+    return out if counts.sum() == ct.size else None  # a place that does not exist is in no part
 
 
 def added_rows(ct: Any, places: Any, shape: tuple[int, int]) -> Any:

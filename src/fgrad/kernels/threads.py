@@ -47,16 +47,21 @@ def share(loop: Loop, args: tuple[Any, ...], count: int, elements: int) -> None:
         count: how many steps there are.
         elements: how many elements they handle in all, which tells whether threads pay.
     """
-    parts = min(_threads(), count, elements // ELEMENTS)
-    if parts < 2:
+    n = parts(count, elements)
+    if n < 2:
         loop.kernel(*args, 0, count)
         return
     workers = crew(os.getpid()) if loop.is_native else None
     if workers is None:
-        share_by_queue(loop.kernel, args, count, parts, -(-count * ELEMENTS // elements))
+        share_by_queue(loop.kernel, args, count, n, -(-count * ELEMENTS // elements))
     else:
         workers.wake()
         loop.share(args, count, workers.board)
+
+
+def parts(count: int, elements: int) -> int:
+    """Return how many threads share a loop of `count` steps, which handle so many elements in all."""
+    return min(_threads(), count, elements // ELEMENTS)
 
 
 class _Queue:
