@@ -152,7 +152,7 @@ _STEPS = {"read": "out[j] = x[place]", "write": "out[place] = x[j]", "add": "out
 
 @cache
 def _kernel(name: str, char: str, places: str) -> Loop:
-    text = _TEXT.strip().format(dtype=np.dtype(char).name, step=_STEPS[name], places=places)
+    text = _TEXT.strip().format(dtype=np.dtype(char).name, places=np.dtype(places).name, step=_STEPS[name])
     return Loop(f"{text}\n")
 
 
@@ -163,7 +163,8 @@ def _rows(char: str) -> Loop:
 
 @cache
 def _shared(char: str, places: str) -> Loop:
-    text = _SHARED.strip().format(dtype=np.dtype(char).name, places=places, helper=HELPER)
+    dtype, places = np.dtype(char).name, np.dtype(places).name
+    text = _SHARED.strip().format(dtype=dtype, places=places, helper=HELPER)
     return Loop(f"{text}\n")
 
 
@@ -228,8 +229,8 @@ def _added_in_parts(ct: Any, second: Any, columns: int, parts: int) -> Any:
     """Return a row of sums, of which each thread computes a part; None as above."""
     out, counts = np.empty((1, columns), ct.dtype), np.empty(parts, np.uint64)
     args = (ct.reshape(-1), second.reshape(-1), out.reshape(-1), counts)
-    threads.share(_shared(ct.dtype.char, second.dtype.name), args, parts, ct.size)
-    return out if counts.sum() == ct.size else None  # a place that does not exist is in no part
+    threads.share(_shared(ct.dtype.char, second.dtype.char), args, parts, ct.size)
+    return out if np.add.reduce(counts) == ct.size else None  # a place that does not exist is in no part
 
 
 def added_rows(ct: Any, places: Any, shape: tuple[int, int]) -> Any:
@@ -243,7 +244,7 @@ def added_rows(ct: Any, places: Any, shape: tuple[int, int]) -> Any:
 def _is_done(name: str, x: Any, first: Any, second: Any, out: Any, shape: tuple[int, int]) -> bool:
     wrong = np.zeros(1, np.uint8)
     flat = (x.reshape(-1), np.ascontiguousarray(first), second.reshape(-1), out.reshape(-1))
-    args, loop = (*flat, wrong, *shape, second.shape[1]), _kernel(name, x.dtype.char, second.dtype.name)
+    args, loop = (*flat, wrong, *shape, second.shape[1]), _kernel(name, x.dtype.char, second.dtype.char)
     if name == "add":
         loop.kernel(*args, 0, second.size)
     else:
