@@ -1,5 +1,6 @@
 """Loops that machine code shares: every piece once, and nobody waits for who does not come."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -94,9 +95,12 @@ def test_workers_sleep_when_there_is_nothing_to_do_and_wake_up(loop):
         assert not crew._sleeping
 
 
-def test_a_worker_that_loses_its_core_stays_away_for_longer_and_longer(monkeypatch):
+def rests_of_a_worker(monkeypatch, took):
+    """Return how long a worker stays away each of eight times, if each took so long and it never ran."""
     rests, crew, others = [], Crew(2), {t.ident for t in threading.enumerate()}
-    monkeypatch.setattr(module, "thread_time", lambda: 0.0)  # as if it had never run
+    steps = itertools.count()
+    monkeypatch.setattr(module, "thread_time", lambda: 0.0)
+    monkeypatch.setattr(module, "perf_counter", lambda: took * next(steps))
     monkeypatch.setattr(
         module, "sleep", lambda s: rests.append(s) if threading.get_ident() not in others else None
     )
@@ -106,7 +110,16 @@ def test_a_worker_that_loses_its_core_stays_away_for_longer_and_longer(monkeypat
         while not crew._sleeping and time.monotonic() < end:
             time.sleep(1e-3)
         crew.wake()
-    np.testing.assert_allclose(rests[:8], module.REST * np.array([1, 2, 4, 8, 16, 32, 64, 64]))
+    return rests[:8]
+
+
+def test_a_worker_that_loses_its_core_stays_away_for_longer_and_longer(monkeypatch):
+    rests = rests_of_a_worker(monkeypatch, 2 * module.PATIENCE)
+    np.testing.assert_allclose(rests, module.REST * np.array([1, 2, 4, 8, 16, 32, 64, 64]))
+
+
+def test_a_worker_that_waits_for_the_interpreter_does_not_stay_away(monkeypatch):
+    assert rests_of_a_worker(monkeypatch, 0.9 * module.PATIENCE) == []
 
 
 def test_many_threads_at_once(loop):

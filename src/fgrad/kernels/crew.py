@@ -262,8 +262,9 @@ class Crew:
         Spinning pays where the next loop comes while it lasts, so it lasts half as long after it was in vain,
         and as long as it may after a loop came, or would have. Where threads wait for a core, the caller is
         better off alone: it would wait for a piece that nobody works at. That shows in a worker that ran for
-        less time than went by, or whose piece a caller had to wait for; it stays away for a while. (The
+        less time than went by; it stays away for a while, the sooner if a caller had to wait for it. (The
         threads of OpenBLAS, for example, keep their cores busy for a tenth of a second after a product.)
+        Less than `PATIENCE` is no core lost: whoever stops helping waits for the interpreter's lock.
         """
         bell, turns, rest = Lock(), self._patience, 0.0
         bell.acquire()
@@ -271,7 +272,8 @@ class Crew:
             start, ran = perf_counter(), thread_time()
             loops = self._code.help(self.board, turns)
             end = perf_counter()
-            free = not self._words[LATE] and thread_time() - ran > FREE * (end - start)
+            lost = end - start - (thread_time() - ran)
+            free = lost < max(PATIENCE, 0.0 if self._words[LATE] else (1 - FREE) * (end - start))
             self._words[LATE] = 0
             turns = self._patience if loops > 1 and free else turns // 2
             rest = 0.0 if free else min(max(REST, 2 * rest), 64 * REST)
