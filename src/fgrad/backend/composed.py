@@ -22,8 +22,10 @@ def _reduction(name: str, identity: Any = None) -> Callable[..., Any]:
 
     def reduce(
         place: Place, x: DeviceArray, axis: Any = None, dtype: Any = None, out: Any = None,
-        keepdims: Any = False, initial: Any = None, **_: Any
+        keepdims: Any = False, initial: Any = None, where: Any = True, **_: Any
     ) -> Any:  # fmt: skip
+        if where is not True:
+            raise place.refusal(f"{name} with where")
         axes = _axes(axis, x)
         given = {} if dtype is None else {"dtype": dtype}
         if not axes:
@@ -66,7 +68,9 @@ def _where(place: Place, c: Any, *values: Any) -> Any:
         return place.apply("nonzero", c)
     dtype = np.result_type(*(v.dtype if hasattr(v, "dtype") else v for v in values))
     x, y = (dtype.type(v) if v.__class__ in NUMBERS else v for v in values)
-    return place.apply("where", c if c.__class__ is DeviceArray else place.full((), bool(c), bool), x, y)
+    if c.__class__ in NUMBERS:
+        c = place.full((), c, bool)
+    return place.apply("where", c, x, y)
 
 
 def _argsort(place: Place, x: DeviceArray, axis: Any = -1, kind: Any = None, **_: Any) -> Any:
@@ -111,8 +115,10 @@ def _solve(place: Place, a: Any, b: Any) -> Any:
 
 
 def _qr(place: Place, a: Any, mode: str = "reduced") -> Any:
+    *lead, m, n = a.shape
+    if a.size == 0 and mode == "raw":
+        return place.zeros((*lead, n, m), a.dtype), place.zeros((*lead, min(m, n)), a.dtype)
     if a.size == 0:  # an orthogonal matrix of a matrix without elements is the identity
-        *lead, m, n = a.shape
         k = m if mode == "complete" else min(m, n)
         return np.broadcast_to(place.eye(m, a.dtype)[:, :k], (*lead, m, k)).copy(), place.zeros(
             (*lead, k, n), a.dtype
@@ -128,11 +134,16 @@ def _eigh(place: Place, a: Any, uplo: str = "L") -> Any:
     return place.apply("linalg.eigh", a, UPLO=uplo)
 
 
+def _eigvalsh(place: Place, a: Any, uplo: str = "L") -> Any:
+    return _eigh(place, a, uplo)[0]
+
+
 def _pinv(place: Place, a: Any, rcond: Any = None, hermitian: Any = False, **_: Any) -> Any:
     if a.size == 0:
         return place.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
     u, s, vh = np.linalg.svd(a, full_matrices=False)
-    dropped = s <= rcond * np.max(s, axis=-1, keepdims=True)
+    limit = place.constant(np.asarray(rcond)[..., None]) if np.ndim(rcond) else rcond
+    dropped = s <= limit * np.max(s, axis=-1, keepdims=True)
     inverse = np.where(dropped, 0, 1 / np.where(dropped, 1, s))
     turned = np.matmul(
         np.conjugate(vh).swapaxes(-1, -2) * inverse[..., None, :], np.conjugate(u).swapaxes(-1, -2)
@@ -148,6 +159,7 @@ def _norm(place: Place, x: Any, ord: Any = None, axis: Any = None, keepdims: boo
 
 
 def _spacing(place: Place, x: Any) -> Any:
+    x = x.astype(np.spacing(np.ones(1, x.dtype)).dtype, copy=False)
     up = np.where(np.signbit(x), -np.inf, np.inf).astype(x.dtype)
     return np.nextafter(x, up) - x
 
@@ -203,12 +215,17 @@ def _fft(name: str) -> Callable[..., Any]:
     return transform
 
 
-def _allclose(
+def _isclose(
     place: Place, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
 ) -> Any:
+    b = b.astype(np.result_type(b.dtype, 1.0), copy=False) if hasattr(b, "dtype") else float(b)
     with np.errstate(invalid="ignore"):  # of infinities
         near = np.isfinite(b) & (np.absolute(a - b) <= atol + rtol * np.absolute(b))
-    return np.all(near | _same(a, b, equal_nan))
+    return near | _same(a, b, equal_nan)
+
+
+def _allclose(place: Place, *args: Any, **kw: Any) -> Any:
+    return np.all(_isclose(place, *args, **kw))
 
 
 def _same(a: Any, b: Any, equal_nan: bool) -> Any:
@@ -230,22 +247,52 @@ def _unique(place: Place, x: Any, *asked: Any, equal_nan: bool = True, **kw: Any
     return (*found[:k], found[k].reshape(shape), *found[k + 1 :])
 
 
+def _isin(place: Place, x: Any, y: Any, assume_unique: bool = False, invert: bool = False, **_: Any) -> Any:
+    y = np.sort(y.reshape(-1))
+    if y.size:
+        i = np.minimum(np.searchsorted(y, x.reshape(-1)), y.size - 1)
+        found = y[i].reshape(x.shape) == x
+    else:
+        found = place.zeros(x.shape, bool)
+    return ~found if invert else found
+
+
+def _intersect1d(
+    place: Place, x: Any, y: Any, assume_unique: bool = False, return_indices: bool = False
+) -> Any:
+    firsts: tuple[Any, ...] = ()
+    if not assume_unique:
+        (x, i), (y, j) = (np.unique(v, return_index=True) for v in (x, y))
+        firsts = i, j
+    both = np.concatenate([x.reshape(-1), y.reshape(-1)])
+    order = np.argsort(both, kind="stable")
+    line = both[order]
+    (twice,) = np.nonzero(line[1:] == line[:-1])
+    found = line[twice]
+    if not return_indices:
+        return found
+    places = order[twice], order[twice + 1] - x.size
+    return (found, *(f[p] for f, p in zip(firsts, places, strict=True))) if firsts else (found, *places)
+
+
+def _lexsort(place: Place, keys: Any, axis: int = -1) -> Any:
+    """Sort by one key after the other, the most important one last: equal elements keep their order."""
+    first, *others = keys
+    if not first.ndim:
+        return place.zeros((), np.intp)
+    order = np.argsort(first, axis=axis, kind="stable")
+    for key in others:
+        again = np.argsort(np.take_along_axis(key, order, axis), axis=axis, kind="stable")
+        order = np.take_along_axis(order, again, axis)
+    return order
+
+
 def _bincount(place: Place, x: Any, weights: Any = None, minlength: int = 0) -> Any:
     if weights is not None:
         raise place.refusal("bincount with weights")
     if np.any(x < 0):
         raise ValueError("'list' argument must have no negative elements")
     return place.apply("bincount", x, minlength=minlength)
-
-
-def _digitize(place: Place, x: Any, bins: Any, right: bool = False) -> Any:
-    if not np.all(bins[1:] >= bins[:-1]) and not np.all(bins[1:] <= bins[:-1]):
-        raise ValueError("bins must be monotonically increasing or decreasing")
-    if bins.size and bins[0] > bins[-1]:
-        return bins.size - place.apply(
-            "searchsorted", bins[::-1].copy(), x, side="left" if right else "right"
-        )
-    return place.apply("searchsorted", bins, x, side="left" if right else "right")
 
 
 def _eig(place: Place, a: Any) -> Any:
@@ -274,11 +321,15 @@ COMPOSED |= {
     "linalg.svd": _svd,
     "linalg.eigh": _eigh,
     "linalg.eig": _eig,
+    "linalg.eigvalsh": _eigvalsh,
     "allclose": _allclose,
+    "isclose": _isclose,
+    "isin": _isin,
+    "intersect1d": _intersect1d,
+    "lexsort": _lexsort,
     "array_equal": _array_equal,
     "unique": _unique,
     "bincount": _bincount,
-    "digitize": _digitize,
     "linalg.pinv": _pinv,
     "linalg.norm": _norm,
     "spacing": _spacing,

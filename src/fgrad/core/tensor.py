@@ -252,6 +252,8 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
             refuse_masked(x)
         elif is_foreign(x):
             x = vx = adopted(x)
+        elif isinstance(x, list | tuple):
+            return apply_binary(row, FUNCTIONS["next_to"](x, y), y)
         else:
             return NotImplemented
     if y.__class__ is Tensor:
@@ -261,6 +263,8 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
             refuse_masked(y)
         elif is_foreign(y):
             y = vy = adopted(y)
+        elif isinstance(y, list | tuple):
+            return apply_binary(row, x, FUNCTIONS["next_to"](y, x))
         else:
             return NotImplemented
     s = inherited_state()
@@ -355,9 +359,7 @@ def _number(x: float) -> np.ndarray[Any, Any]:
     return array
 
 
-OPERANDS = frozenset(
-    {float, int, complex, bool, np.ndarray, list, tuple, np.float64, np.float32, DeviceArray}
-)
+OPERANDS = frozenset({float, int, complex, bool, np.ndarray, np.float64, np.float32, DeviceArray})
 
 
 def bind(name: str, *args: Any, **params: Any) -> Any:

@@ -80,10 +80,12 @@ class Elementwise:
         return values if len(values) > 1 else values[0]
 
     def launched(self, *operands: Any) -> Any:
-        """Return the results for arrays on a device, at least one, and Python's numbers, of one dtype."""
+        """Return the results for arrays on a device, at least one, and real numbers, of one dtype."""
         first = next(a for a in operands if a.__class__ is DeviceArray)
         place, dtype = first.place, first.dtype
-        buffers = [place.row_major(a) if a.__class__ is DeviceArray else a for a in operands]
+        buffers = [
+            place.row_major(a) if a.__class__ is DeviceArray else float(place.operand(a)) for a in operands
+        ]
         shapes = [getattr(b, "shape", None) for b in buffers]
         shape = np.broadcast_shapes(*(s for s in shapes if s is not None))
         outs = [place.empty(shape, BOOL if t else dtype) for t in self._body.truths]

@@ -121,6 +121,7 @@ def signature(buffers: Sequence[str], numbers: int) -> Any:
 
 
 def _flat(a: Any) -> Any:
+    a = a if a.flags.writeable else a.copy()  # the simulator copies all arguments back
     return a.reshape(-1).view(POINTERS.get(a.dtype.name, a.dtype.name))
 
 

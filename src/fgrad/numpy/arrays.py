@@ -29,14 +29,17 @@ def as_value(x: Any) -> Any:
         return x if x._value.__class__ is np.ndarray else strong(x)
     if isinstance(x, np.ndarray | np.generic):
         return x
-    if isinstance(x, list | tuple) and holds_tensor(x):
-        return array(x)
+    if isinstance(x, list | tuple):
+        return array(x) if holds_tensor(x) else np.asarray(x)
     return adopted(x) if is_foreign(x) else np.asarray(x)
+
+
+_WEAK = (int, float, complex, type(None))
 
 
 def operand(x: Any) -> Any:
     """Return a number as it is, whose dtype gives way to that of arrays; anything else as array or Tensor."""
-    return x if isinstance(x, Tensor | int | float | complex) else as_value(x)
+    return x if isinstance(x, (Tensor, *_WEAK)) else as_value(x)
 
 
 def strong(x: Tensor) -> Tensor:
@@ -48,23 +51,65 @@ def strong(x: Tensor) -> Tensor:
 
 
 _LOOSE = (list, tuple, int, float, complex, np.generic)
+_AS_THEY_ARE = {Tensor, np.ndarray, int, float, complex, bool, type(None)}
 
 
 def together(*xs: Any) -> list[Any]:
     """Return arrays or Tensors; numbers and sequences of them go where the first one on a device is."""
-    made = [as_value(x) for x in xs]
-    if not any(isinstance(x, _LOOSE) for x in xs):
-        return made
-    make = next((m for m in map(near, made) if m is not np), np)
+    for x in xs:
+        value = x._value if x.__class__ is Tensor else x
+        if value.__class__ is not np.ndarray:
+            break
+    else:
+        return list(xs)
+    made = list(map(as_value, xs))
+    make = _maker_beside(made)
     if make is np:
         return made
-    return [_going_along(x, m, make) for x, m in zip(xs, made, strict=True)]
+    return [_sent(m, make) if _is_loose(x) else m for x, m in zip(xs, made, strict=True)]
 
 
-def _going_along(x: Any, made: Any, make: Any) -> Any:
-    if not isinstance(x, _LOOSE) or isinstance(made, Tensor):
-        return made
-    return wrap(make.constant(made) if made.ndim else make.full((), made[()], made.dtype))
+@implements()
+def next_to(x: Any, *others: Any) -> Any:
+    """Return `x` as array or Tensor, where the first of `others` on a device is if it is on none yet."""
+    made = as_value(x)
+    return _sent(made, _maker_beside(others)) if _is_loose(x) else made
+
+
+def operands(*xs: Any) -> list[Any]:
+    """Return what `together` does, but numbers and None as they are: their dtype gives way to others."""
+    for x in xs:
+        if x.__class__ not in _AS_THEY_ARE:
+            break
+    else:
+        return list(xs)
+    if any(isinstance(x, list | tuple) for x in xs):
+        made = iter(together(*[x for x in xs if not isinstance(x, _WEAK)]))
+        return [x if isinstance(x, _WEAK) else next(made) for x in xs]
+    return list(map(operand, xs))
+
+
+def _is_loose(x: Any) -> bool:
+    """Return whether `x` is on no device yet: a number, also as array without axes, or a sequence."""
+    return isinstance(x, _LOOSE) or (isinstance(x, np.ndarray) and not x.ndim)
+
+
+def _maker_beside(xs: Iterable[Any]) -> Any:
+    """Return what makes arrays where the first one on a device is."""
+    for x in xs:
+        if x.__class__ is Tensor and x._value.__class__ is np.ndarray:
+            continue
+        make = near(x)
+        if make is not np:
+            return make
+    return np
+
+
+def _sent(x: Any, make: Any) -> Any:
+    """Return an array made of numbers on a device; a Tensor where it is."""
+    if make is np or isinstance(x, Tensor):
+        return x
+    return wrap(make.constant(x) if x.ndim else make.full((), x[()], x.dtype))
 
 
 def as_tensor(x: Any) -> Tensor:
@@ -403,7 +448,7 @@ def linspace(
     num = operator.index(num)
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
-    first, last = as_value(start), as_value(stop)
+    first, last = together(start, stop)
     kind = np.result_type(first.dtype, last.dtype, 1.0)
     first, last = convert(first, kind), convert(last, kind)
     # downwards: compiled, a sum would not round its product as a difference does, nor zero be zero
@@ -456,7 +501,7 @@ def logspace(
     if not any(map(holds_tensor, (start, stop, base))):
         return Tensor(np.logspace(start, stop, num, endpoint, base, dtype, axis))
     if np.ndim(base):
-        first, last, root = (as_value(x) for x in (start, stop, base))
+        first, last, root = together(start, stop, base)
         rank = max(len(x.shape) for x in (first, last, root))
         start, stop, base = (ones_before(x, rank) for x in (first, last, root))
         place = normalize_axis_index(axis, rank + 1)
@@ -479,7 +524,7 @@ def geomspace(
     """
     if not any(map(holds_tensor, (start, stop))):
         return Tensor(np.geomspace(start, stop, num, endpoint, dtype, axis))
-    first, last = as_value(start), as_value(stop)
+    first, last = together(start, stop)
     if _has_zero(first) or _has_zero(last):
         raise ValueError("Geometric sequence cannot include zero")
     kind = np.result_type(first.dtype, last.dtype, 1.0, np.dtype(dtype or float))
@@ -591,7 +636,7 @@ def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = 
     """Return coordinate arrays of the grid that one-dimensional arrays span."""
     if indexing not in {"xy", "ij"}:
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
-    vectors = [reshape(v, (v.size,)) for v in map(as_value, xi)]
+    vectors = [reshape(v, (v.size,)) for v in together(*xi)]
     if not any(isinstance(v, Tensor) for v in vectors):
         return tuple(np.meshgrid(*vectors, indexing=indexing, sparse=sparse, copy=copy))  # type: ignore[call-overload]
     n = len(vectors)
@@ -613,13 +658,13 @@ def values(xs: Sequence[Any]) -> list[Any]:
     return together(*xs)
 
 
-def as_target(x: Any, dtype: np.dtype[Any]) -> Any:
-    """Return what is written to a Tensor of `dtype`.
+def as_target(x: Any, target: Any) -> Any:
+    """Return what is written to a Tensor, in its dtype and where it is.
 
     Raises:
-        TypeError: `x` is complex and `dtype` is not.
+        TypeError: `x` is complex and `target` is not.
     """
-    x = as_value(x)
+    x, dtype = next_to(x, target), target.dtype
     if x.dtype.kind == "c" and dtype.kind != "c":
         raise TypeError(f"cannot write a complex value into a Tensor of dtype {dtype}; take value.real first")
     return convert(x, dtype)

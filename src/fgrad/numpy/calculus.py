@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from fgrad.core.tensor import bind
-from fgrad.numpy.arrays import alike, as_value, operand
+from fgrad.numpy.arrays import alike, as_value, operands
 from fgrad.numpy.indexing import where
 from fgrad.numpy.reductions import cumsum, diff
 from fgrad.numpy.reductions import sum as _sum
@@ -32,6 +32,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """
     if not holds_tensor((y, x, dx)):
         return np.trapezoid(y, x, dx, axis)
+    y, x, dx = operands(y, x, dx)
     y = as_value(y)
     place = normalize_axis_index(axis, len(y.shape))
     if x is None:
@@ -70,9 +71,10 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> An
     """
     if not holds_tensor((f, *varargs)):
         return np.gradient(f, *varargs, axis=axis, edge_order=edge_order)
+    f, *spaces = operands(f, *varargs)
     f = as_value(f)
     axes = tuple(range(len(f.shape))) if axis is None else normalize_axis_tuple(axis, len(f.shape))
-    spaces = list(map(operand, varargs)) or [1.0]
+    spaces = spaces or [1.0]
     if len(spaces) == 1 and np.ndim(spaces[0]) == 0:
         spaces *= len(axes)
     if len(spaces) != len(axes):
@@ -159,6 +161,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.
     """
     if not holds_tensor((p, discont, period)):
         return np.unwrap(p, discont, axis, period=period)
+    p, discont, period = operands(p, discont, period)
     p = as_value(p)
     place = normalize_axis_index(axis, len(p.shape))
     gap = diff(p, axis=place)

@@ -13,7 +13,7 @@ from fgrad import tree
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import current
-from fgrad.numpy.arrays import array, as_value, asarray, concrete
+from fgrad.numpy.arrays import array, as_value, asarray, concrete, together
 from fgrad.numpy.indexing import getitem, setitem
 from fgrad.numpy.registry import holds_tensor, implements
 from fgrad.numpy.shapes import expand_dims, moveaxis
@@ -105,9 +105,9 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     Derivative:
         That of the function taken, and of the numbers.
     """
-    x = as_value(x)
-    single = _is_number(condlist) or (len(x.shape) > 0 and _is_number(condlist[0]))
-    masks = [concrete(c, "piecewise").astype(bool) for c in ([condlist] if single else condlist)]
+    single = _is_number(condlist) or (np.ndim(x) > 0 and _is_number(condlist[0]))
+    x, *conditions = together(x, *([condlist] if single else condlist))
+    masks = [concrete(c, "piecewise").astype(bool) for c in conditions]
     n, wanted = len(masks), len(funclist)
     if n == wanted - 1:
         masks.append(~functools.reduce(np.logical_or, masks))
@@ -178,13 +178,14 @@ class vectorize:  # noqa: N801 -- NumPy's name
             return vectorize(args[0], *options)
         if not any(map(holds_tensor, (*args, *kwargs.values()))):
             return np.vectorize(self.pyfunc, *options)(*args, **kwargs)
-        if not current().traces:  # nobody asks for a derivative: NumPy's own loop over numbers
+        plain = not any(near(x) is not np for x in (*args, *kwargs.values()))
+        if plain and not current().traces:  # nobody asks for a derivative: NumPy's own loop over numbers
             given = [x if i in self.excluded else concrete(x, "vectorize") for i, x in enumerate(args)]
             named = {k: x if k in self.excluded else concrete(x, "vectorize") for k, x in kwargs.items()}
             return tree.map(Tensor, np.vectorize(self.pyfunc, *options)(*given, **named))
         arguments: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
         places = [p for p in arguments if p not in self.excluded]
-        inputs = [as_value(arguments[p]) for p in places]
+        inputs = together(*(arguments[p] for p in places))
         ranks, sizes = self._cores(inputs)
         lead = np.broadcast_shapes(*(x.shape[: len(x.shape) - r] for x, r in zip(inputs, ranks, strict=True)))
         rows = []

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.placement import near
+from fgrad.core.placement import near, placed
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends
+from fgrad.numpy.arrays import as_tensor, concrete, extends, next_to, together
 from fgrad.numpy.ordering import searchsorted
 from fgrad.numpy.reductions import diff, sum
 from fgrad.numpy.reductions import max as _max
@@ -45,12 +45,11 @@ def _outer_edges(a: Any, range: Any) -> tuple[Any, Any]:
     return (first - 0.5, last + 0.5) if known(first) == known(last) else (first, last)
 
 
-def _spaced(first: Any, last: Any, n: int, dtype: np.dtype[Any]) -> Any:
-    """Return n + 1 edges at equal distances, rounded as NumPy does."""
+def _spaced(a: Any, first: Any, last: Any, n: int, dtype: np.dtype[Any]) -> Any:
+    """Return n + 1 edges at equal distances for the elements of `a`, rounded as NumPy does."""
     if not isinstance(first, Tensor) and not isinstance(last, Tensor):
-        made: Any = np.linspace(first, last, n + 1, dtype=dtype)
-        return made
-    first, last = (linear.convert(as_value(e), dtype) for e in (first, last))
+        return placed(a, np.linspace(first, last, n + 1, dtype=dtype))
+    first, last = (linear.convert(e, dtype) for e in together(first, last))
     # compiled, a sum would not round the product, and zero might not be an edge
     line = first - near(first).arange(n + 1, dtype=dtype) * ((first - last) / n)
     return bind("update", line, last, index=(-1,))
@@ -62,7 +61,7 @@ def _edges(a: Any, bins: Any, range: Any, weights: Any) -> Any:
         if weights is not None:
             np.histogram_bin_edges(np.zeros(1), bins, range, np.ones(1))
         bins = len(np.histogram_bin_edges(concrete(a, f"bins={bins!r}"), bins, range)) - 1
-    given = as_value(bins)
+    given = next_to(bins, a)
     if len(given.shape) > 1:
         raise ValueError("`bins` must be 1d, when an array")
     if len(given.shape) == 1:
@@ -78,15 +77,15 @@ def _edges(a: Any, bins: Any, range: Any, weights: Any) -> Any:
         raise ValueError("`bins` must be positive, when an integer")
     first, last = _outer_edges(a, range)
     kind = np.result_type(*(e.dtype if isinstance(e, Tensor) else e for e in (first, last)), a.dtype)
-    edges = _spaced(first, last, n, np.result_type(kind, float) if kind.kind in "iu" else kind)
+    edges = _spaced(a, first, last, n, np.result_type(kind, float) if kind.kind in "iu" else kind)
     value = known(edges)
     if value is not None and np.any(value[:-1] >= value[1:]):
         raise ValueError(f"Too many bins for data range. Cannot create {n} finite-sized bins.")
     return edges
 
 
-def _vector(a: Any) -> Any:
-    a = as_value(a)
+def _vector(a: Any, *others: Any) -> Any:
+    a = next_to(a, *others)
     if a.dtype.kind == "b":
         warnings.warn(
             "Converting input from bool to <class 'numpy.uint8'> for compatibility.",
@@ -122,7 +121,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     Derivative:
         The edges between the least and the greatest element move with these; the number of bins has none.
     """
-    edges = _edges(_vector(a), bins, range, weights)
+    edges = _edges(_vector(a, bins, *(range or ())), bins, range, weights)
     return as_tensor(edges)
 
 
@@ -151,11 +150,11 @@ def histogram(
         element move with these, and densities with the widths of the bins.
     """
     if weights is not None:
-        weights = as_value(weights)
-        if weights.shape != as_value(a).shape:
+        a, weights = together(a, weights)
+        if weights.shape != a.shape:
             raise ValueError("weights should have the same shape as a.")
         weights = linear.reshape(weights, (math.prod(weights.shape),))
-    x = _vector(a)
+    x = _vector(a, bins, *(range or ()))
     edges = _edges(x, bins, range, weights)
     n = edges.shape[0]
     counts = bind("slice", _counted(_bin(x, edges), weights, n + 1), index=(slice(1, n),))
@@ -188,9 +187,11 @@ def histogramdd(
         As that of `histogram`.
     """
     matrix = hasattr(sample, "shape") and len(sample.shape) == 2
-    x = as_value(sample) if matrix else transpose(atleast_2d(sample))
-    _, d = x.shape
+    x = sample if matrix else atleast_2d(sample)
+    d = x.shape[int(matrix)]
     several = bins if hasattr(bins, "__len__") else [bins] * d
+    x = next_to(sample, weights, *several)
+    x = x if matrix else transpose(atleast_2d(x))
     if len(several) != d:
         raise ValueError("The dimension of bins must be equal to the dimension of the sample x.")
     ranges = [None] * d if range is None else range
@@ -203,7 +204,7 @@ def histogramdd(
     place: Any = 0
     for i, e in enumerate(edges):
         place = place * lengths[i] + _bin(_column(x, i), e)
-    weights = None if weights is None else as_value(weights)
+    weights = None if weights is None else next_to(weights, x)
     total = _counted(place, weights, math.prod(lengths))
     if not np.can_cast(total.dtype, float):
         raise TypeError(f"Cannot cast array data from {total.dtype} to float64 according to the rule 'safe'")
@@ -220,7 +221,7 @@ def histogramdd(
 
 
 def _grid_edges(x: Any, bins: Any, range: Any, axis: int) -> Any:
-    given = as_value(bins)
+    given = next_to(bins, x)
     if len(given.shape) == 1:
         value = known(given)
         if value is not None and np.any(value[:-1] > value[1:]):
@@ -236,7 +237,7 @@ def _grid_edges(x: Any, bins: Any, range: Any, axis: int) -> Any:
     except TypeError as error:
         raise TypeError(f"`bins[{axis}]` must be an integer, when a scalar") from error
     wide = np.result_type(*(e.dtype if isinstance(e, Tensor) else e for e in (first, last)), 1.0)
-    return _spaced(first, last, n, wide)
+    return _spaced(x, first, last, n, wide)
 
 
 @extends(np.histogram2d)
@@ -270,7 +271,7 @@ def histogram2d(
     if len(x) != len(y):
         raise ValueError("x and y must have the same length.")
     if hasattr(bins, "__len__") and len(bins) not in {1, 2}:
-        bins = [as_value(bins)] * 2
+        bins = [bins] * 2
     counts, (first, second) = histogramdd([x, y], bins, range, density, weights)
     return counts, first, second
 
@@ -294,11 +295,11 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     Derivative:
         Linear in the weights.
     """
-    places = concrete(as_value(x), "bincount, whose result has a length that depends on the values,")
+    places = concrete(next_to(x, weights), "bincount, whose result has a length that depends on the values,")
     counts = np.bincount(places, None, minlength)
     if weights is None:
         return Tensor(counts)
-    w = as_value(weights)
+    w = next_to(weights, places)
     if w.shape != places.shape:
         raise ValueError("The weights and list don't have the same length.")
     if w.dtype.kind == "c":

@@ -10,14 +10,13 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
-from fgrad.backend.devices import copied
-from fgrad.core.placement import near
+from fgrad.backend.devices import as_array, copied, on_host
 from fgrad.core.primitive import ROWS, Primitive, flat, register
 from fgrad.core.tape import CUT
 from fgrad.core.tensor import Tensor, alias, apply_linear, apply_unary, binary, bind, rebind, unary, wrap
 from fgrad.core.trace import Box
-from fgrad.numpy.arrays import as_target, as_value, concrete, operand, values
-from fgrad.numpy.registry import declare_operator, holds_tensor, implements, stored
+from fgrad.numpy.arrays import as_target, as_value, concrete, next_to, operands, together
+from fgrad.numpy.registry import declare_operator, implements, stored
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
 
@@ -82,11 +81,7 @@ def _plain_index(index: Any) -> Any:
 @implements()
 def setitem(x: Tensor, index: Any, value: Any) -> None:
     """Give the handle `x` the value it has with `value` at `index`; derivatives flow from both."""
-    make = near(x)
-    plain = not isinstance(value, Tensor | np.ndarray | DeviceArray) and not holds_tensor(value)
-    if make is not np and plain:
-        value = make.array(value)
-    value = as_target(value, x.dtype)
+    value = as_target(value, x)
     if _is_everything(index):
         shape = tuple(value.shape)
         lead = len(shape) - len(x.shape)
@@ -132,7 +127,8 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
         if (x is None) != (y is None):
             raise ValueError("either both or neither of x and y should be given")
         return nonzero(condition)
-    return bind("where", as_value(condition), operand(x), operand(y))
+    chosen, x, y = operands(condition, x, y)
+    return bind("where", as_value(chosen), x, y)
 
 
 @implements(np.nonzero)
@@ -173,7 +169,10 @@ def clip(
     if a_min is not _NOTHING and not (min is _NOTHING and max is _NOTHING):
         raise ValueError("clip takes its limits either as a_min and a_max or as min and max")
     low, high = (min, max) if a_min is _NOTHING else (a_min, a_max)
-    y = as_value(a) if dtype is None else linear.convert(as_value(a), np.dtype(dtype))
+    low, high = (None if x is _NOTHING else x for x in (low, high))
+    y, low, high = operands(a, low, high)
+    y = as_value(y)
+    y = y if dtype is None else linear.convert(y, np.dtype(dtype))
     low, high = _limit(low, y.dtype, -1), _limit(high, y.dtype, 1)
     if low is None and high is None:
         y = bind("positive", y)
@@ -185,14 +184,12 @@ def clip(
 
 
 def _limit(x: Any, dtype: np.dtype[Any], sign: int) -> Any:
-    """Return a limit as operand; None where there is none, or where no integer of `dtype` is beyond it."""
-    if x is None or x is _NOTHING:
-        return None
+    """Return a limit; None where there is none, or where no integer of `dtype` is beyond it."""
     if x.__class__ is int and dtype.kind in "iu":
         last = np.iinfo(dtype).max if sign > 0 else np.iinfo(dtype).min
         if (x - last) * sign >= 0:
             return None
-    return operand(x)
+    return x
 
 
 @implements(np.select)
@@ -203,15 +200,12 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     for i, condition in enumerate(condlist):
         if as_value(condition).dtype.kind != "b":
             raise TypeError(f"invalid entry {i} in condlist: should be boolean ndarray")
-    choices = [as_value(c) for c in choicelist]
-    if isinstance(default, int | float | complex):
-        kind = np.result_type(*(c.dtype for c in choices), default)
-        y: Any = np.asarray(default, kind)
-    else:
-        rest = as_value(default)
-        kind = np.result_type(*(c.dtype for c in choices), rest.dtype)
-        y = linear.convert(rest, kind)
-    for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
+    *made, y = together(*condlist, *choicelist, default)
+    conditions, choices = made[: len(condlist)], made[len(condlist) :]
+    weak = isinstance(default, int | float | complex)
+    kind = np.result_type(*(c.dtype for c in choices), default if weak else y.dtype)
+    y = linear.convert(y, kind)
+    for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
         y = where(condition, linear.convert(choice, kind), y)
     return y
 
@@ -229,12 +223,13 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     Raises:
         ValueError: an integer beyond the choices, or an unknown mode.
     """
-    options = values(choices)
+    options = list(choices)
     if mode not in {"raise", "wrap", "clip"}:
         raise ValueError(f"mode must be 'raise', 'wrap' or 'clip', not {mode!r}")
     if not options:
         raise ValueError("choose needs at least one choice")
-    places, n = as_value(a), len(options)
+    places, *options = together(a, *options)
+    n = len(options)
     if not any(isinstance(x, Tensor) for x in (places, *options)):
         return stored(np.choose(places, options, mode=mode), out)  # type: ignore[call-overload]
     if places.dtype.kind not in "biu":
@@ -246,7 +241,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         places = clip(places, 0, n - 1)
     else:
         known = concrete(places, "choose with mode='raise'")
-        if known.size and not 0 <= known.min() <= known.max() < n:
+        if known.size and not 0 <= np.min(known) <= np.max(known) < n:
             raise ValueError("invalid entry in choice array")
     kind = np.result_type(*(x.dtype for x in options))
     shape = np.broadcast_shapes(places.shape, *(x.shape for x in options))
@@ -259,12 +254,12 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 @implements(np.take)
 def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
     """Return elements at places along an axis; None flattens first."""
-    a = as_value(a)
+    a = next_to(a, indices)
     if axis is None:
         a, axis = linear.reshape(a, (a.size,)), 0
     axis = normalize_axis_index(axis, len(a.shape))
-    places = indices if isinstance(indices, Tensor) else np.asarray(indices)
-    if places.dtype.kind == "b":
+    places = indices if isinstance(indices, Tensor) else as_array(indices)
+    if places.dtype.kind == "b" or (places.dtype.kind == "f" and not places.size):
         places = linear.convert(places, np.dtype(np.intp))
     n = a.shape[axis]
     if mode == "wrap":
@@ -287,7 +282,7 @@ def beside(y: Any, *xs: Any) -> Any:
 @implements(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     """Return elements at places along an axis, other axes matched."""
-    arr, given = as_value(arr), indices
+    arr, given = next_to(arr, indices), indices
     indices = indices if isinstance(indices, Tensor) else np.asarray(indices)
     if indices.dtype.kind not in "iu":
         raise IndexError(f"`indices` must be an integer array, not of dtype {indices.dtype}")
@@ -386,7 +381,7 @@ def nan_to_num(
 @implements(np.isclose)
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Return whether elements are equal within tolerances."""
-    x, y = as_value(a), as_value(b)
+    x, y = together(a, b)
     if not isinstance(x, Tensor) and not isinstance(y, Tensor):
         return np.isclose(x, y, rtol, atol, equal_nan)
     if y.dtype.kind in "biu":
@@ -402,13 +397,15 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 @implements(np.allclose)
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     """Return whether all elements are equal within tolerances."""
-    return bool(np.allclose(concrete(a, "allclose"), concrete(b, "allclose"), rtol, atol, equal_nan))
+    x, y = (concrete(v, "allclose") for v in together(a, b))
+    return bool(np.allclose(x, y, rtol, atol, equal_nan))
 
 
 @implements(np.array_equal)
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     """Return whether two arrays have the same shape and elements."""
-    return bool(np.array_equal(concrete(a1, "array_equal"), concrete(a2, "array_equal"), equal_nan))
+    x, y = (concrete(v, "array_equal") for v in together(a1, a2))
+    return bool(np.array_equal(x, y, equal_nan))
 
 
 @implements(np.result_type)
@@ -428,7 +425,7 @@ implements(np.iscomplexobj)(iscomplexobj)
 @implements(np.array2string)
 def array2string(a: Any, *args: Any, **kw: Any) -> str:
     """Return the elements as text."""
-    return np.array2string(concrete(a, "array2string"), *args, **kw)
+    return np.array2string(on_host(concrete(a, "array2string")), *args, **kw)
 
 
 _POWERS = {2: ROWS["square"], 1: ROWS["positive"], 0.5: ROWS["sqrt"], -1: ROWS["reciprocal"]}

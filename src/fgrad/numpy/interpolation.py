@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.tensor import bind, unary
-from fgrad.numpy.arrays import as_value, extends, together
+from fgrad.numpy.arrays import as_value, extends, operands
 from fgrad.numpy.ordering import argsort, searchsorted
 from fgrad.numpy.shapes import concatenate
 from fgrad.numpy.statistics import known
@@ -37,7 +37,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         In `x` the slope of the segment to the right of a node, at the last node of the one to its left, and
         zero outside of the nodes; in `xp`, `fp`, `left` and `right` that of the formula for this segment.
     """
-    x, xp, fp = together(x, xp, fp)
+    x, xp, fp, left, right, period = operands(x, xp, fp, left, right, period)
+    x, xp, fp = map(as_value, (x, xp, fp))
     kind = np.dtype(complex if fp.dtype.kind == "c" else float)
     x, xp, fp = (linear.convert(v, d) for v, d in ((x, np.dtype(float)), (xp, np.dtype(float)), (fp, kind)))
     if len(xp.shape) != 1 or len(fp.shape) != 1:

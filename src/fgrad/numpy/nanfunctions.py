@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.tensor import bind, unary
-from fgrad.numpy.arrays import as_value, extends
+from fgrad.numpy.arrays import as_value, extends, next_to
 from fgrad.numpy.reductions import abs2, cumprod, cumsum, extremum, narrowed, prod, sum
 from fgrad.numpy.reductions import mean as _mean
 from fgrad.numpy.reductions import var as _var
@@ -218,7 +218,7 @@ def _variance(
     if mean is _NOTHING:
         total = sum(x, axis, dtype, None, True, _NOTHING, where)
         center = _divided(total, _count(nan, axis, True, where))
-    gap = bind("where", nan, 0, x - linear.convert(as_value(center), x.dtype))
+    gap = bind("where", nan, 0, x - linear.convert(next_to(center, x), x.dtype))
     squares = sum(abs2(gap), axis, dtype, None, keepdims, _NOTHING, where)
     freedom = _count(nan, axis, keepdims, where) - ddof
     lost = bind("less_equal", freedom, 0)

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, is_tracked, unary, wrap
 from fgrad.core.trace import Box
-from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends, together
+from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends, next_to, together
 from fgrad.numpy.indexing import along_axis, beside
 from fgrad.numpy.reductions import all as _all
 from fgrad.numpy.reductions import along
@@ -117,8 +117,8 @@ def sort_complex(a: Any) -> Any:
 @implements(np.lexsort)
 def lexsort(keys: Any, axis: int = -1) -> Any:
     """Return the places that sort by several keys, the last of which counts most."""
-    rows = keys if isinstance(keys, tuple | list) else (keys,)
-    values = [concrete(k, "lexsort") for k in rows]
+    rows = together(*keys) if isinstance(keys, tuple | list) else (keys,)
+    values = tuple([concrete(k, "lexsort") for k in rows])
     found = np.lexsort(values if isinstance(keys, tuple | list) else values[0], axis)
     return beside(found, *rows)
 
@@ -178,10 +178,12 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     Returns:
         Integers of the shape of `v`.
     """
-    a, v = together(a, v)
+    a, v = next_to(a, v, sorter), next_to(v, a, sorter)
     if sorter is not None:
         order = concrete(sorter, "searchsorted")
-        np.searchsorted(np.zeros(a.shape), 0.0, side, order)  # NumPy's checks
+        there = near(order) is not np
+        checked = np.zeros(order.shape, order.dtype) if there else order
+        np.searchsorted(np.zeros(a.shape), 0.0, side, checked)  # NumPy's checks
         a = beside(bind("gather", a, order, template=(HOLE,)), sorter)
     else:
         np.searchsorted(np.zeros(a.shape), 0.0, side)
@@ -204,11 +206,14 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
         ValueError: `bins` is not monotonic.
         TypeError: `x` is complex.
     """
-    x, bins = as_value(x), as_value(bins)
+    x, bins = together(x, bins)
     edges = concrete(bins, "digitize")
-    np.digitize(near(edges).zeros(0, x.dtype), edges, right)  # NumPy's checks
+    np.digitize(np.zeros(0, x.dtype), np.zeros((0,) * edges.ndim), right)  # NumPy's checks of what they are
+    falls = bool(np.any(edges[1:] < edges[:-1]))
+    if falls and np.any(edges[1:] > edges[:-1]):
+        raise ValueError("bins must be monotonically increasing or decreasing")
     side = "left" if right else "right"
-    if edges.size and edges[0] > edges[-1]:
+    if falls:
         return len(edges) - as_tensor(searchsorted(edges[::-1], x, side))
     return as_tensor(searchsorted(edges, x, side))
 

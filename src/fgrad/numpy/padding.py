@@ -10,7 +10,7 @@ import numpy as np
 
 from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, alias, bind, unary
-from fgrad.numpy.arrays import as_target, as_value, asarray, linspace
+from fgrad.numpy.arrays import as_target, as_value, asarray, linspace, next_to
 from fgrad.numpy.indexing import take
 from fgrad.numpy.reductions import max as _max
 from fgrad.numpy.reductions import mean as _mean
@@ -47,7 +47,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     Derivative:
         Flows to `array` and to the values of borders.
     """
-    x = as_value(array)
+    x = next_to(array, *kwargs.values())
     if isinstance(pad_width, dict):
         pad_width = _by_axis(pad_width, len(x.shape))
     if not isinstance(x, Tensor) and not any(map(holds_tensor, kwargs.values())):
@@ -115,7 +115,7 @@ def _spread(x: Any, axis: int, n: int) -> Any:
 def _constant(x: Any, axis: int, width: tuple[int, int], constant_values: Any = (0, 0)) -> tuple[Any, Any]:
     shape = tuple(x.shape)
     sides = [
-        linear.broadcast_to(as_target(v, x.dtype), (*shape[:axis], n, *shape[axis + 1 :]))
+        linear.broadcast_to(as_target(v, x), (*shape[:axis], n, *shape[axis + 1 :]))
         for v, n in zip(constant_values, width, strict=True)
     ]
     return sides[0], sides[1]
@@ -213,10 +213,10 @@ def _turned(x: Any, axis: int, places: Any, period: int) -> Any:
     odd = q % 2 == 1
     kept = take(x, np.where(odd, x.shape[axis] - 1 - r, r), axis)
     signs, lasts, firsts = np.where(odd, (-np.ones_like(q), q + 1, 1 - q), (np.ones_like(q), q, -q))
-    y = kept * signs.astype(x.dtype).reshape(shape)
+    y = kept * placed(x, signs.astype(x.dtype).reshape(shape))
     for edge, factors in ((_along(x, axis, -1, None), lasts), (_along(x, axis, 0, 1), firsts)):
         if factors.any():
-            y = y + edge * factors.astype(x.dtype).reshape(shape)
+            y = y + edge * placed(x, factors.astype(x.dtype).reshape(shape))
     return linear.convert(y, x.dtype)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Box
-from fgrad.numpy.arrays import as_value, asarray, concrete
+from fgrad.numpy.arrays import as_value, asarray, concrete, next_to, operands, together
 from fgrad.numpy.linalg import eigvals, inv, lstsq
 from fgrad.numpy.products import matmul
 from fgrad.numpy.reductions import inexact
@@ -24,8 +24,14 @@ from fgrad.numpy.statistics import known
 from fgrad.ops import linear
 
 
-def _coefficients(p: Any) -> Any:
-    return atleast_1d(np.asarray(p) if isinstance(p, np.poly1d) else as_value(p))
+def _plain(p: Any) -> Any:
+    """Return the coefficients of one of NumPy's polynomials as a list, anything else as it is."""
+    return p.coeffs.tolist() if isinstance(p, np.poly1d) else p
+
+
+def _coefficients(*ps: Any) -> list[Any]:
+    """Return polynomials as vectors, where the first one on a device is if they are on none yet."""
+    return [atleast_1d(p) for p in together(*map(_plain, ps))]
 
 
 def _part(x: Any, start: int | None, stop: int | None) -> Any:
@@ -69,7 +75,7 @@ def poly(seq_of_zeros: Any) -> Any:
         a = concatenate([a, nothing]) - _part(z, i, i + 1) * concatenate([nothing, a])
     if z.dtype.kind == "c":
         roots = np.sort(_concrete(z, "poly of complex roots"))
-        if np.array_equal(roots, np.sort(roots.conjugate())):
+        if np.array_equal(roots, np.sort(np.conjugate(roots))):
             return linear.real(a)
     return a
 
@@ -93,7 +99,7 @@ def roots(p: Any) -> Any:
     """
     if not holds_tensor((p,)):
         return np.roots(p)
-    p = _coefficients(p)
+    (p,) = _coefficients(p)
     if len(p.shape) != 1:
         raise ValueError("Input must be a rank-1 array.")
     if p.dtype.kind not in "fc":
@@ -123,7 +129,7 @@ def polyval(p: Any, x: Any) -> Any:
         return np.polyval(p, x)
     if isinstance(x, np.poly1d):
         raise TypeError("polyval of Tensors takes numbers, no poly1d; compose polynomials with polymul")
-    p, x = as_value(np.asarray(p) if isinstance(p, np.poly1d) else p), as_value(x)
+    p, x = together(_plain(p), x)
     y: Any = near(x).zeros(x.shape, x.dtype)
     for i in range(p.shape[0]):
         y = y * x + bind("slice", p, index=(i,))
@@ -159,6 +165,7 @@ def polyfit(
     if not holds_tensor((x, y, w)):
         fitted: Any = np.polyfit(x, y, deg, rcond, full, w, cov)  # type: ignore[call-overload]
         return fitted
+    x, y, w = operands(x, y, w)
     x, y, n = inexact(x), inexact(y), int(deg) + 1
     if n < 1:
         raise ValueError("expected deg >= 0")
@@ -216,7 +223,7 @@ def polysub(a1: Any, a2: Any) -> Any:
 
 
 def _sum(f: Any, a1: Any, a2: Any) -> Any:
-    x, y = _coefficients(a1), _coefficients(a2)
+    x, y = _coefficients(a1, a2)
     n = max(x.shape[0], y.shape[0])
     full = (concatenate([near(v).zeros(n - v.shape[0], v.dtype), v]) if v.shape[0] < n else v for v in (x, y))
     return f(*full)
@@ -227,7 +234,7 @@ def polymul(a1: Any, a2: Any) -> Any:
     """Return the product of two polynomials, without leading zeros of the factors."""
     if not holds_tensor((a1, a2)):
         return np.polymul(a1, a2)
-    x, y = _coefficients(a1), _coefficients(a2)
+    x, y = _coefficients(a1, a2)
     if len(x.shape) > 1 or len(y.shape) > 1:
         raise ValueError("Polynomial must be 1d only.")
     drop = sum(min(_leading_zeros(v, "polymul"), v.shape[0] - 1) for v in (x, y))
@@ -242,7 +249,7 @@ def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
     if not holds_tensor((u, v)):
         quotient, rest = np.polydiv(u, v)
         return quotient, rest
-    x, y = _coefficients(u) + 0.0, _coefficients(v) + 0.0
+    x, y = (p + 0.0 for p in _coefficients(u, v))
     kind = np.result_type(x.dtype, y.dtype)
     n, r = y.shape[0], linear.convert(x, kind)
     scale = 1.0 / _part(y, 0, 1)
@@ -283,8 +290,9 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     m = int(m)
     if m < 0:
         raise ValueError("Order of integral must be positive (see polyder)")
+    p, k = operands(p, k)
     p = as_value(p)
-    k = near(p).zeros(m) if k is None else atleast_1d(as_value(k))
+    k = near(p).zeros(m) if k is None else atleast_1d(next_to(k, p))
     if k.shape[0] == 1 and m > 1:
         k = linear.broadcast_to(k, (m,))
     if k.shape[0] < m:

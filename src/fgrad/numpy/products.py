@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad.core.primitive import FOREIGN, ROWS, UFUNCS
 from fgrad.core.tensor import Tensor, apply_row, bind, wrap
-from fgrad.numpy.arrays import as_value, together
+from fgrad.numpy.arrays import together
 from fgrad.numpy.registry import cast, declare_operator, implements, stored
 from fgrad.numpy.shapes import atleast_1d, diagonal, moveaxis, ravel
 from fgrad.ops import linear
@@ -21,6 +21,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NUMBERED = "".join(sorted(_LETTERS))  # an implicit result is in the order of letters, or of numbers
 
 
+_ARRAYS = {Tensor, np.ndarray}
 _CONTRACT = ROWS["contract"]
 _MATRICES = {"a": "ij", "b": "jk", "out": "ik"}
 _SMALL = {  # the letters of products of vectors and matrices
@@ -38,8 +39,9 @@ def matmul(
     """Return the matrix product; axes before the last two broadcast, vectors are rows or columns at need."""
     if axes is not None or axis is not None:
         raise TypeError("matmul of Tensors takes no axes; move them with moveaxis first")
-    x = x1 if x1.__class__ is Tensor or x1.__class__ is np.ndarray else as_value(x1)
-    y = x2 if x2.__class__ is Tensor or x2.__class__ is np.ndarray else as_value(x2)
+    x, y = x1, x2
+    if x.__class__ not in _ARRAYS or y.__class__ not in _ARRAYS:
+        x, y = together(x, y)
     shape_x, shape_y = x.shape, y.shape
     n, m = len(shape_x), len(shape_y)
     if n == 0 or m == 0:
@@ -138,20 +140,21 @@ def inner(a: Any, b: Any, /) -> Any:
 @implements(np.outer)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """Return the products of every element of `a` with every element of `b`."""
-    return stored(contract(ravel(a), ravel(b), "i", "j", "ij"), out)
+    x, y = together(a, b)
+    return stored(contract(ravel(x), ravel(y), "i", "j", "ij"), out)
 
 
 @implements(np.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
     """Return the sum of conj(a) * b over all elements."""
-    x = ravel(a)
-    return contract(bind("conjugate", x) if x.dtype.kind == "c" else x, ravel(b), "i", "i", "")
+    x, y = map(ravel, together(a, b))
+    return contract(bind("conjugate", x) if x.dtype.kind == "c" else x, y, "i", "i", "")
 
 
 @implements(np.vecdot)
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Return the sum of conj(x1) * x2 over an axis, with broadcasting."""
-    x, y = moveaxis(x1, axis, -1), moveaxis(x2, axis, -1)
+    x, y = (moveaxis(v, axis, -1) for v in together(x1, x2))
     x = bind("conjugate", x) if x.dtype.kind == "c" else x
     z = matmul(linear.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), linear.reshape(y, (*y.shape, 1)))
     return linear.reshape(z, z.shape[:-2])
@@ -315,7 +318,7 @@ def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = Fa
 
 def _parsed(operands: tuple[Any, ...]) -> tuple[list[str], str, list[Any]]:
     if isinstance(operands[0], str):
-        text, xs = operands[0].replace(" ", ""), [as_value(x) for x in operands[1:]]
+        text, xs = operands[0].replace(" ", ""), together(*operands[1:])
     else:
         text, xs = _from_lists(operands)
     left, arrow, result = text.partition("->")
@@ -351,7 +354,7 @@ def _from_lists(operands: tuple[Any, ...]) -> tuple[str, list[Any]]:
         return "".join("..." if a is Ellipsis else _NUMBERED[a] for a in axes)
 
     n = len(operands) // 2
-    xs = [as_value(x) for x in operands[: 2 * n : 2]]
+    xs = together(*operands[: 2 * n : 2])
     text = ",".join(term(axes) for axes in operands[1 : 2 * n : 2])
     return text + ("->" + term(operands[-1]) if len(operands) % 2 else ""), xs
 

@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.backend.devices import on_host
 from fgrad.core.tensor import Tensor
-from fgrad.numpy.arrays import concrete
+from fgrad.numpy.arrays import concrete, together
 from fgrad.numpy.registry import implements
 
 
 @implements(np.array_equiv)
 def array_equiv(a1: Any, a2: Any) -> bool:
     """Return whether two arrays have the same elements after one of them is broadcast to the other."""
-    return bool(np.array_equiv(concrete(a1, "array_equiv"), concrete(a2, "array_equiv")))
+    x, y = (concrete(v, "array_equiv") for v in together(a1, a2))
+    return bool(np.array_equiv(x, y))
 
 
 @implements(np.shares_memory)
@@ -64,13 +66,13 @@ def array_repr(
     arr: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None
 ) -> str:
     """Return the text that `repr` gives for an array with these elements."""
-    return np.array_repr(concrete(arr, "array_repr"), max_line_width, precision, suppress_small)
+    return np.array_repr(on_host(concrete(arr, "array_repr")), max_line_width, precision, suppress_small)
 
 
 @implements(np.array_str)
 def array_str(a: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:
     """Return the elements as text, without the name of the class."""
-    return np.array_str(concrete(a, "array_str"), max_line_width, precision, suppress_small)
+    return np.array_str(on_host(concrete(a, "array_str")), max_line_width, precision, suppress_small)
 
 
 def format_float_positional(x: Any, *args: Any, **kwargs: Any) -> str:
@@ -84,7 +86,7 @@ def format_float_scientific(x: Any, *args: Any, **kwargs: Any) -> str:
 
 
 def _scalar(x: Any) -> Any:
-    return concrete(x, "text")[()] if isinstance(x, Tensor) else x
+    return on_host(concrete(x, "text"))[()] if isinstance(x, Tensor) else x
 
 
 def _saves(function: Callable[..., Any]) -> Callable[..., None]:

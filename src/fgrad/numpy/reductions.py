@@ -12,7 +12,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import ROWS
 from fgrad.core.tensor import Tensor, apply_linear, bind, unary
 from fgrad.core.trace import Box
-from fgrad.numpy.arrays import alike, as_value
+from fgrad.numpy.arrays import alike, as_value, next_to, operands, together
 from fgrad.numpy.registry import implements, stored
 from fgrad.numpy.shapes import broadcast_to, concatenate
 from fgrad.ops import linear
@@ -44,19 +44,19 @@ def _prepared(x: Any, dtype: Any, where: Any, neutral: Any) -> Any:
     if dtype is not None:
         x = linear.convert(x, np.dtype(dtype))
     if where is not True:
-        x = bind("where", _mask(where, x.shape), x, linear.convert(as_value(neutral), x.dtype))
+        x = bind("where", _mask(where, x), x, linear.convert(as_value(neutral), x.dtype))
     return x
 
 
-def _mask(where: Any, shape: tuple[int, ...]) -> Any:
-    """Return `where` as an array.
+def _mask(where: Any, x: Any) -> Any:
+    """Return `where`, which chooses from `x`, as an array.
 
     Raises:
         ValueError: it has more axes or elements than what it chooses from.
     """
-    where = as_value(where)
-    if np.broadcast_shapes(where.shape, shape) != shape:
-        raise ValueError(f"where of shape {where.shape} does not broadcast to the array's shape {shape}")
+    where = next_to(where, x)
+    if np.broadcast_shapes(where.shape, x.shape) != x.shape:
+        raise ValueError(f"where of shape {where.shape} does not broadcast to the array's shape {x.shape}")
     return where
 
 
@@ -153,7 +153,7 @@ def extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any
     axes = _axes_of_monoid(axis, len(a.shape))
     if initial is not _NOTHING and (a.size == 0 and any(a.shape[i] == 0 for i in axes)):
         shape = tuple(n for i, n in enumerate(a.shape) if i not in axes)
-        y = linear.broadcast_to(linear.convert(as_value(_beside(initial, a.dtype)), a.dtype), shape)
+        y = linear.broadcast_to(linear.convert(next_to(_beside(initial, a.dtype), a), a.dtype), shape)
         return finished(alike([y, a])[0], a, axes, keepdims, out)
     if a.dtype.kind == "b":
         y = bind("convert", bind(name, bind("convert", a, dtype=np.dtype(np.int8)), axes=axes), dtype=a.dtype)
@@ -223,7 +223,7 @@ def _count(a: Any, axes: tuple[int, ...], where: Any, keepdims: Any) -> Any:
         for i in axes:
             n *= a.shape[i]
         return n
-    mask = bind("not_equal", linear.broadcast_to(_mask(where, a.shape), a.shape), False)
+    mask = bind("not_equal", linear.broadcast_to(_mask(where, a), a.shape), False)
     return linear.convert(sum(mask, axes, keepdims=keepdims), np.empty(0, a.dtype).real.dtype)
 
 
@@ -264,7 +264,7 @@ def var(
     axes = axes_of(axis, len(a.shape))
     ddof = ddof if correction is _NOTHING else correction
     center = _mean(a, axes, keepdims=True, where=where) if mean is _NOTHING else mean
-    gap = a - center
+    gap = a - next_to(center, a)
     squares = abs2(gap)
     n = _count(a, axes, where, keepdims) - ddof
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -307,6 +307,7 @@ def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False
 ) -> Any:
     """Return the weighted mean over axes."""
+    a, weights = operands(a, weights)
     a = inexact(a)
     if weights is None:
         y = mean(a, axis, keepdims=keepdims)
@@ -422,13 +423,14 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOTHING, append: An
         return a
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n}")
-    a = as_value(a)
+    joined = [x for x in (prepend, append) if x is not _NOTHING]
+    a = next_to(a, *joined) if joined else as_value(a)
     if not a.shape:
         raise ValueError("diff requires input that is at least one dimensional")
     place = normalize_axis_index(axis, len(a.shape))
     one = (*a.shape[:place], 1, *a.shape[place + 1 :])
-    parts = [as_value(x) for x in (prepend, a, append) if x is not _NOTHING]
-    if len(parts) > 1:
+    if joined:
+        parts = together(*[x for x in (prepend, a, append) if x is not _NOTHING])
         a = concatenate([x if x.shape else broadcast_to(x, one) for x in parts], place)
     lead = (slice(None),) * place
     for _ in range(n):
@@ -444,13 +446,13 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     Raises:
         TypeError: what is to be joined cannot be cast to the dtype of `ary`.
     """
-    a = as_value(ary)
+    a = next_to(ary, to_begin, to_end)
     a = linear.reshape(a, (a.size,))
     parts = [diff(a)] if a.dtype.kind != "b" else [bind("subtract", a, a)[1:]]
     for name, given, place in (("to_begin", to_begin, 0), ("to_end", to_end, 2)):
         if given is None:
             continue
-        end = as_value(given)
+        end = next_to(given, a)
         if not np.can_cast(end.dtype, a.dtype, "same_kind"):
             raise TypeError(
                 f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule."

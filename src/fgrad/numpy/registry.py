@@ -207,8 +207,11 @@ def with_keywords(
     out = outs[0] if outs else out[0] if isinstance(out, tuple) else out
     if not holds_tensor((*args, where, out)):
         return f.ufunc(*args, out=out, where=where, **kw)
+    next_to = FUNCTIONS["next_to"]
+    args = tuple([next_to(a, *args, where, out) if isinstance(a, list | tuple) else a for a in args])
     result = bind(f.row.name, *_cast_operands(f.ufunc, args, **kw))
     if where is not True:
+        where = next_to(where, result)
         result = bind("where", where, result, np.zeros((), result.dtype) if out is None else out)
     return stored(result, out)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import bind, is_tracked, wrap
-from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends
+from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends, together
 from fgrad.numpy.shapes import concatenate, moveaxis
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
@@ -121,7 +121,7 @@ def _chosen(x: Any, mask: Any) -> Any:
 @extends(np.union1d)
 def union1d(ar1: Any, ar2: Any) -> Any:
     """Return the sorted unique elements of two arrays; equal elements of both share the gradient equally."""
-    return unique(concatenate([_flat(ar1), _flat(ar2)]))
+    return unique(concatenate([_flat(x) for x in together(ar1, ar2)]))
 
 
 @extends(np.intersect1d)
@@ -140,7 +140,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     Derivative:
         Equal elements of both arrays share the gradient equally.
     """
-    x, y = _flat(ar1), _flat(ar2)
+    x, y = map(_flat, together(ar1, ar2))
     values = concrete(x, "intersect1d"), concrete(y, "intersect1d")
     _, *places = np.intersect1d(*values, assume_unique, return_indices=True)
     every = unique(as_tensor(concatenate([x, y])))
@@ -154,15 +154,16 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 
     With `assume_unique` the elements are returned in the order in which they stand.
     """
-    x = as_tensor(_flat(ar1))
+    x, y = together(ar1, ar2)
+    x = as_tensor(_flat(x))
     x = x if assume_unique else unique(x)
-    return _chosen(x, np.isin(concrete(x, "setdiff1d"), concrete(as_value(ar2), "setdiff1d"), invert=True))
+    return _chosen(x, np.isin(concrete(x, "setdiff1d"), concrete(y, "setdiff1d"), invert=True))
 
 
 @extends(np.setxor1d)
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     """Return the sorted unique elements that exactly one of two arrays holds."""
-    x, y = (as_tensor(_flat(a)) for a in (ar1, ar2))
+    x, y = (as_tensor(_flat(a)) for a in together(ar1, ar2))
     both = concatenate([x, y] if assume_unique else [unique(x), unique(y)])
     order = np.argsort(concrete(both, "setxor1d"), kind="stable")
     line = both._value[order]
@@ -186,5 +187,5 @@ def isin(
     Returns:
         Truth values of the shape of `element`.
     """
-    x, y = (concrete(as_value(v), "isin") for v in (element, test_elements))
+    x, y = (concrete(v, "isin") for v in together(element, test_elements))
     return wrap(np.isin(x, y, assume_unique, invert, kind=kind))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import alike, as_value, concrete, ones_before, values
+from fgrad.numpy.arrays import alike, as_value, concrete, ones_before, together, values
 from fgrad.numpy.registry import cast, holds_tensor, implements, stored
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
@@ -253,9 +253,9 @@ def block(arrays: Any) -> Any:
     if not holds_tensor(arrays):
         return np.block(arrays)
     np.block(_placeholders(arrays))  # it finds what does not fit
-    depth = _depth(arrays)
-    rank = max([depth, *(len(x.shape) for x in _leaves(arrays))])
-    return _joined_block(arrays, depth, rank)
+    depth, leaves = _depth(arrays), together(*_leaves(arrays))
+    rank = max([depth, *(len(x.shape) for x in leaves)])
+    return _joined_block(arrays, depth, rank, iter(leaves))
 
 
 def _placeholders(x: Any) -> Any:
@@ -269,13 +269,13 @@ def _depth(x: Any) -> int:
 
 
 def _leaves(x: Any) -> list[Any]:
-    return [leaf for part in x for leaf in _leaves(part)] if isinstance(x, list) else [as_value(x)]
+    return [leaf for part in x for leaf in _leaves(part)] if isinstance(x, list) else [x]
 
 
-def _joined_block(x: Any, depth: int, rank: int) -> Any:
+def _joined_block(x: Any, depth: int, rank: int, leaves: Iterator[Any]) -> Any:
     if depth == 0:
-        return ones_before(as_value(x), rank)
-    return concatenate([_joined_block(part, depth - 1, rank) for part in x], -depth)
+        return ones_before(next(leaves), rank)
+    return concatenate([_joined_block(part, depth - 1, rank, leaves) for part in x], -depth)
 
 
 @implements(getattr(np, "unstack", None))
@@ -290,9 +290,8 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
 @implements(np.append)
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     """Return `values` joined to the end of `arr`."""
-    if axis is None:
-        return concatenate([ravel(arr), ravel(values)])
-    return concatenate([arr, values], axis)
+    both = together(arr, values)
+    return concatenate([ravel(x) for x in both] if axis is None else both, axis or 0)
 
 
 FEW = 16  # places: parts between them are joined, where an index for each element would take longer
@@ -314,10 +313,11 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     """
     if not holds_tensor([arr, values]):
         return np.insert(arr, concrete(obj, "insert") if isinstance(obj, Tensor) else obj, values, axis)
+    arr, values = together(arr, values)
     x, axis = _flat_unless(arr, axis)
     n = x.shape[axis]
     single, places = _insertion_places(obj, n)
-    new = linear.convert(as_value(values), x.dtype)
+    new = linear.convert(values, x.dtype)
     if single:
         new = ones_before(new, len(x.shape))
         if np.ndim(obj) == 0 and not isinstance(obj, slice):

@@ -13,7 +13,7 @@ import numpy as np
 from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.core.trace import Box
-from fgrad.numpy.arrays import as_value, extends
+from fgrad.numpy.arrays import as_value, extends, next_to, together
 from fgrad.numpy.indexing import along_axis, clip, stop_gradient
 from fgrad.numpy.products import dot
 from fgrad.numpy.reductions import average, axes_of, cumsum, mean, sum
@@ -176,7 +176,7 @@ def _check_quantiles(q: Any, message: str) -> None:
     value = known(q)
     if len(q.shape) > 2:
         raise ValueError("q must be a scalar or 1d")
-    if value is not None and value.size and not (value.min() >= 0 and value.max() <= 1):
+    if value is not None and value.size and not (np.min(value) >= 0 and np.max(value) <= 1):
         raise ValueError(message)
 
 
@@ -184,7 +184,7 @@ def _check_weights(weights: Any, a: Any, axes: Axes, axis: Any, method: str) -> 
     """Return the weights in the shape of `a`."""
     if method != "inverted_cdf":
         raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
-    w = as_value(weights)
+    w = next_to(weights, a)
     if w.shape != a.shape:
         if axis is None:
             raise TypeError("Axis must be specified when shapes of a and weights differ.")
@@ -212,11 +212,12 @@ def _quantiles(
     percent: bool,
     skip: bool,
 ) -> Any:
-    a = as_value(a)
+    a = next_to(a, q, weights)
     if a.dtype.kind == "c":
         raise TypeError("a must be an array of real numbers")
     weak = type(q) in {int, float}
-    q = as_value(q) / 100 if percent else as_value(q)
+    q = next_to(q, a)
+    q = q / 100 if percent else q
     _check_quantiles(
         q, f"{'Percentiles' if percent else 'Quantiles'} must be in the range [0, {100 if percent else 1}]"
     )
@@ -407,7 +408,7 @@ def nanmedian(
 
 
 def _sample_weights(w: Any, n: int, name: str) -> Any:
-    w = linear.convert(as_value(w), np.dtype(float))
+    w = linear.convert(w, np.dtype(float))
     if len(w.shape) > 1:
         raise RuntimeError(f"cannot handle multidimensional {name}")
     if w.shape[0] != n:
@@ -415,7 +416,7 @@ def _sample_weights(w: Any, n: int, name: str) -> Any:
     value = known(w)
     if value is not None and np.any(value < 0):
         raise ValueError(f"{name} cannot be negative")
-    if name == "fweights" and value is not None and np.any(value != np.around(value)):
+    if name == "fweights" and value is not None and np.any(value != np.rint(value)):
         raise TypeError("fweights must be integer")
     return w
 
@@ -469,7 +470,9 @@ def cov(
     """
     if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")
-    parts = [as_value(p) for p in (m, y) if p is not None]
+    given = iter(together(*(x for x in (m, y, fweights, aweights) if x is not None)))
+    m, y, fweights, aweights = (x if x is None else next(given) for x in (m, y, fweights, aweights))
+    parts = [p for p in (m, y) if p is not None]
     kind = np.result_type(*(p.dtype for p in parts), np.float64) if dtype is None else np.dtype(dtype)
     x = _variables(parts[0], kind, rowvar, "m")
     if x.shape[0] == 0:

@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from fgrad.backend.devices import copied
 from fgrad.core.operators import in_place
+from fgrad.core.placement import near
 from fgrad.core.primitive import METHODS, NUMPY, Primitive
 from fgrad.core.tensor import Tensor, bind, is_tracked, rebind, wrap
 from fgrad.core.trace import Box
 from fgrad.numpy import reductions
-from fgrad.numpy.arrays import as_value
+from fgrad.numpy.arrays import as_value, next_to, together
 from fgrad.numpy.registry import cast, stored
 from fgrad.numpy.shapes import concatenate, moveaxis
 from fgrad.ops import linear
@@ -39,6 +41,11 @@ def _followed(*xs: Any) -> bool:
     return any(isinstance(x, Tensor) and (isinstance(x._value, Box) or is_tracked(x)) for x in xs)
 
 
+def _is_numpys(*xs: Any) -> bool:
+    """Return whether NumPy computes with `xs`: no transformation follows them, and they are on the CPU."""
+    return not _followed(*xs) and all(near(x) is np for x in xs)
+
+
 def _value(x: Any) -> Any:
     """Return the array of a Tensor, also of those in an index."""
     if isinstance(x, tuple):
@@ -52,7 +59,7 @@ def _small(x: Any) -> Any:
 
 
 def _masked(x: Any, where: Any, neutral: Any) -> Any:
-    return x if where is True else bind("where", as_value(where), x, _constant(neutral, x.dtype))
+    return x if where is True else bind("where", next_to(where, x), x, _constant(neutral, x.dtype))
 
 
 def _constant(number: Any, dtype: np.dtype[Any]) -> Any:
@@ -130,7 +137,7 @@ def reduce(
     """Return `ufunc.reduce(array, ...)`."""
     x, keepdims = as_value(array), bool(keepdims)
     started = initial is not _NOTHING and initial is not None
-    if not _followed(x, where, initial) and ufunc not in _MISREAD:
+    if _is_numpys(x, where, initial) and ufunc not in _MISREAD:
         given = {"axis": axis, "dtype": dtype, "keepdims": keepdims, "where": _value(where)}
         start = {} if initial is _NOTHING else {"initial": _value(initial)}
         return stored(wrap(ufunc.reduce(_value(x), **given, **start)), out)
@@ -175,7 +182,7 @@ def _end(ufunc: Any, x: Any, axes: tuple[int, ...], first: Any, keepdims: bool) 
 def accumulate(ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
     """Return `ufunc.accumulate(array, ...)`."""
     x = as_value(array)
-    if not _followed(x):
+    if _is_numpys(x):
         return stored(wrap(ufunc.accumulate(_value(x), axis, dtype)), out)
     kind = ufunc.accumulate(_small(x), axis, dtype).dtype
     (place,) = range(x.ndim) if axis is None else normalize_axis_tuple(axis, x.ndim)
@@ -195,7 +202,7 @@ def _scan(ufunc: Any, x: Any, axis: int) -> Any:
 
 def outer(ufunc: Any, a: Any, b: Any, /, **kw: Any) -> Any:
     """Return `ufunc.outer(a, b, ...)`."""
-    x, y = as_value(a), as_value(b)
+    x, y = together(a, b)
     ufunc.outer(np.ones((), x.dtype), np.ones((), y.dtype))  # raises what is due
     return NUMPY[ufunc](linear.reshape(x, (*x.shape, *(1,) * len(y.shape))), y, **kw)
 
@@ -205,7 +212,7 @@ def reduceat(ufunc: Any, array: Any, indices: Any, axis: Any = 0, dtype: Any = N
     x, places = as_value(array), np.asarray(_concrete(indices, "reduceat"))
     if not hasattr(indices, "dtype"):
         places = places.astype(np.intp)
-    if not _followed(x) and ufunc not in _MISREAD:
+    if _is_numpys(x) and ufunc not in _MISREAD:
         return stored(wrap(ufunc.reduceat(_value(x), places, axis, dtype)), out)
     kind = ufunc.reduceat(_small(x), np.zeros_like(places), axis, dtype).dtype  # or raises what is due
     (place,) = normalize_axis_tuple(axis, x.ndim)
@@ -245,17 +252,20 @@ def _group(ufunc: Any, x: Any, position: Any, i: Any, lengths: np.ndarray[Any, A
     return bind("gather", along, np.arange(len(i)), lengths - 1, template=(HOLE, HOLE))
 
 
+_ATOMIC = {np.add, np.subtract, np.maximum, np.minimum}  # what devices combine in any order
+
+
 def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
     """Do what `ufunc.at(a, indices, *b)` does, to a Tensor `a`."""
-    operands = tuple(map(as_value, b))
+    operands = tuple([next_to(x, a) for x in b])
     index = _concrete(indices, "at")
     if not isinstance(a, Tensor):
         if _followed(*operands):
             stored(operands[0], a)  # refuses
         _at(ufunc, a, index, operands)
         return
-    if not _followed(a, *operands):
-        new = np.array(a._value)
+    if not _followed(a, *operands) and (ufunc in _ATOMIC or _is_numpys(a, *operands)):
+        new = copied(a._value)
         _at(ufunc, new, index, operands)
         rebind(a, wrap(new))
         return

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import Tensor, alias, bind, rebind
-from fgrad.numpy.arrays import as_target, as_value, concrete
+from fgrad.numpy.arrays import as_target, concrete, next_to
 from fgrad.numpy.indexing import clip, setitem
 from fgrad.numpy.registry import cast, implements, storable
 from fgrad.numpy.shapes import resize as _resized
@@ -58,7 +58,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     if not isinstance(a, Tensor):
         _on_array(np.put, a, ind, v, mode)
         return
-    values, n = _flat(as_target(v, a.dtype)), a.size
+    values, n = _flat(as_target(v, a)), a.size
     places = ind if isinstance(ind, Tensor) else np.asarray(ind)
     if places.dtype.kind not in "iu":
         if places.size and not (isinstance(ind, list | tuple | int | float) or places.dtype.kind == "b"):
@@ -98,7 +98,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> Non
     n = 1 if axis is None else len(arr.shape)
     if len(places.shape) != n:
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
-    new = as_target(values, arr.dtype)
+    new = as_target(values, arr)
     if axis is None:
         _write_flat(arr, places, new)
         return
@@ -122,7 +122,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     if chosen.size != arr.size:
         raise ValueError("place: mask and data must be the same size")
     places = np.flatnonzero(chosen)
-    values = _flat(as_target(vals, arr.dtype))
+    values = _flat(as_target(vals, arr))
     if not places.size:
         return
     if not values.size:
@@ -141,7 +141,7 @@ def putmask(a: Any, /, mask: Any, values: Any) -> None:
     if not isinstance(a, Tensor):
         _on_array(np.putmask, a, mask, values)
         return
-    chosen, new = as_value(mask), _flat(as_target(values, a.dtype))
+    chosen, new = next_to(mask, a), _flat(as_target(values, a))
     if chosen.size != a.size:
         raise ValueError("putmask: mask and data must be the same size")
     if new.size and a.size:
@@ -163,13 +163,13 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     if src.__class__ in {bool, int, float, complex}:
         np.copyto(np.empty((), dst.dtype), src, casting)  # it knows what may be written
     else:
-        src = cast(src, dst.dtype, casting)
-    new = as_target(src, dst.dtype)
+        src = cast(next_to(src, dst), dst.dtype, casting)
+    new = as_target(src, dst)
     if where is True:
         setitem(dst, Ellipsis, new)
         return
     shape = dst.shape
-    mask = as_value(where)
+    mask = next_to(where, dst)
     if np.broadcast_shapes(tuple(mask.shape), tuple(new.shape), shape) != shape:
         raise ValueError(f"could not broadcast {new.shape} and {mask.shape} into shape {shape}")
     rebind(dst, bind("where", mask, new, dst))
@@ -200,7 +200,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     step = columns + 1 if a.ndim == 2 else 1 + sum(columns**i for i in range(1, a.ndim))
     places = slice(None, stop, step)
     count = len(range(*places.indices(a.size)))
-    values = _flat(as_target(val, a.dtype))
+    values = _flat(as_target(val, a))
     if count and values.size:
         _write_flat(a, places, _repeated(values, count))
 
@@ -231,7 +231,7 @@ class Flat:
         return _flat(self.base)[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        values = _flat(as_target(value, self.base.dtype))
+        values = _flat(as_target(value, self.base))
         places = np.arange(self.base.size)[index]
         _write_flat(self.base, _flat(places), _repeated(values, places.size))
 

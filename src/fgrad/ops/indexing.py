@@ -178,7 +178,7 @@ def _run_put(x: Any, value: Any, *arrays: Any, template: Index) -> Any:
 def _in_place_of(x: DeviceArray, value: Any) -> Any:
     """Return a value that is written into `x` as array on its device, without the axes that NumPy drops."""
     if value.__class__ is not DeviceArray:
-        value = x.place.full((), value, x.dtype)
+        value = x.place.full((), x.place.operand(value), x.dtype)
     return value
 
 

@@ -13,7 +13,7 @@ from numpy.linalg._linalg import SlogdetResult
 from fgrad.core.placement import near
 from fgrad.core.tensor import bind, wrap
 from fgrad.numpy import products
-from fgrad.numpy.arrays import as_value
+from fgrad.numpy.arrays import as_value, together
 from fgrad.numpy.linalg.arguments import linalg_function, square_matrices
 from fgrad.numpy.linalg.systems import inv
 from fgrad.numpy.registry import stored
@@ -52,7 +52,7 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
     Source:
         Cormen, Leiserson, Rivest & Stein (2009), Introduction to Algorithms, 15.2.
     """
-    xs = [as_value(x) for x in arrays]
+    xs = together(*arrays)
     if len(xs) < 2:
         raise ValueError("Expecting at least two arrays.")
     if len(xs) == 2:

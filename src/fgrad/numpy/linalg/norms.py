@@ -12,7 +12,7 @@ from numpy.linalg import LinAlgError
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.numpy import shapes
-from fgrad.numpy.arrays import as_value
+from fgrad.numpy.arrays import as_value, next_to
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.linalg.arguments import is_abstract, linalg_function, square_matrices
 from fgrad.numpy.linalg.factorizations import svd, svdvals
@@ -175,7 +175,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     """
     if rtol is not None and tol is not None:
         raise ValueError("`tol` and `rtol` can't be both set.")
-    a = stop_gradient(as_value(A))
+    a = stop_gradient(next_to(A, tol, rtol))
     if len(a.shape) < 2:
         if not is_abstract(a):
             return int(np.any(a._value if isinstance(a, Tensor) else a))
@@ -183,8 +183,8 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
         return bind("max", found, axes=tuple(range(len(a.shape))))
     s = svd(a, compute_uv=False, hermitian=hermitian)
     if tol is None:
-        ratio = builtins.max(a.shape[-2:]) * np.finfo(s.dtype).eps if rtol is None else as_value(rtol)
+        ratio = builtins.max(a.shape[-2:]) * np.finfo(s.dtype).eps if rtol is None else next_to(rtol, s)
         top = extremum("max", s, (len(s.shape) - 1,))
         tol = ratio * top
-    limit = as_value(tol)
+    limit = next_to(tol, s)
     return bind("sum", bind("greater", s, linear.reshape(limit, (*limit.shape, 1))), axes=(len(s.shape) - 1,))

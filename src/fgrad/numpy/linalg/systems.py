@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fgrad.core.placement import near
+from fgrad.core.placement import near, placed
 from fgrad.core.tensor import bind, wrap
 from fgrad.numpy import shapes
-from fgrad.numpy.arrays import alike, as_value
+from fgrad.numpy.arrays import alike, as_value, together
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.linalg.arguments import (
     NOTHING,
@@ -48,6 +48,7 @@ def solve(a: Any, b: Any) -> Any:
     Source:
         Giles (2008), An extended collection of matrix derivative results, 2.3.1.
     """
+    a, b = together(a, b)
     a, b = of_common_dtype(square_matrices(a), supported(b))
     n = a.shape[-1]
     vector = len(b.shape) == 1
@@ -106,7 +107,7 @@ def _pseudo_inverse(a: Any, rcond: Any, *, hermitian: bool = False) -> Any:
         return bind("pinv", a, rcond=rcond, hermitian=hermitian)
     u, s, vh = bind("svd", a, full_matrices=False)
     size = s._value
-    kept = size > rcond[..., None] * size.max(axis=-1, keepdims=True)
+    kept = size > placed(size, rcond)[..., None] * size.max(axis=-1, keepdims=True)
     if not np.any(~kept & (size > _TINY * size.max(axis=-1, keepdims=True))):
         return bind("pinv", a, rcond=rcond, hermitian=hermitian)
     # where singular values that are not zero are dropped, those left depend on them
@@ -135,7 +136,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
     Derivative:
         That of `solve`.
     """
-    a, b = as_value(a), as_value(b)
+    a, b = together(a, b)
     n = len(a.shape)
     if axes is not None:
         order = list(range(n))
@@ -170,7 +171,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, Any, Any]:
     Derivative:
         That of `pinv`, along matrices of the same rank: Golub & Pereyra (1973).
     """
-    a, b = supported(a), supported(b)
+    a, b = map(supported, together(a, b))
     vector = len(b.shape) == 1
     b = matrices.as_column(b) if vector else b
     for x in (a, b):
