@@ -18,10 +18,6 @@ from fgrad.core.tensor import bind
 DEVICE = "cuda:0"
 LOOSE = {"e": 2e-3, "f": 1e-4, "F": 1e-4}  # relative; other dtypes: 1e-8
 
-_DRAWS = "NumPy's generators, whose streams are made of rejections"
-REFUSED = {  # rows without a form on CUDA, and why
-    "draw": _DRAWS,
-}
 WAITS = {  # rows that look at values, and refuse some of them: a truth value is read from the device
     *("guard", "solve", "slogdet", "qr", "eig", "eigh", "svd", "pinv"),
     *("solve_triangular", "solve_banded", "lu_factor", "polar", "sylvester", "riccati", "matrix_function"),

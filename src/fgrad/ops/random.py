@@ -21,12 +21,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fgrad.backend.array import DeviceArray
+from fgrad.backend.array import DeviceArray, mixed
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
 from fgrad.core.primitive import Pattern, Primitive, Pull, Rule, by_argument, flat, register
 from fgrad.core.tensor import bind, unary
+from fgrad.ops import sampling
 from fgrad.ops.elementwise import batch_elementwise
 from fgrad.ops.linear import broadcast_to, convert
 
@@ -83,7 +84,17 @@ def _run_draw(
     key: Array, *operands: Array, method: str, names: Sequence[str], options: Any, shape: Shape, dtype: Any
 ) -> Array:
     if key.__class__ is DeviceArray:
-        raise key.place.refusal(f"draw ({method})")
+        stream = sampling.Stream(_run_threefry, key, shape)
+        values = {
+            n: x if n == "p" and method == "choice" else stream.spread(x)
+            for n, x in zip(names, operands, strict=True)
+        }
+        given = {k: v for k, v in options.items() if k != "size"}  # it is the shape
+        made = sampling.METHODS[method](stream, **values, **given)
+        return np.broadcast_to(made, (*key.shape[:-1], *shape)).astype(dtype)
+    for x in operands:
+        if x.__class__ is DeviceArray:
+            raise mixed(x.device, "cpu")
     lead = key.shape[:-1]  # one stream for each key; the operands have these axes first
     out = np.empty((*lead, *shape), dtype)
     for i in np.ndindex(lead):

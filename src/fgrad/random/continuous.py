@@ -24,9 +24,11 @@ from fgrad.random.sources import (
     given,
     inner,
     is_generator,
+    keyed,
     normals,
-    parameter,
+    parameters,
     plain,
+    sent,
     several,
     size_of,
     spread,
@@ -60,9 +62,9 @@ def normal(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtyp
         True
     """
     kind = float_dtype(dtype)
-    loc, scale = parameter(loc, kind), parameter(scale, kind)
+    loc, scale = parameters(kind, loc, scale)
     demand("scale", scale)
-    return loc + scale * normals(source, size_of(size, loc, scale), kind)
+    return loc + scale * normals(source, size_of(size, loc, scale), kind, loc, scale)
 
 
 def uniform(source: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
@@ -72,32 +74,34 @@ def uniform(source: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtyp
         1 - u in `low` and u in `high`, where u is the fraction of the way.
     """
     kind = float_dtype(dtype)
-    low, high = parameter(low, kind), parameter(high, kind)
-    return low + (high - low) * closed(source, size_of(size, low, high), kind)
+    low, high = parameters(kind, low, high)
+    return low + (high - low) * closed(source, size_of(size, low, high), kind, low, high)
 
 
 def exponential(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the exponential distribution with mean `scale`."""
     kind = float_dtype(dtype)
-    scale = parameter(scale, kind)
+    (scale,) = parameters(kind, scale)
     demand("scale", scale)
-    return scale * exponentials(source, size_of(size, scale), kind)
+    return scale * exponentials(source, size_of(size, scale), kind, scale)
 
 
 def gumbel(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Gumbel distribution: `loc` - `scale` log(-log u)."""
     kind = float_dtype(dtype)
-    loc, scale = parameter(loc, kind), parameter(scale, kind)
+    loc, scale = parameters(kind, loc, scale)
     demand("scale", scale)
-    return loc - scale * unary("log", -unary("log1p", -inner(source, size_of(size, loc, scale), kind)))
+    return loc - scale * unary(
+        "log", -unary("log1p", -inner(source, size_of(size, loc, scale), kind, loc, scale))
+    )
 
 
 def laplace(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Laplace distribution: exponential ones on both sides of `loc`."""
     kind = float_dtype(dtype)
-    loc, scale = parameter(loc, kind), parameter(scale, kind)
+    loc, scale = parameters(kind, loc, scale)
     demand("scale", scale)
-    u = inner(source, size_of(size, loc, scale), kind)
+    u = inner(source, size_of(size, loc, scale), kind, loc, scale)
     upper = bind("greater_equal", u, 0.5)
     size_log = unary("log", _where(upper, 2.0 - u - u, u + u))
     return loc + scale * _where(upper, -size_log, size_log)
@@ -106,18 +110,18 @@ def laplace(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dty
 def logistic(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the logistic distribution: `loc` + `scale` log(u / (1 - u))."""
     kind = float_dtype(dtype)
-    loc, scale = parameter(loc, kind), parameter(scale, kind)
+    loc, scale = parameters(kind, loc, scale)
     demand("scale", scale)
-    u = inner(source, size_of(size, loc, scale), kind)
+    u = inner(source, size_of(size, loc, scale), kind, loc, scale)
     return loc + scale * unary("log", u / (1.0 - u))
 
 
 def lognormal(source: Any, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples whose logarithm is normal with mean `mean` and standard deviation `sigma`."""
     kind = float_dtype(dtype)
-    mean, sigma = parameter(mean, kind), parameter(sigma, kind)
+    mean, sigma = parameters(kind, mean, sigma)
     demand("sigma", sigma)
-    return unary("exp", mean + sigma * normals(source, size_of(size, mean, sigma), kind))
+    return unary("exp", mean + sigma * normals(source, size_of(size, mean, sigma), kind, mean, sigma))
 
 
 def weibull(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
@@ -127,41 +131,41 @@ def weibull(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
         ValueError: `a` is not positive (NumPy takes zero too, and returns zeros).
     """
     kind = float_dtype(dtype)
-    a = parameter(a, kind)
+    (a,) = parameters(kind, a)
     demand("a", a, positive=True)
-    return bind("power", exponentials(source, size_of(size, a), kind), 1.0 / a)
+    return bind("power", exponentials(source, size_of(size, a), kind, a), 1.0 / a)
 
 
 def pareto(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Pareto II (Lomax) distribution of shape `a`."""
     kind = float_dtype(dtype)
-    a = parameter(a, kind)
+    (a,) = parameters(kind, a)
     demand("a", a, positive=True)
-    return unary("expm1", exponentials(source, size_of(size, a), kind) / a)
+    return unary("expm1", exponentials(source, size_of(size, a), kind, a) / a)
 
 
 def power(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples in [0, 1] of density a x**(a - 1)."""
     kind = float_dtype(dtype)
-    a = parameter(a, kind)
+    (a,) = parameters(kind, a)
     demand("a", a, positive=True)
-    return bind("power", -unary("expm1", -exponentials(source, size_of(size, a), kind)), 1.0 / a)
+    return bind("power", -unary("expm1", -exponentials(source, size_of(size, a), kind, a)), 1.0 / a)
 
 
 def rayleigh(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Rayleigh distribution: lengths of normal vectors in the plane."""
     kind = float_dtype(dtype)
-    scale = parameter(scale, kind)
+    (scale,) = parameters(kind, scale)
     demand("scale", scale)
-    return scale * unary("sqrt", 2.0 * exponentials(source, size_of(size, scale), kind))
+    return scale * unary("sqrt", 2.0 * exponentials(source, size_of(size, scale), kind, scale))
 
 
 def cauchy(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the Cauchy distribution: quotients of normal numbers."""
     kind = float_dtype(dtype)
-    loc, scale = parameter(loc, kind), parameter(scale, kind)
+    loc, scale = parameters(kind, loc, scale)
     demand("scale", scale)
-    pairs = normals(source, (*size_of(size, loc, scale), 2), kind)
+    pairs = normals(source, (*size_of(size, loc, scale), 2), kind, loc, scale)
     return loc + scale * (pairs[..., 0] / pairs[..., 1])
 
 
@@ -172,11 +176,11 @@ def triangular(source: Any, left: Any, mode: Any, right: Any, size: Any = None, 
         ValueError: not left <= mode <= right, or left == right.
     """
     kind = float_dtype(dtype)
-    left, mode, right = (parameter(x, kind) for x in (left, mode, right))
+    left, mode, right = parameters(kind, left, mode, right)
     demand("mode - left", mode - left)
     demand("right - mode", right - mode)
     demand("right - left", right - left, positive=True)
-    u = closed(source, size_of(size, left, mode, right), kind)
+    u = closed(source, size_of(size, left, mode, right), kind, left, mode, right)
     base = right - left
     ahead = bind("less_equal", u, (mode - left) / base)
     rise = _where(ahead, u * (mode - left), (1.0 - u) * (right - mode))
@@ -211,12 +215,14 @@ def truncated_normal(
         that of the quantile function, in all four parameters; accurate in the tails too.
     """
     kind = float_dtype(dtype)
-    lower, upper, loc, scale = (parameter(x, kind) for x in (lower, upper, loc, scale))
+    lower, upper, loc, scale = parameters(kind, lower, upper, loc, scale)
     demand("scale", scale, positive=True)
     with np.errstate(invalid="ignore"):
         demand("upper - lower", upper - lower, positive=True)
     shape = size_of(size, lower, upper, loc, scale)
-    word = convert(inner(source, shape, np.dtype(float)) * 2.0**52, np.dtype(np.int64))
+    word = convert(
+        inner(source, shape, np.dtype(float), lower, upper, loc, scale) * 2.0**52, np.dtype(np.int64)
+    )
     limits = (_standard(x, loc, scale) for x in (lower, upper))
     return loc + scale * bind("normal_between", word, *limits)
 
@@ -253,6 +259,7 @@ def _following(z: Any, y0: Any, y: Any) -> Any:
 
 
 def _standard_gamma(source: Any, shape: Any) -> Any:
+    source = keyed(source, shape)
     if not is_generator(source):
         return unary("exp", _log_gamma(source, shape))
     z = np.asarray(source.standard_gamma(plain(shape)), shape.dtype)
@@ -281,16 +288,16 @@ def gamma(source: Any, shape: Any, scale: Any = 1.0, size: Any = None, dtype: An
         Figurnov, Mohamed & Mnih (2018), Implicit reparameterization gradients.
     """
     kind = float_dtype(dtype)
-    shape, scale = parameter(shape, kind), parameter(scale, kind)
+    shape, scale = parameters(kind, shape, scale)
     demand("shape", shape, positive=True)
     demand("scale", scale)
-    return scale * _standard_gamma(source, spread(shape, size_of(size, shape, scale)))
+    return scale * sent(_standard_gamma(source, spread(shape, size_of(size, shape, scale))), scale)
 
 
 def chisquare(source: Any, df: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     """Return samples of the chi-square distribution with `df` degrees of freedom."""
     kind = float_dtype(dtype)
-    df = parameter(df, kind)
+    (df,) = parameters(kind, df)
     demand("df", df, positive=True)
     return 2.0 * _standard_gamma(source, spread(df / 2.0, size_of(size, df)))
 
@@ -304,14 +311,15 @@ def student_t(
     Generator they are those of NumPy's `standard_t` for a single sample only.
     """
     kind = float_dtype(dtype)
-    df, loc, scale = (parameter(x, kind) for x in (df, loc, scale))
+    df, loc, scale = parameters(kind, df, loc, scale)
     demand("df", df, positive=True)
     demand("scale", scale)
     shape = size_of(size, df, loc, scale)
     first, second = several(source, 2)
-    top = normals(first, shape, kind)
+    top = normals(first, shape, kind, df, loc, scale)
     half = spread(df / 2.0, shape)
-    return loc + scale * (top * unary("sqrt", half / _standard_gamma(second, half)))
+    width = unary("sqrt", half / _standard_gamma(second, half))
+    return loc + scale * (top * sent(width, loc, scale))
 
 
 def f(source: Any, dfnum: Any, dfden: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
@@ -320,12 +328,12 @@ def f(source: Any, dfnum: Any, dfden: Any, size: Any = None, dtype: Any = FLOAT6
     All numerators are drawn first, so with a Generator they are NumPy's for a single sample only.
     """
     kind = float_dtype(dtype)
-    dfnum, dfden = parameter(dfnum, kind), parameter(dfden, kind)
+    dfnum, dfden = parameters(kind, dfnum, dfden)
     demand("dfnum", dfnum, positive=True)
     demand("dfden", dfden, positive=True)
     shape = size_of(size, dfnum, dfden)
     top, bottom = (
-        _standard_gamma(s, spread(df / 2.0, shape))
+        sent(_standard_gamma(s, spread(df / 2.0, shape)), dfnum, dfden)
         for s, df in zip(several(source, 2), (dfnum, dfden), strict=True)
     )
     return (top * dfden) / (bottom * dfnum)
@@ -341,11 +349,12 @@ def beta(source: Any, a: Any, b: Any, size: Any = None, dtype: Any = FLOAT64) ->
         Figurnov, Mohamed & Mnih (2018), Implicit reparameterization gradients.
     """
     kind = float_dtype(dtype)
-    a, b = parameter(a, kind), parameter(b, kind)
+    a, b = parameters(kind, a, b)
     demand("a", a, positive=True)
     demand("b", b, positive=True)
     shape = size_of(size, a, b)
-    a, b = spread(a, shape), spread(b, shape)
+    source = keyed(source, a, b)
+    a, b = (sent(spread(x, shape), a, b) for x in (a, b))
     if not is_generator(source):
         first, second = several(source, 2)
         y = _log_gamma_values(first, a) - _log_gamma_values(second, b)
@@ -374,7 +383,7 @@ def dirichlet(source: Any, alpha: Any, size: Any = None, dtype: Any = FLOAT64) -
         that of the gamma variables (implicit), through the quotient.
     """
     kind = float_dtype(dtype)
-    alpha = parameter(alpha, kind)
+    (alpha,) = parameters(kind, alpha)
     demand("alpha", alpha, positive=True)
     if not alpha.shape:
         raise ValueError("alpha must have at least one axis")
@@ -382,6 +391,7 @@ def dirichlet(source: Any, alpha: Any, size: Any = None, dtype: Any = FLOAT64) -
     shapes = spread(alpha, (*lead, alpha.shape[-1]))
     axis = len(lead)
     kept = (*lead, 1)
+    source = keyed(source, alpha)
     if is_generator(source) and (not alpha.size or np.max(plain(alpha)) >= 0.1):
         z = _standard_gamma(source, shapes)
         return z / reshape(sum_axes(z, (axis,)), kept)
@@ -412,9 +422,9 @@ def multivariate_normal(
     kind = float_dtype(dtype)
     if method != "cholesky":
         raise ValueError(f"multivariate_normal differentiates through method='cholesky', not {method!r}")
-    mean, cov = parameter(mean, kind), parameter(cov, kind)
+    mean, cov = parameters(kind, mean, cov)
     if len(mean.shape) != 1 or tuple(cov.shape) != (mean.shape[0],) * 2:
         raise ValueError(f"mean of shape {tuple(mean.shape)} and cov of shape {tuple(cov.shape)} do not fit")
-    noise = normals(source, (*lengths(size), mean.shape[0]), kind)
+    noise = normals(source, (*lengths(size), mean.shape[0]), kind, mean, cov)
     factor = np.linalg.cholesky(cov)
     return mean + np.matmul(noise, transpose(factor, (1, 0)))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import Tensor, bind, unary
-from fgrad.numpy.arrays import as_value
+from fgrad.numpy.arrays import as_value, next_to
 from fgrad.numpy.indexing import setitem, take
 from fgrad.ops.linear import convert
 from fgrad.random.keys import lengths
@@ -21,13 +21,13 @@ from fgrad.random.sources import closed, demand, drawn, given, inner, size_of
 DOUBLE, PLACE = np.dtype(np.float64), np.dtype(np.int64)
 
 
-def _fixed(x: Any, name: str) -> Any:
+def _fixed(x: Any, name: str, *others: Any) -> Any:
     """Return a parameter of a discrete distribution, which no derivative may pass.
 
     Raises:
         TypeError: it is not real, or a derivative with respect to it is asked for.
     """
-    x = as_value(x)
+    x = next_to(x, *others) if isinstance(x, list | tuple) else as_value(x)
     if x.dtype.kind not in "fiub":
         raise TypeError(f"{name} is real, not {x.dtype}")
     return bind("discrete", x) if isinstance(x, Tensor) else x
@@ -43,7 +43,7 @@ def bernoulli(source: Any, p: Any = 0.5, size: Any = None) -> Any:
     p = convert(_fixed(p, "p"), DOUBLE)
     demand("p", p)
     demand("1 - p", 1.0 - p)
-    return given(bind("less", closed(source, size_of(size, p), DOUBLE), p), p)
+    return given(bind("less", closed(source, size_of(size, p), DOUBLE, p), p), p)
 
 
 def categorical(source: Any, logits: Any, axis: int = -1, size: Any = None) -> Any:
@@ -74,7 +74,7 @@ def categorical(source: Any, logits: Any, axis: int = -1, size: Any = None) -> A
         )
     place += len(shape) - len(rest)
     full = (*shape[:place], logits.shape[axis], *shape[place:])
-    noise = -unary("log", -unary("log", inner(source, full, DOUBLE)))
+    noise = -unary("log", -unary("log", inner(source, full, DOUBLE, logits)))
     return given(convert(bind("argmax", logits + noise, axis=place), PLACE), logits)
 
 
@@ -87,7 +87,7 @@ def integers(
         ValueError: the interval is empty, or does not fit into `dtype`.
     """
     low, high = (0, low) if high is None else (low, high)
-    low, high = _fixed(low, "low"), _fixed(high, "high")
+    low, high = _fixed(low, "low", high), _fixed(high, "high", low)
     shape = size_of(size, low, high)
     kind = np.dtype(dtype)
     return drawn(
@@ -121,7 +121,7 @@ def binomial(source: Any, n: Any, p: Any, size: Any = None) -> Any:
         TypeError: a derivative with respect to `p` is asked for; the message names what to do instead.
         ValueError: `n` is negative, or `p` is not a probability.
     """
-    n, p = _fixed(n, "n"), _fixed(p, "p")
+    n, p = _fixed(n, "n", p), _fixed(p, "p", n)
     shape = size_of(size, n, p)
     return drawn(source, "binomial", {"n": n, "p": p}, shape, PLACE, size=shape)
 

@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.backend.array import mixed
+from fgrad.backend.devices import CPU
 from fgrad.core.aval import Shape
+from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import Box, current
-from fgrad.numpy.arrays import as_value
+from fgrad.numpy.arrays import as_value, next_to
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.shapes import stack
 from fgrad.ops.linear import broadcast_to, convert, reshape
-from fgrad.random.keys import fractions, is_key, lengths, split
+from fgrad.random.keys import WORD, fractions, is_key, lengths, split
 
 DOUBLE = np.dtype(np.float64)
 
@@ -75,16 +78,42 @@ def float_dtype(dtype: Any) -> np.dtype[Any]:
     return kind
 
 
-def parameter(x: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a real parameter as array or Tensor of the dtype of the samples.
+def parameters(dtype: np.dtype[Any], *xs: Any) -> list[Any]:
+    """Return real parameters as arrays or Tensors of the dtype of the samples.
 
     Raises:
-        TypeError: it is not real.
+        TypeError: one is not real, or they are on different devices.
     """
-    x = as_value(x)
-    if x.dtype.kind not in "fiub":
-        raise TypeError(f"the parameters of a distribution are real numbers, not {x.dtype}")
-    return convert(x, dtype)
+    found = [next_to(x, *xs) if isinstance(x, list | tuple) else as_value(x) for x in xs]
+    make = home(*found)
+    for x in found:
+        if make is not np and isinstance(x, np.ndarray) and x.ndim:
+            raise mixed(make.name, CPU)
+        if x.dtype.kind not in "fiub":
+            raise TypeError(f"the parameters of a distribution are real numbers, not {x.dtype}")
+    return [convert(x, dtype) for x in found]
+
+
+def home(*params: Any) -> Any:
+    """Return what makes arrays where the first parameter on a device is: NumPy itself if none is."""
+    return next((make for p in params if (make := near(p)) is not np), np)
+
+
+def sent(y: Any, *params: Any) -> Any:
+    """Return numbers that a Generator drew, where the first parameter on a device is."""
+    make = home(*params)
+    return y if make is np or not isinstance(y, np.ndarray) else wrap(make.array(y))
+
+
+def keyed(source: Any, *params: Any) -> Any:
+    """Return `source`, or where a parameter is on a device a key there, whose words a Generator draws.
+
+    A Generator cannot reject samples by values that are on a device; it moves on by the two words.
+    """
+    make = home(*params)
+    if make is np or not is_generator(source):
+        return source
+    return wrap(make.array(source.integers(0, 1 << 32, 2, WORD)))
 
 
 def demand(name: str, x: Any, *, positive: bool = False) -> None:
@@ -120,7 +149,9 @@ def drawn(
     """Return what a method of NumPy's Generator gives for parameters that are constants.
 
     A key is expanded to a stream of NumPy's Philox; its numbers follow NumPy's own policy about versions.
+    Where parameters or the key are on a device, numbers are made there, in another stream.
     """
+    source = keyed(source, *operands.values())
     if is_generator(source):
         values = {name: plain(x) for name, x in operands.items()}
         made = np.asarray(getattr(source, method)(**values, **options), kind).reshape(shape)
@@ -146,26 +177,29 @@ def several(source: Any, n: int) -> Sequence[Any]:
     return [keys[i] for i in range(n)]
 
 
-def closed(source: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
-    """Return numbers of [0, 1)."""
+def closed(source: Any, shape: Shape, dtype: np.dtype[Any], *params: Any) -> Any:
+    """Return numbers of [0, 1); of a Generator, where the parameters are."""
     if is_generator(source):
-        return _cast(source.random(shape, _native(dtype)), dtype)
+        return _cast(source.random(shape, _native(dtype)), dtype, *params)
     return convert(fractions(source, shape, dtype, open=False), dtype)
 
 
-def inner(source: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
-    """Return numbers between 0 and 1, both excluded."""
+def inner(source: Any, shape: Shape, dtype: np.dtype[Any], *params: Any) -> Any:
+    """Return numbers between 0 and 1, both excluded; of a Generator, where the parameters are."""
     if is_generator(source):
         native = _native(dtype)
         u = source.random(shape, native)
-        return _cast(np.maximum(u, np.finfo(native).eps / 4), dtype)
+        return _cast(np.maximum(u, np.finfo(native).eps / 4), dtype, *params)
     return fractions(source, shape, dtype, open=True)
 
 
-def normals(source: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
-    """Return standard normal numbers; from a key by the method of Box & Muller (1958)."""
+def normals(source: Any, shape: Shape, dtype: np.dtype[Any], *params: Any) -> Any:
+    """Return standard normal numbers; of a Generator where the parameters are.
+
+    From a key they come by the method of Box & Muller (1958).
+    """
     if is_generator(source):
-        return _cast(source.standard_normal(shape, _native(dtype)), dtype)
+        return _cast(source.standard_normal(shape, _native(dtype)), dtype, *params)
     n = math.prod(shape)
     u = fractions(source, ((n + 1) // 2, 2), dtype, open=True)
     radius, angle = bind("sqrt", -2.0 * bind("log", u[:, 0])), (2 * math.pi) * u[:, 1]
@@ -173,10 +207,13 @@ def normals(source: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
     return convert(reshape(reshape(pairs, (n + n % 2,))[:n], shape), dtype)
 
 
-def exponentials(source: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
-    """Return standard exponential numbers; from a key by inversion."""
+def exponentials(source: Any, shape: Shape, dtype: np.dtype[Any], *params: Any) -> Any:
+    """Return standard exponential numbers; of a Generator where the parameters are.
+
+    From a key they come by inversion.
+    """
     if is_generator(source):
-        return _cast(source.standard_exponential(shape, _native(dtype)), dtype)
+        return _cast(source.standard_exponential(shape, _native(dtype)), dtype, *params)
     return convert(-bind("log", inner(source, shape, dtype)), dtype)
 
 
@@ -189,5 +226,5 @@ def _native(dtype: np.dtype[Any]) -> Any:
     return np.float32 if dtype.itemsize <= 4 else np.float64
 
 
-def _cast(x: Any, dtype: np.dtype[Any]) -> Any:
-    return np.asarray(x, dtype)
+def _cast(x: Any, dtype: np.dtype[Any], *params: Any) -> Any:
+    return sent(np.asarray(x, dtype), *params)
