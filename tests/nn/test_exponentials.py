@@ -139,3 +139,11 @@ def test_one_hot():
     np.testing.assert_array_equal(fg.vmap(lambda x: nn.one_hot(x, 3))(labels), expected)
     with pytest.raises(TypeError, match="takes integers, not float64"):
         nn.one_hot(np.array([1.0]), 3)
+
+
+@pytest.mark.parametrize("shape", [(5, 0), (0, 5), (0, 0)])
+@pytest.mark.parametrize("f", [nn.softmax, nn.log_softmax], ids=lambda f: f.__name__)
+def test_rows_without_elements(f, shape):
+    x = np.zeros(shape)
+    assert f(x).shape == f(fg.tensor(x)).shape == fg.jit(f)(x).shape == shape
+    assert fg.grad(lambda x: np.sum(f(x)))(x).shape == shape

@@ -150,6 +150,22 @@ def test_isscalar():
 # ---- roots ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.parametrize(
+    "zeros",
+    [[np.nan], [np.nan, 1.0], [1.0, np.inf], [np.inf, -np.inf], [np.nan + 1j, 1.0], [1j, -1j, np.nan]],
+    ids=str,
+)
+def test_coefficients_beside_a_root_that_is_none(zeros):
+    z = np.array(zeros)
+    expected = np.poly(z)
+    found = fnp.poly(fg.tensor(z)).numpy()
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+    if z.dtype.kind == "f":
+        np.testing.assert_array_equal(fg.jit(fnp.poly)(z), expected)
+
+
 def test_roots_are_implicit_functions():
     p = np.array([1.0, -6.0, 11.0, -6.0])  # 1, 2, 3
     order = np.argsort(np.roots(p))

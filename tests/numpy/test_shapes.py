@@ -432,3 +432,20 @@ def test_values_come_before_few_and_many_places(count, axis):
     marks = np.insert(np.full(x.shape, -1), places, np.arange(new.size).reshape(shape), axis)
     np.testing.assert_array_equal(back[1].ravel(), ct.ravel()[np.argsort(marks, None)[x.size :]])
     np.testing.assert_array_equal(back[0], ct[marks < 0].reshape(x.shape))
+
+
+def test_layouts_are_not_known_while_a_function_is_staged():
+    x = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    for f, name in (
+        (lambda x: np.ravel(x, "K"), "ravel with order='K'"),
+        (lambda x: np.ravel(x, order="A"), "ravel with order='A'"),
+        (lambda x: x.flatten("A"), "ravel with order='A'"),
+        (lambda x: np.reshape(x, (3, 2), order="A"), "reshape with order='A'"),
+    ):
+        with pytest.raises(TypeError, match=rf"{name} at .*test_shapes.*say order='C' or order='F'"):
+            fg.jit(f)(x)
+        vector = fg.jit(lambda x: np.ravel(x, "K"))(x[:1])  # of one line there is no doubt
+        np.testing.assert_array_equal(vector, x[0])
+    for order in "CF":
+        f = lambda x, order=order: np.ravel(x, order)
+        np.testing.assert_array_equal(fg.jit(f)(x), f(x))

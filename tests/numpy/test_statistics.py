@@ -205,9 +205,35 @@ def test_slopes_in_the_fractions_at_nodes(method):
         assert fg.grad(f)(0.0) == 0
 
 
-def test_infinite_elements_spoil_no_neighbour():
-    x = fg.tensor([-np.inf, 1.0, 2.0, np.inf])
-    np.testing.assert_array_equal(fnp.quantile(x, [0.0, 1 / 3, 2 / 3, 1.0]).numpy(), [-np.inf, 1, 2, np.inf])
+INFINITE = [
+    [np.inf, 1.0, 2.0, 3.0],
+    [-np.inf, 1.0, 2.0, np.inf],
+    [-np.inf, -np.inf, 0.0, np.inf, np.inf],
+    [np.inf, np.inf],
+    [-np.inf],
+    [1.0, np.inf],
+    [np.nan, -np.inf, 1.0, np.inf],
+]
+
+
+@pytest.mark.filterwarnings("ignore:invalid value", "ignore:All-NaN")
+@pytest.mark.parametrize("name", ["quantile", "nanquantile", "percentile", "nanpercentile"])
+@pytest.mark.parametrize("method", METHODS)
+def test_beside_infinite_elements(method, name):
+    plain, ours = getattr(np, name), getattr(fnp, name)
+    levels = np.linspace(0, 1, 21) * (100 if "percent" in name else 1)
+    for data in INFINITE:
+        for x in (np.array(data), np.array(data, np.float32)):
+            expected = plain(x, levels, method=method)
+            np.testing.assert_array_equal(ours(fg.tensor(x), levels, method=method).numpy(), expected)
+            ours_of_rows = fg.vmap(lambda x: ours(x, levels, method=method))
+            np.testing.assert_array_equal(ours_of_rows(np.stack([x, x]))[1], expected)
+            for q in levels[::5]:
+                found = ours(fg.tensor(x), float(q), method=method).numpy()
+                np.testing.assert_array_equal(found, plain(x, float(q), method=method))
+        few = levels[[0, 3, 9, 16, 20]]  # others are half way between two elements, but for a rounding
+        compiled = fg.jit(lambda x: ours(x, few, method=method))(np.array(data))
+        np.testing.assert_array_equal(compiled, plain(np.array(data), few, method=method))
 
 
 def test_equal_elements_are_taken_in_order():

@@ -70,9 +70,12 @@ def poly(seq_of_zeros: Any) -> Any:
     if not z.shape[0]:
         return 1.0
     z = linear.convert(z, np.dtype(np.mintypecode(z.dtype.char)))
-    nothing, a = near(z).zeros(1, z.dtype), near(z).ones(1, z.dtype)
-    for i in range(z.shape[0]):
-        a = concatenate([a, nothing]) - _part(z, i, i + 1) * concatenate([nothing, a])
+    a = near(z).ones(1, z.dtype)
+    for i in range(z.shape[0]):  # without zeros beside `a`: the product with infinity would be NaN
+        shifted = a * -_part(z, i, i + 1)
+        a = concatenate(
+            [_part(a, 0, 1), _part(a, 1, None) + _part(shifted, None, -1), _part(shifted, -1, None)]
+        )
     if z.dtype.kind == "c":
         roots = np.sort(_concrete(z, "poly of complex roots"))
         if np.array_equal(roots, np.sort(np.conjugate(roots))):

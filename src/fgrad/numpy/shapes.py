@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from fgrad.core.placement import placed
+from fgrad.core.placement import buffer_of, placed
 from fgrad.core.tensor import Tensor, bind
+from fgrad.core.trace import user_line
 from fgrad.numpy.arrays import alike, as_value, concrete, ones_before, together, values
 from fgrad.numpy.registry import cast, holds_tensor, implements, stored
 from fgrad.ops import indexing, linear
@@ -21,12 +22,18 @@ from fgrad.ops.indexing import HOLE
 
 @implements(np.reshape)
 def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None) -> Any:
-    """Return the same elements in `shape`, one of whose lengths may be -1; a Tensor has no order but C."""
+    """Return the same elements in `shape`, one of whose lengths may be -1; a Tensor has no order but C.
+
+    Raises:
+        TypeError: order "A", which asks how an array lies in memory, while a function is staged.
+    """
     a = as_value(a)
     if not isinstance(a, Tensor) and order != "C":
         return np.reshape(a, shape, order)
     wanted = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-    if order not in {"C", "A"}:
+    if order == "A":
+        _demand_layout(a, "reshape", order)
+    elif order != "C":
         if order != "F":
             raise ValueError(f"order must be 'C', 'F' or 'A', not {order!r}")
         return transpose(reshape(transpose(a), wanted[::-1]))
@@ -37,13 +44,32 @@ def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None
 
 @implements(np.ravel)
 def ravel(a: Any, order: Any = "C") -> Any:
-    """Return the elements along one axis; a Tensor has no order but C."""
+    """Return the elements along one axis; a Tensor has no order but C.
+
+    Raises:
+        TypeError: order "A" or "K", which ask how an array lies in memory, while a function is staged.
+    """
     a = as_value(a)
     if not isinstance(a, Tensor) and order != "C":
         return np.ravel(a, order)
-    if order in {"C", "K"}:
-        return linear.reshape(a, (math.prod(a.shape),))
-    return reshape(a, -1, order)
+    if order in {"A", "K"}:
+        _demand_layout(a, "ravel", order)
+    elif order != "C":
+        return reshape(a, -1, order)
+    return linear.reshape(a, (math.prod(a.shape),))
+
+
+def _demand_layout(a: Tensor, name: str, order: str) -> None:
+    """Refuse an order that asks how an array lies in memory while a function is staged, where it may matter.
+
+    Raises:
+        TypeError: the array does not exist yet, and more than one axis is longer than one.
+    """
+    if buffer_of(a) is None and sum(n > 1 for n in a.shape) > 1:
+        raise TypeError(
+            f"{name} with order={order!r} at {user_line()} asks how an array lies in memory, which is not "
+            "known while a function is staged; say order='C' or order='F'"
+        )
 
 
 @implements(np.transpose, np.permute_dims)

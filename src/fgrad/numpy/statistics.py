@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.core.placement import placed
+from fgrad.core.placement import near, placed
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.core.trace import Box
 from fgrad.numpy.arrays import as_value, extends, next_to, together
@@ -111,7 +111,7 @@ def _quantile(x: Any, q: Any, method: str, n: Any, *, weak: bool, propagate: boo
     index = rule.place(n, q)
     if rule.weight is None or (method == "linear" and index.dtype.kind in "iu"):
         return along_axis(x, bind("rank", x, _places(index), propagate=propagate), -1)
-    low = unary("floor", index)
+    low, place = unary("floor", index), index
     if rule.weight is _fraction:
         # at a node the segment to the right counts, at the last node the one to the left, beyond it none
         index = bind(
@@ -129,7 +129,25 @@ def _quantile(x: Any, q: Any, method: str, n: Any, *, weak: bool, propagate: boo
     with np.errstate(invalid="ignore"):
         gap = behind - before
         ends = behind - bind("both", gap, 1 - weight), before + bind("both", gap, weight)
-    return bind("where", bind("greater_equal", weight, 0.5), *ends)
+    y = bind("where", bind("greater_equal", weight, 0.5), *ends)
+    if x.dtype.kind != "f" or (near(y) is np and known(y) is not None and np.isfinite(known(found)).all()):
+        return y
+    fixed = [stop_gradient(v) for v in (before, behind, weight, place, top)]
+    return bind("where", _spoiled(*fixed), np.nan, y)
+
+
+def _spoiled(before: Any, behind: Any, weight: Any, place: Any, top: Any) -> Any:
+    """Return where NumPy's interpolation between two elements is NaN because one of them is infinite."""
+    with np.errstate(invalid="ignore"):
+        gap = behind - before
+        within = bind(
+            "where", bind("greater_equal", weight, 0.5), behind - gap * (1 - weight), before + gap * weight
+        )
+        first, last = before - before, behind - behind  # beyond the ends it interpolates with the end itself
+    y = bind(
+        "where", bind("greater_equal", place, top), last, bind("where", bind("less", place, 0), first, within)
+    )
+    return unary("isnan", y)
 
 
 def _weighted_quantile(x: Any, q: Any, weights: Any, counts: Any) -> Any:

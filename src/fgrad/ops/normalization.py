@@ -71,7 +71,7 @@ def _run_log_softmax(x: Any, *, axes: Axes) -> Any:
         return backend("rows").log_softmax(x, _length(x, axes))
     if launches(x):
         return launched(_rows_of["log_softmax"], x, axes=axes)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):  # of infinities, and of rows without elements
         y = x - _top(x, axes)
         return y - np.log(np.add.reduce(np.exp(y), axis=axes, keepdims=True))
 

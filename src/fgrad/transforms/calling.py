@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,26 +92,59 @@ def positions(argnums: int | Sequence[int], n: int, fun: Callable[..., Any]) -> 
     """
     if argnums.__class__ is int and 0 <= argnums < n:
         return [argnums]
-    if argnums.__class__ is tuple and len(set(argnums)) == len(argnums):
+    if argnums.__class__ is tuple:
         for i in argnums:
             if i.__class__ is not int or not 0 <= i < n:
                 break
         else:
-            return list(argnums)
-    wanted = [argnums] if isinstance(argnums, int | np.integer) else list(argnums)
+            if len(set(argnums)) == len(argnums):
+                return list(argnums)
     found = []
-    for i in wanted:
-        if isinstance(i, bool) or not isinstance(i, int | np.integer):
-            raise TypeError(f"argnums must be an integer or a sequence of integers, not {argnums!r}")
+    for i in integers(argnums, "argnums"):
         if not -n <= i < n:
             raise ValueError(
                 f"argnums={argnums!r} asks for argument {i}, but {name_of(fun)} was called with "
                 f"{n} positional argument{'s' * (n != 1)}; count from 0"
             )
-        found.append(int(i) % n)
+        found.append(i % n)
     if len(set(found)) != len(found):
         raise ValueError(f"argnums={argnums!r} names an argument twice")
     return found
+
+
+def integers(given: Any, name: str) -> tuple[int, ...]:
+    """Return what says which arguments are meant, an integer or several, as a tuple.
+
+    Raises:
+        TypeError: it is anything else; the message says which parameter, by `name`, this is.
+    """
+    several = (given,) if isinstance(given, int | np.integer) else given
+    if not isinstance(several, str | bytes | Mapping) and isinstance(several, Iterable):
+        found = tuple(several)
+        if all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in found):
+            return tuple(map(int, found))
+    raise TypeError(f"{name} must be an integer or a sequence of integers, not {given!r}")
+
+
+def existing(nums: tuple[int, ...], name: str, fun: Callable[..., Any]) -> tuple[int, ...]:
+    """Return the positions of arguments counted from the first one, where the signature is known.
+
+    Raises:
+        ValueError: a function without `*args` does not have them.
+    """
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+    except (TypeError, ValueError):
+        return nums
+    places = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return nums
+    if not all(-len(places) <= i < len(places) for i in nums):
+        raise ValueError(
+            f"{name}={nums} asks for an argument that {name_of(fun)} does not have; "
+            f"its positional arguments are {', '.join(places) or 'none'}"
+        )
+    return tuple([i % len(places) for i in nums])
 
 
 def has_tensor(args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> bool:

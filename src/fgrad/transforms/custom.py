@@ -25,7 +25,7 @@ from fgrad.core.tensor import Tensor, lowered, wrap
 from fgrad.core.trace import Box, Trace, below, current, next_level, running
 from fgrad.ops.linear import sum_axes
 from fgrad.transforms.batch import Batch
-from fgrad.transforms.calling import Transformed, is_traced, name_of, plain
+from fgrad.transforms.calling import Transformed, existing, integers, is_traced, name_of, plain
 from fgrad.transforms.reverse import vjp
 
 
@@ -446,11 +446,11 @@ class Custom(Transformed):
 
     made: type[_TreeRule]
     how: str
-    nondiff: tuple[int] | tuple[int, ...]
+    nondiff: tuple[int, ...]
 
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()) -> None:
         super().__init__(fun)
-        self.nondiff = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
+        self.nondiff = existing(integers(nondiff_argnums, "nondiff_argnums"), "nondiff_argnums", fun)
         self.rules: dict[str, Callable[..., Any]] = {}
         self.signature: inspect.Signature | None = None  # a ufunc's has keywords that are no arguments
         if not isinstance(fun, np.ufunc):

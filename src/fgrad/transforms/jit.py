@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -27,7 +27,16 @@ from fgrad.core.tracebacks import shorten
 from fgrad.core.watch import watching
 from fgrad.errors import RetraceWarning
 from fgrad.transforms.axes import bound_axes
-from fgrad.transforms.calling import Delivery, Transformed, bound, check_live, has_tensor, name_of
+from fgrad.transforms.calling import (
+    Delivery,
+    Transformed,
+    bound,
+    check_live,
+    existing,
+    has_tensor,
+    integers,
+    name_of,
+)
 from fgrad.transforms.collectives import AcrossStageError
 from fgrad.transforms.effects import reached
 from fgrad.transforms.embedding import Staged, embedded
@@ -208,24 +217,17 @@ def _handle(x: Any) -> Tensor:
 
 def _statics(fun: Callable[..., Any], nums: Any, names: Any) -> tuple[tuple[int, ...], frozenset[str]]:
     """Return which positions and which names are static, each completed from the other by the signature."""
-    nums = (nums,) if isinstance(nums, int) else tuple(nums)
-    names = (names,) if isinstance(names, str) else tuple(names)
-    if not all(isinstance(i, int) and not isinstance(i, bool) for i in nums):
-        raise TypeError(f"static_argnums must be an integer or a sequence of integers, not {nums!r}")
-    if not all(isinstance(s, str) for s in names):
+    nums = existing(integers(nums, "static_argnums"), "static_argnums", fun)
+    several = (names,) if isinstance(names, str) else names
+    if not isinstance(several, Iterable) or not all(isinstance(s, str) for s in several):
         raise TypeError(f"static_argnames must be a name or a sequence of names, not {names!r}")
+    names = tuple(several)
     try:
         parameters = list(inspect.signature(fun).parameters.values())
     except (TypeError, ValueError):
         return nums, frozenset(names)
     places = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     keywords = {p.name for p in parameters if p.kind is not p.VAR_POSITIONAL}
-    if not several and any(not -len(places) <= i < len(places) for i in nums):
-        raise ValueError(
-            f"static_argnums={nums} asks for an argument that {name_of(fun)} does not have; "
-            f"its positional arguments are {', '.join(places) or 'none'}"
-        )
     if not any(p.kind is p.VAR_KEYWORD for p in parameters) and set(names) - keywords:
         raise ValueError(
             f"static_argnames={names} asks for an argument that {name_of(fun)} does not have; "
@@ -240,9 +242,9 @@ def _statics(fun: Callable[..., Any], nums: Any, names: Any) -> tuple[tuple[int,
 
 def _donated(fun: Callable[..., Any], nums: Any, static: Sequence[int]) -> tuple[int, ...]:
     """Return the positions of donated arguments."""
-    found: tuple[int, ...] = (nums,) if isinstance(nums, int) else tuple(nums)
-    if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in found):
-        raise TypeError(f"donate_argnums must be an integer or a sequence of integers from 0, not {nums!r}")
+    found = existing(integers(nums, "donate_argnums"), "donate_argnums", fun)
+    if any(i < 0 for i in found):
+        raise ValueError(f"donate_argnums={nums!r} counts from the end, which {name_of(fun)} does not tell")
     both = sorted({*found} & {*static})
     if both:
         raise ValueError(

@@ -20,6 +20,13 @@ from fgrad.transforms.branches import Done, Leaf, Runs, is_same
 from fgrad.transforms.calling import Delivery, Transformed, has_tensor, name_of, plain
 
 
+def _length(axis_size: Any) -> int:
+    try:
+        return operator.index(axis_size)
+    except TypeError:
+        raise TypeError(f"axis_size is the number of examples, an integer, not {axis_size!r}") from None
+
+
 class VMap(Transformed):
     """The function mapped over axes of its arguments."""
 
@@ -90,7 +97,7 @@ class VMap(Transformed):
                     "use None for an argument that is not mapped"
                 )
             sizes.setdefault(shape[a], i)
-        given = {} if axis_size is None else {operator.index(axis_size): "axis_size is"}
+        given = {} if axis_size is None else {_length(axis_size): "axis_size is"}
         if not sizes and not given:
             raise ValueError(
                 f"vmap of {name_of(self.fun)}: nothing is mapped; give an axis in in_axes, or axis_size"

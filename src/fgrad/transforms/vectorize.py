@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -227,11 +227,17 @@ def vectorize(
     """
     if pyfunc is None:
         return functools.partial(vectorize, excluded=excluded, signature=signature)
+    if isinstance(excluded, str | bytes) or not isinstance(excluded, Iterable):
+        raise TypeError(
+            f"excluded is a set of positions and names of arguments, like {{0, 'name'}}, not {excluded!r}"
+        )
     for e in excluded:
         if isinstance(e, bool) or not isinstance(e, int | str):
             raise TypeError(f"excluded holds positions and names of arguments, not {e!r}")
         if isinstance(e, int) and e < 0:
             raise ValueError(f"excluded holds positions counted from 0, not {e}")
+    if not (signature is None or isinstance(signature, str)):
+        raise TypeError(f"a signature is text like '(n,m),(m)->(n)', not {signature!r}")
     if signature is not None:
         _parsed(signature)
     return Vectorize(pyfunc, excluded=frozenset(excluded), signature=signature)

@@ -1,0 +1,77 @@
+"""Which arguments are meant: wrong positions and names are refused by the name of the parameter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fgrad as fg
+
+X = np.ones(2)
+
+
+def product(x, y):
+    return np.sum(x * y)
+
+
+POSITIONS = {
+    "grad": lambda v: fg.grad(product, argnums=v)(X, X),
+    "value_and_grad": lambda v: fg.value_and_grad(product, argnums=v)(X, X),
+    "elementwise_grad": lambda v: fg.elementwise_grad(np.multiply, argnums=v)(X, X),
+    "jacrev": lambda v: fg.jacrev(product, argnums=v)(X, X),
+    "jacfwd": lambda v: fg.jacfwd(product, argnums=v)(X, X),
+    "hessian": lambda v: fg.hessian(product, argnums=v)(X, X),
+    "static_argnums": lambda v: fg.jit(product, static_argnums=v),
+    "donate_argnums": lambda v: fg.jit(product, donate_argnums=v),
+    "custom_vjp": lambda v: fg.custom_vjp(product, nondiff_argnums=v),
+    "custom_jvp": lambda v: fg.custom_jvp(product, nondiff_argnums=v),
+}
+NO_INTEGERS = [1.5, "x", b"x", None, True, (0, 1.5), ([0],), np.float64(0), {"x": 1}, len]
+
+
+@pytest.mark.parametrize("wrong", NO_INTEGERS, ids=repr)
+@pytest.mark.parametrize("name", POSITIONS)
+def test_positions_are_integers(name, wrong):
+    parameter = name if "argnums" in name else "nondiff_argnums" if "custom" in name else "argnums"
+    with pytest.raises(TypeError, match=rf"^{parameter} must be an integer or a sequence of integers, not "):
+        POSITIONS[name](wrong)
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+@pytest.mark.parametrize("wrong", [2, -3, (0, 7)], ids=repr)
+def test_positions_exist(name, wrong):
+    with pytest.raises(ValueError, match=r"argnums=.* asks for"):
+        POSITIONS[name](wrong)
+
+
+@pytest.mark.parametrize("right", [0, -2, np.int64(0), (0,), [0], {0}, range(1), np.array([0])], ids=repr)
+def test_positions_in_any_form(right):
+    for name, call in POSITIONS.items():
+        call(right)
+        if name == "static_argnums":
+            assert fg.jit(lambda n, x: n * x, static_argnums=right)(3, X).tolist() == [3, 3]
+    np.testing.assert_array_equal(np.ravel(fg.grad(product, right)(2 * X, 3 * X)), 3 * X)
+
+
+@pytest.mark.parametrize("wrong", [1.5, None, 0, (0,), b"x", len], ids=repr)
+def test_names_are_text(wrong):
+    with pytest.raises(TypeError, match=r"^static_argnames must be a name or a sequence of names, not "):
+        fg.jit(product, static_argnames=wrong)
+
+
+@pytest.mark.parametrize("wrong", [1.5, "x", (2,), np.array([2]), len], ids=repr)
+def test_the_number_of_examples_is_an_integer(wrong):
+    with pytest.raises(TypeError, match=r"^axis_size is the number of examples, an integer, not "):
+        fg.vmap(product, axis_size=wrong)(X, X)
+
+
+@pytest.mark.parametrize("wrong", [1.5, None, 0, "x", b"x", len], ids=repr)
+def test_what_is_excluded_is_a_set(wrong):
+    with pytest.raises(TypeError, match=r"^excluded is a set of positions and names"):
+        fg.vectorize(product, excluded=wrong)
+
+
+@pytest.mark.parametrize("wrong", [1.5, 0, b"()->()", ("(),()->()",)], ids=repr)
+def test_a_signature_is_text(wrong):
+    with pytest.raises(TypeError, match=r"^a signature is text like "):
+        fg.vectorize(product, signature=wrong)
