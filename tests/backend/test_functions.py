@@ -77,3 +77,21 @@ def test_what_numpy_refuses():
         np.digitize(on_device(X[0]), on_device(np.array([1.0, 3, 2])))
     with pytest.raises(ValueError, match="negative"):
         np.bincount(on_device(INTEGERS - 1))
+
+
+def test_what_is_combined_in_place():
+    for x in (X, X + 1j * X[::-1]):
+        for ufunc in (np.add, np.subtract, np.multiply, np.maximum):
+            y, t = x.copy(), on_device(x)
+            ufunc.at(y, [0, 0, 2], 1.2)
+            ufunc.at(t, [0, 0, 2], 1.2)
+            np.testing.assert_allclose(t.numpy(), y)
+    for ufunc in (np.hypot, np.logical_xor, np.add):
+        found = ufunc.reduce(on_device(np.zeros((0, 4))))
+        assert found.device == "cuda:0"
+        np.testing.assert_array_equal(found.numpy(), ufunc.reduce(np.zeros((0, 4))))
+
+
+def test_trimmed():
+    x = np.array([0.0, 0, 1, 2, 0])
+    np.testing.assert_array_equal(np.trim_zeros(on_device(x)).numpy(), np.trim_zeros(x))

@@ -231,9 +231,10 @@ def test_beside_infinite_elements(method, name):
             for q in levels[::5]:
                 found = ours(fg.tensor(x), float(q), method=method).numpy()
                 np.testing.assert_array_equal(found, plain(x, float(q), method=method))
-        few = levels[[0, 3, 9, 16, 20]]  # others are half way between two elements, but for a rounding
-        compiled = fg.jit(lambda x: ours(x, few, method=method))(np.array(data))
-        np.testing.assert_array_equal(compiled, plain(np.array(data), few, method=method))
+    few = np.array([0, 0.137, 0.371, 0.613, 0.839, 1]) * levels[-1]  # not half way between two elements
+    compiled = fg.jit(lambda x: ours(x, few, method=method))
+    for x in np.array([[-np.inf, -np.inf, 0, np.inf, np.inf], [np.inf, 1, 2, 3, 4], [0, 1, 2, 3, 4]]):
+        np.testing.assert_array_equal(compiled(x), plain(x, few, method=method))
 
 
 def test_equal_elements_are_taken_in_order():

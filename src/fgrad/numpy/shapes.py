@@ -455,7 +455,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     index = [slice(None)] * n
     for i in axes:
         places = found[i]
-        start, stop = (int(places.min()), int(places.max()) + 1) if places.size else (0, 0)
+        start, stop = (int(np.min(places)), int(np.max(places)) + 1) if places.size else (0, 0)
         whole = places.size > 0
         index[i] = slice(
             None if whole and "f" not in sides else start, None if whole and "b" not in sides else stop

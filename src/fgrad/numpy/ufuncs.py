@@ -18,7 +18,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad.backend.devices import copied
 from fgrad.core.operators import in_place
-from fgrad.core.placement import near
+from fgrad.core.placement import near, placed
 from fgrad.core.primitive import METHODS, NUMPY, Primitive
 from fgrad.core.tensor import Tensor, bind, is_tracked, rebind, wrap
 from fgrad.core.trace import Box
@@ -172,7 +172,7 @@ def _end(ufunc: Any, x: Any, axes: tuple[int, ...], first: Any, keepdims: bool) 
     line = moveaxis(x, axes, range(n)) if axes else x
     line = linear.reshape(line, (int(np.prod([x.shape[i] for i in axes], dtype=int)), *line.shape[n:]))
     if first is None and not line.shape[0]:
-        first = _constant(ufunc.identity, x.dtype)
+        first = placed(x, _constant(ufunc.identity, x.dtype))
     if first is not None:
         line = concatenate([linear.broadcast_to(first, (1, *line.shape[1:])), line], 0)
     ends = bind("accumulate", line, ufunc=_row(ufunc).name, axis=0)
@@ -252,7 +252,11 @@ def _group(ufunc: Any, x: Any, position: Any, i: Any, lengths: np.ndarray[Any, A
     return bind("gather", along, np.arange(len(i)), lengths - 1, template=(HOLE, HOLE))
 
 
-_ATOMIC = {np.add, np.subtract, np.maximum, np.minimum}  # what devices combine in any order
+_SUMS = {np.add, np.subtract}
+_ATOMIC = _SUMS | {
+    np.maximum,
+    np.minimum,
+}  # what devices combine in any order; complex numbers by their parts
 
 
 def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
@@ -264,7 +268,8 @@ def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
             stored(operands[0], a)  # refuses
         _at(ufunc, a, index, operands)
         return
-    if not _followed(a, *operands) and (ufunc in _ATOMIC or _is_numpys(a, *operands)):
+    at_once = ufunc in (_SUMS if a.dtype.kind == "c" else _ATOMIC)
+    if not _followed(a, *operands) and (at_once or _is_numpys(a, *operands)):
         new = copied(a._value)
         _at(ufunc, new, index, operands)
         rebind(a, wrap(new))
