@@ -315,6 +315,7 @@ class Place:
         found = self._constants.pop(key, None)
         if found is None:
             found = self.array(host)
+            self.call(self.library.synchronize)  # other streams may read it next
             if len(self._constants) >= _KEPT:
                 del self._constants[next(iter(self._constants))]
         self._constants[key] = found  # the last is the youngest

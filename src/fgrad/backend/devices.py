@@ -136,15 +136,6 @@ def elsewhere(run: Callable[..., Any], there: Callable[..., Any]) -> Callable[..
     return chosen
 
 
-def on_cpu(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the `run` of a row that no library has on CUDA: it refuses arrays there by the row's name."""
-
-    def refuse(*args: Any, **params: Any) -> Any:
-        raise next(a for a in args if a.__class__ is DeviceArray).place.refusal(name)
-
-    return elsewhere(run, refuse)
-
-
 def is_foreign(x: Any) -> bool:
     """Return whether `x` is another library's array on a GPU."""
     if hasattr(x, "__cuda_array_interface__"):
