@@ -28,6 +28,7 @@ class Plain(NamedTuple):
     checks: tuple[Var, ...]  # integers that are zero unless an index is out of bounds
 
 
+LITTLE = 2**18  # multiplications of a product of matrices that kernels on a device compute themselves
 Rules = Mapping[str, Callable[..., Any]]
 
 
@@ -197,6 +198,26 @@ def _contract(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
     z = w.write("sum", z, axes=axes) if axes else z
     kept = "".join(c for c in a if c in out)
     return z if kept == out else w.write("transpose", z, axes=tuple(kept.index(c) for c in out))
+
+
+def _contract_there(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
+    """Let small products of matrices be sums of products: CuPy does not let a CUDA graph record cuBLAS."""
+    if isinstance(x, Var) and isinstance(y, Var) and x.aval.dtype.kind == y.aval.dtype.kind == "f":
+        lengths = dict(zip(a + b, x.aval.shape + y.aval.shape, strict=True))
+        if math.prod(lengths.values()) <= LITTLE:
+            letters = out + "".join(c for c in a if c not in out)
+            z = w.write("multiply", *(_spread(w, v, own, letters) for v, own in ((x, a), (y, b))))
+            axes = tuple(range(len(out), len(letters)))
+            return w.write("sum", z, axes=axes) if axes else z
+    return _contract(w, x, y, a=a, b=b, out=out)
+
+
+def _spread(w: _Writer, x: Var, own: str, letters: str) -> Var:
+    """Return an array of the axes `own` with those of `letters`, of length one where it lacks them."""
+    x = _reordered(w, x, own, "".join(c for c in letters if c in own))
+    lengths = dict(zip((c for c in letters if c in own), x.aval.shape, strict=True))
+    shape = tuple([lengths.get(c, 1) for c in letters])
+    return x if shape == x.aval.shape else w.write("reshape", x, shape=shape)
 
 
 def _multiplied(w: _Writer, x: Var, y: Var, a: str, b: str, out: str) -> Var:
@@ -406,4 +427,4 @@ RULES: dict[str, Callable[..., Any]] = {
     "log_softmax": _log_softmax,
     "stop_gradient": _discard,
 }
-ON_DEVICE = RULES | {"layer_norm": _layer_norm}  # on the CPU a kernel of its own computes it
+ON_DEVICE = RULES | {"contract": _contract_there, "layer_norm": _layer_norm}  # which the CPU has kernels for

@@ -8,6 +8,7 @@ from tests.backend.checks import DEVICE, no_transfers, on_device, same
 from tests.backend.conftest import quick_switching as quick_switching  # noqa: PLC0414 -- a fixture of these tests too
 
 import fgrad as fg
+from fgrad.compiler import decompose
 from fgrad.compiler.device import executable as compiled
 from fgrad.compiler.device import plan as laid_out
 from fgrad.compiler.device.grids import CHUNK, RUN
@@ -209,3 +210,39 @@ def test_kernels_serve_every_size():
         texts.add(tuple(grid.text for grid in made.grids))
         assert all(grid.text in made.source for grid in made.grids)
     assert len(texts) == 1
+
+
+PRODUCTS = {
+    "matrices": ("ij,jk->ik", (7, 20), (20, 5)),
+    "transposed": ("ji,kj->ki", (20, 7), (5, 20)),
+    "vector": ("ij,j->i", (7, 20), (20,)),
+    "outer": ("i,j->ij", (7,), (5,)),
+    "inner": ("i,i->", (40,), (40,)),
+    "stacked": ("bij,bjk->bik", (3, 4, 20), (3, 20, 5)),
+    "two axes": ("ijk,jkl->il", (4, 5, 6), (5, 6, 3)),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_small_products_are_kernels(name, dtype, monkeypatch):
+    """A graph may have them, where CuPy records no cuBLAS; large ones are cuBLAS's."""
+    subscripts, *shapes = PRODUCTS[name]
+    x, y = (RNG.standard_normal(shape).astype(dtype) for shape in shapes)
+
+    def f(x, y):
+        return np.tanh(np.einsum(subscripts, x, y) + x.sum())
+
+    def slopes(x, y):
+        return fg.grad(lambda x, y: f(x, y).sum(), argnums=(0, 1))(x, y)
+
+    place = on_device(x)._value.place
+    for g in (f, slopes):
+        jitted = fg.jit(g)
+        steps = jitted.lower(x, y)._procedure.on(place).plan.steps
+        assert all(isinstance(s, laid_out.Launch) for s in steps), steps
+        same(jitted(on_device(x), on_device(y)), g(x, y), 10)
+    monkeypatch.setattr(decompose, "LITTLE", 0)
+    steps = fg.jit(f).lower(x, y)._procedure.on(place).plan.steps
+    large = [s for s in steps if isinstance(s, laid_out.Product)]
+    assert bool(large) == (name not in {"outer", "inner"})

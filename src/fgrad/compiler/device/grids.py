@@ -179,7 +179,11 @@ class _Rows(Writer):
                 totals.append((root, out, total, dtype))
         items = self.items(depth + 1, len(self.builder.chain))
         del self.builder.chain[depth + 1 :]
-        outer = self.taken(0, depth + 1)
+        outer = self.items(0, depth + 1)
+        if len(loops) == depth and not self.alone:  # one thread writes, when all have read what lies there
+            stores = [line for line in outer if isinstance(line[0], Place)]
+            outer = [line for line in outer if line not in stores]
+            end += ["cuda.syncthreads()", "if lane == 0:", *inside(self.text(stores))] if stores else []
         count = math.prod(loops[depth:])
         for root, out, total, dtype in totals:
             self.builder.chain[depth].memo[(root.var, out)] = Value(total, depth, dtype)
@@ -197,7 +201,7 @@ class _Rows(Writer):
             *inside([*inner, f"j += {step}"]),
         ]
         meet = [] if self.alone else ["cuda.syncthreads()"]
-        return [*outer, *begin, *(lanes if inner else []), *end, *meet]
+        return [*self.text(outer), *begin, *(lanes if inner else []), *end, *meet]
 
 
 def _code(root: Root) -> str:

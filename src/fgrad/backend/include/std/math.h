@@ -1,1 +1,1 @@
-// NVRTC has no such header; fgrad/standard.cuh says what std is.
+// NVRTC has no <math.h>: fgrad/standard.cuh says what std is.
