@@ -7,12 +7,13 @@ import pytest
 from tests.backend.checks import check, check_row, on_device, same
 from tests.backend.test_rows import GROUPS
 from tests.backend.test_scipy import test_functions_and_derivatives as test_functions_and_derivatives  # noqa: PLC0414
+from tests.backend.test_special import test_integrals_of_carlson as test_integrals_of_carlson  # noqa: PLC0414
 from tests.backend.test_special import (
-    test_bessel_functions_of_whole_order as test_bessel_functions_of_whole_order,  # noqa: PLC0414
+    test_kernels_take_what_scipy_takes as test_kernels_take_what_scipy_takes,  # noqa: PLC0414
 )
-from tests.backend.test_special import test_formulas as test_formulas  # noqa: PLC0414
 from tests.backend.test_transforms import READING, SILENT
 from tests.cuda.programs import LIBRARY, PROGRAMS, single
+from tests.cuda.test_special import LOOPS, compare, reference, ufunc_of
 
 import fgrad as fg
 from fgrad import extend
@@ -27,6 +28,15 @@ def test_row(name):
     for sample in GROUPS[name]:
         if sample.args and any(hasattr(a, "shape") for a in sample.args):
             check_row(sample)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_special_functions(loop):
+    name = loop.split()[0]
+    given, expected = reference(loop)
+    found = ufunc_of(name)(*(on_device(a)._value for a in given))
+    for y, e in zip(found if len(expected) > 1 else (found,), expected, strict=True):
+        compare(name, y.download(), e, given)
 
 
 @pytest.mark.parametrize("name", [*SILENT, *READING])

@@ -19,13 +19,13 @@ CHIPS = ("80", "90")
 COMPILER = shutil.which("c++")
 
 
-def loops(name):
-    ufunc = getattr(special, name)
-    ufunc = ufunc if isinstance(ufunc, np.ufunc) else getattr(special._ufuncs, f"_{name}")
-    return [f"{name} {loop}" for loop in ufunc.types]
+def ufunc_of(name):
+    """Return SciPy's universal function; some have another one of Python before them."""
+    found = getattr(special, name)
+    return found if isinstance(found, np.ufunc) else getattr(special._ufuncs, f"_{name}")
 
 
-LOOPS = [loop for name in SOURCES for loop in loops(name)]
+LOOPS = [f"{name} {loop}" for name in SOURCES for loop in ufunc_of(name).types]
 HEADERS = sorted({header for header, _ in SOURCES.values()})
 
 
@@ -82,27 +82,28 @@ ROUGH = {
 }  # SciPy's own are, in the last and in small digits
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-def test_kernels_agree_with_scipy(compiled, loop):
+def reference(loop):
+    """Return arguments for a loop, and what SciPy computes of them, with doubles as kernels do."""
     name, kinds = loop.split()
     ins, outs = kinds.split("->")
     given = arguments(name, ins)
     if name == "chndtrinc":
         given[2] = np.asarray(given[2] * special.chdtr(given[1], given[0]), ins[0])  # what is possible
     with np.errstate(all="ignore"):
-        ufunc = getattr(special, name)
-        ufunc = ufunc if isinstance(ufunc, np.ufunc) else getattr(special._ufuncs, f"_{name}")
-        wide = kinds.replace("f", "d").replace("F", "D")
-        expected = ufunc(
-            *given, signature=wide
-        )  # kernels compute with doubles, SciPy's loops of floats may not
-    found = [np.empty(given[0].shape, kind) for kind in outs]
+        made = ufunc_of(name)(*given, signature=kinds.replace("f", "d").replace("F", "D"))
+        made = made if len(outs) > 1 else (made,)
+        return given, [y.astype(kind) for y, kind in zip(made, outs, strict=True)]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_kernels_agree_with_scipy(compiled, loop):
+    given, expected = reference(loop)
+    found = [np.empty_like(e) for e in expected]
     operands = [x for a in given for x in (ctypes.c_void_p(a.ctypes.data), ctypes.c_longlong(1))]
     results = [ctypes.c_void_p(y.ctypes.data) for y in found]
     getattr(compiled, f"k{LOOPS.index(loop)}")(*operands, *results, ctypes.c_longlong(given[0].size))
-    for y, e in zip(found, expected if len(outs) > 1 else (expected,), strict=True):
-        with np.errstate(over="ignore"):
-            compare(name, y, e.astype(y.dtype), given)
+    for y, e in zip(found, expected, strict=True):
+        compare(loop.split()[0], y, e, given)
 
 
 def compare(name, found, expected, given):
