@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from fgrad.backend.devices import find
 from fgrad.kernels import native
 
 os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # 0 runs the tests on the device of the machine
@@ -31,3 +32,9 @@ def both_ways(request, monkeypatch):
         monkeypatch.setattr(native, "interpreted", lambda: True)
         monkeypatch.setattr(native, "_kernels", {})
     return request.param
+
+
+@pytest.fixture
+def place():
+    """Return the first device, simulated or not."""
+    return find("cuda:0")

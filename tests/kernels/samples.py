@@ -97,3 +97,12 @@ def check_atoms(backend, arity, dtype):
                 e = np.asarray(ATOMS[name].reference(*arrays))  # NumPy itself, without fgrad
         wrong += differences(name, a, e, arrays)
     assert not wrong, "\n".join(wrong)
+
+
+def values(*shape, dtype="d"):
+    """Return normal numbers, also imaginary parts of complex dtypes."""
+    x = _NORMAL.normal(size=shape)
+    return (x + 1j * _NORMAL.normal(size=shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
+
+
+_NORMAL = np.random.default_rng(0)

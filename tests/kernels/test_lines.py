@@ -5,22 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import signal
-from tests.backend.checks import DEVICE
+from tests.kernels.samples import values
 
-from fgrad.backend.devices import find
 from fgrad.kernels import lines
 
 RNG = np.random.default_rng(0)
-
-
-@pytest.fixture
-def place():
-    return find(DEVICE)
-
-
-def values(*shape, dtype="d"):
-    x = RNG.normal(size=shape)
-    return (x + 1j * RNG.normal(size=shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
 
 
 @pytest.mark.parametrize("lead", [(), (3,), (2, 9), (0,)])

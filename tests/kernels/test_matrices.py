@@ -5,22 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import linalg
-from tests.backend.checks import DEVICE
+from tests.kernels.samples import values
 
-from fgrad.backend.devices import find
 from fgrad.kernels import matrices
 
 RNG = np.random.default_rng(0)
-
-
-@pytest.fixture
-def place():
-    return find(DEVICE)
-
-
-def values(*shape, dtype="d"):
-    x = RNG.normal(size=shape)
-    return (x + 1j * RNG.normal(size=shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
 
 
 @pytest.mark.parametrize("lower", [True, False])
