@@ -47,10 +47,12 @@ def test_getitem_and_its_gradient(name):
     expected = np.zeros_like(M)
     np.add.at(expected, index, w)
     close(fg.grad(lambda x: np.sum(w * x[index]))(M), expected)
-    t = fg.tensor(M)
-    part = t[index]
+    t, a = fg.tensor(M), M.copy()
+    part, same = t[index], a[index]
     part += 100.0
-    exactly(t, M)
+    same += 100.0  # of a scalar a new one
+    exactly(t, a)
+    exactly(part, np.asarray(same))
 
 
 def test_tensors_as_indices():

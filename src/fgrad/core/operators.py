@@ -8,10 +8,9 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from typing_extensions import Self
 
 from fgrad import config
 from fgrad.backend.array import DeviceArray
@@ -20,14 +19,12 @@ from fgrad.companions import owner, tell_owner
 from fgrad.core.placement import buffer_of, device_of
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, UFUNCS
 from fgrad.core.tape import HIDDEN
-from fgrad.core.trace import Box, current, inherited_state, note_change, user_frame, user_line
+from fgrad.core.trace import Box, current, user_frame, user_line
 from fgrad.core.tracebacks import shorten
 from fgrad.errors import EscapeWarning
 
 if TYPE_CHECKING:
     from fgrad.core.tensor import Tensor
-
-Handle = TypeVar("Handle", bound="Operators")
 
 
 class Absent:
@@ -76,43 +73,43 @@ class Operators:
     # fmt: off
     def __add__(self, other: Any) -> Tensor: return OPERATORS["add"](self, other)
     def __radd__(self, other: Any) -> Tensor: return OPERATORS["add"](other, self)
-    def __iadd__(self, other: Any) -> Self: return in_place(self, OPERATORS["add"](self, other))
+    def __iadd__(self, other: Any) -> Tensor: return FUNCTIONS["in_place"](self, OPERATORS["add"](self, other))
     def __sub__(self, other: Any) -> Tensor: return OPERATORS["subtract"](self, other)
     def __rsub__(self, other: Any) -> Tensor: return OPERATORS["subtract"](other, self)
-    def __isub__(self, other: Any) -> Self: return in_place(self, OPERATORS["subtract"](self, other))
+    def __isub__(self, other: Any) -> Tensor: return FUNCTIONS["in_place"](self, OPERATORS["subtract"](self, other))
     def __mul__(self, other: Any) -> Tensor: return OPERATORS["multiply"](self, other)
     def __rmul__(self, other: Any) -> Tensor: return OPERATORS["multiply"](other, self)
-    def __imul__(self, other: Any) -> Self: return in_place(self, OPERATORS["multiply"](self, other))
+    def __imul__(self, other: Any) -> Tensor: return FUNCTIONS["in_place"](self, OPERATORS["multiply"](self, other))
     def __truediv__(self, other: Any) -> Tensor: return OPERATORS["divide"](self, other)
     def __rtruediv__(self, other: Any) -> Tensor: return OPERATORS["divide"](other, self)
-    def __itruediv__(self, other: Any) -> Self: return in_place(self, OPERATORS["divide"](self, other))
+    def __itruediv__(self, other: Any) -> Tensor: return FUNCTIONS["in_place"](self, OPERATORS["divide"](self, other))
     def __floordiv__(self, other: Any) -> Tensor: return OPERATORS["floor_divide"](self, other)
     def __rfloordiv__(self, other: Any) -> Tensor: return OPERATORS["floor_divide"](other, self)
-    def __ifloordiv__(self, other: Any) -> Self: return in_place(self, OPERATORS["floor_divide"](self, other))
+    def __ifloordiv__(self, other: Any) -> Tensor: return FUNCTIONS["in_place"](self, OPERATORS["floor_divide"](self, other))
     def __mod__(self, other: Any) -> Tensor: return OPERATORS["remainder"](self, other)
     def __rmod__(self, other: Any) -> Tensor: return OPERATORS["remainder"](other, self)
-    def __imod__(self, other: Any) -> Self: return in_place(self, OPERATORS["remainder"](self, other))
+    def __imod__(self, other: Any) -> Tensor: return FUNCTIONS["in_place"](self, OPERATORS["remainder"](self, other))
     def __pow__(self, other: Any) -> Tensor: return OPERATORS["power"](self, other)
     def __rpow__(self, other: Any) -> Tensor: return OPERATORS["power"](other, self)
-    def __ipow__(self, other: Any) -> Self: return in_place(self, OPERATORS["power"](self, other))
+    def __ipow__(self, other: Any) -> Tensor: return FUNCTIONS["in_place"](self, OPERATORS["power"](self, other))
     def __matmul__(self, other: Any) -> Tensor: return OPERATORS["matmul"](self, other)
     def __rmatmul__(self, other: Any) -> Tensor: return OPERATORS["matmul"](other, self)
-    def __imatmul__(self, other: Any) -> Self: return in_place(self, OPERATORS["matmul"](self, other))
+    def __imatmul__(self, other: Any) -> Tensor: return FUNCTIONS["in_place"](self, OPERATORS["matmul"](self, other))
     def __and__(self, other: Any) -> Tensor: return OPERATORS["bitwise_and"](self, other)
     def __rand__(self, other: Any) -> Tensor: return OPERATORS["bitwise_and"](other, self)
-    def __iand__(self, other: Any) -> Self: return in_place(self, OPERATORS["bitwise_and"](self, other))
+    def __iand__(self, other: Any) -> Tensor: return FUNCTIONS["in_place"](self, OPERATORS["bitwise_and"](self, other))
     def __or__(self, other: Any) -> Tensor: return OPERATORS["bitwise_or"](self, other)
     def __ror__(self, other: Any) -> Tensor: return OPERATORS["bitwise_or"](other, self)
-    def __ior__(self, other: Any) -> Self: return in_place(self, OPERATORS["bitwise_or"](self, other))
+    def __ior__(self, other: Any) -> Tensor: return FUNCTIONS["in_place"](self, OPERATORS["bitwise_or"](self, other))
     def __xor__(self, other: Any) -> Tensor: return OPERATORS["bitwise_xor"](self, other)
     def __rxor__(self, other: Any) -> Tensor: return OPERATORS["bitwise_xor"](other, self)
-    def __ixor__(self, other: Any) -> Self: return in_place(self, OPERATORS["bitwise_xor"](self, other))
+    def __ixor__(self, other: Any) -> Tensor: return FUNCTIONS["in_place"](self, OPERATORS["bitwise_xor"](self, other))
     def __lshift__(self, other: Any) -> Tensor: return OPERATORS["left_shift"](self, other)
     def __rlshift__(self, other: Any) -> Tensor: return OPERATORS["left_shift"](other, self)
-    def __ilshift__(self, other: Any) -> Self: return in_place(self, OPERATORS["left_shift"](self, other))
+    def __ilshift__(self, other: Any) -> Tensor: return FUNCTIONS["in_place"](self, OPERATORS["left_shift"](self, other))
     def __rshift__(self, other: Any) -> Tensor: return OPERATORS["right_shift"](self, other)
     def __rrshift__(self, other: Any) -> Tensor: return OPERATORS["right_shift"](other, self)
-    def __irshift__(self, other: Any) -> Self: return in_place(self, OPERATORS["right_shift"](self, other))
+    def __irshift__(self, other: Any) -> Tensor: return FUNCTIONS["in_place"](self, OPERATORS["right_shift"](self, other))
     def __eq__(self, other: object) -> Tensor: return OPERATORS["equal"](self, other)  # type: ignore[override]
     def __ne__(self, other: object) -> Tensor: return OPERATORS["not_equal"](self, other)  # type: ignore[override]
     def __lt__(self, other: Any) -> Tensor: return OPERATORS["less"](self, other)
@@ -142,8 +139,12 @@ class Operators:
     def mT(self) -> Tensor: return FUNCTIONS["matrix_transpose"](self)  # noqa: N802 -- NumPy's name
     @property
     def real(self) -> Tensor: return FUNCTIONS["real"](self)
+    @real.setter
+    def real(self, value: Any) -> None: FUNCTIONS["real"](self)[...] = value
     @property
     def imag(self) -> Tensor: return FUNCTIONS["imag"](self)
+    @imag.setter
+    def imag(self, value: Any) -> None: FUNCTIONS["set_imag"](self, value)
     @property
     def flat(self) -> Any: return FUNCTIONS["flat"](self)
     @flat.setter
@@ -170,13 +171,13 @@ class Operators:
     def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Tensor: return FUNCTIONS["compress"](condition, self, axis, out)
     def conj(self) -> Tensor: return FUNCTIONS["conjugate"](self)
     def conjugate(self) -> Tensor: return FUNCTIONS["conjugate"](self)
-    def copy(self, order: Any = "C") -> Tensor: return FUNCTIONS["copy"](self)
-    def __copy__(self) -> Tensor: return FUNCTIONS["copy"](self)
+    def copy(self, order: Any = "C") -> Tensor: return FUNCTIONS["copied"](self, order)
+    def __copy__(self) -> Tensor: return FUNCTIONS["copied"](self, "K")
     def cumprod(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["cumprod"](self, axis, **kw)
     def cumsum(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["cumsum"](self, axis, **kw)
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor: return FUNCTIONS["diagonal"](self, offset, axis1, axis2)
     def dot(self, b: Any, out: Any = None) -> Tensor: return FUNCTIONS["dot"](self, b, out)
-    def flatten(self, order: Any = "C") -> Tensor: return FUNCTIONS["copy"](FUNCTIONS["ravel"](self, order))
+    def flatten(self, order: Any = "C") -> Tensor: return FUNCTIONS["flatten"](self, order)
     def max(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["max"](self, axis, **kw)
     def mean(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["mean"](self, axis, **kw)
     def min(self, axis: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["min"](self, axis, **kw)
@@ -285,7 +286,7 @@ class Operators:
                 f"the bits of a Tensor cannot be read as {dtype or type}, which has no derivative; convert its "
                 "values with t.astype(dtype), or take an array: t.numpy().view(dtype)"
             )
-        return FUNCTIONS["copy"](self)
+        return self[...]
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
         """Return what `to` does: the array API's name for it."""
@@ -420,28 +421,6 @@ class Operators:
 
 def _is_integer(x: Any) -> bool:
     return isinstance(x, int | np.integer)
-
-
-def in_place(x: Handle, new: Any) -> Handle:
-    """Give `x` the value of `new`, as NumPy's in-place operators do: same shape, same kind of dtype."""
-    if new is NotImplemented:
-        return NotImplemented  # type: ignore[no-any-return]  # mypy knows it in operator methods only
-    if new.shape != x.shape:
-        raise ValueError(
-            f"an in-place operation cannot change the shape {x.shape} of a Tensor to {new.shape}; "
-            "write x = x + y"
-        )
-    if new.dtype != x.dtype:
-        if not np.can_cast(new.dtype, x.dtype, "same_kind"):
-            raise TypeError(
-                f"an in-place operation cannot change the dtype of a Tensor from {x.dtype} to {new.dtype}; "
-                f"write x = x + y, or convert first: y.astype({x.dtype.name!r})"
-            )
-        new = FUNCTIONS["astype"](new, x.dtype)
-    if inherited_state().boxed:
-        note_change(x)
-    x._value, x._nodes = new._value, new._nodes
-    return x
 
 
 def escape(message: str) -> None:

@@ -136,8 +136,10 @@ class Primitive:
         "real",
         "run",
         "shape",
+        "shares",
         "single",
         "wary",
+        "write",
     )
 
     name: str
@@ -167,6 +169,8 @@ class Primitive:
         real: bool = False,
         inline: Rule | None = None,
         apply: Rule | None = None,
+        write: Rule | None = None,
+        shares: Rule | None = None,
     ) -> None:
         """Declare a row.
 
@@ -182,7 +186,12 @@ class Primitive:
             inline: the same by other operations, which take its place in a staged program.
             apply: (*values, **params) -> outs, what a program does instead of applying the row, where that
                 would lose a derivative of its own or record what has none.
+            write: (x, new, **params) -> x with what the row takes of it replaced by `new`, where the result
+                is a view of x that NumPy lets one write to.
+            shares: (value of x, **params) -> whether the result is a view of x; None where that depends on
+                how x lies in memory, and nobody knows. Absent where it always is.
         """
+        self.write, self.shares = write, shares
         self.name, self.run, self.shape, self.batch, self.body = name, run, shape, batch, body
         self.many, self.real, self.inline, self.apply = many, real, inline, apply
         self._make_pull, self._pulls = pull, dict[Pattern, "Pull | None"]()

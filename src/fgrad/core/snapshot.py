@@ -79,10 +79,33 @@ def is_private(a: np.ndarray[Any, Any]) -> bool:
 
 
 def private_copy(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a read-only copy of an array, for keeping while a gradient is computed."""
+    """Return a read-only copy of an array, for keeping while a gradient is computed.
+
+    It lies in memory as the array does, as far as that decides which of its shapes are views of it.
+    """
+    if not a.flags.c_contiguous and a.ndim > 1:
+        return _copied_as_it_lies(a)
     copied = _pool.copy(a) if _POOLED_FROM <= a.nbytes <= _POOLED_TO else a.copy()
     copied.setflags(write=False)  # an assignment to a.flags takes four times as long
     return copied
+
+
+def _copied_as_it_lies(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a read-only copy with the axes of `a` in their order in memory, and gaps where `a` has some."""
+    order = sorted(range(a.ndim), key=lambda i: -abs(a.strides[i]))
+    sorted_a = a.transpose(order)
+    if sorted_a.flags.c_contiguous:
+        copied = private_copy(sorted_a)
+    else:
+        lengths = list(sorted_a.shape)
+        for i in range(1, a.ndim):
+            if sorted_a.strides[i - 1] != lengths[i] * sorted_a.strides[i]:
+                lengths[i] += 1
+        whole = np.empty(lengths, a.dtype)
+        copied = whole[tuple([slice(n) for n in sorted_a.shape])]
+        copied[...] = sorted_a
+        copied.setflags(write=False)
+    return copied.transpose(np.argsort(order))
 
 
 def compact(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import numpy as np
@@ -37,6 +37,9 @@ from fgrad.core.tape import HIDDEN, Fit, Node, Pick, Tape
 from fgrad.core.trace import NOTHING, Box, State, Trace, current, inherited_state, note_change
 from fgrad.errors import NotLinearError
 
+if TYPE_CHECKING:
+    from fgrad.core.views import View
+
 _FLOAT64 = np.dtype(np.float64)
 _ndarray = np.ndarray
 _new = object.__new__
@@ -46,18 +49,22 @@ class Tensor(Operators):
     """An array that transformations can follow.
 
     A Tensor is a mutable handle on an immutable value. Operators, indexing, methods and NumPy's functions
-    work as on an `ndarray`; `x[i] = v` and `x += v` give this handle a new value and leave every other
-    Tensor and array alone, so there are no aliasing views. Make one with `fgrad.tensor`.
+    work as on an `ndarray`; `x[i] = v` and `x += v` give this handle a new value, and every other that shares
+    its memory in NumPy: `x[0]`, `x.T`, `x.ravel()` and their like are views, and what was recorded of the
+    values before stays as it is. Make one with `fgrad.tensor`.
     """
 
-    __slots__ = ("__weakref__", "_grad", "_nodes", "_value")
+    __slots__ = ("__weakref__", "_base", "_grad", "_nodes", "_value", "_viewers")
 
     _value: Any  # an array or NumPy scalar that is never written to, or a Box
     _nodes: tuple[Node, ...]  # what live tapes know of the value
+    _base: View | None  # how it shares the memory of another Tensor
+    _viewers: list[ref[Tensor]] | None  # which Tensors share its memory so, and may be gone
     _grad: Tensor | None
 
     def __init__(self, data: Any, dtype: Any = None, device: Any = None) -> None:
         """Copy `data` (anything NumPy makes a numeric array of) to a device; share what is there already."""
+        self._base = self._viewers = None
         if isinstance(data, Tensor):
             source = data if dtype is None else data.astype(dtype)
             source = source if device is None else source.to(device)
@@ -168,14 +175,8 @@ def wrap(value: Any, nodes: tuple[Node, ...] = ()) -> Tensor:
     t: Tensor = _new(Tensor)
     t._value = value
     t._nodes = nodes
+    t._base = t._viewers = None
     return t
-
-
-def rebind(x: Tensor, new: Tensor) -> None:
-    """Make `x` a handle on the value of `new`."""
-    if inherited_state().boxed:
-        note_change(x)
-    x._value, x._nodes = new._value, new._nodes
 
 
 def is_tracked(x: Tensor) -> bool:
@@ -208,6 +209,7 @@ def apply_unary(row: Primitive, x: Any) -> Any:
         t: Tensor = _new(Tensor)
         t._value = row.run(v) if row.large is None or v.size < LARGE else row.large(v)
         t._nodes = ()
+        t._base = t._viewers = None
         return t
     s = inherited_state()
     pull = row.single
@@ -237,6 +239,7 @@ def apply_unary(row: Primitive, x: Any) -> Any:
     t = _new(Tensor)
     t._value = out
     t._nodes = (n,)
+    t._base = t._viewers = None
     return t
 
 
@@ -288,6 +291,7 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
         t: Tensor = _new(Tensor)
         t._value = (row.large or row.run)(vx, vy)
         t._nodes = ()
+        t._base = t._viewers = None
         return t
     if pull is None or s.thread != get_ident() or (s.foreign is not None and s.foreign()):
         return bind(row.name, x, y)
@@ -341,6 +345,7 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
     t = _new(Tensor)
     t._value = out
     t._nodes = (n,)
+    t._base = t._viewers = None
     return t
 
 
@@ -385,6 +390,7 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
         t: Tensor = _new(Tensor)
         t._value = row.run(v, **params)
         t._nodes = ()
+        t._base = t._viewers = None
         return t
     s = inherited_state()
     tape: Any = s.sole
@@ -411,6 +417,7 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
     if len(refs) > tape.limit:
         tape.compact()
     t._nodes = (n,)
+    t._base = t._viewers = None
     return t
 
 
@@ -472,6 +479,7 @@ def apply_row(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> 
     t: Tensor = _new(Tensor)
     t._value = out
     t._nodes = (n,)
+    t._base = t._viewers = None
     return t
 
 

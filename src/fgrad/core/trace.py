@@ -84,6 +84,25 @@ class Box:
             + self.trace.remedy
         )
 
+    def shares_when_reshaped(self, shape: Shape) -> bool | None:
+        """Return whether NumPy's reshape makes a view of the value; None where nobody knows."""
+        if not self.shape:  # a scalar
+            return False
+        lengths = iter([n for n in shape if n != 1])
+        for n in self.shape:  # an axis alone can always be split; axes that are joined have to lie in order
+            while n > 1:
+                part = next(lengths, 0)
+                if not part:
+                    return True
+                if n % part:
+                    return None
+                n //= part  # noqa: PLW2901
+        return True
+
+    def in_order(self) -> Box:
+        """Return the same value as an array that lies in memory row by row."""
+        return self
+
     def strong(self) -> Box:
         """Return the same value as something that can be differentiated: of a dtype that is fixed."""
         return self
@@ -109,7 +128,7 @@ class Box:
 class State:
     """The live traces of one thread or task, innermost last."""
 
-    __slots__ = ("base", "boxed", "foreign", "keeper", "sole", "thread", "traces", "upper", "veiled")
+    __slots__ = ("base", "boxed", "foreign", "keeper", "sole", "stale", "thread", "traces", "upper", "veiled")
 
     traces: tuple[Trace, ...]
     thread: int
@@ -133,6 +152,8 @@ class State:
         self.veiled = veiled  # tapes that must not see what happens, only that something did
         self.keeper = keeper  # runs rows of followed arguments, or knows their results already
         self.boxed = False
+        # views whose base was written to; they are to be made anew while these traces are the live ones
+        self.stale: list[weakref.ref[Any]] = []
         self.sole: Any = NOTHING
         self.base: Any = None  # the only trace, or the lower one of two, where that is no tape
         self.upper: Any = None  # the tape above it
@@ -163,8 +184,19 @@ def current() -> State:
     return FLOOR
 
 
+def settle(s: State) -> None:
+    """Let every view that is stale become what it is now, before the stack changes."""
+    stale, s.stale = s.stale, []
+    for r in stale:
+        x = r()
+        if x is not None:
+            x.__class__  # noqa: B018 -- a look is what they wait for
+
+
 def set_traces(traces: tuple[Trace, ...], s: State) -> None:
     """Make `traces` the stack of this thread and task, in the place of those of `s`."""
+    if s.stale:
+        settle(s)
     _state.set(_made(traces, s.veiled, s.keeper))
 
 
@@ -180,9 +212,14 @@ class running:  # noqa: N801 -- reads as a function; a generator would cost thre
         self._state = _made(tuple(traces), veiled, keeper or current().keeper)
 
     def __enter__(self) -> None:
+        before = current()
+        if before.stale:
+            settle(before)
         self._token = _state.set(self._state)
 
     def __exit__(self, *_: object) -> None:
+        if self._state.stale:
+            settle(self._state)
         _state.reset(self._token)
 
 

@@ -14,9 +14,10 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.backend.devices import adopted, is_foreign, maker
 from fgrad.core.placement import buffer_of, device_of, near
-from fgrad.core.tensor import Tensor, alias, binary, bind, unary, wrap
+from fgrad.core.tensor import Tensor, binary, bind, unary, wrap
 from fgrad.core.trace import Box
 from fgrad.numpy.registry import holds_tensor, implements
+from fgrad.numpy.views import repeated, reshaped
 from fgrad.ops.linear import broadcast_to as _broadcast_to
 from fgrad.ops.linear import convert, reshape
 
@@ -161,7 +162,7 @@ def number(x: Any, purpose: str) -> Any:
 def ones_before(x: Any, ndim: int) -> Any:
     """Return `x` with at least `ndim` axes, new ones in front."""
     missing = ndim - len(x.shape)
-    return reshape(x, (*(1,) * missing, *x.shape)) if missing > 0 else x
+    return reshaped(x, (*(1,) * missing, *x.shape)) if missing > 0 else x
 
 
 def _parts(x: Any, leaves: list[Any]) -> tuple[int, ...]:
@@ -193,7 +194,7 @@ def array(
         object: number, array, Tensor, or nested sequence of these.
         dtype: NumPy dtype; None promotes the parts.
         copy: None and False allow that a Tensor of this dtype is returned itself.
-        order: taken for NumPy's sake: a Tensor has no order in memory.
+        order: how the elements lie in memory: rows first ("C"), columns first ("F"), or as they do ("K").
         subok: likewise, a Tensor has no subclasses.
         ndmin: the least number of axes; new ones come first.
         ndmax: how deep sequences are looked into (0: all the way), as in NumPy; not beside Tensors.
@@ -203,9 +204,9 @@ def array(
         ValueError: parts of unequal shapes, or `copy=False` where a copy is needed.
     """
     if isinstance(object, Tensor):
-        if not copy and dtype in (None, object.dtype) and object.ndim >= ndmin:
-            return object
-        made = alias(object)
+        if not copy and dtype in (None, object.dtype) and _lies(object, order):
+            return ones_before(object, ndmin)  # type: ignore[no-any-return]
+        made = as_array(recopied(object, order))
     elif copy is False:
         raise ValueError("a Tensor cannot share the memory of an array, so copy=False is impossible")
     elif isinstance(object, list | tuple) and holds_tensor(object):
@@ -223,6 +224,37 @@ def array(
     return result
 
 
+def _lies(x: Tensor, order: Any) -> bool:
+    """Return whether a value lies in memory as `order` demands."""
+    v = x._value
+    if v.__class__ is not np.ndarray or order not in {"C", "F"}:
+        return True
+    return bool(v.flags.c_contiguous if order == "C" else v.flags.f_contiguous)
+
+
+def as_array(x: Any) -> Any:
+    """Return a result as NumPy's functions do that make an array without axes, not a scalar."""
+    if x.__class__ is Tensor:
+        return wrap(np.asarray(x._value), x._nodes) if isinstance(x._value, np.generic) else x
+    return np.asarray(x)
+
+
+@implements(name="copied")
+def recopied(x: Tensor, order: Any) -> Tensor:
+    """Return a Tensor of its own on the value of `x`, which lies in memory as NumPy's copy does."""
+    v = x._value
+    if v.__class__ is np.ndarray:
+        if not (
+            v.flags.c_contiguous
+            if order == "C"
+            else v.flags.f_contiguous or (order != "F" and v.flags.c_contiguous)
+        ):
+            v = v.copy(order)
+    elif isinstance(v, Box) and order == "C":
+        v = v.in_order()
+    return wrap(v, x._nodes)
+
+
 @implements(np.asarray)
 def asarray(
     a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
@@ -230,11 +262,13 @@ def asarray(
     """Return `a` itself if it is a Tensor of `dtype`, otherwise a Tensor made of it; `copy`: a new handle."""
     if isinstance(a, Tensor) and device is not None:
         a = a.to(device)
-    if isinstance(a, Tensor) and not copy and (dtype is None or a.dtype == dtype):
+    if isinstance(a, Tensor) and not copy and (dtype is None or a.dtype == dtype) and _lies(a, order):
         return strong(a)
     if copy is False:
         raise ValueError("a Tensor cannot share the memory of an array, so copy=False is impossible")
-    return array(a, dtype) if device is None or holds_tensor(a) else Tensor(a, dtype, device)
+    return (
+        array(a, dtype, order=order or "K") if device is None or holds_tensor(a) else Tensor(a, dtype, device)
+    )
 
 
 @implements(np.asanyarray)
@@ -247,14 +281,14 @@ def asanyarray(
 
 @implements(np.ascontiguousarray)
 def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Tensor:
-    """Return what `asarray` does, with at least one axis, as in NumPy."""
-    return array(a, dtype, copy=None, ndmin=1)
+    """Return what `asarray` does, rows first in memory, with at least one axis, as in NumPy."""
+    return array(a, dtype, copy=None, order="C", ndmin=1)
 
 
 @implements(np.asfortranarray)
 def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Tensor:
-    """Return what `asarray` does, with at least one axis: a Tensor has no order in memory."""
-    return array(a, dtype, copy=None, ndmin=1)
+    """Return what `asarray` does, columns first in memory, with at least one axis, as in NumPy."""
+    return array(a, dtype, copy=None, order="F", ndmin=1)
 
 
 def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Tensor:
@@ -279,8 +313,12 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
 
 @implements(np.copy, name="copy")
 def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
-    """Return a new handle on the value; derivatives flow through."""
-    return alias(a) if isinstance(a, Tensor) else np.array(a, order=order, subok=subok, copy=True)
+    """Return a Tensor of its own on the value; derivatives flow through."""
+    return (
+        as_array(recopied(a, order))
+        if isinstance(a, Tensor)
+        else np.array(a, order=order, subok=subok, copy=True)
+    )
 
 
 @implements(np.zeros)
@@ -313,7 +351,7 @@ def full(
 ) -> Tensor:
     """Return a Tensor filled with `fill_value`, which may be a Tensor that broadcasts."""
     lengths = (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
-    made: Tensor = _broadcast_to(asarray(fill_value, dtype, device=device), lengths)
+    made: Tensor = recopied(_broadcast_to(asarray(fill_value, dtype, device=device), lengths), order)
     return made
 
 
@@ -636,7 +674,7 @@ def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = 
     """Return coordinate arrays of the grid that one-dimensional arrays span."""
     if indexing not in {"xy", "ij"}:
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
-    vectors = [reshape(v, (v.size,)) for v in together(*xi)]
+    vectors = [reshaped(v, (v.size,)) for v in together(*xi)]
     if not any(isinstance(v, Tensor) for v in vectors):
         return tuple(np.meshgrid(*vectors, indexing=indexing, sparse=sparse, copy=copy))  # type: ignore[call-overload]
     n = len(vectors)
@@ -647,10 +685,11 @@ def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False, copy: bool = 
     for axis, v in zip(order, vectors, strict=True):
         shape[axis] = v.size
     grids = [
-        reshape(v, tuple(v.size if i == a else 1 for i in range(n)))
+        reshaped(v, tuple(v.size if i == a else 1 for i in range(n)))
         for a, v in zip(order, vectors, strict=True)
     ]
-    return tuple(alike(grids if sparse else [_broadcast_to(g, tuple(shape)) for g in grids]))
+    grids = alike(grids if sparse else [repeated(g, tuple(shape)) for g in grids])
+    return tuple(recopied(g, "C") for g in grids) if copy else tuple(grids)
 
 
 def values(xs: Sequence[Any]) -> list[Any]:

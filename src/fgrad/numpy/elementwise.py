@@ -10,7 +10,8 @@ from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.core.trace import Box
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.registry import Binary, Unary, implements, stored
-from fgrad.ops.linear import convert, imag, real
+from fgrad.numpy.views import part
+from fgrad.ops.linear import convert, imag
 
 # fmt: off
 positive: Unary = Unary(np.positive, "Return the argument itself.")
@@ -225,4 +226,4 @@ def real_if_close(a: Any, tol: float = 100) -> Any:
     if isinstance(a._value, Box):
         a._value.refuse("real_if_close, whose dtype depends on the values,")
     limit = np.finfo(a.dtype).eps * tol if tol > 1 else tol
-    return real(a) if np.all(np.absolute(a._value.imag) < limit) else a
+    return part(a, imaginary=False) if np.all(np.absolute(a._value.imag) < limit) else a

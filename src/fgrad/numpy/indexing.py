@@ -13,10 +13,12 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array, copied, on_host
 from fgrad.core.primitive import ROWS, Primitive, flat, register
 from fgrad.core.tape import CUT
-from fgrad.core.tensor import Tensor, alias, apply_linear, apply_unary, binary, bind, rebind, unary, wrap
+from fgrad.core.tensor import Tensor, apply_unary, binary, bind, unary, wrap
 from fgrad.core.trace import Box
-from fgrad.numpy.arrays import as_target, as_value, concrete, next_to, operands, together
+from fgrad.core.views import rebind, view_of
+from fgrad.numpy.arrays import as_target, as_value, concrete, next_to, operands, recopied, together
 from fgrad.numpy.registry import declare_operator, implements, stored
+from fgrad.numpy.views import part, sliced, zeros_beside
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
 
@@ -58,14 +60,15 @@ def getitem(x: Any, index: Any) -> Any:
     else:
         basic = index.__class__ in _BASIC
     if basic:
-        return apply_linear(_SLICE, x, {"index": (index,)})
+        return view_of(x, _SLICE, {"index": (index,)})
     if index.__class__ is tuple:
         for part in index:
             if part.__class__ is Tensor or part.__class__ is tuple:
-                return indexing.getitem(x, _plain_index(index))
+                index = _plain_index(index)
+                break
     elif index.__class__ is Tensor:
         index = _plain_index(index)
-    return indexing.getitem(x, index)
+    return indexing.getitem(x, index, sliced)
 
 
 def _plain_index(index: Any) -> Any:
@@ -90,8 +93,7 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
         if np.broadcast_shapes(tuple(value.shape), x.shape) != x.shape:
             raise ValueError(f"could not broadcast input array from shape {shape} into shape {x.shape}")
         full = linear.broadcast_to(value, x.shape)
-        new = full if isinstance(full, Tensor) else wrap(copied(full))
-        rebind(x, new)
+        rebind(x, full if isinstance(full, Tensor) else wrap(copied(full)))
         if not x._nodes:
             x._nodes = (CUT,)
         return
@@ -248,7 +250,8 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     y = linear.convert(options[-1], kind)
     for i in range(n - 2, -1, -1):
         y = where(places == i, linear.convert(options[i], kind), y)
-    return stored(beside(linear.broadcast_to(y, shape) if y.shape != shape else y, a), out)
+    y = linear.broadcast_to(y, shape) if y.shape != shape else y
+    return stored(beside(recopied(y, "K") if y is options[-1] and isinstance(y, Tensor) else y, a), out)
 
 
 @implements(np.take)
@@ -326,7 +329,9 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
         return stored(np.round(a, decimals), out)
     scale = 10.0 ** abs(decimals)
     if a.dtype.kind in "iu":
-        tens = alias(a) if decimals >= 0 else linear.convert(unary("rint", a / scale) * scale, a.dtype)
+        tens = (
+            recopied(a, "K") if decimals >= 0 else linear.convert(unary("rint", a / scale) * scale, a.dtype)
+        )
         return stored(tens, out)
     if decimals == 0:
         return stored(unary("rint", a), out)
@@ -339,9 +344,7 @@ def real(val: Any) -> Any:
     if isinstance(val, int | float | complex):
         return val.real
     val = as_value(val)
-    if val.dtype.kind == "c":
-        return linear.real(val)
-    return alias(val) if isinstance(val, Tensor) else val
+    return part(val, imaginary=False) if val.dtype.kind == "c" else val
 
 
 @implements(np.imag)
@@ -349,7 +352,20 @@ def imag(val: Any) -> Any:
     """Return the imaginary part."""
     if isinstance(val, int | float | complex):
         return val.imag
-    return linear.imag(as_value(val))
+    val = as_value(val)
+    return part(val, imaginary=True) if val.dtype.kind == "c" else zeros_beside(val)
+
+
+@implements()
+def set_imag(x: Tensor, value: Any) -> None:
+    """Write the imaginary part of complex numbers.
+
+    Raises:
+        TypeError: the numbers are real.
+    """
+    if x.dtype.kind != "c":
+        raise TypeError("array does not have imaginary part to set")
+    setitem(imag(x), Ellipsis, value)
 
 
 @implements(np.angle)
@@ -366,11 +382,14 @@ def nan_to_num(
 ) -> Any:
     """Return `x` with NaN and infinities replaced by numbers; replaced elements have slope zero."""
     x = as_value(x)
+    if not copy and isinstance(x, Tensor):
+        setitem(x, Ellipsis, nan_to_num(x, True, nan, posinf, neginf))
+        return x
     if x.dtype.kind == "c":
-        parts = (nan_to_num(part(x), copy, nan, posinf, neginf) for part in (linear.real, linear.imag))
+        parts = (nan_to_num(take(x), copy, nan, posinf, neginf) for take in (linear.real, linear.imag))
         return next(parts) + 1j * next(parts)
     if x.dtype.kind != "f":
-        return x
+        return recopied(x, "K") if isinstance(x, Tensor) else x
     info = np.finfo(x.dtype)
     y = where(unary("isnan", x), nan, x)
     y = where(binary("equal", x, np.inf), info.max if posinf is None else posinf, y)

@@ -11,9 +11,11 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad.core.primitive import FOREIGN, ROWS, UFUNCS
 from fgrad.core.tensor import Tensor, apply_row, bind, wrap
-from fgrad.numpy.arrays import together
+from fgrad.numpy.arrays import as_array, together
 from fgrad.numpy.registry import cast, declare_operator, implements, stored
 from fgrad.numpy.shapes import atleast_1d, diagonal, moveaxis, ravel
+from fgrad.numpy.views import diagonal as diagonal_view
+from fgrad.numpy.views import transposed
 from fgrad.ops import linear
 from fgrad.ops.contraction import contract
 
@@ -198,7 +200,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     free = iter(_LETTERS[n:])
     letters_y = "".join(letters_x[left[right.index(j)]] if j in right else next(free) for j in range(m))
     out = "".join(c for i, c in enumerate(letters_x) if i not in left)
-    return contract(x, y, letters_x, letters_y, out + "".join(c for c in letters_y if c not in letters_x))
+    out += "".join(c for c in letters_y if c not in letters_x)
+    return as_array(contract(x, y, letters_x, letters_y, out))
 
 
 @implements(np.kron)
@@ -283,6 +286,8 @@ def einsum(
         xs = [cast(x, np.dtype(dtype), casting) for x in xs]
     kind = np.result_type(*(x.dtype for x in xs))
     sizes = _sizes(terms, xs)
+    if len(xs) == 1 and out is None and dtype is None and result and set(result) == set(terms[0]):
+        return _rearranged(xs[0], terms[0], result)
     pairs = [_normal(x, t, sizes) for x, t in zip(xs, terms, strict=True)]
     path = _path(pairs, result, optimize) if len(pairs) > 2 else [tuple(range(len(pairs)))]
     for group in path:
@@ -368,6 +373,21 @@ def _sizes(terms: Sequence[str], xs: Sequence[Any]) -> dict[str, int]:
             if sizes.get(c, 1) == 1:
                 sizes[c] = n
     return sizes
+
+
+def _rearranged(x: Any, letters: str, result: str) -> Any:
+    """Return a view of an operand: its diagonals where letters repeat, its axes in another order."""
+    for c in result:
+        while letters.count(c) > 1:
+            i, j = letters.index(c), letters.rindex(c)
+            if x.shape[i] != x.shape[j]:
+                raise ValueError(
+                    f"einsum: the axes {c!r} of one operand have lengths {x.shape[i]} and {x.shape[j]}"
+                )
+            others = [k for k in range(len(letters)) if k not in (i, j)]
+            x = diagonal_view(transposed(x, (*others, i, j)), writable=True)
+            letters = "".join(letters[k] for k in others) + c
+    return transposed(x, tuple(letters.index(c) for c in result))
 
 
 def _normal(x: Any, letters: str, sizes: dict[str, int]) -> tuple[Any, str]:

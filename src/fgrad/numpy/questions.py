@@ -10,6 +10,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.backend.devices import on_host
 from fgrad.core.tensor import Tensor
+from fgrad.core.views import root_of
 from fgrad.numpy.arrays import concrete, together
 from fgrad.numpy.registry import implements
 
@@ -21,19 +22,26 @@ def array_equiv(a1: Any, a2: Any) -> bool:
     return bool(np.array_equiv(x, y))
 
 
+def _share(a: Any, b: Any, question: Callable[..., bool]) -> bool:
+    if not (isinstance(a, Tensor) and isinstance(b, Tensor)) or root_of(a) is not root_of(b):
+        return False
+    x, y = a._value, b._value
+    return question(x, y) if x.__class__ is y.__class__ is np.ndarray else a.size > 0 and b.size > 0
+
+
 @implements(np.shares_memory)
 def shares_memory(a: Any, b: Any, /, max_work: int = -1) -> bool:
-    """Return whether writing to one changes the other: a Tensor shares with itself alone."""
+    """Return whether writing to one changes the other: Tensors share with their views."""
     if isinstance(a, Tensor) or isinstance(b, Tensor):
-        return a is b and a.size > 0
+        return _share(a, b, np.shares_memory)
     return np.shares_memory(a, b, max_work)  # type: ignore[arg-type]  # any limit may be given
 
 
 @implements(np.may_share_memory)
 def may_share_memory(a: Any, b: Any, /, max_work: int = 0) -> bool:
-    """Return whether writing to one may change the other: a Tensor shares with itself alone."""
+    """Return whether writing to one may change the other: Tensors share with their views."""
     if isinstance(a, Tensor) or isinstance(b, Tensor):
-        return a is b and a.size > 0
+        return _share(a, b, np.may_share_memory)
     return np.may_share_memory(a, b, max_work)  # type: ignore[arg-type]  # any limit may be given
 
 

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fgrad.core.operators import escape, in_place
+from fgrad.core.operators import escape
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, ROWS, UFUNCS, Primitive
 from fgrad.core.tensor import Tensor, apply_binary, apply_unary, bind, is_tracked, wrap
 from fgrad.core.trace import user_line
+from fgrad.core.views import castable, rebind
 from fgrad.ops.linear import convert
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -259,7 +260,8 @@ def stored(result: Any, out: Any) -> Any:
     if out is None:
         return result
     if isinstance(out, Tensor):
-        return in_place(out, result if isinstance(result, Tensor) else wrap(result))
+        rebind(out, castable(out, result if isinstance(result, Tensor) else wrap(result)))
+        return out
     np.copyto(out, storable(result), casting="same_kind")
     return out
 

@@ -14,9 +14,11 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from fgrad.core.placement import buffer_of, placed
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import user_line
-from fgrad.numpy.arrays import alike, as_value, concrete, ones_before, together, values
+from fgrad.numpy.arrays import alike, as_value, concrete, ones_before, recopied, together, values
 from fgrad.numpy.registry import cast, holds_tensor, implements, stored
-from fgrad.ops import indexing, linear
+from fgrad.numpy.views import diagonal as _diagonal
+from fgrad.numpy.views import repeated, reshaped, sliced, transposed
+from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
 
 
@@ -32,14 +34,14 @@ def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None
         return np.reshape(a, shape, order)
     wanted = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
     if order == "A":
-        _demand_layout(a, "reshape", order)
-    elif order != "C":
+        order = _order_of(a, "reshape")
+    if order != "C":
         if order != "F":
             raise ValueError(f"order must be 'C', 'F' or 'A', not {order!r}")
         return transpose(reshape(transpose(a), wanted[::-1]))
     if -1 in wanted or any(not isinstance(n, int) for n in wanted):
         wanted = np.broadcast_to(np.empty((), np.int8), a.shape).reshape(wanted).shape
-    return linear.reshape(a, wanted)
+    return reshaped(a, wanted)
 
 
 @implements(np.ravel)
@@ -52,24 +54,51 @@ def ravel(a: Any, order: Any = "C") -> Any:
     a = as_value(a)
     if not isinstance(a, Tensor) and order != "C":
         return np.ravel(a, order)
-    if order in {"A", "K"}:
-        _demand_layout(a, "ravel", order)
+    if order == "K":
+        a = transposed(a, _axes_in_memory(a))
     elif order != "C":
         return reshape(a, -1, order)
-    return linear.reshape(a, (math.prod(a.shape),))
+    return reshaped(a, (math.prod(a.shape),))
 
 
-def _demand_layout(a: Tensor, name: str, order: str) -> None:
-    """Refuse an order that asks how an array lies in memory while a function is staged, where it may matter.
+def _example(a: Tensor, name: str, order: str) -> Any:
+    """Return an array that lies in memory as `a` does.
 
     Raises:
         TypeError: the array does not exist yet, and more than one axis is longer than one.
     """
-    if buffer_of(a) is None and sum(n > 1 for n in a.shape) > 1:
-        raise TypeError(
-            f"{name} with order={order!r} at {user_line()} asks how an array lies in memory, which is not "
-            "known while a function is staged; say order='C' or order='F'"
-        )
+    found = buffer_of(a)
+    if found is None:
+        if sum(n > 1 for n in a.shape) > 1:
+            raise TypeError(
+                f"{name} with order={order!r} at {user_line()} asks how an array lies in memory, which is "
+                "not known while a function is staged; say order='C' or order='F'"
+            )
+        return np.empty(a.shape)
+    return (
+        found if found.ndim == len(a.shape) or not found.size else found[(0,) * (found.ndim - len(a.shape))]
+    )
+
+
+def _order_of(a: Tensor, name: str) -> str:
+    """Return the order in which NumPy reads an array where it may choose."""
+    flags = getattr(_example(a, name, "A"), "flags", None)
+    return "F" if flags is not None and flags.f_contiguous and not flags.c_contiguous else "C"
+
+
+def _axes_in_memory(a: Tensor) -> tuple[int, ...]:
+    """Return the axes of an array in their order in memory."""
+    strides = getattr(_example(a, "ravel", "K"), "strides", None)
+    return tuple(
+        range(a.ndim) if strides is None else np.argsort([-abs(s) for s in strides], kind="stable").tolist()
+    )
+
+
+@implements()
+def flatten(a: Tensor, order: Any = "C") -> Tensor:
+    """Return a copy of the elements along one axis."""
+    flat: Tensor = recopied(ravel(a, order), "C")
+    return flat
 
 
 @implements(np.transpose, np.permute_dims)
@@ -78,10 +107,10 @@ def transpose(a: Any, axes: Any = None) -> Any:
     a = as_value(a)
     n = len(a.shape)
     if axes is None:
-        return linear.transpose(a, tuple(range(n - 1, -1, -1)))
+        return transposed(a, tuple(range(n - 1, -1, -1)))
     if len(axes) != n:
         raise ValueError(f"axes don't match array: {tuple(axes)} for {n} axes")
-    return linear.transpose(a, normalize_axis_tuple(axes, n))
+    return transposed(a, normalize_axis_tuple(axes, n))
 
 
 @implements(np.matrix_transpose)
@@ -100,7 +129,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     i, j = normalize_axis_index(axis1, n), normalize_axis_index(axis2, n)
     order = list(range(n))
     order[i], order[j] = j, i
-    return linear.transpose(a, tuple(order))
+    return transposed(a, tuple(order))
 
 
 @implements(np.moveaxis)
@@ -114,7 +143,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     order = [i for i in range(n) if i not in s]
     for place, i in sorted(zip(d, s, strict=True)):
         order.insert(place, i)
-    return linear.transpose(a, tuple(order))
+    return transposed(a, tuple(order))
 
 
 @implements(np.rollaxis)
@@ -135,7 +164,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
     axes = range(len(a.shape)) if axis is None else normalize_axis_tuple(axis, len(a.shape))
     if axis is not None and any(a.shape[i] != 1 for i in axes):
         raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
-    return linear.reshape(a, tuple(n for i, n in enumerate(a.shape) if i not in axes or n != 1))
+    return reshaped(a, tuple(n for i, n in enumerate(a.shape) if i not in axes or n != 1))
 
 
 @implements(np.expand_dims)
@@ -146,7 +175,7 @@ def expand_dims(a: Any, axis: Any) -> Any:
     n = len(a.shape) + len(axes)
     places = normalize_axis_tuple(axes, n)
     lengths = iter(a.shape)
-    return linear.reshape(a, tuple(1 if i in places else next(lengths) for i in range(n)))
+    return reshaped(a, tuple(1 if i in places else next(lengths) for i in range(n)))
 
 
 @implements(np.broadcast_to)
@@ -156,7 +185,7 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
     wanted = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
     if np.broadcast_shapes(array.shape, wanted) != wanted:
         raise ValueError(f"cannot broadcast shape {array.shape} to shape {wanted}")
-    return linear.broadcast_to(array, wanted)
+    return repeated(array, wanted)
 
 
 @implements(np.broadcast_arrays)
@@ -164,20 +193,20 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     """Return arrays repeated up to their common shape."""
     xs = values(args)
     shape = np.broadcast_shapes(*(x.shape for x in xs))
-    return tuple(alike([linear.broadcast_to(x, shape) for x in xs]))
+    return tuple(alike([x if tuple(x.shape) == shape else repeated(x, shape) for x in xs]))
 
 
 @implements(np.atleast_1d)
 def atleast_1d(*arys: Any) -> Any:
     """Return arrays with at least one axis."""
-    found = alike([linear.reshape(x, x.shape or (1,)) for x in values(arys)])
+    found = alike([reshaped(x, x.shape or (1,)) for x in values(arys)])
     return found[0] if len(found) == 1 else tuple(found)
 
 
 @implements(np.atleast_2d)
 def atleast_2d(*arys: Any) -> Any:
     """Return arrays with at least two axes, new ones in front."""
-    found = alike([linear.reshape(x, (*(1,) * (2 - len(x.shape)), *x.shape)) for x in values(arys)])
+    found = alike([reshaped(x, (*(1,) * (2 - len(x.shape)), *x.shape)) for x in values(arys)])
     return found[0] if len(found) == 1 else tuple(found)
 
 
@@ -185,7 +214,7 @@ def atleast_2d(*arys: Any) -> Any:
 def atleast_3d(*arys: Any) -> Any:
     """Return arrays with at least three axes, as NumPy places them."""
     found = alike(
-        [linear.reshape(x, np.atleast_3d(np.broadcast_to(np.int8(0), x.shape)).shape) for x in values(arys)]
+        [reshaped(x, np.atleast_3d(np.broadcast_to(np.int8(0), x.shape)).shape) for x in values(arys)]
     )
     return found[0] if len(found) == 1 else tuple(found)
 
@@ -281,7 +310,8 @@ def block(arrays: Any) -> Any:
     np.block(_placeholders(arrays))  # it finds what does not fit
     depth, leaves = _depth(arrays), together(*_leaves(arrays))
     rank = max([depth, *(len(x.shape) for x in leaves)])
-    return _joined_block(arrays, depth, rank, iter(leaves))
+    made = _joined_block(arrays, depth, rank, iter(leaves))
+    return recopied(made, "C") if len(leaves) == 1 else made
 
 
 def _placeholders(x: Any) -> Any:
@@ -310,7 +340,8 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     x = as_value(x)
     if not x.shape:
         raise ValueError("Input array must be at least 1-d.")
-    return indexing.unstack(x, normalize_axis_index(axis, len(x.shape)))
+    axis = normalize_axis_index(axis, len(x.shape))
+    return tuple([sliced(x, (*(slice(None),) * axis, i)) for i in range(x.shape[axis])])
 
 
 @implements(np.append)
@@ -460,7 +491,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
         index[i] = slice(
             None if whole and "f" not in sides else start, None if whole and "b" not in sides else stop
         )
-    return bind("slice", x, index=tuple(index))
+    return sliced(x, tuple(index))
 
 
 @implements(np.resize)
@@ -496,7 +527,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     else:
         ends = [0, *map(int, indices_or_sections), n]
     lead = (slice(None),) * axis
-    return [bind("slice", ary, index=(*lead, slice(start, stop))) for start, stop in pairwise(ends)]
+    return [sliced(ary, (*lead, slice(start, stop))) for start, stop in pairwise(ends)]
 
 
 @implements(np.split)
@@ -541,7 +572,7 @@ def flip(m: Any, axis: Any = None) -> Any:
     m = as_value(m)
     axes = range(len(m.shape)) if axis is None else normalize_axis_tuple(axis, len(m.shape))
     index = tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(len(m.shape)))
-    return bind("slice", m, index=index)
+    return sliced(m, index)
 
 
 @implements(np.fliplr)
@@ -621,10 +652,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """Return the diagonal of a plane, as a new last axis."""
     a = moveaxis(a, (axis1, axis2), (-2, -1))
-    rows, columns = a.shape[-2:]
-    n = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
-    i = np.arange(n)
-    return bind("gather", a, i + max(-offset, 0), i + max(offset, 0), template=(Ellipsis, HOLE, HOLE))
+    return _diagonal(a, offset)
 
 
 @implements(np.diag)
@@ -685,6 +713,8 @@ def astype(
         x = x.to(device)
     if not np.can_cast(x.dtype, kind, casting):
         raise TypeError(f"cannot cast from {x.dtype} to {kind} with casting={casting!r}")
+    if isinstance(x, Tensor) and x.dtype == kind:
+        return recopied(x, order) if copy else x
     return bind("convert", x, dtype=kind)
 
 

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad.backend.devices import copied
-from fgrad.core.operators import in_place
 from fgrad.core.placement import near, placed
 from fgrad.core.primitive import METHODS, NUMPY, Primitive
-from fgrad.core.tensor import Tensor, bind, is_tracked, rebind, wrap
+from fgrad.core.tensor import Tensor, bind, is_tracked, wrap
 from fgrad.core.trace import Box
+from fgrad.core.views import rebind
 from fgrad.numpy import reductions
 from fgrad.numpy.arrays import as_value, next_to, together
 from fgrad.numpy.registry import cast, stored
@@ -295,7 +295,7 @@ def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
             new = NUMPY[ufunc](flat, total)
         else:
             new = _folded(ufunc, flat, places, value)
-    in_place(a, linear.reshape(linear.convert(new, a.dtype), a.shape))
+    rebind(a, linear.reshape(linear.convert(new, a.dtype), a.shape))
 
 
 def _at(ufunc: Any, a: Any, index: Any, operands: tuple[Any, ...]) -> None:

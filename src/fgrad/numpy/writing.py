@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from fgrad.core.tensor import Tensor, alias, bind, rebind
+from fgrad.core.tensor import Tensor, alias, bind
+from fgrad.core.views import has_views, rebind
 from fgrad.numpy.arrays import as_target, concrete, next_to
 from fgrad.numpy.indexing import clip, setitem
 from fgrad.numpy.registry import cast, implements, storable
@@ -207,7 +208,18 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 
 @implements()
 def resize_in_place(a: Tensor, *new_shape: Any, refcheck: bool = True) -> None:
-    """Give the handle a new shape: its first elements, zeros behind them. There are no views to care for."""
+    """Give the handle a new shape: its first elements, zeros behind them.
+
+    Raises:
+        ValueError: it is a view, or somebody holds one of it.
+    """
+    if a._base is not None:
+        raise ValueError("cannot resize this array: it does not own its data")
+    if has_views(a):
+        raise ValueError(
+            "cannot resize an array that references or is referenced by another array in this way; "
+            "use the np.resize function, which returns a new one"
+        )
     lengths = new_shape[0] if len(new_shape) == 1 and np.ndim(new_shape[0]) else new_shape
     flat, size = _flat(a), math.prod(lengths)
     if size > flat.size:

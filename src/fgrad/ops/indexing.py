@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -204,6 +204,7 @@ linear(
     raw=_unsliced,
     shape=lambda x, *, index: Aval(_indexed(x.shape, index), x.dtype),
     batch=lambda x, *, index: bind("slice", x, index=_all(index)),
+    write=lambda x, new, *, index: bind("update", x, new, index=index),
 )
 linear(
     "unslice",
@@ -214,8 +215,12 @@ linear(
 )
 
 
-def getitem(x: Any, index: Any) -> Any:
-    """Return `x[index]`."""
+def _sliced(x: Any, index: Index) -> Any:
+    return bind("slice", x, index=index)
+
+
+def getitem(x: Any, index: Any, sliced: Callable[[Any, Index], Any] = _sliced) -> Any:
+    """Return `x[index]`, by `sliced` where no array is part of the index."""
     template, arrays = split_index(x, index)
     if arrays or _has_truth(template):
         if x.__class__ is Tensor:
@@ -223,7 +228,7 @@ def getitem(x: Any, index: Any) -> Any:
                 arrays = [_narrow(x, arrays[0])]
             return apply_row(_GATHER, (x, *arrays), {"template": template})
         return bind("gather", x, *arrays, template=template)
-    return bind("slice", x, index=template)
+    return sliced(x, template)
 
 
 def _narrow(x: Tensor, places: Any) -> Any:
@@ -527,6 +532,7 @@ _GATHER = register(
         pull=_gather_pull,
         shape=lambda x, *arrays, template, **_: Aval(_gathered(x.shape, arrays, template), x.dtype),
         batch=_batch_gather,
+        write=lambda x, new, *arrays, template, **_: bind("put", x, new, *arrays, template=template),
     )
 )
 register(

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.backend.array import DeviceArray
-from fgrad.core.aval import Aval, Shape
+from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.primitive import LARGE, ROW, Primitive, Pull, Rule, register
 from fgrad.core.tensor import Tensor, bind
+from fgrad.core.trace import Box
 from fgrad.ops.compiled import FLOATS, backend
 
 Axes = tuple[int, ...]
@@ -21,7 +22,15 @@ SIDE_BY_SIDE = 4  # running sums: fewer gain nothing from compiled code
 
 
 def linear(
-    name: str, *, run: Rule, adjoint: Rule, shape: Rule, batch: Rule | None, raw: Rule | None = None
+    name: str,
+    *,
+    run: Rule,
+    adjoint: Rule,
+    shape: Rule,
+    batch: Rule | None,
+    raw: Rule | None = None,
+    write: Rule | None = None,
+    shares: Rule | None = None,
 ) -> Primitive:
     """Declare a linear row of one argument.
 
@@ -32,6 +41,8 @@ def linear(
         shape: (aval, **params) -> aval.
         batch: (value with a batch axis first, **params) -> the same map of every example; None loops.
         raw: (cotangent, aval of the argument, params) -> (cotangent of the argument,), for arrays alone.
+        write: what `Primitive` says of it, as of the next.
+        shares: whether the result is a view.
     """
     pull = Pull(
         lambda ct, aval, params: (adjoint(ct, aval, **params),),
@@ -48,6 +59,8 @@ def linear(
         pull=lambda _: pull,
         shape=shape,
         batch=batch and (lambda mapped, x, **params: batch(x, **params)),
+        write=write,
+        shares=shares,
     )
     row.linear = pull
     return register(row)
@@ -233,12 +246,23 @@ def _imaginary_adjoint(ct: Any, x: Aval) -> Any:
     return convert(ct, x.dtype) * -1j if x.dtype.kind == "c" else ct * 0
 
 
+def _shares_when_reshaped(x: Any, *, shape: Shape) -> bool | None:
+    """Return whether NumPy's reshape makes a view of a value, which depends on how it lies in memory."""
+    if x.__class__ is not np.ndarray:
+        return x.shares_when_reshaped(shape) if isinstance(x, Box) else not isinstance(x, np.generic)
+    if x.flags.c_contiguous:
+        return True
+    return bool(np.may_share_memory(x, x.reshape(shape)))
+
+
 linear(
     "reshape",
     run=lambda x, *, shape: x.reshape(shape),
     adjoint=lambda ct, x, *, shape: reshape(ct, x.shape),
     shape=_shape_reshape,
     batch=lambda x, *, shape: reshape(x, (x.shape[0], *shape)),
+    write=lambda x, new, *, shape: reshape(new, x.shape),
+    shares=_shares_when_reshaped,
 )
 linear(
     "transpose",
@@ -246,6 +270,7 @@ linear(
     adjoint=lambda ct, x, *, axes: transpose(ct, _inverse(axes)),
     shape=lambda x, *, axes: Aval(tuple(x.shape[a] for a in axes), x.dtype),
     batch=lambda x, *, axes: transpose(x, (0, *shifted(axes))),
+    write=lambda x, new, *, axes: transpose(new, _inverse(axes)),
 )
 linear(
     "broadcast_to",
@@ -281,6 +306,7 @@ linear(
     adjoint=lambda ct, x: convert(ct, x.dtype),
     shape=lambda x: Aval(x.shape, _real_dtype(x.dtype)),
     batch=real,
+    write=lambda x, new: bind("put_part", x, new, imaginary=False),
 )
 linear(
     "imag",
@@ -288,6 +314,45 @@ linear(
     adjoint=_imaginary_adjoint,
     shape=lambda x: Aval(x.shape, _real_dtype(x.dtype)),
     batch=imag,
+    write=lambda x, new: bind("put_part", x, new, imaginary=True),
+)
+
+
+def _batch_put_part(mapped: tuple[bool, ...], z: Any, part: Any, *, imaginary: bool) -> Any:
+    if not mapped[0]:
+        z = broadcast_to(z, (part.shape[0], *z.shape))
+    if not mapped[1] and hasattr(part, "shape"):
+        part = broadcast_to(part, z.shape)
+    return bind("put_part", z, part, imaginary=imaginary)
+
+
+def _run_put_part(z: Any, part: Any, *, imaginary: bool) -> Any:
+    out = z.copy()
+    if imaginary:
+        out.imag = part
+    else:
+        out.real = part
+    return out
+
+
+def _put_part_pull(pattern: tuple[bool, ...]) -> Pull:
+    def call(ct: Any, params: Any) -> list[Any]:
+        back = [bind("put_part", ct, 0.0, **params)] if pattern[0] else []
+        if pattern[1]:  # the pairing of cotangents and tangents is Re(ct t)
+            back.append(-imag(ct) if params["imaginary"] else real(ct))
+        return back
+
+    return Pull(call, params=True, exact=True)
+
+
+register(
+    Primitive(
+        "put_part",  # complex numbers with another real or imaginary part
+        run=_run_put_part,
+        pull=_put_part_pull,
+        shape=lambda z, part, *, imaginary: aval_of(z),
+        batch=_batch_put_part,
+    )
 )
 linear(
     "conjugate",

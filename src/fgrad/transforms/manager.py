@@ -21,6 +21,7 @@ from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor, node_on, wrap
 from fgrad.core.trace import Box, below, current, next_level, note_call, note_change, running, set_traces
 from fgrad.core.tracebacks import shorten
+from fgrad.core.views import touch
 from fgrad.errors import NotLinearError
 from fgrad.ops.linear import convert
 from fgrad.transforms import samples
@@ -246,9 +247,9 @@ class GradManager:
             tape.refs, tape.note = Noted(), Recording(tape.level, weakref.ref(self))
         recording = _Recording(tape)
         self._recording = recording
+        set_traces((*traces, tape), state)
         if tensors:
             self._follow_all(tensors, recording)
-        set_traces((*traces, tape), state)
 
     def _follow_all(self, tensors: Sequence[Tensor], recording: _Recording) -> None:
         try:
@@ -258,7 +259,7 @@ class GradManager:
                 for t in tensors:
                     self._follow(t, recording)
         except RuntimeError:
-            self._recording = None
+            self._leave(recording)
             raise
 
     def _follow(self, t: Tensor, recording: _Recording) -> None:
@@ -272,6 +273,7 @@ class GradManager:
             leaf = tape.node(None, (), tuple([n for n in alive if n.tape is tape]))
             t._nodes = (*[n for n in alive if n.tape is not tape], leaf)
         recording.leaves[id(t)] = (t, leaf)
+        touch(t)
 
     def follow(self, value: Any, nodes: tuple[Node, ...] = ()) -> Tensor:
         """Return a new Tensor on an array or box, a leaf of this recording that no `.grad` belongs to."""

@@ -22,7 +22,7 @@ from fgrad.backend.devices import as_array
 from fgrad.core.primitive import Primitive, Pull
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor, alias, wrap
-from fgrad.core.trace import Trace, current, next_level, running
+from fgrad.core.trace import Trace, current, next_level, running, settle
 from fgrad.transforms.batch import Batch, Batched
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.cotangents import sweep
@@ -178,6 +178,7 @@ class Part:
     tape: Tape
 
     def __init__(self, tape: Tape) -> None:
+        settle(current())  # what is stale was changed outside
         self.tape = tape
         self._marker = tape.node(None, (), ())
         self.captured: dict[Node, None] = {}  # nodes from outside

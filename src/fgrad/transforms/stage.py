@@ -10,7 +10,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.notes import origin
-from fgrad.core.primitive import Primitive
+from fgrad.core.primitive import ROWS, Primitive
 from fgrad.core.program import Equation, Program, Region, Var
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
@@ -22,7 +22,7 @@ from fgrad.transforms.calling import Transformed, bound, check_live
 class Symbol(Box):
     """A result that is not computed."""
 
-    __slots__ = ("var", "weak")
+    __slots__ = ("is_in_order", "var", "weak")
 
     trace: Stage
     var: Var
@@ -32,6 +32,7 @@ class Symbol(Box):
     def __init__(self, trace: Stage, var: Var, weak: type | None = None) -> None:
         self.trace, self.var, self.line = trace, var, user_line()
         self.weak = weak  # the type of the Python number that it stands for, whose dtype is not fixed
+        self.is_in_order = False  # whether it is a copy that is known to lie in memory row by row
 
     @property
     def shape(self) -> Shape:
@@ -46,6 +47,19 @@ class Symbol(Box):
     def strong(self) -> Symbol:
         """Return the same value with its dtype fixed."""
         return Symbol(self.trace, self.var) if self.weak else self
+
+    def in_order(self) -> Symbol:
+        """Return the same value as an array that lies in memory row by row."""
+        copy = Symbol(self.trace, self.var, self.weak)
+        copy.is_in_order = True
+        return copy
+
+    def shares_when_reshaped(self, shape: Shape) -> bool | None:
+        """Return whether NumPy's reshape makes a view; None where nobody knows."""
+        if self.is_in_order:
+            return True
+        known = super().shares_when_reshaped(shape)
+        return self.trace.lies_in_order(self.var) or None if known is None else known
 
 
 class Stage(Trace):
@@ -157,6 +171,37 @@ class Stage(Trace):
             )
         self.numbers[number].add(dtype)
 
+    def lies_in_order(self, var: Var) -> bool:
+        """Return whether a variable certainly lies in memory row by row, when NumPy computes it."""
+        made = {v: e for e in self.equations for v in e.outs}
+        todo, seen = [var], set[Any]()
+        while todo:
+            x = todo.pop()
+            if isinstance(x, Tensor):
+                x = x._value
+            if isinstance(x, Symbol):
+                if x.is_in_order:
+                    continue
+                x = x.var
+            if not isinstance(x, Var):
+                if isinstance(x, np.ndarray) and not x.flags.c_contiguous:
+                    return False
+                continue
+            if sum(n > 1 for n in x.aval.shape) <= 1 or x in seen:
+                continue
+            seen.add(x)
+            equation = made.get(x)
+            if equation is None:  # an argument
+                return False
+            row = ROWS[equation.name]
+            if row.body is not None or equation.name in _KEEPS_ORDER:
+                todo += equation.args
+            elif equation.name in _KEEPS_ORDER_OF_FIRST:
+                todo.append(equation.args[0])
+            elif equation.name not in _MAKES_ORDER:
+                return False
+        return True
+
     def _close(self, region: Region) -> None:
         """End a region here; what it returns without computing it gets a variable that is its own."""
         made = {v for e in self.equations[region.start :] for v in e.outs}
@@ -192,6 +237,12 @@ class Stage(Trace):
             return compact(x)
         return np.array(x) if isinstance(x, list | tuple) else x
 
+
+# of rows that are no loops over elements: whether what NumPy computes lies in memory row by row if the
+# arguments do, if the first one does, or always
+_KEEPS_ORDER = {"where", "convert", "reshape", "concatenate", "stack", "sum", "mean", "cumsum", "cumprod"}
+_KEEPS_ORDER_OF_FIRST = {"update", "put"}
+_MAKES_ORDER = {"matmul", "unslice", "scatter_add"}
 
 _SAMPLE = {bool: True, int: 1, float: 1.0, complex: 1j}
 _BITS = {"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "invert"}

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from fgrad.core.tensor import bind
 from fgrad.numpy.arrays import as_value, extends
-from fgrad.ops import linear
-from fgrad.ops.indexing import HOLE
+from fgrad.numpy.views import transposed, windows
 
 
 @extends(np.lib.stride_tricks.sliding_window_view)
@@ -24,11 +22,15 @@ def sliding_window_view(
         window_shape: length, or lengths, of a window.
         axis: the axis or axes along which it slides, which may repeat; None: all of them.
         subok: of no consequence for a Tensor.
-        writeable: likewise, for a Tensor has no views.
+        writeable: False; one element would be written through several windows.
 
     Raises:
         ValueError: lengths that are negative, do not fit, or are not as many as the axes.
     """
+    if writeable:
+        raise ValueError(
+            "windows of a Tensor cannot be written to: elements stand in several of them; write to the Tensor"
+        )
     x = as_value(x)
     lengths = tuple(window_shape) if np.iterable(window_shape) else (window_shape,)
     if any(n < 0 for n in lengths):
@@ -46,7 +48,7 @@ def sliding_window_view(
         if count < 1:
             raise ValueError("window shape cannot be larger than input array shape")
         places = np.arange(count)[:, None] + np.arange(n)
-        x = bind("gather", x, places, template=(*(slice(None),) * i, HOLE))
+        x = windows(x, places, i)
         last = len(x.shape) - 1  # the window's axis, now behind that of its place
-        x = linear.transpose(x, (*range(i + 1), *range(i + 2, last + 1), i + 1))
+        x = transposed(x, (*range(i + 1), *range(i + 2, last + 1), i + 1))
     return x

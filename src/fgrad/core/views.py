@@ -1,0 +1,306 @@
+"""Views: handles that share elements, as arrays of NumPy share memory, though no value is ever written to.
+
+A `View` says how one handle comes from another, its base. Writing to a view gives its base the value with the
+view's elements replaced (the column `write` of the primitive), and so on down to the array that is no view.
+Every other view of the family becomes `Stale`: it is made again from its base as soon as anybody looks at it,
+at the latest when the stack of traces changes, so that the same tapes record it. Nothing is paid for that
+where nothing is written: what is not stale is of class Tensor, and `Stale` answers the first question with
+becoming one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from fgrad.core.primitive import FUNCTIONS, Primitive
+from fgrad.core.tensor import Tensor, apply_linear, bind, wrap
+from fgrad.core.trace import current, inherited_state, note_change, user_line
+from fgrad.tree import declare_leaf
+
+_new = object.__new__
+_ndarray = np.ndarray
+
+
+class View:
+    """How a Tensor comes from its base, which knows it by a weak reference."""
+
+    __slots__ = ("base", "params", "rest", "row")
+
+    base: Tensor
+    row: Primitive
+    rest: tuple[Any, ...]
+    params: dict[str, Any]
+
+
+class ReadOnly(View):
+    """A view that NumPy lets nobody write to."""
+
+    __slots__ = ()
+
+
+def linked(
+    kind: type[View], base: Tensor, viewer: Tensor, row: Primitive, params: dict[str, Any], *rest: Any
+) -> Tensor:
+    """Return `viewer`, which a row made of `base` and `rest`, as a view of `base`."""
+    view = _new(kind)
+    view.base, view.row, view.rest, view.params = base, row, rest, params
+    viewer._base = view
+    known = base._viewers
+    if known is None:
+        base._viewers = [ref(viewer)]
+    else:
+        known.append(ref(viewer))
+        n = len(known)
+        if n > 31 and not n & (n - 1):
+            base._viewers = [r for r in known if r() is not None]
+    return viewer
+
+
+def view_of(x: Any, row: Primitive, params: dict[str, Any]) -> Any:
+    """Return a linear row of `x`, of a Tensor as a view of it, unless one of them is a scalar."""
+    made = apply_linear(row, x, params)
+    if made.__class__ is not Tensor:
+        return made
+    value = made._value
+    if value.__class__ is _ndarray:
+        if x._value.__class__ is not _ndarray:
+            return made
+    elif isinstance(value, np.generic) or not (x.shape and (value.shape or Ellipsis in params["index"])):
+        return made
+    return linked(View, x, made, row, params)
+
+
+class Stale(Tensor):
+    """A view whose base was written to since: the first look makes it what it is now, a Tensor."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        _renew(self)
+        return object.__getattribute__(self, name)
+
+
+class Unknown(Tensor):
+    """What may share memory with something that was written to, and may not."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        line, what = _value_in(self)
+        raise TypeError(
+            f"whether this Tensor shares memory with the one that was written to at {line} depends on how "
+            f"arrays lie in memory ({what}), which is not known while a function is staged. Take a copy "
+            "before the write: x.copy()"
+        )
+
+
+declare_leaf(Stale)
+declare_leaf(Unknown)
+
+# what `Stale` and `Unknown` answer for everybody else, read and written past them
+_value_in: Any = Tensor.__dict__["_value"].__get__
+_set_value: Any = Tensor.__dict__["_value"].__set__
+_set_nodes: Any = Tensor.__dict__["_nodes"].__set__
+_view_in: Any = Tensor.__dict__["_base"].__get__
+
+
+def as_it_lies(value: np.ndarray[Any, Any], like: Any) -> np.ndarray[Any, Any]:
+    """Return a value in the order in memory of the one in whose place it comes, of the same shape."""
+    if like.__class__ is not _ndarray or value.strides == like.strides or value.shape != like.shape:
+        return value
+    if value.flags.c_contiguous and like.flags.c_contiguous:  # strides of axes of length one mean nothing
+        return value
+    out = np.empty_like(like, value.dtype)
+    out[...] = value
+    return out
+
+
+def rebind(x: Tensor, new: Tensor) -> None:
+    """Make `x` a handle on the value of `new`; what shares its memory sees it."""
+    value = new._value
+    if value.__class__ is _ndarray and value.ndim > 1:
+        fitting = as_it_lies(value, x._value)
+        new = new if fitting is value else wrap(fitting, new._nodes)
+    if x._base is not None or x._viewers is not None:
+        _write(x, new)
+        return
+    if inherited_state().boxed:
+        note_change(x)
+    x._value, x._nodes = new._value, new._nodes
+
+
+def check_writable(x: Tensor) -> None:
+    """Refuse to write to a view that repeats elements, or that NumPy lets nobody write to.
+
+    Raises:
+        ValueError: with NumPy's words.
+    """
+    view = x._base
+    while view is not None:
+        if view.__class__ is ReadOnly:
+            raise ValueError("assignment destination is read-only")
+        view = view.base._base
+
+
+def has_views(x: Tensor) -> bool:
+    """Return whether somebody holds a view of `x`."""
+    return bool(_viewers(x))
+
+
+def root_of(x: Tensor) -> Tensor:
+    """Return the Tensor whose memory `x` shows, which is a view of no other."""
+    while x._base is not None and _shares(x._base):
+        x = x._base.base
+    return x
+
+
+def touch(x: Tensor) -> None:
+    """Let what shares memory with `x` follow what `x` has become part of: a recording whose leaf it is."""
+    if x._base is not None or x._viewers is not None:
+        _write(x, x)
+
+
+def _viewers(x: Tensor) -> list[Tensor]:
+    """Return the views of `x` that somebody holds."""
+    known = x._viewers
+    if known is None:
+        return []
+    found = [v for v in (r() for r in known) if v is not None]
+    if not found:
+        x._viewers = None
+    return found
+
+
+def _write(x: Tensor, new: Tensor) -> None:
+    check_writable(x)
+    path = [(x, new)]
+    while (view := path[-1][0]._base) is not None:
+        base = view.base
+        shares = _shares(view)
+        if not shares:
+            if shares is None:
+                _doubt(base, path[-1][0])
+            path[-1][0]._base = None
+            break
+        whole = view.row.write(base, path[-1][1], *view.rest, **view.params)  # type: ignore[misc]
+        path.append((base, whole))
+    if inherited_state().boxed:
+        for handle, _ in path:
+            note_change(handle)
+    for handle, made in path:
+        handle._value, handle._nodes = made._value, made._nodes
+    for (inner, _), (outer, _) in zip(reversed(path[:-1]), reversed(path[1:]), strict=True):
+        whole = outer._value
+        if whole.__class__ is _ndarray:  # where the elements lie, as in NumPy
+            view = inner._base
+            inner._value = view.row.run(whole, *view.rest, **view.params)  # type: ignore[union-attr]
+    below: Any = None
+    for handle, _ in path:
+        for viewer in _viewers(handle):
+            if viewer is not below:
+                _mark(viewer)
+        below = handle
+
+
+def _mark(x: Tensor) -> None:
+    """Make a view of something that was written to stale, and what is a view of it."""
+    state = current()
+    todo = [x]
+    while todo:
+        x = todo.pop()
+        if type(x) is not Tensor:
+            continue
+        view = x._base
+        if view is None:
+            continue
+        shares = _shares(view)
+        if shares is False:
+            x._base = None
+            continue
+        todo += _viewers(x)
+        if shares is None:
+            _become_unknown(x, view)
+            continue
+        x.__class__ = Stale
+        _set_value(x, None)
+        _set_nodes(x, ())
+        state.stale.append(ref(x))
+        n = len(state.stale)
+        if n > 31 and not n & (n - 1):
+            state.stale = [r for r in state.stale if type(r()) is Stale]
+
+
+def _shares(view: View) -> bool | None:
+    """Return whether a view shares the memory of its base; None where nobody knows."""
+    return True if view.row.shares is None else view.row.shares(view.base._value, **view.params)
+
+
+def _doubt(x: Tensor, written: Tensor) -> None:
+    """Let nobody read what may or may not have been written to: `x` and all that shares its memory."""
+    view: View = written._base  # type: ignore[assignment]
+    todo = [root_of(x)]
+    while todo:
+        y = todo.pop()
+        if y is not written and type(y) is Tensor:
+            todo += _viewers(y)
+            _become_unknown(y, view)
+
+
+def _become_unknown(x: Tensor, view: View) -> None:
+    why = (user_line(), f"a {view.row.name} of an array of shape {_value_in(view.base).shape}")
+    x.__class__ = Unknown
+    _set_value(x, why)
+    _set_nodes(x, ())
+
+
+def _renew(x: Tensor) -> None:
+    """Make a stale view, and the views between it and what is not stale, what they are now."""
+    chain = [x]
+    while type(base := _view_in(chain[-1]).base) is Stale:
+        chain.append(base)
+    for stale in reversed(chain):
+        view = _view_in(stale)
+        made = bind(view.row.name, view.base, *view.rest, **view.params)
+        _set_value(stale, made._value)
+        _set_nodes(stale, made._nodes)
+        stale.__class__ = Tensor
+
+
+def in_place(x: Any, new: Any) -> Any:
+    """Return what `x += y` makes of `x`, given `x + y`: `x` with this value, of a scalar the new one."""
+    if new is NotImplemented:
+        return NotImplemented
+    if new.shape != x.shape or new.dtype != x.dtype:
+        new = castable(x, new)
+    if x._value.__class__ is not _ndarray and x._base is None and not x.shape:
+        return wrap(new._value, new._nodes)
+    rebind(x, new)
+    return x
+
+
+def castable(x: Any, new: Any) -> Any:
+    """Return `new` in the dtype of `x`, into which it is to be written.
+
+    Raises:
+        ValueError: it has another shape.
+        TypeError: it has a dtype of another kind.
+    """
+    if new.shape != x.shape:
+        raise ValueError(
+            f"an in-place operation cannot change the shape {x.shape} of a Tensor to {new.shape}; "
+            "write x = x + y"
+        )
+    if new.dtype != x.dtype:
+        if not np.can_cast(new.dtype, x.dtype, "same_kind"):
+            raise TypeError(
+                f"an in-place operation cannot change the dtype of a Tensor from {x.dtype} to {new.dtype}; "
+                f"write x = x + y, or convert first: y.astype({x.dtype.name!r})"
+            )
+        new = FUNCTIONS["astype"](new, x.dtype)
+    return new
+
+
+FUNCTIONS["in_place"] = in_place

@@ -1,0 +1,74 @@
+"""The views of NumPy: rows whose result shares the memory of their argument.
+
+Functions that return a view in NumPy end in one of these. The rows themselves, called by `bind`, give a
+Tensor of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.primitive import ROWS, Primitive
+from fgrad.core.tensor import Tensor, alias, bind
+from fgrad.core.views import ReadOnly, View, linked, view_of
+from fgrad.ops import linear
+from fgrad.ops.indexing import HOLE
+
+_SLICE, _RESHAPE, _TRANSPOSE = ROWS["slice"], ROWS["reshape"], ROWS["transpose"]
+_REAL, _IMAG, _BROADCAST, _GATHER = ROWS["real"], ROWS["imag"], ROWS["broadcast_to"], ROWS["gather"]
+
+
+def sliced(x: Any, index: tuple[Any, ...]) -> Any:
+    """Return `x[index]` for an index of integers, slices, None and Ellipsis."""
+    return view_of(x, _SLICE, {"index": index})
+
+
+def reshaped(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return the elements of `x` in `shape`, in C order; a view where no copy is needed for that."""
+    return view_of(x, _RESHAPE, {"shape": shape})
+
+
+def transposed(x: Any, axes: tuple[int, ...]) -> Any:
+    """Return `x` with its axes permuted."""
+    return view_of(x, _TRANSPOSE, {"axes": axes})
+
+
+def part(x: Any, *, imaginary: bool) -> Any:
+    """Return the real or imaginary part of complex numbers."""
+    return view_of(x, _IMAG if imaginary else _REAL, {})
+
+
+def repeated(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return `x` broadcast to `shape`, which nobody may write to."""
+    return _read_only(x, linear.broadcast_to(x, shape), _BROADCAST, {"shape": shape})
+
+
+def diagonal(x: Any, offset: int = 0, *, writable: bool = False) -> Any:
+    """Return the diagonal of the last two axes, as a new last axis; NumPy lets only `einsum` write to it."""
+    rows, columns = x.shape[-2:]
+    i = np.arange(max(0, min(rows + min(offset, 0), columns - max(offset, 0))))
+    places = (i + max(-offset, 0), i + max(offset, 0))
+    return _gathered(View if writable else ReadOnly, x, *places, template=(Ellipsis, HOLE, HOLE))
+
+
+def windows(x: Any, places: Any, axis: int) -> Any:
+    """Return the elements at `places` along an axis, which nobody may write to."""
+    return _gathered(ReadOnly, x, places, template=(*(slice(None),) * axis, HOLE))
+
+
+def zeros_beside(x: Any) -> Any:
+    """Return the imaginary part of real numbers, which nobody may write to."""
+    return _read_only(x, linear.imag(x), _IMAG, {})
+
+
+def _gathered(kind: type[View], x: Any, *places: Any, template: tuple[Any, ...]) -> Any:
+    made = bind("gather", x, *places, template=template)
+    return linked(kind, x, made, _GATHER, {"template": template}, *places) if x.__class__ is Tensor else made
+
+
+def _read_only(x: Any, made: Any, row: Primitive, params: dict[str, Any]) -> Any:
+    if x.__class__ is not Tensor:
+        return made
+    return linked(ReadOnly, x, made if made is not x else alias(x), row, params)
