@@ -479,7 +479,7 @@ def test_what_depends_on_unknown_memory_is_refused():
         return u.sum()
 
     with pytest.raises(
-        TypeError, match=r"test_views\.py:\d+ depends on how arrays lie in memory .*x\.copy\(\)"
+        TypeError, match=r"test_views\.py:\d+ depends on how arrays lie in memory(.|\n)*x\.copy\(\)"
     ):
         fg.jit(f)(X)
     with pytest.raises(TypeError, match="depends on how arrays lie in memory"):
@@ -500,7 +500,8 @@ def test_what_depends_on_unknown_memory_is_refused():
     with pytest.raises(TypeError, match="depends on how arrays lie in memory"):
         fg.jit(base_written)(X)
     close(fg.vmap(f)(X[None]), np.array([42.0]))
-    close(fg.vmap(f, in_axes=2)(np.stack([X, X], 2)), np.array([f(np.stack([X, X], 2)[..., 0])] * 2))
+    with pytest.raises(TypeError, match="depends on how arrays lie in memory"):
+        fg.vmap(f, in_axes=2)(np.stack([X, X], 2))
 
 
 @pytest.mark.parametrize("layout", ["C", "F", "gaps", "turned"])
@@ -515,7 +516,7 @@ def test_memory_decides_which_shapes_are_views(layout):
         v *= 3
         w = x.T.ravel()
         w += 1
-        z = (x * 2).ravel("K")
+        z = x.copy().ravel("K")
         z[1] = 0
         return np.sum(x * np.arange(6.0).reshape(2, 3)) + z @ np.arange(6.0) + np.ravel(x, "A")[1]
 

@@ -250,13 +250,18 @@ def test_as_numpy(case):
     check(case)
 
 
-def test_orders_in_memory_belong_to_arrays():
-    x = np.asfortranarray(C)
-    for order in "AK":
-        np.testing.assert_array_equal(fnp.ravel(x, order), x.ravel(order))
-        np.testing.assert_array_equal(fnp.ravel(fg.tensor(x), order).numpy(), x.ravel())
-    np.testing.assert_array_equal(fnp.reshape(x, (6, 4), "A"), x.reshape((6, 4), order="A"))
-    np.testing.assert_array_equal(fnp.reshape(fg.tensor(x), (6, 4), "A").numpy(), x.reshape((6, 4)))
+def test_orders_in_memory_are_those_of_the_array():
+    for x in (C.copy(), np.asfortranarray(C)):
+        for order in "AK":
+            np.testing.assert_array_equal(fnp.ravel(x, order), x.ravel(order))
+            np.testing.assert_array_equal(fnp.ravel(fg.tensor(x), order).numpy(), x.ravel(order))
+            np.testing.assert_array_equal(fnp.ravel(fg.tensor(x).T, order).numpy(), x.T.ravel(order))
+        np.testing.assert_array_equal(fnp.reshape(x, (6, 4), "A"), x.reshape((6, 4), order="A"))
+        np.testing.assert_array_equal(
+            fnp.reshape(fg.tensor(x), (6, 4), "A").numpy(), x.reshape((6, 4), order="A")
+        )
+    with pytest.raises(TypeError, match="asks how an array lies in memory"):
+        fnp.ravel(fg.tensor(x) * 2, "K")
 
 
 def test_an_empty_border_is_zero_for_tensors():

@@ -47,6 +47,20 @@ class Trace:
         return NotImplemented
 
 
+def only_splits(old: Shape, new: Shape) -> bool:
+    """Return whether a reshape joins no axes, so that it is a view however the elements lie in memory."""
+    if 0 in old:
+        return True
+    lengths = iter([n for n in new if n != 1])
+    for n in old:
+        while n > 1:
+            part = next(lengths)
+            if n % part:
+                return False
+            n //= part  # noqa: PLW2901
+    return True
+
+
 class Box:
     """A value that only its trace understands: one example of a batch, or a result not yet computed."""
 
@@ -86,18 +100,7 @@ class Box:
 
     def shares_when_reshaped(self, shape: Shape) -> bool | None:
         """Return whether NumPy's reshape makes a view of the value; None where nobody knows."""
-        if not self.shape:  # a scalar
-            return False
-        lengths = iter([n for n in shape if n != 1])
-        for n in self.shape:  # an axis alone can always be split; axes that are joined have to lie in order
-            while n > 1:
-                part = next(lengths, 0)
-                if not part:
-                    return True
-                if n % part:
-                    return None
-                n //= part  # noqa: PLW2901
-        return True
+        return False if not self.shape else only_splits(self.shape, shape) or None
 
     def in_order(self) -> Box:
         """Return the same value as an array that lies in memory row by row."""

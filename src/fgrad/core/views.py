@@ -15,9 +15,10 @@ from weakref import ref
 
 import numpy as np
 
+from fgrad.core.placement import buffer_of
 from fgrad.core.primitive import FUNCTIONS, Primitive
 from fgrad.core.tensor import Tensor, apply_linear, bind, wrap
-from fgrad.core.trace import current, inherited_state, note_change, user_line
+from fgrad.core.trace import current, inherited_state, note_change, only_splits, user_line
 from fgrad.tree import declare_leaf
 
 _new = object.__new__
@@ -68,7 +69,9 @@ def view_of(x: Any, row: Primitive, params: dict[str, Any]) -> Any:
     if value.__class__ is _ndarray:
         if x._value.__class__ is not _ndarray:
             return made
-    elif isinstance(value, np.generic) or not (x.shape and (value.shape or Ellipsis in params["index"])):
+    elif isinstance(value, np.generic) or not (
+        x.shape and (value.shape or Ellipsis in params.get("index", ()))
+    ):
         return made
     return linked(View, x, made, row, params)
 
@@ -92,8 +95,8 @@ class Unknown(Tensor):
         line, what = _value_in(self)
         raise TypeError(
             f"whether this Tensor shares memory with the one that was written to at {line} depends on how "
-            f"arrays lie in memory ({what}), which is not known while a function is staged. Take a copy "
-            "before the write: x.copy()"
+            f"arrays lie in memory: a {what} is a view where it needs no copy, which is not known of what is "
+            "computed or staged. Take a copy before the write: x.copy()"
         )
 
 
@@ -109,24 +112,40 @@ _view_in: Any = Tensor.__dict__["_base"].__get__
 
 def as_it_lies(value: np.ndarray[Any, Any], like: Any) -> np.ndarray[Any, Any]:
     """Return a value in the order in memory of the one in whose place it comes, of the same shape."""
-    if like.__class__ is not _ndarray or value.strides == like.strides or value.shape != like.shape:
+    if like.__class__ is not _ndarray or value.shape != like.shape:
         return value
-    if value.flags.c_contiguous and like.flags.c_contiguous:  # strides of axes of length one mean nothing
-        return value
-    out = np.empty_like(like, value.dtype)
-    out[...] = value
-    return out
+    if like.flags.c_contiguous:
+        return value if value.flags.c_contiguous else value.copy()
+    if value.strides != like.strides:
+        found = np.empty_like(like, value.dtype)
+        found[...] = value
+        value = found
+    if not like.flags.writeable:
+        value.setflags(write=False)
+    return value
+
+
+def _fitting(new: Tensor, x: Tensor) -> Tensor:
+    """Return the new value of `x` as an array that lies in memory as the old one does."""
+    value = new._value
+    if value.__class__ is _ndarray:
+        if value.ndim < 2 or (found := as_it_lies(value, x._value)) is value:
+            return new
+    elif isinstance(value, np.generic):  # what can be written to is an array
+        found = np.asarray(value)
+    else:
+        return new
+    return wrap(found, new._nodes)
 
 
 def rebind(x: Tensor, new: Tensor) -> None:
     """Make `x` a handle on the value of `new`; what shares its memory sees it."""
-    value = new._value
-    if value.__class__ is _ndarray and value.ndim > 1:
-        fitting = as_it_lies(value, x._value)
-        new = new if fitting is value else wrap(fitting, new._nodes)
     if x._base is not None or x._viewers is not None:
         _write(x, new)
         return
+    value = new._value
+    if value.__class__ is not _ndarray or value.ndim > 1:
+        new = _fitting(new, x)
     if inherited_state().boxed:
         note_change(x)
     x._value, x._nodes = new._value, new._nodes
@@ -176,7 +195,7 @@ def _viewers(x: Tensor) -> list[Tensor]:
 
 def _write(x: Tensor, new: Tensor) -> None:
     check_writable(x)
-    path = [(x, new)]
+    path = [(x, _fitting(new, x))]
     while (view := path[-1][0]._base) is not None:
         base = view.base
         shares = _shares(view)
@@ -186,7 +205,7 @@ def _write(x: Tensor, new: Tensor) -> None:
             path[-1][0]._base = None
             break
         whole = view.row.write(base, path[-1][1], *view.rest, **view.params)  # type: ignore[misc]
-        path.append((base, whole))
+        path.append((base, _fitting(whole, base)))
     if inherited_state().boxed:
         for handle, _ in path:
             note_change(handle)
@@ -235,7 +254,36 @@ def _mark(x: Tensor) -> None:
 
 def _shares(view: View) -> bool | None:
     """Return whether a view shares the memory of its base; None where nobody knows."""
-    return True if view.row.shares is None else view.row.shares(view.base._value, **view.params)
+    row, base = view.row, view.base
+    if row.shares is None:
+        return True
+    example = memory_of(base)
+    if example is not None and not (example.flags.c_contiguous or is_laid_out(base)):
+        return only_splits(example.shape, view.params["shape"]) or None
+    answer: bool | None = row.shares(base._value if example is None else example, **view.params)
+    return answer
+
+
+def memory_of(x: Tensor) -> np.ndarray[Any, Any] | None:
+    """Return an array that lies in memory as `x` does, or as each of its examples; None where there is none."""
+    value = x._value
+    found = value if value.__class__ is _ndarray else buffer_of(value)
+    if found.__class__ is not _ndarray:
+        return None
+    if not found.size:
+        return np.empty(value.shape)
+    example: np.ndarray[Any, Any] = found[(0,) * (found.ndim - value.ndim)]
+    return example if example.__class__ is _ndarray else None
+
+
+def is_laid_out(x: Tensor) -> bool:
+    """Return whether a Tensor certainly lies in memory as NumPy's array does.
+
+    So do what lies row by row, copies of arrays that came from outside, which are read-only, and views of
+    both. NumPy's functions do not always leave their results in the order in which they are computed here.
+    """
+    example = memory_of(root_of(x))
+    return example is not None and (example.flags.c_contiguous or not example.flags.writeable)
 
 
 def _doubt(x: Tensor, written: Tensor) -> None:
@@ -250,7 +298,7 @@ def _doubt(x: Tensor, written: Tensor) -> None:
 
 
 def _become_unknown(x: Tensor, view: View) -> None:
-    why = (user_line(), f"a {view.row.name} of an array of shape {_value_in(view.base).shape}")
+    why = (user_line(), view.row.name)
     x.__class__ = Unknown
     _set_value(x, why)
     _set_nodes(x, ())

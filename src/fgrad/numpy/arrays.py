@@ -250,6 +250,7 @@ def recopied(x: Tensor, order: Any) -> Tensor:
             else v.flags.f_contiguous or (order != "F" and v.flags.c_contiguous)
         ):
             v = v.copy(order)
+            v.setflags(write=False)  # its order is that of NumPy's copy
     elif isinstance(v, Box) and order == "C":
         v = v.in_order()
     return wrap(v, x._nodes)

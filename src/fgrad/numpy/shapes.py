@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from fgrad.core.placement import buffer_of, placed
+from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import user_line
+from fgrad.core.views import is_laid_out, memory_of
 from fgrad.numpy.arrays import alike, as_value, concrete, ones_before, recopied, together, values
 from fgrad.numpy.registry import cast, holds_tensor, implements, stored
 from fgrad.numpy.views import diagonal as _diagonal
@@ -57,7 +58,7 @@ def ravel(a: Any, order: Any = "C") -> Any:
     if order == "K":
         a = transposed(a, _axes_in_memory(a))
     elif order != "C":
-        return reshape(a, -1, order)
+        return reshape(a, -1, _order_of(a, "ravel") if order == "A" else order)
     return reshaped(a, (math.prod(a.shape),))
 
 
@@ -65,33 +66,29 @@ def _example(a: Tensor, name: str, order: str) -> Any:
     """Return an array that lies in memory as `a` does.
 
     Raises:
-        TypeError: the array does not exist yet, and more than one axis is longer than one.
+        TypeError: nobody knows, and more than one axis is longer than one.
     """
-    found = buffer_of(a)
-    if found is None:
-        if sum(n > 1 for n in a.shape) > 1:
-            raise TypeError(
-                f"{name} with order={order!r} at {user_line()} asks how an array lies in memory, which is "
-                "not known while a function is staged; say order='C' or order='F'"
-            )
-        return np.empty(a.shape)
-    return (
-        found if found.ndim == len(a.shape) or not found.size else found[(0,) * (found.ndim - len(a.shape))]
-    )
+    example = memory_of(a)
+    if example is not None and is_laid_out(a):
+        return example
+    if sum(n > 1 for n in a.shape) > 1:
+        raise TypeError(
+            f"{name} with order={order!r} at {user_line()} asks how an array lies in memory, which is not known "
+            "of what is computed or staged; say order='C' or order='F'"
+        )
+    return np.empty(a.shape)
 
 
 def _order_of(a: Tensor, name: str) -> str:
     """Return the order in which NumPy reads an array where it may choose."""
-    flags = getattr(_example(a, name, "A"), "flags", None)
-    return "F" if flags is not None and flags.f_contiguous and not flags.c_contiguous else "C"
+    flags = _example(a, name, "A").flags
+    return "F" if flags.f_contiguous and not flags.c_contiguous else "C"
 
 
 def _axes_in_memory(a: Tensor) -> tuple[int, ...]:
     """Return the axes of an array in their order in memory."""
-    strides = getattr(_example(a, "ravel", "K"), "strides", None)
-    return tuple(
-        range(a.ndim) if strides is None else np.argsort([-abs(s) for s in strides], kind="stable").tolist()
-    )
+    strides = _example(a, "ravel", "K").strides
+    return tuple(np.argsort([-abs(s) for s in strides], kind="stable").tolist())
 
 
 @implements()

@@ -248,11 +248,9 @@ def _imaginary_adjoint(ct: Any, x: Aval) -> Any:
 
 def _shares_when_reshaped(x: Any, *, shape: Shape) -> bool | None:
     """Return whether NumPy's reshape makes a view of a value, which depends on how it lies in memory."""
-    if x.__class__ is not np.ndarray:
-        return x.shares_when_reshaped(shape) if isinstance(x, Box) else not isinstance(x, np.generic)
-    if x.flags.c_contiguous:
-        return True
-    return bool(np.may_share_memory(x, x.reshape(shape)))
+    if x.__class__ is np.ndarray:
+        return bool(np.may_share_memory(x, x.reshape(shape)))
+    return x.shares_when_reshaped(shape) if isinstance(x, Box) else not isinstance(x, np.generic)
 
 
 linear(

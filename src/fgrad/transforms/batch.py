@@ -11,7 +11,7 @@ import numpy as np
 
 from fgrad.backend.devices import as_array, on_host
 from fgrad.core.aval import Shape
-from fgrad.core.placement import buffer_of, near
+from fgrad.core.placement import near
 from fgrad.core.primitive import ITSELF, WEIGHTS, Primitive, Pull
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import Box, Trace, below, current, next_level, running, user_line
@@ -58,17 +58,6 @@ class Batched(Box):
         """The dtype of the examples."""
         dtype: np.dtype[Any] = self.whole.dtype
         return dtype
-
-    def shares_when_reshaped(self, shape: Shape) -> bool | None:
-        """Return whether NumPy's reshape makes a view of each example; None where nobody knows."""
-        known = super().shares_when_reshaped(shape)
-        if known is not None:
-            return known
-        whole = buffer_of(self)
-        if whole.__class__ is not np.ndarray or not whole.size:
-            return None
-        example = whole[(0,) * (whole.ndim - len(self.shape))]
-        return bool(example.flags.c_contiguous or np.may_share_memory(example, example.reshape(shape)))
 
     def in_order(self) -> Batched:
         """Return the same value with every example lying in memory row by row."""

@@ -59,7 +59,7 @@ class Symbol(Box):
         if self.is_in_order:
             return True
         known = super().shares_when_reshaped(shape)
-        return self.trace.lies_in_order(self.var) or None if known is None else known
+        return (self.trace.lies_in_order(self.var) or None) if known is None else known
 
 
 class Stage(Trace):
