@@ -83,7 +83,7 @@ class Tensor(Operators):
                 + (" (are the rows of unequal length?)" if value.dtype == object else "")
                 + "; convert the data to a numeric dtype first"
             )
-        if value.__class__ is _ndarray and not value.flags.c_contiguous:
+        if isinstance(value, _ndarray) and not value.flags.c_contiguous:
             value.setflags(write=False)  # it lies in memory as the user wants it, which views of it may show
         self._value, self._nodes = value, ()
 

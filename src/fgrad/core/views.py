@@ -49,15 +49,20 @@ def linked(
     view = _new(kind)
     view.base, view.row, view.rest, view.params = base, row, rest, params
     viewer._base = view
+    _enter(base, ref(viewer))
+    return viewer
+
+
+def _enter(base: Tensor, viewer: ref[Tensor]) -> None:
+    """Let a base know a view; those that are gone are forgotten now and then."""
     known = base._viewers
     if known is None:
-        base._viewers = [ref(viewer)]
-    else:
-        known.append(ref(viewer))
-        n = len(known)
-        if n > 31 and not n & (n - 1):
-            base._viewers = [r for r in known if r() is not None]
-    return viewer
+        base._viewers = [viewer]
+        return
+    known.append(viewer)
+    n = len(known)
+    if n > 31 and not n & (n - 1):
+        base._viewers = [r for r in known if r() is not None]
 
 
 def view_of(x: Any, row: Primitive, params: dict[str, Any]) -> Any:
@@ -73,7 +78,14 @@ def view_of(x: Any, row: Primitive, params: dict[str, Any]) -> Any:
         x.shape and (value.shape or Ellipsis in params.get("index", ()))
     ):
         return made
-    return linked(View, x, made, row, params)
+    view = _new(View)  # what `linked` does, without a call
+    view.base, view.row, view.rest, view.params = x, row, (), params
+    made._base = view
+    if x._viewers is None:
+        x._viewers = [ref(made)]
+    else:
+        _enter(x, ref(made))
+    return made
 
 
 class Stale(Tensor):
@@ -265,7 +277,7 @@ def _shares(view: View) -> bool | None:
 
 
 def memory_of(x: Tensor) -> np.ndarray[Any, Any] | None:
-    """Return an array that lies in memory as `x` does, or as each of its examples; None where there is none."""
+    """Return an array that lies in memory as `x` does, or as each of its examples, if there is one."""
     value = x._value
     found = value if value.__class__ is _ndarray else buffer_of(value)
     if found.__class__ is not _ndarray:
