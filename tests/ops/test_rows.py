@@ -341,6 +341,18 @@ def indexing() -> list[Sample]:
 
         found += with_dtypes("update", update, shape, inner, index=index, label=f"{shape} {index}")
         found += with_dtypes("update", update, shape, (), index=index, label=f"{shape} {index} by one number")
+    for dtype in (np.complex128, np.complex64):
+        for imaginary in (False, True):
+            for shape in ((2, 3), (), (0,)):
+                z, part = values(shape, dtype=dtype), values(shape, dtype=dtype, seed=1).real
+
+                def put_part(z, part, imaginary=imaginary):
+                    out = z.copy()
+                    setattr(out, "imag" if imaginary else "real", part)
+                    return out
+
+                label = f"{np.dtype(dtype)} {shape} {imaginary}"
+                found.append(Sample("put_part", label, (z, part), {"imaginary": imaginary}, put_part))
     found.append(Sample("update", "integers", (integers(), np.array(7)), {"index": (0,)}))
     found.append(
         Sample("update", "leading ones", (values((3, 2)), values((1, 1, 2))), {"index": (slice(0, 2),)})

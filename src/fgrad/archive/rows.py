@@ -154,6 +154,7 @@ PARAMS: dict[str, dict[str, Check]] = {
     "slice": {"index": _index},
     "unslice": {"shape": SIZES, "index": _index},
     "update": {"index": _index},
+    "put_part": {"imaginary": FLAG},
     "gather": GATHERS,
     "scatter_add": {"shape": SIZES, **GATHERS},
     "put": {"template": _template},
@@ -265,6 +266,7 @@ FITS: dict[str, Callable[..., bool]] = {
     "contract": _contracts,
     "unslice": lambda x, *, shape, index: _fits(x.shape, _item(shape, index)),
     "update": lambda x, y, *, index: _fits(y.shape, _item(x.shape, index)),
+    "put_part": lambda z, x, *, imaginary: z.dtype.kind == "c" and _fits(x.shape, z.shape),
     "gather": lambda x, *arrays, template, **_: _gathered(x.shape, arrays, template) is not None,
     "scatter_add": lambda x, *arrays, template, shape, **_: _fits(
         x.shape, _gathered(shape, arrays, template)

@@ -155,8 +155,9 @@ def rebind(x: Tensor, new: Tensor) -> None:
     if x._base is not None or x._viewers is not None:
         _write(x, new)
         return
-    value = new._value
-    if value.__class__ is not _ndarray or value.ndim > 1:
+    value, old = new._value, x._value
+    plain = value.__class__ is _ndarray and old.__class__ is _ndarray
+    if not plain or not (old.flags.c_contiguous and value.flags.c_contiguous):
         new = _fitting(new, x)
     if inherited_state().boxed:
         note_change(x)
