@@ -325,7 +325,7 @@ def _batch_put_part(mapped: tuple[bool, ...], z: Any, part: Any, *, imaginary: b
 
 
 def _run_put_part(z: Any, part: Any, *, imaginary: bool) -> Any:
-    out = z.copy()
+    out = z.copy() if z.__class__ is DeviceArray else np.array(z)
     if imaginary:
         out.imag = part
     else:
