@@ -126,9 +126,18 @@ def test_nan_stays_nan(row):
             assert np.isnan(slope(np.nan)), i
 
 
-def test_poles_that_cancel_are_not_zero_in_silence():
-    """poch(z, 3) = z (z + 1) (z + 2) has the slope -1 at z = -1, which the formula cannot say."""
-    assert np.isnan(fg.grad(lambda z: special.poch(z, 3.0))(-1.0))
+def test_poles_that_cancel_leave_what_is_between_them():
+    """poch(z, 3) = z (z + 1) (z + 2), beta(a, 1) = 1 / a, binom(n, 2) = n (n - 1) / 2."""
+    for z, expected in ((-1.0, -1.0), (0.0, 2.0), (-2.0, 2.0), (-5.0, 47.0)):
+        slope = fg.grad(lambda z: special.poch(z, 3.0))
+        np.testing.assert_allclose([slope(z), fg.grad(slope)(z)], [expected, 6 * z + 6])
+    for a in (-1.0, -2.0, -5.0):
+        slope = fg.grad(lambda a: special.beta(a, 1.0))
+        np.testing.assert_allclose([slope(a), fg.grad(slope)(a)], [-1 / a**2, 2 / a**3])
+        np.testing.assert_allclose(fg.grad(lambda a: special.betaln(a, 1.0))(a), -1 / a)
+    slope = fg.grad(lambda n: special.binom(n, 2.0))
+    np.testing.assert_allclose([slope(0.0), slope(1.0), fg.grad(slope)(1.0)], [-0.5, 0.5, 1.0])
+    assert not np.isfinite(fg.grad(lambda b: special.beta(-1.0, b))(1.0))  # a pole in this direction
 
 
 def test_second_order_at_removable_singularities():

@@ -108,33 +108,42 @@ def _extremum(f: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
     return share(x), share(y)
 
 
-def _logadd(base: Callable[..., Expr]) -> Callable[..., tuple[Operand, ...]]:
+def _logadd(rate: float) -> Callable[..., tuple[Operand, ...]]:
     def slopes(f: Expr, x: Expr, y: Expr) -> tuple[Operand, ...]:
-        def share(gap: Expr) -> Expr:
-            return where(equal(f, -math.inf), 0, where(equal(x, y), 0.5, 1 / (1 + base(gap))))
+        end = apply("isinf", f)  # there the extremum is taken, and the difference may be undefined
+        gap = where(end, 0, x - y if rate == 1 else rate * (x - y))
 
-        return share(y - x), share(x - y)
+        def share(own: Expr, gap: Expr) -> Expr:
+            tie = where(f > 0, 0.5, 0)
+            flat = where(equal(x, y), tie, where(equal(f, own), 1, 0))
+            return where(end, flat, sigmoid(gap))
+
+        return share(x, gap), share(y, -gap)
 
     return slopes
 
 
 def _power(f: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
-    flat, origin = equal(y, 0), equal(x, 0)
+    origin = equal(x, 0)
     return (
-        where(flat, 0, y * power(x, where(flat, 1, y - 1))),
+        apply("both", y, power(x, y - 1)),  # zero where y is, with a slope in y that is 1 / x
         where(origin, 0, f * log(where(origin, 1, x))),
     )
 
 
 def _arctan2(_: Expr, y: Expr, x: Expr) -> tuple[Operand, Operand]:
-    square = x * x + y * y
-    safe = where(equal(square, 0), 1, square)
-    return x / safe, -y / safe
+    length = _or_infinite(apply("hypot", x, y))  # whose square may overflow, or vanish
+    return x / length / length, -(y / length / length)
 
 
 def _hypot(f: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
-    safe = where(equal(f, 0), 1, f)
-    return x / safe, y / safe
+    length = _or_infinite(f)
+    return x / length, y / length
+
+
+def _or_infinite(length: Expr) -> Expr:
+    """Return a divisor that makes quotients of zeros zero, to every order."""
+    return where(equal(length, 0), math.inf, length)
 
 
 def _root(f: Expr, _: Expr) -> tuple[Operand]:
@@ -192,8 +201,8 @@ ATOMS: dict[str, Atom] = {
     "log2":          Atom("math.log2({})",        np.log2,         lambda f, x: (1 / (x * LN2),), "s"),
     "log10":         Atom("math.log10({})",       np.log10,        lambda f, x: (1 / (x * LN10),), "s"),
     "log1p":         Atom("math.log1p({})",       np.log1p,        lambda f, x: (1 / (1 + x),), "s"),
-    "logaddexp":     Atom("logaddexp({}, {})",    np.logaddexp,    _logadd(exp), "r"),
-    "logaddexp2":    Atom("logaddexp2({}, {})",   np.logaddexp2,   _logadd(exp2), "r"),
+    "logaddexp":     Atom("logaddexp({}, {})",    np.logaddexp,    _logadd(1), "r"),
+    "logaddexp2":    Atom("logaddexp2({}, {})",   np.logaddexp2,   _logadd(LN2), "r"),
     "sin":           Atom("math.sin({})",         np.sin,          lambda f, x: (cos(x),)),
     "cos":           Atom("math.cos({})",         np.cos,          lambda f, x: (-sin(x),)),
     "tan":           Atom("math.tan({})",         np.tan,          lambda f, x: (1 + f * f,)),

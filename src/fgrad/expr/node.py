@@ -122,6 +122,15 @@ def _multiply(x: Expr, y: Expr) -> Expr | None:
     return None
 
 
+def _both(x: Expr, y: Expr) -> Expr | None:
+    if ZERO in (x, y):
+        return ZERO
+    for e in (x, y):
+        if e.head == "const" and isinstance(e.leaf, float) and math.isfinite(e.leaf):
+            return x * y  # zero where the other one is
+    return None
+
+
 def _divide(x: Expr, y: Expr) -> Expr | None:
     return x if y is ONE else None
 
@@ -150,6 +159,7 @@ _SHORTCUTS: dict[str, Callable[..., Expr | None]] = {
     "add": _add,
     "subtract": _subtract,
     "multiply": _multiply,
+    "both": _both,
     "divide": _divide,
     "power": _power,
     "negative": _negative,

@@ -9,21 +9,26 @@ from typing import Any
 from scipy import special
 
 from fgrad.core.tensor import bind, unary
-from fgrad.expr.atoms import call
+from fgrad.expr.atoms import call, where
 from fgrad.expr.node import Expr
 from fgrad.numpy.arrays import as_value
 from fgrad.ops.elementwise import declare_word
-from fgrad.scipy.special.rows import Row, cos, declare, either, exp, sin, zero_where
+from fgrad.scipy.special.rows import Row, both, declare, exp, zero_unless, zero_where
 
+beta: Callable[..., Expr]
 betaln: Callable[..., Expr]
+binom: Callable[..., Expr]
 gamma: Callable[..., Expr]
 gammaln: Callable[..., Expr]
+poch: Callable[..., Expr]
 psi: Callable[..., Expr]
+rgamma: Callable[..., Expr]
 xlog1py: Callable[..., Expr]
 xlogy: Callable[..., Expr]
 zeta: Callable[..., Expr]
-psi, zeta, gamma, gammaln, betaln, xlogy, xlog1py = map(
-    call, ("psi", "zeta", "gamma", "gammaln", "betaln", "xlogy", "xlog1py")
+psi, zeta, gamma, rgamma, gammaln, beta, betaln, poch, binom, xlogy, xlog1py = map(
+    call,
+    ("psi", "zeta", "gamma", "rgamma", "gammaln", "beta", "betaln", "poch", "binom", "xlogy", "xlog1py"),
 )
 betainc_a: Callable[..., Expr]
 betainc_b: Callable[..., Expr]
@@ -108,22 +113,103 @@ def beta_density(a: Any, b: Any, x: Any) -> Expr:
     return exp(xlogy(a - 1, x) + xlog1py(b - 1, -x) - betaln(a, b))
 
 
-def _rgamma(_: Expr, x: Expr) -> tuple[Expr]:
-    def reflected(x: Expr) -> Expr:
-        angle = math.pi * x
-        return gamma(1 - x) * (cos(angle) - psi(1 - x) * sin(angle) / math.pi)
+# ---- where poles cancel, or zeros meet poles of psi: below one half by reflection (5.5.3, 5.5.4)
 
-    return (either(x < 0.5, x, reflected, lambda x: -psi(x) * call("rgamma")(x), inside=-0.25, outside=1.0),)
+
+def _sine(x: Expr) -> Expr:
+    """Return sin(pi x), zero for whole x."""
+    return call("sindg")(180 * x)
+
+
+def _cosine(x: Expr) -> Expr:
+    """Return cos(pi x), zero for halves."""
+    return call("cosdg")(180 * x)
+
+
+def _inverse_square(x: Expr) -> Expr:
+    return 1 / (x * x)
+
+
+def _is_low(x: Expr) -> Expr:
+    return x < 0.5
+
+
+def _folded_psi(x: Expr) -> Expr:
+    """Return psi(x), and psi(1 - x) = psi(x) + pi cot(pi x) where x is low."""
+    return psi(where(_is_low(x), 1 - x, x))
+
+
+def _psi(_: Expr, x: Expr) -> tuple[Expr]:
+    low = _is_low(x)
+    rest = zeta(2, where(low, 1 - x, x))
+    return (where(low, math.pi**2 * _inverse_square(_sine(where(low, x, 0.5))) - rest, rest),)
+
+
+def _rgamma(_: Expr, x: Expr) -> tuple[Expr]:
+    pole = lambda x: gamma(1 - x) * _cosine(x)
+    return (zero_unless(_is_low(x), pole, (x, 0.5)) - _folded_psi(x) * rgamma(x),)
+
+
+def _beta(f: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    s, low_sum = a + b, _is_low(a + b)
+
+    def by_first(a: Expr, b: Expr) -> Expr:
+        low = _is_low(a)
+
+        def difference(a: Expr, b: Expr) -> Expr:
+            """Return f (cot(pi a) - cot(pi s)), the first of them only where `a` is low."""
+            low, s = _is_low(a), a + b
+            top = where(low, _sine(b), -_cosine(s))
+            return beta(where(low, b, a), 1 - s) * both(top, 1 / where(low, _sine(a) * _sine(a), _sine(b)))
+
+        poles = where(
+            low_sum,
+            zero_unless(low_sum, difference, (a, -0.25), (b, 0.3)),
+            zero_unless(low, lambda a: f * _cosine(a) / _sine(a), (a, 0.5)),
+        )
+        return f * (_folded_psi(a) - _folded_psi(s)) - math.pi * poles
+
+    return by_first(a, b), by_first(b, a)
+
+
+def _betaln(_: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    s = a + b
+
+    def by_first(a: Expr, b: Expr) -> Expr:
+        low, low_sum = _is_low(a), _is_low(s)
+        left, right = where(low, a, 0.5), where(low_sum, s, 0.5)
+        gap = where(call("logical_and")(low, low_sum), b, right - left)
+        poles = both(_sine(gap), 1 / (_sine(left) * _sine(right)))  # cot(pi left) - cot(pi right)
+        return _folded_psi(a) - _folded_psi(s) - math.pi * poles
+
+    return by_first(a, b), by_first(b, a)
 
 
 def _poch(f: Expr, z: Expr, m: Expr) -> tuple[Expr, Expr]:
-    end = psi(z + m)
-    return f * (end - psi(z)), f * end
+    low, low_end = _is_low(z), _is_low(z + m)
+    cancel = call("logical_and")(low, low_end)
+    begins = call("logical_and")(low, call("logical_not")(low_end))
+    ends = call("logical_and")(low_end, call("logical_not")(low))
+    poles = (
+        zero_unless(
+            cancel,
+            lambda z, m: both(_sine(m), _inverse_square(_sine(z + m))) * poch(1 - z - m, m) * math.pi,
+            (z, -0.25),
+            (m, 0.3),
+        )
+        + zero_unless(begins, lambda z, m: gamma(z + m) * gamma(1 - z) * _cosine(z), (z, -0.25), (m, 1.6))
+        - zero_unless(ends, lambda f, w: math.pi * f * _cosine(w) / _sine(w), (f, 1.0), (z + m, 0.25))
+    )
+    return f * (_folded_psi(z + m) - _folded_psi(z)) + poles, f * psi(z + m)
 
 
 def _binom(f: Expr, n: Expr, k: Expr) -> tuple[Expr, Expr]:
-    rest = psi(n - k + 1)
-    return f * (psi(n + 1) - rest), f * (rest - psi(k + 1))
+    def times_psi(a: Expr) -> Expr:  # f = sin(pi a) beta(n + 1, 1 - a) / pi for a = k + 1, a = n - k + 1
+        pole = lambda n, a: _cosine(a) * beta(n + 1, 1 - a)
+        return f * _folded_psi(a) - zero_unless(_is_low(a), pole, (n, 1.25), (a, -0.6))
+
+    rest = times_psi(n - k + 1)
+    return f * psi(n + 1) - rest, rest - times_psi(k + 1)
 
 
 def _inverse_density(a: Expr, f: Expr) -> Expr:
@@ -141,13 +227,13 @@ declare({
     "loggamma": Row("z", lambda f, z: (psi(z),), "5.2.2", complex=True),
     "rgamma":   Row("z", _rgamma, "5.2.2, 5.5.3"),
     "gammasgn": Row("x", None, "constant between poles"),
-    "psi":      Row("z", lambda f, z: (zeta(2, z),), "5.15.1"),
+    "psi":      Row("z", _psi, "5.15.1, 5.15.6"),
     "zeta":     Row("x q", lambda f, x, q: (None, -x * zeta(x + 1, q)), "25.11.17",
                     run=lambda x, q: special.zeta(x, q)),  # noqa: PLW0108 -- it takes more
-    "beta":     Row("a b", lambda f, a, b: (f * (psi(a) - psi(a + b)), f * (psi(b) - psi(a + b))), "5.12.1"),
-    "betaln":   Row("a b", lambda f, a, b: (psi(a) - psi(a + b), psi(b) - psi(a + b)), "5.12.1"),
-    "poch":     Row("z m", _poch, "5.2.5"),
-    "binom":    Row("x y", _binom, "1.2.6, 5.2.2"),
+    "beta":     Row("a b", _beta, "5.12.1, 5.5.4"),
+    "betaln":   Row("a b", _betaln, "5.12.1, 5.5.4"),
+    "poch":     Row("z m", _poch, "5.2.5, 5.5.4"),
+    "binom":    Row("x y", _binom, "1.2.6, 5.5.4"),
     "gammainc":     Row("a x", lambda f, a, x: (gammainc_a(a, x), gamma_density(a, x)), "8.8.13"),
     "gammaincc":    Row("a x", lambda f, a, x: (-gammainc_a(a, x), -gamma_density(a, x)), "8.8.14"),
     "gammaincinv":  Row("a y", lambda f, a, y: (gammaincinv_a(a, f), _inverse_density(a, f)), "8.12(iv)"),

@@ -78,6 +78,11 @@ def zero_where(c: Expr, formula: Callable[..., Any], *xs: Expr, at: float) -> Ex
     return where(c, 0, formula(*(where(c, at, x) for x in xs)))
 
 
+def zero_unless(c: Expr, formula: Callable[..., Any], *xs: tuple[Expr, float]) -> Expr:
+    """Return formula(*xs) where `c` holds, else zero: each of `xs` comes with a harmless value."""
+    return where(c, formula(*(where(c, x, harmless) for x, harmless in xs)), 0)
+
+
 def declare(table: Mapping[str, Row]) -> None:
     """Declare the rows of a table whose functions this SciPy has."""
     for name, row in table.items():
