@@ -6,9 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+from scipy import special
+
 from fgrad.expr.atoms import call, equal, where
 from fgrad.expr.node import Expr
-from fgrad.scipy.special.rows import Row, declare, either, exp, fabs, maximum, sign, sqrt
+from fgrad.scipy.special.rows import Row, declare, either, exp, fabs, maximum, sqrt
 
 iv: Callable[..., Expr]
 ive: Callable[..., Expr]
@@ -16,12 +19,11 @@ jv: Callable[..., Expr]
 kn: Callable[..., Expr]
 kv: Callable[..., Expr]
 kve: Callable[..., Expr]
-modstruve: Callable[..., Expr]
-struve: Callable[..., Expr]
+ive_signed: Callable[..., Expr]
 turned: Callable[..., Expr]
 yn: Callable[..., Expr]
-iv, ive, jv, kn, kv, kve, yn, struve, modstruve, turned = map(
-    call, ("iv", "ive", "jv", "kn", "kv", "kve", "yn", "struve", "modstruve", "turned")
+iv, ive, jv, kn, kv, kve, yn, ive_signed, turned = map(
+    call, ("iv", "ive", "jv", "kn", "kv", "kve", "yn", "ive_signed", "turned")
 )
 i0: Callable[..., Expr]
 i0e: Callable[..., Expr]
@@ -128,15 +130,43 @@ def _struve(name: str, sign: int) -> Any:
     g = call(name)
 
     def slopes(f: Expr, v: Expr, x: Expr) -> tuple[None, Expr]:
-        power = call("power")(x / 2, v) * call("rgamma")(v + 1.5)
-        return None, (g(v - 1, x) + sign * g(v + 1, x) + power / math.sqrt(math.pi)) / 2
+        power = call("power")(x / 2, v) * call("rgamma")(v + 1.5) / math.sqrt(math.pi)
+        lowest = equal(v, 0)  # the one below it has poles at zero that cancel: 11.4.25, 11.4.29
+        below = where(lowest, power + sign * g(v + 1, x), g(where(lowest, 1, v) - 1, x))
+        return None, (below + sign * g(v + 1, x) + power) / 2
 
     return slopes
 
 
-def _it2struve0(f: Expr, x: Expr) -> tuple[Expr]:
-    at_zero = equal(x, 0)
-    return (where(at_zero, -2 / math.pi, -struve(0, x) / where(at_zero, 1, x)),)
+# of struve(0, x) / x and modstruve(0, x) / x at zero: 11.2.1, to the last bit for |x| < 1
+_ODD_FACTORIALS = [2 / math.pi / math.prod(range(1, 2 * k + 2, 2)) ** 2 for k in range(9)]
+
+
+def _struve0_over(x: Expr, sign: int) -> Expr:
+    """Return the function of order zero over x, which is entire."""
+    value = call("struve" if sign < 0 else "modstruve")
+
+    def near(x: Expr) -> Expr:
+        total: Any = 0
+        for c in reversed(_ODD_FACTORIALS):
+            total = total * (sign * x * x) + c
+        return total  # type: ignore[no-any-return]
+
+    return either(fabs(x) < 1, x, near, lambda x: value(0, x) / x, inside=0.5, outside=2.0)
+
+
+def _second(x: Expr) -> Expr:
+    """Return iv(2, x), which SciPy has not where x * x is nothing."""
+    near = lambda x: x * x / 8 + x * x * x * x / 96
+    return either(fabs(x) < 1e-100, x, near, lambda x: iv(2, x), inside=0.0, outside=1.0)
+
+
+def _ive(f: Expr, v: Expr, x: Expr) -> tuple[None, Expr]:
+    return None, (ive(v - 1, x) + ive(v + 1, x)) / 2 - ive_signed(v, x)
+
+
+def _ive_signed(f: Expr, v: Expr, x: Expr) -> tuple[None, Expr]:
+    return None, (ive_signed(v - 1, x) + ive_signed(v + 1, x)) / 2 - ive(v, x)
 
 
 def _besselpoly(f: Expr, a: Expr, lmb: Expr, nu: Expr) -> tuple[Expr, None, None]:
@@ -151,7 +181,9 @@ declare({
     "yve": Row("v z", _neighbours("yve", 1, -1), "10.6.1"),
     "yn":  Row("n x", _neighbours("yn", 1, -1), "10.6.1"),
     "iv":  Row("v z", _neighbours("iv", 1, 1), "10.29.1", complex=True),
-    "ive": Row("v z", _neighbours("ive", 1, 1, lambda f, z: -sign(z) * f), "10.29.1"),
+    "ive": Row("v z", _ive, "10.29.1"),
+    # ive times the sign, by which both have the mean of both sides at zero in every order
+    "ive_signed": Row("v z", _ive_signed, "10.29.1", run=lambda v, z: np.sign(z) * special.ive(v, z)),
     "kv":  Row("v z", _neighbours("kv", -1, -1), "10.29.1", complex=True),
     "kve": Row("v z", _neighbours("kve", -1, -1, lambda f, z: f), "10.29.1", complex=True),
     "kn":  Row("n x", _neighbours("kn", -1, -1), "10.29.1"),
@@ -164,9 +196,9 @@ declare({
     "y0":  Row("x", lambda f, x: (-y1(x),), "10.6.3"),
     "y1":  Row("x", lambda f, x: ((y0(x) - yn(2, x)) / 2,), "10.6.1"),
     "i0":  Row("x", lambda f, x: (i1(x),), "10.29.3"),
-    "i1":  Row("x", lambda f, x: ((i0(x) + iv(2, x)) / 2,), "10.29.1"),
-    "i0e": Row("x", lambda f, x: (i1e(x) - sign(x) * f,), "10.29.3"),
-    "i1e": Row("x", lambda f, x: ((i0e(x) + ive(2, x)) / 2 - sign(x) * f,), "10.29.1"),
+    "i1":  Row("x", lambda f, x: ((i0(x) + _second(x)) / 2,), "10.29.1"),
+    "i0e": Row("x", lambda f, x: (i1e(x) - ive_signed(0, x),), "10.29.3"),
+    "i1e": Row("x", lambda f, x: ((i0e(x) + ive(2, x)) / 2 - ive_signed(1, x),), "10.29.1"),
     "k0":  Row("x", lambda f, x: (-k1(x),), "10.29.3"),
     "k1":  Row("x", lambda f, x: (-(k0(x) + kn(2, x)) / 2,), "10.29.1"),
     "k0e": Row("x", lambda f, x: (f - k1e(x),), "10.29.3"),
@@ -175,8 +207,10 @@ declare({
     "airy_aip": Row("z", lambda f, z: (z * airy_ai(z),), "9.2.1", complex=True, output=("airy", 1)),
     "airy_bi":  Row("z", lambda f, z: (airy_bip(z),), "9.2.1", complex=True, output=("airy", 2)),
     "airy_bip": Row("z", lambda f, z: (z * airy_bi(z),), "9.2.1", complex=True, output=("airy", 3)),
-    "airye_ai":  Row("z", lambda f, z: (airye_aip(z) + sqrt(z) * f,), "9.2.1", output=("airye", 0)),
-    "airye_aip": Row("z", lambda f, z: (z * airye_ai(z) + sqrt(z) * f,), "9.2.1", output=("airye", 1)),
+    "airye_ai":  Row("z", lambda f, z: (airye_aip(z) + sqrt(z) * f,), "9.2.1", complex=True,
+                      output=("airye", 0)),
+    "airye_aip": Row("z", lambda f, z: (z * airye_ai(z) + sqrt(z) * f,), "9.2.1", complex=True,
+                      output=("airye", 1)),
     "airye_bi":  Row("z", lambda f, z: (airye_bip(z) - _rising(z) * f,), "9.2.1", output=("airye", 2)),
     "airye_bip": Row("z", lambda f, z: (z * airye_bi(z) - _rising(z) * f,), "9.2.1", output=("airye", 3)),
     "itairy_apt": Row("x", lambda f, x: (airy_ai(x),), "9.10.1", output=("itairy", 0)),
@@ -201,9 +235,9 @@ declare({
     "it2i0k0_k": Row("x", lambda f, x: (-k0(x) / x,), "10.43(i)", output=("it2i0k0", 1)),
     "struve":    Row("v x", _struve("struve", -1), "11.4.27"),
     "modstruve": Row("v x", _struve("modstruve", 1), "11.4.27"),
-    "itstruve0": Row("x", lambda f, x: (struve(0, x),), "11.7(i)"),
-    "itmodstruve0": Row("x", lambda f, x: (modstruve(0, x),), "11.7(i)"),
-    "it2struve0": Row("x", _it2struve0, "11.7(i)"),
+    "itstruve0": Row("x", lambda f, x: (x * _struve0_over(x, -1),), "11.7(i)"),
+    "itmodstruve0": Row("x", lambda f, x: (x * _struve0_over(x, 1),), "11.7(i)"),
+    "it2struve0": Row("x", lambda f, x: (-_struve0_over(x, -1),), "11.7(i)"),
     "besselpoly": Row("a lmb nu", _besselpoly, "10.6.1"),
     "wright_bessel": Row("a b x", lambda f, a, b, x: (None, None, wright_bessel(a, b + a, x)), "10.46.1"),
     "log_wright_bessel": Row("a b x", lambda f, a, b, x: (

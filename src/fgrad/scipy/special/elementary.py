@@ -23,6 +23,7 @@ from fgrad.scipy.special.rows import (
     log1p,
     maximum,
     minimum,
+    modulus,
     sin,
     zero_where,
 )
@@ -59,7 +60,7 @@ def _expn(_: Expr, n: Expr, x: Expr) -> tuple[None, Expr]:
 def _spence(_: Expr, z: Expr) -> tuple[Expr]:
     near = lambda z: -hyp2f1(1, 1, 2, 1 - z)
     far = lambda z: log(z) / (1 - z)
-    return (either(fabs(z - 1) < SMALL, z, near, far, inside=1.0, outside=2.0),)
+    return (either(modulus(z - 1) < SMALL, z, near, far, inside=1.0, outside=2.0),)
 
 
 def _entr(_: Expr, x: Expr) -> tuple[Expr]:
@@ -82,7 +83,7 @@ def _kl_div(_: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
 
 
 def _huber(_: Expr, delta: Expr, r: Expr) -> tuple[Expr, Expr]:
-    return maximum(fabs(r) - delta, 0), maximum(-delta, minimum(r, delta))
+    return maximum(fabs(r) - delta, 0), where(r < 0, maximum(-delta, r), minimum(r, delta))
 
 
 def _pseudo_huber(_: Expr, delta: Expr, r: Expr) -> tuple[Expr, Expr]:
@@ -99,7 +100,7 @@ def _boxcox(x: Expr, power: Expr, log_x: Any, inner: Any) -> tuple[Expr, Expr]:
     edge = lambda x: 1 / (power * power)
     unit = 1 - inner(0.0)
     return (
-        exp(call("xlogy")(power - 1, inner(x))),
+        call("power")(inner(x), power - 1),
         either(zero, x, edge, by_power, inside=unit, outside=unit),
     )
 
@@ -107,10 +108,13 @@ def _boxcox(x: Expr, power: Expr, log_x: Any, inner: Any) -> tuple[Expr, Expr]:
 def _inv_boxcox(value: Expr, y: Expr, power: Expr) -> tuple[Expr, Expr]:
     """Return the slopes of (1 + power y)**(1 / power), whose value is given."""
     u = power * y
+    close = fabs(u) < SMALL
     near = lambda u: -hyp2f1(2, 2, 3, -u) / 2  # of the derivative of log1p(u) / u
-    far = lambda u: (u / (1 + u) - log1p(u)) / (u * u)
-    slope = either(fabs(u) < SMALL, u, near, far, inside=0.0, outside=1.0)
-    return value / (1 + u), value * y * y * slope
+    far, rate = where(close, 1.0, u), where(close, 1.0, power)
+    by_value = where(close, value / where(close, 1 + u, 1.0), call("power")(1 + far, 1 / rate - 1))
+    by_log = where(close, near(where(close, u, 0.0)), -log1p(far) / (far * far))
+    beside = where(close, 0, y * y * by_value / far)
+    return by_value, both(value * y * y, by_log) + beside
 
 
 def _powm1(f: Expr, x: Expr, y: Expr) -> Any:
@@ -165,7 +169,7 @@ declare({
     "shichi_chi": Row("x", lambda f, x: (cosh(x) / x,), "6.2.16", complex=True, output=("shichi", 1)),
     "sici_si":    Row("x", lambda f, x: (sinc(x),), "6.2.9", complex=True, output=("sici", 0)),
     "sici_ci":    Row("x", lambda f, x: (cos(x) / x,), "6.2.11", complex=True, output=("sici", 1)),
-    "spence":     Row("z", _spence, "25.12.2"),
+    "spence":     Row("z", _spence, "25.12.2", complex=True),
     "wrightomega": Row("z", lambda f, z: (f / (1 + f),), "4.13.4", complex=True),
     "xlogy":      Row("x y", lambda f, x, y: (log(y), both(x, 1 / y)), "product rule", complex=True),
     "xlog1py":    Row("x y", lambda f, x, y: (log1p(y), both(x, 1 / (1 + y))), "product rule", complex=True),

@@ -6,11 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from scipy import special
+
 from fgrad.core.tensor import bind
 from fgrad.expr.atoms import call
 from fgrad.expr.node import Expr
 from fgrad.ops.elementwise import declare_word
-from fgrad.scipy.special.rows import Row, cos, declare, either, exp, fabs, sin
+from fgrad.scipy.special.rows import Row, cos, declare, either, exp, fabs, imag_part, modulus, real_part, sin
 
 ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 BELL = 2 / ROOT_PI
@@ -34,22 +36,35 @@ def _series(x: Expr, sign: int) -> Expr:
     return total  # type: ignore[no-any-return]
 
 
-def _erfcx(_: Expr, x: Expr) -> tuple[Expr]:
-    near = lambda x: 2 * x * erfcx(x) - BELL
-    return (either(x > FAR, x, lambda x: BELL * _series(x, -1), near, inside=2 * FAR, outside=1.0),)
+def _is_far(z: Expr, along: Expr, across: Expr) -> Expr:
+    """Return where the asymptotic series holds: within 45 degrees of an axis, or on the half of the plane."""
+    return call("logical_and")(modulus(z) > FAR, along > -fabs(across))
 
 
-def _dawsn(_: Expr, x: Expr) -> tuple[Expr]:
-    near = lambda x: 1 - 2 * x * call("dawsn")(x)
-    far = lambda x: -_series(x, 1)
-    return (either(fabs(x) > FAR, x, far, near, inside=2 * FAR, outside=1.0),)
+def _erfcx(_: Expr, z: Expr) -> tuple[Expr]:
+    near = lambda z: 2 * z * erfcx(z) - BELL
+    is_far = _is_far(z, real_part(z), imag_part(z))
+    return (either(is_far, z, lambda z: BELL * _series(z, -1), near, inside=2 * FAR, outside=1.0),)
+
+
+def _wofz(_: Expr, z: Expr) -> tuple[Expr]:
+    near = lambda z: turned(BELL) - 2 * z * call("wofz")(z)
+    is_far = _is_far(z, imag_part(z), real_part(z))
+    return (either(is_far, z, lambda z: turned(-BELL * _series(z, 1)), near, inside=2 * FAR, outside=1.0),)
+
+
+def _dawsn(_: Expr, z: Expr) -> tuple[Expr]:
+    near = lambda z: 1 - 2 * z * call("dawsn")(z)
+    far = lambda z: -_series(z, 1)
+    is_far = call("logical_and")(modulus(z) > FAR, fabs(real_part(z)) > fabs(imag_part(z)))
+    return (either(is_far, z, far, near, inside=2 * FAR, outside=1.0),)
 
 
 def mills(x: Expr) -> Expr:
     """Return the normal density over the distribution function, which is the slope of log_ndtr."""
     near = lambda x: math.sqrt(2 / math.pi) / erfcx(-x / math.sqrt(2))
     far = lambda x: exp(-x * x / 2) / ROOT_2PI / call("ndtr")(x)
-    return either(x < 5, x, near, far, inside=0.0, outside=6.0)
+    return either(real_part(x) < 5, x, near, far, inside=0.0, outside=6.0)
 
 
 def _ndtri_exp(f: Expr, y: Expr) -> tuple[Expr]:
@@ -87,14 +102,18 @@ def _quarter(x: Expr) -> Expr:
 
 # fmt: off
 declare({
+    "complex_erf":  Row("z", lambda f, z: (BELL * exp(-(z * z)),), "7.2.1", complex=True,
+                        run=special.erf),
+    "complex_erfc": Row("z", lambda f, z: (-BELL * exp(-(z * z)),), "7.2.2", complex=True,
+                        run=special.erfc),
     "erfi":      Row("z", lambda f, z: (BELL * exp(z * z),), "7.2.5", complex=True),
-    "erfcx":     Row("x", _erfcx, "7.10.1"),
-    "dawsn":     Row("x", _dawsn, "7.10.3"),
-    "wofz":      Row("z", lambda f, z: (turned(BELL) - 2 * z * f,), "7.10.2", complex=True),
+    "erfcx":     Row("z", _erfcx, "7.10.1", complex=True),
+    "dawsn":     Row("z", _dawsn, "7.10.3", complex=True),
+    "wofz":      Row("z", _wofz, "7.10.2", complex=True),
     "erfinv":    Row("y", lambda f, y: (exp(f * f) / BELL,), "7.17.1"),
     "erfcinv":   Row("y", lambda f, y: (-exp(f * f) / BELL,), "7.17.1"),
     "ndtr":      Row("x", lambda f, x: (exp(-x * x / 2) / ROOT_2PI,), "7.2.2", complex=True),
-    "log_ndtr":  Row("x", lambda f, x: (mills(x),), "7.8.1"),
+    "log_ndtr":  Row("x", lambda f, x: (mills(x),), "7.8.1", complex=True),
     "ndtri":     Row("y", lambda f, y: (ROOT_2PI * exp(f * f / 2),), "7.17.1"),
     "ndtri_exp": Row("y", _ndtri_exp, "7.17.1"),
     "fresnel_s": Row("z", lambda f, z: (sin(_quarter(z)),), "7.2.8", complex=True, output=("fresnel", 0)),

@@ -39,6 +39,8 @@ gammaincinv_a: Callable[..., Expr]
 gammainc_a, gammaincinv_a, betainc_a, betainc_b, betaincinv_a, betaincinv_b = map(
     call, ("gammainc_a", "gammaincinv_a", "betainc_a", "betainc_b", "betaincinv_a", "betaincinv_b")
 )
+power: Callable[..., Expr] = call("power")
+FEW, NEAR = 20.0, 100.0  # shape parameters and points whose powers do not overflow
 
 
 # ---- derivatives by shape parameters, from those of samples (fgrad.ops.random)
@@ -56,10 +58,22 @@ def _of_gamma(a: Any, x: Any) -> tuple[Any, Any, Any, Any]:
     return ended, x, a, bind("log_gamma_ratio", unary("log", x), a, index=(0,))
 
 
+SMALL = 1e-3  # parameters below it are raised by one
+
+
 def _gammainc_a(a: Any, x: Any) -> Any:
-    """Return the derivative of the regularised lower incomplete gamma function by its parameter."""
-    ended, x, a, ratio = _of_gamma(a, x)
-    return _unless(ended, ratio * unary("exp", a * unary("log", x) - x - unary("gammaln", a)), 0.0)
+    """Return the derivative of the regularised lower incomplete gamma function by its parameter.
+
+    P(a, x) is P(a + 1, x) + x**a exp(-x) / gamma(a + 1) (8.8.5), which is smooth where a is zero.
+    """
+    small = as_value(a) < SMALL
+    raised = bind("where", small, a + 1.0, a)
+    ended, x, b, ratio = _of_gamma(raised, x)
+    log_x = unary("log", x)
+    slope = ratio * unary("exp", b * log_x - x - unary("gammaln", b))
+    first = _unless(bind("logical_not", small), b, 1.0)  # a + 1 where that is
+    term = unary("exp", (first - 1) * log_x - x) * unary("rgamma", first) * (log_x - unary("psi", first))
+    return _unless(ended, slope + _unless(bind("logical_not", small), term, 0.0), 0.0)
 
 
 def _gammaincinv_a(a: Any, x: Any) -> Any:
@@ -77,9 +91,24 @@ def _of_beta(i: int, a: Any, b: Any, x: Any) -> tuple[Any, ...]:
 
 
 def _betainc_by(i: int) -> Any:
+    sign = (1, -1)[i]
+
     def slope(a: Any, b: Any, x: Any) -> Any:
-        ended, x, a, b, low, high, ratio = _of_beta(i, a, b, x)
-        return _unless(ended, ratio * unary("exp", a * low + b * high - bind("betaln", a, b)), 0.0)
+        """Return the slope in `a` or `b`, which is raised by one where it is small (8.17.20, 8.17.21)."""
+        given = [a, b]
+        small = as_value(given[i]) < SMALL
+        given[i] = bind("where", small, given[i] + 1.0, given[i])
+        ended, x, a, b, low, high, ratio = _of_beta(i, *given, x)
+        slope = ratio * unary("exp", a * low + b * high - bind("betaln", a, b))
+        kept = bind("logical_not", small)
+        first, other = (_unless(kept, v, 1.0) for v in ((a, b), (b, a))[i])
+        line, rest = ((low, high), (high, low))[i]
+        # x**a (1 - x)**b gamma(a + b) / (gamma(a + 1) gamma(b))
+        term = unary("exp", (first - 1) * line + other * rest - bind("betaln", first, other)) / (
+            first + other - 1
+        )
+        by = line - unary("psi", first) + unary("psi", first + other - 1)
+        return _unless(ended, slope + _unless(kept, sign * term * by, 0.0), 0.0)
 
     return slope
 
@@ -105,12 +134,27 @@ declare_word("betaincinv_b", _betaincinv_by(1))
 
 def gamma_density(a: Any, x: Any) -> Expr:
     """Return the density of a standard gamma variable."""
-    return zero_where(call("isinf")(x), lambda x: exp(xlogy(a - 1, x) - x - gammaln(a)), x, at=1.0)
+    near = call("logical_and")(a < FEW, x < NEAR)  # where powers hold at x = 0 and a = 0 to every order
+    powers = lambda a, x: power(x, a - 1) * exp(-x) * rgamma(a)
+    logs = lambda a, x: exp(xlogy(a - 1, x) - x - gammaln(a))
+    far = lambda a, x: zero_where(call("isinf")(x), lambda x: logs(a, x), x, at=1.0)
+    return where(
+        near,
+        powers(where(near, a, 2.0), where(near, x, 1.0)),
+        far(where(near, 30.0, a), where(near, 30.0, x)),
+    )
 
 
 def beta_density(a: Any, b: Any, x: Any) -> Expr:
     """Return the density of a beta variable."""
-    return exp(xlogy(a - 1, x) + xlog1py(b - 1, -x) - betaln(a, b))
+    near = call("logical_and")(a < FEW, b < FEW)
+    powers = lambda a, b: power(x, a - 1) * power(1 - x, b - 1) * (rgamma(a) * rgamma(b) * gamma(a + b))
+    logs = lambda a, b: exp(xlogy(a - 1, x) + xlog1py(b - 1, -x) - betaln(a, b))
+    return where(
+        near,
+        powers(where(near, a, 2.0), where(near, b, 2.0)),
+        logs(where(near, 30.0, a), where(near, 30.0, b)),
+    )
 
 
 # ---- where poles cancel, or zeros meet poles of psi: below one half by reflection (5.5.3, 5.5.4)

@@ -55,7 +55,10 @@ def _jacobi(f: Expr, n: Expr, alpha: Expr, beta: Expr, x: Expr) -> tuple[None, N
 
 
 def _lpmv(f: Expr, m: Expr, v: Expr, x: Expr) -> tuple[None, None, Expr]:
-    return None, None, (v * x * f - (v + m) * lpmv(m, v - 1, x)) / (x * x - 1)
+    order_zero = equal(m, 0)  # a polynomial, or as smooth at the ends
+    inner = where(order_zero, 0.5, x)
+    plain = (v * inner * f - (v + m) * lpmv(m, v - 1, inner)) / (inner * inner - 1)
+    return None, None, where(order_zero, _lower(v, lambda n: (v + 1) / 2 * jacobi(n, 1, 1, x)), plain)
 
 
 # fmt: off

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fgrad.expr.atoms import call, where
 from fgrad.expr.node import Expr
 from fgrad.scipy.special.gammas import beta_density, betainc_a, betainc_b, gamma_density, gammainc_a
@@ -17,9 +19,10 @@ gammaln: Callable[..., Expr]
 hyp0f1: Callable[..., Expr]
 ive: Callable[..., Expr]
 kolmogorov: Callable[..., Expr]
+psi: Callable[..., Expr]
 xlogy: Callable[..., Expr]
-chndtr, hyp0f1, ive, gammaln, xlogy, betaln, kolmogorov = map(
-    call, ("chndtr", "hyp0f1", "ive", "gammaln", "xlogy", "betaln", "kolmogorov")
+chndtr, hyp0f1, ive, gammaln, xlogy, betaln, kolmogorov, psi = map(
+    call, ("chndtr", "hyp0f1", "ive", "gammaln", "xlogy", "betaln", "kolmogorov", "psi")
 )
 ROOT_2PI = math.sqrt(2 * math.pi)
 TINY = 1e-300
@@ -118,18 +121,41 @@ def _fdtri(f: Expr, m: Expr, n: Expr, p: Expr) -> tuple[Expr, ...]:
     return -by_m / density, -by_n / density, 1 / density
 
 
+# the rule of Gauss and Legendre on (0, 1), whose error is 8.4**-18 for a singularity at 2i
+_NODES, _WEIGHTS = (
+    tuple(v / 2 + c) for v, c in zip(np.polynomial.legendre.leggauss(9), (0.5, 0.0), strict=True)
+)
+
+
 def _of_t(df: Expr, t: Expr) -> tuple[Expr, Expr]:
     """Return the slopes of the distribution function of Student's t.
 
-    Beyond t > 0 it is half of that of beta(1/2, df/2) at t**2 / (df + t**2), and scales with sqrt(df).
+    Beyond t > 0 it is half of that of beta(1/2, df/2) at t**2 / (df + t**2), and scales with sqrt(df). Near
+    the centre the slope in df is the integral of that of the density from there.
     """
-    density = exp(-(df + 1) / 2 * log1p(t * t / df) - betaln(df / 2, 0.5)) / sqrt(df)
+    factor = exp(-betaln(df / 2, 0.5)) / sqrt(df)
+
+    def density(t: Expr) -> Expr:
+        return exp(-(df + 1) / 2 * log1p(t * t / df)) * factor
+
+    def near(t: Expr) -> Expr:
+        rate = (psi((df + 1) / 2) - psi(df / 2) - 1 / df) / 2  # of the factor
+        total: Any = 0
+        for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+            s = node * t
+            q = s * s / df
+            total = total + weight * density(s) * (rate + (q * (1 + 1 / df) / (1 + q) - log1p(q)) / 2)
+        return total * t  # type: ignore[no-any-return]
+
+    def far(t: Expr) -> Expr:
+        w = t * t / (df + t * t)
+        return sign(t) / 4 * betainc_b(0.5, df / 2, w) - t * density(t) / (2 * df)
 
     def by_df(t: Expr) -> Expr:
-        w = t * t / (df + t * t)
-        return sign(t) / 4 * betainc_b(0.5, df / 2, w) - t * density / (2 * df)
+        close = 4 * t * t < df
+        return where(close, near(where(close, t, 0.0)), far(where(close, sqrt(df), t)))
 
-    return zero_where(call("isinf")(t), by_df, t, at=0.0), density
+    return zero_where(call("isinf")(t), by_df, t, at=0.0), density(t)
 
 
 def _stdtrit(f: Expr, df: Expr, p: Expr) -> tuple[Expr, Expr]:
@@ -153,7 +179,7 @@ def _negative_density(k: Expr, n: Expr, p: Expr) -> Expr:
 
 
 def _nrdtrisd(f: Expr, mn: Expr, p: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
-    z = (x - mn) / f
+    z = call("ndtri")(p)
     return -1 / z, -f / z * _bell(z), 1 / z
 
 
@@ -238,7 +264,7 @@ declare({
     "stdtr":    Row("df t", lambda f, df, t: _of_t(df, t), "8.17.1"),
     "stdtrit":  Row("df p", _stdtrit, "inverse of stdtr"),
     "nrdtrimn": Row("p std x", lambda f, p, std, x: (
-                    -std * _bell((x - f) / std), -(x - f) / std, 1), "inverse of ndtr"),
+                    -std * _bell(call("ndtri")(p)), -call("ndtri")(p), 1), "inverse of ndtr"),
     "nrdtrisd": Row("mn p x", _nrdtrisd, "inverse of ndtr"),
     "chndtr":   Row("x df nc", lambda f, x, df, nc: (
                     _noncentral_density(x, df, nc), None, _by_noncentrality(x, df, nc)),

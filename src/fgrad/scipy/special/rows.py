@@ -15,9 +15,10 @@ from scipy import special
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import Rule
+from fgrad.core.tensor import bind
 from fgrad.expr.atoms import call, where
 from fgrad.expr.node import Expr, Operand, var
-from fgrad.ops.elementwise import declare_call
+from fgrad.ops.elementwise import declare_call, declare_word
 
 Slopes = Callable[..., Any]  # a sequence of expressions, numbers and None
 
@@ -55,6 +56,15 @@ maximum: Callable[..., Expr]
 minimum: Callable[..., Expr]
 square: Callable[..., Expr]
 minimum, maximum, both, square = map(call, ("minimum", "maximum", "both", "square"))
+modulus: Callable[..., Expr]
+real_part: Callable[..., Expr]
+imag_part: Callable[..., Expr]
+modulus, real_part, imag_part = map(call, ("modulus", "real_part", "imag_part"))
+
+# what conditions of slopes that hold for complex arguments are made of
+declare_word("modulus", lambda z: bind("absolute", z))
+declare_word("real_part", lambda z: bind("real", z) if z.dtype.kind == "c" else z)
+declare_word("imag_part", lambda z: bind("imag", z) if z.dtype.kind == "c" else bind("where", True, 0.0, z))
 
 
 def either(
@@ -84,11 +94,11 @@ def zero_unless(c: Expr, formula: Callable[..., Any], *xs: tuple[Expr, float]) -
 
 
 def declare(table: Mapping[str, Row]) -> None:
-    """Declare the rows of a table whose functions this SciPy has."""
+    """Declare the rows of a table whose functions this SciPy has, and those that only slopes need."""
     for name, row in table.items():
         function = row.output[0] if row.output else name
         ufunc = getattr(special, function, None)
-        if ufunc is None:
+        if ufunc is None and row.run is None:
             continue
         run, shape = _computed(ufunc, row)
         arguments = row.arguments.split()
@@ -101,7 +111,8 @@ def declare(table: Mapping[str, Row]) -> None:
             real=not row.complex,
             shape=shape,
         )
-        ROWS_OF[function] = (*ROWS_OF.get(function, ()), name)
+        if function in vars(special):
+            ROWS_OF[function] = (*ROWS_OF.get(function, ()), name)
         TABLE[name] = row
 
 

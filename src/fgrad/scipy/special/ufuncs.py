@@ -17,6 +17,7 @@ REUSED = {  # those that fgrad computes itself
     "expit": "sigmoid",
     **{name: name for name in ("cbrt", "erf", "erfc", "exp2", "expm1", "log1p")},
 }
+COMPLEX_OF = {"erf": "complex_erf", "erfc": "complex_erfc"}  # their rows for complex arguments
 
 
 class Special(Ufunc):
@@ -40,7 +41,11 @@ class Special(Ufunc):
             raise TypeError(
                 f"{self.__name__} takes {self.nin} operands and no keywords where one of them is a Tensor"
             )
-        outs = tuple(bind(row, *map(operand, args)) for row in self.rows)
+        operands = tuple(map(operand, args))
+        rows = self.rows
+        if self.__name__ in COMPLEX_OF and operands[0].dtype.kind == "c":
+            rows = (COMPLEX_OF[self.__name__],)
+        outs = tuple(bind(row, *operands) for row in rows)
         return outs if len(outs) > 1 else outs[0]
 
 
