@@ -1136,6 +1136,9 @@ def special_functions() -> list[Sample]:
         params = {"powers": (0.5, 1.5, 0.5, 1.0)[:n]}
         found.append(Sample("carlson", f"{n} float64", args, params, order=order))
         found.append(Sample("carlson", f"{n} float32", tuple(x.astype("f4") for x in args), params, order=1))
+    for dtype, order in (("f8", 2), ("f4", 1)):
+        args = (np.array([0.7, 1.5, -2.0, 5.0], dtype), np.array([0.5, 0.3, 0.1, -2.0], dtype))
+        found.append(Sample("elliptic_moment", dtype, args, {"powers": (1.0, 1.5)}, order=order))
     return found
 
 

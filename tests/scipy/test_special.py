@@ -152,6 +152,8 @@ LINEAR = {
     ("xlog1py", 0),
     ("nrdtrimn", 1),
     ("nrdtrimn", 2),
+    ("nrdtrisd", 0),
+    ("nrdtrisd", 2),
 }  # whose slope does not depend on the operand
 
 

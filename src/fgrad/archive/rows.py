@@ -194,6 +194,7 @@ PARAMS: dict[str, dict[str, Check]] = {
     "draw": {"method": METHODS, "names": _names, "options": OPTIONS, "shape": SIZES, "dtype": _dtype},
     "name": {"label": TEXT},
     "carlson": {"powers": _powers},
+    "elliptic_moment": {"powers": _powers},
 }
 
 

@@ -18,18 +18,17 @@ from fgrad.backend.array import COMPOSED, DeviceArray
 from fgrad.backend.devices import near
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import Pattern, Primitive, Pull, register
-from fgrad.core.tensor import bind
+from fgrad.core.tensor import bind, unary
 from fgrad.expr.atoms import call
 from fgrad.expr.node import Expr
 from fgrad.numpy.arrays import as_value
 from fgrad.ops.elementwise import batch_elementwise, declare_word
 from fgrad.ops.linear import convert
-from fgrad.scipy.special.rows import Row, both, cos, declare, sin, sqrt
+from fgrad.scipy.special.rows import Row, both, declare, sin, sqrt
 
 elliprd: Callable[..., Expr]
 elliprf: Callable[..., Expr]
-rint: Callable[..., Expr]
-elliprd, elliprf, rint = map(call, ("elliprd", "elliprf", "rint"))
+elliprd, elliprf = map(call, ("elliprd", "elliprf"))
 ellipj_cn: Callable[..., Expr]
 ellipj_dn: Callable[..., Expr]
 ellipj_ph: Callable[..., Expr]
@@ -180,22 +179,66 @@ def _elliprg(_: Expr, x: Expr, y: Expr, z: Expr) -> tuple[Expr, ...]:
     return slope(y, z, x), slope(x, z, y), slope(x, y, z)
 
 
-def _turns(phi: Expr) -> tuple[Expr, Expr, Expr]:
-    """Return how many half turns an amplitude has, the sine of the rest, and the square of its cosine."""
-    half = rint(phi / math.pi)
+# ---- what the integrals of Legendre depend on m by
+
+
+def _run_moment(phi: Any, m: Any, *, powers: tuple[float, float]) -> Any:
+    """Return the integral of sin**(2 k) (1 - m sin**2)**-p from 0 to `phi`: half turns, and the rest."""
+    k, p = powers
+    kind = np.result_type(phi.dtype, m.dtype)
+    phi, m = phi.astype(float), m.astype(float)
+    orders = (0.5, p, k + 1 - p)
+    half = np.rint(phi / math.pi)
     rest = phi - math.pi * half
-    c = cos(rest)
-    return half, sin(rest), c * c
+    s, c = np.sin(rest), np.cos(rest)
+    found = s * (s * s) ** k / 2 * _run_carlson(c * c, 1 - m * s * s, 1.0, powers=orders)
+    if np.any(half != 0):
+        zero = np.zeros_like(found)
+        found = found + np.where(half == 0, 0, half * _run_carlson(zero, 1 - m + zero, 1.0, powers=orders))
+    return found.astype(kind)
 
 
-def _first_by_m(phi: Expr, m: Expr) -> Expr:
-    half, s, cc = _turns(phi)
-    return s * s * s / 6 * elliprd(cc, 1, 1 - m * s * s) + both(half, elliprd(0, 1, 1 - m)) / 3
+def _pull_moment(pattern: Pattern) -> Pull:
+    def back(ct: Any, phi: Any, m: Any, params: dict[str, Any]) -> list[Any]:
+        k, p = params["powers"]
+        found = []
+        if pattern[0]:
+            s = unary("sin", phi)
+            integrand = bind("power", 1 - m * s * s, -p)
+            found.append(bind("scale", ct, integrand * (s * s) ** k))
+        if pattern[1]:
+            found.append(bind("scale", ct, p * bind("elliptic_moment", phi, m, powers=(k + 1, p + 1))))
+        return found
+
+    return Pull(back, keep=(1, 2), params=True)
 
 
-def _second_by_m(phi: Expr, m: Expr) -> Expr:
-    half, s, cc = _turns(phi)
-    return -s * s * s / 6 * elliprd(cc, 1 - m * s * s, 1) - both(half, elliprd(0, 1 - m, 1)) / 3
+register(
+    Primitive(
+        "elliptic_moment",
+        run=_run_moment,
+        pull=_pull_moment,
+        shape=lambda phi, m, powers: Aval(
+            np.broadcast_shapes(phi.shape, m.shape), np.result_type(phi.dtype, m.dtype)
+        ),
+        batch=functools.partial(batch_elementwise, "elliptic_moment"),
+        real=True,
+    )
+)
+
+
+def _moment(name: str, factor: float, *powers: float) -> Any:
+    def word(phi: Any, m: Any) -> Any:
+        phi, m = as_value(phi), as_value(m)
+        kind = np.result_type(phi.dtype, m.dtype, np.float32)
+        return factor * bind("elliptic_moment", convert(phi, kind), convert(m, kind), powers=powers)
+
+    declare_word(name, word)
+    return call(name)
+
+
+_first_by_m = _moment("ellipkinc_m", 0.5, 1.0, 1.5)
+_second_by_m = _moment("ellipeinc_m", -0.5, 1.0, 0.5)
 
 
 def _root(phi: Expr, m: Expr) -> Expr:
