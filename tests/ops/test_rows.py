@@ -769,17 +769,30 @@ def scipys() -> list[Sample]:
         one, a = np.eye(3, dtype=dtype), values((3, 3), -1, 1, dtype=dtype)
         regular, b = (a / 2 + 3 * one).astype(dtype), values((3, 2), dtype=dtype, seed=2)
         for function in ("expm", "logm", "sqrtm", "power"):
-            params = {"function": function, "exponent": 0.3 if function == "power" else 0.0}
+            params = {
+                "function": function,
+                "exponent": 0.3 if function == "power" else 0.0,
+                "to_complex": False,
+            }
             call = partial(linalg.fractional_matrix_power, t=0.3) if function == "power" else None
             call = call or getattr(linalg, function)
             x = regular[inner]
             reference = lambda x, call=call: call(x.astype(np.result_type(x, "d"))).astype(x.dtype)
             add("matrix_function", f"{function} {name}", (x,), reference, order, **params)
-            add("frechet", f"{function} {name}", (x, a[inner].copy()), None, 1, **params)
             if name == "float64":
                 add("matrix_function", f"{function} stack", (np.stack([x, x.T]),), order=1, **params)
                 add("matrix_function", f"{function} empty", (x[None, :0, :0],), order=1, **params)
-                add("frechet", f"{function} empty", (x[:0, :0], x[:0, :0]), order=1, **params)
+                wide = params | {"to_complex": True}
+                reference = lambda x, call=call: call(x.astype(complex))
+                add("matrix_function", f"{function} {name} complex", (x,), reference, **wide)
+        along = a[inner].copy()
+        wide = np.result_type(dtype, "d")
+        reference = lambda a, e, wide=wide: linalg.expm_frechet(a.astype(wide), e, compute_expm=False).astype(
+            a.dtype
+        )
+        add("frechet", name, (x, along), reference, order)
+        add("log_frechet", name, (along, x), None, order)
+        add("regular", name, (along, x), lambda ct, x: ct, 1, function="logm")
         sides = (regular, (one + a / 4)[inner].astype(dtype), b)
         add("sylvester", name, sides, linalg.solve_sylvester, order)
         for discrete in (False, True):
@@ -820,6 +833,9 @@ def scipys() -> list[Sample]:
     add("solve_triangular", "empty", (nothing[:, :0], nothing), lower=True, unit=False)
     add("solve_banded", "empty", (np.zeros((3, 0)), nothing), below=1, above=1)
     add("sylvester", "empty", (nothing[:, :0], np.eye(2), nothing))
+    add("frechet", "empty", (nothing[:, :0],) * 2)
+    add("log_frechet", "empty", (nothing[:, :0],) * 2)
+    add("regular", "empty", (nothing[:, :0],) * 2, function="sqrtm")
     add("recursion", "no factors", (np.zeros(0), values((3,))), lambda a, u: u)
     add("pivot_order", "stack", (np.array([[2, 2, 2], [0, 1, 2]]),))
     return found

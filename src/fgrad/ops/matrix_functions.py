@@ -2,15 +2,19 @@
 
 SciPy computes them on the CPU, `iterations` on a device.
 
-One rule serves every function: the derivative at a along e, the Fréchet derivative L(a, e), is a row of its
-own, and the adjoint of e -> L(a, e) is ct -> L(a^T, ct), for the pairing Re sum(ct * tangent) and
-f(a^T) = f(a)^T. L(a, e) is the upper right block of f([[a, e], [0, a]]), which gives higher orders: Mathias
-(1996), A chain rule for matrix functions and applications, SIAM J. Matrix Anal. Appl. 17; Higham (2008),
-Functions of Matrices, theorem 3.6.
+Rules are written with the Fréchet derivative L(a, e) of a function f, which is linear in e: the adjoint of
+e -> L(a, e) is ct -> L(a^T, ct), for the pairing Re sum(ct * tangent) and f(a^T) = f(a)^T. L(a, e) is the
+upper right block of f([[a, e], [0, a]]), which gives higher orders: Mathias (1996), A chain rule for matrix
+functions and applications, SIAM J. Matrix Anal. Appl. 17; Higham (2008), Functions of Matrices, theorem 3.6.
+
+Roots and logarithms have branches. Which one an eigenvalue near the negative axis belongs to is said by the
+value that was found, never by the matrix once more, where rounding would decide anew. So their rules are
+those of implicit functions, of r r = a and exp(y) = a.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,11 +23,11 @@ from numpy.linalg import LinAlgError
 from fgrad.backend.devices import elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, register
-from fgrad.core.tensor import bind
+from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, by_argument, register
+from fgrad.core.tensor import bind, unary
 from fgrad.ops import iterations
 from fgrad.ops.foreign import each, scipy
-from fgrad.ops.linear import broadcast_to
+from fgrad.ops.linear import broadcast_to, reshape
 from fgrad.ops.matrices import adjoint, conjugate, matrix_product, swapped
 
 # ---- functions of matrices
@@ -36,8 +40,9 @@ class ComplexResultError(LinAlgError):
 _NAMES = {"expm": "expm", "logm": "logm", "sqrtm": "sqrtm", "power": "fractional_matrix_power"}
 
 
-def _run(a: Any, *, function: str, exponent: float) -> Any:
-    y = _value(a, function, exponent)
+def _typed(y: Any, a: Any, function: str, *, to_complex: bool) -> Any:
+    if to_complex:
+        return y.astype(np.result_type(a.dtype, np.complex64), copy=False)
     if y.dtype.kind == "c" and a.dtype.kind != "c":
         raise ComplexResultError(
             f"{_NAMES[function]}: the result of this real matrix is complex (it has eigenvalues that are not "
@@ -45,6 +50,10 @@ def _run(a: Any, *, function: str, exponent: float) -> Any:
             "to complex first"
         )
     return y.astype(a.dtype, copy=False)
+
+
+def _run(a: Any, *, function: str, exponent: float, to_complex: bool) -> Any:
+    return _typed(_value(a, function, exponent), a, function, to_complex=to_complex)
 
 
 def _value(a: Any, function: str, exponent: float) -> Any:
@@ -62,6 +71,60 @@ def _value(a: Any, function: str, exponent: float) -> Any:
     return y
 
 
+def _there(a: Any, *, function: str, exponent: float, to_complex: bool) -> Any:
+    if not a.size:
+        return a
+    wide = a.astype(np.result_type(a.dtype, np.float64), copy=False)
+    return _typed(iterations.function_of(wide, function, exponent), a, function, to_complex=to_complex)
+
+
+def _function_pull(_: Pattern) -> Pull:
+    def back(ct: Any, y: Any, a: Any, params: dict[str, Any]) -> tuple[Any]:
+        function, exponent = params["function"], params["exponent"]
+        if function == "expm":
+            return (bind("frechet", swapped(a), ct),)
+        if function == "sqrtm":  # r l + l r = e: Higham (2008), (6.1)
+            ct = bind("regular", ct, y, function=function)
+            return (bind("sylvester", swapped(y), swapped(y), ct),)
+        ct = bind("regular", ct, a, function=function)
+        if function == "power":  # exp(t log(a))
+            y = bind("matrix_function", a, **(params | {"function": "logm"}))
+            ct = exponent * bind("frechet", exponent * swapped(y), ct)
+        return (bind("log_frechet", swapped(y), ct),)
+
+    return Pull(back, keep=(OUT, 1), params=True)
+
+
+def _run_regular(ct: Any, x: Any, *, function: str) -> Any:
+    """Return `ct`, which a rule divides by matrices that have to be regular: the root, else the argument."""
+    if x.size:
+        tiny = 4 * x.shape[-1] * float(np.finfo(x.dtype).eps)
+        size = np.absolute(np.linalg.eigvals(x))
+        if np.any(
+            np.min(size, axis=-1) <= (math.sqrt(tiny) if function == "sqrtm" else tiny) * np.max(size, -1)
+        ):
+            raise LinAlgError(
+                f"{_NAMES[function]}: the matrix is singular to rounding, where the function has no "
+                "derivative; add a small multiple of the identity"
+            )
+    return ct
+
+
+register(
+    Primitive(
+        "matrix_function",
+        run=elsewhere(_run, _there),
+        pull=_function_pull,
+        shape=lambda a, *, to_complex, **_: (
+            Aval(a.shape, np.result_type(a.dtype, np.complex64)) if to_complex else a
+        ),
+        batch=lambda _, a, **params: bind("matrix_function", a, **params),
+    )
+)
+
+# ---- derivatives of the exponential and of the logarithm
+
+
 def _blocks(a: Any, e: Any) -> Any:
     """Return [[a, e], [0, a]]."""
     columns = len(a.shape) - 1
@@ -70,118 +133,131 @@ def _blocks(a: Any, e: Any) -> Any:
     return bind("concatenate", above, below, axis=columns - 1)
 
 
-def _there(a: Any, *, function: str, exponent: float) -> Any:
-    if not a.size:
-        return a
-    wide = a.astype(np.result_type(a.dtype, np.float64), copy=False)
-    return iterations.function_of(wide, function, exponent).astype(a.dtype, copy=False)
-
-
-def _run_frechet(a: Any, e: Any, *, function: str, exponent: float) -> Any:
-    """Return the derivative of a function of matrices at `a` along `e`."""
-    dtype = np.result_type(a.dtype, e.dtype)
-    if not a.size:
-        return np.zeros(a.shape, dtype)
-    if function == "sqrtm":
-        root = _run(a, function=function, exponent=exponent)
-        _demand_regular(root, function, np.sqrt)
-        return _run_sylvester(root, root, e)  # r l + l r = e: Higham (2008), (6.1)
-    if function != "expm":
-        _demand_regular(a, function, lambda x: x)
-    wide = np.result_type(dtype, np.float64)
-    a, e = a.astype(wide, copy=False), e.astype(wide, copy=False)
-    if function != "power":
-        along = _logm_along if function == "logm" else _expm_along
-        return each(along, a, e).astype(dtype, copy=False)
-    return _of_blocks(lambda x: _value(x, function, exponent), a, e).astype(dtype, copy=False)
-
-
-def _of_blocks(f: Any, a: Any, e: Any) -> Any:
-    """Return the derivative of `f` by its value for [[a, e], [0, a]]."""
-    # linear in e, which is brought to the size of `a`, so that it does not rule the scaling of f
-    size, scale = (np.max(np.absolute(x), axis=(-2, -1), keepdims=True) for x in (a, e))
-    scale = np.where(scale > 0, np.where(size > 0, size, 1) / np.where(scale > 0, scale, 1), 1)
-    n = a.shape[-1]
-    y = f(_blocks(a, e * scale))[..., :n, n:]
-    is_real = a.dtype.kind != "c" and e.dtype.kind != "c"
-    return (y.real if is_real else y) / scale
-
-
-def _there_frechet(a: Any, e: Any, *, function: str, exponent: float) -> Any:
-    dtype = np.result_type(a.dtype, e.dtype)
-    if not a.size:
-        return near(a).zeros(a.shape, dtype)
-    if function != "expm":
-        _demand_regular(a, function, lambda x: x)
-    wide = np.result_type(dtype, np.float64)
-    a, e = a.astype(wide, copy=False), e.astype(wide, copy=False)
-    return _of_blocks(lambda x: iterations.function_of(x, function, exponent), a, e).astype(dtype)
-
-
-def _expm_along(a: Any, e: Any) -> Any:
-    """Return the derivative of the exponential, by its scaling and squaring, differentiated.
+def _run_frechet(a: Any, e: Any) -> Any:
+    """Return the derivative of the exponential at `a` along `e`, by scaling and squaring, differentiated.
 
     Source:
         Al-Mohy & Higham (2009), Computing the Fréchet derivative of the matrix exponential, with an
         application to condition number estimation, SIAM J. Matrix Anal. Appl. 30.
     """
-    return scipy("linalg").expm_frechet(a, e, compute_expm=False, check_finite=False)
+    dtype = np.result_type(a.dtype, e.dtype)
+    if not a.size:
+        return np.zeros(a.shape, dtype)
+    wide = np.result_type(dtype, np.float64)
+    a, e = a.astype(wide, copy=False), e.astype(wide, copy=False)
+    along = scipy("linalg").expm_frechet
+    found = each(lambda a, e: along(a, e, compute_expm=False, check_finite=False), a, e)
+    return found.astype(dtype, copy=False)
 
 
-def _logm_along(a: Any, e: Any) -> Any:
-    """Return the derivative of the logarithm, by roots until `a` is near to 1.
+def _there_frechet(a: Any, e: Any) -> Any:
+    dtype = np.result_type(a.dtype, e.dtype)
+    if not a.size:
+        return near(a).zeros(a.shape, dtype)
+    wide = np.result_type(dtype, np.float64)
+    a, e = a.astype(wide, copy=False), e.astype(wide, copy=False)
+    # linear in e, which is brought to the size of `a`, so that it does not rule the scaling
+    size, scale = (np.max(np.absolute(x), axis=(-2, -1), keepdims=True) for x in (a, e))
+    scale = np.where(scale > 0, np.where(size > 0, size, 1) / np.where(scale > 0, scale, 1), 1)
+    n = a.shape[-1]
+    return (iterations.expm(_blocks(a, e * scale))[..., :n, n:] / scale).astype(dtype, copy=False)
+
+
+def _run_log_frechet(y: Any, e: Any) -> Any:
+    """Return the derivative along `e` of the logarithm, where it is `y`."""
+    dtype = np.result_type(y.dtype, e.dtype)
+    if not y.size:
+        return np.zeros(y.shape, dtype)
+    wide = np.result_type(dtype, np.float64)
+    y, e = y.astype(wide, copy=False), e.astype(wide, copy=False)
+    return each(lambda y, e: _log_along(y, e, scipy("linalg").expm, _solved), y, e).astype(dtype, copy=False)
+
+
+def _there_log_frechet(y: Any, e: Any) -> Any:
+    dtype = np.result_type(y.dtype, e.dtype)
+    if not y.size:
+        return near(y).zeros(y.shape, dtype)
+    wide = np.result_type(dtype, np.float64)
+    y, e = y.astype(wide, copy=False), e.astype(wide, copy=False)
+    return _log_along(y, e, iterations.expm, iterations.sylvester).astype(dtype, copy=False)
+
+
+def _log_along(y: Any, e: Any, expm: Any, sylvester: Any) -> Any:
+    """Return the derivative of the logarithm `y`, by roots until exp(y) is near to 1.
 
     log a = 2^k log a^(1 / 2^k), and the derivative of log at a is the integral over t from 0 to 1 of
-    (1 + t (a - 1))^-1 e (1 + t (a - 1))^-1.
+    (1 + t (a - 1))^-1 e (1 + t (a - 1))^-1. The roots are exp(y / 2^j), which have no branches.
 
     Source:
         Al-Mohy, Higham & Relton (2013), Computing the Fréchet derivative of the matrix logarithm and
         estimating the condition number, SIAM J. Sci. Comput. 35; Higham (2008), (11.10).
     """
-    one, factor = np.eye(len(a), dtype=a.dtype), 1.0
-    while np.linalg.norm(a - one, 1) > 0.25 and factor < 2.0**100:
-        a = _run(a, function="sqrtm", exponent=0.0)
-        e, factor = _run_sylvester(a, a, e), 2 * factor
-    total = np.zeros_like(e)
+    size = float(np.max(np.sum(np.absolute(y), axis=-2)))
+    halvings = max(0, math.ceil(math.log2(size / 0.2))) if 0.2 < size < math.inf else 0
+    for k in range(halvings):
+        root = expm(y / 2.0 ** (k + 1))
+        e = sylvester(root, root, e)
+    one = near(y).eye(y.shape[-1], dtype=y.dtype)
+    rest = (expm(y / 2.0**halvings) if size else one) - one
+    total = e * 0
     for t, w in zip(*np.polynomial.legendre.leggauss(9), strict=True):
-        b = np.linalg.inv(one + (t + 1) / 2 * (a - one))
-        total += w / 2 * (b @ e @ b)
-    return factor * total
-
-
-def _demand_regular(a: Any, function: str, scaled: Any) -> None:
-    size = np.absolute(np.linalg.eigvals(a))
-    tiny = float(scaled(4 * a.shape[-1] * np.finfo(a.dtype).eps))
-    if np.any(np.min(size, axis=-1) <= tiny * np.max(size, axis=-1)):
-        raise LinAlgError(
-            f"{_NAMES[function]}: the matrix is singular to rounding, where the function has no derivative; "
-            "add a small multiple of the identity"
-        )
-
-
-def _frechet(a: Any, e: Any, params: dict[str, Any]) -> Any:
-    return bind("frechet", a, e, **params)
+        b = np.linalg.inv(one + float(t + 1) / 2 * rest)
+        total = total + float(w) / 2 * (b @ e @ b)
+    return 2.0**halvings * total
 
 
 def _frechet_pull(pattern: Pattern) -> Pull:
     to_a, to_e = pattern
 
     def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
-        a, *e, params = saved
-        ct_e = (_frechet(swapped(a), ct, params),) if to_e else ()
-        if not to_a:
-            return ct_e
-        # of <ct, f(x)'s upper right block>, x = [[a, e], [0, a]]: what it says of both blocks `a`
-        n, zero = a.shape[-1], near(ct).zeros(ct.shape, ct.dtype)
-        wide = _blocks(zero, ct)
-        full = _frechet(swapped(_blocks(a, e[0])), wide, params)
-        parts = (bind("slice", full, index=(..., s, s)) for s in (slice(0, n), slice(n, None)))
-        return (sum(parts), *ct_e)
+        a, *e, _ = saved
+        ct_e = (bind("frechet", swapped(a), ct),) if to_e else ()
+        return (_of_both(a, e[0], ct), *ct_e) if to_a else ct_e
 
     return Pull(back, keep=(1, 2) if to_a else (1,), params=True, transpose="" if to_a else EACH)
 
 
-def _batch_pair(row: str) -> Any:
+def _log_frechet_pull(pattern: Pattern) -> Pull:
+    to_y, to_e = pattern
+
+    def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
+        *out, y, _ = saved  # out solves L(y, out) = e, L that of the exponential, which has no branches
+        ct_e = bind("log_frechet", swapped(y), ct)
+        if not to_y:
+            return (ct_e,)
+        ct_y = -_of_both(y, out[0], ct_e)
+        return (ct_y, ct_e) if to_e else (ct_y,)
+
+    return Pull(back, keep=(OUT, 1) if to_y else (1,), params=True, transpose="" if to_y else EACH)
+
+
+def _of_both(a: Any, e: Any, ct: Any) -> Any:
+    """Return the cotangent of a -> L(a, e), L that of the exponential.
+
+    <ct, L(a, e)>, where L is the upper right block of exp([[a, e], [0, a]]), says of both blocks `a` what the
+    derivative of exp at the transposed matrix along [[0, ct], [0, 0]] has in these places. It is linear in e,
+    which is brought to the size of `a`, so that it does not rule the scaling.
+    """
+    n = a.shape[-1]
+    scale = _ratio(a, e) if n else 1
+    corner = _blocks(near(ct).zeros(ct.shape, ct.dtype), ct)
+    full = bind("frechet", swapped(_blocks(a, scale * e)), corner)
+    first, second = (bind("slice", full, index=(..., s, s)) for s in (slice(0, n), slice(n, None)))
+    return (first + second) / scale
+
+
+def _ratio(x: Any, y: Any) -> Any:
+    """Return the size of matrices over that of others, as constant matrices of one element; else one."""
+    sizes = []
+    for v in (x, y):
+        axes = (len(v.shape) - 2, len(v.shape) - 1)
+        size = bind("max", unary("absolute", bind("stop_gradient", v)), axes=axes)
+        size = bind("where", bind("logical_and", bind("greater", size, 0), bind("isfinite", size)), size, 1)
+        sizes.append(reshape(size, (*size.shape, 1, 1)))
+    return sizes[0] / sizes[1]
+
+
+def _batch_stacks(row: str) -> Any:
     """Return the batch rule of a row of stacks of matrices with the same axes in front."""
 
     def batch(mapped: Pattern, *values: Any, **params: Any) -> Any:
@@ -194,13 +270,11 @@ def _batch_pair(row: str) -> Any:
 
 register(
     Primitive(
-        "matrix_function",
-        run=elsewhere(_run, _there),
-        pull=lambda _: Pull(
-            lambda ct, a, params: (_frechet(swapped(a), ct, params),), keep=(1,), params=True, exact=True
-        ),
-        shape=lambda a, **_: a,
-        batch=_batch_pair("matrix_function"),
+        "regular",
+        run=_run_regular,
+        pull=by_argument(lambda ct, **_: ct, None),
+        shape=lambda ct, _, **__: ct,
+        batch=_batch_stacks("regular"),
     )
 )
 register(
@@ -208,8 +282,17 @@ register(
         "frechet",
         run=elsewhere(_run_frechet, _there_frechet),
         pull=_frechet_pull,
-        shape=lambda a, e, **_: Aval(a.shape, np.result_type(a.dtype, e.dtype)),
-        batch=_batch_pair("frechet"),
+        shape=lambda a, e: Aval(a.shape, np.result_type(a.dtype, e.dtype)),
+        batch=_batch_stacks("frechet"),
+    )
+)
+register(
+    Primitive(
+        "log_frechet",
+        run=elsewhere(_run_log_frechet, _there_log_frechet),
+        pull=_log_frechet_pull,
+        shape=lambda y, e: Aval(y.shape, np.result_type(y.dtype, e.dtype)),
+        batch=_batch_stacks("log_frechet"),
     )
 )
 
@@ -266,7 +349,7 @@ register(
         run=elsewhere(_run_sylvester, _there_sylvester),
         pull=_sylvester_pull,
         shape=lambda a, b, q: Aval(q.shape, np.result_type(a.dtype, b.dtype, q.dtype)),
-        batch=_batch_pair("sylvester"),
+        batch=_batch_stacks("sylvester"),
     )
 )
 

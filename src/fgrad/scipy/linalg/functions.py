@@ -17,11 +17,11 @@ from fgrad.scipy.linalg import arguments
 def _function(name: str, a: Any, exponent: float = 0.0) -> Any:
     """Return a function of matrices; of real ones a complex one where that is what it is."""
     a = arguments.square(a)
+    params = {"function": name, "exponent": exponent}
     try:
-        return bind("matrix_function", a, function=name, exponent=exponent)
+        return bind("matrix_function", a, **params, to_complex=False)
     except ComplexResultError:
-        a = convert(a, np.result_type(a.dtype, np.complex64))
-        return bind("matrix_function", a, function=name, exponent=exponent)
+        return bind("matrix_function", a, **params, to_complex=True)
 
 
 def expm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
@@ -63,7 +63,7 @@ def expm_frechet(
     a, e = arguments.stacked(*(arguments.square(x, check_finite=check_finite) for x in (A, E)))
     if a.shape != e.shape:
         raise ValueError("expected A and E to be the same shape")
-    along = bind("frechet", a, e, function="expm", exponent=0.0)
+    along = bind("frechet", a, e)
     return (expm(a), along) if compute_expm else along
 
 
@@ -105,7 +105,7 @@ def fractional_matrix_power(A: Any, t: Any) -> Any:  # noqa: N803 -- SciPy's nam
         LinAlgError: it is differentiated at a singular matrix and t is not whole.
 
     Derivative:
-        By the power of a block matrix: Higham (2008), theorem 3.6.
+        By that of expm(t logm(A)).
     """
     a = arguments.square(A)
     if isinstance(t, Tensor) and (is_tracked(t) or not arguments.is_visible(t)):
