@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from tests.numpy.cases import Case, Fixed, check, integers, kinds, named, strided, truths, values
@@ -317,3 +319,39 @@ def test_methods_are_the_functions():
 def test_complex_extrema_have_no_derivative(name):
     with pytest.raises(TypeError, match="complex"):
         fg.grad(lambda z: np.real(np.sum(getattr(fnp, name)(z))))(values((3,), dtype=complex))
+
+
+SAMPLES_OF_SPREAD = {
+    "one": np.array([2.0]),
+    "two": np.array([1.0, 2]),
+    "equal": np.array([2.0, 2, 2]),
+    "rows": np.array([[1.0, 2, 3], [4, 4, 4]]),
+    "nan": np.array([[1.0, np.nan, 3], [np.nan, np.nan, 4], [np.nan] * 3]),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+@pytest.mark.parametrize("sample", SAMPLES_OF_SPREAD)
+def test_spreads_without_degrees_of_freedom(name, sample):
+    """Values are NumPy's; elements of which nothing is known have no gradient, in any mode."""
+    a = SAMPLES_OF_SPREAD[sample]
+    for mask, ddof, axis in itertools.product(("all", "none", "first"), (0, 1, 2, 5), (None, -1)):
+        if sample == "nan" and not name.startswith("nan"):
+            where = ~np.isnan(a) & (mask != "none")
+        else:
+            where = {"all": True, "none": np.zeros(a.shape, bool)}.get(mask, np.arange(a.shape[-1]) == 0)
+        f = lambda x, n=np: getattr(n, name)(x, axis=axis, ddof=ddof, where=where)
+        exact = f(a)
+        np.testing.assert_allclose(f(fg.tensor(a)).numpy(), exact, rtol=1e-14)
+        jacobian = fg.jacrev(f)(a)
+        assert not np.isnan(jacobian).any()
+        others = [fg.jacfwd(f)]
+        if (mask, ddof, axis) == ("first", 1, -1):
+            others += [fg.jit(fg.jacrev(f)), fg.jit(fg.jacfwd(f))]
+        for other in others:
+            np.testing.assert_allclose(other(a), jacobian, 1e-12, 1e-15)
+        assert not jacobian[~np.isfinite(exact)].any()
+        hessian = fg.hessian(lambda x: np.sum(f(x)))(a)
+        assert not np.isnan(hessian).any()
+        np.testing.assert_allclose(fg.jacrev(fg.jacrev(lambda x: np.sum(f(x))))(a), hessian, 1e-9, 1e-12)

@@ -172,7 +172,7 @@ PARAMS: dict[str, dict[str, Check]] = {
     "convolve": {"mode": _one_of("full", "same", "valid")},
     **{row: {"axis": _axis, "norm": NORM} for row in ("fft", "ifft", "rfft")},
     "irfft": {"axis": _axis, "norm": NORM, "n": _count},
-    "solve": {"check": _one_of("", "qr", "eig")},
+    "solve": {"check": _one_of("", "qr", "eig", "det")},
     "cholesky": {"upper": FLAG},
     "qr": {"mode": _one_of("reduced", "complete", "r")},
     "eigh": {"uplo": _one_of("L", "U")},

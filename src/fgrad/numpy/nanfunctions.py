@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -172,7 +174,7 @@ def nanvar(
 
     Where no degree of freedom is left it is NaN, with a RuntimeWarning, and the gradient is zero.
     """
-    y = _variance(a, axis, dtype, out, ddof, keepdims, where, mean, correction)
+    y = _spread(a, axis, dtype, out, ddof, keepdims, where, mean, correction, lambda y: y)
     return stored(y, out)
 
 
@@ -190,11 +192,13 @@ def nanstd(
     correction: Any = _NOTHING,
 ) -> Any:
     """Return the standard deviation over axes of the elements that are not NaN; its slope at zero is zero."""
-    y = _variance(a, axis, dtype, out, ddof, keepdims, where, mean, correction)
-    return stored(narrowed(unary("root", y), dtype), out)
+    y = _spread(
+        a, axis, dtype, out, ddof, keepdims, where, mean, correction, functools.partial(unary, "root")
+    )
+    return stored(narrowed(y, dtype), out)
 
 
-def _variance(
+def _spread(
     a: Any,
     axis: Any,
     dtype: Any,
@@ -204,20 +208,22 @@ def _variance(
     where: Any,
     mean: Any,
     correction: Any,
+    of: Callable[[Any], Any],
 ) -> Any:
+    """Return a function of the variance of the elements that are not NaN."""
     if correction is not _NOTHING and ddof != 0:
         raise ValueError("ddof and correction can't be provided simultaneously.")
     ddof = ddof if correction is _NOTHING else correction
     where = _everywhere(where)
     x, nan = _split(a, 0)
     if nan is None:
-        return _var(x, axis, dtype, None, ddof, keepdims, where=where, mean=mean)
+        return of(_var(x, axis, dtype, None, ddof, keepdims, where=where, mean=mean))
     _check_dtypes(dtype, out)
     x = x if dtype is None else linear.convert(x, np.dtype(dtype))
     center = mean
     if mean is _NOTHING:
         total = sum(x, axis, dtype, None, True, _NOTHING, where)
-        center = _divided(total, _count(nan, axis, True, where))
+        center = _divided(total, bind("maximum", _count(nan, axis, True, where), 1))
     gap = bind("where", nan, 0, x - linear.convert(next_to(center, x), x.dtype))
     squares = sum(abs2(gap), axis, dtype, None, keepdims, _NOTHING, where)
     freedom = _count(nan, axis, keepdims, where) - ddof
@@ -225,4 +231,4 @@ def _variance(
     value = known(lost)
     if value is not None and np.any(value):
         warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=3)
-    return bind("where", lost, np.nan, _divided(squares, bind("where", lost, 1, freedom)))
+    return bind("where", lost, np.nan, of(_divided(squares, bind("where", lost, 1, freedom))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -259,18 +259,46 @@ def var(
     mean: Any = _NOTHING,
     correction: Any = _NOTHING,
 ) -> Any:
-    """Return the variance over axes: the mean squared distance from the mean, with divisor n - ddof."""
+    """Return the variance over axes: the mean squared distance from the mean, with divisor n - ddof.
+
+    Where no degree of freedom is left it is NaN or infinite, as NumPy's, and the gradient is zero.
+    """
+    y = _spread(a, axis, dtype, ddof, keepdims, where, mean, correction, lambda y: y)
+    return stored(narrowed(y, dtype), out)
+
+
+def _spread(
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    ddof: Any,
+    keepdims: Any,
+    where: Any,
+    mean: Any,
+    correction: Any,
+    of: Callable[[Any], Any],
+) -> Any:
+    """Return a function of the variance, which is computed apart where no degree of freedom is left."""
     a = inexact(a, dtype)
     axes = axes_of(axis, len(a.shape))
-    ddof = ddof if correction is _NOTHING else correction
-    center = _mean(a, axes, keepdims=True, where=where) if mean is _NOTHING else mean
-    gap = a - next_to(center, a)
-    squares = abs2(gap)
-    n = _count(a, axes, where, keepdims) - ddof
-    with np.errstate(invalid="ignore", divide="ignore"):
-        n = bind("maximum", n, 0) if hasattr(n, "dtype") else builtins.max(n, 0)
-        y = sum(squares, axes, keepdims=keepdims, where=where) / n
-        return stored(narrowed(y, dtype), out)
+    if where is True:
+        center = _mean(a, axes, keepdims=True) if mean is _NOTHING else mean
+        gap = a - next_to(center, a)
+    else:  # what does not count has no distance, whatever it is
+        mask = _mask(where, a)
+        if mean is _NOTHING:
+            counted = bind("maximum", _count(a, axes, where, True), 1)
+            mean = sum(a, axes, keepdims=True, where=where) / counted
+        gap = bind("where", mask, a - next_to(mean, a), 0)
+    total = sum(abs2(gap), axes, keepdims=keepdims)
+    n = _count(a, axes, where, keepdims) - (ddof if correction is _NOTHING else correction)
+    if not hasattr(n, "dtype") and n > 0:
+        return of(total / n)
+    lost = bind("where", bind("greater", total, 0), *(total.dtype.type(x) for x in (np.inf, np.nan)))
+    if not hasattr(n, "dtype"):
+        return lost
+    none = bind("less_equal", n, 0)
+    return bind("where", none, lost, of(total / bind("where", none, 1, n)))
 
 
 _mean = mean
@@ -297,9 +325,16 @@ def std(
     mean: Any = _NOTHING,
     correction: Any = _NOTHING,
 ) -> Any:
-    """Return the standard deviation over axes; its slope is zero where it is zero."""
-    squares = var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)
-    return stored(narrowed(unary("root", squares), dtype), out)
+    """Return the standard deviation over axes; its slope is zero where it is zero.
+
+    Where no degree of freedom is left it is as `var`.
+    """
+
+    def root(y: Any) -> Any:
+        return unary("root", narrowed(y, dtype))
+
+    y = _spread(a, axis, dtype, ddof, keepdims, where, mean, correction, root)
+    return stored(narrowed(y, dtype), out)
 
 
 @implements(np.average)

@@ -14,7 +14,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import OUT, Primitive, Pull, by_argument, register
 from fgrad.core.tensor import bind
-from fgrad.ops.linear import convert, real, reshape
+from fgrad.ops.linear import convert, real
 from fgrad.ops.matrices import (
     adjoint,
     as_row,
@@ -222,8 +222,6 @@ def _svd(ct: Any, out: Any) -> tuple[Any]:
     strict = ct_s is not None
     u1, vh1 = columns(u, 0, k), rows(vh, 0, k)
     likes = [c for c in (ct_u, ct_vh) if c is not None]
-    if ct_s is not None and not likes and k:  # at zero a singular value has a kink, as |x|
-        ct_s = bind("where", reshape(negligible(as_row(s), s), s.shape), 0, ct_s)
     middle = None if ct_s is None else on_diagonal(convert(ct_s, u.dtype))
     if likes:
         skews, outside = [], []

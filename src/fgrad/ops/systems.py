@@ -5,6 +5,7 @@ For the pairing of cotangents and what `a.T` and `a.H` stand for see `factorizat
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -15,7 +16,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, by_argument, register
+from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, Rule, by_argument, register
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, convert, imag, reshape, sum_axes, transpose, with_rank
 from fgrad.ops.matrices import adjoint, as_column, conjugate, mapped_rest, matrix_product, real_dtype, swapped
@@ -40,6 +41,7 @@ _SINGULAR = {
     "no derivative",
     "eig": "eig: the matrix is defective to rounding (its eigenvectors are linearly dependent), where "
     "eigenvalues and eigenvectors have no derivative",
+    "det": "det: the matrix is singular to rounding, where only derivatives to third order are computed",
 }
 
 
@@ -128,9 +130,7 @@ def _run_minors(a: Any, ct: Any) -> Any:
     det = np.linalg.det(a)
     b = _transposed_inverse(a, det)
     if b is not None:
-        along = np.add.reduce(b * ct, axis=(-2, -1))
-        turned = b @ np.swapaxes(ct, -1, -2) @ b
-        return as_array(det)[..., None, None] * (as_array(along)[..., None, None] * b - turned)
+        return as_array(det)[..., None, None] * _along_inverse(b, ct)
     phase, u, s, vh = _phase_and_factors(a)
     zero = s == 0
     safe = np.where(zero, 1, s)
@@ -147,15 +147,75 @@ def _typed(x: Any, like: Any) -> Any:
     return x.astype(like.dtype, copy=False)
 
 
-def _minors_of_matrix(ct: Any, x: Any, y: Any) -> Any:
-    # the third derivative of the determinant, where the matrix is regular: Jacobi's formula, differentiated
-    b = swapped(inverse(x))
-    by, bc = (matrix_product(matrix_product(b, swapped(v)), b) for v in (y, ct))
-    ty, tc, mixed = (_inner(b, y), _inner(b, ct), _inner(by, ct))
-    turned = matrix_product(matrix_product(by, swapped(ct)), b)
-    turned = turned + matrix_product(matrix_product(bc, swapped(y)), b)
-    det = reshape(bind("det", x), (*x.shape[:-2], 1, 1))
-    return det * ((ty * tc - mixed) * b - ty * bc - tc * by + turned)
+def _run_second_minors(a: Any, x: Any, y: Any) -> Any:
+    """Return the derivative of <y, minors(a, x)>, by third cofactors; symmetric in x, y and its cotangent.
+
+    For a = diag(s), the third derivative of the determinant along x, y, z is the sum over places i, j, k and
+    permutations of them of their sign times x_i. y_j. z_k. p_ijk, where p_ijk is the product of all singular
+    values but i, j and k.
+    """
+    det = np.linalg.det(a)
+    b = _transposed_inverse(a, det)
+    if b is not None:
+        return as_array(det)[..., None, None] * _along_inverse(b, x, y)
+    phase, u, s, vh = _phase_and_factors(a)
+    zero, eye = s == 0, near(s).eye(s.shape[-1], dtype=bool)
+    safe = np.where(zero, 1, s)
+    axes = [(..., *(slice(None) if i == k else None for i in range(3))) for k in range(3)]
+    p = np.prod(safe, axis=-1)[..., None, None, None] / (safe[axes[0]] * safe[axes[1]] * safe[axes[2]])
+    left = zero.sum(axis=-1)[..., None, None, None] - sum(zero[k].astype(int) for k in axes)
+    distinct = ~(eye[:, :, None] | eye[:, None, :] | eye[None, :, :])
+    p = np.where((left == 0) & distinct, p, 0)
+    x, y = (np.swapaxes(u.conj(), -1, -2) @ m @ np.swapaxes(vh.conj(), -1, -2) for m in (x, y))
+    dx, dy = (np.diagonal(m, axis1=-2, axis2=-1) for m in (x, y))
+    of_two = np.einsum("...ijk,...i,...j->...k", p, dx, dy) - np.einsum("...ijk,...ij,...ji->...k", p, x, y)
+    inner = near(s).eye(s.shape[-1]) * of_two[..., None, :]
+    for m, dm, other in ((x, dx, y), (y, dy, x)):
+        inner = inner - np.einsum("...ijk,...i,...jk->...kj", p, dm, other)
+        inner = inner + np.einsum("...ijk,...ij,...jk->...ki", p, m, other)
+    return _typed(as_array(phase)[..., None, None] * (u.conj() @ inner @ vh.conj()), as_array(x + y + a))
+
+
+def _along_inverse(b: Any, *es: Any) -> Any:
+    """Return a derivative of the determinant along `es` over its value, as gradient in one direction more.
+
+    With c = b^T the inverse, the derivative along e_1, ..., e_m is det(a) times the sum over permutations of
+    their sign times, for each cycle, tr(c e_i c e_j ...).
+    """
+    turned = [matrix_product(b, swapped(e)) for e in es]
+    total: Any = None
+    for image in itertools.permutations(range(len(es) + 1)):
+        term, left = None, set(range(len(es)))
+        cycle = _cycle(image, len(es))  # of the direction that is left open
+        along = b
+        for i in cycle[1:]:
+            along = matrix_product(turned[i], along)
+        odd = len(cycle) % 2 == 0
+        left -= set(cycle)
+        while left:
+            cycle = _cycle(image, min(left))
+            m = b
+            for i in cycle[:-1]:
+                m = matrix_product(turned[i], m)
+            trace = _inner(m, es[cycle[-1]])
+            term = trace if term is None else term * trace
+            odd ^= len(cycle) % 2 == 0
+            left -= set(cycle)
+        term = along if term is None else term * along
+        total = term if total is None else total - term if odd else total + term
+    return total
+
+
+def _cycle(image: tuple[int, ...], start: int) -> list[int]:
+    cycle = [start]
+    while image[cycle[-1]] != start:
+        cycle.append(image[cycle[-1]])
+    return cycle
+
+
+def _fourth(ct: Any, x: Any, y: Any, z: Any) -> Any:
+    b = swapped(solve(x, near(x).eye(x.shape[-1], dtype=x.dtype), "det"))
+    return reshape(bind("det", x), (*x.shape[:-2], 1, 1)) * _along_inverse(b, y, z, ct)
 
 
 def _inner(x: Any, y: Any) -> Any:
@@ -164,10 +224,17 @@ def _inner(x: Any, y: Any) -> Any:
     return reshape(sum_axes(x * y, (n - 2, n - 1)), (*x.shape[:-2], 1, 1))
 
 
-def _batch_minors(mapped: Pattern, a: Any, ct: Any) -> Any:
-    size = (a if mapped[0] else ct).shape[0]
-    full = (v if m else broadcast_to(v, (size, *v.shape)) for v, m in zip((a, ct), mapped, strict=True))
-    return bind("minors", *full)
+def _shape_minors(a: Aval, *cts: Aval) -> Aval:
+    return Aval(a.shape, np.result_type(a.dtype, *(ct.dtype for ct in cts)))
+
+
+def _batch_minors(row: str) -> Rule:
+    def batch(mapped: Pattern, *values: Any) -> Any:
+        size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
+        full = (v if m else broadcast_to(v, (size, *v.shape)) for v, m in zip(values, mapped, strict=True))
+        return bind(row, *full)
+
+    return batch
 
 
 def _slogdet(ct: Any, out: Any, x: Any) -> tuple[Any]:
@@ -212,9 +279,26 @@ register(
     Primitive(
         "minors",
         run=_run_minors,
-        pull=by_argument(_minors_of_matrix, lambda ct, x: bind("minors", x, ct)),
-        shape=lambda a, ct: Aval(a.shape, np.result_type(a.dtype, ct.dtype)),
-        batch=_batch_minors,
+        pull=by_argument(
+            lambda ct, x, y: bind("second_minors", x, y, ct), lambda ct, x: bind("minors", x, ct)
+        ),
+        shape=_shape_minors,
+        batch=_batch_minors("minors"),
+    )
+)
+
+
+register(
+    Primitive(
+        "second_minors",
+        run=_run_second_minors,
+        pull=by_argument(
+            _fourth,
+            lambda ct, x, z: bind("second_minors", x, ct, z),
+            lambda ct, x, y: bind("second_minors", x, y, ct),
+        ),
+        shape=_shape_minors,
+        batch=_batch_minors("second_minors"),
     )
 )
 

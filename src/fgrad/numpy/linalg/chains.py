@@ -98,8 +98,7 @@ def det(a: Any) -> Any:
     """Return the determinant of square matrices.
 
     Derivative:
-        The matrix of cofactors, which is right for singular matrices too, to second order: Giles (2008),
-        2.2.4, and the product of singular values. Of third order only where the matrix is regular.
+        The matrix of cofactors, Giles (2008), 2.2.4; to third order also where the matrix is singular.
     """
     return bind("det", square_matrices(a))
 

@@ -13,7 +13,7 @@ from fgrad.numpy.indexing import stop_gradient, take_along_axis
 from fgrad.numpy.linalg.arguments import is_followed, linalg_function, square_matrices, stacked_matrices
 from fgrad.numpy.linalg.eigenvalues import eigh, eigvalsh
 from fgrad.numpy.ordering import argsort, sort
-from fgrad.ops import linear, matrices
+from fgrad.ops import linear, matrices, undetermined
 
 
 @linalg_function(np.linalg.cholesky)
@@ -95,14 +95,22 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     if not compute_uv:
         if not is_followed(a):
             return wrap(np.linalg.svd(a._value, compute_uv=False))
-        return bind("svd", a, full_matrices=False)[1]
+        return _without_slope_at_zero(bind("svd", a, full_matrices=False)[1])
     m, n = a.shape[-2:]
     return SVDResult(*bind("svd", a, full_matrices=bool(full_matrices) and m != n))
 
 
+def _without_slope_at_zero(s: Any) -> Any:
+    """Return singular values; those that are zero to rounding have a kink there, as |x|."""
+    if not s.shape[-1] or not is_followed(s):
+        return s
+    zero = linear.reshape(undetermined.negligible(matrices.as_row(s), s), s.shape)
+    return bind("where", zero, stop_gradient(s), s)
+
+
 def _hermitian_svd(a: Any, *, compute_uv: bool) -> Any:
     if not compute_uv:
-        return shapes.flip(sort(unary("absolute", eigvalsh(a))), -1)
+        return _without_slope_at_zero(shapes.flip(sort(unary("absolute", eigvalsh(a))), -1))
     w, v = eigh(a)
     sign = bind("copysign", 1.0, stop_gradient(w))
     order = shapes.flip(argsort(unary("absolute", w)), -1)

@@ -14,7 +14,7 @@ from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.numpy import shapes
 from fgrad.numpy.arrays import as_value, next_to
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.numpy.linalg.arguments import is_abstract, linalg_function, square_matrices
+from fgrad.numpy.linalg.arguments import is_abstract, is_followed, linalg_function, square_matrices
 from fgrad.numpy.linalg.factorizations import svd, svdvals
 from fgrad.numpy.linalg.systems import inv
 from fgrad.numpy.reductions import abs2, axes_of, finished, inexact
@@ -80,7 +80,12 @@ def _vector_norm(x: Any, ord: Any, axes: tuple[int, ...]) -> Any:
         return linear.convert(bind("sum", bind("not_equal", x, 0), axes=axes), size.dtype)
     if ord == 1:
         return bind("sum", size, axes=axes)
-    total = bind("sum", bind("power", size, ord), axes=axes)
+    if 0 < ord < 1:  # of zeros the power has a cusp
+        zero = bind("equal", size, 0)
+        terms = bind("where", zero, 0, bind("power", bind("where", zero, 1, size), ord))
+    else:
+        terms = bind("power", size, ord)
+    total = bind("sum", terms, axes=axes)
     zero = bind("equal", total, 0)
     return bind("where", zero, 0, bind("power", bind("where", zero, 1, total), 1 / ord))
 
@@ -102,11 +107,25 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...]) -> Any:
         return extremum("max" if ord > 0 else "min", totals, (second - (second > first),))
     if ord in {2, -2, "nuc"}:
         s = svdvals(shapes.moveaxis(x, axes, (-2, -1)))
+        s = s if ord == "nuc" else _tied(s)
         last = (len(s.shape) - 1,)
         if ord == "nuc":
             return bind("sum", s, axes=last)
         return extremum("max" if ord == 2 else "min", s, last)
     raise ValueError("Invalid norm order for matrices.")
+
+
+def _tied(s: Any) -> Any:
+    """Return singular values; those that are the largest, or the smallest, to rounding are so exactly."""
+    if not s.shape[-1] or not is_followed(s):
+        return s
+    fixed = stop_gradient(s)
+    tiny = 8 * s.shape[-1] * float(np.finfo(s.dtype).eps)
+    top, low = (bind("slice", fixed, index=(..., slice(i, i + 1))) for i in (0, s.shape[-1] - 1))
+    gap = tiny * top
+    small = bind("where", bind("less_equal", fixed - low, gap), low - fixed, 0)
+    large = bind("where", bind("less_equal", top - fixed, gap), top - fixed, small)
+    return s + bind("where", bind("isfinite", large), large, 0)
 
 
 @linalg_function(np.linalg.matrix_norm)
@@ -147,8 +166,9 @@ def cond(x: Any, p: Any = None) -> Any:
     if x.size == 0 and math.prod(x.shape[-2:]) == 0:
         raise LinAlgError("cond is not defined on empty arrays")
     if p is None or p in {2, -2}:
-        s = svdvals(x)
-        large, small = (bind("slice", s, index=(..., i)) for i in (0, -1))
+        s = _tied(svdvals(x))
+        last = (len(s.shape) - 1,)
+        large, small = bind("max", s, axes=last), bind("min", s, axes=last)
         with np.errstate(all="ignore"):
             r = small / large if p == -2 else large / small
     else:
