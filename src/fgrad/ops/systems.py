@@ -98,13 +98,16 @@ def _phase_and_factors(a: Any) -> tuple[Any, Any, Any, Any]:
     return np.linalg.det(u) * np.linalg.det(vh), u, s, vh
 
 
-def _transposed_inverse(a: Any, det: Any) -> Any:
-    """Return transposed inverses; None where a matrix is too near to a singular one to trust its inverse."""
+def _transposed_inverse(a: Any, det: Any, order: int = 1) -> Any:
+    """Return transposed inverses; None where a matrix is too near to a singular one to trust their products.
+
+    A derivative of some order is made of products of as many inverses, which cancel.
+    """
     if det.__class__ is DeviceArray or not np.all(np.isfinite(det) & (det != 0)):
         return None  # from a device nothing is read
     b = np.swapaxes(np.linalg.inv(a), -1, -2)
     sizes = [np.abs(x).sum(axis=-1).max(axis=-1, initial=0.0) for x in (a, b)]
-    return b if np.all(sizes[0] * sizes[1] < np.finfo(a.dtype).eps ** -0.4) else None
+    return b if np.all((sizes[0] * sizes[1]) ** order < np.finfo(a.dtype).eps ** -0.4) else None
 
 
 def _run_cofactor(a: Any) -> Any:
@@ -128,7 +131,7 @@ def _run_minors(a: Any, ct: Any) -> Any:
     sum_j p_ij m_jj, where p_ij is the product of all singular values but i and j.
     """
     det = np.linalg.det(a)
-    b = _transposed_inverse(a, det)
+    b = _transposed_inverse(a, det, 2)
     if b is not None:
         return as_array(det)[..., None, None] * _along_inverse(b, ct)
     phase, u, s, vh = _phase_and_factors(a)
@@ -155,7 +158,7 @@ def _run_second_minors(a: Any, x: Any, y: Any) -> Any:
     values but i, j and k.
     """
     det = np.linalg.det(a)
-    b = _transposed_inverse(a, det)
+    b = _transposed_inverse(a, det, 3)
     if b is not None:
         return as_array(det)[..., None, None] * _along_inverse(b, x, y)
     phase, u, s, vh = _phase_and_factors(a)
