@@ -29,6 +29,7 @@ from fgrad.extend import (
     log1p,
     logical_and,
     maximum,
+    sign,
     sin,
     sqrt,
     tanh,
@@ -224,9 +225,11 @@ def test_complex_operands():
     check_row(rational.row, np.complex64(z), order=2)
     assert np.iscomplexobj(fg.grad(rational, holomorphic=True)(0.3 + 0.2j))
     positive = elementwise(lambda x: 2 * maximum(x, 0))
-    assert positive(z).dtype == complex  # computed, but maximum has no complex derivative
+    np.testing.assert_array_equal(fg.grad(lambda z: np.real(np.sum(positive(z))))(z), 2.0 * (z.real > 0))
+    way = elementwise(lambda x: 2 * sign(x))
+    assert way(z).dtype == complex  # computed, but its derivative is one of real numbers
     with pytest.raises(TypeError, match="complex"):
-        fg.grad(lambda z: np.real(np.sum(positive(z))))(z)
+        fg.grad(lambda z: np.real(np.sum(way(z))))(z)
 
 
 def test_kinks_and_infinite_slopes():

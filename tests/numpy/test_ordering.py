@@ -191,3 +191,57 @@ def test_strided_and_mapped_sorts():
 def test_places_of_tensors_are_tensors():
     for found in (fnp.searchsorted(fg.tensor(V), Fixed(0.5).value), fnp.digitize(0.5, fg.tensor(EDGES))):
         assert isinstance(found, fg.Tensor)
+
+
+SELECTIONS = {
+    "max": np.max,
+    "max along an axis": lambda z: np.max(z.reshape(2, 3), axis=1, keepdims=True),
+    "max with initial": lambda z: np.max(z, initial=0.1, where=np.arange(6) % 2 == 0),
+    "min": lambda z: z.min(),
+    "ptp": np.ptp,
+    "nanmax": np.nanmax,
+    "nanmin": np.nanmin,
+    "sort": lambda z: np.sort(z.reshape(3, 2), axis=0),
+    "partition": lambda z: np.partition(z, 2)[2],
+    "median": np.median,
+    "nanmedian": np.nanmedian,
+    "take_along_axis": lambda z: np.take_along_axis(z, np.argsort(z), 0),
+    "maximum": lambda z: np.maximum(z, z[::-1] * 2),
+    "minimum": lambda z: np.minimum(z[:, None], z),
+    "fmax": lambda z: np.fmax(z, 0.25),
+    "fmin": lambda z: np.fmin(0.5j, z),
+    "clip": lambda z: np.clip(z, -0.5 - 1j, 0.5 + 1j),
+    "maximum.reduce": np.maximum.reduce,
+    "maximum.accumulate": np.maximum.accumulate,
+    "minimum.reduceat": lambda z: np.minimum.reduceat(z, [0, 2]),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_complex_numbers_are_selected(name, dtype):
+    rng = np.random.default_rng(2)
+    z, e = (rng.normal(size=(2, 6)) + 1j * rng.normal(size=(2, 6))).astype(dtype)
+    f = SELECTIONS[name]
+    np.testing.assert_array_equal(f(fg.tensor(z)), f(z))
+    w = (1 + 2j) / (1 + np.arange(np.size(f(z))).reshape(np.shape(f(z))))
+    loss = lambda z: np.sum(np.real(w * f(z)))
+    wide, along = z.astype("D"), 1e-6 * e.astype("D")
+    expected = (loss(wide + along) - loss(wide - along)) / 2e-6
+    tolerance = 1e-7 if dtype is np.complex128 else 1e-4
+    gradient = fg.grad(loss)(z)
+    assert gradient.dtype == dtype
+    for g in (gradient, fg.jit(fg.grad(loss))(z), fg.vmap(fg.grad(loss))(z[None])[0]):
+        np.testing.assert_allclose(np.sum(g * e).real, expected, tolerance, tolerance)
+    np.testing.assert_allclose(fg.jvp(loss, (z,), (e,))[1], expected, tolerance, tolerance)
+    assert not fg.hessian(lambda x: loss(x + 1j))(z.real.astype(float)).any()
+
+
+def test_complex_numbers_that_tie_share_the_gradient():
+    z = np.array([1 + 2j, 1 + 2j, 1 - 5j, np.nan])
+    np.testing.assert_array_equal(fg.grad(lambda z: np.real(np.max(z[:3])))(z), [0.5, 0.5, 0, 0])
+    np.testing.assert_array_equal(fg.grad(lambda z: np.imag(np.nanmax(z)))(z), [-0.5j, -0.5j, 0, 0])
+    np.testing.assert_array_equal(fg.grad(lambda z: np.real(np.max(z)))(z), np.zeros(4))
+    np.testing.assert_array_equal(
+        fg.grad(lambda z: np.real(np.maximum(z, 1 + 2j)).sum())(z), [0.5, 0.5, 0, 0]
+    )

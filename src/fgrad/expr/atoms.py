@@ -102,7 +102,7 @@ def _scale(_: Expr, ct: Expr, slope: Expr) -> tuple[Operand, Operand]:
 
 
 def _extremum(f: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
-    def share(own: Expr) -> Expr:
+    def share(own: Expr) -> Expr:  # it selects, also of complex numbers
         return where(equal(x, y), 0.5, where(equal(f, own), 1, 0))
 
     return share(x), share(y)
@@ -224,10 +224,10 @@ ATOMS: dict[str, Atom] = {
     "degrees":       Atom("degrees({})",          np.degrees,      lambda f, x: (1 / DEGREE,), "r"),
     "radians":       Atom("radians({})",          np.radians,      lambda f, x: (DEGREE,), "r"),
     "fabs":          Atom("abs({})",              np.fabs,         lambda f, x: (sign(x),), "r"),
-    "maximum":       Atom("maximum({}, {})",      np.maximum,      _extremum, "r"),
-    "minimum":       Atom("minimum({}, {})",      np.minimum,      _extremum, "r"),
-    "fmax":          Atom("fmax({}, {})",         np.fmax,         _extremum, "r"),
-    "fmin":          Atom("fmin({}, {})",         np.fmin,         _extremum, "r"),
+    "maximum":       Atom("maximum({}, {})",      np.maximum,      _extremum),
+    "minimum":       Atom("minimum({}, {})",      np.minimum,      _extremum),
+    "fmax":          Atom("fmax({}, {})",         np.fmax,         _extremum),
+    "fmin":          Atom("fmin({}, {})",         np.fmin,         _extremum),
     "copysign":      Atom("math.copysign({}, {})", np.copysign,    _copysign, "r"),
     "remainder":     Atom("remainder({}, {})",    np.remainder,    _remainder, "sr"),
     "fmod":          Atom("fmod({}, {})",         np.fmod,         lambda f, x, y: (1, -trunc(x / y)), "sr"),

@@ -21,9 +21,7 @@ def reduced(x: Any, axes: Axes) -> Aval:
     return Aval(tuple(n for i, n in enumerate(x.shape) if i not in axes), x.dtype)
 
 
-def _reduction(
-    name: str, run: Rule, rule: Rule, shape: Rule = reduced, *, real: bool = False, raw: Sequence[Rule] = ()
-) -> None:
+def _reduction(name: str, run: Rule, rule: Rule, shape: Rule = reduced, *, raw: Sequence[Rule] = ()) -> None:
     register(
         Primitive(
             name,
@@ -31,7 +29,6 @@ def _reduction(
             pull=by_argument(rule, raw=raw, exact=True, transpose=WEIGHTS),
             shape=lambda x, *, axes: shape(x, axes),
             batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
-            real=real,
         )
     )
 
@@ -142,10 +139,10 @@ def _recur_second(ct: Any, x: Any, *, axis: int) -> Any:
     return _suffix(ct, x, axis)
 
 
-_reduction("max", lambda x, *, axes: np.maximum.reduce(x, axis=axes), _extremum, real=True)
-_reduction("min", lambda x, *, axes: np.minimum.reduce(x, axis=axes), _extremum, real=True)
-_reduction("nanmax", lambda x, *, axes: np.fmax.reduce(x, axis=axes), _extremum, real=True)
-_reduction("nanmin", lambda x, *, axes: np.fmin.reduce(x, axis=axes), _extremum, real=True)
+_reduction("max", lambda x, *, axes: np.maximum.reduce(x, axis=axes), _extremum)
+_reduction("min", lambda x, *, axes: np.minimum.reduce(x, axis=axes), _extremum)
+_reduction("nanmax", lambda x, *, axes: np.fmax.reduce(x, axis=axes), _extremum)
+_reduction("nanmin", lambda x, *, axes: np.fmin.reduce(x, axis=axes), _extremum)
 _reduction(
     "prod",
     lambda x, *, axes: np.multiply.reduce(x, axis=axes),
