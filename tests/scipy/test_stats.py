@@ -284,14 +284,68 @@ def test_multivariate_normal_and_t():
     assert stats.multivariate_normal.logpdf(0.5) == pytest.approx(theirs.multivariate_normal.logpdf(0.5))
     ones = stats.multivariate_normal.logpdf(x[:, 0], 0.3, 2.0)
     np.testing.assert_allclose(ones, theirs.multivariate_normal.logpdf(x[:, 0], 0.3, 2.0))
-    with pytest.raises(ValueError, match="singular covariance jumps"):
-        stats.multivariate_normal.logpdf(x, mean, cov, allow_singular=True)
-    with pytest.raises(AttributeError, match="multivariate_normal has no cdf; it has pdf, logpdf"):
+    with pytest.raises(AttributeError, match="multivariate_normal has no cdf; it has pdf, logpdf, entropy"):
         stats.multivariate_normal.cdf
+    with pytest.raises(AttributeError, match="multivariate_t has no cdf; it has pdf, logpdf\\."):
+        stats.multivariate_t.cdf
     assert (
         stats.multivariate_normal.logpdf(x.astype("f4"), mean.astype("f4"), cov.astype("f4")).dtype
         == np.float32
     )
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_normal_densities_on_subspaces(rank):
+    """Values are SciPy's, derivatives those along matrices of the same rank, also of equal eigenvalues."""
+    rng = np.random.default_rng(rank)
+    ours, reference = stats.multivariate_normal, theirs.multivariate_normal
+    z, mean = rng.normal(size=(4, rank)), rng.normal(size=3)
+    near = np.eye(3)[:, :rank] + 0.3 * rng.normal(size=(3, rank))
+    for low in (near, np.linalg.qr(rng.normal(size=(3, rank)))[0]):
+        cov, x = low @ low.T, mean + z @ low.T
+        for f, g, args in (
+            (ours.logpdf, reference.logpdf, (x, mean, cov, True)),
+            (ours.pdf, reference.pdf, (x[0], mean, cov, True)),
+            (ours.entropy, reference.entropy, (mean, cov)),
+        ):
+            np.testing.assert_allclose(f(*args), g(*args), rtol=1e-9)
+            np.testing.assert_allclose(fg.jit(lambda *a: f(*a, *args[3:]))(*args[:3]), g(*args), rtol=1e-9)
+        if rank < 3:
+            np.testing.assert_array_equal(ours.logpdf(x + np.eye(3)[0], mean, cov, True), -np.inf)
+            outside = fg.grad(lambda x: np.sum(ours.pdf(x, mean, cov, allow_singular=True)))(x + 1)
+            np.testing.assert_array_equal(outside, np.zeros((4, 3)))
+
+        def loss(z, mean, low, of=ours):
+            found = of.logpdf(mean + z @ low.T, mean, low @ low.T, allow_singular=True)
+            return np.sum(np.sin(found)) + of.entropy(mean, low @ low.T) ** 2
+
+        fg.testing.check_grads(loss, (z, mean, low), order=2)
+        e = [rng.normal(size=v.shape) for v in (z, mean, low)]
+        sides = [
+            loss(*(v + h * d for v, d in zip((z, mean, low), e, strict=True)), of=reference)
+            for h in (1e-5, -1e-5)
+        ]
+        pulled = fg.grad(loss, (0, 1, 2))(z, mean, low)
+        slope = sum(np.sum(g * d) for g, d in zip(pulled, e, strict=True))
+        np.testing.assert_allclose(slope, (sides[0] - sides[1]) / 2e-5, rtol=1e-5)
+
+
+def test_entropies_of_normal_distributions():
+    ours, reference = stats.multivariate_normal, theirs.multivariate_normal
+    cov = spd(2)
+    for args in ((None, cov), (0.3, 2.0), (np.zeros(2), 2.0), (np.zeros(2), np.array([1.0, 3.0])), ()):
+        np.testing.assert_allclose(ours.entropy(*args), reference.entropy(*args), rtol=1e-12)
+    gradient = fg.grad(lambda c: ours.entropy(None, (c + c.T) / 2))(cov)
+    np.testing.assert_allclose(gradient, np.linalg.inv(cov) / 2, rtol=1e-10)
+    assert ours.entropy(None, cov.astype("f")).dtype == np.float32
+    zero = np.zeros((2, 2))
+    assert ours.entropy(None, zero) == reference.entropy(None, zero)
+    np.testing.assert_array_equal(fg.grad(lambda c: ours.entropy(None, c))(zero), zero)
+    for f in (lambda c: ours.entropy(None, c), lambda c: ours.logpdf(np.zeros(2), None, c, True)):
+        with pytest.raises(ValueError, match="positive semidefinite"):
+            f(np.diag([1.0, -1.0]))
+    with pytest.raises(np.linalg.LinAlgError):
+        ours.logpdf(np.zeros(2), None, np.diag([1.0, 0.0]))
 
 
 def test_dirichlet_and_wishart():

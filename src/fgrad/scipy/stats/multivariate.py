@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 import fgrad.numpy as fnp
+from fgrad.numpy.indexing import stop_gradient
+from fgrad.numpy.linalg.arguments import completed, is_abstract
 from fgrad.numpy.reductions import inexact
 from fgrad.scipy.stats.families import special
 
 
 class _Density:
     """A distribution of which densities are computed."""
+
+    methods = "pdf, logpdf"
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -24,7 +30,7 @@ class _Density:
         if method.startswith("_"):
             raise AttributeError(method)
         raise AttributeError(
-            f"fgrad.scipy.stats.{self.name} has no {method}; it has pdf, logpdf. "
+            f"fgrad.scipy.stats.{self.name} has no {method}; it has {self.methods}. "
             f"scipy.stats.{self.name} may have it, for arrays"
         )
 
@@ -37,20 +43,67 @@ class _Density:
         return fnp.exp(self.logpdf(x, *args, **kw))
 
 
-def _located(x: Any, mean: Any, matrix: Any) -> tuple[Any, Any, Any]:
-    """Return x - mean with a last axis for components, and factor and log determinant of `matrix`."""
-    x, matrix = inexact(x), inexact(matrix)
-    mean = None if mean is None else inexact(mean)
-    n = matrix.shape[-1] if matrix.ndim else mean.shape[-1] if mean is not None and mean.ndim else 1
-    if matrix.ndim < 2:  # one variance for all components, or one for each
-        matrix = fnp.eye(n, dtype=matrix.dtype) * matrix
+def _located(x: Any, mean: Any, matrix: Any) -> tuple[Any, Any]:
+    """Return x - mean with a last axis for components, and `matrix` as one."""
+    x, mean = inexact(x), None if mean is None else inexact(mean)
+    matrix = _square(mean, matrix)
+    n = matrix.shape[-1]
     x = x if mean is None else x - mean
     if not x.ndim or (x.shape[-1] != n and n == 1):
         x = x[..., None]
     elif x.ndim == 1 and n == 1:
         x = x[:, None]
+    return x, matrix
+
+
+def _square(mean: Any, matrix: Any) -> Any:
+    """Return a matrix, which may be given by one variance for all components, or by one for each."""
+    matrix = inexact(matrix)
+    n = matrix.shape[-1] if matrix.ndim else mean.shape[-1] if mean is not None and mean.ndim else 1
+    return matrix if matrix.ndim > 1 else fnp.eye(n, dtype=matrix.dtype) * matrix
+
+
+def _factored(matrix: Any) -> tuple[Any, Any]:
+    """Return the Cholesky factor of a matrix, and the logarithm of its determinant."""
     factor = fnp.linalg.cholesky(matrix)
-    return x, factor, 2 * fnp.sum(fnp.log(fnp.diagonal(factor)))
+    return factor, 2 * fnp.sum(fnp.log(fnp.diagonal(factor)))
+
+
+class _Support:
+    """A positive semidefinite matrix on the subspace that it spans, as that changes with the matrix.
+
+    With p = 1 - q, where q projects on this subspace as it is, and with the pseudo-inverse a^+, the logarithm
+    of the product of the eigenvalues that are not zero is log det(q a q + p) - log det(q a a^+ q + p): for a
+    basis v, a = u d u^T gives det(v^T a v) = det(d) det(v^T u)^2 and det(v^T a a^+ v) = det(v^T u)^2. So
+    derivatives are those along matrices of the same rank, of every order, for equal eigenvalues too.
+    """
+
+    def __init__(self, matrix: Any) -> None:
+        matrix = completed(matrix)
+        fixed = stop_gradient(matrix)
+        w, v = fnp.linalg.eigh(fixed)
+        eps = np.finfo(w.dtype).eps * (1e3 if w.dtype == np.float32 else 1e6)  # SciPy's tolerance
+        limit = eps * fnp.max(fnp.abs(w))
+        if not is_abstract(w) and bool(fnp.min(w) < -limit):
+            raise ValueError("multivariate_normal: the matrix must be symmetric and positive semidefinite")
+        kept = fnp.where(w > limit, fnp.ones_like(w), 0)
+        one, q = fnp.eye(w.shape[0], dtype=w.dtype), (v * kept) @ v.T
+        self.inverse = fnp.linalg.pinv(matrix, eps, True)
+        self.rank = fnp.sum(kept)
+        self.logdet = _logdet(q @ matrix @ q + one - q) - _logdet(q @ matrix @ self.inverse @ q + one - q)
+        self.outside, self.limit = one - q, 1e3 * limit
+
+    def squares(self, x: Any) -> Any:
+        """Return the squared length of each row of `x` in the metric of the matrix."""
+        return fnp.sum(x @ self.inverse * x, axis=-1)
+
+    def holds(self, x: Any) -> Any:
+        """Return whether each row of `x` lies in the subspace, to rounding."""
+        return fnp.linalg.norm(stop_gradient(x) @ self.outside, axis=-1) < self.limit
+
+
+def _logdet(matrix: Any) -> Any:
+    return fnp.linalg.slogdet(matrix)[1]
 
 
 def _squares(x: Any, factor: Any) -> Any:
@@ -61,6 +114,8 @@ def _squares(x: Any, factor: Any) -> Any:
 
 
 class _Normal(_Density):
+    methods = "pdf, logpdf, entropy"
+
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
         """Return the logarithm of the density at `x`, whose last axis holds the components.
 
@@ -68,20 +123,41 @@ class _Normal(_Density):
             x: array of shape (..., n); one dimension fewer where n is 1.
             mean: array of shape (n,); None: zeros.
             cov: positive definite matrix, or the variances, or one for all.
-            allow_singular: has to be False: a density on a subspace jumps with the matrix.
+            allow_singular: whether `cov` may be singular; the density is then one on the subspace that it
+                spans, and the logarithm is -inf outside.
 
         Raises:
             LinAlgError: `cov` is not positive definite.
-            ValueError: `allow_singular` is True.
+            ValueError: with `allow_singular`, `cov` has negative eigenvalues.
+
+        Derivative:
+            In `cov` that of the triangle that is read, with `allow_singular` along matrices of the same rank;
+            0 in the others. Outside of the subspace 0.
         """
-        if allow_singular:
-            raise ValueError(
-                "multivariate_normal: the density of a singular covariance jumps with it, so it has no "
-                "derivative; add a small multiple of the identity matrix, or use scipy.stats"
-            )
-        x, factor, logdet = _located(x, mean, cov)
-        n = factor.shape[-1]
-        return -0.5 * (n * math.log(2 * math.pi) + logdet + _squares(x, factor))
+        x, matrix = _located(x, mean, cov)
+        if not allow_singular:
+            factor, logdet = _factored(matrix)
+            return -0.5 * (factor.shape[-1] * math.log(2 * math.pi) + logdet + _squares(x, factor))
+        support = _Support(matrix)
+        inside = -0.5 * (support.rank * math.log(2 * math.pi) + support.logdet + support.squares(x))
+        return fnp.where(support.holds(x), inside, -math.inf)
+
+    def entropy(self, mean: Any = None, cov: Any = 1) -> Any:
+        """Return the differential entropy; on the subspace that `cov` spans where it is singular.
+
+        Args:
+            mean: array of shape (n,); None: zeros. It does not matter but for n.
+            cov: positive semidefinite matrix, or the variances, or one for all.
+
+        Raises:
+            ValueError: `cov` has negative eigenvalues.
+
+        Derivative:
+            Half the inverse of `cov`, in the triangle that is read; where it is singular, that along matrices
+            of the same rank.
+        """
+        support = _Support(_square(None if mean is None else inexact(mean), cov))
+        return 0.5 * (support.rank * (math.log(2 * math.pi) + 1) + support.logdet)
 
 
 class _T(_Density):
@@ -97,7 +173,8 @@ class _T(_Density):
         Raises:
             LinAlgError: `shape` is not positive definite.
         """
-        x, factor, logdet = _located(x, loc, shape)
+        x, matrix = _located(x, loc, shape)
+        factor, logdet = _factored(matrix)
         n, df = factor.shape[-1], inexact(df)
         norm = special.gammaln((df + n) / 2) - special.gammaln(df / 2) - n / 2 * fnp.log(df * math.pi)
         return norm - 0.5 * logdet - (df + n) / 2 * fnp.log1p(_squares(x, factor) / df)
