@@ -12,6 +12,8 @@ import pytest
 from tests.helpers import close, exactly
 
 import fgrad as fg
+from fgrad.core.tensor import bind
+from fgrad.expr.atoms import ATOMS
 from fgrad.scipy import interpolate, ndimage
 
 
@@ -252,6 +254,57 @@ def test_singular_rules_are_safe_to_second_order(singular, dtype):
     close(fg.grad(lambda x: np.sum(fg.grad(masked)(x)))(x), np.array([0, second], dtype), rtol=1e-4)
     close(fg.jacrev(fg.jacrev(masked))(x), np.diag([0, second]).astype(dtype), rtol=1e-4)
     close(fg.hessian(masked)(x), np.diag([0, second]).astype(dtype), rtol=1e-4)
+
+
+FINITE = np.array(
+    [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, 90.0, 710.0, -746.0, 1e150, -1e150, 5e-324, 1e-310]
+)
+FINITE = np.append(FINITE, np.pi / 2)
+
+
+@pytest.mark.parametrize("name", [name for name, atom in ATOMS.items() if name != "where"])
+def test_a_zero_cotangent_wins_over_every_singular_slope(name, dtype):
+    """At finite arguments, the edges of domains among them; of `root` they are not negative."""
+    points = FINITE if name != "root" else np.abs(FINITE)
+    with np.errstate(all="ignore"):
+        points = points.astype(dtype)
+        points = points[np.isfinite(points) & (np.abs(points) < np.sqrt(np.finfo(dtype).max))]
+        args = [np.ravel(x) for x in np.meshgrid(*[points] * ATOMS[name].arity)]
+        value, pull = fg.vjp(lambda *xs: bind(name, *xs), *args)
+        if value.dtype.kind != "f":
+            return
+        for ct in pull(np.zeros_like(value)):
+            np.testing.assert_array_equal(ct, np.zeros_like(ct))
+        tangents = tuple(map(np.zeros_like, args))
+        pushed = fg.jvp(lambda *xs: bind(name, *xs), tuple(args), tangents)[1]
+        np.testing.assert_array_equal(pushed, np.zeros_like(pushed))
+
+
+INFINITE = {  # a function of x that is infinite where it is not taken
+    "multiply": lambda x: x * np.inf,
+    "multiply, an overflow": lambda x: x * np.exp(x * 1000),
+    "square": lambda x: np.square(x / 0.0),
+    "prod": lambda x: np.prod(np.stack([x, x * 0 + np.inf])),
+    "sin": lambda x: np.sin(x / 0.0),
+    "sqrt(abs(x))": lambda x: np.sqrt(np.abs(x - 1)) - 1,
+}
+
+
+@pytest.mark.parametrize("name", INFINITE)
+def test_a_factor_that_is_infinite_is_no_singular_slope(name):
+    """It is a number of the caller's; a second `where` keeps it away."""
+    f = INFINITE[name]
+    with np.errstate(all="ignore"):
+        if name == "sqrt(abs(x))":
+            assert np.isnan(fg.grad(f)(1.0))
+            assert fg.jvp(f, (1.0,), (1.0,))[1] == 0
+            return
+        assert np.isnan(fg.grad(lambda x: np.sum(np.where(x >= 0, x, f(x))))(1.0))
+        assert np.isnan(fg.jit(fg.grad(lambda x: np.sum(np.where(x >= 0, x, f(x)))))(1.0))
+        assert fg.jvp(lambda x: np.sum(np.where(x >= 0, x, f(x))), (1.0,), (1.0,))[1] == 1
+    if name == "multiply, an overflow":
+        kept = lambda x: np.where(x >= 0, x, x * np.exp(np.where(x >= 0, 0, x) * 1000))
+        assert fg.grad(kept)(1.0) == fg.jit(fg.grad(kept))(1.0) == 1
 
 
 def test_division_by_a_masked_zero():
