@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compiler.simplify.constants import is_constant
+from fgrad.compiler.simplify.constants import cast, is_constant, number
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
 from fgrad.core.program import Equation, Var
 
@@ -22,10 +22,9 @@ ALGEBRA = Rules()
 # ---- sums, products and signs -----------------------------------------------------------------------
 
 
-def _value(rw: Rewriting, x: Any) -> Any:
-    """Return a constant number that is not complex, else None."""
-    s = rw.scalar(x)
-    return None if s is None or isinstance(s, complex | np.complexfloating) else s
+def _value(rw: Rewriting, e: Equation, x: Any) -> Any:
+    """Return the number that an operand is, as `e` computes with it; None for what is unknown or complex."""
+    return number(rw.scalar(x), e.outs[0].aval.dtype)
 
 
 def is_zero(s: Any, *, negative: bool = False) -> bool:
@@ -33,11 +32,21 @@ def is_zero(s: Any, *, negative: bool = False) -> bool:
     return s is not None and s == 0 and bool(np.signbit(float(s))) == negative
 
 
-def _is_power_of_two(s: Any) -> bool:
-    """Return whether products with a number are exact, and those with its reciprocal."""
-    return (
-        bool(math.isfinite(s)) and abs(math.frexp(float(s))[0]) == 0.5 and abs(math.frexp(float(s))[1]) < 64
-    )
+def _is_power_of_two(e: Equation, s: Any) -> bool:
+    """Return whether products with a number are exact, and those with its reciprocal, short of the ends."""
+    tiny = float(np.finfo(e.outs[0].aval.dtype).tiny)
+    return tiny <= abs(s) <= 1 / tiny and abs(math.frexp(float(s))[0]) == 0.5
+
+
+_FAR = 4  # a product is less exact below the smallest normal number by such a factor, which nobody sees
+
+
+def _goes_outside(e: Equation, s: Any) -> bool:
+    """Return whether a product may be taken first, and multiplied by a number then.
+
+    Where the number is less than one, the product may be infinite that is not so otherwise.
+    """
+    return _is_power_of_two(e, s) and 1 <= abs(s) <= _FAR
 
 
 def _kind(e: Equation) -> str:
@@ -51,7 +60,7 @@ def _kind(e: Equation) -> str:
 
 
 def _typed(e: Equation, value: Any) -> Any:
-    """Return a number in the dtype of the result."""
+    """Return a number that the dtype of the result has."""
     return e.outs[0].aval.dtype.type(value)
 
 
@@ -77,13 +86,11 @@ def addition(rw: Rewriting, e: Equation) -> Any:
     """X + -0.0 = x, x + x = 2 x, x + (-y) = x - y, and choices that complete each other."""
     x, y = e.args
     for a, b in ((x, y), (y, x)):
-        s = _value(rw, b)
-        if (
-            s is not None
-            and s == 0
-            and (_kind(e) in "iu" or is_zero(s, negative=True) or rw.maker(a, *_NEVER_NEGATIVE_ZERO))
-        ):
-            return a
+        s = _value(rw, e, b)
+        if s is not None and s == 0:
+            stays = is_zero(s, negative=True) or rw.maker(a, *_NEVER_NEGATIVE_ZERO)
+            if _kind(e) in "iu" or (stays and e.outs[0].aval.dtype.kind == "f"):
+                return a
     if x is y and x.__class__ is Var and _kind(e) in "fiu":
         return rw.make("multiply", x, _typed(e, 2))
     for a, b in ((x, y), (y, x)):
@@ -95,18 +102,25 @@ def addition(rw: Rewriting, e: Equation) -> Any:
 
 
 def _common_factor(rw: Rewriting, e: Equation) -> Any:
-    """C x + c y = c (x + y), for powers of two."""
+    """C x + c y = c (x + y), for powers of two from one: less of them leave room for sums of large numbers.
+
+    The factor is positive, because -2 (x - x) is -0.0, and 2 x - 2 x is not.
+    """
     if _kind(e) != "f":
         return None
     first, second = (rw.maker(a, "multiply") if rw.single(a) else None for a in e.args)
     if not first or not second:
         return None
-    c, d = (_value(rw, m.args[1]) for m in (first, second))
-    if c is None or d is None or abs(c) != abs(d) or not _is_power_of_two(c):
+    c, d = (_value(rw, m, m.args[1]) for m in (first, second))
+    if c is None or d is None or abs(c) != abs(d) or abs(c) < 1 or not _is_power_of_two(e, c):
         return None
-    name = e.name if c == d else "subtract" if e.name == "add" else "add"
-    inside = rw.make(name, first.args[0], second.args[0])
-    return rw.make("multiply", inside, _typed(e, c)) if rw.aval(inside) == e.outs[0].aval else None
+    x, y = first.args[0], second.args[0]
+    if e.name == "subtract":
+        d = -d
+    if c < 0 and d < 0:
+        return None
+    inside = rw.make("add", x, y) if c == d else rw.make("subtract", *((x, y) if c > 0 else (y, x)))
+    return rw.make("multiply", inside, _typed(e, abs(c))) if rw.aval(inside) == e.outs[0].aval else None
 
 
 def _choices(rw: Rewriting, x: Any, y: Any) -> Any:
@@ -116,22 +130,22 @@ def _choices(rw: Rewriting, x: Any, y: Any) -> Any:
         return None
     condition, a, b = first.args
     _, c, d = second.args
-    if _none(rw, b) and _none(rw, c):
+    if _none(rw, first, b) and _none(rw, second, c):
         return rw.make("where", condition, a, d)
-    if _none(rw, a) and _none(rw, d):
+    if _none(rw, first, a) and _none(rw, second, d):
         return rw.make("where", condition, c, b)
     return None
 
 
-def _none(rw: Rewriting, x: Any) -> bool:
-    return is_zero(_value(rw, x))
+def _none(rw: Rewriting, e: Equation, x: Any) -> bool:
+    return is_zero(_value(rw, e, x))
 
 
 @ALGEBRA.on("subtract")
 def subtraction(rw: Rewriting, e: Equation) -> Any:
     """X - 0.0 = x, -0.0 - x = -x, x - (-y) = x + y."""
     x, y = e.args
-    s, t = _value(rw, x), _value(rw, y)
+    s, t = _value(rw, e, x), _value(rw, e, y)
     if t is not None and t == 0 and (_kind(e) in "iu" or is_zero(t)):
         return x
     kind = _kind(e) if s is not None and s == 0 and y.__class__ is Var else "-"
@@ -152,7 +166,7 @@ def negation(rw: Rewriting, e: Equation) -> Any:
     if made := rw.maker(x, "negative"):
         return made.args[0]
     made = rw.maker(x, "multiply") if rw.single(x) and _kind(e) == "f" else None
-    if made and (s := _value(rw, made.args[1])) is not None:
+    if made and (s := _value(rw, made, made.args[1])) is not None:
         return rw.make("multiply", made.args[0], _typed(e, -s))
     return None
 
@@ -168,7 +182,7 @@ def product(rw: Rewriting, e: Equation) -> Any:
         return None
     if x is y and x.__class__ is Var:
         return rw.make("square", x)
-    s = _value(rw, y)
+    s = _value(rw, e, y)
     if s is not None and x.__class__ is Var:
         return _multiple(rw, e, x, s)
     a, b = rw.negation(x, e), rw.negation(y, e)
@@ -179,7 +193,7 @@ def product(rw: Rewriting, e: Equation) -> Any:
             pair = (q, made.args[0]) if swapped else (made.args[0], q)
             return rw.make("negative", rw.make("multiply", *pair))
         made = _outer(rw, e, p, "multiply") if kind == "f" else None
-        if made and (c := _value(rw, made.args[1])) is not None and _is_power_of_two(c):
+        if made and (c := _value(rw, made, made.args[1])) is not None and _goes_outside(made, c):
             pair = (q, made.args[0]) if swapped else (made.args[0], q)
             return rw.make("multiply", rw.make("multiply", *pair), made.args[1])
     return None
@@ -195,13 +209,22 @@ def _multiple(rw: Rewriting, e: Equation, x: Var, s: Any) -> Any:
     if made := rw.maker(x, "negative"):
         return rw.make("multiply", made.args[0], _typed(e, -s)) if _kind(e) == "f" else None
     made = rw.maker(x, "multiply") if _kind(e) == "f" else None
+    c = _value(rw, made, made.args[1]) if made else None
     if (
         made
-        and (c := _value(rw, made.args[1])) is not None
+        and c is not None
         and made.outs[0].aval.dtype == e.outs[0].aval.dtype
-    ) and (_is_power_of_two(c) or _is_power_of_two(s)):
-        return rw.make("multiply", made.args[0], _typed(e, c) * _typed(e, s))
+        and (_is_power_of_two(e, c) or _is_power_of_two(e, s))
+        and _is_normal(e, c * s)
+    ):
+        return rw.make("multiply", made.args[0], _typed(e, c * s))
     return None
+
+
+def _is_normal(e: Equation, s: Any) -> bool:
+    """Return whether a number of Python has all its digits in the dtype of the result."""
+    limits = np.finfo(e.outs[0].aval.dtype)
+    return bool(limits.tiny <= abs(s)) and abs(s) <= float(limits.max)
 
 
 @ALGEBRA.on("divide")
@@ -210,11 +233,11 @@ def quotient(rw: Rewriting, e: Equation) -> Any:
     x, y = e.args
     if _kind(e) != "f":
         return None
-    s = _value(rw, y)
+    s = _value(rw, e, y)
     if s is not None and s == 1:
         return x
-    if s is not None and _is_power_of_two(s):
-        return rw.make("multiply", x, _typed(e, 1) / _typed(e, s))
+    if s is not None and _is_power_of_two(e, s):
+        return rw.make("multiply", x, _typed(e, 1 / s))
     a, b = rw.negation(x, e), rw.negation(y, e)
     if a and b:
         return rw.make("divide", a.args[0], b.args[0])
@@ -236,11 +259,12 @@ def product_where_zero_wins(rw: Rewriting, e: Equation) -> Any:
     for a, _other, wins in ((x, y, True), (y, x, e.name == "both")):
         if not is_constant(a):
             continue
-        if wins and is_zero(_value(rw, a), negative=bool(np.signbit(_value(rw, a) or 0))):
+        s = _value(rw, e, a)
+        if wins and s is not None and s == 0:
             return rw.full(0, e.outs[0].aval)
-        value = np.asarray(a if rw.scalar(a) is None else rw.scalar(a))
+        value = cast(a if rw.scalar(a) is None else rw.scalar(a), e.outs[0].aval.dtype)
         finite = bool(np.isfinite(value).all())
-        nonzero = bool(np.count_nonzero(value) == value.size)
+        nonzero = bool(np.count_nonzero(value) == np.size(value))
         if (e.name == "scale" and wins and nonzero) or (finite and (nonzero or not wins)):
             return rw.make("multiply", x, y)
     a, b = rw.negation(x, e), rw.negation(y, e)
@@ -257,7 +281,7 @@ def product_where_zero_wins(rw: Rewriting, e: Equation) -> Any:
 def power(rw: Rewriting, e: Equation) -> Any:
     """Powers 0 to 3 and -1: products and a quotient are exact to 1.5 ulp, as good as a fast power."""
     x, y = e.args
-    s = _value(rw, y)
+    s = _value(rw, e, y)
     if s is None or x.__class__ is not Var or x.aval.dtype != e.outs[0].aval.dtype or _kind(e) not in "fiu":
         return None
     if s == 0:
@@ -345,14 +369,15 @@ def choice(rw: Rewriting, e: Equation) -> Any:
     dtype = e.outs[0].aval.dtype
     if s is not None:
         picked = x if s else y
-        return (
-            picked if hasattr(picked, "dtype") or picked.__class__ is Var else rw.full(picked, e.outs[0].aval)
-        )
+        known = is_constant(picked) and not hasattr(picked, "dtype")
+        return rw.full(cast(picked, dtype), e.outs[0].aval) if known else picked
     if x is y and x.__class__ is Var:
         return x
     a, b = rw.scalar(x), rw.scalar(y)
-    if a is not None and b is not None and rw.constants.key(dtype.type(a)) == rw.constants.key(dtype.type(b)):
-        return rw.full(a, e.outs[0].aval)
+    if a is not None and b is not None:
+        a, b = cast(a, dtype), cast(b, dtype)
+        if rw.constants.key(a) == rw.constants.key(b):
+            return rw.full(a, e.outs[0].aval)
     if made := rw.maker(c, "logical_not"):
         return rw.make("where", made.args[0], y, x)
     inner = rw.maker(x, "where")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,41 @@ def spread(value: Any, aval: Aval) -> Any:
     """Return the constant that is `value` everywhere, without memory for the repetitions."""
     scalar = np.asarray(value, aval.dtype)
     return np.broadcast_to(scalar, aval.shape) if aval.shape else scalar[()]
+
+
+def number(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a number as arithmetic in `dtype` takes it, as one of Python; None for what is not real there.
+
+    Numbers of NumPy wrap around and overflow where what is computed with them should not, and numbers of
+    Python may be beyond the dtype beside which they stand. What is no number of Python (a long double) stays.
+    """
+    if x is None or isinstance(x, complex | np.complexfloating) or dtype.kind not in "biuf":
+        return None
+    if dtype.kind == "f":
+        with np.errstate(all="ignore"):
+            x = dtype.type(x)
+    return x.item() if isinstance(x, np.generic) else x
+
+
+def cast(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a constant in another dtype, as `where` takes it: what does not fit wraps or overflows."""
+    with np.errstate(all="ignore"):
+        return np.asarray(x).astype(dtype)[()]
+
+
+def typed(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a real number in a dtype of floats or integers; None where that has no such number."""
+    if dtype.kind == "f":
+        with np.errstate(all="ignore"):
+            made = dtype.type(x)
+        return made if np.isfinite(made) or not math.isfinite(x) else None
+    limits = np.iinfo(dtype)
+    return dtype.type(x) if limits.min <= x <= limits.max else None
+
+
+def is_plain_zero(x: Any) -> bool:
+    """Return whether a number is zero, and none of its parts -0.0."""
+    return x is not None and x == 0 and not np.signbit(np.real(x)) and not np.signbit(np.imag(x))
 
 
 class Constants:

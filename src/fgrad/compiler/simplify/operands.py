@@ -25,7 +25,8 @@ def known(rw: Rewriting, e: Equation) -> Any:
         if e.name in {"reshape", "transpose", "slice", "broadcast_to"}:
             return rw.full(scalars[0], aval)
         if e.name == "convert":
-            return rw.full(ROWS["convert"].run(scalars[0], dtype=aval.dtype), aval)
+            with np.errstate(all="ignore"):
+                return rw.full(ROWS["convert"].run(scalars[0], dtype=aval.dtype), aval)
         if e.name == "mean" and aval.dtype.kind in "fc":
             return rw.full(scalars[0], aval)
     return folded(e.name, e.args, e.params, aval)
@@ -68,7 +69,7 @@ def reshape_later(rw: Rewriting, e: Equation) -> Any:
     made = [rw.maker(a, "reshape") for a in e.args]
     if not any(made):
         return None
-    sources = {m.args[0].aval.shape for m in made if m and m.outs[0].aval.shape == shape}
+    sources = {rw.aval(m.args[0]).shape for m in made if m and m.outs[0].aval.shape == shape}
     others = [a for a, m in zip(e.args, made, strict=True) if not m]
     if (
         len(sources) == 1

@@ -24,7 +24,10 @@ def simplify(program: Program) -> Program:
     """Return a program of fewer or cheaper equations with the same inputs, outputs and values.
 
     NaN, infinities, integers and dtypes stay as they are. Sums and contractions may be taken in another
-    order and products with constants joined, which changes results by rounding, and signs of zeros.
+    order and products with constants joined, which changes results by rounding, and signs of zeros. What is
+    not finite in such a sum of products stays so, though infinity may become NaN. Numbers that overflow on
+    the way may not be there any more, and so the result be finite; constant factors never make others
+    overflow.
 
     The program is for computing only: it has no `regions`, and derivatives and batches of it are not those
     of the original. So what control flow differentiates inside (`Back`) stays as it is.

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.compiler.simplify.constants import is_constant, number, typed
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
 from fgrad.compiler.simplify.shapes import boxes, index_of
 from fgrad.core.aval import Shape
@@ -49,7 +50,7 @@ def _remaining(axes: Sequence[int], rank: int) -> list[int]:
 def repeated(rw: Rewriting, e: Equation) -> Any:
     """Reduce what is repeated, and count the repetitions."""
     (x,), axes = e.args, e.params["axes"]
-    aval = rw.aval(x)
+    aval, dtype = rw.aval(x), e.outs[0].aval.dtype
     found = _repeated(rw, x)
     if found is None or not aval.size or (e.name == "sum" and aval.dtype.kind == "b"):
         return None
@@ -57,15 +58,19 @@ def repeated(rw: Rewriting, e: Equation) -> Any:
     gone = along.intersection(axes)
     if not gone:
         return None
+    times = math.prod(aval.shape[i] for i in gone)
+    if e.name == "sum" and times != 1:
+        # a complex factor makes NaN beside infinity; how many there are need not be a number of the dtype
+        count = None if dtype.kind not in "iuf" else typed(times, dtype)
+        if count is None:
+            return None
     rest = [i for i in range(aval.ndim) if i not in gone]
     small = tuple(1 if i in along else aval.shape[i] for i in rest)
     y = rw.reshape(inner, small)
     left = tuple(k for k, i in enumerate(rest) if i in axes)
     out = rw.make(e.name, y, axes=left) if left or e.name == "sum" else y
-    if e.name == "sum":
-        times = math.prod(aval.shape[i] for i in gone)
-        if times != 1:
-            out = rw.make("multiply", out, e.outs[0].aval.dtype.type(times))
+    if e.name == "sum" and times != 1:
+        out = rw.make("multiply", out, count)
     return rw.broadcast(out, e.outs[0].aval.shape)
 
 
@@ -152,10 +157,16 @@ def scaled(rw: Rewriting, e: Equation) -> Any:
 
 
 def _factor(rw: Rewriting, made: Equation) -> Any:
-    """Return the finite number by which an equation multiplies or divides."""
-    s = rw.scalar(made.args[1])
-    ok = s is not None and not isinstance(s, complex | np.complexfloating) and np.isfinite(s) and s != 0
-    return s if ok else None
+    """Return the number by which an equation multiplies or divides, where that may be done to a sum instead.
+
+    The sum must not be infinite where that of the products is not: so factors are at least one, and divisors
+    at most.
+    """
+    dtype = made.outs[0].aval.dtype
+    s = number(rw.scalar(made.args[1]), dtype)
+    if s is None or not math.isfinite(s) or s == 0:
+        return None
+    return dtype.type(s) if (abs(s) >= 1 if made.name == "multiply" else abs(s) <= 1) else None
 
 
 # ---- contractions -----------------------------------------------------------------------------------
@@ -211,6 +222,8 @@ def _with_repeated(
     inner, along = found
     lost = {names[i] for i in along}
     shape = rw.aval(left).shape
+    if is_constant(inner) and not np.abs(inner) >= 1:  # the sum alone may be infinite
+        right, inner = rw.make("multiply", right, inner), dtype.type(1)
     small = _squeezed(rw, inner, shape, along)
     rest = "".join(c for c in names if c not in lost)
     summed_letters = [c for c in others if c in lost and c not in out]
@@ -233,6 +246,8 @@ def _outside(rw: Rewriting, e: Equation) -> Any:
     for i, v in enumerate(e.args):
         made = rw.maker(v, "negative", "multiply", "divide") if rw.single(v) else None
         if not made or rw.aval(v).size < aval.size or rw.aval(made.args[0]) != v.aval:
+            continue
+        if v.aval.dtype != aval.dtype:  # integers wrap before they are widened, and floats are rounded
             continue
         s = None if made.name == "negative" else _factor(rw, made)
         if made.name != "negative" and s is None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compiler.simplify.constants import is_constant
+from fgrad.compiler.simplify.constants import is_constant, is_plain_zero
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.program import Equation, Var
@@ -80,9 +80,24 @@ def convert(rw: Rewriting, e: Equation) -> Any:
         return x
     if made := rw.maker(x, "convert"):
         source = rw.aval(made.args[0]).dtype
-        if np.can_cast(source, rw.aval(x).dtype, "safe"):
+        if _loses_nothing(source, rw.aval(x).dtype, dtype):
             return made.args[0] if source == dtype else rw.make("convert", made.args[0], dtype=dtype)
     return None
+
+
+def _loses_nothing(source: np.dtype[Any], between: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Return whether numbers that go from one dtype to another by a third one need not.
+
+    NumPy calls it safe that large integers become floats. And what floats become integers that do not hold
+    them depends on the floats.
+    """
+    if not np.can_cast(source, between, "safe"):
+        return False
+    if source.kind == "b" or between.kind in "iu":
+        return True
+    if source.kind in "iu" and np.iinfo(source).bits > np.finfo(between).nmant + 1:
+        return False
+    return dtype.kind not in "iu" or bool(np.can_cast(source, dtype, "safe"))
 
 
 # ---- slices -----------------------------------------------------------------------------------------
@@ -339,7 +354,7 @@ def unsliced(rw: Rewriting, e: Equation) -> Any:
     taken = boxes(shape, index)
     if taken is None:
         return None
-    if rw.scalar(x) is not None and rw.scalar(x) == 0:
+    if is_plain_zero(rw.scalar(x)):
         return rw.full(0, e.outs[0].aval)
     if all(b.length == n for b, n in zip(taken, shape, strict=True)):
         own = rw.reshape(x, shape)
@@ -411,10 +426,11 @@ def gathered(rw: Rewriting, e: Equation) -> Any:
     x, *arrays = e.args
     if len(arrays) != 1 or len(e.params["template"]) != 1 or not is_constant(arrays[0]):
         return None
-    places, n = np.asarray(arrays[0]), rw.aval(x).shape[0]
-    if places.ndim != 1 or places.size < 2 or (places < 0).any() or (places >= n).any():
+    given, n = np.asarray(arrays[0]), rw.aval(x).shape[0]
+    if given.ndim != 1 or given.size < 2 or (given < 0).any() or (given >= n).any():
         return None
-    step = int(places[1] - places[0])
+    places = given.astype(np.int64)  # differences of what has no sign, or few bits, wrap around
+    step = int(places[1]) - int(places[0])
     if step == 0 or (np.diff(places) != step).any():
         return None
     rest = [Box(0, m, 1) for m in rw.aval(x).shape[1:]]
