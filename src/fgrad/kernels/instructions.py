@@ -317,7 +317,7 @@ def _in_any_order(instruction: str) -> Callable[..., Any]:
     """Return an operation of a reduction, which vectors may do in an order of their own."""
 
     def joined(builder: Any, x: Any, y: Any) -> Any:
-        return getattr(builder, instruction)(x, y, flags=("reassoc", "nsz", "contract"))
+        return getattr(builder, instruction)(x, y, flags=("reassoc", "contract"))
 
     return joined
 
