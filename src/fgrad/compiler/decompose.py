@@ -259,6 +259,7 @@ def _gather(w: _Writer, x: Any, *arrays: Any, template: Any, unique: bool = Fals
     """Check the indices; the rest is said of each element."""
     if not isinstance(x, Var) or not all(isinstance(j, Var) for j in arrays):
         return None
+    arrays = tuple([_signed(w, j) for j in arrays])
     _check(w, arrays, indexed_lengths(x.aval.shape, template))
     return w.write("gather", x, *arrays, template=template, unique=unique)
 
@@ -276,6 +277,17 @@ def _check(w: _Writer, arrays: Sequence[Var], lengths: Sequence[int]) -> None:
             if j.aval.dtype.kind == "i":
                 bad = w.write("logical_or", bad, w.write("less", j, -n))
             w.checks[w.write("sum", bad, axes=tuple(range(len(j.aval.shape))))] = None
+
+
+def _signed(w: _Writer, j: Var) -> Var:
+    """Return an index array as NumPy takes it: large unsigned numbers are negative ones, but not alone."""
+    if j.aval.dtype != np.uint64 or not j.aval.shape:
+        return j
+    known = dict(w.constants.values()).get(j)
+    dtype = np.dtype(np.int64)
+    return (
+        w.array(known.astype(dtype, order="C")) if known is not None else w.write("convert", j, dtype=dtype)
+    )
 
 
 def _wide(w: _Writer, j: Var) -> Var:
@@ -350,6 +362,7 @@ def _scatter_add(w: _Writer, ct: Any, *arrays: Any, template: Any, shape: Any, u
     """Let each element choose what is added to it, where at most one is."""
     if not isinstance(ct, Var) or not all(isinstance(j, Var) for j in arrays):
         return None
+    arrays = tuple([_signed(w, j) for j in arrays])
     order = _places(w, arrays, template, shape, "one")
     if order is not None:
         return w.write("where", w.operand(order >= 0), _chosen(w, ct, order), _nothing(w, ct))

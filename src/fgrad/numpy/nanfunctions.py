@@ -214,6 +214,7 @@ def _spread(
     if correction is not _NOTHING and ddof != 0:
         raise ValueError("ddof and correction can't be provided simultaneously.")
     ddof = ddof if correction is _NOTHING else correction
+    ddof = ddof.item() if isinstance(ddof, np.integer) else ddof
     where = _everywhere(where)
     x, nan = _split(a, 0)
     if nan is None:

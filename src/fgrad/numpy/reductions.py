@@ -291,7 +291,8 @@ def _spread(
             mean = sum(a, axes, keepdims=True, where=where) / counted
         gap = bind("where", mask, a - next_to(mean, a), 0)
     total = sum(abs2(gap), axes, keepdims=keepdims)
-    n = _count(a, axes, where, keepdims) - (ddof if correction is _NOTHING else correction)
+    ddof = ddof if correction is _NOTHING else correction
+    n = _count(a, axes, where, keepdims) - (ddof.item() if isinstance(ddof, np.integer) else ddof)
     if not hasattr(n, "dtype") and n > 0:
         return of(total / n)
     lost = bind("where", bind("greater", total, 0), *(total.dtype.type(x) for x in (np.inf, np.nan)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -498,7 +499,9 @@ def resize(a: Any, new_shape: Any) -> Any:
     Raises:
         ValueError: a negative length.
     """
-    lengths = (new_shape,) if isinstance(new_shape, int | np.integer) else tuple(new_shape)
+    lengths = tuple(
+        map(operator.index, (new_shape,) if isinstance(new_shape, int | np.integer) else new_shape)
+    )
     if any(n < 0 for n in lengths):
         raise ValueError("all elements of `new_shape` must be non-negative")
     x, size = ravel(a), math.prod(lengths)
@@ -648,8 +651,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
 @implements(np.diagonal)
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """Return the diagonal of a plane, as a new last axis."""
-    a = moveaxis(a, (axis1, axis2), (-2, -1))
-    return _diagonal(a, offset)
+    return _diagonal(moveaxis(a, (axis1, axis2), (-2, -1)), operator.index(offset))
 
 
 @implements(np.diag)
@@ -660,6 +662,7 @@ def diag(v: Any, k: int = 0) -> Any:
         return diagonal(v, k)
     if len(v.shape) != 1:
         raise ValueError("Input must be 1- or 2-d.")
+    k = operator.index(k)
     n = v.shape[0] + abs(k)
     i = np.arange(v.shape[0])
     return bind("scatter_add", v, i + max(-k, 0), i + max(k, 0), template=(HOLE, HOLE), shape=(n, n))

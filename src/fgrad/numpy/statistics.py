@@ -497,7 +497,7 @@ def cov(
         return linear.reshape(x, (0, 0)) if x.size == 0 else x
     if y is not None:
         x = concatenate([x, _variables(parts[1], kind, rowvar, "y")])
-    ddof = int(not bias) if ddof is None else ddof
+    ddof = int(not bias) if ddof is None else int(ddof)
     n = x.shape[1]
     w = None if fweights is None else _sample_weights(fweights, n, "fweights")
     if aweights is not None:

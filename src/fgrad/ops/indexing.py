@@ -96,8 +96,8 @@ def _index_arrays(x: Any, part: Any) -> list[Any]:
     if isinstance(part, list | tuple) and (make := near(x)) is not np:
         part = make.constant(np.asarray(part) if len(part) else np.zeros(0, int))
     if not isinstance(part, Tensor | DeviceArray):
-        part = np.asarray(part)
-        if part.size == 0 and part.dtype.kind == "f":
+        given, part = part, np.asarray(part)
+        if part.size == 0 and part.dtype.kind == "f" and not isinstance(given, np.ndarray):
             part = part.astype(int)  # an empty list
     if part.dtype.kind == "b":
         value = part._value if isinstance(part, Tensor) else part
