@@ -194,6 +194,7 @@ class Traced(NamedTuple):
     inputs: list[Any]
     outputs: list[Any]
     size: float  # of the largest finite number on the way
+    eps: float  # of the narrowest floats on the way
     mode: str
 
 
@@ -223,13 +224,14 @@ def staged(d: Drawing, f: Any) -> Traced | None:
     error, values = computed(whole, d.inputs)
     if error:  # of NumPy, which depends on values
         return None
-    size = 1.0
+    size, eps = 1.0, 0.0
     for y in [*values, *(np.asarray(a) for e in program.equations for a in e.args if not isinstance(a, Var))]:
+        eps = max(eps, float(np.finfo(y.dtype).eps)) if y.dtype.kind in "fc" else eps
         if y.dtype.kind in "fciu" and y.size:
             wide = np.abs(y.astype(np.clongdouble if y.dtype.kind == "c" else np.longdouble))
             wide = wide[np.isfinite(wide)]
             size = max(size, float(wide.max())) if wide.size else size
-    return Traced(program, d.inputs, values[: len(program.outputs)], size, d.mode)
+    return Traced(program, d.inputs, values[: len(program.outputs)], size, eps, d.mode)
 
 
 def computed(program: Program, inputs: Sequence[Any]) -> tuple[str, list[Any]]:

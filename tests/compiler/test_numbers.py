@@ -203,3 +203,11 @@ def test_constants_that_repeat_may_be_reshaped():
     np.testing.assert_array_equal(
         simplify(program).run([np.float64(1.0)])[0], program.run([np.float64(1.0)])[0]
     )
+
+
+@pytest.mark.parametrize("f", [np.exp, np.sin, fg.nn.sigmoid, lambda x: np.maximum(np.tanh(x), 0.5 * x)])
+def test_single_precision_is_rounded_before_it_is_widened(f):
+    """Kernels of both precisions call functions of the wider one."""
+    x, wide = np.linspace(0.1, 2.0, 37).astype(np.float32), np.linspace(1.0, 2.0, 37)
+    y = np.asarray(fg.jit(lambda x, w: f(x).astype(np.float64) + 0.0 * np.exp(w))(x, wide))
+    np.testing.assert_array_equal(y, y.astype(np.float32))

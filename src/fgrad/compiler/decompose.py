@@ -13,6 +13,7 @@ from fgrad.compiler.elements import SMALL, loop_dtypes
 from fgrad.compiler.joining import is_joined
 from fgrad.compiler.library import is_native
 from fgrad.compiler.products import arranged, is_inline
+from fgrad.compiler.simplify.constants import cast
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, Var
@@ -92,7 +93,8 @@ class _Writer:
             return x
         key = (float(x), dtype)
         if key not in self.numbers:
-            array = np.array(x, dtype)
+            with np.errstate(over="ignore"):  # of compiled code nobody is warned
+                array = np.array(x, dtype)
             self.numbers[key] = Var(aval_of(array), f"c{len(self.numbers)}")
             self.constants[id(array)] = (self.numbers[key], array)
         return self.numbers[key]
@@ -343,6 +345,8 @@ def _put(w: _Writer, x: Any, value: Any, *arrays: Any, template: Any) -> Any:
         value = _chosen(w, value, order)
     elif np.ndim(value):
         return None
+    else:
+        value = cast(value, x.aval.dtype)
     return w.write("where", w.operand(order >= 0), value, x)
 
 

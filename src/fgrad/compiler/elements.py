@@ -109,6 +109,7 @@ class Elements:
         self.unrollable, self.tiny, self.codes = unrollable, tiny, codes
         self.wanted: dict[Var, None] = {}  # what should have memory, though it has none
         self.floats: set[np.dtype[Any]] = set()  # in which floats are computed
+        self.mixed = False  # whether kernels are given several of them
 
     # ---- values ---------------------------------------------------------------------------------
 
@@ -264,6 +265,7 @@ class Elements:
             return operation(f"{dtype.name}({code})" if cut else code, operands, out)
         body = _body(name)
         known = dict(zip(body.params, operands, strict=True))
+        called = False
         for e in postorder(*body.results):
             if e in known:
                 continue
@@ -272,8 +274,12 @@ class Elements:
                 continue
             out = BOOL if _gives_truth(e, known) else dtype
             code = self.codes(dtype).get(e.head, ATOMS[e.head].code)
+            called = called or code[0].isalpha()
             known[e] = operation(code, [known[a] for a in e.args], out, COSTS.get(e.head, 4))
-        return known[body.results[0]]
+        result = known[body.results[0]]
+        if self.mixed and called and result.dtype.name == "float32":  # functions compute in the widest dtype
+            return operation("float32({})", [result], dtype, 0)
+        return result
 
     def reduced(self, equation: Equation, at: Indices) -> Value:
         """Return a reduction over short axes, one element after the other."""

@@ -127,6 +127,7 @@ class _Writer:
         self.nest, self.kept = nest, kept
         self.builder = Builder(nest.phases[0][0].loops)
         self.elements = Elements(makers, stored, self.builder, constants)
+        self.elements.mixed = len(nest.floats) > 1
         self.parts: list[Part] = []
         self.stores: dict[Var, None] = {}
         self.filled: dict[Var, None] = {}

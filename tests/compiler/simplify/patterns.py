@@ -243,7 +243,7 @@ def reduction(d: Drawing, x: Any, *names: str) -> Any:
     return bind(d.pick([n for n in names if floats or n != "mean"]), x, axes=d.axes(x.ndim))
 
 
-@pattern("operands.known", ulp=4.0)
+@pattern("operands.known", ulp=4.0, mixed=True)
 def known(d: Drawing) -> Any:
     x = d.given((), "float64")
     first, second = (d.fixed(d.shape(), d.dtype()) for _ in range(2))
@@ -679,10 +679,12 @@ def letters(d: Drawing) -> tuple[str, str, str]:
     )  # type: ignore[return-value]
 
 
-def factors(d: Drawing, *, wide: bool = False) -> tuple[tuple[str, str, str], dict[str, int], int, int]:
+def factors(
+    d: Drawing, sizes: tuple[int, ...] = (1, 2, 3, 3)
+) -> tuple[tuple[str, str, str], dict[str, int], int, int]:
     """Draw a contraction and its operands."""
     a, b, out = letters(d)
-    lengths = {c: d.pick((1, 2, 3, 3) if not wide else (1, 3, 5)) for c in a + b}
+    lengths = {c: d.pick(sizes) for c in a + b}
     if d.integer(0, 9) == 0 and lengths:
         lengths[d.pick(sorted(lengths))] = 0
     dtype = d.dtype()

@@ -1,0 +1,96 @@
+"""What kernels compute of each row, and of each pattern of a rewrite rule, is what NumPy computes.
+
+Kernels are run by Python here. Programs are compiled as they are written: nothing simplifies them before.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.compiler.drawing import Drawing, computed, described, differs, search, staged
+from tests.compiler.interpreting import kernels_in_python
+from tests.compiler.lowering_patterns import LOWERED
+from tests.compiler.simplify.patterns import PATTERNS, Pattern
+
+from fgrad.compiler import Executable, decompose
+from fgrad.compiler.elements import INTEGERS, JOINS, TRUTHS, VIEWS
+from fgrad.compiler.fuse import is_fusable
+from fgrad.compiler.library import LIBRARY
+from fgrad.core.program import Program
+
+SEED = os.environ.get("FGRAD_TEST_SEED", "")  # for other programs than those of the suite
+COUNT = int(os.environ.get("FGRAD_TEST_PROGRAMS", "25"))  # around each row
+WRITTEN_OUT = decompose.RULES | decompose.ON_DEVICE
+ROWS = {*WRITTEN_OUT, *VIEWS, *JOINS, *INTEGERS, *TRUTHS, *LIBRARY}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def interpreted() -> Iterator[None]:
+    """Let Python run the kernels."""
+    with kernels_in_python():
+        yield
+
+
+def compiled(program: Program, inputs: list[Any]) -> list[Any]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Mean of empty slice")  # NumPy says that too
+        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+        return [np.asarray(y) for y in Executable(program).run([np.array(x) for x in inputs])]
+
+
+def checked(name: str, pattern: Pattern, met: Counter[str]) -> Any:
+    def check(chosen: Any) -> list[int]:
+        d = Drawing(chosen, pattern.modes)
+        t = staged(d, pattern.draw(d))
+        if t is None or t.mode == "huge":  # whose sums overflow in one order, and not in another
+            return d.used
+        met.update(e.name for e in t.program.equations if e.name in LIBRARY or is_fusable(e))
+        made = compiled(t.program, t.inputs)
+        plain = decompose.decompose(t.program, decompose.ON_DEVICE)
+        error, there = computed(plain.program, [*t.inputs, *plain.constants.values()])
+        for values in (made, there):
+            for y, e in zip(values, t.outputs, strict=not error):
+                tolerance = max(pattern.ulp, 4.0) * t.size
+                if e.dtype.kind in "fc":
+                    tolerance *= t.eps / float(np.finfo(e.dtype).eps)
+                if error or differs(y, e, tolerance, t.mode, mixed=pattern.mixed, signed=False):
+                    lines = ["compiled" if values is made else "written out for a device", described(t)]
+                    raise AssertionError("\n".join([*lines, f"is {error or values}", f"not {t.outputs}"]))
+        return d.used
+
+    return check
+
+
+@pytest.mark.parametrize("name", LOWERED)
+def test_kernels_of_a_row_compute_what_numpy_computes(name, monkeypatch):
+    met = Counter[str]()
+    for rules in (decompose.RULES, decompose.ON_DEVICE):
+        for key, rule in list(rules.items()):
+            monkeypatch.setitem(rules, key, counted(rule, key, met))
+    search(checked(name, LOWERED[name], met), f"{name} {SEED}", COUNT)
+    assert met[name], f"no kernel has computed {name}"
+
+
+def counted(rule: Any, name: str, met: Counter[str]) -> Any:
+    def call(*args: Any, **params: Any) -> Any:
+        found = rule(*args, **params)
+        met[name] += found is not None
+        return found
+
+    return call
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_kernels_of_a_pattern_compute_what_numpy_computes(name):
+    search(checked(name, PATTERNS[name], Counter()), f"{name} {SEED}", COUNT)
+
+
+def test_every_row_of_kernels_has_a_pattern():
+    """A row that is added brings a pattern of its own."""
+    assert LOWERED.keys() >= ROWS
