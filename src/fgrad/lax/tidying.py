@@ -109,6 +109,8 @@ def hoisted(code: Scan | While, avals: Sequence[Aval]) -> Program | None:
     moved: list[Equation] = []
     for e in body.equations:
         steady = ROWS[e.name].body is not None or e.name in STEADY
+        if e.name == "power" and e.outs[0].aval.dtype.kind in "iu":
+            steady = False  # NumPy refuses integers to negative powers
         if steady and all(a in fixed for a in e.args if isinstance(a, Var)):
             moved.append(e)
             fixed.update(e.outs)
