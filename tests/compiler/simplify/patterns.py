@@ -745,3 +745,55 @@ def weighted(d: Drawing) -> Any:
         return bind("sum", bind("multiply", *pair), axes=d.axes(len(shape)))
 
     return f
+
+
+# ---- equal equations, equations that nobody needs ---------------------------------------------------
+
+EQUAL = (
+    0,
+    0.0,
+    -0.0,
+    False,
+    1,
+    1.0,
+    True,
+    np.float32(1),
+    np.int8(1),
+    np.float64(-0.0),
+    np.nan,
+    np.float32(np.nan),
+)
+
+
+@pattern("sharing")
+def repetitions(d: Drawing) -> Any:
+    """Draw equations that differ by little: the dtype of a constant, the sign of a zero, a parameter."""
+    shape = d.shape(((3,), (2, 3), (3, 3)))
+    x, y = d.given(shape, d.dtype(("float32", "float64", "int8"))), d.given(shape, d.dtype(DTYPES))
+
+    def one(xs: Any) -> Any:
+        kind = d.pick(("number", "both", "array", "sum", "slice", "reshape", "convert"))
+        v = d.pick((xs[x], xs[y]))
+        if kind == "number":
+            pair = (v, d.pick(EQUAL))
+            name = d.pick(("add", "multiply", "subtract", "power"))
+            return bind(name, *(pair if d.chance() else pair[::-1]))
+        if kind == "both":
+            name = d.pick(("add", "multiply", "subtract", "divide", "maximum"))
+            return bind(name, *d.pick(((xs[x], xs[y]), (xs[y], xs[x]), (v, v))))
+        if kind == "array":
+            c = np.full(shape, d.pick(EQUAL))
+            return bind("add", v, d.pick((c, c.copy(), c.T.copy().T, np.broadcast_to(c[:1], shape), c[:1])))
+        if kind == "sum":
+            return bind("sum", v, axes=d.pick(((0,), (), tuple(range(len(shape))))))
+        if kind == "slice":
+            return bind("slice", v, index=d.pick(((0,), (slice(0, 1),), (slice(None),), (-1,), (None, 0))))
+        if kind == "reshape":
+            return bind("reshape", v, shape=d.pick(shapes_of(int(np.prod(shape)))))
+        return bind("convert", v, dtype=d.dtype(("float32", "int8", "uint8", "complex64")))
+
+    def f(*xs: Any) -> Any:
+        made = [one(xs) for _ in range(d.integer(2, 8))]
+        return [v for v in made if d.integer(0, 2)]
+
+    return f

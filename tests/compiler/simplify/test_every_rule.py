@@ -6,11 +6,13 @@ import os
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.compiler.drawing import Drawing, Traced, computed, described, differs, search, staged
 from tests.compiler.simplify.patterns import PATTERNS, Pattern
 
-from fgrad.compiler.simplify import eliminate, passes, shapes
+import fgrad as fg
+from fgrad.compiler.simplify import SHARING, eliminate, passes, shapes, simplify, speculate, speculation
 from fgrad.compiler.simplify.constants import Constants
 from fgrad.compiler.simplify.rewriting import Rules
 from fgrad.core.program import Program
@@ -93,6 +95,97 @@ def test_values_stay(name, monkeypatch):
     assert fired[name] >= COUNT // 40, f"the programs of {name} have not met the rule: {fired[name]}"
 
 
+def test_equal_equations_are_one_and_only_they():
+    pattern, fewer = PATTERNS["sharing"], Counter[str]()
+
+    def check(chosen: Any) -> list[int]:
+        d = Drawing(chosen, pattern.modes)
+        t = staged(d, pattern.draw(d))
+        if t is not None:
+            shared = SHARING(t.program)
+            fewer["shared"] += len(shared.equations) < len(t.program.equations)
+            fewer["needed"] += len(eliminate(shared).equations) < len(shared.equations)
+            hold(t, shared, "sharing", pattern)
+            hold(t, eliminate(shared), "elimination", pattern)
+        return d.used
+
+    search(check, f"sharing {SEED}", 4 * COUNT)
+    assert min(fewer["shared"], fewer["needed"]) > COUNT // 4
+
+
+# ---- the usual case ---------------------------------------------------------------------------------
+
+USUAL = {rule.__name__: rule for _, rule in speculation.Usual()._kinds}
+SINGULAR = {
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "square": np.square,
+    "sin": np.sin,
+    "reciprocal": np.reciprocal,
+    "guarded": lambda x: np.where(x > 0, np.log(x), x),
+    "x log x": lambda x: x * np.log(x),
+    "half": lambda x: x * 0.5,
+}
+
+
+def singular(d: Drawing) -> Any:
+    """Draw a function of steps whose slopes may be infinite, and combinations of them."""
+    names = [d.pick(list(SINGULAR)) for _ in range(d.integer(1, 3))]
+    joined, after = (
+        d.pick(("x", "sum", "product", "quotient", "divided")),
+        d.pick(("x", "tanh", "where", "sum")),
+    )
+
+    def f(x: Any) -> Any:
+        y = x
+        for name in names:
+            y = SINGULAR[name](y)
+        if joined == "sum":
+            y = y + np.log(x)
+        elif joined == "product":
+            y = y * np.exp(x)
+        elif joined == "quotient":
+            y = np.sin(x) / y
+        elif joined == "divided":
+            y = x / np.sum(np.exp(x)) + y / np.sum(np.exp(x))
+        if after == "where":
+            return np.where(y > 1, 1.0, y)
+        return np.tanh(y) if after == "tanh" else np.sum(y) * x if after == "sum" else y
+
+    return f
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_the_usual_case_is_right_where_it_says_so(name, monkeypatch):
+    fired = Counter[str]()
+    for key in USUAL:
+        monkeypatch.setattr(speculation.Usual, key, counted(getattr(speculation.Usual, key), fired, key))
+
+    def check(chosen: Any) -> list[int]:
+        d = Drawing(chosen, ("plain", "special"))
+        dtype = d.dtype(("float64", "float32"))
+        x, t = d.given((3,), dtype), d.given((3,), dtype)
+        f = singular(d)
+        made = staged(d, lambda *v: fg.jvp(f, (v[x],), (v[t],)))
+        if made is None:
+            return d.used
+        simple = simplify(made.program)
+        usual = speculate(simple)
+        if usual is not None:
+            _, (*values, valid) = computed(usual, d.inputs)
+            _, wanted = computed(simple, d.inputs)
+            wrong = any(differs(v, e, 1000 * made.size) for v, e in zip(values, wanted, strict=True))
+            if valid and wrong:
+                raise AssertionError(f"{described(made)}\nis\n{usual}\n{values}, not {wanted}")
+            fired["valid"] += bool(valid)
+        return d.used
+
+    search(check, f"{name} {SEED}", 2 * COUNT)
+    assert min(fired[name], fired["valid"]) > COUNT // 20
+
+
 def test_every_rule_has_a_pattern():
-    """A rule that is added brings a pattern of its own."""
+    """A rule that is added brings a pattern of its own; one of the usual case is met by `singular`."""
     assert {*KINDS, *THROUGH} <= PATTERNS.keys()
+    assert {*USUAL} == {"_choice", "_common_divisor", "_quotient"}
