@@ -125,6 +125,31 @@ def test_functions_of_pairs_of_special_numbers(dtype):
     check(CLOSE_PAIRS, x[:, None], x, ulp=4)
 
 
+def test_what_is_widened_in_the_kernel_that_computes_it_is_rounded_before():
+    """Helper functions of a kernel are of one precision; a number of the other one must not escape in it."""
+    x, zero = special(np.float32), np.zeros(len(special(np.float32)))
+    check([lambda x, zero, f=f: (f(x) + zero).astype(np.float32) for f in CLOSE], x, zero, ulp=4)
+    with np.errstate(all="ignore"):
+        wide = fg.jit(lambda x, zero: [f(x) + zero for f in CLOSE])(x, zero)
+        totals = fg.jit(lambda x: [np.sum(f(x), dtype=float) for f in CLOSE])(x[-4:])
+        for f, y, total in zip(CLOSE, wide, totals, strict=True):
+            assert y.dtype == np.float64
+            same(np.float64(np.float32(y)), y, what=str(f))
+            np.testing.assert_allclose(total, np.sum(f(x[-4:]), dtype=float), 1e-6, err_msg=str(f))
+        y = fg.jit(lambda x, zero: (np.exp(x) + zero, np.power(x, np.float32(30)) + zero))(x, zero)
+        np.testing.assert_array_equal(np.isinf(y[0]), np.isinf(np.exp(x)))
+        np.testing.assert_array_equal(np.isinf(y[1]), np.isinf(x ** np.float32(30)))
+
+
+def test_sums_of_one_precision_beside_numbers_of_another():
+    x, y = np.linspace(-1, 2, 6, dtype=np.float32).reshape(2, 3), np.array([1.0, 2.0])
+    for f in (fg.nn.logsumexp, np.sum, np.max, np.prod, lambda x, k: fg.nn.softmax(x, k)[:, 0]):
+        with np.errstate(all="ignore"):
+            found = fg.jit(lambda x, y, f=f: f(x, 1) + y)(x, y)
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, f(x, 1) + y, 1e-6)
+
+
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integers_wrap_and_divide_as_those_of_numpy(dtype):
     x = integers(dtype)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,14 +22,15 @@ from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Var
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, postorder
-from fgrad.kernels.body import Body, prepare
+from fgrad.kernels.body import FLOAT64, Body, prepare
 
 Indices = tuple[Index, ...]
 
 NATIVE = frozenset("?bhilqBHILQfd")  # dtypes of which kernels know the elements
 SMALL = 16  # axes up to this length may be unrolled
 SHARE = 64  # elements of unrolled axes in all
-BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
+_CALL = re.compile(r"\w\(")  # of a helper function
+BOOL, INT64, FLOAT32 = np.dtype(bool), np.dtype(np.int64), np.dtype(np.float32)
 JOINS = {  # reductions, and the row that joins two elements
     "sum": "add",
     "prod": "multiply",
@@ -86,6 +88,8 @@ class Elements:
         unrollable: loops that may be asked to be unrolled.
         tiny: the same where few elements are all there is.
         codes: a dtype of floats -> the code of atoms that are not computed as `ATOMS` has them.
+        mixed: whether there are floats of two dtypes: helper functions, of which a kernel has one for both,
+            take and give numbers of the wider one, which are rounded.
     """
 
     makers: dict[Var, tuple[Equation, int]]
@@ -104,12 +108,13 @@ class Elements:
         unrollable: frozenset[int] = frozenset(),
         tiny: frozenset[int] = frozenset(),
         codes: Callable[[np.dtype[Any]], Mapping[str, str]] = lambda _: {},
+        *,
+        mixed: bool = False,
     ) -> None:
         self.makers, self.stored, self.builder, self.constants = makers, stored, builder, constants
-        self.unrollable, self.tiny, self.codes = unrollable, tiny, codes
+        self.unrollable, self.tiny, self.codes, self.mixed = unrollable, tiny, codes, mixed
         self.wanted: dict[Var, None] = {}  # what should have memory, though it has none
         self.floats: set[np.dtype[Any]] = set()  # in which floats are computed
-        self.mixed = False  # whether kernels are given several of them
 
     # ---- values ---------------------------------------------------------------------------------
 
@@ -274,12 +279,12 @@ class Elements:
                 continue
             out = BOOL if _gives_truth(e, known) else dtype
             code = self.codes(dtype).get(e.head, ATOMS[e.head].code)
-            called = called or code[0].isalpha()
-            known[e] = operation(code, [known[a] for a in e.args], out, COSTS.get(e.head, 4))
-        result = known[body.results[0]]
-        if self.mixed and called and result.dtype.name == "float32":  # functions compute in the widest dtype
-            return operation("float32({})", [result], dtype, 0)
-        return result
+            parts = [known[a] for a in e.args]
+            if self.mixed and dtype == FLOAT32 and _CALL.search(code):
+                parts = [self.convert(p, FLOAT64) if p.dtype == FLOAT32 else p for p in parts]
+                code = f"float32({code})" if out == FLOAT32 else code
+            known[e] = operation(code, parts, out, COSTS.get(e.head, 4))
+        return known[body.results[0]]
 
     def reduced(self, equation: Equation, at: Indices) -> Value:
         """Return a reduction over short axes, one element after the other."""

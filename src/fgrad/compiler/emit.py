@@ -126,8 +126,8 @@ class _Writer:
     def __init__(self, nest: Nest, makers: Any, stored: Any, kept: Any, constants: Any) -> None:
         self.nest, self.kept = nest, kept
         self.builder = Builder(nest.phases[0][0].loops)
-        self.elements = Elements(makers, stored, self.builder, constants)
-        self.elements.mixed = len(nest.floats) > 1
+        mixed = len(nest.floats) > 1
+        self.elements = Elements(makers, stored, self.builder, constants, mixed=mixed)
         self.parts: list[Part] = []
         self.stores: dict[Var, None] = {}
         self.filled: dict[Var, None] = {}

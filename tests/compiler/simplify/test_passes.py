@@ -475,3 +475,25 @@ def test_work_is_proportional_to_the_program(monkeypatch):
         simplify(fg.make_graph(fg.grad(f))(np.ones(n)))
         counts.append(len(calls))
     assert counts[1] < 4.5 * counts[0]
+
+
+def test_constants_that_rules_reshape_are_operands():
+    def factor(a):
+        for i in (6, 7):
+            for j in range(i):
+                a[i, j] -= np.dot(a[i, :j], a[j, :j])
+                a[i, j] /= a[j, j]
+            if i == 6:
+                a[6, 6] -= np.dot(a[6, :6], a[6, :6])
+                a[6, 6] = np.sqrt(a[6, 6])
+        return np.sum(a)
+
+    a = np.eye(8) * 8 + 1.0
+    eager = fg.grad(factor)(a)
+    np.testing.assert_allclose(fg.jit(fg.grad(factor))(a), eager, 1e-12)
+    steps = [(i, j) for i in (6, 7) for j in range(i)] + [(6, 6), (0, 7)]
+    for i, j in steps:
+        step = np.zeros_like(a)
+        step[i, j] = 1e-5
+        slope = (plain(factor(fg.tensor(a + step))) - plain(factor(fg.tensor(a - step)))) / 2e-5
+        np.testing.assert_allclose(eager[i, j], slope, 1e-6)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.compiler.growing import DTYPES, ELEMENTS, SHAPES, SPECIAL, SUMS, TAME, grown, run
 
 import fgrad as fg
-from fgrad.compiler.simplify import simplify
+from fgrad.compiler.simplify import operands, rewriting, simplify
 from fgrad.core.program import Program, Var
+from fgrad.transforms.residuals import fixed
 
 
 def example(data: Any, constants: tuple[float, ...], kinds: tuple[str, ...]) -> tuple[Program, list[Any]]:
@@ -62,6 +64,30 @@ def test_sums_are_the_same_to_rounding(data):
     for y, expected in zip(run(simple, inputs), run(program, inputs), strict=True):
         assert y.dtype == expected.dtype
         assert y.shape == expected.shape
+        if y.dtype.kind == "f":
+            eps = np.finfo(y.dtype).eps
+            np.testing.assert_allclose(y, expected, rtol=100 * eps, atol=100 * eps * size)
+        else:
+            np.testing.assert_array_equal(y, expected)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_rules_take_constants_in_every_place(data):
+    """A constant whose equation is left to the program, as beyond some depth of rules, is one operand."""
+    program, inputs = example(data, TAME, ("shape", "binary") * 4 + ELEMENTS + SUMS)
+    known = [data.draw(st.booleans()) for _ in inputs]
+    values = {v: x for v, x, k in zip(program.inputs, inputs, known, strict=True) if k}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operands, "folded", lambda *_: None)
+        patch.setattr(rewriting, "_DEEPEST", data.draw(st.sampled_from((1, 2, 3, 40))))
+        simple = simplify(fixed(program, values))
+    size = largest(program, inputs)
+    if not np.isfinite(size):
+        return
+    free = [x for x, k in zip(inputs, known, strict=True) if not k]
+    for y, expected in zip(run(simple, free), run(program, inputs), strict=True):
+        assert (y.dtype, y.shape) == (expected.dtype, expected.shape)
         if y.dtype.kind == "f":
             eps = np.finfo(y.dtype).eps
             np.testing.assert_allclose(y, expected, rtol=100 * eps, atol=100 * eps * size)

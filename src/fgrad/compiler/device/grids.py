@@ -53,7 +53,7 @@ def grids(
         constants: the arrays of variables that are constant.
         threads: in a block, a power of two.
     """
-    context = makers, stored, kept, constants, threads, nest.shared
+    context = makers, stored, kept, constants, threads, nest.shared, nest.floats
     if nest.roots[0].scatters:
         return scattered(nest.roots[0], kept, context)
     first, others = _split(nest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,10 +85,12 @@ class Writer:
         constants: Any,
         threads: int,
         heirs: dict[Var, Var],
+        floats: AbstractSet[np.dtype[Any]] = frozenset(),
     ) -> None:
         self.kept, self.threads, self.heirs = kept, threads, heirs
         self.builder = Builder(loops)
-        self.elements = Elements(makers, stored, self.builder, constants, codes=device_codes)
+        mixed = len(floats) > 1
+        self.elements = Elements(makers, stored, self.builder, constants, codes=device_codes, mixed=mixed)
         self.buffers: dict[Any, int] = {}
         self.numbers: dict[int, str] = {}
         self.stores: dict[Any, None] = {}

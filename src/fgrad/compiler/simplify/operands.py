@@ -81,14 +81,14 @@ def reshape_later(rw: Rewriting, e: Equation) -> Any:
             shape,
         )
     ones = {i for i, n in enumerate(shape) if n == 1}
-    if not ones or not any(m and _only_adds_ones(m) for m in made):
+    if not ones or not any(m and _only_adds_ones(rw, m) for m in made):
         return None
     args = [_without(rw, a, len(shape), ones) for a in e.args]
     return rw.reshape(rw.make(e.name, *args, **e.params), shape)
 
 
-def _only_adds_ones(made: Equation) -> bool:
-    source, shape = made.args[0].aval.shape, made.outs[0].aval.shape
+def _only_adds_ones(rw: Rewriting, made: Equation) -> bool:
+    source, shape = rw.aval(made.args[0]).shape, made.outs[0].aval.shape
     return len(source) < len(shape) and [n for n in source if n != 1] == [n for n in shape if n != 1]
 
 

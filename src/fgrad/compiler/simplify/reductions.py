@@ -135,7 +135,7 @@ def _sum_of_pieces(rw: Rewriting, e: Equation, made: Equation) -> Any:
     axis, axes = made.params["axis"], e.params["axes"]
     if axis in axes or not rw.single(e.args[0]):
         return None
-    rest = _remaining(axes, e.args[0].aval.ndim)
+    rest = _remaining(axes, rw.aval(e.args[0]).ndim)
     parts = [rw.make("sum", p, axes=axes) for p in made.args if rw.aval(p).dtype == made.outs[0].aval.dtype]
     if len(parts) != len(made.args):
         return None
