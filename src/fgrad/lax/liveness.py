@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from fgrad.compiler.simplify.effects import has_effect, has_effects
 from fgrad.core.program import Equation, Program, Region, Var
 from fgrad.lax.branches import Branches
 from fgrad.lax.loops import While
@@ -27,22 +28,9 @@ def with_programs(e: Equation, f: Callable[[Program], Program]) -> Equation:
     return Equation(e.name, e.args, {"code": e.params["code"].map(f)}, e.outs, e.line)
 
 
-def has_effect(e: Equation) -> bool:
-    """Return whether an equation does something beside its outputs."""
-    own = e.name == "effect" or "over" in e.params  # a collective operation waits for other processes
-    return own or any(map(_has_effects, programs_of(e.params.get("code"))))
-
-
-def _has_effects(program: Program) -> bool:
-    found = _effects.get(program)
-    if found is None:
-        found = _effects[program] = any(map(has_effect, program.equations))
-    return found
-
-
 def silent(program: Program) -> Program:
-    """Return a program without effects, those of its loops and branches included."""
-    if not any(map(has_effect, program.equations)):
+    """Return a program that calls nobody, the programs of its loops and branches included."""
+    if not has_effects(program):
         return program
     kept: list[Equation] = []
     places = []
@@ -90,7 +78,6 @@ def _gathered(bits: int, sets: Sequence[int]) -> int:
 
 
 _flows: weakref.WeakKeyDictionary[Program, Flow] = weakref.WeakKeyDictionary()  # programs do not change
-_effects: weakref.WeakKeyDictionary[Program, bool] = weakref.WeakKeyDictionary()
 
 
 def flow(program: Program) -> Flow:

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.compiler.simplify.effects import has_effect
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, Var
 from fgrad.lax.joining import joined, renewed, substituted
-from fgrad.lax.liveness import has_effect, live
+from fgrad.lax.liveness import live
 from fgrad.lax.loops import While
 from fgrad.lax.merging import once
 from fgrad.lax.scans import Scan

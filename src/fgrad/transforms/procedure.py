@@ -31,8 +31,8 @@ from fgrad.core.watch import quiet, watching
 from fgrad.ops.linear import convert
 from fgrad.transforms.batch import Batch
 from fgrad.transforms.manager import GradManager
-from fgrad.transforms.residuals import Cut, fixed, pruned
-from fgrad.transforms.stage import aval_out, staged, staging
+from fgrad.transforms.residuals import Cut, arriving, fixed
+from fgrad.transforms.stage import Stage, aval_out, staged, staging
 
 
 class _Locks:
@@ -198,9 +198,9 @@ class Saving:
                 for v, there in zip(cts, arrived, strict=True)
                 if not there
             }
-            self._steps[arrived] = Procedure(
-                pruned(fixed(self._backward, zeros)), f"the gradient of {self.forward.name}"
-            )
+            some = [v for v, there in zip(cts, arrived, strict=True) if there]
+            program = fixed(arriving(self._backward, cts, some), zeros)
+            self._steps[arrived] = Procedure(program, f"the gradient of {self.forward.name}")
         return self._steps[arrived]
 
 
@@ -209,10 +209,11 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
     cts = [i for i, a in enumerate(procedure.outs) if a.dtype.kind in "fc"]
     tracked = [i for i, w in enumerate(wanted) if w]
     present: list[bool] = []
-    linear, wary = True, False
+    linear, wary, sweep = True, False, 0
 
     def joint(*values: Any) -> list[Any]:
-        nonlocal linear, wary
+        nonlocal linear, wary, sweep
+        stage = next(t for t in current().traces if isinstance(t, Stage))
         primals = list(values[:n])
         gm = GradManager()
         gm.record()
@@ -228,6 +229,7 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
             pull = gm.pullback([ys[i] for i in cts], leaves, once=True)
         finally:
             gm.release()
+        sweep = len(stage.equations)
         grads = pull(values[n:])
         present.extend(g is not None for g in grads)
         return [
@@ -238,7 +240,8 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
     program = _alone(joint, [*procedure.ins, *(procedure.outs[i] for i in cts)])
     if not any(present):
         return None
-    saving = Saving(Cut(program, n, len(procedure.outs)), procedure.name, wanted, cts, present)
+    cut = Cut(program, n, len(procedure.outs), sweep)
+    saving = Saving(cut, procedure.name, wanted, cts, present)
     saving.pull.linear, saving.pull.wary = linear, wary
     return saving
 

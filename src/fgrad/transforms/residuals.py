@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fgrad.compiler.simplify.effects import is_shared
+from fgrad.compiler.simplify.effects import has_effect, is_shared, tolerant
 from fgrad.core.program import Equation, Program, Region, Var
 
 CHEAP = {"broadcast_to", "reshape", "transpose", "positive"}  # rather once more than kept
@@ -37,7 +37,12 @@ class Unit:
     @property
     def has_effect(self) -> bool:
         """Whether it has to run although nothing uses its results."""
-        return any(not e.outs or is_shared(e) for e in self.equations)
+        return any(map(has_effect, self.equations))
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes take part in it."""
+        return any(map(is_shared, self.equations))
 
     @property
     def is_cheap(self) -> bool:
@@ -82,9 +87,33 @@ def live(parts: Sequence[Unit], outputs: Iterable[Any]) -> list[Unit]:
     return kept[::-1]
 
 
-def pruned(program: Program) -> Program:
-    """Return a program without what its outputs do not need."""
-    return assemble(program.inputs, live(units(program), program.outputs), program.outputs)
+def arriving(program: Program, cts: Sequence[Var], arrived: Sequence[Var]) -> Program:
+    """Return a sweep for the cotangents that `arrived`: it does and refuses nothing for the others of `cts`.
+
+    So an eager sweep does not come to what no cotangent reaches. What other processes take part in stays.
+    """
+    parts = units(program)
+    some, there = depending(parts, cts), depending(parts, arrived)
+    wanted = {v for u in parts if not there.isdisjoint(u.args) for v in u.args}
+    used = {v for u in parts for v in u.args}
+    reached = {u.start: not there.isdisjoint(u.args) for u in parts if not some.isdisjoint(u.args)}
+    kept = []
+    for unit in reversed(parts):
+        active = reached.get(unit.start)
+        if active is None and used.isdisjoint(unit.outs):  # it only looks, for the step that it stands in
+            beside = [max((s for s in reached if s < unit.start), default=None)]
+            beside += [min((s for s in reached if s > unit.start), default=None)]
+            active = any(s is None or reached[s] for s in beside)
+        elif active is None:
+            active = not wanted.isdisjoint(unit.outs)
+        if active:
+            wanted.update(unit.args)
+        elif not unit.is_shared:
+            if any(not e.outs for e in unit.equations):
+                continue
+            unit.equations = list(map(tolerant, unit.equations))
+        kept.append(unit)
+    return assemble(program.inputs, live(kept[::-1], program.outputs), program.outputs)
 
 
 def depending(parts: Sequence[Unit], sources: Iterable[Var]) -> set[Var]:
@@ -105,20 +134,22 @@ class Cut:
     forward: Program
     backward: Program
 
-    def __init__(self, joint: Program, primals: int, outs: int) -> None:
+    def __init__(self, joint: Program, primals: int, outs: int, sweep: int) -> None:
         """Cut.
 
         Args:
             joint: the program.
             primals: the number of primals among its inputs.
             outs: the number of outs among its outputs.
+            sweep: the number of its equations before the sweep, which may refuse what it comes to.
         """
         given, cts = joint.inputs[:primals], joint.inputs[primals:]
         values, grads = joint.outputs[:outs], joint.outputs[outs:]
         parts = units(joint)
-        late = depending(parts, cts)
-        first = [u for u in parts if not _is_late(u, late)]
-        second = live([u for u in parts if _is_late(u, late)], grads)
+        refusing = [u for u in parts if u.start >= sweep and u.has_effect]
+        late = depending(parts, [*cts, *(v for u in refusing for v in u.outs)])
+        first = [u for u in parts if not _is_late(u, late) and u not in refusing]
+        second = live([u for u in parts if _is_late(u, late) or u in refusing], grads)
         used = [v for u in second for v in u.args] + [g for g in grads if isinstance(g, Var)]
         crossing = dict.fromkeys(v for v in used if v not in late)
         made = {v: u for u in first for v in u.outs}

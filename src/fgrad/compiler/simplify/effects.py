@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+from typing import Any
+from weakref import WeakKeyDictionary
+
 from fgrad.core.program import Equation, Program
+
+_BLIND: dict[str, dict[str, Any]] = {"guard": {"look": False}, "solve": {"check": ""}}
+_found: WeakKeyDictionary[Program, bool] = WeakKeyDictionary()  # programs do not change
 
 
 def has_effect(e: Equation) -> bool:
-    """Return whether an equation does more than its results: it calls the user or others, or may refuse."""
+    """Return whether an equation does more than its results: it calls the user or others, or may refuse.
+
+    This is the one definition: what a program does and raises is what the function does and raises that was
+    staged, whoever takes what nobody needs out of it.
+    """
     name = e.name
-    if name == "effect" or "over" in e.params:
+    if name in {"effect", "fitted"} or "over" in e.params:
         return True
     if name == "guard":
         return bool(e.params["look"])
     if name == "solve":
         return bool(e.params["check"])
     code = e.params.get("code")
-    return code is not None and any(has_effect(inner) for p in code.inner() for inner in p.equations)
+    return code is not None and any(map(has_effects, code.inner()))
+
+
+def has_effects(program: Program) -> bool:
+    """Return whether an equation of a program has an effect."""
+    found = _found.get(program)
+    if found is None:
+        found = _found[program] = any(map(has_effect, program.equations))
+    return found
+
+
+def tolerant(e: Equation) -> Equation:
+    """Return an equation that refuses nothing, for values of no consequence."""
+    blind = _BLIND.get(e.name)
+    return Equation(e.name, e.args, e.params | blind, e.outs, e.line) if blind else e
 
 
 def is_shared(e: Equation) -> bool:
