@@ -395,3 +395,46 @@ def test_the_callback_owns_what_it_gets():
     out = fg.pure_callback(host, V, t)
     close(t, V)
     close(out, [100.0, 2.0, 4.0])
+
+
+def test_a_pure_callback_without_operands_runs_when_its_program_does():
+    calls = []
+
+    def number():
+        calls.append(1)
+        return np.float64(len(calls))
+
+    called = lambda *args: fg.pure_callback(lambda *_: number(), np.float64(0), *args)
+    w = fg.tensor(2.0)
+    for args in ((), (3.0,), (np.ones(2), "static"), (w,)):
+        calls.clear()
+        f = fg.jit(lambda x, args=args: x + called(*args))
+        assert (f(10.0), f(10.0), f(10.0)) == (11.0, 12.0, 13.0)
+        program = fg.make_graph(lambda x, args=args: x + called(*args))(1.0)
+        assert len(calls) == 3
+        assert (program(1.0), program(1.0)) == (5.0, 6.0)
+        fg.eval_shape(lambda x, args=args: x + called(*args), 1.0)
+        assert len(calls) == 5
+
+
+def test_a_pure_callback_in_a_branch_or_loop_runs_where_that_does():
+    calls = []
+
+    def number():
+        calls.append(1)
+        return np.float64(1.0)
+
+    call = lambda: fg.pure_callback(number, np.float64(0))
+    chosen = fg.jit(lambda x: fg.lax.cond(x > 0, lambda: x, lambda: x + call()))
+    assert (chosen(1.0), len(calls)) == (1.0, 0)
+    assert (chosen(-1.0), len(calls)) == (0.0, 1)
+    calls.clear()
+    repeated = fg.jit(lambda x, n: fg.lax.fori_loop(0, n, lambda i, c: c + call(), x))
+    assert (repeated(1.0, 0), len(calls)) == (1.0, 0)
+    assert (repeated(1.0, 3), len(calls)) == (4.0, 3)
+    calls.clear()
+    mapped = fg.jit(fg.vmap(lambda x: x + call()))
+    close(mapped(np.arange(3.0)), [1.0, 2.0, 3.0])
+    assert len(calls) == 1
+    close(fg.jit(fg.grad(lambda x: x * call()))(2.0), 1.0)
+    close(fg.grad(fg.jit(lambda x: x * call()))(2.0), 1.0)
