@@ -401,3 +401,103 @@ def test_associative_scan(n, reverse, axis):
     calls = []
     lax.associative_scan(lambda a, b: calls.append(1) or a * b, x, axis=axis)
     assert len(calls) <= 2 * n.bit_length()
+
+
+# ---- Python numbers ----------------------------------------------------------------------------------
+
+COUNTED = {
+    "counter": lambda x: lax.fori_loop(0, 3, lambda i, c: c + x[i] * i, x[0]),
+    "counter from 0": lambda x: lax.fori_loop(0, 3, lambda i, c: c + x[i] * i, 0),
+    "counter from 0.0": lambda x: lax.fori_loop(0, 3, lambda i, c: c + x[i] * i, 0.0),
+    "counter in an index": lambda x: lax.fori_loop(0, 4, lambda i, c: c + x[i], x[0] * 0),
+    "counter with NumPy's bound": lambda x: lax.fori_loop(0, np.int64(3), lambda i, c: c + x[i] * i, x[0]),
+    "counter divides": lambda x: lax.fori_loop(1, 3, lambda i, c: c + x[i] / i, x[0] * 1.0),
+    "counter as exponent": lambda x: lax.fori_loop(1, 3, lambda i, c: c + x[i] ** i, x[0]),
+    "counters of two loops": lambda x: lax.fori_loop(
+        0, 2, lambda i, c: lax.fori_loop(0, 2, lambda j, d: d + x[i] * (i + j), c), x[0]
+    ),
+    "counter kept": lambda x: lax.fori_loop(
+        0, 3, lambda i, c: c + x[i] * i, x[0], checkpoint=2 if x.dtype.kind in "fc" else None
+    ),
+    "counter for a jitted function": lambda x: lax.fori_loop(
+        0, 3, lambda i, c: fg.jit(lambda a, n: a + n)(c, i), x[0]
+    ),
+    "counter of while": lambda x: lax.while_loop(
+        lambda v: v[0] < 3, lambda v: (v[0] + 1, v[1] + x[v[0]] * v[0]), (0, x[0])
+    ),
+    "counter for a branch": lambda x: lax.fori_loop(
+        0, 3, lambda i, c: lax.cond(x[0] > 0, lambda j: c + x[i] * j, lambda j: c, i), x[0]
+    ),
+    "numbers alone": lambda x: x * lax.fori_loop(0, 3, lambda i, c: c + i, 0),
+    "number to float": lambda x: x * 1.0 * lax.fori_loop(1, 3, lambda i, c: c / i, 1),
+    "number of while": lambda x: x * 1.0 * lax.while_loop(lambda v: v < 3, lambda v: v + 0.5, 0.0),
+    "number in a carry": lambda x: lax.scan(lambda c, y: (c * 2, y * c), 1, x),
+    "float in a carry": lambda x: lax.scan(lambda c, y: (c * 0.5, y * c), 1.0, x),
+    "number for a branch": lambda x: lax.cond(x[0] > 0, lambda n: x * n, lambda n: x + n, 3),
+    "number from a branch": lambda x: x * lax.cond(x[0] > 0, lambda: 2, lambda: 3),
+    "number beside an array": lambda x: lax.cond(x[0] > 9, lambda: x[0] * 1.0, lambda: 3.0) * 1.0 * x[0],
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.complex64, np.float16, np.float64])
+@pytest.mark.parametrize("f", COUNTED.values(), ids=COUNTED)
+def test_python_numbers_stay_such_in_loops(f, dtype):
+    x = np.array([1, 2, 3, 4], dtype)
+    expected = fg.tree.leaves(f(x))
+    program = fg.make_graph(f)(x)
+    for y, e in zip(program.run([x]), expected, strict=True):
+        assert np.asarray(y).dtype == np.asarray(e).dtype
+        close(np.asarray(y), np.asarray(e))
+
+
+def test_counters_of_compiled_loops_are_python_numbers():
+    x = np.linspace(0.5, 2, 4, dtype=np.float32)
+
+    def f(x, n):
+        return lax.fori_loop(0, n, lambda i, c: c + x[i] * i, x[0])
+
+    for n in (0, 2, 4, np.int32(3)):
+        expected = f(x, n)
+        assert expected.dtype == np.float32
+        exactly(fg.jit(f)(x, n), expected)
+        exactly(fg.jit(lambda x, n=n: f(x, n))(x), expected)
+        assert fg.jit(fg.grad(f))(x, n).dtype == np.float32
+        close(fg.jit(fg.grad(f))(x, n), fg.grad(f)(x, n))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+def test_examples_with_bounds_of_their_own_share_the_counter(dtype):
+    x = np.array([1, 2, 3, 4, 5], dtype)
+    starts, stops = np.array([0, 3, 1, 4]), np.array([2, 4, 1, 0])
+
+    def f(x, start, stop):
+        return lax.fori_loop(start, stop, lambda i, c: c + x[i] * i, x[0])
+
+    expected = np.array([f(x, *map(int, b)) for b in zip(starts, stops, strict=True)])
+    assert expected.dtype == dtype
+    for g in (f, fg.jit(f)):
+        exactly(fg.vmap(g, (None, 0, 0))(x, starts, stops), expected)
+    exactly(fg.jit(fg.vmap(f, (None, 0, 0)))(x, starts, stops), expected)
+    outer = fg.vmap(fg.vmap(f, (None, 0, 0)), (0, None, 0))(
+        np.stack([x, x[::-1]]), starts, np.stack([stops, stops])
+    )
+    exactly(outer[0], expected)
+    assert not fg.vmap(f, (None, 0, 0))(x, starts[:0], stops[:0]).size
+    if dtype is np.float32:
+        total = lambda x: np.sum(fg.vmap(f, (None, 0, 0))(x, starts, stops))
+        close(fg.grad(total)(x), differences(total, x.astype(np.float64)), 1e-3)
+
+
+def test_a_counter_beyond_a_small_dtype_is_refused_at_its_turn():
+    x = np.array([1], np.int8)
+    f = lambda x: lax.fori_loop(125, 130, lambda i, c: c * 0 + i, x[0])
+    for call in (f, fg.jit(f)):
+        with pytest.raises(OverflowError, match="128 out of bounds for int8"):
+            call(x)
+    inside = fg.make_graph(lambda x: lax.fori_loop(0, 100, lambda i, c: c * 0 + i, x[0]))(x)
+    assert "fitted" not in str(inside)  # it is known to fit
+
+
+def test_a_number_that_a_carry_does_not_hold_is_refused():
+    with pytest.raises(TypeError, match=r"carries int64\[\] in leaf 0, but a step returns a Python float"):
+        fg.jit(lambda x: lax.scan(lambda c, y: (0.5, c), x[0], x))(np.arange(3))

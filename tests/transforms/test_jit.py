@@ -221,9 +221,42 @@ def test_an_integer_that_does_not_fit():
             f(x, n)
     exactly(fg.jit(lambda x, n: x < n)(x, -1), [False, False])
     exactly(fg.jit(lambda x, n: x / n)(x, -2), [-0.5, -1.0])
-    with pytest.raises(TypeError, match=r"computed from others.*uint8.*test_jit\.py"):
-        fg.jit(lambda x, n: x + (n + n))(x, 1)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint64])
+def test_an_integer_computed_from_others_is_looked_at_when_the_program_runs(dtype):
+    x, low, high = np.array([1, 2], dtype), np.iinfo(dtype).min, np.iinfo(dtype).max
+    f = lambda x, n: x * (n + n) + abs(n) * 0
+    compiled = fg.jit(f)
+    for n in (1, 3, 1):
+        exactly(compiled(x, n), f(x, n))
+    for n in (high // 2 + 1, low // 2 - 1) if high < 2**62 else (low // 2 - 1,):
+        for call in (compiled, compiled, fg.vmap(compiled, (0, None)), fg.jit(lambda x, n: compiled(x, n))):
+            with pytest.raises(OverflowError, match=f"{2 * n} out of bounds for {np.dtype(dtype)}"):
+                call(x, n)
+    exactly(compiled(x, 2), f(x, 2))
+    added = lambda a, b: abs(a) + abs(b)
+    exactly(fg.jit(added)(-3, x), added(-3, x))
+    exactly(fg.jit(added)(-3, x[0]), added(-3, x[0]))
     exactly(fg.jit(lambda x, n: x + (n + n))(x.astype(int), 1), [3, 4])
+
+
+def test_an_integer_that_does_not_fit_is_refused_where_it_would_be_in_eager_mode():
+    def dropped(x, n):
+        x + n * 2
+        return x
+
+    def jitted(x, n):
+        fg.jit(lambda x, n: x + n)(x, n * 2)
+        return x
+
+    x = np.array([1, 2], np.int8)
+    for f in (dropped, jitted):
+        exactly(fg.jit(f)(x, 3), x)
+        with pytest.raises(OverflowError, match="400 out of bounds for int8"):
+            f(x, 200)
+        with pytest.raises(OverflowError, match="400 out of bounds for int8"):
+            fg.jit(f)(x, 200)
 
 
 def test_a_differentiated_number_is_an_array():

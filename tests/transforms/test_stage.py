@@ -369,3 +369,50 @@ def test_a_constant_that_is_written_to_gives_an_aval():
 
 def make(f, *args):
     return fg.make_graph(f)(*args)
+
+
+# ---- inside of other transformations -------------------------------------------------------------
+
+
+AROUND = {
+    "jit": (fg.jit, np.array([1.0, 2.0])),
+    "vmap": (fg.vmap, np.array([[1.0, 2.0], [3.0, 4.0]])),
+    "grad": (fg.grad, np.array([1.0, 2.0])),
+    "jit of vmap": (lambda f: fg.jit(fg.vmap(f)), np.array([[1.0, 2.0], [3.0, 4.0]])),
+    "jit of grad": (lambda f: fg.jit(fg.grad(f)), np.array([1.0, 2.0])),
+    "vmap of grad": (lambda f: fg.vmap(fg.grad(f)), np.array([[1.0, 2.0], [3.0, 4.0]])),
+    "hessian": (fg.hessian, np.array([1.0, 2.0])),
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_a_staged_function_may_use_tensors_of_transformations_around(around):
+    transform, x = AROUND[around]
+
+    def staged(x):
+        program = fg.make_graph(lambda y: np.sum(y * x**2) + np.sum(x) * y[0])(np.ones(2))
+        return program(np.sin(x)) + program(np.ones(2))
+
+    def plainly(x):
+        g = lambda y: np.sum(y * x**2) + np.sum(x) * y[0]
+        return g(np.sin(x)) + g(np.ones(2))
+
+    close(transform(staged)(x), transform(plainly)(x))
+    shape = lambda x: fg.eval_shape(lambda y: np.outer(y, x), np.ones(3)).shape[1]
+    close(transform(lambda x: np.sum(x * shape(x)))(x), transform(lambda x: np.sum(x * 2))(x))
+    dtype = lambda x: fg.eval_shape(lambda: x > 0).dtype
+    close(transform(lambda x: np.sum(x) * dtype(x).itemsize)(x), transform(lambda x: np.sum(x))(x))
+
+
+def test_a_program_that_outlives_what_it_uses_says_so():
+    kept = []
+
+    def f(x):
+        kept.append(fg.make_graph(lambda y: y * x)(np.ones(2)))
+        return x
+
+    for transform, x in ((fg.jit, np.ones(2)), (fg.vmap, np.ones((3, 2)))):
+        transform(f)(x)
+        assert "multiply" in str(kept[-1])
+        with pytest.raises(fg.EscapedTensorError, match="used outside"):
+            kept[-1](np.ones(2))

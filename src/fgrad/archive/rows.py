@@ -150,6 +150,7 @@ PARAMS: dict[str, dict[str, Check]] = {
         for row in (*("cumsum", "cumprod", "recur", "concatenate", "unstack", "argmax", "argmin"),)
     },
     "convert": {"dtype": _dtype},
+    "fitted": {"dtype": _dtype},
     "contract": {"a": TEXT, "b": TEXT, "out": TEXT},
     "slice": {"index": _index},
     "unslice": {"shape": SIZES, "index": _index},

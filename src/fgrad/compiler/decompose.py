@@ -26,7 +26,7 @@ class Plain(NamedTuple):
 
     program: Program
     constants: dict[Var, np.ndarray]  # inputs besides those of the program
-    checks: tuple[Var, ...]  # integers that are zero unless an index is out of bounds
+    checks: tuple[Var, ...]  # integers that are zero unless an index or a number is out of bounds
 
 
 LITTLE = 2**18  # multiplications of a product of matrices that kernels on a device compute themselves
@@ -292,6 +292,18 @@ def _signed(w: _Writer, j: Var) -> Var:
     )
 
 
+def _fitted(w: _Writer, n: Any, *, dtype: np.dtype[Any]) -> Any:
+    """Check that integers are in the range of another dtype."""
+    if not isinstance(n, Var):
+        return None
+    own, limits = np.iinfo(n.aval.dtype), np.iinfo(dtype)
+    found = [w.write("greater", n, limits.max)] if limits.max < own.max else []
+    found += [w.write("less", n, limits.min)] if limits.min > own.min else []
+    for bad in found:
+        w.checks[w.write("sum", bad, axes=tuple(range(len(n.aval.shape))))] = None
+    return w.write("convert", n, dtype=dtype)
+
+
 def _wide(w: _Writer, j: Var) -> Var:
     """Return integers as those of 64 bits, which every length fits into."""
     dtype = j.aval.dtype
@@ -443,5 +455,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "softmax": _softmax,
     "log_softmax": _log_softmax,
     "stop_gradient": _discard,
+    "fitted": _fitted,
 }
 ON_DEVICE = RULES | {"contract": _contract_there, "layer_norm": _layer_norm}  # which the CPU has kernels for
+del ON_DEVICE["fitted"]  # the row itself looks at its number: nobody looks at checks there

@@ -270,7 +270,6 @@ class Elements:
             return operation(f"{dtype.name}({code})" if cut else code, operands, out)
         body = _body(name)
         known = dict(zip(body.params, operands, strict=True))
-        called = False
         for e in postorder(*body.results):
             if e in known:
                 continue

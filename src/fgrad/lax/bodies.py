@@ -9,8 +9,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Program, Var
-from fgrad.lax.trees import NUMBERS, kind_of
-from fgrad.transforms.stage import aval_out, staged
+from fgrad.transforms.stage import SAMPLE, common_type, number_type, settled, staged
 
 Fun = Callable[..., Any]
 
@@ -35,29 +34,64 @@ def sharing(
     return shared, values
 
 
-def abstract(leaves: Sequence[Any]) -> tuple[list[Any], list[Aval]]:
-    """Return leaves as arrays or Tensors with their avals."""
+def abstract(leaves: Sequence[Any]) -> tuple[list[Any], list[Aval], list[type | None]]:
+    """Return leaves as arrays or Tensors with their avals, and which stand for Python numbers."""
     values = [x if hasattr(x, "dtype") else np.asarray(x) for x in leaves]
-    return values, list(map(aval_of, values))
+    return values, list(map(aval_of, values)), list(map(number_type, leaves))
 
 
-def promoted(leaves: Sequence[Any], step: Callable[..., list[Any]]) -> list[Any]:
-    """Return the leaves with Python numbers as arrays of the dtype that they get in `step`."""
-    if not any(kind_of(x) is None for x in leaves):
-        return list(leaves)
-    fixed = [i for i, x in enumerate(leaves) if kind_of(x) is not None]
-    _, avals = abstract([leaves[i] for i in fixed])
+def promoted(
+    leaves: Sequence[Any], step: Callable[..., Sequence[Any]]
+) -> tuple[list[Any], list[Aval], list[type | None]]:
+    """Return the leaves of a carry as arrays or Tensors, their avals, and which stand for Python numbers.
 
-    def flat(*xs: Any) -> list[Any]:
-        full = list(leaves)
-        for i, x in zip(fixed, xs, strict=True):
-            full[i] = x
-        return step(*full)
+    A Python number stays one where `step`, of flat leaves, gives such a number again; else it takes the dtype
+    that it gets there.
+    """
+    kinds = [number_type(x) for x in leaves]
+    values = list(leaves)
+    while any(kinds):
+        found: list[Any] = []
 
-    program, _ = staged(flat, avals)
-    return [
-        x
-        if kind_of(x) is not None or isinstance(y, NUMBERS)
-        else np.asarray(x, np.result_type(x, aval_out(y).dtype))
-        for x, y in zip(leaves, program.outputs, strict=False)
+        def flat(*xs: Any, found: list[Any] = found) -> Sequence[Any]:
+            found[:] = step(*xs)
+            return found
+
+        staged(flat, _avals(values, kinds), kinds)
+        new = list(kinds)
+        for i, (kind, y) in enumerate(zip(kinds, found, strict=False)):
+            other = number_type(y)
+            if kind and other:
+                new[i] = common_type((kind, other))
+            elif kind:
+                new[i], values[i] = None, settled(values[i], np.result_type(SAMPLE[kind], aval_of(y).dtype))
+        if new == kinds:
+            break
+        kinds = new
+    values = [
+        settled(x, np.dtype(k)) if k else x if hasattr(x, "dtype") else np.asarray(x)
+        for x, k in zip(values, kinds, strict=True)
     ]
+    return values, _avals(values, kinds), kinds
+
+
+def fitting(outs: Sequence[Any], avals: Sequence[Aval]) -> list[Any]:
+    """Return the results of a step with those that stand for Python numbers in the dtypes of the carry.
+
+    Raises:
+        TypeError: a number is of another kind than its place.
+    """
+    found = []
+    for i, (y, a) in enumerate(zip(outs, avals, strict=True)):
+        kind = number_type(y)
+        if kind and np.result_type(SAMPLE[kind], a.dtype) != a.dtype:
+            raise TypeError(
+                f"the loop carries {a} in leaf {i}, but a step returns a Python {kind.__name__} there, which "
+                "that dtype does not hold; convert it in the function, or start from a value of its type"
+            )
+        found.append(settled(y, a.dtype) if kind else y)
+    return found
+
+
+def _avals(values: Sequence[Any], kinds: Sequence[type | None]) -> list[Aval]:
+    return [Aval((), np.dtype(k)) if k else aval_of(x) for x, k in zip(values, kinds, strict=True)]

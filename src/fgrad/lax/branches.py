@@ -18,7 +18,7 @@ from fgrad.lax.staged import Code, avals_out, inset, varies
 from fgrad.lax.trees import kind_of
 from fgrad.numpy.indexing import where
 from fgrad.ops.linear import convert
-from fgrad.transforms.stage import staged, staging
+from fgrad.transforms.stage import SAMPLE, common_type, number_type, staged, staging, weakened
 
 Fun = Callable[..., Any]
 
@@ -129,7 +129,7 @@ class Branches(Code):
 
 def _staged_switch(index: Any, branches: tuple[Fun, ...], operands: tuple[Any, ...], what: str) -> Any:
     leaves, structure = tree.flatten(operands)
-    values, avals = abstract(leaves)
+    values, avals, kinds = abstract(leaves)
     programs, captured, results = [], [], []
     for f in branches:
 
@@ -138,19 +138,34 @@ def _staged_switch(index: Any, branches: tuple[Fun, ...], operands: tuple[Any, .
             results.append((found, out_structure))
             return found
 
-        program, own = staged(flat, avals)
+        program, own = staged(flat, avals, kinds)
         programs.append(program)
         captured.append(own)
     for other in results[1:]:
         demand_equal(what, results[0], other)
-    # Python numbers take the dtype of the branch that has one
-    dtypes = [
-        np.result_type(*ys) for ys in zip(*([a.dtype for a in avals_out(p)] for p in programs), strict=True)
-    ]
+    outputs = zip(
+        *(zip(avals_out(p), found, strict=True) for p, (found, _) in zip(programs, results, strict=True)),
+        strict=True,
+    )
+    dtypes, numbers = zip(*map(_common, outputs), strict=True) if results[0][0] else ((), ())
     shared, taken = sharing(programs, captured)
     code = Branches(shared, [Aval(a.shape, d) for a, d in zip(avals_out(shared[0]), dtypes, strict=True)])
     outs = bind("lax.cond", index, *taken, *values, code=code)
-    return tree.unflatten(results[0][1], outs)
+    return tree.unflatten(results[0][1], map(weakened, outs, numbers))
+
+
+def _common(outs: Sequence[tuple[Aval, Any]]) -> tuple[np.dtype[Any], type | None]:
+    """Return the dtype of one result of all branches, and of which Python number it is if all of them are.
+
+    Beside arrays numbers take the dtype of these; integers have to fit.
+    """
+    kinds = [number_type(y) for _, y in outs]
+    if all(kinds):
+        number = common_type(k for k in kinds if k)
+        return np.dtype(number), number
+    fixed = np.result_type(*(a.dtype for (a, _), k in zip(outs, kinds, strict=True) if not k))
+    dtype = np.result_type(fixed, *(SAMPLE[k] for k in kinds if k))
+    return (np.result_type(dtype, int) if dtype.kind in "iu" and int in kinds else dtype), None
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:

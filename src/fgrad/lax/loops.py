@@ -11,14 +11,14 @@ import numpy as np
 from fgrad import tree
 from fgrad.core.aval import Aval
 from fgrad.core.program import Program
-from fgrad.core.tensor import Tensor, bind, wrap
-from fgrad.lax.bodies import abstract, promoted, run, sharing
+from fgrad.core.tensor import Tensor, bind
+from fgrad.lax.bodies import fitting, promoted, run, sharing
 from fgrad.lax.predicates import anywhere, choose, differs, scalar
-from fgrad.lax.scans import scan
+from fgrad.lax.scans import counted, scan
 from fgrad.lax.staged import Code, Grown, avals_out, inset, varies
 from fgrad.lax.trees import Carry, kind_of, stack
 from fgrad.numpy.indexing import where
-from fgrad.transforms.stage import staged, staging
+from fgrad.transforms.stage import staged, staging, weakened
 
 Fun = Callable[..., Any]
 
@@ -132,14 +132,13 @@ def _staged_while(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
     def proceed(*xs: Any) -> list[Any]:
         return [scalar(cond_fun(tree.unflatten(structure, xs)), "the condition of while_loop")]
 
-    values, avals = abstract(
-        promoted(leaves, lambda *xs: tree.leaves(body_fun(tree.unflatten(structure, xs))))
-    )
-    condition, first = staged(proceed, avals)
-    body, second = staged(step, avals)
+    values, avals, kinds = promoted(leaves, step)
+    condition, first = staged(proceed, avals, kinds)
+    body, second = staged(lambda *xs: fitting(step(*xs), avals), avals, kinds)
     (condition, body), taken = sharing((condition, body), (first, second))
     code = While(condition, body, len(taken))
-    return tree.unflatten(structure, bind("lax.while_loop", *taken, *values, code=code))
+    outs = bind("lax.while_loop", *taken, *values, code=code)
+    return tree.unflatten(structure, map(weakened, outs, kinds))
 
 
 def fori_loop(
@@ -172,20 +171,19 @@ def fori_loop(
     for b in bounds:
         if getattr(b, "dtype", np.dtype(type(b))).kind not in "iu":
             raise TypeError(f"the bounds of fori_loop must be integers, not {kind_of(b) or b!r}")
+    if any(map(differs, bounds)):
+        return _fori_of_examples(bounds, body_fun, init_val)
     if any(isinstance(b, Tensor) for b in bounds):
-        start, stop = bounds
-        start = start if isinstance(start, Tensor) else wrap(np.asarray(start))
+        start, stop = (weakened(b, int) if isinstance(b, Tensor) else int(b) for b in bounds)
         return while_loop(
             lambda v: v[0] < stop, lambda v: (v[0] + 1, body_fun(v[0], v[1])), (start, init_val)
         )[1]
     start, stop = map(int, bounds)
-    if staging() or checkpoint is not None:
-        return scan(
-            functools.partial(_counted, body_fun),
-            init_val,
-            np.arange(start, max(start, stop)),
-            checkpoint=checkpoint,
-        )[0]
+    if staging():
+        return counted(body_fun, init_val, range(start, max(start, stop)), checkpoint)
+    if checkpoint is not None:
+        steps = np.arange(start, max(start, stop))
+        return scan(lambda v, i: (body_fun(int(i), v), None), init_val, steps, checkpoint=checkpoint)[0]
     carry = Carry("fori_loop", body_fun, init_val)
     value = init_val
     for i in range(start, stop):
@@ -194,5 +192,29 @@ def fori_loop(
     return value
 
 
-def _counted(body_fun: Fun, value: Any, i: Any) -> tuple[Any, None]:
-    return body_fun(i, value), None
+def _fori_of_examples(bounds: Sequence[Any], body_fun: Fun, init_val: Any) -> Any:
+    """Do what `fori_loop` does where examples of a batch have bounds of their own.
+
+    The loop goes from the least bound to the greatest, so that its counter is the same for all of them.
+    """
+    ends = [_whole(b) for b in bounds]
+    if not all(np.size(b) for b in ends):
+        return init_val
+    start, stop = bounds
+
+    def step(i: Any, value: Any) -> Any:
+        with np.errstate(all="ignore"):  # of examples that have not begun, or are done
+            new = body_fun(i, value)
+        carry.check(new)
+        inside = np.logical_and(start <= i, i < stop)
+        return choose(functools.partial(where, inside), [new, value], "fori_loop")
+
+    carry = Carry("fori_loop", body_fun, init_val)
+    return fori_loop(np.min(ends[0]), np.max(ends[1]), step, init_val)
+
+
+def _whole(x: Any) -> Any:
+    """Return a bound for all examples of the batches around."""
+    while differs(x):
+        x = x._value.whole
+    return x

@@ -12,12 +12,12 @@ from fgrad import tree
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Program
 from fgrad.core.tensor import bind, wrap
-from fgrad.lax.bodies import abstract, promoted, run
+from fgrad.lax.bodies import fitting, promoted, run
 from fgrad.lax.reversal import scan_in_parts
 from fgrad.lax.staged import Code, Grown, avals_out, inset, varies
 from fgrad.lax.trees import Carry, flatten_like, stack
 from fgrad.transforms.calling import has_tensor, name_of
-from fgrad.transforms.stage import staged, staging
+from fgrad.transforms.stage import staged, staging, weakened
 
 Fun = Callable[..., Any]
 
@@ -229,9 +229,31 @@ class Scan(Code):
         return f"{times} times{' in reverse' * self.reverse}:{inset(self.body)}"
 
 
+def counted(f: Fun, init: Any, counts: range, checkpoint: Any) -> Any:
+    """Return the last carry of `f(i, carry)` for Python integers i, as one operation."""
+    xs, limits = np.asarray(counts, np.int64), (counts.start, counts.stop - 1)
+
+    def step(carry: Any, i: Any) -> tuple[Any, None]:
+        return f(i, carry), None
+
+    step.__qualname__ = name_of(f)
+    return _staged_scan(
+        step, init, [xs], tree.LEAF, len(xs), reverse=False, checkpoint=checkpoint, limits=limits
+    )[0]
+
+
 def _staged_scan(
-    f: Fun, init: Any, xs: list[Any], structure: Any, n: int, *, reverse: bool, checkpoint: Any
+    f: Fun,
+    init: Any,
+    xs: list[Any],
+    structure: Any,
+    n: int,
+    *,
+    reverse: bool,
+    checkpoint: Any,
+    limits: tuple[int, int] | None = None,
 ) -> tuple[Any, Any]:
+    """Return what `scan` does; where there are `limits`, the elements are Python integers between these."""
     leaves, carry_structure = tree.flatten(init)
     m = len(leaves)
     elements = [Aval(x.shape[1:], x.dtype) for x in xs]
@@ -246,11 +268,19 @@ def _staged_scan(
         return [*tree.leaves(new), *flat]
 
     def probe(*carry: Any) -> list[Any]:
-        zeros = [wrap(np.ones(a.shape, a.dtype)) for a in elements]
+        zeros = [1 if limits else wrap(np.ones(a.shape, a.dtype)) for a in elements]
         return step(*carry, *zeros)
 
-    init_values, avals = abstract(promoted(leaves, probe))
-    body, captured = staged(step, [*avals, *elements])
+    init_values, avals, kinds = promoted(leaves, probe)
+    counters = [int if limits else None for _ in elements]
+    ranges = {m: limits} if limits else None
+
+    def fitted(*values: Any) -> list[Any]:
+        outs = step(*values)
+        return [*fitting(outs[:m], avals), *outs[m:]]
+
+    body, captured = staged(fitted, [*avals, *elements], [*kinds, *counters], ranges)
     code = Scan(body, len(captured), m, n, reverse=reverse, checkpoint=checkpoint)
     outs = bind("lax.scan", *captured, *init_values, *xs, code=code)
-    return tree.unflatten(carry_structure, outs[:m]), tree.unflatten(structures[-1], outs[m:])
+    carry = map(weakened, outs[:m], kinds)
+    return tree.unflatten(carry_structure, carry), tree.unflatten(structures[-1], outs[m:])

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.backend.array import DeviceArray
+from fgrad.backend.devices import on_host
 from fgrad.core.aval import Aval, Shape, aval_of
-from fgrad.core.primitive import LARGE, ROW, Primitive, Pull, Rule, register
+from fgrad.core.primitive import LARGE, ROW, Primitive, Pull, Rule, flat, register
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Box
 from fgrad.ops.compiled import FLOATS, backend
@@ -237,6 +238,15 @@ def _batch_broadcast(x: Any, *, shape: Shape) -> Any:
     return broadcast_to(with_rank(x, 1 + len(shape)), (x.shape[0], *shape))
 
 
+def _run_fitted(n: Any, *, dtype: np.dtype[Any]) -> Any:
+    """Return Python's integers in the dtype of the integers beside them, as NumPy converts them."""
+    values, limits = np.asarray(on_host(n)), np.iinfo(dtype)
+    bad = (values < limits.min) | (values > limits.max)
+    if np.any(bad):
+        raise OverflowError(f"Python integer {values[bad].flat[0]} out of bounds for {dtype.name}")
+    return _run_convert(n, dtype=dtype)
+
+
 def _real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.empty(0, dtype).real.dtype
 
@@ -297,6 +307,15 @@ linear(
     adjoint=lambda ct, x, *, dtype: convert(ct, x.dtype),
     shape=lambda x, *, dtype: Aval(x.shape, dtype),
     batch=lambda x, *, dtype: convert(x, dtype),
+)
+register(
+    Primitive(
+        "fitted",
+        run=_run_fitted,
+        pull=flat,
+        shape=lambda n, *, dtype: Aval(n.shape, dtype),
+        batch=lambda _, n, *, dtype: bind("fitted", n, dtype=dtype),
+    )
 )
 linear(
     "real",

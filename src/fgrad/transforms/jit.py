@@ -519,7 +519,7 @@ def demand_fits(n: Any, dtype: np.dtype[Any]) -> None:
         OverflowError: it does not.
     """
     if n.__class__ is Tensor and isinstance(n._value, Symbol):
-        n._value.trace.demand(n._value.var, dtype)
+        n._value.trace.cast(n, dtype)  # which the program around looks at
     else:
         dtype.type(n)
 

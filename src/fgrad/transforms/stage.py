@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,7 @@ class Stage(Trace):
         self.numbers: dict[
             Var, set[np.dtype[Any]]
         ] = {}  # Python integers, and the dtypes that they have to fit
+        self.ranges: dict[Var, tuple[int, int]] = {}  # the least and the greatest value of counters
         self.count = 0
 
     def var(self, aval: Aval) -> Var:
@@ -119,12 +120,12 @@ class Stage(Trace):
         Python's operators on Python's numbers give such numbers again; beside arrays they take the dtype
         of the arrays.
         """
-        kinds = [_number_type(a) for a in args]
+        kinds = [number_type(a) for a in args]
         if None not in kinds:
             if row.name not in _OPERATORS or row.name in _QUESTIONS:
                 return args, None
             weak = _result_type(row.name, [k for k in kinds if k])
-            return tuple([self._cast(a, np.dtype(weak)) for a in args]), weak
+            return tuple([self.cast(a, np.dtype(weak)) for a in args]), weak
         if not row.mixes and row.name not in _BITS:
             return args, None
         free = {i for i, k in enumerate(kinds) if k and not (i == 0 and row.name == "where")}
@@ -133,10 +134,10 @@ class Stage(Trace):
         ]
         if not fixed:
             return args, None
-        dtype = np.result_type(*fixed, *(_SAMPLE[k] for i, k in enumerate(kinds) if i in free and k))
+        dtype = np.result_type(*fixed, *(SAMPLE[k] for i, k in enumerate(kinds) if i in free and k))
         called = row.body is None and row.name not in _BITS  # a function of a library, with loops of its own
         if row.shape and (dtype.kind in "iu" or called):
-            samples = [_SAMPLE[k] if k else aval_of(a) for a, k in zip(args, kinds, strict=True)]
+            samples = [SAMPLE[k] if k else aval_of(a) for a, k in zip(args, kinds, strict=True)]
             out = row.shape(*samples).dtype
             if called and (out != dtype or dtype in (np.float64, np.complex128)):
                 return args, None  # where numbers as they are give the same
@@ -144,32 +145,30 @@ class Stage(Trace):
             dtype = np.dtype(int) if out.kind == "b" else out
         if called and dtype.kind == "c" and complex not in kinds:
             dtype = np.zeros((), dtype).real.dtype  # orders have to be real
-        return tuple([self._cast(a, dtype) if i in free else a for i, a in enumerate(args)]), None
+        return tuple([self.cast(a, dtype) if i in free else a for i, a in enumerate(args)]), None
 
-    def _cast(self, x: Any, dtype: np.dtype[Any]) -> Any:
+    def cast(self, x: Any, dtype: np.dtype[Any]) -> Any:
         """Return one of Python's numbers in a dtype."""
         if x.__class__ is not Tensor or x.dtype == dtype:
             return x
-        if dtype.kind in "iu" and x._value.weak is int:
-            x._value.trace.demand(x._value.var, dtype)
+        checked = dtype.kind in "iu" and x._value.weak is int
+        name = "fitted" if checked and not x._value.trace.demand(x._value.var, dtype) else "convert"
         v = self.var(Aval((), dtype))
-        self.equations.append(Equation("convert", (self.operand(x),), {"dtype": dtype}, (v,), origin()))
+        self.equations.append(Equation(name, (self.operand(x),), {"dtype": dtype}, (v,), origin()))
         return wrap(Symbol(self, v))
 
-    def demand(self, number: Var, dtype: np.dtype[Any]) -> None:
+    def demand(self, number: Var, dtype: np.dtype[Any]) -> bool:
         """Note that a Python integer has to fit into a dtype, which NumPy tells from its value.
 
-        Raises:
-            TypeError: it is no argument, so that nobody can tell before the program runs.
+        Returns:
+            Whether it is known to; False where the program has to look.
         """
-        if number not in self.numbers:
-            raise TypeError(
-                f"{self.title}: a Python integer that was computed from others meets an array of {dtype} at "
-                f"{user_line()}; whether it fits is not known while a function is staged. Convert the array "
-                f"(x.astype(int)) or the number (numpy.asarray(n).astype({dtype})) first, or make the number "
-                "static (static_argnums)"
-            )
-        self.numbers[number].add(dtype)
+        if number in self.numbers:
+            self.numbers[number].add(dtype)
+            return True
+        known = self.ranges.get(number)
+        limits = np.iinfo(dtype)
+        return known is not None and limits.min <= known[0] and known[1] <= limits.max
 
     def lies_in_order(self, var: Var) -> bool:
         """Return whether a variable certainly lies in memory row by row, when NumPy computes it."""
@@ -221,18 +220,14 @@ class Stage(Trace):
     def operand(self, x: Any) -> Any:
         """Return `x` as it stands in an equation: a variable, or a constant array or number."""
         if x.__class__ is Tensor:
-            if is_tracked(x) and not isinstance(x._value, Box):
-                return alias(x)  # its gradient flows through the program
-            x = x._value
-            if isinstance(x, Symbol) and x.trace is self:
-                return x.var
+            value = x._value
+            if isinstance(value, Symbol) and value.trace is self:
+                return value.var
+            if isinstance(value, Box) or is_tracked(x):
+                return alias(check_live(x))  # its gradient, or its trace, flows through the program
+            x = value
         if isinstance(x, Box):
-            if x.trace not in current().traces:
-                x.escaped()
-            raise TypeError(
-                f"{self.title} inside {x.trace.title}: the staged function uses a Tensor of {x.trace.title}; "
-                "pass it as an argument, or stage outside"
-            )
+            return wrap(x) if x.trace in current().traces else x.escaped()
         if isinstance(x, np.ndarray):
             return compact(x)
         return np.array(x) if isinstance(x, list | tuple) else x
@@ -240,11 +235,12 @@ class Stage(Trace):
 
 # of rows that are no loops over elements: whether what NumPy computes lies in memory row by row if the
 # arguments do, if the first one does, or always
-_KEEPS_ORDER = {"where", "convert", "reshape", "concatenate", "stack", "sum", "mean", "cumsum", "cumprod"}
+_KEEPS_ORDER = {"where", "convert", "fitted", "reshape", "concatenate", "stack", "sum", "mean", "cumsum", "cumprod"}
 _KEEPS_ORDER_OF_FIRST = {"update", "put"}
 _MAKES_ORDER = {"matmul", "unslice", "scatter_add"}
 
-_SAMPLE = {bool: True, int: 1, float: 1.0, complex: 1j}
+_RANKS = (bool, int, float, complex)
+SAMPLE = {bool: True, int: 1, float: 1.0, complex: 1j}
 _BITS = {"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "invert"}
 _QUESTIONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
 _OPERATORS = {
@@ -255,20 +251,19 @@ _OPERATORS = {
 }  # the rows by which Tensor answers to Python's operators
 
 
-def _number_type(x: Any) -> type | None:
+def number_type(x: Any) -> type | None:
     """Return the type of a Python number, or of what stands for one."""
     if x.__class__ is Tensor:
         return x._value.weak if isinstance(x._value, Symbol) else None
-    return x.__class__ if x.__class__ in _SAMPLE else None
+    return x.__class__ if x.__class__ in SAMPLE else None
 
 
 def _result_type(name: str, kinds: Sequence[type]) -> type:
     """Return the type that Python's operator gives for numbers of these types."""
-    order = [bool, int, float, complex]
-    rank = max(map(order.index, kinds))
+    rank = max(map(_RANKS.index, kinds))
     if name in _BITS and name not in {"left_shift", "right_shift", "invert"}:
-        return order[rank]
-    return order[max(rank, 2 if name in {"divide", "float_power", "reciprocal"} else 1)]
+        return _RANKS[rank]
+    return _RANKS[max(rank, 2 if name in {"divide", "float_power", "reciprocal"} else 1)]
 
 
 def _is_floating(x: Any) -> bool:
@@ -310,16 +305,50 @@ class Inner(Stage):
         return Program([*found, *inputs], self.equations, outputs, (None, None), self.regions)
 
 
-def staged(fun: Callable[..., Sequence[Any]], avals: Sequence[Aval]) -> tuple[Program, list[Tensor]]:
+def staged(
+    fun: Callable[..., Sequence[Any]],
+    avals: Sequence[Aval],
+    weak: Sequence[type | None] | None = None,
+    ranges: dict[int, tuple[int, int]] | None = None,
+) -> tuple[Program, list[Tensor]]:
     """Return the program of `fun`, a function of flat values, and the values that it takes from outside.
 
     These are the first inputs of the program.
+
+    Args:
+        fun: of flat values.
+        avals: of its arguments.
+        weak: the types of the Python numbers that arguments stand for, None for arrays.
+        ranges: the least and the greatest value of integers among them, by position, where they are known.
     """
     stage = Inner(next_level())
     inputs = [stage.var(a) for a in avals]
+    stage.ranges = {inputs[i]: limits for i, limits in (ranges or {}).items()}
+    kinds = weak or [None] * len(inputs)
     with running((*current().traces, stage)):
-        outputs = [stage.operand(y) for y in fun(*(wrap(Symbol(stage, v)) for v in inputs))]
+        given = [wrap(Symbol(stage, v, k)) for v, k in zip(inputs, kinds, strict=True)]
+        outputs = [stage.operand(y) for y in fun(*given)]
     return stage.program(inputs, outputs), [t for _, t in stage.captured.values()]
+
+
+def weakened(x: Any, kind: type | None) -> Any:
+    """Return a result as, or as what stands for, a Python number of a type; None: as it is."""
+    value = x._value if x.__class__ is Tensor else x
+    if kind is None or isinstance(value, Symbol):
+        return wrap(Symbol(value.trace, value.var, kind)) if kind else x
+    return x if isinstance(value, Box) else kind(value)
+
+
+def settled(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a Python number, or what stands for one, in a dtype."""
+    if x.__class__ is Tensor:
+        return x._value.trace.cast(x, dtype)
+    return np.asarray(x, dtype)
+
+
+def common_type(kinds: Iterable[type]) -> type:
+    """Return the type of Python numbers that may be of any of these types."""
+    return max(kinds, key=_RANKS.index)
 
 
 def aval_out(y: Any) -> Aval:
