@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 Policy = Literal["error", "warn", "ignore"]
 _policy: ContextVar[Policy | None] = ContextVar("fgrad.on_escape", default=None)
 
 _disabled: ContextVar[bool | None] = ContextVar("fgrad.disable_jit", default=None)
+
+# the environment as the system has it, which is asked in a tenth of the time
+environment: Container[Any] = getattr(os.environ, "_data", os.environ)
+DISABLED: Any = (
+    os.environ.encodekey("FGRAD_DISABLE_JIT") if hasattr(os.environ, "_data") else "FGRAD_DISABLE_JIT"
+)
+
+# why some call of a jitted function may need more than the short way: observers of rows, default devices
+occasions: list[object] = []
 
 
 def cache_dir() -> Path:

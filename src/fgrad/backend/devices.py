@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad import config
 from fgrad.backend import composed as composed  # noqa: PLC0414 -- fills the tables of DeviceArray
 from fgrad.backend import library
 from fgrad.backend.array import TRANSFERS, DeviceArray, Place
@@ -76,11 +77,17 @@ def default_device(device: Any) -> Iterator[None]:
         ...     fgrad.numpy.zeros(2).device
         'cpu'
     """
-    token = _default.set(find(device))
+    place = find(device)
+    token = _default.set(place)
+    config.occasions.append(place)
     try:
         yield
     finally:
+        config.occasions.remove(place)
         _default.reset(token)
+
+
+default_place: Callable[[], Place | None] = _default.get  # what `default_device` chose for the running block
 
 
 def maker(device: Any = None) -> Any:

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fgrad import config
 from fgrad.core.primitive import ARRIVED, ROWS, Primitive, Rule
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def observe(more: int) -> None:
     with _switching:
         _users += more
         if more > 0 and _users == 1:
+            config.occasions.append(observed_rows)
             for row in ROWS.values():
                 _exchange(row)
         elif _users == 0:
@@ -58,6 +60,7 @@ def observe(more: int) -> None:
                 if row.large is not None:
                     row.large = row.large.run  # type: ignore[attr-defined]
             observed_rows.clear()
+            config.occasions.remove(observed_rows)
 
 
 def _exchange(row: Primitive) -> None:

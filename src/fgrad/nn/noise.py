@@ -1,4 +1,4 @@
-"""Random noise that regularizes, from a generator that the caller gives."""
+"""Random noise that regularizes, from a generator or key that the caller gives."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ import numpy as np
 from fgrad.core.placement import near
 from fgrad.core.tensor import bind
 from fgrad.numpy.reductions import inexact
+from fgrad.random.keys import is_key
+from fgrad.random.sources import closed
+from fgrad.transforms.stage import staging
+
+SINGLE = np.dtype(np.float32)
 
 
-def dropout(x: Any, rate: float, rng: np.random.Generator | None = None, *, train: bool = True) -> Any:
+def dropout(x: Any, rate: float, rng: Any = None, *, train: bool = True) -> Any:
     """Return `x` with each element zero with probability `rate`, and the others over 1 - rate.
 
     Args:
         x: real or complex array; integers promote to float64.
         rate: probability from 0 to 1; at 1 everything is zero.
-        rng: where the random numbers come from, as many as `x` has elements; not needed where nothing is
-            random. Inside `vmap` all examples share them; a staged program keeps those of its staging.
+        rng: where the random numbers come from, as many as `x` has elements: a `numpy.random.Generator`, or
+            a key of `fgrad.random`; not needed where nothing is random. Inside `vmap` all examples share what
+            a Generator draws, and a staged function takes a key only: split it for each example or call.
         train: whether to drop at all.
 
     Returns:
@@ -26,7 +32,16 @@ def dropout(x: Any, rate: float, rng: np.random.Generator | None = None, *, trai
 
     Raises:
         ValueError: `rate` is no probability.
-        TypeError: random numbers are needed and `rng` is no `numpy.random.Generator`.
+        TypeError: random numbers are needed and `rng` is neither, or it is a Generator where a function is
+            staged.
+
+    Example:
+        >>> import fgrad
+        >>> key = fgrad.random.key(0)
+        >>> step = fgrad.jit(lambda x, key: dropout(x, 0.5, key))
+        >>> first, second = fgrad.random.split(key)
+        >>> step(np.ones(6), first), step(np.ones(6), second)
+        (array([2., 2., 2., 2., 0., 2.]), array([2., 0., 2., 0., 2., 2.]))
 
     Source:
         Srivastava, Hinton, Krizhevsky, Sutskever & Salakhutdinov (2014), Dropout.
@@ -38,11 +53,15 @@ def dropout(x: Any, rate: float, rng: np.random.Generator | None = None, *, trai
         return x
     if rate == 1:
         return bind("where", False, x, 0)
-    if not isinstance(rng, np.random.Generator):
+    if not isinstance(rng, np.random.Generator) and not is_key(rng):
         raise TypeError(
-            f"dropout takes its random numbers from a numpy.random.Generator, not {type(rng).__name__}; "
-            "give rng=numpy.random.default_rng(seed), or train=False"
+            f"dropout takes its random numbers from a numpy.random.Generator, not {type(rng).__name__}, or "
+            "from a key; give rng=numpy.random.default_rng(seed), rng=fgrad.random.key(seed), or train=False"
         )
-    kept = rng.random(x.shape, np.float32) >= np.float32(rate)
-    make = near(x)
-    return bind("where", kept if make is np else make.array(kept), x / (1 - rate), 0)
+    if isinstance(rng, np.random.Generator) and not staging():
+        kept = rng.random(x.shape, np.float32) >= np.float32(rate)
+        make = near(x)
+        kept = kept if make is np else make.array(kept)
+    else:
+        kept = bind("greater_equal", closed(rng, tuple(x.shape), SINGLE), np.float32(rate))
+    return bind("where", kept, x / (1 - rate), 0)

@@ -15,7 +15,6 @@ import numpy as np
 from fgrad import config, tree
 from fgrad.compiler import Executable
 from fgrad.core import trace
-from fgrad.core.observe import observed_rows
 from fgrad.core.tensor import Tensor, wrap
 
 MISS = object()
@@ -30,6 +29,7 @@ def guard(
     statics: dict[Any, Any],
     out_structure: Any,
     template: Sequence[Any],
+    fresh: Callable[[], bool] | None = None,
 ) -> Callable[..., Any] | None:
     """Return `f(args, kwargs)`, which gives the result or `MISS`; None where there is no short way.
 
@@ -40,6 +40,7 @@ def guard(
         statics: static arguments by position.
         out_structure: of the results.
         template: for every leaf of the results None or a value as a tuple of one.
+        fresh: whether what the function takes from outside is as it was; None where there is nothing.
     """
     if not executable.is_direct or any(isinstance(k, str) for k in statics):
         return None
@@ -54,7 +55,7 @@ def guard(
             return None
     if len(writer.found) != len(leaves):
         return None
-    return writer.function(names, executable, out_structure, template)
+    return writer.function(names, executable, out_structure, template, fresh)
 
 
 class _Writer:
@@ -67,7 +68,9 @@ class _Writer:
             "FLOOR": trace.FLOOR,
             "state": trace.inherited_state,
             "chosen": config.chosen_jit,
-            "watched": observed_rows,
+            "occasions": config.occasions,
+            "environment": config.environment,
+            "DISABLED": config.DISABLED,
             "empty": np.empty,
         }
         self.count = 0
@@ -126,7 +129,12 @@ class _Writer:
         return True
 
     def function(
-        self, names: Sequence[str], executable: Executable, out_structure: Any, template: Sequence[Any]
+        self,
+        names: Sequence[str],
+        executable: Executable,
+        out_structure: Any,
+        template: Sequence[Any],
+        fresh: Callable[[], bool] | None,
     ) -> Callable[..., Any]:
         """Return the guard."""
         outs = [f"o{i}" for i in range(len(executable.outs))]
@@ -170,9 +178,11 @@ class _Writer:
             "def guarded(args, kwargs):",
             f"    if kwargs or len(args) != {len(names)}:",
             "        return MISS",
-            "    if state() is not FLOOR or chosen() is not None or watched:",
+            "    if state() is not FLOOR or chosen() is not None or occasions or DISABLED in environment:",
             "        return MISS",
         ]
+        if fresh is not None:
+            head += [f"    if not {self.name(fresh)}():", "        return MISS"]
         if names:
             head.append(f"    {', '.join(names)}, = args")
         text = "\n".join([*head, *(f"    {line}" for line in self.lines)])

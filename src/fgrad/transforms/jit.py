@@ -13,13 +13,13 @@ import numpy as np
 
 from fgrad import config, tree
 from fgrad.backend.array import DeviceArray
-from fgrad.backend.devices import adopted, find, is_foreign, moved
+from fgrad.backend.devices import adopted, default_place, find, is_foreign, moved
 from fgrad.compiler import Cost, Executable
 from fgrad.compiler.simplify import simplify
 from fgrad.compiler.simplify.effects import communicates
 from fgrad.core.aval import Aval
 from fgrad.core.placement import buffer_of
-from fgrad.core.program import Program
+from fgrad.core.program import Program, Var
 from fgrad.core.snapshot import refuse_masked
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
 from fgrad.core.trace import FLOOR, current, next_level, running
@@ -43,7 +43,8 @@ from fgrad.transforms.embedding import Staged, embedded
 from fgrad.transforms.guard import MISS, guard
 from fgrad.transforms.procedure import Procedure, apply
 from fgrad.transforms.retrace import Key, explain, leaf_names
-from fgrad.transforms.stage import Inner, Symbol
+from fgrad.transforms.stage import Inner, Symbol, fingerprint, frozen
+from fgrad.transforms.surroundings import Draws, Surroundings
 
 NUMBERS = (bool, int, float, complex)
 GUARDS = 4  # the kinds of arguments with a short way
@@ -87,9 +88,10 @@ class Jit(Transformed):
         """Do what `__call__` does, with every check."""
         call = Call(self, args, kwargs)
         found = self._specialisations.get(call.key)
-        if found is None or not found.is_fresh():
+        stale = "" if found is None else found.stale()
+        if found is None or stale:
             try:
-                found = self._specialise(call, found)
+                found = self._specialise(call, stale)
             except AcrossStageError:  # the examples of a vmap around speak to each other: they run together
                 return self._run_python(args, kwargs)
         result = found.run(call)
@@ -99,24 +101,25 @@ class Jit(Transformed):
                 self._guards.append(guarded)
         return result
 
-    def _specialise(self, call: Call, old: Specialisation | None) -> Specialisation:
+    def _specialise(self, call: Call, stale: str) -> Specialisation:
         """Stage the function for arguments like these, and keep the result where it holds for later calls."""
-        explain(self.fun, call.key, list(self._specialisations), call.names, stale=old is not None)
+        explain(self.fun, call.key, list(self._specialisations), call.names, stale)
         made = Specialisation(self.fun, call)
         self._traces += 1
         if self._traces == MANY + 1:
             warnings.warn(
                 f"jit of {name_of(self.fun)}: the function was staged {MANY} times, each time for other "
-                "arguments. Where Python numbers or other values change from call to call, pass them as "
-                "arrays; keep static_argnums and static_argnames for values of which there are few, and "
-                "create the jitted function once, not in a loop. `with fgrad.explain_retrace():` says what "
-                "changed",
+                "arguments or surroundings. Where Python numbers or other values change from call to call, "
+                "pass them as arrays; keep static_argnums and static_argnames for values of which there are "
+                "few, and create the jitted function once, not in a loop. `with fgrad.explain_retrace():` "
+                "says what changed",
                 RetraceWarning,
                 stacklevel=4,
             )
         if made.is_kept:
-            if old is not None:
+            if stale:
                 self._specialisations[call.key] = made
+                self._guards.clear()
             return self._specialisations.setdefault(call.key, made)
         return made
 
@@ -289,7 +292,7 @@ class Call:
         self.as_numpy = not has_tensor(self.leaves)
         self.kinds = tuple([self._kind(i, x, abstract=abstract) for i, x in enumerate(self.leaves)])
         values = tuple([(k, type(v), v) for k, v in statics.items()])
-        self.key = Key(self.structure, self.kinds, values, bound_axes())
+        self.key = Key(self.structure, self.kinds, values, bound_axes(), default_place())
 
     @property
     def donated(self) -> frozenset[int]:
@@ -342,6 +345,13 @@ class Call:
             dtype = np.dtype(x.dtype)
             if dtype.kind in "fciub":
                 return tuple(x.shape), dtype if dtype.isnative else dtype.newbyteorder("="), None
+        if isinstance(x, np.random.Generator | np.random.RandomState):
+            raise TypeError(
+                f"jit of {name_of(self.fun)}: the argument {self.names[i]} is a {type(x).__name__} of NumPy, "
+                "which would be asked only once, when the function is staged. Pass a key, of which samples "
+                "are a function (fgrad.random.key(seed), fgrad.random.split), or draw outside and pass the "
+                "numbers"
+            )
         described = (
             f"an array of dtype {x.dtype}"
             if isinstance(x, np.ndarray)
@@ -421,22 +431,25 @@ class Specialisation:
 
     def __init__(self, fun: Callable[..., Any], call: Call) -> None:
         self.calls, self._fun = 0, fun
-        stage = _Tracing(next_level())
-        inputs = [stage.var(Aval(shape, dtype)) for shape, dtype, _ in call.kinds]
-        for v, name in zip(inputs, call.names, strict=True):
-            v.rename(name)
-        boxed = [wrap(Symbol(stage, v, weak)) for v, (_, _, weak) in zip(inputs, call.kinds, strict=True)]
-        integers = {
-            v: i for i, (v, (_, _, weak)) in enumerate(zip(inputs, call.kinds, strict=True)) if weak is int
-        }
-        stage.numbers = {v: set() for v in integers}
-        with running((*current().traces, stage)):
-            args, kwargs = call.arguments(boxed)
-            found, self.out_structure = tree.flatten(fun(*args, **kwargs))
-            self.template = [None if _is_array(y) else (y,) for y in found]  # what is no array stays as it is
-            outputs = [stage.operand(y) for y in found if _is_array(y)]
+        statics = list(call.statics.values())
+        draws = Draws(fun, statics)
+        stage, inputs, outputs = self._stage(fun, call)
+        template, structure = self.template, self.out_structure
+
+        def first() -> Any:
+            return fingerprint(stage.equations, outputs, template)
+
+        def again() -> Any:
+            other, _, found = self._stage(fun, call)
+            return fingerprint(other.equations, found, self.template)
+
+        if source := draws.frozen(first, again):
+            raise frozen("jit", fun, source)
+        self.template, self.out_structure = template, structure
         self.procedure = Procedure(stage.program(inputs, outputs), name_of(fun))
-        self.limits = [(integers[v], dtype) for v, dtypes in stage.numbers.items() for dtype in dtypes]
+        places = {v: i for i, v in enumerate(inputs)}
+        self.limits = [(places[v], dtype) for v, dtypes in stage.numbers.items() for dtype in dtypes]
+        self._around = Surroundings(fun, statics)
         arrays, tensors = reached(fun)
         live = current().traces
         named = {_identity(t, live): t for t in tensors}
@@ -450,18 +463,39 @@ class Specialisation:
         if stage.constants.keys() <= known:
             tensors = [t for t in tensors if id(t) not in ids]
         self._watched = [(ref(t), t._value, is_tracked(t)) for t in tensors]
+        self._policy = config.escape_policy() if tensors else ""
 
-    def is_fresh(self) -> bool:
-        """Return whether the Tensors from outside are what they were when it was staged."""
+    def _stage(self, fun: Callable[..., Any], call: Call) -> tuple[_Tracing, list[Var], list[Any]]:
+        """Run the function on values that are not there; return its inputs and outputs."""
+        stage = _Tracing(next_level())
+        inputs = [stage.var(Aval(shape, dtype)) for shape, dtype, _ in call.kinds]
+        for v, name in zip(inputs, call.names, strict=True):
+            v.rename(name)
+        boxed = [wrap(Symbol(stage, v, weak)) for v, (_, _, weak) in zip(inputs, call.kinds, strict=True)]
+        stage.numbers = {v: set() for v, (_, _, weak) in zip(inputs, call.kinds, strict=True) if weak is int}
+        with running((*current().traces, stage)):
+            args, kwargs = call.arguments(boxed)
+            found, self.out_structure = tree.flatten(fun(*args, **kwargs))
+            self.template = [None if _is_array(y) else (y,) for y in found]  # what is no array stays as it is
+            outputs = [stage.operand(y) for y in found if _is_array(y)]
+        return stage, inputs, outputs
+
+    def stale(self) -> str:
+        """Return what of the surroundings is not as it was when the function was staged; "" if all is."""
+        if not self._around.fresh():
+            return f"{self._around.changed() or 'what it takes from outside'} has changed"
+        changed = "a Tensor that it takes from outside has changed, or is followed now and was not"
         for r, v, tracked in self._watched:
             t = r()
             if t is None or t._value is not v or is_tracked(t) is not tracked:
-                return False
+                return changed
         for r, aval in zip(self.handles, self.procedure.ins, strict=False):
             t = r()
             if t is None or t.shape != aval.shape or t.dtype != aval.dtype:
-                return False
-        return True
+                return changed
+        if self._watched and self._policy != config.escape_policy():
+            return "what happens where a gradient gets lost is another thing"
+        return ""
 
     def guard(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
         """Return the short way for arguments of this kind, where there is one."""
@@ -486,7 +520,8 @@ class Specialisation:
         ):
             return None
         executable = self.procedure.executable
-        return guard(executable, args, call.leaves, call.statics, self.out_structure, self.template)
+        fresh = self._around.fresh if self._around else None
+        return guard(executable, args, call.leaves, call.statics, self.out_structure, self.template, fresh)
 
     def run(self, call: Call) -> Any:
         """Return the results for arguments of this kind.

@@ -22,6 +22,7 @@ class Key(NamedTuple):
     kinds: tuple[tuple[Any, ...], ...]  # (shape, dtype, type of a Python number) of each leaf
     statics: tuple[tuple[Any, type, Any], ...]  # (position or name, type, value)
     axes: tuple[Any, ...] = ()  # of processes, which names stand for
+    place: Any = None  # where new arrays are made
 
 
 _listening: ContextVar[list[str] | None] = ContextVar("fgrad.explain_retrace", default=None)
@@ -54,14 +55,14 @@ def explain_retrace() -> Iterator[list[str]]:
 
 
 def explain(
-    fun: Callable[..., Any], key: Key, known: Sequence[Key], names: Sequence[str], *, stale: bool
+    fun: Callable[..., Any], key: Key, known: Sequence[Key], names: Sequence[str], stale: str
 ) -> None:
-    """Tell a listener why `fun` is staged for `key`."""
+    """Tell a listener why `fun` is staged for `key`; `stale` says what of its surroundings has changed."""
     reasons = _listening.get()
     if reasons is None:
         return
     if stale:
-        why = "again: a Tensor that it takes from outside has changed, or is followed now and was not"
+        why = f"again: {stale}"
     elif not known:
         why = "for the first time"
     else:
@@ -89,9 +90,15 @@ def _differences(key: Key, old: Key, names: Sequence[str]) -> list[str]:
             found.append(f"static argument {k} is {v!r}, was {was[k][1]!r}")
     if key.axes != old.axes:
         found.append(f"the axes of processes are {key.axes}, were {old.axes}")
+    if key.place is not old.place:
+        found.append(f"new arrays are made on {_place(key.place)}, were on {_place(old.place)}")
     given = {k for k, _, _ in key.statics}
     found += [f"static argument {k} is not given, was {v!r}" for k, (_, v) in was.items() if k not in given]
     return found
+
+
+def _place(place: Any) -> str:
+    return repr(place.name if place is not None else "cpu")
 
 
 def _shown(kind: tuple[Any, ...]) -> str:

@@ -16,7 +16,8 @@ from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
 from fgrad.core.trace import Box, Trace, below, current, next_level, running, user_line
 from fgrad.core.watch import quiet
-from fgrad.transforms.calling import Transformed, bound, check_live
+from fgrad.transforms.calling import Transformed, bound, check_live, name_of
+from fgrad.transforms.surroundings import Draws
 
 
 class Symbol(Box):
@@ -361,6 +362,39 @@ def staging() -> bool:
     return any(isinstance(t, Stage) for t in current().traces)
 
 
+def fingerprint(
+    equations: Sequence[Equation], outputs: Sequence[Any], others: Sequence[Any] = ()
+) -> list[Any]:
+    """Return what two stagings of a function have in common unless it takes other values from outside.
+
+    `others` are results that are no arrays.
+    """
+    found = [(e.name, *map(_value_print, e.args), *map(_value_print, e.params.values())) for e in equations]
+    return [*found, *map(_value_print, outputs), *map(_value_print, others)]
+
+
+def _value_print(x: Any) -> Any:
+    if isinstance(x, np.ndarray):
+        part = x[tuple([slice(0, 1) if s == 0 else slice(None) for s in x.strides])] if x.size else x
+        return x.shape, x.dtype, part.tobytes()
+    if isinstance(x, Program):
+        return fingerprint(x.equations, x.outputs)
+    if isinstance(x, tuple | list):
+        return list(map(_value_print, x))
+    if isinstance(x, bool | int | float | complex | str | slice | np.generic | np.dtype | type(None)):
+        return type(x), repr(x)
+    return [type(x), *map(_value_print, x.inner() if hasattr(x, "inner") else ())]
+
+
+def frozen(title: str, fun: Callable[..., Any], source: str) -> TypeError:
+    """Return the error that random numbers of a staged function would be the same at every call."""
+    return TypeError(
+        f"{title} of {name_of(fun)}: the function draws random numbers from {source} while it is staged, so "
+        "every call would get the same ones. Draw them outside and pass them as argument, or pass a key, of "
+        "which samples are a function: fgrad.random.key(seed), and fgrad.random.split for the next call"
+    )
+
+
 class _Reader:
     """Checks that arguments have the structure that was staged, and returns their leaves."""
 
@@ -383,18 +417,30 @@ class MakeGraph(Transformed):
         """Return the Program for arguments like these."""
         args, kwargs = bound(self.fun, args, kwargs)
         leaves, structure = tree.flatten(args)
-        stage = Stage(next_level())
         avals = [_abstract(x) for x in leaves]
-        inputs = [stage.var(a) if a is not None else None for a in avals]
-        boxed = [x if v is None else wrap(Symbol(stage, v)) for x, v in zip(leaves, inputs, strict=True)]
-        with running((*current().traces, stage)):
-            out = self.fun(*tree.unflatten(structure, boxed), **kwargs)
-            found, out_structure = tree.flatten(out)
-            outputs = [stage.operand(y) for y in found]
-        static = [x if v is None else None for x, v in zip(leaves, inputs, strict=True)]
-        trees = (_Reader(structure, static), out_structure)
-        variables = [v for v in inputs if v is not None]
-        return Program(variables, stage.equations, outputs, trees, stage.regions)
+        static = [x if a is None else None for x, a in zip(leaves, avals, strict=True)]
+        draws = Draws(self.fun, [*static, *kwargs.values()])
+
+        def staged() -> Program:
+            stage = Stage(next_level())
+            inputs = [stage.var(a) if a is not None else None for a in avals]
+            boxed = [x if v is None else wrap(Symbol(stage, v)) for x, v in zip(leaves, inputs, strict=True)]
+            with running((*current().traces, stage)):
+                out = self.fun(*tree.unflatten(structure, boxed), **kwargs)
+                found, out_structure = tree.flatten(out)
+                outputs = [stage.operand(y) for y in found]
+            trees = (_Reader(structure, static), out_structure)
+            variables = [v for v in inputs if v is not None]
+            return Program(variables, stage.equations, outputs, trees, stage.regions)
+
+        program = staged()
+
+        def first(program: Program = program) -> Any:
+            return fingerprint(program.equations, program.outputs)
+
+        if source := draws.frozen(first, lambda: first(staged())):
+            raise frozen("make_graph", self.fun, source)
+        return program
 
 
 def _abstract(x: Any) -> Aval | None:

@@ -1,0 +1,423 @@
+"""What a staged function takes from outside, so that a call notices where that is not so any more.
+
+A program holds numbers, arrays and decisions that Python found in variables of enclosing functions, globals,
+attributes, lists and dictionaries while it was staged. `Surroundings` looks at all that the function, and the
+functions it calls by name, can reach by the names in their code, and compares it at every call. Tensors from
+outside are the business of `jit`. What no name leads to is not seen: files, clocks, what C code keeps, names
+that are put together (`getattr(x, "w" + i)`).
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import operator
+import os
+import pickle
+import random
+import sys
+import threading
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fgrad.core.snapshot import is_private
+from fgrad.core.tensor import Tensor
+from fgrad.transforms.calling import Transformed, name_of
+
+DEPTH = 4  # steps from a name to what it leads to
+MANY = 1000  # items of a container: of a longer one only the length is looked at
+WHOLE = 1 << 20  # bytes of an array that is compared as a whole, of a larger one a sample
+SMALL = 1 << 12
+_PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype)
+_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, Transformed)
+_SOURCES = np.random.Generator, np.random.RandomState, random.Random
+_GLOBAL = "the global generator of numpy.random", "the global generator of random"
+_SEEDED = frozenset(
+    {"default_rng", "RandomState", "SeedSequence", "PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"}
+    | {"Random", "SystemRandom", "urandom", "token_bytes", "randbits", "uuid4"}
+)
+_LIBRARIES = frozenset({*sys.stdlib_module_names, "fgrad", "numpy", "scipy", "numba"}) - {"__main__"}
+_MISSING = object()
+
+
+class Surroundings:
+    """What a function reached by name, as it is now; calling it says whether that holds still."""
+
+    def __init__(self, fun: Callable[..., Any], given: Iterable[Any] = ()) -> None:
+        """Look.
+
+        Args:
+            fun: the function that has been staged.
+            given: what it was given beside arrays: static arguments.
+        """
+        walk = _walked(fun, given)
+        self._found = list(walk.found.values())
+        self._namespace: dict[str, Any] = walk.namespace | {"is_": operator.is_, "_MISSING": _MISSING}
+        self.fresh = self._compiled([code for _, code in self._found])
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to compare."""
+        return bool(self._found)
+
+    def changed(self) -> str:
+        """Return what is not as it was, in words."""
+        return next((name for name, code in self._found if not self._compiled([code])()), "")
+
+    def _compiled(self, conditions: list[str]) -> Callable[[], bool]:
+        text = "\n".join(
+            [
+                "def fresh():",
+                "    try:",
+                f"        return {' and '.join(conditions) or 'True'}",
+                "    except Exception:",
+                "        return False",
+            ]
+        )
+        namespace = dict(self._namespace)
+        exec(compile(text, "<fgrad surroundings>", "exec"), namespace)  # noqa: S102 -- the text is fgrad's own
+        made: Callable[[], bool] = namespace["fresh"]
+        return made
+
+
+class Draws:
+    """Where the random generators stood that a function reaches, and the global ones."""
+
+    def __init__(self, fun: Callable[..., Any], given: Iterable[Any] = ()) -> None:
+        """Look; `given` is what the function gets beside arrays."""
+        walk = _walked(fun, given)
+        self._sources = [(walk.titles.get(k, type(x).__name__), x) for k, x in walk.sources.items()]
+        self._states = self._now()
+        self._seeds = walk.seeds
+
+    def _now(self) -> list[tuple[str, Any]]:
+        state: Any = np.random.get_state(legacy=False)  # noqa: NPY002 -- the legacy generator is what is watched
+        return [
+            (_GLOBAL[0], pickle.dumps(state)),
+            (_GLOBAL[1], random.getstate()),
+            *((title, _state(x)) for title, x in self._sources),
+        ]
+
+    def frozen(self, first: Callable[[], Any], again: Callable[[], Any]) -> str:
+        """Return which generator a staged function drew from, so that its numbers are frozen; "" if none.
+
+        The global generators may have been seeded by the function, or used by other threads.
+
+        Args:
+            first: what was staged, to be compared.
+            again: stages once more, and returns that.
+        """
+        now = self._now()
+        moved = [title for (title, new), (_, old) in zip(now, self._states, strict=True) if new != old]
+        if set(moved) - set(_GLOBAL):
+            return next(title for title in moved if title not in _GLOBAL)
+        if not moved and not self._seeds:
+            return ""
+        title = moved[0] if moved else "a generator without a seed"
+        known = first()
+        if again() != known:
+            return title
+        alone = threading.active_count() == 1
+        if moved and alone:
+            return "" if self._now() == now else title
+        return title if any(again() != known for _ in range(3)) else ""
+
+
+def _state(source: Any) -> Any:
+    if isinstance(source, random.Random):
+        return source.getstate()
+    if isinstance(source, np.random.Generator):
+        return pickle.dumps(source.bit_generator.state)
+    return pickle.dumps(source.get_state(legacy=False))
+
+
+def _walked(fun: Callable[..., Any], given: Iterable[Any]) -> _Walk:
+    """Return the walk that knows all the names that lead on."""
+    names: set[str] = set()
+    given = list(given)
+    while True:
+        walk = _Walk(names)
+        for x in (fun, *given):
+            walk.see(x, DEPTH)
+        if walk.names == names:
+            return walk
+        names = walk.names
+
+
+class _Walk:
+    """One walk through what a function reaches by names that are known to be in its code."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.wanted = names
+        self.names: set[str] = set(names)
+        self.found: dict[tuple[Any, ...], tuple[str, str]] = {}  # (title, condition) of what was seen
+        self.namespace: dict[str, Any] = {}
+        self._seen: dict[int, tuple[Any, int]] = {}
+        self.sources: dict[int, Any] = {}  # of random numbers
+        self.titles: dict[int, str] = {}
+        self.seeds = False  # whether code names what may take its seed from the system
+
+    def name(self, x: Any) -> str:
+        """Return a name for an object."""
+        name = f"v{len(self.namespace)}"
+        self.namespace[name] = x
+        return name
+
+    def hold(self, key: tuple[Any, ...], title: str, place: str, value: Any) -> None:
+        """Note that the expression `place` has a value."""
+        self.titles.setdefault(id(value), title)
+        if key in self.found:
+            return
+        known = self.name(value)
+        if isinstance(value, _PLAIN):
+            same = self.name(_is_same)
+            self.found[key] = title, f"((x := {place}) is {known} or {same}(x, {known}))"
+        else:
+            self.found[key] = title, f"{place} is {known}"
+
+    def see(self, x: Any, depth: int) -> None:
+        """Note what is reached from `x`."""
+        before = self._seen.get(id(x))
+        if isinstance(x, (*_PLAIN, Tensor)) or (before is not None and before[1] >= depth):
+            return
+        self._seen[id(x)] = x, depth
+        if isinstance(x, np.ndarray):
+            self._array(x)
+        elif isinstance(x, _SOURCES):
+            self.sources[id(x)] = x
+        elif isinstance(x, _FUNCTIONS):
+            self._function(x, depth)
+        elif isinstance(x, types.ModuleType):
+            self._members(x, vars(x), x.__name__, depth)
+        elif isinstance(x, type):
+            self._members(x, x.__dict__, x.__qualname__, depth)
+        elif depth and isinstance(x, dict):
+            self._items(x, f"list({self.name(x)}.values())", list(x.values()), depth)
+            keys = self.name(list(x))
+            self.found[id(x), "keys"] = "the keys of a dictionary", f"list({self.name(x)}) == {keys}"
+        elif depth and isinstance(x, list | tuple | set | frozenset | deque):
+            self._items(x, self.name(x), list(x), depth)
+        elif isinstance(x, os._Environ):
+            copy = self.name(dict(x))
+            self.found[id(x), "environ"] = "the environment", f"dict({self.name(x)}) == {copy}"
+        elif depth and not isinstance(x, types.BuiltinFunctionType | np.ufunc | property):
+            self._object(x, depth)
+
+    def _array(self, a: np.ndarray[Any, Any]) -> None:
+        if is_private(a) or a.dtype == object:
+            return
+        self.found[id(a), "array"] = f"an array of shape {a.shape}", f"{self.name(_Print(a))}.holds()"
+
+    def _items(self, x: Any, code: str, items: list[Any], depth: int) -> None:
+        if not isinstance(x, tuple | frozenset):
+            kept = self.name(items)
+            condition = f"len({self.name(x)}) == {len(items)}"
+            if len(items) <= MANY:
+                condition += f" and all(map(is_, {code}, {kept}))"
+            self.found[id(x), "items"] = f"the items of a {type(x).__name__}", condition
+        for item in items[:MANY]:
+            self.see(item, depth - 1)
+
+    def _members(self, x: Any, members: Any, title: str, depth: int) -> None:
+        """Note what code takes of a module or class by name."""
+        if _is_library(getattr(x, "__module__", None) if isinstance(x, type) else title):
+            if x is os and "environ" in self.wanted | {"getenv"} & self.wanted:
+                self.see(os.environ, depth)
+            return
+        for name in sorted(self.wanted & set(members)):
+            value = members[name]
+            if isinstance(value, types.ModuleType | type):
+                if depth and not name.startswith("__"):
+                    self.see(value, depth - 1)
+                continue
+            self._member(x, name, value, f"{title}.{name}", depth)
+
+    def _member(self, owner: Any, name: str, value: Any, title: str, depth: int) -> None:
+        if isinstance(value, staticmethod | classmethod):
+            value = value.__func__
+        elif isinstance(value, property):
+            value = value.fget
+        elif isinstance(value, functools.cached_property):
+            value = value.func
+        elif not _is_library(getattr(value, "__module__", None)) or isinstance(value, _PLAIN):
+            self.hold((id(owner), name), title, f"{self.name(owner)}.__dict__.get({name!r}, _MISSING)", value)
+        if depth:
+            self.see(value, depth - 1)
+
+    def _object(self, x: Any, depth: int) -> None:
+        """Note the attributes of an object that code names, and the methods that it may call."""
+        kind = type(x)
+        if _is_library(kind.__module__) and not isinstance(x, types.SimpleNamespace):
+            return
+        for name in sorted(self.wanted & set(getattr(x, "__dict__", ()))):
+            value = vars(x)[name]
+            title = f"{kind.__qualname__}.{name}"
+            self.hold((id(x), name), title, f"{self.name(vars(x))}.get({name!r}, _MISSING)", value)
+            self.see(value, depth - 1)
+        for base in kind.__mro__:
+            if _is_library(base.__module__):
+                continue
+            for name, value in base.__dict__.items():
+                if isinstance(value, types.MemberDescriptorType):
+                    if name in self.wanted and hasattr(x, name):
+                        place = f"getattr({self.name(x)}, {name!r}, _MISSING)"
+                        self.hold((id(x), name), f"{kind.__qualname__}.{name}", place, getattr(x, name))
+                        self.see(getattr(x, name), depth - 1)
+                elif name in self.wanted or (name.startswith("__") and name not in _QUIET):
+                    self._method(base, name, value, depth)
+
+    def _method(self, base: type, name: str, value: Any, depth: int) -> None:
+        if isinstance(value, types.FunctionType):
+            self.see(value, depth - 1)
+        elif not name.startswith("__"):
+            self._member(base, name, value, f"{base.__qualname__}.{name}", depth - 1)
+
+    def _function(self, f: Any, depth: int) -> None:
+        if isinstance(f, types.MethodType):
+            self.see(f.__self__, depth)
+            self.see(f.__func__, depth)
+        elif isinstance(f, functools.partial):
+            for x in (f.func, *f.args, *f.keywords.values()):
+                self.see(x, depth)
+        elif isinstance(f, Transformed):
+            self.see(f.fun, depth)
+            rules = vars(f).get("rules")  # of `custom_vjp`, which may be defined anew
+            if rules and not _is_library(f.__module__):
+                place = f"{self.name(vars(f))}.get('rules')"
+                self.hold((id(f), "rules"), f"the rule of {name_of(f.fun)}", place, rules)
+                for rule in rules.values():
+                    self.see(rule, depth)
+        else:
+            self._code(f, depth)
+
+    def _code(self, f: types.FunctionType, depth: int) -> None:
+        read = _names(f.__code__)
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+            if name not in read.enclosing or cell == types.CellType():  # not assigned yet
+                continue
+            value = cell.cell_contents
+            if not _is_quiet(value):
+                self.hold((id(cell),), name, f"{self.name(cell)}.cell_contents", value)
+            self.see(value, depth)
+        if _is_library(f.__module__):
+            return
+        self.names |= read.attributes
+        self.seeds = self.seeds or not _SEEDED.isdisjoint(read.variables | read.attributes)
+        for name in sorted(read.variables & f.__globals__.keys()):
+            value = f.__globals__[name]
+            if not _is_quiet(value):
+                place = f"{self.name(f.__globals__)}.get({name!r}, _MISSING)"
+                self.hold((id(f.__globals__), name), name, place, value)
+            self.see(value, depth)
+        for x in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
+            self.see(x, depth)
+
+
+# methods that are there for other purposes than computing
+_QUIET = frozenset(
+    {"__init__", "__new__", "__repr__", "__str__", "__hash__", "__reduce__", "__init_subclass__", "__del__"}
+)
+
+
+def _is_library(module: Any) -> bool:
+    return isinstance(module, str) and module.partition(".")[0] in _LIBRARIES
+
+
+def _is_quiet(x: Any) -> bool:
+    """Return whether a name is bound to what nobody binds anew: modules, classes, functions of libraries."""
+    if isinstance(x, types.ModuleType | type | types.BuiltinFunctionType | np.ufunc):
+        return True
+    return isinstance(x, types.FunctionType) and _is_library(x.__module__)
+
+
+class _Names(NamedTuple):
+    """What code, that of inner functions too, reads by name."""
+
+    enclosing: frozenset[str]
+    variables: frozenset[str]
+    attributes: frozenset[str]
+
+
+@functools.lru_cache(4096)
+def _names(code: types.CodeType) -> _Names:
+    """Return the names that code reads: not those of lists and dictionaries that it only adds to."""
+    found: dict[str, set[str]] = {"enclosing": set(), "variables": set(), "attributes": set()}
+    steps = [s for s in dis.get_instructions(code) if s.opname not in {"PUSH_NULL", "CACHE", "EXTENDED_ARG"}]
+    for i, step in enumerate(steps):
+        kind = _KINDS.get(step.opname)
+        if kind is None:
+            continue
+        after = [(s.opname, s.argval) for s in steps[i + 1 : i + 3]]
+        adds = bool(after) and _KINDS.get(after[0][0]) == "attributes" and after[0][1] in _ADDING
+        puts = len(after) == 2 and after[0][0].startswith("LOAD") and after[1][0] == "STORE_SUBSCR"
+        if not adds and not puts and not _counts(steps[i : i + 6]):
+            found[kind].add(step.argval)
+    made = _Names(*map(frozenset, found.values()))
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            made = _Names(*(x | y for x, y in zip(made, _names(constant), strict=True)))
+    return made
+
+
+def _counts(steps: Sequence[dis.Instruction]) -> bool:
+    """Return whether a name is read only to be bound to more: `count += 1`."""
+    for step in steps[1:]:
+        if step.opname.startswith("STORE_"):
+            return bool(step.argval == steps[0].argval)
+        if not step.opname.startswith(
+            ("LOAD_CONST", "LOAD_SMALL", "LOAD_FAST", "BINARY_OP", "INPLACE", "SWAP", "ROT")
+        ):
+            return False
+    return False
+
+
+_KINDS = {
+    **dict.fromkeys(("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"), "enclosing"),
+    **dict.fromkeys(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"), "variables"),
+    **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"), "attributes"),
+}
+_ADDING = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "write", "clear", "put"})
+
+
+def _is_same(x: Any, known: Any) -> bool:
+    """Return whether two values that cannot be written to are of one type, and equal to the bit."""
+    if x.__class__ is not known.__class__:
+        return False
+    if isinstance(known, np.generic):
+        return bool(x.dtype == known.dtype and x.tobytes() == known.tobytes())
+    if isinstance(known, float | complex):
+        return repr(x) == repr(known)  # NaN is itself, and -0.0 is not 0.0
+    return bool(x == known)
+
+
+class _Print:
+    """What tells an array from what it becomes when it is written to."""
+
+    __slots__ = ("_array", "_aval", "_kept", "_step")
+
+    _kept: bytes | np.ndarray[Any, Any]
+
+    def __init__(self, a: np.ndarray[Any, Any]) -> None:
+        self._array, self._aval = a, (a.shape, a.dtype)
+        self._step = max(1, a.nbytes // WHOLE)
+        kept = self._sample()
+        self._kept = kept if isinstance(kept, bytes) else kept.copy()
+
+    def _sample(self) -> bytes | np.ndarray[Any, Any]:
+        a = self._array
+        if a.nbytes <= SMALL:
+            return a.tobytes()
+        flat = a.reshape(-1) if a.flags.c_contiguous else a.flat
+        return np.ascontiguousarray(flat[:: self._step]).view(np.uint8)
+
+    def holds(self) -> bool:
+        """Return whether the array is as it was, to the bit."""
+        a = self._array
+        if (a.shape, a.dtype) != self._aval:
+            return False
+        kept = self._kept
+        now: Any = self._sample()
+        return bool(now == kept) if isinstance(kept, bytes) else bool(np.array_equal(now, kept))

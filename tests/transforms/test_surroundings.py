@@ -1,0 +1,458 @@
+"""What staging reads and may change later is an input, part of what a program is known by, or refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import random
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+from tests.helpers import close, exactly
+
+import fgrad as fg
+from fgrad.config import on_escape
+from fgrad.transforms.surroundings import Surroundings
+
+X = np.array([1.0, 2.0, 3.0])
+SCALE, TABLE, ROW = 2.0, {"a": [1.0, 2.0]}, np.array([1.0, 2.0, 3.0])
+MODULE = types.ModuleType("settings_of_a_user")
+MODULE.scale = 2.0
+
+
+def helper(x):
+    return x * SCALE
+
+
+def other(x):
+    return x * 7.0
+
+
+class Kind:
+    factor = 2.0
+
+    def __init__(self, w):
+        self.w, self.inner, self.flag = w, types.SimpleNamespace(bias=1.0), True
+
+    def __call__(self, x):
+        return x * self.w
+
+    def method(self, x):
+        return self.helped(x) if self.flag else -x
+
+    def helped(self, x):
+        return x * self.w + self.inner.bias
+
+    @property
+    def doubled(self):
+        return 2 * self.w
+
+    @staticmethod
+    def plain(x):
+        return x * SCALE
+
+
+class Slots:
+    __slots__ = ("w",)
+
+    def __init__(self, w):
+        self.w = w
+
+
+@dataclasses.dataclass
+class Data:
+    w: object
+
+
+def put(owner, name, value):
+    return (
+        (lambda: owner.__setitem__(name, value))
+        if isinstance(owner, dict)
+        else (lambda: setattr(owner, name, value))
+    )
+
+
+def closure():
+    scale = 2.0
+
+    def f(x):
+        return x * scale
+
+    def change():
+        nonlocal scale
+        scale = 3.0
+
+    return f, change
+
+
+def written(array, index=1):
+    def change():
+        array[index] = 9.0
+
+    return change
+
+
+def cases():
+    """Return functions, and what changes something that they read."""
+    k, s, d = Kind(2.0), Slots(2.0), Data(2.0)
+    numbers, names, pair, deep = [1.0, 2.0], {"w": 2.0}, (np.ones(3), 2.0), [[{"w": np.ones(3)}]]
+    w, view, big = np.array([1.0, 2.0, 3.0]), np.arange(6.0)[::2], np.ones(50_000)
+    read_only, signs = np.arange(6.0), np.zeros(3)
+    through = read_only[:3]
+    through.flags.writeable = False
+    default = np.ones(3)
+    tensor = types.SimpleNamespace(w=fg.tensor(2.0))
+    old = tensor.w  # which goes on to live
+    chosen = np.array([2, 0, 1])
+    g = globals()
+    yield "a global", lambda x: x * SCALE, put(g, "SCALE", 5.0)
+    yield "a global of a function called", helper, put(g, "SCALE", 6.0)
+    yield "a function called", lambda x: helper(x), put(g, "helper", other)
+    yield "a global array", lambda x: x * ROW, written(ROW)
+    yield "a global dictionary", lambda x: x * TABLE["a"][0], put(TABLE, "a", [5.0])
+    yield "a list in a dictionary", lambda x: x * TABLE["a"][0], lambda: TABLE["a"].__setitem__(0, 11.0)
+    yield "a new key", lambda x: x * len(TABLE), put(TABLE, "b", 1)
+    yield ("a variable of an enclosing function", *closure())
+    yield "a module of the user's", lambda x: x * MODULE.scale, put(MODULE, "scale", 4.0)
+    yield "an attribute", lambda x: x * k.w, put(k, "w", 4.0)
+    yield "a flag", k.method, put(k, "flag", False)
+    yield "an object that is called", lambda x: k(x), put(k, "w", 5.0)
+    yield "the callable itself", k, put(k, "w", 5.5)
+    yield "an attribute of an attribute", Kind(2.0).helped, None
+    inner = Kind(2.0)
+    yield "an attribute of an attribute", inner.helped, put(inner.inner, "bias", 8.0)
+    yield "a property", lambda x: x * inner.doubled, put(inner, "w", 6.0)
+    yield "an attribute of a class", lambda x: x * Kind.factor, put(Kind, "factor", 4.0)
+    yield "an attribute of the class of an object", lambda x: x * k.factor, put(Kind, "factor", 5.0)
+    yield "a static method", lambda x: k.plain(x), put(g, "SCALE", 7.0)
+    yield "a slot", lambda x: x * s.w, put(s, "w", 4.0)
+    yield "a dataclass", lambda x: x * d.w, put(d, "w", np.float32(4.0))
+    yield "the type of a number", lambda x: x.astype(np.float32) * d.w, put(d, "w", np.float64(4.0))
+    yield "an item", lambda x: x * numbers[1], lambda: numbers.__setitem__(1, 4.0)
+    yield "a length", lambda x: x * len(numbers), lambda: numbers.append(4.0)
+    yield (
+        "the type of an item",
+        lambda x: np.float32(1) * x.astype(np.float32) * numbers[0],
+        lambda: numbers.__setitem__(0, np.float64(1)),
+    )
+    yield "a value of a dictionary", lambda x: x * names["w"], put(names, "w", 4.0)
+    yield "an array in a tuple", lambda x: x * pair[0], written(pair[0])
+    yield "an array deep in containers", lambda x: x * deep[0][0]["w"], written(deep[0][0]["w"])
+    yield "an array", lambda x: x * w, written(w)
+    yield "an array of which NumPy computes", lambda x: x * np.sum(pair[0] * 3), written(pair[0], 2)
+    yield "the sign of a zero", lambda x: np.copysign(x, signs), lambda: np.negative(signs, signs)
+    yield "a strided array", lambda x: x * view, written(view)
+    yield "a large array", lambda x: x * big[1] + np.sum(big), written(big)
+    yield "a view that is read-only", lambda x: x * through, written(read_only)
+    yield "indices", lambda x: x[chosen], lambda: chosen.__setitem__(0, 1)
+    yield "a default", functools.partial(lambda x, w: x * w, w=default), written(default)
+    yield "an argument of a partial", (lambda x, w=default: x * w), written(default, 2)
+    yield "a Tensor by name", lambda x: x * tensor.w, put(tensor, "w", fg.tensor(float(old) + 1.0))
+    yield "the function of a transformation", fg.vmap(lambda x: x * SCALE), put(g, "SCALE", 8.0)
+    yield "a jitted function", fg.jit(lambda x: x * SCALE), put(g, "SCALE", 9.0)
+    yield "a custom rule", *custom()
+    yield (
+        "the environment",
+        lambda x: x * float(os.environ.get("FGRAD_TEST_SCALE", "2")),
+        put(os.environ, "FGRAD_TEST_SCALE", "4")
+        if isinstance(os.environ, dict)
+        else lambda: os.environ.__setitem__("FGRAD_TEST_SCALE", "4"),
+    )
+
+
+def custom():
+    @fg.custom_vjp
+    def limited(x):
+        return x * 1.0
+
+    limited.defvjp(lambda x: (x, None), lambda _, ct: (2 * ct,))
+    f = fg.grad(lambda x: np.sum(limited(x)))
+    return f, lambda: limited.defvjp(lambda x: (x, None), lambda _, ct: (3 * ct,))
+
+
+CASES = [pytest.param(f, change, id=f"{i} {name}") for i, (name, f, change) in enumerate(cases()) if change]
+
+
+@pytest.fixture
+def restored():
+    kept = {k: v for k, v in globals().items() if k in {"SCALE", "helper"}}
+    table, row, factor, scale = dict(TABLE), ROW.copy(), Kind.factor, MODULE.scale
+    yield
+    globals().update(kept)
+    TABLE.clear()
+    TABLE.update(table)
+    ROW[:], Kind.factor, MODULE.scale = row, factor, scale
+    os.environ.pop("FGRAD_TEST_SCALE", None)
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize("f, change", CASES)
+def test_what_is_read_is_what_it_is_now(f, change):
+    traces = []
+    compiled = fg.jit(functools.wraps(f, assigned=(), updated=())(lambda x: traces.append(1) or f(x)))
+    plainly = lambda: np.asarray(f(fg.tensor(X)).numpy())
+    before = plainly()
+    for _ in range(4):  # from the third call on there may be a shorter way
+        exactly(compiled(X), before)
+    assert len(traces) == 1
+    change()
+    after = plainly()
+    assert before.dtype != after.dtype or not np.array_equal(before, after)
+    for _ in range(4):
+        exactly(compiled(X), after)
+    assert len(traces) == 2
+
+
+def test_gradients_and_batches_of_jitted_functions_see_changes_too():
+    w = np.ones(3)
+    f = fg.jit(lambda x: np.sum(x**2 * w))
+    for value in (1.0, 2.0):
+        w[:] = value
+        close(fg.grad(f)(X), 2 * X * value)
+        close(fg.vmap(f)(np.stack([X, X])), np.full(2, np.sum(X**2) * value))
+        close(fg.jit(lambda x: 2.0 * f(x))(X), 2 * np.sum(X**2) * value)
+
+
+def test_what_is_only_written_to_stages_nothing_anew():
+    log, count, total, k = [], {}, 0, Kind(2.0)
+
+    @fg.jit
+    def f(x):
+        nonlocal total
+        log.append("traced")
+        count["f"] = 1
+        count.update(g=2)
+        total += 1
+        k.calls += 1
+        fg.debug.callback(lambda v: log.append(v), x[0])
+        return x * 2
+
+    k.calls = 0
+    for i in range(4):
+        log.append(i)
+        count[i] = i
+        f(X)
+        total, k.calls = total + 10, k.calls + 10
+    assert log.count("traced") == 1
+    assert len(log) == 9
+
+
+def test_what_reads_nothing_from_outside_pays_nothing():
+    assert not Surroundings(lambda x: np.sum(np.sin(x) ** 2) + len(x))
+    assert not Surroundings(fg.grad(lambda x: np.sum(fg.nn.relu(x))))
+    constant = np.ones(3)
+    constant.flags.writeable = False
+    assert len(Surroundings(lambda x: x * constant)._found) == 1  # which array it is
+
+
+def test_a_reason_is_given():
+    scale = 2.0
+
+    def f(x):
+        return x * scale
+
+    g = fg.jit(f)
+    with fg.explain_retrace() as reasons:
+        g(X)
+        scale = 3.0
+        g(X)
+    assert "scale has changed" in reasons[1]
+
+
+def test_static_arguments_are_looked_into():
+    k = Kind(2.0)
+    f = fg.jit(lambda k, x: k.method(x), static_argnums=0)
+    g = fg.jit(Kind.method, static_argnums=0)
+    for w in (2.0, 3.0):
+        k.w = w
+        exactly(f(k, X), X * w + 1.0)
+        exactly(g(k, X), X * w + 1.0)
+
+
+# ---- settings ------------------------------------------------------------------------------------------
+
+
+def test_settings_of_numpy_change_no_program():
+    f = lambda x: np.log(x - 1.0) / (x - 2.0) + np.exp(800.0 * x) * 0.0
+    expected = None
+    for how in ("ignore", "raise", "ignore"):
+        compiled = fg.jit(f)
+        with np.errstate(all=how):
+            found = [compiled(X), compiled(X), compiled(X)]
+        with np.errstate(all="ignore"):
+            expected = f(X) if expected is None else expected
+        for y in found:
+            np.testing.assert_allclose(y, expected, 1e-14)
+
+
+def test_threads_and_print_options_change_no_program(monkeypatch):
+    x = np.linspace(0, 1, 100_003)
+    f = fg.jit(lambda x: np.sum(np.sin(x) ** 2))
+    first = f(x)
+    for n in ("1", "2", "3"):
+        monkeypatch.setenv("FGRAD_NUM_THREADS", n)
+        assert f(x) == first == fg.jit(lambda x: np.sum(np.sin(x) ** 2))(x)
+
+
+def test_whether_jit_is_disabled_is_asked_at_every_call(monkeypatch):
+    traces = []
+    f = fg.jit(lambda x: traces.append(1) or 2 * x)
+    for _ in range(4):
+        f(X)
+    assert len(traces) == 1
+    monkeypatch.setenv("FGRAD_DISABLE_JIT", "1")
+    f(X)
+    assert len(traces) == 2
+    monkeypatch.delenv("FGRAD_DISABLE_JIT")
+    f(X)
+    assert len(traces) == 2
+
+
+DEVICES = """
+import fgrad as fg, fgrad.numpy as fnp
+
+f = fg.jit(lambda: fnp.ones(3) * 2)
+kinds = []
+for device in ("cpu", "cpu", "cpu", "cuda", "cpu"):
+    with fg.default_device(device):
+        kinds.append(f().device)
+for _ in range(2):
+    kinds.append(f().device)
+print(kinds)
+"""
+
+
+def test_the_default_device_is_part_of_what_a_program_is_known_by():
+    made = subprocess.run(
+        [sys.executable, "-c", DEVICES],
+        env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not made.returncode, made.stderr
+    assert made.stdout.strip() == "['cpu', 'cpu', 'cpu', 'cuda:0', 'cpu', 'cpu', 'cpu']"
+
+
+def test_what_becomes_of_lost_gradients_is_asked_again():
+    w = fg.tensor(2.0)
+    f = fg.jit(lambda x: x * float(w))
+    with fg.GradManager().attach(w):
+        with on_escape("ignore"):
+            exactly(f(X), 2 * X)
+        with pytest.raises(TypeError, match="would lose its gradient"):
+            f(X)
+
+
+# ---- random numbers ------------------------------------------------------------------------------------
+
+
+class Layer:
+    def __init__(self):
+        self.rng = np.random.default_rng(0)
+
+    def __call__(self, x):
+        return x + self.rng.normal(size=3)
+
+
+def drawing():
+    rng, legacy, own = np.random.default_rng(0), np.random.RandomState(0), random.Random(0)
+    layers = {"layers": [Layer()]}
+    yield "a Generator", lambda x: x + rng.normal(size=3)
+    inner = lambda y: y * rng.random()
+    yield "a Generator inside a function called", lambda x: inner(x)
+    yield (
+        "a Generator that decides",
+        lambda x: x if rng.random() < 0.5 else -x if rng.random() < 0.5 else 2 * x,
+    )
+    yield "NumPy's global generator", lambda x: x + np.random.normal(size=3)
+    yield "a legacy generator", lambda x: x * legacy.rand()
+    yield "Python's global generator", lambda x: x * random.random()
+    yield "a generator of Python", lambda x: x * own.random()
+    yield "one in an object", Layer()
+    yield "one in objects in containers", lambda x: layers["layers"][0](x)
+    yield "a partial", functools.partial(lambda r, x: x + r.normal(size=3), rng)
+    yield "one without a seed", lambda x: x + np.random.default_rng().normal(size=3)
+    yield "the system's", lambda x: x + os.urandom(8)[0] * os.urandom(8)[1]
+    yield "under grad", fg.grad(lambda x: np.sum(x * rng.normal(size=3)))
+    yield "in a loop", lambda x: fg.lax.fori_loop(0, 3, lambda i, c: c + rng.normal(size=3), x)
+    yield "in a branch", lambda x: fg.lax.cond(x[0] > 0, lambda: x + rng.normal(size=3), lambda: x)
+    yield "in an inner jit", fg.jit(lambda x: x + rng.normal(size=3))
+    yield "fgrad.random", lambda x: x + fg.random.normal(rng, size=3)
+    yield "dropout", lambda x: fg.nn.dropout(x, 0.5, rng)
+
+
+@pytest.mark.parametrize("f", [pytest.param(f, id=name) for name, f in drawing()])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        lambda f: fg.jit(f)(X),
+        lambda f: fg.make_graph(f)(X),
+        lambda f: fg.eval_shape(f, X),
+        lambda f: fg.export(f, X),
+        lambda f: fg.vmap(fg.jit(f))(X[None]),
+    ],
+    ids=["jit", "make_graph", "eval_shape", "export", "vmap of jit"],
+)
+def test_random_numbers_of_a_generator_are_refused(f, stage):
+    with pytest.raises(TypeError, match=r"(Generator|[Gg]enerator|draws random numbers).*(key|outside)"):
+        stage(f)
+
+
+def test_a_generator_as_argument_is_refused():
+    rng = np.random.default_rng(0)
+    f = lambda x, rng: x + rng.normal(size=3)
+    with pytest.raises(TypeError, match=r"argument rng is a Generator of NumPy.*key"):
+        fg.jit(f)(X, rng)
+    for stage in (fg.jit(f, static_argnums=1), fg.jit(f, static_argnames="rng"), fg.make_graph(f)):
+        with pytest.raises(TypeError, match="draws random numbers from"):
+            stage(X, rng)
+
+
+def test_random_numbers_that_are_always_the_same_are_constants():
+    def reseeded(x):
+        np.random.seed(0)
+        return x + np.random.normal(size=3)
+
+    seeded = lambda x: x + np.random.default_rng(0).normal(size=3)
+    for f in (reseeded, seeded):
+        compiled = fg.jit(f)
+        for _ in range(3):
+            exactly(compiled(X), f(X))
+
+
+def test_a_generator_that_others_use_is_no_reason_to_refuse():
+    rng = np.random.default_rng(0)
+    shown = lambda x: x + (0.0 if rng is not None else 1.0)
+    f = fg.jit(shown)
+    exactly(f(X), X)
+    rng.normal()
+    exactly(f(X), X)
+
+
+def test_keys_are_inputs_everywhere():
+    keys = fg.random.split(fg.random.key(0), 4)
+    f = lambda x, key: fg.nn.dropout(x, 0.5, key)
+    wide = np.ones(50)
+    expected = np.stack([f(wide, key) for key in keys])
+    assert len({row.tobytes() for row in expected}) == 4
+    compiled = fg.jit(f)
+    for key, row in zip(keys, expected, strict=True):
+        exactly(compiled(wide, key), row)
+        exactly(fg.make_graph(f)(wide, key)(wide, key), row)
+        exactly(fg.grad(lambda x, key=key: np.sum(f(x, key)))(wide), row)
+    exactly(fg.vmap(f, (None, 0))(wide, keys), expected)
+    exactly(fg.jit(fg.vmap(f, (None, 0)))(wide, keys), expected)
+    exactly(fg.load(fg.export(f, wide, keys[0]))(wide, keys[1]), expected[1])
+    total = fg.jit(lambda x, keys: fg.lax.scan(lambda c, key: (c + f(x, key), None), x * 0, keys)[0])
+    exactly(total(wide, keys), expected.sum(0))
+    half = np.mean(fg.nn.dropout(np.ones(20_000), 0.3, keys[0]) == 0)
+    assert 0.29 < half < 0.31
+    for kind in (np.float16, np.float32, np.complex64):
+        assert fg.nn.dropout(np.ones(3, kind), 0.5, keys[0]).dtype == kind
+    assert fg.nn.dropout(np.ones((0, 2)), 0.5, keys[0]).shape == (0, 2)
+    assert fg.nn.dropout(1.0, 0.5, keys[0]).shape == ()
