@@ -55,13 +55,12 @@ class Operators:
     ctypes: Absent
     data: Absent
     flags: Absent
-    strides: Absent
     setflags: Absent
     byteswap: Absent
     getfield: Absent
     setfield: Absent
 
-    base, ctypes, data, flags, strides, setflags = (Absent(_MEMORY) for _ in range(6))
+    base, ctypes, data, flags, setflags = (Absent(_MEMORY) for _ in range(5))
     byteswap, getfield, setfield = (Absent(_BITS) for _ in range(3))
 
     _value: np.ndarray[Any, Any] | np.generic | Box | DeviceArray
@@ -69,6 +68,14 @@ class Operators:
 
     __hash__: Callable[[Any], int] = object.__hash__  # type: ignore[assignment]
     __array_priority__: float = 1000.0
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Where elements lie in the array that `numpy.asarray` gives; a constant on the CPU has one."""
+        value = self._value
+        if not isinstance(value, np.ndarray | np.generic) or self._is_differentiated():
+            raise AttributeError(f"a Tensor has no strides: {_MEMORY}")
+        return value.strides
 
     # fmt: off
     def __add__(self, other: Any) -> Tensor: return OPERATORS["add"](self, other)
@@ -324,6 +331,11 @@ class Operators:
         return self._untracked("export to CUDA").__cuda_array_interface__
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType:
+        frame = sys._getframe(1)
+        if frame.f_code.co_name == "array_namespace":  # of array-api-compat, which wants one for all operands
+            others = frame.f_locals.get("xs", ())
+            if any(isinstance(x, np.ndarray | np.generic) for x in others):
+                return frame.f_globals["array_namespace"](np.empty(0))  # type: ignore[no-any-return]  # NumPy's
         return FUNCTIONS["array_namespace"](api_version)  # type: ignore[return-value]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:

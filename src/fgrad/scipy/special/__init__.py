@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import special as _scipy
 
+from fgrad.numpy import sinc as sinc
 from fgrad.scipy.special import (  # noqa: F401 -- their rows
     bessel,
     elementary,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,7 @@ def multigammaln(a: Any, d: int) -> Any:
 
     log of pi**(d (d - 1) / 4) times the product of gamma(a - j / 2) over j < d
     """
+    d = operator.index(d)
     if not holds_tensor((a,)):
         return special.multigammaln(a, d)
     a = operand(a)

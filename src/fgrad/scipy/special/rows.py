@@ -93,11 +93,18 @@ def zero_unless(c: Expr, formula: Callable[..., Any], *xs: tuple[Expr, float]) -
     return where(c, formula(*(where(c, x, harmless) for x, harmless in xs)), 0)
 
 
+def universal(name: str) -> np.ufunc | None:
+    """Return SciPy's universal function called `name`, which functions of other namespaces may hide."""
+    found = getattr(special, name, None)
+    found = getattr(found, "__wrapped__", found)
+    return found if isinstance(found, np.ufunc) else None
+
+
 def declare(table: Mapping[str, Row]) -> None:
     """Declare the rows of a table whose functions this SciPy has, and those that only slopes need."""
     for name, row in table.items():
         function = row.output[0] if row.output else name
-        ufunc = getattr(special, function, None)
+        ufunc = universal(function) or getattr(special, function, None)
         if ufunc is None and row.run is None:
             continue
         run, shape = _computed(ufunc, row)

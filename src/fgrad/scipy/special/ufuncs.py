@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from scipy import special
-
 from fgrad.core.primitive import NUMPY, UFUNCS
 from fgrad.core.tensor import bind
 from fgrad.numpy.arrays import operand
 from fgrad.numpy.registry import Ufunc, holds_tensor, with_keywords
-from fgrad.scipy.special.rows import ROWS_OF, TABLE
+from fgrad.scipy.special.rows import ROWS_OF, TABLE, universal
 
 REUSED = {  # those that fgrad computes itself
     "expit": "sigmoid",
@@ -24,7 +21,8 @@ class Special(Ufunc):
     """One of SciPy's universal functions: for plain arrays SciPy's own, for Tensors its rows."""
 
     def __init__(self, name: str, rows: tuple[str, ...]) -> None:
-        ufunc = getattr(special, name)
+        ufunc = universal(name)
+        assert ufunc is not None  # noqa: S101 -- whoever declares it has looked
         source = f" Derivative: {TABLE[rows[0]].source}." if rows[0] in TABLE else ""
         doc = f"Return scipy.special.{name} of arrays and Tensors.{source}"
         self._describe(ufunc, name, doc, rows[0], "fgrad.scipy.special")
@@ -66,6 +64,6 @@ def declare_ufuncs() -> dict[str, Special]:
     parts = ("ber", "bei", "ker", "kei", "berp", "beip", "kerp", "keip")
     found: dict[str, Special] = {"kelvin": Kelvin("kelvin", parts)}
     for name, rows in ({name: (row,) for name, row in REUSED.items()} | ROWS_OF).items():
-        if isinstance(getattr(special, name), np.ufunc):
+        if universal(name) is not None:
             found[name] = Special(name, rows)
     return found | {"digamma": found["psi"], "jn": found["jv"]}
