@@ -23,6 +23,7 @@ import pytest
 import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad.core.tensor import is_tracked
+from fgrad.errors import NoValueError
 
 V = np.array([1.0, 2.0, 3.0])
 
@@ -290,3 +291,46 @@ def test_numpys_vectorize_refuses_and_ours_does_not():
     with pytest.raises(TypeError, match="gradient"):
         fg.grad(lambda x: np.vectorize(f)(x).sum())(V)
     np.testing.assert_array_equal(fg.grad(lambda x: fnp.vectorize(f)(x).sum())(V), [2, 2, 2])
+
+
+# ---- what plotting libraries ask for -----------------------------------------------------------------
+
+
+def test_arrays_of_objects_and_text_are_broadcast_beside_tensors():
+    heights, colour, none = fg.tensor(V), np.array(["red"]), np.array([None])
+    found = np.broadcast_arrays(heights, 0.8, colour, none, "solid")
+    assert [type(x) for x in found] == [fg.Tensor, fg.Tensor, np.ndarray, np.ndarray, np.ndarray]
+    for x, e in zip(found, np.broadcast_arrays(V, 0.8, colour, none, "solid"), strict=True):
+        np.testing.assert_array_equal(np.asarray(x), e)
+    once, twice = np.atleast_1d(heights[0], None), np.atleast_2d("a", heights)
+    assert [x.shape for x in (*once, *twice)] == [(1,), (1,), (1, 1), (1, 3)]
+    slope = fg.grad(lambda t: np.sum(np.broadcast_arrays(t, np.array([None, "x", 3])[:, None])[0] ** 2))
+    np.testing.assert_allclose(slope(V), 6 * V)
+
+
+def test_strides_are_those_of_the_array_of_a_constant():
+    t = fg.tensor(np.arange(6.0).reshape(2, 3))
+    for x in (t, t.T, t[:, ::2], fg.tensor(np.float32(1.0))):
+        assert x.strides == np.asarray(x).strides
+    windows = np.lib.stride_tricks.as_strided(t, (2, 2, 2), (*t.strides, t.strides[-1]), writeable=False)
+    np.testing.assert_array_equal(windows, np.lib.stride_tricks.sliding_window_view(np.asarray(t), 2, axis=1))
+    for transform in (fg.grad, fg.jit, fg.vmap):
+        with pytest.raises(AttributeError, match="has no strides"):
+            transform(lambda x: x.sum() * len(x.strides))(V if transform is not fg.vmap else V[None])
+
+
+def test_an_array_takes_constants_in_place_and_says_what_to_do_for_others():
+    def added(x):
+        total = np.ones(3)
+        total += x
+        np.multiply(total, x, out=total)
+        total[0] = 2.0
+        return total
+
+    np.testing.assert_array_equal(added(fg.tensor(V)), added(V))
+    for transform, error in ((fg.grad, TypeError), (fg.jit, NoValueError), (fg.vmap, NoValueError)):
+        for f in (added, lambda x: np.copyto(np.ones(3), x), lambda x: np.ones(3).__isub__(x)):
+            with pytest.raises(
+                error, match=r"NumPy array cannot hold.*make the target a Tensor.*out = out \+ x"
+            ):
+                transform(f)(V if transform is not fg.vmap else V[None])

@@ -369,7 +369,7 @@ def test_truth_values_of_a_number():
 
 # ---- the methods of an array ----------------------------------------------------------------------------
 
-UNAVAILABLE = {"base", "byteswap", "ctypes", "data", "flags", "getfield", "setfield", "setflags", "strides"}
+UNAVAILABLE = {"base", "byteswap", "ctypes", "data", "flags", "getfield", "setfield", "setflags"}
 NOT_YET = {"argpartition", "partition"}
 
 

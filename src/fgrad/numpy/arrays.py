@@ -119,8 +119,10 @@ def as_tensor(x: Any) -> Tensor:
 
 
 def alike(xs: Sequence[Any]) -> list[Any]:
-    """Return results as they are, or all as Tensors if one of them is."""
-    return list(map(asarray, xs)) if any(isinstance(x, Tensor) for x in xs) else list(xs)
+    """Return results as they are, or all as Tensors if one is; text and objects stay NumPy's."""
+    if not any(isinstance(x, Tensor) for x in xs):
+        return list(xs)
+    return [x if isinstance(x, np.ndarray) and x.dtype.kind not in "fciub" else asarray(x) for x in xs]
 
 
 def extends(function: Any) -> Callable[[F], F]:

@@ -11,8 +11,9 @@ import numpy as np
 from fgrad.core.operators import escape
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, ROWS, UFUNCS, Primitive
 from fgrad.core.tensor import Tensor, apply_binary, apply_unary, bind, is_tracked, wrap
-from fgrad.core.trace import user_line
+from fgrad.core.trace import Box, current, user_line
 from fgrad.core.views import castable, rebind
+from fgrad.errors import NoValueError
 from fgrad.ops.linear import convert
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -275,5 +276,12 @@ def storable(value: Any) -> Any:
             "a NumPy array cannot hold a Tensor that is being differentiated, so its gradient would be lost. "
             f"At {user_line()}, make the target a Tensor (fgrad.tensor(out)), or write out = out + x instead "
             "of out += x"
+        )
+    box = value._value
+    if isinstance(box, Box) and box.trace in current().traces:
+        raise NoValueError(
+            f"a NumPy array cannot hold a Tensor of {box.trace.title}, which has no value there. At "
+            f"{user_line()}, make the target a Tensor (fgrad.tensor(out), or fgrad.numpy.zeros where it is "
+            "made), or write out = out + x instead of out += x"
         )
     return value.detach().numpy()
