@@ -1,0 +1,298 @@
+"""What is NumPy's or SciPy's is the oracle of dtypes: calls at every combination of the kinds of their arguments.
+
+A kind is a dtype of an array, of an array without axes, of a scalar of NumPy, or a type of Python's numbers.
+`tests/numpy/dtypes.py` and `tests/scipy/dtypes.py` list the calls; each is a command that runs the whole product.
+"""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import itertools
+import sys
+import types
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import fgrad as fg
+from fgrad.transforms.stage import aval_out
+
+# fmt: off
+DTYPES = (
+    "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+    "float16", "float32", "float64", "complex64", "complex128",
+)
+# fmt: on
+PYTHON = ("python bool", "python int", "python float", "python complex")
+SCALARS = tuple(f"scalar {d}" for d in DTYPES)
+ZERO_D = tuple(f"0-d {d}" for d in DTYPES)
+NUMBERS = (*PYTHON, *SCALARS, *ZERO_D)
+_TYPES: dict[str, Callable[[Any], Any]] = {"bool": bool, "int": int, "float": float, "complex": complex}
+EVERY = ("eager", "theirs", "beside", "staged", "mapped", "compiled")
+
+
+class Difference(AssertionError):  # noqa: N818 -- what is found, not what went wrong
+    """A result is not the oracle's."""
+
+
+class Call(NamedTuple):
+    """A call, which is given a namespace and arguments made of `inputs`, in kinds taken from `kinds`."""
+
+    name: str
+    f: Callable[..., Any]
+    inputs: tuple[Any, ...]  # numbers of float64, or functions from a dtype to an array
+    kinds: tuple[Sequence[str], ...]
+    ulps: float = 32
+    modes: tuple[str, ...] = EVERY
+
+
+def like(x: Any, kind: str) -> Any:
+    """Return the numbers `x` in a kind; integers are their doubles, so that halves stay apart."""
+    place, _, name = kind.rpartition(" ")
+    if callable(x):
+        return x(name)
+    if place in {"scalar", "0-d", "python"}:
+        x = np.asarray(x, np.float64).ravel()[0]
+    dtype = np.dtype({"float": "float64", "complex": "complex128", "int": "int64"}.get(name, name))
+    if dtype.kind == "b":
+        made = np.asarray(np.asarray(x) > 0)
+    elif dtype.kind in "iu":
+        whole = np.rint(2 * np.asarray(x))
+        made = np.asarray(np.abs(whole) if dtype.kind == "u" else whole, dtype)
+    elif dtype.kind == "c":
+        made = np.asarray(x + 1j * np.cos(3 * np.asarray(x)), dtype)
+    else:
+        made = np.asarray(x, dtype)
+    return _TYPES[name](made[()]) if place == "python" else made[()] if place == "scalar" else made
+
+
+def edges(name: str) -> Any:
+    """Return numbers of a dtype at which functions turn, overflow or are not defined."""
+    dtype = np.dtype(name)
+    if dtype.kind == "b":
+        return np.array([False, True, True, False, True])
+    if dtype.kind in "iu":
+        top = np.iinfo(dtype)
+        small = [0, 1, 2, 3, 4, 7, 8, 64, 100, 127]
+        return np.array([*small, top.max, top.max - 1, top.min, top.min + (dtype.kind == "i")], dtype)
+    real = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1.5, -2.5, 3.0, 1e-3, 1e3, np.inf, -np.inf, np.nan]
+    if dtype.kind == "f":
+        return np.array(real, dtype)
+    return np.array([complex(a, b) for a in (0.0, 1.0, -0.5, 2.5) for b in (0.0, -1.0, 0.5)], dtype)
+
+
+def empty(*shape: int) -> Callable[[str], Any]:
+    return lambda name: np.zeros(shape, name)
+
+
+def tensors(args: Iterable[Any]) -> list[Any]:
+    return [fg.tensor(x) if isinstance(x, np.ndarray | np.generic) else x for x in args]
+
+
+def attempt(f: Callable[..., Any], *args: Any) -> Any:
+    """Return the result of a call, or the error that it raised."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            return f(*args)
+        except Exception as error:  # noqa: BLE001 -- all are compared
+            return error
+
+
+def public(error: Exception) -> type[BaseException]:
+    """Return the class of an error that one can name."""
+    named = (builtins.__name__, np.exceptions.__name__, "numpy.linalg")
+    return next(c for c in type(error).__mro__ if c.__module__ in named)
+
+
+def leaves(x: Any) -> list[Any]:
+    """Return the arrays of a result."""
+    return [y for part in x for y in leaves(part)] if isinstance(x, list | tuple) else [x]
+
+
+def plain(x: Any) -> Any:
+    """Return a result with arrays in the place of Tensors."""
+    if isinstance(x, list | tuple):
+        return [plain(y) for y in x]
+    return x.numpy() if isinstance(x, fg.Tensor) else x
+
+
+def compare(actual: Any, expected: Any, ulps: float) -> None:
+    """Compare a result with the oracle's: dtypes, shapes and values, or classes of errors.
+
+    Raises:
+        Difference: they are not alike.
+    """
+    if isinstance(expected, Exception) or isinstance(actual, Exception):
+        if not isinstance(expected, Exception):
+            raise Difference(f"raises {type(actual).__name__}: {str(actual)[:150]}; not {expected!r:.80}")
+        due = public(expected)
+        if not isinstance(actual, Exception):
+            raise Difference(f"{plain(actual)!r:.80} and no {due.__name__}: {str(expected)[:90]}")
+        if not isinstance(actual, due):
+            raise Difference(f"raises {actual!r:.150}, not {due.__name__}: {str(expected)[:90]}")
+        return
+    found, right = leaves(plain(actual)), leaves(plain(expected))
+    if len(found) != len(right):
+        raise Difference(f"{len(found)} results, not {len(right)}")
+    for a, e in zip(found, right, strict=True):
+        compare_arrays(np.asarray(a), np.asarray(e), ulps)
+
+
+def compare_arrays(a: Any, e: Any, ulps: float) -> None:
+    """Compare one array with another.
+
+    Raises:
+        Difference: they are not alike.
+    """
+    if (a.dtype, a.shape) != (e.dtype, e.shape):
+        raise Difference(f"{a.dtype}{list(a.shape)}, not {e.dtype}{list(e.shape)}")
+    if e.dtype.kind == "c":
+        compare_arrays(a.real, e.real, ulps * 4)
+        compare_arrays(a.imag, e.imag, ulps * 4)
+        return
+    if e.dtype.kind == "f":
+        room = ulps * np.finfo(e.dtype).eps
+        with np.errstate(all="ignore"):
+            largest = min(float(np.max(np.abs(e[np.isfinite(e)]), initial=0.0)), 1e300)
+            right = np.allclose(a, e, rtol=room, atol=room * largest, equal_nan=True)
+    else:
+        right = np.array_equal(a, e)
+    if not right:
+        raise Difference(f"values of {e.dtype}: {np.ravel(a)[:8]}, not {np.ravel(e)[:8]}")
+
+
+NEEDS_VALUES = ("NoValueError",)
+
+
+def needs_values(error: Any) -> bool:
+    """Return whether an error says that values are needed, which stand not in a program."""
+    return any(c.__name__ in NEEDS_VALUES for c in type(error).__mro__)
+
+
+class Run:
+    """One call with arguments of certain kinds, in every mode."""
+
+    def __init__(self, call: Call, kinds: Sequence[str], theirs: Any, ours: Any) -> None:
+        self.call, self.kinds, self.library, self.ours = call, kinds, theirs, ours
+        self.args = [like(x, kind) for x, kind in zip(call.inputs, kinds, strict=True)]
+        self.expected = attempt(call.f, theirs, *self.args)
+        self.own: Any = None
+
+    def check(self, mode: str) -> str | None:
+        """Return what differs in a mode, None if nothing does."""
+        try:
+            getattr(self, mode)()
+        except Difference as e:
+            return f"{mode}: {self.call.name} ({', '.join(self.kinds)}): {e}"
+        return None
+
+    def result(self) -> Any:
+        if self.own is None:
+            self.own = attempt(self.call.f, self.ours, *tensors(self.args))
+        return self.own
+
+    def eager(self) -> None:
+        compare(self.result(), self.expected, self.call.ulps)
+
+    def theirs(self) -> None:
+        compare(attempt(self.call.f, self.library, *tensors(self.args)), self.expected, self.call.ulps)
+
+    def beside(self) -> None:
+        """Compare with one Tensor beside arrays."""
+        arrays = [i for i, x in enumerate(self.args) if isinstance(x, np.ndarray | np.generic)]
+        for i in arrays if len(arrays) > 1 else ():
+            args = [*self.args[:i], fg.tensor(self.args[i]), *self.args[i + 1 :]]
+            compare(attempt(self.call.f, self.ours, *args), self.expected, self.call.ulps)
+
+    def staged(self) -> None:
+        """Compare what is known without values with what they are."""
+        own = self.result()
+        made = attempt(fg.make_graph(lambda *xs: self.call.f(self.ours, *xs)), *self.args)
+        if needs_values(made):
+            return
+        if isinstance(made, Exception):
+            compare(made, own, 0)
+            return
+        if isinstance(own, Exception):
+            if isinstance(own, TypeError):
+                raise Difference(f"is staged, but raises {own!r:.150}")
+            return
+        avals = [(tuple(y.shape), y.dtype) for y in map(aval_out, made.outputs)]
+        found = [(np.shape(y), np.asarray(plain(y)).dtype) for y in leaves(own)]
+        if avals != found:
+            raise Difference(f"staged {avals}, eager {found}")
+
+    def mapped(self) -> None:
+        own = self.result()
+        stacks = [np.stack([x, x]) if isinstance(x, np.ndarray | np.generic) else x for x in self.args]
+        axes = tuple(0 if isinstance(x, np.ndarray | np.generic) else None for x in self.args)
+        made = attempt(fg.vmap(lambda *xs: self.call.f(self.ours, *xs), axes), *stacks)
+        if needs_values(made):
+            return
+        if not isinstance(own, Exception):
+            own = [np.stack([y, y]) for y in map(np.asarray, leaves(plain(own)))]
+        elif isinstance(own, np.linalg.LinAlgError | ValueError | ZeroDivisionError):
+            return
+        compare(made, own, self.call.ulps)
+
+    def compiled(self) -> None:
+        own = self.result()
+        made = attempt(fg.jit(lambda *xs: self.call.f(self.ours, *xs)), *self.args)
+        if needs_values(made) or (isinstance(own, Exception) and not isinstance(own, TypeError)):
+            return
+        compare(made, own, self.call.ulps)
+
+
+def combinations(call: Call, *, every: bool) -> Iterator[tuple[str, ...]]:
+    """Yield the kinds of the arguments: the product of at most two of them, else every pair of neighbours."""
+    if len(call.kinds) <= 2 or every:
+        yield from itertools.product(*call.kinds)
+        return
+    first, *rest = call.kinds
+    for i, kind in enumerate(first):
+        for step in range(max(map(len, rest))):
+            yield kind, *(own[(i + step * (j + 1)) % len(own)] for j, own in enumerate(rest))
+
+
+def differences(
+    calls: Iterable[Call], theirs: Any, ours: Any, modes: Sequence[str], *, every: bool = False
+) -> Iterator[tuple[str, tuple[str, ...], str | None]]:
+    """Yield name, kinds and what differs (or None) of every call, in every combination and mode."""
+    for call in calls:
+        for kinds in combinations(call, every=every):
+            if all(k.startswith("python") for k in kinds):
+                continue
+            run = Run(call, kinds, theirs, ours)
+            for mode in modes:
+                if mode in call.modes:
+                    yield call.name, kinds, run.check(mode)
+
+
+def command(calls: Sequence[Call], theirs: Any, ours: Any, argv: Sequence[str] | None = None) -> int:
+    """Run the whole product, or a part of it, and print what differs."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--modes", default=",".join(EVERY), help="of " + ", ".join(EVERY))
+    parser.add_argument("--only", default="", help="parts of names, with commas between")
+    parser.add_argument("--sample", action="store_true", help="not every combination of three arguments")
+    parser.add_argument("--limit", type=int, default=3, help="lines for each call")
+    options = parser.parse_args(argv)
+    chosen = [c for c in calls if not options.only or any(p in c.name for p in options.only.split(","))]
+    total: Counter[str] = Counter()
+    count = 0
+    for name, _, line in differences(
+        chosen, theirs, ours, options.modes.split(","), every=not options.sample
+    ):
+        count += 1
+        if line is not None:
+            total[name] += 1
+            if total[name] <= options.limit:
+                print(line, flush=True)
+    for name, n in total.items():
+        print(f"{n:6} {name}")
+    print(count, "runs,", sum(total.values()), "differences in", len(total), "calls")
+    return bool(total)
