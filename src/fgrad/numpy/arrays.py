@@ -43,6 +43,24 @@ def operand(x: Any) -> Any:
     return x if isinstance(x, (Tensor, *_WEAK)) else as_value(x)
 
 
+def promoted(*xs: Any) -> np.dtype[Any]:
+    """Return the dtype that NumPy promotes operands to: that of Python's numbers gives way, staged ones too."""
+    return np.result_type(*map(_kind, xs))
+
+
+def _kind(x: Any) -> Any:
+    """Return the dtype of an operand, or a number of its type in the place of one of Python's."""
+    if x.__class__ in _PYTHON:
+        return x.__class__(1)
+    if isinstance(x, Tensor):
+        weak = getattr(x._value, "weak", None)
+        return x.dtype if weak is None else weak(1)
+    return x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
+
+
+_PYTHON = (bool, int, float, complex)
+
+
 def strong(x: Tensor) -> Tensor:
     """Return `x`, with its dtype fixed where it stands for a Python number."""
     v = x._value
@@ -285,13 +303,13 @@ def asanyarray(
 @implements(np.ascontiguousarray)
 def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Tensor:
     """Return what `asarray` does, rows first in memory, with at least one axis, as in NumPy."""
-    return array(a, dtype, copy=None, order="C", ndmin=1)
+    return array(asarray(a, dtype), copy=None, order="C", ndmin=1)
 
 
 @implements(np.asfortranarray)
 def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Tensor:
     """Return what `asarray` does, columns first in memory, with at least one axis, as in NumPy."""
-    return array(a, dtype, copy=None, order="F", ndmin=1)
+    return array(asarray(a, dtype), copy=None, order="F", ndmin=1)
 
 
 def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Tensor:
@@ -412,7 +430,11 @@ def full_like(
 ) -> Tensor:
     """Return a Tensor filled with `fill_value`, of the shape and dtype of `a`."""
     a = as_value(a)
-    kind = a.dtype if dtype is None else dtype
+    kind = a.dtype if dtype is None else np.dtype(dtype)
+    if fill_value.__class__ in _PYTHON and not (fill_value.__class__ is complex and kind.kind not in "cb"):
+        made = np.empty((), kind)
+        np.copyto(made, fill_value, casting="unsafe")  # as NumPy's full_like does, but not its full
+        fill_value = made
     staged = (
         isinstance(fill_value, Tensor) and buffer_of(fill_value) is None
     )  # it is where it will be computed
@@ -456,6 +478,8 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     place = near(next(x for x in given.values() if isinstance(x, Tensor)))
     plain = {k: number(v, "arange") for k, v in given.items() if v is not None}
     line = np.arange(plain.get("start", 0), plain["stop"], plain.get("step", 1))
+    if line.size > 2 and dtype is not None and np.dtype(dtype).kind == "b":
+        raise TypeError("arange() is only supported for booleans when the result has at most length 2.")
     if not any(isinstance(x, Tensor) and x.dtype.kind in "fc" for x in (first, step)):
         return wrap(place.array(line, dtype))
     count = place.arange(line.size, dtype=line.dtype)
@@ -489,9 +513,8 @@ def linspace(
     num = operator.index(num)
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
-    first, last = together(start, stop)
-    kind = np.result_type(first.dtype, last.dtype, 1.0)
-    first, last = convert(first, kind), convert(last, kind)
+    kind = promoted(start, stop, 1.0)
+    first, last = (convert(x, kind) for x in together(start, stop))
     # downwards: compiled, a sum would not round its product as a difference does, nor zero be zero
     gap = binary("subtract", first, last)
     shape = (num, *(1,) * len(gap.shape))
@@ -510,7 +533,7 @@ def linspace(
             "concatenate", y[:-1], _broadcast_to(reshape(last, (1, *last.shape)), (1, *gap.shape)), axis=0
         )
     kind = kind if dtype is None else np.dtype(dtype)
-    y = convert(unary("floor", y) if kind.kind in "iu" and y.dtype.kind == "f" else y, kind)
+    y = convert(unary("floor", y) if kind.kind in "iu" else y, kind)
     y = _first_to(y, axis)
     return (y, -step) if retstep else y
 
@@ -705,8 +728,17 @@ def as_target(x: Any, target: Any) -> Any:
 
     Raises:
         TypeError: `x` is complex and `target` is not.
+        OverflowError: a number of Python that an integer dtype does not have.
     """
-    x, dtype = next_to(x, target), target.dtype
-    if x.dtype.kind == "c" and dtype.kind != "c":
+    given, dtype = x, target.dtype
+    x = next_to(x, target)
+    if x.dtype == dtype:
+        return x
+    if x.dtype.kind == "c" and dtype.kind not in "cb":
         raise TypeError(f"cannot write a complex value into a Tensor of dtype {dtype}; take value.real first")
+    if dtype.kind in "iu" and not isinstance(x, Tensor) and given.__class__ in _BUILT_IN:
+        np.array(given, dtype)  # it knows what fits
     return convert(x, dtype)
+
+
+_BUILT_IN = (int, float, list, tuple)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from fgrad.core.tensor import bind
-from fgrad.numpy.arrays import alike, as_value, operands
+from fgrad.numpy.arrays import alike, as_value, operands, promoted
 from fgrad.numpy.indexing import where
 from fgrad.numpy.reductions import cumsum, diff
 from fgrad.numpy.reductions import sum as _sum
@@ -165,15 +165,17 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.
     p = as_value(p)
     place = normalize_axis_index(axis, len(p.shape))
     gap = diff(p, axis=place)
-    if np.result_type(gap.dtype, period if isinstance(period, int | float) else period.dtype).kind in "iu":
+    kind = promoted(gap, period)
+    if kind.kind in "iu":
         high, ambiguous = period // 2, period % 2 == 0
     else:
         high, ambiguous = period / 2, True
-    wrapped = (gap + high) % period - high
+    low = -high
+    wrapped = (gap - low) % period + low
     if ambiguous is not False:
-        wrapped = where((wrapped == -high) & (gap > 0) & ambiguous, high, wrapped)
+        wrapped = where((wrapped == low) & (gap > 0) & ambiguous, high, wrapped)
     small = abs(gap) < (period / 2 if discont is None else discont)
     jumps = where(small, np.zeros((), gap.dtype), wrapped - gap)
     lead = (slice(None),) * place
     head, tail = (bind("slice", p, index=(*lead, s)) for s in (slice(0, 1), slice(1, None)))
-    return concatenate([head, tail + cumsum(jumps, place)], place)
+    return concatenate([linear.convert(x, kind) for x in (head, tail + cumsum(jumps, place))], place)

@@ -9,7 +9,7 @@ import numpy as np
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.core.trace import Box
 from fgrad.numpy.arrays import as_value
-from fgrad.numpy.registry import Binary, Unary, implements, stored
+from fgrad.numpy.registry import Binary, Paired, Unary, implements
 from fgrad.numpy.views import part
 from fgrad.ops.linear import convert, imag
 
@@ -111,31 +111,35 @@ ldexp: Binary = Binary(np.ldexp, "Return x1 * 2**x2 for integers x2.")
 # fmt: on
 
 
-def _two(results: tuple[Any, Any], given: tuple[Any, ...], out: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Return two results, after giving them to the targets that a ufunc takes by position or in `out`."""
-    targets = (*given, *(None,) * (2 - len(given))) if given else out
-    first, second = (stored(y, target) for y, target in zip(results, targets, strict=True))
-    return first, second
-
-
-@implements(np.modf)
-def modf(x: Any, /, *outs: Any, out: Any = (None, None)) -> tuple[Any, Any]:
-    """Return the fractional and the integral part, both with the sign of x; slopes one and zero."""
+def _fraction(x: Any) -> tuple[Any, Any]:
     part = unary("fraction", x)
-    return _two((part, convert(unary("trunc", x), part.dtype)), outs, out)
+    return part, convert(unary("trunc", x), part.dtype)
 
 
-@implements(np.frexp)
-def frexp(x: Any, /, *outs: Any, out: Any = (None, None)) -> tuple[Any, Any]:
-    """Return the mantissa in [0.5, 1) and the exponent of two; the slope of the mantissa is 2**-exponent."""
+def _mantissa(x: Any) -> tuple[Any, Any]:
     exponent = unary("exponent", x)
-    return _two((ldexp(x, -exponent), exponent), outs, out)
+    return ldexp(x, -exponent), exponent
 
 
-@implements(np.divmod)
-def divmod(x: Any, y: Any, /, *outs: Any, out: Any = (None, None)) -> tuple[Any, Any]:
-    """Return the floor of the quotient and the remainder."""
-    return _two((floor_divide(x, y), remainder(x, y)), outs, out)
+def _quotient(x: Any, y: Any) -> tuple[Any, Any]:
+    return floor_divide(x, y), remainder(x, y)
+
+
+modf: Paired = Paired(
+    np.modf,
+    "Return the fractional and the integral part, both with the sign of x; slopes one and zero.",
+    _fraction,
+    "fraction",
+)
+frexp: Paired = Paired(
+    np.frexp,
+    "Return the mantissa in [0.5, 1) and the exponent of two; the slope of the mantissa is 2**-exponent.",
+    _mantissa,
+    "exponent",
+)
+divmod: Paired = Paired(
+    np.divmod, "Return the floor of the quotient and the remainder.", _quotient, "floor_divide"
+)
 
 
 @implements(np.sinc)

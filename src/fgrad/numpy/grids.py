@@ -9,7 +9,7 @@ import numpy as np
 
 from fgrad.core.placement import buffer_of, device_of
 from fgrad.core.tensor import Tensor
-from fgrad.numpy.arrays import arange, as_value, concrete, linspace, ones_before, together
+from fgrad.numpy.arrays import arange, as_value, concrete, linspace, ones_before, promoted, together
 from fgrad.numpy.registry import holds_tensor, implements
 from fgrad.numpy.shapes import concatenate, stack, swapaxes
 from fgrad.ops import linear
@@ -84,7 +84,7 @@ class Grid:
         lines = [_line(k, device) for k in keys]
         if keys is not key:
             return lines[0]
-        kind = np.result_type(int, *(x.dtype for x in lines))
+        kind = promoted(*(n for k in keys for n in _numbers(k)))
         shape, n = tuple(x.size for x in lines), len(lines)
         made = []
         for i, x in enumerate(lines):
@@ -103,6 +103,13 @@ def _device(keys: Sequence[Any]) -> str | None:
     given = [v for k in keys for v in ((k.start, k.stop, k.step) if isinstance(k, slice) else (k,))]
     known = (device_of(v) for v in given if isinstance(v, Tensor) and buffer_of(v) is not None)
     return next(known, None)
+
+
+def _numbers(key: slice) -> tuple[Any, Any, Any]:
+    """Return start, stop and step of a slice; of a count of points the real number that it is taken for."""
+    step = 1 if key.step is None else key.step
+    step = 1.0 if step.__class__ is complex else step
+    return 0 if key.start is None else key.start, key.stop, step
 
 
 def _line(key: slice, device: str | None) -> Any:

@@ -157,6 +157,8 @@ def histogram(
     x = _vector(a, bins, *(range or ()))
     edges = _edges(x, bins, range, weights)
     n = edges.shape[0]
+    if not n:
+        return Tensor(np.zeros(0, int)), as_tensor(edges)
     counts = bind("slice", _counted(_bin(x, edges), weights, n + 1), index=(slice(1, n),))
     if density:
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -297,7 +299,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     """
     places = concrete(next_to(x, weights), "bincount, whose result has a length that depends on the values,")
     counts = np.bincount(places, None, minlength)
-    if weights is None:
+    if weights is None or not places.size:
         return Tensor(counts)
     w = next_to(weights, places)
     if w.shape != places.shape:

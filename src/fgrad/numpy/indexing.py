@@ -16,8 +16,8 @@ from fgrad.core.tape import CUT
 from fgrad.core.tensor import Tensor, apply_unary, binary, bind, unary, wrap
 from fgrad.core.trace import Box
 from fgrad.core.views import rebind, view_of
-from fgrad.numpy.arrays import as_target, as_value, concrete, next_to, operands, recopied, together
-from fgrad.numpy.registry import declare_operator, implements, stored
+from fgrad.numpy.arrays import as_target, as_value, concrete, next_to, operands, promoted, recopied, together
+from fgrad.numpy.registry import declare_operator, implements, stored, written_back
 from fgrad.numpy.views import part, sliced, zeros_beside
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
@@ -174,6 +174,8 @@ def clip(
     low, high = (None if x is _NOTHING else x for x in (low, high))
     y, low, high = operands(a, low, high)
     y = as_value(y)
+    if low is not None and high is not None:  # all three are promoted at once
+        y = linear.convert(y, promoted(y, *(x for x in (_limit(low, y.dtype, -1), _limit(high, y.dtype, 1)) if x is not None)))
     y = y if dtype is None else linear.convert(y, np.dtype(dtype))
     low, high = _limit(low, y.dtype, -1), _limit(high, y.dtype, 1)
     if low is None and high is None:
@@ -230,12 +232,15 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         raise ValueError(f"mode must be 'raise', 'wrap' or 'clip', not {mode!r}")
     if not options:
         raise ValueError("choose needs at least one choice")
+    kind = promoted(*options)
     places, *options = together(a, *options)
     n = len(options)
     if not any(isinstance(x, Tensor) for x in (places, *options)):
         return stored(np.choose(places, options, mode=mode), out)  # type: ignore[call-overload]
     if places.dtype.kind not in "biu":
         raise TypeError(f"choose counts with integers, not {places.dtype}")
+    if not np.can_cast(places.dtype, np.intp):
+        raise TypeError(f"Cannot cast array data from {places.dtype} to {np.dtype(np.intp)} according to 'safe'")
     places = linear.convert(places, np.dtype(np.intp))
     if mode == "wrap":
         places = places % n
@@ -245,7 +250,6 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         known = concrete(places, "choose with mode='raise'")
         if known.size and not 0 <= np.min(known) <= np.max(known) < n:
             raise ValueError("invalid entry in choice array")
-    kind = np.result_type(*(x.dtype for x in options))
     shape = np.broadcast_shapes(places.shape, *(x.shape for x in options))
     y = linear.convert(options[-1], kind)
     for i in range(n - 2, -1, -1):
@@ -262,19 +266,21 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
         a, axis = linear.reshape(a, (a.size,)), 0
     axis = normalize_axis_index(axis, len(a.shape))
     places = indices if isinstance(indices, Tensor) else as_array(indices)
-    if places.dtype.kind == "b" or (places.dtype.kind == "f" and not places.size):
+    nothing = places.dtype.kind == "f" and not places.size and not hasattr(indices, "dtype")
+    if places.dtype.kind == "b" or nothing:
         places = linear.convert(places, np.dtype(np.intp))
+    if not np.can_cast(places.dtype, np.intp, "same_kind"):
+        raise TypeError(f"Cannot cast array data from {places.dtype} to {np.dtype(np.intp)}: places are integers")
     n = a.shape[axis]
-    if mode == "wrap":
-        places = places % n
-    elif mode == "clip":
-        places = clip(places, 0, n - 1)
+    if mode in {"wrap", "clip"}:
+        places = linear.convert(places, np.dtype(np.intp))  # n need not be a number of a smaller dtype
+        places = places % n if mode == "wrap" else clip(places, 0, n - 1)
     elif mode != "raise":
         raise ValueError(f"mode must be 'raise', 'wrap' or 'clip', not {mode!r}")
     if isinstance(places, Tensor) and not isinstance(places._value, Box):
         places = places._value
     taken = bind("gather", a, places, template=(*(slice(None),) * axis, HOLE))
-    return stored(beside(taken, indices), out)
+    return written_back(beside(taken, indices), out)
 
 
 def beside(y: Any, *xs: Any) -> Any:
@@ -327,6 +333,8 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     a = as_value(a)
     if not isinstance(a, Tensor):
         return stored(np.round(a, decimals), out)
+    if a.dtype.kind == "b" and decimals != 0:
+        raise TypeError("truth values have no decimals: cannot cast float64 to bool with casting rule 'same_kind'")
     scale = 10.0 ** abs(decimals)
     if a.dtype.kind in "iu":
         tens = (
@@ -372,6 +380,8 @@ def set_imag(x: Tensor, value: Any) -> None:
 def angle(z: Any, deg: bool = False) -> Any:
     """Return the angle of complex numbers, in radians or degrees."""
     z = as_value(z)
+    if z.dtype.kind == "b":
+        z = linear.convert(z, np.dtype(int))  # beside NumPy's imaginary part, which is the number 0
     y = bind("arctan2", imag(z), real(z))
     return unary("degrees", y) if deg else y
 
@@ -394,6 +404,8 @@ def nan_to_num(
     y = where(unary("isnan", x), nan, x)
     y = where(binary("equal", x, np.inf), info.max if posinf is None else posinf, y)
     y = where(binary("equal", x, -np.inf), info.min if neginf is None else neginf, y)
+    if not np.can_cast(y.dtype, x.dtype, "same_kind"):
+        raise TypeError(f"Cannot cast a replacement from {y.dtype} to {x.dtype} according to the rule 'same_kind'")
     return linear.convert(y, x.dtype)
 
 
@@ -454,8 +466,11 @@ def _power(x: Any, y: Any) -> Any:
     """Return `x ** y`, by multiplication where `y` is the number 2, by the square root where it is 0.5."""
     if x.__class__ is Tensor and (y.__class__ is int or y.__class__ is float):
         row = _POWERS.get(y)
-        if row is not None and x._value.dtype.kind in "fc":
-            return apply_unary(row, x)
+        if row is not None:
+            if x._value.dtype.kind in "fc":
+                return apply_unary(row, x)
+            if x._value.dtype.kind == "b" and y == 2 and y.__class__ is int:
+                return apply_unary(row, x)  # as NumPy does, with a result of int8
     return binary("power", x, y)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.tensor import bind, unary
-from fgrad.numpy.arrays import as_value, extends, operands
+from fgrad.numpy.arrays import as_value, extends, operands, promoted
 from fgrad.numpy.ordering import argsort, searchsorted
 from fgrad.numpy.shapes import concatenate
 from fgrad.numpy.statistics import known
@@ -40,6 +40,12 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     x, xp, fp, left, right, period = operands(x, xp, fp, left, right, period)
     x, xp, fp = map(as_value, (x, xp, fp))
     kind = np.dtype(complex if fp.dtype.kind == "c" else float)
+    for v in (x, xp):
+        if v.dtype.kind == "c":
+            raise TypeError(f"Cannot cast array data from {v.dtype} to float64 according to the rule 'safe'")
+    for v in (left, right):
+        if v is not None and (np.ndim(v) or (promoted(v).kind == "c" and kind.kind != "c")):
+            raise TypeError(f"values outside of the nodes are numbers, complex only if those at the nodes are, not {v!r}")
     x, xp, fp = (linear.convert(v, d) for v, d in ((x, np.dtype(float)), (xp, np.dtype(float)), (fp, kind)))
     if len(xp.shape) != 1 or len(fp.shape) != 1:
         raise ValueError("Data points must be 1-D sequences")

@@ -11,7 +11,7 @@ import numpy as np
 
 from fgrad.core.tensor import bind, unary
 from fgrad.numpy.arrays import as_value, extends, next_to
-from fgrad.numpy.reductions import abs2, cumprod, cumsum, extremum, narrowed, prod, sum
+from fgrad.numpy.reductions import abs2, cumprod, cumsum, extremum, prod, rooted, sum
 from fgrad.numpy.reductions import mean as _mean
 from fgrad.numpy.reductions import var as _var
 from fgrad.numpy.registry import stored
@@ -193,9 +193,9 @@ def nanstd(
 ) -> Any:
     """Return the standard deviation over axes of the elements that are not NaN; its slope at zero is zero."""
     y = _spread(
-        a, axis, dtype, out, ddof, keepdims, where, mean, correction, functools.partial(unary, "root")
+        a, axis, dtype, out, ddof, keepdims, where, mean, correction, functools.partial(rooted, out=out)
     )
-    return stored(narrowed(y, dtype), out)
+    return stored(y, out)
 
 
 def _spread(
@@ -220,12 +220,11 @@ def _spread(
     if nan is None:
         return of(_var(x, axis, dtype, None, ddof, keepdims, where=where, mean=mean))
     _check_dtypes(dtype, out)
-    x = x if dtype is None else linear.convert(x, np.dtype(dtype))
     center = mean
     if mean is _NOTHING:
         total = sum(x, axis, dtype, None, True, _NOTHING, where)
         center = _divided(total, bind("maximum", _count(nan, axis, True, where), 1))
-    gap = bind("where", nan, 0, x - linear.convert(next_to(center, x), x.dtype))
+    gap = bind("where", nan, 0, linear.convert(x - next_to(center, x), x.dtype))
     squares = sum(abs2(gap), axis, dtype, None, keepdims, _NOTHING, where)
     freedom = _count(nan, axis, keepdims, where) - ddof
     lost = bind("less_equal", freedom, 0)

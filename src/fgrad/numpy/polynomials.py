@@ -72,7 +72,10 @@ def poly(seq_of_zeros: Any) -> Any:
     z = linear.convert(z, np.dtype(np.mintypecode(z.dtype.char)))
     a = near(z).ones(1, z.dtype)
     for i in range(z.shape[0]):  # without zeros beside `a`: the product with infinity would be NaN
-        shifted = a * -_part(z, i, i + 1)
+        root = _part(z, i, i + 1)
+        shifted = a * -root
+        if z.dtype.kind == "c":  # infinity times a complex number is NaN in both of its parts
+            shifted = bind("where", bind("isfinite", root), shifted, complex(np.nan, np.nan))
         a = concatenate(
             [_part(a, 0, 1), _part(a, 1, None) + _part(shifted, None, -1), _part(shifted, -1, None)]
         )
@@ -110,7 +113,7 @@ def roots(p: Any) -> Any:
     boxed = isinstance(p, Tensor) and isinstance(p._value, Box)
     lead = 0 if boxed else _leading_zeros(p, "roots")
     if lead == p.shape[0]:
-        return _part(p, 0, 0)
+        return linear.convert(_part(p, 0, 0), np.dtype(float))
     r = bind("roots", p, lead=lead)
     if boxed or np.any(r._value.imag):
         return r
@@ -190,8 +193,8 @@ def polyfit(
             raise TypeError("expected a 1-d array for weights")
         if w.shape[0] != m:
             raise TypeError("expected w and y to have the same length")
-        powers = powers * linear.reshape(w, (m, 1))
-        y = y * linear.reshape(w, (m, *(1,) * (len(y.shape) - 1)))
+        powers = linear.convert(powers * linear.reshape(w, (m, 1)), powers.dtype)
+        y = linear.convert(y * linear.reshape(w, (m, *(1,) * (len(y.shape) - 1))), y.dtype)
     size = bind("root", bind("sum", powers * powers, axes=(0,)))
     powers = powers / size
     c, residuals, rank, s = lstsq(powers, y, rcond)
@@ -240,6 +243,7 @@ def polymul(a1: Any, a2: Any) -> Any:
     x, y = _coefficients(a1, a2)
     if len(x.shape) > 1 or len(y.shape) > 1:
         raise ValueError("Polynomial must be 1d only.")
+    x, y = (v if v.shape[0] else near(v).zeros(1, v.dtype) for v in (x, y))
     drop = sum(min(_leading_zeros(v, "polymul"), v.shape[0] - 1) for v in (x, y))
     if x.shape[0] < y.shape[0]:
         x, y = y, x
@@ -253,6 +257,8 @@ def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
         quotient, rest = np.polydiv(u, v)
         return quotient, rest
     x, y = (p + 0.0 for p in _coefficients(u, v))
+    if not x.shape[0] or not y.shape[0]:
+        raise IndexError("index 0 is out of bounds for axis 0 with size 0: a polynomial has coefficients")
     kind = np.result_type(x.dtype, y.dtype)
     n, r = y.shape[0], linear.convert(x, kind)
     scale = 1.0 / _part(y, 0, 1)

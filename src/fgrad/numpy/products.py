@@ -12,7 +12,8 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from fgrad.core.primitive import FOREIGN, ROWS, UFUNCS
 from fgrad.core.tensor import Tensor, apply_row, bind, wrap
 from fgrad.numpy.arrays import as_array, together
-from fgrad.numpy.registry import cast, declare_operator, implements, stored
+from fgrad.numpy.reductions import sum
+from fgrad.numpy.registry import cast, cast_operands, declare_operator, implements, stored
 from fgrad.numpy.shapes import atleast_1d, diagonal, moveaxis, ravel
 from fgrad.numpy.views import diagonal as diagonal_view
 from fgrad.numpy.views import transposed
@@ -42,6 +43,8 @@ def matmul(
     if axes is not None or axis is not None:
         raise TypeError("matmul of Tensors takes no axes; move them with moveaxis first")
     x, y = x1, x2
+    if dtype is not None:
+        x, y = _loop(np.matmul, x, y, dtype, _)
     if x.__class__ not in _ARRAYS or y.__class__ not in _ARRAYS:
         x, y = together(x, y)
     shape_x, shape_y = x.shape, y.shape
@@ -56,7 +59,7 @@ def matmul(
         )
     if n <= 2 and m <= 2:
         z = contract(x, y, *_SMALL[n, m])
-        return z if dtype is None and out is None else stored(_typed(z, dtype), out)
+        return z if out is None else stored(z, out)
     batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     names = _LETTERS[3 : 3 + len(batch)]
     x, a = _without_ones(x, names, batch, "ij"[2 - min(n, 2) :])
@@ -65,11 +68,14 @@ def matmul(
     tail = "i" * (n > 1) + "k" * (m > 1)
     z = contract(x, y, a, b, kept + tail)
     full = (*batch, *z.shape[len(kept) :])
-    return stored(_typed(linear.reshape(z, full) if z.shape != full else z, dtype), out)
+    return stored(linear.reshape(z, full) if z.shape != full else z, out)
 
 
-def _typed(z: Any, dtype: Any) -> Any:
-    return z if dtype is None else linear.convert(z, np.dtype(dtype))
+def _loop(ufunc: Any, x: Any, y: Any, dtype: Any, options: dict[str, Any]) -> tuple[Any, ...]:
+    """Return operands of a product in the dtypes with which NumPy computes a result of `dtype`."""
+    x, y = together(x, y)
+    known = {k: v for k, v in options.items() if k in {"casting", "order", "subok"}}
+    return cast_operands(ufunc, (x, y), dtype=dtype, **known)
 
 
 def _without_ones(x: Any, names: str, batch: tuple[int, ...], core: str) -> tuple[Any, str]:
@@ -83,9 +89,12 @@ def _without_ones(x: Any, names: str, batch: tuple[int, ...], core: str) -> tupl
     return x, "".join(c for i, c in enumerate(own) if i not in gone) + core
 
 
+_FACTORS = (np.ndarray, np.generic, list, tuple, int, float, complex)  # numbers are refused in NumPy's words
+
+
 def _matmul_operator(x: Any, y: Any) -> Any:
     for v in (x, y):
-        if v.__class__ is not Tensor and not isinstance(v, np.ndarray | list | tuple | np.generic):
+        if v.__class__ is not Tensor and not isinstance(v, _FACTORS):
             return FOREIGN["matmul"](x, y) if "matmul" in FOREIGN else NotImplemented
     return matmul(x, y)
 
@@ -118,6 +127,8 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
             return wrap(va.dot(vb))  # the method, which does not ask again whether the arrays are Tensors
     x, y = together(a, b)
     n, m = len(x.shape), len(y.shape)
+    if out is not None and out.dtype != np.result_type(x.dtype, y.dtype):
+        raise ValueError(f"output array is not acceptable: it must have dtype {np.result_type(x.dtype, y.dtype)}")
     if n == 0 or m == 0:
         return stored(bind("multiply", x, y), out)
     inner = y.shape[-2 if m > 1 else 0]
@@ -154,17 +165,21 @@ def vdot(a: Any, b: Any, /) -> Any:
 
 
 @implements(np.vecdot)
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, dtype: Any = None, **_: Any) -> Any:
     """Return the sum of conj(x1) * x2 over an axis, with broadcasting."""
+    if dtype is not None:
+        x1, x2 = _loop(np.vecdot, x1, x2, dtype, _)
     x, y = (moveaxis(v, axis, -1) for v in together(x1, x2))
     x = bind("conjugate", x) if x.dtype.kind == "c" else x
     z = matmul(linear.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), linear.reshape(y, (*y.shape, 1)))
-    return linear.reshape(z, z.shape[:-2])
+    return stored(linear.reshape(z, z.shape[:-2]), out)
 
 
 @implements(getattr(np, "matvec", None))
-def matvec(x1: Any, x2: Any, /, out: Any = None) -> Any:
+def matvec(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, **_: Any) -> Any:
     """Return the products of matrices with vectors; axes before the last ones broadcast."""
+    if dtype is not None:
+        x1, x2 = _loop(np.matvec, x1, x2, dtype, _)
     x, y = together(x1, x2)
     if len(x.shape) < 2 or len(y.shape) < 1:
         raise ValueError(f"matvec needs matrices and vectors, not shapes {x.shape} and {y.shape}")
@@ -173,8 +188,10 @@ def matvec(x1: Any, x2: Any, /, out: Any = None) -> Any:
 
 
 @implements(getattr(np, "vecmat", None))
-def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Any:
+def vecmat(x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, **_: Any) -> Any:
     """Return the products of conjugated vectors with matrices; axes before the last ones broadcast."""
+    if dtype is not None:
+        x1, x2 = _loop(np.vecmat, x1, x2, dtype, _)
     x, y = together(x1, x2)
     if len(x.shape) < 1 or len(y.shape) < 2:
         raise ValueError(f"vecmat needs vectors and matrices, not shapes {x.shape} and {y.shape}")
@@ -219,7 +236,7 @@ def kron(a: Any, b: Any) -> Any:
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
     """Return the sum along a diagonal."""
     d = diagonal(a, offset, axis1, axis2)
-    return stored(_typed(bind("sum", d, axes=(len(d.shape) - 1,)), dtype), out)
+    return sum(d, len(d.shape) - 1, dtype, out)
 
 
 @implements(np.cross)
@@ -285,6 +302,9 @@ def einsum(
     if dtype is not None:
         xs = [cast(x, np.dtype(dtype), casting) for x in xs]
     kind = np.result_type(*(x.dtype for x in xs))
+    if len(xs) > 2:  # products of two of them are rounded as the whole is
+        exact = kind if kind.kind in "biu" else np.empty(0, kind).real.dtype
+        xs = [linear.convert(x, kind if x.dtype.kind == "c" else exact) for x in xs]
     sizes = _sizes(terms, xs)
     if len(xs) == 1 and out is None and dtype is None and result and set(result) == set(terms[0]):
         return _rearranged(xs[0], terms[0], result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -52,32 +53,54 @@ def _mask(where: Any, x: Any) -> Any:
     """Return `where`, which chooses from `x`, as an array.
 
     Raises:
+        TypeError: its elements are no truth values.
         ValueError: it has more axes or elements than what it chooses from.
     """
     where = next_to(where, x)
+    if where.dtype.kind != "b":
+        raise TypeError(f"where is a mask of truth values, not of {where.dtype}: write where=mask != 0")
     if np.broadcast_shapes(where.shape, x.shape) != x.shape:
         raise ValueError(f"where of shape {where.shape} does not broadcast to the array's shape {x.shape}")
     return where
 
 
-def _beside(initial: Any, dtype: np.dtype[Any]) -> Any:
+def first_term(initial: Any, dtype: np.dtype[Any]) -> Any:
     """Return what a reduction starts from, in its dtype.
 
     Raises:
         TypeError: a complex number for real elements.
+        OverflowError: a number of Python that the dtype does not have.
         ValueError: more than a number.
     """
     if dtype.kind in _OWN.get(initial.__class__, ""):
         return initial
-    initial = as_value(initial)
+    initial = np.array(initial, dtype) if initial.__class__ in _PYTHON else as_value(initial)
     if initial.shape:
         raise ValueError(f"initial is one number, not an array of shape {initial.shape}")
-    if initial.dtype.kind == "c" and dtype.kind != "c":
+    if initial.dtype.kind == "c" and dtype.kind not in "cb":
         raise TypeError(f"initial is complex, the result has dtype {dtype}")
     return linear.convert(initial, dtype)
 
 
 _OWN = {float: "fc", int: "iufc"}  # numbers of Python that take these dtypes by themselves
+_PYTHON = {bool, int, float, complex}
+
+
+def asked(dtype: Any, out: Any, a: Any) -> np.dtype[Any] | None:
+    """Return the dtype in which a reduction of `a` is computed: the given one, else with that of its target."""
+    if dtype is not None:
+        return np.dtype(dtype)
+    return None if out is None else np.promote_types(a.dtype, target(out).dtype)
+
+
+def target(out: Any) -> Any:
+    """Return what is written to, which ufuncs take as tuple too."""
+    return out[0] if isinstance(out, tuple) else out
+
+
+def given_to(y: Any, out: Any) -> Any:
+    """Return a reduction, after giving it to its target, into whose dtype NumPy casts it without asking."""
+    return y if out is None else stored(linear.convert(y, target(out).dtype), out)
 
 
 def narrowed(y: Any, dtype: Any) -> Any:
@@ -89,7 +112,7 @@ def finished(y: Any, x: Any, axes: tuple[int, ...], keepdims: Any, out: Any) -> 
     """Return a reduction of `x` over `axes`, as `keepdims` and `out` ask."""
     if keepdims and keepdims is not _NOTHING:
         y = linear.reshape(y, tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
-    return stored(y, out)
+    return given_to(y, out)
 
 
 @implements(np.sum)
@@ -105,6 +128,8 @@ def sum(
     """Return the sum over axes."""
     if a.__class__ is not Tensor:
         a = as_value(a)
+    if out is not None:
+        dtype = asked(dtype, out, a)
     as_it_is = dtype is None and where is True
     if as_it_is and axis is None and out is None and not keepdims and initial is _NOTHING:
         return apply_linear(_SUM, a, {"axes": tuple(range(a.ndim))})
@@ -113,7 +138,7 @@ def sum(
     axes = _axes_of_monoid(axis, len(a.shape))
     y = bind("sum", a, axes=axes)
     if initial is not _NOTHING and initial is not None:
-        y = y + _beside(initial, y.dtype)
+        y = y + first_term(initial, y.dtype)
     return finished(narrowed(y, dtype), a, axes, keepdims, out)
 
 
@@ -128,11 +153,13 @@ def prod(
     where: Any = True,
 ) -> Any:
     """Return the product over axes; the derivative is right where elements are zero."""
+    a = as_value(a)
+    dtype = asked(dtype, out, a)
     a = _prepared(a, dtype, where, 1)
     axes = _axes_of_monoid(axis, len(a.shape))
     y = bind("prod", a, axes=axes)
     if initial is not _NOTHING and initial is not None:
-        y = y * _beside(initial, y.dtype)
+        y = y * first_term(initial, y.dtype)
     return finished(narrowed(y, dtype), a, axes, keepdims, out)
 
 
@@ -142,6 +169,8 @@ _PAIRWISE = {"max": "maximum", "min": "minimum", "nanmax": "fmax", "nanmin": "fm
 def extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
     """Return what the row `name` finds over axes, beside `initial`, among the elements that count."""
     a = as_value(a)
+    if out is not None:
+        a = linear.convert(a, asked(None, out, a))
     initial = _NOTHING if initial is None else initial
     if where is not True:
         if initial is _NOTHING:
@@ -153,14 +182,14 @@ def extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any
     axes = _axes_of_monoid(axis, len(a.shape))
     if initial is not _NOTHING and (a.size == 0 and any(a.shape[i] == 0 for i in axes)):
         shape = tuple(n for i, n in enumerate(a.shape) if i not in axes)
-        y = linear.broadcast_to(linear.convert(next_to(_beside(initial, a.dtype), a), a.dtype), shape)
+        y = linear.broadcast_to(linear.convert(next_to(first_term(initial, a.dtype), a), a.dtype), shape)
         return finished(alike([y, a])[0], a, axes, keepdims, out)
     if a.dtype.kind == "b":
         y = bind("convert", bind(name, bind("convert", a, dtype=np.dtype(np.int8)), axes=axes), dtype=a.dtype)
     else:
         y = bind(name, a, axes=axes)
     if initial is not _NOTHING:
-        y = bind(_PAIRWISE[name], y, _beside(initial, y.dtype))
+        y = bind(_PAIRWISE[name], y, first_term(initial, y.dtype))
     return finished(y, a, axes, keepdims, out)
 
 
@@ -205,7 +234,9 @@ amax, amin = max, min
 @implements(np.ptp)
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
     """Return the greatest minus the smallest element over axes."""
-    return stored(max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims), out)
+    top = max(a, axis, keepdims=keepdims)
+    top = top if out is None else linear.convert(top, target(out).dtype)
+    return stored(top - min(a, axis, keepdims=keepdims), out)
 
 
 def inexact(a: Any, dtype: Any = None) -> Any:
@@ -217,33 +248,57 @@ def inexact(a: Any, dtype: Any = None) -> Any:
 
 
 def _count(a: Any, axes: tuple[int, ...], where: Any, keepdims: Any) -> Any:
-    """Return the number of elements that count, as integer or as real array of the precision of `a`."""
+    """Return the number of elements that count, as number or as array of integers."""
     if where is True:
         n = 1
         for i in axes:
             n *= a.shape[i]
         return n
-    mask = bind("not_equal", linear.broadcast_to(_mask(where, a), a.shape), False)
-    return linear.convert(sum(mask, axes, keepdims=keepdims), np.empty(0, a.dtype).real.dtype)
+    mask = linear.broadcast_to(_mask(where, a), a.shape)
+    return sum(mask, axes, keepdims=keepdims)
 
 
 @implements(np.mean)
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True
 ) -> Any:
-    """Return the arithmetic mean over axes."""
-    a = inexact(a, dtype)
+    """Return the arithmetic mean over axes: the sum, in `dtype` where it is given, divided by the count."""
+    a, kind, summed = _summed(a, dtype, out)
     shape = a.shape
     axes = axes_of(axis, len(shape))
-    if where is True and 0 not in shape:
-        y = narrowed(apply_linear(_MEAN, a, {"axes": axes}), dtype)
-        return y if keepdims is False and out is None else finished(y, a, axes, keepdims, out)
-    # sums of half precision overflow, NumPy's means do not
-    wide = linear.convert(a, np.dtype(np.float32)) if a.dtype.char == "e" else a
-    total = sum(wide, axes, keepdims=keepdims, where=where)
-    n = _count(wide, axes, where, keepdims)
-    with np.errstate(invalid="ignore"):
-        return stored(narrowed(linear.convert(total / n, a.dtype), dtype), out)
+    # sums of half precision overflow, NumPy's means do not unless that is asked for
+    if out is None and where is True and 0 not in shape and kind.kind in "fc" and (dtype is None or kind.char != "e"):
+        y = apply_linear(_MEAN, linear.convert(a, kind), {"axes": axes})
+        return y if keepdims is False else finished(y, a, axes, keepdims, None)
+    total = sum(a, axes, summed, keepdims=keepdims, where=where)
+    total = total if out is None else linear.convert(total, kind)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return stored(linear.convert(_quotient(total, _count(a, axes, where, keepdims)), kind), out)
+
+
+def _summed(a: Any, dtype: Any, out: Any) -> tuple[Any, np.dtype[Any], np.dtype[Any]]:
+    """Return `a` as array or Tensor, the dtype of its mean, and the one in which it is summed for that."""
+    if dtype is None and out is None:
+        a = inexact(a)
+        return a, a.dtype, np.dtype(np.float32) if a.dtype.char == "e" else a.dtype
+    a = as_value(a)
+    if dtype is None:
+        dtype = np.float64 if a.dtype.kind in "iub" else np.float32 if a.dtype.char == "e" else None
+    summed = np.dtype(asked(dtype, out, a))
+    return a, summed if out is None else target(out).dtype, summed
+
+
+def _quotient(total: Any, n: Any) -> Any:
+    """Return a sum divided by a count, of its dtype, into which NumPy casts it without asking.
+
+    Sums of integers are divided in double precision.
+    """
+    kind = total.dtype
+    if kind.kind not in "fc":
+        total = linear.convert(total, np.dtype(float))
+    elif hasattr(n, "dtype"):
+        n = linear.convert(n, np.empty(0, kind).real.dtype)
+    return linear.convert(total / n, kind)
 
 
 @implements(np.var)
@@ -261,16 +316,18 @@ def var(
 ) -> Any:
     """Return the variance over axes: the mean squared distance from the mean, with divisor n - ddof.
 
-    Where no degree of freedom is left it is NaN or infinite, as NumPy's, and the gradient is zero.
+    The two sums are computed in `dtype` where it is given; what is summed has the dtype of `a`. Where no
+    degree of freedom is left the variance is NaN or infinite, as NumPy's, and the gradient is zero.
     """
-    y = _spread(a, axis, dtype, ddof, keepdims, where, mean, correction, lambda y: y)
-    return stored(narrowed(y, dtype), out)
+    y = _spread(a, axis, dtype, out, ddof, keepdims, where, mean, correction, lambda y: y)
+    return stored(y, out)
 
 
 def _spread(
     a: Any,
     axis: Any,
     dtype: Any,
+    out: Any,
     ddof: Any,
     keepdims: Any,
     where: Any,
@@ -278,28 +335,37 @@ def _spread(
     correction: Any,
     of: Callable[[Any], Any],
 ) -> Any:
-    """Return a function of the variance, which is computed apart where no degree of freedom is left."""
-    a = inexact(a, dtype)
+    """Return a function of the variance, in the dtype of `out` if that is given."""
+    a = as_value(a)
+    if dtype is None and a.dtype.kind in "iub":
+        dtype = float
+    dtype = None if dtype is None else np.dtype(dtype)
     axes = axes_of(axis, len(a.shape))
+    own = a.dtype if dtype is None and a.dtype.char == "e" else dtype
+    ddof = ddof if correction is _NOTHING else correction
     if where is True:
-        center = _mean(a, axes, keepdims=True) if mean is _NOTHING else mean
-        gap = a - next_to(center, a)
+        mean = _mean(a, axes, own, keepdims=True) if mean is _NOTHING else mean
+        gap = a - next_to(mean, a)
     else:  # what does not count has no distance, whatever it is
         mask = _mask(where, a)
         if mean is _NOTHING:
-            counted = bind("maximum", _count(a, axes, where, True), 1)
-            mean = sum(a, axes, keepdims=True, where=where) / counted
+            alone = bind("equal", _count(a, axes, where, True), 0)
+            mean = _mean(a, axes, own, keepdims=True, where=bind("logical_or", mask, alone))
         gap = bind("where", mask, a - next_to(mean, a), 0)
-    total = sum(abs2(gap), axes, keepdims=keepdims)
-    ddof = ddof if correction is _NOTHING else correction
+    squares = abs2(gap) if a.dtype.kind not in "iuf" else unary("square", gap)
+    total = sum(squares, axes, asked(dtype, out, squares), keepdims=keepdims)
+    total = total if out is None else linear.convert(total, target(out).dtype)
     n = _count(a, axes, where, keepdims) - (ddof.item() if isinstance(ddof, np.integer) else ddof)
     if not hasattr(n, "dtype") and n > 0:
-        return of(total / n)
+        return of(_quotient(total, n))
+    if total.dtype.kind != "f":
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return of(_quotient(total, bind("maximum", n, 0) if hasattr(n, "dtype") else 0))
     lost = bind("where", bind("greater", total, 0), *(total.dtype.type(x) for x in (np.inf, np.nan)))
     if not hasattr(n, "dtype"):
         return lost
     none = bind("less_equal", n, 0)
-    return bind("where", none, lost, of(total / bind("where", none, 1, n)))
+    return bind("where", none, lost, of(_quotient(total, bind("where", none, 1, n))))
 
 
 _mean = mean
@@ -330,12 +396,23 @@ def std(
 
     Where no degree of freedom is left it is as `var`.
     """
+    y = _spread(
+        a, axis, dtype, out, ddof, keepdims, where, mean, correction, functools.partial(rooted, out=out)
+    )
+    return stored(y, out)
 
-    def root(y: Any) -> Any:
-        return unary("root", narrowed(y, dtype))
 
-    y = _spread(a, axis, dtype, ddof, keepdims, where, mean, correction, root)
-    return stored(narrowed(y, dtype), out)
+def rooted(y: Any, out: Any) -> Any:
+    """Return the square root of a variance, of its dtype; the slope is zero where it is zero.
+
+    Raises:
+        TypeError: an array of integers has none, as in NumPy, but one number has.
+    """
+    if y.dtype.kind in "fc":
+        return unary("root", y)
+    if y.shape or out is not None:
+        raise TypeError(f"Cannot cast ufunc 'sqrt' output from float64 to {y.dtype} with casting rule 'same_kind'")
+    return linear.convert(unary("root", linear.convert(y, np.dtype(float))), y.dtype)
 
 
 @implements(np.average)
@@ -347,6 +424,8 @@ def average(
     a = inexact(a)
     if weights is None:
         y = mean(a, axis, keepdims=keepdims)
+        if 0 in y.shape:
+            raise ZeroDivisionError("an average of nothing has no sum of weights: division by zero")
         n = _count(a, axes_of(axis, len(a.shape)), True, keepdims)
         return (y, alike([near(y).full(y.shape, n, y.dtype)[()], y])[0]) if returned else y
     w = as_value(weights)
@@ -411,10 +490,11 @@ def _cumulative(name: str, x: Any, axis: Any, dtype: Any, out: Any, include_init
 
 def _scan(name: str, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     a = as_value(a)
+    dtype = asked(dtype, out, a)
     if dtype is not None:
-        a = linear.convert(a, np.dtype(dtype))
+        a = linear.convert(a, dtype)
     a, place = along(a, axis)
-    return stored(narrowed(bind(name, a, axis=place), dtype), out)
+    return given_to(narrowed(bind(name, a, axis=place), dtype), out)
 
 
 def along(a: Any, axis: Any) -> tuple[Any, int]:

@@ -193,6 +193,37 @@ class Binary(Ufunc):
         return result
 
 
+class Paired(Ufunc):
+    """A universal function with two results."""
+
+    apply: Callable[..., tuple[Any, Any]]
+
+    def __init__(self, ufunc: np.ufunc, doc: str, apply: Callable[..., tuple[Any, Any]], row: str) -> None:
+        """Declare what answers for `ufunc`.
+
+        Args:
+            ufunc: NumPy's.
+            doc: what it returns.
+            apply: (*operands) -> both results.
+            row: the name of the row of the first one.
+        """
+        super().__init__(ufunc, doc, row)
+        self.apply = apply
+
+    def __call__(self, *args: Any, out: Any = None, where: Any = True, **kw: Any) -> Any:
+        """Apply the function to each element, or pair of elements."""
+        operands, targets = args[: self.nin], args[self.nin :]
+        if targets and out is not None:
+            raise TypeError("cannot specify 'out' as both a positional and keyword argument")
+        if out is not None and not isinstance(out, tuple):
+            raise TypeError("'out' must be a tuple of arrays")
+        targets = (*targets, None, None)[:2] if out is None else out
+        if not holds_tensor((*operands, where, targets)):
+            return self.ufunc(*operands, out=targets, where=where, **kw)
+        results = self.apply(*cast_operands(self.ufunc, operands, **kw))
+        return tuple(_chosen(y, where, t) for y, t in zip(results, targets, strict=True))
+
+
 def holds_tensor(x: Any) -> bool:
     """Return whether a nested sequence holds a Tensor."""
     return isinstance(x, Tensor) or (isinstance(x, list | tuple) and any(map(holds_tensor, x)))
@@ -211,9 +242,15 @@ def with_keywords(
         return f.ufunc(*args, out=out, where=where, **kw)
     next_to = FUNCTIONS["next_to"]
     args = tuple([next_to(a, *args, where, out) if isinstance(a, list | tuple) else a for a in args])
-    result = bind(f.row.name, *_cast_operands(f.ufunc, args, **kw))
+    return _chosen(bind(f.row.name, *cast_operands(f.ufunc, args, **kw)), where, out)
+
+
+def _chosen(result: Any, where: Any, out: Any) -> Any:
+    """Return a result where it is asked for, elsewhere zero or what is in `out`, to which it is given."""
     if where is not True:
-        where = next_to(where, result)
+        where = FUNCTIONS["next_to"](where, result)
+        if where.dtype.kind != "b":
+            raise TypeError(f"Cannot cast array data from {where.dtype} to bool according to the rule 'safe'")
         result = bind("where", where, result, np.zeros((), result.dtype) if out is None else out)
     return stored(result, out)
 
@@ -221,7 +258,7 @@ def with_keywords(
 _WEAK: dict[type, Any] = {int: int, float: float, complex: complex, bool: np.dtype(bool)}
 
 
-def _cast_operands(
+def cast_operands(
     ufunc: np.ufunc,
     args: tuple[Any, ...],
     *,
@@ -230,14 +267,16 @@ def _cast_operands(
     order: str = "K",
     subok: bool = True,
 ) -> tuple[Any, ...]:
-    """Return the operands in the dtypes with which NumPy computes a result of `dtype`."""
+    """Return the operands in the dtypes with which NumPy computes results of `dtype`."""
     if dtype is None:
         return args
     args = tuple(a if hasattr(a, "dtype") or a.__class__ in _WEAK else np.asarray(a) for a in args)
     kinds = tuple(a.dtype if hasattr(a, "dtype") else _WEAK[a.__class__] for a in args)
-    signature = (*(None,) * len(args), np.dtype(dtype))
-    loop = ufunc.resolve_dtypes((*kinds, None), signature=signature, casting=casting)
-    return tuple(cast(a, kind, casting) for a, kind in zip(args, loop, strict=False))
+    results = ufunc.nout
+    signature = (*(None,) * len(args), *(np.dtype(dtype),) * results)
+    loop = ufunc.resolve_dtypes((*kinds, *(None,) * results), signature=signature, casting=casting)
+    # it has checked `casting`, but for logical functions, which take anything as truth values
+    return tuple(cast(a, kind, "unsafe") for a, kind in zip(args, loop, strict=False))
 
 
 def cast(a: Any, dtype: np.dtype[Any], casting: Any) -> Any:
@@ -252,6 +291,18 @@ def cast(a: Any, dtype: np.dtype[Any], casting: Any) -> Any:
     if not np.can_cast(a.dtype, dtype, casting):
         raise TypeError(f"cannot cast from {a.dtype} to {dtype} with casting={casting!r}")
     return convert(a, dtype)
+
+
+def written_back(result: Any, out: Any) -> Any:
+    """Return `result`, after giving it to a target whose dtype need only be safe to read as that of it.
+
+    That is what NumPy asks of functions that are no ufuncs; the result is cast to the dtype of the target.
+    """
+    if out is None:
+        return result
+    if not np.can_cast(out.dtype, result.dtype):
+        raise TypeError(f"Cannot cast array data from {out.dtype} to {result.dtype} according to the rule 'safe'")
+    return stored(convert(result, out.dtype), out)
 
 
 def stored(result: Any, out: Any) -> Any:

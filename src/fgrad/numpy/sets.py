@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import bind, is_tracked, wrap
-from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends, together
+from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends, promoted, together
 from fgrad.numpy.shapes import concatenate, moveaxis
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
@@ -121,7 +121,8 @@ def _chosen(x: Any, mask: Any) -> Any:
 @extends(np.union1d)
 def union1d(ar1: Any, ar2: Any) -> Any:
     """Return the sorted unique elements of two arrays; equal elements of both share the gradient equally."""
-    return unique(concatenate([_flat(x) for x in together(ar1, ar2)]))
+    kind = promoted(ar1, ar2)
+    return unique(concatenate([linear.convert(_flat(x), kind) for x in together(ar1, ar2)]))
 
 
 @extends(np.intersect1d)

@@ -368,6 +368,8 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     """
     if not holds_tensor([arr, values]):
         return np.insert(arr, concrete(obj, "insert") if isinstance(obj, Tensor) else obj, values, axis)
+    if values.__class__ is complex and as_value(arr).dtype.kind not in "cb":
+        raise TypeError(f"a complex number cannot be inserted into an array of {as_value(arr).dtype}")
     arr, values = together(arr, values)
     x, axis = _flat_unless(arr, axis)
     n = x.shape[axis]

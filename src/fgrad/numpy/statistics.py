@@ -16,7 +16,7 @@ from fgrad.core.trace import Box
 from fgrad.numpy.arrays import as_value, extends, next_to, together
 from fgrad.numpy.indexing import along_axis, clip, stop_gradient
 from fgrad.numpy.products import dot
-from fgrad.numpy.reductions import average, axes_of, cumsum, mean, sum
+from fgrad.numpy.reductions import average, axes_of, cumsum, given_to, mean, sum
 from fgrad.numpy.registry import stored
 from fgrad.numpy.shapes import concatenate, diag
 from fgrad.ops import linear
@@ -392,11 +392,13 @@ def median(
         stand.
     """
     a = as_value(a)
+    if out is not None and a.dtype.kind in "fc":
+        a = linear.convert(a, np.promote_types(a.dtype, out.dtype))
     axes = axes_of(axis, len(a.shape))
     x = _lanes(a, axes)
     n = x.shape[-1]
     y = mean(x, -1) if n == 0 else _middle_mean(x, np.unique([(n - 1) // 2, n // 2]), propagate=True)
-    return stored(_kept(y, a.shape, axes, keepdims), out)
+    return given_to(_kept(y, a.shape, axes, keepdims), out)
 
 
 def _middle_mean(x: Any, ranks: Any, *, propagate: bool) -> Any:
@@ -426,6 +428,8 @@ def nanmedian(
 
 
 def _sample_weights(w: Any, n: int, name: str) -> Any:
+    if w.dtype.kind == "c":
+        raise TypeError(f"{name} must be {'integer' if name == 'fweights' else 'real'}, not {w.dtype}")
     w = linear.convert(w, np.dtype(float))
     if len(w.shape) > 1:
         raise RuntimeError(f"cannot handle multidimensional {name}")
@@ -492,6 +496,8 @@ def cov(
     m, y, fweights, aweights = (x if x is None else next(given) for x in (m, y, fweights, aweights))
     parts = [p for p in (m, y) if p is not None]
     kind = np.result_type(*(p.dtype for p in parts), np.float64) if dtype is None else np.dtype(dtype)
+    if kind.kind not in "fc":
+        raise TypeError(f"a covariance of {kind} cannot take the means off: cannot cast from float64 to {kind}")
     x = _variables(parts[0], kind, rowvar, "m")
     if x.shape[0] == 0:
         return linear.reshape(x, (0, 0)) if x.size == 0 else x

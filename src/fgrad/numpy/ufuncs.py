@@ -24,7 +24,7 @@ from fgrad.core.trace import Box
 from fgrad.core.views import rebind
 from fgrad.numpy import reductions
 from fgrad.numpy.arrays import as_value, next_to, together
-from fgrad.numpy.registry import cast, stored
+from fgrad.numpy.registry import stored
 from fgrad.numpy.shapes import concatenate, moveaxis
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
@@ -145,7 +145,7 @@ def reduce(
     if initial is not _NOTHING:
         probe["initial"] = 1 if started else None
     kind = ufunc.reduce(_small(x), **probe).dtype  # or raises what is due
-    x = linear.convert(x, np.dtype(kind if dtype is None else dtype)) if kind.kind in "fc" else x
+    x = linear.convert(x, kind)
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim) if x.shape else ()
     if where is not True:
         neutral = _neutral(ufunc)
@@ -155,11 +155,12 @@ def reduce(
                 "alone; reduce x[mask] instead"
             )
         x = _masked(x, where, neutral)
-    first = cast(as_value(initial), kind, "unsafe") if started else None
+    first = linear.convert(as_value(reductions.first_term(initial, kind)), kind) if started else None
     special = _special(ufunc, x)
     empty = any(x.shape[i] == 0 for i in axes)
     if special and not (empty and started and ufunc.identity is None):
         y = special(x, axes, keepdims=keepdims)
+        y = linear.convert(y, kind)  # sums of small integers are wider
         return stored(y if first is None else NUMPY[ufunc](first, y), out)
     return stored(_end(ufunc, x, axes, first, keepdims), out)
 
@@ -186,8 +187,7 @@ def accumulate(ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, out: An
         return stored(wrap(ufunc.accumulate(_value(x), axis, dtype)), out)
     kind = ufunc.accumulate(_small(x), axis, dtype).dtype
     (place,) = range(x.ndim) if axis is None else normalize_axis_tuple(axis, x.ndim)
-    x = linear.convert(x, np.dtype(kind if dtype is None else dtype)) if kind.kind in "fc" else x
-    return stored(_scan(ufunc, x, place), out)
+    return stored(linear.convert(_scan(ufunc, linear.convert(x, kind), place), kind), out)
 
 
 def _scan(ufunc: Any, x: Any, axis: int) -> Any:
@@ -218,7 +218,7 @@ def reduceat(ufunc: Any, array: Any, indices: Any, axis: Any = 0, dtype: Any = N
     (place,) = normalize_axis_tuple(axis, x.ndim)
     n = int(x.shape[place])
     np.add.reduceat(np.ones(n, bool), places)  # raises what is due for indices out of bounds
-    x = linear.convert(x, np.dtype(kind if dtype is None else dtype)) if kind.kind in "fc" else x
+    x = linear.convert(x, kind)
     starts = places.astype(np.intp)
     ends = np.append(starts[1:], n)
     lengths = np.where(ends > starts, ends - starts, 1)

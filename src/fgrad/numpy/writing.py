@@ -24,6 +24,11 @@ def _on_array(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     function(*map(storable, args), **kwargs)
 
 
+def _numbers(x: Any) -> Any:
+    """Return what is to be written as NumPy would be given it; zeros like it where it is a Tensor."""
+    return np.zeros(min(x.size, 1), x.dtype) if isinstance(x, Tensor) else x
+
+
 def _flat(x: Any) -> Any:
     return linear.reshape(x, (math.prod(x.shape),))
 
@@ -72,6 +77,8 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
         places = clip(places, 0, n - 1)
     elif mode != "raise":
         raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
+    if not n and places.size:
+        raise IndexError("cannot replace elements of an empty array")
     if values.size and places.size:
         _write_flat(a, places, _repeated(values, places.size))
 
@@ -123,6 +130,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     if chosen.size != arr.size:
         raise ValueError("place: mask and data must be the same size")
     places = np.flatnonzero(chosen)
+    np.place(np.zeros(1, arr.dtype), [False], _numbers(vals))  # raises what is due
     values = _flat(as_target(vals, arr))
     if not places.size:
         return
@@ -142,6 +150,7 @@ def putmask(a: Any, /, mask: Any, values: Any) -> None:
     if not isinstance(a, Tensor):
         _on_array(np.putmask, a, mask, values)
         return
+    np.putmask(np.zeros(1, a.dtype), [False], _numbers(values))  # raises what is due
     chosen, new = next_to(mask, a), _flat(as_target(values, a))
     if chosen.size != a.size:
         raise ValueError("putmask: mask and data must be the same size")

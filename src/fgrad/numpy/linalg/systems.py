@@ -88,7 +88,10 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NOTH
     """
     if rcond is not None and rtol is not NOTHING:
         raise ValueError("`rtol` and `rcond` can't be both set.")
+    kind = as_value(a).dtype
     a = square_matrices(a) if hermitian else stacked_matrices(a)
+    if not a.shape[-1] or not a.shape[-2]:
+        return alike([near(a).zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), kind), a, rcond])[0]
     if rcond is None:
         rcond = 1e-15 if rtol is NOTHING else rtol
     if rcond is None:
