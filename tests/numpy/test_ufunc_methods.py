@@ -19,7 +19,9 @@ import fgrad.numpy as fnp
 from fgrad.testing import check_grads
 
 BINARY = sorted(
-    n for n, f in vars(fnp).items() if getattr(f, "nin", 0) == 2 and n == getattr(f, "__name__", "")
+    n
+    for n, f in vars(fnp).items()
+    if (getattr(f, "nin", 0), getattr(f, "nout", 0)) == (2, 1) and n == getattr(f, "__name__", "")
 )
 SMOOTH = ("add", "subtract", "multiply", "divide", "power", "float_power", "logaddexp", "logaddexp2", "hypot",
     "arctan2", "maximum", "minimum", "fmax", "fmin", "copysign", "fmod", "remainder")  # fmt: skip

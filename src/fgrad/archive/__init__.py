@@ -20,8 +20,8 @@ from fgrad.core.primitive import ROWS
 from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.transforms.calling import name_of
-from fgrad.transforms.jit import Call, Jit, Specialisation, demand_fits, jit
-from fgrad.transforms.stage import Symbol, aval_out
+from fgrad.transforms.jit import Call, Jit, Specialisation, jit
+from fgrad.transforms.stage import Symbol, aval_out, demand_fits
 
 INTEGER = Aval((), np.dtype(int))
 PARTS = ("name", "declared", "program", "inputs", "limits", "outputs", "leaves")

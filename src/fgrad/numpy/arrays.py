@@ -43,18 +43,23 @@ def operand(x: Any) -> Any:
     return x if isinstance(x, (Tensor, *_WEAK)) else as_value(x)
 
 
+def number_type(x: Any) -> type | None:
+    """Return the type of one of Python's numbers, or of what stands for one while a function is staged."""
+    if x.__class__ in _PYTHON:
+        return type(x)
+    return getattr(x._value, "weak", None) if isinstance(x, Tensor) else None
+
+
 def promoted(*xs: Any) -> np.dtype[Any]:
     """Return the dtype that NumPy promotes operands to: that of Python's numbers gives way, staged ones too."""
-    return np.result_type(*map(_kind, xs))
+    return np.result_type(*map(promoted_as, xs))
 
 
-def _kind(x: Any) -> Any:
+def promoted_as(x: Any) -> Any:
     """Return the dtype of an operand, or a number of its type in the place of one of Python's."""
-    if x.__class__ in _PYTHON:
-        return x.__class__(1)
-    if isinstance(x, Tensor):
-        weak = getattr(x._value, "weak", None)
-        return x.dtype if weak is None else weak(1)
+    weak = number_type(x)
+    if weak is not None:
+        return weak(1)
     return x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
 
 

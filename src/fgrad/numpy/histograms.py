@@ -38,7 +38,7 @@ def _outer_edges(a: Any, range: Any) -> tuple[Any, Any]:
         ends = known(first), known(last)
         if ends[0] is None or ends[1] is None:
             half = bind("where", bind("equal", first, last), 0.5, 0.0)
-            half = linear.convert(half, a.dtype) if a.dtype.kind == "f" else half
+            half = linear.convert(half, np.empty(0, a.dtype).real.dtype) if a.dtype.kind in "fc" else half
             return first - half, last + half
         if not (np.isfinite(ends[0]) and np.isfinite(ends[1])):
             raise ValueError(f"autodetected range of [{ends[0]}, {ends[1]}] is not finite")

@@ -16,7 +16,17 @@ from fgrad.core.tape import CUT
 from fgrad.core.tensor import Tensor, apply_unary, binary, bind, unary, wrap
 from fgrad.core.trace import Box
 from fgrad.core.views import rebind, view_of
-from fgrad.numpy.arrays import as_target, as_value, concrete, next_to, operands, promoted, recopied, together
+from fgrad.numpy.arrays import (
+    as_target,
+    as_value,
+    concrete,
+    next_to,
+    operands,
+    promoted,
+    promoted_as,
+    recopied,
+    together,
+)
 from fgrad.numpy.registry import declare_operator, implements, stored, written_back
 from fgrad.numpy.views import part, sliced, zeros_beside
 from fgrad.ops import indexing, linear
@@ -206,8 +216,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
             raise TypeError(f"invalid entry {i} in condlist: should be boolean ndarray")
     *made, y = together(*condlist, *choicelist, default)
     conditions, choices = made[: len(condlist)], made[len(condlist) :]
-    weak = isinstance(default, int | float | complex)
-    kind = np.result_type(*(c.dtype for c in choices), default if weak else y.dtype)
+    kind = promoted(*choices, default)
     y = linear.convert(y, kind)
     for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
         y = where(condition, linear.convert(choice, kind), y)
@@ -413,7 +422,7 @@ def nan_to_num(
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Return whether elements are equal within tolerances."""
     x, y = together(a, b)
-    if not isinstance(x, Tensor) and not isinstance(y, Tensor):
+    if not any(isinstance(v, Tensor) for v in (x, y, rtol, atol)):
         return np.isclose(x, y, rtol, atol, equal_nan)
     if y.dtype.kind in "biu":
         y = linear.convert(y, np.dtype(float))
@@ -442,7 +451,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
 @implements(np.result_type)
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     """Return the dtype that NumPy's promotion gives."""
-    return np.result_type(*(x.dtype if isinstance(x, Tensor) else x for x in arrays_and_dtypes))
+    return np.result_type(*(promoted_as(x) if isinstance(x, Tensor) else x for x in arrays_and_dtypes))
 
 
 def iscomplexobj(x: Any) -> bool:

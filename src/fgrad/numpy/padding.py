@@ -127,6 +127,8 @@ def _framed(x: Any, widths: Widths, fill: Any) -> Any:
     inside = tuple(slice(width[0], width[0] + n) for n, width in zip(x.shape, widths, strict=True))
     if not np.any(fill) or not widths:
         return bind("unslice", x, shape=shape, index=inside)
+    if np.iscomplexobj(fill) and x.dtype.kind not in "cb":
+        raise TypeError(f"cannot write a complex value into a border of {x.dtype}; take its real part first")
     frame = np.pad(np.broadcast_to(np.zeros((), x.dtype), x.shape), widths, constant_values=fill)
     return bind("update", placed(x, frame), x, index=inside)
 

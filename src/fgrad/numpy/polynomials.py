@@ -111,6 +111,8 @@ def roots(p: Any) -> Any:
     if p.dtype.kind not in "fc":
         p = linear.convert(p, np.dtype(float))
     boxed = isinstance(p, Tensor) and isinstance(p._value, Box)
+    if boxed and p.dtype.char == "e" and p.shape[0] > 1:
+        raise TypeError("array type float16 is unsupported in linalg")
     lead = 0 if boxed else _leading_zeros(p, "roots")
     if lead == p.shape[0]:
         return linear.convert(_part(p, 0, 0), np.dtype(float))

@@ -16,7 +16,7 @@ from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import user_line
 from fgrad.core.views import is_laid_out, memory_of
-from fgrad.numpy.arrays import alike, as_value, concrete, ones_before, recopied, together, values
+from fgrad.numpy.arrays import alike, as_value, concrete, number_type, ones_before, recopied, together, values
 from fgrad.numpy.registry import cast, holds_tensor, implements, stored
 from fgrad.numpy.views import diagonal as _diagonal
 from fgrad.numpy.views import repeated, reshaped, sliced, transposed
@@ -368,7 +368,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     """
     if not holds_tensor([arr, values]):
         return np.insert(arr, concrete(obj, "insert") if isinstance(obj, Tensor) else obj, values, axis)
-    if values.__class__ is complex and as_value(arr).dtype.kind not in "cb":
+    if number_type(values) is complex and as_value(arr).dtype.kind not in "cb":
         raise TypeError(f"a complex number cannot be inserted into an array of {as_value(arr).dtype}")
     arr, values = together(arr, values)
     x, axis = _flat_unless(arr, axis)

@@ -111,6 +111,8 @@ def _quantile(x: Any, q: Any, method: str, n: Any, *, weak: bool, propagate: boo
     index = rule.place(n, q)
     if rule.weight is None or (method == "linear" and index.dtype.kind in "iu"):
         return along_axis(x, bind("rank", x, _places(index), propagate=propagate), -1)
+    if weak and index.dtype.kind not in "fc":
+        index = bind("convert", index, dtype=np.dtype(float))
     low, place = unary("floor", index), index
     if rule.weight is _fraction:
         # at a node the segment to the right counts, at the last node the one to the left, beyond it none
@@ -246,6 +248,9 @@ def _quantiles(
     x = _lanes(a, axes)
     if skip and a.size == 0:
         return mean(a, axis, out=out, keepdims=keepdims)
+    if x.shape[-1] == 0 and not q.size:
+        nothing = (*q.shape, *x.shape[:-1])
+        return stored(_kept(near(x).zeros(nothing, np.result_type(x.dtype, q.dtype)), a.shape, axes, keepdims, len(q.shape)), out)
     if x.shape[-1] == 0:
         raise IndexError("quantiles of nothing: the axes to be reduced have no elements")
     levels = linear.reshape(q, (q.size,))

@@ -140,7 +140,10 @@ def reduce(
     if _is_numpys(x, where, initial) and ufunc not in _MISREAD:
         given = {"axis": axis, "dtype": dtype, "keepdims": keepdims, "where": _value(where)}
         start = {} if initial is _NOTHING else {"initial": _value(initial)}
-        return stored(wrap(ufunc.reduce(_value(x), **given, **start)), out)
+        y = ufunc.reduce(_value(x), **given, **start)
+        if started:
+            reductions.first_term(initial, y.dtype)  # refuses to lose an imaginary part
+        return stored(wrap(y), out)
     probe = {"axis": axis, "dtype": dtype} | ({} if where is True else {"where": np.True_})
     if initial is not _NOTHING:
         probe["initial"] = 1 if started else None
@@ -172,7 +175,7 @@ def _end(ufunc: Any, x: Any, axes: tuple[int, ...], first: Any, keepdims: bool) 
     shape = kept if keepdims else tuple(m for i, m in enumerate(x.shape) if i not in axes)
     line = moveaxis(x, axes, range(n)) if axes else x
     line = linear.reshape(line, (int(np.prod([x.shape[i] for i in axes], dtype=int)), *line.shape[n:]))
-    if first is None and not line.shape[0]:
+    if first is None and line.shape[0] < 2 and ufunc.identity is not None:  # |x| is the hypot of one
         first = placed(x, _constant(ufunc.identity, x.dtype))
     if first is not None:
         line = concatenate([linear.broadcast_to(first, (1, *line.shape[1:])), line], 0)
@@ -284,11 +287,15 @@ def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
         (value,) = operands
         if ufunc is np.ldexp:  # by a factor of the dtype of the others
             ufunc, value = np.multiply, NUMPY[ufunc](np.ones((), a.dtype), value)
-        value = linear.convert(value, a.dtype)
+        loop = ufunc.resolve_dtypes((a.dtype, value.dtype, None))[-1]
+        if loop.kind == "b" or loop == a.dtype or (loop.kind == a.dtype.kind and loop.kind in "fc"):
+            value = linear.convert(value, a.dtype)
         if np.broadcast_shapes(value.shape, shape) != shape:
             raise ValueError(f"array is not broadcastable to correct shape: {value.shape} to {shape}")
         value = linear.reshape(linear.broadcast_to(value, shape), (places.size,))
-        if _row(ufunc).flat:
+        if value.dtype != a.dtype:
+            new = _converted_each_time(ufunc, flat, places, value)
+        elif _row(ufunc).flat:
             new = _stepped(ufunc, flat, places, value)
         elif ufunc in {np.add, np.subtract}:
             total = bind("scatter_add", value, places, template=(HOLE,), shape=(a.size,))
@@ -338,6 +345,19 @@ def _folded(ufunc: Any, flat: Any, places: Any, value: Any) -> Any:
 
     new = _segments(ufunc, both, position, counts + 1)
     return bind("put", flat, new, targets, template=(HOLE,))
+
+
+def _converted_each_time(ufunc: Any, flat: Any, places: Any, value: Any) -> Any:
+    """Return what `_folded` does where each result has to be cast to the dtype of `flat` before the next."""
+    order = np.argsort(places, kind="stable")
+    targets, starts, counts = np.unique(places[order], return_index=True, return_counts=True)
+    for k in range(counts.max(initial=0)):
+        chosen = counts > k
+        where, which = targets[chosen], order[starts[chosen] + k]
+        before, operand = (bind("gather", x, i, template=(HOLE,)) for x, i in ((flat, where), (value, which)))
+        new = linear.convert(NUMPY[ufunc](before, operand), flat.dtype)
+        flat = bind("put", flat, new, where, template=(HOLE,))
+    return flat
 
 
 def _repeated(ufunc: Any, flat: Any, places: Any) -> Any:

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import Tensor, alias, bind
 from fgrad.core.views import has_views, rebind
-from fgrad.numpy.arrays import as_target, concrete, next_to
+from fgrad.numpy.arrays import as_target, concrete, next_to, number_type
 from fgrad.numpy.indexing import clip, setitem
 from fgrad.numpy.registry import cast, implements, storable
 from fgrad.numpy.shapes import resize as _resized
@@ -26,6 +26,9 @@ def _on_array(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
 
 def _numbers(x: Any) -> Any:
     """Return what is to be written as NumPy would be given it; zeros like it where it is a Tensor."""
+    weak = number_type(x)
+    if weak is not None:
+        return weak(1)
     return np.zeros(min(x.size, 1), x.dtype) if isinstance(x, Tensor) else x
 
 
@@ -170,8 +173,10 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     if not isinstance(dst, Tensor):
         _on_array(np.copyto, dst, src, casting, storable(where))
         return
-    if src.__class__ in {bool, int, float, complex}:
-        np.copyto(np.empty((), dst.dtype), src, casting)  # it knows what may be written
+    weak = number_type(src)
+    if weak is not None:
+        known = weak(1) if isinstance(src, Tensor) else src
+        np.copyto(np.empty((), dst.dtype), known, casting)  # it knows what may be written
     else:
         src = cast(next_to(src, dst), dst.dtype, casting)
     new = as_target(src, dst)

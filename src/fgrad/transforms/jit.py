@@ -43,7 +43,7 @@ from fgrad.transforms.embedding import Staged, embedded
 from fgrad.transforms.guard import MISS, guard
 from fgrad.transforms.procedure import Procedure, apply
 from fgrad.transforms.retrace import Key, explain, leaf_names
-from fgrad.transforms.stage import Inner, Symbol, fingerprint, frozen
+from fgrad.transforms.stage import Inner, Symbol, demand_fits, fingerprint, frozen
 from fgrad.transforms.surroundings import Draws, Surroundings
 
 NUMBERS = (bool, int, float, complex)
@@ -545,18 +545,6 @@ class Specialisation:
         it = (alias(x) if x.__class__ is Tensor else x for x in outs)
         leaves = [hand_over(next(it)) if t is None else t[0] for t in self.template]
         return tree.unflatten(self.out_structure, leaves)
-
-
-def demand_fits(n: Any, dtype: np.dtype[Any]) -> None:
-    """Refuse a Python integer that does not fit into a dtype, or let whoever stages it do so.
-
-    Raises:
-        OverflowError: it does not.
-    """
-    if n.__class__ is Tensor and isinstance(n._value, Symbol):
-        n._value.trace.cast(n, dtype)  # which the program around looks at
-    else:
-        dtype.type(n)
 
 
 def _identity(t: Tensor, live: Sequence[Any]) -> tuple[int, ...]:

@@ -127,7 +127,7 @@ class Stage(Trace):
                 return args, None
             weak = _result_type(row.name, [k for k in kinds if k])
             return tuple([self.cast(a, np.dtype(weak)) for a in args]), weak
-        if not row.mixes and row.name not in _BITS:
+        if not row.mixes and row.name not in _INTEGERS:
             return args, None
         free = {i for i, k in enumerate(kinds) if k and not (i == 0 and row.name == "where")}
         fixed = [
@@ -136,7 +136,7 @@ class Stage(Trace):
         if not fixed:
             return args, None
         dtype = np.result_type(*fixed, *(SAMPLE[k] for i, k in enumerate(kinds) if i in free and k))
-        called = row.body is None and row.name not in _BITS  # a function of a library, with loops of its own
+        called = row.body is None and row.name not in _INTEGERS  # a function of a library, with loops of its own
         if row.shape and (dtype.kind in "iu" or called):
             samples = [SAMPLE[k] if k else aval_of(a) for a, k in zip(args, kinds, strict=True)]
             out = row.shape(*samples).dtype
@@ -243,6 +243,7 @@ _MAKES_ORDER = {"matmul", "unslice", "scatter_add"}
 _RANKS = (bool, int, float, complex)
 SAMPLE = {bool: True, int: 1, float: 1.0, complex: 1j}
 _BITS = {"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "invert"}
+_INTEGERS = {*_BITS, "gcd", "lcm"}  # rows without body in which Python's numbers take the dtype of others
 _QUESTIONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
 _OPERATORS = {
     *("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "float_power"),
@@ -395,17 +396,32 @@ def frozen(title: str, fun: Callable[..., Any], source: str) -> TypeError:
     )
 
 
+def demand_fits(n: Any, dtype: np.dtype[Any]) -> None:
+    """Refuse a Python integer that does not fit into a dtype, or let whoever stages it do so.
+
+    Raises:
+        OverflowError: it does not.
+    """
+    if n.__class__ is Tensor and isinstance(n._value, Symbol):
+        n._value.trace.cast(n, dtype)  # which the program around looks at
+    else:
+        dtype.type(n)
+
+
 class _Reader:
     """Checks that arguments have the structure that was staged, and returns their leaves."""
 
-    def __init__(self, structure: Any, static: list[Any]) -> None:
+    def __init__(self, structure: Any, static: list[Any], limits: list[tuple[int, np.dtype[Any]]]) -> None:
         self.structure, self.static = structure, static
+        self.limits = limits  # places of Python integers, and a dtype that each has to fit into
 
     def read(self, args: tuple[Any, ...]) -> list[Any]:
         """Return the array leaves of `args`."""
         leaves, given = tree.flatten(args)
         if given != self.structure:
             raise TypeError(f"the program was staged for the structure {self.structure}, but got {given}")
+        for i, dtype in self.limits:
+            demand_fits(leaves[i], dtype)
         found = (x for x, s in zip(leaves, self.static, strict=True) if s is None)
         return [x if hasattr(x, "dtype") else np.asarray(x) for x in found]
 
@@ -424,12 +440,20 @@ class MakeGraph(Transformed):
         def staged() -> Program:
             stage = Stage(next_level())
             inputs = [stage.var(a) if a is not None else None for a in avals]
-            boxed = [x if v is None else wrap(Symbol(stage, v)) for x, v in zip(leaves, inputs, strict=True)]
+            boxed = [
+                x if v is None else wrap(Symbol(stage, v, x.__class__ if x.__class__ in _NUMBERS else None))
+                for x, v in zip(leaves, inputs, strict=True)
+            ]
+            integers = {
+                v: i for i, (x, v) in enumerate(zip(leaves, inputs, strict=True)) if v and x.__class__ is int
+            }
+            stage.numbers = {v: set() for v in integers}
             with running((*current().traces, stage)):
                 out = self.fun(*tree.unflatten(structure, boxed), **kwargs)
                 found, out_structure = tree.flatten(out)
                 outputs = [stage.operand(y) for y in found]
-            trees = (_Reader(structure, static), out_structure)
+            limits = [(integers[v], dtype) for v, dtypes in stage.numbers.items() for dtype in dtypes]
+            trees = (_Reader(structure, static, limits), out_structure)
             variables = [v for v in inputs if v is not None]
             return Program(variables, stage.equations, outputs, trees, stage.regions)
 
@@ -441,6 +465,9 @@ class MakeGraph(Transformed):
         if source := draws.frozen(first, lambda: first(staged())):
             raise frozen("make_graph", self.fun, source)
         return program
+
+
+_NUMBERS = (int, float, complex)  # whose dtype gives way to that of arrays
 
 
 def _abstract(x: Any) -> Aval | None:
@@ -462,7 +489,7 @@ def make_graph(fun: Callable[..., Any]) -> Callable[..., Program]:
 
     Returns:
         A function of the same arguments (arrays, or anything with `shape` and `dtype`) that returns the
-        Program.
+        Program. Numbers of Python are weak, as they are to `jit`: they take the dtype of arrays beside them.
 
     Example:
         >>> from fgrad import make_graph

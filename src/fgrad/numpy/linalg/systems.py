@@ -13,6 +13,7 @@ from fgrad.core.placement import near, placed
 from fgrad.core.tensor import bind, wrap
 from fgrad.numpy import shapes
 from fgrad.numpy.arrays import alike, as_value, together
+from fgrad.numpy.indexing import beside
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.linalg.arguments import (
     NOTHING,
@@ -88,10 +89,10 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NOTH
     """
     if rcond is not None and rtol is not NOTHING:
         raise ValueError("`rtol` and `rcond` can't be both set.")
-    kind = as_value(a).dtype
+    a = as_value(a)
+    if len(a.shape) > 1 and not (a.shape[-1] and a.shape[-2]):  # of its own dtype, as in NumPy
+        return beside(near(a).zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype), a, rcond)
     a = square_matrices(a) if hermitian else stacked_matrices(a)
-    if not a.shape[-1] or not a.shape[-2]:
-        return alike([near(a).zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), kind), a, rcond])[0]
     if rcond is None:
         rcond = 1e-15 if rtol is NOTHING else rtol
     if rcond is None:
