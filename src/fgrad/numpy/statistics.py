@@ -13,7 +13,7 @@ import numpy as np
 from fgrad.core.placement import near, placed
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.core.trace import Box
-from fgrad.numpy.arrays import as_value, extends, next_to, together
+from fgrad.numpy.arrays import as_value, extends, next_to, number_type, together
 from fgrad.numpy.indexing import along_axis, clip, stop_gradient
 from fgrad.numpy.products import dot
 from fgrad.numpy.reductions import average, axes_of, cumsum, given_to, mean, sum
@@ -235,7 +235,7 @@ def _quantiles(
     a = next_to(a, q, weights)
     if a.dtype.kind == "c":
         raise TypeError("a must be an array of real numbers")
-    weak = type(q) in {int, float}
+    weak = number_type(q) in {int, float}
     q = next_to(q, a)
     q = q / 100 if percent else q
     _check_quantiles(
