@@ -130,6 +130,8 @@ class Operators:
 
     @property
     def shape(self) -> tuple[int, ...]: return self._value.shape
+    @shape.setter
+    def shape(self, lengths: Any) -> None: FUNCTIONS["set_shape"](self, lengths)
     @property
     def dtype(self) -> np.dtype[Any]: return self._value.dtype
     @property

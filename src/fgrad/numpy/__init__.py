@@ -51,7 +51,6 @@ from numpy import longdouble as longdouble
 from numpy import longlong as longlong
 from numpy import mask_indices as mask_indices
 from numpy import nan as nan
-from numpy import ndarray as ndarray
 from numpy import ndindex as ndindex
 from numpy import newaxis as newaxis
 from numpy import number as number
@@ -103,6 +102,7 @@ from fgrad.numpy.arrays import indices as indices
 from fgrad.numpy.arrays import linspace as linspace
 from fgrad.numpy.arrays import logspace as logspace
 from fgrad.numpy.arrays import meshgrid as meshgrid
+from fgrad.numpy.arrays import ndarray as ndarray
 from fgrad.numpy.arrays import ones as ones
 from fgrad.numpy.arrays import ones_like as ones_like
 from fgrad.numpy.arrays import require as require
@@ -209,6 +209,7 @@ from fgrad.numpy.elementwise import trunc as trunc
 from fgrad.numpy.functional import apply_along_axis as apply_along_axis
 from fgrad.numpy.functional import apply_over_axes as apply_over_axes
 from fgrad.numpy.functional import ndenumerate as ndenumerate
+from fgrad.numpy.functional import nditer as nditer
 from fgrad.numpy.functional import piecewise as piecewise
 from fgrad.numpy.functional import vectorize as vectorize
 from fgrad.numpy.grids import c_ as c_

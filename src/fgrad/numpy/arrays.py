@@ -381,6 +381,55 @@ def full(
     return made
 
 
+class _ArrayType(type):
+    """The class of `ndarray`: Tensors and arrays are its instances."""
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, Tensor | np.ndarray)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, Tensor | np.ndarray) or kind is cls
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(Tensor, name)
+
+
+class ndarray(metaclass=_ArrayType):  # noqa: N801 -- NumPy's name
+    """What Tensors and arrays are instances of; called, it returns a Tensor to be filled.
+
+    Args:
+        shape: lengths of the axes, or of the only one.
+        dtype: NumPy dtype.
+        buffer: None: a Tensor shares its memory with nothing.
+        offset: likewise 0.
+        strides: likewise None.
+        order: taken for NumPy's sake: a Tensor has no order in memory.
+
+    Raises:
+        TypeError: memory of something else is asked for.
+    """
+
+    def __new__(  # type: ignore[misc]  # noqa: D102 -- the class says it
+        cls,
+        shape: Any,
+        dtype: Any = float,
+        buffer: Any = None,
+        offset: int = 0,
+        strides: Any = None,
+        order: Any = None,
+    ) -> Tensor:
+        if buffer is not None or offset or strides is not None:
+            raise TypeError(
+                "a Tensor is a handle on a value, so ndarray() takes no buffer, offset or strides here; "
+                "fgrad.numpy.frombuffer copies a buffer, reshape and slices take parts of it"
+            )
+        return empty(shape, dtype, order)
+
+    def __class_getitem__(cls, item: Any) -> Any:
+        """Return the alias that annotations use, which is NumPy's."""
+        return np.ndarray[item]
+
+
 def _like(make: Callable[..., Tensor], a: Any, dtype: Any, order: Any, shape: Any, device: Any) -> Tensor:
     a = as_value(a)
     return make(

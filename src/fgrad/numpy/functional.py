@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
+from typing_extensions import Self
 
 from fgrad import tree
-from fgrad.core.placement import near
+from fgrad.core.placement import buffer_of, near
 from fgrad.core.tensor import Tensor, bind, wrap
-from fgrad.core.trace import current
+from fgrad.core.trace import current, user_line
 from fgrad.numpy.arrays import array, as_value, asarray, concrete, together
 from fgrad.numpy.indexing import getitem, setitem
-from fgrad.numpy.registry import holds_tensor, implements
+from fgrad.numpy.registry import cast, holds_tensor, implements
 from fgrad.numpy.shapes import expand_dims, moveaxis
 from fgrad.ops import linear
 from fgrad.ops.indexing import unstack
@@ -270,3 +272,155 @@ class ndenumerate:  # noqa: N801 -- NumPy's name
 
     def __iter__(self) -> ndenumerate:
         return self
+
+
+class nditer:  # noqa: N801 -- NumPy's name
+    """The elements of arrays that broadcast, together, each as an array or Tensor without axes, for reading.
+
+    Of arrays alone it is NumPy's own.
+
+    Args:
+        op: an array, or a list or tuple of them.
+        flags: those that say nothing of memory: "multi_index", "c_index", "f_index", "zerosize_ok", ...
+        op_flags: "readonly", for each array.
+        op_dtypes: what each is converted to.
+        order: "C" or "F"; "K" and "A" where all lie in C order.
+        casting: which conversions are allowed.
+        op_axes: None; move axes first.
+        itershape: the shape to which all broadcast; None: the least.
+        buffersize: taken for NumPy's sake.
+
+    Raises:
+        TypeError: something is to be written, or asks for memory.
+        ValueError: an array without elements, but for "zerosize_ok".
+    """
+
+    multi_index: Any  # the place of the element; with the flag of this name
+    index: int  # its number in C or Fortran order; with the flags "c_index", "f_index"
+    _order: Any
+
+    def __new__(cls, op: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: D102 -- the class says it
+        found = holds_tensor(list(op) if isinstance(op, list | tuple) else op)
+        return super().__new__(cls) if found else np.nditer(op, *args, **kwargs)
+
+    def __init__(
+        self,
+        op: Any,
+        flags: Sequence[str] | None = None,
+        op_flags: Any = None,
+        op_dtypes: Any = None,
+        order: str = "K",
+        casting: Any = "safe",
+        op_axes: Any = None,
+        itershape: Any = None,
+        buffersize: int = 0,
+    ) -> None:
+        self._flags = frozenset(flags or ())
+        said = {f for fs in op_flags or () for f in ([fs] if isinstance(fs, str) else fs)}
+        unknown = (self._flags - _ITER_FLAGS) | (
+            said - {"readonly", "nbo", "aligned", "contig", "copy", "no_broadcast"}
+        )
+        if unknown or op_axes is not None:
+            names = ", ".join(sorted(unknown)) or "op_axes"
+            raise TypeError(
+                f"nditer of Tensors only reads elements one by one, without {names}: a Tensor is a handle on "
+                "a value. Loop over numpy.ndindex(x.shape) and write y[index] = ..., or compute with whole "
+                "arrays"
+            )
+        several = isinstance(op, list | tuple)
+        found = together(*(op if several else [op]))
+        kinds = op_dtypes if op_dtypes is None or isinstance(op_dtypes, list | tuple) else [op_dtypes]
+        if kinds is not None:
+            found = [
+                x if k is None else cast(x, np.dtype(k), casting) for x, k in zip(found, kinds, strict=True)
+            ]
+        shapes = [tuple(x.shape) for x in found]
+        self.shape = np.broadcast_shapes(*shapes, *(() if itershape is None else (tuple(itershape),)))
+        self.ndim, self.nop, self.itersize = len(self.shape), len(found), math.prod(self.shape)
+        if not self.itersize and "zerosize_ok" not in self._flags:
+            raise ValueError("Iteration of zero-sized operands is not enabled")
+        self.operands = tuple(found)
+        self._order = order if order in {"C", "F"} else _common_order(found, order)
+        self._whole = [linear.broadcast_to(x, self.shape) for x in found]
+        self.reset()
+
+    def reset(self) -> None:
+        """Go back to the first element."""
+        axes = tuple(range(self.ndim))[:: -1 if self._order == "F" else 1]
+        rows = [_rows(linear.transpose(x, axes), 0) for x in self._whole]
+        self._elements, self.iterindex = list(zip(*rows, strict=True)), 0
+        self._at_start = True
+
+    @property
+    def finished(self) -> bool:
+        """Whether all elements were seen."""
+        return self.iterindex >= self.itersize
+
+    @property
+    def value(self) -> Any:
+        """The present element, or a tuple of those of several arrays."""
+        found = self._elements[self.iterindex]
+        return found[0] if self.nop == 1 else found
+
+    def __getitem__(self, i: Any) -> Any:
+        return self._elements[self.iterindex][i]
+
+    def __len__(self) -> int:
+        return self.nop
+
+    def __getattr__(self, name: str) -> Any:
+        places = self.__dict__
+        if name == "multi_index" and name in places["_flags"]:
+            return tuple(map(int, np.unravel_index(self.iterindex, self.shape, self._order)))
+        if name == "index" and (order := {"c_index", "f_index"} & places["_flags"]):
+            place = np.unravel_index(self.iterindex, self.shape, self._order)
+            return (
+                int(np.ravel_multi_index(place, self.shape, order=order.pop()[0].upper())) if self.ndim else 0
+            )
+        raise AttributeError(
+            f"an nditer of Tensors with flags {sorted(places.get('_flags', ()))} has no {name}"
+        )
+
+    def iternext(self) -> bool:
+        """Go to the next element; return whether there is one."""
+        self.iterindex += 1
+        return not self.finished
+
+    def __iter__(self) -> nditer:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._at_start:
+            self.iterindex += 1
+        self._at_start = False
+        if self.finished:
+            raise StopIteration
+        return self.value
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Do nothing: nothing was written."""
+
+
+def _common_order(xs: Sequence[Any], order: str) -> str:
+    """Return the order in which all of `xs` lie in memory.
+
+    Raises:
+        TypeError: it is not known, or not the same.
+    """
+    values = [buffer_of(x) for x in xs if sum(n > 1 for n in x.shape) > 1]
+    for found in ("C", "F"):
+        if all(v is not None and v.flags[f"{found}_CONTIGUOUS"] for v in values):
+            return found
+    raise TypeError(
+        f"nditer with order={order!r} at {user_line()} asks how arrays lie in memory, which is not known "
+        "while a function is staged, or not the same for all; say order='C' or order='F'"
+    )
+
+
+_ITER_FLAGS = frozenset({"multi_index", "c_index", "f_index", "zerosize_ok", "refs_ok", "buffered"})

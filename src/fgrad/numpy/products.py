@@ -37,7 +37,7 @@ _SMALL = {  # the letters of products of vectors and matrices
 
 @implements(np.matmul)
 def matmul(
-    x1: Any, x2: Any, /, *, out: Any = None, axes: Any = None, axis: Any = None, dtype: Any = None, **_: Any
+    x1: Any, x2: Any, /, out: Any = None, *, axes: Any = None, axis: Any = None, dtype: Any = None, **_: Any
 ) -> Any:
     """Return the matrix product; axes before the last two broadcast, vectors are rows or columns at need."""
     if axes is not None or axis is not None:

@@ -14,6 +14,7 @@ from fgrad.core.views import has_views, rebind
 from fgrad.numpy.arrays import as_target, concrete, next_to, number_type
 from fgrad.numpy.indexing import clip, setitem
 from fgrad.numpy.registry import cast, implements, storable
+from fgrad.numpy.shapes import reshape as _reshaped
 from fgrad.numpy.shapes import resize as _resized
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
@@ -239,6 +240,27 @@ def resize_in_place(a: Tensor, *new_shape: Any, refcheck: bool = True) -> None:
     if size > flat.size:
         flat = bind("unslice", flat, shape=(size,), index=(slice(flat.size),))
     rebind(a, _resized(flat, tuple(lengths)))
+
+
+@implements()
+def set_shape(a: Tensor, lengths: Any) -> None:
+    """Give the handle another shape for its elements, as `a.shape = lengths` does.
+
+    Raises:
+        AttributeError: the elements do not lie in memory so that NumPy could do so without a copy.
+        ValueError: another number of elements.
+    """
+    value = a._value
+    if (
+        isinstance(value, np.ndarray)
+        and value.size
+        and not np.may_share_memory(value.reshape(lengths), value)
+    ):
+        raise AttributeError(
+            "Incompatible shape for in-place modification. Use `.reshape()` to make a copy with the desired "
+            "shape."
+        )
+    rebind(a, _reshaped(a, lengths))
 
 
 class Flat:
