@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from fgrad.archive import load as load
     from fgrad.core.scopes import named_scope as named_scope
     from fgrad.lax.reversal import checkpointed as checkpointed
+    from fgrad.plain import plain_numpy as plain_numpy
     from fgrad.transforms import checkpoint_policies as checkpoint_policies
     from fgrad.transforms.callbacks import pure_callback as pure_callback
     from fgrad.transforms.checkpoint import checkpoint as checkpoint
@@ -100,6 +101,7 @@ _LATE = {
     "load_ipython_extension": "fgrad.viz.magic",
     "named_scope": "fgrad.core.scopes",
     "nn": "fgrad.",
+    "plain_numpy": "fgrad.plain",
     "print_saved_residuals": "fgrad.transforms.checkpoint",
     "profile": "fgrad.viz.profiling",
     "pure_callback": "fgrad.transforms.callbacks",

@@ -159,10 +159,10 @@ def test_the_error_says_where_and_what_instead(name):
 
 
 @pytest.mark.parametrize("name", ["z[0] = t", "fill"])
-def test_where_numpy_replaces_the_error_it_keeps_the_cause(name):
-    with pytest.raises(ValueError, match="setting") as caught:
+def test_where_numpy_replaces_the_error_it_says_the_same(name):
+    with pytest.raises(ValueError, match=r"(?s)gradient.*plain_numpy.*detach\(\)") as caught:
         differentiating(NUMBER[name], 2.0)
-    assert "detach()" in str(caught.value.__cause__)
+    assert str(caught.value) == str(caught.value.__cause__)
 
 
 @pytest.mark.parametrize("name", SOLVED)

@@ -19,9 +19,9 @@ from fgrad.companions import owner, tell_owner
 from fgrad.core.placement import buffer_of, device_of
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, UFUNCS
 from fgrad.core.tape import HIDDEN
-from fgrad.core.trace import Box, current, user_frame, user_line
+from fgrad.core.trace import Box, current, is_storing, user_frame, user_line
 from fgrad.core.tracebacks import shorten
-from fgrad.errors import EscapeWarning
+from fgrad.errors import EscapeWarning, NoValueError
 
 if TYPE_CHECKING:
     from fgrad.core.tensor import Tensor
@@ -420,12 +420,20 @@ class Operators:
         return self._value
 
     def _untracked(self, what: str) -> Any:
-        value = self._concrete(what)
+        value = self._value
+        if isinstance(value, Box):
+            if value.trace in current().traces and is_storing():
+                raise NoValueError(
+                    f"a NumPy array cannot hold a Tensor whose value {value.trace.title} does not have. "
+                    f"{make_tensors()}."
+                )
+            value.refuse(what)
         if self._nodes and self._is_differentiated():
             escape(
                 f"{what} of a Tensor that is being differentiated would lose its gradient silently. "
-                f"At {user_line()}, say that this is meant: t.detach() is the same value as a constant "
-                "Tensor, t.item() a Python number, t.numpy() an array."
+                + (make_tensors() if is_storing() else _compute_with_tensors())
+                + "; or say that this is meant: t.detach() is the same value as a constant Tensor, t.item() "
+                "a Python number, t.numpy() an array."
             )
         return value
 
@@ -435,6 +443,22 @@ class Operators:
 
 def _is_integer(x: Any) -> bool:
     return isinstance(x, int | np.integer)
+
+
+def make_tensors() -> str:
+    """Return what to do where an array of NumPy is a target of Tensors."""
+    return (
+        f"At {user_line()}, decorate the function with fgrad.plain_numpy, which lets numpy.zeros and all that "
+        "makes arrays make Tensors; or make the target one yourself: fgrad.numpy.zeros, fgrad.tensor(y)"
+    )
+
+
+def _compute_with_tensors() -> str:
+    """Return what to do where a number or an array is asked for."""
+    return (
+        f"At {user_line()}, compute with functions of numpy instead of math's; where an array is made of it "
+        "(numpy.array, numpy.fromiter), decorate the function with fgrad.plain_numpy, or call fgrad.numpy.array"
+    )
 
 
 def escape(message: str) -> None:

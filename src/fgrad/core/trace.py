@@ -12,6 +12,7 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from opcode import opmap
 from threading import get_ident
 from types import FrameType
 from typing import Any, NoReturn
@@ -296,6 +297,15 @@ def user_frame() -> FrameType:
         if frame.f_back is None or not (_ours[name] if name in _ours else is_internal(name)):
             return frame
         frame = frame.f_back
+
+
+_STORING = frozenset(opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opmap)
+
+
+def is_storing() -> bool:
+    """Return whether the user's program assigns to an element or slice, as in `y[i] = x`."""
+    frame = user_frame()
+    return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _STORING
 
 
 def user_line() -> str:

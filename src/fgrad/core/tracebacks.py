@@ -17,6 +17,7 @@ _NOTE = "FGRAD_TRACEBACK=full shows"
 
 def shorten(error: BaseException) -> None:
     """Take the frames of fgrad and of what it called out of the tracebacks of an error and its causes."""
+    _say_why(error)
     if config.full_traceback():
         return
     hidden = 0
@@ -32,6 +33,21 @@ def shorten(error: BaseException) -> None:
         chain += [e.__cause__, e.__context__]
     if hidden and hasattr(error, "add_note"):
         _say(error, hidden)
+
+
+_NUMPYS = "setting an array element with a sequence."
+
+
+def _say_why(error: BaseException) -> None:
+    """Let NumPy's error about an element that a Tensor refused to be say what the Tensor said."""
+    cause = error.__cause__
+    if cause is None or error.args != (_NUMPYS,) or not isinstance(cause, TypeError):
+        return
+    tb = cause.__traceback__
+    while tb is not None and tb.tb_next is not None:
+        tb = tb.tb_next
+    if tb is not None and is_own(tb.tb_frame.f_code.co_filename):
+        error.args = cause.args
 
 
 def _say(error: BaseException, hidden: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fgrad.core.operators import escape
+from fgrad.core.operators import escape, make_tensors
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, ROWS, UFUNCS, Primitive
 from fgrad.core.tensor import Tensor, apply_binary, apply_unary, bind, is_tracked, wrap
 from fgrad.core.trace import Box, current, user_line
@@ -322,17 +322,21 @@ def storable(value: Any) -> Any:
     """Return what an array of NumPy is to hold, which cannot be a Tensor that is being differentiated."""
     if not isinstance(value, Tensor):
         return value
+    box = value._value
+    if isinstance(box, Box) and box.trace in current().traces:
+        raise NoValueError(
+            f"a NumPy array cannot hold a Tensor whose value {box.trace.title} does not have. "
+            f"{make_tensors()}; or write out = out + x instead of out += x"
+        )
     if is_tracked(value):
         escape(
             "a NumPy array cannot hold a Tensor that is being differentiated, so its gradient would be lost. "
-            f"At {user_line()}, make the target a Tensor (fgrad.tensor(out)), or write out = out + x instead "
-            "of out += x"
+            f"{make_tensors()}; or write out = out + x instead of out += x"
         )
     box = value._value
     if isinstance(box, Box) and box.trace in current().traces:
         raise NoValueError(
-            f"a NumPy array cannot hold a Tensor of {box.trace.title}, which has no value there. At "
-            f"{user_line()}, make the target a Tensor (fgrad.tensor(out), or fgrad.numpy.zeros where it is "
-            "made), or write out = out + x instead of out += x"
+            f"a NumPy array cannot hold a Tensor of {box.trace.title}, which has no value there. "
+            f"{make_tensors()}; or write out = out + x instead of out += x"
         )
     return value.detach().numpy()

@@ -34,6 +34,11 @@ class Transformed:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
+    def again(self, other: Callable[[Any], Any]) -> Any:
+        """Return the same transformation of `other(fun)`, itself where that is `fun`."""
+        fun = other(self.fun)
+        return self if fun is self.fun else type(self)(fun, **self.options)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.fun!r}>"
 

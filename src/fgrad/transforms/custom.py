@@ -457,6 +457,13 @@ class Custom(Transformed):
             with suppress(TypeError, ValueError):
                 self.signature = inspect.signature(fun)
 
+    def again(self, other: Callable[[Any], Any]) -> Any:
+        """Return the same function and rules, with `other` of each."""
+        made = type(self)(other(self.fun), self.nondiff)
+        made.rules = {name: other(rule) for name, rule in self.rules.items()}
+        same = made.fun is self.fun and all(made.rules[name] is rule for name, rule in self.rules.items())
+        return self if same else made
+
     def rule(self, name: str) -> Callable[..., Any]:
         """Return one of the rules."""
         try:
