@@ -109,6 +109,51 @@ class Pull:
         self.linear = True  # whether the row is linear in the tracked arguments: none of their values is kept
 
 
+class Placing(Pull):
+    """The reverse step of a row that reads or writes some places of its first argument, which is tracked.
+
+    A sweep has one buffer for the cotangent of that argument, however often it was read: `into` adds to it.
+    Where the cotangent that arrives belongs to the sweep alone, `emptied` may write to it. The first result
+    of `raw` is always a new array.
+    """
+
+    __slots__ = ("emptied", "into", "is_small", "joined")
+
+    into: Rule | None
+    emptied: Rule | None
+    is_small: Rule
+    joined: Rule
+
+    def __init__(
+        self,
+        lifted: Rule,
+        *,
+        into: Rule | None = None,
+        emptied: Rule | None = None,
+        is_small: Rule | None = None,
+        joined: Rule | None = None,
+        **options: Any,
+    ) -> None:
+        """Declare a reverse step.
+
+        Args:
+            lifted: as for every step, with the other `options`.
+            into: (buffer, ct, *saved): add what `raw` returns to a buffer, in place. None: the row writes.
+            emptied: (ct, *saved) -> what `raw` returns, of which the first is `ct` itself.
+            is_small: (ct, *saved) -> whether the step reads little of much, so that it is better done
+                together with others where buffers cannot be added to.
+            joined: [(ct, *saved), ...] -> what `lifted` returns, summed over many reads.
+            **options: those of `Pull`.
+        """
+        super().__init__(lifted, **options)
+        self.into, self.emptied = into, emptied
+        self.is_small, self.joined = is_small or _never, joined or _never
+
+
+def _never(*_: Any) -> bool:
+    return False
+
+
 def flat(_: Pattern) -> None:
     """Be the `pull` of a row whose derivative is zero everywhere."""
 

@@ -7,6 +7,7 @@ with everything it saved, and the order of the references is the order of the re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import ref
@@ -14,7 +15,7 @@ from weakref import ref
 import numpy as np
 
 from fgrad.core.aval import Shape
-from fgrad.core.primitive import Pull
+from fgrad.core.primitive import Placing, Pull
 from fgrad.core.trace import Trace
 
 Fit = tuple[Shape, "np.dtype[Any]"]
@@ -65,6 +66,48 @@ def _hidden(*_: Any) -> Any:
 
 
 HIDDEN = Pull(_hidden)  # of a value computed inside Function.forward
+
+
+class Pieces:
+    """The cotangent of a value of which small parts were read: the parts, until somebody needs the whole."""
+
+    __slots__ = ("base", "parts", "pull", "size")
+
+    base: Any  # the sum of all else, or None
+    size: int  # how many elements the parts have
+
+    def __init__(self, pull: Placing, base: Any) -> None:
+        self.pull, self.base, self.size = pull, base, 0
+        self.parts: list[tuple[Any, ...]] = []
+
+    def whole(self, add: Callable[[Any, Any], Any]) -> Any:
+        """Return the sum."""
+        if self.parts:
+            made = self.pull.joined(self.parts)
+            self.base = made if self.base is None else add(self.base, made)
+            self.parts, self.size = [], 0
+        return self.base
+
+
+def _read(pull: Placing, have: Any, own: Any, ct: Any, saved: tuple[Any, ...]) -> Any:
+    """Return the cotangent `have` of an array, or None, with that of a part; a buffer of the sweep's own.
+
+    It is written to only where it is `own`, which the sweep made for this place and nobody else has seen.
+    """
+    if have is None:
+        return pull.raw(ct, *saved)[0]
+    if have.__class__ is not np.ndarray or have.dtype != ct.dtype:
+        return np.add(have, pull.raw(ct, *saved)[0])
+    if own is not have:
+        have = have.copy()
+    pull.into(have, ct, *saved)  # type: ignore[misc]  # a row that reads has it
+    return have
+
+
+def _written(pull: Placing, own: Any, ct: Any, saved: tuple[Any, ...]) -> Any:
+    """Return the cotangents of an array that was written to, new or `own`, and of what was written."""
+    mine = own is ct and ct.__class__ is np.ndarray
+    return pull.emptied(ct, *saved) if mine else pull.raw(ct, *saved)  # type: ignore[misc]
 
 
 class Tape(Trace):
@@ -135,7 +178,7 @@ class Tape(Trace):
             if n is not None:
                 n.clear()
 
-    def sweep(
+    def sweep(  # noqa: PLR0915 -- every statement costs, calls cost more
         self,
         seeds: Iterable[tuple[Node, Any]],
         add: Callable[[Any, Any], Any],
@@ -166,6 +209,7 @@ class Tape(Trace):
         if raw and consume and not complete and not check:
             return self._sweep_arrays(seeds, fit)
         cts: dict[Node, Any] = {}
+        owned: dict[Node, Any] = {}  # the buffers that this sweep made for nodes, and writes to
         for node, ct in seeds:
             cts[node] = add(cts[node], ct) if node in cts else ct
         last_use = self._last_uses(cts) if complete else {}
@@ -180,12 +224,19 @@ class Tape(Trace):
             node = popped
             ct = cts.pop(node, None)
             if ct is not None:
+                if ct.__class__ is Pieces:
+                    ct = ct.whole(add)
                 if begin:
                     begin(node)
                 pull, parents = node.pull, node.parents
-                if pull is None:
+                back: Any = None
+                if pull.__class__ is Placing and not check:
+                    back = self._placed(node, ct, cts, owned, add, fit, raw=raw)
+                if back is not None:
+                    parents = parents[1:]
+                elif pull is None:
                     grads[node] = ct
-                    back: Any = (ct,) if parents else ()  # an attached intermediate passes its cotangent on
+                    back = (ct,) if parents else ()  # an attached intermediate passes its cotangent on
                 elif isinstance(pull, Pick):
                     slots = cts.setdefault(parents[0], [None] * pull.count)
                     slots[pull.index] = ct
@@ -203,19 +254,28 @@ class Tape(Trace):
                     check(node, ct, back)
                 for p, c in zip(parents, back):  # noqa: B905 -- a leaf without parents drops its cotangent
                     if p in cts:
-                        if c is not None:
-                            cts[p] = add(cts[p], c)
+                        have = cts[p]
+                        if c is None:
+                            pass
+                        elif have.__class__ is Pieces:
+                            have.base = c if have.base is None else add(have.base, c)
+                        else:
+                            cts[p] = add(have, c)
                     elif c is not None:
                         cts[p] = c
+                if owned:
+                    owned.pop(node, None)
                 if last_use:
                     for leaf in last_use.get(node, ()):
                         if leaf in cts:
+                            if cts[leaf].__class__ is Pieces:
+                                cts[leaf] = cts[leaf].whole(add)
                             complete(leaf, cts[leaf])  # type: ignore[misc]
             if consume:
                 node.clear()
         return grads
 
-    def _sweep_arrays(
+    def _sweep_arrays(  # noqa: PLR0915 -- likewise
         self, seeds: Iterable[tuple[Node, Any]], fit: Callable[[Any, Fit], Any]
     ) -> dict[Node, Any]:
         """Do what `sweep` does where every value is an array, nobody watches and the tape is used up.
@@ -223,6 +283,7 @@ class Tape(Trace):
         It is the same loop with the cotangents kept on the nodes, which nothing else can look at then.
         """
         add = np.add
+        owned: dict[Node, Any] = {}  # the buffers that this sweep made for nodes, and writes to
         for node, ct in seeds:
             node.ct = ct if node.ct is None else add(node.ct, ct)
         grads: dict[Node, Any] = {}
@@ -240,6 +301,23 @@ class Tape(Trace):
                             c if f is None or c is None else fit(c, f)
                             for c, f in zip(back, node.fits)  # noqa: B905 -- one each, and a check costs
                         ]
+                elif pull.__class__ is Placing:
+                    p = parents[0]
+                    if pull.into is not None:
+                        owned[p] = p.ct = _read(pull, p.ct, owned.get(p), ct, node.saved)
+                        back = ()
+                    else:
+                        first, *back = _written(pull, owned.get(node), ct, node.saved)
+                        if node.fits is not None:
+                            back = [
+                                c if f is None else fit(c, f)
+                                for c, f in zip(back, node.fits[1:], strict=True)
+                            ]
+                        if p.ct is None:
+                            owned[p] = p.ct = first
+                        else:
+                            p.ct = add(p.ct, first)
+                    parents = parents[1:]
                 elif pull is None:
                     grads[node] = ct
                     back = (ct,)
@@ -250,6 +328,8 @@ class Tape(Trace):
                     p.ct[pull.index] = ct  # type: ignore[union-attr]
                     parents = back = ()
                 node.ct = None
+                if owned:
+                    owned.pop(node, None)
                 if len(parents) == 1:  # the usual case, without a loop
                     p = parents[0]
                     if p.ct is None:
@@ -265,6 +345,45 @@ class Tape(Trace):
             node.tape = None
             node.saved = node.parents = ()
         return grads
+
+    @staticmethod
+    def _placed(
+        node: Node,
+        ct: Any,
+        cts: dict[Node, Any],
+        owned: dict[Node, Any],
+        add: Callable[[Any, Any], Any],
+        fit: Callable[[Any, Fit], Any],
+        *,
+        raw: bool,
+    ) -> Any:
+        """Hand the cotangent of a read or written array to it; return those of the other arguments.
+
+        None where the step is like every other one.
+        """
+        pull: Any = node.pull
+        p = node.parents[0]
+        have = cts.get(p)
+        if raw:
+            if pull.into is not None:
+                owned[p] = cts[p] = _read(pull, have, owned.get(p), ct, node.saved)
+                return ()
+            first, *back = _written(pull, owned.get(node), ct, node.saved)
+            if have is None:
+                owned[p] = first
+            cts[p] = first if have is None else add(have, first)
+            if node.fits is not None:
+                back = [c if f is None else fit(c, f) for c, f in zip(back, node.fits[1:], strict=True)]
+            return back
+        if pull.into is None or not pull.is_small(ct, *node.saved):
+            return None
+        if have.__class__ is not Pieces:
+            have = cts[p] = Pieces(pull, have)
+        have.parts.append((ct, *node.saved))
+        have.size += math.prod(ct.shape)
+        if have.size > math.prod(node.saved[0].shape):
+            have.whole(add)
+        return ()
 
     def _last_uses(self, seeds: dict[Node, Any]) -> dict[Node | None, list[Node]]:
         """Return the step after which each leaf is complete (None: before the first step)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,8 +12,8 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, Shape, aval_of
-from fgrad.core.placement import device_of, near, placed
-from fgrad.core.primitive import EACH, LARGE, Pattern, Primitive, Pull, by_argument, flat, register
+from fgrad.core.placement import buffer_of, device_of, near, placed
+from fgrad.core.primitive import EACH, LARGE, Pattern, Placing, Primitive, Pull, flat, register
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, apply_row, bind
 from fgrad.core.trace import Box
@@ -197,11 +198,61 @@ def _all(index: Index) -> Index:
     return (slice(None), *index)
 
 
+def _add_into(buffer: Any, ct: Any, x: Aval, params: dict[str, Any]) -> None:
+    buffer[params["index"]] += ct
+
+
+_MANY = 1024  # elements of an array of which single ones are read one after the other
+_WORTH = 1 << 14  # elements that would be filled with zeros
+
+
+def _is_small(ct: Any, x: Aval, params: dict[str, Any]) -> bool:
+    """Return whether a slice is a small part of a large array."""
+    n = math.prod(x.shape)
+    return n >= _MANY and math.prod(ct.shape) * 64 <= n and buffer_of(ct).__class__ is not DeviceArray
+
+
+def _joined(parts: Sequence[tuple[Any, Aval, dict[str, Any]]]) -> Any:
+    """Return the sum of the arrays that hold small parts at their places, else zeros."""
+    shape = parts[0][1].shape
+    n = math.prod(shape)
+    if len(parts) * n < _WORTH:
+        whole = None
+        for ct, _, params in parts:
+            here = bind("unslice", ct, shape=shape, index=params["index"])
+            whole = here if whole is None else bind("add", whole, here)
+        return whole
+    flat = [reshape(ct, (math.prod(ct.shape),)) for ct, _, _ in parts]
+    places = np.concatenate([_places(shape, params["index"]) for _, _, params in parts])
+    places.setflags(write=False)
+    unique = np.unique(places).size == places.size
+    values = bind("concatenate", *flat, axis=0)
+    return reshape(bind("scatter_add", values, places, template=(HOLE,), shape=(n,), unique=unique), shape)
+
+
+def _places(shape: Shape, index: Index) -> Any:
+    """Return the places in the flattened array of the elements that slices and integers choose, in order."""
+    parts = [p for p in index if p is not None]
+    if Ellipsis in parts:
+        i = parts.index(Ellipsis)
+        parts[i : i + 1] = [slice(None)] * (len(shape) - len(parts) + 1)
+    parts += [slice(None)] * (len(shape) - len(parts))
+    places = np.zeros((), np.intp)
+    for n, part in zip(shape, parts, strict=True):
+        places = places * n
+        if isinstance(part, slice):
+            places = places[..., None] + np.arange(*part.indices(n), dtype=np.intp)
+        else:
+            places = places + part % n
+    return places.reshape(-1)
+
+
 linear(
     "slice",
     run=lambda x, *, index: x[index],
     adjoint=lambda ct, x, *, index: bind("unslice", ct, shape=x.shape, index=index),
     raw=_unsliced,
+    step=functools.partial(Placing, into=_add_into, is_small=_is_small, joined=_joined),
     shape=lambda x, *, index: Aval(_indexed(x.shape, index), x.dtype),
     batch=lambda x, *, index: bind("slice", x, index=_all(index)),
     write=lambda x, new, *, index: bind("update", x, new, index=index),
@@ -264,14 +315,33 @@ def _batch_update(mapped: tuple[bool, ...], x: Any, value: Any, *, index: Index)
     return bind("update", x, value, index=_all(index))
 
 
+def _update_pull(pattern: Pattern) -> Pull:
+    def value_of(ct: Any, saved: Any) -> Any:
+        value, params = saved
+        return _fitted(bind("slice", ct, index=params["index"]), value.shape)
+
+    def call(ct: Any, *saved: Any) -> list[Any]:
+        back = [bind("update", ct, 0.0, index=saved[-1]["index"])] if pattern[0] else []
+        return [*back, value_of(ct, saved)] if pattern[1] else back
+
+    def emptied(ct: Any, *saved: Any) -> list[Any]:
+        back = [ct, value_of(ct, saved)] if pattern[1] else [ct]
+        if pattern[1] and np.may_share_memory(ct, back[1]):
+            back[1] = back[1].copy()
+        ct[saved[-1]["index"]] = 0
+        return back
+
+    avals = (2,) if pattern[1] else ()
+    if not pattern[0]:
+        return Pull(call, avals=avals, params=True)
+    return Placing(call, emptied=emptied, avals=avals, params=True)
+
+
 register(
     Primitive(
         "update",
         run=_run_update,
-        pull=by_argument(
-            lambda ct, *, index: bind("update", ct, 0.0, index=index),
-            lambda ct, y_aval, *, index: _fitted(bind("slice", ct, index=index), y_aval.shape),
-        ),
+        pull=_update_pull,
         shape=_shape_update,
         batch=_batch_update,
     )
@@ -296,9 +366,16 @@ def _gather_pull(pattern: Pattern) -> Pull:
     def on_arrays(ct: Any, *saved: Any) -> tuple[Any]:
         return (_run_scatter_add(ct, *saved[:-2], shape=saved[-2].shape, **saved[-1]),)
 
-    return Pull(
+    def into(buffer: Any, ct: Any, *saved: Any) -> None:
+        if ct.size >= LARGE:
+            buffer += on_arrays(ct, *saved)[0]
+        else:
+            np.add.at(buffer, filled(saved[-1]["template"], saved[:-2]), ct)
+
+    return Placing(
         call,
         raw=on_arrays,
+        into=into,
         keep=tuple(range(2, len(pattern) + 1)),
         avals=(1,),
         params=True,
@@ -318,11 +395,20 @@ def _scatter_pull(pattern: Pattern) -> Pull:
 
 def _put_pull(pattern: Pattern) -> Pull | None:
     def call(ct: Any, *saved: Any) -> list[Any]:
+        *arrays, _, params = saved
+        template = params["template"]
+        back = [bind("put", ct, 0.0, *arrays, template=template)] if pattern[0] else []
+        return back + values_of(ct, *saved)
+
+    def emptied(ct: Any, *saved: Any) -> list[Any]:
+        back = [ct, *values_of(ct, *saved)]
+        ct[filled(saved[-1]["template"], saved[:-2])] = 0
+        return back
+
+    def values_of(ct: Any, *saved: Any) -> list[Any]:
         *arrays, value, params = saved
         template = params["template"]
         back = []
-        if pattern[0]:
-            back.append(bind("put", ct, 0.0, *arrays, template=template))
         if pattern[1]:
             stays = bind("winners", *arrays, template=template, shape=tuple(ct.shape))
             if isinstance(stays, np.ndarray):  # as index arrays may be on the CPU
@@ -333,7 +419,10 @@ def _put_pull(pattern: Pattern) -> Pull | None:
             back.append(_fitted(won, value.shape))
         return back
 
-    return Pull(call, keep=tuple(range(3, len(pattern) + 1)), avals=(2,), params=True)
+    keep = tuple(range(3, len(pattern) + 1))
+    if not pattern[0]:
+        return Pull(call, keep=keep, avals=(2,), params=True)
+    return Placing(call, emptied=emptied, keep=keep, avals=(2,), params=True)
 
 
 def _run_winners(*arrays: Any, template: Index, shape: Shape) -> Any:

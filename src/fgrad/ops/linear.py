@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ def linear(
     raw: Rule | None = None,
     write: Rule | None = None,
     shares: Rule | None = None,
+    step: Callable[..., Pull] = Pull,
 ) -> Primitive:
     """Declare a linear row of one argument.
 
@@ -44,8 +46,9 @@ def linear(
         raw: (cotangent, aval of the argument, params) -> (cotangent of the argument,), for arrays alone.
         write: what `Primitive` says of it, as of the next.
         shares: whether the result is a view.
+        step: what makes the reverse step.
     """
-    pull = Pull(
+    pull = step(
         lambda ct, aval, params: (adjoint(ct, aval, **params),),
         raw=raw,
         avals=(1,),
