@@ -594,7 +594,7 @@ def _boxed(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any
         key += key
         if a.__class__ is Tensor:
             nodes = a._nodes
-            if nodes:
+            if nodes and tape is not None:  # else they are of recordings that ended
                 if len(nodes) != 1 or nodes[0].tape is not tape:
                     return _general(row, args, params)
                 parents += nodes

@@ -25,7 +25,10 @@ def kind_of(x: Any) -> Kind:
         x = x._value
         if x.__class__ is Symbol and x.weak:
             return None
-    return (x.shape, x.dtype) if hasattr(x, "dtype") else None
+    if not hasattr(x, "dtype"):
+        return None
+    dtype = x.dtype
+    return x.shape, dtype if dtype.isnative else dtype.newbyteorder("=")  # as what is computed of it
 
 
 class Carry:

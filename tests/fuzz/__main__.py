@@ -1,0 +1,35 @@
+"""`python -m tests.fuzz`: random programs, for some minutes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+os.environ.setdefault("FGRAD_TRACEBACK", "full")
+
+from tests.fuzz.profiles import PROFILES
+from tests.fuzz.session import run
+
+parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+parser.add_argument("--minutes", type=float, default=None, help="how long to go on; 5 where --programs is not given")
+parser.add_argument("--programs", type=int, default=None, help="how many programs")
+parser.add_argument("--seed", type=int, default=0, help="the seed of the first program; the others follow")
+parser.add_argument("--only", help=f"kinds of programs, separated by commas: {', '.join(PROFILES)}")
+parser.add_argument("--interpreted", action="store_true", help="let Python run the kernels: faster for small programs")
+chosen = parser.parse_args()
+minutes = chosen.minutes if chosen.minutes is not None else 5 if chosen.programs is None else 1e6
+if chosen.interpreted:
+    from tests.compiler.interpreting import kernels_in_python
+
+    with kernels_in_python():
+        tally = run(chosen.seed, programs=chosen.programs, seconds=60 * minutes, only=chosen.only)
+else:
+    tally = run(chosen.seed, programs=chosen.programs, seconds=60 * minutes, only=chosen.only)
+print(f"{tally.programs} programs, seeds {chosen.seed} to {chosen.seed + tally.programs - 1}")
+for kind, n in tally.kinds.most_common():
+    print(f"{n:8} {kind}")
+print("refused:")
+for kind, n in tally.refusals.most_common(60):
+    print(f"{n:8} {kind}")
+sys.exit(bool(tally.findings))

@@ -1,0 +1,559 @@
+"""Ways to run a program, and what each has to give: NumPy's values, and slopes that differences find.
+
+A way that differentiates is also compared with a second one of fgrad's own: forward with reverse mode,
+compiled with eager, mapped with a loop. These hold where no difference has anything to say, as at kinks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tests.fuzz import reference
+from tests.fuzz.programs import NAME, Program, live
+
+import fgrad as fg
+import fgrad.numpy as fnp
+from fgrad import lax
+
+ROUNDING = 256  # units in the last place of the largest number that a program meets
+SLOPES = 2e-6  # of differences, beside the largest number
+SPACES = {"numpy": np, "fgrad.numpy": fnp}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, the namespace that it is given, and the way it is run."""
+
+    program: Program
+    space: str = "numpy"
+    way: str = "eager"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a case: "right", "refused", "undetermined", or else what is wrong."""
+
+    kind: str
+    text: str = ""
+
+    @property
+    def is_finding(self) -> bool:
+        return self.kind not in {"right", "refused", "undetermined"}
+
+
+class FindingError(AssertionError):
+    """Something is not what it must be."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+# -- comparing --------------------------------------------------------------------------------------------
+
+
+def plain(x: Any) -> Any:
+    return x.numpy() if isinstance(x, fg.Tensor) else np.asarray(x)
+
+
+def epsilon(*xs: Any) -> float:
+    """Return the rounding of the coarsest of the dtypes."""
+    kinds = [np.asarray(x).dtype for x in xs]
+    return max([float(np.finfo(d).eps) for d in kinds if d.kind in "fc"], default=0.0)
+
+
+def largest(*xs: Any) -> float:
+    sizes = [np.abs(np.nan_to_num(np.asarray(x), nan=0, posinf=0, neginf=0)) for x in xs]
+    return max([float(s.max()) for s in sizes if s.size], default=0.0)
+
+
+def differs(y: Any, e: Any, tolerance: float) -> str | None:
+    """Say how an array differs from what is expected, beyond a tolerance."""
+    if y.dtype.kind not in "fc":
+        return None if np.array_equal(y, e) else "value"
+    with np.errstate(all="ignore"):
+        same = (y == e) | (np.isnan(y) & np.isnan(e))
+        near = np.abs(y - e) <= tolerance
+    if not np.all(same | near):
+        return "value"
+    return None
+
+
+def beside(y: Any, e: Any) -> str:
+    """Return two arrays as text, or the elements that are not equal."""
+    if y.shape == e.shape and y.size > 30:
+        other = ~((y == e) | ((y != y) & (e != e)))
+        where = np.argwhere(other)[:5].tolist()
+        return f"at {where}, ...: {y[other][:5]!r}\nnot\n{e[other][:5]!r}"
+    return f"{y!r}\nnot\n{e!r}"
+
+
+def matches(what: str, out: Any, expected: Any, size: float, *, exact: bool = False) -> None:
+    """Compare outputs with NumPy's: as many, of these shapes and dtypes, and these values."""
+    ys, es = list(map(plain, reference.leaves(out))), list(map(np.asarray, reference.leaves(expected)))
+    if len(ys) != len(es):
+        raise FindingError(f"{what}: structure", f"{len(ys)} results, not {len(es)}")
+    eps = epsilon(*es)
+    for y, e in zip(ys, es, strict=True):
+        if y.shape != e.shape:
+            raise FindingError(f"{what}: shape", f"shape {y.shape}, not {e.shape}")
+        if y.dtype.newbyteorder("=") != e.dtype.newbyteorder("="):
+            raise FindingError(f"{what}: dtype", f"dtype {y.dtype}, not {e.dtype}")
+        if differs(y, e, 0.0 if exact else ROUNDING * eps * max(size, 1.0)):
+            raise FindingError(f"{what}: value", beside(y, e))
+
+
+def agree(what: str, ys: Any, es: Any, tolerance: float, size: float) -> None:
+    """Compare two results of fgrad: NaN and infinities included."""
+    for y, e in zip(map(plain, reference.leaves(ys)), map(plain, reference.leaves(es)), strict=True):
+        if y.shape != e.shape:
+            raise FindingError(f"{what}: shape", f"shape {y.shape}, not {e.shape}")
+        if y.dtype.newbyteorder("=") != e.dtype.newbyteorder("="):
+            raise FindingError(f"{what}: dtype", f"dtype {y.dtype}, not {e.dtype}")
+        if differs(y, e, tolerance * max(1.0, largest(y, e), size)):
+            raise FindingError(f"{what}: value", beside(y, e))
+
+
+# -- ways -------------------------------------------------------------------------------------------------
+
+
+def floats(xs: Any) -> tuple[int, ...]:
+    return tuple(k for k, x in enumerate(xs) if x.dtype.kind in "fc")
+
+
+def others(xs: list[Any], k: int) -> list[Any]:
+    """Return other arguments of the same shapes and dtypes."""
+    if k == 0:
+        return xs
+    shift = lambda x: np.roll(x, k) * (x.dtype.type(0.75) if x.dtype.kind in "fc" else x.dtype.type(1))
+    return [shift(x).reshape(x.shape) for x in xs]
+
+
+def stacked(xs: list[Any]) -> list[Any]:
+    return [np.stack(column) for column in zip(*(others(xs, k) for k in range(3)), strict=True)]
+
+
+def tangents(xs: list[Any], seed: int = 0) -> list[Any]:
+    """Return directions to move in."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for x in xs:
+        t = rng.uniform(0.3, 1.0, x.shape) * rng.choice([-1.0, 1.0], x.shape)
+        made.append((t + 1j * rng.uniform(-1, 1, x.shape) if x.dtype.kind == "c" else t).astype(x.dtype.newbyteorder("=")))
+    return made
+
+
+def weighted(f: Any) -> Any:
+    """Return the sum of a function's results with weights, which is a real number."""
+
+    def total(*xs: Any) -> Any:
+        result: Any = 0.0
+        for k, y in enumerate(reference.leaves(f(*xs))):
+            if not hasattr(y, "dtype") or y.dtype.kind not in "fc":
+                continue
+            w = np.cos(np.arange(float(np.prod(y.shape))) + k).reshape(y.shape)
+            if y.dtype.kind == "c":
+                result = result + np.sum(np.real(y) * w) + np.sum(np.imag(y) * w[..., ::-1]) if y.ndim else result + np.real(y) + np.imag(y) * 0.5
+            else:
+                result = result + np.sum(y * w)
+        return result
+
+    return total
+
+
+def held(f: Any, xs: list[Any]) -> tuple[Any, list[Any]]:
+    """Return the function of the arguments that can be followed, and these."""
+    where = floats(xs)
+
+    def of_floats(*moving: Any) -> Any:
+        full: list[Any] = list(xs)
+        for k, x in zip(where, moving, strict=True):
+            full[k] = x
+        return f(*full)
+
+    return of_floats, [xs[k] for k in where]
+
+
+def pairing(gs: Any, ts: Any) -> Any:
+    return sum(np.sum(np.real(g * t)) for g, t in zip(gs, ts, strict=True))
+
+
+def every(xs: Any) -> tuple[int, ...]:
+    return tuple(range(len(xs)))
+
+
+def loop(f: Any, xs: list[Any]) -> Any:
+    runs = [reference.leaves(f(*others(xs, k))) for k in range(3)]
+    return [np.stack(list(map(plain, column))) for column in zip(*runs, strict=True)]
+
+
+def managed(f: Any, xs: list[Any]) -> Any:
+    ts = [fg.tensor(x) for x in xs]
+    gm = fg.GradManager().attach(ts)
+    with gm, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gm.backward(f(*ts) + 0.0 * sum(np.sum(np.real(np.where(np.isfinite(t), t, 0))) for t in ts))
+    return [t.grad for t in ts]
+
+
+VALUES: dict[str, Callable[[Any, list[Any]], Any]] = {
+    "eager": lambda f, xs: f(*map(fg.tensor, xs)),
+    "jit": lambda f, xs: fg.jit(f)(*xs),
+    "vmap": lambda f, xs: fg.vmap(f)(*stacked(xs)),
+    "jit(vmap)": lambda f, xs: fg.jit(fg.vmap(f))(*stacked(xs)),
+}
+
+Slope = Callable[[Any, list[Any]], Any]
+gradient = lambda f, xs: fg.grad(f, every(xs))(*xs)
+curvature = lambda f, xs, ts: fg.grad(lambda *x: pairing(fg.grad(f, every(xs))(*x), ts), every(xs))(*xs)
+FIRST: dict[str, Slope] = {  # gradients of a number
+    "grad": gradient,
+    "jit(grad)": lambda f, xs: fg.jit(fg.grad(f, every(xs)))(*xs),
+    "grad(jit)": lambda f, xs: gradient(fg.jit(f), xs),
+    "grad(checkpoint)": lambda f, xs: gradient(fg.checkpoint(f), xs),
+    "manager": managed,
+}
+MAPPED: dict[str, Slope] = {
+    "vmap(grad)": lambda f, xs: fg.vmap(fg.grad(f, every(xs)))(*stacked(xs)),
+    "grad(vmap)": lambda f, xs: gradient(lambda *x: np.sum(fg.vmap(f)(*x)), stacked(xs)),
+}
+PUSHED: dict[str, Slope] = {
+    "jvp": lambda f, xs: fg.jvp(f, tuple(xs), tuple(tangents(xs)))[1],
+    "jit(jvp)": lambda f, xs: fg.jit(lambda *x: fg.jvp(f, x, tuple(tangents(xs)))[1])(*xs),
+    "vmap(jvp)": lambda f, xs: fg.vmap(lambda *x: fg.jvp(f, x, tuple(tangents(xs)))[1])(*stacked(xs)),
+}
+SECOND: dict[str, Slope] = {
+    "hvp": lambda f, xs: curvature(f, xs, tangents(xs)),
+    "jit(hvp)": lambda f, xs: fg.jit(lambda *x: fg.hvp(f, x, tuple(tangents(xs)))[1] if len(xs) > 1 else (fg.hvp(f, x, tuple(tangents(xs)))[1],))(*xs),
+    "forward over reverse": lambda f, xs: fg.jvp(fg.grad(f, every(xs)), tuple(xs), tuple(tangents(xs)))[1],
+}
+WAYS = (*VALUES, "again", *FIRST, *MAPPED, *PUSHED, *SECOND)
+
+
+# -- running ----------------------------------------------------------------------------------------------
+
+# Refusals that are documented: what cannot be followed, staged or mapped, said as such
+DOCUMENTED = [re.compile(p) for p in ()]
+ODD = (AttributeError, KeyError, AssertionError, NameError, RecursionError, SystemError, MemoryError)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def judge(case: Case) -> Verdict:
+    """Run a case and say what came of it."""
+    try:
+        with quiet():
+            return _judged(case)
+    except FindingError as error:
+        return Verdict(error.kind, str(error))
+
+
+def _functions(case: Case) -> tuple[Any, Any]:
+    real = case.program.function(np=SPACES[case.space], fg=fg, lax=lax)
+    return real, case.program.function(np=np, fg=reference, lax=reference.lax)
+
+
+def extent(case: Case) -> float:
+    """Return the largest number that NumPy meets in a program."""
+    scope = {"np": np, "fg": reference, "lax": reference.lax}
+    scope.update({f"x{i}": x for i, x in enumerate(case.program.arrays())})
+    for step in case.program.steps:
+        exec(step, scope)
+    slopes = re.search(r"fg\.\w*(grad|jvp|vjp|hess|jac)", case.program.source())
+    eps = epsilon(*(x for x in scope.values() if isinstance(x, np.ndarray | np.generic)))
+    slack = SLOPES / (ROUNDING * eps) if slopes and eps else 1.0  # NumPy's are differences
+    return slack * largest(*[v for k, v in scope.items() if NAME.fullmatch(k) and isinstance(v, np.ndarray | np.generic | int | float)])
+
+
+def _judged(case: Case) -> Verdict:
+    real, plain_f = _functions(case)
+    xs = case.program.arrays()
+    if case.way in VALUES or case.way == "again":
+        return values(case, real, plain_f, xs)
+    if not floats(xs):
+        return Verdict("undetermined", "nothing to follow")
+    return slopes(case, real, plain_f, xs)
+
+
+def attempt(f: Any, *args: Any) -> tuple[Any, Exception | None]:
+    try:
+        return f(*args), None
+    except FindingError:
+        raise
+    except Exception as error:
+        return None, error
+
+
+def refusal(case: Case, error: Exception) -> Verdict:
+    """Return the verdict on an error of fgrad's where NumPy has none."""
+    said = f"{type(error).__name__}: {str(error)[:200]}"
+    if isinstance(error, ODD) or type(error).__module__.startswith("numba"):
+        return Verdict(f"{case.way}: {type(error).__name__}", said)
+    return Verdict("refused", said)
+
+
+def answers(error: Exception, expected: Exception) -> bool:
+    """Return whether an error is the one that NumPy raises, or a refusal of fgrad's."""
+    kind = type(expected)
+    return isinstance(error, kind) or issubclass(kind, type(error)) or isinstance(error, TypeError | NotImplementedError | ValueError)
+
+
+def silent(case: Case, what: str, xs: list[Any], error: Exception) -> Verdict:
+    """Return the verdict where NumPy raises and fgrad does not: what is dead need not run in a program."""
+    if "jit" in case.way and case.way not in VALUES:  # of the results, only floats count
+        return Verdict("undetermined", "dead steps")
+    if case.way not in {"eager", "vmap"}:
+        f = live(case.program).function(np=np, fg=reference, lax=reference.lax)
+        if attempt(f, *(x.copy() for x in xs))[1] is None:
+            return Verdict("undetermined", "dead steps")
+    return Verdict(f"{what}: no error", f"NumPy raises {type(error).__name__}: {error}")
+
+
+def values(case: Case, real: Any, plain_f: Any, xs: list[Any]) -> Verdict:
+    mapped = "vmap" in case.way
+    before = [x.copy() for x in xs]
+    run = lambda ys: loop(plain_f, ys) if mapped else plain_f(*(y.copy() for y in ys))
+    expected, error = attempt(run, xs)
+    if case.way == "again":
+        return again(case, real, plain_f, xs, expected, error)
+    way = VALUES[case.way]
+    out, raised = attempt(way, real, xs)
+    if error is not None:
+        if raised is None:
+            return silent(case, case.way, xs, error)
+        if not answers(raised, error):
+            return Verdict(f"{case.way}: other error", f"{raised!r}, not {error!r}")
+        return Verdict("right")
+    if raised is not None:
+        return refusal(case, raised)
+    size = extent(case)
+    settled(case, lambda: matches(case.way, out, expected, size))
+    unchanged(case, xs, before)
+    if not mapped:
+        apart(case, out, expected)
+        unchanged(case, xs, before)
+        second = way(real, xs)
+        settled(case, lambda: matches(f"{case.way}, after its results were written to", second, expected, size))
+    return Verdict("right")
+
+
+def again(case: Case, real: Any, plain_f: Any, xs: list[Any], expected: Any, error: Any) -> Verdict:
+    """Call one compiled function with other values and other shapes, then with these."""
+    jitted = fg.jit(real)
+    longer = [np.concatenate([x, x[:1]]) if x.ndim else x for x in xs]
+    size = None
+    for k, ys in enumerate((others(xs, 1), longer, others(xs, 2), xs)):
+        e, failed = (expected, error) if ys is xs else attempt(plain_f, *(y.copy() for y in ys))
+        out, raised = attempt(jitted, *ys)
+        if failed is not None:
+            if raised is None and (said := silent(case, f"call {k}", ys, failed)).is_finding:
+                return said
+            continue
+        if raised is not None:
+            return refusal(case, raised)
+        size = extent(case) if size is None and error is None else size or 1.0
+        settled(case, lambda: matches(f"call {k}", out, e, max(size, largest(*map(np.asarray, reference.leaves(e)))) * 10))
+    return Verdict("right")
+
+
+def unchanged(case: Case, xs: list[Any], before: list[Any]) -> None:
+    for k, (x, b) in enumerate(zip(xs, before, strict=True)):
+        if x.tobytes() != b.tobytes():
+            raise FindingError(f"{case.way}: an argument was written to", f"x{k} is {x!r}, was {b!r}")
+
+
+def apart(case: Case, out: Any, expected: Any) -> None:
+    """Write to each result, and see that no other one changes that NumPy keeps apart."""
+    ys, es = reference.leaves(out), reference.leaves(expected)
+    for i, y in enumerate(ys):
+        if not isinstance(y, fg.Tensor) and not (isinstance(y, np.ndarray) and y.flags.writeable):
+            continue
+        kept = [plain(o).copy() for o in ys]
+        y[...] = 1
+        for j, o in enumerate(ys):
+            shared = y is o or np.may_share_memory(es[i], es[j]) or es[i] is es[j]
+            if not shared and plain(o).tobytes() != kept[j].tobytes():
+                raise FindingError(f"{case.way}: results share memory", f"results {i} and {j}")
+
+
+def settled(case: Case, check: Callable[[], None]) -> None:
+    """Let a check fail only where the program does not amplify roundings by itself."""
+    try:
+        check()
+    except FindingError as error:
+        if error.kind.endswith("value") and is_fragile(case):
+            raise Undetermined from error
+        raise
+
+
+class Undetermined(Exception):  # noqa: N818 -- no error: nothing can be said
+    """The values of a program depend on its roundings."""
+
+
+def is_fragile(case: Case) -> bool:
+    """Return whether roundings of the arguments or of single steps change the results much."""
+    f = case.program.function(np=np, fg=reference, lax=reference.lax)
+    rng = np.random.default_rng(0)
+    xs = case.program.arrays()
+    mapped = "vmap" in case.way
+    for k in range(3) if mapped or case.way == "again" else range(1):
+        base = f(*(x.copy() for x in others(xs, k)))
+        for _ in range(4):
+            moved = []
+            for x in others(xs, k):
+                eps = float(np.finfo(x.dtype).eps) if x.dtype.kind in "fc" else 0
+                moved.append((x * (1 + 4 * eps * rng.choice([-1, 0, 1], x.shape))).astype(x.dtype) if eps else x.copy())
+            new, error = attempt(f, *moved)
+            if error is not None:
+                return True
+            for y, e in zip(map(np.asarray, reference.leaves(new)), map(np.asarray, reference.leaves(base)), strict=True):
+                if y.shape != e.shape or differs(y, e, 8 * epsilon(e) * max(1.0, largest(e))):
+                    return True
+    return False
+
+
+# -- slopes -----------------------------------------------------------------------------------------------
+
+
+def slopes(case: Case, real: Any, plain_f: Any, xs: list[Any]) -> Verdict:
+    before = [x.copy() for x in xs]
+    _, error = attempt(plain_f, *(x.copy() for x in xs))
+    f, ys = held(real, xs)
+    total = weighted(f)
+    way = case.way
+    run = {**FIRST, **MAPPED, **PUSHED, **SECOND}[way]
+    try:
+        out = run(total, ys)
+    except Exception as raised:
+        if error is not None:
+            return Verdict("right") if answers(raised, error) else Verdict(f"{way}: other error", f"{raised!r}, not {error!r}")
+        return refusal(case, raised)
+    if error is not None:
+        return silent(case, way, xs, error)
+    unchanged(case, xs, before)
+    size = extent(case)
+    eps = epsilon(*xs, *(reference.leaves(plain_f(*(x.copy() for x in xs)))))
+    close = max(1e-9, 1000 * eps)
+    if way in FIRST:
+        for g, x in zip(map(plain, out), ys, strict=True):
+            if g.shape != x.shape or g.dtype.newbyteorder("=") != x.dtype.newbyteorder("="):
+                raise FindingError(f"{way}: shape or dtype", f"{g.dtype}{g.shape}, not {x.dtype}{x.shape}")
+    try:
+        if way in FIRST:
+            if way == "grad":
+                pushed = PUSHED["jvp"](total, ys)
+                agree("grad, beside jvp", np.asarray(float(pairing(map(plain, out), tangents(ys)))), np.asarray(float(pushed)), close * 10, size)
+            else:
+                agree(f"{way}, beside grad", out, gradient(total, ys), close, size)
+        elif way in MAPPED:
+            agree(f"{way}, beside a loop", out, loop(lambda *x: gradient(total, x), ys), close, size)
+        elif way in PUSHED:
+            es = loop(lambda *x: PUSHED["jvp"](total, list(x)), ys) if "vmap" in way else pairing(gradient(total, ys), tangents(ys))
+            agree(f"{way}, beside {'a loop' if 'vmap' in way else 'grad'}", [np.asarray(plain(out), float)], [np.asarray(plain(reference.leaves(es)[0]), float)], close * 10, size)
+        elif way != "hvp":
+            agree(f"{way}, beside hvp", list(out), list(SECOND["hvp"](total, ys)), close * 10, size)
+    except FindingError as found:
+        if found.kind.endswith("value") and is_fragile_slope(total, ys, way):
+            return Verdict("undetermined", "roundings")
+        raise
+    return differences(case, out, plain_f, xs, size, eps)
+
+
+def is_fragile_slope(total: Any, ys: list[Any], way: str) -> bool:
+    """Return whether fgrad's own derivatives change much when arguments are rounded otherwise."""
+    rng = np.random.default_rng(0)
+    second = way in SECOND
+    run = SECOND["hvp"] if second else gradient
+    base, error = attempt(run, total, ys)
+    if error is not None:
+        return False
+    for _ in range(4):
+        moved = [(y * (1 + 4 * np.finfo(y.dtype).eps * rng.choice([-1, 0, 1], y.shape))).astype(y.dtype) for y in ys]
+        new, error = attempt(run, total, moved)
+        if error is not None:
+            return True
+        for a, b in zip(map(plain, new), map(plain, base), strict=True):
+            if differs(a, b, 100 * np.finfo(b.dtype).eps * max(1.0, largest(b))):
+                return True
+    return False
+
+
+def differences(case: Case, out: Any, plain_f: Any, xs: list[Any], size: float, eps: float) -> Verdict:
+    """Compare derivatives with differences, in extended precision where the program allows it."""
+    tolerance = max(SLOPES, 3e3 * eps)
+    try:
+        found = expected_slopes(case, out, case.program.function(np=reference.Extended(), fg=reference, lax=reference.lax), xs, wide=True)
+    except Exception:
+        try:
+            found = expected_slopes(case, out, plain_f, [x.astype({"f": float, "c": complex}.get(x.dtype.kind, x.dtype)) for x in xs], wide=False)
+        except Exception as error:
+            return Verdict("undetermined", f"{type(error).__name__}: {error}")
+        tolerance *= 10
+    if found is None:
+        return Verdict("right")
+    certain = False
+    for what, y, e in found:
+        known = np.isfinite(e)
+        certain |= bool(np.any(known))
+        if np.any(known & ~(np.abs(y - e) <= tolerance * max(1.0, largest(y[known], e[known]), size))):
+            raise FindingError(f"{case.way}: slope", f"{what}: {beside(y, e)}")
+    return Verdict("right" if certain else "undetermined", "kinks")
+
+
+def expected_slopes(case: Case, out: Any, plain_f: Any, xs: list[Any], *, wide: bool) -> list[Any] | None:
+    """Return pairs of what fgrad gave and what differences give."""
+    f, ys = held(plain_f, xs)
+    total = weighted(f)
+    ts = tangents(ys)
+    lift = reference.lift if wide else lambda x: x
+    number = np.longdouble if wide else np.float64
+    ys = list(map(lift, ys))
+    line = lambda vs: lambda t: total(*(y + number(t) * v for y, v in zip(ys, vs, strict=True)))
+    if case.way in FIRST:
+        gs = list(map(plain, out))
+        if sum(y.size for y in ys) > 12:
+            vs = [tangents(ys, seed) for seed in (1, 2)]
+            return [("along", np.asarray(pairing(gs, v)), np.asarray(reference.slope(line(v)))) for v in vs]
+        pairs = []
+        for k, (g, y) in enumerate(zip(gs, ys, strict=True)):
+            e = np.zeros(y.shape, complex if y.dtype.kind == "c" else float)
+            for i, unit in reference.directions(y):
+                along = lambda d, k=k: [d if j == k else np.zeros_like(z) for j, z in enumerate(ys)]
+                e[i] = reference.slope(line(along(unit)))
+                if y.dtype.kind == "c":
+                    e[i] -= 1j * reference.slope(line(along(1j * unit)))
+            pairs.append((f"x{k}", g, e))
+        return pairs
+    if case.way in {"jvp", "jit(jvp)"}:
+        return [("along", np.asarray(plain(out), float), np.asarray(reference.slope(line(ts)), float))]
+    if case.way in SECOND:
+        vs = tangents(ys, 1)
+
+        def inner(a: Any) -> Any:
+            moved = [y + number(a) * v for y, v in zip(ys, vs, strict=True)]
+            return reference.slope(lambda t: total(*(y + number(t) * u for y, u in zip(moved, ts, strict=True))), 4e-3)
+
+        return [("twice", np.asarray(float(pairing(map(plain, out), vs))), np.asarray(reference.slope(inner, 4e-3), float))]
+    return None
+
+
+def verdict(case: Case) -> Verdict:
+    """Return the verdict on a case."""
+    try:
+        return judge(case)
+    except Undetermined:
+        return Verdict("undetermined", "roundings")
+    except Exception as error:  # one way has a derivative that another one refuses
+        return Verdict(f"{case.way}: {type(error).__name__} beside", "".join(traceback.format_exception(error)[-6:]))
