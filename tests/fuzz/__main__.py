@@ -12,11 +12,15 @@ from tests.fuzz.profiles import PROFILES
 from tests.fuzz.session import run
 
 parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-parser.add_argument("--minutes", type=float, default=None, help="how long to go on; 5 where --programs is not given")
+parser.add_argument(
+    "--minutes", type=float, default=None, help="how long to go on; 5 where --programs is not given"
+)
 parser.add_argument("--programs", type=int, default=None, help="how many programs")
 parser.add_argument("--seed", type=int, default=0, help="the seed of the first program; the others follow")
 parser.add_argument("--only", help=f"kinds of programs, separated by commas: {', '.join(PROFILES)}")
-parser.add_argument("--interpreted", action="store_true", help="let Python run the kernels: faster for small programs")
+parser.add_argument(
+    "--interpreted", action="store_true", help="let Python run the kernels: faster for small programs"
+)
 chosen = parser.parse_args()
 minutes = chosen.minutes if chosen.minutes is not None else 5 if chosen.programs is None else 1e6
 if chosen.interpreted:

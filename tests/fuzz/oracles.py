@@ -146,7 +146,11 @@ def tangents(xs: list[Any], seed: int = 0) -> list[Any]:
     made = []
     for x in xs:
         t = rng.uniform(0.3, 1.0, x.shape) * rng.choice([-1.0, 1.0], x.shape)
-        made.append((t + 1j * rng.uniform(-1, 1, x.shape) if x.dtype.kind == "c" else t).astype(x.dtype.newbyteorder("=")))
+        made.append(
+            (t + 1j * rng.uniform(-1, 1, x.shape) if x.dtype.kind == "c" else t).astype(
+                x.dtype.newbyteorder("=")
+            )
+        )
     return made
 
 
@@ -160,7 +164,11 @@ def weighted(f: Any) -> Any:
                 continue
             w = np.cos(np.arange(float(np.prod(y.shape))) + k).reshape(y.shape)
             if y.dtype.kind == "c":
-                result = result + np.sum(np.real(y) * w) + np.sum(np.imag(y) * w[..., ::-1]) if y.ndim else result + np.real(y) + np.imag(y) * 0.5
+                result = (
+                    result + np.sum(np.real(y) * w) + np.sum(np.imag(y) * w[..., ::-1])
+                    if y.ndim
+                    else result + np.real(y) + np.imag(y) * 0.5
+                )
             else:
                 result = result + np.sum(y * w)
         return result
@@ -231,7 +239,11 @@ PUSHED: dict[str, Slope] = {
 }
 SECOND: dict[str, Slope] = {
     "hvp": lambda f, xs: curvature(f, xs, tangents(xs)),
-    "jit(hvp)": lambda f, xs: fg.jit(lambda *x: fg.hvp(f, x, tuple(tangents(xs)))[1] if len(xs) > 1 else (fg.hvp(f, x, tuple(tangents(xs)))[1],))(*xs),
+    "jit(hvp)": lambda f, xs: fg.jit(
+        lambda *x: (
+            fg.hvp(f, x, tuple(tangents(xs)))[1] if len(xs) > 1 else (fg.hvp(f, x, tuple(tangents(xs)))[1],)
+        )
+    )(*xs),
     "forward over reverse": lambda f, xs: fg.jvp(fg.grad(f, every(xs)), tuple(xs), tuple(tangents(xs)))[1],
 }
 WAYS = (*VALUES, "again", *FIRST, *MAPPED, *PUSHED, *SECOND)
@@ -274,7 +286,13 @@ def extent(case: Case) -> float:
     slopes = re.search(r"fg\.\w*(grad|jvp|vjp|hess|jac)", case.program.source())
     eps = epsilon(*(x for x in scope.values() if isinstance(x, np.ndarray | np.generic)))
     slack = SLOPES / (ROUNDING * eps) if slopes and eps else 1.0  # NumPy's are differences
-    return slack * largest(*[v for k, v in scope.items() if NAME.fullmatch(k) and isinstance(v, np.ndarray | np.generic | int | float)])
+    return slack * largest(
+        *[
+            v
+            for k, v in scope.items()
+            if NAME.fullmatch(k) and isinstance(v, np.ndarray | np.generic | int | float)
+        ]
+    )
 
 
 def _judged(case: Case) -> Verdict:
@@ -307,7 +325,11 @@ def refusal(case: Case, error: Exception) -> Verdict:
 def answers(error: Exception, expected: Exception) -> bool:
     """Return whether an error is the one that NumPy raises, or a refusal of fgrad's."""
     kind = type(expected)
-    return isinstance(error, kind) or issubclass(kind, type(error)) or isinstance(error, TypeError | NotImplementedError | ValueError)
+    return (
+        isinstance(error, kind)
+        or issubclass(kind, type(error))
+        or isinstance(error, TypeError | NotImplementedError | ValueError)
+    )
 
 
 def silent(case: Case, what: str, xs: list[Any], error: Exception) -> Verdict:
@@ -339,13 +361,15 @@ def values(case: Case, real: Any, plain_f: Any, xs: list[Any]) -> Verdict:
     if raised is not None:
         return refusal(case, raised)
     size = extent(case)
-    settled(case, lambda: matches(case.way, out, expected, size))
+    settled(case, lambda: matches(case.way, out, expected, size), out)
     unchanged(case, xs, before)
     if not mapped:
         apart(case, out, expected)
         unchanged(case, xs, before)
         second = way(real, xs)
-        settled(case, lambda: matches(f"{case.way}, after its results were written to", second, expected, size))
+        settled(
+            case, lambda: matches(f"{case.way}, after its results were written to", second, expected, size)
+        )
     return Verdict("right")
 
 
@@ -364,7 +388,12 @@ def again(case: Case, real: Any, plain_f: Any, xs: list[Any], expected: Any, err
         if raised is not None:
             return refusal(case, raised)
         size = extent(case) if size is None and error is None else size or 1.0
-        settled(case, lambda: matches(f"call {k}", out, e, max(size, largest(*map(np.asarray, reference.leaves(e)))) * 10))
+        settled(
+            case,
+            lambda: matches(
+                f"call {k}", out, e, max(size, largest(*map(np.asarray, reference.leaves(e)))) * 10
+            ),
+        )
     return Verdict("right")
 
 
@@ -388,14 +417,29 @@ def apart(case: Case, out: Any, expected: Any) -> None:
                 raise FindingError(f"{case.way}: results share memory", f"results {i} and {j}")
 
 
-def settled(case: Case, check: Callable[[], None]) -> None:
+def settled(case: Case, check: Callable[[], None], out: Any = None) -> None:
     """Let a check fail only where the program does not amplify roundings by itself."""
     try:
         check()
     except FindingError as error:
-        if error.kind.endswith("value") and is_fragile(case):
+        if error.kind.endswith("value") and (is_fragile(case) or (out is not None and is_closer(case, out))):
             raise Undetermined from error
         raise
+
+
+def is_closer(case: Case, out: Any) -> bool:
+    """Return whether results are nearer to those in extended precision than NumPy's are."""
+    wide = case.program.function(np=reference.Extended(), fg=reference, lax=reference.lax)
+    f = case.program.function(np=np, fg=reference, lax=reference.lax)
+    xs = case.program.arrays()
+    true, error = attempt(wide, *map(reference.lift, xs))
+    if error is not None or "vmap" in case.way:
+        return False
+    for y, e, t in zip(*map(reference.leaves, (out, f(*xs), true)), strict=True):
+        y, e, t = plain(y), np.asarray(e), np.asarray(t)
+        if t.shape != y.shape or np.any(np.abs(y - t) > np.abs(e - t) + ROUNDING * epsilon(e) * np.abs(t)):
+            return False
+    return True
 
 
 class Undetermined(Exception):  # noqa: N818 -- no error: nothing can be said
@@ -414,11 +458,15 @@ def is_fragile(case: Case) -> bool:
             moved = []
             for x in others(xs, k):
                 eps = float(np.finfo(x.dtype).eps) if x.dtype.kind in "fc" else 0
-                moved.append((x * (1 + 4 * eps * rng.choice([-1, 0, 1], x.shape))).astype(x.dtype) if eps else x.copy())
+                moved.append(
+                    (x * (1 + 4 * eps * rng.choice([-1, 0, 1], x.shape))).astype(x.dtype) if eps else x.copy()
+                )
             new, error = attempt(f, *moved)
             if error is not None:
                 return True
-            for y, e in zip(map(np.asarray, reference.leaves(new)), map(np.asarray, reference.leaves(base)), strict=True):
+            for y, e in zip(
+                map(np.asarray, reference.leaves(new)), map(np.asarray, reference.leaves(base)), strict=True
+            ):
                 if y.shape != e.shape or differs(y, e, 8 * epsilon(e) * max(1.0, largest(e))):
                     return True
     return False
@@ -438,7 +486,11 @@ def slopes(case: Case, real: Any, plain_f: Any, xs: list[Any]) -> Verdict:
         out = run(total, ys)
     except Exception as raised:
         if error is not None:
-            return Verdict("right") if answers(raised, error) else Verdict(f"{way}: other error", f"{raised!r}, not {error!r}")
+            return (
+                Verdict("right")
+                if answers(raised, error)
+                else Verdict(f"{way}: other error", f"{raised!r}, not {error!r}")
+            )
         return refusal(case, raised)
     if error is not None:
         return silent(case, way, xs, error)
@@ -454,14 +506,30 @@ def slopes(case: Case, real: Any, plain_f: Any, xs: list[Any]) -> Verdict:
         if way in FIRST:
             if way == "grad":
                 pushed = PUSHED["jvp"](total, ys)
-                agree("grad, beside jvp", np.asarray(float(pairing(map(plain, out), tangents(ys)))), np.asarray(float(pushed)), close * 10, size)
+                agree(
+                    "grad, beside jvp",
+                    np.asarray(float(pairing(map(plain, out), tangents(ys)))),
+                    np.asarray(float(pushed)),
+                    close * 10,
+                    size,
+                )
             else:
                 agree(f"{way}, beside grad", out, gradient(total, ys), close, size)
         elif way in MAPPED:
             agree(f"{way}, beside a loop", out, loop(lambda *x: gradient(total, x), ys), close, size)
         elif way in PUSHED:
-            es = loop(lambda *x: PUSHED["jvp"](total, list(x)), ys) if "vmap" in way else pairing(gradient(total, ys), tangents(ys))
-            agree(f"{way}, beside {'a loop' if 'vmap' in way else 'grad'}", [np.asarray(plain(out), float)], [np.asarray(plain(reference.leaves(es)[0]), float)], close * 10, size)
+            es = (
+                loop(lambda *x: PUSHED["jvp"](total, list(x)), ys)
+                if "vmap" in way
+                else pairing(gradient(total, ys), tangents(ys))
+            )
+            agree(
+                f"{way}, beside {'a loop' if 'vmap' in way else 'grad'}",
+                [np.asarray(plain(out), float)],
+                [np.asarray(plain(reference.leaves(es)[0]), float)],
+                close * 10,
+                size,
+            )
         elif way != "hvp":
             agree(f"{way}, beside hvp", list(out), list(SECOND["hvp"](total, ys)), close * 10, size)
     except FindingError as found:
@@ -480,7 +548,10 @@ def is_fragile_slope(total: Any, ys: list[Any], way: str) -> bool:
     if error is not None:
         return False
     for _ in range(4):
-        moved = [(y * (1 + 4 * np.finfo(y.dtype).eps * rng.choice([-1, 0, 1], y.shape))).astype(y.dtype) for y in ys]
+        moved = [
+            (y * (1 + 4 * np.finfo(y.dtype).eps * rng.choice([-1, 0, 1], y.shape))).astype(y.dtype)
+            for y in ys
+        ]
         new, error = attempt(run, total, moved)
         if error is not None:
             return True
@@ -494,10 +565,22 @@ def differences(case: Case, out: Any, plain_f: Any, xs: list[Any], size: float, 
     """Compare derivatives with differences, in extended precision where the program allows it."""
     tolerance = max(SLOPES, 3e3 * eps)
     try:
-        found = expected_slopes(case, out, case.program.function(np=reference.Extended(), fg=reference, lax=reference.lax), xs, wide=True)
+        found = expected_slopes(
+            case,
+            out,
+            case.program.function(np=reference.Extended(), fg=reference, lax=reference.lax),
+            xs,
+            wide=True,
+        )
     except Exception:
         try:
-            found = expected_slopes(case, out, plain_f, [x.astype({"f": float, "c": complex}.get(x.dtype.kind, x.dtype)) for x in xs], wide=False)
+            found = expected_slopes(
+                case,
+                out,
+                plain_f,
+                [x.astype({"f": float, "c": complex}.get(x.dtype.kind, x.dtype)) for x in xs],
+                wide=False,
+            )
         except Exception as error:
             return Verdict("undetermined", f"{type(error).__name__}: {error}")
         tolerance *= 10
@@ -543,9 +626,17 @@ def expected_slopes(case: Case, out: Any, plain_f: Any, xs: list[Any], *, wide: 
 
         def inner(a: Any) -> Any:
             moved = [y + number(a) * v for y, v in zip(ys, vs, strict=True)]
-            return reference.slope(lambda t: total(*(y + number(t) * u for y, u in zip(moved, ts, strict=True))), 4e-3)
+            return reference.slope(
+                lambda t: total(*(y + number(t) * u for y, u in zip(moved, ts, strict=True))), 4e-3
+            )
 
-        return [("twice", np.asarray(float(pairing(map(plain, out), vs))), np.asarray(reference.slope(inner, 4e-3), float))]
+        return [
+            (
+                "twice",
+                np.asarray(float(pairing(map(plain, out), vs))),
+                np.asarray(reference.slope(inner, 4e-3), float),
+            )
+        ]
     return None
 
 
@@ -556,4 +647,6 @@ def verdict(case: Case) -> Verdict:
     except Undetermined:
         return Verdict("undetermined", "roundings")
     except Exception as error:  # one way has a derivative that another one refuses
-        return Verdict(f"{case.way}: {type(error).__name__} beside", "".join(traceback.format_exception(error)[-6:]))
+        return Verdict(
+            f"{case.way}: {type(error).__name__} beside", "".join(traceback.format_exception(error)[-6:])
+        )

@@ -25,7 +25,21 @@ class Profile(NamedTuple):
 
 
 VALUES = ("eager", "eager", "jit", "jit", "vmap", "jit(vmap)", "again")
-SLOPES = ("grad", "jvp", "jit(grad)", "grad(jit)", "vmap(grad)", "grad(vmap)", "hvp", "manager", "grad(checkpoint)", "jit(hvp)", "jit(jvp)", "forward over reverse", "vmap(jvp)")  # fmt: skip
+SLOPES = (
+    "grad",
+    "jvp",
+    "jit(grad)",
+    "grad(jit)",
+    "vmap(grad)",
+    "grad(vmap)",
+    "hvp",
+    "manager",
+    "grad(checkpoint)",
+    "jit(hvp)",
+    "jit(jvp)",
+    "forward over reverse",
+    "vmap(jvp)",
+)
 BOTH = (*VALUES, *SLOPES)
 ANY = ("?", "i1", "i4", "i8", "u1", "u4", "f4", "f8", "f8", "f8", "c16")
 
@@ -35,16 +49,52 @@ PROFILES = {
     "reductions": Profile({"reductions": 4, "elementwise": 1}, ANY, BOTH, steps=(1, 5)),
     "shapes": Profile({"shapes": 4, "elementwise": 1}, ANY, BOTH),
     "indexing": Profile({"indexing": 4, "elementwise": 1, "shapes": 1}, ANY, BOTH, steps=(1, 6)),
-    "products": Profile({"products": 4, "elementwise": 1, "shapes": 1}, ("f8", "f8", "f4", "c16", "i8"), BOTH, steps=(1, 5)),
-    "linalg": Profile({"linalg": 4, "elementwise": 1}, ("f8",), BOTH, steps=(1, 4), shapes=((2, 2), (3, 3), (2, 2, 2), (3,), (2, 3, 3))),
-    "writes": Profile({"writes": 5, "elementwise": 1, "indexing": 1}, ("f8", "f8", "f4", "c16", "i8"), BOTH, steps=(3, 10)),
+    "products": Profile(
+        {"products": 4, "elementwise": 1, "shapes": 1}, ("f8", "f8", "f4", "c16", "i8"), BOTH, steps=(1, 5)
+    ),
+    "linalg": Profile(
+        {"linalg": 4, "elementwise": 1},
+        ("f8",),
+        BOTH,
+        steps=(1, 4),
+        shapes=((2, 2), (3, 3), (2, 2, 2), (3,), (2, 3, 3)),
+    ),
+    "writes": Profile(
+        {"writes": 5, "elementwise": 1, "indexing": 1}, ("f8", "f8", "f4", "c16", "i8"), BOTH, steps=(3, 10)
+    ),
     "control": Profile({"control": 3, "elementwise": 1}, ("f8", "f8", "f4"), BOTH, steps=(1, 4), errors=0.0),
-    "nested": Profile({"nested": 3, "elementwise": 1}, ("f8",), BOTH, steps=(1, 3), errors=0.0, shapes=((), (2,), (3,), (2, 2), (1,)), nonfinite=0.0),
-    "mixed": Profile({name: 1 for name in ("elementwise", "reductions", "shapes", "indexing", "products", "writes", "control")}, ("f8", "f8", "f8", "f4"), BOTH, steps=(3, 12)),
-    "large": Profile({"elementwise": 2, "reductions": 2, "shapes": 1, "indexing": 1, "writes": 2}, ("f8", "f8", "f4", "i8", "c16", "u1"), ("eager", "eager", "jit", "grad", "jit(grad)"), steps=(1, 4),
-        shapes=((40000,), (200, 200), (33000,), (3, 16385)), nonfinite=0.0, limit=200_000),
-    "views": Profile({"views": 5, "writes": 2, "elementwise": 1}, ("f8", "f8", "f8", "c16", "i8"), BOTH, steps=(4, 12), views=True),
-}  # fmt: skip
+    "nested": Profile(
+        {"nested": 3, "elementwise": 1},
+        ("f8",),
+        BOTH,
+        steps=(1, 3),
+        errors=0.0,
+        shapes=((), (2,), (3,), (2, 2), (1,)),
+        nonfinite=0.0,
+    ),
+    "mixed": Profile(
+        dict.fromkeys("elementwise reductions shapes indexing products writes control".split(), 1),
+        ("f8", "f8", "f8", "f4"),
+        BOTH,
+        steps=(3, 12),
+    ),
+    "large": Profile(
+        {"elementwise": 2, "reductions": 2, "shapes": 1, "indexing": 1, "writes": 2},
+        ("f8", "f8", "f4", "i8", "c16", "u1"),
+        ("eager", "eager", "jit", "grad", "jit(grad)"),
+        steps=(1, 4),
+        shapes=((40000,), (200, 200), (33000,), (3, 16385)),
+        nonfinite=0.0,
+        limit=200_000,
+    ),
+    "views": Profile(
+        {"views": 5, "writes": 2, "elementwise": 1},
+        ("f8", "f8", "f8", "c16", "i8"),
+        BOTH,
+        steps=(4, 12),
+        views=True,
+    ),
+}
 
 WAITING = {"views"}  # profiles of what is not there yet: only run by name
 
@@ -54,6 +104,8 @@ def grown(profile: Profile, seed: int) -> tuple[Program, str]:
     g = Growth(seed, profile.dtypes, errors=profile.errors)
     g.nonfinite, g.views, g.limit = g.chance(profile.nonfinite), profile.views, profile.limit
     way = g.one(profile.ways)
+    if way in SLOPES and "infinite slopes" in g.without:
+        g.nonfinite = False
     for _ in range(g.integer(1, 3)):
         g.add_input(g.one(profile.shapes) if profile.shapes else None)
     if "writes" in profile.families:

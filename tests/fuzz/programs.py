@@ -62,7 +62,9 @@ class Input:
     def text(self) -> str:
         """Return the expression that makes it."""
         if isinstance(self.values, int):
-            made = f"np.random.default_rng({self.values}).integers(-8, 9, {self.shape}).astype({self.dtype!r})"
+            made = (
+                f"np.random.default_rng({self.values}).integers(-8, 9, {self.shape}).astype({self.dtype!r})"
+            )
             made = f"{made} * np.array(0.5, {self.dtype!r})" if np.dtype(self.dtype).kind in "fc" else made
         else:
             flat = ", ".join(map(number, self.values))

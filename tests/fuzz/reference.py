@@ -6,7 +6,7 @@ slopes on both sides differ, or the differences do not settle, the result is NaN
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ WIDER = {"f": np.longdouble, "c": np.clongdouble}
 class Extended:
     """NumPy's namespace in which every float is a longdouble."""
 
-    NAMES = {
+    NAMES: ClassVar[dict[str, Any]] = {
         **dict.fromkeys(("float16", "float32", "float64"), np.longdouble),
         **dict.fromkeys(("complex64", "complex128"), np.clongdouble),
     }
@@ -135,7 +135,9 @@ def jvp(f: Any, primals: Any, tangents: Any) -> Any:
     line = lambda t: f(*(lift(x) + t * lift(v) for x, v in zip(primals, tangents, strict=True)))
     out = f(*primals)
     slopes = leaves(along(line, (np.longdouble(0.0),), 0, np.longdouble(1.0)))
-    return out, like(out, iter([s.astype(np.asarray(o).dtype) for s, o in zip(slopes, leaves(out), strict=True)]))
+    return out, like(
+        out, iter([s.astype(np.asarray(o).dtype) for s, o in zip(slopes, leaves(out), strict=True)])
+    )
 
 
 def vjp(f: Any, *primals: Any) -> Any:

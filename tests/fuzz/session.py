@@ -1,4 +1,4 @@
-"""Many programs, one after the other: each from a seed and the name of its kind, so that it can be made again."""
+"""Many programs, one after the other, each made from its kind and a seed, which make it again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.fuzz.oracles import SPACES, Case, Verdict, quiet, verdict
+from tests.fuzz.oracles import Case, Verdict, quiet, verdict
 from tests.fuzz.profiles import PROFILES, WAITING, grown
 from tests.fuzz.shrinking import script, shrunk
 
@@ -52,7 +52,14 @@ def described(kind: str, seed: int, case: Case, found: Verdict, *, smaller: bool
     return f"--- {found.kind}   [{kind}, seed {seed}]\n{script(small)}\n{verdict(small).text}\n"
 
 
-def run(start: int, *, programs: int | None, seconds: float, only: str | None = None, known: set[str] | None = None) -> Tally:
+def run(
+    start: int,
+    *,
+    programs: int | None,
+    seconds: float,
+    only: str | None = None,
+    known: set[str] | None = None,
+) -> Tally:
     """Run programs until there are enough, or until the time is over; print what is found."""
     tally, end = Tally(), time.monotonic() + seconds
     for kind, seed in seeds(start, only):

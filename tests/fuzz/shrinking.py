@@ -42,10 +42,20 @@ def candidates(case: Case) -> Iterator[Case]:
 
 def cost(program: Program) -> tuple[int, ...]:
     size = sum(int(np.prod(x.shape)) for x in program.inputs)
-    plain = sum(1 for x in program.inputs for v in (() if isinstance(x.values, int) else x.values) if v not in {0, 1})
+    plain = sum(
+        1 for x in program.inputs for v in (() if isinstance(x.values, int) else x.values) if v not in {0, 1}
+    )
     layouts = sum(x.layout != "C" for x in program.inputs)
     text = sum(map(len, program.steps))
-    return 10 * len(program.steps) + 6 * len(program.results) + 3 * len(program.inputs) + size + layouts + plain + text // 20,
+    return (
+        10 * len(program.steps)
+        + 6 * len(program.results)
+        + 3 * len(program.inputs)
+        + size
+        + layouts
+        + plain
+        + text // 20,
+    )
 
 
 def programs(program: Program) -> Iterator[Program]:
@@ -79,7 +89,13 @@ def without(program: Program, low: int, high: int) -> Iterator[Program]:
         (name,) = lost
         for other in sorted(set(NAME.findall(program.steps[low])) - lost):
             rename = lambda text: NAME.sub(lambda m: other if m.group() == name else m.group(), text)
-            yield tidied(replace(program, steps=tuple(map(rename, kept)), results=tuple(dict.fromkeys(map(rename, program.results)))))
+            yield tidied(
+                replace(
+                    program,
+                    steps=tuple(map(rename, kept)),
+                    results=tuple(dict.fromkeys(map(rename, program.results))),
+                )
+            )
 
 
 def given(program: Program, k: int) -> Iterator[Program]:
@@ -103,7 +119,14 @@ def given(program: Program, k: int) -> Iterator[Program]:
         code = v.dtype.newbyteorder("=").str[1:].replace("b1", "?")
         inputs.append(Input(code, v.shape, tuple(v.ravel().tolist())))
     rename = lambda text: NAME.sub(lambda m: new.get(m.group(), m.group()), text)
-    yield tidied(replace(program, inputs=tuple(inputs), steps=tuple(map(rename, program.steps[k:])), results=tuple(map(rename, program.results))))
+    yield tidied(
+        replace(
+            program,
+            inputs=tuple(inputs),
+            steps=tuple(map(rename, program.steps[k:])),
+            results=tuple(map(rename, program.results)),
+        )
+    )
 
 
 def simpler(x: Input) -> Iterator[Input]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tests.fuzz.growing import CODES, EVERY, Growth
+from tests.fuzz.growing import CODES, EVERY, FLOATS, Growth
 
 FAMILIES: dict[str, list[Callable[[Growth], str | None]]] = {}
 
@@ -25,21 +25,114 @@ def family(name: str, weight: int = 1) -> Any:
     return declare
 
 
-UNARY = ["negative", "positive", "absolute", "fabs", "square", "sign", "conjugate", "exp", "expm1", "sin", "cos", "tan",
-    "sinh", "cosh", "tanh", "arctan", "arcsinh", "exp2", "cbrt", "deg2rad", "rad2deg", "floor", "ceil", "trunc",
-    "rint", "sinc", "i0", "reciprocal", "sqrt", "log", "log1p", "log2", "log10", "arcsin", "arccos", "arctanh", "arccosh",
-    "isnan", "isfinite", "isinf", "signbit", "logical_not", "real", "imag", "angle", "nan_to_num", "fix", "spacing",
-    "invert", "bitwise_count", "iscomplex", "isreal", "isposinf", "isneginf"]  # fmt: skip
+UNARY = [
+    "negative",
+    "positive",
+    "absolute",
+    "fabs",
+    "square",
+    "sign",
+    "conjugate",
+    "exp",
+    "expm1",
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "arctan",
+    "arcsinh",
+    "exp2",
+    "cbrt",
+    "deg2rad",
+    "rad2deg",
+    "floor",
+    "ceil",
+    "trunc",
+    "rint",
+    "sinc",
+    "i0",
+    "reciprocal",
+    "sqrt",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "arcsin",
+    "arccos",
+    "arctanh",
+    "arccosh",
+    "isnan",
+    "isfinite",
+    "isinf",
+    "signbit",
+    "logical_not",
+    "real",
+    "imag",
+    "angle",
+    "nan_to_num",
+    "fix",
+    "spacing",
+    "invert",
+    "bitwise_count",
+    "iscomplex",
+    "isreal",
+    "isposinf",
+    "isneginf",
+]
 SAFE = {  # of any real number
-    "sqrt": "np.sqrt(np.abs({}) + 0.5)", "log": "np.log(np.abs({}) + 0.5)", "log1p": "np.log1p({} * {})",
-    "log2": "np.log2({} ** 2 + 1)", "log10": "np.log10(np.exp({}))", "arcsin": "np.arcsin(np.tanh({}) / 2)",
-    "arccos": "np.arccos(np.sin({}) / 2)", "arctanh": "np.arctanh(np.cos({}) / 2)",
-    "arccosh": "np.arccosh({} ** 2 + 1.5)", "reciprocal": "np.reciprocal({} ** 2 + 1.0)",
-}  # fmt: skip
-BINARY = ["add", "subtract", "multiply", "divide", "floor_divide", "remainder", "fmod", "power", "float_power", "maximum",
-    "minimum", "fmax", "fmin", "arctan2", "hypot", "copysign", "heaviside", "logaddexp", "logaddexp2", "nextafter", "equal",
-    "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor", "bitwise_and",
-    "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "gcd", "lcm", "ldexp", "isclose"]  # fmt: skip
+    "sqrt": "np.sqrt(np.abs({}) + 0.5)",
+    "log": "np.log(np.abs({}) + 0.5)",
+    "log1p": "np.log1p({} * {})",
+    "log2": "np.log2({} ** 2 + 1)",
+    "log10": "np.log10(np.exp({}))",
+    "arcsin": "np.arcsin(np.tanh({}) / 2)",
+    "arccos": "np.arccos(np.sin({}) / 2)",
+    "arctanh": "np.arctanh(np.cos({}) / 2)",
+    "arccosh": "np.arccosh({} ** 2 + 1.5)",
+    "reciprocal": "np.reciprocal({} ** 2 + 1.0)",
+}
+BINARY = [
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "floor_divide",
+    "remainder",
+    "fmod",
+    "power",
+    "float_power",
+    "maximum",
+    "minimum",
+    "fmax",
+    "fmin",
+    "arctan2",
+    "hypot",
+    "copysign",
+    "heaviside",
+    "logaddexp",
+    "logaddexp2",
+    "nextafter",
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "left_shift",
+    "right_shift",
+    "gcd",
+    "lcm",
+    "ldexp",
+    "isclose",
+]
 SMOOTH = ["add", "subtract", "multiply", "maximum", "minimum", "arctan2", "hypot", "logaddexp", "copysign"]
 OPERATORS = ["+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "&", "|", "^", "<<", ">>"]
 FREQUENT = ["+", "-", "*", "*", "/"]
@@ -65,7 +158,9 @@ def _broadcasts(a: Any, b: Any) -> bool:
 
 def constant(g: Growth, shape: tuple[int, ...], kinds: str = "fffic") -> str:
     """Return an array or a list as text."""
-    kind = g.one(kinds) if g.env and any(v.dtype.kind == "c" for v in map(np.asarray, g.env.values())) else "f"
+    kind = (
+        g.one(kinds) if g.env and any(v.dtype.kind == "c" for v in map(np.asarray, g.env.values())) else "f"
+    )
     kind = "i" if g.chance(0.2) else kind
     n = int(np.prod(shape))
     if n > 40:
@@ -74,7 +169,11 @@ def constant(g: Growth, shape: tuple[int, ...], kinds: str = "fffic") -> str:
     text = repr(values.tolist()).replace("nan", "np.nan").replace("inf", "np.inf")
     if g.chance(0.2) and shape:
         return text
-    wanted = f", np.{CODES[g.one(EVERY[1:])]}" if g.chance(0.15) and kind != "c" and values.min(initial=0) >= 0 else ""
+    wanted = (
+        f", np.{CODES[g.one(EVERY[1:])]}"
+        if g.chance(0.15) and kind != "c" and values.min(initial=0) >= 0
+        else ""
+    )
     return f"np.array({text}{wanted})" if n else f"np.zeros({shape})"
 
 
@@ -118,14 +217,17 @@ def binary(g: Growth) -> str | None:
 @family("elementwise")
 def operator_unary(g: Growth) -> str | None:
     a = g.pick()
-    text = g.one(["-{}", "+{}", "abs({})", "~{}", "{}.real", "{}.imag", "{}.conj()", "{}.round(1)", "round({}, 1)"])
+    text = g.one(["-{}", "+{}", "abs({})", "~{}", "{}.real", "{}.imag", "{}.conj()", "{}.round(1)"])
     return a and f"{g.fresh()} = " + text.format(a)
 
 
 @family("elementwise", 2)
 def power(g: Growth) -> str | None:
     a = g.array("fc" if g.chance(0.8) else "biufc")
-    return a and f"{g.fresh()} = {a} ** {g.one(['2', '3', '0', '1', '-1', '0.5', '2.0', '-2', '1.5', '4', '-0.5'])}"
+    return (
+        a
+        and f"{g.fresh()} = {a} ** {g.one(['2', '3', '0', '1', '-1', '0.5', '2.0', '-2', '1.5', '4', '-0.5'])}"
+    )
 
 
 @family("elementwise", 2)
@@ -135,13 +237,21 @@ def choice(g: Growth) -> str | None:
         return None
     b = partner(g, a)
     test = f"{a} {g.one(['<', '<=', '>', '>=', '==', '!='])} {g.literal('iff')}"
-    text = g.one([
-        f"np.where({test}, {a}, {b})", f"np.where({test}, {b}, np.sin({a}))", f"np.select([{test}], [{a}], {b})",
-        f"np.select([{test}, {a} > 0], [{a} * 2, {b}])", f"np.clip({a}, -1, 1)", f"np.clip({a}, None, 0.5)",
-        f"np.clip({a}, {b}, 2.0)", f"{a}.clip(0, 1)", f"np.where({a}, {a}, 1)",
-        f"np.piecewise({a}, [{test}], [lambda t: t * t, lambda t: 1 - t])",
-        f"np.choose(np.array(1), [{a}, {b}])",
-    ])  # fmt: skip
+    text = g.one(
+        [
+            f"np.where({test}, {a}, {b})",
+            f"np.where({test}, {b}, np.sin({a}))",
+            f"np.select([{test}], [{a}], {b})",
+            f"np.select([{test}, {a} > 0], [{a} * 2, {a if 'weak choices' in g.without else b}])",
+            f"np.clip({a}, -1, 1)",
+            f"np.clip({a}, None, 0.5)",
+            f"np.clip({a}, {b}, 2.0)",
+            f"{a}.clip(0, 1)",
+            f"np.where({a}, {a}, 1)",
+            f"np.piecewise({a}, [{test}], [lambda t: t * t, lambda t: 1 - t])",
+            f"np.choose(np.array(1), [{a}, {b}])",
+        ]
+    )
     return f"{g.fresh()} = {text}"
 
 
@@ -153,13 +263,21 @@ def ufunc_options(g: Growth) -> str | None:
     b = partner(g, a)
     mask = f"{a} > {g.literal('f')}"
     zeros = g.one([f"np.zeros_like({a})", f"{a} * 1.0"])
-    text = g.one([
-        f"np.add({a}, {b}, where={mask}, out={zeros})", f"np.multiply({a}, {b}, out={zeros})",
-        f"np.sin({a}, where={mask}, out={zeros})", f"np.sqrt(np.abs({a}), out={zeros})", f"np.multiply({a}, {b}, {zeros})",
-        f"np.divide({a}, {b}, out={zeros}, where={mask})", f"np.sin({a}, dtype=np.float64)",
-        f"np.subtract({a}, {b}, dtype=np.float64, casting='unsafe')", f"np.modf({a})[{g.integer(0, 1)}]", f"np.frexp({a})[0]",
-        f"np.square({a}, out={zeros})",
-    ])  # fmt: skip
+    text = g.one(
+        [
+            f"np.add({a}, {b}, where={mask}, out={zeros})",
+            f"np.multiply({a}, {b}, out={zeros})",
+            f"np.sin({a}, where={mask}, out={zeros})",
+            f"np.sqrt(np.abs({a}), out={zeros})",
+            f"np.multiply({a}, {b}, {zeros})",
+            f"np.divide({a}, {b}, out={zeros}, where={mask})",
+            f"np.sin({a}, dtype=np.float64)",
+            f"np.subtract({a}, {b}, dtype=np.float64, casting='unsafe')",
+            f"np.modf({a})[{g.integer(0, 1)}]",
+            f"np.frexp({a})[0]",
+            f"np.square({a}, out={zeros})",
+        ]
+    )
     return f"{g.fresh()} = {text}"
 
 
@@ -167,9 +285,20 @@ def ufunc_options(g: Growth) -> str | None:
 def convert(g: Growth) -> str | None:
     a = g.pick()
     code = CODES[g.one(EVERY)]
-    text = g.one(["{a}.astype(np.{c})", "np.asarray({a}, np.{c})", "np.array({a}, dtype=np.{c})", "np.astype({a}, np.{c})",
-        "np.zeros_like({a}, dtype=np.{c})", "np.full_like({a}, 2, dtype=np.{c})", "np.{c}(2) * {a}", "{a} + np.{c}(1)",
-        "np.result_type({a}, np.{c}).type(1) * {a}", "np.ones({a}.shape, np.{c}) * {a}"])  # fmt: skip
+    text = g.one(
+        [
+            "{a}.astype(np.{c})",
+            "np.asarray({a}, np.{c})",
+            "np.array({a}, dtype=np.{c})",
+            "np.astype({a}, np.{c})",
+            "np.zeros_like({a}, dtype=np.{c})",
+            "np.full_like({a}, 2, dtype=np.{c})",
+            "np.{c}(2) * {a}",
+            "{a} + np.{c}(1)",
+            "np.result_type({a}, np.{c}).type(1) * {a}",
+            "np.ones({a}.shape, np.{c}) * {a}",
+        ]
+    )
     return a and f"{g.fresh()} = " + text.format(a=a, c=code)
 
 
@@ -178,8 +307,29 @@ def mixed(g: Growth) -> str | None:
     a, b = g.pick(), g.pick()
     if a is None or b is None or not _broadcasts(g.env[a].shape, g.env[b].shape):
         return None
-    name = g.one(["add", "multiply", "true_divide", "floor_divide", "power", "maximum", "equal", "less", "hypot", "arctan2",
-        "where", "stack", "remainder", "copysign", "logaddexp", "bitwise_and", "subtract", "left_shift", "float_power"])  # fmt: skip
+    name = g.one(
+        [
+            "add",
+            "multiply",
+            "true_divide",
+            "floor_divide",
+            "power",
+            "maximum",
+            "equal",
+            "less",
+            "hypot",
+            "arctan2",
+            "where",
+            "stack",
+            "remainder",
+            "copysign",
+            "logaddexp",
+            "bitwise_and",
+            "subtract",
+            "left_shift",
+            "float_power",
+        ]
+    )
     if name == "where":
         return f"{g.fresh()} = np.where({a} != 0, {a}, {b})"
     if name == "stack":
@@ -187,8 +337,32 @@ def mixed(g: Growth) -> str | None:
     return f"{g.fresh()} = np.{name}({a}, {b})"
 
 
-REDUCTIONS = ["sum", "prod", "mean", "std", "var", "max", "min", "ptp", "any", "all", "argmax", "argmin", "median", "nansum",
-    "nanprod", "nanmean", "nanstd", "nanvar", "nanmax", "nanmin", "nanmedian", "count_nonzero", "average", "nanargmax"]  # fmt: skip
+REDUCTIONS = [
+    "sum",
+    "prod",
+    "mean",
+    "std",
+    "var",
+    "max",
+    "min",
+    "ptp",
+    "any",
+    "all",
+    "argmax",
+    "argmin",
+    "median",
+    "nansum",
+    "nanprod",
+    "nanmean",
+    "nanstd",
+    "nanvar",
+    "nanmax",
+    "nanmin",
+    "nanmedian",
+    "count_nonzero",
+    "average",
+    "nanargmax",
+]
 
 
 @family("reductions", 6)
@@ -203,15 +377,32 @@ def reduction(g: Growth) -> str | None:
         axes = "0"
     keep = ", keepdims=True" if g.chance(0.3) else ""
     extra = ""
+    if name.startswith("nanarg") and "nothing but NaN" in g.without:
+        name = "argmax"
     if name in {"std", "var", "nanvar"} and g.chance(0.3):
         extra = ", ddof=1"
     if name in {"sum", "prod", "mean", "std", "var"} and g.chance(0.1):
-        extra += f", dtype=np.{CODES[g.one(EVERY)]}"
+        code = g.one(FLOATS if name in {"std", "var"} and "integer moments" in g.without else EVERY)
+        extra += f", dtype=np.{CODES[code]}"
     if name in {"sum", "max", "min", "mean", "var"} and g.chance(0.15):
-        extra += f", where={a} {g.one(['>', '!='])} {g.literal('f')}" + (", initial=0.5" if name[0] == "m" and name != "mean" else "")
+        extra += f", where={a} {g.one(['>', '!='])} {g.literal('f')}" + (
+            ", initial=0.5" if name[0] == "m" and name != "mean" else ""
+        )
     elif name in {"sum", "prod", "max", "min"} and g.chance(0.1):
         extra += f", initial={g.literal('f')}"
-    if name in {"sum", "prod", "mean", "std", "var", "max", "min", "any", "all", "argmax", "argmin"} and g.chance(0.3):
+    if name in {
+        "sum",
+        "prod",
+        "mean",
+        "std",
+        "var",
+        "max",
+        "min",
+        "any",
+        "all",
+        "argmax",
+        "argmin",
+    } and g.chance(0.3):
         return f"{g.fresh()} = {a}.{name}(axis={axes}{keep}{extra})"
     return f"{g.fresh()} = np.{name}({a}, axis={axes}{keep}{extra})"
 
@@ -223,17 +414,39 @@ def scan(g: Growth) -> str | None:
         return None
     k = g.axis(g.env[a])
     n = g.env[a].shape[k]
-    text = g.one([
-        f"np.cumsum({a}, axis={k})", f"np.cumprod({a}, {k})", f"np.cumsum({a})", f"np.nancumsum({a}, {k})", f"np.diff({a}, axis={k})",
-        f"np.add.accumulate({a}, {k})", f"np.maximum.accumulate({a}, axis={k})", f"np.multiply.reduce({a}, axis={k})",
-        f"np.minimum.accumulate({a}, {k})", f"np.maximum.reduce({a}, axis={k}, keepdims=True)", f"np.logaddexp.reduce({a}, axis={k})",
-        f"np.quantile({a}, {g.one(['0.0', '0.3', '0.5', '1.0', '[0.25, 0.75]'])}, axis={k})", f"np.percentile({a}, 40)",
-        f"np.average({a}, axis={k}, weights=np.arange(1.0, {n + 1}))", f"np.trapezoid({a}, axis={k})", f"np.gradient({a}, axis={k})",
-        f"np.linalg.norm({a})", f"np.linalg.norm({a}, axis={k})", f"np.linalg.norm({a}, {g.one(['1', 'np.inf', '3', '0'])}, {k})",
-        f"np.add.reduceat({a}, [0, {max(n - 1, 0)}], axis={k})", f"np.subtract.outer({a}, {a})", f"np.cumulative_sum({a}, axis={k})",
-        f"np.subtract.reduce({a}, axis={k})", f"np.diff({a}, n=2, axis={k})", f"np.ediff1d({a})", f"np.divide.accumulate({a} ** 2 + 1.0, {k})",
-        f"np.cumulative_sum({a}, axis={k}, include_initial=True)", f"np.hypot.reduce({a}, axis={k})", f"np.maximum.outer({a}, {a})",
-    ])  # fmt: skip
+    text = g.one(
+        [
+            f"np.cumsum({a}, axis={k})",
+            f"np.cumprod({a}, {k})",
+            f"np.cumsum({a})",
+            f"np.nancumsum({a}, {k})",
+            f"np.diff({a}, axis={k})",
+            f"np.add.accumulate({a}, {k})",
+            f"np.maximum.accumulate({a}, axis={k})",
+            f"np.multiply.reduce({a}, axis={k})",
+            f"np.minimum.accumulate({a}, {k})",
+            f"np.maximum.reduce({a}, axis={k}, keepdims=True)",
+            f"np.logaddexp.reduce({a}, axis={k})",
+            f"np.quantile({a}, {g.one(['0.0', '0.3', '0.5', '1.0', '[0.25, 0.75]'])}, axis={k})",
+            f"np.percentile({a}, 40)",
+            f"np.average({a}, axis={k}, weights=np.arange(1.0, {n + 1}))",
+            f"np.trapezoid({a}, axis={k})",
+            f"np.gradient({a}, axis={k})",
+            f"np.linalg.norm({a})",
+            f"np.linalg.norm({a}, axis={k})",
+            f"np.linalg.norm({a}, {g.one(['1', 'np.inf', '3', '0'])}, {k})",
+            f"np.add.reduceat({a}, [0, {max(n - 1, 0)}], axis={k})",
+            f"np.subtract.outer({a}, {a})",
+            f"np.cumulative_sum({a}, axis={k})",
+            f"np.subtract.reduce({a}, axis={k})",
+            f"np.diff({a}, n=2, axis={k})",
+            f"np.ediff1d({a})",
+            f"np.divide.accumulate({a} ** 2 + 1.0, {k})",
+            f"np.cumulative_sum({a}, axis={k}, include_initial=True)",
+            f"np.hypot.reduce({a}, axis={k})",
+            f"np.maximum.outer({a}, {a})",
+        ]
+    )
     return f"{g.fresh()} = {text}"
 
 
@@ -244,14 +457,30 @@ def ordering(g: Growth) -> str | None:
         return None
     k = g.axis(g.env[a])
     n = max(g.env[a].shape[k], 1)
-    text = g.one([
-        f"np.sort({a}, axis={k})", f"np.argsort({a}, axis={k}, kind='stable')", f"np.sort({a}, axis=None)", f"np.flip(np.sort({a}, {k}), {k})",
-        f"np.sort(np.partition({a}, {n // 2}, axis={k})[..., :1], {k})", f"np.unique({a})", f"np.searchsorted(np.sort(np.ravel({a})), {a})",
-        f"np.argmax({a}, {k})", f"np.count_nonzero({a}, axis={k})", f"np.take_along_axis({a}, np.argsort({a}, {k}, kind='stable'), {k})",
-        f"np.unique({a}, return_inverse=True)[1]", f"np.bincount(np.arange(3), weights=np.ravel({a})[:3], minlength=5)",
-        f"np.histogram({a}, bins=3, range=(-2, 2))[0]", f"np.digitize({a}, np.array([-1.0, 0.0, 1.0]))", f"np.interp({a}, np.arange(-2.0, 3.0), np.array([0.0, 1.0, -1.0, 2.0, 0.5]))",
-        f"np.lexsort((np.ravel({a}),))", f"np.isin({a}, [0.0, 1.0])", f"np.any({a}, axis={k})", f"np.sort_complex({a})", f"np.unique_counts({a})[1]",
-    ])  # fmt: skip
+    text = g.one(
+        [
+            f"np.sort({a}, axis={k})",
+            f"np.argsort({a}, axis={k}, kind='stable')",
+            f"np.sort({a}, axis=None)",
+            f"np.flip(np.sort({a}, {k}), {k})",
+            f"np.sort(np.partition({a}, {n // 2}, axis={k})[..., :1], {k})",
+            f"np.unique({a})",
+            f"np.searchsorted(np.sort(np.ravel({a})), {a})",
+            f"np.argmax({a}, {k})",
+            f"np.count_nonzero({a}, axis={k})",
+            f"np.take_along_axis({a}, np.argsort({a}, {k}, kind='stable'), {k})",
+            f"np.unique({a}, return_inverse=True)[1]",
+            f"np.bincount(np.arange(3), weights=np.ravel({a})[:3], minlength=5)",
+            f"np.histogram({a}, bins=3, range=(-2, 2))[0]",
+            f"np.digitize({a}, np.array([-1.0, 0.0, 1.0]))",
+            f"np.interp({a}, np.arange(-2.0, 3.0), np.array([0.0, 1.0, -1.0, 2.0, 0.5]))",
+            f"np.lexsort((np.ravel({a}),))",
+            f"np.isin({a}, [0.0, 1.0])",
+            f"np.any({a}, axis={k})",
+            f"np.sort_complex({a})",
+            f"np.unique_counts({a})[1]",
+        ]
+    )
     return f"{g.fresh()} = {text}"
 
 
@@ -266,16 +495,48 @@ def reshaped(g: Growth) -> str | None:
     divisors = [d for d in range(1, n + 1) if n % d == 0] or [1]
     d = g.one(divisors)
     order = g.one(["", "", "", ", order='F'", ", order='A'"])
-    text = g.one([
-        f"{a}.reshape({d}, -1)", f"np.reshape({a}, (-1, {d}){order})", f"{a}.ravel()", f"np.ravel({a}{order})", f"{a}.T", f"np.transpose({a})",
-        f"np.swapaxes({a}, {k}, {m})", f"np.moveaxis({a}, {k}, {m})", f"np.expand_dims({a}, {g.integer(-v.ndim - 1, v.ndim)})", f"np.squeeze({a})",
-        f"np.flip({a}, {k})", f"np.flip({a})", f"np.roll({a}, {g.integer(-3, 3)}, {k})", f"np.roll({a}, {g.integer(-9, 9)})", f"np.rot90({a})",
-        f"np.broadcast_to({a}, (2, *{v.shape}))", f"{a}.flatten({order[8:]})", f"np.atleast_2d({a})", f"np.atleast_1d({a})", f"np.atleast_3d({a})",
-        f"{a}.transpose({tuple(g.rng.sample(range(v.ndim), v.ndim))})" if v.ndim else f"{a}.T", f"{a}.copy()", f"np.rollaxis({a}, {k})",
-        f"np.fliplr({a})", f"np.flipud({a})", f"{a}[None]", f"{a}[..., np.newaxis]", f"np.asarray({a})", f"{a}.squeeze({k})", f"{a}.swapaxes({k}, {m})",
-        f"np.matrix_transpose({a})", f"np.ascontiguousarray({a})", f"{a}.mT", f"np.array({a}, ndmin=2)", f"np.reshape({a}, {v.shape[::-1]})",
-        f"np.copy({a})", f"np.resize({a}, (2, 3))", f"np.permute_dims({a}, {tuple(reversed(range(v.ndim)))})",
-    ])  # fmt: skip
+    text = g.one(
+        [
+            f"{a}.reshape({d}, -1)",
+            f"np.reshape({a}, (-1, {d}){order})",
+            f"{a}.ravel()",
+            f"np.ravel({a}{order})",
+            f"{a}.T",
+            f"np.transpose({a})",
+            f"np.swapaxes({a}, {k}, {m})",
+            f"np.moveaxis({a}, {k}, {m})",
+            f"np.expand_dims({a}, {g.integer(-v.ndim - 1, v.ndim)})",
+            f"np.squeeze({a})",
+            f"np.flip({a}, {k})",
+            f"np.flip({a})",
+            f"np.roll({a}, {g.integer(-3, 3)}, {k})",
+            f"np.roll({a}, {g.integer(-9, 9)})",
+            f"np.rot90({a})",
+            f"np.broadcast_to({a}, (2, *{v.shape}))",
+            f"{a}.flatten({order[8:]})",
+            f"np.atleast_2d({a})",
+            f"np.atleast_1d({a})",
+            f"np.atleast_3d({a})",
+            f"{a}.transpose({tuple(g.rng.sample(range(v.ndim), v.ndim))})" if v.ndim else f"{a}.T",
+            f"{a}.copy()",
+            f"np.rollaxis({a}, {k})",
+            f"np.fliplr({a})",
+            f"np.flipud({a})",
+            f"{a}[None]",
+            f"{a}[..., np.newaxis]",
+            f"np.asarray({a})",
+            f"{a}.squeeze({k})",
+            f"{a}.swapaxes({k}, {m})",
+            f"np.matrix_transpose({a})",
+            f"np.ascontiguousarray({a})",
+            f"{a}.mT",
+            f"np.array({a}, ndmin=2)",
+            f"np.reshape({a}, {v.shape[::-1]})",
+            f"np.copy({a})",
+            f"np.resize({a}, (2, 3))",
+            f"np.permute_dims({a}, {tuple(reversed(range(v.ndim)))})",
+        ]
+    )
     return f"{g.fresh()} = {text}"
 
 
@@ -288,16 +549,37 @@ def joined(g: Growth) -> str | None:
     same = g.pick(lambda w: w.shape == v.shape) or a
     k = g.axis(v) if v.ndim else 0
     b = same if g.chance(0.7) else constant(g, v.shape)
-    text = g.one([
-        f"np.concatenate([{a}, {b}], {k})", f"np.stack([{a}, {b}], {g.integer(-1, v.ndim)})", f"np.hstack([{a}, {b}])", f"np.vstack(({a}, {b}))",
-        f"np.dstack([{a}, {b}])", f"np.column_stack([{a}, {b}])", f"np.concatenate([{a}, {b}, {a}], axis=None)", f"np.append({a}, {b})",
-        f"np.append({a}, {b}, axis={k})", f"np.tile({a}, {g.one(['2', '(2, 1)', '0', '(1, 2)'])})", f"np.repeat({a}, 2, axis={k})", f"np.repeat({a}, 3)",
-        f"np.pad({a}, 1)", f"np.pad({a}, (1, 2), mode={g.one(['edge', 'reflect', 'wrap', 'symmetric', 'constant', 'linear_ramp'])!r})",
-        f"np.insert({a}, 0, {g.literal('f')}, axis={k})", f"np.delete({a}, 0, {k})", f"np.block([[{a}, {b}]])", f"np.array([{a}, {b}])",
-        f"np.kron({a}, {b})", f"np.stack([{a}] * 3)", f"np.concatenate([np.ravel({a})[:2], np.ravel({b})])", f"np.trim_zeros(np.ravel({a}))",
-        f"np.pad({a}, 1, constant_values={g.literal('f')})", f"np.insert({a}, [0, 1], {g.literal('f')})", f"np.delete({a}, [0, -1])",
-        f"np.repeat({a}, [{', '.join(str(g.integer(0, 2)) for _ in range(v.shape[k] if v.ndim else 1))}], axis={k})", f"np.asarray([{a}, {b}])",
-    ])  # fmt: skip
+    text = g.one(
+        [
+            f"np.concatenate([{a}, {b}], {k})",
+            f"np.stack([{a}, {b}], {g.integer(-1, v.ndim)})",
+            f"np.hstack([{a}, {b}])",
+            f"np.vstack(({a}, {b}))",
+            f"np.dstack([{a}, {b}])",
+            f"np.column_stack([{a}, {b}])",
+            f"np.concatenate([{a}, {b}, {a}], axis=None)",
+            f"np.append({a}, {b})",
+            f"np.append({a}, {b}, axis={k})",
+            f"np.tile({a}, {g.one(['2', '(2, 1)', '0', '(1, 2)'])})",
+            f"np.repeat({a}, 2, axis={k})",
+            f"np.repeat({a}, 3)",
+            f"np.pad({a}, 1)",
+            f"np.pad({a}, (1, 2), mode={g.one(['edge', 'reflect', 'wrap', 'symmetric', 'constant', 'linear_ramp'])!r})",
+            f"np.insert({a}, 0, {g.literal('f')}, axis={k})",
+            f"np.delete({a}, 0, {k})",
+            f"np.block([[{a}, {b}]])",
+            f"np.array([{a}, {b}])",
+            f"np.kron({a}, {b})",
+            f"np.stack([{a}] * 3)",
+            f"np.concatenate([np.ravel({a})[:2], np.ravel({b})])",
+            f"np.trim_zeros(np.ravel({a}))",
+            f"np.pad({a}, 1, constant_values={g.literal('f')})",
+            f"np.insert({a}, [0, 1], {g.literal('f')})",
+            f"np.delete({a}, [0, -1])",
+            f"np.repeat({a}, [{', '.join(str(g.integer(0, 2)) for _ in range(v.shape[k] if v.ndim else 1))}], axis={k})",
+            f"np.asarray([{a}, {b}])",
+        ]
+    )
     return f"{g.fresh()} = {text}"
 
 
@@ -309,17 +591,44 @@ def parts(g: Growth) -> str | None:
     v = g.env[a]
     k = g.axis(v)
     n = v.shape[k]
-    text = g.one([
-        f"np.array_split({a}, 2, {k})[{g.integer(0, 1)}]", f"np.split({a}, [1], axis={k})[{g.integer(0, 1)}]", f"np.split({a}, {n or 1}, {k})[-1]",
-        f"np.tril({a}, {g.integer(-1, 1)})", f"np.triu({a}, {g.integer(-1, 1)})", f"np.diag({a})", f"np.diagonal({a}, {g.integer(-1, 1)})", f"np.trace({a})",
-        f"np.unstack({a}, axis={k})[0]", f"np.diagflat({a})", f"np.vander(np.ravel({a})[:3], 3)", f"np.meshgrid(np.ravel({a}), np.arange(2.0))[0]",
-        f"np.lib.stride_tricks.sliding_window_view({a}, {min(2, n or 1)}, axis={k})", f"np.broadcast_arrays({a}, np.zeros((2, *{v.shape})))[0]",
-        f"np.apply_along_axis(lambda t: t * t[0], {k}, {a})", f"np.einsum('...i->...', {a})", f"np.fill_diagonal({a} * 1.0, 0) or {a}",
-        f"np.cov({a})", f"np.convolve(np.ravel({a}), [1.0, -1.0, 0.5])", f"np.correlate(np.ravel({a}), [1.0, 2.0], 'full')", f"np.corrcoef({a})",
-        f"np.ix_(np.arange(2), np.arange({n}))[1] + np.moveaxis({a}, {k}, -1)[..., None, :]", f"np.unwrap({a}, axis={k})", f"np.polyval(np.ravel({a})[:3], 0.5)",
-        f"np.linspace({a}, 1.0, 3)", f"np.ptp({a}, {k})", f"np.vectorize(lambda t: t * 2.0)({a})", f"np.fft.rfft({a}, axis={k})", f"np.fft.fft({a}, axis={k}).real",
-        f"np.fft.ifft({a}, axis={k})", f"np.fft.irfft({a}, axis={k})", f"np.fft.fftshift({a}, {k})", f"np.fft.fft2({a})", f"np.fft.rfftn({a})",
-    ])  # fmt: skip
+    text = g.one(
+        [
+            f"np.array_split({a}, 2, {k})[{g.integer(0, 1)}]",
+            f"np.split({a}, [1], axis={k})[{g.integer(0, 1)}]",
+            f"np.split({a}, {n or 1}, {k})[-1]",
+            f"np.tril({a}, {g.integer(-1, 1)})",
+            f"np.triu({a}, {g.integer(-1, 1)})",
+            f"np.diag({a})",
+            f"np.diagonal({a}, {g.integer(-1, 1)})",
+            f"np.trace({a})",
+            f"np.unstack({a}, axis={k})[0]",
+            f"np.diagflat({a})",
+            f"np.vander(np.ravel({a})[:3], 3)",
+            f"np.meshgrid(np.ravel({a}), np.arange(2.0))[0]",
+            f"np.lib.stride_tricks.sliding_window_view({a}, {min(2, n or 1)}, axis={k})",
+            f"np.broadcast_arrays({a}, np.zeros((2, *{v.shape})))[0]",
+            f"np.apply_along_axis(lambda t: t * t[0], {k}, {a})",
+            f"np.einsum('...i->...', {a})",
+            f"np.fill_diagonal({a} * 1.0, 0) or {a}",
+            f"np.cov({a})",
+            f"np.convolve(np.ravel({a}), [1.0, -1.0, 0.5])",
+            f"np.correlate(np.ravel({a}), [1.0, 2.0], 'full')",
+            f"np.corrcoef({a})",
+            f"np.ix_(np.arange(2), np.arange({n}))[1] + np.moveaxis({a}, {k}, -1)[..., None, :]",
+            f"np.unwrap({a}, axis={k})",
+            f"np.polyval(np.ravel({a})[:3], 0.5)",
+            f"np.linspace({a}, 1.0, 3)",
+            f"np.ptp({a}, {k})",
+            f"np.vectorize(lambda t: t * 2.0)({a})",
+            f"np.fft.rfft({a}, axis={k})",
+            f"np.fft.fft({a}, axis={k}).real",
+            f"np.fft.ifft({a}, axis={k})",
+            f"np.fft.irfft({a}, axis={k})",
+            f"np.fft.fftshift({a}, {k})",
+            f"np.fft.fft2({a})",
+            f"np.fft.rfftn({a})",
+        ]
+    )
     return f"{g.fresh()} = {text}"
 
 
@@ -398,14 +707,31 @@ def read_function(g: Growth) -> str | None:
     index = g.array("iu")
     if index is not None and g.chance(0.3) and n:
         places = f"{index} % {n}"
-    text = g.one([
-        f"np.take({a}, {places}, axis={k}{mode})", f"{a}.take({places})", f"np.compress([True, False, True][:{n}], {a}, axis={k})",
-        f"np.extract({a} > 0, {a})", f"{a}[{a} > {g.literal('f')}]", f"np.take_along_axis({a}, np.argmax({a}, {k}, keepdims=True), {k})", f"{a}[np.nonzero({a})]",
-        f"{a}[np.argsort({a}[..., 0], axis=0, kind='stable')]" if v.ndim > 1 else f"{a}[np.argsort({a}, kind='stable')]", f"np.moveaxis({a}, {k}, 0)[{places}]",
-        f"{a}[np.ix_([0], [0])]", f"{a}[tuple(np.argwhere({a} > 0).T)]", f"np.argwhere({a})", f"np.flatnonzero({a})", f"{a}.flat[{g.integer(0, max(v.size - 1, 0))}]",
-        f"{a}[np.arange({v.shape[0]}), ..., {places if v.ndim > 1 else '...'}]", f"np.moveaxis({a}, {k}, 0)[np.argmax({a}, {k}).min()]",
-        f"np.place({a} * 1.0, {a} > 0, [1.0, 2.0]) or {a}", f"np.tril_indices(2)[0] + {a}[..., :1]", f"{a}[np.unravel_index(1, {v.shape})]",
-    ])  # fmt: skip
+    text = g.one(
+        [
+            f"np.take({a}, {places}, axis={k}{mode})",
+            f"{a}.take({places})",
+            f"np.compress([True, False, True][:{n}], {a}, axis={k})",
+            f"np.extract({a} > 0, {a})",
+            f"{a}[{a} > {g.literal('f')}]",
+            f"np.take_along_axis({a}, np.argmax({a}, {k}, keepdims=True), {k})",
+            f"{a}[np.nonzero({a})]",
+            f"{a}[np.argsort({a}[..., 0], axis=0, kind='stable')]"
+            if v.ndim > 1
+            else f"{a}[np.argsort({a}, kind='stable')]",
+            f"np.moveaxis({a}, {k}, 0)[{places}]",
+            f"{a}[np.ix_([0], [0])]",
+            f"{a}[tuple(np.argwhere({a} > 0).T)]",
+            f"np.argwhere({a})",
+            f"np.flatnonzero({a})",
+            f"{a}.flat[{g.integer(0, max(v.size - 1, 0))}]",
+            f"{a}[np.arange({v.shape[0]}), ..., {places if v.ndim > 1 else '...'}]",
+            f"np.moveaxis({a}, {k}, 0)[np.argmax({a}, {k}).min()]",
+            f"np.place({a} * 1.0, {a} > 0, [1.0, 2.0]) or {a}",
+            f"np.tril_indices(2)[0] + {a}[..., :1]",
+            f"{a}[np.unravel_index(1, {v.shape})]",
+        ]
+    )
     return f"{g.fresh()} = {text}"
 
 
@@ -419,19 +745,43 @@ def product(g: Growth) -> str | None:
     n = v.shape[-1]
     b = g.pick(lambda w: w.dtype.kind in kinds and w.ndim >= 1 and w.shape[-2 if w.ndim > 1 else -1] == n)
     b = b if b is not None and g.chance(0.6) else constant(g, g.one([(n,), (n, 2), (n, n)]), "ff")
-    text = g.one([
-        f"{a} @ {b}", f"np.matmul({a}, {b})", f"np.dot({a}, {b})", f"np.inner({a}, {a})", f"np.outer({a}, {a})", f"np.tensordot({a}, {a}, axes=([-1], [-1]))",
-        f"np.einsum('...i,...i->...', {a}, {a})", f"np.einsum('...i->i', {a})", f"np.vdot({a}, {a})", f"np.vecdot({a}, {a})", f"np.matmul({a}, np.swapaxes({a}, -1, -2))",
-        f"np.einsum('i,j->ij', np.ravel({a}), np.ravel({a}))", f"np.linalg.multi_dot([{a}, {b}])", f"np.tensordot({a}, {a}, 0)", f"np.dot({g.literal('f')}, {a})",
-        f"np.einsum('ij,jk->ik', {a}, {b})", f"np.einsum('ii', {a})", f"np.einsum('ii->i', {a})", f"np.einsum('ij->ji', {a})", f"np.cross({a}[..., :3], np.arange(3.0))",
-        f"np.matvec({a}, {b})", f"np.linalg.outer(np.ravel({a}), np.ravel({a}))", f"{a}.dot({b})", f"np.einsum('ij,ij->j', {a}, {a})", f"np.inner({a}, {b})",
-    ])  # fmt: skip
+    text = g.one(
+        [
+            f"{a} @ {b}",
+            f"np.matmul({a}, {b})",
+            f"np.dot({a}, {b})",
+            f"np.inner({a}, {a})",
+            f"np.outer({a}, {a})",
+            f"np.tensordot({a}, {a}, axes=([-1], [-1]))",
+            f"np.einsum('...i,...i->...', {a}, {a})",
+            f"np.einsum('...i->i', {a})",
+            f"np.vdot({a}, {a})",
+            f"np.vecdot({a}, {a})",
+            f"np.matmul({a}, np.swapaxes({a}, -1, -2))",
+            f"np.einsum('i,j->ij', np.ravel({a}), np.ravel({a}))",
+            f"np.linalg.multi_dot([{a}, {b}])",
+            f"np.tensordot({a}, {a}, 0)",
+            f"np.dot({g.literal('f')}, {a})",
+            f"np.einsum('ij,jk->ik', {a}, {b})",
+            f"np.einsum('ii', {a})",
+            f"np.einsum('ii->i', {a})",
+            f"np.einsum('ij->ji', {a})",
+            f"np.cross({a}[..., :3], np.arange(3.0))",
+            f"np.matvec({a}, {b})",
+            f"np.linalg.outer(np.ravel({a}), np.ravel({a}))",
+            f"{a}.dot({b})",
+            f"np.einsum('ij,ij->j', {a}, {a})",
+            f"np.inner({a}, {b})",
+        ]
+    )
     return f"{g.fresh()} = {text}"
 
 
 @family("linalg", 4)
 def matrix(g: Growth) -> str | None:
-    a = g.pick(lambda w: w.dtype.kind in "fc" and w.ndim >= 2 and w.shape[-1] == w.shape[-2] and 0 < w.shape[-1] < 5)
+    a = g.pick(
+        lambda w: w.dtype.kind in "fc" and w.ndim >= 2 and w.shape[-1] == w.shape[-2] and 0 < w.shape[-1] < 5
+    )
     if a is None:
         b = g.array("f", low=1)
         if b is None:
@@ -442,14 +792,36 @@ def matrix(g: Growth) -> str | None:
     symmetric = f"({a} + np.swapaxes({a}, -1, -2) + np.diag(4.0 * np.arange({n})))"
     definite = f"({a} @ np.swapaxes({a}, -1, -2) + np.eye({n}))"
     right = g.pick(lambda w: w.dtype.kind == "f" and w.shape == (n,)) or f"np.arange(1.0, {n + 1})"
-    text = g.one([
-        f"np.linalg.solve({well}, {right})", f"np.linalg.inv({well})", f"np.linalg.det({a})", f"np.linalg.slogdet({well})[1]", f"np.linalg.cholesky({definite})",
-        f"np.linalg.eigvalsh({symmetric})", f"np.linalg.eigh({symmetric})[0]", f"np.linalg.eigh({symmetric})[1] ** 2", f"np.linalg.svd({well}, compute_uv=False)",
-        f"np.abs(np.linalg.qr({well})[1])", f"np.linalg.pinv({well})", f"np.linalg.matrix_power({a}, {g.integer(-1, 3)})", f"np.linalg.norm({a}, {g.one(['2', 'None', 1, '-1'])!s}, axis=(-2, -1))",
-        f"np.linalg.norm({a}, 'nuc', axis=(-2, -1))", f"np.linalg.lstsq({well}, {right})[0]", f"np.linalg.svdvals({a})", f"np.linalg.matrix_norm({a})", f"np.linalg.cond({well})",
-        f"np.linalg.matrix_rank({a})", f"np.linalg.tensorsolve({well}, {right})", f"np.linalg.eigvals({definite}).real.sum()", f"np.trace({a}, axis1=-2, axis2=-1)",
-        f"np.linalg.slogdet({well})[0]", f"np.linalg.cholesky({a})", f"np.linalg.inv({a})", f"np.linalg.solve({well}, np.eye({n})[:, :2])",
-    ])  # fmt: skip
+    text = g.one(
+        [
+            f"np.linalg.solve({well}, {right})",
+            f"np.linalg.inv({well})",
+            f"np.linalg.det({a})",
+            f"np.linalg.slogdet({well})[1]",
+            f"np.linalg.cholesky({definite})",
+            f"np.linalg.eigvalsh({symmetric})",
+            f"np.linalg.eigh({symmetric})[0]",
+            f"np.linalg.eigh({symmetric})[1] ** 2",
+            f"np.linalg.svd({well}, compute_uv=False)",
+            f"np.abs(np.linalg.qr({well})[1])",
+            f"np.linalg.pinv({well})",
+            f"np.linalg.matrix_power({a}, {g.integer(-1, 3)})",
+            f"np.linalg.norm({a}, {g.one(['2', 'None', 1, '-1'])!s}, axis=(-2, -1))",
+            f"np.linalg.norm({a}, 'nuc', axis=(-2, -1))",
+            f"np.linalg.lstsq({well}, {right})[0]",
+            f"np.linalg.svdvals({a})",
+            f"np.linalg.matrix_norm({a})",
+            f"np.linalg.cond({well})",
+            f"np.linalg.matrix_rank({a})",
+            f"np.linalg.tensorsolve({well}, {right})",
+            f"np.linalg.eigvals({definite}).real.sum()",
+            f"np.trace({a}, axis1=-2, axis2=-1)",
+            f"np.linalg.slogdet({well})[0]",
+            f"np.linalg.cholesky({a})",
+            f"np.linalg.inv({a})",
+            f"np.linalg.solve({well}, np.eye({n})[:, :2])",
+        ]
+    )
     return f"{g.fresh()} = {text}"
 
 
@@ -459,12 +831,24 @@ def created(g: Growth) -> str | None:
     if a is None:
         return None
     v = g.env[a]
-    text = g.one([
-        f"np.zeros_like({a})", f"np.full_like({a}, {g.literal('f')})", f"np.full({v.shape}, {a})", f"np.ones_like({a}) * {a}", f"np.zeros({v.shape}) + {a}",
-        f"np.eye(3) * np.sum({a})", f"np.arange({v.size}.0).reshape({v.shape}) * {a}", f"np.linspace(0.0, np.sum({a}), 4)", f"np.tri(3) * np.mean({a})",
-        f"np.empty_like({a}) * 0 + {a}" if v.size == 0 else f"np.indices({v.shape}).sum(0) + {a}", f"np.logspace(0.0, np.tanh(np.sum({a})), 3)", f"np.array([np.sum({a}), 2.0, np.max({a}, initial=0.0)])",
-        f"np.array({a}.tolist()) * {a}", f"np.fromfunction(lambda i, j: i * j, (2, 2)) * np.sum({a})",
-    ])  # fmt: skip
+    text = g.one(
+        [
+            f"np.zeros_like({a})",
+            f"np.full_like({a}, {g.literal('f')})",
+            f"np.full({v.shape}, {a})",
+            f"np.ones_like({a}) * {a}",
+            f"np.zeros({v.shape}) + {a}",
+            f"np.eye(3) * np.sum({a})",
+            f"np.arange({v.size}.0).reshape({v.shape}) * {a}",
+            f"np.linspace(0.0, np.sum({a}), 4)",
+            f"np.tri(3) * np.mean({a})",
+            f"np.empty_like({a}) * 0 + {a}" if v.size == 0 else f"np.indices({v.shape}).sum(0) + {a}",
+            f"np.logspace(0.0, np.tanh(np.sum({a})), 3)",
+            f"np.array([np.sum({a}), 2.0, np.max({a}, initial=0.0)])",
+            f"np.array({a}.tolist()) * {a}",
+            f"np.fromfunction(lambda i, j: i * j, (2, 2)) * np.sum({a})",
+        ]
+    )
     return f"{g.fresh()} = {text}"
 
 
@@ -476,7 +860,18 @@ def buffer(g: Growth) -> str | None:
     a = g.array("f" if g.chance(0.8) else "biufc", low=1)
     if a is None:
         return None
-    text = g.one([f"{a}.copy()", f"{a} * 1.0", f"np.zeros_like({a})", f"np.array({a})", f"{a} + 0", f"np.copy({a})", f"np.ones_like({a})", f"{a}.astype(np.float64)"])
+    text = g.one(
+        [
+            f"{a}.copy()",
+            f"{a} * 1.0",
+            f"np.zeros_like({a})",
+            f"np.array({a})",
+            f"{a} + 0",
+            f"np.copy({a})",
+            f"np.ones_like({a})",
+            f"{a}.astype(np.float64)",
+        ]
+    )
     return f"{g.fresh()} = {text}"
 
 
@@ -525,19 +920,53 @@ def write_all(g: Growth) -> str | None:
     mask = f"{a} > {g.literal('f')}"
     n = v.shape[0]
     places = places_text(g, n)
-    text = g.one([
-        f"{a} += {value}", f"{a} *= {value}", f"{a} -= {value}", f"{a} /= {value}", f"{a} **= 2", f"{a}[...] = {value}", f"np.copyto({a}, {value})",
-        f"np.copyto({a}, {value}, where={mask})", f"np.add({a}, {value}, out={a})", f"np.multiply({a}, {a}, {a})", f"np.sin({a}, out={a})", f"{a}.fill({g.literal('f')})",
-        f"np.add.at({a}, {places}, {g.literal('f')})", f"np.maximum.at({a}, {places}, {g.literal('f')})", f"np.multiply.at({a}, {places}, {g.literal('f')})",
-        f"np.put({a}, {places}, {g.literal('f')})", f"np.putmask({a}, {mask}, {value})", f"np.place({a}, {mask}, [1.0, 2.5])", f"np.fill_diagonal({a}, {g.literal('f')})",
-        f"np.put_along_axis({a}, np.argmax({a}, {k}, keepdims=True), {g.literal('f')}, {k})", f"{a}.sort()", f"{a}.sort({k})", f"np.cumsum({a}, {k}, out={a})",
-        f"{a}[{mask}] = {g.literal('f')}", f"{a}[{mask}] *= {g.literal('f')}", f"np.negative({a}, out={a}, where={mask})", f"np.clip({a}, -1, 1, out={a})",
-        f"np.subtract({a}, {value}, out={a}, where={mask})", f"np.divide({a}, 2, out={a})", f"{a}.put([0], {g.literal('f')})", f"{a} //= 2", f"{a} %= 2",
-        f"np.exp(np.tanh({a}), out={a})", f"{a}[{n - 1}], {a}[0] = {a}[0] * 2, {a}[{n - 1}] * 3" if n else f"{a} += 1", f"np.put({a}, [0, -1], [1.0, 2.0])",
-        f"for i in range({n}):\n    {a}[i] = {a}[i] * i + {g.literal('f')}", f"for i in range(1, {n}):\n    {a}[i] += {a}[i - 1]",
-        f"np.copyto({a}, {value}, casting='unsafe')", f"{a}[::2] = {a}[::-1][::2]", f"{a}[1:] = {a}[:-1]", f"{a}[1:] += {a}[:-1]", f"{a}[:] = {a}[::-1]", f"{a} @= np.eye({v.shape[-1]})",
-    ])  # fmt: skip
-    return text
+    return g.one(
+        [
+            f"{a} += {value}",
+            f"{a} *= {value}",
+            f"{a} -= {value}",
+            f"{a} /= {value}",
+            f"{a} **= 2",
+            f"{a}[...] = {value}",
+            f"np.copyto({a}, {value})",
+            f"np.copyto({a}, {value}, where={mask})",
+            f"np.add({a}, {value}, out={a})",
+            f"np.multiply({a}, {a}, {a})",
+            f"np.sin({a}, out={a})",
+            f"{a}.fill({g.literal('f')})",
+            f"np.add.at({a}, {places}, {g.literal('f')})",
+            f"np.maximum.at({a}, {places}, {g.literal('f')})",
+            f"np.multiply.at({a}, {places}, {g.literal('f')})",
+            f"np.put({a}, {places}, {g.literal('f')})",
+            f"np.putmask({a}, {mask}, {value})",
+            f"np.place({a}, {mask}, [1.0, 2.5])",
+            f"np.fill_diagonal({a}, {g.literal('f')})",
+            f"np.put_along_axis({a}, np.argmax({a}, {k}, keepdims=True), {g.literal('f')}, {k})",
+            f"{a}.sort()",
+            f"{a}.sort({k})",
+            f"np.cumsum({a}, {k}, out={a})",
+            f"{a}[{mask}] = {g.literal('f')}",
+            f"{a}[{mask}] *= {g.literal('f')}",
+            f"np.negative({a}, out={a}, where={mask})",
+            f"np.clip({a}, -1, 1, out={a})",
+            f"np.subtract({a}, {value}, out={a}, where={mask})",
+            f"np.divide({a}, 2, out={a})",
+            f"{a}.put([0], {g.literal('f')})",
+            f"{a} //= 2",
+            f"{a} %= 2",
+            f"np.exp(np.tanh({a}), out={a})",
+            f"{a}[{n - 1}], {a}[0] = {a}[0] * 2, {a}[{n - 1}] * 3" if n else f"{a} += 1",
+            f"np.put({a}, [0, -1], [1.0, 2.0])",
+            f"for i in range({n}):\n    {a}[i] = {a}[i] * i + {g.literal('f')}",
+            f"for i in range(1, {n}):\n    {a}[i] += {a}[i - 1]",
+            f"np.copyto({a}, {value}, casting='unsafe')",
+            f"{a}[::2] = {a}[::-1][::2]",
+            f"{a}[1:] = {a}[:-1]",
+            f"{a}[1:] += {a}[:-1]",
+            f"{a}[:] = {a}[::-1]",
+            f"{a} @= np.eye({v.shape[-1]})",
+        ]
+    )
 
 
 # -- views ------------------------------------------------------------------------------------------------
@@ -548,15 +977,66 @@ def view_text(g: Growth, a: str) -> str:
     v = g.env[a]
     k, m = (g.axis(v), g.axis(v)) if v.ndim else (0, 0)
     d = g.one([d for d in range(1, v.size + 1) if v.size % d == 0] or [1])
-    return g.one([
-        f"{a}[{index_text(g, v, basic=True)}]", f"{a}[{index_text(g, v, basic=True)}]", f"{a}[0]", f"{a}[1:]", f"{a}[:-1]", f"{a}[::-1]", f"{a}.T", f"{a}[...]", f"{a}[None]",
-        f"{a}.reshape(-1)", f"{a}.ravel()", f"{a}.reshape({d}, -1)", f"np.transpose({a})", f"np.swapaxes({a}, {k}, {m})", f"np.moveaxis({a}, {k}, {m})", f"np.squeeze({a})",
-        f"np.expand_dims({a}, 0)", f"np.flip({a}, {k})", f"np.rot90({a})", f"np.split({a}, [1])[{g.integer(0, 1)}]", f"np.atleast_2d({a})", f"np.atleast_1d({a})", f"np.asarray({a})",
-        f"{a}.flatten()", f"{a}[[0]]", f"{a}.astype({a}.dtype, copy=False)", f"{a}.copy()", f"np.array_split({a}, 2, {k})[0]", f"{a}[:, 0]", f"{a}[..., 0]", f"{a}.real", f"np.ravel({a}, order='F')",
-        f"np.diagonal({a})", f"np.broadcast_to({a}, (2, *{v.shape}))", f"np.lib.stride_tricks.sliding_window_view({a}, 1, axis={k})", f"{a}.view()", f"np.diag({a})", f"np.unstack({a})[-1]", f"np.asanyarray({a})",
-        f"np.require({a})", f"np.ascontiguousarray({a})", f"np.array({a}, copy=None)", f"np.fliplr({a})", f"list({a})[-1]", f"np.broadcast_arrays({a}, {a})[0]", f"{a}.swapaxes({k}, {m})", f"np.reshape({a}, {v.shape[::-1]})",
-        f"np.vsplit({a}, [1])[0]", f"{a}.squeeze()", f"np.rollaxis({a}, {k})", f"{a}.mT", f"np.atleast_3d({a})", f"np.matrix_transpose({a})", f"{a}.imag", f"np.real({a})", f"{a}.reshape({v.shape}, order='F')",
-    ])  # fmt: skip
+    return g.one(
+        [
+            f"{a}[{index_text(g, v, basic=True)}]",
+            f"{a}[{index_text(g, v, basic=True)}]",
+            f"{a}[0]",
+            f"{a}[1:]",
+            f"{a}[:-1]",
+            f"{a}[::-1]",
+            f"{a}.T",
+            f"{a}[...]",
+            f"{a}[None]",
+            f"{a}.reshape(-1)",
+            f"{a}.ravel()",
+            f"{a}.reshape({d}, -1)",
+            f"np.transpose({a})",
+            f"np.swapaxes({a}, {k}, {m})",
+            f"np.moveaxis({a}, {k}, {m})",
+            f"np.squeeze({a})",
+            f"np.expand_dims({a}, 0)",
+            f"np.flip({a}, {k})",
+            f"np.rot90({a})",
+            f"np.split({a}, [1])[{g.integer(0, 1)}]",
+            f"np.atleast_2d({a})",
+            f"np.atleast_1d({a})",
+            f"np.asarray({a})",
+            f"{a}.flatten()",
+            f"{a}[[0]]",
+            f"{a}.astype({a}.dtype, copy=False)",
+            f"{a}.copy()",
+            f"np.array_split({a}, 2, {k})[0]",
+            f"{a}[:, 0]",
+            f"{a}[..., 0]",
+            f"{a}.real",
+            f"np.ravel({a}, order='F')",
+            f"np.diagonal({a})",
+            f"np.broadcast_to({a}, (2, *{v.shape}))",
+            f"np.lib.stride_tricks.sliding_window_view({a}, 1, axis={k})",
+            f"{a}.view()",
+            f"np.diag({a})",
+            f"np.unstack({a})[-1]",
+            f"np.asanyarray({a})",
+            f"np.require({a})",
+            f"np.ascontiguousarray({a})",
+            f"np.array({a}, copy=None)",
+            f"np.fliplr({a})",
+            f"list({a})[-1]",
+            f"np.broadcast_arrays({a}, {a})[0]",
+            f"{a}.swapaxes({k}, {m})",
+            f"np.reshape({a}, {v.shape[::-1]})",
+            f"np.vsplit({a}, [1])[0]",
+            f"{a}.squeeze()",
+            f"np.rollaxis({a}, {k})",
+            f"{a}.mT",
+            f"np.atleast_3d({a})",
+            f"np.matrix_transpose({a})",
+            f"{a}.imag",
+            f"np.real({a})",
+            f"{a}.reshape({v.shape}, order='F')",
+        ]
+    )
 
 
 @family("views", 6)
@@ -589,18 +1069,39 @@ def write_view(g: Growth) -> str | None:
     value = value_text(g, shape)
     whole = value_text(g, w.shape)
     r = g.one(["r", "row"])
-    return g.one([
-        f"{place}[{index}] = {value}", f"{place}[{index}] {g.one(['+=', '*=', '-='])} {value}", f"np.copyto({place}, {whole})", f"np.add.at({place}, 0, {g.literal('f')})",
-        f"np.multiply({place}, 2, out={place})", f"for {r} in {place}:\n    {r} -= {r}.mean()" if w.ndim > 1 else f"{place}[{index}] = {value}",
-        f"for {r} in {place}:\n    {r}[...] = {r} * 2" if w.ndim > 1 else f"{place}[0] += 1", f"{place}.fill({g.literal('f')})", f"{place}.sort()", f"np.putmask({place}, {place} > 0, 0.5)",
-        f"{place}[...] += {whole}", f"np.fill_diagonal({place}, {g.literal('f')})", f"np.put({place}, [0], {g.literal('f')})", f"{place}.flat[0] = {g.literal('f')}",
-        f"{a}[0], {a}[-1] = {a}[-1], {a}[0]",
-    ])  # fmt: skip
+    return g.one(
+        [
+            f"{place}[{index}] = {value}",
+            f"{place}[{index}] {g.one(['+=', '*=', '-='])} {value}",
+            f"np.copyto({place}, {whole})",
+            f"np.add.at({place}, 0, {g.literal('f')})",
+            f"np.multiply({place}, 2, out={place})",
+            f"for {r} in {place}:\n    {r} -= {r}.mean()" if w.ndim > 1 else f"{place}[{index}] = {value}",
+            f"for {r} in {place}:\n    {r}[...] = {r} * 2" if w.ndim > 1 else f"{place}[0] += 1",
+            f"{place}.fill({g.literal('f')})",
+            f"{place}.sort()",
+            f"np.putmask({place}, {place} > 0, 0.5)",
+            f"{place}[...] += {whole}",
+            f"np.fill_diagonal({place}, {g.literal('f')})",
+            f"np.put({place}, [0], {g.literal('f')})",
+            f"{place}.flat[0] = {g.literal('f')}",
+            f"{a}[0], {a}[-1] = {a}[-1], {a}[0]",
+        ]
+    )
 
 
 # -- control flow -----------------------------------------------------------------------------------------
 
-BODIES = ["np.sin({})", "{} * 0.5 + 0.1", "np.tanh({} * 2)", "{} * {}", "np.where({} > 0, {}, 0.5 * {})", "{} - 0.3", "np.maximum({}, 0.5)", "{} / (1 + {} * {})"]
+BODIES = [
+    "np.sin({})",
+    "{} * 0.5 + 0.1",
+    "np.tanh({} * 2)",
+    "{} * {}",
+    "np.where({} > 0, {}, 0.5 * {})",
+    "{} - 0.3",
+    "np.maximum({}, 0.5)",
+    "{} / (1 + {} * {})",
+]
 
 
 def body(g: Growth, name: str) -> str:
@@ -614,19 +1115,23 @@ def python_flow(g: Growth) -> str | None:
     if a is None:
         return None
     new, level = g.fresh(), g.literal("f")
-    return g.one([
-        f"{new} = {a} * 1.0\nif np.sum({a}) > {level}:\n    {new} = {body(g, new)}",
-        f"{new} = {a} * 1.0\nif {a}.mean() <= {level}:\n    {new} = {body(g, new)}\nelse:\n    {new} = {body(g, new)}",
-        f"{new} = {a} * 1.0\nwhile np.max(np.abs({new}), initial=0.0) > 0.7:\n    {new} = {new} * 0.5",
-        f"{new} = {a} * 1.0\nfor i in range({g.integer(0, 4)}):\n    {new} = {body(g, new)} + i",
-        f"{new} = sum([r * r for r in {a}])" if g.env[a].ndim else f"{new} = {a} * 2",
-        f"{new} = {a} * 1.0\nfor r in {a}:\n    {new} = {new} + np.sum(r)" if g.env[a].ndim else f"{new} = {a} + 1",
-        f"{new} = np.stack([t * i for i, t in enumerate({a})])" if g.env[a].ndim else f"{new} = {a} - 1",
-        f"{new} = {a} if {a}.size > 2 and np.any({a} > {level}) else -{a}",
-        f"{new} = {a} * len({a})" if g.env[a].ndim else f"{new} = {a} * 3",
-        f"{new} = np.array([float(np.shape({a}) == ()), 2.0]) * np.sum({a})",
-        f"{new} = max(np.sum({a}), {level}) * 1.0",
-    ])  # fmt: skip
+    return g.one(
+        [
+            f"{new} = {a} * 1.0\nif np.sum({a}) > {level}:\n    {new} = {body(g, new)}",
+            f"{new} = {a} * 1.0\nif {a}.mean() <= {level}:\n    {new} = {body(g, new)}\nelse:\n    {new} = {body(g, new)}",
+            f"{new} = {a} * 1.0\nwhile np.max(np.abs({new}), initial=0.0) > 0.7:\n    {new} = {new} * 0.5",
+            f"{new} = {a} * 1.0\nfor i in range({g.integer(0, 4)}):\n    {new} = {body(g, new)} + i",
+            f"{new} = sum([r * r for r in {a}])" if g.env[a].ndim else f"{new} = {a} * 2",
+            f"{new} = {a} * 1.0\nfor r in {a}:\n    {new} = {new} + np.sum(r)"
+            if g.env[a].ndim
+            else f"{new} = {a} + 1",
+            f"{new} = np.stack([t * i for i, t in enumerate({a})])" if g.env[a].ndim else f"{new} = {a} - 1",
+            f"{new} = {a} if {a}.size > 2 and np.any({a} > {level}) else -{a}",
+            f"{new} = {a} * len({a})" if g.env[a].ndim else f"{new} = {a} * 3",
+            f"{new} = np.array([float(np.shape({a}) == ()), 2.0]) * np.sum({a})",
+            f"{new} = max(np.sum({a}), {level}) * 1.0",
+        ]
+    )
 
 
 @family("control", 4)
@@ -661,8 +1166,26 @@ def lax_flow(g: Growth) -> str | None:
 
 # -- transformations inside -------------------------------------------------------------------------------
 
-LOSSES = ["np.sum(np.sin(t) * t)", "np.sum(t ** 3)", "np.sum(np.tanh(t)) ** 2", "np.prod(np.cos(t))", "np.max(t * t, initial=0.0)", "np.sum(np.exp(-t * t))", "np.mean(t * t) * np.sum(t)", "np.sum(np.sort(t) * t)" ]
-MAPS = ["np.sin(t) * 2", "t * t", "np.sum(t) * t", "t / (1 + t * t)", "np.cumsum(t)", "t - np.max(t, initial=0.0)", "np.where(t > 0, t, -t)", "np.exp(-np.abs(t))"]
+LOSSES = [
+    "np.sum(np.sin(t) * t)",
+    "np.sum(t ** 3)",
+    "np.sum(np.tanh(t)) ** 2",
+    "np.prod(np.cos(t))",
+    "np.max(t * t, initial=0.0)",
+    "np.sum(np.exp(-t * t))",
+    "np.mean(t * t) * np.sum(t)",
+    "np.sum(np.sort(t) * t)",
+]
+MAPS = [
+    "np.sin(t) * 2",
+    "t * t",
+    "np.sum(t) * t",
+    "t / (1 + t * t)",
+    "np.cumsum(t)",
+    "t - np.max(t, initial=0.0)",
+    "np.where(t > 0, t, -t)",
+    "np.exp(-np.abs(t))",
+]
 
 
 @family("nested", 5)
@@ -678,18 +1201,32 @@ def transformed(g: Growth) -> str | None:
         other = f"({other}) * np.sum({b})"
         loss = f"{loss} * np.sum({b})"
     choices = [
-        f"{new} = fg.grad(lambda t: {loss})({a})", f"{new} = fg.value_and_grad(lambda t: {loss})({a})[{g.integer(0, 1)}]", f"{new} = fg.jvp(lambda t: {other}, ({a},), (np.ones_like({a}),))[{g.integer(0, 1)}]",
-        f"{new} = fg.vjp(lambda t: {other}, {a})[1](np.ones_like({a}))[0]", f"{new} = fg.jit(lambda t: {other})({a})", f"{new} = fg.checkpoint(lambda t: {other})({a})",
-        f"{new} = fg.jit(fg.grad(lambda t: {loss}))({a})", f"{new} = fg.grad(fg.jit(lambda t: {loss}))({a})", f"{new} = fg.grad(fg.checkpoint(lambda t: {loss}))({a})",
-        f"{new} = fg.jacrev(lambda t: {other})({a})", f"{new} = fg.jacfwd(lambda t: {other})({a})", f"{new} = fg.grad(lambda t: np.sum(fg.grad(lambda t: {loss})(t) ** 2))({a})",
-    ]  # fmt: skip
+        f"{new} = fg.grad(lambda t: {loss})({a})",
+        f"{new} = fg.value_and_grad(lambda t: {loss})({a})[{g.integer(0, 1)}]",
+        f"{new} = fg.jvp(lambda t: {other}, ({a},), (np.ones_like({a}),))[{g.integer(0, 1)}]",
+        f"{new} = fg.vjp(lambda t: {other}, {a})[1](np.ones_like({a}))[0]",
+        f"{new} = fg.jit(lambda t: {other})({a})",
+        f"{new} = fg.checkpoint(lambda t: {other})({a})",
+        f"{new} = fg.jit(fg.grad(lambda t: {loss}))({a})",
+        f"{new} = fg.grad(fg.jit(lambda t: {loss}))({a})",
+        f"{new} = fg.grad(fg.checkpoint(lambda t: {loss}))({a})",
+        f"{new} = fg.jacrev(lambda t: {other})({a})",
+        f"{new} = fg.jacfwd(lambda t: {other})({a})",
+        f"{new} = fg.grad(lambda t: np.sum(fg.grad(lambda t: {loss})(t) ** 2))({a})",
+    ]
     if v.size <= 4:
         choices += [f"{new} = fg.hessian(lambda t: {loss})({a})"]
     if v.ndim and v.shape[0]:
         k = g.axis(v)
-        choices += [f"{new} = fg.vmap(lambda t: {other})({a})", f"{new} = fg.vmap(fg.grad(lambda t: {loss}))({a})", f"{new} = fg.vmap(lambda t: {other}, in_axes={k}, out_axes=0)({a})",
-            f"{new} = fg.vmap(lambda t: {other}, in_axes={k})({a})", f"{new} = fg.jit(fg.vmap(lambda t: {other}))({a})", f"{new} = fg.grad(lambda t: np.sum(fg.vmap(lambda t: {other})(t) ** 2))({a})",
-            f"{new} = fg.vmap(lambda t, s: t * np.sum(s), in_axes=(0, None))({a}, {a})"]  # fmt: skip
+        choices += [
+            f"{new} = fg.vmap(lambda t: {other})({a})",
+            f"{new} = fg.vmap(fg.grad(lambda t: {loss}))({a})",
+            f"{new} = fg.vmap(lambda t: {other}, in_axes={k}, out_axes=0)({a})",
+            f"{new} = fg.vmap(lambda t: {other}, in_axes={k})({a})",
+            f"{new} = fg.jit(fg.vmap(lambda t: {other}))({a})",
+            f"{new} = fg.grad(lambda t: np.sum(fg.vmap(lambda t: {other})(t) ** 2))({a})",
+            f"{new} = fg.vmap(lambda t, s: t * np.sum(s), in_axes=(0, None))({a}, {a})",
+        ]
     return g.one(choices)
 
 

@@ -219,7 +219,9 @@ class Operators:
         return FUNCTIONS["transpose"](self, axes[0] if len(axes) == 1 and not _is_integer(axes[0]) else axes)
 
     def fill(self, value: Any) -> None:
-        """Give every element `value`."""
+        """Give every element `value`, a number."""
+        if np.ndim(value):
+            raise ValueError("setting an array element with a sequence.")
         self[...] = value
 
     def sort(self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> None:

@@ -16,7 +16,18 @@ from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import user_line
 from fgrad.core.views import is_laid_out, memory_of
-from fgrad.numpy.arrays import alike, as_value, concrete, number_type, ones_before, recopied, together, values
+from fgrad.numpy.arrays import (
+    alike,
+    as_target,
+    as_value,
+    concrete,
+    next_to,
+    number_type,
+    ones_before,
+    recopied,
+    together,
+    values,
+)
 from fgrad.numpy.registry import cast, holds_tensor, implements, stored
 from fgrad.numpy.views import diagonal as _diagonal
 from fgrad.numpy.views import repeated, reshaped, sliced, transposed
@@ -370,11 +381,11 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         return np.insert(arr, concrete(obj, "insert") if isinstance(obj, Tensor) else obj, values, axis)
     if number_type(values) is complex and as_value(arr).dtype.kind not in "cb":
         raise TypeError(f"a complex number cannot be inserted into an array of {as_value(arr).dtype}")
-    arr, values = together(arr, values)
+    arr = next_to(arr, values)
     x, axis = _flat_unless(arr, axis)
     n = x.shape[axis]
     single, places = _insertion_places(obj, n)
-    new = linear.convert(values, x.dtype)
+    new = as_target(values, x)
     if single:
         new = ones_before(new, len(x.shape))
         if np.ndim(obj) == 0 and not isinstance(obj, slice):

@@ -124,7 +124,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     """Write `vals`, in order and over again, to the elements for which the mask holds.
 
     Raises:
-        TypeError: the target is an array and a value is being differentiated.
+        TypeError: the target is an array and a value is being differentiated, or its dtype cannot hold it.
         ValueError: a mask of another size, or nothing to write.
     """
     if not isinstance(arr, Tensor):
@@ -148,7 +148,7 @@ def putmask(a: Any, /, mask: Any, values: Any) -> None:
     """Write the elements of `values` that stand where the mask holds; `values` over again if it is smaller.
 
     Raises:
-        TypeError: the target is an array and a value is being differentiated.
+        TypeError: the target is an array and a value is being differentiated, or its dtype cannot hold it.
         ValueError: a mask of another size.
     """
     if not isinstance(a, Tensor):
@@ -281,6 +281,8 @@ class Flat:
     def __setitem__(self, index: Any, value: Any) -> None:
         values = _flat(as_target(value, self.base))
         places = np.arange(self.base.size)[index]
+        if not places.ndim and np.ndim(value):
+            raise ValueError("setting an array element with a sequence.")
         _write_flat(self.base, _flat(places), _repeated(values, places.size))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:

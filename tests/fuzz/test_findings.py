@@ -1,0 +1,120 @@
+"""What the random programs found, each by its name: NumPy's values and errors, eager, compiled and mapped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.fuzz.programs import swapped
+from tests.helpers import close, exactly
+
+import fgrad as fg
+from fgrad import lax
+
+
+def both(f, *xs):
+    """Return what NumPy, eager and compiled code give: each a value, or the class of an error."""
+    answers = []
+    for run in (f, lambda *ts: f(*map(fg.tensor, ts)), fg.jit(f)):
+        try:
+            out = run(*(x.copy() for x in xs))
+            answers.append(out.numpy() if isinstance(out, fg.Tensor) else out)
+        except (TypeError, ValueError, OverflowError) as error:  # noqa: PERF203
+            answers.append(type(error))
+    return answers
+
+
+@pytest.mark.parametrize("constant", [2.0, np.array([3.0, -1.0])])
+def test_an_array_that_was_replaced_as_a_whole_is_mapped(constant):
+    def f(x):
+        y = x * 1
+        x[...] = constant
+        return y * x[np.array([1, -1, 0])].sum() + np.negative(x, where=x > 0, out=x * 1.0)
+
+    xs = np.arange(6.0).reshape(3, 2)
+    exactly(fg.vmap(f)(xs), np.stack([f(x.copy()) for x in xs]))
+
+
+def test_a_tensor_of_a_finished_recording_is_a_constant_of_vmap():
+    kept = []
+
+    def remember(x):
+        kept.append(x * 2)
+        return np.sum(kept[0])
+
+    fg.grad(remember)(np.ones(2))
+    exactly(
+        fg.vmap(lambda x: kept[0][np.array([1, 0])] * x)(np.arange(3.0)),
+        2 * np.outer(np.arange(3.0), np.ones(2)),
+    )
+
+
+@pytest.mark.parametrize("run", [lambda f: f, fg.jit, fg.vmap, lambda f: fg.vmap(fg.jit(f))])
+def test_loops_carry_arrays_of_the_other_order_of_bytes(run):
+    x = np.arange(6.0).reshape(2, 3)
+
+    def f(x):
+        start = x * 1 if x.dtype.isnative else x
+        a = lax.fori_loop(0, 2, lambda i, c: c * 2, start)
+        b = lax.while_loop(lambda c: np.sum(c) < 50, lambda c: c + 1, start)
+        c, ys = lax.scan(lambda c, t: (c + t, c), start, x)
+        return a, b, c, ys
+
+    for y, e in zip(run(f)(swapped(x)), run(f)(x), strict=True):
+        close(y, e)
+
+
+WRITES = {
+    "x[0] = v": lambda x, v: x.__setitem__(0, v),
+    "x[...] = v": lambda x, v: x.__setitem__(..., v),
+    "x[[0]] = v": lambda x, v: x.__setitem__([0], v),
+    "x[x > 0] = v": lambda x, v: x.__setitem__(x > 0, v),
+    "fill": lambda x, v: x.fill(v),
+    "put": lambda x, v: np.put(x, [0], v),
+    "putmask": lambda x, v: np.putmask(x, np.eye(2, dtype=bool), v),
+    "place": lambda x, v: np.place(x, np.eye(2, dtype=bool), v),
+    "copyto": lambda x, v: np.copyto(x, v),
+    "fill_diagonal": lambda x, v: np.fill_diagonal(x, v),
+    "put_along_axis": lambda x, v: np.put_along_axis(x, np.zeros((1, 2), int), v, 0),
+    "insert": lambda x, v: np.insert(x, 0, v),
+}
+
+
+@pytest.mark.parametrize(
+    "value", [300, -1, 255, [300, -1], [7, 200], True, np.int64(300), np.array([300, 1])], ids=repr
+)
+@pytest.mark.parametrize("name", WRITES)
+def test_python_integers_fit_where_they_are_written(name, value):
+    def f(x):
+        new = WRITES[name](x, value)
+        return x if new is None else new
+
+    expected, eager, compiled = both(f, np.ones((2, 2), np.uint8))
+    for out in (eager, compiled):
+        if isinstance(expected, type):
+            assert isinstance(out, type)
+        else:
+            exactly(out, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, np.bool_])
+@pytest.mark.parametrize(
+    "value", [np.array([1.5]), np.array([2**40]), np.float32([1.5]), np.uint8([3]), [1.5], 1.5, 2], ids=repr
+)
+@pytest.mark.parametrize("name", ["putmask", "place"])
+def test_masked_writes_lose_nothing_of_an_array(name, value, dtype):
+    def f(x):
+        WRITES[name](x, value)
+        return x
+
+    expected, eager, compiled = both(f, np.ones((2, 2), dtype))
+    for out in (eager, compiled):
+        if isinstance(expected, type):
+            assert out is TypeError
+        else:
+            exactly(out, expected)
+
+
+@pytest.mark.parametrize("value", [[1.0, 2.0], np.array([1.0, 2.0]), [[1.0]]], ids=repr)
+def test_one_element_takes_one_number(value):
+    for write in (lambda x: x.fill(value), lambda x: x.flat.__setitem__(0, value)):
+        assert both(lambda x, write=write: write(x), np.ones(2)) == [ValueError] * 3
