@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import sys
 
 os.environ.setdefault("FGRAD_TRACEBACK", "full")
@@ -22,6 +23,7 @@ parser.add_argument(
     "--interpreted", action="store_true", help="let Python run the kernels: faster for small programs"
 )
 chosen = parser.parse_args()
+resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))  # a program too many of memory fails alone
 minutes = chosen.minutes if chosen.minutes is not None else 5 if chosen.programs is None else 1e6
 if chosen.interpreted:
     from tests.compiler.interpreting import kernels_in_python

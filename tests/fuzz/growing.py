@@ -21,6 +21,49 @@ LIMIT = 300  # elements of a value, where it was not large from the start
 FLOATS = ("f8", "f8", "f8", "f4")
 INTEGERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 EVERY = ("?", *INTEGERS, "f2", "f4", "f8", "f8", "c8", "c16")
+PAIRS = (  # of steps that are slow, or large, where there are many elements
+    *(
+        "outer",
+        "kron",
+        "diag",
+        "einsum",
+        "tensordot",
+        "cov",
+        "corrcoef",
+        "meshgrid",
+        "eye",
+        "inner",
+        "vander",
+    ),
+    *(
+        "dot",
+        "ix_",
+        "@",
+        "broadcast",
+        "tile",
+        "None, :",
+        "matmul",
+        "indices",
+        "matvec",
+        "vec",
+        "isin",
+        "convolve",
+    ),
+    *(
+        "correlate",
+        "svd",
+        "qr",
+        "tolist",
+        "apply_along",
+        "vectorize",
+        "for ",
+        "lax",
+        "split",
+        "stack",
+        "sliding",
+    ),
+    *("unique", "list(", "atleast_3d", "block", "sum(["),
+)
 SHAPES = (
     (),
     (1,),
@@ -187,7 +230,7 @@ class Growth:
 
     def add(self, step: str | None) -> bool:
         """Run a step and keep it, where NumPy takes it and its values are tame."""
-        if step is None or self.ended:
+        if step is None or self.ended or self.is_greedy(step):
             return False
         before = dict(self.env)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -208,6 +251,11 @@ class Growth:
         self.env = before
         self.replay()
         return False
+
+    def is_greedy(self, step: str) -> bool:
+        """Return whether a step may ask for the memory of pairs of many elements."""
+        sizes = [np.size(self.env[n]) for n in reads(step) if n in self.env]
+        return max(sizes, default=0) > 1000 and any(word in step for word in PAIRS)
 
     def replay(self) -> None:
         """Make every value anew: a step that was dropped may have written to some."""

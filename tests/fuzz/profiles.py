@@ -73,7 +73,9 @@ PROFILES = {
         nonfinite=0.0,
     ),
     "mixed": Profile(
-        dict.fromkeys("elementwise reductions shapes indexing products writes control".split(), 1),
+        dict.fromkeys(
+            ["elementwise", "reductions", "shapes", "indexing", "products", "writes", "control"], 1
+        ),
         ("f8", "f8", "f8", "f4"),
         BOTH,
         steps=(3, 12),

@@ -137,6 +137,24 @@ def tidied(program: Program) -> Program:
     )
 
 
+def is_aliased(program: Program) -> bool:
+    """Return whether a step writes to what another name sees too, as far as NumPy's memory tells."""
+    scope: dict[str, Any] = {"np": np, **{f"x{i}": x for i, x in enumerate(program.arrays())}}
+    for step in program.steps:
+        lines = [line.strip() for line in step.splitlines()]
+        written = [found.group() for line in lines if not BINDS.match(line) and (found := NAME.search(line))]
+        arrays = {k: v for k, v in scope.items() if NAME.fullmatch(k) and isinstance(v, np.ndarray)}
+        for name in written:
+            for other, v in arrays.items():
+                if other != name and name in arrays and np.may_share_memory(arrays[name], v):
+                    return True
+        try:
+            exec(step, scope)
+        except Exception:  # one that is meant to fail, or needs more than NumPy
+            return False
+    return False
+
+
 def live(program: Program) -> Program:
     """Return a program without what its results do not depend on, as far as names tell."""
     needed, kept = set(program.results), []

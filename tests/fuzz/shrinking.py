@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 from tests.fuzz import reference
 from tests.fuzz.oracles import Case, Verdict, quiet, verdict
-from tests.fuzz.programs import NAME, Input, Program, binds, tidied
+from tests.fuzz.programs import NAME, Input, Program, binds, is_aliased, tidied
 
 
 def shrunk(case: Case, found: Verdict, judge: Callable[[Case], Verdict] = verdict, tries: int = 400) -> Case:
     """Return a smaller case with a verdict of the same kind."""
+    aliased = is_aliased(case.program)
     progress = True
     while progress and tries > 0:
         progress = False
@@ -21,7 +22,7 @@ def shrunk(case: Case, found: Verdict, judge: Callable[[Case], Verdict] = verdic
             if tries <= 0:
                 break
             try:
-                same = judge(smaller).kind == found.kind
+                same = judge(smaller).kind == found.kind and (aliased or not is_aliased(smaller.program))
             except Exception:  # a candidate need not make sense
                 same = False
             if same:

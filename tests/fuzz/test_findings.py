@@ -118,3 +118,26 @@ def test_masked_writes_lose_nothing_of_an_array(name, value, dtype):
 def test_one_element_takes_one_number(value):
     for write in (lambda x: x.fill(value), lambda x: x.flat.__setitem__(0, value)):
         assert both(lambda x, write=write: write(x), np.ones(2)) == [ValueError] * 3
+
+
+@pytest.mark.parametrize(
+    "value", [2.109, -3, 300, np.float32(1.5), [2.5, 1.0, 2.0, 3.0], np.array([2, 1, 3, 2])], ids=repr
+)
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.int8, np.bool_, np.float32])
+@pytest.mark.parametrize(
+    "ufunc", [np.add, np.multiply, np.subtract, np.maximum, np.power, np.divide, np.logaddexp]
+)
+def test_steps_of_at_are_cast_back_one_by_one_or_refused(ufunc, dtype, value):
+    def f(x):
+        ufunc.at(x, np.array([0, 0, 1, -1]), value)
+        return x
+
+    with np.errstate(all="ignore"):
+        expected, eager, compiled = both(f, np.array([2, 1], dtype))
+    for out in (eager, compiled):
+        if isinstance(expected, type) or isinstance(out, type):
+            assert isinstance(out, type)
+            assert isinstance(expected, type) or (out is not eager and (np.dtype(dtype).kind != "f"))
+        else:
+            assert out.dtype == expected.dtype
+            close(out, expected, rtol=1e-6)
