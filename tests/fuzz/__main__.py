@@ -10,7 +10,7 @@ import sys
 os.environ.setdefault("FGRAD_TRACEBACK", "full")
 
 from tests.fuzz.profiles import PROFILES
-from tests.fuzz.session import run
+from tests.fuzz.session import NORMAL, run
 
 parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
 parser.add_argument(
@@ -28,8 +28,9 @@ minutes = chosen.minutes if chosen.minutes is not None else 5 if chosen.programs
 if chosen.interpreted:
     from tests.compiler.interpreting import kernels_in_python
 
+    small = ",".join(name for name in NORMAL if name != "large")
     with kernels_in_python():
-        tally = run(chosen.seed, programs=chosen.programs, seconds=60 * minutes, only=chosen.only)
+        tally = run(chosen.seed, programs=chosen.programs, seconds=60 * minutes, only=chosen.only or small)
 else:
     tally = run(chosen.seed, programs=chosen.programs, seconds=60 * minutes, only=chosen.only)
 print(f"{tally.programs} programs, seeds {chosen.seed} to {chosen.seed + tally.programs - 1}")

@@ -257,7 +257,7 @@ def choice(g: Growth) -> str | None:
 
 @family("elementwise")
 def ufunc_options(g: Growth) -> str | None:
-    a = g.array("f")
+    a = g.array("f", low=1)
     if a is None:
         return None
     b = partner(g, a)

@@ -8,6 +8,7 @@ from tests.fuzz.programs import swapped
 from tests.helpers import close, exactly
 
 import fgrad as fg
+import fgrad.numpy as fnp
 from fgrad import lax
 
 
@@ -141,3 +142,24 @@ def test_steps_of_at_are_cast_back_one_by_one_or_refused(ufunc, dtype, value):
         else:
             assert out.dtype == expected.dtype
             close(out, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shift, axis", [(1, 0), (3, 0), (-3, -1), ((1, 2), (0, 0)), (1, None)])
+def test_a_roll_that_moves_nothing_is_a_copy(shift, axis):
+    def f(x):
+        y = np.roll(x, shift, axis)
+        x[0] = 5.0
+        return y
+
+    x = np.array([2.0]) if shift == 1 else np.arange(3.0)
+    for run in (lambda x: f(fg.tensor(x)), fg.jit(f), lambda x: fg.vmap(f)(x[None])[0]):
+        exactly(run(x), np.roll(x, shift, axis))
+    y = fnp.roll(x, shift, axis)
+    assert not np.may_share_memory(x, y)
+
+
+@pytest.mark.parametrize("value", [-1.381, 300.5, float("nan"), [1.0, -2.0], 7.9])
+def test_python_floats_fit_where_integers_are_written(value):
+    expected, eager, compiled = both(lambda x: x.__setitem__(..., value) or x, np.ones(2, np.uint8))
+    for out in (eager, compiled):
+        assert out is expected if isinstance(expected, type) else np.array_equal(out, expected)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from fgrad.core.placement import placed
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor, alias, bind
 from fgrad.core.trace import user_line
 from fgrad.core.views import is_laid_out, memory_of
 from fgrad.numpy.arrays import (
@@ -621,6 +621,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     axes = normalize_axis_tuple(axis, len(a.shape), allow_duplicate=True)
     several = np.ndim(shift) > 0 or len(axes) > 1
     moves = zip(*np.broadcast_arrays(shift, axes), strict=True) if several else [(shift, axes[0])]
+    given = a
     for s, i in moves:
         n = a.shape[i]
         k = int(s) % n if n else 0
@@ -628,6 +629,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
             lead = (slice(None),) * int(i)
             parts = (slice(n - k, None), slice(None, n - k))
             a = bind("concatenate", *(bind("slice", a, index=(*lead, p)) for p in parts), axis=int(i))
+    if a is given:  # nothing moved: the result is a copy all the same
+        return alias(a) if isinstance(a, Tensor) else a.copy()
     return a
 
 
