@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -35,7 +36,8 @@ class Tally:
         self.programs += 1
         self.kinds[found.kind] += 1
         if found.kind == "refused":
-            self.refusals[f"{case.way}: {found.text[:110]}".replace("\n", " ")] += 1
+            words = re.sub(r"at <program>:\d+|\d+", "", found.text).replace("\n", " ")
+            self.refusals[words[:100]] += 1
 
 
 def seeds(start: int, only: str | None = None) -> Iterator[tuple[str, int]]:

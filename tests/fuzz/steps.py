@@ -249,7 +249,7 @@ def choice(g: Growth) -> str | None:
             f"{a}.clip(0, 1)",
             f"np.where({a}, {a}, 1)",
             f"np.piecewise({a}, [{test}], [lambda t: t * t, lambda t: 1 - t])",
-            f"np.choose(np.array(1), [{a}, {b}])",
+            f"np.choose(np.array(1), [{a}, {a if 'weak choices' in g.without else b}])",
         ]
     )
     return f"{g.fresh()} = {text}"
@@ -764,7 +764,6 @@ def product(g: Growth) -> str | None:
             f"np.dot({g.literal('f')}, {a})",
             f"np.einsum('ij,jk->ik', {a}, {b})",
             f"np.einsum('ii', {a})",
-            f"np.einsum('ii->i', {a})",
             f"np.einsum('ij->ji', {a})",
             f"np.cross({a}[..., :3], np.arange(3.0))",
             f"np.matvec({a}, {b})",

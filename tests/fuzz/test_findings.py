@@ -163,3 +163,55 @@ def test_python_floats_fit_where_integers_are_written(value):
     expected, eager, compiled = both(lambda x: x.__setitem__(..., value) or x, np.ones(2, np.uint8))
     for out in (eager, compiled):
         assert out is expected if isinstance(expected, type) else np.array_equal(out, expected)
+
+
+AXES_OF_NUMBERS = {
+    "squeeze": np.squeeze,
+    "repeat": lambda x, axis: np.repeat(x, 2, axis=axis),
+    "repeat by a list": lambda x, axis: np.repeat(x, [3], axis),
+    "take": lambda x, axis: np.take(x, [0, 0], axis),
+    "take one": lambda x, axis: np.take(x, 0, axis),
+    "compress": lambda x, axis: np.compress([True], x, axis),
+    "cumsum": np.cumsum,
+    "sum": np.sum,
+}
+
+
+@pytest.mark.parametrize("axis", [0, -1, 1])
+@pytest.mark.parametrize("name", AXES_OF_NUMBERS)
+def test_numbers_have_one_axis_where_numpy_lets_them(name, axis):
+    f = lambda x: AXES_OF_NUMBERS[name](x, axis)
+    expected, eager, compiled = both(f, np.array(1.5))
+    if isinstance(expected, type):
+        assert eager is compiled is expected
+        return
+    close(eager, expected)
+    close(compiled, expected)
+    close(fg.vmap(f)(np.array([1.5, 2.0]))[0], expected)
+    close(fg.grad(lambda x: np.sum(f(x)))(np.array(1.5)), np.sum(f(np.array(1.0))))
+
+
+def test_an_empty_list_repeats_nothing():
+    for x in (np.zeros(0), np.zeros((0, 3), np.complex64)):
+        f = lambda x: np.repeat(x, [], axis=0)
+        exactly(f(fg.tensor(x)), f(x))
+
+
+@pytest.mark.parametrize("index", [0, 1, 5, -2])
+def test_a_switch_by_a_number_has_a_compiled_derivative(index):
+    f = lambda x: lax.switch(index, [lambda t: t * 2, np.sin, lambda t: t**3], x)
+    slope = [2.0, np.cos(1.5), 3 * 1.5**2][min(max(index, 0), 2)]
+    for run in (
+        fg.jit(fg.grad(f)),
+        fg.grad(fg.jit(f)),
+        lambda x: fg.jit(lambda x: fg.jvp(f, (x,), (1.0,))[1])(x),
+    ):
+        close(run(1.5), slope)
+
+
+def test_rules_and_callbacks_of_arrays_of_the_other_order_of_bytes():
+    rule = fg.custom_vjp(lambda x: np.sin(x))
+    rule.defvjp(lambda x: (np.sin(x), x), lambda x, ct: (ct * np.cos(x),))
+    x = np.array([0.5, 1.0])
+    close(fg.grad(lambda x: np.sum(rule(x)))(swapped(x)), np.cos(x))
+    close(fg.pure_callback(lambda v: v * 2, swapped(x), swapped(x)), 2 * x)

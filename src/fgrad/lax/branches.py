@@ -81,7 +81,8 @@ def switch(index: Any, branches: Sequence[Fun], *operands: Any) -> Any:
             outs = [f(*operands) for f in branches]
         return choose(lambda *ys: _pick(index, ys), outs, "switch")
     if isinstance(index, Tensor) or staging():
-        return _staged_switch(index, tuple(branches), operands, "switch")
+        known = index if isinstance(index, Tensor) else np.asarray(int(index))
+        return _staged_switch(known, tuple(branches), operands, "switch")
     return branches[min(max(int(index), 0), last)](*operands)
 
 

@@ -271,7 +271,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
     """Return elements at places along an axis; None flattens first."""
     a = next_to(a, indices)
-    if axis is None:
+    if axis is None or (not a.shape and axis in {0, -1}):
         a, axis = linear.reshape(a, (a.size,)), 0
     axis = normalize_axis_index(axis, len(a.shape))
     places = indices if isinstance(indices, Tensor) else as_array(indices)

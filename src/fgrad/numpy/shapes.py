@@ -170,6 +170,8 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 def squeeze(a: Any, axis: Any = None) -> Any:
     """Return `a` without axes of length one."""
     a = as_value(a)
+    if not a.shape and axis in {0, -1}:  # numbers have one axis where NumPy asks for one
+        axis = None
     axes = range(len(a.shape)) if axis is None else normalize_axis_tuple(axis, len(a.shape))
     if axis is not None and any(a.shape[i] != 1 for i in axes):
         raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
@@ -651,10 +653,12 @@ def tile(A: Any, reps: Any) -> Any:  # noqa: N803 -- NumPy's name
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     """Return each element along an axis repeated."""
     a = as_value(a)
-    if axis is None:
+    if axis is None or (not a.shape and axis in {0, -1}):
         a, axis = ravel(a), 0
     axis = normalize_axis_index(axis, len(a.shape))
     counts = np.asarray(concrete(repeats, "repeat"))
+    if not counts.size and isinstance(repeats, list | tuple):
+        counts = counts.astype(np.intp)
     n = a.shape[axis]
     if counts.size == 1 and counts.dtype.kind in "iu" and counts.flat[0] >= 0:
         k, lead, rest = int(counts.flat[0]), tuple(a.shape[:axis]), tuple(a.shape[axis + 1 :])

@@ -143,7 +143,7 @@ def _checked(x: Any, aval: Aval, call: _Call) -> Any:
     if isinstance(x, Tensor):
         x = x.numpy()
     a = np.array(x, aval.dtype) if isinstance(x, bool | int | float | complex) else np.array(x)
-    if a.shape != aval.shape or a.dtype != aval.dtype:
+    if a.shape != aval.shape or not np.can_cast(a.dtype, aval.dtype, "equiv"):
         error = ValueError if a.shape != aval.shape else TypeError
         raise error(
             f"the callback {call} of pure_callback at {call.line} returned {aval_of(a)}, "

@@ -169,7 +169,7 @@ def _checked(result: Any, aval: Aval, i: int, name: str) -> Any:
             f"the backward rule of {name} returned shape {result.shape} for argument {i}, "
             f"which has shape {aval.shape}"
         )
-    if result.dtype != aval.dtype:
+    if not np.can_cast(result.dtype, aval.dtype, "equiv"):
         raise TypeError(
             f"the backward rule of {name} returned dtype {result.dtype} for argument {i}, "
             f"which has dtype {aval.dtype}"
