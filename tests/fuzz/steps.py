@@ -844,7 +844,6 @@ def created(g: Growth) -> str | None:
             f"np.empty_like({a}) * 0 + {a}" if v.size == 0 else f"np.indices({v.shape}).sum(0) + {a}",
             f"np.logspace(0.0, np.tanh(np.sum({a})), 3)",
             f"np.array([np.sum({a}), 2.0, np.max({a}, initial=0.0)])",
-            f"np.array({a}.tolist()) * {a}",
             f"np.fromfunction(lambda i, j: i * j, (2, 2)) * np.sum({a})",
         ]
     )
@@ -1000,7 +999,6 @@ def view_text(g: Growth, a: str) -> str:
             f"np.split({a}, [1])[{g.integer(0, 1)}]",
             f"np.atleast_2d({a})",
             f"np.atleast_1d({a})",
-            f"np.asarray({a})",
             f"{a}.flatten()",
             f"{a}[[0]]",
             f"{a}.astype({a}.dtype, copy=False)",
@@ -1016,10 +1014,6 @@ def view_text(g: Growth, a: str) -> str:
             f"{a}.view()",
             f"np.diag({a})",
             f"np.unstack({a})[-1]",
-            f"np.asanyarray({a})",
-            f"np.require({a})",
-            f"np.ascontiguousarray({a})",
-            f"np.array({a}, copy=None)",
             f"np.fliplr({a})",
             f"list({a})[-1]",
             f"np.broadcast_arrays({a}, {a})[0]",
