@@ -100,7 +100,7 @@ def attempt(f: Callable[..., Any], *args: Any) -> Any:
         warnings.simplefilter("ignore")
         try:
             return f(*args)
-        except Exception as error:  # noqa: BLE001 -- all are compared
+        except Exception as error:
             return error
 
 
@@ -225,7 +225,7 @@ class Run:
                 self.call.f(self.library, *self.args)
             except np.exceptions.ComplexWarning:
                 return True
-            except Exception:  # noqa: BLE001 -- it raises without the warning
+            except Exception:
                 return False
         return False
 
@@ -285,7 +285,6 @@ class Run:
             return
         compare(made, own, self.ulps)
 
-
     def gradients(self) -> None:
         """Compare dtypes and shapes of gradients with those of arguments."""
         places = [i for i, x in enumerate(self.args) if isinstance(x, np.ndarray) and x.dtype.kind in "fc"]
@@ -298,7 +297,11 @@ class Run:
             args = list(self.args)
             for i, x in zip(places, xs, strict=True):
                 args[i] = x
-            return [y for y in leaves(self.call.f(self.ours, *args)) if getattr(y, "dtype", None) is not None and y.dtype.kind in "fc"]
+            return [
+                y
+                for y in leaves(self.call.f(self.ours, *args))
+                if getattr(y, "dtype", None) is not None and y.dtype.kind in "fc"
+            ]
 
         chosen = [self.args[i] for i in places]
         made = attempt(lambda: fg.vjp(smooth, *chosen))

@@ -200,6 +200,19 @@ def put(u):
     np.put_along_axis(u.T, np.array([[0, 1]]), 8.0, 0)
 
 
+def shapes(u):
+    v = u[0]
+    w = u.T
+    u.shape = (3, 2)
+    u[0] *= 3
+    v += u[2, 1]
+    w[1] -= u[1]
+    v.shape = (1, 3)
+    v[0, 1] = 7
+    u[1, 0] += 1
+    u.shape = (2, 3)
+
+
 def numbers(u):
     a = u[0, 0]
     a += 100
@@ -213,7 +226,7 @@ PROGRAMS = [
     *(item_of_row, row, rows, transposed, raveled, copied_to, split_rows, reshaped, swapped, view_of_view),
     *(overlapping, made_before_written_after, squeezed, expanded, moved, split, at_least, flipped, filled),
     *(sorted_in_place, partitioned, out, at, flat, whole, diagonal_sees, broadcast_sees, windows_see),
-    *(einsum_views, copies, in_place_of_a_loop, put, numbers),
+    *(einsum_views, copies, in_place_of_a_loop, put, shapes, numbers),
 ]
 EXPECTED = {  # by NumPy, with np.sum(u**2)
     "item_of_row": 87,

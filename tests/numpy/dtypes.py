@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -59,13 +59,14 @@ for name, program in PROGRAMS.items():
 # --- universal functions, operators, their methods and keywords ------------------------------------------
 
 UFUNCS = sorted(
-    n for n, f in vars(fnp).items() if isinstance(getattr(numpy, n, None), numpy.ufunc) and not n.startswith("_")
+    n
+    for n, f in vars(fnp).items()
+    if isinstance(getattr(numpy, n, None), numpy.ufunc) and not n.startswith("_")
 )
 ONE = [n for n in UFUNCS if getattr(numpy, n).nin == 1]
 TWO = [n for n in UFUNCS if getattr(numpy, n).nin == 2 and getattr(numpy, n).signature is None]
 MATRIX = [n for n in UFUNCS if getattr(numpy, n).signature is not None]
 OWN = lambda names: [n for n in names if getattr(numpy, n).__name__ == n or n == "abs"]  # without aliases
-
 
 
 def reduction(name: str) -> Callable[..., Any]:
@@ -96,7 +97,9 @@ for name in MATRIX:
     add(f"{name}(x, y)", lambda np, x, y, name=name: getattr(np, name)(x, y), SPD, SPD + 1)
 for name in OWN(ONE):
     typed(f"{name}(x)", lambda np, x, d, name=name: getattr(np, name)(x, dtype=d), X)
-    add(f"{name}.at", lambda np, x, name=name: written(np, x, lambda y: getattr(np, name).at(y, [0, 2, 2])), V)
+    add(
+        f"{name}.at", lambda np, x, name=name: written(np, x, lambda y: getattr(np, name).at(y, [0, 2, 2])), V
+    )
 for name in OWN(TWO):
     reduce = reduction(name)
     typed(f"{name}(x, y)", lambda np, x, y, d, name=name: getattr(np, name)(x, y, dtype=d), X, Y)
@@ -113,10 +116,22 @@ for name in OWN(TWO):
     add(f"{name}.accumulate(empty)", lambda np, x, name=name: getattr(np, name).accumulate(x), empty(0, 3))
     add(f"{name}.reduceat", lambda np, x, name=name: getattr(np, name).reduceat(x, [0, 2, 1], axis=0), X)
     add(f"{name}.outer", lambda np, x, y, name=name: getattr(np, name).outer(x, y), V, Y[0])
-    add(f"{name}.outer(number)", lambda np, x, y, name=name: getattr(np, name).outer(x, y), V, Y, kinds=(DTYPES, PYTHON))
+    add(
+        f"{name}.outer(number)",
+        lambda np, x, y, name=name: getattr(np, name).outer(x, y),
+        V,
+        Y,
+        kinds=(DTYPES, PYTHON),
+    )
     add(f"{name}.at(v)", lambda np, x, v, name=name: written(np, x, lambda y: getattr(np, name).at(y, [0, 2, 2], v)), V, 2.0,
         kinds=(DTYPES, (*DTYPES, *PYTHON)))  # fmt: skip
-    add(f"{name}(out)", lambda np, x, y, o, name=name: getattr(np, name)(x, y, out=np.zeros(x.shape, o.dtype)), X, Y, X)
+    add(
+        f"{name}(out)",
+        lambda np, x, y, o, name=name: getattr(np, name)(x, y, out=np.zeros(x.shape, o.dtype)),
+        X,
+        Y,
+        X,
+    )
 
 
 def written(np: Any, x: Any, write: Callable[[Any], None]) -> Any:
@@ -133,7 +148,20 @@ OPERATORS = {
     "==": lambda x, y: x == y, "!=": lambda x, y: x != y, "<": lambda x, y: x < y, "<=": lambda x, y: x <= y,
     ">": lambda x, y: x > y, ">=": lambda x, y: x >= y, "divmod": divmod,
 }  # fmt: skip
-IN_PLACE = ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift", "irshift")
+IN_PLACE = (
+    "iadd",
+    "isub",
+    "imul",
+    "itruediv",
+    "ifloordiv",
+    "imod",
+    "ipow",
+    "iand",
+    "ior",
+    "ixor",
+    "ilshift",
+    "irshift",
+)
 for name, f in OPERATORS.items():
     add(f"x {name} y", lambda np, x, y, f=f: f(x, y), X, Y)
     add(f"x {name} number", lambda np, x, y, f=f: f(x, y), X, Y, kinds=(DTYPES, NUMBERS))
@@ -186,7 +214,11 @@ for name in SCANS:
     add(f"{name}(0-d)", lambda np, x, name=name: getattr(np, name)(x), X, kinds=(ZERO_D,))
     typed(f"{name}()", lambda np, x, d, name=name: getattr(np, name)(x, axis=1, dtype=d), X)
 for name in ("cumulative_sum", "cumulative_prod"):
-    typed(f"{name}()", lambda np, x, d, name=name: getattr(np, name)(x, axis=1, dtype=d, include_initial=True), X)
+    typed(
+        f"{name}()",
+        lambda np, x, d, name=name: getattr(np, name)(x, axis=1, dtype=d, include_initial=True),
+        X,
+    )
     add(f"{name}()", lambda np, x, name=name: getattr(np, name)(x, axis=0, include_initial=True), X)
 for name in ("sum", "prod", "max", "min", "nansum", "nanprod", "nanmax", "nanmin"):
     add(f"{name}(initial)", lambda np, x, i, name=name: getattr(np, name)(x, axis=0, initial=i), X, Y,
@@ -200,7 +232,14 @@ add("trace", lambda np, x: np.trace(x), X)
 typed("trace", lambda np, x, d: np.trace(x, dtype=d), X)
 add("diff", lambda np, x: np.diff(x), X)
 add("diff(n)", lambda np, x: np.diff(x, n=2, prepend=1), X)
-add("ediff1d", lambda np, x, b, e: np.ediff1d(x, e, b), V, V, V, kinds=(DTYPES, (*DTYPES, *PYTHON), (*DTYPES, *PYTHON)))
+add(
+    "ediff1d",
+    lambda np, x, b, e: np.ediff1d(x, e, b),
+    V,
+    V,
+    V,
+    kinds=(DTYPES, (*DTYPES, *PYTHON), (*DTYPES, *PYTHON)),
+)
 add("ediff1d()", lambda np, x: np.ediff1d(x), V)
 add("gradient", lambda np, x: np.gradient(x), X)
 add("gradient(spacing)", lambda np, x, h: np.gradient(x, h, axis=1), X, 2.0, kinds=(DTYPES, NUMBERS))
@@ -262,7 +301,11 @@ SINGLE = {
 }  # fmt: skip
 SINGLES_ONLY_OURS = {"asanyarray", "asarray", "array", "full", "logspace"}
 for name, f in SINGLE.items():
-    ours = EAGER if name in {"asarray", "array", "full", "common_type", "result_type", "min_scalar_type"} else EVERY
+    ours = (
+        EAGER
+        if name in {"asarray", "array", "full", "common_type", "result_type", "min_scalar_type"}
+        else EVERY
+    )
     add(f"{name} of an array", f, X, modes=ours)
     add(f"{name} of a vector", f, V, modes=ours)
     add(f"{name} of edges", f, edges, modes=ours)
@@ -322,8 +365,33 @@ for name, f in TOGETHER.items():
     add(f"{name} together", f, V, Y[0], modes=ours)
     add(f"{name} with a number", f, V, Y, kinds=(DTYPES, NUMBERS), modes=ours)
     add(f"{name} of nothing", f, empty(0), empty(0), modes=ours)
-    if name in {"linspace", "logspace", "geomspace", "linspace(retstep)", "logspace(base)", "where", "clip(y, None)", "clip(None, y)", "isclose", "full_like", "result_type", "array", "append", "interp(left)", "dot", "vdot", "outer"}:
-        add(f"{name} of 0-d", f, 1.5, 3.0, kinds=((*ZERO_D, *SCALARS), (*ZERO_D, *SCALARS, *PYTHON)), modes=ours)
+    if name in {
+        "linspace",
+        "logspace",
+        "geomspace",
+        "linspace(retstep)",
+        "logspace(base)",
+        "where",
+        "clip(y, None)",
+        "clip(None, y)",
+        "isclose",
+        "full_like",
+        "result_type",
+        "array",
+        "append",
+        "interp(left)",
+        "dot",
+        "vdot",
+        "outer",
+    }:
+        add(
+            f"{name} of 0-d",
+            f,
+            1.5,
+            3.0,
+            kinds=((*ZERO_D, *SCALARS), (*ZERO_D, *SCALARS, *PYTHON)),
+            modes=ours,
+        )
         add(f"{name} of a number", f, 1.5, 3.0, kinds=(PYTHON, (*DTYPES[:1], *ZERO_D)), modes=ours)
 
 # --- dtypes that are asked for ---------------------------------------------------------------------------
@@ -357,9 +425,17 @@ for name, f in {**ASKED, **CREATED}.items():
     typed(f"{name}", f, V, modes=EAGER if name in ours or "(out)" in name else EVERY)
 for name in ("+", "*", "/", "**"):
     for wide in (0, 1, 2.5, 1j, True):
-        add(f"x {name} {wide}", lambda np, x, f=OPERATORS[name], n=wide: f(x, n), X, kinds=((*DTYPES, *ZERO_D, *SCALARS),))
+        add(
+            f"x {name} {wide}",
+            lambda np, x, f=OPERATORS[name], n=wide: f(x, n),
+            X,
+            kinds=((*DTYPES, *ZERO_D, *SCALARS),),
+        )
 for big in (128, 256, 300, -1, -129, 2**31, 2**40, 2**63, 2**64, 1e300, 1e5):
-    for name, f in {**{k: OPERATORS[k] for k in ("+", "*", "//", "**", "==", "<", "&")}, "maximum": None}.items():
+    for name, f in {
+        **{k: OPERATORS[k] for k in ("+", "*", "//", "**", "==", "<", "&")},
+        "maximum": None,
+    }.items():
         if name != "**" or big in (300, -1, 1e5):
             add(f"x {name} {big}", lambda np, x, f=f, n=big: np.maximum(x, n) if f is None else f(x, n), X)
             add(f"{big} {name} x", lambda np, x, f=f, n=big: np.maximum(n, x) if f is None else f(n, x), X)
@@ -418,14 +494,48 @@ for name, f in LINALG.items():
         add(f"linalg.{name} of wide", f, X, ulps=256)
 add("linalg.solve(x, y)", lambda np, x, y: np.linalg.solve(x, y), SPD, Y[:, :1], ulps=256)
 add("linalg.lstsq(x, y)", lambda np, x, y: np.linalg.lstsq(x, y)[0], SPD, Y[:, 0], ulps=256)
-add("linalg.pinv(rcond)", lambda np, x, r: np.linalg.pinv(x, r), SPD, 0.01, kinds=(DTYPES, ("python float", *SCALARS)), ulps=256)
-add("linalg.matrix_rank(rtol)", lambda np, x, r: np.linalg.matrix_rank(x, rtol=r), SPD, 0.01, kinds=(DTYPES, ("python float", *SCALARS)))
+add(
+    "linalg.pinv(rcond)",
+    lambda np, x, r: np.linalg.pinv(x, r),
+    SPD,
+    0.01,
+    kinds=(DTYPES, ("python float", *SCALARS)),
+    ulps=256,
+)
+add(
+    "linalg.matrix_rank(rtol)",
+    lambda np, x, r: np.linalg.matrix_rank(x, rtol=r),
+    SPD,
+    0.01,
+    kinds=(DTYPES, ("python float", *SCALARS)),
+)
 add("linalg.multi_dot(x, y)", lambda np, x, y: np.linalg.multi_dot([x, y, x]), SPD, SPD + 1)
 add("linalg.tensorsolve(x, y)", lambda np, x, y: np.linalg.tensorsolve(x, y), SPD, Y[:, 0], ulps=256)
 add("einsum(three)", lambda np, x, y, z: np.einsum("ij,jk,k->i", x, y, z), SPD, Y[:, :3], V[:3])
-add("einsum(optimize)", lambda np, x, y, z: np.einsum("ij,jk,k->i", x, y, z, optimize=True), SPD, Y[:, :3], V[:3])
+add(
+    "einsum(optimize)",
+    lambda np, x, y, z: np.einsum("ij,jk,k->i", x, y, z, optimize=True),
+    SPD,
+    Y[:, :3],
+    V[:3],
+)
 
-TRANSFORMS = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn", "irfftn")
+TRANSFORMS = (
+    "fft",
+    "ifft",
+    "rfft",
+    "irfft",
+    "hfft",
+    "ihfft",
+    "fft2",
+    "ifft2",
+    "rfft2",
+    "irfft2",
+    "fftn",
+    "ifftn",
+    "rfftn",
+    "irfftn",
+)
 for name in TRANSFORMS:
     add(f"fft.{name}", lambda np, x, name=name: getattr(np.fft, name)(x), X)
     add(f"fft.{name}(ortho)", lambda np, x, name=name: getattr(np.fft, name)(x, norm="ortho"), X)
@@ -440,30 +550,131 @@ add("poly(roots)", lambda np, r: np.poly(r), V)
 add("poly(edges)", lambda np, r: np.poly(r), edges, ulps=1000)
 add("poly(conjugates)", lambda np, r: np.poly(r), lambda d: numpy.array([1 + 2j, 1 - 2j, 3]).astype(d))
 add("poly(infinite)", lambda np, r: np.poly(r), lambda d: numpy.array([numpy.inf, 1, 2]).astype(d))
-add("poly(infinite complex)", lambda np, r: np.poly(r), lambda d: numpy.array([complex(numpy.inf, 1), complex(numpy.inf, -1), 2]).astype(d))
+add(
+    "poly(infinite complex)",
+    lambda np, r: np.poly(r),
+    lambda d: numpy.array([complex(numpy.inf, 1), complex(numpy.inf, -1), 2]).astype(d),
+)
 add("roots(edges)", lambda np, r: np.sort(np.roots(r)), V, ulps=1000)
-add("polyfit(w)", lambda np, x, y, w: np.polyfit(np.cumsum(abs(x) + 1), y, 1, w=abs(w) + 1), V, Y[0], Y[1], ulps=1000)
+add(
+    "polyfit(w)",
+    lambda np, x, y, w: np.polyfit(np.cumsum(abs(x) + 1), y, 1, w=abs(w) + 1),
+    V,
+    Y[0],
+    Y[1],
+    ulps=1000,
+)
 add("polyint(m)", lambda np, x, k: np.polyint(x, 2, k), V, 2.0, kinds=(DTYPES, NUMBERS))
-add("logspace(three)", lambda np, x, y, b: np.logspace(x, y, 3, base=b), 0.5, 1.0, 2.0, kinds=((*PYTHON, *ZERO_D),) * 3)
-add("linspace(three)", lambda np, x, y: np.linspace(x, y, 3, axis=-1), V, Y[0], kinds=((*PYTHON, *DTYPES, *ZERO_D),) * 2)
-add("clip(x, y, z)", lambda np, x, y, z: np.clip(x, y, z), X, Y[0], Y[1] + 3, kinds=(DTYPES, (*DTYPES, *PYTHON), (*DTYPES, *PYTHON)))
-add("where(x, y, z)", lambda np, x, y, z: np.where(x, y, z), X, Y[0], Y[1], kinds=(DTYPES, (*DTYPES, *NUMBERS), (*DTYPES, *PYTHON)))
-add("select(x, y, z)", lambda np, x, y, z: np.select([x > 0, x < 1], [x, y], z), X, Y[0], Y, kinds=(DTYPES, DTYPES, (*DTYPES, *NUMBERS)))
+add(
+    "logspace(three)",
+    lambda np, x, y, b: np.logspace(x, y, 3, base=b),
+    0.5,
+    1.0,
+    2.0,
+    kinds=((*PYTHON, *ZERO_D),) * 3,
+)
+add(
+    "linspace(three)",
+    lambda np, x, y: np.linspace(x, y, 3, axis=-1),
+    V,
+    Y[0],
+    kinds=((*PYTHON, *DTYPES, *ZERO_D),) * 2,
+)
+add(
+    "clip(x, y, z)",
+    lambda np, x, y, z: np.clip(x, y, z),
+    X,
+    Y[0],
+    Y[1] + 3,
+    kinds=(DTYPES, (*DTYPES, *PYTHON), (*DTYPES, *PYTHON)),
+)
+add(
+    "where(x, y, z)",
+    lambda np, x, y, z: np.where(x, y, z),
+    X,
+    Y[0],
+    Y[1],
+    kinds=(DTYPES, (*DTYPES, *NUMBERS), (*DTYPES, *PYTHON)),
+)
+add(
+    "select(x, y, z)",
+    lambda np, x, y, z: np.select([x > 0, x < 1], [x, y], z),
+    X,
+    Y[0],
+    Y,
+    kinds=(DTYPES, DTYPES, (*DTYPES, *NUMBERS)),
+)
 add("interp(x, y, z)", lambda np, x, y, z: np.interp(x, np.sort(y), z), X, Y[0], Y[1])
-add("nan_to_num(three)", lambda np, x, y, z: np.nan_to_num(x, nan=y, posinf=z), edges, 1.0, 2.0, kinds=(DTYPES, (*PYTHON, *ZERO_D), PYTHON))
-add("isclose(tolerances)", lambda np, x, y, t: np.isclose(x, y, rtol=t), X, Y, 0.5, kinds=(DTYPES, DTYPES, (*PYTHON, *ZERO_D)))
-add("piecewise(values)", lambda np, x, y: np.piecewise(x, [x > 0, x < 0], [y, 1]), X, 2.0, kinds=(DTYPES, (*NUMBERS,)))
+add(
+    "nan_to_num(three)",
+    lambda np, x, y, z: np.nan_to_num(x, nan=y, posinf=z),
+    edges,
+    1.0,
+    2.0,
+    kinds=(DTYPES, (*PYTHON, *ZERO_D), PYTHON),
+)
+add(
+    "isclose(tolerances)",
+    lambda np, x, y, t: np.isclose(x, y, rtol=t),
+    X,
+    Y,
+    0.5,
+    kinds=(DTYPES, DTYPES, (*PYTHON, *ZERO_D)),
+)
+add(
+    "piecewise(values)",
+    lambda np, x, y: np.piecewise(x, [x > 0, x < 0], [y, 1]),
+    X,
+    2.0,
+    kinds=(DTYPES, (*NUMBERS,)),
+)
 add("cross(2)", lambda np, x, y: np.cross(x, y), SPD, Y[:, :3])
 add("apply_along_axis", lambda np, x: np.apply_along_axis(lambda v: v.sum(), 0, x), X)
 add("r_", lambda np, x, y: np.r_[x, y, 1.5], V, 2.0, kinds=(DTYPES, NUMBERS), modes=EAGER)
 add("c_", lambda np, x, y: np.c_[x, y], V, Y[0], modes=EAGER)
-add("r_[slice]", lambda np, x, y: np.r_[0:y, x], V, 3.0, kinds=(DTYPES, ("python int", "python float")), modes=EAGER)
+add(
+    "r_[slice]",
+    lambda np, x, y: np.r_[0:y, x],
+    V,
+    3.0,
+    kinds=(DTYPES, ("python int", "python float")),
+    modes=EAGER,
+)
 add("mgrid", lambda np, x: np.mgrid[0:x, 0:2], 3.0, kinds=(SCALARS[:12],), modes=EAGER)
-for m in ("linear", "lower", "higher", "midpoint", "nearest", "hazen", "weibull", "median_unbiased", "inverted_cdf", "averaged_inverted_cdf", "closest_observation"):
+for m in (
+    "linear",
+    "lower",
+    "higher",
+    "midpoint",
+    "nearest",
+    "hazen",
+    "weibull",
+    "median_unbiased",
+    "inverted_cdf",
+    "averaged_inverted_cdf",
+    "closest_observation",
+):
     add(f"quantile({m})", lambda np, x, m=m: np.quantile(x, [0.3, 0.5], axis=1, method=m), X)
-    add(f"quantile(q, {m})", lambda np, x, q, m=m: np.quantile(x, q, method=m), X, 0.5, kinds=(DTYPES, (*SCALARS, *PYTHON, *ZERO_D)))
-    add(f"percentile(q, {m})", lambda np, x, q, m=m: np.percentile(x, q, method=m), X, 20.0, kinds=(DTYPES, (*SCALARS, *PYTHON)))
-add("abs2", lambda np, x: np.abs2(x) if hasattr(np, "abs2") else np.real(x * np.conj(x)), X, kinds=(DTYPES[9:],))
+    add(
+        f"quantile(q, {m})",
+        lambda np, x, q, m=m: np.quantile(x, q, method=m),
+        X,
+        0.5,
+        kinds=(DTYPES, (*SCALARS, *PYTHON, *ZERO_D)),
+    )
+    add(
+        f"percentile(q, {m})",
+        lambda np, x, q, m=m: np.percentile(x, q, method=m),
+        X,
+        20.0,
+        kinds=(DTYPES, (*SCALARS, *PYTHON)),
+    )
+add(
+    "abs2",
+    lambda np, x: np.abs2(x) if hasattr(np, "abs2") else np.real(x * np.conj(x)),
+    X,
+    kinds=(DTYPES[9:],),
+)
 for name in ("bartlett", "blackman", "hamming", "hanning"):
     add(name, lambda np, x, name=name: getattr(np, name)(4) * x, V)
 add("kaiser", lambda np, x: np.kaiser(4, 3) * x, V)

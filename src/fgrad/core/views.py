@@ -18,7 +18,7 @@ import numpy as np
 from fgrad.core.placement import buffer_of
 from fgrad.core.primitive import FUNCTIONS, Primitive
 from fgrad.core.tensor import Tensor, apply_linear, bind, wrap
-from fgrad.core.trace import current, inherited_state, note_change, only_splits, user_line
+from fgrad.core.trace import Box, current, inherited_state, note_change, only_splits, user_line
 from fgrad.tree import declare_leaf
 
 _new = object.__new__
@@ -140,11 +140,14 @@ def as_it_lies(value: np.ndarray[Any, Any], like: Any) -> np.ndarray[Any, Any]:
 def _fitting(new: Tensor, x: Tensor) -> Tensor:
     """Return the new value of `x` as an array that lies in memory as the old one does."""
     value = new._value
+    found: Any
     if value.__class__ is _ndarray:
         if value.ndim < 2 or (found := as_it_lies(value, x._value)) is value:
             return new
     elif isinstance(value, np.generic):  # what can be written to is an array
         found = np.asarray(value)
+    elif isinstance(value, Box):
+        found = value.ordered_like(x._value)
     else:
         return new
     return wrap(found, new._nodes)
@@ -187,6 +190,25 @@ def root_of(x: Tensor) -> Tensor:
     while x._base is not None and _shares(x._base):
         x = x._base.base
     return x
+
+
+def reshape_handle(x: Tensor, row: Primitive, params: dict[str, Any]) -> None:
+    """Make `x` a reshape of itself; what shares its memory does so still."""
+    if x._base is None and x._viewers is None:
+        made = apply_linear(row, x, params)
+        if inherited_state().boxed:
+            note_change(x)
+    else:  # another handle takes its place in the family
+        whole = wrap(x._value, x._nodes)
+        whole._base, whole._viewers = x._base, x._viewers
+        for viewer in _viewers(x):
+            _view_in(viewer).base = whole
+        x._base = x._viewers = None
+        if whole._base is not None:
+            _enter(whole._base.base, ref(whole))
+        linked(View, whole, x, row, params)
+        made = apply_linear(row, whole, params)
+    x._value, x._nodes = made._value, made._nodes
 
 
 def touch(x: Tensor) -> None:

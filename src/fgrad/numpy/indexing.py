@@ -185,7 +185,10 @@ def clip(
     y, low, high = operands(a, low, high)
     y = as_value(y)
     if low is not None and high is not None:  # all three are promoted at once
-        y = linear.convert(y, promoted(y, *(x for x in (_limit(low, y.dtype, -1), _limit(high, y.dtype, 1)) if x is not None)))
+        y = linear.convert(
+            y,
+            promoted(y, *(x for x in (_limit(low, y.dtype, -1), _limit(high, y.dtype, 1)) if x is not None)),
+        )
     y = y if dtype is None else linear.convert(y, np.dtype(dtype))
     low, high = _limit(low, y.dtype, -1), _limit(high, y.dtype, 1)
     if low is None and high is None:
@@ -249,7 +252,9 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     if places.dtype.kind not in "biu":
         raise TypeError(f"choose counts with integers, not {places.dtype}")
     if not np.can_cast(places.dtype, np.intp):
-        raise TypeError(f"Cannot cast array data from {places.dtype} to {np.dtype(np.intp)} according to 'safe'")
+        raise TypeError(
+            f"Cannot cast array data from {places.dtype} to {np.dtype(np.intp)} according to 'safe'"
+        )
     places = linear.convert(places, np.dtype(np.intp))
     if mode == "wrap":
         places = places % n
@@ -279,7 +284,9 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     if places.dtype.kind == "b" or nothing:
         places = linear.convert(places, np.dtype(np.intp))
     if not np.can_cast(places.dtype, np.intp, "same_kind"):
-        raise TypeError(f"Cannot cast array data from {places.dtype} to {np.dtype(np.intp)}: places are integers")
+        raise TypeError(
+            f"Cannot cast array data from {places.dtype} to {np.dtype(np.intp)}: places are integers"
+        )
     n = a.shape[axis]
     if mode in {"wrap", "clip"}:
         places = linear.convert(places, np.dtype(np.intp))  # n need not be a number of a smaller dtype
@@ -343,7 +350,9 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     if not isinstance(a, Tensor):
         return stored(np.round(a, decimals), out)
     if a.dtype.kind == "b" and decimals != 0:
-        raise TypeError("truth values have no decimals: cannot cast float64 to bool with casting rule 'same_kind'")
+        raise TypeError(
+            "truth values have no decimals: cannot cast float64 to bool with casting rule 'same_kind'"
+        )
     scale = 10.0 ** abs(decimals)
     if a.dtype.kind in "iu":
         tens = (
@@ -414,7 +423,9 @@ def nan_to_num(
     y = where(binary("equal", x, np.inf), info.max if posinf is None else posinf, y)
     y = where(binary("equal", x, -np.inf), info.min if neginf is None else neginf, y)
     if not np.can_cast(y.dtype, x.dtype, "same_kind"):
-        raise TypeError(f"Cannot cast a replacement from {y.dtype} to {x.dtype} according to the rule 'same_kind'")
+        raise TypeError(
+            f"Cannot cast a replacement from {y.dtype} to {x.dtype} according to the rule 'same_kind'"
+        )
     return linear.convert(y, x.dtype)
 
 

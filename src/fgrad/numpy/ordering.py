@@ -15,7 +15,7 @@ from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends, next_to, 
 from fgrad.numpy.indexing import along_axis, beside
 from fgrad.numpy.reductions import all as _all
 from fgrad.numpy.reductions import along
-from fgrad.numpy.registry import holds_tensor, implements, stored, written_back
+from fgrad.numpy.registry import holds_tensor, implements, written_back
 from fgrad.numpy.shapes import flip
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
@@ -210,7 +210,9 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     edges = concrete(bins, "digitize")
     for v in (x, edges):
         if v.dtype.kind == "c":
-            raise TypeError(f"Cannot cast array data from {v.dtype} to float64: complex numbers have no order")
+            raise TypeError(
+                f"Cannot cast array data from {v.dtype} to float64: complex numbers have no order"
+            )
     np.digitize(np.zeros(0, x.dtype), np.zeros((0,) * edges.ndim), right)  # NumPy's checks of what they are
     falls = bool(np.any(edges[1:] < edges[:-1]))
     if falls and np.any(edges[1:] > edges[:-1]):

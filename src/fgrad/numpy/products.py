@@ -128,7 +128,9 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     x, y = together(a, b)
     n, m = len(x.shape), len(y.shape)
     if out is not None and out.dtype != np.result_type(x.dtype, y.dtype):
-        raise ValueError(f"output array is not acceptable: it must have dtype {np.result_type(x.dtype, y.dtype)}")
+        raise ValueError(
+            f"output array is not acceptable: it must have dtype {np.result_type(x.dtype, y.dtype)}"
+        )
     if n == 0 or m == 0:
         return stored(bind("multiply", x, y), out)
     inner = y.shape[-2 if m > 1 else 0]

@@ -267,7 +267,13 @@ def mean(
     shape = a.shape
     axes = axes_of(axis, len(shape))
     # sums of half precision overflow, NumPy's means do not unless that is asked for
-    if out is None and where is True and 0 not in shape and kind.kind in "fc" and (dtype is None or kind.char != "e"):
+    if (
+        out is None
+        and where is True
+        and 0 not in shape
+        and kind.kind in "fc"
+        and (dtype is None or kind.char != "e")
+    ):
         y = apply_linear(_MEAN, linear.convert(a, kind), {"axes": axes})
         return y if keepdims is False else finished(y, a, axes, keepdims, None)
     total = sum(a, axes, summed, keepdims=keepdims, where=where)
@@ -411,7 +417,9 @@ def rooted(y: Any, out: Any) -> Any:
     if y.dtype.kind in "fc":
         return unary("root", y)
     if y.shape or out is not None:
-        raise TypeError(f"Cannot cast ufunc 'sqrt' output from float64 to {y.dtype} with casting rule 'same_kind'")
+        raise TypeError(
+            f"Cannot cast ufunc 'sqrt' output from float64 to {y.dtype} with casting rule 'same_kind'"
+        )
     return linear.convert(unary("root", linear.convert(y, np.dtype(float))), y.dtype)
 
 

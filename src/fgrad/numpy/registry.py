@@ -11,7 +11,7 @@ import numpy as np
 from fgrad.core.operators import escape, make_tensors
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, ROWS, UFUNCS, Primitive
 from fgrad.core.tensor import Tensor, apply_binary, apply_unary, bind, is_tracked, wrap
-from fgrad.core.trace import Box, current, user_line
+from fgrad.core.trace import Box, current
 from fgrad.core.views import castable, rebind
 from fgrad.errors import NoValueError
 from fgrad.ops.linear import convert
@@ -301,7 +301,9 @@ def written_back(result: Any, out: Any) -> Any:
     if out is None:
         return result
     if not np.can_cast(out.dtype, result.dtype):
-        raise TypeError(f"Cannot cast array data from {out.dtype} to {result.dtype} according to the rule 'safe'")
+        raise TypeError(
+            f"Cannot cast array data from {out.dtype} to {result.dtype} according to the rule 'safe'"
+        )
     return stored(convert(result, out.dtype), out)
 
 

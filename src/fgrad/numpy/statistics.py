@@ -250,7 +250,16 @@ def _quantiles(
         return mean(a, axis, out=out, keepdims=keepdims)
     if x.shape[-1] == 0 and not q.size:
         nothing = (*q.shape, *x.shape[:-1])
-        return stored(_kept(near(x).zeros(nothing, np.result_type(x.dtype, q.dtype)), a.shape, axes, keepdims, len(q.shape)), out)
+        return stored(
+            _kept(
+                near(x).zeros(nothing, np.result_type(x.dtype, q.dtype)),
+                a.shape,
+                axes,
+                keepdims,
+                len(q.shape),
+            ),
+            out,
+        )
     if x.shape[-1] == 0:
         raise IndexError("quantiles of nothing: the axes to be reduced have no elements")
     levels = linear.reshape(q, (q.size,))
@@ -502,7 +511,9 @@ def cov(
     parts = [p for p in (m, y) if p is not None]
     kind = np.result_type(*(p.dtype for p in parts), np.float64) if dtype is None else np.dtype(dtype)
     if kind.kind not in "fc":
-        raise TypeError(f"a covariance of {kind} cannot take the means off: cannot cast from float64 to {kind}")
+        raise TypeError(
+            f"a covariance of {kind} cannot take the means off: cannot cast from float64 to {kind}"
+        )
     x = _variables(parts[0], kind, rowvar, "m")
     if x.shape[0] == 0:
         return linear.reshape(x, (0, 0)) if x.size == 0 else x

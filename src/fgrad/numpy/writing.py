@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from fgrad.core.primitive import ROWS
 from fgrad.core.tensor import Tensor, alias, bind
-from fgrad.core.views import has_views, rebind
+from fgrad.core.views import has_views, rebind, reshape_handle
 from fgrad.numpy.arrays import as_target, concrete, next_to, number_type
 from fgrad.numpy.indexing import clip, setitem
 from fgrad.numpy.registry import cast, implements, storable
@@ -260,7 +261,7 @@ def set_shape(a: Tensor, lengths: Any) -> None:
             "Incompatible shape for in-place modification. Use `.reshape()` to make a copy with the desired "
             "shape."
         )
-    rebind(a, _reshaped(a, lengths))
+    reshape_handle(a, ROWS["reshape"], {"shape": tuple(_reshaped(a, lengths).shape)})
 
 
 class Flat:

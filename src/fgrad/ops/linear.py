@@ -347,7 +347,10 @@ def _batch_put_part(mapped: tuple[bool, ...], z: Any, part: Any, *, imaginary: b
 
 
 def _run_put_part(z: Any, part: Any, *, imaginary: bool) -> Any:
-    out = z.copy() if z.__class__ is DeviceArray else np.array(z)
+    if z.__class__ is DeviceArray:
+        re, im = (np.real(z), part) if imaginary else (part, np.imag(z))
+        return (re + im * 1j).astype(z.dtype)
+    out = np.array(z)
     if imaginary:
         out.imag = part
     else:

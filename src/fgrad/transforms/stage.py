@@ -55,6 +55,10 @@ class Symbol(Box):
         copy.is_in_order = True
         return copy
 
+    def ordered_like(self, other: Any) -> Symbol:
+        """Return the same value, which lies in memory row by row if `other` is known to."""
+        return self.in_order() if isinstance(other, Symbol) and other.is_in_order else self
+
     def shares_when_reshaped(self, shape: Shape) -> bool | None:
         """Return whether NumPy's reshape makes a view; None where nobody knows."""
         if self.is_in_order:
@@ -136,7 +140,9 @@ class Stage(Trace):
         if not fixed:
             return args, None
         dtype = np.result_type(*fixed, *(SAMPLE[k] for i, k in enumerate(kinds) if i in free and k))
-        called = row.body is None and row.name not in _INTEGERS  # a function of a library, with loops of its own
+        called = (
+            row.body is None and row.name not in _INTEGERS
+        )  # a function of a library, with loops of its own
         if row.shape and (dtype.kind in "iu" or called):
             samples = [SAMPLE[k] if k else aval_of(a) for a, k in zip(args, kinds, strict=True)]
             out = row.shape(*samples).dtype
@@ -236,7 +242,18 @@ class Stage(Trace):
 
 # of rows that are no loops over elements: whether what NumPy computes lies in memory row by row if the
 # arguments do, if the first one does, or always
-_KEEPS_ORDER = {"where", "convert", "fitted", "reshape", "concatenate", "stack", "sum", "mean", "cumsum", "cumprod"}
+_KEEPS_ORDER = {
+    "where",
+    "convert",
+    "fitted",
+    "reshape",
+    "concatenate",
+    "stack",
+    "sum",
+    "mean",
+    "cumsum",
+    "cumprod",
+}
 _KEEPS_ORDER_OF_FIRST = {"update", "put"}
 _MAKES_ORDER = {"matmul", "unslice", "scatter_add"}
 

@@ -87,7 +87,9 @@ def _vector_norm(x: Any, ord: Any, axes: tuple[int, ...]) -> Any:
         terms = bind("power", size, ord)
     total = bind("sum", terms, axes=axes)
     zero = bind("equal", total, 0)
-    return bind("where", zero, 0 if ord > 0 else np.inf, bind("power", bind("where", zero, 1, total), 1 / ord))
+    return bind(
+        "where", zero, 0 if ord > 0 else np.inf, bind("power", bind("where", zero, 1, total), 1 / ord)
+    )
 
 
 def extremum(name: str, x: Any, axes: tuple[int, ...]) -> Any:

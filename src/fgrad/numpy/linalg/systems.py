@@ -13,8 +13,7 @@ from fgrad.core.placement import near, placed
 from fgrad.core.tensor import bind, wrap
 from fgrad.numpy import shapes
 from fgrad.numpy.arrays import alike, as_value, together
-from fgrad.numpy.indexing import beside
-from fgrad.numpy.indexing import stop_gradient
+from fgrad.numpy.indexing import beside, stop_gradient
 from fgrad.numpy.linalg.arguments import (
     NOTHING,
     completed,
