@@ -803,7 +803,8 @@ def scipys() -> list[Sample]:
         )
         add("frechet", name, (x, along), reference, order)
         add("log_frechet", name, (along, x), None, order)
-        add("regular", name, (along, x), lambda ct, x: ct, 1, function="logm")
+        for row in ("regular", "regularized"):
+            add(row, name, (along, x), lambda x, a: x, 1, function="logm")
         sides = (regular, (one + a / 4)[inner].astype(dtype), b)
         add("sylvester", name, sides, linalg.solve_sylvester, order)
         for discrete in (False, True):
@@ -846,7 +847,8 @@ def scipys() -> list[Sample]:
     add("sylvester", "empty", (nothing[:, :0], np.eye(2), nothing))
     add("frechet", "empty", (nothing[:, :0],) * 2)
     add("log_frechet", "empty", (nothing[:, :0],) * 2)
-    add("regular", "empty", (nothing[:, :0],) * 2, function="sqrtm")
+    for row in ("regular", "regularized"):
+        add(row, "empty", (nothing[:, :0],) * 2, function="sqrtm")
     add("recursion", "no factors", (np.zeros(0), values((3,))), lambda a, u: u)
     add("pivot_order", "stack", (np.array([[2, 2, 2], [0, 1, 2]]),))
     return found

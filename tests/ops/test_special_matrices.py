@@ -5,6 +5,7 @@ Equal, zero and negative eigenvalues, matrices without enough eigenvectors, smal
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from typing import Any
 
@@ -264,3 +265,27 @@ def test_singular_values_that_are_equal_to_rounding_share_the_slope_of_extremes(
     for turn in (TURN, UNITARY, np.eye(3)):  # where the condition number is least
         np.testing.assert_allclose(fg.grad(np.linalg.cond)(turn), 0 * turn, atol=1e-12)
         np.testing.assert_allclose(fg.jvp(np.linalg.cond, (turn,), (turn + 1,))[1], 0, atol=1e-12)
+
+
+SINGULAR_RULES = {
+    "sqrtm": (linalg.sqrtm, np.outer([1.0, 2, 3], [1, 0, 2])),
+    "logm": (linalg.logm, np.diag([0.0, 1, 2])),
+    "power": (power(0.5)[0], np.diag([0.0, 1, 2])),
+    "qr": (lambda a: np.linalg.qr(a)[0], np.outer([1.0, 2, 3], [1, 0, 2])),
+    "eigvals": (lambda a: abs(np.linalg.eigvals(a)), JORDAN),
+    "slogdet": (lambda a: np.linalg.slogdet(a)[1], np.outer([1.0, 2, 3], [1, 0, 2])),
+}
+
+
+@pytest.mark.parametrize("name", SINGULAR_RULES)
+def test_a_zero_cotangent_wins_where_a_matrix_is_singular(name):
+    f, singular = SINGULAR_RULES[name]
+    stack = np.stack([REGULAR["regular"], singular])
+    of_first = lambda a: np.sum(np.real(f(a)[0]) ** 2)
+    alone = fg.grad(lambda a: np.sum(np.real(f(a)) ** 2))(stack[0])
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of SciPy's, about the values
+        for grad in (fg.grad(of_first), fg.jit(fg.grad(of_first))):
+            np.testing.assert_allclose(grad(stack), [alone, 0 * singular], 1e-9, 1e-12)
+        with pytest.raises(np.linalg.LinAlgError, match=r"singular|dependent|defective"):
+            fg.grad(lambda a: np.sum(np.real(f(a)) ** 2 + np.real(f(a))))(np.where(True, singular, stack[0]))

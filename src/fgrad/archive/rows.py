@@ -186,7 +186,7 @@ PARAMS: dict[str, dict[str, Check]] = {
         "exponent": _typed(float),
         "to_complex": FLAG,
     },
-    "regular": {"function": _one_of("logm", "sqrtm", "power")},
+    **{row: {"function": _one_of("logm", "sqrtm", "power")} for row in ("regular", "regularized")},
     "solve_triangular": {"lower": FLAG, "unit": FLAG},
     "solve_banded": {"below": _count, "above": _count},
     "ldl": {"lower": FLAG, "hermitian": FLAG},
@@ -282,7 +282,9 @@ FITS: dict[str, Callable[..., bool]] = {
     "solve_triangular": lambda a, b, **_: a.shape[:-1] == b.shape[:-1] and a.shape[-1] == b.shape[-2],
     "solve_banded": lambda ab, b, *, below, above: ab.shape[-2:] == (below + above + 1, b.shape[-2]),
     "sylvester": lambda a, b, q: q.shape == (*a.shape[:-1], b.shape[-1]) and a.shape[:-2] == b.shape[:-2],
-    **dict.fromkeys(("frechet", "log_frechet", "regular"), lambda a, e, **_: a.shape == e.shape),
+    **dict.fromkeys(
+        ("frechet", "log_frechet", "regular", "regularized"), lambda a, e, **_: a.shape == e.shape
+    ),
     "recursion": lambda a, u: a.ndim == 1 and u.ndim > 0,
     "max_pool": _slides,
     "window_sum": _slides,

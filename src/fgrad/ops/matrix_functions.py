@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fgrad.backend.devices import elsewhere
+from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, by_argument, register
@@ -83,31 +83,49 @@ def _function_pull(_: Pattern) -> Pull:
         function, exponent = params["function"], params["exponent"]
         if function == "expm":
             return (bind("frechet", swapped(a), ct),)
+        divisor = y if function == "sqrtm" else a
+        ct = bind("regular", ct, divisor, function=function)
         if function == "sqrtm":  # r l + l r = e: Higham (2008), (6.1)
-            ct = bind("regular", ct, y, function=function)
+            y = bind("regularized", y, divisor, function=function)
             return (bind("sylvester", swapped(y), swapped(y), ct),)
-        ct = bind("regular", ct, a, function=function)
         if function == "power":  # exp(t log(a))
+            a = bind("regularized", a, divisor, function=function)
             y = bind("matrix_function", a, **(params | {"function": "logm"}))
             ct = exponent * bind("frechet", exponent * swapped(y), ct)
+        else:
+            y = bind("regularized", y, divisor, function=function)
         return (bind("log_frechet", swapped(y), ct),)
 
     return Pull(back, keep=(OUT, 1), params=True)
 
 
-def _run_regular(ct: Any, x: Any, *, function: str) -> Any:
-    """Return `ct`, which a rule divides by matrices that have to be regular: the root, else the argument."""
-    if x.size:
-        tiny = 4 * x.shape[-1] * float(np.finfo(x.dtype).eps)
-        size = np.absolute(np.linalg.eigvals(x))
-        if np.any(
-            np.min(size, axis=-1) <= (math.sqrt(tiny) if function == "sqrtm" else tiny) * np.max(size, -1)
-        ):
-            raise LinAlgError(
-                f"{_NAMES[function]}: the matrix is singular to rounding, where the function has no "
-                "derivative; add a small multiple of the identity"
-            )
+def _singular(a: Any, function: str) -> Any:
+    """Return which matrices are singular to rounding: roots, or arguments of other functions."""
+    tiny = 4 * a.shape[-1] * float(np.finfo(a.dtype).eps)
+    size = np.absolute(np.linalg.eigvals(a))
+    limit = (math.sqrt(tiny) if function == "sqrtm" else tiny) * np.max(size, axis=-1)
+    return as_array(np.min(size, axis=-1) <= limit)
+
+
+def _run_regular(ct: Any, a: Any, *, function: str) -> Any:
+    """Return `ct`, which a rule divides by matrices.
+
+    Raises:
+        LinAlgError: a matrix is singular, and what is to be divided by it is not zero.
+    """
+    if a.size and np.any(_singular(a, function) & np.any(ct != 0, axis=(-2, -1))):
+        raise LinAlgError(
+            f"{_NAMES[function]}: the matrix is singular to rounding, where the function has no derivative; "
+            "add a small multiple of the identity"
+        )
     return ct
+
+
+def _run_regularized(x: Any, a: Any, *, function: str) -> Any:
+    """Return `x`, and identity matrices where `a` is singular, by which only zeros are divided."""
+    if not a.size:
+        return x
+    return np.where(_singular(a, function)[..., None, None], near(x).eye(x.shape[-1], dtype=x.dtype), x)
 
 
 register(
@@ -268,15 +286,16 @@ def _batch_stacks(row: str) -> Any:
     return batch
 
 
-register(
-    Primitive(
-        "regular",
-        run=_run_regular,
-        pull=by_argument(lambda ct, **_: ct, None),
-        shape=lambda ct, _, **__: ct,
-        batch=_batch_stacks("regular"),
+for _name, _run_it in (("regular", _run_regular), ("regularized", _run_regularized)):
+    register(
+        Primitive(
+            _name,
+            run=_run_it,
+            pull=by_argument(lambda ct, **_: ct, None),
+            shape=lambda x, _, **__: x,
+            batch=_batch_stacks(_name),
+        )
     )
-)
 register(
     Primitive(
         "frechet",

@@ -55,7 +55,12 @@ def _run_solve(a: Any, b: Any, *, check: str) -> Any:
             s = np.linalg.svd(a, compute_uv=False)
             low = s[..., -1:] <= tiny * s[..., :1]
         if low.any():
-            raise LinAlgError(_SINGULAR[check].format(i=int(np.argwhere(low)[0][-1])))
+            singular = as_array(low.any(axis=-1))
+            lost = singular & np.any(b != 0, axis=(-2, -1))
+            if lost.any():  # of zeros the solution is zero, whatever the matrix is
+                place = int(np.argwhere(low & as_array(lost)[..., None])[0][-1])
+                raise LinAlgError(_SINGULAR[check].format(i=place))
+            a = np.where(singular[..., None, None], near(a).eye(a.shape[-1], dtype=a.dtype), a)
     return np.linalg.solve(a, b)
 
 
