@@ -27,6 +27,7 @@ from fgrad.testing import check_grads
 X = np.random.default_rng(0).uniform(0.2, 1.5, (4, 5))
 
 FUNCTIONS = {
+    "stats.pearsonr": lambda x: scipy.stats.pearsonr(x[0], x[1]).pvalue,
     "special.expit": lambda x: scipy.special.expit(x),
     "special.erf of both": lambda x: scipy.special.erf(x) * scipy.special.gammainc(np.abs(X) + 1.0, x**2),
     "special.sinc": lambda x: scipy.special.sinc(x),
@@ -73,7 +74,7 @@ FUNCTIONS = {
 }
 COMPILED = {  # SciPy's own compiled code, which knows no derivative: refused, and never wrong in silence
     "fft.dct": lambda x: scipy.fft.dct(x),
-    "stats.pearsonr": lambda x: scipy.stats.pearsonr(x[0], x[1]).pvalue,
+    "ndimage.gaussian_filter": lambda x: scipy.ndimage.gaussian_filter(x, 1.0),
 }
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import os
 import random
 import subprocess
 import sys
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -154,6 +156,14 @@ def cases():
     yield "a Tensor by name", lambda x: x * tensor.w, put(tensor, "w", fg.tensor(float(old) + 1.0))
     yield "the function of a transformation", fg.vmap(lambda x: x * SCALE), put(g, "SCALE", 8.0)
     yield "a jitted function", fg.jit(lambda x: x * SCALE), put(g, "SCALE", 9.0)
+    cached = functools.lru_cache(lambda n: n * SCALE)
+    yield (
+        "a cached function",
+        lambda x: x * cached(2),
+        lambda: (globals().update(SCALE=12.0), cached.cache_clear()),
+    )
+    over = np.vectorize(lambda n: n * SCALE)
+    yield "a vectorized function", lambda x: x * over(np.ones(3)), put(g, "SCALE", 13.0)
     yield "a custom rule", *custom()
     yield (
         "the environment",
@@ -456,3 +466,22 @@ def test_keys_are_inputs_everywhere():
         assert fg.nn.dropout(np.ones(3, kind), 0.5, keys[0]).dtype == kind
     assert fg.nn.dropout(np.ones((0, 2)), 0.5, keys[0]).shape == (0, 2)
     assert fg.nn.dropout(1.0, 0.5, keys[0]).shape == ()
+
+
+def test_what_is_looked_at_goes_with_the_function():
+    def made():
+        w = np.ones(3)
+        f = fg.jit(lambda x: w * x)
+        for _ in range(4):
+            f(X)
+        return f, weakref.ref(w)
+
+    f, alive = made()
+    gc.collect()
+    gc.disable()
+    try:
+        assert alive() is not None
+        del f
+        assert alive() is None
+    finally:
+        gc.enable()

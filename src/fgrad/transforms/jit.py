@@ -622,7 +622,7 @@ def jit(
     Raises:
         TypeError: an argument is no array and not static, a static value has no hash, or `fun` asks for a
             value (`if`, `float`, `numpy.asarray`, data-dependent shapes) that does not exist while it is
-            staged.
+            staged, or draws random numbers from a Generator.
         IndexError: when called, an index is out of bounds.
 
     Results are NumPy's to rounding: sums may be taken in another order. They do not depend on the number of
@@ -631,9 +631,11 @@ def jit(
     is, unless `FGRAD_QUIET=1`. `FGRAD_DISABLE_JIT=1` and `disable_jit` run the Python function instead.
 
     What `fun` does beside computing its result, like `print` or `list.append`, happens when it is staged and
-    not again; `fgrad.debug.print` and `fgrad.debug.callback` happen at every call. Arrays that `fun` takes
-    from outside are constants, as they are when it is staged. Tensors from outside are read at every call
-    where they are followed by a recording; where they change otherwise, the function is staged anew.
+    not again; `fgrad.debug.print` and `fgrad.debug.callback` happen at every call. What `fun` takes from
+    outside by name (numbers, arrays, attributes, functions) is looked at in every call, and where it has
+    changed, the function is staged anew. Tensors from outside are read at every call where they are followed
+    by a recording; where they change otherwise, the function is staged anew. Random numbers come from keys:
+    those of a Generator would be drawn only once, and are refused.
 
     Example:
         >>> from fgrad import grad, jit

@@ -79,7 +79,7 @@ class Surroundings:
         )
         namespace = dict(self._namespace)
         exec(compile(text, "<fgrad surroundings>", "exec"), namespace)  # noqa: S102 -- the text is fgrad's own
-        made: Callable[[], bool] = namespace["fresh"]
+        made: Callable[[], bool] = namespace.pop("fresh")  # which would be a cycle
         return made
 
 
@@ -196,8 +196,9 @@ class _Walk:
             self._members(x, x.__dict__, x.__qualname__, depth)
         elif depth and isinstance(x, dict):
             self._items(x, f"list({self.name(x)}.values())", list(x.values()), depth)
-            keys = self.name(list(x))
-            self.found[id(x), "keys"] = "the keys of a dictionary", f"list({self.name(x)}) == {keys}"
+            if len(x) <= MANY:
+                keys = self.name(list(x))
+                self.found[id(x), "keys"] = "the keys of a dictionary", f"list({self.name(x)}) == {keys}"
         elif depth and isinstance(x, list | tuple | set | frozenset | deque):
             self._items(x, self.name(x), list(x), depth)
         elif isinstance(x, os._Environ):
@@ -250,6 +251,9 @@ class _Walk:
     def _object(self, x: Any, depth: int) -> None:
         """Note the attributes of an object that code names, and the methods that it may call."""
         kind = type(x)
+        for name in ("__wrapped__", "pyfunc"):  # of functools.lru_cache, numpy.vectorize
+            if isinstance(inner := getattr(x, "__dict__", {}).get(name), _FUNCTIONS):
+                self.see(inner, depth)
         if _is_library(kind.__module__) and not isinstance(x, types.SimpleNamespace):
             return
         for name in sorted(self.wanted & set(getattr(x, "__dict__", ()))):
@@ -411,7 +415,8 @@ class _Print:
         if a.nbytes <= SMALL:
             return a.tobytes()
         flat = a.reshape(-1) if a.flags.c_contiguous else a.flat
-        return np.ascontiguousarray(flat[:: self._step]).view(np.uint8)
+        found = np.ascontiguousarray(flat[:: self._step])
+        return found.view(np.int64 if found.nbytes % 8 == 0 else np.uint8)
 
     def holds(self) -> bool:
         """Return whether the array is as it was, to the bit."""
