@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import functools
 import gc
@@ -9,6 +10,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import types
 import weakref
 
@@ -156,6 +158,29 @@ def cases():
     yield "a Tensor by name", lambda x: x * tensor.w, put(tensor, "w", fg.tensor(float(old) + 1.0))
     yield "the function of a transformation", fg.vmap(lambda x: x * SCALE), put(g, "SCALE", 8.0)
     yield "a jitted function", fg.jit(lambda x: x * SCALE), put(g, "SCALE", 9.0)
+    network = types.SimpleNamespace(layers=[Kind(2.0), Kind(3.0)], options={"a": {"b": [np.ones(3)]}})
+    yield (
+        "an object in a list of an object",
+        lambda x: network.layers[1](network.layers[0](x)),
+        put(network.layers[1], "w", 9.0),
+    )
+    yield (
+        "an array deep in an object",
+        lambda x: x * network.options["a"]["b"][0],
+        written(network.options["a"]["b"][0]),
+    )
+    own = Kind(2.0)
+    yield "an attribute before that of the class", lambda x: x * own.factor, put(own, "factor", 30.0)
+    yield "getattr", lambda x: x * getattr(own, "w", 0.0), put(own, "w", 31.0)
+    here, variable = threading.local(), contextvars.ContextVar("variable", default=2.0)
+    here.w = 2.0
+    yield "a thread's own", lambda x: x * here.w, put(here, "w", 3.0)
+    yield "a context's own", lambda x: x * variable.get(), lambda: variable.set(3.0)
+    keywords = {"w": 2.0}
+    times = lambda y, w: y * w
+    yield "keywords", lambda x: times(x, **keywords), put(keywords, "w", 3.0)
+    decorated = functools.wraps(helper)(lambda x: helper(x) * numbers[0])
+    yield "behind a decorator", lambda x: decorated(x), put(g, "SCALE", 14.0)
     cached = functools.lru_cache(lambda n: n * SCALE)
     yield (
         "a cached function",

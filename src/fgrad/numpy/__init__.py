@@ -4,8 +4,8 @@ Functions return arrays for arrays and Tensors if any argument is one; creation 
 The same functions answer when NumPy's own (`numpy.sin`, `numpy.sum`, ...) are called on Tensors.
 """
 
-from importlib import import_module
-from typing import Any
+from importlib import import_module as _import_module
+from typing import Any as _Any
 
 from numpy import bool as bool
 from numpy import bool_ as bool_
@@ -427,13 +427,11 @@ declare_methods()
 del declare_operators, declare_methods
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     """Return the extension `special`, by which SciPy finds what it should call for Tensors."""
     if name != "special":
         raise AttributeError(f"module 'fgrad.numpy' has no attribute {name!r}")
     try:
-        found = import_module("fgrad.scipy.special")  # late: it imports SciPy
+        return _import_module("fgrad.scipy.special")  # late: it imports SciPy
     except ImportError as error:
         raise AttributeError(f"fgrad.numpy.special needs SciPy: {error}") from error
-    globals()[name] = found
-    return found

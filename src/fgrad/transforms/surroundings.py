@@ -20,6 +20,7 @@ import threading
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,8 @@ from fgrad.core.snapshot import is_private
 from fgrad.core.tensor import Tensor
 from fgrad.transforms.calling import Transformed, name_of
 
-DEPTH = 4  # steps from a name to what it leads to
+DEPTH = 6  # steps from a name to what it leads to
+FAR = 20_000  # steps in all: what lies beyond is not looked at
 MANY = 1000  # items of a container: of a longer one only the length is looked at
 WHOLE = 1 << 20  # bytes of an array that is compared as a whole, of a larger one a sample
 SMALL = 1 << 12
@@ -158,6 +160,7 @@ class _Walk:
         self._seen: dict[int, tuple[Any, int]] = {}
         self.sources: dict[int, Any] = {}  # of random numbers
         self.titles: dict[int, str] = {}
+        self._steps = 0
         self.seeds = False  # whether code names what may take its seed from the system
 
     def name(self, x: Any) -> str:
@@ -184,6 +187,9 @@ class _Walk:
         if isinstance(x, (*_PLAIN, Tensor)) or (before is not None and before[1] >= depth):
             return
         self._seen[id(x)] = x, depth
+        self._steps += 1
+        if self._steps > FAR:
+            return
         if isinstance(x, np.ndarray):
             self._array(x)
         elif isinstance(x, _SOURCES):
@@ -201,6 +207,8 @@ class _Walk:
                 self.found[id(x), "keys"] = "the keys of a dictionary", f"list({self.name(x)}) == {keys}"
         elif depth and isinstance(x, list | tuple | set | frozenset | deque):
             self._items(x, self.name(x), list(x), depth)
+        elif isinstance(x, ContextVar):
+            self.hold((id(x),), x.name, f"{self.name(x)}.get(_MISSING)", x.get(_MISSING))
         elif isinstance(x, os._Environ):
             copy = self.name(dict(x))
             self.found[id(x), "environ"] = "the environment", f"dict({self.name(x)}) == {copy}"
@@ -254,13 +262,12 @@ class _Walk:
         for name in ("__wrapped__", "pyfunc"):  # of functools.lru_cache, numpy.vectorize
             if isinstance(inner := getattr(x, "__dict__", {}).get(name), _FUNCTIONS):
                 self.see(inner, depth)
-        if _is_library(kind.__module__) and not isinstance(x, types.SimpleNamespace):
+        if _is_library(kind.__module__) and not isinstance(x, types.SimpleNamespace | threading.local):
             return
-        for name in sorted(self.wanted & set(getattr(x, "__dict__", ()))):
-            value = vars(x)[name]
-            title = f"{kind.__qualname__}.{name}"
-            self.hold((id(x), name), title, f"{self.name(vars(x))}.get({name!r}, _MISSING)", value)
-            self.see(value, depth - 1)
+        own = getattr(x, "__dict__", {})
+        for name in sorted(self.wanted & set(own)):
+            self._attribute(x, name, own[name])
+            self.see(own[name], depth - 1)
         for base in kind.__mro__:
             if _is_library(base.__module__):
                 continue
@@ -272,6 +279,19 @@ class _Walk:
                         self.see(getattr(x, name), depth - 1)
                 elif name in self.wanted or (name.startswith("__") and name not in _QUIET):
                     self._method(base, name, value, depth)
+                    if (
+                        name in self.wanted
+                        and name not in own
+                        and isinstance(value, _PLAIN)
+                        and hasattr(x, "__dict__")
+                    ):
+                        self._attribute(x, name, _MISSING)  # which would come before that of the class
+
+    def _attribute(self, x: Any, name: str, value: Any) -> None:
+        place = f"{self.name(vars(x))}.get({name!r}, _MISSING)"
+        if isinstance(x, threading.local):  # each thread has a dictionary
+            place = f"getattr({self.name(x)}, {name!r}, _MISSING)"
+        self.hold((id(x), name), f"{type(x).__qualname__}.{name}", place, value)
 
     def _method(self, base: type, name: str, value: Any, depth: int) -> None:
         if isinstance(value, types.FunctionType):
@@ -359,6 +379,8 @@ def _names(code: types.CodeType) -> _Names:
         puts = len(after) == 2 and after[0][0].startswith("LOAD") and after[1][0] == "STORE_SUBSCR"
         if not adds and not puts and not _counts(steps[i : i + 6]):
             found[kind].add(step.argval)
+    if not found["variables"].isdisjoint({"getattr", "hasattr", "attrgetter"}):
+        found["attributes"].update(x for x in code.co_consts if isinstance(x, str) and x.isidentifier())
     made = _Names(*map(frozenset, found.values()))
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
