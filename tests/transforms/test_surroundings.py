@@ -284,6 +284,30 @@ def test_what_reads_nothing_from_outside_pays_nothing():
     assert len(Surroundings(lambda x: x * constant)._found) == 1  # which array it is
 
 
+def test_every_kind_of_arguments_keeps_its_short_way():
+    scale = 2.0
+
+    @fg.jit
+    def f(x):
+        return x * scale
+
+    wide = np.ones(5)
+    for _ in range(3):
+        f(X), f(wide)
+    first = list(f._guards)
+    assert len(first) == 2
+    scale = 3.0
+    for _ in range(3):
+        exactly(f(X), 3 * X)
+    assert len(f._guards) == 2
+    assert first[1] in f._guards
+    exactly(f(wide), 3 * wide)
+    exactly(f(wide), 3 * wide)
+    exactly(f(wide), 3 * wide)
+    assert len(f._guards) == 2
+    assert not set(first) & set(f._guards)
+
+
 def test_a_reason_is_given():
     scale = 2.0
 

@@ -98,6 +98,7 @@ class Jit(Transformed):
         if found.calls == GUARDED and len(self._guards) < GUARDS:
             guarded = found.guard(call, args, kwargs)
             if guarded is not None:
+                found.short = guarded
                 self._guards.append(guarded)
         return result
 
@@ -118,8 +119,10 @@ class Jit(Transformed):
             )
         if made.is_kept:
             if stale:
+                old = self._specialisations.get(call.key)
+                if old is not None and old.short is not None:
+                    self._guards = [g for g in self._guards if g is not old.short]
                 self._specialisations[call.key] = made
-                self._guards.clear()
             return self._specialisations.setdefault(call.key, made)
         return made
 
@@ -420,6 +423,7 @@ class Specialisation:
         handles: weak references to Tensors from outside that were followed, which are read at each call.
         limits: the leaves that are Python integers, with dtypes of small range that they have to fit.
         is_kept: whether it holds for later calls.
+        short: the short way to it, if there is one.
     """
 
     calls: int
@@ -428,9 +432,10 @@ class Specialisation:
     procedure: Procedure
     limits: list[tuple[int, np.dtype[Any]]]
     is_kept: bool
+    short: Callable[..., Any] | None
 
     def __init__(self, fun: Callable[..., Any], call: Call) -> None:
-        self.calls, self._fun = 0, fun
+        self.calls, self._fun, self.short = 0, fun, None
         statics = list(call.statics.values())
         draws = Draws(fun, statics)
         stage, inputs, outputs = self._stage(fun, call)
