@@ -202,3 +202,21 @@ def test_a_gradient_stays_on_the_device_of_its_tensor():
     with no_transfers(), fg.GradManager().attach(x) as gm:
         gm.backward((x**2).sum())
     assert x.grad.device == "cuda:1"
+
+
+def test_numbers_of_two_precisions_are_rounded_to_their_own():
+    x, y = np.array([100.0, 1.0, 3.4], np.float32), np.arange(3.0)
+    f = fg.jit(lambda x, y: (np.exp(x) + y, np.arcsinh(x * 1e38) + y))
+    with np.errstate(all="ignore"):
+        expected = np.exp(x) + y, np.arcsinh(x * 1e38) + y
+    for found, e in zip(f(on_device(x), on_device(y)), expected, strict=True):
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found.numpy(), e, 1e-6)
+
+
+def test_integers_computed_from_others_have_to_fit_there_too():
+    x = np.array([1, 2], np.int8)
+    f = fg.jit(lambda x, n: x * (n + n))
+    np.testing.assert_array_equal(f(on_device(x), 3).numpy(), f(x, 3))
+    with pytest.raises(OverflowError, match="200 out of bounds for int8"):
+        f(on_device(x), 100)
