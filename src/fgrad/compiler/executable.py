@@ -23,7 +23,10 @@ from fgrad.core.program import PASSES, Equation, Program, applied
 from fgrad.core.trace import running
 from fgrad.kernels import entry, intrinsics, machine, native, stacks, threads
 
-OUTSIDE = "an index array of a compiled function holds an index that is out of bounds"
+OUTSIDE = (
+    "an index array of a compiled function holds an index that is out of bounds, or a Python integer that it "
+    "computes does not fit the dtype of the array beside it"
+)
 NO_MEMORY = (
     "there is no memory left for what a loop of a compiled function keeps of each step, for its derivative. "
     "`scan` with `checkpoint=True` keeps less, and computes it again"

@@ -158,8 +158,9 @@ class Jit(Transformed):
                 outside that is being differentiated.
             NotImplementedError: only Python computes one of the operations.
 
-        The function raises ValueError for another shape, IndexError for an index that is out of bounds; other
-        dtypes are typing errors of Numba.
+        The function raises ValueError for another shape, IndexError for an index that is out of bounds or a
+        Python integer that it computes and that does not fit the dtype beside it; other dtypes are typing
+        errors of Numba.
 
         Example:
             >>> import numba
