@@ -73,11 +73,9 @@ class Data:
 
 
 def put(owner, name, value):
-    return (
-        (lambda: owner.__setitem__(name, value))
-        if isinstance(owner, dict)
-        else (lambda: setattr(owner, name, value))
-    )
+    if hasattr(owner, "__setitem__"):
+        return lambda: owner.__setitem__(name, value)
+    return lambda: setattr(owner, name, value)
 
 
 def closure():
@@ -190,13 +188,9 @@ def cases():
     over = np.vectorize(lambda n: n * SCALE)
     yield "a vectorized function", lambda x: x * over(np.ones(3)), put(g, "SCALE", 13.0)
     yield "a custom rule", *custom()
-    yield (
-        "the environment",
-        lambda x: x * float(os.environ.get("FGRAD_TEST_SCALE", "2")),
-        put(os.environ, "FGRAD_TEST_SCALE", "4")
-        if isinstance(os.environ, dict)
-        else lambda: os.environ.__setitem__("FGRAD_TEST_SCALE", "4"),
-    )
+    scale = "FGRAD_TEST_SCALE"
+    yield "the environment", lambda x: x * float(os.environ.get(scale, "2")), put(os.environ, scale, "4")
+    yield "a variable of it", lambda x: x * float(os.getenv(scale, "2")), put(os.environ, scale, "5")
 
 
 def custom():

@@ -122,10 +122,9 @@ class Draws:
         known = first()
         if again() != known:
             return title
-        alone = threading.active_count() == 1
-        if moved and alone:
+        if moved and threading.active_count() == 1:
             return "" if self._now() == now else title
-        return title if any(again() != known for _ in range(3)) else ""
+        return title if any(again() != known for _ in range(3 if moved else 1)) else ""
 
 
 def _state(source: Any) -> Any:
@@ -233,8 +232,6 @@ class _Walk:
     def _members(self, x: Any, members: Any, title: str, depth: int) -> None:
         """Note what code takes of a module or class by name."""
         if _is_library(getattr(x, "__module__", None) if isinstance(x, type) else title):
-            if x is os and "environ" in self.wanted | {"getenv"} & self.wanted:
-                self.see(os.environ, depth)
             return
         for name in sorted(self.wanted & set(members)):
             value = members[name]
@@ -330,6 +327,8 @@ class _Walk:
             return
         self.names |= read.attributes
         self.seeds = self.seeds or not _SEEDED.isdisjoint(read.variables | read.attributes)
+        if not {"environ", "getenv"}.isdisjoint(read.variables | read.attributes):
+            self.see(os.environ, depth)
         for name in sorted(read.variables & f.__globals__.keys()):
             value = f.__globals__[name]
             if not _is_quiet(value):
