@@ -124,7 +124,7 @@ class _Flat(Writer):
 
     def __init__(self, roots: Sequence[Root], *context: Any) -> None:
         super().__init__(roots[0].loops, *context)
-        self.roots = roots
+        self.roots = self.computing(roots)
 
     def run(self) -> Grid:
         loops = range(len(self.roots[0].loops))
@@ -142,6 +142,7 @@ class _Rows(Writer):
 
     def __init__(self, phases: Sequence[Sequence[Root]], depth: int, *context: Any) -> None:
         super().__init__(phases[0][0].loops, *context)
+        self.computing([r for phase in phases for r in phase])
         self.phases, self.depth = phases, depth
         self.alone = max(math.prod(r.loops[depth:]) for phase in phases for r in phase) < RUN
 
@@ -215,7 +216,7 @@ class _Reduced(Writer):
     def __init__(self, roots: Sequence[Root], parts: int, *context: Any) -> None:
         root = roots[0]
         super().__init__(root.loops, *context)
-        self.roots, self.parts = roots, parts
+        self.roots, self.parts = self.computing(roots), parts
         self.folded = sorted(root.folded)
         self.outer = [k for k in range(len(root.loops)) if k not in root.folded]
         self.count = math.prod(root.loops[k] for k in self.outer)

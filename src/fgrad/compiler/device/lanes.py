@@ -149,6 +149,11 @@ class Writer:
         """Return the length of a loop, together with those that it stands for."""
         return self.merged.get(loop, self.builder.sizes[loop])
 
+    def computing(self, roots: Sequence[Root]) -> Sequence[Root]:
+        """Note in which floats roots are computed, and return them."""
+        self.elements.mixed = len({dtype for root in roots for dtype in root.floats}) > 1
+        return roots
+
     def store(self, root: Root, at: Any) -> None:
         """Compute an element, and write it to memory if that is asked for."""
         value = root.element(self.elements, at)

@@ -139,6 +139,7 @@ class _Sums(Writer):
     def __init__(self, root: Root, context: tuple[Any, ...]) -> None:
         super().__init__(root.loops, *context)
         self.root, self.context = root, context
+        self.computing([root])
         along = [k for i in _axes(root) for k, _ in root.at[i].terms]
         self.folded = along
         self.rest = [k for k in range(len(root.loops)) if k not in along]
