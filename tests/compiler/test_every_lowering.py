@@ -50,6 +50,8 @@ def checked(name: str, pattern: Pattern, met: Counter[str]) -> Any:
         t = staged(d, pattern.draw(d))
         if t is None or t.mode == "huge":  # whose sums overflow in one order, and not in another
             return d.used
+        if t.mode != "plain" and name == "shapes.convert":  # what NaN is as an integer depends on the machine
+            return d.used
         met.update(e.name for e in t.program.equations if e.name in LIBRARY or is_fusable(e))
         made = compiled(t.program, t.inputs)
         plain = decompose.decompose(t.program, decompose.ON_DEVICE)

@@ -119,7 +119,9 @@ pattern("algebra.subtraction")(of_elements("subtract"))
 pattern("algebra.product")(of_elements("multiply"))
 pattern("algebra.quotient")(of_elements("divide"))
 pattern("algebra.product_where_zero_wins", signed=False)(of_elements("scale", "both"))
-pattern("algebra.extremum")(of_elements("maximum", "minimum", "fmax", "fmin"))
+pattern("algebra.extremum", signed=False)(  # NumPy's fmax has zeros of either sign
+    of_elements("maximum", "minimum", "fmax", "fmin")
+)
 
 
 def of_one(*roots: str) -> Callable[[Drawing], Any]:
