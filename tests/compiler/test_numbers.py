@@ -83,6 +83,7 @@ CASES = {
     "slices by small integers": (lambda x: x[np.uint8(250) :: np.uint8(10)][np.int8(-1)], np.arange(300.0)),
     "shapes by small integers": (lambda x: np.reshape(x, (np.uint8(3), np.uint8(100))), np.arange(300.0)),
     "rolled by small integers": (lambda x: np.roll(x, np.uint8(200)), np.arange(300.0)),
+    "rounded by a small integer": (lambda x: np.round(x, np.int8(-1)), f32(14, 26)),
     "a variance by small integers": (lambda x: np.var(x, ddof=np.uint8(100)), np.arange(5.0)),
     "a matrix by a small integer": (lambda x: np.diag(x, np.uint8(1)), np.arange(3.0)),
     "a diagonal by a small integer": (lambda x: np.diag(x, np.uint8(1)), np.arange(9.0).reshape(3, 3)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -349,6 +350,7 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     a = as_value(a)
     if not isinstance(a, Tensor):
         return stored(np.round(a, decimals), out)
+    decimals = operator.index(decimals)
     if a.dtype.kind == "b" and decimals != 0:
         raise TypeError(
             "truth values have no decimals: cannot cast float64 to bool with casting rule 'same_kind'"
