@@ -25,7 +25,9 @@ _FAR = 30.0  # from here on the asymptotic series of I_n is exact to rounding
 
 def _run_spherical(x: Any, *, n: int) -> Any:
     if n == 0:
-        safe = np.where(x == 0, np.finfo(x.dtype).eps, x)
+        tiny = np.finfo(x.dtype).eps
+        none = x == 0 if x.dtype.kind == "f" else np.absolute(x) < tiny  # no quotient of subnormal numbers
+        safe = np.where(none, tiny, x)
         return np.sin(safe) / safe
     small = np.absolute(x) < n + 1
     safe = np.where(small, x.dtype.type(n + 1), x)

@@ -72,13 +72,20 @@ def _infinite(x: Expr, y: Expr) -> Expr:
     return call("logical_or")(x < 0, y <= 0)
 
 
+def _log_ratio(x: Expr, y: Expr) -> Expr:
+    """Return log(x / y), also where the quotient overflows or vanishes."""
+    ratio = x / y
+    far = call("logical_or")(ratio < 1e-300, ratio > 1e300)
+    return where(far, log(where(far, x, 1)) - log(where(far, y, 1)), log(where(far, 1, x) / where(far, 1, y)))
+
+
 def _rel_entr(_: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
-    slopes = lambda x, y: log(x / y) + 1, lambda x, y: -x / y
+    slopes = lambda x, y: _log_ratio(x, y) + 1, lambda x, y: -x / y
     return tuple(zero_where(_infinite(x, y), s, x, y, at=1.0) for s in slopes)  # type: ignore[return-value]
 
 
 def _kl_div(_: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
-    slopes = lambda x, y: log(x / y), lambda x, y: 1 - x / y
+    slopes = _log_ratio, lambda x, y: 1 - x / y
     return tuple(zero_where(_infinite(x, y), s, x, y, at=1.0) for s in slopes)  # type: ignore[return-value]
 
 

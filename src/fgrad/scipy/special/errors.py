@@ -9,7 +9,7 @@ from typing import Any
 from scipy import special
 
 from fgrad.core.tensor import bind
-from fgrad.expr.atoms import call
+from fgrad.expr.atoms import call, where
 from fgrad.expr.node import Expr
 from fgrad.ops.elementwise import declare_word
 from fgrad.scipy.special.rows import Row, cos, declare, either, exp, fabs, imag_part, modulus, real_part, sin
@@ -87,7 +87,44 @@ def _lorentz(x: Any, sigma: Any, gamma: Any) -> Any:
 declare_word("voigt_lorentz", _lorentz)
 
 
-def _voigt(f: Expr, x: Expr, sigma: Expr, gamma: Expr) -> tuple[Expr, Expr, Expr]:
+def _voigt_far(i: int) -> Any:
+    """Return the slope in operand `i` where sigma is small: it is of a real part, by 7.12.1.
+
+    V = Re (i / (pi zeta)) sum over k of (2 k - 1)!! (sigma / zeta)**(2 k), zeta = x + i gamma.
+    """
+
+    def word(x: Any, sigma: Any, gamma: Any) -> Any:
+        zeta = x + gamma * 1j
+        inverse = 1 / (zeta * zeta)
+        u, total = sigma * sigma * inverse, inverse * 0.0
+        for k in range(7, -1, -1):
+            odd = math.prod(range(1, 2 * k + 2, 2))
+            total = total * u + (odd if i != 1 else 2 * (k + 1) * odd)
+        if i == 1:
+            return bind("imag", total * inverse / zeta) * sigma / -math.pi
+        return bind("imag" if i == 0 else "real", total * inverse) / math.pi
+
+    return word
+
+
+_VOIGT_FAR = tuple(f"voigt_far_{i}" for i in range(3))
+for _i, _name in enumerate(_VOIGT_FAR):
+    declare_word(_name, _voigt_far(_i))
+
+
+def _voigt(f: Expr, x: Expr, sigma: Expr, gamma: Expr) -> tuple[Expr, ...]:
+    """Return the slopes by the equations of the function, or by the series where sigma is small."""
+    above = call("logical_and")(sigma >= 0, gamma >= 0)
+    far = call("logical_and")(
+        x * x + gamma * gamma > 1600 * (sigma * sigma),
+        call("logical_or")(above, fabs(x) > fabs(gamma)),  # where the series holds, as for w
+    )
+    slopes = _voigt_near(f, *(where(far, 1, e) for e in (x, sigma, gamma)))
+    given = where(far, x, 1), where(far, sigma, 0), where(far, gamma, 1)
+    return tuple(where(far, call(name)(*given), s) for name, s in zip(_VOIGT_FAR, slopes, strict=True))
+
+
+def _voigt_near(f: Expr, x: Expr, sigma: Expr, gamma: Expr) -> tuple[Expr, Expr, Expr]:
     # W = V + iL solves s**2 dW/dx = i/pi - (x + i gamma) W, and is a function of x + i gamma; the profile
     # solves the heat equation dV/ds = s d2V/dx2
     other, square = voigt_lorentz(x, sigma, gamma), sigma * sigma

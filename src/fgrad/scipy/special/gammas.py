@@ -91,24 +91,30 @@ def _of_beta(i: int, a: Any, b: Any, x: Any) -> tuple[Any, ...]:
 
 
 def _betainc_by(i: int) -> Any:
-    sign = (1, -1)[i]
-
     def slope(a: Any, b: Any, x: Any) -> Any:
-        """Return the slope in `a` or `b`, which is raised by one where it is small (8.17.20, 8.17.21)."""
-        given = [a, b]
-        small = as_value(given[i]) < SMALL
-        given[i] = bind("where", small, given[i] + 1.0, given[i])
-        ended, x, a, b, low, high, ratio = _of_beta(i, *given, x)
-        slope = ratio * unary("exp", a * low + b * high - bind("betaln", a, b))
-        kept = bind("logical_not", small)
-        first, other = (_unless(kept, v, 1.0) for v in ((a, b), (b, a))[i])
+        """Return the slope in `a` or `b`. A small parameter is raised by one (8.17.20, 8.17.21)."""
+        raised, kept = [], []
+        for v in (a, b):
+            small = as_value(v) < SMALL
+            raised.append(bind("where", small, v + 1.0, v))
+            kept.append(bind("logical_not", small))
+        ended, x, *shapes, low, high, ratio = _of_beta(i, *raised, x)
         line, rest = ((low, high), (high, low))[i]
-        # x**a (1 - x)**b gamma(a + b) / (gamma(a + 1) gamma(b))
-        term = unary("exp", (first - 1) * line + other * rest - bind("betaln", first, other)) / (
-            first + other - 1
-        )
-        by = line - unary("psi", first) + unary("psi", first + other - 1)
-        return _unless(ended, slope + _unless(kept, sign * term * by, 0.0), 0.0)
+        first, other = shapes[i], shapes[1 - i]
+        slope = ratio * unary("exp", first * line + other * rest - bind("betaln", first, other))
+        # of what is lost where `first` is raised, x**first (1 - x)**other gamma(first + other) over
+        # gamma(first + 1) gamma(other), and of what is gained where the other one is; in `b` of the complement
+        up = _unless(kept[i], first, 1.0)
+        term = unary("exp", (up - 1) * line + other * rest - bind("betaln", up, other)) / (up + other - 1)
+        grows = term * (line - unary("psi", up) + unary("psi", up + other - 1))
+        over = _unless(kept[1 - i], other, 1.0)
+        lower = first - bind("where", kept[i], 0.0, 1.0)
+        held = _unless(kept[1 - i], lower, 1.0)
+        total = held + over - 1
+        term = unary("exp", held * line + (over - 1) * rest - bind("betaln", held, over)) / total
+        falls = term * (line - unary("psi", held) + unary("psi", total))
+        more = _unless(kept[i], grows, 0.0) - _unless(kept[1 - i], falls, 0.0)
+        return _unless(ended, slope + (1, -1)[i] * more, 0.0)
 
     return slope
 

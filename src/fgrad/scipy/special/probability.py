@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.core.tensor import bind, unary
 from fgrad.expr.atoms import call, where
 from fgrad.expr.node import Expr
+from fgrad.numpy.arrays import as_value
+from fgrad.ops.elementwise import declare_word
+from fgrad.ops.linear import reshape
 from fgrad.scipy.special.gammas import beta_density, betainc_a, betainc_b, gamma_density, gammainc_a
 from fgrad.scipy.special.rows import Row, declare, either, exp, log, log1p, sign, sqrt, zero_where
 
@@ -19,10 +23,9 @@ gammaln: Callable[..., Expr]
 hyp0f1: Callable[..., Expr]
 ive: Callable[..., Expr]
 kolmogorov: Callable[..., Expr]
-psi: Callable[..., Expr]
 xlogy: Callable[..., Expr]
-chndtr, hyp0f1, ive, gammaln, xlogy, betaln, kolmogorov, psi = map(
-    call, ("chndtr", "hyp0f1", "ive", "gammaln", "xlogy", "betaln", "kolmogorov", "psi")
+chndtr, hyp0f1, ive, gammaln, xlogy, betaln, kolmogorov = map(
+    call, ("chndtr", "hyp0f1", "ive", "gammaln", "xlogy", "betaln", "kolmogorov")
 )
 ROOT_2PI = math.sqrt(2 * math.pi)
 TINY = 1e-300
@@ -122,9 +125,25 @@ def _fdtri(f: Expr, m: Expr, n: Expr, p: Expr) -> tuple[Expr, ...]:
 
 
 # the rule of Gauss and Legendre on (0, 1), whose error is 8.4**-18 for a singularity at 2i
-_NODES, _WEIGHTS = (
-    tuple(v / 2 + c) for v, c in zip(np.polynomial.legendre.leggauss(9), (0.5, 0.0), strict=True)
-)
+_NODES = np.polynomial.legendre.leggauss(9)
+
+
+def _student_near(df: Any, t: Any) -> Any:
+    """Return the integral from the centre to `t` of what the density depends on `df` by, for 4 t**2 < df."""
+    df, t = as_value(df), as_value(t)
+    nodes, weights = (v.astype(np.result_type(df.dtype, t.dtype, np.float32)) for v in _NODES)
+    rank = max(df.ndim, t.ndim)
+    df, t = (reshape(v, (*(1,) * (rank - v.ndim), *v.shape, 1)) for v in (df, t))
+    s = t * ((nodes + 1) / 2)
+    q = s * s / df
+    rate = unary("psi", (df + 1) / 2) - unary("psi", df / 2) - 1 / df
+    log_q = unary("log1p", q)
+    slope = unary("exp", -(df + 1) / 2 * log_q) * (rate + q * (1 + 1 / df) / (1 + q) - log_q)
+    factor = unary("exp", -bind("betaln", df / 2, 0.5)) / unary("sqrt", df)
+    return bind("sum", slope * factor * t * (weights / 4), axes=(rank,))
+
+
+declare_word("student_near", _student_near)
 
 
 def _of_t(df: Expr, t: Expr) -> tuple[Expr, Expr]:
@@ -133,29 +152,18 @@ def _of_t(df: Expr, t: Expr) -> tuple[Expr, Expr]:
     Beyond t > 0 it is half of that of beta(1/2, df/2) at t**2 / (df + t**2), and scales with sqrt(df). Near
     the centre the slope in df is the integral of that of the density from there.
     """
-    factor = exp(-betaln(df / 2, 0.5)) / sqrt(df)
-
-    def density(t: Expr) -> Expr:
-        return exp(-(df + 1) / 2 * log1p(t * t / df)) * factor
-
-    def near(t: Expr) -> Expr:
-        rate = (psi((df + 1) / 2) - psi(df / 2) - 1 / df) / 2  # of the factor
-        total: Any = 0
-        for node, weight in zip(_NODES, _WEIGHTS, strict=True):
-            s = node * t
-            q = s * s / df
-            total = total + weight * density(s) * (rate + (q * (1 + 1 / df) / (1 + q) - log1p(q)) / 2)
-        return total * t  # type: ignore[no-any-return]
+    density = exp(-(df + 1) / 2 * log1p(t * t / df) - betaln(df / 2, 0.5)) / sqrt(df)
 
     def far(t: Expr) -> Expr:
         w = t * t / (df + t * t)
-        return sign(t) / 4 * betainc_b(0.5, df / 2, w) - t * density(t) / (2 * df)
+        return sign(t) / 4 * betainc_b(0.5, df / 2, w) - t * density / (2 * df)
 
     def by_df(t: Expr) -> Expr:
         close = 4 * t * t < df
-        return where(close, near(where(close, t, 0.0)), far(where(close, sqrt(df), t)))
+        near = call("student_near")(df, where(close, t, 0.0))
+        return where(close, near, far(where(close, sqrt(df), t)))
 
-    return zero_where(call("isinf")(t), by_df, t, at=0.0), density(t)
+    return zero_where(call("isinf")(t), by_df, t, at=0.0), density
 
 
 def _stdtrit(f: Expr, df: Expr, p: Expr) -> tuple[Expr, Expr]:
@@ -190,11 +198,14 @@ def _noncentral_density(x: Expr, df: Expr, nc: Expr) -> Expr:
         central = exp(xlogy(df / 2 - 1, x / 2) - (x + nc) / 2 - gammaln(df / 2)) / 2
         return central * hyp0f1(df / 2, t)
 
-    def far(t: Expr) -> Expr:
+    def far(x: Expr, nc: Expr) -> Expr:
         gap = (x - nc) / (sqrt(x) + sqrt(nc))
-        return exp((df / 4 - 0.5) * (log(x) - log(nc)) - gap * gap / 2) * ive(df / 2 - 1, 2 * sqrt(t)) / 2
+        scaled = ive(df / 2 - 1, sqrt(x * nc)) / 2
+        return exp((df / 4 - 0.5) * (log(x) - log(nc)) - gap * gap / 2) * scaled
 
-    return either(x * nc < 400, x * nc / 4, near, far, inside=1.0, outside=100.0)
+    close = x * nc < 400
+    inner = near(where(close, x * nc / 4, 1.0))
+    return where(close, inner, far(where(close, 20.0, x), where(close, 20.0, nc)))
 
 
 def _by_noncentrality(x: Expr, df: Expr, nc: Expr) -> Expr:
