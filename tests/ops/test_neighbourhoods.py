@@ -25,7 +25,7 @@ def some(ps, most):
 @functools.cache
 def compared(row):
     ps = points(row)
-    order, most = (2, 30) if row in COSTLY else (3, 300 if len(tracked(row)) < 3 else 100)
+    order, most = (2, 30) if row in COSTLY else (3, 160 if len(tracked(row)) < 3 else 60)
     return list(compare(row, order, some(ps, most)))
 
 

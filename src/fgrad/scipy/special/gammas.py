@@ -103,7 +103,7 @@ def _betainc_by(i: int) -> Any:
         first, other = shapes[i], shapes[1 - i]
         slope = ratio * unary("exp", first * line + other * rest - bind("betaln", first, other))
         # of what is lost where `first` is raised, x**first (1 - x)**other gamma(first + other) over
-        # gamma(first + 1) gamma(other), and of what is gained where the other one is; in `b` of the complement
+        # gamma(first + 1) gamma(other), and of what is gained where the other is; in `b` of the complement
         up = _unless(kept[i], first, 1.0)
         term = unary("exp", (up - 1) * line + other * rest - bind("betaln", up, other)) / (up + other - 1)
         grows = term * (line - unary("psi", up) + unary("psi", up + other - 1))
