@@ -156,9 +156,9 @@ def _struve0_over(x: Expr, sign: int) -> Expr:
 
 
 def _second(x: Expr) -> Expr:
-    """Return iv(2, x), which SciPy has not where x * x is nothing."""
+    """Return iv(2, x), near zero by its series, which SciPy has not where x * x is nothing."""
     near = lambda x: x * x / 8 + x * x * x * x / 96
-    return either(fabs(x) < 1e-100, x, near, lambda x: iv(2, x), inside=0.0, outside=1.0)
+    return either(fabs(x) < 1e-4, x, near, lambda x: iv(2, x), inside=0.0, outside=1.0)
 
 
 def _ive(f: Expr, v: Expr, x: Expr) -> tuple[None, Expr]:

@@ -75,7 +75,7 @@ def _infinite(x: Expr, y: Expr) -> Expr:
 def _log_ratio(x: Expr, y: Expr) -> Expr:
     """Return log(x / y), also where the quotient overflows or vanishes."""
     ratio = x / y
-    far = call("logical_or")(ratio < 1e-300, ratio > 1e300)
+    far = call("logical_or")(ratio < 1e-30, ratio > 1e30)
     return where(far, log(where(far, x, 1)) - log(where(far, y, 1)), log(where(far, 1, x) / where(far, 1, y)))
 
 
@@ -116,7 +116,7 @@ def _inv_boxcox(value: Expr, y: Expr, power: Expr) -> tuple[Expr, Expr]:
     """Return the slopes of (1 + power y)**(1 / power), whose value is given."""
     u = power * y
     close = fabs(u) < SMALL
-    near = lambda u: -hyp2f1(2, 2, 3, -u) / 2  # of the derivative of log1p(u) / u
+    near: Callable[[Expr], Expr] = lambda u: -hyp2f1(2, 2, 3, -u) / 2  # of the derivative of log1p(u) / u
     far, rate = where(close, 1.0, u), where(close, 1.0, power)
     by_value = where(close, value / where(close, 1 + u, 1.0), call("power")(1 + far, 1 / rate - 1))
     by_log = where(close, near(where(close, u, 0.0)), -log1p(far) / (far * far))

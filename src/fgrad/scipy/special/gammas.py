@@ -40,6 +40,7 @@ gammainc_a, gammaincinv_a, betainc_a, betainc_b, betaincinv_a, betaincinv_b = ma
     call, ("gammainc_a", "gammaincinv_a", "betainc_a", "betainc_b", "betaincinv_a", "betaincinv_b")
 )
 power: Callable[..., Expr] = call("power")
+Formula = Callable[..., Expr]
 FEW, NEAR = 20.0, 100.0  # shape parameters and points whose powers do not overflow
 
 
@@ -98,7 +99,7 @@ def _betainc_by(i: int) -> Any:
             small = as_value(v) < SMALL
             raised.append(bind("where", small, v + 1.0, v))
             kept.append(bind("logical_not", small))
-        ended, x, *shapes, low, high, ratio = _of_beta(i, *raised, x)
+        ended, x, *shapes, low, high, ratio = _of_beta(i, raised[0], raised[1], x)
         line, rest = ((low, high), (high, low))[i]
         first, other = shapes[i], shapes[1 - i]
         slope = ratio * unary("exp", first * line + other * rest - bind("betaln", first, other))
@@ -141,9 +142,9 @@ declare_word("betaincinv_b", _betaincinv_by(1))
 def gamma_density(a: Any, x: Any) -> Expr:
     """Return the density of a standard gamma variable."""
     near = call("logical_and")(a < FEW, x < NEAR)  # where powers hold at x = 0 and a = 0 to every order
-    powers = lambda a, x: power(x, a - 1) * exp(-x) * rgamma(a)
-    logs = lambda a, x: exp(xlogy(a - 1, x) - x - gammaln(a))
-    far = lambda a, x: zero_where(call("isinf")(x), lambda x: logs(a, x), x, at=1.0)
+    powers: Formula = lambda a, x: power(x, a - 1) * exp(-x) * rgamma(a)
+    logs: Formula = lambda a, x: exp(xlogy(a - 1, x) - x - gammaln(a))
+    far: Formula = lambda a, x: zero_where(call("isinf")(x), lambda x: logs(a, x), x, at=1.0)
     return where(
         near,
         powers(where(near, a, 2.0), where(near, x, 1.0)),
@@ -154,8 +155,10 @@ def gamma_density(a: Any, x: Any) -> Expr:
 def beta_density(a: Any, b: Any, x: Any) -> Expr:
     """Return the density of a beta variable."""
     near = call("logical_and")(a < FEW, b < FEW)
-    powers = lambda a, b: power(x, a - 1) * power(1 - x, b - 1) * (rgamma(a) * rgamma(b) * gamma(a + b))
-    logs = lambda a, b: exp(xlogy(a - 1, x) + xlog1py(b - 1, -x) - betaln(a, b))
+    powers: Formula = lambda a, b: (
+        power(x, a - 1) * power(1 - x, b - 1) * (rgamma(a) * rgamma(b) * gamma(a + b))
+    )
+    logs: Formula = lambda a, b: exp(xlogy(a - 1, x) + xlog1py(b - 1, -x) - betaln(a, b))
     return where(
         near,
         powers(where(near, a, 2.0), where(near, b, 2.0)),
@@ -262,12 +265,29 @@ def _binom(f: Expr, n: Expr, k: Expr) -> tuple[Expr, Expr]:
     return f * psi(n + 1) - rest, rest - times_psi(k + 1)
 
 
+# In powers too: at the ends of the probabilities, a logarithm would hide behind zero that a slope has none.
+
+
 def _inverse_density(a: Expr, f: Expr) -> Expr:
-    return exp(gammaln(a) + f - xlogy(a - 1, f))
+    near = call("logical_and")(a < FEW, f < NEAR)
+    powers: Formula = lambda a, f: power(f, 1 - a) * exp(f) * gamma(a)
+    logs: Formula = lambda a, f: exp(gammaln(a) + f - xlogy(a - 1, f))
+    return where(
+        near,
+        powers(where(near, a, 2.0), where(near, f, 1.0)),
+        logs(where(near, 30.0, a), where(near, 30.0, f)),
+    )
 
 
 def _inverse_beta(f: Expr, a: Expr, b: Expr) -> Expr:
-    return exp(betaln(a, b) - xlogy(a - 1, f) - xlog1py(b - 1, -f))
+    near = call("logical_and")(a < FEW, b < FEW)
+    powers: Formula = lambda a, b: power(f, 1 - a) * power(1 - f, 1 - b) * beta(a, b)
+    logs: Formula = lambda a, b: exp(betaln(a, b) - xlogy(a - 1, f) - xlog1py(b - 1, -f))
+    return where(
+        near,
+        powers(where(near, a, 2.0), where(near, b, 2.0)),
+        logs(where(near, 30.0, a), where(near, 30.0, b)),
+    )
 
 
 # fmt: off
