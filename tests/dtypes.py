@@ -318,6 +318,35 @@ class Run:
             raise Difference(f"gradients {kinds}")
 
 
+    def gradients(self) -> None:
+        """Compare dtypes and shapes of gradients with those of arguments."""
+        places = [i for i, x in enumerate(self.args) if isinstance(x, np.ndarray) and x.dtype.kind in "fc"]
+        if not places or isinstance(self.result(), Exception):
+            return
+        if not any(getattr(y, "dtype", np.dtype(bool)).kind in "fc" for y in leaves(self.result())):
+            return
+
+        def smooth(*xs: Any) -> Any:
+            args = list(self.args)
+            for i, x in zip(places, xs, strict=True):
+                args[i] = x
+            return [y for y in leaves(self.call.f(self.ours, *args)) if getattr(y, "dtype", None) is not None and y.dtype.kind in "fc"]
+
+        chosen = [self.args[i] for i in places]
+        made = attempt(lambda: fg.vjp(smooth, *chosen))
+        if isinstance(made, Exception):
+            return  # it has no derivative, and says so
+        out, pull = made
+        found = attempt(pull, [np.ones_like(y) for y in out])
+        if isinstance(found, Exception):
+            if isinstance(found, np.linalg.LinAlgError | TypeError):
+                return
+            raise Difference(f"its gradient raises {found!r:.150}")
+        kinds = [(np.shape(g), np.asarray(g).dtype) for g in found]
+        if kinds != [(x.shape, x.dtype) for x in chosen]:
+            raise Difference(f"gradients {kinds}")
+
+
 def combinations(call: Call, *, every: bool) -> Iterator[tuple[str, ...]]:
     """Yield the kinds of the arguments: the product of at most two of them, else every pair of neighbours."""
     if len(call.kinds) <= 2 or every:

@@ -23,9 +23,7 @@ import fgrad.scipy.signal
 import fgrad.scipy.special
 import fgrad.scipy.stats
 
-THEIRS = SimpleNamespace(
-    **{n: getattr(scipy, n) for n in ("integrate", "linalg", "ndimage", "signal", "special", "stats")}
-)
+THEIRS = SimpleNamespace(**{n: getattr(scipy, n) for n in ("integrate", "linalg", "ndimage", "signal", "special", "stats")})
 OURS = SimpleNamespace(**{n: getattr(fgrad.scipy, n) for n in vars(THEIRS)})
 REAL = DTYPES[:12]
 FEW = ("bool", "int8", "uint8", "int64", "float16", "float32", "float64", "complex64", "complex128")
@@ -58,22 +56,12 @@ for name in sorted(fgrad.scipy.special.RULES):
         add(f"special.{name}", call, *(X, Y, X + 1, Y + 1)[:n], kinds=(FEW,) * n)
 for name in ("logsumexp", "softmax", "log_softmax"):
     add(f"special.{name}", lambda sp, x, name=name: getattr(sp.special, name)(x), X, kinds=(DTYPES,))
-    add(
-        f"special.{name}(axis)",
-        lambda sp, x, name=name: getattr(sp.special, name)(x, axis=0),
-        SPD,
-        kinds=(DTYPES,),
-    )
+    add(f"special.{name}(axis)", lambda sp, x, name=name: getattr(sp.special, name)(x, axis=0), SPD, kinds=(DTYPES,))
 add("special.logsumexp(b)", lambda sp, x, b: sp.special.logsumexp(x, b=b), X, Y)
 add("special.multigammaln", lambda sp, x: sp.special.multigammaln(x, 2), X + 3, kinds=(REAL,))
 add("special.polygamma", lambda sp, x: sp.special.polygamma(1, x), X, kinds=(REAL,))
 for k in "ijky":
-    add(
-        f"special.spherical_{k}n",
-        lambda sp, x, k=k: getattr(sp.special, f"spherical_{k}n")(2, x),
-        X,
-        kinds=(DTYPES,),
-    )
+    add(f"special.spherical_{k}n", lambda sp, x, k=k: getattr(sp.special, f"spherical_{k}n")(2, x), X, kinds=(DTYPES,))
 
 LEVELS = {"ppf", "isf"}
 SHAPES = {"beta": 2, "chi": 1, "chi2": 1, "f": 2, "fisk": 1, "gamma": 1, "genextreme": 1, "genpareto": 1, "invgamma": 1,
@@ -84,17 +72,10 @@ CONTINUOUS = sorted({*SHAPES, "cauchy", "expon", "gumbel_l", "gumbel_r", "halfca
 DISCRETE = {"bernoulli": (0.3,), "binom": (5, 0.3), "geom": (0.3,), "nbinom": (5, 0.3), "poisson": (2.5,)}
 for name in CONTINUOUS:
     for method in getattr(fgrad.scipy.stats, name).methods:
-        own = {"triang": (0.5,), "truncnorm": (-1.0, 2.0), "beta": (1.5, 2.5), "f": (3.0, 5.0)}.get(
-            name, (1.5, 2.5)
-        )[: SHAPES.get(name, 0)]
+        own = {"triang": (0.5,), "truncnorm": (-1.0, 2.0), "beta": (1.5, 2.5), "f": (3.0, 5.0)}.get(name, (1.5, 2.5))[: SHAPES.get(name, 0)]
         at = X / 5 if method in LEVELS else X / 2
         call = lambda sp, x, *p, name=name, method=method: getattr(getattr(sp.stats, name), method)(x, *p)
-        add(
-            f"stats.{name}.{method}(numbers)",
-            lambda sp, x, c=call, own=own: c(sp, x, *own),
-            at,
-            kinds=(REAL,),
-        )
+        add(f"stats.{name}.{method}(numbers)", lambda sp, x, c=call, own=own: c(sp, x, *own), at, kinds=(REAL,))
         add(f"stats.{name}.{method}(loc)", lambda sp, x, l, c=call, own=own: c(sp, x, *own, l), at, X / 9,
             kinds=(("float16", "float32", "float64", "int64"), ("float16", "float32", "float64", "0-d float32", "python int")))  # fmt: skip
         if own:
@@ -103,12 +84,7 @@ for name in CONTINUOUS:
 for name, own in DISCRETE.items():
     for method in getattr(fgrad.scipy.stats, name).methods:
         call = lambda sp, x, *p, name=name, method=method: getattr(getattr(sp.stats, name), method)(x, *p)
-        add(
-            f"stats.{name}.{method}(numbers)",
-            lambda sp, x, c=call, own=own: c(sp, x, *own),
-            X / 2,
-            kinds=(REAL,),
-        )
+        add(f"stats.{name}.{method}(numbers)", lambda sp, x, c=call, own=own: c(sp, x, *own), X / 2, kinds=(REAL,))
 
 LINALG = {
     "cholesky": lambda sp, x: sp.linalg.cholesky(x), "det": lambda sp, x: sp.linalg.det(x), "inv": lambda sp, x: sp.linalg.inv(x),
