@@ -146,7 +146,7 @@ class Stage(Trace):
         if row.shape and (dtype.kind in "iu" or called):
             samples = [SAMPLE[k] if k else aval_of(a) for a, k in zip(args, kinds, strict=True)]
             out = row.shape(*samples).dtype
-            if called and (out != dtype or dtype in (np.float64, np.complex128)):
+            if called and out in (np.float64, np.complex128):
                 return args, None  # where numbers as they are give the same
             # what NumPy computes in another dtype does not overflow in this one
             dtype = np.dtype(int) if out.kind == "b" else out

@@ -42,6 +42,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         np.float64(4.5)
     """
     y, h = _sampled(y, x, dx, axis)
+    h = dx if x is None else h  # a number leaves samples their precision
     return fnp.sum(h * (y[..., 1:] + y[..., :-1]) / 2.0, axis=-1)
 
 
@@ -67,6 +68,7 @@ def cumulative_trapezoid(
     if initial is not None and initial != 0:
         raise ValueError(f"initial must be None or 0, not {initial!r}")
     y, h = _sampled(y, x, dx, axis)
+    h = dx if x is None else h
     return _running(h * (y[..., 1:] + y[..., :-1]) / 2.0, initial, axis)
 
 
@@ -173,6 +175,7 @@ def romb(y: Any, dx: Any = 1.0, axis: int = -1) -> Any:
         np.float64(2.6666667)
     """
     y, _ = _sampled(y, None, 1.0, axis)
+    y = y.astype(np.promote_types(y.dtype, np.float64))
     n = y.shape[-1] - 1
     if n < 1 or n & (n - 1):
         raise ValueError(f"romb takes 2**k + 1 samples, not {n + 1}")

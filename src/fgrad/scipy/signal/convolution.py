@@ -11,9 +11,10 @@ from scipy import signal as reference
 
 from fgrad.core.tensor import bind
 from fgrad.numpy import fft
+from fgrad.numpy.arrays import promoted
 from fgrad.numpy.padding import pad
 from fgrad.ops import windows
-from fgrad.ops.linear import reshape
+from fgrad.ops.linear import convert, reshape
 from fgrad.ops.matrices import conjugate
 from fgrad.scipy.dispatch import for_tensors, in_common
 
@@ -74,7 +75,7 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
     """Return the convolution of arrays with equally many axes.
 
     Args:
-        in1: real or complex array; integers are taken as float64.
+        in1: real or complex array; of integers the result is one of integers.
         in2: likewise.
         mode: "full"; "valid", only where the smaller one lies in the other; "same", the middle of "full" of
             the shape of `in1`.
@@ -94,6 +95,16 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
     x, y = in_common(in1, in2)
     if len(x.shape) != len(y.shape):
         raise ValueError("volume and kernel should have the same dimensionality")
+    return _in_dtype_of(_convolved(x, y, mode, method), in1, in2)
+
+
+def _in_dtype_of(y: Any, *given: Any) -> Any:
+    """Return a result in the dtype to which the operands promote; of integers it is whole but for rounding."""
+    kind = promoted(*given)
+    return convert(y if kind.kind in "fc" else bind("rint", y), kind)
+
+
+def _convolved(x: Any, y: Any, mode: str, method: str) -> Any:
     if not x.shape:
         return x * y
     _check_mode(mode)
@@ -122,7 +133,7 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
     x, y = in_common(in1, in2)
     if len(x.shape) != len(y.shape):
         raise ValueError("in1 and in2 should have the same dimensionality")
-    return convolve(x, conjugate(turned(y)), mode, method)
+    return _in_dtype_of(_convolved(x, conjugate(turned(y)), mode, method), in1, in2)
 
 
 @for_tensors(reference.fftconvolve)

@@ -6,8 +6,9 @@ from typing import Any
 
 from fgrad.core.primitive import NUMPY, UFUNCS
 from fgrad.core.tensor import bind
-from fgrad.numpy.arrays import operand
+from fgrad.numpy.arrays import as_value, operand
 from fgrad.numpy.registry import Ufunc, holds_tensor, with_keywords
+from fgrad.ops.linear import convert
 from fgrad.scipy.special.rows import ROWS_OF, TABLE, universal
 
 REUSED = {  # those that fgrad computes itself
@@ -15,6 +16,9 @@ REUSED = {  # those that fgrad computes itself
     **{name: name for name in ("cbrt", "erf", "erfc", "exp2", "expm1", "log1p")},
 }
 COMPLEX_OF = {"erf": "complex_erf", "erfc": "complex_erfc"}  # their rows for complex arguments
+
+
+_REUSED_ROWS = set(REUSED.values())
 
 
 class Special(Ufunc):
@@ -39,6 +43,10 @@ class Special(Ufunc):
             raise TypeError(
                 f"{self.__name__} takes {self.nin} operands and no keywords where one of them is a Tensor"
             )
+        if self.rows[0] in _REUSED_ROWS:  # NumPy's functions know other dtypes than SciPy's do
+            x = as_value(args[0])
+            (kind, _) = self.ufunc.resolve_dtypes((x.dtype, None))
+            args = (convert(x, kind),)
         operands = tuple(map(operand, args))
         rows = self.rows
         if self.__name__ in COMPLEX_OF and operands[0].dtype.kind == "c":

@@ -17,7 +17,7 @@ import numpy as np
 import fgrad.numpy as fnp
 from fgrad.core.tensor import Tensor, is_tracked
 from fgrad.numpy.arrays import operand
-from fgrad.ops.elementwise import floating
+from fgrad.ops.linear import convert
 from fgrad.scipy import special as special_functions
 
 Formula = Callable[..., Any]
@@ -82,15 +82,15 @@ class Distribution:
         )
 
     def read(self, x: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> list[Any]:
-        """Return x, the shapes and the other parameters; numbers in the precision of the arrays."""
+        """Return x, the shapes and the other parameters in double precision, in which SciPy computes."""
         try:
             bound = self.signature.bind(x, *args, **kw)
         except TypeError as error:
             raise TypeError(f"fgrad.scipy.stats.{self.name}{self.signature}: {error}") from None
         bound.apply_defaults()
         values = [operand(v) for v in bound.arguments.values()]
-        dtype = floating([v for v in values if hasattr(v, "dtype")] or [1.0])
-        return [v if hasattr(v, "dtype") else np.asarray(v, dtype) for v in values]
+        arrays = [v if hasattr(v, "dtype") else np.asarray(v) for v in values]
+        return [convert(v, np.promote_types(v.dtype, np.float64)) for v in arrays]
 
 
 class Frozen:
