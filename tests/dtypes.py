@@ -1,7 +1,7 @@
-"""What is NumPy's or SciPy's is the oracle of dtypes: calls at every combination of the kinds of their arguments.
+"""NumPy and SciPy are the oracles of dtypes: calls at every combination of the kinds of their arguments.
 
 A kind is a dtype of an array, of an array without axes, of a scalar of NumPy, or a type of Python's numbers.
-`tests/numpy/dtypes.py` and `tests/scipy/dtypes.py` list the calls; each is a command that runs the whole product.
+`tests/numpy/dtypes.py` and `tests/scipy/dtypes.py` list the calls; each is a command that runs all.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class Run:
         return Run(self.call, kinds, self.library, self.ours, self.deviations).check(mode) is None
 
     def is_refused(self) -> bool:
-        """Return whether fgrad refuses what NumPy loses the imaginary part of, with no more than a warning."""
+        """Return whether fgrad refuses what NumPy loses the imaginary part of with a warning."""
         if not isinstance(self.result(), TypeError) or "complex" not in str(self.result()):
             return False
         return self.loses_imaginary()
@@ -318,35 +318,6 @@ class Run:
             raise Difference(f"gradients {kinds}")
 
 
-    def gradients(self) -> None:
-        """Compare dtypes and shapes of gradients with those of arguments."""
-        places = [i for i, x in enumerate(self.args) if isinstance(x, np.ndarray) and x.dtype.kind in "fc"]
-        if not places or isinstance(self.result(), Exception):
-            return
-        if not any(getattr(y, "dtype", np.dtype(bool)).kind in "fc" for y in leaves(self.result())):
-            return
-
-        def smooth(*xs: Any) -> Any:
-            args = list(self.args)
-            for i, x in zip(places, xs, strict=True):
-                args[i] = x
-            return [y for y in leaves(self.call.f(self.ours, *args)) if getattr(y, "dtype", None) is not None and y.dtype.kind in "fc"]
-
-        chosen = [self.args[i] for i in places]
-        made = attempt(lambda: fg.vjp(smooth, *chosen))
-        if isinstance(made, Exception):
-            return  # it has no derivative, and says so
-        out, pull = made
-        found = attempt(pull, [np.ones_like(y) for y in out])
-        if isinstance(found, Exception):
-            if isinstance(found, np.linalg.LinAlgError | TypeError):
-                return
-            raise Difference(f"its gradient raises {found!r:.150}")
-        kinds = [(np.shape(g), np.asarray(g).dtype) for g in found]
-        if kinds != [(x.shape, x.dtype) for x in chosen]:
-            raise Difference(f"gradients {kinds}")
-
-
 def combinations(call: Call, *, every: bool) -> Iterator[tuple[str, ...]]:
     """Yield the kinds of the arguments: the product of at most two of them, else every pair of neighbours."""
     if len(call.kinds) <= 2 or every:
@@ -403,8 +374,8 @@ def command(calls: Sequence[Call], theirs: Any, ours: Any, deviations: dict[str,
         if line is not None:
             total[name] += 1
             if total[name] <= options.limit:
-                print(line, flush=True)
+                print(line, flush=True)  # noqa: T201
     for name, n in total.items():
-        print(f"{n:6} {name}")
-    print(count, "runs,", sum(total.values()), "differences in", len(total), "calls")
+        print(f"{n:6} {name}")  # noqa: T201
+    print(count, "runs,", sum(total.values()), "differences in", len(total), "calls")  # noqa: T201
     return bool(total)

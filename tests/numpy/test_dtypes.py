@@ -1,4 +1,4 @@
-"""Dtypes and values are NumPy's for every function and kind of argument; `python -m tests.numpy.dtypes` runs all."""
+"""Dtypes and values are NumPy's for every function; `python -m tests.numpy.dtypes` tries every kind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from tests.dtypes import DTYPES, Call, Run, attempt, compare, differences, leaves, needs_values, plain
+from tests.dtypes import DTYPES, Call, Run, attempt, compare, differences, leaves
 from tests.numpy.dtypes import CALLS, DEVIATIONS, OPERATORS
 from tests.numpy.test_names import OWN, PUBLIC
 
@@ -18,10 +18,25 @@ import fgrad.numpy as fnp
 pytestmark = [pytest.mark.filterwarnings("ignore")]  # NumPy's own, of what is compared with it
 PARTS = 8
 SHARE = 12  # every so manieth call is compiled, in one dtype
-ASIDE = {  # names of PUBLIC that compute nothing from elements: text, files, memory, types, index arrays of sizes
+ASIDE = {  # names that compute nothing from elements: text, files, memory, types, places
     *("array2string", "array_repr", "array_str", "asarray_chkfinite", "broadcast_shapes", "can_cast"),
-    *("diag_indices", "diag_indices_from", "einsum_path", "format_float_positional", "format_float_scientific"),
-    *("from_dlpack", "frombuffer", "fromiter", "isdtype", "isscalar", "issubdtype", "iterable", "iscomplexobj"),
+    *(
+        "diag_indices",
+        "diag_indices_from",
+        "einsum_path",
+        "format_float_positional",
+        "format_float_scientific",
+    ),
+    *(
+        "from_dlpack",
+        "frombuffer",
+        "fromiter",
+        "isdtype",
+        "isscalar",
+        "issubdtype",
+        "iterable",
+        "iscomplexobj",
+    ),
     *("mask_indices", "may_share_memory", "ndim", "promote_types", "ravel_multi_index", "save", "savetxt"),
     *("savez", "savez_compressed", "shape", "shares_memory", "size", "tril_indices_from", "triu_indices"),
     *("triu_indices_from", "typename", "row_stack", "histogramdd", "empty_like", "argpartition", "geterrobj"),
@@ -38,7 +53,9 @@ class Recorder:
         self._used.add(self._prefix + name)
         value = getattr(self._module, name)
         return (
-            Recorder(value, f"{self._prefix}{name}.", self._used) if isinstance(value, types.ModuleType) else value
+            Recorder(value, f"{self._prefix}{name}.", self._used)
+            if isinstance(value, types.ModuleType)
+            else value
         )
 
 
@@ -47,12 +64,14 @@ def part(k: int) -> list[Call]:
 
 
 def eager_step(call: Call) -> int:
-    """Return which share of the combinations is tried: every dtype, every pair where elements are combined."""
+    """Return which share of combinations is tried: of dtypes all, of pairs where elements are combined."""
     if " dtype=" in call.name:
         return 5 if len(call.kinds) == 1 else 37
     if len(call.kinds) == 1:
         return 1
-    pairs = call.name.endswith(("(x, y)", "(x, number)")) or call.name.split(" ")[1:2] in [[o] for o in OPERATORS]
+    pairs = call.name.endswith(("(x, y)", "(x, number)")) or call.name.split(" ")[1:2] in [
+        [o] for o in OPERATORS
+    ]
     return 1 if pairs else 7
 
 
@@ -109,7 +128,10 @@ def test_every_function_is_in_the_table():
     used: set[str] = set()
     recorder = Recorder(fnp, "", used)
     for call in CALLS:
-        kinds = [next((k for k in ("float64", "0-d float64", "scalar float64") if k in own), own[0]) for own in call.kinds]
+        kinds = [
+            next((k for k in ("float64", "0-d float64", "scalar float64") if k in own), own[0])
+            for own in call.kinds
+        ]
         attempt(call.f, recorder, *Run(call, kinds, np, fnp, {}).args)
     assert {name for name in PUBLIC if name not in used | ASIDE | OWN} == set()
 

@@ -1,4 +1,7 @@
-"""Calls of SciPy's functions that fgrad has, for the table of dtypes: `python -m tests.scipy.dtypes` runs all."""
+"""Calls of SciPy's functions that fgrad has, for the table of dtypes.
+
+`python -m tests.scipy.dtypes` runs every combination in every mode; `test_dtypes.py` runs a part.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import numpy
+import numpy  # noqa: ICN001 -- np is the namespace that a call is given
 import scipy.integrate
 import scipy.linalg
 import scipy.ndimage
@@ -23,7 +26,9 @@ import fgrad.scipy.signal
 import fgrad.scipy.special
 import fgrad.scipy.stats
 
-THEIRS = SimpleNamespace(**{n: getattr(scipy, n) for n in ("integrate", "linalg", "ndimage", "signal", "special", "stats")})
+THEIRS = SimpleNamespace(
+    **{n: getattr(scipy, n) for n in ("integrate", "linalg", "ndimage", "signal", "special", "stats")}
+)
 OURS = SimpleNamespace(**{n: getattr(fgrad.scipy, n) for n in vars(THEIRS)})
 REAL = DTYPES[:12]
 FEW = ("bool", "int8", "uint8", "int64", "float16", "float32", "float64", "complex64", "complex128")
@@ -37,7 +42,7 @@ SPD = numpy.array([[4.0, 1.0, 0.5], [1.0, 3.0, 1.0], [0.5, 1.0, 5.0]])
 
 
 def add(name: str, f: Callable[..., Any], *inputs: Any, kinds: Any = None, ulps: float = 256) -> None:
-    """Add a call, whose values are compared as closely as functions with arguments of their precision allow."""
+    """Add a call, compared to the rounding of its arguments."""
     given = kinds or tuple(FEW for _ in inputs)
     CALLS.append(Call(name, f, inputs, given, ulps=ulps, narrow=True, modes=MODES))
 
@@ -56,52 +61,138 @@ for name in sorted(fgrad.scipy.special.RULES):
         add(f"special.{name}", call, *(X, Y, X + 1, Y + 1)[:n], kinds=(FEW,) * n)
 for name in ("logsumexp", "softmax", "log_softmax"):
     add(f"special.{name}", lambda sp, x, name=name: getattr(sp.special, name)(x), X, kinds=(DTYPES,))
-    add(f"special.{name}(axis)", lambda sp, x, name=name: getattr(sp.special, name)(x, axis=0), SPD, kinds=(DTYPES,))
+    add(
+        f"special.{name}(axis)",
+        lambda sp, x, name=name: getattr(sp.special, name)(x, axis=0),
+        SPD,
+        kinds=(DTYPES,),
+    )
 add("special.logsumexp(b)", lambda sp, x, b: sp.special.logsumexp(x, b=b), X, Y)
 add("special.multigammaln", lambda sp, x: sp.special.multigammaln(x, 2), X + 3, kinds=(REAL,))
 add("special.polygamma", lambda sp, x: sp.special.polygamma(1, x), X, kinds=(REAL,))
 for k in "ijky":
-    add(f"special.spherical_{k}n", lambda sp, x, k=k: getattr(sp.special, f"spherical_{k}n")(2, x), X, kinds=(DTYPES,))
+    add(
+        f"special.spherical_{k}n",
+        lambda sp, x, k=k: getattr(sp.special, f"spherical_{k}n")(2, x),
+        X,
+        kinds=(DTYPES,),
+    )
 
 LEVELS = {"ppf", "isf"}
-SHAPES = {"beta": 2, "chi": 1, "chi2": 1, "f": 2, "fisk": 1, "gamma": 1, "genextreme": 1, "genpareto": 1, "invgamma": 1,
-          "lognorm": 1, "pareto": 1, "powerlaw": 1, "skewnorm": 1, "t": 1, "triang": 1, "truncnorm": 2, "vonmises": 1,
-          "weibull_max": 1, "weibull_min": 1}  # fmt: skip
-CONTINUOUS = sorted({*SHAPES, "cauchy", "expon", "gumbel_l", "gumbel_r", "halfcauchy", "halfnorm", "laplace", "levy",
-                     "logistic", "norm", "rayleigh", "uniform"})  # fmt: skip
+SHAPES = {
+    "beta": 2,
+    "chi": 1,
+    "chi2": 1,
+    "f": 2,
+    "fisk": 1,
+    "gamma": 1,
+    "genextreme": 1,
+    "genpareto": 1,
+    "invgamma": 1,
+    "lognorm": 1,
+    "pareto": 1,
+    "powerlaw": 1,
+    "skewnorm": 1,
+    "t": 1,
+    "triang": 1,
+    "truncnorm": 2,
+    "vonmises": 1,
+    "weibull_max": 1,
+    "weibull_min": 1,
+}
+CONTINUOUS = sorted(
+    {
+        *SHAPES,
+        "cauchy",
+        "expon",
+        "gumbel_l",
+        "gumbel_r",
+        "halfcauchy",
+        "halfnorm",
+        "laplace",
+        "levy",
+        "logistic",
+        "norm",
+        "rayleigh",
+        "uniform",
+    }
+)
 DISCRETE = {"bernoulli": (0.3,), "binom": (5, 0.3), "geom": (0.3,), "nbinom": (5, 0.3), "poisson": (2.5,)}
 for name in CONTINUOUS:
     for method in getattr(fgrad.scipy.stats, name).methods:
-        own = {"triang": (0.5,), "truncnorm": (-1.0, 2.0), "beta": (1.5, 2.5), "f": (3.0, 5.0)}.get(name, (1.5, 2.5))[: SHAPES.get(name, 0)]
+        own = {"triang": (0.5,), "truncnorm": (-1.0, 2.0), "beta": (1.5, 2.5), "f": (3.0, 5.0)}.get(
+            name, (1.5, 2.5)
+        )[: SHAPES.get(name, 0)]
         at = X / 5 if method in LEVELS else X / 2
         call = lambda sp, x, *p, name=name, method=method: getattr(getattr(sp.stats, name), method)(x, *p)
-        add(f"stats.{name}.{method}(numbers)", lambda sp, x, c=call, own=own: c(sp, x, *own), at, kinds=(REAL,))
-        add(f"stats.{name}.{method}(loc)", lambda sp, x, l, c=call, own=own: c(sp, x, *own, l), at, X / 9,
-            kinds=(("float16", "float32", "float64", "int64"), ("float16", "float32", "float64", "0-d float32", "python int")))  # fmt: skip
+        add(
+            f"stats.{name}.{method}(numbers)",
+            lambda sp, x, c=call, own=own: c(sp, x, *own),
+            at,
+            kinds=(REAL,),
+        )
+        add(
+            f"stats.{name}.{method}(loc)",
+            lambda sp, x, l, c=call, own=own: c(sp, x, *own, l),
+            at,
+            X / 9,
+            kinds=(
+                ("float16", "float32", "float64", "int64"),
+                ("float16", "float32", "float64", "0-d float32", "python int"),
+            ),
+        )
         if own:
-            add(f"stats.{name}.{method}", lambda sp, x, p, c=call, own=own: c(sp, x, p, *own[1:]), at, numpy.full(4, own[0]),
-                kinds=(("float16", "float32", "float64"), ("float16", "float32", "float64", "0-d float32")))  # fmt: skip
+            add(
+                f"stats.{name}.{method}",
+                lambda sp, x, p, c=call, own=own: c(sp, x, p, *own[1:]),
+                at,
+                numpy.full(4, own[0]),
+                kinds=(("float16", "float32", "float64"), ("float16", "float32", "float64", "0-d float32")),
+            )
 for name, own in DISCRETE.items():
     for method in getattr(fgrad.scipy.stats, name).methods:
         call = lambda sp, x, *p, name=name, method=method: getattr(getattr(sp.stats, name), method)(x, *p)
-        add(f"stats.{name}.{method}(numbers)", lambda sp, x, c=call, own=own: c(sp, x, *own), X / 2, kinds=(REAL,))
+        add(
+            f"stats.{name}.{method}(numbers)",
+            lambda sp, x, c=call, own=own: c(sp, x, *own),
+            X / 2,
+            kinds=(REAL,),
+        )
 
 LINALG = {
-    "cholesky": lambda sp, x: sp.linalg.cholesky(x), "det": lambda sp, x: sp.linalg.det(x), "inv": lambda sp, x: sp.linalg.inv(x),
-    "expm": lambda sp, x: sp.linalg.expm(x), "eigvalsh": lambda sp, x: sp.linalg.eigvalsh(x), "svdvals": lambda sp, x: sp.linalg.svdvals(x),
-    "qr": lambda sp, x: sp.linalg.qr(x, mode="r")[0], "lu": lambda sp, x: sp.linalg.lu(x), "pinv": lambda sp, x: sp.linalg.pinv(x),
-    "sqrtm": lambda sp, x: sp.linalg.sqrtm(x), "cosm": lambda sp, x: sp.linalg.cosm(x), "norm": lambda sp, x: sp.linalg.norm(x),
-    "block_diag": lambda sp, x: sp.linalg.block_diag(x, x), "ldl": lambda sp, x: sp.linalg.ldl(x)[1], "toeplitz": lambda sp, x: sp.linalg.toeplitz(x[0]),
-    "circulant": lambda sp, x: sp.linalg.circulant(x[0]), "hankel": lambda sp, x: sp.linalg.hankel(x[0]), "cho_factor": lambda sp, x: sp.linalg.cho_factor(x)[0],
-    "lu_factor": lambda sp, x: sp.linalg.lu_factor(x)[0], "eigvals": lambda sp, x: numpy_sorted(sp.linalg.eigvals(x)), "logm": lambda sp, x: sp.linalg.logm(x),
-}  # fmt: skip
+    "cholesky": lambda sp, x: sp.linalg.cholesky(x),
+    "det": lambda sp, x: sp.linalg.det(x),
+    "inv": lambda sp, x: sp.linalg.inv(x),
+    "expm": lambda sp, x: sp.linalg.expm(x),
+    "eigvalsh": lambda sp, x: sp.linalg.eigvalsh(x),
+    "svdvals": lambda sp, x: sp.linalg.svdvals(x),
+    "qr": lambda sp, x: sp.linalg.qr(x, mode="r")[0],
+    "lu": lambda sp, x: sp.linalg.lu(x),
+    "pinv": lambda sp, x: sp.linalg.pinv(x),
+    "sqrtm": lambda sp, x: sp.linalg.sqrtm(x),
+    "cosm": lambda sp, x: sp.linalg.cosm(x),
+    "norm": lambda sp, x: sp.linalg.norm(x),
+    "block_diag": lambda sp, x: sp.linalg.block_diag(x, x),
+    "ldl": lambda sp, x: sp.linalg.ldl(x)[1],
+    "toeplitz": lambda sp, x: sp.linalg.toeplitz(x[0]),
+    "circulant": lambda sp, x: sp.linalg.circulant(x[0]),
+    "hankel": lambda sp, x: sp.linalg.hankel(x[0]),
+    "cho_factor": lambda sp, x: sp.linalg.cho_factor(x)[0],
+    "lu_factor": lambda sp, x: sp.linalg.lu_factor(x)[0],
+    "eigvals": lambda sp, x: numpy_sorted(sp.linalg.eigvals(x)),
+    "logm": lambda sp, x: sp.linalg.logm(x),
+}
 PAIRS = {
-    "solve": lambda sp, x, y: sp.linalg.solve(x, y), "solve(pos)": lambda sp, x, y: sp.linalg.solve(x, y, assume_a="pos"),
-    "solve_triangular": lambda sp, x, y: sp.linalg.solve_triangular(x, y), "lstsq": lambda sp, x, y: sp.linalg.lstsq(x, y)[0],
-    "khatri_rao": lambda sp, x, y: sp.linalg.khatri_rao(x, y), "block_diag": lambda sp, x, y: sp.linalg.block_diag(x, y),
-    "solve_sylvester": lambda sp, x, y: sp.linalg.solve_sylvester(x, x, y), "toeplitz": lambda sp, x, y: sp.linalg.toeplitz(x[0], y[0]),
+    "solve": lambda sp, x, y: sp.linalg.solve(x, y),
+    "solve(pos)": lambda sp, x, y: sp.linalg.solve(x, y, assume_a="pos"),
+    "solve_triangular": lambda sp, x, y: sp.linalg.solve_triangular(x, y),
+    "lstsq": lambda sp, x, y: sp.linalg.lstsq(x, y)[0],
+    "khatri_rao": lambda sp, x, y: sp.linalg.khatri_rao(x, y),
+    "block_diag": lambda sp, x, y: sp.linalg.block_diag(x, y),
+    "solve_sylvester": lambda sp, x, y: sp.linalg.solve_sylvester(x, x, y),
+    "toeplitz": lambda sp, x, y: sp.linalg.toeplitz(x[0], y[0]),
     "solve_toeplitz": lambda sp, x, y: sp.linalg.solve_toeplitz(x[0], y[0]),
-}  # fmt: skip
+}
 
 
 def numpy_sorted(x: Any) -> Any:
@@ -114,36 +205,47 @@ for name, f in LINALG.items():
 for name, f in PAIRS.items():
     add(f"linalg.{name} of two", f, SPD, SPD + 1, ulps=2000)
 SIGNALS = {
-    "signal.convolve": lambda sp, x, y: sp.signal.convolve(x, y), "signal.correlate": lambda sp, x, y: sp.signal.correlate(x, y),
-    "signal.convolve(direct)": lambda sp, x, y: sp.signal.convolve(x, y, method="direct"), "signal.fftconvolve": lambda sp, x, y: sp.signal.fftconvolve(x, y),
-    "signal.lfilter": lambda sp, x, y: sp.signal.lfilter(y, [1, 0.5], x), "signal.oaconvolve": lambda sp, x, y: sp.signal.oaconvolve(x, y),
-    "ndimage.convolve1d": lambda sp, x, y: sp.ndimage.convolve1d(x, y[:3]), "ndimage.correlate": lambda sp, x, y: sp.ndimage.correlate(x, y[:3]),
-    "integrate.trapezoid": lambda sp, x, y: sp.integrate.trapezoid(x, y), "integrate.simpson": lambda sp, x, y: sp.integrate.simpson(x, x=numpy.arange(4)),
+    "signal.convolve": lambda sp, x, y: sp.signal.convolve(x, y),
+    "signal.correlate": lambda sp, x, y: sp.signal.correlate(x, y),
+    "signal.convolve(direct)": lambda sp, x, y: sp.signal.convolve(x, y, method="direct"),
+    "signal.fftconvolve": lambda sp, x, y: sp.signal.fftconvolve(x, y),
+    "signal.lfilter": lambda sp, x, y: sp.signal.lfilter(y, [1, 0.5], x),
+    "signal.oaconvolve": lambda sp, x, y: sp.signal.oaconvolve(x, y),
+    "ndimage.convolve1d": lambda sp, x, y: sp.ndimage.convolve1d(x, y[:3]),
+    "ndimage.correlate": lambda sp, x, y: sp.ndimage.correlate(x, y[:3]),
+    "integrate.trapezoid": lambda sp, x, y: sp.integrate.trapezoid(x, y),
+    "integrate.simpson": lambda sp, x, y: sp.integrate.simpson(x, x=numpy.arange(4)),
     "integrate.cumulative_trapezoid": lambda sp, x, y: sp.integrate.cumulative_trapezoid(x, y),
-}  # fmt: skip
+}
 for name, f in SIGNALS.items():
     add(name, f, X, Y, ulps=1000)
 SINGLE = {
-    "signal.detrend": lambda sp, x: sp.signal.detrend(x * x), "signal.hilbert": lambda sp, x: sp.signal.hilbert(x),
-    "ndimage.gaussian_filter": lambda sp, x: sp.ndimage.gaussian_filter(x, 1.0), "ndimage.uniform_filter": lambda sp, x: sp.ndimage.uniform_filter(x, 3),
-    "ndimage.laplace": lambda sp, x: sp.ndimage.laplace(x), "ndimage.sobel": lambda sp, x: sp.ndimage.sobel(x),
-    "ndimage.shift": lambda sp, x: sp.ndimage.shift(x, 0.5, order=1), "ndimage.zoom": lambda sp, x: sp.ndimage.zoom(x, 2, order=1),
-    "integrate.trapezoid()": lambda sp, x: sp.integrate.trapezoid(x), "integrate.simpson()": lambda sp, x: sp.integrate.simpson(x, dx=0.5),
-    "integrate.romb": lambda sp, x: sp.integrate.romb(x[:3]), "integrate.cumulative_trapezoid()": lambda sp, x: sp.integrate.cumulative_trapezoid(x, dx=2),
+    "signal.detrend": lambda sp, x: sp.signal.detrend(x * x),
+    "signal.hilbert": lambda sp, x: sp.signal.hilbert(x),
+    "ndimage.gaussian_filter": lambda sp, x: sp.ndimage.gaussian_filter(x, 1.0),
+    "ndimage.uniform_filter": lambda sp, x: sp.ndimage.uniform_filter(x, 3),
+    "ndimage.laplace": lambda sp, x: sp.ndimage.laplace(x),
+    "ndimage.sobel": lambda sp, x: sp.ndimage.sobel(x),
+    "ndimage.shift": lambda sp, x: sp.ndimage.shift(x, 0.5, order=1),
+    "ndimage.zoom": lambda sp, x: sp.ndimage.zoom(x, 2, order=1),
+    "integrate.trapezoid()": lambda sp, x: sp.integrate.trapezoid(x),
+    "integrate.simpson()": lambda sp, x: sp.integrate.simpson(x, dx=0.5),
+    "integrate.romb": lambda sp, x: sp.integrate.romb(x[:3]),
+    "integrate.cumulative_trapezoid()": lambda sp, x: sp.integrate.cumulative_trapezoid(x, dx=2),
     "integrate.cumulative_simpson": lambda sp, x: sp.integrate.cumulative_simpson(x, dx=2.0),
-}  # fmt: skip
+}
 for name, f in SINGLE.items():
     add(name, f, X, kinds=(DTYPES,), ulps=1000)
 
 DEVIATIONS = {  # what differs, as the command prints it, and why
-    r"^linalg\..*\bu?int(8|16)\b|^linalg\..*\bbool\b": "integers are computed with in double precision, here of every size",
+    r"^linalg\..*\bu?int(8|16)\b|^linalg\..*\bbool\b": "integers of every size are taken as double",
     r"^linalg\..*float16": "half precision is refused, which SciPy computes with in single",
     r"^linalg\.(det|logm) \((float32|complex64)\)": "the dtype of the argument stays",
     r"^linalg.cho_factor": "what is not read is zero",
-    r"^ndimage\..*\bu?(int\d+|bool)\b": "filters of integers are computed and returned in double precision, not cut off after each axis",
+    r"^ndimage\..*\bu?(int\d+|bool)\b": "double precision, not cut off to integers",
     r"^ndimage\..*complex64": "beside weights of double precision",
     r"^special\.eval_.*order has to be a whole number": "the order is looked at, not its dtype",
-    r"^special\.(log_)?softmax.*\bu?(int\d+|bool)\b|^special.logsumexp.*": "in double precision for integers, of which SciPy's own differences wrap around",
+    r"^special\.((log_)?softmax.*\bu?(int\d+|bool)\b|logsumexp.*)": "taken as double",
     r"^special\.erfc? .*complex|^special.logsumexp.*complex": "refused",
     r"^integrate\.(cumulative_)?trapezoid \(.*,": "the dtype is that of samples and places together",
     r"^special.multigammaln|^linalg.solve_toeplitz": "single precision stays",

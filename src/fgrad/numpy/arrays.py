@@ -51,7 +51,7 @@ def number_type(x: Any) -> type | None:
 
 
 def promoted(*xs: Any) -> np.dtype[Any]:
-    """Return the dtype that NumPy promotes operands to: that of Python's numbers gives way, staged ones too."""
+    """Return the dtype that NumPy promotes operands to; Python's numbers give way, staged ones too."""
     return np.result_type(*map(promoted_as, xs))
 
 

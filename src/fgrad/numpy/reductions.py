@@ -87,10 +87,14 @@ _PYTHON = {bool, int, float, complex}
 
 
 def asked(dtype: Any, out: Any, a: Any) -> np.dtype[Any] | None:
-    """Return the dtype in which a reduction of `a` is computed: the given one, else with that of its target."""
+    """Return the dtype in which `a` is reduced: the given one, else one for the target too."""
     if dtype is not None:
-        return np.dtype(dtype)
-    return None if out is None else np.promote_types(a.dtype, target(out).dtype)
+        given: np.dtype[Any] = np.dtype(dtype)
+        return given
+    if out is None:
+        return None
+    both: np.dtype[Any] = np.promote_types(a.dtype, target(out).dtype)
+    return both
 
 
 def target(out: Any) -> Any:
@@ -170,7 +174,7 @@ def extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any
     """Return what the row `name` finds over axes, beside `initial`, among the elements that count."""
     a = as_value(a)
     if out is not None:
-        a = linear.convert(a, asked(None, out, a))
+        a = linear.convert(a, np.promote_types(a.dtype, target(out).dtype))
     initial = _NOTHING if initial is None else initial
     if where is not True:
         if initial is _NOTHING:

@@ -99,7 +99,7 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
 
 
 def _in_dtype_of(y: Any, *given: Any) -> Any:
-    """Return a result in the dtype to which the operands promote; of integers it is whole but for rounding."""
+    """Return a result in the dtype to which the operands promote; of integers it is made whole."""
     kind = promoted(*given)
     return convert(y if kind.kind in "fc" else bind("rint", y), kind)
 

@@ -159,7 +159,9 @@ chi2: Continuous = Continuous(
 chi: Continuous = Continuous(
     "chi",
     "df",
-    logpdf=lambda z, df: special.xlogy(df - 1, z) - z * z / 2 - (df / 2 - 1) * LOG_2 - special.gammaln(df / 2),
+    logpdf=lambda z, df: (
+        special.xlogy(df - 1, z) - z * z / 2 - (df / 2 - 1) * LOG_2 - special.gammaln(df / 2)
+    ),
     cdf=lambda z, df: special.chdtr(df, z * z),
     sf=lambda z, df: special.chdtrc(df, z * z),
     logcdf=lambda z, df: log_gammainc(df / 2, z * z / 2),
