@@ -1112,7 +1112,7 @@ def python_flow(g: Growth) -> str | None:
         [
             f"{new} = {a} * 1.0\nif np.sum({a}) > {level}:\n    {new} = {body(g, new)}",
             f"{new} = {a} * 1.0\nif {a}.mean() <= {level}:\n    {new} = {body(g, new)}\nelse:\n    {new} = {body(g, new)}",
-            f"{new} = {a} * 1.0\nwhile np.max(np.abs({new}), initial=0.0) > 0.7:\n    {new} = {new} * 0.5",
+            f"{new} = {a} * 1.0\nwhile 0.7 < np.max(np.abs({new}), initial=0.0) < 1e6:\n    {new} = {new} * 0.5",
             f"{new} = {a} * 1.0\nfor i in range({g.integer(0, 4)}):\n    {new} = {body(g, new)} + i",
             f"{new} = sum([r * r for r in {a}])" if g.env[a].ndim else f"{new} = {a} * 2",
             f"{new} = {a} * 1.0\nfor r in {a}:\n    {new} = {new} + np.sum(r)"
@@ -1141,7 +1141,7 @@ def lax_flow(g: Growth) -> str | None:
         f"{new} = lax.cond(np.sum({a}) > {level}, lambda t: {once}, lambda t: {twice}, {a})",
         f"{new} = lax.fori_loop(0, {g.integer(0, 4)}, lambda i, t: {once}, {a} * {number})",
         f"{new} = lax.fori_loop({g.integer(-1, 1)}, 3, lambda i, t: {once} + i * {number}, {a} * {number})",
-        f"{new} = lax.while_loop(lambda t: np.sum(np.abs(t)) > 1.0, lambda t: t * {number}, {a} * {number})",
+        f"{new} = lax.while_loop(lambda t: np.abs(np.sum(np.abs(t)) - 5e5) < 4e5, lambda t: t * {number}, {a} * {number})",
         f"{new} = lax.switch({g.integer(-1, 3)}, [lambda t: {once}, lambda t: {twice}, lambda t: -t], {a})",
         f"{new} = lax.switch(np.argmax({a}), [lambda t: {once}, lambda t: {twice}, lambda t: -t], {a})",
     ]
