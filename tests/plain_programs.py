@@ -388,5 +388,5 @@ PROGRAMS = {
         (visited, random(2, 3)),
     ]
 }
-# what compiled programs cannot know: which elements a mask chooses, which way an `if` goes
-BY_VALUES = {"bodies", "escapes"}
+# what compiled programs cannot know: how many elements a mask chooses
+BY_VALUES = {"escapes"}

@@ -10,6 +10,7 @@ import operator
 import pickle
 import sys
 import types
+import warnings
 import weakref
 
 import numpy as np
@@ -80,6 +81,7 @@ def test_programs_of_plain_numpy_differentiate_unmodified(name):
 
 
 COMPILED = [
+    "bodies",
     "forward_substitution",
     "orthonormal_columns",
     "thomas",
@@ -404,6 +406,19 @@ def test_dtypes_and_numpys_other_names_are_numpys():
 
     np.testing.assert_allclose(fg.grad(f)(X), [1, 2, 1])
     assert sys.modules["numpy"].zeros is np.zeros
+
+
+def test_warnings_are_those_of_the_module():
+    @plain_numpy
+    def f(x):
+        warnings.warn("as it stands", UserWarning, stacklevel=1)
+        return x
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("error")
+        warnings.filterwarnings("default", module=__name__.replace(".", r"\."))
+        fg.grad(f)(1.0)
+    assert [str(w.message) for w in caught] == ["as it stands"]
 
 
 def test_what_is_no_function_is_refused():

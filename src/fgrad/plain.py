@@ -445,7 +445,8 @@ class _Globals(dict[str, Any]):
     __slots__ = ("binding", "live", "shown", "written")
 
     def __init__(self, live: dict[str, Any], binding: _Binding) -> None:
-        super().__init__(__builtins__=_Builtins(live, binding))
+        # what Python looks for in the dictionary itself, for warnings say
+        super().__init__(__builtins__=_Builtins(live, binding), __name__=live.get("__name__"))
         self.live, self.binding = live, binding
         self.written: set[str] = set()
         self.shown: set[str] = set()

@@ -451,7 +451,7 @@ def make_tensors() -> str:
     """Return what to do where an array of NumPy is a target of Tensors."""
     return (
         f"At {user_line()}, decorate the function with fgrad.plain_numpy, which lets numpy.zeros and all that "
-        "makes arrays make Tensors; or make the target one yourself: fgrad.numpy.zeros, fgrad.tensor(y)"
+        "makes arrays make Tensors; or make the target a Tensor yourself: fgrad.numpy.zeros, fgrad.tensor(y)"
     )
 
 

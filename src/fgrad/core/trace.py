@@ -119,6 +119,10 @@ class Box:
         """Return whether the value is true."""
         self.refuse("bool()")
 
+    def same(self, other: Box) -> bool:
+        """Return whether `other` is known to have the same value."""
+        return self is other
+
     def escaped(self, *_: Any, **__: Any) -> NoReturn:
         """Say that this value was used outside its transformation."""
         raise EscapedTensorError(

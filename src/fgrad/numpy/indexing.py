@@ -28,6 +28,7 @@ from fgrad.numpy.arrays import (
     recopied,
     together,
 )
+from fgrad.numpy.chosen import Chosen, chosen
 from fgrad.numpy.registry import declare_operator, implements, stored, written_back
 from fgrad.numpy.views import part, sliced, zeros_beside
 from fgrad.ops import indexing, linear
@@ -78,6 +79,9 @@ def getitem(x: Any, index: Any) -> Any:
                 index = _plain_index(index)
                 break
     elif index.__class__ is Tensor:
+        found = chosen(x, index)
+        if found is not None:
+            return found
         index = _plain_index(index)
     return indexing.getitem(x, index, sliced)
 
@@ -95,6 +99,9 @@ def _plain_index(index: Any) -> Any:
 @implements()
 def setitem(x: Tensor, index: Any, value: Any) -> None:
     """Give the handle `x` the value it has with `value` at `index`; derivatives flow from both."""
+    if value.__class__ is Chosen:
+        rebind(x, value.written(x, index))
+        return
     value = as_target(value, x)
     if _is_everything(index):
         shape = tuple(value.shape)

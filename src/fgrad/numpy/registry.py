@@ -188,6 +188,8 @@ class Binary(Ufunc):
             return with_keywords(self, (x, y), *out, **kw)
         result = apply_binary(self.row, x, y)
         if result is NotImplemented:
+            if getattr(x, "dispatches", False) or getattr(y, "dispatches", False):
+                return self.ufunc(x, y)
             given = f"{type(x).__name__} and {type(y).__name__}"
             raise TypeError(f"{self.__name__} takes arrays, numbers and Tensors, not {given}")
         return result

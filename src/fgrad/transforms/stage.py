@@ -45,6 +45,12 @@ class Symbol(Box):
         """The dtype it will have."""
         return self.var.aval.dtype
 
+    def same(self, other: Box) -> bool:
+        """Return whether `other` was computed in the same way from the same values."""
+        if not isinstance(other, Symbol) or other.trace is not self.trace:
+            return False
+        return self.trace.same(self.var, other.var)
+
     def strong(self) -> Symbol:
         """Return the same value with its dtype fixed."""
         return Symbol(self.trace, self.var) if self.weak else self
@@ -65,6 +71,17 @@ class Symbol(Box):
             return True
         known = super().shares_when_reshaped(shape)
         return (self.trace.lies_in_order(self.var) or None) if known is None else known
+
+
+_LATE = 500  # equations that are looked through for how a value came about
+
+
+def _is_one_number(x: Any, y: Any) -> bool:
+    """Return whether two constants are the same number, of one type and sign."""
+    for v in (x, y):
+        if not isinstance(v, int | float | complex | np.generic | np.ndarray) or np.ndim(v):
+            return False
+    return type(x) is type(y) and np.result_type(x) == np.result_type(y) and repr(x) == repr(y)
 
 
 class Stage(Trace):
@@ -118,6 +135,22 @@ class Stage(Trace):
         self.equations.append(Equation(row.name, operands, params, outs, origin()))
         symbols = tuple(Symbol(self, v, weak) for v in outs)
         return symbols if row.many else symbols[0]
+
+    def same(self, a: Var, b: Var, depth: int = 4) -> bool:
+        """Return whether two variables have one value, as far as late element-wise equations tell."""
+        if a is b:
+            return True
+        late = self.equations[-_LATE:]
+        e, f = (next((e for e in reversed(late) if v in e.outs), None) for v in (a, b))
+        if not (e and f and depth) or e.name != f.name or e.params or f.params:
+            return False
+        row = ROWS[e.name]
+        if row.body is None and not isinstance(row.run, np.ufunc):  # some of those draw random numbers
+            return False
+        return len(e.args) == len(f.args) and all(
+            self.same(x, y, depth - 1) if isinstance(x, Var) and isinstance(y, Var) else _is_one_number(x, y)
+            for x, y in zip(e.args, f.args, strict=True)
+        )
 
     def _settled(self, row: Primitive, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], type | None]:
         """Return `args` with Python's numbers in the dtype in which NumPy computes, and what the result is.
