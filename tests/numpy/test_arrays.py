@@ -216,7 +216,7 @@ def test_constants_and_dtypes_are_those_of_numpy():
     assert np.isnan(fnp.nan)
     for name in ("float16", "float32", "float64", "complex64", "complex128", "int8", "int16", "int32",
         "int64", "uint8", "uint16",
-                 "uint32", "uint64", "bool_", "finfo", "iinfo", "dtype", "ndarray"):  # fmt: skip
+                 "uint32", "uint64", "bool_", "finfo", "iinfo", "dtype"):  # fmt: skip
         assert getattr(fnp, name) is getattr(np, name)
 
 
