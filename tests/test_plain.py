@@ -12,6 +12,7 @@ import sys
 import types
 import warnings
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -379,6 +380,14 @@ def test_bound_functions_of_closures_die():
     del f
     gc.collect()
     assert alive() is None
+
+
+def test_threads_share_a_bound_function():
+    f = fg.grad(plain_numpy(helpers.everything))
+    wanted = fg.grad(plain_numpy(helpers.everything))(X)
+    with ThreadPoolExecutor(8) as pool:
+        for found in pool.map(f, [X] * 32):
+            np.testing.assert_array_equal(found, wanted)
 
 
 def test_second_order_and_forward_mode():

@@ -45,6 +45,7 @@ MODULES: dict[str, list[str] | None] = {
 SPLIT = {"fgrad.numpy"}  # a page for each family: one would be too long
 TITLES = {  # sections of the page of fgrad, in this order; elsewhere the module's own name
     "fgrad.core.tensor": "Tensors",
+    "fgrad.plain": "Tensors",
     "fgrad.transforms.manager": "Recording",
     "fgrad.transforms.reverse": "Reverse mode",
     "fgrad.transforms.forward": "Forward mode",

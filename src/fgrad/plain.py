@@ -15,6 +15,7 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Iterator
+from threading import RLock
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -191,6 +192,7 @@ class _Binding:
         self.spaces: dict[int, _Globals] = {}
         self.sources: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # what was made again -> of what
         self.cells: list[tuple[types.CellType, types.CellType]] = []
+        self.lock = RLock()
 
     def of(self, x: Any) -> Any:
         """Return what stands for a value that a name had: NumPy's own, and the functions of the package."""
@@ -201,7 +203,8 @@ class _Binding:
         if found is not _ABSENT:
             return found
         if kind is types.FunctionType:
-            return self.function(x)
+            with self.lock:  # another thread must not get one that is half made
+                return self.function(x)
         if kind is PlainNumpy:
             return self.of(x.fun) if self.holds(getattr(x, "__module__", None)) else x
         if isinstance(x, types.ModuleType):
@@ -382,12 +385,12 @@ class _Binding:
         for old, new in self.cells:
             if old != _EMPTY:
                 new.cell_contents = self.of(old.cell_contents)
-        for space in self.spaces.values():
+        for space in list(self.spaces.values()):
             space.show()
 
     def write_back(self) -> None:
         """Give modules what functions wrote to their global names."""
-        for space in self.spaces.values():
+        for space in list(self.spaces.values()):
             space.write_back()
 
 
@@ -448,8 +451,8 @@ class _Globals(dict[str, Any]):
         # what Python looks for in the dictionary itself, for warnings say
         super().__init__(__builtins__=_Builtins(live, binding), __name__=live.get("__name__"))
         self.live, self.binding = live, binding
-        self.written: set[str] = set()
-        self.shown: set[str] = set()
+        self.written: frozenset[str] = frozenset()
+        self.shown: frozenset[str] = frozenset()
 
     def __getitem__(self, name: str) -> Any:
         if self.written:
