@@ -217,7 +217,9 @@ def binary(g: Growth) -> str | None:
 @family("elementwise")
 def operator_unary(g: Growth) -> str | None:
     a = g.pick()
-    text = g.one(["-{}", "+{}", "abs({})", "~{}", "{}.real", "{}.imag", "{}.conj()", "{}.round(1)"])
+    text = g.one(
+        ["-{}", "+{}", "abs({})", "~{}", "{}.real", "{}.imag", "np.conj({})", "np.round({} * 1.0, 1)"]
+    )
     return a and f"{g.fresh()} = " + text.format(a)
 
 
@@ -839,10 +841,10 @@ def created(g: Growth) -> str | None:
             f"np.zeros({v.shape}) + {a}",
             f"np.eye(3) * np.sum({a})",
             f"np.arange({v.size}.0).reshape({v.shape}) * {a}",
-            f"np.linspace(0.0, np.sum({a}), 4)",
+            f"np.linspace(0.0, np.sum({a} * np.float64(1)), 4)",
             f"np.tri(3) * np.mean({a})",
             f"np.empty_like({a}) * 0 + {a}" if v.size == 0 else f"np.indices({v.shape}).sum(0) + {a}",
-            f"np.logspace(0.0, np.tanh(np.sum({a})), 3)",
+            f"np.logspace(0.0, np.tanh(np.sum({a} * np.float64(1))), 3)",
             f"np.array([np.sum({a}), 2.0, np.max({a}, initial=0.0)])",
             f"np.fromfunction(lambda i, j: i * j, (2, 2)) * np.sum({a})",
         ]
