@@ -24,6 +24,7 @@ WAITS = {  # rows that look at values, and refuse some of them: a truth value is
     *("frechet", "log_frechet", "regular", "regularized", "roots", "simple_roots", "lambertw"),
     # or at how far an integral goes, or a recurrence
     *("carlson", "agm", "ellipe", "ellipeinc", "ellipj_cn", "ellipj_dn", "ellipj_ph", "ellipj_sn", "ellipk"),
+    "elliptic_moment",
     *("ellipkinc", "ellipkm1", "elliprc", "elliprd", "elliprf", "elliprg", "elliprj"),
 }
 
