@@ -69,14 +69,17 @@ def eager_step(call: Call) -> int:
         return 5 if len(call.kinds) == 1 else 37
     if len(call.kinds) == 1:
         return 1
-    pairs = call.name.endswith(("(x, y)", "(x, number)")) or call.name.split(" ")[1:2] in [
-        [o] for o in OPERATORS
-    ]
-    return 1 if pairs else 7
+    if call.name.endswith("(x, y)"):
+        return 1
+    return (
+        3
+        if call.name.endswith("(x, number)") or call.name.split(" ")[1:2] in [[o] for o in OPERATORS]
+        else 11
+    )
 
 
 def staged_step(call: Call) -> int:
-    return 11 * eager_step(call)
+    return 17 * eager_step(call)
 
 
 @pytest.mark.parametrize("k", range(PARTS))
