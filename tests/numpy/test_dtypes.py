@@ -141,3 +141,64 @@ def test_every_function_is_in_the_table():
 
 def test_deviations_are_few():
     assert len(DEVIATIONS) <= 25
+
+
+HALF, SINGLE, SMALL = np.float16, np.float32, np.array([3, -100, 127], np.int8)
+NAMED = {  # what was wrong once, of its own
+    "linspace of single precision": lambda np, t: np.linspace(t(SINGLE(1)), 2.5, 3),
+    "linspace of half precision and a number": lambda np, t: np.linspace(0, t(np.ones(2, HALF)), 3),
+    "std of complex numbers in double": lambda np, t: np.std(t(np.array([1j, 2.0])), dtype=float),
+    "mean in small integers": lambda np, t: np.mean(t(SMALL), dtype=np.uint8),
+    "mean of NaN in integers": lambda np, t: np.mean(t(np.array([np.nan, 1.0])), dtype=int),
+    "variance in small integers": lambda np, t: np.var(t(SMALL), dtype=np.int8),
+    "square of truth values": lambda np, t: t(np.array([True, False])) ** 2,
+    "angle of truth values": lambda np, t: np.angle(t(np.array([True, False]))),
+    "norm of nothing": lambda np, t: np.linalg.norm(t(np.zeros(0)), -1),
+    "norm of infinities": lambda np, t: np.linalg.norm(t(np.array([np.inf, np.inf])), -1),
+    "poly of infinite roots": lambda np, t: np.poly(t(np.array([complex(np.inf, 1), complex(np.inf, -1)]))),
+    "power.reduce in another dtype": lambda np, t: np.power.reduce(
+        t(np.array([2, 3], np.int8)), dtype=np.int64
+    ),
+    "ascontiguousarray in a dtype": lambda np, t: np.ascontiguousarray(t(SMALL), dtype=float),
+    "matmul in a dtype": lambda np, t: np.matmul(t(np.ones(3, bool)), t(np.ones(3, bool)), dtype=np.int8),
+    "clip promotes all three": lambda np, t: np.clip(t(np.arange(3, dtype=np.uint16)), 0.5, t(SINGLE(2.5))),
+    "a number that does not fit": lambda np, t: written(t(SMALL), lambda x: x.__setitem__(0, 300)),
+    "an imaginary part inserted": lambda np, t: np.insert(t(SMALL), 0, 1j),
+    "einsum rounds once": lambda np, t: np.einsum("i,j,k->", *(t(np.array([0.1, 0.2], d)) for d in "efd")),
+    "a reduction with a target": lambda np, t: np.sum(t(SMALL), out=t(np.zeros((), np.int8))),
+}
+
+
+def written(x: Any, write: Any) -> Any:
+    write(x)
+    return x
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_named_cases(name):
+    expected = attempt(NAMED[name], np, np.array)
+    compare(attempt(NAMED[name], fnp, fg.tensor), expected, 16)
+
+
+def test_a_reduction_of_one_element_starts_from_the_identity():
+    mapped = fg.vmap(lambda x: np.hypot.reduce(x))(np.array([[-2.0], [3.0]]))
+    np.testing.assert_array_equal(mapped, [2.0, 3.0])
+
+
+def test_at_rounds_after_every_step_where_elements_are_integers():
+    def divided(x: Any) -> Any:
+        y = fnp.copy(x)
+        np.divide.at(y, [0, 0], np.array([2.0, 1.6]))
+        return y
+
+    expected = np.array([5, 7], np.int8)
+    np.divide.at(expected, [0, 0], np.array([2.0, 1.6]))
+    np.testing.assert_array_equal(fg.vmap(divided)(np.array([[5, 7]], np.int8)), [expected])
+
+
+def test_numbers_of_python_give_way_in_make_graph():
+    small = np.ones(2, np.int8)
+    assert fg.eval_shape(lambda n, x: n + x, 2, small).dtype == np.int8
+    program = fg.make_graph(lambda n, x: n + x)(2, small)
+    with pytest.raises(OverflowError):
+        program(300, small)
