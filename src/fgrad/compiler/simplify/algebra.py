@@ -224,7 +224,7 @@ def _multiple(rw: Rewriting, e: Equation, x: Var, s: Any) -> Any:
 def _is_normal(e: Equation, s: Any) -> bool:
     """Return whether a number of Python has all its digits in the dtype of the result."""
     limits = np.finfo(e.outs[0].aval.dtype)
-    return bool(limits.tiny <= abs(s)) and abs(s) <= float(limits.max)
+    return bool(float(limits.tiny) <= abs(s) <= float(limits.max))
 
 
 @ALGEBRA.on("divide")
