@@ -227,7 +227,8 @@ class Elements:
 
     def constant(self, x: Any, dtype: np.dtype[Any] | None = None) -> Value:
         """Return a number of the text."""
-        x = np.asarray(x if dtype is None else np.asarray(x).astype(dtype))
+        with np.errstate(all="ignore"):  # of compiled code nobody is warned
+            x = np.asarray(x if dtype is None else np.asarray(x).astype(dtype))
         number, kind = x.item(), x.dtype
         if kind == BOOL:
             return Value(repr(number), 0, kind)
