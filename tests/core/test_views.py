@@ -178,7 +178,8 @@ def einsum_views(u):
 
 
 def copies(u):
-    for c in (u[[0, 1]], u[u > 2], u.copy(), u.astype(float), u.flatten(), u.T.reshape(-1), +u, u[:, [0]]):
+    some = (u[[0, 1]], u[u > 2], u.copy(), u.astype(float), u.flatten(), u.T.reshape(-1), +u, u[:, [0]])
+    for c in (*some, u.T.ravel(), u[0, ::-1].ravel(), u[:, 1].ravel(), np.ravel(u[:, :2])):
         c[0] = 100
         c *= 2
     u[0] += 1

@@ -357,7 +357,7 @@ def test_what_branches_refuse():
     with pytest.raises(ValueError, match="at least one branch"):
         lax.switch(0, [], 1.0)
     with pytest.raises(TypeError, match=r"leaf 0 is float32\[\] in one and float64\[\] in another"):
-        fg.make_graph(lambda x: lax.cond(x > 0.0, lambda x: x, lambda x: x.astype("f4"), x))(1.0)
+        fg.make_graph(lambda x: lax.cond(x > 0.0, lambda x: x, lambda x: x.astype("f4"), x))(np.ones(()))
     with pytest.raises(TypeError, match="one structure"):
         fg.vmap(lambda x: lax.cond(x > 0.0, lambda x: x, lambda x: (x,), x))(np.ones(2))
     with pytest.raises(TypeError, match="bounds of fori_loop must be integers"):

@@ -178,7 +178,7 @@ class Operators:
     def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Tensor: return FUNCTIONS["choose"](self, choices, out, mode)
     def clip(self, min: Any = None, max: Any = None, **kw: Any) -> Tensor: return FUNCTIONS["clip"](self, min, max, **kw)
     def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Tensor: return FUNCTIONS["compress"](condition, self, axis, out)
-    def conj(self) -> Tensor: return FUNCTIONS["copy" if self.dtype.kind == "b" else "conjugate"](self)
+    def conj(self) -> Tensor: return FUNCTIONS["conjugate"](self) if self.dtype.kind == "c" else self  # type: ignore[return-value]
     def conjugate(self) -> Tensor: return self.conj()
     def copy(self, order: Any = "C") -> Tensor: return FUNCTIONS["copied"](self, order)
     def __copy__(self) -> Tensor: return FUNCTIONS["copied"](self, "K")

@@ -103,6 +103,10 @@ class Box:
         """Return whether NumPy's reshape makes a view of the value; None where nobody knows."""
         return False if not self.shape else only_splits(self.shape, shape) or None
 
+    def lies_in_order(self) -> bool:
+        """Return whether the value certainly lies in memory row by row, without gaps."""
+        return False
+
     def in_order(self) -> Box:
         """Return the same value as an array that lies in memory row by row."""
         return self

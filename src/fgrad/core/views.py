@@ -36,6 +36,12 @@ class View:
     params: dict[str, Any]
 
 
+class Raveled(View):
+    """A reshape to one axis, for which NumPy makes a copy unless all elements lie in order."""
+
+    __slots__ = ()
+
+
 class ReadOnly(View):
     """A view that NumPy lets nobody write to."""
 
@@ -293,6 +299,10 @@ def _shares(view: View) -> bool | None:
     if row.shares is None:
         return True
     example = memory_of(base)
+    if view.__class__ is Raveled:
+        if example is None:
+            return isinstance(base._value, Box) and (base._value.lies_in_order() or None)
+        return example.flags.c_contiguous or (None if not is_laid_out(base) else False)
     if example is not None and not (example.flags.c_contiguous or is_laid_out(base)):
         return only_splits(example.shape, view.params["shape"]) or None
     answer: bool | None = row.shares(base._value if example is None else example, **view.params)
@@ -307,6 +317,8 @@ def memory_of(x: Tensor) -> np.ndarray[Any, Any] | None:
         return None
     if not found.size:
         return np.empty(value.shape)
+    if found.ndim == value.ndim:
+        return found  # type: ignore[no-any-return]
     example: np.ndarray[Any, Any] = found[(0,) * (found.ndim - value.ndim)]
     return example if example.__class__ is _ndarray else None
 

@@ -133,6 +133,7 @@ def _power(f: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
 
 def _arctan2(_: Expr, y: Expr, x: Expr) -> tuple[Operand, Operand]:
     length = _or_infinite(apply("hypot", x, y))  # whose square may overflow, or vanish
+    x, y = (where(equal(length, math.inf), 0, z) for z in (x, y))
     return x / length / length, -(y / length / length)
 
 
@@ -209,7 +210,7 @@ ATOMS: dict[str, Atom] = {
     "arcsin":        Atom("math.asin({})",        np.arcsin,       lambda f, x: (1 / sqrt(_gap(x)),), "s"),
     "arccos":        Atom("math.acos({})",        np.arccos,       lambda f, x: (-1 / sqrt(_gap(x)),), "s"),
     "arctan":        Atom("math.atan({})",        np.arctan,       lambda f, x: (1 / (1 + x * x),)),
-    "arctan2":       Atom("math.atan2({}, {})",   np.arctan2,      _arctan2, "r"),
+    "arctan2":       Atom("math.atan2({}, {})",   np.arctan2,      _arctan2, "sr"),
     "hypot":         Atom("math.hypot({}, {})",   np.hypot,        _hypot, "r"),
     "sinh":          Atom("math.sinh({})",        np.sinh,         lambda f, x: (cosh(x),), "s"),
     "cosh":          Atom("math.cosh({})",        np.cosh,         lambda f, x: (sinh(x),), "s"),

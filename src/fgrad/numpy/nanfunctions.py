@@ -231,4 +231,8 @@ def _spread(
     value = known(lost)
     if value is not None and np.any(value):
         warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=3)
-    return bind("where", lost, np.nan, of(_divided(squares, bind("where", lost, 1, freedom))))
+    nothing: Any = np.nan
+    if squares.dtype.kind == "c":
+        with np.errstate(invalid="ignore"):
+            nothing = of(np.asarray(complex(np.nan), squares.dtype))
+    return bind("where", lost, nothing, of(_divided(squares, bind("where", lost, 1, freedom))))

@@ -30,7 +30,7 @@ from fgrad.numpy.arrays import (
 )
 from fgrad.numpy.registry import cast, holds_tensor, implements, stored
 from fgrad.numpy.views import diagonal as _diagonal
-from fgrad.numpy.views import repeated, reshaped, sliced, transposed
+from fgrad.numpy.views import raveled, repeated, reshaped, sliced, transposed
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
 
@@ -67,11 +67,15 @@ def ravel(a: Any, order: Any = "C") -> Any:
     a = as_value(a)
     if not isinstance(a, Tensor) and order != "C":
         return np.ravel(a, order)
+    if order == "A":
+        order = _order_of(a, "ravel")
     if order == "K":
         a = transposed(a, _axes_in_memory(a))
+    elif order == "F":
+        a = transpose(a)
     elif order != "C":
-        return reshape(a, -1, _order_of(a, "ravel") if order == "A" else order)
-    return reshaped(a, (math.prod(a.shape),))
+        raise ValueError(f"order must be 'C', 'F', 'A' or 'K', not {order!r}")
+    return raveled(a)
 
 
 def _example(a: Tensor, name: str, order: str) -> Any:

@@ -6,13 +6,14 @@ Tensor of its own.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from fgrad.core.primitive import ROWS, Primitive
-from fgrad.core.tensor import Tensor, alias, bind
-from fgrad.core.views import ReadOnly, View, linked, view_of
+from fgrad.core.tensor import Tensor, alias, bind, wrap
+from fgrad.core.views import Raveled, ReadOnly, View, is_laid_out, linked, memory_of, view_of
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
 
@@ -28,6 +29,19 @@ def sliced(x: Any, index: tuple[Any, ...]) -> Any:
 def reshaped(x: Any, shape: tuple[int, ...]) -> Any:
     """Return the elements of `x` in `shape`, in C order; a view where no copy is needed for that."""
     return view_of(x, _RESHAPE, {"shape": shape})
+
+
+def raveled(x: Any) -> Any:
+    """Return the elements of `x` along one axis; a view where they lie in order, without gaps."""
+    made = linear.reshape(x, (math.prod(x.shape),))
+    if x.__class__ is not Tensor or isinstance(x._value, np.generic):
+        return made
+    example = memory_of(x)
+    if example is not None and not example.flags.c_contiguous and is_laid_out(x):
+        value = made._value
+        return wrap(value.copy() if isinstance(value, np.ndarray) else value, made._nodes)
+    made = alias(made) if made is x else made
+    return linked(Raveled, x, made, _RESHAPE, {"shape": tuple(made.shape)})
 
 
 def transposed(x: Any, axes: tuple[int, ...]) -> Any:

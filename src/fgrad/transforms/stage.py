@@ -61,6 +61,10 @@ class Symbol(Box):
         copy.is_in_order = True
         return copy
 
+    def lies_in_order(self) -> bool:
+        """Return whether the value certainly lies in memory row by row, without gaps."""
+        return self.is_in_order or self.trace.lies_in_order(self.var, gaps=False)
+
     def ordered_like(self, other: Any) -> Symbol:
         """Return the same value, which lies in memory row by row if `other` is known to."""
         return self.in_order() if isinstance(other, Symbol) and other.is_in_order else self
@@ -210,8 +214,11 @@ class Stage(Trace):
         limits = np.iinfo(dtype)
         return known is not None and limits.min <= known[0] and known[1] <= limits.max
 
-    def lies_in_order(self, var: Var) -> bool:
-        """Return whether a variable certainly lies in memory row by row, when NumPy computes it."""
+    def lies_in_order(self, var: Var, *, gaps: bool = True) -> bool:
+        """Return whether a variable certainly lies in memory row by row, when NumPy computes it.
+
+        There may be `gaps` between elements of one axis.
+        """
         made = {v: e for e in self.equations for v in e.outs}
         todo, seen = [var], set[Any]()
         while todo:
@@ -226,7 +233,7 @@ class Stage(Trace):
                 if isinstance(x, np.ndarray) and not x.flags.c_contiguous:
                     return False
                 continue
-            if sum(n > 1 for n in x.aval.shape) <= 1 or x in seen:
+            if sum(n > 1 for n in x.aval.shape) <= int(gaps) or x in seen:
                 continue
             seen.add(x)
             equation = made.get(x)
