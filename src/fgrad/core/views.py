@@ -318,7 +318,7 @@ def memory_of(x: Tensor) -> np.ndarray[Any, Any] | None:
     if not found.size:
         return np.empty(value.shape)
     if found.ndim == value.ndim:
-        return found  # type: ignore[no-any-return]
+        return found
     example: np.ndarray[Any, Any] = found[(0,) * (found.ndim - value.ndim)]
     return example if example.__class__ is _ndarray else None
 
