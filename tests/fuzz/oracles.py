@@ -22,6 +22,7 @@ from tests.fuzz.programs import NAME, Input, Program, live
 import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad import lax
+from fgrad.core.views import Unknown
 
 ROUNDING = 256  # units in the last place of the largest number that a program meets
 SLOPES = 2e-6  # of differences, beside the largest number
@@ -272,6 +273,8 @@ REFUSALS = [
         r"must return a carry like the one it gets",
         r"an in-place operation cannot change the (dtype|shape)",
         r"asks how an array lies in memory|depends on how arrays lie in memory",
+        r"a NumPy array cannot hold a Tensor",
+        r"assignment destination is read-only",  # which NumPy's ufunc.at overlooks
         r"matmul of Tensors takes no axes",  # what `array @= Tensor` asks for
     )
 ]
@@ -448,6 +451,8 @@ def apart(case: Case, out: Any, expected: Any) -> None:
         kept, changed = [plain(o).copy() for o in ys], [np.array(o) for o in es]
         y[...] = 1
         e[...] = 1
+        if any(type(o) is Unknown for o in ys):  # nobody knows, so nobody may look at it
+            return
         for j, o in enumerate(ys):
             shared = y is o or changed[j].tobytes() != np.asarray(es[j]).tobytes()
             same = plain(o).tobytes() == kept[j].tobytes()

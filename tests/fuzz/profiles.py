@@ -99,7 +99,7 @@ PROFILES = {
     ),
 }
 
-WAITING = {"views"}  # profiles of what is not there yet: only run by name
+WAITING: set[str] = set()  # profiles of what is not there yet: only run by name
 
 
 def grown(profile: Profile, seed: int) -> tuple[Program, str]:

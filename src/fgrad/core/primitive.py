@@ -168,6 +168,7 @@ class Primitive:
         "batch",
         "blind",
         "body",
+        "depends",
         "flat",
         "heavy",
         "inline",
@@ -181,7 +182,6 @@ class Primitive:
         "real",
         "run",
         "shape",
-        "shares",
         "single",
         "wary",
         "write",
@@ -215,7 +215,7 @@ class Primitive:
         inline: Rule | None = None,
         apply: Rule | None = None,
         write: Rule | None = None,
-        shares: Rule | None = None,
+        depends: bool = False,
     ) -> None:
         """Declare a row.
 
@@ -233,10 +233,9 @@ class Primitive:
                 would lose a derivative of its own or record what has none.
             write: (x, new, **params) -> x with what the row takes of it replaced by `new`, where the result
                 is a view of x that NumPy lets one write to.
-            shares: (value of x, **params) -> whether the result is a view of x; None where that depends on
-                how x lies in memory, and nobody knows. Absent where it always is.
+            depends: whether it depends on how x lies in memory that the result is a view.
         """
-        self.write, self.shares = write, shares
+        self.write, self.depends = write, depends
         self.name, self.run, self.shape, self.batch, self.body = name, run, shape, batch, body
         self.many, self.real, self.inline, self.apply = many, real, inline, apply
         self._make_pull, self._pulls = pull, dict[Pattern, "Pull | None"]()

@@ -84,7 +84,7 @@ def private_copy(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     It lies in memory as the array does, as far as that decides which of its shapes are views of it.
     """
     if not a.flags.c_contiguous and a.ndim > 1:
-        return _copied_as_it_lies(a)
+        return compact(a) if a.size and 0 in a.strides else _copied_as_it_lies(a)
     copied = _pool.copy(a) if _POOLED_FROM <= a.nbytes <= _POOLED_TO else a.copy()
     copied.setflags(write=False)  # an assignment to a.flags takes four times as long
     return copied
@@ -112,5 +112,5 @@ def compact(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return a read-only copy that repeats elements where `a` does, without memory for the repetitions."""
     if a.size and 0 in a.strides:
         part = a[tuple([slice(0, 1) if s == 0 else slice(None) for s in a.strides])]
-        return np.broadcast_to(part.copy(), a.shape)
+        return np.broadcast_to(private_copy(part), a.shape)
     return private_copy(a)

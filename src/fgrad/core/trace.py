@@ -101,7 +101,7 @@ class Box:
 
     def shares_when_reshaped(self, shape: Shape) -> bool | None:
         """Return whether NumPy's reshape makes a view of the value; None where nobody knows."""
-        return False if not self.shape else only_splits(self.shape, shape) or None
+        return only_splits(self.shape, shape) or None
 
     def lies_in_order(self) -> bool:
         """Return whether the value certainly lies in memory row by row, without gaps."""

@@ -10,6 +10,7 @@ becoming one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
@@ -36,16 +37,33 @@ class View:
     params: dict[str, Any]
 
 
-class Raveled(View):
-    """A reshape to one axis, for which NumPy makes a copy unless all elements lie in order."""
-
-    __slots__ = ()
-
-
 class ReadOnly(View):
     """A view that NumPy lets nobody write to."""
 
     __slots__ = ()
+
+
+class Gathered(View):
+    """A view that NumPy makes by strides, and fgrad by index arrays."""
+
+    __slots__ = ("strided",)
+
+    strided: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]  # what NumPy does
+
+
+class GatheredReadOnly(Gathered, ReadOnly):
+    """One of those that NumPy lets nobody write to."""
+
+    __slots__ = ()
+
+
+class Uncertain(View):
+    """A reshape that NumPy may have to copy for, which depends on how its base lies in memory."""
+
+    __slots__ = ("is_raveled", "value")
+
+    value: Any  # of the base
+    is_raveled: bool  # whether NumPy copies for gaps between elements too
 
 
 def linked(
@@ -80,10 +98,10 @@ def view_of(x: Any, row: Primitive, params: dict[str, Any]) -> Any:
     if value.__class__ is _ndarray:
         if x._value.__class__ is not _ndarray:
             return made
-    elif isinstance(value, np.generic) or not (
-        x.shape and (value.shape or Ellipsis in params.get("index", ()))
-    ):
+    elif isinstance(value, np.generic) or not _is_array(x) or _is_item(value, params):
         return made
+    if row.depends and not (value.__class__ is _ndarray and x._base is None and x._value.flags.c_contiguous):
+        return reshaped_view(x, made, row, params)
     view = _new(View)  # what `linked` does, without a call
     view.base, view.row, view.rest, view.params = x, row, (), params
     made._base = view
@@ -91,6 +109,38 @@ def view_of(x: Any, row: Primitive, params: dict[str, Any]) -> Any:
         x._viewers = [ref(made)]
     else:
         _enter(x, ref(made))
+    return made
+
+
+def _is_item(value: Any, params: dict[str, Any]) -> bool:
+    """Return whether integers chose one element, which is a scalar then."""
+    return not value.shape and "index" in params and Ellipsis not in params["index"]
+
+
+def _is_array(x: Tensor) -> bool:
+    """Return whether what has no value is an array: scalars have no axes, and are no views."""
+    return bool(x.shape) or x._base is not None
+
+
+def reshaped_view(
+    x: Tensor, made: Tensor, row: Primitive, params: dict[str, Any], *, is_raveled: bool = False
+) -> Tensor:
+    """Return `made`, a reshape of `x`, as a view of it where NumPy needs no copy for it."""
+    value = x._value
+    if isinstance(made._value, Box):
+        made._value = made._value.ordered_like(value)
+    example = memory_of(x)
+    if not is_raveled and only_splits(x.shape, params["shape"]):
+        return linked(View, x, made, row, params)
+    if example is not None and is_laid_out(x):
+        if is_raveled:
+            shares = example.flags.c_contiguous
+        else:
+            shares = np.may_share_memory(example, example.reshape(params["shape"]))
+        return linked(View, x, made, row, params) if shares else made
+    linked(Uncertain, x, made, row, params)
+    view: Uncertain = made._base  # type: ignore[assignment]
+    view.value, view.is_raveled = value, is_raveled
     return made
 
 
@@ -104,18 +154,20 @@ class Stale(Tensor):
         return object.__getattribute__(self, name)
 
 
+_DEPENDS = (
+    "whether this Tensor shares memory with the one that was written to at {} depends on how arrays lie in "
+    "memory: a {} is a view where it needs no copy, which is not known of what is computed or staged. Take a "
+    "copy before the write: x.copy()"
+)
+
+
 class Unknown(Tensor):
     """What may share memory with something that was written to, and may not."""
 
     __slots__ = ()
 
     def __getattribute__(self, name: str) -> Any:
-        line, what = _value_in(self)
-        raise TypeError(
-            f"whether this Tensor shares memory with the one that was written to at {line} depends on how "
-            f"arrays lie in memory: a {what} is a view where it needs no copy, which is not known of what is "
-            "computed or staged. Take a copy before the write: x.copy()"
-        )
+        raise TypeError(_DEPENDS.format(*_value_in(self)))
 
 
 declare_leaf(Stale)
@@ -178,11 +230,15 @@ def check_writable(x: Tensor) -> None:
 
     Raises:
         ValueError: with NumPy's words.
+        TypeError: nobody knows whether it is one.
     """
-    view = x._base
+    view, is_certain = x._base, True
     while view is not None:
-        if view.__class__ is ReadOnly:
-            raise ValueError("assignment destination is read-only")
+        if isinstance(view, ReadOnly):
+            if is_certain:
+                raise ValueError("assignment destination is read-only")
+            raise TypeError(_DEPENDS.format(user_line(), view.row.name))
+        is_certain = is_certain and bool(_shares(view))
         view = view.base._base
 
 
@@ -259,8 +315,10 @@ def _write(x: Tensor, new: Tensor) -> None:
             inner._value = view.row.run(whole, *view.rest, **view.params)  # type: ignore[union-attr]
     below: Any = None
     for handle, _ in path:
+        value = handle._value  # of examples a view is made anew, to lie in memory as NumPy's does
+        is_mapped = isinstance(value, Box) and buffer_of(value).__class__ is _ndarray
         for viewer in _viewers(handle):
-            if viewer is not below:
+            if viewer is not below or is_mapped:
                 _mark(viewer)
         below = handle
 
@@ -295,22 +353,32 @@ def _mark(x: Tensor) -> None:
 
 def _shares(view: View) -> bool | None:
     """Return whether a view shares the memory of its base; None where nobody knows."""
-    row, base = view.row, view.base
-    if row.shares is None:
+    if view.__class__ is not Uncertain:
         return True
-    example = memory_of(base)
-    if view.__class__ is Raveled:
-        if example is None:
-            return isinstance(base._value, Box) and (base._value.lies_in_order() or None)
-        return example.flags.c_contiguous or (None if not is_laid_out(base) else False)
-    if example is not None and not (example.flags.c_contiguous or is_laid_out(base)):
-        return only_splits(example.shape, view.params["shape"]) or None
-    answer: bool | None = row.shares(base._value if example is None else example, **view.params)
-    return answer
+    value, shape = view.value, view.params["shape"]
+    if not isinstance(value, Box):
+        return None
+    if view.is_raveled:
+        return value.lies_in_order() or None
+    return value.shares_when_reshaped(shape) or None
 
 
 def memory_of(x: Tensor) -> np.ndarray[Any, Any] | None:
     """Return an array that lies in memory as `x` does, or as each of its examples, if there is one."""
+    chain = []
+    root = x
+    while root._base is not None:
+        chain.append(root._base)
+        root = root._base.base
+    if any(isinstance(v, Gathered) for v in chain):
+        example = memory_of(root)
+        for v in reversed(chain):
+            if example is None:
+                break
+            example = (
+                v.strided(example) if isinstance(v, Gathered) else v.row.run(example, *v.rest, **v.params)
+            )
+        return example
     value = x._value
     found = value if value.__class__ is _ndarray else buffer_of(value)
     if found.__class__ is not _ndarray:
@@ -319,7 +387,7 @@ def memory_of(x: Tensor) -> np.ndarray[Any, Any] | None:
         return np.empty(value.shape)
     if found.ndim == value.ndim:
         return found
-    example: np.ndarray[Any, Any] = found[(0,) * (found.ndim - value.ndim)]
+    example = found[(0,) * (found.ndim - value.ndim)]
     return example if example.__class__ is _ndarray else None
 
 
@@ -336,7 +404,9 @@ def is_laid_out(x: Tensor) -> bool:
 def _doubt(x: Tensor, written: Tensor) -> None:
     """Let nobody read what may or may not have been written to: `x` and all that shares its memory."""
     view: View = written._base  # type: ignore[assignment]
-    todo = [root_of(x)]
+    while x._base is not None and _shares(x._base) is not False:
+        x = x._base.base
+    todo = [x]
     while todo:
         y = todo.pop()
         if y is not written and type(y) is Tensor:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.primitive import ROWS, Primitive
-from fgrad.core.tensor import Tensor, alias, bind, wrap
-from fgrad.core.views import Raveled, ReadOnly, View, is_laid_out, linked, memory_of, view_of
+from fgrad.core.tensor import Tensor, alias, bind
+from fgrad.core.views import Gathered, GatheredReadOnly, ReadOnly, linked, reshaped_view, view_of
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
 
@@ -33,15 +33,11 @@ def reshaped(x: Any, shape: tuple[int, ...]) -> Any:
 
 def raveled(x: Any) -> Any:
     """Return the elements of `x` along one axis; a view where they lie in order, without gaps."""
-    made = linear.reshape(x, (math.prod(x.shape),))
+    params = {"shape": (math.prod(x.shape),)}
+    made = bind("reshape", x, **params)
     if x.__class__ is not Tensor or isinstance(x._value, np.generic):
         return made
-    example = memory_of(x)
-    if example is not None and not example.flags.c_contiguous and is_laid_out(x):
-        value = made._value
-        return wrap(value.copy() if isinstance(value, np.ndarray) else value, made._nodes)
-    made = alias(made) if made is x else made
-    return linked(Raveled, x, made, _RESHAPE, {"shape": tuple(made.shape)})
+    return reshaped_view(x, made, _RESHAPE, params, is_raveled=True)
 
 
 def transposed(x: Any, axes: tuple[int, ...]) -> Any:
@@ -56,7 +52,13 @@ def part(x: Any, *, imaginary: bool) -> Any:
 
 def repeated(x: Any, shape: tuple[int, ...]) -> Any:
     """Return `x` broadcast to `shape`, which nobody may write to."""
-    return _read_only(x, linear.broadcast_to(x, shape), _BROADCAST, {"shape": shape})
+    made = linear.broadcast_to(x, shape)
+    if x.__class__ is not Tensor:
+        return made
+    made = alias(made) if made is x else made
+    linked(GatheredReadOnly, x, made, _BROADCAST, {"shape": shape})
+    made._base.strided = lambda a: np.broadcast_to(a, shape)
+    return made
 
 
 def diagonal(x: Any, offset: int = 0, *, writable: bool = False) -> Any:
@@ -64,12 +66,20 @@ def diagonal(x: Any, offset: int = 0, *, writable: bool = False) -> Any:
     rows, columns = x.shape[-2:]
     i = np.arange(max(0, min(rows + min(offset, 0), columns - max(offset, 0))))
     places = (i + max(-offset, 0), i + max(offset, 0))
-    return _gathered(View if writable else ReadOnly, x, *places, template=(Ellipsis, HOLE, HOLE))
+    kind = Gathered if writable else GatheredReadOnly
+    return _gathered(
+        kind, lambda a: np.diagonal(a, offset, -2, -1), x, *places, template=(Ellipsis, HOLE, HOLE)
+    )
 
 
 def windows(x: Any, places: Any, axis: int) -> Any:
     """Return the elements at `places` along an axis, which nobody may write to."""
-    return _gathered(ReadOnly, x, places, template=(*(slice(None),) * axis, HOLE))
+
+    def strided(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        found = np.lib.stride_tricks.sliding_window_view(a, places.shape[1], axis)
+        return np.moveaxis(found, -1, axis + 1)
+
+    return _gathered(GatheredReadOnly, strided, x, places, template=(*(slice(None),) * axis, HOLE))
 
 
 def zeros_beside(x: Any) -> Any:
@@ -77,9 +87,12 @@ def zeros_beside(x: Any) -> Any:
     return _read_only(x, linear.imag(x), _IMAG, {})
 
 
-def _gathered(kind: type[View], x: Any, *places: Any, template: tuple[Any, ...]) -> Any:
+def _gathered(kind: type[Gathered], strided: Any, x: Any, *places: Any, template: tuple[Any, ...]) -> Any:
     made = bind("gather", x, *places, template=template)
-    return linked(kind, x, made, _GATHER, {"template": template}, *places) if x.__class__ is Tensor else made
+    if x.__class__ is Tensor:
+        linked(kind, x, made, _GATHER, {"template": template}, *places)
+        made._base.strided = strided
+    return made
 
 
 def _read_only(x: Any, made: Any, row: Primitive, params: dict[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.primitive import ROWS
 from fgrad.core.tensor import Tensor, alias, bind
-from fgrad.core.views import has_views, rebind, reshape_handle
+from fgrad.core.views import check_writable, has_views, rebind, reshape_handle
 from fgrad.numpy.arrays import as_target, concrete, next_to, number_type
 from fgrad.numpy.indexing import clip, setitem
 from fgrad.numpy.registry import cast, implements, storable
@@ -69,6 +69,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     if not isinstance(a, Tensor):
         _on_array(np.put, a, ind, v, mode)
         return
+    check_writable(a)
     values, n = _flat(as_target(v, a)), a.size
     places = ind if isinstance(ind, Tensor) else np.asarray(ind)
     if places.dtype.kind not in "iu":
@@ -155,6 +156,7 @@ def putmask(a: Any, /, mask: Any, values: Any) -> None:
     if not isinstance(a, Tensor):
         _on_array(np.putmask, a, mask, values)
         return
+    check_writable(a)
     np.putmask(np.zeros(1, a.dtype), [False], _numbers(values))  # raises what is due
     chosen, new = next_to(mask, a), _flat(as_target(values, a))
     if chosen.size != a.size:

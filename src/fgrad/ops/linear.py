@@ -14,7 +14,6 @@ from fgrad.backend.devices import on_host
 from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.primitive import LARGE, ROW, Primitive, Pull, Rule, flat, register
 from fgrad.core.tensor import Tensor, bind
-from fgrad.core.trace import Box
 from fgrad.ops.compiled import FLOATS, backend
 
 Axes = tuple[int, ...]
@@ -32,7 +31,7 @@ def linear(
     batch: Rule | None,
     raw: Rule | None = None,
     write: Rule | None = None,
-    shares: Rule | None = None,
+    depends: bool = False,
     step: Callable[..., Pull] = Pull,
 ) -> Primitive:
     """Declare a linear row of one argument.
@@ -45,7 +44,7 @@ def linear(
         batch: (value with a batch axis first, **params) -> the same map of every example; None loops.
         raw: (cotangent, aval of the argument, params) -> (cotangent of the argument,), for arrays alone.
         write: what `Primitive` says of it, as of the next.
-        shares: whether the result is a view.
+        depends: whether it depends on how arrays lie in memory that the result is a view.
         step: what makes the reverse step.
     """
     pull = step(
@@ -64,7 +63,7 @@ def linear(
         shape=shape,
         batch=batch and (lambda mapped, x, **params: batch(x, **params)),
         write=write,
-        shares=shares,
+        depends=depends,
     )
     row.linear = pull
     return register(row)
@@ -256,14 +255,10 @@ def _real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _imaginary_adjoint(ct: Any, x: Aval) -> Any:
     # imag(z) = Re(-1j z), and the pairing of cotangents and tangents is Re(ct t)
-    return convert(ct, x.dtype) * -1j if x.dtype.kind == "c" else ct * 0
+    return convert(ct, x.dtype) * -1j if x.dtype.kind == "c" else bind("where", _NOWHERE, ct, 0.0)
 
 
-def _shares_when_reshaped(x: Any, *, shape: Shape) -> bool | None:
-    """Return whether NumPy's reshape makes a view of a value, which depends on how it lies in memory."""
-    if x.__class__ is np.ndarray:
-        return bool(np.may_share_memory(x, x.reshape(shape)))
-    return x.shares_when_reshaped(shape) if isinstance(x, Box) else not isinstance(x, np.generic)
+_NOWHERE = np.zeros((), bool)
 
 
 linear(
@@ -273,7 +268,7 @@ linear(
     shape=_shape_reshape,
     batch=lambda x, *, shape: reshape(x, (x.shape[0], *shape)),
     write=lambda x, new, *, shape: reshape(new, x.shape),
-    shares=_shares_when_reshaped,
+    depends=True,
 )
 linear(
     "transpose",
