@@ -273,6 +273,7 @@ REFUSALS = [
         r"must return a carry like the one it gets",
         r"an in-place operation cannot change the (dtype|shape)",
         r"asks how an array lies in memory|depends on how arrays lie in memory",
+        r"have no derivative|has no derivative|is not determined|are not determined",  # of factors
         r"a NumPy array cannot hold a Tensor",
         r"assignment destination is read-only",  # which NumPy's ufunc.at overlooks
         r"matmul of Tensors takes no axes",  # what `array @= Tensor` asks for

@@ -56,9 +56,9 @@ def repeated(x: Any, shape: tuple[int, ...]) -> Any:
     if x.__class__ is not Tensor:
         return made
     made = alias(made) if made is x else made
-    linked(GatheredReadOnly, x, made, _BROADCAST, {"shape": shape})
-    made._base.strided = lambda a: np.broadcast_to(a, shape)
-    return made
+    return _by_strides(
+        GatheredReadOnly, lambda a: np.broadcast_to(a, shape), x, made, _BROADCAST, {"shape": shape}
+    )
 
 
 def diagonal(x: Any, offset: int = 0, *, writable: bool = False) -> Any:
@@ -89,9 +89,16 @@ def zeros_beside(x: Any) -> Any:
 
 def _gathered(kind: type[Gathered], strided: Any, x: Any, *places: Any, template: tuple[Any, ...]) -> Any:
     made = bind("gather", x, *places, template=template)
-    if x.__class__ is Tensor:
-        linked(kind, x, made, _GATHER, {"template": template}, *places)
-        made._base.strided = strided
+    if x.__class__ is not Tensor:
+        return made
+    return _by_strides(kind, strided, x, made, _GATHER, {"template": template}, *places)
+
+
+def _by_strides(
+    kind: type[Gathered], strided: Any, x: Any, made: Any, row: Primitive, params: dict[str, Any], *rest: Any
+) -> Any:
+    linked(kind, x, made, row, params, *rest)
+    made._base.strided = strided
     return made
 
 
