@@ -27,7 +27,8 @@ from fgrad.core.program import Program
 SEED = os.environ.get("FGRAD_TEST_SEED", "")  # for other programs than those of the suite
 COUNT = int(os.environ.get("FGRAD_TEST_PROGRAMS", "25"))  # around each row
 WRITTEN_OUT = decompose.RULES | decompose.ON_DEVICE
-ROWS = {*WRITTEN_OUT, *VIEWS, *JOINS, *INTEGERS, *TRUTHS, *LIBRARY}
+# `fitted` is a check, which tests/lax/test_control.py holds to NumPy's errors, and a `convert`
+ROWS = {*WRITTEN_OUT, *VIEWS, *JOINS, *INTEGERS, *TRUTHS, *LIBRARY} - {"fitted"}
 
 
 @pytest.fixture(scope="module", autouse=True)

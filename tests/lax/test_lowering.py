@@ -505,7 +505,8 @@ def test_simplified_before_and_after(name, mode):
     program = fg.make_graph(ours(f))(W, XS)
     made = simplify(lower(simplify(program), simplify))
     check_types(made)
-    assert len(list(equations(made))) <= len(list(equations(lower(program))))
+    # a power may become a square and what its slope needs
+    assert len(list(equations(made))) <= len(list(equations(lower(program)))) + 1
     for a, b in zip(fg.tree.leaves(made(W, XS)), fg.tree.leaves(plain(plainly)(W, XS)), strict=True):
         size = max(1.0, float(np.max(np.abs(b), initial=0.0)))
         close(a / size, b / size, 1e-9)

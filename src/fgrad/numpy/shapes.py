@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from fgrad.backend.array import DeviceArray
 from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, alias, bind
 from fgrad.core.trace import user_line
@@ -87,6 +88,8 @@ def _example(a: Tensor, name: str, order: str) -> Any:
     example = memory_of(a)
     if example is not None and is_laid_out(a):
         return example
+    if a._value.__class__ is DeviceArray and a._value.buffer.flags.c_contiguous:
+        return np.empty(a.shape)
     if sum(n > 1 for n in a.shape) > 1:
         raise TypeError(
             f"{name} with order={order!r} at {user_line()} asks how an array lies in memory, which is not "

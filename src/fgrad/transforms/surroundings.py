@@ -16,6 +16,7 @@ import os
 import pickle
 import random
 import sys
+import sysconfig
 import threading
 import types
 from collections import deque
@@ -139,13 +140,17 @@ def _walked(fun: Callable[..., Any], given: Iterable[Any]) -> _Walk:
     """Return the walk that knows all the names that lead on."""
     names: set[str] = set()
     given = list(given)
-    while True:
-        walk = _Walk(names)
-        for x in (fun, *given):
-            walk.see(x, DEPTH)
-        if walk.names == names:
-            return walk
-        names = walk.names
+    _own.package = (getattr(fun, "__module__", None) or "").partition(".")[0]
+    try:
+        while True:
+            walk = _Walk(names)
+            for x in (fun, *given):
+                walk.see(x, DEPTH)
+            if walk.names == names:
+                return walk
+            names = walk.names
+    finally:
+        _own.package = None
 
 
 class _Walk:
@@ -346,7 +351,27 @@ _QUIET = frozenset(
 
 
 def _is_library(module: Any) -> bool:
-    return isinstance(module, str) and module.partition(".")[0] in _LIBRARIES
+    """Return whether a module is installed, and not of the package of the function that is looked at.
+
+    The state of such a library is its own.
+    """
+    if not isinstance(module, str):
+        return False
+    package = module.partition(".")[0]
+    return package in _LIBRARIES or (package != getattr(_own, "package", None) and _is_installed(package))
+
+
+_own = threading.local()  # the package of the function that is looked at
+
+
+@functools.cache
+def _is_installed(package: str) -> bool:
+    found = sys.modules.get(package)
+    places = [getattr(found, "__file__", None), *getattr(found, "__path__", ())]
+    return any(isinstance(p, str) and p.startswith(_INSTALLED) for p in places)
+
+
+_INSTALLED = tuple({sysconfig.get_path(kind) + os.sep for kind in ("purelib", "platlib")})
 
 
 def _is_quiet(x: Any) -> bool:

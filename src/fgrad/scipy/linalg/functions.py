@@ -34,7 +34,7 @@ def expm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
     Example:
         >>> import fgrad
         >>> fgrad.grad(lambda t: expm(t * np.array([[0.0, 1.0], [-1.0, 0.0]]))[0, 1])(0.5)  # cos(t)
-        np.float64(0.8775825618903728)
+        np.float64(0.87758256189)
     """
     return _function("expm", A)
 
