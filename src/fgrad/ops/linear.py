@@ -242,10 +242,12 @@ def _batch_broadcast(x: Any, *, shape: Shape) -> Any:
 
 def _run_fitted(n: Any, *, dtype: np.dtype[Any]) -> Any:
     """Return Python's integers in the dtype of the integers beside them, as NumPy converts them."""
-    values, limits = np.asarray(on_host(n)), np.iinfo(dtype)
-    bad = (values < limits.min) | (values > limits.max)
-    if np.any(bad):
-        raise OverflowError(f"Python integer {values[bad].flat[0]} out of bounds for {dtype.name}")
+    own, limits = np.iinfo(n.dtype), np.iinfo(dtype)
+    low, high = max(own.min, limits.min), min(own.max, limits.max)
+    if bool(np.any(n < low)) or bool(np.any(n > high)):
+        values = np.asarray(on_host(n))
+        bad = values[(values < low) | (values > high)].flat[0]
+        raise OverflowError(f"Python integer {bad} out of bounds for {dtype.name}")
     return _run_convert(n, dtype=dtype)
 
 
