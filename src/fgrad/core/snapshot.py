@@ -112,5 +112,5 @@ def compact(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return a read-only copy that repeats elements where `a` does, without memory for the repetitions."""
     if a.size and 0 in a.strides:
         part = a[tuple([slice(0, 1) if s == 0 else slice(None) for s in a.strides])]
-        return np.broadcast_to(private_copy(part), a.shape)
+        return np.broadcast_to(part.copy("K"), a.shape)
     return private_copy(a)

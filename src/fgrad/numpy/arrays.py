@@ -395,18 +395,9 @@ class _ArrayType(type):
 
 
 class ndarray(metaclass=_ArrayType):  # noqa: N801 -- NumPy's name
-    """What Tensors and arrays are instances of; called, it returns a Tensor to be filled.
+    """What Tensors and arrays are instances of; called with a shape, it returns a Tensor to be filled.
 
-    Args:
-        shape: lengths of the axes, or of the only one.
-        dtype: NumPy dtype.
-        buffer: None: a Tensor shares its memory with nothing.
-        offset: likewise 0.
-        strides: likewise None.
-        order: taken for NumPy's sake: a Tensor has no order in memory.
-
-    Raises:
-        TypeError: memory of something else is asked for.
+    The memory of something else (`buffer`, `offset`, `strides`) is refused with a TypeError.
     """
 
     def __new__(  # type: ignore[misc]  # noqa: D102 -- the class says it
