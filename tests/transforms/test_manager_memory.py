@@ -320,17 +320,21 @@ def test_gm_012_a_hundred_thousand_dead_operations_leave_memory_flat():
         y = np.exp(x)
         for _ in range(5000):
             np.exp(x)
-        blocks = sys.getallocatedblocks()
-        tracemalloc.start()
-        try:
-            for _ in range(n // 2):
-                np.exp(x) * y  # both operations save arrays of 8 kB
-            size, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
+        found = []
+        for _ in range(2):  # other threads allocate now and then
+            blocks = sys.getallocatedblocks()
+            tracemalloc.start()
+            try:
+                for _ in range(n // 2):
+                    np.exp(x) * y  # both operations save arrays of 8 kB
+                size, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            found.append((peak, size, sys.getallocatedblocks() - blocks))
+        peak, size, blocks = map(min, zip(*found, strict=True))
         assert peak < 500_000, "a few arrays at a time, not 800 MB"
         assert size < 100_000
-        assert sys.getallocatedblocks() - blocks < 5000, "less than one object in twenty operations"
+        assert blocks < 5000, "less than one object in twenty operations"
         gm.backward(y)
     close(x.grad, np.full(1000, np.e))
 
