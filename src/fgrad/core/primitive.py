@@ -197,6 +197,8 @@ class Primitive:
     inline: Rule | None
     apply: Rule | None
     large: Rule | None
+    write: Rule | None
+    depends: bool
     flat: bool
     heavy: bool
     wary: bool

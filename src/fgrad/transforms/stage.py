@@ -29,6 +29,7 @@ class Symbol(Box):
     var: Var
     line: str
     weak: type | None
+    is_in_order: bool
 
     def __init__(self, trace: Stage, var: Var, weak: type | None = None) -> None:
         self.trace, self.var, self.line = trace, var, user_line()
