@@ -99,9 +99,9 @@ class Box:
             + self.trace.remedy
         )
 
-    def shares_when_reshaped(self, shape: Shape) -> bool | None:
-        """Return whether NumPy's reshape makes a view of the value; None where nobody knows."""
-        return only_splits(self.shape, shape) or None
+    def shares_when_reshaped(self, shape: Shape) -> bool:
+        """Return whether NumPy's reshape certainly makes a view of the value."""
+        return only_splits(self.shape, shape)
 
     def lies_in_order(self) -> bool:
         """Return whether the value certainly lies in memory row by row, without gaps."""

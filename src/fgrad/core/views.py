@@ -129,9 +129,9 @@ def reshaped_view(
     value = x._value
     if isinstance(made._value, Box):
         made._value = made._value.ordered_like(value)
-    example = memory_of(x)
     if not is_raveled and only_splits(x.shape, params["shape"]):
         return linked(View, x, made, row, params)
+    example = memory_of(x)
     if example is not None and is_laid_out(x):
         if is_raveled:
             shares = example.flags.c_contiguous
@@ -238,7 +238,7 @@ def check_writable(x: Tensor) -> None:
             if is_certain:
                 raise ValueError("assignment destination is read-only")
             raise TypeError(_DEPENDS.format(user_line(), view.row.name))
-        is_certain = is_certain and bool(_shares(view))
+        is_certain = is_certain and _shares(view)
         view = view.base._base
 
 
@@ -295,10 +295,8 @@ def _write(x: Tensor, new: Tensor) -> None:
     path = [(x, _fitting(new, x))]
     while (view := path[-1][0]._base) is not None:
         base = view.base
-        shares = _shares(view)
-        if not shares:
-            if shares is None:
-                _doubt(base, path[-1][0])
+        if not _shares(view):
+            _doubt(path[-1][0])
             path[-1][0]._base = None
             break
         whole = view.row.write(base, path[-1][1], *view.rest, **view.params)  # type: ignore[misc]
@@ -334,12 +332,8 @@ def _mark(x: Tensor) -> None:
         view = x._base
         if view is None:
             continue
-        shares = _shares(view)
-        if shares is False:
-            x._base = None
-            continue
         todo += _viewers(x)
-        if shares is None:
+        if not _shares(view):
             _become_unknown(x, view)
             continue
         x.__class__ = Stale
@@ -351,16 +345,14 @@ def _mark(x: Tensor) -> None:
             state.stale = [r for r in state.stale if type(r()) is Stale]
 
 
-def _shares(view: View) -> bool | None:
-    """Return whether a view shares the memory of its base; None where nobody knows."""
+def _shares(view: View) -> bool:
+    """Return whether a view certainly shares the memory of its base."""
     if view.__class__ is not Uncertain:
         return True
-    value, shape = view.value, view.params["shape"]
+    value = view.value
     if not isinstance(value, Box):
-        return None
-    if view.is_raveled:
-        return value.lies_in_order() or None
-    return value.shares_when_reshaped(shape) or None
+        return False
+    return value.lies_in_order() if view.is_raveled else value.shares_when_reshaped(view.params["shape"])
 
 
 def memory_of(x: Tensor) -> np.ndarray[Any, Any] | None:
@@ -401,12 +393,13 @@ def is_laid_out(x: Tensor) -> bool:
     return example is not None and (example.flags.c_contiguous or not example.flags.writeable)
 
 
-def _doubt(x: Tensor, written: Tensor) -> None:
-    """Let nobody read what may or may not have been written to: `x` and all that shares its memory."""
+def _doubt(written: Tensor) -> None:
+    """Let nobody read what may or may not have been written to with `written`: the rest of its family."""
     view: View = written._base  # type: ignore[assignment]
-    while x._base is not None and _shares(x._base) is not False:
-        x = x._base.base
-    todo = [x]
+    root = written
+    while root._base is not None:
+        root = root._base.base
+    todo = [root]
     while todo:
         y = todo.pop()
         if y is not written and type(y) is Tensor:

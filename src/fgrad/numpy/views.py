@@ -84,7 +84,8 @@ def windows(x: Any, places: Any, axis: int) -> Any:
 
 def zeros_beside(x: Any) -> Any:
     """Return the imaginary part of real numbers, which nobody may write to."""
-    return _read_only(x, linear.imag(x), _IMAG, {})
+    made = linear.imag(x)
+    return linked(ReadOnly, x, made, _IMAG, {}) if x.__class__ is Tensor else made
 
 
 def _gathered(kind: type[Gathered], strided: Any, x: Any, *places: Any, template: tuple[Any, ...]) -> Any:
@@ -100,9 +101,3 @@ def _by_strides(
     linked(kind, x, made, row, params, *rest)
     made._base.strided = strided
     return made
-
-
-def _read_only(x: Any, made: Any, row: Primitive, params: dict[str, Any]) -> Any:
-    if x.__class__ is not Tensor:
-        return made
-    return linked(ReadOnly, x, made if made is not x else alias(x), row, params)

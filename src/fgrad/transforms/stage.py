@@ -70,12 +70,11 @@ class Symbol(Box):
         """Return the same value, which lies in memory row by row if `other` is known to."""
         return self.in_order() if isinstance(other, Symbol) and other.is_in_order else self
 
-    def shares_when_reshaped(self, shape: Shape) -> bool | None:
-        """Return whether NumPy's reshape makes a view; None where nobody knows."""
-        if self.is_in_order:
+    def shares_when_reshaped(self, shape: Shape) -> bool:
+        """Return whether NumPy's reshape certainly makes a view."""
+        if self.is_in_order or super().shares_when_reshaped(shape):
             return True
-        known = super().shares_when_reshaped(shape)
-        return (self.trace.lies_in_order(self.var) or None) if known is None else known
+        return self.trace.lies_in_order(self.var)
 
 
 _LATE = 500  # equations that are looked through for how a value came about
