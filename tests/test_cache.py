@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +16,7 @@ KEYS = ("0123456789abcdef" * 2, "f" * 32)
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Return the folder of a cache that holds two entries, one of three files, and files of somebody else."""
+    """Return the folder of a cache that holds two entries, part of a file, and files of somebody else."""
     path = tmp_path / "cache"
     monkeypatch.setenv("FGRAD_CACHE_DIR", str(path))
     monkeypatch.setenv("FGRAD_CACHE_SIZE", "5000000")
@@ -22,9 +24,8 @@ def folder(tmp_path, monkeypatch):
     path.chmod(0o700)
     for name in (
         f"k_{KEYS[0]}.o",
-        f"k_{KEYS[1]}.py",
-        f"k_{KEYS[1]}.sum",
-        f"__pycache__/k_{KEYS[1]}.f-1.py310.nbc",
+        f"k_{KEYS[1]}.o",
+        f"k_{KEYS[1]}.o.{'0' * 16}.tmp",
     ):
         (path / name).write_bytes(bytes(1000))
     for name in ("letter.txt", "k_letter.o", f"k_{'g' * 32}.o", "__pycache__/other.pyc"):
@@ -38,7 +39,7 @@ def left(folder):
 
 def test_info(folder):
     info = fgrad.cache.info()
-    assert info == (folder, 2, 4000, 5_000_000)
+    assert info == (folder, 2, 3000, 5_000_000, "")
     assert str(info).splitlines() == [
         f"folder   {folder}",
         "entries  2",
@@ -63,8 +64,24 @@ def test_a_folder_that_is_not_there_is_empty_and_not_made(folder, monkeypatch):
 
 
 def test_files_that_leave_meanwhile_are_not_counted(folder, monkeypatch):
-    (folder / f"k_{'a' * 32}.o").symlink_to(folder / "nowhere")
-    assert fgrad.cache.info().entries == 2
+    known = Path.lstat
+
+    def lstat(path):
+        if path.name == f"k_{KEYS[1]}.o":
+            raise FileNotFoundError
+        return known(path)
+
+    (folder / f"k_{KEYS[1]}.o.{'0' * 16}.tmp").unlink()
+    monkeypatch.setattr(Path, "lstat", lstat)
+    assert fgrad.cache.info()[1:3] == (1, 1000)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="there are no numeric users")
+def test_a_folder_that_others_may_write_to_is_not_used(folder, capsys):
+    folder.chmod(0o777)
+    assert fgrad.cache.info().refusal == f"others may write to {folder} (its mode is 777)"
+    assert command_line.main(["cache", "info"]) == 0
+    assert f"not used: others may write to {folder} " in capsys.readouterr().out
 
 
 @pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")

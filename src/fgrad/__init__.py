@@ -14,6 +14,7 @@ from fgrad.config import disable_jit as disable_jit
 from fgrad.core.tensor import Tensor as Tensor
 from fgrad.core.tensor import tensor as tensor
 from fgrad.coverage import coverage as coverage
+from fgrad.errors import CacheWarning as CacheWarning
 from fgrad.errors import EscapedTensorError as EscapedTensorError
 from fgrad.errors import EscapeWarning as EscapeWarning
 from fgrad.errors import NoGradientWarning as NoGradientWarning

@@ -6,6 +6,7 @@ for others is left alone until the folder is full, and then goes first, for it w
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,23 +22,27 @@ class Info(NamedTuple):
         entries: how many kernels and modules it holds.
         bytes: how many bytes they take.
         limit: how many they may take; the entries used longest ago leave first.
+        refusal: why the folder is not used, because others may write to it; "" where they may not.
     """
 
     folder: Path
     entries: int
     bytes: int
     limit: int
+    refusal: str
 
     def __str__(self) -> str:
         size, limit = (f"{n / 1e6:.1f} MB" for n in (self.bytes, self.limit))
-        return f"folder   {self.folder}\nentries  {self.entries}\nsize     {size} of at most {limit}"
+        refused = f"\nnot used: {self.refusal}" if self.refusal else ""
+        return f"folder   {self.folder}\nentries  {self.entries}\nsize     {size} of at most {limit}{refused}"
 
 
 def folder() -> Path:
     """Return the folder of compiled code: `FGRAD_CACHE_DIR`, else `fgrad` in the user's cache folder.
 
-    It is made when something is compiled, readable by its owner alone, and not used where somebody else may
-    write to it, or where `FGRAD_CACHE_SIZE` is 0: code then lives as long as its process.
+    It is made when something is compiled, readable by its owner alone. It is not used where it, or a folder
+    above it, is not the user's own or others may write there (a `CacheWarning` says so), nor where
+    `FGRAD_CACHE_SIZE` is 0: code then lives as long as its process.
     """
     return config.cache_dir()
 
@@ -51,7 +56,10 @@ def info() -> Info:
         True
     """
     entries = store.entries(folder())
-    return Info(folder(), len(entries), sum(e.size for e in entries.values()), config.cache_size())
+    refusal = ""
+    with contextlib.suppress(OSError):  # where there is none yet
+        refusal = store.doubt(folder().resolve())
+    return Info(folder(), len(entries), sum(e.size for e in entries.values()), config.cache_size(), refusal)
 
 
 def clear() -> int:

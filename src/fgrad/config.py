@@ -42,6 +42,15 @@ def cache_size() -> int:
     return _integer("FGRAD_CACHE_SIZE", 256 * 2**20)
 
 
+def cache_entries() -> int:
+    """Return how many entries a cache in memory may hold: `FGRAD_CACHE_ENTRIES`, default 1024, at least 2.
+
+    Each jitted function has such a cache of its programs; compiled kernels are one, and so are plans of
+    contractions and the like (see `core.caches`).
+    """
+    return max(2, _integer("FGRAD_CACHE_ENTRIES", 1024))
+
+
 @contextmanager
 def on_escape(policy: Policy) -> Iterator[None]:
     """Choose what happens in a block where a Tensor that is being differentiated becomes a plain value.

@@ -30,6 +30,10 @@ class RetraceWarning(UserWarning):
     """A jitted function was staged so many times that its arguments seem to be of the wrong kind."""
 
 
+class CacheWarning(UserWarning):
+    """Compiled code on disk is not used, because somebody else may have written it."""
+
+
 class NonFiniteError(FloatingPointError):
     """Under `debug_nans`, an operation gave NaN or infinity.
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 NAMESPACE = "fgrad"
+MANY = 4096
 
 
 class _Flattens(Protocol):
@@ -68,6 +69,8 @@ def flatten(x: Any) -> tuple[list[Any], Any]:
     for leaf in leaves:
         if leaf.__class__ not in _LEAVES and leaf.__class__ not in _opaque:
             _know(x)
+            if len(_opaque) >= MANY:
+                _opaque.clear()
             _opaque.update(type(y) for y in leaves if not dataclasses.is_dataclass(y))
             leaves, structure = optree.tree_flatten(x, namespace=NAMESPACE)
             break
@@ -174,7 +177,7 @@ def register_pytree_node_class(cls: type[C]) -> type[C]:
 
 
 _known: set[type] = set()
-_opaque: set[type] = set()  # classes that are leaves and no dataclasses
+_opaque: set[type] = set()  # classes that are leaves and no dataclasses, MANY at most
 
 
 def _know(x: Any) -> None:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fgrad.errors import CacheWarning
 from fgrad.kernels import source, store
 
 TEXT = """
@@ -30,7 +31,9 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def private_memory(monkeypatch):
-    monkeypatch.setattr(source, "_modules", {})
+    monkeypatch.setattr(source, "_modules", type(source._modules)())
+    monkeypatch.setattr(store, "_unseen", {})
+    monkeypatch.setattr(store, "_told", set())
 
 
 def load(number=1):
@@ -83,6 +86,9 @@ def test_the_entry(folder):
         assert part in first
     assert len(list((folder / "__pycache__").glob(f"{path.stem}.*.nbi"))) == 1
     assert len(list((folder / "__pycache__").glob(f"{path.stem}.*.nbc"))) == 1
+    assert {stat.S_IMODE(p.stat().st_mode) for p in everything(folder)} == {0o600}
+    assert stat.S_IMODE((folder / "__pycache__").stat().st_mode) == 0o700
+    assert f"_fgrad_k_{store.digest(path.read_text())}" not in sys.modules
     assert not [p for p in everything(folder) if "tmp" in p.name]
 
 
@@ -152,16 +158,55 @@ def test_where_the_code_cannot_be_kept_the_kernel_lives_in_memory(folder, monkey
 class TestFolder:
     def test_of_somebody_else(self, folder, monkeypatch):
         folder.mkdir(mode=0o700)
-        monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
-        assert load()[1]
+        monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+        with pytest.warns(CacheWarning, match="belongs to another user"):
+            assert load()[1]
         assert not everything(folder)
 
     @pytest.mark.parametrize("mode", [0o770, 0o702, 0o777])
     def test_that_others_may_write_to(self, folder, mode):
         folder.mkdir()
         folder.chmod(mode)
-        assert load()[1]
+        with pytest.warns(CacheWarning, match="others may write to"):
+            assert load()[1]
         assert not everything(folder)
+
+    @pytest.mark.parametrize("what", ["*.py", "*.sum", "__pycache__/*.nbi", "__pycache__/*.nbc"])
+    def test_of_which_others_may_write_to_a_file(self, folder, what):
+        load()
+        (path,) = folder.glob(what)
+        path.chmod(0o666)
+        with pytest.warns(CacheWarning, match="others may write to it"):
+            compiled = load()[1]
+        assert compiled or what == "*.py"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert not load()[1]
+
+    def test_of_which_others_may_write_to_that_of_machine_code(self, folder):
+        load()
+        (folder / "__pycache__").chmod(0o777)
+        assert load()[1]
+        (folder / "__pycache__").chmod(0o755)
+        assert not load()[1]
+
+    def test_whose_machine_code_is_elsewhere(self, folder):
+        load()
+        (folder / "__pycache__").rename(folder / "elsewhere")
+        (folder / "__pycache__").symlink_to(folder / "elsewhere")
+        assert load()[1]
+        assert load()[1]
+        store.shrink(folder / "none")
+        store.remove([f for e in store.entries(folder).values() for f in e.files])
+        assert len(list((folder / "elsewhere").iterdir())) == 2
+
+    def test_under_a_umask_that_lets_everybody_write(self, folder):
+        known = os.umask(0)
+        try:
+            load()
+        finally:
+            os.umask(known)
+        assert {stat.S_IMODE(p.stat().st_mode) for p in everything(folder)} == {0o600}
+        assert not load()[1]
 
     def test_that_others_may_read(self, folder):
         folder.mkdir()
@@ -282,6 +327,15 @@ def test_tracebacks_and_debuggers_show_the_text(folder):
     assert inspect.getsource(module.f) == "def f(x):\n    return 1 / x\n"
     kernel, _ = load()
     assert inspect.getsource(kernel.py_func).endswith("    return x + 1\n")
+
+
+def test_texts_are_shown_of_the_youngest_modules(monkeypatch):
+    monkeypatch.setenv("FGRAD_CACHE_ENTRIES", "10")
+    files = [source.execute(f"number = {k}").__file__ for k in range(1000, 1030)]
+    assert [file in linecache.cache for file in files] == [False] * 20 + [True] * 10
+    again = source.execute("number = 1029").__file__
+    assert again == files[-1]
+    assert [file in linecache.cache for file in files] == [False] * 20 + [True] * 10
 
 
 def test_compiled_gives_the_entry_point(folder):

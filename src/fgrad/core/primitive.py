@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fgrad import config
+
 if TYPE_CHECKING:
     from fgrad.core.tensor import Tensor
 
@@ -260,6 +262,9 @@ class Primitive:
         try:
             return self._pulls[pattern]
         except KeyError:
+            if len(self._pulls) >= config.cache_entries():  # of a row that takes any number of arguments
+                self._pulls.clear()
+                self.plans.clear()
             self._pulls[pattern] = made = self._make_pull(pattern)
             if made is None:
                 return None

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fgrad.core.aval import Shape
+from fgrad.core.caches import LRU
 from fgrad.core.primitive import Primitive
 from fgrad.errors import EscapedTensorError, NoValueError
 
@@ -286,7 +287,7 @@ _HERE, _NUMPY = __file__.rpartition("core")[0], np.__file__.rpartition("__init__
 _AROUND = (functools.__file__, contextlib.__file__)  # call what fgrad decorates
 
 
-_ours: dict[str, bool] = {}  # file -> whether its frames are not the user's
+_ours: LRU[str, bool] = LRU()  # file -> whether its frames are not the user's
 
 
 def is_own(file: str) -> bool:
@@ -296,17 +297,18 @@ def is_own(file: str) -> bool:
 
 def is_internal(file: str) -> bool:
     """Return whether a file is of fgrad, of NumPy, or of what stands between decorators and functions."""
-    if file not in _ours:
-        _ours[file] = file.startswith((_HERE, _NUMPY, *_AROUND, "<fgrad"))
-    return _ours[file]
+    found = _ours.get(file)
+    if found is None:
+        found = _ours[file] = file.startswith((_HERE, _NUMPY, *_AROUND, "<fgrad"))
+    return found
 
 
 def user_frame() -> FrameType:
     """Return the innermost frame outside fgrad and NumPy, or the outermost one."""
-    frame = sys._getframe(1)
+    frame, ours = sys._getframe(1), _ours.young
     while True:
         name = frame.f_code.co_filename
-        if frame.f_back is None or not (_ours[name] if name in _ours else is_internal(name)):
+        if frame.f_back is None or not (ours[name] if name in ours else is_internal(name)):
             return frame
         frame = frame.f_back
 

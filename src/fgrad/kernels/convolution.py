@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import copy
 import math
-from functools import cache
-from pathlib import Path
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad import config
 from fgrad.kernels import native, store, threads
 from fgrad.kernels.loops import Loop
 
@@ -30,7 +30,7 @@ SHORT = 64  # elements of a window for which that does not matter
 BLOCKS = 32  # sums over images and rows that become the cotangent of the kernel
 
 _HEAD = """
-from fgrad.kernels.tiles import tile  # {digest}
+from fgrad.kernels.tiles import tile
 
 F = np.{dtype}
 ZERO, NONE, ONE = F(0.0), np.uintp(0), np.uintp(1)
@@ -149,7 +149,7 @@ class Tile(NamedTuple):
         return self.vectors * self.lanes
 
 
-@cache
+@lru_cache(config.cache_entries())
 def best(rows: int, columns: int, itemsize: int, *, adds: bool) -> Tile:
     """Return the tile for products of so many rows and columns.
 
@@ -174,18 +174,11 @@ def _kernel(name: str, char: str, tile: Tile) -> Loop:
         dtype=np.dtype(char).name,
         accumulate=name == "backward",
         overlaps=name != "backward",
-        digest=_digest(),
         types=", ".join(types),
         integers="I, " * len(numbers.split(", ")),
         names=f"{', '.join(arguments)}, {numbers}",
     )
     return Loop(text + body)
-
-
-@cache
-def _digest() -> str:
-    """Return a hash of what becomes part of the machine code."""
-    return store.digest(store.read(Path(__file__).with_name("tiles.py")))[:8]
 
 
 class Geometry:

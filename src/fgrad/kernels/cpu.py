@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import cache
+from functools import lru_cache
+from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from fgrad import config
+from fgrad.core.caches import LRU
 from fgrad.expr.node import Expr
 from fgrad.kernels import functions, source, threads, vector
 from fgrad.kernels.body import (
@@ -52,14 +55,18 @@ class Layout(NamedTuple):
     contiguous: bool
 
 
+_loops: LRU[tuple[int, Key], Any] = LRU()  # by plan and layout: a `Loop`, or a function that reduces
+_number = count()
+
+
 class Plan(NamedTuple):
     """What the dtypes of the operands decide."""
 
+    number: int  # of which there is no other
     compute: np.dtype  # the dtype of the arithmetic
     final: np.dtype  # the dtype of results that are numbers
     kinds: Any  # the dtypes in which the loops see the operands and the results
     cast: bool  # whether an operand is converted before the loops
-    entries: dict[Key, Any]  # the compiled loop nests, by layout: a `Loop`, or a function that reduces
 
 
 class Elementwise:
@@ -160,11 +167,12 @@ class Elementwise:
         count = len(self._body.params)
         outs = views[count:]
         key, arrays = _layout(views[:count], outs)
-        loop = plan.entries.get(key)
+        known = plan.number, key
+        loop = _loops.young.get(known) or _loops.get(known)
         if loop is None:
             layouts = _layouts(plan, key)
             text = _elementwise_text(self._body, plan.compute, key[0], layouts[:count], layouts[count:])
-            loop = plan.entries[key] = Loop(text)
+            loop = _loops.setdefault(known, Loop(text))
         threads.share(loop, (*arrays, *outs), views[-1].shape[0], views[-1].size)
 
 
@@ -233,11 +241,12 @@ class Reduction:
         self, plan: Plan, key: Key, arrays: list[Any], sizes: tuple[int, ...], folded: tuple[bool, ...]
     ) -> None:
         """Call the compiled loops, with room for their accumulators."""
-        entry = plan.entries.get(key)
+        known = plan.number, key
+        entry = _loops.young.get(known) or _loops.get(known)
         if entry is None:
             layouts = _layouts(plan, key)
             text = _reduction_text(MONOIDS[self._kind], self._body, plan.compute, folded, layouts)
-            entry = plan.entries[key] = functions.compiled(text)
+            entry = _loops.setdefault(known, functions.compiled(text))
         *others, last = sizes
         lanes = min(LANES, 1 << (last - 1).bit_length())
         rows = -(-last // lanes) if folded[-1] else 1
@@ -247,12 +256,12 @@ class Reduction:
         entry(*arrays, work, lanes, *sizes)
 
 
-@cache
+@lru_cache(config.cache_entries())
 def _elementwise(body: Body) -> Elementwise:
     return Elementwise(body)
 
 
-@cache
+@lru_cache(config.cache_entries())
 def _reduction(kind: str, body: Body) -> Reduction:
     return Reduction(kind, body)
 
@@ -296,7 +305,7 @@ def _plan(body: Body, arrays: list[Any]) -> Plan:
     compute, final = dtypes(body, arrays)
     loads = [load_dtype(a, compute) for a in arrays]
     cast = loads != [getattr(a, "dtype", FLOAT64) for a in arrays]
-    return Plan(compute, final, [*loads, *(BOOL if t else compute for t in body.truths)], cast, {})
+    return Plan(next(_number), compute, final, [*loads, *(BOOL if t else compute for t in body.truths)], cast)
 
 
 def _is_flat(arrays: list[Any]) -> bool:
@@ -316,7 +325,7 @@ def _finish(out: Any, plan: Plan) -> Any:
     return out if out.ndim else out[()]
 
 
-@cache
+@lru_cache(config.cache_entries())
 def _op_axes(ranks: tuple[int, ...], rank: int, kept: tuple[int, ...]) -> Any:
     """Return for every operand, and for the output of a reduction, which of its axes is axis 0, 1, ..."""
     inputs = [[*[-1] * (rank - r), *range(r)] for r in ranks]

@@ -10,13 +10,15 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from fgrad import config
 from fgrad.backend.array import DeviceArray
+from fgrad.core.caches import LRU
 from fgrad.expr.node import Expr, var
 from fgrad.kernels.body import (
     BOOL,
@@ -58,8 +60,8 @@ class Elementwise:
 
     def __init__(self, body: Body, threads: int) -> None:
         self._body, self._threads = body, threads
-        self._launches: dict[tuple[Any, ...], Callable[..., None]] = {}  # on buffers of a device
-        self._kernels: dict[tuple[Any, ...], Any] = {}
+        self._launches: LRU[tuple[Any, ...], Callable[..., None]] = LRU()  # on buffers of a device
+        self._kernels: LRU[tuple[Any, ...], Any] = LRU()
 
     def __call__(self, *operands: Any) -> Any:
         """Return the results for `operands`."""
@@ -100,7 +102,7 @@ class Elementwise:
             ]
             key = (dtype, len(sizes), *where)
             numbers = [count, *sizes[1:], *_moving(where, strides)]
-            kernel = self._launches.get(key)
+            kernel = self._launches.young.get(key) or self._launches.get(key)
             if kernel is None:
                 kinds = [f"={dtype.name}" if w.by_value else dtype.name for w in where]
                 kinds += [o.dtype.name for o in outs]
@@ -138,7 +140,7 @@ class Reduction:
 
     def __init__(self, kind: str, body: Body, threads: int) -> None:
         self._kind, self._body, self._threads = kind, body, threads
-        self._kernels: dict[tuple[Any, ...], Any] = {}
+        self._kernels: LRU[tuple[Any, ...], Any] = LRU()
 
     def __call__(
         self, *operands: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
@@ -227,12 +229,12 @@ class Reduction:
         return _join(code.preamble + constants, names, lines)
 
 
-@cache
+@lru_cache(config.cache_entries())
 def _elementwise(body: Body, threads: int) -> Elementwise:
     return Elementwise(body, threads)
 
 
-@cache
+@lru_cache(config.cache_entries())
 def _reduction(kind: str, body: Body, threads: int) -> Reduction:
     return Reduction(kind, body, threads)
 

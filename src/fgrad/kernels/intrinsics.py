@@ -31,6 +31,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -57,7 +58,8 @@ DTYPES = {
 LEAST = 4096  # bytes of a stack that has any
 INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
-kernels: dict[int, Callable[..., None]] = {}  # those that Python runs, by what stands for their addresses
+# those that Python runs, by what stands for their addresses, as long as somebody has them
+kernels: WeakValueDictionary[int, Callable[..., None]] = WeakValueDictionary()
 
 
 class Slots:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad import config
 from fgrad.backend.library import missing
 from fgrad.kernels import mathlib, source
 
@@ -94,7 +95,7 @@ def module(text: str) -> Any:
     return source.execute(text, **names).kernel
 
 
-@cache
+@lru_cache(config.cache_entries())
 def compiled(text: str, buffers: tuple[str, ...], numbers: int) -> Callable[..., None]:
     """Return `launch(arrays, numbers, blocks, threads)` of the function `kernel` in a text.
 

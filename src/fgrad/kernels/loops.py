@@ -8,14 +8,12 @@ have the same types share an entry.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from fgrad.kernels import crew, functions, source, store
+from fgrad.kernels import functions, source
 
-_SOURCES = [Path(crew.__file__).with_name(name) for name in ("crew.py", "sharing.py")]
 _TEXT = """
-from fgrad.kernels.sharing import share  # {digest}
+from fgrad.kernels.sharing import share
 
 ARGS = {types}
 
@@ -67,7 +65,6 @@ def _entry(function: Any) -> tuple[Callable[..., None], int]:
     text = _TEXT.strip().format(
         types=f"({', '.join(map(_written, kinds))},)",
         names=", ".join(f"a{k}" for k in range(len(kinds))),
-        digest=store.digest(*map(store.read, _SOURCES))[:8],
     )
     address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
     return source.compiled(f"{text}\n"), address

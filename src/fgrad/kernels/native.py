@@ -25,11 +25,11 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterable
-from functools import cache
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
 
+from fgrad.core.caches import LRU
 from fgrad.kernels import compilation, intrinsics, progress, source, store
 from fgrad.kernels.compilation import Code, Compiled
 
@@ -61,10 +61,7 @@ class Statistics(NamedTuple):
     by_numba: int
 
 
-_COMPILER = (  # modules
-    *("compilation", "elements", "instructions", "intrinsics", "scalars", "translate", "vector/far"),
-)
-_kernels: dict[tuple[str, str], Kernel] = {}
+_kernels: LRU[tuple[str, str], Kernel] = LRU()
 _lock = RLock()  # one kernel is compiled at a time
 _counts = {"compiled": 0, "loaded": 0, "by_numba": 0}
 
@@ -100,7 +97,7 @@ def translated(text: str, signature: str) -> Kernel | None:
             kernel = _kernels.get(key)
             made = None if kernel else compilation.translated(_whole(text, signature), signature)
             if made:
-                kernel = _kernels[key] = _kept(text, signature, made)
+                kernel = _kernels.setdefault(key, _kept(text, signature, made))
     return _kernels.setdefault(key, kernel) if kernel else None
 
 
@@ -161,13 +158,12 @@ def _kept(text: str, signature: str, made: Compiled) -> Kernel:
     path = _path(_whole(text, signature))
     if path and code:
         with contextlib.suppress(OSError):
-            store.write(path, _packed(code, path.stem))
-            store.shrink(path)
+            store.keep(path, _packed(code, path.stem))
     return Kernel(address, owner)
 
 
 def _whole(text: str, signature: str) -> str:
-    return f"{_header()}, {signature}\n{text}"
+    return f"{store.header()}, {signature}\n{text}"
 
 
 def _path(text: str) -> Path | None:
@@ -198,11 +194,3 @@ def _unpacked(entry: bytes, key: str) -> Code | None:
     names, _, machine = content.partition(b"\n")
     symbol, *externals = names.decode().split(" ")
     return Code(symbol, tuple(externals), machine)
-
-
-@cache
-def _header() -> str:
-    """Return what machine code depends on besides the text: also intrinsics, and how they are compiled."""
-    folder = Path(compilation.__file__).parent
-    sources = [store.read(folder / f"{name}.py") for name in _COMPILER]
-    return f"{store.header()}, {store.digest(*sources)[:8]}"

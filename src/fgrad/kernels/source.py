@@ -1,7 +1,8 @@
 """Generated modules: written to the kernel cache, compiled once for all processes, and loaded from there.
 
 An entry of the cache (see `store`) is the module `k_<hash>.py`, the machine code that Numba keeps for it in
-`__pycache__`, and `k_<hash>.sum`, the digest of that code. An entry that is damaged is built again.
+`__pycache__`, and `k_<hash>.sum`, the digest of that code. An entry that is damaged, or that others may have
+written, is built again.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import sys
+from collections import deque
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -18,17 +20,21 @@ from typing import Any
 
 import numpy as np
 
+from fgrad import config
+from fgrad.core.caches import LRU
 from fgrad.kernels import store
 
 COMPILED = (
     "import math\n\nimport numpy as np\nfrom numba import njit, types\n\n"
     "from fgrad.kernels.far_calls import far_cos, far_sin, far_tan\n"
 )
+WRITTEN = 2**30  # the date of every module: older Numba takes one with a new date for another module
 HELPER = "forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True"  # of what kernels alone call
 INTERPRETED = COMPILED.replace("import math", "from fgrad.kernels.mathlib import interpreted as math")
 
 _lock = RLock()
-_modules: dict[str, ModuleType] = {}
+_modules: LRU[str, ModuleType] = LRU()
+_shown: deque[str] = deque()  # the names of modules that tracebacks show, the oldest first
 
 
 def compiled(text: str) -> Callable[..., None]:
@@ -45,22 +51,7 @@ def compiled(text: str) -> Callable[..., None]:
 def load(text: str) -> ModuleType:
     """Return the module `text`: from memory, else from the cache, else newly compiled."""
     with _lock:
-        if text not in _modules:
-            _modules[text] = _load(text)
-        return _modules[text]
-
-
-def execute(text: str, filename: str = "", **names: Any) -> ModuleType:
-    """Return a module that ran `text` with `names` defined; tracebacks and debuggers show the text."""
-    name = f"_fgrad_k_{store.digest(text)}"
-    module = ModuleType(name)
-    module.__file__ = filename or f"<{name}>"
-    linecache.cache[module.__file__] = (len(text), None, text.splitlines(keepends=True), module.__file__)
-    vars(module).update(names)
-    if filename:
-        sys.modules[name] = module  # cached machine code refers to its module by this name
-    exec(compile(text, module.__file__, "exec"), vars(module))  # noqa: S102 -- the text is fgrad's own
-    return module
+        return _modules.get(text) or _modules.setdefault(text, _load(text))
 
 
 def _load(text: str) -> ModuleType:
@@ -72,35 +63,73 @@ def _load(text: str) -> ModuleType:
     return _load_cached(text) or execute(text.replace("cache=True", "cache=False"))
 
 
+def execute(text: str, filename: str = "", **names: Any) -> ModuleType:
+    """Return a module that ran `text` with `names` defined.
+
+    Tracebacks and debuggers show the text, that of the youngest `config.cache_entries()` modules.
+    """
+    name = f"_fgrad_k_{store.digest(text)}"
+    module = ModuleType(name)
+    file = module.__file__ = filename or f"<{name}>"
+    if file not in linecache.cache:
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        _shown.append(file)
+        while len(_shown) > config.cache_entries():
+            linecache.cache.pop(_shown.popleft(), None)
+    vars(module).update(names)
+    if filename:
+        sys.modules[name] = module  # by this name cached machine code refers to its module while it is loaded
+    try:
+        exec(compile(text, file, "exec"), vars(module))  # noqa: S102 -- the text is fgrad's own
+    finally:
+        sys.modules.pop(name, None)
+    return module
+
+
 def _load_cached(text: str) -> ModuleType | None:
     """Return the module `text` by way of the cache, or None where that does not work."""
     folder = store.folder()
-    if folder is None:
+    if folder is None or not _has_code_folder(folder):
         return None
     path = folder / f"k_{store.digest(text)}.py"
     for _ in range(2):  # what fails the first time is a damaged entry, and is built anew
         try:
             return _load_entry(path, text)
         except Exception:  # noqa: BLE001, PERF203 -- damaged files raise anything; a true error returns without the cache
-            sys.modules.pop(f"_fgrad_k_{store.digest(text)}", None)
             with contextlib.suppress(OSError):
                 _forget_code(path)
     return None
 
 
+def _has_code_folder(folder: Path) -> bool:
+    """Return whether there is a folder in which Numba's machine code is the user's own."""
+    path = folder / "__pycache__"
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        return not store.doubt(path)
+    except OSError:
+        return False
+
+
 def _load_entry(path: Path, text: str) -> ModuleType:
     if store.read(path) != text.encode():
-        store.write(path, text.encode())
+        store.write(path, text.encode(), WRITTEN)
     total = path.with_suffix(".sum")  # its age is the time since the entry was used
-    if store.read(total) == store.digest(*map(store.read, _code(path))).encode():
+    if store.read(total) == _digest(path):
         module = execute(text, str(path))
         store.touch(total)
     else:
         _forget_code(path)
         module = execute(text, str(path))
-        store.write(total, store.digest(*map(store.read, _code(path))).encode())
+        for file in _code(path):  # which Numba wrote as the umask has it
+            file.chmod(0o600)
+        store.write(total, _digest(path))
         store.shrink(path)
     return module
+
+
+def _digest(path: Path) -> bytes:
+    return store.digest(*map(store.read, _code(path))).encode()
 
 
 def _code(path: Path) -> list[Path]:

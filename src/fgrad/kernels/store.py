@@ -1,8 +1,12 @@
-"""The folder in which compiled code outlives its process: who may write to it, how, and how large it gets.
+"""The folder in which compiled code outlives its process: whom to trust there, how it is written, its size.
+
+All of it gets executed, so nobody but the user may have written it: files are opened without following links
+or waiting for anybody, and used if they are the user's own, which nobody else may write to, in a folder of
+which the same holds. Where that is not so, code lives in memory only, and a warning says why.
 
 An entry is one or more files whose names start with `k_<hash>.`; one of them ends in `.sum` or `.o`, and its
-age is the time since the entry was used. All of it gets executed, so the folder must be the user's own and
-writable by nobody else; where there can be no such folder, code lives in memory only.
+age is the time since the entry was used. Each is written under another name and moved to its place, so a
+process that ends at any moment leaves whole files, and parts that are swept later.
 """
 
 from __future__ import annotations
@@ -13,7 +17,9 @@ import os
 import platform
 import stat
 import sys
+import time
 import uuid
+import warnings
 from collections import defaultdict
 from functools import cache
 from importlib import metadata
@@ -22,47 +28,173 @@ from pathlib import Path
 import numpy as np
 
 from fgrad import config
+from fgrad.core.trace import user_frame
+from fgrad.errors import CacheWarning
+
+LARGEST = 2**26  # bytes of an entry: one of more is not fgrad's
+SLACK = 32  # of the limit, this part may be written between two looks at what the folder holds
+ABANDONED = 3600.0  # seconds after which nobody still writes a file
 
 _AGING = {".sum", ".o"}
 _NAMES = f"k_{'[0-9a-f]' * 32}.*"
-_WRITTEN = 2**30  # the date of every module: older Numba takes one with a new date for another module
+_SAFELY = 0  # flags to open a file with
+for _name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"):  # which no system has all of
+    _SAFELY |= getattr(os, _name, 0)
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def folder() -> Path | None:
-    """Return the folder of the cache, if it is the user's own and nobody else may write to it."""
+    """Return the folder of the cache, made if need be; None where that cannot be, or others may write."""
     if config.cache_size() <= 0:
         return None
     try:
-        path = config.cache_dir()
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = path.stat()
+        path = _made()
+        why = doubt(path)
     except (OSError, RuntimeError):  # the latter where there is no home directory
         return None
-    if hasattr(os, "getuid"):
-        shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if shared or status.st_uid != os.getuid():
-            return None
+    if why:
+        _warn(
+            str(path),
+            f"the folder of compiled code is not used, because {why}, so that others could plant code there: "
+            "what is compiled lives as long as its process. Give the folder and those above it to yourself "
+            "alone (`chmod go-w`), choose another one by the environment variable FGRAD_CACHE_DIR, or none "
+            "by FGRAD_CACHE_SIZE=0",
+        )
+        return None
     return path if os.access(path, os.R_OK | os.W_OK | os.X_OK) else None
 
 
+def _made() -> Path:
+    path = Path(os.path.realpath(config.cache_dir()))
+    missing = []
+    for place in (path, *path.parents):
+        if place.exists():
+            break
+        missing.append(place)
+    for place in reversed(missing):
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            place.mkdir(mode=0o700)
+    return path
+
+
+def doubt(path: Path) -> str:
+    """Return why somebody else may have written to a folder, "" if nobody may.
+
+    The folders above count too, up to one in which everybody may rename their own only, as in /tmp.
+
+    Raises:
+        OSError: there is none, or one above cannot be looked at.
+    """
+    user = _user()
+    for place in (path, *path.parents):
+        status = place.lstat()
+        if not stat.S_ISDIR(status.st_mode):
+            raise NotADirectoryError(place)
+        if user is None:
+            continue
+        if status.st_uid not in {user, *((0,) if place != path else ())}:
+            return f"{place} belongs to another user (number {status.st_uid})"
+        if status.st_mode & stat.S_ISVTX and place != path:
+            break
+        if status.st_mode & _OTHERS:
+            return f"others may write to {place} (its mode is {stat.S_IMODE(status.st_mode):o})"
+    return ""
+
+
 def read(path: Path) -> bytes:
-    """Return what is in the file, nothing if there is none."""
+    """Return what an entry holds; nothing if there is none, or if others may have written it."""
     try:
-        return path.read_bytes()
+        why = _doubt_of_file(path.lstat())
+        if not why:
+            file = os.open(path, os.O_RDONLY | _SAFELY)  # which waits for nobody, whatever has come there
+            with open(file, "rb") as stream:  # noqa: PTH123 -- a number, which stands for the file itself
+                why = _doubt_of_file(os.fstat(file))
+                if not why:
+                    return stream.read(LARGEST)
     except OSError:
         return b""
+    _warn(
+        str(path.parent),
+        f"compiled code in the cache is not used, because {why}: {path}. It is compiled again, and replaced "
+        "where possible; `fgrad.cache.clear()` removes all there is",
+    )
+    return b""
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write a file in such a way that no process ever sees part of it."""
+def _doubt_of_file(status: os.stat_result) -> str:
+    user = _user()
+    if not stat.S_ISREG(status.st_mode):
+        return "it is no regular file"
+    if user is None:
+        return ""
+    if status.st_uid != user:
+        return f"it belongs to another user (number {status.st_uid})"
+    if status.st_mode & _OTHERS:
+        return f"others may write to it (its mode is {stat.S_IMODE(status.st_mode):o})"
+    return ""
+
+
+def _user() -> int | None:
+    """Return the number of the user, None where there are none, as on Windows."""
+    return os.geteuid() if hasattr(os, "geteuid") else None
+
+
+_told: set[str] = set()
+
+
+def _warn(about: str, message: str) -> None:
+    """Warn once of what is about a folder."""
+    if about in _told:
+        return
+    _told.add(about)
+    frame = user_frame()
+    warnings.warn_explicit(message, CacheWarning, frame.f_code.co_filename, frame.f_lineno)
+
+
+_unseen: dict[Path, int] = {}  # of one folder: bytes written since its size was looked at
+
+
+def keep(path: Path, content: bytes) -> None:
+    """Write an entry, and remove those used longest ago where the folder has grown beyond its limit.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if len(content) > LARGEST:
+        return
+    write(path, content)
+    written = _unseen.get(path.parent)
+    if written is None or written + len(content) > config.cache_size() // SLACK:
+        shrink(path)
+        _unseen.clear()
+        written = -len(content)
+    _unseen[path.parent] = written + len(content)
+
+
+def write(path: Path, content: bytes, date: float | None = None) -> None:
+    """Write a file that is the user's alone, in such a way that no process ever sees part of it.
+
+    Args:
+        path: of the file.
+        content: what is to be in it.
+        date: what its date shall be, if not now.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}.tmp")
     try:
-        part.write_bytes(content)
-        if path.suffix == ".py":
-            os.utime(part, (_WRITTEN, _WRITTEN))
+        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o600)
+        with open(file, "wb") as stream:  # noqa: PTH123 -- as in `read`
+            if hasattr(os, "fchmod"):
+                os.fchmod(file, 0o600)  # whatever the umask
+            stream.write(content)
+        if date is not None:
+            os.utime(part, (date, date))
         part.replace(path)
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def remove(files: list[Path]) -> None:
@@ -79,41 +211,57 @@ def touch(path: Path) -> None:
 
 
 def shrink(newest: Path) -> None:
-    """Remove the entries used longest ago, until those that stay fit into `config.cache_size()`."""
+    """Remove the entries used longest ago, until those that stay leave some of the limit, and sweep.
+
+    Files that were never finished go too, once nobody can still be writing them.
+    """
     found = entries(newest.parent)
+    now, limit = time.time(), config.cache_size()
+    for entry in found.values():
+        remove([file for file, written in entry.parts if abs(now - written) > ABANDONED])
     if newest.stem in found:
         found[newest.stem].used = np.inf
     total = sum(e.size for e in found.values())
     for entry in sorted(found.values(), key=lambda e: e.used):
-        if total <= config.cache_size() or entry.used == np.inf:
+        if total <= limit - limit // SLACK or entry.used == np.inf:
             return
         total -= entry.size
         remove(entry.files)
 
 
 class Entry:
-    """The files of one piece of code, how many bytes they take, and when it was used."""
+    """The files of one piece of code, how many bytes they take, and when it was used.
 
-    __slots__ = ("files", "size", "used")
+    Attributes:
+        files: the entry itself, and what killed writers left of it.
+        parts: which those are, and when they were written.
+    """
 
+    __slots__ = ("files", "parts", "size", "used")
+
+    files: list[Path]
+    parts: list[tuple[Path, float]]
     size: int
     used: float
 
     def __init__(self) -> None:
-        self.files: list[Path] = []
-        self.size, self.used = 0, 0.0
+        self.files, self.parts, self.size, self.used = [], [], 0, 0.0
 
 
 def entries(path: Path) -> dict[str, Entry]:
     """Return the entries of the cache in a folder, with what killed writers left of some."""
     found: defaultdict[str, Entry] = defaultdict(Entry)
-    for file in (*path.glob(_NAMES), *path.glob(f"__pycache__/{_NAMES}")):
+    code = path / "__pycache__"
+    for file in (*path.glob(_NAMES), *(() if code.is_symlink() else code.glob(_NAMES))):
         with contextlib.suppress(OSError):  # another process may remove it meanwhile
-            status = file.stat()
+            status = file.lstat()
             entry = found[file.name.partition(".")[0]]
             entry.files.append(file)
             entry.size += status.st_size
-            entry.used = max(entry.used, status.st_mtime * (file.suffix in _AGING))
+            if ".tmp" in file.suffixes:
+                entry.parts.append((file, status.st_mtime))
+            elif file.suffix in _AGING:
+                entry.used = max(entry.used, status.st_mtime)
     return dict(found)
 
 
@@ -127,16 +275,30 @@ def digest(*parts: str | bytes) -> str:
 
 @cache
 def header() -> str:
-    """Return a comment on all that machine code depends on besides the text: it is part of the hash.
+    """Return what machine code depends on besides the text, which is part of the hash.
 
     Numba is not imported for it: code that is in the cache needs llvmlite alone.
     """
+    from llvmlite import binding  # noqa: PLC0415 -- late: eager programs of NumPy's ufuncs need no machine code
+
     cpu, features = processor()
+    python = f"{sys.implementation.cache_tag} {platform.python_version()}{getattr(sys, 'abiflags', '')}"
+    llvm = ".".join(map(str, binding.llvm_version_info))
     return (
-        f"# fgrad {_version('fgrad')}, numba {_version('numba')}, llvmlite {_version('llvmlite')}, "
-        f"numpy {np.__version__}, "
-        f"{sys.implementation.cache_tag} on {platform.machine()}, {cpu} {digest(features)[:8]}"
+        f"# fgrad {_version('fgrad')} {_sources()[:16]}, numba {_version('numba')}, "
+        f"llvmlite {_version('llvmlite')} with LLVM {llvm}, numpy {np.__version__}, {python} of "
+        f"{sys.maxsize.bit_length() + 1} bits on {platform.machine()} {binding.get_process_triple()}, "
+        f"{cpu} {digest(features)[:16]}"
     )
+
+
+def _sources() -> str:
+    """Return a hash of the modules that make machine code, which change without a new version too."""
+    here = Path(__file__).parent
+    found = hashlib.sha256()
+    for file in sorted(here.rglob("*.py")):
+        found.update(f"{file.relative_to(here).as_posix()}\n".encode() + file.read_bytes())
+    return found.hexdigest()
 
 
 def processor() -> tuple[str, str]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
+from fgrad import config
 from fgrad.kernels import convolution, threads
 from fgrad.kernels.convolution import Geometry, Pads, Steps, plane
 from fgrad.kernels.loops import Loop
@@ -168,7 +169,7 @@ def _window_kernel(name: str, char: str) -> Loop:
     return Loop(head.strip() + (_UNROLL if name == "unroll" else _ROLL))
 
 
-@cache
+@lru_cache(config.cache_entries())
 def _pool_kernel(name: str, char: str, window: Steps, stride: int) -> Loop:
     return Loop(_pool_text(name, np.dtype(char), window, stride))
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad import config
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
@@ -32,7 +33,7 @@ def _run(x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
     return _plan(a, b, out)(as_array(x), as_array(y))
 
 
-@functools.cache
+@functools.lru_cache(config.cache_entries())
 def _plan(a: str, b: str, out: str) -> Callable[[Any, Any], Any]:
     """Return the recipe: to matrices by transposes and reshapes, one `matmul`, and back."""
     shared = [c for c in a if c in b and c in out]
@@ -126,7 +127,7 @@ def _batch(mapped: tuple[bool, ...], x: Any, y: Any, *, a: str, b: str, out: str
     return contract(x, y, new * mapped[0] + a, new * mapped[1] + b, new + out)
 
 
-@functools.cache
+@functools.lru_cache(config.cache_entries())
 def _back_plans(a: str, b: str, out: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
     if out == "" and a == b:  # of an inner product
         return _scaled, lambda x, ct: _scaled(ct, x)

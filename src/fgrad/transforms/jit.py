@@ -18,6 +18,7 @@ from fgrad.compiler import Cost, Executable
 from fgrad.compiler.simplify import simplify
 from fgrad.compiler.simplify.effects import communicates
 from fgrad.core.aval import Aval
+from fgrad.core.caches import LRU
 from fgrad.core.placement import buffer_of
 from fgrad.core.program import Program, Var
 from fgrad.core.snapshot import refuse_masked
@@ -63,8 +64,9 @@ class Jit(Transformed):
             fun, options["static_argnums"], options["static_argnames"]
         )
         self._donated = _donated(fun, options["donate_argnums"], self._static)
-        self._specialisations: dict[Key, Specialisation] = {}
+        self._specialisations: LRU[Key, Specialisation] = LRU()
         self._guards: list[Callable[..., Any]] = []
+        self._guarded: dict[Callable[..., Any], Key] = {}  # of what each of them leads to
         self._traces = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -98,7 +100,7 @@ class Jit(Transformed):
         if found.calls == GUARDED and len(self._guards) < GUARDS:
             guarded = found.guard(call, args, kwargs)
             if guarded is not None:
-                found.short = guarded
+                self._guarded[guarded] = call.key
                 self._guards.append(guarded)
         return result
 
@@ -118,10 +120,12 @@ class Jit(Transformed):
                 stacklevel=4,
             )
         if made.is_kept:
+            if stale or call.key not in self._specialisations:
+                self._guarded = {g: key for g, key in self._guarded.items() if key != call.key}
+                self._guards = [g for g in self._guards if g in self._guarded]
+            for key in self._guarded.values():  # they count as used, though their calls do not come by here
+                self._specialisations.get(key)
             if stale:
-                old = self._specialisations.get(call.key)
-                if old is not None and old.short is not None:
-                    self._guards = [g for g in self._guards if g is not old.short]
                 self._specialisations[call.key] = made
             return self._specialisations.setdefault(call.key, made)
         return made
@@ -208,6 +212,7 @@ class Jit(Transformed):
         """Forget every program; the next call stages anew."""
         self._specialisations.clear()
         self._guards.clear()
+        self._guarded.clear()
         self._traces = 0
 
 
@@ -424,7 +429,6 @@ class Specialisation:
         handles: weak references to Tensors from outside that were followed, which are read at each call.
         limits: the leaves that are Python integers, with dtypes of small range that they have to fit.
         is_kept: whether it holds for later calls.
-        short: the short way to it, if there is one.
     """
 
     calls: int
@@ -433,10 +437,9 @@ class Specialisation:
     procedure: Procedure
     limits: list[tuple[int, np.dtype[Any]]]
     is_kept: bool
-    short: Callable[..., Any] | None
 
     def __init__(self, fun: Callable[..., Any], call: Call) -> None:
-        self.calls, self._fun, self.short = 0, fun, None
+        self.calls, self._fun = 0, fun
         statics = list(call.statics.values())
         draws = Draws(fun, statics)
         stage, inputs, outputs = self._stage(fun, call)

@@ -20,6 +20,7 @@ from fgrad.backend.array import DeviceArray, Place
 from fgrad.backend.devices import as_array, find
 from fgrad.compiler import Executable, compile, placing
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.caches import LRU
 from fgrad.core.placement import near
 from fgrad.core.primitive import ROWS, Pattern, Primitive, Pull, flat, register
 from fgrad.core.program import Equation, Program, Var
@@ -61,7 +62,7 @@ class Procedure:
         self.outs = tuple(map(aval_out, program.outputs))
         self._saving: dict[Pattern, Saving | None] = {}
         self._blind: dict[Pattern, Procedure] = {}
-        self._mapped: dict[tuple[Pattern, int], Procedure] = {}
+        self._mapped: LRU[tuple[Pattern, int], Procedure] = LRU()
         self._on: dict[tuple[Place, frozenset[int]], Any] = {}
         self._between: dict[tuple[str | None, ...], placing.Placed] = {}  # by where the values are
         self._donating: dict[frozenset[int], Executable] = {}
@@ -143,11 +144,11 @@ class Procedure:
     def mapped(self, mapped: Pattern, size: int) -> Procedure:
         """Return the procedure for `size` examples at once; the arguments `mapped` have them first."""
         key = (mapped, size)
-        if key not in self._mapped:
+        found = self._mapped.get(key)
+        if found is None:
             with _locks.making:
-                if key not in self._mapped:
-                    self._mapped[key] = _mapped(self, mapped, size)
-        return self._mapped[key]
+                found = self._mapped.get(key) or self._mapped.setdefault(key, _mapped(self, mapped, size))
+        return found
 
     def __str__(self) -> str:
         return str(self.program)

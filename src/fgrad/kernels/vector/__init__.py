@@ -9,11 +9,9 @@ beyond 2^22 are left to the C library: see `far`.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,14 +66,8 @@ def preamble(text: str, dtype: np.dtype) -> str:
         return ""
     far = sorted({name for f in needed for name in re.findall(r"\bfar_\w+(?=\()", functions[f])})
     if far:
-        head = f"# {', '.join(far)} of fgrad.kernels.vector.far {_far_digest()}\n\n{head}"
+        head = f"# {', '.join(far)} of fgrad.kernels.vector.far\n\n{head}"
     return "\n\n\n".join([head, *(f for name, f in functions.items() if name in needed)])
-
-
-@cache
-def _far_digest() -> str:
-    """Return the digest of a module that the text calls: the cache of kernels sees nothing but text."""
-    return hashlib.sha256(Path(__file__).with_name("far.py").read_bytes()).hexdigest()[:16]
 
 
 def _called(text: str) -> set[str]:

@@ -1,0 +1,149 @@
+"""Caches in memory: what they hold, and that every one of them has a bound."""
+
+import ast
+import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import fgrad
+from fgrad import config
+from fgrad.core.caches import LRU
+
+
+def test_it_holds_what_was_stored():
+    cache = LRU(lambda: 10)
+    assert cache.get("a") is None
+    cache["a"] = 1
+    assert (cache.get("a"), cache.setdefault("a", 2), cache.setdefault("b", 3)) == (1, 1, 3)
+    assert "a" in cache
+    assert "c" not in cache
+    assert sorted(cache) == ["a", "b"]
+    assert len(cache) == 2
+    cache["a"] = 4
+    assert cache.get("a") == 4
+    cache.clear()
+    assert not len(cache)
+    assert cache.get("a") is None
+
+
+@pytest.mark.parametrize("limit", [2, 3, 10, 11, 100])
+def test_it_never_holds_more_than_its_limit_and_always_what_was_used_last(limit):
+    """Held to the obvious list, in order of use: at least half of the limit of them are there."""
+    cache, used, draw = LRU(lambda: limit), [], random.Random(limit)
+    for turn in range(3000):
+        key = draw.randrange(3 * limit)
+        if draw.random() < 0.5:
+            cache[key] = turn
+            value = turn
+        else:
+            value = cache.get(key)
+        if value is not None:
+            used = [pair for pair in used if pair[0] != key] + [(key, value)]
+        assert len(cache) <= limit
+        assert {k for k, _ in used[-(limit // 2) :]} <= {*cache}
+        assert {*cache} <= {k for k, _ in used}
+    for k, v in used[-(limit // 2) :]:
+        assert cache.get(k) == v
+
+
+def test_what_is_used_now_and_then_stays():
+    cache = LRU(lambda: 10)
+    cache["kept"] = 1
+    for k in range(100):
+        cache[k] = k
+        if k % 4 == 0:
+            assert cache.get("kept") == 1
+    assert 0 not in cache
+
+
+def test_threads():
+    cache = LRU(lambda: 50)
+
+    def use(seed):
+        draw = random.Random(seed)
+        for _ in range(5000):
+            key = draw.randrange(100)
+            found = cache.get(key)
+            assert found is None or found == key
+            assert cache.setdefault(key, key) == key
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(use, range(4)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(cache) <= 50 + 4  # of entries that were stored while the generations changed
+
+
+@pytest.mark.parametrize("text, limit", [("", 1024), ("7", 7), ("0", 2), ("-5", 2)])
+def test_the_limit_is_set_by_the_environment(monkeypatch, text, limit):
+    monkeypatch.setenv("FGRAD_CACHE_ENTRIES", text)
+    assert config.cache_entries() == limit
+    cache = LRU()
+    for k in range(3 * limit):
+        cache[k] = k
+    assert limit // 2 < len(cache) <= limit
+
+
+def test_a_limit_that_is_no_number(monkeypatch):
+    monkeypatch.setenv("FGRAD_CACHE_ENTRIES", "many")
+    with pytest.raises(ValueError, match="FGRAD_CACHE_ENTRIES must be an integer, not 'many'"):
+        config.cache_entries()
+
+
+# functions that remember every result: of no arguments, or of arguments of which there are few
+FEW = {
+    "backend/library.py": {"_cupy"},
+    "backend/special.py": {"_digest"},
+    "compiler/elements.py": {"_body"},  # names of rows
+    "compiler/simplify/rewriting.py": {"is_elementwise"},  # names of rows
+    "kernels/blas.py": {"_interpreted", "_address", "_libraries"},  # dtypes; names of functions of BLAS
+    "kernels/body.py": {"_text"},  # names of functions
+    "kernels/compilation.py": {"_target", "_load_libraries"},
+    "kernels/convolution.py": {"_kernel"},  # tiles: of at most 8 rows, two vectors, and four kinds of lanes
+    "kernels/crew.py": {"_code"},
+    "kernels/entry.py": {"_method"},
+    "kernels/instructions.py": {"declared", "for_numba", "for_translation", "for_functions"},
+    "kernels/intrinsics.py": {"interpreted_names"},
+    "kernels/launching.py": {"device"},
+    "kernels/objects.py": {"are_known"},
+    "kernels/outer.py": {"_kernel"},  # dtypes
+    "kernels/places.py": {"_kernel", "_rows", "_shared", "_fetched", "_narrowed"},  # names of rows, dtypes
+    "kernels/rows.py": {"_kernel", "_layer_norm_back"},  # names of rows, dtypes
+    "kernels/scans.py": {"_kernel"},  # one axis or two, dtypes
+    "kernels/sorting.py": {"_kernel"},  # dtypes
+    "kernels/stacks.py": {"grow", "release"},
+    "kernels/store.py": {"header"},
+    "kernels/threads.py": {"_threads", "_workers"},  # the number of the process
+    "kernels/tiles.py": {"tile"},  # as of convolutions
+    "kernels/vector/__init__.py": {"_calls", "_functions"},  # dtypes
+    "kernels/windows.py": {"_window_kernel"},  # names of rows, dtypes
+    "numpy/chosen.py": {"_declared"},
+    "ops/compiled.py": {"backend"},  # names of modules
+    "ops/elementwise.py": {"made", "typed"},  # dtypes
+    "ops/fft.py": {"_dtype"},  # names of transforms, dtypes
+    "ops/foreign.py": {"scipy"},  # names of modules
+    "plain.py": {"_counterparts"},
+    "transforms/reverse.py": {"_one"},  # dtypes
+    "transforms/surroundings.py": {"_is_installed"},  # names of packages
+}
+
+
+def remembering(path):
+    """Yield the names of the functions in a file that remember every result."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for decorator in getattr(node, "decorator_list", ()):
+            text = ast.unparse(decorator)
+            if text.rpartition(".")[2] == "cache" or "lru_cache(None" in text or "maxsize=None" in text:
+                yield node.name
+
+
+def test_functions_that_remember_every_result_have_few_arguments():
+    source = Path(fgrad.__file__).parent
+    found = {str(p.relative_to(source).as_posix()): {*remembering(p)} for p in sorted(source.rglob("*.py"))}
+    assert {file: names for file, names in found.items() if names} == FEW
