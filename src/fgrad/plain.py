@@ -15,12 +15,12 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Iterator
-from threading import RLock
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from fgrad import locks
 from fgrad import numpy as fnp
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import current
@@ -192,7 +192,7 @@ class _Binding:
         self.spaces: dict[int, _Globals] = {}
         self.sources: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # what was made again -> of what
         self.cells: list[tuple[types.CellType, types.CellType]] = []
-        self.lock = RLock()
+        self.lock = locks.lock()
 
     def of(self, x: Any) -> Any:
         """Return what stands for a value that a name had: NumPy's own, and the functions of the package."""

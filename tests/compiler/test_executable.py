@@ -145,12 +145,12 @@ import hashlib, sys
 import numpy as np
 import fgrad as fg
 from fgrad.kernels import threads
-from fgrad.kernels.crew import Crew
+from fgrad.kernels.pool import ThreadPool
 
 loops = []
-cut, wake = threads._cut, Crew.wake
+cut, wake = threads._cut, ThreadPool.wake
 threads._cut = lambda *args: loops.append(found := cut(*args)) or found
-Crew.wake = lambda self: loops.append(wake(self))
+ThreadPool.wake = lambda self: loops.append(wake(self))
 rng = np.random.default_rng(0)
 found = hashlib.sha256()
 for dtype in (np.float32, np.float64):

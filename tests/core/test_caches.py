@@ -106,20 +106,20 @@ FEW = {
     "kernels/body.py": {"_text"},  # names of functions
     "kernels/compilation.py": {"_target", "_load_libraries"},
     "kernels/convolution.py": {"_kernel"},  # tiles: of at most 8 rows, two vectors, and four kinds of lanes
-    "kernels/crew.py": {"_code"},
     "kernels/entry.py": {"_method"},
     "kernels/instructions.py": {"declared", "for_numba", "for_translation", "for_functions"},
     "kernels/intrinsics.py": {"interpreted_names"},
     "kernels/launching.py": {"device"},
     "kernels/objects.py": {"are_known"},
     "kernels/outer.py": {"_kernel"},  # dtypes
+    "kernels/pool.py": {"_code"},
     "kernels/places.py": {"_kernel", "_rows", "_shared", "_fetched", "_narrowed"},  # names of rows, dtypes
     "kernels/rows.py": {"_kernel", "_layer_norm_back"},  # names of rows, dtypes
     "kernels/scans.py": {"_kernel"},  # one axis or two, dtypes
     "kernels/sorting.py": {"_kernel"},  # dtypes
     "kernels/stacks.py": {"grow", "release"},
     "kernels/store.py": {"header"},
-    "kernels/threads.py": {"_threads", "_workers"},  # the number of the process
+    "kernels/threads.py": {"_threads"},
     "kernels/tiles.py": {"tile"},  # as of convolutions
     "kernels/vector/__init__.py": {"_calls", "_functions"},  # dtypes
     "kernels/windows.py": {"_window_kernel"},  # names of rows, dtypes
@@ -139,7 +139,11 @@ def remembering(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         for decorator in getattr(node, "decorator_list", ()):
             text = ast.unparse(decorator)
-            if text.rpartition(".")[2] == "cache" or "lru_cache(None" in text or "maxsize=None" in text:
+            if (
+                text.rpartition(".")[2] in {"cache", "once"}
+                or "lru_cache(None" in text
+                or "maxsize=None" in text
+            ):
                 yield node.name
 
 

@@ -49,7 +49,7 @@ def test_pieces_cover_the_range_and_grow_smaller():
 def test_a_worker_that_does_not_wake_up_holds_nobody_up(monkeypatch):
     monkeypatch.setattr(threads, "_threads", lambda: 2)
     asleep = SimpleQueue()
-    monkeypatch.setattr(threads, "_workers", lambda _: asleep)
+    monkeypatch.setattr(threads, "_jobs", lambda: asleep)
     seen = np.zeros(1000, int)
 
     def kernel(out, lo, hi):

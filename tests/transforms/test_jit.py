@@ -767,12 +767,12 @@ def test_tasks():
 
 FORKED = """
 import os, threading, numpy as np, fgrad as fg
-from fgrad.transforms import procedure
+from fgrad import locks
 f = fg.jit(lambda x: np.sum(x * x))
 f(np.ones(2))
 held = threading.Event()
 def hold():
-    with procedure._locks.making:
+    with locks.making:
         held.set()
         threading.Event().wait(60)
 threading.Thread(target=hold, daemon=True).start()

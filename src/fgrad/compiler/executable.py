@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from fgrad.core.primitive import ROWS
 from fgrad.core.program import PASSES, Equation, Program, applied
 from fgrad.core.trace import running
 from fgrad.kernels import entry, intrinsics, machine, native, stacks, threads
+from fgrad.locks import lazy
 
 OUTSIDE = (
     "an index array of a compiled function holds an index that is out of bounds, or a Python integer that it "
@@ -136,14 +137,14 @@ class Executable:
                 context.run(ins, outs)
             context.run(ins, outs, around)
 
-    @cached_property
+    @lazy
     def _apart(self) -> tuple[Plan, _Context]:
         """The program laid out so that each nest and call is a step of its own."""
         plan = Plan(self._laid_out, self.name, doubts=int(self.is_usual), apart=True)
         plan.steps = [_with_compiled(s) if isinstance(s, Python) else s for s in plan.steps]
         return plan, _Context(plan, direct=True)
 
-    @cached_property
+    @lazy
     def plain(self) -> Executable:
         """What runs where the results of the usual case may be wrong."""
         return Executable(self.program, self.name, speculative=False)
@@ -161,7 +162,7 @@ class Executable:
             return np.array(buffer and buffer.array)
         return outs[k - len(ins)] if k not in plan.results[:i] else np.array(outs[k - len(ins)])
 
-    @cached_property
+    @lazy
     def entry(self) -> entry.Context | None:
         """The native entry, which takes the inputs and arrays for the outputs, where the table is all."""
         plan = self._plan
@@ -249,7 +250,7 @@ class _Compiled(Program):
         super().__init__(program.inputs, program.equations, program.outputs, (None, None))
         self._plain = program
 
-    @cached_property
+    @lazy
     def executable(self) -> Executable:
         """What runs it."""
         return Executable(self._plain, speculative=False)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fgrad import config
+from fgrad import config, locks
 from fgrad.core.primitive import ARRIVED, ROWS, Primitive, Rule
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class Observer(Protocol):
 LOOKUPS: list[Callable[[], Observer | None]] = []  # each returns the observer of this thread and task, if any
 observed_rows: dict[str, Rule] = {}  # the `run` column as it is unobserved; empty where nobody observes
 _users = 0
-_switching = Lock()
+_switching = locks.lock()
 
 
 def observing() -> list[Observer]:

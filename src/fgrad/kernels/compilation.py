@@ -11,9 +11,9 @@ import gc
 import re
 import sys
 from collections.abc import Iterator
-from functools import cache
 from typing import Any, NamedTuple
 
+from fgrad import locks
 from fgrad.kernels import source, store
 
 FASTMATH = {"contract"}  # fused multiply-add
@@ -152,7 +152,7 @@ def target_machine() -> Any:
     return target.create_target_machine(**options)
 
 
-@cache
+@locks.once
 def _target() -> tuple[Any, dict[str, Any]]:
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
 
@@ -179,7 +179,7 @@ def _is_known(symbol: str) -> bool:
     return bool(binding.address_of_symbol(symbol))
 
 
-@cache
+@locks.once
 def _load_libraries() -> None:
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
 
@@ -192,9 +192,22 @@ def _load_libraries() -> None:
 def _collector_asleep() -> Iterator[None]:
     """Compile without the collector of cycles, which finds nothing and takes its time."""
     awake = gc.isenabled()
+    _asleep.append(awake)
     gc.disable()
     try:
         yield
     finally:
+        _asleep.pop()
         if awake:
             gc.enable()
+
+
+_asleep: list[bool] = []  # whether the collector ran before, for those who compile: of one thread at a time
+
+
+@locks.in_child
+def _wake_collector() -> None:
+    """Let the collector run in a child process where another thread had stopped it for a moment."""
+    if any(_asleep) and not locks.making._is_owned():
+        _asleep.clear()
+        gc.enable()

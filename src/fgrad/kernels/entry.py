@@ -15,12 +15,12 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad import locks
 from fgrad.kernels import intrinsics, machine, native, objects, stacks
 from fgrad.kernels.objects import ALIGNED, CONTIGUOUS, WRITEABLE, address
 
@@ -242,7 +242,7 @@ def _built_in(this: Any) -> Callable[..., Any]:
     return made
 
 
-@cache
+@locks.once
 def _method() -> tuple[_Method, native.Kernel]:
     """Return the method that all entries share, and what keeps its code."""
     fastcall = 0x80

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.kernels import crew, native, source
+from fgrad.kernels import native, pool, source
 from fgrad.kernels.objects import address
 
 _FLOATS = ("float32", "float64")
@@ -37,11 +37,11 @@ class Function:
         numbers, slots = self.packed(given)
         self.kernel.function(slots.buffer_info()[0], numbers.buffer_info()[0], lo, hi)
 
-    def share(self, args: Sequence[Any], count: int, board: int) -> None:
-        """Run the loop for `range(count)` with those who look at a board; see `crew`."""
+    def share(self, args: Sequence[Any], count: int, queue: int) -> None:
+        """Run the loop for `range(count)` with the threads at a work queue; see `pool`."""
         numbers, slots = self.packed(args)
         task = array("q", (self.kernel.address, slots.buffer_info()[0], numbers.buffer_info()[0]))
-        crew.runner()(board, task.buffer_info()[0], 0, count)
+        pool.runner()(queue, task.buffer_info()[0], 0, count)
 
     def packed(self, args: Sequence[Any]) -> tuple[array[int], array[int]]:
         """Return the numbers and the slots that stand for arguments, but for the bounds.

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad import config
+from fgrad import config, locks
 from fgrad.backend.library import missing
 from fgrad.kernels import mathlib, source
 
-simulation = RLock()  # the simulator runs one kernel at a time
+simulation = locks.lock()  # the simulator runs one kernel at a time
 GRIDS = 256  # of a kernel that are known, on all streams
 POINTERS = {"bool": "uint8"}  # dtypes as kernels see them, where that is another one
 

@@ -19,8 +19,8 @@ ARGS = {types}
 
 
 @njit(types.void(*ARGS, *[types.uintp] * 3), cache=True, error_model="numpy", nogil=True)
-def kernel({names}, count, board, loop):
-    if share(loop, ({names},), count, board):
+def kernel({names}, count, queue, loop):
+    if share(loop, ({names},), count, queue):
         raise MemoryError
 """
 
@@ -47,15 +47,15 @@ class Loop:
         self.kernel, self._function = source.compiled(text), source.load(text).kernel
         self.is_native = hasattr(self._function, "overloads")
 
-    def share(self, args: tuple[Any, ...], count: int, board: int) -> None:
-        """Run the loop for `range(count)` with those who look at a board; see `crew`."""
+    def share(self, args: tuple[Any, ...], count: int, queue: int) -> None:
+        """Run the loop for `range(count)` with the threads at a work queue; see `pool`."""
         if self._translated is not None:
-            self._translated.share(args, count, board)
+            self._translated.share(args, count, queue)
             return
         if self._entry is None:
             self._entry = _entry(self._function)
         entry, address = self._entry
-        entry(*args, count, board, address)
+        entry(*args, count, queue, address)
 
 
 def _entry(function: Any) -> tuple[Callable[..., None], int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.kernels import crew, intrinsics, native, stacks
+from fgrad.kernels import intrinsics, native, pool, stacks
 
 INTEGERS = intrinsics.INTEGERS
 OPERATIONS = (
@@ -358,9 +358,9 @@ class Loop:
             self._words = np.array([kernel.address, slots.ctypes.data, args.ctypes.data])
             self._task = self._words.ctypes.data
 
-    def share(self, _: tuple[Any, ...], count: int, board: int) -> None:
-        """Run the loop for `range(count)` with those who look at a board; see `crew`."""
-        crew.runner()(board, self._task, 0, count)
+    def share(self, _: tuple[Any, ...], count: int, queue: int) -> None:
+        """Run the loop for `range(count)` with the threads at a work queue; see `pool`."""
+        pool.runner()(queue, self._task, 0, count)
 
 
 def _buffer(slots: Any, k: int, count: int) -> np.ndarray:

@@ -26,9 +26,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from threading import RLock
 from typing import Any, NamedTuple
 
+from fgrad import locks
 from fgrad.core.caches import LRU
 from fgrad.kernels import compilation, intrinsics, progress, source, store
 from fgrad.kernels.compilation import Code, Compiled
@@ -62,7 +62,6 @@ class Statistics(NamedTuple):
 
 
 _kernels: LRU[tuple[str, str], Kernel] = LRU()
-_lock = RLock()  # one kernel is compiled at a time
 _counts = {"compiled": 0, "loaded": 0, "by_numba": 0}
 
 
@@ -78,9 +77,13 @@ def compiled(text: str, signature: str = "kernel") -> Kernel:
     """
     kernel = translated(text, signature)
     if kernel is None:
-        kernel = _kept(text, signature, compilation.by_numba(_whole(text, signature), signature))
-        _counts["by_numba"] += 1
-    return _kernels.setdefault((text, signature), kernel)
+        with locks.making:
+            kernel = _kernels.get((text, signature))
+            if kernel is None:
+                made = compilation.by_numba(_whole(text, signature), signature)
+                kernel = _kernels[text, signature] = _kept(text, signature, made)
+                _counts["by_numba"] += 1
+    return kernel
 
 
 def translated(text: str, signature: str) -> Kernel | None:
@@ -91,14 +94,16 @@ def translated(text: str, signature: str) -> Kernel | None:
         signature: "kernel" or "entry", or "function" for a text of `functions`.
     """
     key = text, signature
-    kernel = _kernels.get(key) or _found(text, signature)
+    kernel = _kernels.get(key)
     if kernel is None:
-        with _lock:  # not Numba's: a thread that compiles within that could wait for ever
-            kernel = _kernels.get(key)
-            made = None if kernel else compilation.translated(_whole(text, signature), signature)
-            if made:
-                kernel = _kernels.setdefault(key, _kept(text, signature, made))
-    return _kernels.setdefault(key, kernel) if kernel else None
+        with locks.making:
+            kernel = _kernels.get(key) or _found(text, signature)
+            if kernel is None:
+                made = compilation.translated(_whole(text, signature), signature)
+                kernel = _kept(text, signature, made) if made else None
+            if kernel is not None:
+                _kernels[key] = kernel
+    return kernel
 
 
 def compiled_all(texts: Iterable[str], name: str = "") -> list[Kernel]:
@@ -137,9 +142,10 @@ def interpreted() -> bool:
 def _is_there(text: str) -> bool:
     """Return whether a kernel takes no compiling, and have it in memory then."""
     key = text, "kernel"
-    kernel = _kernels.get(key) or _found(*key)
-    if kernel is not None:
-        _kernels.setdefault(key, kernel)
+    with locks.making:
+        kernel = _kernels.get(key) or _found(*key)
+        if kernel is not None:
+            _kernels[key] = kernel
     return kernel is not None
 
 

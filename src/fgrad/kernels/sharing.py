@@ -1,7 +1,7 @@
-"""What the entries of `loops` are made of: how a loop that Numba compiled goes to the threads of a `crew`.
+"""What the entries of `loops` are made of: how a loop that Numba compiled goes to the threads of a `pool`.
 
 Its arguments go on the stack of the caller, with a function that takes them from there and calls the loop for
-a piece; `crew` knows no more of it. Generated modules alone import this one, and it needs Numba.
+a piece; `pool` knows no more of it. Generated modules alone import this one, and it needs Numba.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import callconv, cgutils, types
 from numba.extending import intrinsic
 
-from fgrad.kernels import crew
+from fgrad.kernels import pool
 
 _WORD = ir.IntType(64)
 _WORDS = _WORD.as_pointer()
@@ -21,11 +21,11 @@ _KERNEL = ir.FunctionType(ir.VoidType(), [_WORDS, _WORDS, _WORD, _WORD])  # as i
 
 
 @intrinsic
-def share(typing: Any, loop: Any, args: Any, count: Any, board: Any) -> Any:
+def share(typing: Any, loop: Any, args: Any, count: Any, queue: Any) -> Any:
     """Run the loop at an address for `range(count)`; return whether it failed, for want of memory."""
 
     def code(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        loop, given, count, board = values
+        loop, given, count, queue = values
         packed = cgutils.alloca_once_value(builder, given)
         notes = cgutils.alloca_once(builder, ir.ArrayType(_WORD, 2))
         task = cgutils.alloca_once(builder, ir.ArrayType(_WORD, 3))
@@ -33,8 +33,8 @@ def share(typing: Any, loop: Any, args: Any, count: Any, board: Any) -> Any:
         address = (builder.ptrtoint(p, _WORD) for p in (piece, packed, notes))
         _fill(builder, notes, (_WORD(0), loop))
         _fill(builder, task, address)
-        words = builder.inttoptr(board, _WORDS)
-        run = builder.load(builder.gep(words, [_WORD(crew.SHARE)]))
+        words = builder.inttoptr(queue, _WORDS)
+        run = builder.load(builder.gep(words, [_WORD(pool.SHARE)]))
         run = builder.inttoptr(run, _KERNEL.as_pointer())
         builder.call(run, [words, builder.bitcast(task, _WORDS), _WORD(0), count])
         failed = builder.load(cgutils.gep_inbounds(builder, notes, 0, 0))

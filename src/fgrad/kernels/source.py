@@ -14,13 +14,12 @@ from collections import deque
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from threading import RLock
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from fgrad import config
+from fgrad import config, locks
 from fgrad.core.caches import LRU
 from fgrad.kernels import store
 
@@ -32,7 +31,6 @@ WRITTEN = 2**30  # the date of every module: older Numba takes one with a new da
 HELPER = "forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True"  # of what kernels alone call
 INTERPRETED = COMPILED.replace("import math", "from fgrad.kernels.mathlib import interpreted as math")
 
-_lock = RLock()
 _modules: LRU[str, ModuleType] = LRU()
 _shown: deque[str] = deque()  # the names of modules that tracebacks show, the oldest first
 
@@ -50,7 +48,7 @@ def compiled(text: str) -> Callable[..., None]:
 
 def load(text: str) -> ModuleType:
     """Return the module `text`: from memory, else from the cache, else newly compiled."""
-    with _lock:
+    with locks.making:
         return _modules.get(text) or _modules.setdefault(text, _load(text))
 
 

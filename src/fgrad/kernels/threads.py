@@ -2,23 +2,25 @@
 
 No two pieces write to the same place, so results do not depend on who takes them. A worker that wakes up
 late, or whose core is busy, takes fewer; the caller waits only for pieces that were taken. Compiled loops
-are handed over by machine code (see `crew`). Where there is none, threads of Python do the same by queues.
+are handed over by machine code (see `pool`). Where there is none, threads of Python do the same by queues.
 """
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Protocol
 
-from fgrad import config
-from fgrad.kernels.crew import crew
+from fgrad import config, locks
+from fgrad.kernels.pool import pool
 
 ELEMENTS = 32768  # a loop over fewer is not worth a second thread, nor a piece of a loop its while to take
+
+PAUSE = 0.05  # seconds between two looks at what others have done, if they do not say so
 
 Piece = tuple[int, int]
 
@@ -34,8 +36,8 @@ class Loop(Protocol):
     def is_native(self) -> bool:
         """Whether it is machine code, so that there is `share`."""
 
-    def share(self, args: tuple[Any, ...], count: int, board: int, /) -> None:
-        """Run it for `range(count)` with those who look at a board; see `crew`."""
+    def share(self, args: tuple[Any, ...], count: int, queue: int, /) -> None:
+        """Run it for `range(count)` with the threads at a work queue; see `pool`."""
 
 
 def share(loop: Loop, args: tuple[Any, ...], count: int, elements: int) -> None:
@@ -51,12 +53,12 @@ def share(loop: Loop, args: tuple[Any, ...], count: int, elements: int) -> None:
     if n < 2:
         loop.kernel(*args, 0, count)
         return
-    workers = crew(os.getpid()) if loop.is_native else None
+    workers = pool() if loop.is_native else None
     if workers is None:
         share_by_queue(loop.kernel, args, count, n, -(-count * ELEMENTS // elements))
     else:
         workers.wake()
-        loop.share(args, count, workers.board)
+        loop.share(args, count, workers.queue)
 
 
 def parts(count: int, elements: int) -> int:
@@ -64,15 +66,18 @@ def parts(count: int, elements: int) -> int:
     return min(_threads(), count, elements // ELEMENTS)
 
 
-class _Queue:
+class _Shared:
     """A loop that threads of Python take pieces of."""
 
-    __slots__ = ("args", "done", "kernel", "pieces")
+    __slots__ = ("args", "entered", "errors", "kernel", "left", "pieces", "signal")
 
     def __init__(self, kernel: Callable[..., None], args: tuple[Any, ...], pieces: list[Piece]) -> None:
         self.kernel, self.args = kernel, args
         self.pieces = deque(pieces)
-        self.done: SimpleQueue[BaseException | None] = SimpleQueue()  # an item for each piece of a worker
+        self.entered: list[None] = []  # an item for each worker that may have taken pieces
+        self.left: list[None] = []  # and for each that takes no more
+        self.errors: list[BaseException] = []
+        self.signal: SimpleQueue[None] = SimpleQueue()  # that one left
 
     def take(self) -> Piece | None:
         """Return a piece that nobody else gets, none if none is left."""
@@ -83,36 +88,50 @@ class _Queue:
 
     def help(self) -> None:
         """Run pieces in a worker."""
+        self.entered.append(None)
         while (piece := self.take()) is not None:
-            error = None
             try:
                 self.kernel(*self.args, *piece)
-            except BaseException as caught:  # noqa: BLE001 -- handed on to the caller
-                error = caught
-            self.done.put(error)
+            except BaseException as caught:  # noqa: BLE001, PERF203 -- handed on to the caller
+                self.errors.append(caught)
+        self.left.append(None)
+        self.signal.put(None)
+
+    def end(self) -> None:
+        """Leave no piece, and wait until nobody runs one: what the loop writes to is the caller's again.
+
+        An interrupt meanwhile comes after that.
+        """
+        interrupt = None
+        while True:
+            try:
+                self.pieces.clear()
+                while len(self.left) < len(self.entered):
+                    with suppress(Empty):
+                        self.signal.get(timeout=PAUSE)
+                break
+            except KeyboardInterrupt as raised:
+                interrupt = raised
+        self.args = ()  # it may still be waiting for a worker
+        if interrupt is not None:
+            raise interrupt
 
 
 def share_by_queue(
     kernel: Callable[..., None], args: tuple[Any, ...], count: int, parts: int, least: int
 ) -> None:
     """Call `kernel(*args, lo, hi)` for pieces of `range(count)`, of `least` steps, in `parts` threads."""
-    queue = _Queue(kernel, args, _cut(count, parts, least))
-    jobs, theirs = _workers(os.getpid()), len(queue.pieces)
-    for _ in range(parts - 1):
-        jobs.put(queue)
-    errors: list[BaseException | None] = []
+    loop = _Shared(kernel, args, _cut(count, parts, least))
+    jobs = _jobs()
     try:
-        while (piece := queue.take()) is not None:
-            theirs -= 1
+        for _ in range(parts - 1):
+            jobs.put(loop)
+        while (piece := loop.take()) is not None:
             kernel(*args, *piece)
     finally:
-        while queue.take() is not None:  # where this thread was stopped
-            theirs -= 1
-        errors = [queue.done.get() for _ in range(theirs)]
-        queue.args = ()  # it may still be waiting for a worker
-    for error in errors:
-        if error is not None:
-            raise error
+        loop.end()
+    for error in loop.errors:
+        raise error
 
 
 def _cut(count: int, parts: int, least: int) -> list[Piece]:
@@ -130,15 +149,16 @@ def _threads() -> int:
     return config.num_threads()
 
 
-@cache
-def _workers(_: int) -> SimpleQueue[_Queue]:
-    """Return the jobs of this process, which as many threads as there are cores wait for; a fork has none."""
-    jobs: SimpleQueue[_Queue] = SimpleQueue()
-    for _ in range(_threads() - 1):
-        Thread(target=_work, args=(jobs,), name="fgrad", daemon=True).start()
+@locks.per_process
+def _jobs() -> SimpleQueue[_Shared]:
+    """Return the jobs that as many threads as there are cores wait for, one less."""
+    jobs: SimpleQueue[_Shared] = SimpleQueue()
+    with suppress(RuntimeError):  # no more threads, or the interpreter ends
+        for _ in range(_threads() - 1):
+            Thread(target=_work, args=(jobs,), name="fgrad", daemon=True).start()
     return jobs
 
 
-def _work(jobs: SimpleQueue[_Queue]) -> None:
+def _work(jobs: SimpleQueue[_Shared]) -> None:
     while True:
         jobs.get().help()

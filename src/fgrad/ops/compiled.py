@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.core.primitive import LARGE, Rule
 from fgrad.expr.node import Expr
+from fgrad.locks import lazy
 
 FLOATS = frozenset(map(np.dtype, "fd"))  # dtypes that kernels compute in: those of this machine's byte order
 
@@ -69,7 +70,7 @@ class Fused:
     def _numbers(self) -> tuple[Expr, ...]:
         return tuple(r for r in self._results if r is not None)
 
-    @cached_property
+    @lazy
     def _on_device(self) -> Any:
         return backend("cuda").elementwise(self._params, self._numbers())
 
@@ -100,7 +101,7 @@ class FastUfunc:
             return out
         return self._ufunc(*operands)
 
-    @cached_property
+    @lazy
     def _kernel(self) -> Any:
         return backend().elementwise(self._params, (self._result,))
 

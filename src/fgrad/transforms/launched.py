@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from threading import RLock
 from typing import Any
 
+from fgrad import locks
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import aval_of
 from fgrad.core.primitive import Rule
@@ -24,7 +24,6 @@ KEPT = 512  # of them
 BYTES = (
     2**20
 )  # of temporaries that stay for the next call: nobody expects eager operations to hold on to memory
-_making = RLock()
 
 
 def launched(rule: Rule, arrays: Sequence[DeviceArray], params: dict[str, Any]) -> Any:
@@ -33,7 +32,7 @@ def launched(rule: Rule, arrays: Sequence[DeviceArray], params: dict[str, Any]) 
     key = (rule, place, *((a.shape, a.dtype) for a in arrays), *map(_frozen, params.items()))
     executable = PROGRAMS.get(key)
     if executable is None:
-        with _making, quiet(), running(()):
+        with locks.making, quiet(), running(()):
             module = import_module("fgrad.compiler.device")  # late: few programs run on one
             program, _ = staged(lambda *xs: _several(rule(*xs, **params)), list(map(aval_of, arrays)))
             if len(PROGRAMS) >= KEPT:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from threading import Lock, get_ident
+from threading import get_ident
 from types import TracebackType
 from typing import Any
 
@@ -23,6 +23,7 @@ from fgrad.core.trace import Box, below, current, next_level, note_call, note_ch
 from fgrad.core.tracebacks import shorten
 from fgrad.core.views import touch
 from fgrad.errors import NotLinearError
+from fgrad.locks import lock
 from fgrad.ops.linear import convert
 from fgrad.transforms import samples
 from fgrad.transforms.calling import check_live
@@ -98,7 +99,7 @@ class Recorded:
         return [grads.get(leaf) for leaf in self.targets]
 
 
-_following = Lock()  # two threads must not both find a Tensor free
+_following = lock()  # two threads must not both find a Tensor free
 
 
 class GradManager:

@@ -7,11 +7,8 @@ they are first needed, and kept.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from functools import cached_property
 from importlib import import_module
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -29,23 +26,12 @@ from fgrad.core.tape import HIDDEN, Pick, Tape
 from fgrad.core.tensor import Tensor, alias, lowered, node_on, wrap
 from fgrad.core.trace import Box, State, current, next_level, running
 from fgrad.core.watch import quiet, watching
+from fgrad.locks import lazy, making
 from fgrad.ops.linear import convert
 from fgrad.transforms.batch import Batch
 from fgrad.transforms.manager import GradManager
 from fgrad.transforms.residuals import Cut, arriving, fixed
 from fgrad.transforms.stage import Stage, aval_out, staged, staging
-
-
-class _Locks:
-    """One lock for everything that is made once; a child process starts with a free one."""
-
-    def __init__(self) -> None:
-        self.making = RLock()
-
-
-_locks = _Locks()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_locks.__init__)  # type: ignore[misc]
 
 
 class Procedure:
@@ -79,7 +65,7 @@ class Procedure:
             return list(self.on(place, donated).run(values))
         return (self.donating(donated) if donated else self.executable).run(values)
 
-    @cached_property
+    @lazy
     def is_moving(self) -> bool:
         """Whether the program moves values between devices."""
         return placing.is_moving(self.program)
@@ -93,11 +79,11 @@ class Procedure:
                 part, place = Procedure(program, self.name), find(device)
                 return part.executable.run if place is None else part.on(place).run
 
-            with _locks.making:
+            with making:
                 self._between[devices] = placing.Placed(self.program, devices, compiled)
         return self._between[devices]
 
-    @cached_property
+    @lazy
     def _place(self) -> Place | None:
         """The device of an array that the program holds."""
         held = [*(a for e in self.program.equations for a in e.args), *self.program.outputs]
@@ -108,21 +94,20 @@ class Procedure:
         """Return the program compiled for a CUDA device; outputs may lie in the inputs `donated`."""
         key = (place, donated)
         if key not in self._on:
-            with _locks.making:
+            with making:
                 if key not in self._on:
                     module = import_module("fgrad.compiler.device")  # late: few programs run on one
                     self._on[key] = module.DeviceExecutable(self.program, place, donated)
         return self._on[key]
 
-    @cached_property
+    @lazy
     def executable(self) -> Executable:
         """The compiled program."""
-        with _locks.making:
-            return self.__dict__.get("executable") or compile(self.program, self.name)
+        return compile(self.program, self.name)
 
     def donating(self, donated: frozenset[int]) -> Executable:
         """Return the compiled program whose results may lie in the memory of the inputs `donated`."""
-        with _locks.making:
+        with making:
             if donated not in self._donating:
                 self._donating[donated] = compile(self.program, self.name, donated)
             return self._donating[donated]
@@ -130,7 +115,7 @@ class Procedure:
     def saving(self, wanted: Pattern) -> Saving | None:
         """Return what records the procedure where the arguments `wanted` are followed; None: no gradient."""
         if wanted not in self._saving:
-            with _locks.making:
+            with making:
                 if wanted not in self._saving:
                     self._saving[wanted] = _saving(self, wanted)
         return self._saving[wanted]
@@ -146,7 +131,7 @@ class Procedure:
         key = (mapped, size)
         found = self._mapped.get(key)
         if found is None:
-            with _locks.making:
+            with making:
                 found = self._mapped.get(key) or self._mapped.setdefault(key, _mapped(self, mapped, size))
         return found
 

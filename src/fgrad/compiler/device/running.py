@@ -7,7 +7,7 @@ Whether a `while` goes on, and which way a branch goes, is read from the device,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from fgrad.compiler.device.plan import Fill, Launch, Plan, Product, Ranking, Reg
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, applied
 from fgrad.kernels import launching
+from fgrad.locks import lazy
 
 Run = Callable[[], None]
 FIRST = 16  # rows of a stack that grows
@@ -214,7 +215,7 @@ class _Compiled(Program):
         super().__init__(program.inputs, program.equations, program.outputs, (None, None))
         self.place, self._plain = place, program
 
-    @cached_property
+    @lazy
     def _context(self) -> tuple[Plan, Context]:
         plan = Plan(self._plain, self.place)
         return plan, Context(plan, self.place)

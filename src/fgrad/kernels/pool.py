@@ -1,14 +1,26 @@
-"""Threads that share a loop without the interpreter: pieces are taken by machine code, which waits spinning.
+"""The thread pool: workers that share a loop without the interpreter, by machine code that waits spinning.
 
 To wake a sleeping thread takes some thirty microseconds, and so does the interpreter's lock when a thread
 gives it away between two pieces: as long as a loop over 10^5 numbers. So a worker that has done something
 keeps looking for more for `PATIENCE` seconds before it sleeps, and the caller looks on until all is done.
 
-A *board* is what caller and workers see: words of memory, in lines of the cache that do not disturb each
-other. One caller at a time puts a loop there and opens the *gate*, a word that also counts the workers
-inside; each takes piece after piece, by an atomic exchange of the first step that nobody has taken; then
-the caller closes the gate and waits until nobody is inside. A caller who finds the board in use, or whose
-workers sleep, runs its loop alone: nobody depends on anybody who might not come.
+The *work queue* is what callers and workers see: words of memory, in lines of the cache that do not disturb
+each other, with place for one loop. How that goes from a caller to the workers and back:
+
+| word | from     | to           | by |
+|------|----------|--------------|----|
+| BUSY | 0        | 1            | a caller; one who finds 1 runs its loop alone |
+| GATE | 0        | OPEN         | that caller, who has written the loop and its bounds before |
+| GATE | OPEN + n | OPEN + n + 1 | a worker, who reads the loop afterwards, not before |
+| NEXT | lo       | hi           | the caller or a worker inside, who then runs what is between |
+| GATE | OPEN + n | n            | the caller, who found no step left; from now on nobody comes in |
+| GATE | any      | one less     | a worker who found no step left, and has run all that it took |
+| GATE | 0        |              | is what the caller waits for: nobody is inside |
+| BUSY | 1        | 0            | the caller, who returns |
+
+Nobody depends on anybody who might not come: a worker that sleeps, or was never started, or is that of
+another process after a fork, is one that does not enter. `tests/kernels/interleavings.py` goes through every
+order in which threads can do this, instruction by instruction.
 """
 
 from __future__ import annotations
@@ -18,16 +30,14 @@ import ctypes
 import os
 import platform
 import sys
-from collections import deque
 from collections.abc import Callable
-from functools import cache
 from threading import Lock, Thread
 from time import perf_counter, sleep, thread_time
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad import config
+from fgrad import config, locks
 from fgrad.kernels import compilation
 
 PATIENCE = 500e-6  # seconds that a thread spins before it sleeps
@@ -39,7 +49,7 @@ REST = 1e-3  # seconds that a worker stays away, at least, after it has lost its
 FREE = 0.8  # of the time that a worker wants to run, it does, where no other thread wants its core
 OPEN = 1 << 32
 
-# The words of a board; those that different threads write lie in different lines of the cache.
+# The words of a work queue; those that different threads write lie in different lines of the cache.
 SHARE, PARTS, TURNS, SLEEP, TIME = range(5)  # address of @share, threads, ..., a C function, its argument
 GATE, BUSY = 8, 9
 NEXT = 16
@@ -63,7 +73,7 @@ _TEXT = """
 declare void {pause_type}
 declare i64 @llvm.readcyclecounter()
 
-define internal void @pieces(ptr %board) {{
+define internal void @pieces(ptr %queue) {{
 entry:
   {FUNCTION}
   {SLOTS}
@@ -102,7 +112,7 @@ end:
   ret void
 }}
 
-define void @share(ptr %board, ptr %loop, i64 %lo, i64 %hi) {{
+define void @share(ptr %queue, ptr %loop, i64 %lo, i64 %hi) {{
 entry:
   {BUSY}
   %slots.at = getelementptr i64, ptr %loop, i64 1
@@ -140,7 +150,7 @@ put:
   store atomic i64 %lo, ptr %NEXT monotonic, align 8
   %start = call i64 {clock}
   store atomic i64 {open}, ptr %GATE release, align 8
-  call void @pieces(ptr %board)
+  call void @pieces(ptr %queue)
   %was = atomicrmw sub ptr %GATE, i64 {open} acq_rel
   %ready = call i64 {clock}
   %worked = sub i64 %ready, %start
@@ -176,7 +186,7 @@ end:
   ret void
 }}
 
-define i64 @help(ptr %board, i64 %turns) {{
+define i64 @help(ptr %queue, i64 %turns) {{
 entry:
   {GATE}
   {NEXT}
@@ -200,7 +210,7 @@ enter:  ; fails where the gate was closed meanwhile; of a loop that came meanwhi
   %inside = extractvalue {{i64, i1}} %pair, 1
   br i1 %inside, label %work, label %look
 work:
-  call void @pieces(ptr %board)
+  call void @pieces(ptr %queue)
   %was = atomicrmw sub ptr %GATE, i64 1 release
   %more = add i64 %loops, 1
   %flag = load atomic i64, ptr %LATE monotonic, align 8
@@ -220,20 +230,24 @@ end:
 """
 
 
-class Crew:
-    """Workers that wait for loops, and the board where they find them.
+class ThreadPool:
+    """Workers that wait for loops, and the work queue where they find them.
 
     Attributes:
-        board: its address, for `runner` and for kernels that `sharing` makes.
+        queue: its address, for `runner` and for kernels that `sharing` makes.
     """
 
     def __init__(self, parts: int) -> None:
-        """Make a board for a worker less than there are `parts`; `start` starts them."""
-        self._code, self._parts, self._sleeping = _code(), parts, deque[Lock]()
+        """Make a queue for a worker less than there are `parts`; `start` starts them."""
+        self._code, self._parts = _code(), parts
+        self._bells: list[Any] = []  # locks that workers acquire to sleep
+        self._sleeping: set[Any] = set()  # those of workers that sleep, or are about to
+        self._stopped = False
         words = np.zeros(WORDS + LINE, np.int64)
         start = -words.ctypes.data % (8 * LINE) // 8
         self._words = words[start : start + WORDS]
-        self.board = self._words.ctypes.data
+        self.queue = self._words.ctypes.data
+        _keep(self._words)
         self._cores, self._caller = config.cores(), -1
         self._patience = self._code.turns if parts <= config.usable_cores() else 0
         code = self._code
@@ -243,21 +257,36 @@ class Crew:
             self._words[word] = value
 
     def start(self) -> None:
-        """Start the workers."""
-        for _ in range(self._parts - 1):
-            Thread(target=self._work, name="fgrad", daemon=True).start()
+        """Start the workers, as many as the system lets there be."""
+        try:
+            for _ in range(self._parts - 1):
+                Thread(target=self._work, name="fgrad", daemon=True).start()
+        except RuntimeError:  # no more threads, or the interpreter ends
+            return
+        except BaseException:  # an interrupt: nobody is going to know this pool
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Let the workers end; loops that are shared from now on run alone."""
+        self._stopped = True
+        self.wake()
 
     def wake(self) -> None:
-        """Wake the workers that sleep; who calls this has a loop for them."""
+        """Wake the workers that sleep; who calls this has a loop for them.
+
+        A worker takes its own bell from the set, so that an interrupt between two steps here loses none.
+        """
         if not self._sleeping:
             return
         self._caller = _core()
-        with contextlib.suppress(IndexError):  # where another thread is faster
-            while self._sleeping:
-                self._sleeping.pop().release()
+        with contextlib.suppress(RuntimeError):  # where another thread is faster
+            for bell in self._bells:
+                if bell in self._sleeping and bell.locked():
+                    bell.release()
 
     def _work(self) -> None:
-        """Help until the process ends, and sleep where there is nothing to do.
+        """Help until the pool stops, and sleep where there is nothing to do.
 
         Spinning pays where the next loop comes while it lasts, so it lasts half as long after it was in vain,
         and as long as it may after a loop came, or would have. Where threads wait for a core, the caller is
@@ -268,9 +297,10 @@ class Crew:
         """
         bell, turns, rest = Lock(), self._patience, 0.0
         bell.acquire()
-        while True:
+        self._bells.append(bell)
+        while not self._stopped:
             start, ran = perf_counter(), thread_time()
-            loops = self._code.help(self.board, turns)
+            loops = self._code.help(self.queue, turns)
             end = perf_counter()
             lost = end - start - (thread_time() - ran)
             free = lost < max(PATIENCE, 0.0 if self._words[LATE] else (1 - FREE) * (end - start))
@@ -279,8 +309,10 @@ class Crew:
             rest = 0.0 if free else min(max(REST, 2 * rest), 64 * REST)
             if rest:
                 sleep(rest)
-            self._sleeping.append(bell)
-            bell.acquire()
+            self._sleeping.add(bell)
+            if not self._stopped:  # else `stop` may have looked before
+                bell.acquire()
+            self._sleeping.discard(bell)
             self._leave_core()
             if free and perf_counter() - end < PATIENCE:
                 turns = self._patience
@@ -297,32 +329,25 @@ class Crew:
                 os.sched_setaffinity(0, self._cores - {core})
 
 
-_crews: dict[int, Crew | None] = {}
+@locks.per_process
+def pool() -> ThreadPool | None:
+    """Return the pool of this process, with as many threads as it may have; none where there is no such code.
 
-
-def crew(process: int) -> Crew | None:
-    """Return the workers of a process, as many as it may have threads; none where there is no such code.
-
-    Threads do not outlive a fork: the other process has workers of its own.
+    Threads do not outlive a fork: a child process has a pool of its own.
     """
     try:
-        return _crews[process]
-    except KeyError:
-        pass
-    made = None
-    with contextlib.suppress(KeyError, RuntimeError):  # of a processor or an LLVM that fgrad does not know
-        made = Crew(config.num_threads())
-    found = _crews.setdefault(process, made)
-    if made is not None and found is made:
-        made.start()
-    return found
+        made = ThreadPool(config.num_threads())
+    except (KeyError, RuntimeError):  # of a processor or an LLVM that fgrad does not know
+        return None
+    made.start()
+    return made
 
 
 def runner() -> Callable[[int, int, int, int], None]:
     """Return the function that shares the loop of a `native` kernel.
 
-    Its arguments are the board, the address of three words, which are those of a kernel, its slots and its
-    args, and the bounds of its loop.
+    Its arguments are the work queue, the address of three words, which are those of a kernel, its slots and
+    its args, and the bounds of its loop.
     """
     return _code().run  # type: ignore[no-any-return]
 
@@ -330,7 +355,7 @@ def runner() -> Callable[[int, int, int, int], None]:
 class _Code(NamedTuple):
     """What machine code there is, and what it asks for."""
 
-    help: Any  # function of Python: of a board and how often to look, how many loops there were
+    help: Any  # function of Python: of a queue and how often to look, how many loops there were
     run: Any  # function of Python, see `runner`
     share: int  # its address
     sleep: int  # address of the C function that sleeps
@@ -339,7 +364,7 @@ class _Code(NamedTuple):
     owner: Any
 
 
-@cache
+@locks.once
 def _code() -> _Code:
     """Return the code for this machine.
 
@@ -358,6 +383,11 @@ def _code() -> _Code:
     doze, unit = _sleep()
     time = max(1, round(NAP / unit))
     return _Code(help, run, share, doze, time, turns, engine)
+
+
+def _keep(x: Any) -> None:
+    """Never free an object: when the interpreter ends, threads without it may still look at its memory."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(x))
 
 
 def _core() -> int:
@@ -383,7 +413,7 @@ def _text() -> str:
         *("PARTS", "TURNS", "SLEEP", "TIME", "GATE", "BUSY", "NEXT", "LATE"),
         *("FUNCTION", "SLOTS", "ARGS", "STOP", "LEAST"),
     )
-    words = {n: f"%{n} = getelementptr i64, ptr %board, i64 {globals()[n]}" for n in names}
+    words = {n: f"%{n} = getelementptr i64, ptr %queue, i64 {globals()[n]}" for n in names}
     kind = pause.replace(" 1", "")
     return _TEXT.format(
         pause=pause, pause_type=kind, clock=clock, pieces=PIECES, tolerated=TOLERATED, open=OPEN, **words

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from fgrad.kernels import crew as module
 from fgrad.kernels import native, threads
-from fgrad.kernels.crew import BUSY, GATE, Crew
+from fgrad.kernels import pool as module
 from fgrad.kernels.loops import Loop
+from fgrad.kernels.pool import BUSY, GATE, ThreadPool
 
 pytestmark = pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
 
@@ -36,14 +36,35 @@ def loop():
     return Loop(COUNTING)
 
 
+@pytest.fixture
+def started():
+    """Return what makes a pool and starts it, until the test has ended."""
+    pools = []
+
+    def start(parts):
+        pools.append(pool := ThreadPool(parts))
+        pool.start()
+        return pool
+
+    yield start
+    for pool in pools:
+        pool.stop()
+
+
+def wait_until(condition):
+    end = time.monotonic() + 60
+    while not condition() and time.monotonic() < end:
+        time.sleep(1e-3)
+    assert condition()
+
+
 @pytest.mark.parametrize("parts", [1, 2, 5])
-def test_pieces_cover_everything_once(loop, parts):
-    crew = Crew(parts)
-    crew.start()
+def test_pieces_cover_everything_once(loop, started, parts):
+    pool = started(parts)
     for count in (1, 2, 63, 64, 65, 1000, 100_001):
         seen = np.zeros(count + 1)
-        crew.wake()
-        loop.share((seen, -1), count, crew.board)
+        pool.wake()
+        loop.share((seen, -1), count, pool.queue)
         assert (seen[:count] == 1).all()
         assert seen[count] == 0
 
@@ -58,58 +79,105 @@ def test_results_are_those_of_one_thread_and_of_the_queue(loop):
     np.testing.assert_array_equal(alone, queued)
 
 
-def test_a_crew_that_never_comes_holds_nobody_up(loop):
+def test_a_pool_that_never_comes_holds_nobody_up(loop):
     seen = np.zeros(1000)
-    loop.share((seen, -1), 1000, Crew(3).board)  # its workers were not started
+    loop.share((seen, -1), 1000, ThreadPool(3).queue)  # its workers were not started
     assert (seen == 1).all()
 
 
 def test_who_helps_takes_pieces_and_leaves_when_there_is_nothing(loop):
-    crew = Crew(2)  # this thread is its worker
-    helped = crew._code.help(crew.board, 10)
+    pool = ThreadPool(2)  # this thread is its worker
+    helped = pool._code.help(pool.queue, 10)
     assert helped == 0
     seen, rounds = np.zeros(100), 0
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as others:
         while not helped:  # until the loops of the other thread have come to pass meanwhile
-            run = pool.submit(lambda: [loop.share((seen, -1), 100, crew.board) for _ in range(5000)])
+            run = others.submit(lambda: [loop.share((seen, -1), 100, pool.queue) for _ in range(5000)])
             while not run.done():
-                helped += crew._code.help(crew.board, 100_000)
+                helped += pool._code.help(pool.queue, 100_000)
             rounds += 5000
     np.testing.assert_array_equal(seen > 0, True)
     before = np.zeros(100)
     for _ in range(rounds):
         loop.kernel(before, -1, 0, 100)
     np.testing.assert_array_equal(seen, before)
-    assert not crew._words[[GATE, BUSY]].any()
+    assert not pool._words[[GATE, BUSY]].any()
 
 
-def test_workers_sleep_when_there_is_nothing_to_do_and_wake_up(loop):
-    crew = Crew(3)
-    crew.start()
-    for _ in range(3):
-        end = time.monotonic() + 60
-        while len(crew._sleeping) < 2 and time.monotonic() < end:
-            time.sleep(1e-3)
-        assert len(crew._sleeping) == 2
-        crew.wake()
-        assert not crew._sleeping
+def test_workers_sleep_when_there_is_nothing_to_do_and_wake_up(loop, started, monkeypatch):
+    left = []
+    monkeypatch.setattr(ThreadPool, "_leave_core", lambda self: left.append(self))
+    pool = started(3)
+    for turn in range(3):
+        wait_until(lambda: len(pool._sleeping) == 2)
+        assert len(left) == 2 * turn
+        pool.wake()
+        wait_until(lambda: len(left) == 2 * turn + 2)
+
+
+def test_a_stopped_pool_has_no_threads_and_loops_run_alone(loop):
+    others = set(threading.enumerate())
+    pool = ThreadPool(3)
+    pool.start()
+    workers = set(threading.enumerate()) - others
+    assert len(workers) == 2
+    pool.stop()
+    for worker in workers:
+        worker.join(60)
+        assert not worker.is_alive()
+    seen = np.zeros(1000)
+    loop.share((seen, -1), 1000, pool.queue)
+    assert (seen == 1).all()
+
+
+def test_an_interrupted_start_leaves_no_workers(monkeypatch):
+    made = []
+
+    class Interrupted(threading.Thread):
+        def start(self):
+            super().start()
+            made.append(self)
+            if len(made) == 2:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "Thread", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ThreadPool(4).start()
+    assert len(made) == 2
+    for worker in made:
+        worker.join(60)
+        assert not worker.is_alive()
+
+
+def test_where_there_can_be_no_more_threads_loops_run_with_those_there_are(loop, monkeypatch):
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(module.Thread, "start", refuse)
+    pool = ThreadPool(4)
+    pool.start()
+    seen = np.zeros(1000)
+    pool.wake()
+    loop.share((seen, -1), 1000, pool.queue)
+    assert (seen == 1).all()
 
 
 def rests_of_a_worker(monkeypatch, took):
     """Return how long a worker stays away each of eight times, if each took so long and it never ran."""
-    rests, crew, others = [], Crew(2), {t.ident for t in threading.enumerate()}
-    steps = itertools.count()
+    rests, slept, others = [], [], {t.ident for t in threading.enumerate()}
+    pool, steps = ThreadPool(2), itertools.count()
     monkeypatch.setattr(module, "thread_time", lambda: 0.0)
     monkeypatch.setattr(module, "perf_counter", lambda: took * next(steps))
     monkeypatch.setattr(
         module, "sleep", lambda s: rests.append(s) if threading.get_ident() not in others else None
     )
-    crew.start()
-    for _ in range(8):
-        end = time.monotonic() + 60
-        while not crew._sleeping and time.monotonic() < end:
-            time.sleep(1e-3)
-        crew.wake()
+    monkeypatch.setattr(ThreadPool, "_leave_core", lambda self: slept.append(self))
+    pool.start()
+    for turn in range(8):
+        wait_until(lambda: pool._sleeping and len(slept) == turn)
+        pool.wake()
+    wait_until(lambda: len(slept) == 8)
+    pool.stop()
     return rests[:8]
 
 
@@ -122,15 +190,14 @@ def test_a_worker_that_waits_for_the_interpreter_does_not_stay_away(monkeypatch)
     assert rests_of_a_worker(monkeypatch, 0.9 * module.PATIENCE) == []
 
 
-def test_many_threads_at_once(loop):
-    crew = Crew(2)
-    crew.start()
+def test_many_threads_at_once(loop, started):
+    pool = started(2)
 
     def work(_):
         for count in (3000, 70, 1):
             seen = np.zeros(count)
-            crew.wake()
-            loop.share((seen, -1), count, crew.board)
+            pool.wake()
+            loop.share((seen, -1), count, pool.queue)
             if not (seen == 1).all():
                 return False
         return True
@@ -138,31 +205,30 @@ def test_many_threads_at_once(loop):
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        with ThreadPoolExecutor(8) as pool:
-            assert all(pool.map(work, range(400)))
+        with ThreadPoolExecutor(8) as others:
+            assert all(others.map(work, range(400)))
     finally:
         sys.setswitchinterval(interval)
 
 
 @pytest.mark.parametrize("bad", [0, 50, 99])
-def test_a_piece_without_memory_is_an_error_after_all_others(loop, bad):
-    crew = Crew(2)
-    crew.start()
+def test_a_piece_without_memory_is_an_error_after_all_others(loop, started, bad):
+    pool = started(2)
     seen = np.zeros(100)
     with pytest.raises(MemoryError):
-        loop.share((seen, bad), 100, crew.board)
+        loop.share((seen, bad), 100, pool.queue)
     assert seen[bad] == 0
     assert (np.delete(seen, bad) <= 1).all()
     assert seen.sum() > 50  # the pieces of others, to the end
     seen[:] = 0
-    loop.share((seen, -1), 100, crew.board)
+    loop.share((seen, -1), 100, pool.queue)
     assert (seen == 1).all()
 
 
 PROGRAM = f"""
 import os, sys, threading
 import numpy as np
-from fgrad.kernels import crew, threads
+from fgrad.kernels import pool, threads
 from fgrad.kernels.loops import Loop
 
 loop, start = Loop({COUNTING!r}), np.random.default_rng(0).standard_normal(200_000)
@@ -175,9 +241,9 @@ loop.kernel(expected, -1, 0, start.size)
 assert (run() == expected).all()
 names = [t.name for t in threading.enumerate()]
 assert names.count("fgrad") == int(sys.argv[1]), names
-assert len(crew._crews) == (1 if int(sys.argv[1]) else 0)
 """
 FORK = """
+mine = pool.pool()
 stop = threading.Event()
 def work():
     while not stop.is_set():
@@ -188,7 +254,7 @@ for _ in range(10):
     child = os.fork()
     if not child:
         ok = all((run() == expected).all() for _ in range(3))
-        os._exit(0 if ok and len(crew._crews) == 2 else 1)
+        os._exit(0 if ok and pool.pool() is not mine and len(pool.pool()._bells) <= 1 else 1)
     assert os.waitpid(child, 0)[1] == 0
 stop.set()
 busy.join()
