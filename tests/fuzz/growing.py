@@ -14,8 +14,6 @@ import numpy as np
 from tests.fuzz import reference
 from tests.fuzz.programs import LAYOUTS, LAYOUTS_OF_NUMBERS, NAME, Input, Program, binds, number, reads
 
-# what is known to be wrong still, and drawn by no program
-WITHOUT: frozenset[str] = frozenset()
 SPECIAL = 0.3  # how often a value, or a whole array, is one of those at which something changes
 LIMIT = 300  # elements of a value, where it was not large from the start
 FLOATS = ("f8", "f8", "f8", "f4")
@@ -108,7 +106,6 @@ class Growth:
         self.count = 0
         self.ended = False
         self.views = False  # whether a write may be seen through other names
-        self.without = WITHOUT
         self.nonfinite = False
         self.limit = LIMIT
 

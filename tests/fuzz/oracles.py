@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 from tests.fuzz import reference
-from tests.fuzz.growing import WITHOUT
 from tests.fuzz.programs import NAME, Input, Program, live
+from tests.fuzz.witnesses import DOUBLE, WIDE, WITNESSES, Calculus, alike, to_floats
 
 import fgrad as fg
 import fgrad.numpy as fnp
@@ -44,6 +44,7 @@ class Verdict:
 
     kind: str
     text: str = ""
+    by: tuple[str, ...] = ()  # what its derivatives agree with
 
     @property
     def is_finding(self) -> bool:
@@ -165,16 +166,16 @@ def tangents(xs: list[Any], seed: int = 0) -> list[Any]:
     return made
 
 
-def weighted(f: Any) -> Any:
-    """Return the sum of a function's results with weights, which is a real number."""
+def weighted(f: Any, *, analytic: bool = False) -> Any:
+    """Return the sum of a function's results with weights, which is a real number, or stands for one."""
 
     def total(*xs: Any) -> Any:
         result: Any = 0.0
         for k, y in enumerate(reference.leaves(f(*xs))):
-            if not hasattr(y, "dtype") or y.dtype.kind not in "fc":
+            if not hasattr(y, "dtype") or y.dtype.kind not in "fcO":
                 continue
             w = np.cos(np.arange(float(np.prod(y.shape))) + k).reshape(y.shape)
-            if y.dtype.kind == "c":
+            if y.dtype.kind == "c" and not analytic:
                 result = (
                     result + np.sum(np.real(y) * w) + np.sum(np.imag(y) * w[..., ::-1])
                     if y.ndim
@@ -582,12 +583,9 @@ def slopes(case: Case, real: Any, plain_f: Any, xs: list[Any]) -> Verdict:
         if found.kind.endswith("value") and is_fragile_slope(total, ys, way):
             return Verdict("undetermined", "roundings")
         if (
-            "special points" in WITHOUT
-            and "nan" in str(found)
-            and "jvp" in case.way
-            and is_special(case, plain_f, xs)
-        ):
-            return Verdict("undetermined", "a zero tangent at an infinite slope")
+            "nan" in str(found) and POLES.search(case.program.source()) and is_special(case, plain_f, xs)
+        ):  # docs/conventions.md, "Infinite slopes"
+            return Verdict("undetermined", "a zero meets an infinite slope")
         raise
     return differences(case, out, plain_f, xs, size, eps)
 
@@ -614,42 +612,54 @@ def is_fragile_slope(total: Any, ys: list[Any], way: str) -> bool:
 
 
 def differences(case: Case, out: Any, plain_f: Any, xs: list[Any], size: float, eps: float) -> Verdict:
-    """Compare derivatives with differences, in extended precision where the program allows it."""
-    tolerance = max(SLOPES, 3e3 * eps)
+    """Compare derivatives with differences, in extended precision where the program allows it, and others."""
     try:
-        found = expected_slopes(
-            case,
-            out,
-            case.program.function(np=reference.Extended(), fg=reference, lax=reference.lax),
-            xs,
-            wide=True,
-        )
+        by, found = WIDE, testimony(case, out, plain_f, xs, WIDE)
     except Exception:
         try:
-            found = expected_slopes(
-                case,
-                out,
-                plain_f,
-                [x.astype({"f": float, "c": complex}.get(x.dtype.kind, x.dtype)) for x in xs],
-                wide=False,
-            )
+            by, found = DOUBLE, testimony(case, out, plain_f, xs, DOUBLE)
         except Exception as error:
             return Verdict("undetermined", f"{type(error).__name__}: {error}")
-        tolerance *= 10
     if found is None:
         return Verdict("right")
+    said = [by.name] if confirmed(case, by, found, plain_f, xs, size, eps) else []
+    for w in WITNESSES:
+        if w.is_asked(case.program.source(), sum(x.size for x in xs)):
+            try:
+                pairs = testimony(case, out, plain_f, xs, w)
+            except Exception:  # whatever it is, the witness does not understand the program
+                continue
+            settled = [  # what is no kink
+                (what, y, np.where(np.isfinite(base), e, np.nan))
+                for (what, y, e), (_, _, base) in zip(pairs, found, strict=True)
+            ]
+            said += [w.name] * confirmed(case, w, settled, plain_f, xs, size, eps)
+    return Verdict("right", by=tuple(said)) if said else Verdict("undetermined", "kinks")
+
+
+def confirmed(
+    case: Case, by: Calculus, pairs: list[Any], plain_f: Any, xs: list[Any], size: float, eps: float
+) -> bool:
+    """Return whether a witness knows a derivative, which is fgrad's then.
+
+    Raises:
+        FindingError: it is another one.
+        Undetermined: the point is one at which conventions differ, or derivatives depend on roundings.
+    """
     certain = False
-    for what, y, e in found:
+    for what, y, e in pairs:
         known = np.isfinite(e)
         certain |= bool(np.any(known))
-        bound = tolerance * max(1.0, largest(y[known], e[known]), size)
-        if np.any(known & ~(np.abs(y - e) <= bound)):
-            pole = "special points" in WITHOUT and not np.all(np.isfinite(y[known]))
-            source = case.program.source()
-            if (pole and POLES.search(source)) or (CHOICES.search(source) and is_special(case, plain_f, xs)):
-                return Verdict("undetermined", "a point at which conventions differ")
-            raise FindingError(f"{case.way}: slope", f"{what}: {beside(y, e)}")
-    return Verdict("right" if certain else "undetermined", "kinks")
+        bound = max(by.tolerance, 3e3 * eps) * max(1.0, largest(y[known], e[known]), size)
+        if not np.any(known & ~(np.abs(y - e) <= bound)):
+            continue
+        source = case.program.source()
+        if (POLES if not np.all(np.isfinite(y[known])) else CHOICES).search(source) and is_special(
+            case, plain_f, xs
+        ):
+            raise Undetermined
+        raise FindingError(f"{case.way}: slope", f"{what}, beside {by.name}: {beside(y, e)}")
+    return certain
 
 
 # What takes one of several arms; a condition that holds at a point alone has the slope of its arm there
@@ -678,48 +688,42 @@ def given(x: Any) -> Input:
     return Input(code, x.shape, tuple(x.ravel().tolist()))
 
 
-def expected_slopes(case: Case, out: Any, plain_f: Any, xs: list[Any], *, wide: bool) -> list[Any] | None:
-    """Return pairs of what fgrad gave and what differences give."""
-    f, ys = held(plain_f, xs)
-    total = weighted(f)
-    ts = tangents(ys)
-    lift = reference.lift if wide else lambda x: x
-    number = np.longdouble if wide else np.float64
-    ys = list(map(lift, ys))
-    line = lambda vs: lambda t: total(*(y + number(t) * v for y, v in zip(ys, vs, strict=True)))
+def testimony(case: Case, out: Any, plain_f: Any, xs: list[Any], by: Calculus) -> list[Any] | None:
+    """Return pairs of what fgrad gave and what a witness gives; None where the way has no derivative.
+
+    Raises:
+        Unsuited: the witness has nothing to say.
+    """
+    f, ys = held(case.program.function(**by.namespace()), xs)
+    if by.is_checked:
+        f = alike(f, held(plain_f, xs)[0], ys, list(map(by.lift, ys)), max(1e-6, 1e4 * epsilon(*ys)))
+    total = weighted(f, analytic=by.analytic)
+    ts, vs = tangents(ys), tangents(ys, 1)
+    lifted = list(map(by.lift, ys))
+    move = lambda zs, t, us: [z + u * by.number(t) for z, u in zip(zs, us, strict=True)]
+    slope = lambda us: to_floats(by.slope(lambda t: total(*move(lifted, t, us))))
     if case.way in FIRST:
         gs = list(map(plain, out))
         if sum(y.size for y in ys) > 12:
-            vs = [tangents(ys, seed) for seed in (1, 2)]
-            return [("along", np.asarray(pairing(gs, v)), np.asarray(reference.slope(line(v)))) for v in vs]
+            return [
+                ("along", np.asarray(pairing(gs, us)), slope(us))
+                for us in (tangents(ys, seed) for seed in (1, 2))
+            ]
         pairs = []
         for k, (g, y) in enumerate(zip(gs, ys, strict=True)):
             e = np.zeros(y.shape, complex if y.dtype.kind == "c" else float)
             for i, unit in reference.directions(y):
                 along = lambda d, k=k: [d if j == k else np.zeros_like(z) for j, z in enumerate(ys)]
-                e[i] = reference.slope(line(along(unit)))
+                e[i] = slope(along(unit))
                 if y.dtype.kind == "c":
-                    e[i] -= 1j * reference.slope(line(along(1j * unit)))
+                    e[i] -= 1j * slope(along(1j * unit))
             pairs.append((f"x{k}", g, e))
         return pairs
     if case.way in {"jvp", "jit(jvp)"}:
-        return [("along", np.asarray(plain(out), float), np.asarray(reference.slope(line(ts)), float))]
+        return [("along", np.asarray(plain(out), float), slope(ts))]
     if case.way in SECOND:
-        vs = tangents(ys, 1)
-
-        def inner(a: Any) -> Any:
-            moved = [y + number(a) * v for y, v in zip(ys, vs, strict=True)]
-            return reference.slope(
-                lambda t: total(*(y + number(t) * u for y, u in zip(moved, ts, strict=True))), 4e-3
-            )
-
-        return [
-            (
-                "twice",
-                np.asarray(float(pairing(map(plain, out), vs))),
-                np.asarray(reference.slope(inner, 4e-3), float),
-            )
-        ]
+        found = by.twice(lambda a, t: total(*move(move(lifted, a, vs), t, ts)))
+        return [("twice", np.asarray(float(pairing(map(plain, out), vs))), to_floats(found))]
     return None
 
 

@@ -107,8 +107,6 @@ def grown(profile: Profile, seed: int) -> tuple[Program, str]:
     g = Growth(seed, profile.dtypes, errors=profile.errors)
     g.nonfinite, g.views, g.limit = g.chance(profile.nonfinite), profile.views, profile.limit
     way = g.one(profile.ways)
-    if way in SLOPES and "infinite slopes" in g.without:
-        g.nonfinite = False
     for _ in range(g.integer(1, 3)):
         g.add_input(g.one(profile.shapes) if profile.shapes else None)
     if "writes" in profile.families:

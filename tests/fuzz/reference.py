@@ -143,6 +143,9 @@ def jvp(f: Any, primals: Any, tangents: Any) -> Any:
 
 def vjp(f: Any, *primals: Any) -> Any:
     def pullback(ct: Any) -> Any:
+        if any(np.shape(y) != np.shape(c) for y, c in zip(leaves(f(*primals)), leaves(ct), strict=True)):
+            raise ValueError("the cotangent has another shape than the output")
+
         def pairing(*xs: Any) -> Any:
             pairs = zip(leaves(f(*xs)), leaves(ct), strict=True)
             return sum(np.sum(y * c) for y, c in pairs)

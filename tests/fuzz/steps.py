@@ -10,16 +10,41 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tests.fuzz.growing import CODES, EVERY, FLOATS, Growth
+from tests.fuzz.growing import CODES, EVERY, Growth
 
 FAMILIES: dict[str, list[Callable[[Growth], str | None]]] = {}
 
 
-def family(name: str, weight: int = 1) -> Any:
-    """Declare a function that draws a step of a family; `weight` is how often, beside the others."""
+def arrays(kinds: str = "biufc", *, mostly: str = "", low: int = 0) -> Callable[[Growth], str | None]:
+    """Return what picks an array of some kinds of dtypes with at least `low` axes, `mostly` of some of them."""
+    return lambda g: g.array(mostly if mostly and g.chance(0.75) else kinds, low=low)
+
+
+def step(
+    family: str, weight: int = 1, *, of: Callable[[Growth], str | None], assigns: bool = True
+) -> Callable[[Any], Any]:
+    """Declare a function that draws a step of a family.
+
+    It gets the program so far, the name of an array and what NumPy has there, and returns text, several of
+    which one is taken, or None.
+
+    Args:
+        family: which one.
+        weight: how often it is drawn, beside the others.
+        of: picks the array; where there is none, there is no step.
+        assigns: whether the text is the value of a new name, and no statement.
+    """
 
     def declare(f: Any) -> Any:
-        FAMILIES.setdefault(name, []).extend([f] * weight)
+        def drawn(g: Growth) -> str | None:
+            a = of(g)
+            if a is None:
+                return None
+            made = f(g, a, g.env[a])
+            text = g.one(made) if isinstance(made, list) else made
+            return f"{g.fresh()} = {text}" if text and assigns else text
+
+        FAMILIES.setdefault(family, []).extend([drawn] * weight)
         return f
 
     return declare
@@ -177,118 +202,101 @@ def constant(g: Growth, shape: tuple[int, ...], kinds: str = "fffic") -> str:
     return f"np.array({text}{wanted})" if n else f"np.zeros({shape})"
 
 
-@family("elementwise", 4)
-def unary(g: Growth) -> str | None:
-    a = g.array("f" if g.chance(0.8) else "biufc")
-    if a is None:
-        return None
+@step("elementwise", 4, of=arrays("biufc", mostly="f"))
+def unary(g: Growth, a: str, v: Any) -> Any:
     name = g.one(UNARY)
     if name in SAFE and g.chance(0.7):
-        return f"{g.fresh()} = " + SAFE[name].format(a, a)
-    return f"{g.fresh()} = np.{name}({a})"
+        return SAFE[name].format(a, a)
+    return f"np.{name}({a})"
 
 
-@family("elementwise", 6)
-def operator(g: Growth) -> str | None:
-    a = g.pick()
-    if a is None:
-        return None
+@step("elementwise", 6, of=arrays())
+def operator(g: Growth, a: str, v: Any) -> Any:
     b = partner(g, a)
     symbol = g.one(FREQUENT if g.chance(0.6) else OPERATORS)
     a, b = (a, b) if g.chance(0.7) else (b, a)
     if g.chance(0.1):
-        return f"{g.fresh()} = np.divmod({a}, {b})[{g.integer(0, 1)}]"
-    return f"{g.fresh()} = {a} {symbol} {b}"
+        return f"np.divmod({a}, {b})[{g.integer(0, 1)}]"
+    return f"{a} {symbol} {b}"
 
 
-@family("elementwise", 4)
-def binary(g: Growth) -> str | None:
-    a = g.pick()
-    if a is None:
-        return None
+@step("elementwise", 4, of=arrays())
+def binary(g: Growth, a: str, v: Any) -> Any:
     name = g.one(SMOOTH if g.chance(0.5) else BINARY)
     b = partner(g, a)
     extra = ""
     if g.chance(0.1):
         extra = f", dtype=np.{CODES[g.one(EVERY)]}"
-    return f"{g.fresh()} = np.{name}({a}, {b}{extra})"
+    return f"np.{name}({a}, {b}{extra})"
 
 
-@family("elementwise")
-def operator_unary(g: Growth) -> str | None:
-    a = g.pick()
-    text = g.one(
-        ["-{}", "+{}", "abs({})", "~{}", "{}.real", "{}.imag", "np.conj({})", "np.round({} * 1.0, 1)"]
-    )
-    return a and f"{g.fresh()} = " + text.format(a)
+@step("elementwise", of=arrays())
+def operator_unary(g: Growth, a: str, v: Any) -> Any:
+    return [
+        text.format(a)
+        for text in [
+            "-{}",
+            "+{}",
+            "abs({})",
+            "~{}",
+            "{}.real",
+            "{}.imag",
+            "np.conj({})",
+            "np.round({} * 1.0, 1)",
+        ]
+    ]
 
 
-@family("elementwise", 2)
-def power(g: Growth) -> str | None:
-    a = g.array("fc" if g.chance(0.8) else "biufc")
-    return (
-        a
-        and f"{g.fresh()} = {a} ** {g.one(['2', '3', '0', '1', '-1', '0.5', '2.0', '-2', '1.5', '4', '-0.5'])}"
-    )
+@step("elementwise", 2, of=arrays("biufc", mostly="fc"))
+def power(g: Growth, a: str, v: Any) -> Any:
+    return [f"{a} ** {n}" for n in ["2", "3", "0", "1", "-1", "0.5", "2.0", "-2", "1.5", "4", "-0.5"]]
 
 
-@family("elementwise", 2)
-def choice(g: Growth) -> str | None:
-    a = g.array("biuf")
-    if a is None:
-        return None
+@step("elementwise", 2, of=arrays("biuf"))
+def choice(g: Growth, a: str, v: Any) -> Any:
     b = partner(g, a)
     test = f"{a} {g.one(['<', '<=', '>', '>=', '==', '!='])} {g.literal('iff')}"
-    text = g.one(
-        [
-            f"np.where({test}, {a}, {b})",
-            f"np.where({test}, {b}, np.sin({a}))",
-            f"np.select([{test}], [{a}], {b})",
-            f"np.select([{test}, {a} > 0], [{a} * 2, {a if 'weak choices' in g.without else b}])",
-            f"np.clip({a}, -1, 1)",
-            f"np.clip({a}, None, 0.5)",
-            f"np.clip({a}, {b}, 2.0)",
-            f"{a}.clip(0, 1)",
-            f"np.where({a}, {a}, 1)",
-            f"np.piecewise({a}, [{test}], [lambda t: t * t, lambda t: 1 - t])",
-            f"np.choose(np.array(1), [{a}, {a if 'weak choices' in g.without else b}])",
-        ]
-    )
-    return f"{g.fresh()} = {text}"
+    return [
+        f"np.where({test}, {a}, {b})",
+        f"np.where({test}, {b}, np.sin({a}))",
+        f"np.select([{test}], [{a}], {b})",
+        f"np.select([{test}, {a} > 0], [{a} * 2, {b}])",
+        f"np.clip({a}, -1, 1)",
+        f"np.clip({a}, None, 0.5)",
+        f"np.clip({a}, {b}, 2.0)",
+        f"{a}.clip(0, 1)",
+        f"np.where({a}, {a}, 1)",
+        f"np.piecewise({a}, [{test}], [lambda t: t * t, lambda t: 1 - t])",
+        f"np.choose(np.array(1), [{a}, {b}])",
+    ]
 
 
-@family("elementwise")
-def ufunc_options(g: Growth) -> str | None:
-    a = g.array("f", low=1)
-    if a is None:
-        return None
+@step("elementwise", of=arrays("f", low=1))
+def ufunc_options(g: Growth, a: str, v: Any) -> Any:
     b = partner(g, a)
     mask = f"{a} > {g.literal('f')}"
     zeros = g.one([f"np.zeros_like({a})", f"{a} * 1.0"])
-    text = g.one(
-        [
-            f"np.add({a}, {b}, where={mask}, out={zeros})",
-            f"np.multiply({a}, {b}, out={zeros})",
-            f"np.sin({a}, where={mask}, out={zeros})",
-            f"np.sqrt(np.abs({a}), out={zeros})",
-            f"np.multiply({a}, {b}, {zeros})",
-            f"np.divide({a}, {b}, out={zeros}, where={mask})",
-            f"np.sin({a}, dtype=np.float64)",
-            f"np.subtract({a}, {b}, dtype=np.float64, casting='unsafe')",
-            f"np.modf({a})[{g.integer(0, 1)}]",
-            f"np.frexp({a})[0]",
-            f"np.square({a}, out={zeros})",
-        ]
-    )
-    return f"{g.fresh()} = {text}"
+    return [
+        f"np.add({a}, {b}, where={mask}, out={zeros})",
+        f"np.multiply({a}, {b}, out={zeros})",
+        f"np.sin({a}, where={mask}, out={zeros})",
+        f"np.sqrt(np.abs({a}), out={zeros})",
+        f"np.multiply({a}, {b}, {zeros})",
+        f"np.divide({a}, {b}, out={zeros}, where={mask})",
+        f"np.sin({a}, dtype=np.float64)",
+        f"np.subtract({a}, {b}, dtype=np.float64, casting='unsafe')",
+        f"np.modf({a})[{g.integer(0, 1)}]",
+        f"np.frexp({a})[0]",
+        f"np.square({a}, out={zeros})",
+    ]
 
 
-@family("dtypes", 3)
-def convert(g: Growth) -> str | None:
-    a = g.pick()
+@step("dtypes", 3, of=arrays())
+def convert(g: Growth, a: str, v: Any) -> Any:
     code = CODES[g.one(EVERY)]
-    text = g.one(
-        [
+    return [
+        text.format(a=a, c=code)
+        for text in [
             "{a}.astype(np.{c})",
             "np.asarray({a}, np.{c})",
             "np.array({a}, dtype=np.{c})",
@@ -300,15 +308,12 @@ def convert(g: Growth) -> str | None:
             "np.result_type({a}, np.{c}).type(1) * {a}",
             "np.ones({a}.shape, np.{c}) * {a}",
         ]
-    )
-    return a and f"{g.fresh()} = " + text.format(a=a, c=code)
+    ]
 
 
-@family("dtypes", 3)
-def mixed(g: Growth) -> str | None:
-    a, b = g.pick(), g.pick()
-    if a is None or b is None or not _broadcasts(g.env[a].shape, g.env[b].shape):
-        return None
+@step("dtypes", 3, of=arrays())
+def mixed(g: Growth, a: str, v: Any) -> Any:
+    b = g.pick(lambda w: _broadcasts(v.shape, w.shape))
     name = g.one(
         [
             "add",
@@ -333,10 +338,10 @@ def mixed(g: Growth) -> str | None:
         ]
     )
     if name == "where":
-        return f"{g.fresh()} = np.where({a} != 0, {a}, {b})"
+        return f"np.where({a} != 0, {a}, {b})"
     if name == "stack":
-        return f"{g.fresh()} = np.concatenate([np.ravel({a}), np.ravel({b})])"
-    return f"{g.fresh()} = np.{name}({a}, {b})"
+        return f"np.concatenate([np.ravel({a}), np.ravel({b})])"
+    return f"np.{name}({a}, {b})"
 
 
 REDUCTIONS = [
@@ -367,25 +372,18 @@ REDUCTIONS = [
 ]
 
 
-@family("reductions", 6)
-def reduction(g: Growth) -> str | None:
-    a = g.array("f" if g.chance(0.7) else "biufc")
-    if a is None:
-        return None
-    v = g.env[a]
+@step("reductions", 6, of=arrays("biufc", mostly="f"))
+def reduction(g: Growth, a: str, v: Any) -> Any:
     name = g.one(REDUCTIONS if g.chance(0.6) else ["sum", "mean", "max", "prod", "var"])
     axes = g.axes(v)
     if name in {"argmax", "argmin", "nanargmax"} and axes[0] == "(":
         axes = "0"
     keep = ", keepdims=True" if g.chance(0.3) else ""
     extra = ""
-    if name.startswith("nanarg") and "nothing but NaN" in g.without:
-        name = "argmax"
     if name in {"std", "var", "nanvar"} and g.chance(0.3):
         extra = ", ddof=1"
     if name in {"sum", "prod", "mean", "std", "var"} and g.chance(0.1):
-        code = g.one(FLOATS if name in {"std", "var"} and "integer moments" in g.without else EVERY)
-        extra += f", dtype=np.{CODES[code]}"
+        extra += f", dtype=np.{CODES[g.one(EVERY)]}"
     if name in {"sum", "max", "min", "mean", "var"} and g.chance(0.15):
         extra += f", where={a} {g.one(['>', '!='])} {g.literal('f')}" + (
             ", initial=0.5" if name[0] == "m" and name != "mean" else ""
@@ -405,237 +403,203 @@ def reduction(g: Growth) -> str | None:
         "argmax",
         "argmin",
     } and g.chance(0.3):
-        return f"{g.fresh()} = {a}.{name}(axis={axes}{keep}{extra})"
-    return f"{g.fresh()} = np.{name}({a}, axis={axes}{keep}{extra})"
+        return f"{a}.{name}(axis={axes}{keep}{extra})"
+    return f"np.{name}({a}, axis={axes}{keep}{extra})"
 
 
-@family("reductions", 3)
-def scan(g: Growth) -> str | None:
-    a = g.array("f" if g.chance(0.7) else "biufc", low=1)
-    if a is None:
-        return None
-    k = g.axis(g.env[a])
-    n = g.env[a].shape[k]
-    text = g.one(
-        [
-            f"np.cumsum({a}, axis={k})",
-            f"np.cumprod({a}, {k})",
-            f"np.cumsum({a})",
-            f"np.nancumsum({a}, {k})",
-            f"np.diff({a}, axis={k})",
-            f"np.add.accumulate({a}, {k})",
-            f"np.maximum.accumulate({a}, axis={k})",
-            f"np.multiply.reduce({a}, axis={k})",
-            f"np.minimum.accumulate({a}, {k})",
-            f"np.maximum.reduce({a}, axis={k}, keepdims=True)",
-            f"np.logaddexp.reduce({a}, axis={k})",
-            f"np.quantile({a}, {g.one(['0.0', '0.3', '0.5', '1.0', '[0.25, 0.75]'])}, axis={k})",
-            f"np.percentile({a}, 40)",
-            f"np.average({a}, axis={k}, weights=np.arange(1.0, {n + 1}))",
-            f"np.trapezoid({a}, axis={k})",
-            f"np.gradient({a}, axis={k})",
-            f"np.linalg.norm({a})",
-            f"np.linalg.norm({a}, axis={k})",
-            f"np.linalg.norm({a}, {g.one(['1', 'np.inf', '3', '0'])}, {k})",
-            f"np.add.reduceat({a}, [0, {max(n - 1, 0)}], axis={k})",
-            f"np.subtract.outer({a}, {a})",
-            f"np.cumulative_sum({a}, axis={k})",
-            f"np.subtract.reduce({a}, axis={k})",
-            f"np.diff({a}, n=2, axis={k})",
-            f"np.ediff1d({a})",
-            f"np.divide.accumulate({a} ** 2 + 1.0, {k})",
-            f"np.cumulative_sum({a}, axis={k}, include_initial=True)",
-            f"np.hypot.reduce({a}, axis={k})",
-            f"np.maximum.outer({a}, {a})",
-        ]
-    )
-    return f"{g.fresh()} = {text}"
+@step("reductions", 3, of=arrays("biufc", mostly="f", low=1))
+def scan(g: Growth, a: str, v: Any) -> Any:
+    k = g.axis(v)
+    n = v.shape[k]
+    return [
+        f"np.cumsum({a}, axis={k})",
+        f"np.cumprod({a}, {k})",
+        f"np.cumsum({a})",
+        f"np.nancumsum({a}, {k})",
+        f"np.diff({a}, axis={k})",
+        f"np.add.accumulate({a}, {k})",
+        f"np.maximum.accumulate({a}, axis={k})",
+        f"np.multiply.reduce({a}, axis={k})",
+        f"np.minimum.accumulate({a}, {k})",
+        f"np.maximum.reduce({a}, axis={k}, keepdims=True)",
+        f"np.logaddexp.reduce({a}, axis={k})",
+        f"np.quantile({a}, {g.one(['0.0', '0.3', '0.5', '1.0', '[0.25, 0.75]'])}, axis={k})",
+        f"np.percentile({a}, 40)",
+        f"np.average({a}, axis={k}, weights=np.arange(1.0, {n + 1}))",
+        f"np.trapezoid({a}, axis={k})",
+        f"np.gradient({a}, axis={k})",
+        f"np.linalg.norm({a})",
+        f"np.linalg.norm({a}, axis={k})",
+        f"np.linalg.norm({a}, {g.one(['1', 'np.inf', '3', '0'])}, {k})",
+        f"np.add.reduceat({a}, [0, {max(n - 1, 0)}], axis={k})",
+        f"np.subtract.outer({a}, {a})",
+        f"np.cumulative_sum({a}, axis={k})",
+        f"np.subtract.reduce({a}, axis={k})",
+        f"np.diff({a}, n=2, axis={k})",
+        f"np.ediff1d({a})",
+        f"np.divide.accumulate({a} ** 2 + 1.0, {k})",
+        f"np.cumulative_sum({a}, axis={k}, include_initial=True)",
+        f"np.hypot.reduce({a}, axis={k})",
+        f"np.maximum.outer({a}, {a})",
+    ]
 
 
-@family("reductions", 2)
-def ordering(g: Growth) -> str | None:
-    a = g.array("f" if g.chance(0.7) else "biufc", low=1)
-    if a is None:
-        return None
-    k = g.axis(g.env[a])
-    n = max(g.env[a].shape[k], 1)
-    text = g.one(
-        [
-            f"np.sort({a}, axis={k})",
-            f"np.argsort({a}, axis={k}, kind='stable')",
-            f"np.sort({a}, axis=None)",
-            f"np.flip(np.sort({a}, {k}), {k})",
-            f"np.sort(np.partition({a}, {n // 2}, axis={k})[..., :1], {k})",
-            f"np.unique({a})",
-            f"np.searchsorted(np.sort(np.ravel({a})), {a})",
-            f"np.argmax({a}, {k})",
-            f"np.count_nonzero({a}, axis={k})",
-            f"np.take_along_axis({a}, np.argsort({a}, {k}, kind='stable'), {k})",
-            f"np.unique({a}, return_inverse=True)[1]",
-            f"np.bincount(np.arange(3), weights=np.ravel({a})[:3], minlength=5)",
-            f"np.histogram({a}, bins=3, range=(-2, 2))[0]",
-            f"np.digitize({a}, np.array([-1.0, 0.0, 1.0]))",
-            f"np.interp({a}, np.arange(-2.0, 3.0), np.array([0.0, 1.0, -1.0, 2.0, 0.5]))",
-            f"np.lexsort((np.ravel({a}),))",
-            f"np.isin({a}, [0.0, 1.0])",
-            f"np.any({a}, axis={k})",
-            f"np.sort_complex({a})",
-            f"np.unique_counts({a})[1]",
-        ]
-    )
-    return f"{g.fresh()} = {text}"
+@step("reductions", 2, of=arrays("biufc", mostly="f", low=1))
+def ordering(g: Growth, a: str, v: Any) -> Any:
+    k = g.axis(v)
+    n = max(v.shape[k], 1)
+    return [
+        f"np.sort({a}, axis={k})",
+        f"np.argsort({a}, axis={k}, kind='stable')",
+        f"np.sort({a}, axis=None)",
+        f"np.flip(np.sort({a}, {k}), {k})",
+        f"np.sort(np.partition({a}, {n // 2}, axis={k})[..., :1], {k})",
+        f"np.unique({a})",
+        f"np.searchsorted(np.sort(np.ravel({a})), {a})",
+        f"np.argmax({a}, {k})",
+        f"np.count_nonzero({a}, axis={k})",
+        f"np.take_along_axis({a}, np.argsort({a}, {k}, kind='stable'), {k})",
+        f"np.unique({a}, return_inverse=True)[1]",
+        f"np.bincount(np.arange(3), weights=np.ravel({a})[:3], minlength=5)",
+        f"np.histogram({a}, bins=3, range=(-2, 2))[0]",
+        f"np.digitize({a}, np.array([-1.0, 0.0, 1.0]))",
+        f"np.interp({a}, np.arange(-2.0, 3.0), np.array([0.0, 1.0, -1.0, 2.0, 0.5]))",
+        f"np.lexsort((np.ravel({a}),))",
+        f"np.isin({a}, [0.0, 1.0])",
+        f"np.any({a}, axis={k})",
+        f"np.sort_complex({a})",
+        f"np.unique_counts({a})[1]",
+    ]
 
 
-@family("shapes", 5)
-def reshaped(g: Growth) -> str | None:
-    a = g.pick()
-    if a is None:
-        return None
-    v = g.env[a]
+@step("shapes", 5, of=arrays())
+def reshaped(g: Growth, a: str, v: Any) -> Any:
     k, m = (g.axis(v), g.axis(v)) if v.ndim else (0, 0)
     n = v.size
     divisors = [d for d in range(1, n + 1) if n % d == 0] or [1]
     d = g.one(divisors)
     order = g.one(["", "", "", ", order='F'", ", order='A'"])
-    text = g.one(
-        [
-            f"{a}.reshape({d}, -1)",
-            f"np.reshape({a}, (-1, {d}){order})",
-            f"{a}.ravel()",
-            f"np.ravel({a}{order})",
-            f"{a}.T",
-            f"np.transpose({a})",
-            f"np.swapaxes({a}, {k}, {m})",
-            f"np.moveaxis({a}, {k}, {m})",
-            f"np.expand_dims({a}, {g.integer(-v.ndim - 1, v.ndim)})",
-            f"np.squeeze({a})",
-            f"np.flip({a}, {k})",
-            f"np.flip({a})",
-            f"np.roll({a}, {g.integer(-3, 3)}, {k})",
-            f"np.roll({a}, {g.integer(-9, 9)})",
-            f"np.rot90({a})",
-            f"np.broadcast_to({a}, (2, *{v.shape}))",
-            f"{a}.flatten({order[8:]})",
-            f"np.atleast_2d({a})",
-            f"np.atleast_1d({a})",
-            f"np.atleast_3d({a})",
-            f"{a}.transpose({tuple(g.rng.sample(range(v.ndim), v.ndim))})" if v.ndim else f"{a}.T",
-            f"{a}.copy()",
-            f"np.rollaxis({a}, {k})",
-            f"np.fliplr({a})",
-            f"np.flipud({a})",
-            f"{a}[None]",
-            f"{a}[..., np.newaxis]",
-            f"np.asarray({a})",
-            f"{a}.squeeze({k})",
-            f"{a}.swapaxes({k}, {m})",
-            f"np.matrix_transpose({a})",
-            f"np.ascontiguousarray({a})",
-            f"{a}.mT",
-            f"np.array({a}, ndmin=2)",
-            f"np.reshape({a}, {v.shape[::-1]})",
-            f"np.copy({a})",
-            f"np.resize({a}, (2, 3))",
-            f"np.permute_dims({a}, {tuple(reversed(range(v.ndim)))})",
-        ]
-    )
-    return f"{g.fresh()} = {text}"
+    return [
+        f"{a}.reshape({d}, -1)",
+        f"np.reshape({a}, (-1, {d}){order})",
+        f"{a}.ravel()",
+        f"np.ravel({a}{order})",
+        f"{a}.T",
+        f"np.transpose({a})",
+        f"np.swapaxes({a}, {k}, {m})",
+        f"np.moveaxis({a}, {k}, {m})",
+        f"np.expand_dims({a}, {g.integer(-v.ndim - 1, v.ndim)})",
+        f"np.squeeze({a})",
+        f"np.flip({a}, {k})",
+        f"np.flip({a})",
+        f"np.roll({a}, {g.integer(-3, 3)}, {k})",
+        f"np.roll({a}, {g.integer(-9, 9)})",
+        f"np.rot90({a})",
+        f"np.broadcast_to({a}, (2, *{v.shape}))",
+        f"{a}.flatten({order[8:]})",
+        f"np.atleast_2d({a})",
+        f"np.atleast_1d({a})",
+        f"np.atleast_3d({a})",
+        f"{a}.transpose({tuple(g.rng.sample(range(v.ndim), v.ndim))})" if v.ndim else f"{a}.T",
+        f"{a}.copy()",
+        f"np.rollaxis({a}, {k})",
+        f"np.fliplr({a})",
+        f"np.flipud({a})",
+        f"{a}[None]",
+        f"{a}[..., np.newaxis]",
+        f"np.asarray({a})",
+        f"{a}.squeeze({k})",
+        f"{a}.swapaxes({k}, {m})",
+        f"np.matrix_transpose({a})",
+        f"np.ascontiguousarray({a})",
+        f"{a}.mT",
+        f"np.array({a}, ndmin=2)",
+        f"np.reshape({a}, {v.shape[::-1]})",
+        f"np.copy({a})",
+        f"np.resize({a}, (2, 3))",
+        f"np.permute_dims({a}, {tuple(reversed(range(v.ndim)))})",
+    ]
 
 
-@family("shapes", 4)
-def joined(g: Growth) -> str | None:
-    a = g.pick()
-    if a is None:
-        return None
-    v = g.env[a]
+@step("shapes", 4, of=arrays())
+def joined(g: Growth, a: str, v: Any) -> Any:
     same = g.pick(lambda w: w.shape == v.shape) or a
     k = g.axis(v) if v.ndim else 0
     b = same if g.chance(0.7) else constant(g, v.shape)
-    text = g.one(
-        [
-            f"np.concatenate([{a}, {b}], {k})",
-            f"np.stack([{a}, {b}], {g.integer(-1, v.ndim)})",
-            f"np.hstack([{a}, {b}])",
-            f"np.vstack(({a}, {b}))",
-            f"np.dstack([{a}, {b}])",
-            f"np.column_stack([{a}, {b}])",
-            f"np.concatenate([{a}, {b}, {a}], axis=None)",
-            f"np.append({a}, {b})",
-            f"np.append({a}, {b}, axis={k})",
-            f"np.tile({a}, {g.one(['2', '(2, 1)', '0', '(1, 2)'])})",
-            f"np.repeat({a}, 2, axis={k})",
-            f"np.repeat({a}, 3)",
-            f"np.pad({a}, 1)",
-            f"np.pad({a}, (1, 2), mode={g.one(['edge', 'reflect', 'wrap', 'symmetric', 'constant', 'linear_ramp'])!r})",
-            f"np.insert({a}, 0, {g.literal('f')}, axis={k})",
-            f"np.delete({a}, 0, {k})",
-            f"np.block([[{a}, {b}]])",
-            f"np.array([{a}, {b}])",
-            f"np.kron({a}, {b})",
-            f"np.stack([{a}] * 3)",
-            f"np.concatenate([np.ravel({a})[:2], np.ravel({b})])",
-            f"np.trim_zeros(np.ravel({a}))",
-            f"np.pad({a}, 1, constant_values={g.literal('f')})",
-            f"np.insert({a}, [0, 1], {g.literal('f')})",
-            f"np.delete({a}, [0, -1])",
-            f"np.repeat({a}, [{', '.join(str(g.integer(0, 2)) for _ in range(v.shape[k] if v.ndim else 1))}], axis={k})",
-            f"np.asarray([{a}, {b}])",
-        ]
-    )
-    return f"{g.fresh()} = {text}"
+    return [
+        f"np.concatenate([{a}, {b}], {k})",
+        f"np.stack([{a}, {b}], {g.integer(-1, v.ndim)})",
+        f"np.hstack([{a}, {b}])",
+        f"np.vstack(({a}, {b}))",
+        f"np.dstack([{a}, {b}])",
+        f"np.column_stack([{a}, {b}])",
+        f"np.concatenate([{a}, {b}, {a}], axis=None)",
+        f"np.append({a}, {b})",
+        f"np.append({a}, {b}, axis={k})",
+        f"np.tile({a}, {g.one(['2', '(2, 1)', '0', '(1, 2)'])})",
+        f"np.repeat({a}, 2, axis={k})",
+        f"np.repeat({a}, 3)",
+        f"np.pad({a}, 1)",
+        f"np.pad({a}, (1, 2), mode={g.one(['edge', 'reflect', 'wrap', 'symmetric', 'constant', 'linear_ramp'])!r})",
+        f"np.insert({a}, 0, {g.literal('f')}, axis={k})",
+        f"np.delete({a}, 0, {k})",
+        f"np.block([[{a}, {b}]])",
+        f"np.array([{a}, {b}])",
+        f"np.kron({a}, {b})",
+        f"np.stack([{a}] * 3)",
+        f"np.concatenate([np.ravel({a})[:2], np.ravel({b})])",
+        f"np.trim_zeros(np.ravel({a}))",
+        f"np.pad({a}, 1, constant_values={g.literal('f')})",
+        f"np.insert({a}, [0, 1], {g.literal('f')})",
+        f"np.delete({a}, [0, -1])",
+        f"np.repeat({a}, [{', '.join(str(g.integer(0, 2)) for _ in range(v.shape[k] if v.ndim else 1))}], axis={k})",
+        f"np.asarray([{a}, {b}])",
+    ]
 
 
-@family("shapes", 2)
-def parts(g: Growth) -> str | None:
-    a = g.array("biufc", low=1)
-    if a is None:
-        return None
-    v = g.env[a]
+@step("shapes", 2, of=arrays("biufc", low=1))
+def parts(g: Growth, a: str, v: Any) -> Any:
     k = g.axis(v)
     n = v.shape[k]
-    text = g.one(
-        [
-            f"np.array_split({a}, 2, {k})[{g.integer(0, 1)}]",
-            f"np.split({a}, [1], axis={k})[{g.integer(0, 1)}]",
-            f"np.split({a}, {n or 1}, {k})[-1]",
-            f"np.tril({a}, {g.integer(-1, 1)})",
-            f"np.triu({a}, {g.integer(-1, 1)})",
-            f"np.diag({a})",
-            f"np.diagonal({a}, {g.integer(-1, 1)})",
-            f"np.trace({a})",
-            f"np.unstack({a}, axis={k})[0]",
-            f"np.diagflat({a})",
-            f"np.vander(np.ravel({a})[:3], 3)",
-            f"np.meshgrid(np.ravel({a}), np.arange(2.0))[0]",
-            f"np.lib.stride_tricks.sliding_window_view({a}, {min(2, n or 1)}, axis={k})",
-            f"np.broadcast_arrays({a}, np.zeros((2, *{v.shape})))[0]",
-            f"np.apply_along_axis(lambda t: t * t[0], {k}, {a})",
-            f"np.einsum('...i->...', {a})",
-            f"np.fill_diagonal({a} * 1.0, 0) or {a}",
-            f"np.cov({a})",
-            f"np.convolve(np.ravel({a}), [1.0, -1.0, 0.5])",
-            f"np.correlate(np.ravel({a}), [1.0, 2.0], 'full')",
-            f"np.corrcoef({a})",
-            f"np.ix_(np.arange(2), np.arange({n}))[1] + np.moveaxis({a}, {k}, -1)[..., None, :]",
-            f"np.unwrap({a}, axis={k})",
-            f"np.polyval(np.ravel({a})[:3], 0.5)",
-            f"np.linspace({a}, 1.0, 3)",
-            f"np.ptp({a}, {k})",
-            f"np.vectorize(lambda t: t * 2.0)({a})",
-            f"np.fft.rfft({a}, axis={k})",
-            f"np.fft.fft({a}, axis={k}).real",
-            f"np.fft.ifft({a}, axis={k})",
-            f"np.fft.irfft({a}, axis={k})",
-            f"np.fft.fftshift({a}, {k})",
-            f"np.fft.fft2({a})",
-            f"np.fft.rfftn({a})",
-        ]
-    )
-    return f"{g.fresh()} = {text}"
+    return [
+        f"np.array_split({a}, 2, {k})[{g.integer(0, 1)}]",
+        f"np.split({a}, [1], axis={k})[{g.integer(0, 1)}]",
+        f"np.split({a}, {n or 1}, {k})[-1]",
+        f"np.tril({a}, {g.integer(-1, 1)})",
+        f"np.triu({a}, {g.integer(-1, 1)})",
+        f"np.diag({a})",
+        f"np.diagonal({a}, {g.integer(-1, 1)})",
+        f"np.trace({a})",
+        f"np.unstack({a}, axis={k})[0]",
+        f"np.diagflat({a})",
+        f"np.vander(np.ravel({a})[:3], 3)",
+        f"np.meshgrid(np.ravel({a}), np.arange(2.0))[0]",
+        f"np.lib.stride_tricks.sliding_window_view({a}, {min(2, n or 1)}, axis={k})",
+        f"np.broadcast_arrays({a}, np.zeros((2, *{v.shape})))[0]",
+        f"np.apply_along_axis(lambda t: t * t[0], {k}, {a})",
+        f"np.einsum('...i->...', {a})",
+        f"np.fill_diagonal({a} * 1.0, 0) or {a}",
+        f"np.cov({a})",
+        f"np.convolve(np.ravel({a}), [1.0, -1.0, 0.5])",
+        f"np.correlate(np.ravel({a}), [1.0, 2.0], 'full')",
+        f"np.corrcoef({a})",
+        f"np.ix_(np.arange(2), np.arange({n}))[1] + np.moveaxis({a}, {k}, -1)[..., None, :]",
+        f"np.unwrap({a}, axis={k})",
+        f"np.polyval(np.ravel({a})[:3], 0.5)",
+        f"np.linspace({a}, 1.0, 3)",
+        f"np.ptp({a}, {k})",
+        f"np.vectorize(lambda t: t * 2.0)({a})",
+        f"np.fft.rfft({a}, axis={k})",
+        f"np.fft.fft({a}, axis={k}).real",
+        f"np.fft.ifft({a}, axis={k})",
+        f"np.fft.irfft({a}, axis={k})",
+        f"np.fft.fftshift({a}, {k})",
+        f"np.fft.fft2({a})",
+        f"np.fft.rfftn({a})",
+    ]
 
 
-SIGNED = ["np.int8", "np.int16", "np.int32", "np.int64"]
-UNSIGNED = ["np.uint8", "np.uint16", "np.uint32", "np.uint64", "np.int8", "np.int16", "np.int32", "np.int64"]
+INTEGERS = ["np.uint8", "np.uint16", "np.uint32", "np.uint64", "np.int8", "np.int16", "np.int32", "np.int64"]
 
 
 def slice_text(g: Growth, n: int) -> str:
@@ -646,7 +610,7 @@ def slice_text(g: Growth, n: int) -> str:
 
 def places_text(g: Growth, n: int, *, unsigned: bool | None = None) -> str:
     """Return an array of indices of an axis as text."""
-    fit = [t for t in (SIGNED if "unsigned" in g.without else UNSIGNED) if n <= np.iinfo(t[3:]).max]
+    fit = [t for t in INTEGERS if n <= np.iinfo(t[3:]).max]
     dtype = g.one(fit)
     low = 0 if dtype.startswith("np.u") else -n
     shape = g.one([(2,), (3,), (1,), (2, 2), (0,), (4,)])
@@ -680,7 +644,7 @@ def index_text(g: Growth, v: Any, *, basic: bool | None = None) -> str:
                 parts.append(places_text(g, n))
         elif g.chance(0.45) and n:
             i = g.integer(-n, n - 1)
-            parts.append(str(i) if g.chance(0.8) or n > 127 else f"{g.one(UNSIGNED)}({i % n})")
+            parts.append(str(i) if g.chance(0.8) or n > 127 else f"{g.one(INTEGERS)}({i % n})")
         else:
             parts.append(slice_text(g, n))
     if g.chance(0.2):
@@ -690,18 +654,13 @@ def index_text(g: Growth, v: Any, *, basic: bool | None = None) -> str:
     return ", ".join(parts) or "..."
 
 
-@family("indexing", 6)
-def read(g: Growth) -> str | None:
-    a = g.array("f" if g.chance(0.7) else "biufc", low=1)
-    return a and f"{g.fresh()} = {a}[{index_text(g, g.env[a])}]"
+@step("indexing", 6, of=arrays("biufc", mostly="f", low=1))
+def read(g: Growth, a: str, v: Any) -> Any:
+    return f"{a}[{index_text(g, v)}]"
 
 
-@family("indexing", 2)
-def read_function(g: Growth) -> str | None:
-    a = g.array("f" if g.chance(0.7) else "biufc", low=1)
-    if a is None:
-        return None
-    v = g.env[a]
+@step("indexing", 2, of=arrays("biufc", mostly="f", low=1))
+def read_function(g: Growth, a: str, v: Any) -> Any:
     k = g.axis(v)
     n = v.shape[k]
     places = places_text(g, n)
@@ -709,170 +668,142 @@ def read_function(g: Growth) -> str | None:
     index = g.array("iu")
     if index is not None and g.chance(0.3) and n:
         places = f"{index} % {n}"
-    text = g.one(
-        [
-            f"np.take({a}, {places}, axis={k}{mode})",
-            f"{a}.take({places})",
-            f"np.compress([True, False, True][:{n}], {a}, axis={k})",
-            f"np.extract({a} > 0, {a})",
-            f"{a}[{a} > {g.literal('f')}]",
-            f"np.take_along_axis({a}, np.argmax({a}, {k}, keepdims=True), {k})",
-            f"{a}[np.nonzero({a})]",
-            f"{a}[np.argsort({a}[..., 0], axis=0, kind='stable')]"
-            if v.ndim > 1
-            else f"{a}[np.argsort({a}, kind='stable')]",
-            f"np.moveaxis({a}, {k}, 0)[{places}]",
-            f"{a}[np.ix_([0], [0])]",
-            f"{a}[tuple(np.argwhere({a} > 0).T)]",
-            f"np.argwhere({a})",
-            f"np.flatnonzero({a})",
-            f"{a}.flat[{g.integer(0, max(v.size - 1, 0))}]",
-            f"{a}[np.arange({v.shape[0]}), ..., {places if v.ndim > 1 else '...'}]",
-            f"np.moveaxis({a}, {k}, 0)[np.argmax({a}, {k}).min()]",
-            f"np.place({a} * 1.0, {a} > 0, [1.0, 2.0]) or {a}",
-            f"np.tril_indices(2)[0] + {a}[..., :1]",
-            f"{a}[np.unravel_index(1, {v.shape})]",
-        ]
-    )
-    return f"{g.fresh()} = {text}"
+    return [
+        f"np.take({a}, {places}, axis={k}{mode})",
+        f"{a}.take({places})",
+        f"np.compress([True, False, True][:{n}], {a}, axis={k})",
+        f"np.extract({a} > 0, {a})",
+        f"{a}[{a} > {g.literal('f')}]",
+        f"np.take_along_axis({a}, np.argmax({a}, {k}, keepdims=True), {k})",
+        f"{a}[np.nonzero({a})]",
+        f"{a}[np.argsort({a}[..., 0], axis=0, kind='stable')]"
+        if v.ndim > 1
+        else f"{a}[np.argsort({a}, kind='stable')]",
+        f"np.moveaxis({a}, {k}, 0)[{places}]",
+        f"{a}[np.ix_([0], [0])]",
+        f"{a}[tuple(np.argwhere({a} > 0).T)]",
+        f"np.argwhere({a})",
+        f"np.flatnonzero({a})",
+        f"{a}.flat[{g.integer(0, max(v.size - 1, 0))}]",
+        f"{a}[np.arange({v.shape[0]}), ..., {places if v.ndim > 1 else '...'}]",
+        f"np.moveaxis({a}, {k}, 0)[np.argmax({a}, {k}).min()]",
+        f"np.place({a} * 1.0, {a} > 0, [1.0, 2.0]) or {a}",
+        f"np.tril_indices(2)[0] + {a}[..., :1]",
+        f"{a}[np.unravel_index(1, {v.shape})]",
+    ]
 
 
-@family("products", 4)
-def product(g: Growth) -> str | None:
-    kinds = "f" if g.chance(0.8) else "biufc"
-    a = g.array(kinds, low=1)
-    if a is None:
-        return None
-    v = g.env[a]
+@step("products", 4, of=arrays(mostly="f", low=1))
+def product(g: Growth, a: str, v: Any) -> Any:
     n = v.shape[-1]
+    kinds = "f" if v.dtype.kind == "f" else "biufc"
     b = g.pick(lambda w: w.dtype.kind in kinds and w.ndim >= 1 and w.shape[-2 if w.ndim > 1 else -1] == n)
     b = b if b is not None and g.chance(0.6) else constant(g, g.one([(n,), (n, 2), (n, n)]), "ff")
-    text = g.one(
-        [
-            f"{a} @ {b}",
-            f"np.matmul({a}, {b})",
-            f"np.dot({a}, {b})",
-            f"np.inner({a}, {a})",
-            f"np.outer({a}, {a})",
-            f"np.tensordot({a}, {a}, axes=([-1], [-1]))",
-            f"np.einsum('...i,...i->...', {a}, {a})",
-            f"np.einsum('...i->i', {a})",
-            f"np.vdot({a}, {a})",
-            f"np.vecdot({a}, {a})",
-            f"np.matmul({a}, np.swapaxes({a}, -1, -2))",
-            f"np.einsum('i,j->ij', np.ravel({a}), np.ravel({a}))",
-            f"np.linalg.multi_dot([{a}, {b}])",
-            f"np.tensordot({a}, {a}, 0)",
-            f"np.dot({g.literal('f')}, {a})",
-            f"np.einsum('ij,jk->ik', {a}, {b})",
-            f"np.einsum('ii', {a})",
-            f"np.einsum('ij->ji', {a})",
-            f"np.cross({a}[..., :3], np.arange(3.0))",
-            f"np.matvec({a}, {b})",
-            f"np.linalg.outer(np.ravel({a}), np.ravel({a}))",
-            f"{a}.dot({b})",
-            f"np.einsum('ij,ij->j', {a}, {a})",
-            f"np.inner({a}, {b})",
-        ]
-    )
-    return f"{g.fresh()} = {text}"
+    return [
+        f"{a} @ {b}",
+        f"np.matmul({a}, {b})",
+        f"np.dot({a}, {b})",
+        f"np.inner({a}, {a})",
+        f"np.outer({a}, {a})",
+        f"np.tensordot({a}, {a}, axes=([-1], [-1]))",
+        f"np.einsum('...i,...i->...', {a}, {a})",
+        f"np.einsum('...i->i', {a})",
+        f"np.vdot({a}, {a})",
+        f"np.vecdot({a}, {a})",
+        f"np.matmul({a}, np.swapaxes({a}, -1, -2))",
+        f"np.einsum('i,j->ij', np.ravel({a}), np.ravel({a}))",
+        f"np.linalg.multi_dot([{a}, {b}])",
+        f"np.tensordot({a}, {a}, 0)",
+        f"np.dot({g.literal('f')}, {a})",
+        f"np.einsum('ij,jk->ik', {a}, {b})",
+        f"np.einsum('ii', {a})",
+        f"np.einsum('ij->ji', {a})",
+        f"np.cross({a}[..., :3], np.arange(3.0))",
+        f"np.matvec({a}, {b})",
+        f"np.linalg.outer(np.ravel({a}), np.ravel({a}))",
+        f"{a}.dot({b})",
+        f"np.einsum('ij,ij->j', {a}, {a})",
+        f"np.inner({a}, {b})",
+    ]
 
 
-@family("linalg", 4)
-def matrix(g: Growth) -> str | None:
-    a = g.pick(
-        lambda w: w.dtype.kind in "fc" and w.ndim >= 2 and w.shape[-1] == w.shape[-2] and 0 < w.shape[-1] < 5
-    )
-    if a is None:
-        b = g.array("f", low=1)
-        if b is None:
-            return None
-        return f"{g.fresh()} = np.outer({b}.ravel()[:3], np.arange(1.0, 4.0)[:np.size({b})])"
-    n = g.env[a].shape[-1]
+def is_square(v: Any) -> bool:
+    return v.dtype.kind in "fc" and v.ndim >= 2 and v.shape[-1] == v.shape[-2] and 0 < v.shape[-1] < 5
+
+
+@step("linalg", 4, of=lambda g: g.pick(is_square) or g.array("f", low=1))
+def matrix(g: Growth, a: str, v: Any) -> Any:
+    if not is_square(v):
+        return f"np.outer({a}.ravel()[:3], np.arange(1.0, 4.0)[:np.size({a})])"
+    n = v.shape[-1]
     well = f"({a} + {3 * n} * np.eye({n}))" if g.chance(0.8) else a
     symmetric = f"({a} + np.swapaxes({a}, -1, -2) + np.diag(4.0 * np.arange({n})))"
     definite = f"({a} @ np.swapaxes({a}, -1, -2) + np.eye({n}))"
     right = g.pick(lambda w: w.dtype.kind == "f" and w.shape == (n,)) or f"np.arange(1.0, {n + 1})"
-    text = g.one(
-        [
-            f"np.linalg.solve({well}, {right})",
-            f"np.linalg.inv({well})",
-            f"np.linalg.det({a})",
-            f"np.linalg.slogdet({well})[1]",
-            f"np.linalg.cholesky({definite})",
-            f"np.linalg.eigvalsh({symmetric})",
-            f"np.linalg.eigh({symmetric})[0]",
-            f"np.linalg.eigh({symmetric})[1] ** 2",
-            f"np.linalg.svd({well}, compute_uv=False)",
-            f"np.abs(np.linalg.qr({well})[1])",
-            f"np.linalg.pinv({well})",
-            f"np.linalg.matrix_power({a}, {g.integer(-1, 3)})",
-            f"np.linalg.norm({a}, {g.one(['2', 'None', 1, '-1'])!s}, axis=(-2, -1))",
-            f"np.linalg.norm({a}, 'nuc', axis=(-2, -1))",
-            f"np.linalg.lstsq({well}, {right})[0]",
-            f"np.linalg.svdvals({a})",
-            f"np.linalg.matrix_norm({a})",
-            f"np.linalg.cond({well})",
-            f"np.linalg.matrix_rank({a})",
-            f"np.linalg.tensorsolve({well}, {right})",
-            f"np.linalg.eigvals({definite}).real.sum()",
-            f"np.trace({a}, axis1=-2, axis2=-1)",
-            f"np.linalg.slogdet({well})[0]",
-            f"np.linalg.cholesky({a})",
-            f"np.linalg.inv({a})",
-            f"np.linalg.solve({well}, np.eye({n})[:, :2])",
-        ]
-    )
-    return f"{g.fresh()} = {text}"
+    return [
+        f"np.linalg.solve({well}, {right})",
+        f"np.linalg.inv({well})",
+        f"np.linalg.det({a})",
+        f"np.linalg.slogdet({well})[1]",
+        f"np.linalg.cholesky({definite})",
+        f"np.linalg.eigvalsh({symmetric})",
+        f"np.linalg.eigh({symmetric})[0]",
+        f"np.linalg.eigh({symmetric})[1] ** 2",
+        f"np.linalg.svd({well}, compute_uv=False)",
+        f"np.abs(np.linalg.qr({well})[1])",
+        f"np.linalg.pinv({well})",
+        f"np.linalg.matrix_power({a}, {g.integer(-1, 3)})",
+        f"np.linalg.norm({a}, {g.one(['2', 'None', 1, '-1'])!s}, axis=(-2, -1))",
+        f"np.linalg.norm({a}, 'nuc', axis=(-2, -1))",
+        f"np.linalg.lstsq({well}, {right})[0]",
+        f"np.linalg.svdvals({a})",
+        f"np.linalg.matrix_norm({a})",
+        f"np.linalg.cond({well})",
+        f"np.linalg.matrix_rank({a})",
+        f"np.linalg.tensorsolve({well}, {right})",
+        f"np.linalg.eigvals({definite}).real.sum()",
+        f"np.trace({a}, axis1=-2, axis2=-1)",
+        f"np.linalg.slogdet({well})[0]",
+        f"np.linalg.cholesky({a})",
+        f"np.linalg.inv({a})",
+        f"np.linalg.solve({well}, np.eye({n})[:, :2])",
+    ]
 
 
-@family("shapes")
-def created(g: Growth) -> str | None:
-    a = g.array("f")
-    if a is None:
-        return None
-    v = g.env[a]
-    text = g.one(
-        [
-            f"np.zeros_like({a})",
-            f"np.full_like({a}, {g.literal('f')})",
-            f"np.full({v.shape}, {a})",
-            f"np.ones_like({a}) * {a}",
-            f"np.zeros({v.shape}) + {a}",
-            f"np.eye(3) * np.sum({a})",
-            f"np.arange({v.size}.0).reshape({v.shape}) * {a}",
-            f"np.linspace(0.0, np.sum({a} * np.float64(1)), 4)",
-            f"np.tri(3) * np.mean({a})",
-            f"np.empty_like({a}) * 0 + {a}" if v.size == 0 else f"np.indices({v.shape}).sum(0) + {a}",
-            f"np.logspace(0.0, np.tanh(np.sum({a} * np.float64(1))), 3)",
-            f"np.array([np.sum({a}), 2.0, np.max({a}, initial=0.0)])",
-            f"np.fromfunction(lambda i, j: i * j, (2, 2)) * np.sum({a})",
-        ]
-    )
-    return f"{g.fresh()} = {text}"
+@step("shapes", of=arrays("f"))
+def created(g: Growth, a: str, v: Any) -> Any:
+    return [
+        f"np.zeros_like({a})",
+        f"np.full_like({a}, {g.literal('f')})",
+        f"np.full({v.shape}, {a})",
+        f"np.ones_like({a}) * {a}",
+        f"np.zeros({v.shape}) + {a}",
+        f"np.eye(3) * np.sum({a})",
+        f"np.arange({v.size}.0).reshape({v.shape}) * {a}",
+        f"np.linspace(0.0, np.sum({a} * np.float64(1)), 4)",
+        f"np.tri(3) * np.mean({a})",
+        f"np.empty_like({a}) * 0 + {a}" if v.size == 0 else f"np.indices({v.shape}).sum(0) + {a}",
+        f"np.logspace(0.0, np.tanh(np.sum({a} * np.float64(1))), 3)",
+        f"np.array([np.sum({a}), 2.0, np.max({a}, initial=0.0)])",
+        f"np.fromfunction(lambda i, j: i * j, (2, 2)) * np.sum({a})",
+    ]
 
 
 # -- writes -----------------------------------------------------------------------------------------------
 
 
-@family("writes", 3)
-def buffer(g: Growth) -> str | None:
-    a = g.array("f" if g.chance(0.8) else "biufc", low=1)
-    if a is None:
-        return None
-    text = g.one(
-        [
-            f"{a}.copy()",
-            f"{a} * 1.0",
-            f"np.zeros_like({a})",
-            f"np.array({a})",
-            f"{a} + 0",
-            f"np.copy({a})",
-            f"np.ones_like({a})",
-            f"{a}.astype(np.float64)",
-        ]
-    )
-    return f"{g.fresh()} = {text}"
+@step("writes", 3, of=arrays("biufc", mostly="f", low=1))
+def buffer(g: Growth, a: str, v: Any) -> Any:
+    return [
+        f"{a}.copy()",
+        f"{a} * 1.0",
+        f"np.zeros_like({a})",
+        f"np.array({a})",
+        f"{a} + 0",
+        f"np.copy({a})",
+        f"np.ones_like({a})",
+        f"{a}.astype(np.float64)",
+    ]
 
 
 def value_text(g: Growth, shape: tuple[int, ...]) -> str:
@@ -894,12 +825,8 @@ def target(g: Growth) -> str | None:
     return (found[-1] if g.chance(0.4) else g.one(found)) if found else None
 
 
-@family("writes", 5)
-def write(g: Growth) -> str | None:
-    a = target(g)
-    if a is None:
-        return None
-    v = g.env[a]
+@step("writes", 5, of=target, assigns=False)
+def write(g: Growth, a: str, v: Any) -> Any:
     index = index_text(g, v)
     try:
         shape = eval(f"v[{index}]", {"np": np, "v": v}).shape
@@ -909,12 +836,8 @@ def write(g: Growth) -> str | None:
     return f"{a}[{index}] {symbol} {value_text(g, shape)}"
 
 
-@family("writes", 2)
-def write_all(g: Growth) -> str | None:
-    a = target(g)
-    if a is None:
-        return None
-    v = g.env[a]
+@step("writes", 2, of=target, assigns=False)
+def write_all(g: Growth, a: str, v: Any) -> Any:
     value = value_text(g, v.shape)
     k = g.axis(v)
     mask = f"{a} > {g.literal('f')}"
@@ -1034,21 +957,14 @@ def view_text(g: Growth, a: str) -> str:
     )
 
 
-@family("views", 6)
-def view(g: Growth) -> str | None:
-    a = g.pick(lambda v: isinstance(v, np.ndarray) and v.ndim > 0)
-    if a is None or a[0] == "x":
-        return None
-    return f"{g.fresh()} = {view_text(g, a)}"
+@step("views", 6, of=lambda g: g.pick(lambda v: isinstance(v, np.ndarray) and v.ndim > 0))
+def view(g: Growth, a: str, v: Any) -> Any:
+    return None if a[0] == "x" else view_text(g, a)
 
 
-@family("views", 3)
-def write_view(g: Growth) -> str | None:
+@step("views", 3, of=target, assigns=False)
+def write_view(g: Growth, a: str, v: Any) -> Any:
     """Write through a view that has no name."""
-    a = target(g)
-    if a is None:
-        return None
-    v = g.env[a]
     place = view_text(g, a)
     try:
         w = eval(place, {"np": np, a: v})
@@ -1104,11 +1020,8 @@ def body(g: Growth, name: str) -> str:
     return text.replace("{}", name)
 
 
-@family("control", 3)
-def python_flow(g: Growth) -> str | None:
-    a = g.array("f")
-    if a is None:
-        return None
+@step("control", 3, of=arrays("f"), assigns=False)
+def python_flow(g: Growth, a: str, v: Any) -> Any:
     new, level = g.fresh(), g.literal("f")
     return g.one(
         [
@@ -1116,47 +1029,43 @@ def python_flow(g: Growth) -> str | None:
             f"{new} = {a} * 1.0\nif {a}.mean() <= {level}:\n    {new} = {body(g, new)}\nelse:\n    {new} = {body(g, new)}",
             f"{new} = {a} * 1.0\nwhile 0.7 < np.max(np.abs({new}), initial=0.0) < 1e6:\n    {new} = {new} * 0.5",
             f"{new} = {a} * 1.0\nfor i in range({g.integer(0, 4)}):\n    {new} = {body(g, new)} + i",
-            f"{new} = sum([r * r for r in {a}])" if g.env[a].ndim else f"{new} = {a} * 2",
+            f"{new} = sum([r * r for r in {a}])" if v.ndim else f"{new} = {a} * 2",
             f"{new} = {a} * 1.0\nfor r in {a}:\n    {new} = {new} + np.sum(r)"
-            if g.env[a].ndim
+            if v.ndim
             else f"{new} = {a} + 1",
-            f"{new} = np.stack([t * i for i, t in enumerate({a})])" if g.env[a].ndim else f"{new} = {a} - 1",
+            f"{new} = np.stack([t * i for i, t in enumerate({a})])" if v.ndim else f"{new} = {a} - 1",
             f"{new} = {a} if {a}.size > 2 and np.any({a} > {level}) else -{a}",
-            f"{new} = {a} * len({a})" if g.env[a].ndim else f"{new} = {a} * 3",
+            f"{new} = {a} * len({a})" if v.ndim else f"{new} = {a} * 3",
             f"{new} = np.array([float(np.shape({a}) == ()), 2.0]) * np.sum({a})",
             f"{new} = max(np.sum({a}), {level}) * 1.0",
         ]
     )
 
 
-@family("control", 4)
-def lax_flow(g: Growth) -> str | None:
-    a = g.array("f")
-    if a is None:
-        return None
-    new, level = g.fresh(), g.literal("f")
-    v = g.env[a]
+@step("control", 4, of=arrays("f"))
+def lax_flow(g: Growth, a: str, v: Any) -> Any:
+    level = g.literal("f")
     once, twice = body(g, "t"), body(g, "t")
     zero = f"{v.dtype.type.__name__}"
     number = f"np.{zero}(0.5)"
     choices = [
-        f"{new} = lax.cond(np.sum({a}) > {level}, lambda t: {once}, lambda t: {twice}, {a})",
-        f"{new} = lax.fori_loop(0, {g.integer(0, 4)}, lambda i, t: {once}, {a} * {number})",
-        f"{new} = lax.fori_loop({g.integer(-1, 1)}, 3, lambda i, t: {once} + i * {number}, {a} * {number})",
-        f"{new} = lax.while_loop(lambda t: np.abs(np.sum(np.abs(t)) - 5e5) < 4e5, lambda t: t * {number}, {a} * {number})",
-        f"{new} = lax.switch({g.integer(-1, 3)}, [lambda t: {once}, lambda t: {twice}, lambda t: -t], {a})",
-        f"{new} = lax.switch(np.argmax({a}), [lambda t: {once}, lambda t: {twice}, lambda t: -t], {a})",
+        f"lax.cond(np.sum({a}) > {level}, lambda t: {once}, lambda t: {twice}, {a})",
+        f"lax.fori_loop(0, {g.integer(0, 4)}, lambda i, t: {once}, {a} * {number})",
+        f"lax.fori_loop({g.integer(-1, 1)}, 3, lambda i, t: {once} + i * {number}, {a} * {number})",
+        f"lax.while_loop(lambda t: np.abs(np.sum(np.abs(t)) - 5e5) < 4e5, lambda t: t * {number}, {a} * {number})",
+        f"lax.switch({g.integer(-1, 3)}, [lambda t: {once}, lambda t: {twice}, lambda t: -t], {a})",
+        f"lax.switch(np.argmax({a}), [lambda t: {once}, lambda t: {twice}, lambda t: -t], {a})",
     ]
     if v.ndim and v.shape[0]:
         choices += [
-            f"{new} = lax.scan(lambda c, t: (c * {number} + np.sum(t), c + t), np.sum({a}), {a})[{g.integer(0, 1)}]",
-            f"{new} = lax.scan(lambda c, t: (c + t, c * t), {a}[0], {a}, reverse={g.chance(0.5)})[{g.integer(0, 1)}]",
-            f"{new} = lax.map(lambda t: {once}, {a})",
-            f"{new} = lax.map(lambda t: lax.cond(np.sum(t) > 0, lambda s: s * 2, lambda s: np.sin(s), t), {a})",
-            f"{new} = lax.scan(lambda c, t: (lax.fori_loop(0, 2, lambda i, s: s * {number} + t, c), t * c), {a}[-1], {a})[{g.integer(0, 1)}]",
-            f"{new} = lax.scan(lambda c, t: (np.where(t > {level}, c, t), np.maximum(c, t)), {a}[0], {a})[{g.integer(0, 1)}]",
+            f"lax.scan(lambda c, t: (c * {number} + np.sum(t), c + t), np.sum({a}), {a})[{g.integer(0, 1)}]",
+            f"lax.scan(lambda c, t: (c + t, c * t), {a}[0], {a}, reverse={g.chance(0.5)})[{g.integer(0, 1)}]",
+            f"lax.map(lambda t: {once}, {a})",
+            f"lax.map(lambda t: lax.cond(np.sum(t) > 0, lambda s: s * 2, lambda s: np.sin(s), t), {a})",
+            f"lax.scan(lambda c, t: (lax.fori_loop(0, 2, lambda i, s: s * {number} + t, c), t * c), {a}[-1], {a})[{g.integer(0, 1)}]",
+            f"lax.scan(lambda c, t: (np.where(t > {level}, c, t), np.maximum(c, t)), {a}[0], {a})[{g.integer(0, 1)}]",
         ]
-    return g.one(choices)
+    return choices
 
 
 # -- transformations inside -------------------------------------------------------------------------------
@@ -1183,53 +1092,45 @@ MAPS = [
 ]
 
 
-@family("nested", 5)
-def transformed(g: Growth) -> str | None:
-    a = g.pick(lambda v: v.dtype.kind == "f" and v.size <= 8)
-    if a is None:
-        return None
-    v = g.env[a]
-    new = g.fresh()
+@step("nested", 5, of=lambda g: g.pick(lambda v: v.dtype.kind == "f" and v.size <= 8))
+def transformed(g: Growth, a: str, v: Any) -> Any:
     loss, other = g.one(LOSSES), g.one(MAPS)
     b = g.pick(lambda w: w.dtype.kind == "f" and w.size == 1)
     if b is not None and g.chance(0.3):
         other = f"({other}) * np.sum({b})"
         loss = f"{loss} * np.sum({b})"
     choices = [
-        f"{new} = fg.grad(lambda t: {loss})({a})",
-        f"{new} = fg.value_and_grad(lambda t: {loss})({a})[{g.integer(0, 1)}]",
-        f"{new} = fg.jvp(lambda t: {other}, ({a},), (np.ones_like({a}),))[{g.integer(0, 1)}]",
-        f"{new} = fg.vjp(lambda t: {other}, {a})[1](np.ones_like({a}))[0]",
-        f"{new} = fg.jit(lambda t: {other})({a})",
-        f"{new} = fg.checkpoint(lambda t: {other})({a})",
-        f"{new} = fg.jit(fg.grad(lambda t: {loss}))({a})",
-        f"{new} = fg.grad(fg.jit(lambda t: {loss}))({a})",
-        f"{new} = fg.grad(fg.checkpoint(lambda t: {loss}))({a})",
-        f"{new} = fg.jacrev(lambda t: {other})({a})",
-        f"{new} = fg.jacfwd(lambda t: {other})({a})",
-        f"{new} = fg.grad(lambda t: np.sum(fg.grad(lambda t: {loss})(t) ** 2))({a})",
+        f"fg.grad(lambda t: {loss})({a})",
+        f"fg.value_and_grad(lambda t: {loss})({a})[{g.integer(0, 1)}]",
+        f"fg.jvp(lambda t: {other}, ({a},), (np.ones_like({a}),))[{g.integer(0, 1)}]",
+        f"fg.vjp(lambda t: {other}, {a})[1](np.ones_like({a}))[0]",
+        f"fg.jit(lambda t: {other})({a})",
+        f"fg.checkpoint(lambda t: {other})({a})",
+        f"fg.jit(fg.grad(lambda t: {loss}))({a})",
+        f"fg.grad(fg.jit(lambda t: {loss}))({a})",
+        f"fg.grad(fg.checkpoint(lambda t: {loss}))({a})",
+        f"fg.jacrev(lambda t: {other})({a})",
+        f"fg.jacfwd(lambda t: {other})({a})",
+        f"fg.grad(lambda t: np.sum(fg.grad(lambda t: {loss})(t) ** 2))({a})",
     ]
     if v.size <= 4:
-        choices += [f"{new} = fg.hessian(lambda t: {loss})({a})"]
+        choices += [f"fg.hessian(lambda t: {loss})({a})"]
     if v.ndim and v.shape[0]:
         k = g.axis(v)
         choices += [
-            f"{new} = fg.vmap(lambda t: {other})({a})",
-            f"{new} = fg.vmap(fg.grad(lambda t: {loss}))({a})",
-            f"{new} = fg.vmap(lambda t: {other}, in_axes={k}, out_axes=0)({a})",
-            f"{new} = fg.vmap(lambda t: {other}, in_axes={k})({a})",
-            f"{new} = fg.jit(fg.vmap(lambda t: {other}))({a})",
-            f"{new} = fg.grad(lambda t: np.sum(fg.vmap(lambda t: {other})(t) ** 2))({a})",
-            f"{new} = fg.vmap(lambda t, s: t * np.sum(s), in_axes=(0, None))({a}, {a})",
+            f"fg.vmap(lambda t: {other})({a})",
+            f"fg.vmap(fg.grad(lambda t: {loss}))({a})",
+            f"fg.vmap(lambda t: {other}, in_axes={k}, out_axes=0)({a})",
+            f"fg.vmap(lambda t: {other}, in_axes={k})({a})",
+            f"fg.jit(fg.vmap(lambda t: {other}))({a})",
+            f"fg.grad(lambda t: np.sum(fg.vmap(lambda t: {other})(t) ** 2))({a})",
+            f"fg.vmap(lambda t, s: t * np.sum(s), in_axes=(0, None))({a}, {a})",
         ]
-    return g.one(choices)
+    return choices
 
 
-@family("nested")
-def custom(g: Growth) -> str | None:
-    a = g.array("f")
-    if a is None:
-        return None
+@step("nested", of=arrays("f"), assigns=False)
+def custom(g: Growth, a: str, v: Any) -> Any:
     new = g.fresh()
     return (
         f"rule = fg.custom_vjp(lambda t: np.sin(t) * 2)\nrule.defvjp(lambda t: (np.sin(t) * 2, t), lambda t, ct: (ct * np.cos(t) * 2,))\n"
