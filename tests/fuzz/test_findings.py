@@ -215,3 +215,55 @@ def test_rules_and_callbacks_of_arrays_of_the_other_order_of_bytes():
     x = np.array([0.5, 1.0])
     close(fg.grad(lambda x: np.sum(rule(x)))(swapped(x)), np.cos(x))
     close(fg.pure_callback(lambda v: v * 2, swapped(x), swapped(x)), 2 * x)
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_numbers_among_the_choices_of_select_give_way(n):
+    f = lambda x: np.select([x >= 1, x > 0], [x * 2, -2])
+    x = np.full(n, 0.5, np.float32)
+    for run in (f, fg.jit(f), lambda x: f(fg.tensor(x)), lambda x: fg.vmap(f)(x[None])[0]):
+        exactly(run(x), f(x))
+
+
+def test_who_asks_for_the_class_of_what_nobody_may_read_loses_no_error():
+    def f(x):
+        w = x * 1.0
+        v = np.reshape(w, (3, 2))
+        v[0, 0] = 1
+        return np.where(np.ones((2, 1, 3)) > 0, 1.0, w)
+
+    with pytest.raises(TypeError, match="depends on how arrays lie in memory"):
+        fg.jit(f)(np.ones((2, 1, 3)))
+
+
+PLACES = {
+    "put": lambda x, i: np.put(x, i, 9.0),
+    "put, wrapped": lambda x, i: np.put(x, i, 9.0, mode="wrap"),
+    "split": lambda x, i: np.split(x, i)[0],
+    "array_split": lambda x, i: np.array_split(x, i)[1],
+    "tile": lambda x, i: np.tile(x, i),
+    "vander": lambda x, i: np.vander(x, i[1]),
+    "fft": lambda x, i: np.fft.fft(x, i[0] + 1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u4", "i8", "u8", ">u8", "f4", "f8"])
+@pytest.mark.parametrize("name", PLACES)
+def test_places_and_counts_have_the_dtypes_that_numpy_takes(name, dtype):
+    def f(x):
+        new = PLACES[name](x, np.array([1, 0], dtype))
+        return x if new is None else new
+
+    expected, eager, compiled = both(f, np.arange(1.0, 5.0))
+    for out in (eager, compiled):
+        if isinstance(expected, type):
+            assert out is expected
+        else:
+            close(out, expected)
+
+
+@pytest.mark.parametrize("places", [0.5, [0.5, 1.0], np.uint64(1), np.float64(1.5), [], (1j,), np.zeros(0)])
+def test_sequences_and_numbers_are_converted_to_places(places):
+    expected, *outs = both(lambda x: np.put(x, places, 9.0) or x, np.arange(3.0))
+    for out in outs:
+        assert out is expected if isinstance(expected, type) else np.array_equal(out, expected)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, is_foreign, maker
 from fgrad.core.placement import buffer_of, device_of, near
 from fgrad.core.tensor import Tensor, binary, bind, unary, wrap
@@ -64,6 +65,23 @@ def promoted_as(x: Any) -> Any:
 
 
 _PYTHON = (bool, int, float, complex)
+
+
+def as_places(x: Any) -> Any:
+    """Return places as an array or Tensor of integers, where NumPy asks for what is safe to read as such.
+
+    Sequences and numbers are converted; of arrays only the dtype counts.
+
+    Raises:
+        TypeError: the dtype of an array is not safe.
+    """
+    if not isinstance(x, Tensor | np.ndarray | DeviceArray):
+        return np.asarray(x, np.intp)
+    if not np.can_cast(x.dtype, np.intp) and not isinstance(getattr(x, "_value", None), np.generic):
+        raise TypeError(
+            f"Cannot cast array data from {x.dtype!r} to {np.dtype(np.intp)!r} according to the rule 'safe'"
+        )
+    return convert(x, np.dtype(np.intp))
 
 
 def strong(x: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ for an even length, the last bin, and these imaginary parts get no gradient.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -45,13 +46,13 @@ def _resized(a: Any, n: int, axis: int) -> Any:
 
 def _transform(name: str, a: Any, n: Any, axis: int, norm: Any) -> Any:
     place = normalize_axis_index(axis, len(a.shape))
-    a = _resized(a, a.shape[place] if n is None else int(n), place)
+    a = _resized(a, a.shape[place] if n is None else operator.index(n), place)
     return bind(name, a, axis=place, norm=_norm(norm))
 
 
 def _to_real(a: Any, n: Any, axis: int, norm: Any) -> Any:
     place = normalize_axis_index(axis, len(a.shape))
-    n = 2 * (a.shape[place] - 1) if n is None else int(n)
+    n = 2 * (a.shape[place] - 1) if n is None else operator.index(n)
     if n < 1:
         raise ValueError(f"Invalid number of FFT data points ({n}) specified.")
     return bind("irfft", _resized(a, n // 2 + 1, place), axis=place, norm=_norm(norm), n=n)

@@ -227,7 +227,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
             raise TypeError(f"invalid entry {i} in condlist: should be boolean ndarray")
     *made, y = together(*condlist, *choicelist, default)
     conditions, choices = made[: len(condlist)], made[len(condlist) :]
-    kind = promoted(*choices, default)
+    kind = promoted(*choicelist, default)
     y = linear.convert(y, kind)
     for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
         y = where(condition, linear.convert(choice, kind), y)

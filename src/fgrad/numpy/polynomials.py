@@ -6,6 +6,7 @@ dropped coefficients in: they are those of the same places, seen from the consta
 
 from __future__ import annotations
 
+import operator
 import warnings
 from typing import Any
 
@@ -321,7 +322,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
     x = as_value(x)
     if len(x.shape) != 1:
         raise ValueError("x must be a one-dimensional array or sequence.")
-    rows, n = x.shape[0], x.shape[0] if N is None else int(N)
+    rows, n = x.shape[0], x.shape[0] if N is None else operator.index(N)
     x = linear.convert(x, np.promote_types(x.dtype, int))
     columns = linear.broadcast_to(linear.reshape(x, (rows, 1)), (rows, max(n - 1, 0)))
     ones = near(x).ones((rows, min(n, 1)), x.dtype)

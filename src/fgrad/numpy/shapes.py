@@ -547,7 +547,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
         each, extra = divmod(n, int(indices_or_sections))
         ends = np.cumsum([0] + extra * [each + 1] + (int(indices_or_sections) - extra) * [each]).tolist()
     else:
-        ends = [0, *map(int, indices_or_sections), n]
+        ends = [0, *map(operator.index, indices_or_sections), n]
     lead = (slice(None),) * axis
     return [sliced(ary, (*lead, slice(start, stop))) for start, stop in pairwise(ends)]
 
@@ -647,13 +647,17 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 def tile(A: Any, reps: Any) -> Any:  # noqa: N803 -- NumPy's name
     """Return `A` repeated `reps` times along each axis."""
     a = as_value(A)
-    counts = (reps,) if isinstance(reps, int | np.integer) else tuple(reps)
+    counts = (reps,) if isinstance(reps, int | np.integer) else tuple(map(_count, reps))
     n = max(len(a.shape), len(counts))
     shape = (*(1,) * (n - len(a.shape)), *a.shape)
     counts = (*(1,) * (n - len(counts)), *counts)
     pairs = tuple(k for c, m in zip(counts, shape, strict=True) for k in (c, m))
     spread = linear.broadcast_to(linear.reshape(a, tuple(k for m in shape for k in (1, m))), pairs)
     return linear.reshape(spread, tuple(c * m for c, m in zip(counts, shape, strict=True)))
+
+
+def _count(x: Any) -> int:
+    return int(x) if isinstance(x, np.bool_) else operator.index(x)
 
 
 @implements(np.repeat)

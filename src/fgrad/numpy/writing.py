@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from fgrad.core.primitive import ROWS
 from fgrad.core.tensor import Tensor, alias, bind
 from fgrad.core.views import check_writable, has_views, rebind, reshape_handle
-from fgrad.numpy.arrays import as_target, concrete, next_to, number_type
+from fgrad.numpy.arrays import as_places, as_target, concrete, next_to, number_type
 from fgrad.numpy.indexing import clip, setitem
 from fgrad.numpy.registry import cast, implements, storable
 from fgrad.numpy.shapes import reshape as _reshaped
@@ -71,12 +71,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
         return
     check_writable(a)
     values, n = _flat(as_target(v, a)), a.size
-    places = ind if isinstance(ind, Tensor) else np.asarray(ind)
-    if places.dtype.kind not in "iu":
-        if places.size and not (isinstance(ind, list | tuple | int | float) or places.dtype.kind == "b"):
-            raise TypeError(f"places are integers, not {places.dtype}")
-        places = linear.convert(places, np.dtype(np.intp))
-    places = _flat(places)
+    places = _flat(as_places(ind))
     if mode == "wrap":
         places = places % max(n, 1)
     elif mode == "clip":
