@@ -267,3 +267,47 @@ def test_sequences_and_numbers_are_converted_to_places(places):
     expected, *outs = both(lambda x: np.put(x, places, 9.0) or x, np.arange(3.0))
     for out in outs:
         assert out is expected if isinstance(expected, type) else np.array_equal(out, expected)
+
+
+WITHOUT_ELEMENTS = {
+    "read": lambda x: x[x > 0],
+    "sum": lambda x: x[x > 0].sum(),
+    "write": lambda x: x.__setitem__(x > 0, np.zeros(0)),
+    "write one": lambda x: x.__setitem__(x > 0, np.zeros(1)),
+    "add": lambda x: x.__setitem__(x > 0, x[x > 0] + x.reshape(-1)),
+    "place": lambda x: np.place(x, x > 0, [1.0]),
+    "putmask": lambda x: np.putmask(x, x > 0, np.zeros(0)),
+    "nonzero": lambda x: np.nonzero(x)[0],
+    "extract": lambda x: np.extract(x > 0, x),
+    "unique": np.unique,
+}
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+@pytest.mark.parametrize("name", WITHOUT_ELEMENTS)
+def test_nothing_is_missing_of_what_has_no_elements(name, shape):
+    def f(x):
+        y = x * 1.0
+        new = WITHOUT_ELEMENTS[name](y)
+        return y if new is None else new
+
+    x = np.zeros(shape)
+    for run in (lambda x: f(fg.tensor(x)), fg.jit(f), lambda x: fg.vmap(f)(x[None])[0]):
+        exactly(run(x), f(x))
+
+
+@pytest.mark.parametrize("value", [np.array([2.0]), np.array([[7.0, 8.0, 9.0]]), [5.0], np.float32(3)])
+@pytest.mark.parametrize("axes", [1, 2])
+def test_all_elements_that_a_staged_mask_chooses_get_one_value(value, axes):
+    def f(x):
+        y = x * 1.0
+        y[x[:, 0] > 0 if axes == 1 else x > 0] = value
+        return y
+
+    x = np.array([[1.0, -1.0, 2.0], [-1.0, 0.5, 3.0]])
+    expected, eager, compiled = both(f, x)
+    for out in (eager, compiled, fg.vmap(f)(x[None])[0] if not isinstance(expected, type) else eager):
+        if not isinstance(expected, type):
+            exactly(out, expected)
+        else:
+            assert isinstance(out, type)

@@ -100,6 +100,16 @@ class Box:
             + self.trace.remedy
         )
 
+    def known(self, what: str) -> np.ndarray[Any, Any]:
+        """Return the value if it has no elements, for then nothing is missing; say that `what` needs it."""
+        if 0 not in self.shape or not self.is_sized():
+            self.refuse(what)
+        return np.empty(self.shape, self.dtype)
+
+    def is_sized(self) -> bool:
+        """Return whether the shape is that of the value."""
+        return True
+
     def shares_when_reshaped(self, shape: Shape) -> bool:
         """Return whether NumPy's reshape certainly makes a view of the value."""
         return only_splits(self.shape, shape)

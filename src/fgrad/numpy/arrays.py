@@ -190,7 +190,7 @@ def concrete(a: Any, name: str) -> Any:
         return np.asarray(a)
     if isinstance(a._value, Box):
         depends = ", whose result has a shape that depends on the values," if name in _RAGGED else ""
-        a._value.refuse(name + depends)
+        return a._value.known(name + depends)
     return a._value
 
 

@@ -108,7 +108,7 @@ def _beside(mask: Tensor, x: Tensor) -> Any:
 def chosen(x: Any, mask: Any) -> Chosen | None:
     """Return the elements of a Tensor that a mask without value chooses; None where it is no such mask."""
     box = mask._value
-    if not isinstance(box, Box) or box.trace not in current().traces:
+    if not isinstance(box, Box) or box.trace not in current().traces or 0 in mask.shape:
         return None
     n = len(mask.shape)
     if mask.dtype.kind != "b" or not n or x.__class__ is not Tensor or x.shape[:n] != mask.shape:

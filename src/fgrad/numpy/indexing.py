@@ -116,23 +116,31 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
             x._nodes = (CUT,)
         return
     mask = index[0] if isinstance(index, tuple) and len(index) == 1 else index
-    if _is_unknown_mask(mask, x, value):  # where is the same, and asks for no value
+    if _is_unknown_mask(mask, x) and _is_one(value, 1 + x.ndim - mask.ndim):
+        if value.ndim > x.ndim - mask.ndim:
+            value = linear.reshape(value, value.shape[1:])
         chosen = linear.reshape(mask, (*mask.shape, *[1] * (x.ndim - mask.ndim)))
-        new = bind("where", chosen, value, x)
+        new = bind("where", chosen, value, x)  # is the same, and asks for no value of the mask
     else:
         new = indexing.setitem(x, _plain_index(index), value)
     rebind(x, new)
 
 
-def _is_unknown_mask(mask: Any, x: Tensor, value: Any) -> bool:
-    """Return whether `mask` chooses elements by values that are not here, and all get one `value`."""
+def _is_unknown_mask(mask: Any, x: Tensor) -> bool:
+    """Return whether `mask` chooses elements by values that are not here."""
     return (
         isinstance(mask, Tensor)
         and isinstance(mask._value, Box | DeviceArray)
         and mask.dtype.kind == "b"
-        and 0 < mask.ndim <= x.ndim - len(value.shape)
+        and 0 < mask.ndim <= x.ndim
+        and 0 not in mask.shape
         and mask.shape == x.shape[: mask.ndim]
     )
+
+
+def _is_one(value: Any, most: int) -> bool:
+    """Return whether all that is chosen gets one value, which has at most so many axes."""
+    return len(value.shape) < most or (len(value.shape) == most and value.shape[0] == 1)
 
 
 def _is_everything(index: Any) -> bool:

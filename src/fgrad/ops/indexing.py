@@ -103,7 +103,7 @@ def _index_arrays(x: Any, part: Any) -> list[Any]:
     if part.dtype.kind == "b":
         value = part._value if isinstance(part, Tensor) else part
         if isinstance(value, Box):
-            value.refuse("indexing with a boolean array")
+            value = value.known("indexing with a boolean array")
         return list(np.nonzero(value))
     if part.dtype.kind not in "iu":
         raise IndexError(f"arrays used as indices must be of integer (or boolean) type, not {part.dtype}")

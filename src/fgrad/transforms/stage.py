@@ -46,6 +46,10 @@ class Symbol(Box):
         """The dtype it will have."""
         return self.var.aval.dtype
 
+    def is_sized(self) -> bool:
+        """Return whether the shape is that of the value: what loops stack has its length when they have run."""
+        return self.var.aval.__class__ is Aval
+
     def same(self, other: Box) -> bool:
         """Return whether `other` was computed in the same way from the same values."""
         if not isinstance(other, Symbol) or other.trace is not self.trace:
