@@ -501,3 +501,57 @@ def test_a_counter_beyond_a_small_dtype_is_refused_at_its_turn():
 def test_a_number_that_a_carry_does_not_hold_is_refused():
     with pytest.raises(TypeError, match=r"carries int64\[\] in leaf 0, but a step returns a Python float"):
         fg.jit(lambda x: lax.scan(lambda c, y: (0.5, c), x[0], x))(np.arange(3))
+
+
+def _chosen_by_place(x):
+    return lax.switch(np.argmax(x), [lambda t: np.sum(t * np.inf), lambda t: np.sum(np.sin(t))], x)
+
+
+def _chosen_by_sign(x):
+    grown = lambda t: np.sum(t * np.exp(t * 1000.0))
+    return lax.cond(x[0] > 0, grown, lambda t: np.sum(np.sin(t)), x)
+
+
+def _as_long_as(x):
+    return np.sum(
+        lax.while_loop(lambda t: t[0] > 2.0, lambda t: (t - 1) * np.exp(1e3 * (t[0] < 2.5)), x)
+    )
+
+
+def _as_often(x):
+    grow = lambda i, c: c * np.exp(1000.0 * (x[0] - 2.0) * i)
+    return lax.fori_loop(0, np.argmax(x) + 1, grow, np.sum(x))
+
+
+_BATCHES = {
+    "vmap(grad)": lambda f: fg.vmap(fg.grad(f)),
+    "grad(vmap)": lambda f: fg.grad(lambda xs: np.sum(fg.vmap(f)(xs))),
+    "jit(vmap(grad))": lambda f: fg.jit(fg.vmap(fg.grad(f))),
+    "vmap(jit(grad))": lambda f: fg.vmap(fg.jit(fg.grad(f))),
+    "jit(grad(vmap))": lambda f: fg.jit(fg.grad(lambda xs: np.sum(fg.vmap(f)(xs)))),
+    "grad(jit(vmap))": lambda f: fg.grad(fg.jit(lambda xs: np.sum(fg.vmap(f)(xs)))),
+    "jit(grad(vmap(jit)))": lambda f: fg.jit(fg.grad(lambda xs: np.sum(fg.vmap(fg.jit(f))(xs)))),
+}
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid")
+@pytest.mark.parametrize("way", _BATCHES)
+@pytest.mark.parametrize("f", [_chosen_by_place, _chosen_by_sign, _as_long_as, _as_often])
+def test_what_an_example_does_not_run_has_no_part_in_its_gradient(f, way):
+    xs = np.array([[1.0, -2.0], [-1.0, 2.0], [3.0, 0.5]])
+    np.testing.assert_array_equal(_BATCHES[way](f)(xs), np.stack([fg.grad(f)(x) for x in xs]))
+
+
+def test_a_branch_holds_what_it_does_with_values_from_around():
+    def f(x):
+        return lax.cond(x[0] > 0, lambda: np.sum(x * np.inf), lambda: np.sum(np.sin(x)))
+
+    seen = []
+    ask = lambda x: fg.pure_callback(lambda v: seen.append(v.copy()) or v, x, x)
+    x = np.array([-1.0, 2.0])
+    close(fg.jit(fg.grad(f))(x), np.cos(x))
+    close(fg.grad(fg.jit(f))(x), np.cos(x))
+    (equation,) = [e for e in fg.make_graph(f)(x).equations if e.name == "lax.cond"]
+    assert len(equation.args) == 2  # the value that both take is taken once
+    fg.jit(lambda x: lax.cond(x[0] > 0, lambda: np.sum(ask(x)), lambda: np.sum(x)))(x)
+    assert not seen

@@ -565,7 +565,7 @@ def _interpret(
     boxed: bool,
 ) -> Any:
     floor = -1
-    if boxed:
+    if boxed or (state.greedy is not None and _is_lower(args, state)):
         trace = _innermost(values, state)
         floor = trace.level
         out = trace.process(row, tuple([lowered(a, state, floor) for a in args]), params)
@@ -643,8 +643,19 @@ def _innermost(values: list[Any], state: State) -> Trace:
                 v.escaped()
             if top is None or v.trace.level > top.level:
                 top = v.trace
-    assert top is not None  # noqa: S101 -- called only where a box was seen
+    greedy: Trace | None = state.greedy
+    if greedy is not None and (top is None or greedy.level > top.level):
+        return greedy
+    assert top is not None  # noqa: S101 -- called only where a box was seen, or a trace is greedy
     return top
+
+
+def _is_lower(args: tuple[Any, ...], state: State) -> bool:
+    """Return whether a tape below the greedy trace follows an argument."""
+    level, traces = state.greedy.level, state.traces
+    return any(
+        n.tape in traces and n.tape.level < level for a in args if a.__class__ is Tensor for n in a._nodes
+    )
 
 
 def lowered(a: Any, state: State, level: int) -> Any:

@@ -34,6 +34,7 @@ class Trace:
     title: str = "trace"
     remedy = ""  # what to do instead of asking a box for its value
     is_tape = False
+    greedy = False  # whether it takes what is done with values of lower traces alone, too
     is_open = True  # a tape closes before it leaves the stack, where managers end out of order
     changes: dict[int, weakref.ref[Any]] | None = None  # what changed since, where it may have to run again
 
@@ -155,7 +156,10 @@ class Box:
 class State:
     """The live traces of one thread or task, innermost last."""
 
-    __slots__ = ("base", "boxed", "foreign", "keeper", "sole", "stale", "thread", "traces", "upper", "veiled")
+    __slots__ = (
+        *("base", "boxed", "foreign", "greedy", "keeper"),
+        *("sole", "stale", "thread", "traces", "upper", "veiled"),
+    )
 
     traces: tuple[Trace, ...]
     thread: int
@@ -184,12 +188,15 @@ class State:
         self.sole: Any = NOTHING
         self.base: Any = None  # the only trace, or the lower one of two, where that is no tape
         self.upper: Any = None  # the tape above it
+        self.greedy: Any = None  # the innermost trace that takes what is done with values of others
         if len(traces) == 1 and traces[0].is_tape and keeper is None:
             self.sole = traces[0]
             return
         for t in traces:
             if not t.is_tape:
                 self.boxed = True
+                if t.greedy:
+                    self.greedy = t
         if self.boxed and not veiled and keeper is None and not traces[0].is_tape:
             if len(traces) == 1:
                 self.base = traces[0]

@@ -13,6 +13,7 @@ from fgrad.core.trace import current, next_level, running
 from fgrad.lax.block import BOOL, Block, Flags, aval_of_arg, cast
 from fgrad.lax.branches import Branches
 from fgrad.lax.loops import While
+from fgrad.lax.predicates import held_back
 from fgrad.lax.scans import Scan
 from fgrad.lax.staged import Mapped, varies
 from fgrad.numpy.indexing import where
@@ -57,8 +58,8 @@ class Batching(Block):
 
         def step(counts: Any, *values: Any) -> list[Any]:
             consts, old, i, xs = values[:n], values[n : n + m], values[n + m], values[n + m + 1 :]
-            outs = whole.run([*consts, *old, *xs])
             goes = i < counts
+            outs = whole.run([*consts, *(_held_back(goes, x) for x in old), *xs])
             new = [_where(goes, a, b) for a, b in zip(outs, old, strict=False)]
             return [*new, i - 1 if inner.reverse else i + 1, *(_where(goes, y, 0 * y) for y in outs[m:])]
 
@@ -93,7 +94,7 @@ class Batching(Block):
 
         def step(*values: Any) -> list[Any]:
             consts, old, go = values[:n], values[n:-1], values[-1]
-            outs = body.run([*consts, *old])
+            outs = body.run([*consts, *(_held_back(go, x) for x in old)])
             new = [_where(go, a, b) for a, b in zip(outs, old, strict=False)]
             return [*new, np.logical_and(goes.run([*consts, *new])[0], go), *outs[m:]]
 
@@ -112,7 +113,15 @@ class Batching(Block):
         ]
         if not code.mapped[0]:
             return self.plain(Branches(programs, code.outs), args)
-        outs = [self.inline(p, operands) for p in programs]
+        last = len(programs) - 1
+        outs = []
+        for k, p in enumerate(programs):
+            taken = self.staged(lambda i, k=k: np.clip(i, 0, last) == k, index)
+            own = [
+                self.staged(_held_back, taken, x) if m else x
+                for x, m in zip(operands, mapped, strict=True)
+            ]
+            outs.append(self.inline(p, own))
         chosen = []
         for ys in zip(*outs, strict=True):
             y = ys[-1]
@@ -143,6 +152,15 @@ def mapped_program(program: Program, mapped: Flags, which: Flags, size: int) -> 
 
 def _where(condition: Any, a: Any, b: Any) -> Any:
     """Return `a` in the examples where the condition holds, else `b`."""
+    return where(_beside(condition, max(np.ndim(a), np.ndim(b))), a, b)
+
+
+def _held_back(taken: Any, x: Any) -> Any:
+    """Return the values of all examples, with derivatives in those where `taken` holds."""
+    return held_back(_beside(taken, np.ndim(x)), x)
+
+
+def _beside(condition: Any, ndim: int) -> Any:
+    """Return a condition of each example with axes for what examples hold."""
     shape = np.shape(condition)
-    axes = max(np.ndim(a), np.ndim(b)) - len(shape)
-    return where(condition.reshape((*shape, *(1,) * axes)) if axes else condition, a, b)
+    return condition.reshape((*shape, *(1,) * (ndim - len(shape))))

@@ -9,6 +9,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Program, Var
+from fgrad.core.tensor import Tensor
 from fgrad.transforms.stage import SAMPLE, common_type, number_type, settled, staged
 
 Fun = Callable[..., Any]
@@ -23,15 +24,20 @@ def sharing(
     programs: Sequence[Program], captured: Sequence[Sequence[Any]]
 ) -> tuple[list[Program], list[Any]]:
     """Return programs that take the captured values of all of them first, and those values."""
-    values = list({id(t): t for own in captured for t in own}.values())
+    values = {_key(t): t for own in captured for t in own}
     shared = []
     for program, own in zip(programs, captured, strict=True):
-        places = {id(t): v for t, v in zip(own, program.inputs, strict=False)}
-        first = [places.get(id(t)) or Var(aval_of(t), f"c{i}") for i, t in enumerate(values)]
+        places = {_key(t): v for t, v in zip(own, program.inputs, strict=False)}
+        first = [places.get(k) or Var(aval_of(t), f"c{i}") for i, (k, t) in enumerate(values.items())]
         inputs = [*first, *program.inputs[len(own) :]]
         regions = list(program.regions.values())
         shared.append(Program(inputs, program.equations, program.outputs, (None, None), regions))
-    return shared, values
+    return shared, list(values.values())
+
+
+def _key(t: Tensor) -> tuple[int, ...]:
+    """Return what the handles on one value, as the live tapes know it, have in common."""
+    return (id(t._value), *map(id, t._nodes))
 
 
 def abstract(leaves: Sequence[Any]) -> tuple[list[Any], list[Aval], list[type | None]]:

@@ -13,10 +13,10 @@ from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor, bind
 from fgrad.lax.bodies import abstract, run, sharing
-from fgrad.lax.predicates import choose, demand_equal, differs, scalar
+from fgrad.lax.predicates import choose, demand_equal, differs, only, scalar
 from fgrad.lax.staged import Code, avals_out, inset, varies
 from fgrad.lax.trees import kind_of
-from fgrad.numpy.indexing import where
+from fgrad.numpy.indexing import clip, where
 from fgrad.ops.linear import convert
 from fgrad.transforms.stage import SAMPLE, common_type, number_type, staged, staging, weakened
 
@@ -45,7 +45,8 @@ def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
     pred = scalar(pred, "the predicate of cond")
     if differs(pred):
         with np.errstate(all="ignore"):  # of examples that go the other way
-            outs = [true_fun(*operands), false_fun(*operands)]
+            yes = pred != 0
+            outs = [true_fun(*only(yes, operands)), false_fun(*only(np.logical_not(yes), operands))]
         return choose(functools.partial(where, pred), outs, "cond")
     if isinstance(pred, Tensor) or staging():
         index = convert(pred != 0, np.dtype(int)) if isinstance(pred, Tensor) else np.asarray(int(bool(pred)))
@@ -78,7 +79,8 @@ def switch(index: Any, branches: Sequence[Fun], *operands: Any) -> Any:
     last = len(branches) - 1
     if differs(index):
         with np.errstate(all="ignore"):  # of examples that go another way
-            outs = [f(*operands) for f in branches]
+            at = clip(index, 0, last)
+            outs = [f(*only(at == k, operands)) for k, f in enumerate(branches)]
         return choose(lambda *ys: _pick(index, ys), outs, "switch")
     if isinstance(index, Tensor) or staging():
         known = index if isinstance(index, Tensor) else np.asarray(int(index))
@@ -139,7 +141,7 @@ def _staged_switch(index: Any, branches: tuple[Fun, ...], operands: tuple[Any, .
             results.append((found, out_structure))
             return found
 
-        program, own = staged(flat, avals, kinds)
+        program, own = staged(flat, avals, kinds, greedy=True)
         programs.append(program)
         captured.append(own)
     for other in results[1:]:

@@ -13,7 +13,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor, bind
 from fgrad.lax.bodies import fitting, promoted, run, sharing
-from fgrad.lax.predicates import anywhere, choose, differs, scalar
+from fgrad.lax.predicates import anywhere, choose, differs, only_inside, scalar
 from fgrad.lax.scans import counted, scan
 from fgrad.lax.staged import Code, Grown, avals_out, inset, varies
 from fgrad.lax.trees import Carry, kind_of, stack
@@ -51,7 +51,7 @@ def while_loop(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
             return value
         if differs(go):
             with np.errstate(all="ignore"):  # of examples that are done
-                new = body_fun(value)
+                new = body_fun(only_inside(go, value))
             carry.check(new)
             value = choose(functools.partial(where, go), [new, value], "while_loop")
         else:
@@ -203,10 +203,10 @@ def _fori_of_examples(bounds: Sequence[Any], body_fun: Fun, init_val: Any) -> An
     start, stop = bounds
 
     def step(i: Any, value: Any) -> Any:
-        with np.errstate(all="ignore"):  # of examples that have not begun, or are done
-            new = body_fun(i, value)
-        carry.check(new)
         inside = np.logical_and(start <= i, i < stop)
+        with np.errstate(all="ignore"):  # of examples that have not begun, or are done
+            new = body_fun(i, only_inside(inside, value))
+        carry.check(new)
         return choose(functools.partial(where, inside), [new, value], "fori_loop")
 
     carry = Carry("fori_loop", body_fun, init_val)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,10 +11,10 @@ import numpy as np
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
-from fgrad.core.tensor import Tensor
-from fgrad.core.trace import Box
+from fgrad.core.tensor import Tensor, bind
+from fgrad.core.trace import Box, current
 from fgrad.lax.trees import kind_of
-from fgrad.transforms.batch import Batched
+from fgrad.transforms.batch import Batch, Batched
 
 Fun = Callable[..., Any]
 
@@ -49,6 +50,29 @@ def anywhere(x: Any) -> bool:
         if isinstance(x, Batched):
             x = x.whole
     return bool(np.any(x))
+
+
+def only(taken: Any, operands: Any) -> Any:
+    """Return a pytree whose derivatives are of those examples alone in which `taken` holds.
+
+    What a branch makes of the others may be infinite or NaN, and zero times that is NaN. What is the same for
+    all examples stays so.
+    """
+    if any(t.is_tape for t in current().traces):
+        return tree.map(lambda x: held_back(taken, x) if differs(x) else x, operands)
+    return operands
+
+
+def only_inside(taken: Any, carry: Any) -> Any:
+    """Return what `only` does of a carry, all of which differs between examples, also if it is staged."""
+    if any(not isinstance(t, Batch) for t in current().traces):
+        return tree.map(lambda x: held_back(taken, x) if isinstance(x, Tensor) else x, carry)
+    return carry
+
+
+def held_back(taken: Any, x: Any) -> Any:
+    """Return `x`, whose cotangent is zero where `taken` does not hold."""
+    return bind("where", taken, x, bind("stop_gradient", x)) if x.dtype.kind in "fc" else x
 
 
 def choose(pick: Callable[..., Any], outs: Sequence[Any], what: str) -> Any:

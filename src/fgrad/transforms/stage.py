@@ -345,8 +345,9 @@ def _by_running(row: Primitive, avals: Sequence[Any], params: dict[str, Any]) ->
 class Inner(Stage):
     """Stages a function of flat values; values that another trace follows become inputs."""
 
-    def __init__(self, level: int, title: str | None = None) -> None:
+    def __init__(self, level: int, title: str | None = None, *, greedy: bool = False) -> None:
         super().__init__(level, title)
+        self.greedy = greedy
         self.captured: dict[tuple[Any, ...], tuple[Var, Tensor]] = {}
 
     def operand(self, x: Any) -> Any:
@@ -373,6 +374,8 @@ def staged(
     avals: Sequence[Aval],
     weak: Sequence[type | None] | None = None,
     ranges: dict[int, tuple[int, int]] | None = None,
+    *,
+    greedy: bool = False,
 ) -> tuple[Program, list[Tensor]]:
     """Return the program of `fun`, a function of flat values, and the values that it takes from outside.
 
@@ -383,8 +386,10 @@ def staged(
         avals: of its arguments.
         weak: the types of the Python numbers that arguments stand for, None for arrays.
         ranges: the least and the greatest value of integers among them, by position, where they are known.
+        greedy: whether what is done with values from outside alone is part of the program: of a branch, which
+            may not be taken. A loop needs it once, before it begins.
     """
-    stage = Inner(next_level())
+    stage = Inner(next_level(), greedy=greedy)
     inputs = [stage.var(a) for a in avals]
     stage.ranges = {inputs[i]: limits for i, limits in (ranges or {}).items()}
     kinds = weak or [None] * len(inputs)
