@@ -513,9 +513,7 @@ def _chosen_by_sign(x):
 
 
 def _as_long_as(x):
-    return np.sum(
-        lax.while_loop(lambda t: t[0] > 2.0, lambda t: (t - 1) * np.exp(1e3 * (t[0] < 2.5)), x)
-    )
+    return np.sum(lax.while_loop(lambda t: t[0] > 2.0, lambda t: (t - 1) * np.exp(1e3 * (t[0] < 2.5)), x))
 
 
 def _as_often(x):

@@ -118,8 +118,7 @@ class Batching(Block):
         for k, p in enumerate(programs):
             taken = self.staged(lambda i, k=k: np.clip(i, 0, last) == k, index)
             own = [
-                self.staged(_held_back, taken, x) if m else x
-                for x, m in zip(operands, mapped, strict=True)
+                self.staged(_held_back, taken, x) if m else x for x, m in zip(operands, mapped, strict=True)
             ]
             outs.append(self.inline(p, own))
         chosen = []

@@ -47,7 +47,7 @@ class Symbol(Box):
         return self.var.aval.dtype
 
     def is_sized(self) -> bool:
-        """Return whether the shape is that of the value: what loops stack has its length when they have run."""
+        """Return whether the shape is that of the value: what loops stack has a length when they have run."""
         return self.var.aval.__class__ is Aval
 
     def same(self, other: Box) -> bool:
