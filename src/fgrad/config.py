@@ -142,6 +142,11 @@ def quiet() -> bool:
     return _integer("FGRAD_QUIET", 0) != 0
 
 
+def checked() -> bool:
+    """Return whether kernels check where they read and write: `FGRAD_CHECK`; see `kernels.checks`."""
+    return _integer("FGRAD_CHECK", 0) != 0
+
+
 def cuda_graphs() -> bool:
     """Return whether programs on a GPU are recorded as CUDA graphs: `FGRAD_CUDA_GRAPHS`, by default so."""
     return _integer("FGRAD_CUDA_GRAPHS", 1) != 0

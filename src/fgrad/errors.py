@@ -22,6 +22,10 @@ class NotLinearError(TypeError):
         )
 
 
+class BrokenContractError(ValueError):
+    """A kernel was to be called with arguments outside of which it would read or write."""
+
+
 class EscapeWarning(UserWarning):
     """A Tensor that is being differentiated was turned into a plain value, so its gradient is lost."""
 

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from fgrad.kernels import blas, intrinsics, machine, native
+from fgrad.kernels import blas, checks, intrinsics, machine, native
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-13}
 DTYPES = sorted(TOLERANCE)
 
 
 def run(routine, buffers, args, steps=1):
-    slots = np.array([b.ctypes.data for b in buffers], np.int64)
+    slots = checks.addresses(buffers)
     if native.interpreted():
         slots = intrinsics.Slots(buffers)
     machine.call(routine.kernel, np.array(args, np.int64), slots, 0, steps)

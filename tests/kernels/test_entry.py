@@ -8,8 +8,9 @@ import weakref
 import numpy as np
 import pytest
 
-from fgrad.kernels import entry, machine, native, objects, stacks
+from fgrad.kernels import checks, machine, native, objects, stacks
 from fgrad.kernels.entry import Context, Spec
+from fgrad.kernels.objects import address
 
 FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)
 TEXT = """
@@ -46,7 +47,9 @@ def affine(n=8, **options):
     program = machine.Assembler()
     program.call(native.compiled(TEXT), [0, 1, 2, 3], 0, n)
     specs = [Spec(0, FLOAT, (n,)), Spec(3, FLOAT, (n,), written=True)]
-    return Context(specs, program, [None, np.array([3.0]), 64, None], scratch=64 + 8 * n, **options)
+    return Context(
+        specs, program, [None, np.array([3.0]), slice(64, None), None], scratch=64 + 8 * n, **options
+    )
 
 
 def test_examples_show_the_layout_of_objects(way):
@@ -195,12 +198,14 @@ def test_scratch_is_aligned_and_of_each_context():
     program = machine.Assembler()
     program.copy(1, 0, 8)
     program.copy(2, 1, 8)
-    context = Context([Spec(0, FLOAT), Spec(2, FLOAT, written=True)], program, [None, 128, None], scratch=256)
+    context = Context(
+        [Spec(0, FLOAT), Spec(2, FLOAT, written=True)], program, [None, slice(128, 256), None], scratch=256
+    )
     out = np.zeros(())
     for c in (context, context.clone()):
         assert c.entry(np.array(4.0), out) is None
         assert out == 4
-    assert all(entry._aligned(n).ctypes.data % entry.ALIGNMENT == 0 for n in (1, 100, 10**6))
+    assert all(address(checks.Scratch(n, 64).memory) % 64 == 0 for n in (1, 100, 10**6))
 
 
 def pushing(**options):

@@ -3,7 +3,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from fgrad.kernels import intrinsics, machine, native, stacks
+from fgrad.kernels import checks, intrinsics, machine, native, stacks
 from fgrad.kernels.machine import Assembler, Label
 
 pytestmark = pytest.mark.usefixtures("both_ways")
@@ -26,7 +26,7 @@ def run(program, *buffers):
     if native.interpreted():
         slots = intrinsics.Slots(buffers)
     else:
-        slots = np.array([0 if b is None else b.ctypes.data for b in buffers], np.int64)
+        slots = checks.addresses(buffers)
         before = slots.copy()
     machine.call(machine.interpreter(), program.words, slots, 0, len(program))
     if not native.interpreted():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fgrad.errors import CacheWarning
-from fgrad.kernels import compilation, intrinsics, machine, native, store
+from fgrad.kernels import checks, compilation, intrinsics, machine, native, store
 
 TEXT = """
 @helper
@@ -37,7 +37,7 @@ def private_memory(monkeypatch):
 
 
 def call(kernel, buffers, args, hi, lo=0):
-    slots = np.array([b.ctypes.data for b in buffers], np.int64)
+    slots = checks.addresses(buffers)
     if native.interpreted():
         slots = intrinsics.Slots(buffers)
     machine.call(kernel, np.array(args, np.int64), slots, lo, hi)
@@ -400,6 +400,6 @@ def test_addresses_are_those_of_c_functions(folder):
     kernel = native.compiled(TEXT.format(1))
     function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_size_t] * 2)(kernel.address)
     x, out = np.zeros(2), np.zeros(2)
-    slots, args = np.array([x.ctypes.data, out.ctypes.data]), np.array([0, 1, 1])
+    slots, args = checks.addresses([x, out]), np.array([0, 1, 1])
     function(slots.ctypes.data, args.ctypes.data, 1, 2)
     assert out.tolist() == [0, 3]

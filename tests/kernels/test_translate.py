@@ -10,7 +10,7 @@ import pytest
 
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import apply, var
-from fgrad.kernels import compilation, cpu, machine, native
+from fgrad.kernels import checks, compilation, cpu, machine, native
 from fgrad.kernels.body import prepare
 
 pytestmark = pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
@@ -44,7 +44,7 @@ ONE = (*SIGNED, "x % y", "math.sqrt(x)", "math.copysign(x, y)", "math.hypot(x, y
 
 def run(made, buffers, args=(), hi=1, lo=0):
     kernel = native.Kernel(made.address, made)
-    slots = np.array([b.ctypes.data for b in buffers], np.int64)
+    slots = checks.addresses(buffers)
     machine.call(kernel, np.array([*range(len(buffers)), *args], np.int64), slots, lo, hi)
 
 
@@ -318,7 +318,7 @@ def test_the_interpreter_of_tables_by_numba():
     results = []
     for kernel in (machine.interpreter(), native.Kernel(made.address, made)):
         buffers = [np.arange(1, 5), np.zeros(1, int), np.zeros(1, int), np.zeros(1, int)]
-        slots = np.array([b.ctypes.data for b in buffers], np.int64)
+        slots = checks.addresses(buffers)
         machine.call(kernel, program.words, slots, 0, len(program))
         results.append([b.tolist() for b in buffers])
     assert results[0] == results[1]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compiler.index import HERE, Index, linear, plus, split
+from fgrad.compiler.index import HERE, Index, linear, plus, reach, split
 from fgrad.compiler.scopes import Bound, Builder, Line, Place, Value
 from fgrad.core.aval import Shape, aval_of
 from fgrad.core.primitive import ROWS
@@ -378,10 +378,7 @@ class Elements:
 
     def reach(self, ix: Index) -> tuple[int, int]:
         """Return the least and the largest place that an index is."""
-        sizes = self.builder.sizes
-        steps = [(c, sizes[k] - 1) for k, c in ix.terms]
-        least = ix.const + sum(c * n for c, n in steps if c < 0)
-        return least, ix.const + sum(c * n for c, n in steps if c > 0)
+        return reach(ix, self.builder.sizes)
 
     def choice(self, guard: Line, x: Value, other: Value) -> Value:
         """Return one of two scalars."""

@@ -15,10 +15,11 @@ import numpy as np
 
 from fgrad.compiler.elements import BOOL, SMALL, Elements
 from fgrad.compiler.fuse import BLOCK, Nest, Root
-from fgrad.compiler.index import Index, counter, linear
+from fgrad.compiler.index import Index, counter, linear, reach
 from fgrad.compiler.scopes import Bound, Builder, Line, Loop, Place, Value
 from fgrad.core.aval import Shape
 from fgrad.core.program import Equation, Var
+from fgrad.errors import BrokenContractError
 from fgrad.kernels import vector
 from fgrad.kernels.body import FLOAT64, helpers
 
@@ -244,6 +245,7 @@ class _Text:
     def run(self) -> Kernel:
         writer, builder = self.writer, self.builder
         base = builder.base
+        _hold(base, dict(builder.sizes))
         for i, item in enumerate(base.body):
             if isinstance(item, Loop):
                 base.body[i] = self._merged(item)
@@ -418,6 +420,36 @@ def _row(buffer: Any) -> int:
     """Return the size of the last axes of an array that are so short that their lengths are literal."""
     shape: Shape = () if isinstance(buffer, Part) else buffer.aval.shape
     return max(SMALL, math.prod(itertools.takewhile(lambda n: n <= SMALL, reversed(shape))))
+
+
+def _hold(loop: Loop, sizes: dict[int, int]) -> None:
+    """Raise unless all that loops read and write, wherever a condition does not say so, lies in its buffer.
+
+    Raises:
+        BrokenContractError: a place is outside.
+    """
+    sizes[loop.number] = loop.size
+    if not loop.size:
+        return
+    for item in itertools.chain(loop.before, loop.body, loop.after):
+        if isinstance(item, Loop):
+            _hold(item, sizes)
+        elif not any(isinstance(p, str) and ") if " in p for p in item):
+            for p in item:
+                if isinstance(p, Place):
+                    _hold_place(p, sizes)
+
+
+def _hold_place(place: Place, sizes: dict[int, int]) -> None:
+    part = isinstance(place.buffer, Part)
+    count = place.buffer.count if part else place.buffer.aval.size
+    least, most = reach(place.at, sizes)
+    if least < 0 or most >= count:
+        name = place.buffer.root.equation.name if part else str(place.buffer)
+        raise BrokenContractError(
+            f"a compiled loop would go from element {least} to {most} of the {count} of {name}. The operands "
+            "and parameters of an operation do not belong together"
+        )
 
 
 def _places(loop: Loop) -> Any:

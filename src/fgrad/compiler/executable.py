@@ -21,7 +21,7 @@ from fgrad.core.observe import observed_rows
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import PASSES, Equation, Program, applied
 from fgrad.core.trace import running
-from fgrad.kernels import entry, intrinsics, machine, native, stacks, threads
+from fgrad.kernels import checks, entry, intrinsics, machine, native, stacks, threads
 from fgrad.locks import lazy
 
 OUTSIDE = (
@@ -274,18 +274,17 @@ class _Context:
 
     def __init__(self, plan: Plan, *, direct: bool = False) -> None:
         self.plan, self.direct = plan, direct
-        raw = np.empty(plan.size + ALIGN, np.uint8)
-        start = -raw.ctypes.data % ALIGN
-        arena = raw[start : start + plan.size]
+        self.scratch = checks.Scratch(plan.size, ALIGN)
         words = stacks.empty(sum(b is not None and b.is_stack for b in plan.slots))
         stacks.free_with(self, words)
         rows = iter(words)
+        arena = self.scratch.memory
         self.arrays = [next(rows) if b and b.is_stack else _array(b, arena) for b in plan.slots]
         self.interpreted = native.interpreted()
         if self.interpreted:
             self.slots: Any = intrinsics.Slots(self.arrays)
         else:
-            self.slots = np.array([0 if a is None else a.ctypes.data for a in self.arrays], np.int64)
+            self.slots = checks.addresses(self.arrays)
         self.initial = None if self.interpreted else self.slots.copy()
         self.words = plan.table.words
         self.steps = [self._step(s) for s in plan.steps]
@@ -303,7 +302,10 @@ class _Context:
             self.slots[:] = self.initial
         for k, x in enumerate((*ins, *outs)):
             self.arrays[k] = x
-            self.slots[k] = x if self.interpreted else x.ctypes.data
+            if self.interpreted:
+                self.slots[k] = x
+            else:
+                checks.hold(self.slots, k, x)
         try:
             for i, step in enumerate(self.steps):
                 if around:
@@ -312,6 +314,7 @@ class _Context:
                     step()
                 if self.plan.has_faults and outs[-1]:
                     break
+            self.scratch.look()
         finally:
             self.arrays[: len(ins) + len(outs)] = [None] * (len(ins) + len(outs))
 

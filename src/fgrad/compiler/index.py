@@ -42,6 +42,13 @@ def times(x: Index, factor: int) -> Index:
     return Index(x.const * factor, tuple((k, c * factor) for k, c in x.terms if factor))
 
 
+def reach(ix: Index, sizes: Mapping[int, int]) -> tuple[int, int]:
+    """Return the least and the largest place that an index is, given the sizes of the counters."""
+    steps = [(c, sizes[k] - 1) for k, c in ix.terms]
+    least = ix.const + sum(c * n for c, n in steps if c < 0)
+    return least, ix.const + sum(c * n for c, n in steps if c > 0)
+
+
 def strides(shape: Shape) -> tuple[int, ...]:
     """Return the strides of a C-contiguous array, in elements."""
     out, step = [], 1

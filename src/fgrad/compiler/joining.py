@@ -17,11 +17,17 @@ FEW = 4  # arrays, of which a loop can ask for each element
 BLOCK = 4096  # words of the result that stay in the cache while all arrays are copied there
 
 _TEXT = """
+CONTRACT = (
+    "args(out, rows, width, size, arrays, *parts), len(parts) == 3 * arrays, (hi - 1) * size < rows, "
+    "nbytes(out) >= rows * width * {bytes}, sum(parts[1::3]) <= width, "
+    "all(nbytes(x) >= rows * count * {bytes} for x, count in zip(parts[::3], parts[1::3])), "
+    "all(0 <= start <= width - count for count, start in zip(parts[1::3], parts[2::3]))"
+)
 ONE = np.uintp(1)
 
 
 def kernel(slots, args, lo, hi):
-    # result, rows, words of a row, rows of a block, arrays, then of each array: slot, words of a row, start
+    # words of a row, rows of a block, arrays: of each the slot, words of a row, where they start
     out = {integer}_at(slots, args, 0)
     rows, width, size = np.uintp(args[1]), np.uintp(args[2]), np.uintp(args[3])
     for block in range(lo, hi):
@@ -67,7 +73,7 @@ def joined(equation: Equation, slots: dict[Var, int]) -> Launch | None:
             arrays += [slots[x], count, start]
         start += count
     size = max(1, BLOCK // width)
-    kernel = native.compiled(_TEXT.format(integer=f"int{8 * word}"))
+    kernel = native.compiled(_TEXT.format(integer=f"int{8 * word}", bytes=word))
     numbers = [slots[out], rows, width, size, len(arrays) // 3, *arrays]
     return Launch(kernel, numbers, -(-rows // size), out.aval.size)
 

@@ -29,9 +29,21 @@ LIBRARY: dict[str, Callable[[Equation, dict[Var, int]], Launch | None]] = {}
 
 
 def launch(equation: Equation, slots: dict[Var, int]) -> Launch | None:
-    """Return the call of a kernel that an equation is, given the slots of variables, if it is one."""
+    """Return the call of a kernel that an equation is, given the slots of variables, if it is one.
+
+    Raises:
+        BrokenContractError: it would read or write outside of what is in the slots.
+    """
     rule = LIBRARY.get(equation.name)
-    return rule(equation, slots) if rule else None
+    made = rule(equation, slots) if rule else None
+    if made is not None and made.kernel.contract is not None and not isinstance(slots, _Anywhere):
+        sizes: dict[int, tuple[int, int]] = {}
+        for v in (*equation.args, *equation.outs):
+            if isinstance(v, Var):
+                size = v.aval.size
+                sizes[slots[v]] = max(sizes.get(slots[v], (0, 0)), (size, size * v.aval.dtype.itemsize))
+        made.kernel.contract.launched(made.numbers, made.turns, sizes)
+    return made
 
 
 def is_native(equation: Equation) -> bool:

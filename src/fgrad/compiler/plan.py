@@ -67,11 +67,11 @@ class Rows(NamedTuple):
     is_stacked: bool = False
 
 
-def _content(buffer: Buffer) -> np.ndarray | int | stacks.Stack:
+def _content(buffer: Buffer) -> np.ndarray | slice | stacks.Stack:
     """Return what its slot holds at first: the array of a constant, a stack, or the place in the arena."""
     if buffer.is_stack:
         return stacks.STACK
-    return buffer.start if buffer.array is None else buffer.array
+    return slice(buffer.start, buffer.start + buffer.size) if buffer.array is None else buffer.array
 
 
 FAULTS = Aval((), np.dtype(np.int64))  # 0, how many indices are out of bounds, or `machine.EXHAUSTED`
@@ -148,7 +148,7 @@ class Plan(layout.Slots):
         made.is_stack = True
         return self.slot(made)
 
-    def places(self) -> list[np.ndarray | int | stacks.Stack | None]:
+    def places(self) -> list[np.ndarray | slice | stacks.Stack | None]:
         """Return what each slot holds at first: an array, a place in the arena, a stack, or nothing."""
         return [None if b is None else _content(b) for b in self.slots]
 

@@ -92,7 +92,8 @@ class Builder:
     def symbol(self, value: Value, size: int) -> Index:
         """Return the index that is a scalar, which lies in an axis of length `size`."""
         number = next((k for k, v in self.symbols.items() if v == value), SYMBOLS + len(self.symbols))
-        self.symbols[number], self.sizes[number] = value, size
+        self.symbols[number] = value
+        self.sizes[number] = min(size, self.sizes.get(number, size))  # it may be looked up in several axes
         return Index(0, ((number, 1),))
 
     def depth(self, terms: Sequence[tuple[int, int]]) -> int:

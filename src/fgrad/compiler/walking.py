@@ -18,11 +18,15 @@ WIDTH = 512  # of lines that lie side by side: so many of them stay in the cache
 FEW = 4096  # elements, of which NumPy's search for the largest takes longer to call than it saves
 
 _RUNNING = """
+CONTRACT = (
+    "args(x, out, outer, n, inner), min(outer, n, inner) > 0, min(len(x), len(out)) >= outer * n * inner, "
+    "hi <= (-(-outer // {side}) if inner == 1 else outer * -(-inner // {width}))"
+)
 ONE, SIDE, WIDTH = np.uintp(1), np.uintp({side}), np.uintp({width})
 
 
 def kernel(slots, args, lo, hi):
-    # x, result, lines one after the other, elements of a line, lines side by side
+    # lines of n elements: `outer` one after the other, `inner` side by side
     x, out = alone({dtype}_at(slots, args, 0)), {dtype}_at(slots, args, 1)
     outer, n, inner = np.uintp(args[2]), np.uintp(args[3]), np.uintp(args[4])
     blocks = (inner + WIDTH - ONE) // WIDTH
@@ -52,11 +56,11 @@ def kernel(slots, args, lo, hi):
 """
 
 _PLACE = """
+CONTRACT = "args(x, out, n, inner), min(n, inner) > 0, hi <= len(out), -(-hi // inner) * n * inner <= len(x)"
 ONE = np.uintp(1)
 
 
 def kernel(slots, args, lo, hi):
-    # x, result, elements of a line, lines side by side
     x, out = alone({dtype}_at(slots, args, 0)), int64_at(slots, args, 1)
     n, inner = np.uintp(args[2]), np.uintp(args[3])
     for i in range(lo, hi):

@@ -22,12 +22,18 @@ from fgrad.kernels import intrinsics, native
 LETTERS = {"float32": "s", "float64": "d"}
 
 _GEMM = """
+CONTRACT = (
+    "args(a, b, c, m, n, k, turned_a, turned_b, row_a, row_b, row_c, kept, next_a, next_b, next_c, blas), "
+    "min(m, n, k, row_a, row_b, row_c) > 0, min(next_a, next_b, next_c) >= 0, "
+    "(hi - 1) * next_a + ((k - 1) * row_a + m if turned_a else (m - 1) * row_a + k) <= len(a), "
+    "(hi - 1) * next_b + ((n - 1) * row_b + k if turned_b else (k - 1) * row_b + n) <= len(b), "
+    "(hi - 1) * next_c + (m - 1) * row_c + n <= len(c)"
+)
 I, R, SIZE = np.int32, np.{dtype}, {size}
 ROWS_FIRST, PLAIN = I(101), 111
 
 
 def kernel(slots, args, lo, hi):
-    # a, b, c, m, n, k, transposed a, b, leading a, b, c, kept, stride a, b, c, function
     a, b = address({dtype}_at(slots, args, 0)), address({dtype}_at(slots, args, 1))
     c = address({dtype}_at(slots, args, 2))
     for i in range(np.int64(lo), np.int64(hi)):
@@ -39,12 +45,18 @@ def kernel(slots, args, lo, hi):
 """
 
 _GEMV = """
+CONTRACT = (
+    "args(a, x, y, m, n, turned, row, kept, step_x, step_y, next_a, next_x, next_y, blas), "
+    "min(m, n, row, step_x, step_y) > 0, min(next_a, next_x, next_y) >= 0, "
+    "(hi - 1) * next_a + (m - 1) * row + n <= len(a), "
+    "(hi - 1) * next_x + ((m if turned else n) - 1) * step_x < len(x), "
+    "(hi - 1) * next_y + ((n if turned else m) - 1) * step_y < len(y)"
+)
 I, R, SIZE = np.int32, np.{dtype}, {size}
 ROWS_FIRST, PLAIN = I(101), 111
 
 
 def kernel(slots, args, lo, hi):
-    # a, x, y, m, n, transposed, leading, kept, step x, y, stride a, x, y, function
     a, x = address({dtype}_at(slots, args, 0)), address({dtype}_at(slots, args, 1))
     out = {dtype}_at(slots, args, 2)
     count = args[4] if args[5] else args[3]

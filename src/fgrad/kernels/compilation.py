@@ -7,6 +7,7 @@ long. No kernel of fgrad's own needs it.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import re
 import sys
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fgrad import locks
-from fgrad.kernels import source, store
+from fgrad.kernels import checks, source, store
 
 FASTMATH = {"contract"}  # fused multiply-add
 SIGNATURES = {
@@ -183,6 +184,8 @@ def _is_known(symbol: str) -> bool:
 def _load_libraries() -> None:
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
 
+    if checks.ON:
+        binding.add_symbol(checks.SYMBOL, ctypes.cast(checks.noting(), ctypes.c_void_p).value)
     if sys.platform == "linux":
         with contextlib.suppress(RuntimeError):  # not where the C library is another than glibc
             binding.load_library_permanently("libm.so.6")

@@ -30,6 +30,7 @@ SHORT = 64  # elements of a window for which that does not matter
 BLOCKS = 32  # sums over images and rows that become the cotangent of the kernel
 
 _HEAD = """
+CONTRACT = "{contract}"
 from fgrad.kernels.tiles import tile
 
 F = np.{dtype}
@@ -129,10 +130,30 @@ _BACKWARD = """
                 U(pitch), U(lines), U(pitch), U(width),
             )
 """
+_ASKED = (  # of both, and names for sizes
+    "x[n, whole, h, l], channels > 0, (groups := whole // channels) > 0, (lines := channels * kh * kw) > 0, "
+    "min(dh, dw, outputs, height, width, step) > 0, (parts := (height + step - 1) // step) > 0, "
+    "(tall := step + (kh - 1) * dh) > 0, (wide := width + (kw - 1) * dw) > 0, len(row) > 0, len(term) > 0, "
+    "max(abs(top), abs(left), kh, kw, dh, dw) < 2**31"
+)
+_FORWARD_ASKED = (
+    f"{_ASKED}, hi <= n * groups * parts, len(row) == outputs >= {{rows}}, width >= {{width}}, "
+    "len(w) >= (groups - 1) * outputs * lines + row.max() + lines, len(term) == lines, "
+    "len(out) >= n * groups * outputs * height * width, "
+    "(step - 1) * wide + term.max() + width <= channels * tall * wide"
+)
+_BACKWARD_ASKED = (
+    f"{_ASKED}, blocks > 0, hi <= groups * blocks, len(row) == lines, len(term) == width, "
+    "(pitch := (outputs + {width} - 1) // {width} * {width}) > 0, "
+    "len(ct) >= n * groups * outputs * height * width, len(out) >= groups * blocks * lines * pitch, "
+    "(step - 1) * wide + row.max() + width <= channels * tall * wide, "
+    "term.max() + pitch <= width * pitch"
+)
+_STARTS = "row STARTS, term STARTS"
 _KERNELS = {
-    # the arrays with their types, the other numbers; the body
-    "forward": ("x IMAGES, w FLAT, out OUT, row STARTS, term STARTS", _NUMBERS, _FORWARD),
-    "backward": ("x IMAGES, ct FLAT, out OUT, row STARTS, term STARTS", f"{_NUMBERS}, blocks", _BACKWARD),
+    # the arrays with their types, the other numbers; the body; what it asks
+    "forward": (f"x IMAGES, w FLAT, out OUT, {_STARTS}", _NUMBERS, _FORWARD, _FORWARD_ASKED),
+    "backward": (f"x IMAGES, ct FLAT, out OUT, {_STARTS}", f"{_NUMBERS}, blocks", _BACKWARD, _BACKWARD_ASKED),
 }
 
 
@@ -167,10 +188,11 @@ def best(rows: int, columns: int, itemsize: int, *, adds: bool) -> Tile:
 
 @cache
 def _kernel(name: str, char: str, tile: Tile) -> Loop:
-    arrays, numbers, body = _KERNELS[name]
+    arrays, numbers, body, contract = _KERNELS[name]
     arguments, types = zip(*(a.split() for a in arrays.split(", ")), strict=True)
     text = _HEAD.strip().format(
         **tile._asdict(),
+        contract=contract.format(rows=tile.rows, width=tile.width),
         dtype=np.dtype(char).name,
         accumulate=name == "backward",
         overlaps=name != "backward",

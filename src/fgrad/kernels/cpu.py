@@ -383,7 +383,8 @@ def _elementwise_text(
         *(f"n{k} = np.uintp(o0.shape[{k}])" for k in range(1, rank)),
         *_nest(loops, [*_loads(inputs, dtype), *code.lines, *stores]),
     ]
-    return _module(code.preamble, names, types, lines)
+    asked = [*_shapes("a", inputs), *_shapes("o", outputs), "hi <= n0"]
+    return _module(code.preamble, names, types, lines, asked)
 
 
 def _reduction_text(
@@ -429,7 +430,16 @@ def _reduction_text(
         block=BLOCK,
         combine=monoid.code.format("work[k]", "work[level + k]"),
     )
-    return _module(preamble, names, types, _nest(kept, lines))
+    others = " * ".join([f"n{k}" for k in range(last) if folded[k]] or ["1"])
+    rows = f"(n{last} + lanes - 1) // lanes * {others}" if folded[last] else others
+    asked = [
+        *_shapes("a", inputs),
+        *(_shapes("o", [target]) if target.axes else ["len(o0) > 0"]),
+        "lanes > 0",
+        "lanes & (lanes - 1) == 0",
+        f"len(work) >= lanes * (2 + ({rows} // {BLOCK}).bit_length())",
+    ]
+    return _module(preamble, names, types, _nest(kept, lines), asked)
 
 
 _ACCUMULATORS = """
@@ -477,9 +487,10 @@ def _statements(body: Body, dtype: np.dtype, also: Sequence[str] = ()) -> Statem
     return Statements(f"{head}\n\n\n{functions}" if functions else head, lines, code.values)
 
 
-def _module(preamble: str, names: list[str], types: list[str], lines: list[str]) -> str:
+def _module(preamble: str, names: list[str], types: list[str], lines: list[str], asked: list[str]) -> str:
     declared = [f"    {t},  # {name}" for t, name in zip(types, names, strict=True)]
     head = [
+        f'CONTRACT = "{", ".join(asked)}"',
         f'helper = njit(error_model="numpy", fastmath={{"contract"}}, {source.HELPER})',
         preamble,
         "",
@@ -500,6 +511,12 @@ def _nest(headers: list[str], lines: list[str]) -> list[str]:
     for header in reversed(headers):
         lines = [header, *(f"    {line}" for line in lines)]
     return lines
+
+
+def _shapes(letter: str, layouts: Sequence[Layout]) -> list[str]:
+    """Return the shapes of arrays, as contracts say them."""
+    axes = [", ".join(f"n{k}" for k in x.axes) for x in layouts]
+    return [f"{letter}{i}[{sizes}]" for i, sizes in enumerate(axes) if sizes]
 
 
 def _names(letter: str, layouts: Sequence[Layout]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from fgrad.kernels import scalars
+from fgrad.kernels import checks, scalars
 from fgrad.kernels.scalars import Number, Untranslatable, constant, convert
 
 LINE = 64  # bytes of the cache: a vector that lies in two lines takes twice the time
@@ -52,6 +52,9 @@ class Array:
         if len(indices) != len(self.sizes):
             raise Untranslatable(f"{len(indices)} indices of {len(self.sizes)} axes")
         places = [_counted(builder, i, n) for i, n in zip(indices, self.sizes, strict=True)]
+        if checks.ON:
+            for place, size in zip(places, self.sizes, strict=True):
+                builder.require(builder.icmp_unsigned("<", place, size.value), place, size.value)
         if not self.strides:
             offset = places[0]
             for place, size in zip(places[1:], self.sizes[1:], strict=True):

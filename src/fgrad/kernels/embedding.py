@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.kernels import machine, native, stacks
+from fgrad.kernels import checks, machine, native, stacks
 
 ALIGNMENT = 64  # of the scratch buffer, in bytes
 
@@ -62,7 +62,7 @@ class Embedding:
     def __init__(
         self,
         program: machine.Assembler,
-        slots: Sequence[np.ndarray | int | stacks.Stack | None],
+        slots: Sequence[np.ndarray | slice | stacks.Stack | None],
         arguments: int,
         *,
         scratch: int,
@@ -79,11 +79,16 @@ class Embedding:
             scratch: the size of that buffer, in bytes.
             spare: how many words are left to the caller.
         """
+        if checks.ON:
+            raise NotImplementedError(
+                "as_njit knows no limits of memory, so it cannot be had with FGRAD_CHECK=1"
+            )
         table, interpreter, start = program.words, machine.interpreter(), native.compiled(_TEXT)
         count = len(slots)
         grown = [k for k, s in enumerate(slots) if s is stacks.STACK]
         begin = -(-8 * stacks.WORDS * len(grown) // ALIGNMENT) * ALIGNMENT  # of the scratch buffer proper
-        starts: list[Any] = [s + begin if isinstance(s, int) else s for s in slots]
+        inside = [isinstance(s, slice) or s is stacks.STACK for s in slots]
+        starts: list[Any] = [s.start + begin if isinstance(s, slice) else s for s in slots]
         for i, k in enumerate(grown):
             starts[k] = 8 * stacks.WORDS * i
         copied = program.has_loops  # which count in the table
@@ -104,7 +109,7 @@ class Embedding:
         ]
         for k, s in enumerate(starts):
             context[len(FIELDS) + k] = s.ctypes.data if isinstance(s, np.ndarray) else s or 0
-            context[len(FIELDS) + count + k] = -isinstance(s, int)
+            context[len(FIELDS) + count + k] = -inside[k]
         _kept.append((context, table, interpreter, start, program, slots))
         self._addresses = start.address, int(context.ctypes.data)
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import locks
-from fgrad.kernels import intrinsics, machine, native, objects, stacks
+from fgrad.kernels import checks, intrinsics, machine, native, objects, stacks
 from fgrad.kernels.objects import ALIGNED, CONTIGUOUS, WRITEABLE, address
 
 ALIGNMENT = 64  # of scratch buffers, in bytes
@@ -125,7 +125,7 @@ class Context:
         self,
         specs: Sequence[Spec],
         program: machine.Assembler,
-        slots: Sequence[np.ndarray | int | stacks.Stack | None],
+        slots: Sequence[np.ndarray | slice | stacks.Stack | None],
         *,
         scratch: int = 0,
         release: bool = False,
@@ -136,23 +136,25 @@ class Context:
             specs: of the arguments of the entry, results included.
             program: the table.
             slots: for each an array that all contexts share; or where it lies in the scratch buffer, in
-                bytes, best a multiple of `ALIGNMENT`; or `stacks.STACK`, of which each context has its own;
-                or None if arguments and the table fill it.
+                bytes, the start best a multiple of `ALIGNMENT`; or `stacks.STACK`, of which each context has
+                its own; or None if arguments and the table fill it.
             scratch: the size of that buffer in bytes; each context has its own.
             release: let other Python threads run meanwhile; worth it from about ten microseconds on.
         """
         self._given = (tuple(specs), program, tuple(slots), scratch, release)
         self._others: list[Context] = []
         specs = [s._replace(dtype=np.dtype(s.dtype.str)) for s in specs]  # the object that arrays have
-        arena = _aligned(scratch)
+        room = checks.Scratch(scratch, ALIGNMENT)
         words = stacks.empty(sum(s is stacks.STACK for s in slots))
         rows = iter(words)
         arrays = [
-            next(rows) if isinstance(s, stacks.Stack) else arena[s:] if isinstance(s, int) else s
+            next(rows) if isinstance(s, stacks.Stack) else room.memory[s] if isinstance(s, slice) else s
             for s in slots
         ]
-        make = _native_entry if objects.are_known() and not native.interpreted() else _plain_entry
-        self.entry: Callable[..., Any] = make(specs, program, arrays, release)
+        if objects.are_known() and not (native.interpreted() or checks.ON):
+            self.entry: Callable[..., Any] = _native_entry(specs, program, arrays, release)
+        else:
+            self.entry = _plain_entry(specs, program, arrays, room)
         stacks.free_with(self.entry, words)
 
     def clone(self) -> Context:
@@ -251,7 +253,10 @@ def _method() -> tuple[_Method, native.Kernel]:
 
 
 def _plain_entry(
-    specs: list[Spec], program: machine.Assembler, arrays: list[np.ndarray | None], release: bool
+    specs: list[Spec],
+    program: machine.Assembler,
+    arrays: list[np.ndarray | None],
+    room: checks.Scratch,
 ) -> Callable[..., Any]:
     """Return what `_native_entry` does, in Python."""
     lock, interpreter, table = Lock(), machine.interpreter(), program.words
@@ -271,8 +276,9 @@ def _plain_entry(
                 buffers[spec.slot] = a
             addresses: Any = intrinsics.Slots(buffers)
             if not interpreted:
-                addresses = np.array([0 if a is None else address(a) for a in buffers], np.int64)
+                addresses = checks.addresses(buffers)
             machine.call(interpreter, table, addresses, 0, length)
+            room.look()
         finally:
             lock.release()
         return None
@@ -293,13 +299,6 @@ def _accepted(a: Any, spec: Spec) -> np.ndarray | None:
     if scalars == 2 and (kind is np.int64 or (kind is int and -(2**63) <= a < 2**63)):
         return np.array(a, np.int64)
     return None
-
-
-def _aligned(count: int) -> np.ndarray:
-    """Return a buffer of `count` bytes whose address is a multiple of `ALIGNMENT`."""
-    whole = np.empty(count + ALIGNMENT, np.uint8)
-    skipped = -address(whole) % ALIGNMENT
-    return whole[skipped : skipped + count]
 
 
 def _function(of: Any) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.kernels import native, pool, source
+from fgrad.kernels import checks, native, pool, source
 from fgrad.kernels.objects import address
 
 _FLOATS = ("float32", "float64")
@@ -22,32 +22,37 @@ _FLOATS = ("float32", "float64")
 class Function:
     """A function of arrays and numbers; the last two are the bounds of its loop if they are `lo` and `hi`."""
 
-    __slots__ = ("_is_loop", "_kinds", "kernel")
+    __slots__ = ("_contract", "_is_loop", "_kinds", "kernel")
 
     kernel: native.Kernel
 
     def __init__(self, kernel: native.Kernel, kinds: Sequence[Any], *, is_loop: bool) -> None:
-        self.kernel, self._is_loop = kernel, is_loop
+        self.kernel, self._is_loop, self._contract = kernel, is_loop, kernel.contract
         given = kinds[: len(kinds) - 2 * is_loop]
         self._kinds = [k if isinstance(k, str) else (np.dtype(k.dtype), k.ndim, k.contiguous) for k in given]
 
     def __call__(self, *args: Any) -> None:
         """Run it, without holding the interpreter."""
         *given, lo, hi = args if self._is_loop else (*args, 0, 0)
-        numbers, slots = self.packed(given)
+        numbers, slots = self.packed(given, hi)
         self.kernel.function(slots.buffer_info()[0], numbers.buffer_info()[0], lo, hi)
+        if checks.ON:
+            checks.look()
 
     def share(self, args: Sequence[Any], count: int, queue: int) -> None:
         """Run the loop for `range(count)` with the threads at a work queue; see `pool`."""
-        numbers, slots = self.packed(args)
+        numbers, slots = self.packed(args, count)
         task = array("q", (self.kernel.address, slots.buffer_info()[0], numbers.buffer_info()[0]))
         pool.runner()(queue, task.buffer_info()[0], 0, count)
+        if checks.ON:
+            checks.look()
 
-    def packed(self, args: Sequence[Any]) -> tuple[array[int], array[int]]:
+    def packed(self, args: Sequence[Any], steps: int) -> tuple[array[int], array[int]]:
         """Return the numbers and the slots that stand for arguments, but for the bounds.
 
         Raises:
             TypeError: there are more or fewer than the signature says, or they are others.
+            BrokenContractError: the kernel would read or write outside of them.
         """
         if len(args) != len(self._kinds):
             raise TypeError(f"the kernel takes {len(self._kinds)} arguments, not {len(args)}")
@@ -64,6 +69,8 @@ class Function:
                 numbers += struct.unpack("q", struct.pack("d", x))
             else:
                 numbers.append(int(x))
+        if self._contract is not None:
+            self._contract.ask((steps, *numbers), args, steps)
         return array("q", numbers), array("q", slots)
 
 

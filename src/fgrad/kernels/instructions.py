@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 
-from fgrad.kernels import scalars, stacks
+from fgrad.kernels import checks, scalars, stacks
 from fgrad.kernels.elements import ArrayKind
 from fgrad.kernels.intrinsics import DTYPES, INTEGERS, LEAST
 from fgrad.kernels.vector import far
@@ -181,10 +181,50 @@ def _pointer(kind: str) -> Callable[..., Any]:
     """Return what gives the address of a buffer as a pointer to elements of `kind`."""
 
     def at(builder: Any, slots: Any, args: Any, k: Any) -> Any:
-        place = builder.load(builder.gep(slots, [builder.load(builder.gep(args, [k]))]))
+        place = builder.load(_slot(builder, slots, builder.load(builder.gep(args, [k]))))
         return builder.inttoptr(place, scalars.type_of(f"{kind}*"))
 
     return at
+
+
+def _slot(builder: Any, slots: Any, k: Any, word: int = 0) -> Any:
+    """Return the place of a word of a slot: of its address, or where each access is checked of its limits."""
+    if checks.WORDS > 1:
+        k = builder.add(builder.mul(k, _WORD(checks.WORDS)), _WORD(word))
+    return builder.gep(slots, [k])
+
+
+def limits(builder: Any, slots: Any, args: Any, k: Any) -> tuple[Any, Any]:
+    """Return where the memory of a buffer begins and ends, which is known where each access is checked."""
+    return _limits(builder, slots, builder.load(builder.gep(args, [k])))
+
+
+def _limits(builder: Any, slots: Any, k: Any) -> tuple[Any, Any]:
+    first, end = (builder.load(_slot(builder, slots, k, word)) for word in (1, 2))
+    return first, end
+
+
+def check(builder: Any, place: Any, count: Any, found: tuple[Any, Any], index: Any, size: int = 1) -> None:
+    """Leave the kernel unless `count` bytes at a pointer lie within limits."""
+    start = builder.ptrtoint(place, _WORD)
+    above = builder.icmp_unsigned(">=", start, found[0])
+    below = builder.icmp_unsigned("<=", builder.add(start, count), found[1])
+    whole = builder.udiv(builder.sub(found[1], found[0]), _WORD(size))
+    builder.require(builder.and_(above, below), index, whole)
+
+
+def _checked(builder: Any, slots: Any, k: Any, count: Any) -> None:
+    """Leave the kernel unless there are `count` bytes in a slot, where each access is checked."""
+    if checks.ON and isinstance(builder, scalars.Builder):
+        place = builder.inttoptr(builder.load(_slot(builder, slots, k)), _BYTES)
+        check(builder, place, count, _limits(builder, slots, k), count)
+
+
+def _hold(builder: Any, slots: Any, k: Any, first: Any, size: Any) -> None:
+    """Note where the memory of a slot begins and ends, where each access is checked."""
+    if checks.WORDS > 1:
+        builder.store(first, _slot(builder, slots, k, 1))
+        builder.store(builder.add(first, size), _slot(builder, slots, k, 2))
 
 
 def alone(builder: Any, pointer: Any) -> Any:
@@ -196,7 +236,9 @@ def alone(builder: Any, pointer: Any) -> Any:
 
 def integer_at(builder: Any, slots: Any, args: Any, k: Any, kind: Any) -> Any:
     """Read an integer that is in a buffer, and make an int64 of it."""
-    place = builder.load(builder.gep(slots, [builder.load(builder.gep(args, [k]))]))
+    slot = builder.load(builder.gep(args, [k]))
+    place = builder.load(_slot(builder, slots, slot))
+    _checked(builder, slots, slot, _WORD(1))
     end = builder.append_basic_block("end")
     choice = builder.switch(kind, end)
     cases = [(ir.Constant(_WORD, 0), builder.block)]
@@ -204,6 +246,7 @@ def integer_at(builder: Any, slots: Any, args: Any, k: Any, kind: Any) -> Any:
         choice.add_case(number, builder.append_basic_block(name))
         builder.position_at_end(builder.function.blocks[-1])
         bits = 8 if name == "bool" else int(name.lstrip("uint"))
+        _checked(builder, slots, slot, _WORD(bits // 8))
         value = builder.load(builder.inttoptr(place, ir.IntType(bits).as_pointer()))
         extend = builder.sext if name.startswith("int") else builder.zext
         cases.append((value if bits == 64 else extend(value, _WORD), builder.block))
@@ -217,21 +260,24 @@ def integer_at(builder: Any, slots: Any, args: Any, k: Any, kind: Any) -> Any:
 
 def move(builder: Any, slots: Any, k: Any, count: Any) -> None:
     """Add to an address in a slot."""
-    place = builder.gep(slots, [k])
+    place = _slot(builder, slots, k)
     builder.store(builder.add(builder.load(place), count), place)
 
 
 def assign(builder: Any, slots: Any, target: Any, source: Any) -> None:
     """Copy an address from slot to slot."""
-    builder.store(builder.load(builder.gep(slots, [source])), builder.gep(slots, [target]))
+    for word in range(checks.WORDS):
+        value = builder.load(_slot(builder, slots, source, word))
+        builder.store(value, _slot(builder, slots, target, word))
 
 
 def swap(builder: Any, slots: Any, a: Any, b: Any) -> None:
     """Exchange the addresses in two slots."""
-    places = [builder.gep(slots, [k]) for k in (a, b)]
-    addresses = [builder.load(place) for place in places]
-    for place, found in zip(places, reversed(addresses), strict=True):
-        builder.store(found, place)
+    for word in range(checks.WORDS):
+        places = [_slot(builder, slots, k, word) for k in (a, b)]
+        addresses = [builder.load(place) for place in places]
+        for place, found in zip(places, reversed(addresses), strict=True):
+            builder.store(found, place)
 
 
 def part(builder: Any, pointer: Any, start: Any) -> Any:
@@ -249,21 +295,25 @@ def clipped(builder: Any, number: Any, count: Any) -> Any:
 
 def copy(builder: Any, slots: Any, target: Any, source: Any, count: Any) -> None:
     """Copy bytes between buffers."""
-    places = [builder.inttoptr(builder.load(builder.gep(slots, [k])), _BYTES) for k in (target, source)]
+    for k in (target, source):
+        _checked(builder, slots, k, count)
+    places = [builder.inttoptr(builder.load(_slot(builder, slots, k)), _BYTES) for k in (target, source)]
     there = builder.module.declare_intrinsic("llvm.memmove", [_BYTES, _BYTES, count.type])
     builder.call(there, [*places, count, ir.Constant(ir.IntType(1), 0)])
 
 
 def zero(builder: Any, slots: Any, target: Any, count: Any) -> None:
     """Fill a buffer with zeros."""
-    place = builder.inttoptr(builder.load(builder.gep(slots, [target])), _BYTES)
+    _checked(builder, slots, target, count)
+    place = builder.inttoptr(builder.load(_slot(builder, slots, target)), _BYTES)
     fill = builder.module.declare_intrinsic("llvm.memset", [_BYTES, count.type])
     builder.call(fill, [place, ir.Constant(ir.IntType(8), 0), count, ir.Constant(ir.IntType(1), 0)])
 
 
 def push(builder: Any, slots: Any, target: Any, stack: Any, count: Any, grow: Any) -> Any:
     """Look for room at the end of a stack, and say whether there is memory for it."""
-    words = builder.inttoptr(builder.load(builder.gep(slots, [stack])), _WORD.as_pointer())
+    _checked(builder, slots, stack, _WORD(8 * stacks.WORDS))
+    words = builder.inttoptr(builder.load(_slot(builder, slots, stack)), _WORD.as_pointer())
     used, memory, there = (builder.gep(words, [ir.Constant(_WORD, i)]) for i in range(stacks.WORDS))
     start, size = builder.load(used), builder.load(there)
     end = builder.add(start, count)
@@ -279,15 +329,18 @@ def push(builder: Any, slots: Any, target: Any, stack: Any, count: Any, grow: An
     fits = builder.icmp_signed("<=", end, builder.load(there))
     with builder.if_then(fits, likely=True):
         builder.store(end, used)
-        builder.store(builder.add(builder.load(memory), start), builder.gep(slots, [target]))
+        builder.store(builder.add(builder.load(memory), start), _slot(builder, slots, target))
+        _hold(builder, slots, target, builder.load(memory), end)
     return builder.zext(fits, _WORD)
 
 
 def follow(builder: Any, slots: Any, target: Any, stack: Any) -> None:
     """Copy the address of a stack to a slot."""
-    words = builder.inttoptr(builder.load(builder.gep(slots, [stack])), _WORD.as_pointer())
-    memory = builder.load(builder.gep(words, [ir.Constant(_WORD, 1)]))
-    builder.store(memory, builder.gep(slots, [target]))
+    _checked(builder, slots, stack, _WORD(8 * stacks.WORDS))
+    words = builder.inttoptr(builder.load(_slot(builder, slots, stack)), _WORD.as_pointer())
+    used, memory = (builder.load(builder.gep(words, [ir.Constant(_WORD, i)])) for i in range(2))
+    builder.store(memory, _slot(builder, slots, target))
+    _hold(builder, slots, target, memory, used)
 
 
 def call(builder: Any, address: Any, slots: Any, args: Any, lo: Any, hi: Any) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fgrad.kernels import functions, source
+from fgrad.kernels import checks, contracts, functions, source
 
 _TEXT = """
 from fgrad.kernels.sharing import share
@@ -33,7 +33,7 @@ class Loop:
         is_native: whether it is machine code.
     """
 
-    __slots__ = ("_entry", "_function", "_translated", "is_native", "kernel")
+    __slots__ = ("_contract", "_entry", "_function", "_translated", "is_native", "kernel")
 
     kernel: Callable[..., None]
     is_native: bool
@@ -45,6 +45,7 @@ class Loop:
             self.kernel, self.is_native = self._translated, True
             return
         self.kernel, self._function = source.compiled(text), source.load(text).kernel
+        self._contract = contracts.of(text)
         self.is_native = hasattr(self._function, "overloads")
 
     def share(self, args: tuple[Any, ...], count: int, queue: int) -> None:
@@ -52,6 +53,11 @@ class Loop:
         if self._translated is not None:
             self._translated.share(args, count, queue)
             return
+        if checks.ON:  # whose errors an entry does not tell apart
+            self.kernel(*args, 0, count)
+            return
+        if self._contract is not None:
+            source.ask(self._contract, args, count)
         if self._entry is None:
             self._entry = _entry(self._function)
         entry, address = self._entry

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.kernels import intrinsics, native, pool, stacks
+from fgrad.kernels import checks, intrinsics, native, pool, stacks
 
 INTEGERS = intrinsics.INTEGERS
 OPERATIONS = (
@@ -327,7 +327,8 @@ def call(kernel: native.Kernel, args: Any, slots: Any, lo: int, hi: int) -> None
     Args:
         kernel: what to run.
         args: its numbers, as an int64 array.
-        slots: the addresses of buffers, as an int64 array; where kernels are interpreted, `intrinsics.Slots`.
+        slots: the addresses of buffers, as of `checks.addresses`; where kernels are interpreted,
+            `intrinsics.Slots`.
         lo: the start of its loop.
         hi: the end of its loop.
     """
@@ -335,6 +336,8 @@ def call(kernel: native.Kernel, args: Any, slots: Any, lo: int, hi: int) -> None
         kernel.function(slots, args, lo, hi)
     else:
         kernel.function(slots.ctypes.data, args.ctypes.data, lo, hi)
+        if checks.ON:
+            checks.look()
 
 
 class Loop:
@@ -361,10 +364,12 @@ class Loop:
     def share(self, _: tuple[Any, ...], count: int, queue: int) -> None:
         """Run the loop for `range(count)` with the threads at a work queue; see `pool`."""
         pool.runner()(queue, self._task, 0, count)
+        if checks.ON:
+            checks.look()
 
 
 def _buffer(slots: Any, k: int, count: int) -> np.ndarray:
     """Return the first bytes of the buffer in a slot."""
     if isinstance(slots, intrinsics.Slots):
         return slots[k][:count]
-    return stacks.memory(int(slots[k]), count)
+    return stacks.memory(int(slots[checks.WORDS * k]), count)

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from fgrad import locks
 from fgrad.core.caches import LRU
-from fgrad.kernels import compilation, intrinsics, progress, source, store
+from fgrad.kernels import compilation, contracts, intrinsics, progress, source, store
 from fgrad.kernels.compilation import Code, Compiled
 
 
@@ -41,15 +41,17 @@ class Kernel:
         address: of its machine code.
         function: called with slots, args, lo and hi; the first two are addresses, or, where nothing is
             compiled, `intrinsics.Slots` and an array. Other threads run meanwhile.
+        contract: what it asks of its arguments, if it says so.
     """
 
-    __slots__ = ("__weakref__", "_owner", "address", "function")
+    __slots__ = ("__weakref__", "_owner", "address", "contract", "function")
 
     address: int
+    contract: contracts.Contract | None
     function: Callable[..., None]
 
     def __init__(self, address: int, owner: Any, function: Callable[..., None] | None = None) -> None:
-        self.address, self._owner = address, owner
+        self.address, self._owner, self.contract = address, owner, None
         self.function = function or ctypes.CFUNCTYPE(None, *[ctypes.c_size_t] * 4)(address)
 
 
@@ -152,9 +154,13 @@ def _is_there(text: str) -> bool:
 def _found(text: str, signature: str) -> Kernel | None:
     """Return the kernel of `text` if it takes no compiling."""
     if interpreted():
-        return python_kernel(source.execute(text, **intrinsics.interpreted_names()).kernel)
-    path = _path(_whole(text, signature))
-    return _load(path) if path else None
+        kernel: Kernel | None = python_kernel(source.execute(text, **intrinsics.interpreted_names()).kernel)
+    else:
+        path = _path(_whole(text, signature))
+        kernel = _load(path) if path else None
+    if kernel is not None:
+        kernel.contract = contracts.of(text)
+    return kernel
 
 
 def _kept(text: str, signature: str, made: Compiled) -> Kernel:
@@ -165,7 +171,9 @@ def _kept(text: str, signature: str, made: Compiled) -> Kernel:
     if path and code:
         with contextlib.suppress(OSError):
             store.keep(path, _packed(code, path.stem))
-    return Kernel(address, owner)
+    kernel = Kernel(address, owner)
+    kernel.contract = contracts.of(text)
+    return kernel
 
 
 def _whole(text: str, signature: str) -> str:

@@ -12,6 +12,7 @@ from fgrad.kernels import functions
 
 # in one thread: it writes much and computes little, so a second one waits for the same memory
 _TEXT = """
+CONTRACT = "x[n, rows], y[n, columns], out[n, rows, columns]"
 MATRIX = types.Array(types.{dtype}, 2, "C", readonly=True)
 OUT = types.Array(types.{dtype}, 3, "C")
 

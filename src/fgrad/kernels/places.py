@@ -25,6 +25,7 @@ OWN, COMMON = 2**20, 2**25  # bytes of the caches of a core and of all, about: b
 SPARSE = 4  # elements for each place that is named, at most: else most of them stay untouched
 
 _TEXT = """
+CONTRACT = "{contract}"
 DISTINCT = True
 U, NONE, YES = np.uintp, np.int64(0), np.uint8(1)
 IN, OUT = (types.Array(types.{dtype}, 1, "C", readonly=one) for one in (True, False))
@@ -52,6 +53,7 @@ def kernel(x, first, second, out, wrong, rows, columns, width, lo, hi):
         k = stop
 """
 _ROWS = """
+CONTRACT = "ct[n, columns], places[n], out[rows, columns], len(wrong) > 0, hi <= columns"
 DISTINCT = True
 U, NONE, YES = np.uintp, np.int64(0), np.uint8(1)
 IN, OUT = (types.Array(types.{dtype}, 2, "C", readonly=one) for one in (True, False))
@@ -72,6 +74,7 @@ def kernel(ct, places, out, wrong, lo, hi):
                 out[U(i), c] += ct[k, c]
 """
 _SHARED = """
+CONTRACT = "x[n], second[n], counts[parts], hi <= parts"
 DISTINCT = True
 U, NONE, ZERO, ONE, TWO, FOUR, WORD = np.uintp, np.int64(0), *map(np.uintp, (0, 1, 2, 4, 64))
 EVEN, PAIRS, HALVES, BYTES, LAST = map(np.uintp, (2**64 // 3, 2**64 // 5, 2**64 // 17, 2**64 // 255, 56))
@@ -119,6 +122,7 @@ def kernel(x, second, out, counts, lo, hi):
         counts[part] = count
 """
 _FETCHED = """
+CONTRACT = "(hi - 1) * {step} < len(x), len(nan) > 0"
 DISTINCT = True
 U, F, YES, STEP = np.uintp, np.{dtype}, np.uint8(1), np.uintp({step})
 IN, FLAG = types.Array(types.{dtype}, 1, "C", readonly=True), types.Array(types.uint8, 1, "C")
@@ -133,6 +137,7 @@ def kernel(x, nan, lo, hi):
         nan[U(0)] = YES
 """
 _NARROWED = """
+CONTRACT = "places[n], out[n], len(wrong) > 0, hi <= n"
 DISTINCT = True
 IN, OUT = types.Array(types.int64, 1, "C", readonly=True), types.Array(types.int32, 1, "C")
 FLAG, YES = types.Array(types.uint8, 1, "C"), np.uint8(1)
@@ -147,12 +152,22 @@ def kernel(places, out, wrong, lo, hi):
     if lost != np.int64(0):
         wrong[np.uintp(0)] = YES
 """
+_ASKED = (  # one of both is the matrix, in the other there is an element for each place
+    "rows * columns > 0, min(rows, columns, width) > 0, len({matrix}) >= rows * columns, "
+    "min(len({other}), len(second), len(first) * width) >= hi, len(wrong) > 0"
+)
 _STEPS = {"read": "out[j] = x[place]", "write": "out[place] = x[j]", "add": "out[place] += x[j]"}
 
 
 @cache
 def _kernel(name: str, char: str, places: str) -> Loop:
-    text = _TEXT.strip().format(dtype=np.dtype(char).name, places=np.dtype(places).name, step=_STEPS[name])
+    matrix, other = ("x", "out") if name == "read" else ("out", "x")
+    text = _TEXT.strip().format(
+        dtype=np.dtype(char).name,
+        places=np.dtype(places).name,
+        step=_STEPS[name],
+        contract=_ASKED.format(matrix=matrix, other=other),
+    )
     return Loop(f"{text}\n")
 
 
@@ -242,6 +257,8 @@ def added_rows(ct: Any, places: Any, shape: tuple[int, int]) -> Any:
 
 
 def _is_done(name: str, x: Any, first: Any, second: Any, out: Any, shape: tuple[int, int]) -> bool:
+    if 0 in shape or not second.size:  # there is no place, or none is asked for
+        return not second.size
     wrong = np.zeros(1, np.uint8)
     flat = (x.reshape(-1), np.ascontiguousarray(first), second.reshape(-1), out.reshape(-1))
     args, loop = (*flat, wrong, *shape, second.shape[1]), _kernel(name, x.dtype.char, second.dtype.char)

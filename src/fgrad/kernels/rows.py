@@ -19,14 +19,16 @@ CHUNK = 8192  # elements of an inner product that are added up on their own
 BLOCK = 64  # rows whose contributions to shared parameters are added up in one place
 
 _HEAD = """
+CONTRACT = "{contract}"
 DISTINCT = True  # results are new arrays
 F = np.{dtype}
 LANES, ZERO, ONE = np.uintp({lanes}), np.uintp(0), np.uintp(1)
 NONE, LEAST = F(0.0), F(-np.inf)
 helper = njit(error_model="numpy", fastmath={{"contract"}}, {helper})
 MATRIX = types.Array(types.{dtype}, 2, "C", readonly=True)
-VECTOR = types.Array(types.{dtype}, 1, "C", readonly=True)
+EACH = SHARED = SINGLE = types.Array(types.{dtype}, 1, "C", readonly=True)
 OUT, OUTS = types.Array(types.{dtype}, 2, "C"), types.Array(types.{dtype}, 1, "C")
+PARTS = OUT
 
 """
 _FOLD = """
@@ -149,11 +151,11 @@ _BODIES = {
         _loop("lanes[k] += x[i, j + k] * y[i, j + k]") + "out[i] = added(full, rest, n, width)",
     ),
     "shifted_exp": (
-        "ct VECTOR, x MATRIX, shift VECTOR, out OUT",
+        "ct EACH, x MATRIX, shift EACH, out OUT",
         "c, s = ct[i], shift[i]\n" + _PLAIN.format("out[i, j] = c * math.exp(x[i, j] - s)"),
     ),
     "layer_norm": (
-        "x MATRIX, weight VECTOR, bias VECTOR, eps VECTOR, out OUT",
+        "x MATRIX, weight SHARED, bias SHARED, eps SINGLE, out OUT",
         _loop("lanes[k] += x[i, j + k]")
         + "mean = added(full, rest, n, width) / F(n)"
         + _loop("v = x[i, j + k] - mean", "lanes[k] += v * v")
@@ -180,12 +182,23 @@ _LAYER_NORM_BACK = (
 )
 
 
+_SIZES = {
+    **dict.fromkeys(("MATRIX", "OUT"), "[rows, n]"),
+    **dict.fromkeys(("EACH", "OUTS"), "[rows]"),
+    "SHARED": "[n]",
+    "SINGLE": "[1]",
+    "PARTS": "[blocks, n]",
+}
+
+
 def _text(arguments: str, body: str, dtype: np.dtype, *, blocks: bool = False) -> str:
     """Return a module whose kernel runs `body` for rows `lo` to `hi`, or blocks of `BLOCK` rows."""
     names, types = zip(*(a.split() for a in arguments.split(", ")), strict=True)
     matrix = next(n for n, t in zip(names, types, strict=True) if t == "MATRIX")
     body = vector.substituted(body)
-    head = _HEAD.format(dtype=dtype.name, lanes=LANES, helper=source.HELPER)
+    contract = ", ".join(f"{n}{_SIZES[t]}" for n, t in zip(names, types, strict=True))
+    contract += f", hi <= blocks, (hi - 1) * {BLOCK} < rows" if blocks else ", hi <= rows"
+    head = _HEAD.format(dtype=dtype.name, lanes=LANES, helper=source.HELPER, contract=contract)
     folds = _fold("largest", _LARGER), _fold("added", "{a} += {b}")
     lines = [
         f"n, width = np.uintp({matrix}.shape[1]), ONE",
@@ -234,7 +247,7 @@ def _kernel(name: str, char: str) -> Loop:
 
 @cache
 def _layer_norm_back(char: str) -> Loop:
-    arguments = "ct MATRIX, x MATRIX, weight VECTOR, eps VECTOR, out OUT, dweight OUT, dbias OUT"
+    arguments = "ct MATRIX, x MATRIX, weight SHARED, eps SINGLE, out OUT, dweight PARTS, dbias PARTS"
     return Loop(_text(arguments, _LAYER_NORM_BACK, np.dtype(char), blocks=True))
 
 

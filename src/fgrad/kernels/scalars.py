@@ -14,6 +14,8 @@ from typing import Any
 
 from llvmlite import ir
 
+from fgrad.kernels import checks
+
 BITS: dict[str, ir.Type] = {
     "bool": ir.IntType(1),
     **{f"{sign}int{bits}": ir.IntType(bits) for sign in ("", "u") for bits in (8, 16, 32, 64)},
@@ -31,14 +33,36 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
         floats: the flags of arithmetic of floats: contract, for fused multiply-add, or none.
         accesses: the loads and stores of elements of arrays, with the name of the memory of each.
         differences: those of differences: a product that one side alone does not round makes them wrong.
+        title: what to call the kernel.
+        where: the text of what is being written.
     """
 
     floats: tuple[str, ...] = ("contract",)
     differences: tuple[str, ...] = ()
+    title = where = ""
 
     def __init__(self, block: Any) -> None:
         super().__init__(block)
         self.accesses: list[tuple[Any, str]] = []
+
+    def require(self, good: Any, index: Any, size: Any) -> None:
+        """Leave the kernel where an access is outside of its buffer, and note which; see `checks`."""
+        with self.if_then(self.not_(good), likely=False):
+            text = bytearray(f"{self.title}: {self.where}".encode() + b"\0")
+            kind = ir.ArrayType(ir.IntType(8), len(text))
+            said = ir.GlobalVariable(self.module, kind, self.module.get_unique_name("where"))
+            said.initializer, said.linkage, said.global_constant = ir.Constant(kind, text), "internal", True
+            note = self.module.globals.get(checks.SYMBOL)
+            if note is None:
+                word = ir.IntType(64)
+                types = [ir.IntType(8).as_pointer(), word, word]
+                note = ir.Function(self.module, ir.FunctionType(ir.VoidType(), types), checks.SYMBOL)
+            self.call(note, [self.bitcast(said, ir.IntType(8).as_pointer()), index, size])
+            result = self.function.function_type.return_type
+            if isinstance(result, ir.VoidType):
+                self.ret_void()
+            else:
+                self.ret(ir.Constant(result, 0))
 
 
 class Untranslatable(Exception):  # noqa: N818 -- not an error: Numba can do it
@@ -46,16 +70,22 @@ class Untranslatable(Exception):  # noqa: N818 -- not an error: Numba can do it
 
 
 class Number:
-    """A value that a kernel computes: its kind, llvmlite's value, and what stands in the text if it does."""
+    """A value that a kernel computes: its kind, llvmlite's value, and what stands in the text if it does.
 
-    __slots__ = ("kind", "literal", "value")
+    `limits` are where the memory of a pointer begins and ends, if that is known.
+    """
+
+    __slots__ = ("kind", "limits", "literal", "value")
 
     kind: str
     value: Any
     literal: Any
+    limits: tuple[Any, Any] | None
 
-    def __init__(self, kind: str, value: Any, literal: Any = None) -> None:
-        self.kind, self.value, self.literal = kind, value, literal
+    def __init__(
+        self, kind: str, value: Any, literal: Any = None, limits: tuple[Any, Any] | None = None
+    ) -> None:
+        self.kind, self.value, self.literal, self.limits = kind, value, literal, limits
 
 
 def type_of(kind: str) -> Any:

@@ -18,6 +18,7 @@ ROWS = 8  # sums along contiguous rows that run side by side
 COLUMNS = 512  # of a strided axis: so many neighbours stay in the cache
 
 _TEXT = """
+CONTRACT = "{contract}"
 F = np.{dtype}
 ZERO, ONE, SIDE, WIDTH = np.uintp(0), np.uintp(1), np.uintp({rows}), np.uintp({columns})
 IN, OUT = (types.Array(types.{dtype}, {ndim}, "C", readonly=one) for one in (True, False))
@@ -68,10 +69,18 @@ _ALONG_COLUMNS = """
 """
 
 
+_ASKED = {
+    2: f"x[count, n], out[count, n], n > 0, (hi - 1) * {ROWS} < count",
+    3: f"x[count, n, width], out[count, n, width], n > 0, hi <= count * -(-width // {COLUMNS})",
+}
+
+
 @cache
 def _kernel(ndim: int, char: str) -> Loop:
     body = (_ALONG_ROWS if ndim == 2 else _ALONG_COLUMNS).strip("\n")
-    text = _TEXT.format(dtype=np.dtype(char).name, rows=ROWS, columns=COLUMNS, ndim=ndim, body=body)
+    text = _TEXT.format(
+        dtype=np.dtype(char).name, rows=ROWS, columns=COLUMNS, ndim=ndim, body=body, contract=_ASKED[ndim]
+    )
     return Loop(text.strip() + "\n")
 
 

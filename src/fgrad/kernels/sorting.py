@@ -17,6 +17,7 @@ from fgrad.kernels.loops import Loop
 _TOGETHER = 2**22  # elements that are sorted at a time, since each needs memory for two keys and two places
 
 _TEXT = """
+CONTRACT = "x[rows, n], keys[2, rows, n], places[2, rows, n], out[rows, n], 0 < n < 2**31, hi <= rows"
 DISTINCT = True
 F, I, U = np.{dtype}, np.int{bits}, np.uintp
 ZERO, ONE, DIGITS, COUNT = U(0), U(1), U({digits}), U(256)

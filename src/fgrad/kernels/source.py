@@ -11,7 +11,7 @@ import contextlib
 import linecache
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +21,7 @@ import numpy as np
 
 from fgrad import config, locks
 from fgrad.core.caches import LRU
-from fgrad.kernels import store
+from fgrad.kernels import checks, contracts, store
 
 COMPILED = (
     "import math\n\nimport numpy as np\nfrom numba import njit, types\n\n"
@@ -42,8 +42,28 @@ def compiled(text: str) -> Callable[..., None]:
     """
     kernel: Callable[..., None] = load(text).kernel
     for result in getattr(kernel, "overloads", {}).values():
-        return getattr(result, "entry_point", kernel)
-    return quiet(kernel)
+        return _held(getattr(result, "entry_point", kernel), text)
+    return _held(quiet(kernel), text)
+
+
+def _held(kernel: Callable[..., None], text: str) -> Callable[..., None]:
+    """Return a kernel that holds its arguments to its contract."""
+    contract = contracts.of(text)
+    if contract is None:
+        return kernel
+    count = len(contract.names)
+
+    @wraps(kernel)
+    def run(*args: Any) -> None:
+        ask(contract, args[:count], args[-1])
+        kernel(*args)
+
+    return run
+
+
+def ask(contract: contracts.Contract, args: Sequence[Any], steps: int) -> None:
+    """Hold arguments to a contract; see `contracts`."""
+    contract.ask((steps, *[x.shape if isinstance(x, np.ndarray) else x for x in args]), args, steps)
 
 
 def load(text: str) -> ModuleType:
@@ -58,6 +78,8 @@ def _load(text: str) -> ModuleType:
     if vars(numba.config)["DISABLE_JIT"]:
         return execute(f"{INTERPRETED}\n{text}")
     text = f"{store.header()}\n{COMPILED}\n{text}"
+    if checks.ON:
+        text = text.replace("cache=True", "cache=True, boundscheck=True")
     return _load_cached(text) or execute(text.replace("cache=True", "cache=False"))
 
 

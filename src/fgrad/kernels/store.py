@@ -288,7 +288,7 @@ def header() -> str:
         f"# fgrad {_version('fgrad')} {_sources()[:16]}, numba {_version('numba')}, "
         f"llvmlite {_version('llvmlite')} with LLVM {llvm}, numpy {np.__version__}, {python} of "
         f"{sys.maxsize.bit_length() + 1} bits on {platform.machine()} {binding.get_process_triple()}, "
-        f"{cpu} {digest(features)[:16]}"
+        f"{cpu} {digest(features)[:16]}{', checked' * config.checked()}"
     )
 
 

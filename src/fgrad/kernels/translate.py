@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 
-from fgrad.kernels import elements, scalars
+from fgrad.kernels import checks, elements, instructions, scalars
 from fgrad.kernels.elements import Array
 from fgrad.kernels.instructions import Intrinsic
 from fgrad.kernels.scalars import Number, Untranslatable, constant, convert
@@ -49,6 +49,7 @@ def translated(text: str, module: ModuleType, symbol: str, params: tuple[str, ..
     builder = scalars.Builder(function.append_basic_block("entry"))
     body = builder.append_basic_block("body")
     writer = _Writer(builder, functions, vars(module))
+    builder.title = f"kernel {symbol[:14]}({', '.join(a.arg for a in functions['kernel'].args.args)})"
     builder.position_at_end(body)
     given: list[Any] = [Number(p, value) for p, value in zip(params, function.args, strict=True)]
     signature = getattr(module.kernel, "signature", None)
@@ -285,10 +286,18 @@ class _Writer:
             place = self.places[name, value.kind] = self._reserve(value.value.type)
         self.builder.store(value.value, place)
         self.kinds[name] = value.kind
+        if checks.ON and value.kind[-1] == "*":
+            word = scalars.BITS["uint64"]
+            for which, limit in enumerate(value.limits or (word(0), word(2**64 - 1))):
+                self._assign(f"{name} {which}", Number("uint64", limit))
 
     def _variable(self, name: str) -> Number:
         kind = self.kinds[name]
-        return Number(kind, self.builder.load(self.places[name, kind]))
+        value = Number(kind, self.builder.load(self.places[name, kind]))
+        if checks.ON and kind[-1] == "*":
+            first, end = (self._variable(f"{name} {which}").value for which in range(2))
+            value.limits = first, end
+        return value
 
     def _reserve(self, kind: Any) -> Any:
         with self.builder.goto_entry_block():
@@ -308,11 +317,13 @@ class _Writer:
         not but in a difference that is below zero on the way.
         """
         array, outer = self._value(node.value), self.flags
-        self.flags = () if any(isinstance(x, ast.Sub) for x in ast.walk(node.slice)) else ("nuw", "nsw")
+        wraps = checks.ON or any(isinstance(x, ast.Sub) for x in ast.walk(node.slice))
+        self.flags = () if wraps else ("nuw", "nsw")
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         indices, self.flags = [self._number(x) for x in parts], outer
+        self.builder.where = ast.unparse(node)
         if isinstance(array, Number) and array.kind[-1] == "*" and len(indices) == 1:
-            return _Pointed(array.kind[:-1], array.value, []), indices
+            return _Pointed(array), indices
         if not isinstance(array, Array):
             raise Untranslatable(f"an element of {ast.unparse(node.value)}")
         return array, indices
@@ -470,6 +481,7 @@ class _Writer:
             return self._local(*node.args)
         given = [self._number(a) for a in node.args]
         if isinstance(called, Intrinsic):
+            self.builder.where = ast.unparse(node)
             return self._written(called, given)
         if called in _FUNCTIONS:
             return _FUNCTIONS[called](self.builder, *given)
@@ -491,7 +503,15 @@ class _Writer:
         params, result = kinds
         values = [convert(self.builder, x, kind).value for x, kind in zip(given, params, strict=True)]
         value = intrinsic.emit(self.builder, *values)
-        return None if result == "void" else Number(result, value)
+        if result == "void":
+            return None
+        return Number(result, value, limits=self._limits(values, given) if result[-1] == "*" else None)
+
+    def _limits(self, values: list[Any], given: list[Number]) -> tuple[Any, Any] | None:
+        """Return where the memory of the pointer that an intrinsic gives begins and ends, if known."""
+        if checks.ON and len(given) == 3:  # of the buffer that a slot holds
+            return instructions.limits(self.builder, *values)
+        return given[0].limits  # of the pointer that it was made of
 
     def _cast(self, kind: type, given: list[ast.expr]) -> Number:
         if len(given) != 1:
@@ -509,9 +529,15 @@ class _Writer:
 
 
 class _Pointed(Array):
-    """What a pointer points to: its end is not known, and its index has no sign, or is not below zero."""
+    """What a pointer points to: its index has no sign, or is not below zero."""
 
-    __slots__ = ()
+    __slots__ = ("limits",)
+
+    limits: tuple[Any, Any] | None
+
+    def __init__(self, pointer: Number) -> None:
+        super().__init__(pointer.kind[:-1], pointer.value, [])
+        self.limits = pointer.limits
 
     def place(self, builder: Any, indices: Sequence[Number]) -> Any:
         """Return the pointer to an element."""
@@ -519,6 +545,9 @@ class _Pointed(Array):
         if not scalars.is_whole(index.kind):
             raise Untranslatable(f"a pointer[{index.kind}]")
         index = convert(builder, index, "int64" if scalars.is_signed(index.kind) else "uint64")
+        if checks.ON and self.limits:
+            place, size = builder.gep(self.pointer, [index.value]), np.dtype(self.dtype).itemsize
+            instructions.check(builder, place, scalars.BITS["uint64"](size), self.limits, index.value, size)
         return builder.gep(self.pointer, [index.value], inbounds=True)
 
     def load(self, builder: Any, indices: Sequence[Number]) -> Number:

@@ -21,6 +21,7 @@ from fgrad.kernels.loops import Loop
 TILE = 2**20  # bytes of unrolled windows at a time
 
 _HEAD = """
+CONTRACT = "{contract}"
 F = np.{dtype}
 NONE, ZERO, ONE = np.uintp(0), F(0.0), F(1.0)
 LEAST = F(-np.inf)
@@ -100,15 +101,17 @@ def kernel({arrays}, kh, kw, sh, sw, ph, pw, lo, hi):
         {clear}
         for row in range(rows):
             r = np.uintp(row)
-            first, last = max(0, row * sh - ph), min(height, row * sh - ph + kh)
+            first = max(0, row * sh - ph)
+            last = max(first, min(height, row * sh - ph + kh))  # the window may see nothing but padding
             begin = behind = 0
             if {middle}:  # from one column to the other, windows lie inside
-                begin = min(width, (pw + sw - 1) // sw)
-                behind = max(begin, (length + pw - kw) // sw + 1)
+                begin = max(0, min(width, (pw + sw - 1) // sw))
+                behind = max(begin, min(width, (length + pw - kw) // sw + 1))
             for side in range(2):
                 for column in range(behind if side else 0, width if side else begin):
                     q = np.uintp(column)
-                    left, right = max(0, column * sw - pw), min(length, column * sw - pw + kw)
+                    left = max(0, column * sw - pw)
+                    right = max(left, min(length, column * sw - pw + kw))
                     {start}
                     for i in range(np.uintp(first), np.uintp(last)):
                         for j in range(np.uintp(left), np.uintp(right)):
@@ -158,6 +161,17 @@ _POOLS = {
         "step": "x[n, i, j] += share",
     },
 }
+_PLACES = {  # arrays that have an element for each window
+    "max": ("out",),
+    "sum": ("out",),
+    "spread": ("out",),
+    "max_back": ("ct", "out"),
+}
+_FAR = "min(kh, kw, sh, sw) > 0, max(abs(ph), abs(pw), kh, kw, sh, sw) < 2**31"  # without overflow
+_COLUMNS = (
+    "x[images, whole, height, length], columns[n, channels * kh * kw, rows * width], rows >= 0, width >= 0, "
+    f"0 <= image <= images - n, 0 <= channel <= whole - channels, channels > 0, {_FAR}"
+)
 _OUTPUTS = {"max": "out", "sum": "out", "max_back": "target", "spread": "x"}
 
 
@@ -165,7 +179,8 @@ _OUTPUTS = {"max": "out", "sum": "out", "max_back": "target", "spread": "x"}
 def _window_kernel(name: str, char: str) -> Loop:
     first = "INPUT" if name == "unroll" else "OUTPUT"
     signature = f"types.void({first}, COLUMNS, {'I, ' * 14}U, U)"
-    head = _HEAD.format(dtype=np.dtype(char).name, rank=4, signature=signature)
+    contract = f"{_COLUMNS}, hi <= n * channels{' * kh * kw' * (name == 'unroll')}"
+    head = _HEAD.format(dtype=np.dtype(char).name, rank=4, signature=signature, contract=contract)
     return Loop(head.strip() + (_UNROLL if name == "unroll" else _ROLL))
 
 
@@ -181,7 +196,14 @@ def _pool_text(name: str, dtype: np.dtype, window: Steps, stride: int) -> str:
     )
     types = ("OUTPUT" if a == _OUTPUTS[name] else "INPUT" for a in parts["arrays"].split(", "))
     signature = f"types.void({', '.join(types)}, {'I, ' * 6}U, U)"
-    head = _HEAD.format(dtype=dtype.name, rank=3, signature=signature)
+    arrays = parts["arrays"].split(", ")
+    contract = ", ".join(
+        f"{a}[n, {'rows, width' if a in _PLACES[name] else 'height, length'}]" for a in arrays
+    )
+    contract += f", hi <= n, {_FAR}"
+    if math.prod(window) <= UNROLLED:
+        contract += f", kh == {window[0]}, kw == {window[1]}, sw == {stride}"
+    head = _HEAD.format(dtype=dtype.name, rank=3, signature=signature, contract=contract)
     if math.prod(window) > UNROLLED:
         return head.strip() + _POOL.format(**parts, middle=False)
     lines = [parts["start"]]

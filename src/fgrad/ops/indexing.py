@@ -149,6 +149,17 @@ def _run_unslice(ct: Any, *, shape: Shape, index: Index) -> Any:
     return out
 
 
+def _filling(x: Any, shape: Shape, place: Shape) -> Aval:
+    """Return what the elements of `x` make of zeros of `shape`; they have to fill their place there.
+
+    Raises:
+        ValueError: there are more or fewer.
+    """
+    if x.shape != place:
+        raise ValueError(f"elements of shape {x.shape} do not fill a place of shape {place} in {shape}")
+    return Aval(shape, x.dtype)
+
+
 def _run_update(x: Any, value: Any, *, index: Index) -> Any:
     out = x.copy() if x.__class__ is DeviceArray else np.array(x)
     out[index] = value
@@ -261,7 +272,7 @@ linear(
     "unslice",
     run=_run_unslice,
     adjoint=lambda ct, x, *, shape, index: bind("slice", ct, index=index),
-    shape=lambda x, *, shape, index: Aval(shape, x.dtype),
+    shape=lambda x, *, shape, index: _filling(x, shape, _indexed(shape, index)),
     batch=lambda x, *, shape, index: bind("unslice", x, shape=(x.shape[0], *shape), index=_all(index)),
 )
 
@@ -518,7 +529,8 @@ def _added(ct: Any, arrays: Any, template: Index, shape: Shape, *, unique: bool)
     if lanes is not None and ct.shape == arrays[-1].shape:
         matrix = (math.prod(shape[:-1]), shape[-1])
         return backend("places").added(ct.reshape(lanes[1].shape), *lanes, matrix, unique=unique)
-    if len(shape) > 1 and template == _HOLES[1] and arrays[0].dtype == np.int64:
+    rows = len(shape) > 1 and template == _HOLES[1] and arrays[0].dtype == np.int64
+    if rows and ct.shape == (*arrays[0].shape, *shape[1:]):
         columns = math.prod(shape[1:])
         return backend("places").added_rows(
             ct.reshape(-1, columns), arrays[0].reshape(-1), (shape[0], columns)
@@ -629,7 +641,9 @@ register(
         "scatter_add",
         run=_run_scatter_add,
         pull=_scatter_pull,
-        shape=lambda ct, *arrays, shape, **_: Aval(shape, ct.dtype),
+        shape=lambda ct, *arrays, template, shape, **_: _filling(
+            ct, shape, _gathered(shape, arrays, template)
+        ),
         batch=_batch_scatter_add,
     )
 )

@@ -28,6 +28,22 @@ def _pooled(x: Any, window: Steps, stride: Steps, padding: Pads) -> Shape:
     return (*x.shape[:-rank], *_count(x.shape[-rank:], window, stride, padding))
 
 
+def _framed(space: Shape, padding: Pads) -> tuple[Shape, Any, Any]:
+    """Return the space with padding, where in it the elements stand that it has, and which these are."""
+    full, there, here = [], [], []
+    for n, (low, high) in zip(space, padding, strict=True):
+        count = max(0, n + min(0, low) + min(0, high))
+        full.append(max(0, n + low + high))
+        there.append(slice(max(0, low), max(0, low) + count))
+        here.append(slice(max(0, -low), max(0, -low) + count))
+    return tuple(full), (..., *there), (..., *here)
+
+
+def _cuts(padding: Pads) -> bool:
+    """Return whether padding is negative somewhere, so that windows never see some elements."""
+    return any(n < 0 for pair in padding for n in pair)
+
+
 def _slices(window: Steps, stride: Steps, count: Shape) -> Iterator[tuple[Any, ...]]:
     """Yield for every place in a window the index of the elements that stand there, one a window."""
     for offset in itertools.product(*map(range, window)):
@@ -61,23 +77,26 @@ def _max_adjoint(ct: Any, out: Any, x: Any, *, window: Steps, stride: Steps, pad
         return near(ct).zeros(x.shape, ct.dtype)
     if _suits(x, window) and ct.__class__ is np.ndarray and ct.dtype == x.dtype:
         return backend("windows").max_pool_back(ct, out, x, window, stride, padding)
-    rank = len(window)
-    inside = tuple(slice(max(0, low), low + n) for n, (low, _) in zip(x.shape[-rank:], padding, strict=True))
-    full = tuple(n + low + high for n, (low, high) in zip(x.shape[-rank:], padding, strict=True))
-    whole = (*x.shape[:-rank], *full)
+    rank, shape = len(window), x.shape
+    full, there, here = _framed(shape[-rank:], padding)
+    whole = (*shape[:-rank], *full)
     if any(map(any, padding)):  # NaN is equal to nothing
-        x = bind("update", near(x).full(whole, np.nan, x.dtype), x, index=(..., *inside))
+        seen = bind("slice", x, index=here) if _cuts(padding) else x
+        x = bind("update", near(x).full(whole, np.nan, x.dtype), seen, index=there)
     ties = [(index, bind("equal", bind("slice", x, index=index), out))
             for index in _slices(window, stride, out.shape[-rank:])]  # fmt: skip
     number: Any = 0
     for _, tie in ties:
         number = number + bind("convert", tie, dtype=ct.dtype)
+    if any(max(p) >= k for p, k in zip(padding, window, strict=True)):  # a window may see no element
+        number = bind("maximum", number, 1)
     share = ct / number
     total: Any = None
     for index, tie in ties:
         part = bind("unslice", bind("where", tie, share, 0), shape=whole, index=index)
         total = part if total is None else total + part
-    return bind("slice", total, index=(..., *inside))
+    back = bind("slice", total, index=there)
+    return bind("unslice", back, shape=shape, index=here) if _cuts(padding) else back
 
 
 register(
@@ -109,13 +128,16 @@ def _run_spread(ct: Any, *, window: Steps, stride: Steps, padding: Pads, space: 
     shape = (*ct.shape[:-rank], *space)
     if ct.size and math.prod(shape) >= LARGE and _suits_spread(ct, window):
         return backend("windows").spread(ct, window, stride, padding, shape)
-    full = tuple(n + low + high for n, (low, high) in zip(space, padding, strict=True))
+    full, there, here = _framed(space, padding)
     out = near(ct).zeros((*ct.shape[:-rank], *full), ct.dtype)
     if ct.size:
         for index in _slices(window, stride, ct.shape[-rank:]):
             out[index] += ct
-    inside: Any = (..., *(slice(low, low + n) for n, (low, _) in zip(space, padding, strict=True)))
-    return out[inside]
+    if not _cuts(padding):
+        return out[there]
+    back = near(ct).zeros(shape, ct.dtype)
+    back[here] = out[there]
+    return back
 
 
 def _suits_spread(ct: Any, window: Steps) -> bool:

@@ -86,7 +86,7 @@ def padded(x: Any, padding: Pads, input_dilation: Steps, value: float = 0.0) -> 
     target: list[Any] = []
     for n, u, (low, _), extent in zip(space, input_dilation, padding, extents, strict=True):
         first = max(0, -(low // u))  # a negative padding cuts what would stand before the start
-        last = min(n, max(first, (extent - low - 1) // u + 1))
+        last = max(first, min(n, (extent - low - 1) // u + 1))
         source.append(slice(first, last))
         start = low + first * u
         target.append(slice(start, start + spread(last - first, u), u))
