@@ -83,7 +83,7 @@ def private_copy(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
     It lies in memory as the array does, as far as that decides which of its shapes are views of it.
     """
-    if not a.flags.c_contiguous and a.ndim > 1:
+    if a.ndim > 1 and not a.flags.c_contiguous:
         return compact(a) if a.size and 0 in a.strides else _copied_as_it_lies(a)
     copied = _pool.copy(a) if _POOLED_FROM <= a.nbytes <= _POOLED_TO else a.copy()
     copied.setflags(write=False)  # an assignment to a.flags takes four times as long

@@ -68,6 +68,9 @@ def _hidden(*_: Any) -> Any:
 HIDDEN = Pull(_hidden)  # of a value computed inside Function.forward
 
 
+_SHORT = 256  # elements, which are added in the time that it takes to remember a buffer
+
+
 class Pieces:
     """The cotangent of a value of which small parts were read: the parts, until somebody needs the whole."""
 
@@ -96,7 +99,7 @@ def _read(pull: Placing, have: Any, own: Any, ct: Any, saved: tuple[Any, ...]) -
     """
     if have is None:
         return pull.raw(ct, *saved)[0]
-    if have.__class__ is not np.ndarray or have.dtype != ct.dtype:
+    if have.dtype != ct.dtype or have.__class__ is not np.ndarray:
         return np.add(have, pull.raw(ct, *saved)[0])
     if own is not have:
         have = have.copy()
@@ -304,10 +307,16 @@ class Tape(Trace):
                 elif pull.__class__ is Placing:
                     p = parents[0]
                     if pull.into is not None:
-                        owned[p] = p.ct = _read(pull, p.ct, owned.get(p), ct, node.saved)
-                        back = ()
+                        if p.ct is None:  # what is read once has no buffer
+                            p.ct = pull.raw(ct, *node.saved)[0]
+                        elif p.ct.size < _SHORT:
+                            p.ct = add(p.ct, pull.raw(ct, *node.saved)[0])
+                        else:
+                            owned[p] = p.ct = _read(pull, p.ct, owned.get(p), ct, node.saved)
+                        parents = back = ()
                     else:
                         first, *back = _written(pull, owned.get(node), ct, node.saved)
+                        parents = parents[1:]
                         if node.fits is not None:
                             back = [
                                 c if f is None else fit(c, f)
@@ -317,7 +326,6 @@ class Tape(Trace):
                             owned[p] = p.ct = first
                         else:
                             p.ct = add(p.ct, first)
-                    parents = parents[1:]
                 elif pull is None:
                     grads[node] = ct
                     back = (ct,)

@@ -17,7 +17,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import CPU, adopted, copied, find, is_foreign, maker, moved
-from fgrad.core.aval import aval_of
+from fgrad.core.aval import Aval, aval_of
 from fgrad.core.operators import Operators
 from fgrad.core.pictures import html_of
 from fgrad.core.placement import buffer_of, near
@@ -58,7 +58,7 @@ class Tensor(Operators):
 
     _value: Any  # an array or NumPy scalar that is never written to, or a Box
     _nodes: tuple[Node, ...]  # what live tapes know of the value
-    _base: View | None  # how it shares the memory of another Tensor
+    _base: View | tuple[Any, ...] | None  # how it shares the memory of another Tensor
     _viewers: list[ref[Tensor]] | None  # which Tensors share its memory so, and may be gone
     _grad: Tensor | None
 
@@ -411,7 +411,9 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
     n = Node()
     n.tape = tape
     n.pull = row.linear
-    n.saved = (aval_of(v), params)
+    aval = _new(Aval)
+    aval.shape, aval.dtype = v.shape, v.dtype
+    n.saved = (aval, params)
     n.parents = nodes
     n.fits = n.ct = n.aval = None
     refs = tape.refs

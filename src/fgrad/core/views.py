@@ -22,12 +22,16 @@ from fgrad.core.tensor import Tensor, apply_linear, bind, wrap
 from fgrad.core.trace import Box, current, inherited_state, note_change, only_splits, user_line
 from fgrad.tree import declare_leaf
 
+_MANY = 31  # views
 _new = object.__new__
 _ndarray = np.ndarray
 
 
 class View:
-    """How a Tensor comes from its base, which knows it by a weak reference."""
+    """How a Tensor comes from its base, which knows it by a weak reference.
+
+    Most are never looked at: until then a Tensor has a tuple of base, row and params in the place of one.
+    """
 
     __slots__ = ("base", "params", "rest", "row")
 
@@ -84,8 +88,14 @@ def _enter(base: Tensor, viewer: ref[Tensor]) -> None:
         base._viewers = [viewer]
         return
     known.append(viewer)
+    if len(known) > _MANY:
+        _forget(base, known)
+
+
+def _forget(base: Tensor, known: list[ref[Tensor]]) -> None:
+    """Let go of the views that are gone, each time that the list has doubled."""
     n = len(known)
-    if n > 31 and not n & (n - 1):
+    if not n & (n - 1):
         base._viewers = [r for r in known if r() is not None]
 
 
@@ -100,16 +110,24 @@ def view_of(x: Any, row: Primitive, params: dict[str, Any]) -> Any:
             return made
     elif isinstance(value, np.generic) or not _is_array(x) or _is_item(value, params):
         return made
-    if row.depends and not (value.__class__ is _ndarray and x._base is None and x._value.flags.c_contiguous):
+    if row.depends and not lies_row_by_row(x):
         return reshaped_view(x, made, row, params)
-    view = _new(View)  # what `linked` does, without a call
-    view.base, view.row, view.rest, view.params = x, row, (), params
-    made._base = view
-    if x._viewers is None:
+    made._base = (x, row, params)
+    known = x._viewers
+    if known is None:
         x._viewers = [ref(made)]
+    elif known[-1]() is None:
+        known[-1] = ref(made)
     else:
-        _enter(x, ref(made))
+        known.append(ref(made))
+        if len(known) > _MANY:
+            _forget(x, known)
     return made
+
+
+def lies_row_by_row(x: Tensor) -> bool:
+    """Return whether `x` is an array of its own without gaps, of which every reshape is a view."""
+    return x._base is None and x._value.__class__ is _ndarray and x._value.flags.c_contiguous
 
 
 def _is_item(value: Any, params: dict[str, Any]) -> bool:
@@ -139,7 +157,7 @@ def reshaped_view(
             shares = np.may_share_memory(example, example.reshape(params["shape"]))
         return linked(View, x, made, row, params) if shares else made
     linked(Uncertain, x, made, row, params)
-    view: Uncertain = made._base  # type: ignore[assignment]
+    view = _view_in(made)
     view.value, view.is_raveled = value, is_raveled
     return made
 
@@ -179,7 +197,20 @@ declare_leaf(Unknown)
 _value_in: Any = Tensor.__dict__["_value"].__get__
 _set_value: Any = Tensor.__dict__["_value"].__set__
 _set_nodes: Any = Tensor.__dict__["_nodes"].__set__
-_view_in: Any = Tensor.__dict__["_base"].__get__
+_link_in: Any = Tensor.__dict__["_base"].__get__
+_set_link: Any = Tensor.__dict__["_base"].__set__
+
+
+def _view_in(x: Tensor) -> Any:
+    """Return how `x` comes from its base, or None."""
+    link = _link_in(x)
+    if link.__class__ is not tuple:
+        return link
+    view = _new(View)
+    view.base, view.row, view.params = link
+    view.rest = ()
+    _set_link(x, view)
+    return view
 
 
 def as_it_lies(value: np.ndarray[Any, Any], like: Any) -> np.ndarray[Any, Any]:
@@ -234,14 +265,14 @@ def check_writable(x: Tensor) -> None:
         ValueError: with NumPy's words.
         TypeError: nobody knows whether it is one.
     """
-    view, is_certain = x._base, True
+    view, is_certain = _view_in(x), True
     while view is not None:
         if isinstance(view, ReadOnly):
             if is_certain:
                 raise ValueError("assignment destination is read-only")
             raise TypeError(_DEPENDS.format(user_line(), view.row.name))
         is_certain = is_certain and _shares(view)
-        view = view.base._base
+        view = _view_in(view.base)
 
 
 def has_views(x: Tensor) -> bool:
@@ -251,8 +282,8 @@ def has_views(x: Tensor) -> bool:
 
 def root_of(x: Tensor) -> Tensor:
     """Return the Tensor whose memory `x` shows, which is a view of no other."""
-    while x._base is not None and _shares(x._base):
-        x = x._base.base
+    while (view := _view_in(x)) is not None and _shares(view):
+        x = view.base
     return x
 
 
@@ -269,7 +300,7 @@ def reshape_handle(x: Tensor, row: Primitive, params: dict[str, Any]) -> None:
             _view_in(viewer).base = whole
         x._base = x._viewers = None
         if whole._base is not None:
-            _enter(whole._base.base, ref(whole))
+            _enter(_view_in(whole).base, ref(whole))
         linked(View, whole, x, row, params)
         made = apply_linear(row, whole, params)
     x._value, x._nodes = made._value, made._nodes
@@ -277,7 +308,7 @@ def reshape_handle(x: Tensor, row: Primitive, params: dict[str, Any]) -> None:
 
 def touch(x: Tensor) -> None:
     """Let what shares memory with `x` follow what `x` has become part of: a recording whose leaf it is."""
-    if x._base is not None or x._viewers is not None:
+    if x._base is not None or has_views(x):
         _write(x, x)
 
 
@@ -295,13 +326,13 @@ def _viewers(x: Tensor) -> list[Tensor]:
 def _write(x: Tensor, new: Tensor) -> None:
     check_writable(x)
     path = [(x, _fitting(new, x))]
-    while (view := path[-1][0]._base) is not None:
+    while (view := _view_in(path[-1][0])) is not None:
         base = view.base
         if not _shares(view):
             _doubt(path[-1][0])
             path[-1][0]._base = None
             break
-        whole = view.row.write(base, path[-1][1], *view.rest, **view.params)  # type: ignore[misc]
+        whole = view.row.write(base, path[-1][1], *view.rest, **view.params)
         path.append((base, _fitting(whole, base)))
     if inherited_state().boxed:
         for handle, _ in path:
@@ -311,8 +342,8 @@ def _write(x: Tensor, new: Tensor) -> None:
     for (inner, _), (outer, _) in zip(reversed(path[:-1]), reversed(path[1:]), strict=True):
         whole = outer._value
         if whole.__class__ is _ndarray:  # where the elements lie, as in NumPy
-            view = inner._base
-            inner._value = view.row.run(whole, *view.rest, **view.params)  # type: ignore[union-attr]
+            view = _view_in(inner)
+            inner._value = view.row.run(whole, *view.rest, **view.params)
     below: Any = None
     for handle, _ in path:
         value = handle._value  # of examples a view is made anew, to lie in memory as NumPy's does
@@ -331,7 +362,7 @@ def _mark(x: Tensor) -> None:
         x = todo.pop()
         if type(x) is not Tensor:
             continue
-        view = x._base
+        view = _view_in(x)
         if view is None:
             continue
         todo += _viewers(x)
@@ -343,7 +374,7 @@ def _mark(x: Tensor) -> None:
         _set_nodes(x, ())
         state.stale.append(ref(x))
         n = len(state.stale)
-        if n > 31 and not n & (n - 1):
+        if n > _MANY and not n & (n - 1):
             state.stale = [r for r in state.stale if type(r()) is Stale]
 
 
@@ -361,9 +392,9 @@ def memory_of(x: Tensor) -> np.ndarray[Any, Any] | None:
     """Return an array that lies in memory as `x` does, or as each of its examples, if there is one."""
     chain = []
     root = x
-    while root._base is not None:
-        chain.append(root._base)
-        root = root._base.base
+    while (view := _view_in(root)) is not None:
+        chain.append(view)
+        root = view.base
     if any(isinstance(v, Gathered) for v in chain):
         example = memory_of(root)
         for v in reversed(chain):
@@ -397,10 +428,10 @@ def is_laid_out(x: Tensor) -> bool:
 
 def _doubt(written: Tensor) -> None:
     """Let nobody read what may or may not have been written to with `written`: the rest of its family."""
-    view: View = written._base  # type: ignore[assignment]
+    view = _view_in(written)
     root = written
-    while root._base is not None:
-        root = root._base.base
+    while (link := _view_in(root)) is not None:
+        root = link.base
     todo = [root]
     while todo:
         y = todo.pop()

@@ -13,7 +13,15 @@ import numpy as np
 
 from fgrad.core.primitive import ROWS, Primitive
 from fgrad.core.tensor import Tensor, alias, bind
-from fgrad.core.views import Gathered, GatheredReadOnly, ReadOnly, linked, reshaped_view, view_of
+from fgrad.core.views import (
+    Gathered,
+    GatheredReadOnly,
+    ReadOnly,
+    lies_row_by_row,
+    linked,
+    reshaped_view,
+    view_of,
+)
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
 
@@ -34,6 +42,8 @@ def reshaped(x: Any, shape: tuple[int, ...]) -> Any:
 def raveled(x: Any) -> Any:
     """Return the elements of `x` along one axis; a view where they lie in order, without gaps."""
     params = {"shape": (math.prod(x.shape),)}
+    if x.__class__ is Tensor and lies_row_by_row(x):
+        return view_of(x, _RESHAPE, params)
     made = bind("reshape", x, **params)
     if x.__class__ is not Tensor or isinstance(x._value, np.generic):
         return made

@@ -210,7 +210,11 @@ def _all(index: Index) -> Index:
 
 
 def _add_into(buffer: Any, ct: Any, x: Aval, params: dict[str, Any]) -> None:
-    buffer[params["index"]] += ct
+    part = buffer[params["index"]]
+    if part.__class__ is np.ndarray:
+        np.add(part, ct, part)
+    else:
+        buffer[params["index"]] = part + ct
 
 
 _MANY = 1024  # elements of an array of which single ones are read one after the other

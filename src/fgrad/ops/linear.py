@@ -169,6 +169,15 @@ def _sum_adjoint(ct: Any, x: Aval, *, axes: Axes) -> Any:
     return expand(ct, x.shape, axes)
 
 
+def _raw_sum(ct: Any, x: Aval, params: dict[str, Any]) -> tuple[Any]:
+    shape, axes = x.shape, params["axes"]
+    if len(axes) == len(shape) and math.prod(shape) <= SMALL and ct.__class__ is not DeviceArray:
+        out = np.empty(shape, ct.dtype)
+        out.fill(ct)
+        return (out,)
+    return (_sum_adjoint(ct, x, axes=axes),)
+
+
 def _run_mean(x: Any, *, axes: Axes) -> Any:
     if x.dtype.char == "e":
         return np.mean(x, axis=axes)  # which sums in single precision
@@ -291,6 +300,7 @@ linear(
     "sum",
     run=lambda x, *, axes: np.add.reduce(x, axis=axes),
     adjoint=_sum_adjoint,
+    raw=_raw_sum,
     shape=lambda x, *, axes: _summed(x, axes),
     batch=lambda x, *, axes: sum_axes(x, shifted(axes)),
 )

@@ -190,6 +190,8 @@ def plain(x: Any) -> Any:
 class Delivery:
     """Hands results to the user: arrays of their own where `as_numpy`, otherwise Tensors."""
 
+    __slots__ = ("as_numpy", "taken")
+
     def __init__(self, as_numpy: bool) -> None:
         self.as_numpy = as_numpy
         self.taken: set[int] = set()

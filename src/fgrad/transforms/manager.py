@@ -120,16 +120,15 @@ class GradManager:
     that opened it.
     """
 
-    def __init__(self) -> None:
-        self._registry = _Registry()
-        self._after: list[Callable[[], Any]] = []
-        self._recording: _Recording | None = None
-        self._sweeping = False
+    # until it is otherwise: a transformation makes a manager for each call, which has nothing attached
+    _registry = _Registry()
+    _after: Sequence[Callable[[], Any]] = ()
+    _recording: _Recording | None = None
+    _sweeping = False
 
     def __del__(self) -> None:
-        recording = getattr(self, "_recording", None)
-        if recording is not None:
-            recording.tape.release()
+        if self._recording is not None:
+            self._recording.tape.release()
 
     @property
     def is_recording(self) -> bool:
@@ -176,6 +175,8 @@ class GradManager:
             for _, t in found:
                 _refuse_other_thread(t, live.tape)
                 _refuse_inner_box(t, live.tape)
+        if self._registry is GradManager._registry:
+            self._registry = _Registry()
         entries = self._registry.entries
         registry = weakref.ref(self._registry)
         seen: set[int] = set()
@@ -206,7 +207,7 @@ class GradManager:
     def after_backward(self, callback: Callable[[], Any]) -> Self:
         """Call `callback()` in every later `backward`, after the callbacks of the tensors."""
         note_change(self)
-        self._after += _callables(callback, "callback")
+        self._after = [*self._after, *_callables(callback, "callback")]
         return self
 
     # -- recording
@@ -274,7 +275,8 @@ class GradManager:
             leaf = tape.node(None, (), tuple([n for n in alive if n.tape is tape]))
             t._nodes = (*[n for n in alive if n.tape is not tape], leaf)
         recording.leaves[id(t)] = (t, leaf)
-        touch(t)
+        if t._base is not None or t._viewers is not None:
+            touch(t)
 
     def follow(self, value: Any, nodes: tuple[Node, ...] = ()) -> Tensor:
         """Return a new Tensor on an array or box, a leaf of this recording that no `.grad` belongs to."""
