@@ -58,8 +58,9 @@ class _Mentions(string.Formatter):
         unused += [k for k in kwargs if k not in used_args]
         if unused:
             raise ValueError(
-                f"debug.print: the format does not mention {', '.join(unused)}; write {{}} or {{name}} where "
-                "the value is to stand (the format is no f-string, whose values would be gone by then)"
+                f"debug.print: the format does not mention {', '.join(unused)}; write {{}} or {{name}} "
+                "where the value belongs (give a format string, not an f-string, which is evaluated too "
+                "early)"
             )
 
 

@@ -16,9 +16,9 @@ class NotLinearError(TypeError):
 
     def __init__(self, row: str) -> None:
         super().__init__(
-            f"a backward rule applies {row} to its cotangent, which is not linear in it, so forward mode "
-            "(jvp, jacfwd, hessian, linearize), which transposes the rule, has no meaning. Make the rule "
-            "linear in the cotangent, or give a forward rule with fgrad.custom_jvp"
+            f"a backward rule applies {row} to its cotangent, which is not linear, so forward mode (jvp, "
+            "jacfwd, hessian, linearize) cannot transpose the rule. Make the rule linear in the cotangent, "
+            "or give a forward rule with fgrad.custom_jvp"
         )
 
 

@@ -239,7 +239,7 @@ def test_what_is_python_is_refused():
         (
             lambda x: fg.debug.print("{}", x) or x,
             (x,),
-            r"effect, staged at .*test_archive.py.*, cannot be stored",
+            r"effect, traced at .*test_archive.py.*, cannot be stored",
         ),
         (root, (x,), "lax.custom_root.*a solver is Python"),
         (lambda p: p.x, (Point(x, x),), "an argument holds a Point; only tuples"),
@@ -304,7 +304,7 @@ def test_operations_of_the_user_have_to_be_declared_by_who_loads():
         with pytest.raises(ValueError, match="stored_square is not declared here; declare it"):
             fg.load(data)
         fg.extend.elementwise(name="stored_square")(lambda x: x * x + 1e-3)
-        with pytest.raises(ValueError, match="stored_square is declared here with another body"):
+        with pytest.raises(ValueError, match="stored_square is declared here with a different body"):
             fg.load(data)
     finally:
         ROWS[name] = row
@@ -328,9 +328,9 @@ def test_integers_have_to_fit():
 def test_wrong_bytes_say_what_is_wrong(stored):
     version = stored[:8] + (7).to_bytes(4, "little") + stored[12:]
     for data, words in (
-        (b"", "no program that fgrad.export returned"),
-        (b"PK\3\4" + stored, "no program that fgrad.export returned"),
-        (pickle.dumps(1), "no program that fgrad.export returned"),
+        (b"", "not a program that fgrad.export returned"),
+        (b"PK\3\4" + stored, "not a program that fgrad.export returned"),
+        (pickle.dumps(1), "not a program that fgrad.export returned"),
         (MAGIC, "truncated"),
         (stored[:-1], "truncated or was altered"),
         (stored + b"\0", "truncated or was altered"),
@@ -348,9 +348,9 @@ def test_one_altered_byte_is_noticed(stored):
         i = rng.randrange(len(stored))
         data = bytearray(stored)
         data[i] ^= 1 << rng.randrange(8)
-        with pytest.raises(ValueError, match=r"altered|version|no program"):
+        with pytest.raises(ValueError, match=r"altered|version|not a program"):
             fg.load(bytes(data))
-        with pytest.raises(ValueError, match=r"truncated|no program"):
+        with pytest.raises(ValueError, match=r"truncated|not a program"):
             fg.load(stored[:i])
 
 
@@ -382,7 +382,7 @@ def set_equation(k, part, value):
         (set_equation(0, 1, [{"var": -1}]), "-1 refers to nothing"),
         (set_equation(0, 1, ["text"]), "an operand is a str"),
         (set_equation(0, 1, [{"var": 0}, {"var": 0}]), "reshape takes 1 operands, not 2"),
-        (set_equation(0, 2, {"shape": {"tuple": [7]}}), "do not fit together"),
+        (set_equation(0, 2, {"shape": {"tuple": [7]}}), "do not match"),
         (set_equation(0, 2, {"shape": {"tuple": [-6, -1]}}), "wrong parameter shape"),
         (set_equation(0, 2, {"shape": {"tuple": [6]}, "dtype": "x"}), "no parameter dtype"),
         (set_equation(0, 2, {"shape": {"eval": "1"}}), "the format has no 'eval'"),
@@ -395,9 +395,9 @@ def set_equation(k, part, value):
         (set_equation(1, 2, {"axes": {"tuple": [1]}}), "wrong parameter axes"),
         (lambda h: h["program"].update(outputs=[{"var": 99}]), "99 refers to nothing"),
         (lambda h: h.update(inputs={"tuple": [{"tuple": [0, 0]}, {"dict": []}]}), "not numbered in order"),
-        (lambda h: h.update(limits=[[0, "int8"]]), "do not fit together"),
-        (lambda h: h.update(more=1), "other parts"),
-        (lambda h: h.update(leaves=[[1]]), "do not fit together"),
+        (lambda h: h.update(limits=[[0, "int8"]]), "do not match"),
+        (lambda h: h.update(more=1), "does not have the parts"),
+        (lambda h: h.update(leaves=[[1]]), "do not match"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )

@@ -83,7 +83,7 @@ def test_nothing_travels_unasked():
     ]:
         with no_transfers(), pytest.raises(TypeError, match=f"operands are on different devices, {names}"):
             one + other
-    with pytest.raises(TypeError, match="does not become one of NumPy by itself"):
+    with pytest.raises(TypeError, match="is not converted to a NumPy array implicitly"):
         np.asarray(b)
     with pytest.raises(TypeError, match="different devices, cuda:0 and cpu"):
         fg.vjp(np.sin, b)[1](X)

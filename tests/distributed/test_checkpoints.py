@@ -124,11 +124,11 @@ def test_files_that_are_no_checkpoint(tmp_path):
     program = fg.export(np.sin, np.ones(2))
     for wrong in (b"", b"text", data[:-3], data[:40], data[:100] + b"?" + data[101:], program):
         file.write_bytes(wrong)
-        with pytest.raises(ValueError, match=r"is no checkpoint that fgrad\.distributed\.save wrote"):
+        with pytest.raises(ValueError, match=r"is not a checkpoint that fgrad\.distributed\.save wrote"):
             alone(restore, file)
     with pytest.raises(FileNotFoundError):
         alone(restore, tmp_path / "missing")
-    with pytest.raises(ValueError, match="the header has other parts"):
+    with pytest.raises(ValueError, match="the header does not have the parts"):
         fg.load(data)
 
 

@@ -318,7 +318,7 @@ def test_refusals():
             dist.send(X[r], r)
         with pytest.raises(ValueError, match="recv: the other rank is a number from 0 to 2, not 3"):
             dist.recv(X[r], 3)
-        with pytest.raises(NameError, match="recv: 'k' is no axis of processes"):
+        with pytest.raises(NameError, match="recv: 'k' is not an axis of processes"):
             dist.recv(X[r], 0, "k")
         with pytest.raises(ValueError, match="at least one array"):
             dist.send((), (r + 1) % 3)

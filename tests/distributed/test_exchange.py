@@ -214,7 +214,7 @@ def test_what_arrives_of_an_old_epoch_is_received_and_dropped():
     assert not left._loose
     assert not right._loose
     assert not any(right._inbox.values())
-    with pytest.raises(RankError, match="given up"):
+    with pytest.raises(RankError, match="cancelled"):
         task.result()
 
 

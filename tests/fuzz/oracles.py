@@ -273,7 +273,7 @@ REFUSALS = [
         r"cannot write a complex value into a Tensor",
         r"must return a carry like the one it gets",
         r"an in-place operation cannot change the (dtype|shape)",
-        r"asks how an array lies in memory|depends on how arrays lie in memory",
+        r"depends on the memory layout",
         r"have no derivative|has no derivative|is not determined|are not determined",  # of factors
         r"a NumPy array cannot hold a Tensor",
         r"assignment destination is read-only",  # which NumPy's ufunc.at overlooks

@@ -128,6 +128,6 @@ def test_what_is_refused():
         lax.custom_root(lambda x: x, np.ones(2), lambda f, x: np.ones(3), None)
     with pytest.raises(TypeError, match="must return a pair"):
         lax.custom_root(lambda x: x, 1.0, lambda f, x: x, None, has_aux=True)
-    with pytest.raises(TypeError, match="cannot be staged"):
+    with pytest.raises(TypeError, match="cannot be traced"):
         solve = lambda f, x: (x, 1)
         fg.make_graph(lambda a: lax.custom_root(lambda x: x - a, 1.0, solve, None, has_aux=True))(1.0)

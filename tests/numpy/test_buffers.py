@@ -170,7 +170,7 @@ def test_what_an_iterator_cannot_do_is_refused():
     with pytest.raises(ValueError, match="zero-sized"):
         fnp.nditer(fg.tensor(np.ones((0, 2))))
     assert list(fnp.nditer(fg.tensor(np.ones((0, 2))), flags=["zerosize_ok"])) == []
-    with pytest.raises(TypeError, match=r"order='K'.*say order='C'"):
+    with pytest.raises(TypeError, match=r"order='K'.*give order='C'"):
         fg.jit(lambda x: sum(fnp.nditer(x)))(X)
     with pytest.raises(TypeError, match="order='K'"):
         fnp.nditer([t, fg.tensor(X.T.copy()).T])

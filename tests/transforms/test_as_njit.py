@@ -226,7 +226,7 @@ def test_what_compiled_code_cannot_have_is_refused():
         (lambda x: [x, x], (x,), "the result is or holds a list"),
         (lambda x: (x, None), (x,), "the result is or holds a NoneType"),
         (lambda x: (x, "name"), (x,), "holds a str"),
-        (lambda x: x * 2, (x.astype(np.float16),), "float16.*which Numba has no numbers for"),
+        (lambda x: x * 2, (x.astype(np.float16),), "float16.*for which Numba has no type"),
     ):
         with pytest.raises(TypeError, match=words):
             fg.jit(fun).as_njit(*args)

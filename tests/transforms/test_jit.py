@@ -430,7 +430,7 @@ def test_it_warns_once_when_it_traces_too_often():
     f = fg.jit(lambda x, n: x * n, static_argnums=1)
     for n in range(50):
         f(Y, n)
-    with pytest.warns(fg.RetraceWarning, match=r"staged 50 times.*static_argnums.*explain_retrace") as caught:
+    with pytest.warns(fg.RetraceWarning, match=r"traced 50 times.*static_argnums.*explain_retrace") as caught:
         f(Y, 50)
     assert caught[0].filename == __file__
     f(Y, 51)

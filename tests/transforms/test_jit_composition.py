@@ -482,7 +482,7 @@ def test_axes_with_names():
     close(fg.vmap(lambda x: fg.jit(lambda: x - fg.lax.axis_index("i"))(), axis_name="i")(Y), [1.0, 1.0, 1.0])
     loss = lambda x: np.sum(fg.vmap(fg.jit(lambda x: fg.lax.psum(x * x, "i") * x), axis_name="i")(x))
     close(fg.grad(loss)(Y), differences(lambda x: np.sum(x * x) * np.sum(x), Y), rtol=1e-7)
-    with pytest.raises(TypeError, match=r"pmean.*staged inside.*jit\(vmap"):
+    with pytest.raises(TypeError, match=r"pmean.*traced inside.*jit\(vmap"):
         fg.vmap(lambda x: fg.make_graph(center)(1.0)(x), axis_name="i")(Y)
 
 

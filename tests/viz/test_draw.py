@@ -442,7 +442,7 @@ def test_a_manager_is_drawn_with_everything_it_recorded():
 
 
 def test_what_cannot_be_drawn_is_refused():
-    with pytest.raises(TypeError, match="no recording knows this Tensor"):
+    with pytest.raises(TypeError, match="no recording contains this Tensor"):
         draw(fg.tensor(1.0))
     with pytest.raises(TypeError, match=r"draw takes a function.*not int; write draw\(f\)\(x\)"):
         draw(3)

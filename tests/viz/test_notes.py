@@ -43,7 +43,7 @@ def test_switching_holds_until_it_is_switched_off():
     finally:
         take_notes(False)
     assert not observed_rows
-    with pytest.raises(TypeError, match="no recording knows"):
+    with pytest.raises(TypeError, match="no recording contains"):
         draw(recorded(x))
 
 

@@ -124,16 +124,16 @@ class _Stored:
         except ValueError:
             raise
         except Exception as error:  # of a rule, by what it got from the file
-            raise ValueError(f"the stored program is none: {type(error).__name__}: {error}") from error
+            raise ValueError(f"the stored program is invalid: {type(error).__name__}: {error}") from error
 
     def _read(self, header: dict[str, Any], arrays: list[np.ndarray]) -> None:
         if header.keys() != set(PARTS):
-            raise ValueError("the header has other parts than the format says")
+            raise ValueError("the header does not have the parts of the format")
         reader = Reader(arrays)
         for row, body in demanded(header["declared"], dict).items():
             if row in ROWS and fingerprint(row) != body:
                 raise ValueError(
-                    f"the operation {row} is declared here with another body than in the program"
+                    f"the operation {row} is declared here with a different body than in the program"
                 )
         self.name: str = demanded(header["name"], str)
         self.program: Program = reader.program(header["program"])
@@ -151,7 +151,7 @@ class _Stored:
             or type(kwargs) is not dict
             or not all(type(k) is str for k in kwargs)
         ):
-            raise ValueError("arguments, results and program do not fit together")
+            raise ValueError("arguments, results and program do not match")
         list(map(aval_out, self.program.outputs))
 
     @staticmethod

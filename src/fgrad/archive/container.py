@@ -64,13 +64,13 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], list[np.ndarray]]:
         ValueError: the bytes are no stored program, are not whole, or were altered.
     """
     if data[: len(MAGIC)] != MAGIC[: len(data)] or not data:
-        raise ValueError("these bytes are no program that fgrad.export returned")
+        raise ValueError("these bytes are not a program that fgrad.export returned")
     if len(data) < _START.size + DIGEST:
         raise _damaged()
     _, version, length = _START.unpack_from(data)
     if version != VERSION:
         raise ValueError(
-            f"the program is stored in version {version} of the format, of which this fgrad knows "
+            f"the program is stored in version {version} of the format, but this fgrad reads version "
             f"{VERSION} only: load it with the fgrad that exported it, or a newer one, or export it again"
         )
     end = len(data) - DIGEST
@@ -120,16 +120,16 @@ def checked_shape(shape: Any, dtype: np.dtype[Any]) -> tuple[int, ...]:
 def demanded(x: Any, kind: type) -> Any:
     """Return `x`, which is of type `kind`."""
     if type(x) is not kind:
-        raise ValueError(f"{x!r} stands where there has to be a {kind.__name__}")
+        raise ValueError(f"{x!r} stands where a {kind.__name__} is expected")
     return x
 
 
 def _damaged() -> ValueError:
-    return ValueError("the stored program is truncated or was altered: its digest is another one")
+    return ValueError("the stored program is truncated or was altered: its digest does not match")
 
 
 def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"the number {text} is not written as the format says")
+    raise ValueError(f"the number {text} does not follow the format")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

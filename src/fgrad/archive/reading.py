@@ -69,7 +69,7 @@ class Reader:
         inside = equations[start:stop]
         known = {*(a for a in given if isinstance(a, Var)), *env[first:last]}
         if any(isinstance(a, Var) and a not in known for a in (*made, *(a for e in inside for a in e.args))):
-            raise ValueError("a region uses values that it does not get")
+            raise ValueError("a region uses values that are not passed to it")
         fresh = [Var(a.aval if isinstance(a, Var) else aval_of(a), f"a{i}") for i, a in enumerate(given)]
         env_inside = {a: v for a, v in reversed(list(zip(given, fresh, strict=True))) if isinstance(a, Var)}
 
@@ -318,7 +318,7 @@ def _mapped(code: Any, mapped: Any, size: Any) -> Mapped:
 def _of_code(code: Any) -> Code:
     if not isinstance(code, Code):
         raise ValueError(  # noqa: TRY004 -- whatever is wrong with a file
-            f"a {type(code).__name__} stands where there has to be a code"
+            f"a {type(code).__name__} stands where a code is expected"
         )
     return code
 
@@ -331,7 +331,7 @@ def _flags(x: Any, count: int) -> tuple[bool, ...]:
 
 def _plain_aval(x: Any) -> Aval:
     if type(x) is not Aval:
-        raise ValueError(f"a {type(x).__name__} stands where there has to be an aval")
+        raise ValueError(f"a {type(x).__name__} stands where an aval is expected")
     return x
 
 

@@ -331,7 +331,7 @@ def check(name: str, avals: Avals, params: Mapping[str, Any]) -> Primitive:
         if k not in params or not predicate(params[k], avals):
             raise ValueError(f"{name} has a wrong parameter {k}")
     if name in FITS and not FITS[name](*avals, **params):
-        raise ValueError(f"{name}: operands and parameters do not fit together")
+        raise ValueError(f"{name}: operands and parameters do not match")
     return row
 
 

@@ -56,7 +56,7 @@ class Writer:
         for e in (program.equations[i] for i in places):
             wrong = reason(e.name, e.params)
             if wrong:
-                raise self.refuse(f"{e.name}, staged at {e.line}, cannot be stored: {wrong}")
+                raise self.refuse(f"{e.name}, traced at {e.line}, cannot be stored: {wrong}")
             if is_declared_by_user(e.name):
                 self.declared[e.name] = fingerprint(e.name)
             args = [self.operand(a, numbers) for a in e.args]
@@ -129,7 +129,7 @@ class Writer:
         if kind in FIELDS:
             return {"code": [kind.__name__, [self.value(getattr(x, k), what) for k in FIELDS[kind]]]}
         described = x.dtype if isinstance(x, np.ndarray) else f"of type {kind.__name__}"
-        raise self.refuse(f"{what} is {described}, for which the format has no word")
+        raise self.refuse(f"{what} is {described}, which the format cannot store")
 
     def values(self, xs: Sequence[Any], what: str) -> list[Any]:
         """Return several values."""

@@ -164,9 +164,9 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise TypeError(
-            f"an array on {self.device} does not become one of NumPy by itself, because it would travel to "
-            "the CPU unseen. Say that this is meant: t.numpy() is a copy on the CPU, t.to('cpu') a Tensor "
-            "there that derivatives flow through"
+            f"an array on {self.device} is not converted to a NumPy array implicitly, because that would "
+            "transfer it to the CPU. Convert it explicitly: t.numpy() is a copy on the CPU, t.to('cpu') a "
+            "Tensor there that derivatives flow through"
         )
 
     # ---- what other libraries ask for
@@ -272,7 +272,7 @@ class Place:
         """Return the error that says that nothing on a device does what NumPy does."""
         return NotImplementedError(
             f"{what} of an array on {self.name}: there is no such function for CUDA. Compute it on the CPU "
-            "and come back, which derivatives follow: f(t.to('cpu')).to(t.device)"
+            "and move back; derivatives follow: f(t.to('cpu')).to(t.device)"
         )
 
     def operand(self, x: Any) -> Any:
@@ -451,6 +451,6 @@ class Place:
 def mixed(one: str, other: str) -> TypeError:
     """Return the error that says that operands are on different devices."""
     return TypeError(
-        f"operands are on different devices, {one} and {other}: nothing travels unasked. Move one of them, "
-        f"which derivatives follow: fgrad.tensor(x).to({one!r})"
+        f"operands are on different devices, {one} and {other}: there are no implicit transfers. Move one "
+        f"of them; derivatives follow: fgrad.tensor(x).to({one!r})"
     )

@@ -25,12 +25,12 @@ from fgrad.kernels import checks, entry, intrinsics, machine, native, stacks, th
 from fgrad.locks import lazy
 
 OUTSIDE = (
-    "an index array of a compiled function holds an index that is out of bounds, or a Python integer that it "
-    "computes does not fit the dtype of the array beside it"
+    "an index array in a compiled function holds an index that is out of bounds, or a Python integer "
+    "computed there does not fit the dtype of the array that it meets"
 )
 NO_MEMORY = (
-    "there is no memory left for what a loop of a compiled function keeps of each step, for its derivative. "
-    "`scan` with `checkpoint=True` keeps less, and computes it again"
+    "there is no memory left for the residuals that a loop of a compiled function keeps of each step. "
+    "`scan` with `checkpoint=True` keeps fewer and recomputes the others"
 )
 DOUBTS = 3  # times in a row that the usual case was not, until it is left
 RELEASE = 100_000  # elements times operations of a program that lets other threads run meanwhile

@@ -51,8 +51,8 @@ def is_moving(program: Program) -> bool:
 def _stays(program: Program, outside: Equation) -> Program:
     if is_moving(program):
         raise TypeError(
-            f"{outside.name} inside jit has a body that moves values between devices, but compiled loops and "
-            f"branches stay on one: move values before or after it; staged at {outside.line}"
+            f"{outside.name} inside jit has a body that moves values between devices, but compiled loops "
+            f"and branches stay on one: move values before or after it; traced at {outside.line}"
         )
     return program
 
@@ -147,7 +147,7 @@ class Placed:
     def _common(self, e: Equation) -> str | None:
         found = list(dict.fromkeys(d for a in e.args if (d := self._of(a))))
         if len(found) > 1:
-            raise TypeError(f"{mixed(*found[:2])}; staged at {e.line}")
+            raise TypeError(f"{mixed(*found[:2])}; traced at {e.line}")
         return found[0] if found else None
 
 

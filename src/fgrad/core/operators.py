@@ -434,7 +434,7 @@ class Operators:
             escape(
                 f"{what} of a Tensor that is being differentiated would lose its gradient silently. "
                 + (make_tensors() if is_storing() else _compute_with_tensors())
-                + "; or say that this is meant: t.detach() is the same value as a constant Tensor, t.item() "
+                + "; or convert it explicitly: t.detach() is the same value as a constant Tensor, t.item() "
                 "a Python number, t.numpy() an array."
             )
         return value

@@ -145,7 +145,7 @@ class Program:
             try:
                 out = applied(ROWS[e.name], map(value, e.args), e.params)
             except NonFiniteError as error:
-                raise NonFiniteError(f"{error}; staged at {e.line}", error.operation, e.line) from None
+                raise NonFiniteError(f"{error}; traced at {e.line}", error.operation, e.line) from None
             env.update(zip(e.outs, out if ROWS[e.name].many else (out,), strict=True))
             i += 1
         return [value(y) for y in self.outputs]
@@ -155,7 +155,7 @@ class Program:
         leaves = self.in_tree.read(args)
         for x, v in zip(leaves, self.inputs, strict=True):
             if np.shape(x) != v.aval.shape:
-                raise ValueError(f"the program was staged for {v.aval}, but got shape {np.shape(x)}")
+                raise ValueError(f"the program was traced for {v.aval}, but got shape {np.shape(x)}")
         outs = self.run(leaves)
         if any(isinstance(x, Tensor) for x in (*leaves, *outs)):
             given = [Tensor(y) if isinstance(y, np.ndarray | np.generic) else y for y in outs]

@@ -60,7 +60,7 @@ class Pick:
 def _hidden(*_: Any) -> Any:
     raise RuntimeError(
         "the backward of a fgrad.Function uses a value that its forward computed, and an outer manager "
-        "wants the derivative of that value, which is hidden from it. Save arguments or outputs on self and "
+        "needs the derivative of that value, which it cannot see. Save arguments or outputs on self and "
         "compute the rest from them in backward, or use fgrad.custom_vjp"
     )
 

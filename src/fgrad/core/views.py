@@ -173,9 +173,9 @@ class Stale(Tensor):
 
 
 _DEPENDS = (
-    "whether this Tensor shares memory with the one that was written to at {} depends on how arrays lie in "
-    "memory: a {} is a view where it needs no copy, which is not known of what is computed or staged. Take a "
-    "copy before the write: x.copy()"
+    "whether this Tensor shares memory with the one that was written to at {} depends on the memory "
+    "layout: a {} is a view unless it needs a copy, and the layout of computed and traced arrays is not "
+    "known. Take a copy before the write: x.copy()"
 )
 
 

@@ -81,7 +81,7 @@ def restore(path: str | os.PathLike[str], like: Any = None, comm: World | None =
         header, arrays = unpacked(data)
         described = header["checkpoint"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is no checkpoint that fgrad.distributed.save wrote: {error}") from error
+        raise ValueError(f"{path} is not a checkpoint that fgrad.distributed.save wrote: {error}") from error
     if like is None:
         return _built(described, arrays)
     leaves: list[Any] = []

@@ -123,7 +123,7 @@ def _moved(
         axis = next((a for a in reversed(bound_axes()) if a.name == axis_name), axis)
     if not isinstance(axis, RankAxis):
         raise NameError(  # noqa: TRY004 -- a name is missing, as for the other operations
-            f"{what}: {axis_name!r} is no axis of processes; bind it by world().axis(name)"
+            f"{what}: {axis_name!r} is not an axis of processes; bind it by world().axis(name)"
         )
     other = source if dest is None else dest
     if other is None or not 0 <= other < axis.size or other == axis.rank:

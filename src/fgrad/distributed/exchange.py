@@ -338,11 +338,11 @@ class Task:
         """Return what came of it.
 
         Raises:
-            RankError: it was given up, because something else failed before.
+            RankError: it was cancelled, because something else failed before.
         """
         if self.is_abandoned:
             raise RankError(
-                "this operation was given up, because another one failed before on this rank or another"
+                "this operation was cancelled, because an earlier one failed on this rank or another"
             )
         return self._result
 

@@ -154,7 +154,7 @@ class AllReduce:
         if sweep is self._sweep:
             self._finish(sweep)
         if bucket.task is None:
-            raise RankError("this gradient belongs to a backward that was given up")
+            raise RankError("this gradient belongs to a backward that was cancelled")
         flat = self._hub.wait(bucket.task)
         self._tell_done(sweep)
         return flat

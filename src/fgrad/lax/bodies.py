@@ -92,8 +92,9 @@ def fitting(outs: Sequence[Any], avals: Sequence[Aval]) -> list[Any]:
         kind = number_type(y)
         if kind and np.result_type(SAMPLE[kind], a.dtype) != a.dtype:
             raise TypeError(
-                f"the loop carries {a} in leaf {i}, but a step returns a Python {kind.__name__} there, which "
-                "that dtype does not hold; convert it in the function, or start from a value of its type"
+                f"the loop carries {a} in leaf {i}, but a step returns a Python {kind.__name__} there, "
+                "which that dtype cannot hold; convert it in the function, or start from a value of its "
+                "type"
             )
         found.append(settled(y, a.dtype) if kind else y)
     return found

@@ -267,9 +267,7 @@ def _unsolved(matvec: Fun, b: Any) -> Any:
 
 def _applied(rule: _Solved, eq: _Equation, values: list[Any], row: str, *, has_aux: bool) -> Any:
     if has_aux and staging():
-        raise TypeError(
-            f"{rule.name} with has_aux=True cannot be staged: nothing is known of what aux will be"
-        )
+        raise TypeError(f"{rule.name} with has_aux=True cannot be traced: the structure of aux is not known")
     x = tree.unflatten(eq.structure, apply_opaque(rule, values, row))
     return (x, rule.aux) if has_aux else x
 

@@ -21,9 +21,7 @@ def real(x: Any) -> Any:
     """
     x = inexact(x)
     if x.dtype.kind == "c":
-        raise TypeError(
-            f"this function is one of real numbers, not of {x.dtype}: take it of x.real or abs(x)"
-        )
+        raise TypeError(f"this function takes real numbers, not {x.dtype}: apply it to x.real or abs(x)")
     return x
 
 

@@ -77,9 +77,9 @@ class Chosen(np.lib.mixins.NDArrayOperatorsMixin):
         """Say that the number of elements is not known."""
         trace = self.mask._value.trace
         raise NoValueError(
-            f"indexing with a boolean array at {self.line} needs the value of a Tensor, which "
-            f"{trace.title} does not have. Without it, elements may go through functions that work element "
-            "by element, and be written to the places of the same mask, x[mask] = f(x[mask]). " + trace.remedy
+            f"indexing with a boolean array at {self.line} needs the value of a Tensor, which {trace.title} "
+            "does not have. Without it, the elements may pass through elementwise functions and be written "
+            "back under the same mask, x[mask] = f(x[mask]). " + trace.remedy
         )
 
     def __getattr__(self, name: str) -> Any:

@@ -418,8 +418,8 @@ def _common_order(xs: Sequence[Any], order: str) -> str:
         if all(v is not None and v.flags[f"{found}_CONTIGUOUS"] for v in values):
             return found
     raise TypeError(
-        f"nditer with order={order!r} at {user_line()} asks how arrays lie in memory, which is not known "
-        "while a function is staged, or not the same for all; say order='C' or order='F'"
+        f"nditer with order={order!r} at {user_line()} depends on the memory layout, which is not known "
+        "while a function is traced, or differs between the arrays; give order='C' or order='F'"
     )
 
 

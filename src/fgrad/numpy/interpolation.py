@@ -46,7 +46,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     for v in (left, right):
         if v is not None and (np.ndim(v) or (promoted(v).kind == "c" and kind.kind != "c")):
             raise TypeError(
-                f"values outside of the nodes are numbers, complex only if those at the nodes are, not {v!r}"
+                "values outside the nodes must be numbers, and complex only if those at the nodes are, not "
+                f"{v!r}"
             )
     x, xp, fp = (linear.convert(v, d) for v, d in ((x, np.dtype(float)), (xp, np.dtype(float)), (fp, kind)))
     if len(xp.shape) != 1 or len(fp.shape) != 1:

@@ -58,7 +58,7 @@ def _mask(where: Any, x: Any) -> Any:
     """
     where = next_to(where, x)
     if where.dtype.kind != "b":
-        raise TypeError(f"where is a mask of truth values, not of {where.dtype}: write where=mask != 0")
+        raise TypeError(f"where must be a boolean mask, not {where.dtype}: write where=mask != 0")
     if np.broadcast_shapes(where.shape, x.shape) != x.shape:
         raise ValueError(f"where of shape {where.shape} does not broadcast to the array's shape {x.shape}")
     return where
@@ -76,7 +76,7 @@ def first_term(initial: Any, dtype: np.dtype[Any]) -> Any:
         return initial
     initial = np.array(initial, dtype) if initial.__class__ in _PYTHON else as_value(initial)
     if initial.shape:
-        raise ValueError(f"initial is one number, not an array of shape {initial.shape}")
+        raise ValueError(f"initial must be one number, not an array of shape {initial.shape}")
     if initial.dtype.kind == "c" and dtype.kind not in "cb":
         raise TypeError(f"initial is complex, the result has dtype {dtype}")
     return linear.convert(initial, dtype)

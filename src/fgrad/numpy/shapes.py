@@ -92,8 +92,8 @@ def _example(a: Tensor, name: str, order: str) -> Any:
         return np.empty(a.shape)
     if sum(n > 1 for n in a.shape) > 1:
         raise TypeError(
-            f"{name} with order={order!r} at {user_line()} asks how an array lies in memory, which is not "
-            "known of what is computed or staged; say order='C' or order='F'"
+            f"{name} with order={order!r} at {user_line()} depends on the memory layout, which is not known "
+            "for computed and traced arrays; give order='C' or order='F'"
         )
     return np.empty(a.shape)
 

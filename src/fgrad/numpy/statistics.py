@@ -261,7 +261,7 @@ def _quantiles(
             out,
         )
     if x.shape[-1] == 0:
-        raise IndexError("quantiles of nothing: the axes to be reduced have no elements")
+        raise IndexError("quantiles of an empty array: the axes to be reduced have no elements")
     levels = linear.reshape(q, (q.size,))
     counts = None
     if skip and x.dtype.kind == "f":
@@ -512,7 +512,7 @@ def cov(
     kind = np.result_type(*(p.dtype for p in parts), np.float64) if dtype is None else np.dtype(dtype)
     if kind.kind not in "fc":
         raise TypeError(
-            f"a covariance of {kind} cannot take the means off: cannot cast from float64 to {kind}"
+            f"a covariance of dtype {kind} cannot subtract the means: cannot cast from float64 to {kind}"
         )
     x = _variables(parts[0], kind, rowvar, "m")
     if x.shape[0] == 0:

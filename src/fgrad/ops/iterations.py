@@ -150,7 +150,8 @@ def function_of(a: Any, function: str, exponent: float) -> Any:
 
 DIRECT = 256  # unknowns
 _DEFECTIVE = (
-    f"solve_sylvester: a matrix has hardly enough eigenvectors to solve the equation on a device; {REMEDY}"
+    "solve_sylvester: a matrix is too close to a defective one for the equation to be solved on a device; "
+    f"{REMEDY}"
 )
 
 

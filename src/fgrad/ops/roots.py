@@ -95,8 +95,8 @@ def _run_simple(ct: Any, r: Any, p: Any) -> Any:
         root = on_host(r[np.argmax(bad)])
         raise np.linalg.LinAlgError(
             f"roots: {root:.6g} is a multiple root, where roots have no derivative: a small change of the "
-            "coefficients parts them by its square root. Differentiate a symmetric function of the roots "
-            "by way of the coefficients instead."
+            "coefficients separates them by its square root. Differentiate a symmetric function of the "
+            "roots by way of the coefficients instead."
         )
     return ct
 

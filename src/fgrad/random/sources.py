@@ -35,14 +35,15 @@ def is_generator(source: Any) -> bool:
         kind = type(source).__name__
         given = f"{source.dtype} of shape {tuple(source.shape)}" if hasattr(source, "dtype") else kind
         raise TypeError(
-            "the first argument of a sampler is where its randomness comes from: "
-            f"numpy.random.default_rng(seed) or fgrad.random.key(seed), but this is {given}"
+            "the first argument of a sampler is its source of randomness, numpy.random.default_rng(seed) "
+            f"or fgrad.random.key(seed), not {given}"
         )
     traces = [t.title for t in current().traces if not t.is_tape]
     if traces:
         raise TypeError(
-            f"a numpy.random.Generator inside {traces[-1]} would be asked once for all examples or calls; "
-            "pass a key as argument instead (fgrad.random.split(key, n) makes one for each), or draw outside"
+            f"a numpy.random.Generator inside {traces[-1]} would draw only once for all examples or calls; "
+            "pass a key as argument instead (fgrad.random.split(key, n) makes one for each), or draw "
+            "outside"
         )
     return True
 
@@ -72,9 +73,7 @@ def float_dtype(dtype: Any) -> np.dtype[Any]:
     """
     kind: np.dtype[Any] = np.dtype(dtype)
     if kind.kind != "f":
-        raise TypeError(
-            f"samples of a continuous distribution are of a real floating-point dtype, not {kind}"
-        )
+        raise TypeError(f"samples of a continuous distribution have a real floating-point dtype, not {kind}")
     return kind
 
 

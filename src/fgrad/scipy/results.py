@@ -36,8 +36,8 @@ def checked(name: str) -> Any:
     def warn(solved: Any, status: Any) -> None:
         if not solved:
             warnings.warn(
-                f"{name} did not arrive at a solution (status {int(status)}), so the derivative of its "
-                "result is that of none; look at result.success and result.message, and change the start, "
+                f"{name} did not find a solution (status {int(status)}), so the derivative of its result is "
+                "not that of a solution; look at result.success and result.message, and change the start, "
                 "the method or the tolerances",
                 UnsolvedWarning,
                 stacklevel=2,

@@ -139,9 +139,9 @@ class Batch(Trace):
 
     title = "vmap"
     remedy = (
-        "Inside vmap a value stands for many examples, which no NumPy array holds: make a target of "
-        "assignments a Tensor (fgrad.numpy.zeros instead of numpy.zeros), compute with functions that have "
-        "a rule, use where(condition, x, y) instead of if, or map less."
+        "Inside vmap a value stands for many examples, which no NumPy array holds: assign to a Tensor "
+        "(fgrad.numpy.zeros instead of numpy.zeros), compute with functions that have a rule, use "
+        "where(condition, x, y) instead of if, or map fewer arguments."
     )
 
     # how a row that communicates between examples acts where the examples of this trace do

@@ -104,9 +104,9 @@ class Runs:
             if count > PATHS:
                 raise RuntimeError(
                     f"vmap of {name_of(self.fun)}: the examples take too many different paths: the function "
-                    f"ran {PATHS} times for groups of them that agree in all truth values (last split at "
-                    f"{self.line}). Use where(condition, x, y), or lax.cond and lax.while_loop, which take "
-                    "all examples along"
+                    f"ran {PATHS} times for groups that agree in all truth values (last split at "
+                    f"{self.line}). Use where(condition, x, y), or lax.cond and lax.while_loop, which run "
+                    "once for all examples"
                 )
             trace = Batch(next_level(), self.size if part is None else len(part), self.name)
             trace.part, trace.full_size = part, self.size
@@ -158,9 +158,8 @@ class Runs:
             trace.is_running = False
         if trace.was_split:
             raise RuntimeError(
-                f"vmap of {name_of(self.fun)}: the function goes on where its examples part (a truth value "
-                "differs between them): it catches the exception that says so; catch Exception instead of "
-                "BaseException"
+                f"vmap of {name_of(self.fun)}: a truth value differs between the examples, but the function "
+                "caught the exception that splits the batch; catch Exception instead of BaseException"
             )
         return Done(trace, part, out)
 
@@ -174,9 +173,9 @@ class Runs:
         if what:
             raise RuntimeError(
                 f"vmap of {name_of(self.fun)}: a truth value differs between the examples (at {self.line}), "
-                "so the function has to run again for each group that agrees, but it does more than return "
-                f"a result: it changes {what}. Return what it computes, or use where(condition, x, y) or "
-                "lax.cond, which need one run"
+                "so the function runs again for each group that agrees. It must be pure, but it changes "
+                f"{what}. Return what it computes, or use where(condition, x, y) or lax.cond, which need "
+                "one run"
             )
 
     def _kept(self, trace: Batch, *, done: bool) -> str | None:

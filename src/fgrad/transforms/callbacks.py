@@ -178,9 +178,9 @@ def _map_call(
     options: dict[str, Any] = {"call": call, "structure": structure, "method": method}
     if method is None:
         raise NotImplementedError(
-            f"pure_callback of {call} at {call.line} is mapped by vmap, but says not how: give "
-            'vmap_method="sequential" (one call for each example), "broadcast_all" or "expand_dims" '
-            "(one call for all of them, along a new first axis)"
+            f"pure_callback of {call} at {call.line} is mapped by vmap, but does not say how: give "
+            'vmap_method="sequential" (one call for each example), "broadcast_all" or "expand_dims" (one '
+            "call for all of them, along a new first axis)"
         )
     if method == "sequential" and size:
         rows = [

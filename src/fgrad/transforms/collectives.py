@@ -53,8 +53,8 @@ def _axes(axis_name: AxisName, what: str, *, together: bool = True) -> list[Axis
         trace = named[-1]
         if any(isinstance(t, Stage) and t.level > trace.level for t in current().traces):
             raise AcrossStageError(
-                f"{what} over the axis {name!r} inside a function that is staged inside that vmap: the "
-                "program would not know the axis. Stage outside, jit(vmap(f, axis_name=...))"
+                f"{what} over the axis {name!r} inside a function that is traced inside that vmap: the "
+                "program would not know the axis. Trace outside, jit(vmap(f, axis_name=...))"
             )
         if together and trace.part is not None:
             raise RuntimeError(

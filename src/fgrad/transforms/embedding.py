@@ -95,7 +95,7 @@ class _Writer:
     def check_dtype(self, aval: Aval, what: str) -> None:
         """Refuse what Numba does not compute with."""
         if aval.dtype.char == "e":
-            raise self.refuse(f"{what} is {aval}, which Numba has no numbers for")
+            raise self.refuse(f"{what} is {aval}, for which Numba has no type")
 
     # ---- arguments --------------------------------------------------------------------------------
 

@@ -111,11 +111,11 @@ class Jit(Transformed):
         self._traces += 1
         if self._traces == MANY + 1:
             warnings.warn(
-                f"jit of {name_of(self.fun)}: the function was staged {MANY} times, each time for other "
-                "arguments or surroundings. Where Python numbers or other values change from call to call, "
-                "pass them as arrays; keep static_argnums and static_argnames for values of which there are "
-                "few, and create the jitted function once, not in a loop. `with fgrad.explain_retrace():` "
-                "says what changed",
+                f"jit of {name_of(self.fun)}: the function was traced {MANY} times, each time for different "
+                "arguments or outside values. Where Python numbers or other values change from call to "
+                "call, pass them as arrays; use static_argnums and static_argnames for arguments that take "
+                "few different values, and create the jitted function once, not in a loop. `with "
+                "fgrad.explain_retrace():` says what changed",
                 RetraceWarning,
                 stacklevel=4,
             )
@@ -203,7 +203,7 @@ class Jit(Transformed):
         if made.handles:
             raise TypeError(
                 f"as_njit of {name}: the function reads a Tensor from outside that is being differentiated, "
-                "of which compiled code would know the present value only; make it an argument"
+                "but compiled code would know its present value only; make it an argument"
             )
         parts = made.procedure.program, call.names, given, made.out_structure, made.template, made.limits
         return embedded(Staged(name, *parts))
@@ -260,8 +260,8 @@ def _donated(fun: Callable[..., Any], nums: Any, static: Sequence[int]) -> tuple
     both = sorted({*found} & {*static})
     if both:
         raise ValueError(
-            f"jit of {name_of(fun)}: the argument {_called(fun, both[0])} is static and donated; "
-            "a static value has no memory to give"
+            f"jit of {name_of(fun)}: the argument {_called(fun, both[0])} is static and donated; a static "
+            "value has no memory to donate"
         )
     return found
 
@@ -328,7 +328,7 @@ class Call:
         except TypeError:
             raise TypeError(
                 f"jit of {name_of(self.fun)}: the static argument {_called(self.fun, k)} is of type "
-                f"{type(v).__name__}, which has no hash. Static values are told apart by == and hash: give a "
+                f"{type(v).__name__}, which has no hash. Static values are compared by == and hash: give a "
                 "tuple or another immutable value, or make the argument an ordinary one"
             ) from None
 
@@ -356,10 +356,10 @@ class Call:
                 return tuple(x.shape), dtype if dtype.isnative else dtype.newbyteorder("="), None
         if isinstance(x, np.random.Generator | np.random.RandomState):
             raise TypeError(
-                f"jit of {name_of(self.fun)}: the argument {self.names[i]} is a {type(x).__name__} of NumPy, "
-                "which would be asked only once, when the function is staged. Pass a key, of which samples "
-                "are a function (fgrad.random.key(seed), fgrad.random.split), or draw outside and pass the "
-                "numbers"
+                f"jit of {name_of(self.fun)}: the argument {self.names[i]} is a {type(x).__name__} of "
+                "NumPy, which would draw only once, when the function is traced. Pass a key, of which "
+                "samples are a pure function (fgrad.random.key(seed), fgrad.random.split), or draw outside "
+                "and pass the numbers"
             )
         described = (
             f"an array of dtype {x.dtype}"
@@ -367,9 +367,9 @@ class Call:
             else f"{x!r} of type {type(x).__name__}"
         )
         raise TypeError(
-            f"jit of {name_of(self.fun)}: the argument {self.names[i]} is {described}, which is no array of "
-            "numbers. Make it static (static_argnums or static_argnames), which compares it by == and hash, "
-            "or register its class with fgrad.register_pytree_node if it holds arrays"
+            f"jit of {name_of(self.fun)}: the argument {self.names[i]} is {described}, which is not an "
+            "array of numbers. Make it static (static_argnums or static_argnames), which compares it by == "
+            "and hash, or register its class with fgrad.register_pytree_node if it holds arrays"
         )
 
     def arguments(self, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -492,8 +492,8 @@ class Specialisation:
     def stale(self) -> str:
         """Return what of the surroundings is not as it was when the function was staged; "" if all is."""
         if not self._around.fresh():
-            return f"{self._around.changed() or 'what it takes from outside'} has changed"
-        changed = "a Tensor that it takes from outside has changed, or is followed now and was not"
+            return f"{self._around.changed() or 'what it reads from outside'} has changed"
+        changed = "a Tensor that it reads from outside has changed, or is now being differentiated"
         for r, v, tracked in self._watched:
             t = r()
             if t is None or t._value is not v or is_tracked(t) is not tracked:

@@ -44,7 +44,7 @@ def explain_retrace() -> Iterator[list[str]]:
         >>> len(reasons)
         2
         >>> print(reasons[1])
-        <lambda> at ... is staged again: argument x is float64[3], was float64[2]
+        <lambda> at ... is traced again: argument x is float64[3], was float64[2]
     """
     reasons: list[str] = []
     token = _listening.set(reasons)
@@ -68,7 +68,7 @@ def explain(
     else:
         nearest: list[str] = min([_differences(key, k, names) for k in known], key=len)
         why = f"again: {'; '.join(nearest)}"
-    reasons.append(f"{name_of(fun)} at {user_line()} is staged {why}")
+    reasons.append(f"{name_of(fun)} at {user_line()} is traced {why}")
     sys.stderr.write(reasons[-1] + "\n")
 
 

@@ -85,9 +85,9 @@ class Kept:
 def refuse(title: str, what: str) -> None:
     """Say that something differed when it ran again."""
     raise RuntimeError(
-        f"{title} {what} when it ran again for the gradient, which would be wrong. It must depend on nothing "
-        "that changes between the two runs: draw random numbers outside and pass them in (or draw them from "
-        "a key of fgrad.random), and change no global, Generator or .grad inside"
+        f"{title} {what} when it ran again for the gradient, which would be wrong. It must be pure, and "
+        "depend on nothing that changes between the two runs: draw random numbers outside and pass them in "
+        "(or draw them from a key of fgrad.random), and change no global, Generator or .grad inside"
     )
 
 

@@ -99,8 +99,8 @@ class Stage(Trace):
 
     title: str = "make_graph"
     remedy = (
-        "While a function is staged, only shapes and dtypes are known: use where(condition, x, y) or "
-        "lax.cond instead of if, or make the argument that decides static (static_argnums)."
+        "Functions are traced with abstract arrays: use where(condition, x, y) or lax.cond instead of if, "
+        "or make the argument that decides static (static_argnums)."
     )
 
     def __init__(self, level: int, title: str | None = None) -> None:
@@ -456,9 +456,10 @@ def _value_print(x: Any) -> Any:
 def frozen(title: str, fun: Callable[..., Any], source: str) -> TypeError:
     """Return the error that random numbers of a staged function would be the same at every call."""
     return TypeError(
-        f"{title} of {name_of(fun)}: the function draws random numbers from {source} while it is staged, so "
-        "every call would get the same ones. Draw them outside and pass them as argument, or pass a key, of "
-        "which samples are a function: fgrad.random.key(seed), and fgrad.random.split for the next call"
+        f"{title} of {name_of(fun)}: the function draws random numbers from {source} while it is traced, so "
+        "every call would get the same ones. Draw them outside and pass them as argument, or pass a key, "
+        "of which samples are a pure function: fgrad.random.key(seed), and fgrad.random.split for the next "
+        "call"
     )
 
 
@@ -485,7 +486,7 @@ class _Reader:
         """Return the array leaves of `args`."""
         leaves, given = tree.flatten(args)
         if given != self.structure:
-            raise TypeError(f"the program was staged for the structure {self.structure}, but got {given}")
+            raise TypeError(f"the program was traced for the structure {self.structure}, but got {given}")
         for i, dtype in self.limits:
             demand_fits(leaves[i], dtype)
         found = (x for x, s in zip(leaves, self.static, strict=True) if s is None)

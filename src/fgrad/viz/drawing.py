@@ -195,8 +195,9 @@ def _recorded(x: Any, tensors: Mapping[str, Tensor]) -> list[tapes.Value]:
     known: list[tapes.Value] = [(notes, aval_of(t)) for t in ys if (notes := tapes.notes_of(t))]
     if not known:
         raise TypeError(
-            "draw: no recording knows this Tensor. It is a constant, or its recording has ended: draw it "
-            "before backward or release, or record inside `with fgrad.viz.take_notes():`, which remembers"
+            "draw: no recording contains this Tensor. It is a constant, or its recording has ended: draw "
+            "it before backward or release, or record inside `with fgrad.viz.take_notes():`, which "
+            "remembers"
         )
     return known
 

@@ -173,7 +173,7 @@ def test_the_steps_of_scipy_and_the_ends_of_the_span():
         close(found, expected, 1e-6)
     close(fg.grad(lambda t: solve_ivp(slope, (0.2, t), 2.0, args=(ARGS[0],)).t[-1])(1.5), 1.0)
     for transformed, k in ((fg.jit, ARGS[0]), (fg.vmap, np.ones((2, 2)))):
-        with pytest.raises(ValueError, match="needs t_eval where it is mapped or staged"):
+        with pytest.raises(ValueError, match="needs t_eval where it is mapped or traced"):
             transformed(lambda k: solve_ivp(slope, (0.2, 1.5), 2.0, args=(k,)).y)(k)
 
 
@@ -268,7 +268,7 @@ def test_an_integration_that_fails_says_so():
     with np.errstate(all="ignore"):
         assert not f(1.0).success
         assert f(1.0).y.shape == (1,)
-        with pytest.warns(fg.UnsolvedWarning, match=r"solve_ivp did not arrive at a solution \(status -1\)"):
+        with pytest.warns(fg.UnsolvedWarning, match=r"solve_ivp did not find a solution \(status -1\)"):
             fg.grad(lambda k: f(k).y[0])(1.0)
         with pytest.warns(scipy.integrate.ODEintWarning):
             odeint(lambda y, t: y**2, 1.0, [0.0, 0.5, 2.0])

@@ -113,7 +113,7 @@ def test_the_exact_jacobian_saves_evaluations():
 def test_a_fit_that_fails_warns_when_it_is_differentiated():
     solve = lambda data: optimize.least_squares(residuals, np.ones(2), args=(data,), max_nfev=1)
     assert not solve(DATA).success
-    with pytest.warns(fg.UnsolvedWarning, match=r"least_squares did not arrive at a solution \(status 0\)"):
+    with pytest.warns(fg.UnsolvedWarning, match=r"least_squares did not find a solution \(status 0\)"):
         fg.jacrev(lambda d: solve(d).x)(DATA)
     with pytest.raises(
         ValueError, match="loss must be one of linear, soft_l1, huber, cauchy, arctan, not 'l3'"

@@ -286,13 +286,13 @@ def test_a_search_that_fails_says_so_and_warns_when_it_is_differentiated():
     assert not solve(A).success
     assert "iterations" in solve(A).message
     for gradient in (fg.grad(lambda a: np.sum(solve(a).x)), fg.jacfwd(lambda a: solve(a).x)):
-        with pytest.warns(fg.UnsolvedWarning, match=r"minimize did not arrive at a solution \(status 1\)"):
+        with pytest.warns(fg.UnsolvedWarning, match=r"minimize did not find a solution \(status 1\)"):
             gradient(A)
     jitted = fg.jit(fg.grad(lambda a: np.sum(solve(a).x)))
     with pytest.warns(fg.UnsolvedWarning, match="look at result.success"):
         jitted(A)
     mapped = fg.vmap(fg.grad(lambda a: np.sum(solve(a).x)))
-    with pytest.warns(fg.UnsolvedWarning, match="did not arrive at a solution"):
+    with pytest.warns(fg.UnsolvedWarning, match="did not find a solution"):
         mapped(np.stack([A, A]))
 
 
@@ -302,7 +302,7 @@ def test_a_search_that_ends_elsewhere_warns_though_it_calls_itself_a_success():
 
     solve = lambda a: optimize.minimize(quartic, np.zeros(2), a, method=careless)
     assert solve(A).success
-    with pytest.warns(fg.UnsolvedWarning, match=r"did not arrive at a solution \(status 0\)"):
+    with pytest.warns(fg.UnsolvedWarning, match=r"did not find a solution \(status 0\)"):
         fg.jacrev(lambda a: solve(a).x)(A)
 
 

@@ -66,7 +66,7 @@ def test_roots_of_pytrees_mapped_and_jitted():
 def test_a_root_that_is_not_found_says_so():
     solve = lambda a: optimize.root(lambda x: x**2 + a, np.full(1, 2.0), options={"maxfev": 3})
     assert not solve(1.0).success
-    with pytest.warns(fg.UnsolvedWarning, match="root did not arrive at a solution"):
+    with pytest.warns(fg.UnsolvedWarning, match="root did not find a solution"):
         fg.jacrev(lambda a: solve(a).x)(1.0)
     with pytest.raises(ValueError, match=r"as many equations as unknowns, but .* returns 3 numbers for 2"):
         optimize.root(lambda x: np.ones(3), np.ones(2))
@@ -121,7 +121,7 @@ def test_brackets_by_name():
     with pytest.raises(ValueError, match="must return one number, not 2"):
         optimize.brentq(lambda x: np.ones(2), 0.0, 1.0)
     failed = lambda a: optimize.root_scalar(lambda x: x**2 + a, x0=3.0, maxiter=3).root
-    with pytest.warns(fg.UnsolvedWarning, match="root_scalar did not arrive at a solution"):
+    with pytest.warns(fg.UnsolvedWarning, match="root_scalar did not find a solution"):
         fg.grad(failed)(1.0)
 
 

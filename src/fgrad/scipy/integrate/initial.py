@@ -177,8 +177,8 @@ def _steps(field: Field, data: Data, settings: Settings) -> Any:
     values = [*data[:4], *data.others]
     if staging() or any(v.__class__ is Tensor and isinstance(v._value, Box) for v in values):
         raise ValueError(
-            "solve_ivp needs t_eval where it is mapped or staged, because the number of SciPy's steps is not "
-            "known there"
+            "solve_ivp needs t_eval where it is mapped or traced, because the number of SciPy's steps is "
+            "not known there"
         )
     held = [v._value if v.__class__ is Tensor else v for v in values]
     with running(()):
