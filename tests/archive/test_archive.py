@@ -159,7 +159,7 @@ VALUES = [
 def test_values(value):
     writer = Writer("f")
     said = json.loads(json.dumps(writer.value(value, "it"), allow_nan=False))
-    found = Reader(writer.arrays.found).value(said)
+    found = Reader(writer.arrays.found, 2).value(said)
     assert type(found) is type(value)
     assert repr(found) == repr(value)
 
@@ -213,7 +213,7 @@ def test_rows_survive(name):
             continue
         writer = Writer(name)
         said = json.loads(json.dumps(writer.program(program), allow_nan=False))
-        found = Reader(writer.arrays.found).program(said)
+        found = Reader(writer.arrays.found, 2).program(said)
         assert str(found) == str(program)
         with np.errstate(all="ignore"):
             for a, b in zip(found.run(values), program.run(values), strict=True):
@@ -391,7 +391,7 @@ def set_equation(k, part, value):
             r"results of reshape are float64\[7\], but have to be float64\[6\]",
         ),
         (set_equation(0, 3, [["float64", [2**61]]]), "larger than any memory"),
-        (set_equation(0, 3, [["object", [6]]]), "KeyError: 'object'"),
+        (set_equation(0, 3, [["object", [6]]]), "no dtype 'object'"),
         (set_equation(1, 2, {"axes": {"tuple": [1]}}), "wrong parameter axes"),
         (lambda h: h["program"].update(outputs=[{"var": 99}]), "99 refers to nothing"),
         (lambda h: h.update(inputs={"tuple": [{"tuple": [0, 0]}, {"dict": []}]}), "not numbered in order"),

@@ -31,8 +31,8 @@ def test_programs_are_read_as_they_were_written(name):
             return d.used
         writer = Writer("f")
         said = writer.program(t.program)
-        header, arrays = unpacked(packed({"program": said}, writer.arrays.found))
-        program = Reader(arrays).program(header["program"])
+        header, arrays, version = unpacked(packed({"program": said}, writer.arrays.found))
+        program = Reader(arrays, version).program(header["program"])
         error, values = computed(program, t.inputs)
         if error or any(differs(y, e) for y, e in zip(values, t.outputs, strict=True)):
             raise AssertionError(

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import random
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from tests.archive.corpus import Entry
+from tests.archive.mutate import changed, damaged, original, rebuilt, sealed
 
 import fgrad as fg
+from fgrad.archive.container import packed
 from fgrad.distributed import restore, save, simulate, world
+from fgrad.distributed.checkpoints import _described
 from fgrad.errors import RankError
 
 
@@ -115,6 +120,58 @@ def test_what_cannot_be_held(tmp_path):
     with pytest.raises(TypeError, match="keys that are neither strings nor integers"):
         alone(save, tmp_path / "state", {(1, 2): 3})
     assert not list(tmp_path.iterdir())
+
+
+def test_damaged_files_are_refused_or_read(tmp_path):
+    """Whatever was changed, with a right digest too: a tree like those that `save` writes, or ValueError."""
+    file, rng = tmp_path / "state", random.Random(3)
+    alone(save, file, STATE)
+    whole = original(Entry("state", file.read_bytes()))
+    refused = read = 0
+
+    def attempt():
+        nonlocal refused, read
+        for _ in range(1500):
+            kind = rng.randrange(6)
+            if kind == 0:
+                data = damaged(whole.data, rng)
+            elif kind == 1:
+                data = sealed(damaged(whole.data[:-32], rng))
+            else:
+                data = rebuilt(changed(whole.header, rng, whole.pieces), whole.tail, 1)
+            file.write_bytes(data)
+            try:
+                found = restore(file)
+            except ValueError as error:
+                assert "is not a checkpoint that fgrad.distributed.save wrote" in str(error)  # noqa: PT017
+                refused += 1
+            else:
+                read += 1
+                _described(found, "", [])  # of what can be saved
+
+    simulate(1, attempt)
+    assert refused > 800
+    assert read > 50
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        *([], {}, "none", ["none", 1], ["array", -1], ["array", 1], ["array", True], ["array", 1.5]),
+        *(["float", "1_0"], ["int", True], ["int", "1"], ["bool", 1], ["list", 3], ["other", 1, []]),
+        *(["dict", ["a"], []], ["dict", [["a"]], [["none"]]], ["dict", ["a", "a"], [["none"], ["none"]]]),
+        *(["dict", [None], [["none"]]], ["list", [["list", [7]]]]),
+    ],
+    ids=repr,
+)
+def test_trees_that_are_none_are_refused(tmp_path, described):
+    (tmp_path / "state").write_bytes(packed({"checkpoint": described}, [np.ones(2)], 1))
+    with pytest.raises(
+        ValueError, match=r"is not a checkpoint that fgrad.distributed.save wrote: (a checkpoint|the number)"
+    ):
+        alone(restore, tmp_path / "state")
+    with pytest.raises(ValueError, match="is not a checkpoint"):
+        alone(restore, tmp_path / "state", {"a": 1})
 
 
 def test_files_that_are_no_checkpoint(tmp_path):

@@ -5,13 +5,15 @@ What is stored is the program, not code: reading it runs no Python but fgrad's o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fgrad import tree
-from fgrad.archive.container import demanded, packed, unpacked
+from fgrad.archive.container import checked_text, demanded, packed, too_large, unpacked
 from fgrad.archive.reading import Reader
 from fgrad.archive.rules import fingerprint
 from fgrad.archive.writing import Writer
@@ -80,15 +82,20 @@ def export(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> bytes:
     return data
 
 
-def load(data: bytes) -> Loaded:
+MAX_BYTES = 2**32
+
+
+def load(data: bytes, *, max_bytes: int | None = MAX_BYTES) -> Loaded:
     """Return the function whose program `fgrad.export` returned as bytes.
 
-    Everything is checked first: the digest, that every row exists, that operands have been assigned, and what
-    shapes and dtypes the rules of the rows give. Nothing in the bytes is ever run as Python, whoever wrote
-    them.
+    Everything is checked first, whoever wrote the bytes: the digest, that every row exists, that operands
+    have been assigned, all parameters, and what shapes and dtypes the rules of the rows give. Nothing in them
+    is ever run as Python; docs/export.md says what is promised of files of strangers.
 
     Args:
         data: from `fgrad.export`. Arrays are views of it.
+        max_bytes: how much memory reading the file, and the values of the program, may take; None for any
+            number. It is 4 GiB, unless you say otherwise.
 
     Returns:
         A function like a jitted one, for arguments of the structure, shapes and dtypes of export: it
@@ -98,11 +105,15 @@ def load(data: bytes) -> Loaded:
     Raises:
         TypeError: `data` is no bytes.
         ValueError: the bytes are no stored program, of another version, truncated, altered, or say what no
-            program says; or the program has an operation of `fgrad.extend` that is not declared here.
+            program says; the program needs more memory than `max_bytes`, or has an operation of
+            `fgrad.extend` that is not declared here.
     """
     if not isinstance(data, bytes | bytearray | memoryview):
         raise TypeError(f"load takes the bytes that fgrad.export returned, not {type(data).__name__}")
-    return Loaded(_Stored(bytes(data)))
+    limit = math.inf if max_bytes is None else max_bytes
+    if len(data) > limit:
+        raise too_large("the file itself", len(data), limit)
+    return Loaded(_Stored(bytes(data), limit))
 
 
 class _Stored:
@@ -117,25 +128,25 @@ class _Stored:
     leaves: list[tuple[Any, ...] | None]
     limits: list[tuple[Any, np.dtype[Any]]]
 
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+    def __init__(self, data: bytes, max_bytes: float = math.inf) -> None:
+        self.data, self.max_bytes = data, max_bytes
+        header, arrays, version = unpacked(data, max_bytes)
         try:
-            self._read(*unpacked(data))
+            self._read(header, Reader(arrays, version, max_bytes))
         except ValueError:
             raise
         except Exception as error:  # of a rule, by what it got from the file
             raise ValueError(f"the stored program is invalid: {type(error).__name__}: {error}") from error
 
-    def _read(self, header: dict[str, Any], arrays: list[np.ndarray]) -> None:
+    def _read(self, header: dict[str, Any], reader: Reader) -> None:
         if header.keys() != set(PARTS):
             raise ValueError("the header does not have the parts of the format")
-        reader = Reader(arrays)
         for row, body in demanded(header["declared"], dict).items():
             if row in ROWS and fingerprint(row) != body:
                 raise ValueError(
                     f"the operation {row} is declared here with a different body than in the program"
                 )
-        self.name: str = demanded(header["name"], str)
+        self.name = checked_text(header["name"])
         self.program: Program = reader.program(header["program"])
         self.structure = self._structure(reader, header["inputs"], len(self.program.inputs))
         self.out_structure = self._structure(reader, header["outputs"], len(header["leaves"]))
@@ -210,10 +221,11 @@ class Loaded(Jit):
 
         run.__name__ = run.__qualname__ = stored.name
         super().__init__(run, static_argnums=(), static_argnames=(), device=None, donate_argnums=())
-        self._data, self.program = stored.data, stored.program
+        self._stored, self.program = stored, stored.program
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return load, (self._data,)
+        limit = None if self._stored.max_bytes == math.inf else int(self._stored.max_bytes)
+        return partial(load, max_bytes=limit), (self._stored.data,)
 
     def __repr__(self) -> str:
         return f"<exported {self.__name__}>"  # type: ignore[attr-defined]

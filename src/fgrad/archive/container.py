@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 MAGIC = b"\x89fgrad\r\n"  # no text, and not the same after a transfer as text
-VERSION = 1
+VERSIONS = (1, 2)  # that can be read; the last one is written
 ALIGN = 64  # where arrays begin
 DIGEST = hashlib.sha256().digest_size
 _START = struct.Struct("<8sIQ")  # magic, version, bytes of the header
@@ -25,6 +25,7 @@ DTYPES = {
     )
 }
 LARGEST = 2**48  # bytes of one value
+READING = 64  # bytes of memory, at most, for each byte of a header that is read
 
 
 class Arrays:
@@ -42,7 +43,7 @@ class Arrays:
         return self._places[id(x)]
 
 
-def packed(content: Any, arrays: Sequence[np.ndarray]) -> bytes:
+def packed(content: Any, arrays: Sequence[np.ndarray], version: int = VERSIONS[-1]) -> bytes:
     """Return the bytes of a program."""
     described, raw = [], []
     for x in arrays:
@@ -51,57 +52,91 @@ def packed(content: Any, arrays: Sequence[np.ndarray]) -> bytes:
         one = x[(0,) * x.ndim] if repeated else x
         raw.append(np.ascontiguousarray(one, DTYPES[x.dtype.name]).tobytes())
     header = json.dumps({"arrays": described, **content}, allow_nan=False, separators=(",", ":")).encode()
-    data = bytearray(_START.pack(MAGIC, VERSION, len(header)) + header)
+    data = bytearray(_START.pack(MAGIC, version, len(header)) + header)
     for part in raw:
         data += bytes(-len(data) % ALIGN) + part
     return bytes(data) + hashlib.sha256(data).digest()
 
 
-def unpacked(data: bytes) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Return the header of a stored program and its arrays, which are read-only.
+def unpacked(data: bytes, max_bytes: float = math.inf) -> tuple[dict[str, Any], list[np.ndarray], int]:
+    """Return the header of a stored program, its arrays, which are read-only, and the version of its format.
 
     Raises:
-        ValueError: the bytes are no stored program, are not whole, or were altered.
+        ValueError: the bytes are no stored program, are not whole, were altered, or take more memory.
     """
     if data[: len(MAGIC)] != MAGIC[: len(data)] or not data:
         raise ValueError("these bytes are not a program that fgrad.export returned")
     if len(data) < _START.size + DIGEST:
         raise _damaged()
     _, version, length = _START.unpack_from(data)
-    if version != VERSION:
+    if version not in VERSIONS:
         raise ValueError(
-            f"the program is stored in version {version} of the format, but this fgrad reads version "
-            f"{VERSION} only: load it with the fgrad that exported it, or a newer one, or export it again"
+            f"the program is stored in version {version} of the format, but this fgrad reads "
+            f"{' and '.join(map(str, VERSIONS))} only: load it with the fgrad that exported it, or a newer "
+            "one, or export it again"
         )
     end = len(data) - DIGEST
     if hashlib.sha256(memoryview(data)[:end]).digest() != data[end:] or _START.size + length > end:
         raise _damaged()
-    header = json.loads(
-        data[_START.size : _START.size + length].decode(),
-        parse_float=_refuse,
-        parse_constant=_refuse,
-        object_pairs_hook=_once,
-    )
-    at, arrays = _START.size + length, []
-    for name, shape, repeated in header.pop("arrays"):
+    if READING * length > max_bytes:
+        raise too_large("reading the header", READING * length, max_bytes)
+    try:
+        header = json.loads(
+            data[_START.size : _START.size + length].decode(),
+            parse_float=_refuse,
+            parse_constant=_refuse,
+            object_pairs_hook=_once,
+        )
+        described = demanded(demanded(header, dict).pop("arrays", None), list)
+        return header, _arrays(described, data, _START.size + length, end), version
+    except ValueError:
+        raise
+    except (TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"the header is invalid: {type(error).__name__}: {error}") from error
+
+
+def _arrays(described: list[Any], data: bytes, at: int, end: int) -> list[np.ndarray]:
+    """Return the arrays that lie one after the other from byte `at` to `end`."""
+    arrays = []
+    for name, shape, repeated in described:
         at += -at % ALIGN
-        dtype = DTYPES[name]
+        dtype = named_dtype(name)
         count = math.prod(checked_shape(shape, dtype))
-        count = 1 if demanded(repeated, bool) else count
+        if demanded(repeated, bool) and count < 2:
+            raise ValueError("an array of less than two elements repeats one")
+        count = 1 if repeated else count
         if at + count * dtype.itemsize > end:
             raise _damaged()
         x = np.frombuffer(data, dtype, count, at)
         if name == "bool" and x.view(np.uint8).max(initial=0) > 1:
             raise ValueError("a truth value is neither 0 nor 1")
-        arrays.append(
-            np.broadcast_to(x.astype(x.dtype.newbyteorder("="), copy=False)[0], shape)
-            if repeated
-            else x.astype(x.dtype.newbyteorder("="), copy=False).reshape(shape)
-        )
+        x = x.astype(x.dtype.newbyteorder("="), copy=False)
+        arrays.append(np.broadcast_to(x[0], shape) if repeated else x.reshape(shape))
         at += count * dtype.itemsize
     if at != end:
         raise _damaged()
-    return header, arrays
+    return arrays
+
+
+def named_dtype(name: Any) -> np.dtype[Any]:
+    """Return a dtype, as it lies in the file."""
+    if demanded(name, str) not in DTYPES:
+        raise ValueError(f"the format has no dtype {shortened(name)}")
+    return DTYPES[name]
+
+
+def too_large(what: str, wanted: float, max_bytes: float) -> ValueError:
+    """Return the error for what takes more memory than is allowed."""
+    return ValueError(
+        f"{what} takes up to {wanted:,.0f} bytes, more than the {max_bytes:,.0f} of max_bytes; if you trust "
+        "the file, give a larger max_bytes, or None for any number"
+    )
+
+
+def shortened(x: Any) -> str:
+    """Return something of a file for a message."""
+    text = repr(x) if not isinstance(x, dict | list | tuple) or len(x) < 20 else f"a {type(x).__name__}"
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def checked_shape(shape: Any, dtype: np.dtype[Any]) -> tuple[int, ...]:
@@ -111,17 +146,24 @@ def checked_shape(shape: Any, dtype: np.dtype[Any]) -> tuple[int, ...]:
         or any(type(n) is not int or n < 0 for n in shape)
         or len(shape) > 64
     ):
-        raise ValueError(f"{shape!r} is no shape")
+        raise ValueError(f"{shortened(shape)} is no shape")
     if math.prod(n or 1 for n in shape) * dtype.itemsize > LARGEST:
-        raise ValueError(f"arrays of shape {shape} are larger than any memory")
+        raise ValueError(f"arrays of shape {shortened(shape)} are larger than any memory")
     return tuple(shape)
 
 
 def demanded(x: Any, kind: type) -> Any:
     """Return `x`, which is of type `kind`."""
     if type(x) is not kind:
-        raise ValueError(f"{x!r} stands where a {kind.__name__} is expected")
+        raise ValueError(f"{shortened(x)} stands where a {kind.__name__} is expected")
     return x
+
+
+def checked_text(x: Any) -> str:
+    """Return text that can be shown, and be part of a name."""
+    if not demanded(x, str).isprintable() or len(x) > 1000:
+        raise ValueError(f"{shortened(x)} stands where a name is expected")
+    return x  # type: ignore[no-any-return]
 
 
 def _damaged() -> ValueError:

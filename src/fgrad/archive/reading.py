@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.archive.container import DTYPES, checked_shape, demanded
-from fgrad.archive.rows import CODES, check
+from fgrad.archive.container import checked_shape, checked_text, demanded, named_dtype, shortened, too_large
+from fgrad.archive.rows import CODES, check, work
 from fgrad.archive.rules import Unstored
 from fgrad.archive.writing import FIELDS
 from fgrad.core.aval import Aval, aval_of
@@ -26,66 +27,141 @@ from fgrad.transforms.custom import CUSTOM
 PARTS = ("inputs", "equations", "outputs", "regions")
 KINDS = {kind.__name__: kind for kind in FIELDS}
 ROWS_OF = {"Branches": "lax.cond", "While": "lax.while_loop", "Scan": "lax.scan", "Back": "lax.pullback"}
+DEEPEST = 64  # words of a value inside of one another; loops and branches inside of one another are programs
 _FLOAT = re.compile(r"-?(\d+(\.\d+)?(e[+-]?\d+)?|inf|nan)")
 
 
+class Need(NamedTuple):
+    """Bytes of memory that values take: at one time, and if all of them are kept for a derivative."""
+
+    peak: int
+    kept: int
+
+
+NOTHING = Need(0, 0)
+
+
 class Reader:
-    """Reads programs and values of a header.
+    """Reads programs and values of a header, in time and memory that are linear in it.
+
+    Args:
+        arrays: those of the file.
+        version: that of the format.
+        max_bytes: what the values of a program may take while it runs.
 
     Raises:
         ValueError: there is something that the format does not say.
     """
 
-    def __init__(self, arrays: Sequence[np.ndarray]) -> None:
-        self.arrays = arrays
+    def __init__(self, arrays: Sequence[np.ndarray], version: int, max_bytes: float = math.inf) -> None:
+        self.arrays, self.version, self.max_bytes = arrays, version, max_bytes
+        self._depth = 0
+        self._needs: dict[Program, Need] = {}
 
     def program(self, said: Any) -> Program:
         """Return a program."""
-        env = [Var(self.aval(a), f"v{i}") for i, a in enumerate(_fields(said, *PARTS)[0])]
-        count, equations = len(env), []
-        for name, operands, given, outs in said["equations"]:
-            args = tuple(self.operand(a, env) for a in operands)
-            params = {demanded(k, str): self.value(v) for k, v in given.items()}
-            avals = [self.aval(a) for a in outs]
-            _infer(demanded(name, str), args, params, avals)
-            made = tuple(Var(a, f"v{len(env) + i}") for i, a in enumerate(avals))
-            env += made
-            equations.append(Equation(name, args, params, made, "a stored program"))
-        outputs = [self.operand(y, env) for y in said["outputs"]]
-        regions = [self.region(r, equations, env, count) for r in said["regions"]]
-        if len({r.start for r in regions}) != len(regions):
-            raise ValueError("two regions start at the same equation")
-        return Program(env[:count], equations, outputs, (None, None), regions)
+        inputs, stated, outs, regions = _fields(said, *PARTS)
+        env = [Var(self.aval(a), f"v{i}") for i, a in enumerate(inputs)]
+        equations: list[Equation] = []
+        made = [len(env)]  # variables before each equation
+        for name, operands, given, results in stated:
+            args = tuple([self.operand(a, env) for a in demanded(operands, list)])
+            params = {k: self.value(v) for k, v in demanded(given, dict).items()}
+            avals = [self.aval(a) for a in demanded(results, list)]
+            _demand_equal(avals, self.infer(name, args, params, len(avals)), f"the results of {name}")
+            vs = tuple([Var(a, f"v{len(env) + i}") for i, a in enumerate(avals)])
+            env += vs
+            made.append(len(env))
+            equations.append(Equation(name, args, params, vs, "a stored program"))
+        outputs = [self.operand(y, env) for y in outs]
+        nested = [self.region(r, equations, env, made) for r in regions]
+        demand_closed(equations, outputs, nested)
+        program = Program(env[: made[0]], equations, outputs, (None, None), nested)
+        self._needs[program] = need = self._need(program)
+        if need.peak > self.max_bytes:
+            raise too_large("the program", need.peak, self.max_bytes)
+        return program
 
-    def region(self, said: Any, equations: Sequence[Equation], env: Sequence[Var], count: int) -> Region:
+    def region(self, said: Any, equations: list[Equation], env: Sequence[Var], made: Sequence[int]) -> Region:
         """Return equations that have a derivative of their own, which is not known."""
-        name, start, stop, args, outs = said
+        name, start, stop, args, outs = demanded(said, list)
         if not _number(start, len(equations)) < _number(stop, len(equations) + 1):
             raise ValueError("a region is empty")
-        first = count + sum(len(e.outs) for e in equations[:start])  # the variables that it assigns
-        last = first + sum(len(e.outs) for e in equations[start:stop])
-        given = [self.operand(a, env[:first]) for a in demanded(args, list)]
-        made = [self.operand(y, env[:last]) for y in demanded(outs, list)]
-        inside = equations[start:stop]
-        known = {*(a for a in given if isinstance(a, Var)), *env[first:last]}
-        if any(isinstance(a, Var) and a not in known for a in (*made, *(a for e in inside for a in e.args))):
-            raise ValueError("a region uses values that are not passed to it")
-        fresh = [Var(a.aval if isinstance(a, Var) else aval_of(a), f"a{i}") for i, a in enumerate(given)]
-        env_inside = {a: v for a, v in reversed(list(zip(given, fresh, strict=True))) if isinstance(a, Var)}
-
-        def moved(xs: Sequence[Any]) -> tuple[Any, ...]:
-            return tuple(env_inside.get(a, a) if isinstance(a, Var) else a for a in xs)
-
-        body = [Equation(e.name, moved(e.args), e.params, e.outs, e.line) for e in inside]
-        rule = Unstored(demanded(name, str), Program(fresh, body, moved(made), (None, None)))
-        region = Region(CUSTOM, tuple(given), {"rule": rule}, made, start)
+        given = tuple([self.operand(a, env, made[start]) for a in demanded(args, list)])
+        found = [self.operand(y, env, made[stop]) for y in demanded(outs, list)]
+        rule = Unstored(checked_text(name), lambda: body_of(given, equations[start:stop], found))
+        region = Region(CUSTOM, given, {"rule": rule}, found, start)
         region.stop = stop
         return region
 
-    def operand(self, said: Any, env: Sequence[Var]) -> Any:
-        """Return a variable that has been assigned, or a constant."""
-        if isinstance(said, dict) and set(said) == {"var"}:
-            return env[_number(said["var"], len(env))]
+    def infer(self, name: Any, args: Sequence[Any], params: dict[str, Any], count: int) -> Sequence[Aval]:
+        """Return what the rules of its row say that an equation gives, of which `count` results are said."""
+        avals = [a.aval if isinstance(a, Var) else aval_of(a) for a in args]
+        row = check(demanded(name, str), avals, params, self.version)
+        if name in CODES:
+            code = params.get("code")
+            if set(params) != {"code"} or not isinstance(code, Code):
+                raise ValueError(f"{name} needs a code")
+            if not isinstance(code, Mapped) and ROWS_OF[type(code).__name__] != name:
+                raise ValueError(f"{name} does not run a {type(code).__name__}")
+            _demand_equal(avals, _ins(code), f"the operands of {name}")
+            return code.outs
+        if name == "unstack" and avals[0].shape[params["axis"]] != count:
+            raise ValueError(f"the results of {name} are {count}, which is not the length of the axis")
+        operands = [a.aval if isinstance(a, Var) else a for a in args]
+        if row.shape is None:
+            raise ValueError(f"{name} has no rule for shapes, so it cannot be part of a stored program")
+        with quiet(), running(()), np.errstate(all="ignore"):
+            found = row.shape(*operands, **params)
+        outs = [a if isinstance(a, Aval) else aval_of(a) for a in (found if row.many else (found,))]
+        converts = row.body is not None and not isinstance(row.run, np.ufunc) and outs[0].dtype.kind in "fc"
+        if converts and np.result_type(*(a.dtype for a in avals)).kind not in "fc":
+            raise ValueError(
+                f"{name} takes floats or complex numbers"
+            )  # functions convert before they say it
+        return outs
+
+    def _need(self, program: Program) -> Need:
+        """Return the memory of a program whose equations run one after the other."""
+        last: dict[Var, int] = {}
+        for i, e in enumerate(program.equations):
+            last.update((a, i) for a in e.args if isinstance(a, Var))
+        last.update((y, len(program.equations)) for y in program.outputs if isinstance(y, Var))
+        constants = {id(a): _bytes(aval_of(a)) for e in program.equations for a in e.args
+                     if isinstance(a, np.ndarray)}  # fmt: skip
+        live = kept = sum(constants.values()) + sum(_bytes(v.aval) for v in program.inputs)
+        peak = live
+        for i, e in enumerate(program.equations):
+            avals = [a.aval if isinstance(a, Var) else aval_of(a) for a in e.args]
+            outs = sum(_bytes(v.aval) for v in e.outs)
+            code = e.params.get("code")
+            inside = self._need_of(code) if isinstance(code, Code) else NOTHING
+            peak = max(peak, live + outs + work(e.name, avals, e.params) + inside.peak)
+            kept += outs + inside.kept
+            live += sum(_bytes(v.aval) for v in e.outs if v in last)
+            live -= sum(_bytes(a.aval) for a in set(filter(_is_var, e.args)) if last[a] == i)
+        return Need(peak, max(kept, peak))
+
+    def _need_of(self, code: Code) -> Need:
+        """Return the memory of a loop or branch, beside its operands and results."""
+        if isinstance(code, Mapped):
+            each = self._need_of(code.code)
+            return Need(each.peak * code.size, each.kept * code.size)
+        if isinstance(code, Back):
+            kept = self._need_of(code.code).kept
+            return Need(2 * kept, 2 * kept)
+        if isinstance(code, While):
+            steps = [self._needs[code.condition], self._needs[code.body]]
+        else:
+            steps = [self._needs[p] for p in code.inner()]
+        peak, kept = (max([n[i] for n in steps], default=0) for i in range(2))
+        recorded = isinstance(code, Scan) and code.checkpoint in (None, False)
+        return Need(peak, kept * max(1, code.length or 0) if recorded else kept)  # type: ignore[attr-defined]
+
+    def operand(self, said: Any, env: Sequence[Var], count: int | None = None) -> Any:
+        """Return one of the first `count` variables, which have been assigned, or a constant."""
+        if isinstance(said, dict) and said.keys() == {"var"}:
+            return env[_number(said["var"], len(env) if count is None else count)]
         x = self.value(said)
         if type(x) not in {bool, int, float, complex} and not isinstance(x, np.ndarray | np.generic):
             raise ValueError(f"an operand is a {type(x).__name__}")
@@ -93,21 +169,29 @@ class Reader:
 
     def aval(self, said: Any) -> Aval:
         """Return a shape and dtype."""
-        name, shape, *more = said
+        name, shape, *more = demanded(said, list)
         dtype = _dtype(name)
         if more not in ([], ["grown"]):
-            raise ValueError(f"{said!r} is no aval")
+            raise ValueError(f"{shortened(said)} is no aval")
         sizes = checked_shape(shape, dtype)
         return Grown(sizes, dtype) if more else Aval(sizes, dtype)
 
     def value(self, said: Any) -> Any:
         """Return a value of one of the types that the format knows."""
-        if said is None or type(said) in {bool, int, str}:
+        if type(said) is str:
+            return checked_text(said)
+        if said is None or type(said) in {bool, int}:
             return said
         ((word, content),) = demanded(said, dict).items()
         if word not in WORDS:
-            raise ValueError(f"the format has no {word!r}")
-        return WORDS[word](self, content)
+            raise ValueError(f"the format has no {shortened(word)}")
+        if self._depth >= DEEPEST:
+            raise ValueError(f"values of a program stand more than {DEEPEST} deep in one another")
+        self._depth += 1
+        try:
+            return WORDS[word](self, content)
+        finally:
+            self._depth -= 1
 
     def values(self, said: Any) -> list[Any]:
         """Return several values."""
@@ -126,9 +210,9 @@ class Reader:
 
     def code(self, said: Any) -> Code:
         """Return a loop, a branch, or what derivatives and batching make of them."""
-        name, content = said
-        if name not in KINDS:
-            raise ValueError(f"the format has no control flow {name!r}")
+        name, content = demanded(said, list)
+        if demanded(name, str) not in KINDS:
+            raise ValueError(f"the format has no control flow {shortened(name)}")
         fields = self.values(content)
         kind = KINDS[name]
         if len(fields) != len(FIELDS[kind]):
@@ -149,25 +233,97 @@ class Reader:
         return {"tuple": tuple, "list": list}[word](map(self.tree, demanded(content, list)))
 
 
+def body_of(args: Sequence[Any], inside: Sequence[Equation], outs: Sequence[Any]) -> Program:
+    """Return the equations of a region as a program of its arguments."""
+    fresh = [Var(a.aval if isinstance(a, Var) else aval_of(a), f"a{i}") for i, a in enumerate(args)]
+    env = {a: v for a, v in reversed(list(zip(args, fresh, strict=True))) if isinstance(a, Var)}
+
+    def moved(xs: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(env.get(a, a) if isinstance(a, Var) else a for a in xs)
+
+    body = [Equation(e.name, moved(e.args), e.params, e.outs, e.line) for e in inside]
+    return Program(fresh, body, moved(outs), (None, None))
+
+
+def demand_closed(equations: Sequence[Equation], outputs: Sequence[Any], regions: Sequence[Region]) -> None:
+    """Demand that regions are nested, use what they are given, and are used by what they return."""
+    if not regions:
+        return
+    above: dict[Region, Region | None] = {}
+    depth: dict[Region | None, int] = {None: 0}
+    around: list[Region | None] = [None] * len(equations)  # the innermost region of each equation
+    stack: list[Region] = []
+    starts = {r.start: r for r in regions}
+    if len(starts) != len(regions):
+        raise ValueError("two regions start at the same equation")
+    for i in range(len(equations)):
+        while stack and stack[-1].stop <= i:
+            stack.pop()
+        if i in starts:
+            r = starts[i]
+            above[r] = stack[-1] if stack else None
+            if stack and r.stop > stack[-1].stop:
+                raise ValueError("two regions overlap, and none is part of the other")
+            depth[r] = len(stack) + 1
+            stack.append(r)
+        around[i] = stack[-1] if stack else None
+    at = {v: i for i, e in enumerate(equations) for v in e.outs}
+    seen = {
+        v: depth[around[i]] for v, i in at.items()
+    }  # how deep the outermost region is that knows a variable
+    for r in sorted(regions, key=lambda r: -r.start):  # those within others first
+        given = set(filter(_is_var, r.args))
+        for y in filter(_is_var, r.outs):
+            if r.start <= at.get(y, -1) < r.stop:
+                seen[y] = min(seen[y], depth[r] - 1)
+            elif y not in given:
+                raise ValueError("a region returns values that it neither computes nor takes")
+    known: dict[Region | None, set[Any]] = {r: set(filter(_is_var, r.args)) for r in regions}
+
+    def demand(values: Sequence[Any], r: Region | None) -> None:
+        for v in filter(_is_var, values):
+            i = at.get(v, -1)
+            if r is not None and not r.start <= i < r.stop:
+                if v not in known[r]:
+                    raise ValueError("a region uses values that are not passed to it")
+            elif i >= 0 and seen[v] > depth[r]:
+                raise ValueError("values of a region are used outside of it, and it does not return them")
+
+    for e, here in zip(equations, around, strict=True):
+        demand(e.args, here)
+    for r in regions:
+        demand(r.args, above[r])
+        demand(r.outs, r)
+    demand(outputs, None)
+
+
+def _is_var(a: Any) -> bool:
+    return isinstance(a, Var)
+
+
+def _bytes(aval: Aval) -> int:
+    return math.prod(aval.shape) * aval.dtype.itemsize
+
+
 def _dtype(name: Any) -> np.dtype[Any]:
-    return DTYPES[demanded(name, str)].newbyteorder("=")
+    return named_dtype(name).newbyteorder("=")
 
 
 def _number(x: Any, count: int) -> int:
     if type(x) is not int or not 0 <= x < count:
-        raise ValueError(f"{x!r} refers to nothing")
+        raise ValueError(f"{shortened(x)} refers to nothing")
     return x
 
 
 def _float(x: Any) -> float:
     if not _FLOAT.fullmatch(demanded(x, str)):
-        raise ValueError(f"{x!r} is no number")
+        raise ValueError(f"{shortened(x)} is no number")
     return float(x)
 
 
 def _fields(said: Any, *names: str) -> list[Any]:
     if demanded(said, dict).keys() != set(names):
-        raise ValueError(f"there have to be {', '.join(names)}, not {', '.join(said)}")
+        raise ValueError(f"there have to be {', '.join(names)}, not {shortened([*said])}")
     return [demanded(said[name], list) for name in names]
 
 
@@ -219,28 +375,6 @@ WORDS: dict[str, Callable[[Reader, Any], Any]] = {
 
 
 # ---- what equations give ----------------------------------------------------------------------------------
-
-
-def _infer(name: str, args: Sequence[Any], params: dict[str, Any], said: Sequence[Aval]) -> None:
-    """Hold an equation to the rules of its row."""
-    avals = [a.aval if isinstance(a, Var) else aval_of(a) for a in args]
-    row = check(name, avals, params)
-    if name in CODES:
-        code = params.get("code")
-        if set(params) != {"code"} or not isinstance(code, Code):
-            raise ValueError(f"{name} needs a code")
-        if not isinstance(code, Mapped) and ROWS_OF[type(code).__name__] != name:
-            raise ValueError(f"{name} does not run a {type(code).__name__}")
-        _demand_equal(avals, _ins(code), f"the operands of {name}")
-        found: Sequence[Aval] = code.outs
-    else:
-        operands = [a.aval if isinstance(a, Var) else a for a in args]
-        if row.shape is None:
-            raise ValueError(f"{name} has no rule for shapes, so it cannot be part of a stored program")
-        with quiet(), running(()), np.errstate(all="ignore"):
-            made = row.shape(*operands, **params)
-        found = [a if isinstance(a, Aval) else aval_of(a) for a in (made if row.many else (made,))]
-    _demand_equal(said, found, f"the results of {name}")
 
 
 def _demand_equal(given: Sequence[Aval], wanted: Sequence[Aval], what: str) -> None:

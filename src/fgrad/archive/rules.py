@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from fgrad.core.primitive import ROWS, Primitive
@@ -16,14 +16,13 @@ class Unstored(Rule):
     """A function with a derivative of its own, which stayed where it was exported: the values are known."""
 
     name: str
-    program: Program
 
-    def __init__(self, name: str, program: Program) -> None:
-        self.name, self.program = name, program
+    def __init__(self, name: str, program: Callable[[], Program]) -> None:
+        self.name, self._make = name, program  # made where it is needed: regions may stand deep in others
 
     def forward(self, *values: Any) -> list[Any]:
         """Return the outputs."""
-        return self.program.run(values)
+        return self._make().run(values)
 
     def backward(self, *cts: Any) -> NoReturn:
         """Say that there is no derivative."""
@@ -35,7 +34,7 @@ class Unstored(Rule):
 
     def clone(self) -> Unstored:
         """Return a rule that can run forward beside this one."""
-        return Unstored(self.name, self.program)
+        return Unstored(self.name, self._make)
 
 
 def is_declared_by_user(name: str) -> bool:

@@ -15,7 +15,7 @@ from fgrad.compiler.plan import ALIGN, KINDS, Plan, Python, Segment, Shared
 from fgrad.compiler.simplify import simplify
 from fgrad.compiler.simplify.effects import communicates
 from fgrad.compiler.usual import usual_case
-from fgrad.core.aval import Aval
+from fgrad.core.aval import Aval, aval_of
 from fgrad.core.notes import Notes, noting
 from fgrad.core.observe import observed_rows
 from fgrad.core.primitive import ROWS
@@ -334,12 +334,17 @@ class _Context:
         row, arrays = ROWS[step.equation.name], self.arrays
         values = [a[0] if isinstance(a, tuple) else arrays[a] for a in step.args]
         found = applied(row, values, step.equation.params)
-        for k, y in zip(step.outs, found if row.many else (found,), strict=True):
+        for k, v, y in zip(step.outs, step.equation.outs, found if row.many else (found,), strict=True):
             y = np.asarray(getattr(y, "_value", y))  # noqa: PLW2901 -- the array under a Tensor
-            if y.shape == arrays[k].shape:
+            if type(v.aval) is not Aval and y.shape[1:] == v.aval.shape[1:] and y.dtype == v.aval.dtype:
+                arrays[k] = y  # as many as a loop made, which only Python goes through
+            elif y.shape == v.aval.shape and y.dtype == v.aval.dtype:
                 np.copyto(arrays[k], y)
-            else:  # as many as a loop made, which only Python goes through
-                arrays[k] = y
+            else:
+                raise RuntimeError(
+                    f"{row.name} gives {aval_of(y)}, but its rule for shapes says {v.aval}: the rule is "
+                    "wrong, or the operands are not what it expects; nothing is returned"
+                )
 
 
 def _array(buffer: Buffer | None, arena: np.ndarray) -> Any:

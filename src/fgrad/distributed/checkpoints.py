@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.archive.container import DTYPES, packed, unpacked
+from fgrad.archive.container import DTYPES, packed, shortened, unpacked
 from fgrad.core.aval import aval_of
 from fgrad.core.tensor import Tensor, tensor
 from fgrad.distributed import operations
 from fgrad.distributed.world import World, world
 
+_FLOAT = re.compile(r"-?(\d+(\.\d+)?(e[+-]?\d+)?|inf|nan)")  # as `repr` writes it
 _PLAIN = (bool, int, float, str)
+VERSION = 1  # of the format of stored programs: that of their containers
 
 
 def save(path: str | os.PathLike[str], state: Any, comm: World | None = None) -> None:
@@ -48,7 +51,7 @@ def save(path: str | os.PathLike[str], state: Any, comm: World | None = None) ->
     arrays: list[np.ndarray] = []
     content = {"checkpoint": _described(state, "", arrays)}
     if here.rank == 0:
-        _write(Path(path), packed(content, arrays))
+        _write(Path(path), packed(content, arrays, VERSION))
     here.barrier()
 
 
@@ -63,7 +66,7 @@ def restore(path: str | os.PathLike[str], like: Any = None, comm: World | None =
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is no checkpoint, was altered, or does not fit `like`.
+        ValueError: the file is not a checkpoint, was altered, or does not fit `like`.
         TypeError: it has a container that only `like` can build.
     """
     here = comm or world()
@@ -78,9 +81,10 @@ def restore(path: str | os.PathLike[str], like: Any = None, comm: World | None =
     flat = np.frombuffer(data, np.uint8) if data else np.empty(int(size[0]), np.uint8)
     data = here.run(operations.broadcast(here.hub, flat, "the bytes of a checkpoint", 0)).tobytes()
     try:
-        header, arrays = unpacked(data)
-        described = header["checkpoint"]
-    except (ValueError, KeyError, TypeError) as error:
+        header, arrays, _ = unpacked(data)
+        described: Any = header.get("checkpoint") if len(header) == 1 else None
+        _demand(described, arrays)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a checkpoint that fgrad.distributed.save wrote: {error}") from error
     if like is None:
         return _built(described, arrays)
@@ -152,6 +156,33 @@ def _described(x: Any, path: str, arrays: list[np.ndarray]) -> list[Any]:
     ]
 
 
+def _demand(described: Any, arrays: list[np.ndarray]) -> None:
+    """Refuse what `save` does not write: any program can write a file with a right digest.
+
+    Raises:
+        ValueError: this is no tree.
+    """
+    match described:
+        case ["none"] | ["bool", bool()] | ["str", str()]:
+            return
+        case ["int", int(x)] if x.__class__ is int:
+            return
+        case ["float", str(text)] if _FLOAT.fullmatch(text):
+            return
+        case ["array" | "tensor", int(k)] if k.__class__ is int and 0 <= k < len(arrays):
+            return
+        case ["dict", list(keys), list(parts)] if (
+            len(keys) == len(parts) == len({(k.__class__, k) for k in keys if k.__class__ in (str, int)})
+        ):
+            pass
+        case (["list" | "tuple", list(parts)]) | (["other", str(), list(parts)]):
+            pass
+        case _:
+            raise ValueError(f"a checkpoint cannot hold {shortened(described)}")
+    for part in parts:
+        _demand(part, arrays)
+
+
 def _built(described: list[Any], arrays: list[np.ndarray]) -> Any:
     match described:
         case ["none"]:
@@ -170,12 +201,10 @@ def _built(described: list[Any], arrays: list[np.ndarray]) -> Any:
             return [_built(p, arrays) for p in parts]
         case ["tuple", parts]:
             return tuple(_built(p, arrays) for p in parts)
-        case ["other", name, _]:
-            raise TypeError(
-                f"the checkpoint holds a {name}, which only you can build: give restore(path, like=...) a "
-                "tree of the same structure"
-            )
-    raise ValueError(f"a checkpoint cannot hold {described!r}")
+    raise TypeError(
+        f"the checkpoint holds a {described[1]}, which only you can build: give restore(path, like=...) a "
+        "tree of the same structure"
+    )
 
 
 def _collect(described: list[Any], arrays: list[np.ndarray], leaves: list[Any]) -> None:

@@ -303,7 +303,17 @@ def _shape(run: Rule, *operands: Any) -> Aval:
     )
     if isinstance(run, np.ufunc):
         return Aval(shape, run.resolve_dtypes((*kinds, None))[-1])
-    return Aval(shape, np.result_type(*(k if isinstance(k, np.dtype) else k(0) for k in kinds)))
+    return Aval(shape, _dtype_of(run, kinds))
+
+
+@functools.cache
+def _dtype_of(run: Rule, kinds: tuple[Any, ...]) -> np.dtype[Any]:
+    """Return the dtype that a function gives for dtypes, or types of Python's numbers: only it knows."""
+    with np.errstate(all="ignore"):
+        dtype: np.dtype[Any] = np.asarray(
+            run(*(np.ones((), k) if isinstance(k, np.dtype) else k(1) for k in kinds))
+        ).dtype
+    return dtype
 
 
 def batch_elementwise(name: str, mapped: tuple[bool, ...], *values: Any, **params: Any) -> Any:
@@ -317,8 +327,12 @@ def batch_elementwise(name: str, mapped: tuple[bool, ...], *values: Any, **param
     return bind(name, *full, **params)
 
 
+def _either(x: Any, y: Any) -> Any:
+    return np.where(True, x, y)
+
+
 def _shape_where(c: Any, x: Any, y: Any) -> Aval:
-    chosen = _shape(np.where, x, y)  # whatever the dtype of the condition is
+    chosen = _shape(_either, x, y)  # whatever the dtype of the condition is
     return Aval(np.broadcast_shapes(getattr(c, "shape", ()), chosen.shape), chosen.dtype)
 
 

@@ -178,10 +178,10 @@ def _shape_update(x: Any, value: Any, *, index: Index) -> Aval:
 def _run_put(x: Any, value: Any, *arrays: Any, template: Index) -> Any:
     if x.__class__ is DeviceArray and arrays:
         last = _last_writes(x, filled(template, arrays))
-        places = math.prod(_gathered(x.shape, arrays, template))
+        places = math.prod(gathered(x.shape, arrays, template))
         if not places:
             return x
-        written = np.broadcast_to(_in_place_of(x, value), _gathered(x.shape, arrays, template)).reshape(-1)
+        written = np.broadcast_to(_in_place_of(x, value), gathered(x.shape, arrays, template)).reshape(-1)
         chosen = written[np.maximum(last, 1).astype(np.intp) - 1]
         return np.where(last > 0, chosen.astype(x.dtype, copy=False), x)
     return _run_update(x, value, index=filled(template, arrays))
@@ -542,17 +542,41 @@ def _added(ct: Any, arrays: Any, template: Index, shape: Shape, *, unique: bool)
     return None
 
 
-def _gathered(shape: Shape, arrays: Any, template: Index) -> Shape:
-    placeholders = [np.broadcast_to(np.zeros((), np.intp), a.shape) for a in arrays]
+def gathered(shape: Shape, arrays: Any, template: Index) -> Shape:
+    """Return the shape of what index arrays choose, of which nothing is made, however large it is.
+
+    Raises:
+        IndexError: the index is none of an array of this shape.
+    """
     # an axis of length zero admits no index of an array, yet the shape of the result is known
     admitting, axis = list(shape), 0
     for place, part in enumerate(template):
         if part is Ellipsis:
             axis = len(shape) - sum(_consumes(p) for p in template[place + 1 :])
-        elif _consumes(part):
+        elif _consumes(part) and axis < len(shape):
+            if isinstance(part, int) and not -shape[axis] <= part < shape[axis]:
+                raise IndexError(f"index {part} is out of bounds for axis {axis} with size {shape[axis]}")
             admitting[axis] = admitting[axis] or int(part is HOLE)
             axis += 1
-    return _indexed(tuple(admitting), filled(template, placeholders))
+    # NumPy looks at every index and makes every element: so there is one of each, and one more axis in
+    # front, of length zero, by which there is no element
+    ones = filled(template, [np.zeros((1,) * len(a.shape), np.intp) for a in arrays])
+    empty = np.broadcast_to(np.empty((), np.int8), (0, *admitting))
+    found: Shape = empty[(slice(None), *ones)].shape
+    if not any(part is HOLE or isinstance(part, int) for part in template):
+        return found[1:]
+    before, rank = layout(shape, arrays, template)
+    at = rank if _are_apart(template) else 0
+    found = (*found[:at], *found[at + 1 :])
+    truths = ((int(part),) for part in template if part.__class__ is bool)
+    own = np.broadcast_shapes(*(a.shape for a in arrays), *truths)
+    return (*found[:before], *own, *found[before + rank :])
+
+
+def _are_apart(template: Index) -> bool:
+    """Return whether other parts stand between those that are arrays or integers."""
+    advanced = [i for i, part in enumerate(template) if part is HOLE or isinstance(part, int)]
+    return advanced[-1] - advanced[0] + 1 != len(advanced)
 
 
 def _consumes(part: Any) -> bool:
@@ -564,7 +588,7 @@ def layout(shape: Shape, arrays: Any, template: Index) -> tuple[int, int]:
     """Return the number of result axes before the index arrays' own axes, and the number of the latter."""
     advanced = [i for i, part in enumerate(template) if part is HOLE or isinstance(part, int)]
     rank = max([len(a.shape) for a in arrays] + [int(_has_truth(template))])
-    if advanced[-1] - advanced[0] + 1 != len(advanced):
+    if _are_apart(template):
         return 0, rank
     consumed = sum(map(_consumes, template))
     before = template[: advanced[0]]
@@ -635,7 +659,7 @@ _GATHER = register(
         "gather",
         run=_run_gather,
         pull=_gather_pull,
-        shape=lambda x, *arrays, template, **_: Aval(_gathered(x.shape, arrays, template), x.dtype),
+        shape=lambda x, *arrays, template, **_: Aval(gathered(x.shape, arrays, template), x.dtype),
         batch=_batch_gather,
         write=lambda x, new, *arrays, template, **_: bind("put", x, new, *arrays, template=template),
     )
@@ -646,7 +670,7 @@ register(
         run=_run_scatter_add,
         pull=_scatter_pull,
         shape=lambda ct, *arrays, template, shape, **_: _filling(
-            ct, shape, _gathered(shape, arrays, template)
+            ct, shape, gathered(shape, arrays, template)
         ),
         batch=_batch_scatter_add,
     )
@@ -662,7 +686,7 @@ def _batch_put(mapped: tuple[bool, ...], x: Any, value: Any, *arrays: Any, templ
         mapped = (True, True, *mapped[2:])
         value = broadcast_to(value if hasattr(value, "shape") else np.asarray(value), (n, *np.shape(value)))
     examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[2:], strict=True)]
-    place = _gathered(x.shape[1:], examples, template)
+    place = gathered(x.shape[1:], examples, template)
     pre, rank = layout(x.shape[1:], examples, template)
     if mapped[1]:
         lead = max(0, len(value.shape) - 1 - len(place))  # of length one, which NumPy drops
@@ -694,7 +718,7 @@ register(
         "winners",
         run=_run_winners,
         pull=flat,
-        shape=lambda *arrays, template, shape: Aval(_gathered(shape, arrays, template), np.dtype(bool)),
+        shape=lambda *arrays, template, shape: Aval(gathered(shape, arrays, template), np.dtype(bool)),
         batch=_batch_winners,
     )
 )

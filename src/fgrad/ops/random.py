@@ -192,15 +192,21 @@ def _polygamma(x: Array, *, n: int) -> Array:
 
 
 def _elementwise(name: str, run: Rule, pull: Any, *, floats: int) -> None:
-    """Declare a row of operands that broadcast, whose dtype is that of the operands from `floats` on."""
+    """Declare a row of operands that broadcast; those from `floats` on are such, the others integers."""
+
+    def shape(*xs: Any, **_: Any) -> Aval:
+        kinds = [x.dtype.kind for x in xs]
+        if any(k != "f" for k in kinds[floats:]) or any(k not in "iu" for k in kinds[:floats]):
+            raise TypeError(f"{name} takes floats, not {', '.join(str(x.dtype) for x in xs)}")
+        lengths = np.broadcast_shapes(*(x.shape for x in xs))
+        return Aval(lengths, np.result_type(*(x.dtype for x in xs[floats:])))
+
     register(
         Primitive(
             name,
             run=_in_double(run),
             pull=pull,
-            shape=lambda *xs, **_: Aval(
-                np.broadcast_shapes(*(x.shape for x in xs)), np.result_type(*(x.dtype for x in xs[floats:]))
-            ),
+            shape=shape,
             batch=functools.partial(batch_elementwise, name),
             real=True,
         )
@@ -378,8 +384,14 @@ def _declare_implicit(name: str, family: Any) -> None:
     n = family.parameters
     rules = [of_sample(i) for i in range(n)]
     slopes = [of_ratio, *(of_parameter(i) for i in range(n))]
-    _elementwise(name, lambda y, *theta: y, _keeping_all([None, *rules]), floats=0)
+    _elementwise(name, _first, _keeping_all([None, *rules]), floats=0)
     _elementwise(ratio, functools.partial(_ratio, family), _keeping_all(slopes), floats=0)
+
+
+def _first(y: Array, *theta: Array) -> Array:
+    """Return a sample, in the shape that it has with its parameters."""
+    shape = np.broadcast_shapes(y.shape, *(t.shape for t in theta))
+    return y if y.shape == shape else np.broadcast_to(y, shape).copy()
 
 
 def _keeping_all(rules: Sequence[Rule | None]) -> Callable[[Pattern], Pull | None]:

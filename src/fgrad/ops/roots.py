@@ -24,7 +24,13 @@ def _complex(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _run(p: Any, *, lead: int) -> Any:
     """Return the roots of a polynomial whose first `lead` coefficients are zero, as complex numbers."""
-    return np.roots(p).astype(_complex(p.dtype))
+    found = np.roots(p).astype(_complex(p.dtype))
+    if len(found) != len(p) - lead - 1:
+        raise ValueError(
+            f"roots: not {lead} leading coefficients are zero, as where the function was staged, but "
+            "another number, so there is another number of roots; leave them out"
+        )
+    return found
 
 
 def _there(p: Any, *, lead: int) -> Any:

@@ -22,7 +22,7 @@ _LOST = "so the gradient does not exist"
 _PAIR = "{where}the {what} (i, j) = ({i}, {j}), {wi} and {wj}, are equal"
 
 
-_MESSAGES = {
+MESSAGES = {
     "vectors": (
         f"{_PAIR}: their vectors are determined only up to a rotation, and the result depends on it, "
         f"{_LOST}. "
@@ -121,7 +121,7 @@ def _run_guard(
         n = w.shape[-1]
         values = np.broadcast_to(w, (*x.shape[:-2], n))[tuple(lead)]
         raise LinAlgError(
-            _MESSAGES["matrix function" if strict else kind].format(
+            MESSAGES["matrix function" if strict else kind].format(
                 where=f"in matrix {tuple(lead)}, " if lead else "",
                 what=what,
                 i=i,

@@ -149,9 +149,12 @@ def integers(n: Any) -> Any:
     """Return numbers of integral value as integers, which is what SciPy takes there.
 
     Raises:
+        TypeError: they are complex.
         ValueError: one is not integral.
     """
     n = as_array(n)
+    if n.dtype.kind == "c":
+        raise TypeError("the order has to be a whole number, not a complex one")
     whole = n.astype("l")
     if not np.all(whole == n):
         raise ValueError(f"the order has to be a whole number, not {n}")
@@ -174,6 +177,10 @@ def _shape(ufunc: Any, place: int, row: Row) -> Rule:
     def shape(*operands: Any) -> Aval:
         kinds = [x.dtype if hasattr(x, "dtype") else type(x) for x in operands]
         if row.whole:
+            if getattr(kinds[0], "kind", "") == "c" or kinds[0] is complex:
+                raise TypeError(
+                    f"scipy.special.{ufunc.__name__} takes whole numbers as orders, no complex ones"
+                )
             kinds[0] = np.dtype("l")
         dtypes = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
         return Aval(

@@ -1,0 +1,39 @@
+"""What every row of the table looks like in a file: `python -m tests.archive.forms` writes it down.
+
+A program of a version of the format means the same for as long as that version is read, so rows may be added
+to this list, and none may change without a new version.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.ops.test_rows import SAMPLES
+
+from fgrad.archive.container import VERSIONS
+from fgrad.archive.rows import CHANGED, CODES, PARAMS, REFUSED, signature
+from fgrad.core.primitive import ROWS
+
+FILE = Path(__file__).with_name("forms.txt")
+
+
+def forms() -> dict[str, str]:
+    """Return the operands and parameters of every row that can be stored."""
+    found = {}
+    for name in sorted({s.row for s in SAMPLES} - set(REFUSED) - CODES):
+        count, optional = signature(ROWS[name])
+        said = [f"{k}?" if k in optional else k for k in sorted(PARAMS.get(name, ()))]
+        since = CHANGED.get(name, 1)
+        found[name] = " ".join([f"version {since}:", "any" if count is None else str(count), *said])
+    return found
+
+
+def written() -> dict[str, str]:
+    """Return what is written down."""
+    lines = FILE.read_text().splitlines()
+    return dict(line.split(" ", 1) for line in lines)
+
+
+if __name__ == "__main__":
+    FILE.write_text("".join(f"{k} {v}\n" for k, v in forms().items()))
+    print(f"{len(forms())} rows, version {VERSIONS[-1]}")
