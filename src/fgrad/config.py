@@ -94,12 +94,12 @@ def _known(policy: str, name: str) -> Policy:
 
 @contextmanager
 def disable_jit(disable: bool = True) -> Iterator[None]:
-    """Let jitted functions run as the Python functions that they are, in a block.
+    """Run jitted functions as Python in a block.
 
     Then `print` and a debugger see values. Outside every block `FGRAD_DISABLE_JIT` decides.
 
     Args:
-        disable: False compiles in the block, whatever is said around it.
+        disable: False compiles in the block, whatever surrounds it.
 
     Example:
         >>> import fgrad

@@ -1,7 +1,7 @@
 """Looking into a running program: what JAX calls `jax.debug`.
 
 Each of these sees values where a transformation hides them: for every example under `vmap`, and at every run
-of a staged program. None of them changes a value or a gradient. For NaN and infinity see `fgrad.debug_nans`.
+of a program. None of them changes a value or a gradient. For NaN and infinity see `fgrad.debug_nans`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     """Print `fmt.format(*args, **kwargs)` with the values of Tensors.
 
     Args:
-        fmt: a format as `str.format` takes it; no f-string.
+        fmt: a format string for `str.format`, not an f-string.
         args: values, pytrees of Tensors too.
         ordered: accepted for JAX's sake; lines always come in the order of the program.
         kwargs: values by name.
@@ -100,10 +100,10 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
 
 
 def breakpoint() -> None:
-    """Stop in the debugger, at the caller: values are there, for Python runs eagerly.
+    """Stop in the debugger, at the caller, where values are known.
 
-    While a function is staged there is nothing to see, so the stop is recorded and happens at each run of
-    the program.
+    While a function is traced there are no values, so the stop is recorded and happens at each run of the
+    program.
     """
     if any(isinstance(t, Stage) for t in current().traces):
         look(_stop, (user_line(),), {})

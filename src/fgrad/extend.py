@@ -1,6 +1,6 @@
-"""New operations: element-wise ones from a scalar body, linear ones from their adjoint, or custom rules.
+"""New operations: elementwise ones from a scalar body, linear ones from their adjoint, or custom rules.
 
-A body says what one element computes; derivatives of every order, batching, shapes and staging follow.
+A body says what one element computes; derivatives of every order, batching, shapes and tracing follow.
 `fgrad.testing.check_row` checks a declared row in every column, `fgrad.testing.check_grads` any function.
 """
 
@@ -212,7 +212,7 @@ def elementwise(body: Callable[..., Any]) -> Operation: ...
 @overload
 def elementwise(*, name: str) -> Callable[[Callable[..., Any]], Operation]: ...
 def elementwise(body: Callable[..., Any] | None = None, *, name: str | None = None) -> Any:
-    """Return the element-wise operation whose scalar code is `body`; usable as a decorator.
+    """Return the elementwise operation whose scalar code is `body`; usable as a decorator.
 
     Args:
         body: takes one scalar expression per operand and returns an expression made of them by numbers,
@@ -225,8 +225,8 @@ def elementwise(body: Callable[..., Any] | None = None, *, name: str | None = No
         default float. Complex operands are computed; they have derivatives where every word is holomorphic.
 
     Raises:
-        TypeError: `body` is not a function of positional parameters, does not use one of them, or returns no
-            number made of them.
+        TypeError: `body` is not a function of positional parameters, does not use one of them, or does not
+            return an expression of them.
 
     Derivative:
         Of every order, by the slopes of the words; a zero cotangent wins over an infinite slope.
@@ -351,15 +351,15 @@ def device_memory(x: Any) -> Any:
     """Return the memory of a Tensor on a CUDA device, for kernels of your own (`numba.cuda.jit`, CuPy).
 
     Args:
-        x: a Tensor on a device. Kernels may write to it only where it is new (`fgrad.numpy.empty`) and nobody
-            else has seen it yet.
+        x: a Tensor on a device. Kernels may write to it only if it is new (`fgrad.numpy.empty`) and not
+            yet used elsewhere.
 
     Returns:
         CuPy's array, which shares the memory; in the simulator an array of NumPy.
 
     Raises:
         TypeError: `x` is not on a CUDA device.
-        NoValueError: `x` has no value here, as in a function that is mapped or staged.
+        NoValueError: `x` has no value here, as in a function that is mapped or traced.
 
     Example:
         docs/cuda.md
@@ -390,7 +390,7 @@ def linear(
         A function of an array, Tensor or number, and of the parameters as keywords.
 
     Raises:
-        TypeError: the name is no identifier, or a rule is no function.
+        TypeError: the name is not an identifier, or a rule is not a function.
 
     Example:
         >>> import fgrad

@@ -326,25 +326,25 @@ def check_row(
     stops: bool = False,
     **params: Any,
 ) -> None:
-    """Check one row of the operations table at `args`, in every column.
+    """Check all rules of one primitive at `args`.
 
     - `run`: what `reference` gives, in value, shape and dtype; narrow dtypes agree with float64 to rounding;
     - `pull`: differences and Re sum(ct * J t) = Re sum(J^T ct * t), for every set of tracked arguments; a
       derivative that is declared to be zero is zero;
     - `batch`: vmap equals a loop, for every set of mapped arguments;
     - `shape`: the shapes and dtypes of `run`;
-    - the staged row equals the eager one, and so does its staged derivative.
+    - the traced primitive equals the eager one, and so does its traced derivative.
 
     Args:
         name: the name that `bind` takes.
         args: arrays, or Python numbers, which stay constants.
         reference: the function of NumPy that takes `args` and must agree.
         order: the highest derivative to check.
-        stops: whether the row is meant to pass no gradient on although its value varies.
-        params: the parameters of the row.
+        stops: whether the primitive passes no gradient on although its value varies.
+        params: the parameters of the primitive.
 
     Raises:
-        AssertionError: a column is wrong; it names the row and the column.
+        AssertionError: a rule is wrong; the message names the primitive and the rule.
 
     Example:
         >>> check_row("sin", np.array([0.0, 1.0]), reference=np.sin, order=3)

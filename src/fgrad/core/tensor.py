@@ -49,9 +49,9 @@ class Tensor(Operators):
     """An array that transformations can follow.
 
     A Tensor is a mutable handle on an immutable value. Operators, indexing, methods and NumPy's functions
-    work as on an `ndarray`; `x[i] = v` and `x += v` give this handle a new value, and every other that shares
-    its memory in NumPy: `x[0]`, `x.T`, `x.ravel()` and their like are views, and what was recorded of the
-    values before stays as it is. Make one with `fgrad.tensor`.
+    work as on an `ndarray`. `x[i] = v` and `x += v` give a new value to this handle and to every other that
+    would share its memory in NumPy: `x[0]`, `x.T`, `x.ravel()` and similar are views. Recordings keep the
+    values from before. Make one with `fgrad.tensor`.
     """
 
     __slots__ = ("__weakref__", "_base", "_grad", "_nodes", "_value", "_viewers")

@@ -26,8 +26,8 @@ Fun = Callable[..., Any]
 def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
     """Return `true_fun(*operands)` if `pred` is true, else `false_fun(*operands)`.
 
-    Where `pred` is known, only the branch that is taken runs. For values of a batch that differ in it both
-    run, and each example gets the result of its own. In a staged program it is one operation.
+    Where `pred` is known, only one branch runs. Where it differs between the examples of a batch, both run,
+    and each example gets the result of its own branch. In a program it is one operation.
 
     Args:
         pred: bool or number without axes.
@@ -36,7 +36,7 @@ def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
         operands: arguments of both.
 
     Raises:
-        TypeError: `pred` is no scalar, or the results of the branches differ where both are looked at.
+        TypeError: `pred` is not a scalar, or the results of the branches differ where both run.
 
     Example:
         >>> float(cond(3.0 > 2.0, np.sqrt, np.negative, 4.0))
@@ -63,7 +63,7 @@ def switch(index: Any, branches: Sequence[Fun], *operands: Any) -> Any:
         operands: their arguments.
 
     Raises:
-        TypeError: `index` is no integer scalar, or the results of branches differ where all are looked at.
+        TypeError: `index` is not an integer scalar, or the results of branches differ where all run.
         ValueError: there is no branch.
 
     Example:

@@ -206,7 +206,7 @@ def custom_linear_solve(
 
     Args:
         matvec: linear, from the structure and shapes of `b` to the same; may use Tensors from a closure. It
-            runs on shapes alone, so it chooses by `where` and `lax.cond`.
+            is traced with abstract arrays, so it chooses by `where` and `lax.cond`.
         b: pytree of floating-point arrays.
         solve: `solve(matvec, b)` returns x, in any way; it gets and gives arrays.
         transpose_solve: `transpose_solve(vecmat, b)` does so for the transposed system; needed in reverse
@@ -324,7 +324,7 @@ def custom_root(f: Fun, initial_guess: Any, solve: Fun, tangent_solve: Fun, has_
 
     Args:
         f: from the structure and shapes of `initial_guess` to the same; may use Tensors from a closure, which
-            get their gradients. It runs on shapes alone, so it chooses by `where` and `lax.cond`.
+            get their gradients. It is traced with abstract arrays, so it chooses by `where` and `lax.cond`.
         initial_guess: pytree of floating-point arrays; it has no gradient.
         solve: `solve(f, initial_guess)` returns the root, in any way; it gets and gives arrays, and may
             differentiate f.

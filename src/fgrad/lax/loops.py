@@ -26,8 +26,8 @@ Fun = Callable[..., Any]
 def while_loop(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
     """Return `init_val` after `body_fun` was applied to it as long as `cond_fun` of it is true.
 
-    Reverse mode works however many steps that takes: every step is recorded. In a batch the loop runs until
-    no example goes on, and those that are done keep their values.
+    Reverse mode works for any number of steps: every step is recorded. In a batch the loop runs until every
+    example is done; examples that are done earlier keep their values.
 
     Args:
         cond_fun: takes the value and returns a bool without axes.
@@ -35,7 +35,7 @@ def while_loop(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
         init_val: pytree.
 
     Raises:
-        TypeError: `body_fun` returns another structure, shape or dtype, or `cond_fun` no scalar.
+        TypeError: `body_fun` returns another structure, shape or dtype, or `cond_fun` returns no scalar.
 
     Example:
         >>> float(while_loop(lambda x: x < 100.0, lambda x: x * x, 3.0))

@@ -371,13 +371,13 @@ def checkpointed(
 ) -> Any:
     """Return `state` after `state = body(state, step)` for each of `steps`, keeping few of the states.
 
-    The loop `for step in steps: state = body(state, step)` is a call here, because nothing in Python can run
-    the lines of a `for` statement again, which is what saves the memory: in the reverse pass the states that
-    were not kept are computed again from those that were.
+    This is the loop `for step in steps: state = body(state, step)` as a call. In the reverse pass the states
+    that were not kept are recomputed from those that were, which saves memory; Python could not run the lines
+    of a `for` statement again.
 
     Args:
         body: takes the state and one of `steps`, and returns the next state, of the same structure, shapes
-            and dtypes. It has to compute the same each time, and may use Tensors from a closure.
+            and dtypes. It must be pure, and may use Tensors from a closure.
         state: pytree.
         steps: where their number is known (`len`), no schedule makes fewer steps; from an iterator, of which
             the items are kept, no step is made more often than in the best schedule.
@@ -387,7 +387,7 @@ def checkpointed(
     Raises:
         TypeError: `body` returns another structure, shape or dtype.
         ValueError: `budget` is not positive.
-        RuntimeError: in the reverse pass, when `body` computes something else than before.
+        RuntimeError: in the reverse pass, when `body` computes something other than before.
 
     Source:
         Griewank & Walther (2000), Algorithm 799; Wang, Moin & Iaccarino (2009).

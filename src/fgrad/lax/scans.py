@@ -42,14 +42,14 @@ def scan(
         length: the number of steps; needed where `xs` has no leaves.
         reverse: whether to go from the last element to the first; results keep the places of their elements.
         unroll: accepted for JAX's sake; changes nothing.
-        checkpoint: how many carries to keep for the gradient, from which the others are computed again, with
-            the fewest steps possible; True keeps about 2 log2(length). None keeps what every step records.
+        checkpoint: how many carries to keep for the gradient; the others are recomputed from them, with the
+            fewest steps possible. True keeps about 2 log2(length). None keeps the residuals of every step.
 
     Returns:
         `(carry, ys)`.
 
     Raises:
-        TypeError: `f` returns no pair, or the carry another structure, shape or dtype.
+        TypeError: `f` does not return a pair, or the carry changes its structure, shape or dtype.
         ValueError: lengths differ, or there is none.
 
     Source:

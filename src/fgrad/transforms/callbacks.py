@@ -71,7 +71,7 @@ def pure_callback(
 ) -> Any:
     """Return `callback(*args, **kwargs)`, computed by ordinary Python on NumPy arrays.
 
-    The callback must be pure: a staged program calls it at each run, and how often it is called is open.
+    The callback must be pure: a program calls it at each run, and the number of calls is not specified.
 
     Args:
         callback: takes arrays where Tensors, arrays or numbers are given, in the same pytrees, and returns a

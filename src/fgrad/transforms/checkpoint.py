@@ -53,18 +53,18 @@ class Checkpoint(Transformed):
 
 
 def checkpoint(fun: Callable[..., Any], *, policy: Policy | None = None) -> Callable[..., Any]:
-    """Return `fun`, which keeps its arguments for the gradient and nothing it computes; also called `remat`.
+    """Return `fun` without residuals: it runs again in the reverse pass; also called `remat`.
 
-    In the reverse pass `fun` runs again. Tensors that it takes from a closure get their gradients too. It
-    has to compute the same both times, and changes no argument of the caller.
+    Only its arguments are kept. Tensors from a closure get their gradients too. `fun` must be pure: it
+    computes the same both times, and changes no argument of the caller.
 
     Args:
         fun: takes and returns pytrees.
-        policy: what is kept nevertheless, and not computed again: one of `fgrad.checkpoint_policies`, or any
+        policy: which residuals are kept nevertheless: one of `fgrad.checkpoint_policies`, or any
             `policy(row, **parameters) -> bool`, asked with the name of each operation. None keeps nothing.
 
     Raises:
-        RuntimeError: in the reverse pass, when `fun` computes something else than before.
+        RuntimeError: in the reverse pass, when `fun` computes something other than before.
 
     Source:
         Chen, Xu, Zhang & Guestrin (2016), arXiv 1604.06174; the policies are JAX's.

@@ -1,4 +1,4 @@
-"""jit: a function is staged once for each kind of arguments, compiled, and from then on only called."""
+"""jit: a function is traced and compiled once for each signature, and from then on only called."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ MANY = 50  # specialisations from which on somebody should hear of it
 
 
 class Jit(Transformed):
-    """The function that is staged and compiled at its first call with arguments of a kind."""
+    """The function that is traced and compiled at its first call with each signature."""
 
     def __init__(self, fun: Callable[..., Any], **options: Any) -> None:
         super().__init__(fun, **options)
@@ -608,20 +608,22 @@ def jit(
     device: str | None = None,
     donate_argnums: int | Sequence[int] = (),
 ) -> Any:
-    """Return `fun` compiled: it is staged and compiled once for each kind of arguments, then only called.
+    """Return `fun` compiled: it is traced and compiled once for each signature, and then only called.
 
-    A kind is the structure of the arguments, the shape and dtype of each array, the types of Python numbers
-    (which stay weak: they take the dtype of the arrays beside them), and the values of static arguments.
+    A signature is the structure of the arguments, the shape and dtype of each array, the types of Python
+    numbers (which are weakly typed: they take the dtype of the arrays beside them), and the values of static
+    arguments.
 
     Args:
         fun: takes and returns pytrees; None gives a decorator.
         static_argnums: positions of arguments that are Python values, compared by == and hash.
         static_argnames: names of such arguments. Either is completed from the other by the signature.
-        device: where it runs, and arguments are moved to: "cpu", "cuda", "cuda:1"; None: where they are.
-        donate_argnums: positions of arguments whose arrays the function may write to: where a result of the
-            same shape and dtype is computed of such an array place by place, it lies in its memory, and
-            no new array is made. The argument is not to be used afterwards. Arrays that are read-only, not
-            contiguous or share memory with another argument are copied; Tensors are never written to.
+        device: where it runs, and where arguments are moved to: "cpu", "cuda", "cuda:1"; None: where they
+            are.
+        donate_argnums: positions of arguments whose memory results may reuse. A result of the same shape and
+            dtype that is computed from such an array element by element is written over it. Do not use the
+            argument afterwards. Arrays that are read-only, not contiguous or share memory with another
+            argument are copied; Tensors are never written to.
 
     Returns:
         A function of the same arguments, with `lower(*args)`, which returns the `program`, its `source` and
@@ -629,22 +631,23 @@ def jit(
         the Python function.
 
     Raises:
-        TypeError: an argument is no array and not static, a static value has no hash, or `fun` asks for a
-            value (`if`, `float`, `numpy.asarray`, data-dependent shapes) that does not exist while it is
-            staged, or draws random numbers from a Generator.
+        TypeError: an argument is neither an array nor static, a static value has no hash, or `fun` needs the
+            value of an abstract array (`if`, `float`, `numpy.asarray`, data-dependent shapes) or draws
+            random numbers from a Generator.
         IndexError: when called, an index is out of bounds.
 
     Results are NumPy's to rounding: sums may be taken in another order. They do not depend on the number of
     threads (`FGRAD_NUM_THREADS`). Kernels are kept on disk (`fgrad.cache`) and serve every size above 16, so
-    another batch size is staged, but not compiled; from two seconds of compiling on, stderr says how far it
-    is, unless `FGRAD_QUIET=1`. `FGRAD_DISABLE_JIT=1` and `disable_jit` run the Python function instead.
+    another batch size is traced, but not compiled. Compilations longer than two seconds report their
+    progress on stderr, unless `FGRAD_QUIET=1`. `FGRAD_DISABLE_JIT=1` and `disable_jit` run the Python
+    function instead.
 
-    What `fun` does beside computing its result, like `print` or `list.append`, happens when it is staged and
-    not again; `fgrad.debug.print` and `fgrad.debug.callback` happen at every call. What `fun` takes from
-    outside by name (numbers, arrays, attributes, functions) is looked at in every call, and where it has
-    changed, the function is staged anew. Tensors from outside are read at every call where they are followed
-    by a recording; where they change otherwise, the function is staged anew. Random numbers come from keys:
-    those of a Generator would be drawn only once, and are refused.
+    Side effects of `fun`, like `print` or `list.append`, happen when it is traced and not again;
+    `fgrad.debug.print` and `fgrad.debug.callback` happen at every call. What `fun` reads from outside by name
+    (numbers, arrays, attributes, functions) is compared in every call, and the function is traced again
+    where it changed. Tensors from outside that a recording follows are read at every call; where others
+    change, the function is traced again. Random numbers come from keys: those of a Generator would be drawn
+    only once, and are refused.
 
     Example:
         >>> from fgrad import grad, jit

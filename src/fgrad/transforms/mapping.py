@@ -222,12 +222,13 @@ def vmap(
 
     Raises:
         ValueError: axes that do not exist or differ in length.
-        RuntimeError: a truth value differs between examples, so the function would have to run again, but it
-            changes something beside its result; or the examples take more than 1000 paths.
+        RuntimeError: a truth value differs between examples, so the function runs again, but it is not pure;
+            or the examples take more than 1000 paths.
 
-    Python's `if` and `while` on mapped values run the function once for each group of examples that goes the
-    same way. What such a function changes beside its result is refused where it can be seen: Tensors,
-    GradManagers and callbacks from outside, Tensors that are kept, and what `fgrad.transforms.effects` lists.
+    Python's `if` and `while` on mapped values run the function once for each group of examples that takes the
+    same branches, so it must be pure. Side effects that are detected are refused: writes to Tensors from
+    outside, GradManagers and callbacks from outside, Tensors that are kept, and what
+    `fgrad.transforms.effects` lists.
 
     Example:
         >>> from fgrad import vmap

@@ -16,13 +16,13 @@ class debug_nans:  # noqa: N801 -- JAX's name, which reads as a function
     `with debug_nans():` holds for the block, in this thread and task; `debug_nans(True)` holds for every
     thread until `debug_nans(False)`; `with debug_nans(False):` excepts a block. The error names the
     operation, the file and line that called it and its operands; for a cotangent or tangent it names the
-    operation whose derivative it is and the line where that was recorded. Nothing runs twice. Where nobody
-    watches, nothing is slower.
+    operation whose derivative it is and the line where that was recorded. Nothing runs twice. Outside
+    of a block nothing is slower.
 
-    NaN is reported wherever it appears; infinity where an operation makes it of finite operands, so masks
-    of -inf may pass. Of the reverse and forward pass only what arrives at recorded values is looked at, for
-    inside a rule an infinite slope may meet a zero cotangent. (A staged program does not tell the one from
-    the other: at its runs every equation is looked at.)
+    NaN is reported wherever it appears; infinity where an operation makes it from finite operands, so masks
+    of -inf may pass. In the reverse and forward pass only the values that arrive at recorded operations are
+    checked, because inside a rule an infinite slope may meet a zero cotangent. (A program cannot distinguish
+    the two: when it runs, every equation is checked.)
 
     Args:
         on: True or False switches at once; None waits for the block.

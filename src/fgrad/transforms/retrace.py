@@ -1,4 +1,4 @@
-"""Retraces: why a jitted function was staged again, said in terms of its arguments."""
+"""Retraces: why a jitted function was traced again, in terms of its arguments."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _listening: ContextVar[list[str] | None] = ContextVar("fgrad.explain_retrace", d
 
 @contextmanager
 def explain_retrace() -> Iterator[list[str]]:
-    """Say on stderr, for each call in a block that stages a jitted function, why; yields the list of reasons.
+    """Report on stderr why calls in a block trace jitted functions; yields the list of reasons.
 
-    The reason is the difference from the most similar arguments for which the function was staged before.
+    A reason is the difference from the most similar arguments for which the function was traced before.
 
     Example:
         >>> import contextlib, io

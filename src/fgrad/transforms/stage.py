@@ -1,4 +1,4 @@
-"""Staging: the function runs once on values that are not there, and what it does becomes a Program."""
+"""Staging: the function is traced once with abstract arrays, and what it does becomes a Program."""
 
 from __future__ import annotations
 
@@ -549,14 +549,14 @@ def _abstract(x: Any) -> Aval | None:
 
 
 def make_graph(fun: Callable[..., Any]) -> Callable[..., Program]:
-    """Return the function that stages `fun`: it runs once on shapes and dtypes, and nothing is computed.
+    """Return the function that traces `fun` with abstract arrays; nothing is computed.
 
     Args:
-        fun: takes and returns pytrees; derivatives and batches inside it are staged too.
+        fun: takes and returns pytrees; derivatives and batches inside it are traced too.
 
     Returns:
         A function of the same arguments (arrays, or anything with `shape` and `dtype`) that returns the
-        Program. Numbers of Python are weak, as they are to `jit`: they take the dtype of arrays beside them.
+        Program. Python numbers are weakly typed, as in `jit`: they take the dtype of arrays beside them.
 
     Example:
         >>> from fgrad import make_graph
