@@ -98,13 +98,15 @@ def test_a_limit_that_is_no_number(monkeypatch):
 
 # functions that remember every result: of no arguments, or of arguments of which there are few
 FEW = {
+    "archive/rows.py": {"signature"},  # rows
     "backend/library.py": {"_cupy"},
     "backend/special.py": {"_digest"},
     "compiler/elements.py": {"_body"},  # names of rows
     "compiler/simplify/rewriting.py": {"is_elementwise"},  # names of rows
     "kernels/blas.py": {"_interpreted", "_address", "_libraries"},  # dtypes; names of functions of BLAS
+    "kernels/checks.py": {"noting"},
     "kernels/body.py": {"_text"},  # names of functions
-    "kernels/compilation.py": {"_target", "_load_libraries"},
+    "kernels/compilation.py": {"_builder", "_target", "_load_libraries"},  # the name of the processor
     "kernels/convolution.py": {"_kernel"},  # tiles: of at most 8 rows, two vectors, and four kinds of lanes
     "kernels/entry.py": {"_method"},
     "kernels/instructions.py": {"declared", "for_numba", "for_translation", "for_functions"},
@@ -125,7 +127,7 @@ FEW = {
     "kernels/windows.py": {"_window_kernel"},  # names of rows, dtypes
     "numpy/chosen.py": {"_declared"},
     "ops/compiled.py": {"backend"},  # names of modules
-    "ops/elementwise.py": {"made", "typed"},  # dtypes
+    "ops/elementwise.py": {"_dtype_of", "made", "typed"},  # functions of rows, dtypes
     "ops/fft.py": {"_dtype"},  # names of transforms, dtypes
     "ops/foreign.py": {"scipy"},  # names of modules
     "plain.py": {"_counterparts"},

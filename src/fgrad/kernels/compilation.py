@@ -78,16 +78,35 @@ def optimised(written: str, machine: Any) -> Any:
     """Return the module of a text in LLVM's language as LLVM improves it for a machine."""
     from llvmlite import binding  # noqa: PLC0415 -- late: eager programs need no machine code
 
-    module = binding.parse_assembly(written)
+    module = binding.parse_assembly(written, binding.create_context())  # what is in it goes with the module
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     module.verify()
-    tuning = binding.create_pipeline_tuning_options(speed_level=3)
-    tuning.loop_vectorization = True
     # it calls vector functions by the usual convention, but those of `vector.far` have one of their own
-    tuning.slp_vectorization = not any(f.name.startswith("fgrad_far_") for f in module.functions)
-    builder = binding.create_pass_builder(machine, tuning)
-    builder.getModulePassManager().run(module, builder)
+    straight = not any(f.name.startswith("fgrad_far_") for f in module.functions)
+    builder = _builder(store.processor(), straight)
+    passes = builder.getModulePassManager()
+    passes.run(module, builder)
+    base: Any
+    for base in type(passes).__mro__:  # in llvmlite `close` is that of the first base, which frees nothing
+        if "_dispose" in vars(base) and base is not binding.ffi.ObjectRef:
+            base._dispose(passes)
+            passes.detach()
+            break
     return module
+
+
+@locks.once
+def _builder(_: tuple[str, str], straight: bool) -> Any:
+    """Return what makes passes for a processor; one for all kernels, for llvmlite never frees all of it.
+
+    Args:
+        straight: whether code without loops may become vector code.
+    """
+    from llvmlite import binding  # noqa: PLC0415 -- late, as above
+
+    tuning = binding.create_pipeline_tuning_options(speed_level=3)
+    tuning.loop_vectorization, tuning.slp_vectorization = True, straight
+    return binding.create_pass_builder(target_machine(), tuning)
 
 
 def by_numba(text: str, signature: str) -> Compiled:
