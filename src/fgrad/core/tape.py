@@ -291,7 +291,6 @@ class Tape(Trace):
             node.ct = ct if node.ct is None else add(node.ct, ct)
         grads: dict[Node, Any] = {}
         nodes = self.live()  # which keeps them: a cleared node lets go of its parents
-        self.refs.clear()
         for node in reversed(nodes):
             ct = node.ct
             if ct is not None:
@@ -352,6 +351,7 @@ class Tape(Trace):
                             p.ct = add(p.ct, c)
             node.tape = None
             node.saved = node.parents = ()
+        self.refs.clear()  # not before: who is interrupted has to find what is left
         return grads
 
     @staticmethod

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fgrad.blocks import Block
 from fgrad.core.aval import Shape
 from fgrad.core.caches import LRU
 from fgrad.core.primitive import Primitive
@@ -229,32 +230,46 @@ def settle(s: State) -> None:
 
 def set_traces(traces: tuple[Trace, ...], s: State) -> None:
     """Make `traces` the stack of this thread and task, in the place of those of `s`."""
-    if s.stale:
-        settle(s)
-    _state.set(_made(traces, s.veiled, s.keeper))
+    try:
+        if s.stale:
+            settle(s)
+    finally:
+        _state.set(_made(traces, s.veiled, s.keeper))
 
 
-class running:  # noqa: N801 -- reads as a function; a generator would cost three times as much
+class running(Block):  # noqa: N801 -- reads as a function; a generator would cost three times as much
     """Run a block with `traces` as the stack; the tapes `veiled` see nothing of it.
 
     A `keeper` stays for the blocks inside.
     """
 
-    __slots__ = ("_state", "_token")
+    __slots__ = ("_before", "_state")
 
     def __init__(self, traces: Sequence[Trace], veiled: tuple[Any, ...] = (), keeper: Any = None) -> None:
+        self._watch = self._before = None
         self._state = _made(tuple(traces), veiled, keeper or current().keeper)
 
     def __enter__(self) -> None:
         before = current()
         if before.stale:
             settle(before)
-        self._token = _state.set(self._state)
+        self._before: State | None = _state.get()
+        _state.set(self._state)
 
-    def __exit__(self, *_: object) -> None:
+    def undo(self, _: object) -> None:
+        """Let the stack be what it was."""
+        if self._before is not None:
+            _state.set(self._before)
+            self._before = None
+
+    def leave(self, *_: object) -> None:
+        """Let the stack be what it was."""
         if self._state.stale:
             settle(self._state)
-        _state.reset(self._token)
+        _state.set(self._before)  # type: ignore[arg-type]
+        self._before = None
+        if self._watch is not None:
+            self._watch = self._watch.outer
 
 
 def note_change(x: Any) -> None:

@@ -66,9 +66,7 @@ class Joint:
         avals = [aval_out(y) for y in program.outputs]
         seeds = [stage.var(a) if g else None for a, g in zip(avals, given, strict=True)]
         with running((*current().traces, stage)):
-            gm = GradManager()
-            gm.record()
-            try:
+            with GradManager() as gm:
                 values = [wrap(Symbol(stage, v)) for v in inputs]
                 leaves = []
                 for i, w in enumerate(wanted):
@@ -78,8 +76,6 @@ class Joint:
                 outs = program.run(values)
                 found = [stage.operand(y) for y in outs]
                 pull = gm.pullback([y for y, s in zip(outs, seeds, strict=True) if s], leaves, once=True)
-            finally:
-                gm.release()
             self.boundary = len(stage.equations)
             cts = pull([wrap(Symbol(stage, v)) for v in seeds if v])
             kinds = [v.aval.dtype for v, w in zip(inputs, wanted, strict=True) if w]

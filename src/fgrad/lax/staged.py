@@ -101,9 +101,7 @@ class Back(Code):
     def __call__(self, *values: Any) -> Sequence[Any]:
         """Return the cotangents."""
         primals, cts = list(values[: len(self.wanted)]), values[len(self.wanted) :]
-        gm = GradManager()
-        gm.record()
-        try:
+        with GradManager() as gm:
             leaves = []
             for i, wanted in enumerate(self.wanted):
                 if wanted:
@@ -113,8 +111,6 @@ class Back(Code):
                     leaves.append(primals[i])
             ys = [y for y, a in zip(self.code(*primals), self.code.outs, strict=True) if a.dtype.kind in "fc"]
             pull = gm.pullback(ys, leaves, once=True)
-        finally:
-            gm.release()
         found = pull([convert(ct, y.dtype) for ct, y in zip(cts, ys, strict=True)])
         make = near(ys[0])
         pairs = zip(found, self.outs, strict=True)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from itertools import starmap
 from threading import get_ident
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from typing_extensions import Self
 
 from fgrad import tree
+from fgrad.blocks import Block
 from fgrad.core.notes import Noted, Recording, note_of
 from fgrad.core.observe import observing
 from fgrad.core.pictures import html_of
@@ -102,7 +104,7 @@ class Recorded:
 _following = lock()  # two threads must not both find a Tensor free
 
 
-class GradManager:
+class GradManager(Block):
     """Records operations on attached tensors and accumulates gradients into their `.grad`.
 
     Attach the tensors, record, compute, call `backward`:
@@ -125,6 +127,7 @@ class GradManager:
     _after: Sequence[Callable[[], Any]] = ()
     _recording: _Recording | None = None
     _sweeping = False
+    _watch = None
 
     def __del__(self) -> None:
         if self._recording is not None:
@@ -133,7 +136,7 @@ class GradManager:
     @property
     def is_recording(self) -> bool:
         """Whether `record` was called and neither `backward` nor `release` since."""
-        return self._recording is not None
+        return self._recording is not None and self._recording.tape.is_open
 
     # -- attaching
 
@@ -225,18 +228,18 @@ class GradManager:
             raise
         return self
 
-    def record_linear(self) -> Self:
-        """Start to record a linear function, whose value at the recorded point is of no consequence."""
-        self._start()
+    def make_linear(self) -> None:
+        """Expect a linear function: its value at the recorded point is of no consequence."""
         self._recorded().tape.hollow = True
-        return self
 
     def _start(self, level: int | None = None) -> None:
         if self._recording is not None:
-            raise RuntimeError(
-                "this GradManager is already recording; call backward() or release() first, "
-                "or nest another GradManager for higher-order gradients"
-            )
+            if self._recording.tape.is_open:
+                raise RuntimeError(
+                    "this GradManager is already recording; call backward() or release() first, "
+                    "or nest another GradManager for higher-order gradients"
+                )
+            self._stop()  # which was interrupted
         state = current()
         traces = state.traces
         if traces:
@@ -248,21 +251,21 @@ class GradManager:
         if observing():
             tape.refs, tape.note = Noted(), Recording(tape.level, weakref.ref(self))
         recording = _Recording(tape)
-        self._recording = recording
-        set_traces((*traces, tape), state)
-        if tensors:
-            self._follow_all(tensors, recording)
+        try:
+            self._recording = recording
+            set_traces((*traces, tape), state)
+            if tensors:
+                self._follow_all(tensors, recording)
+        except BaseException:
+            self._stop()
+            raise
 
     def _follow_all(self, tensors: Sequence[Tensor], recording: _Recording) -> None:
-        try:
-            with _following:
-                for t in tensors:
-                    _refuse_other_thread(t, recording.tape)
-                for t in tensors:
-                    self._follow(t, recording)
-        except RuntimeError:
-            self._leave(recording)
-            raise
+        with _following:
+            for t in tensors:
+                _refuse_other_thread(t, recording.tape)
+            for t in tensors:
+                self._follow(t, recording)
 
     def _follow(self, t: Tensor, recording: _Recording) -> None:
         """Make the value that `t` has now a leaf; gradients still flow through an intermediate."""
@@ -311,7 +314,8 @@ class GradManager:
             tape, [node_on(tape, t) for t in y], [recording.leaves[id(t)][1] for t in x], once=once
         )
         recording.leaves.clear()
-        self._leave(recording)
+        _close(tape)
+        self._recording = None
         if tape.hollow:
             _check_linear(tape)
         if not once:
@@ -323,9 +327,9 @@ class GradManager:
         return self._recorded().tape
 
     def _recorded(self) -> _Recording:
-        if self._recording is None or self._sweeping:
+        if not self.is_recording or self._sweeping:
             raise RuntimeError(_NO_HISTORY)
-        return self._recording
+        return self._recording  # type: ignore[return-value]
 
     def release(self) -> None:
         """Stop recording and forget what was recorded; does nothing where nothing is recorded.
@@ -341,34 +345,39 @@ class GradManager:
         self._stop()
 
     def _stop(self) -> None:
+        """Forget the recording; where that is interrupted, the next call does the rest."""
         recording = self._recording
         if recording is None:
             return
-        self._leave(recording)
-        if recording.tape.refs.__class__ is Noted:
+        tape = recording.tape
+        _close(tape)
+        if tape.refs.__class__ is Noted:
             for t, leaf in recording.leaves.values():
                 note_of(leaf).tensor = weakref.ref(t)
         for t, leaf in recording.leaves.values():
             if leaf in t._nodes:
                 t._nodes = tuple([n for n in t._nodes if n is not leaf])
-        recording.tape.release()
-
-    def _leave(self, recording: _Recording) -> None:
-        """Take the tape off the stack of traces."""
+        tape.release()
         self._recording = None
-        tape = recording.tape
-        tape.is_open = False
-        state = current()
-        if tape in state.traces:
-            set_traces(tuple([t for t in state.traces if t is not tape]), state)
 
     def __enter__(self) -> Self:
         return self.record()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    def mark(self) -> Any:
+        """Return the recording that is running already, if any."""
+        return self._recording
+
+    def undo(self, mark: Any) -> None:
+        """Stop what was recorded since."""
+        if self._recording is not mark:
+            self._stop()
+
+    def leave(
+        self, kind: type[BaseException] | None = None, error: BaseException | None = None, *_: object
     ) -> None:
+        """Stop recording."""
         self.release()
+        self.left()
         if isinstance(error, Exception):
             shorten(error)
 
@@ -434,12 +443,15 @@ class GradManager:
                     if isinstance(g, Future):
                         g.cancel()  # nobody will ask for it
                 raise
-        finally:
             self._sweeping = False
             self._stop()
-        for t, new in results:
-            note_change(t)
-            t._grad = new
+            for t, _ in results:
+                note_change(t)
+        except BaseException:
+            self._sweeping = recording.tape.is_open = False
+            self._stop()
+            raise
+        deque(starmap(_set_grad, results), 0)  # all at once: no interrupt comes between
 
     def _gradients(
         self,
@@ -509,10 +521,11 @@ def _check_linear(tape: Tape) -> None:
             raise NotLinearError(n.pull.row)
 
 
-class GradManagerGroup:
+class GradManagerGroup(Block):
     """Managers that record as equals: none sees the `backward` of another."""
 
     def __init__(self, managers: Iterable[GradManager]) -> None:
+        self._watch = None
         self._managers = tuple(managers)
         if len(set(map(id, self._managers))) != len(self._managers):
             raise ValueError("a GradManager stands twice in this group; every manager can record only once")
@@ -552,12 +565,35 @@ class GradManagerGroup:
     def __enter__(self) -> Self:
         return self.record()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    def mark(self) -> Any:
+        """Return what each member records already."""
+        return [gm.mark() for gm in self._managers]
+
+    def undo(self, mark: Any) -> None:
+        """Stop what was recorded since."""
+        for gm, recording in zip(self._managers, mark, strict=True):
+            gm.undo(recording)
+
+    def leave(
+        self, kind: type[BaseException] | None = None, error: BaseException | None = None, *_: object
     ) -> None:
+        """Release every member."""
         self.release()
+        self.left()
         if isinstance(error, Exception):
             shorten(error)
+
+
+_set_grad: Callable[[Tensor, Tensor], None] = Tensor.__dict__["_grad"].__set__
+
+
+def _close(tape: Tape) -> None:
+    """Take a tape off the stack of traces, and others that have ended."""
+    tape.is_open = False
+    state = current()
+    traces = tuple([t for t in state.traces if t.is_open])
+    if len(traces) < len(state.traces):
+        set_traces(traces, state)
 
 
 def _members(x: GradManager | GradManagerGroup) -> tuple[GradManager, ...]:

@@ -201,9 +201,7 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
         nonlocal linear, wary, sweep
         stage = next(t for t in current().traces if isinstance(t, Stage))
         primals = list(values[:n])
-        gm = GradManager()
-        gm.record()
-        try:
+        with GradManager() as gm:
             leaves = []
             for i in tracked:
                 primals[i] = gm.follow(primals[i]._value, primals[i]._nodes)
@@ -213,8 +211,6 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
             linear = all(step.linear for step in steps)
             wary = any(step.wary for step in steps)
             pull = gm.pullback([ys[i] for i in cts], leaves, once=True)
-        finally:
-            gm.release()
         sweep = len(stage.equations)
         grads = pull(values[n:])
         present.extend(g is not None for g in grads)

@@ -105,12 +105,10 @@ class DoubleReverse:
     __slots__ = ("_sweep", "_us")
 
     def __init__(self, recorded: Recorded, outs: Sequence[Any]) -> None:
-        gm = GradManager().record_linear()
-        try:
+        with GradManager() as gm:
+            gm.make_linear()
             self._us = [_cotangent(gm, y, y.shape, y.dtype) if isinstance(y, Tensor) else None for y in outs]
             self._sweep = gm.pullback(recorded(self._us), [u for u in self._us if u is not None])
-        finally:
-            gm.release()
 
     def __call__(self, tangents: Tangents) -> list[Any]:
         """Return the tangents of the outputs; None where none of `tangents` arrives."""
@@ -242,15 +240,13 @@ def _weighted(node: Node, pull: Pull, t: Any, *, raw: bool) -> Any:
 def _recorded_step(node: Node, pull: Pull, aval: Any, like: Any) -> Callable[[Tangents], Any]:
     """Record the step as a function of the cotangent u of its output, and return the sweep over that."""
     many = aval.__class__ is list
-    gm = GradManager().record_linear()
-    try:
+    with GradManager() as gm:
+        gm.make_linear()
         us = [_cotangent(gm, like, *a) for a in (aval if many else (aval,))]
         back = pull.lifted(us if many else us[0], *map(lift, node.saved))
         if node.fits is not None:
             back = [c if f is None or c is None else fit(c, f) for c, f in zip(back, node.fits, strict=True)]
         sweep = gm.pullback(back, [u for u in us if u is not None])
-    finally:
-        gm.release()
 
     def step(given: Tangents) -> Any:
         swept = iter(sweep([None if c is None else t for c, t in zip(back, given, strict=True)]))

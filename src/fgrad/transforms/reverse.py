@@ -53,9 +53,7 @@ class Pulled:
         *,
         once: bool = False,
     ) -> None:
-        gm = GradManager()
-        gm.record()
-        try:
+        with GradManager() as gm:
             leaves = gm.follow_each(inputs.handles)
             out = fun(*inputs.filled(args, leaves), **kwargs)
             self.aux = None
@@ -63,8 +61,6 @@ class Pulled:
                 out, self.aux = pair(out, fun)
             self.outs, self.structure = tree.flatten(out)
             self.pull = gm.pullback(self.outs, leaves, once=once)
-        finally:
-            gm.release()
 
 
 def pair(out: Any, fun: Callable[..., Any]) -> tuple[Any, Any]:
