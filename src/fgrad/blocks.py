@@ -98,6 +98,10 @@ class Nested(Block):
         return len(self.stays)
 
     @abstractmethod
+    def __enter__(self) -> Any:
+        """Note the stay, and then change something."""
+
+    @abstractmethod
     def put_back(self, stay: Any) -> None:
         """Undo what was done for a stay, be it only half done or undone already."""
 

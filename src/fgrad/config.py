@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Container, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Container
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+from fgrad.blocks import Setting
 
 Policy = Literal["error", "warn", "ignore"]
 _policy: ContextVar[Policy | None] = ContextVar("fgrad.on_escape", default=None)
@@ -51,8 +52,7 @@ def cache_entries() -> int:
     return max(2, _integer("FGRAD_CACHE_ENTRIES", 1024))
 
 
-@contextmanager
-def on_escape(policy: Policy) -> Iterator[None]:
+def on_escape(policy: Policy) -> Setting:
     """Choose what happens in a block where a Tensor that is being differentiated becomes a plain value.
 
     `float(t)`, `numpy.asarray(t)`, `array[i] = t`, or a function of NumPy without a rule cannot follow a
@@ -73,11 +73,7 @@ def on_escape(policy: Policy) -> Iterator[None]:
         ...     print(grad(lambda x: x * float(x))(3.0))  # the second factor counts as a constant
         3.0
     """
-    token = _policy.set(_known(policy, "on_escape"))
-    try:
-        yield
-    finally:
-        _policy.reset(token)
+    return Setting(_policy, _known(policy, "on_escape"))
 
 
 def escape_policy() -> Policy:
@@ -92,8 +88,7 @@ def _known(policy: str, name: str) -> Policy:
     raise ValueError(f"{name} is one of {', '.join(map(repr, get_args(Policy)))}, not {policy!r}")
 
 
-@contextmanager
-def disable_jit(disable: bool = True) -> Iterator[None]:
+def disable_jit(disable: bool = True) -> Setting:
     """Run jitted functions as Python in a block.
 
     Then `print` and a debugger see values. Outside every block `FGRAD_DISABLE_JIT` decides.
@@ -107,11 +102,7 @@ def disable_jit(disable: bool = True) -> Iterator[None]:
         ...     print(fgrad.jit(lambda x: x if x > 0 else -x)(-2.0))
         2.0
     """
-    token = _disabled.set(disable)
-    try:
-        yield
-    finally:
-        _disabled.reset(token)
+    return Setting(_disabled, disable)
 
 
 def jit_disabled() -> bool:

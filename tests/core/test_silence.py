@@ -7,12 +7,13 @@ from fgrad.core import silence
 
 
 @pytest.mark.parametrize(
-    "pair", [(silence.silence, silence.restore), silence.plainly], ids=["found", "plain"]
+    "ways", [(silence.setting, silence.silence, silence.restore), silence.plainly], ids=["found", "plain"]
 )
-def test_warnings_are_off_between_and_as_before_afterwards(pair):
-    off, on = pair
+def test_warnings_are_off_between_and_as_before_afterwards(ways):
+    setting, off, on = ways
     with np.errstate(divide="raise"):
-        before = off()
+        before = setting()
+        off()
         try:
             assert np.divide(1.0, np.zeros(1)) == np.inf
             assert set(np.geterr().values()) == {"ignore"}
@@ -23,4 +24,4 @@ def test_warnings_are_off_between_and_as_before_afterwards(pair):
 
 
 def test_numpy_keeps_the_setting_where_it_is_looked_for():
-    assert silence.silence is not silence.plainly[0]
+    assert silence.silence is not silence.plainly.silence

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -14,6 +13,7 @@ from fgrad import config
 from fgrad.backend import composed as composed  # noqa: PLC0414 -- fills the tables of DeviceArray
 from fgrad.backend import library
 from fgrad.backend.array import TRANSFERS, DeviceArray, Place
+from fgrad.blocks import Nested
 
 CPU = "cpu"
 _places: dict[tuple[bool, int], Place] = {}
@@ -60,8 +60,7 @@ def devices() -> list[str]:
     return [CPU, *(f"cuda:{i}" for i in range(count))]
 
 
-@contextmanager
-def default_device(device: Any) -> Iterator[None]:
+class default_device(Nested):  # noqa: N801 -- JAX's name, which reads as a function
     """Make new arrays on `device` inside the block, where nothing else is said.
 
     Args:
@@ -77,14 +76,23 @@ def default_device(device: Any) -> Iterator[None]:
         ...     fgrad.numpy.zeros(2).device
         'cpu'
     """
-    place = find(device)
-    token = _default.set(place)
-    config.occasions.append(place)
-    try:
-        yield
-    finally:
-        config.occasions.remove(place)
-        _default.reset(token)
+
+    def __init__(self, device: Any) -> None:
+        super().__init__()
+        self._place = find(device)
+
+    def __enter__(self) -> None:
+        occasion = object()
+        self.stays.append((_default.get(), occasion))
+        config.occasions.append(occasion)
+        _default.set(self._place)
+
+    def put_back(self, stay: Any) -> None:
+        """Let new arrays be where they were before."""
+        before, occasion = stay
+        _default.set(before)
+        if occasion in config.occasions:
+            config.occasions.remove(occasion)
 
 
 default_place: Callable[[], Place | None] = _default.get  # what `default_device` chose for the running block

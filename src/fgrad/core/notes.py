@@ -7,8 +7,8 @@ long as a Tensor that came out of it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from time import perf_counter
 from typing import Any
@@ -17,8 +17,9 @@ from weakref import ref
 import numpy as np
 
 from fgrad.backend.devices import on_host
+from fgrad.blocks import Nested
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.observe import LOOKUPS, Check, observe, observed_rows, observing
+from fgrad.core.observe import LOOKUPS, observe, observed_rows, observing, unobserve
 from fgrad.core.primitive import ROWS, Primitive, Pull, Rule
 from fgrad.core.scopes import Origin, here, scopes_of
 from fgrad.core.tape import Node, Pick, Tape
@@ -220,9 +221,6 @@ def note_nodes() -> None:
             tape.refs = Noted(tape.refs) if noted else list(tape.refs)
 
 
-Step = Callable[[Node, Any], float]
-
-
 class Notes:
     """Takes notes while it is the one of this thread and task: lines, scopes, times, norms of cotangents."""
 
@@ -284,59 +282,73 @@ class Notes:
             if all(hasattr(o, "shape") and not isinstance(o, Box | Tensor) for o in outs):
                 note.avals = list(map(aval_of, outs))
 
-    @contextmanager
-    def sweeping(self, tape: Tape, seeds: Iterable[tuple[Node, Any]]) -> Iterator[Check]:
+    def sweeping(self, tape: Tape, seeds: Iterable[tuple[Node, Any]]) -> Pass:
         """Observe a sweep: the time of each step, and the norms of cotangents."""
-        before = self.sweep, self.stepping, self.asked
-        self.sweep, self.stepping, self.asked = Sweep(recording_of(tape)), "", user_line()
-        try:
-            with self._stepping("backward") as step:
-
-                def check(node: Node, ct: Any, back: Sequence[Any]) -> None:
-                    note = note_of(node)
-                    note.norm = _norm(ct)
-                    if isinstance(node.pull, Pull):
-                        note.pulled = step(node, back)
-
-                yield check
-        finally:
-            self.sweep, self.stepping, self.asked = before
+        return Backward(self, "backward", Sweep(recording_of(tape)), user_line())
 
     def begin(self, node: Node) -> None:
         """Hear that a step of a sweep begins."""
         self.stepping = note_of(node).line
 
-    @contextmanager
-    def pushing(self) -> Iterator[Callable[..., None]]:
+    def pushing(self) -> Pass:
         """Observe a forward-mode pass; the check gets each node, tangents, and the tangent of its result."""
-        with self._stepping("tangent") as step:
+        return Forward(self, "tangent", self.sweep, self.asked)
 
-            def check(node: Node, given: Sequence[Any], tangent: Any) -> None:
-                if isinstance(node.pull, Pull):
-                    step(node, tangent if isinstance(tangent, list | tuple) else (tangent,))
 
-            yield check
+class Pass(Nested):
+    """A pass over a recording, whose steps are measured one after the other; the block gets `check`."""
 
-    @contextmanager
-    def _stepping(self, phase: str) -> Iterator[Step]:
-        """Measure steps one after the other."""
-        before, self.phase = self.phase, phase
-        outer, self.inner = self.inner, 0.0
-        begun = start = perf_counter()
+    def __init__(self, notes: Notes, phase: str, sweep: Sweep | None, asked: str) -> None:
+        super().__init__()
+        self._notes, self._phase, self._sweep, self._asked = notes, phase, sweep, asked
 
-        def step(node: Node, outs: Any) -> float:
-            nonlocal start
-            seconds = perf_counter() - start - self.inner
-            self.stepped(node, seconds, outs)
-            self.inner = 0.0
-            start = perf_counter()
-            return seconds
+    def __enter__(self) -> Callable[..., None]:
+        notes = self._notes
+        self._start = perf_counter()
+        self.stays.append((notes.sweep, notes.stepping, notes.asked, notes.phase, notes.inner, self._start))
+        if notes.sweep is not self._sweep:
+            notes.sweep, notes.stepping, notes.asked = self._sweep, "", self._asked
+        notes.phase, notes.inner = self._phase, 0.0
+        return self.check
 
-        try:
-            yield step
-        finally:
-            self.phase = before
-            self.inner = outer + perf_counter() - begun
+    def put_back(self, stay: Any) -> None:
+        """Go on with what was measured before."""
+        notes = self._notes
+        notes.sweep, notes.stepping, notes.asked, notes.phase, inner, begun = stay
+        notes.inner = inner + perf_counter() - begun
+
+    @abstractmethod
+    def check(self, node: Node, given: Any, made: Any) -> None:
+        """Hear of a step."""
+
+    def step(self, node: Node, outs: Any) -> float:
+        """Return the time since the last step, without what was called."""
+        notes = self._notes
+        seconds = perf_counter() - self._start - notes.inner
+        notes.stepped(node, seconds, outs)
+        notes.inner = 0.0
+        self._start = perf_counter()
+        return seconds
+
+
+class Backward(Pass):
+    """A sweep."""
+
+    def check(self, node: Node, given: Any, made: Any) -> None:
+        """Note the norm of a cotangent, and the time of the step."""
+        note = note_of(node)
+        note.norm = _norm(given)
+        if isinstance(node.pull, Pull):
+            note.pulled = self.step(node, made)
+
+
+class Forward(Pass):
+    """A pass in forward mode."""
+
+    def check(self, node: Node, given: Any, made: Any) -> None:
+        """Note the time of a step."""
+        if isinstance(node.pull, Pull):
+            self.step(node, made if isinstance(made, list | tuple) else (made,))
 
 
 def _norm(ct: Any) -> float | None:
@@ -362,23 +374,40 @@ def noting() -> Notes | None:
 LOOKUPS.append(noting)
 
 
-@contextmanager
-def taking(notes: Notes) -> Iterator[None]:
-    """Let `notes` be taken in a block."""
-    observe(1)
-    token = _here.set(notes)
-    note_nodes()
-    try:
-        yield
-    finally:
-        _here.reset(token)
+class observed(Nested):  # noqa: N801 -- reads as a function
+    """Let an observer be the one that a context variable names in a block; None: let there be none."""
+
+    def __init__(self, variable: ContextVar[Any], who: Any) -> None:
+        super().__init__()
+        self.variable, self.who = variable, who
+
+    def __enter__(self) -> Any:
+        stay = self.variable.get(), object()
+        self.stays.append(stay)
+        if self.who:
+            observe(stay[1])
+        self.variable.set(self.who)
         note_nodes()
-        observe(-1)
+        return self
+
+    def put_back(self, stay: Any) -> None:
+        """Let those observe who did before."""
+        self.variable.set(stay[0])
+        unobserve(stay[1])
+        note_nodes()
+
+
+def taking(notes: Notes) -> observed:
+    """Let `notes` be taken in a block."""
+    return observed(_here, notes)
 
 
 def take_everywhere(notes: Notes | None) -> None:
     """Let `notes` be taken where no block says otherwise, until the next call; None: no longer."""
     before = list(_everywhere)
+    if notes:
+        observe(notes)
     _everywhere[:] = [notes] if notes else []
-    observe(len(_everywhere) - len(before))
+    for old in before:
+        unobserve(old)
     note_nodes()

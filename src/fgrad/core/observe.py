@@ -32,7 +32,8 @@ class Observer(Protocol):
 
 LOOKUPS: list[Callable[[], Observer | None]] = []  # each returns the observer of this thread and task, if any
 observed_rows: dict[str, Rule] = {}  # the `run` column as it is unobserved; empty where nobody observes
-_users = 0
+_users: list[object] = []
+_occasion = object()  # to go the long way into compiled functions
 _switching = locks.lock()
 
 
@@ -43,29 +44,44 @@ def observing() -> list[Observer]:
     return [o for find in LOOKUPS if (o := find()) is not None]
 
 
-def observe(more: int) -> None:
-    """Count observers; the first one exchanges the column, the last one puts it back."""
-    global _users  # noqa: PLW0603 -- one table, one count
+def observe(who: object) -> None:
+    """Count an observer, who is named by any object; the first one exchanges the column."""
     with _switching:
-        _users += more
-        if more > 0 and _users == 1:
-            config.occasions.append(observed_rows)
-            for row in ROWS.values():
-                _exchange(row)
-        elif _users == 0:
-            for name, run in observed_rows.items():
-                row = ROWS[name]
-                row.run = run
-                if row.large is not None:
-                    row.large = row.large.run  # type: ignore[attr-defined]
-            observed_rows.clear()
-            config.occasions.remove(observed_rows)
+        _users.append(who)
+        _agree()
+
+
+def unobserve(who: object) -> None:
+    """Count an observer no longer, if it was; the last one puts the column back."""
+    with _switching:
+        if who in _users:
+            _users.remove(who)
+        _agree()
+
+
+def _agree() -> None:
+    """Exchange the column or put it back, as it has to be; the rest of it where that was interrupted."""
+    if _users:
+        if _occasion not in config.occasions:
+            config.occasions.append(_occasion)
+        for row in ROWS.values():
+            _exchange(row)
+        return
+    for name, run in list(observed_rows.items()):
+        row = ROWS[name]
+        row.run = run
+        if row.large.__class__ is _Observed:
+            row.large = row.large.run
+        del observed_rows[name]
+    if _occasion in config.occasions:
+        config.occasions.remove(_occasion)
 
 
 def _exchange(row: Primitive) -> None:
-    observed_rows[row.name] = row.run
-    row.run = _Observed(row, row.run)
-    if row.large is not None:
+    if row.run.__class__ is not _Observed:
+        observed_rows[row.name] = row.run
+        row.run = _Observed(row, row.run)
+    if row.large is not None and row.large.__class__ is not _Observed:
         row.large = _Observed(row, row.large)
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextvars import ContextVar, Token
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 from typing_extensions import Self
+
+from fgrad.blocks import Nested
+
+T = TypeVar("T")
 
 
 class Scope:
@@ -33,7 +37,7 @@ Scopes = tuple[Scope, ...]
 _scopes: ContextVar[Scopes] = ContextVar("fgrad scopes", default=())
 
 
-class named_scope:  # noqa: N801 -- JAX's name, which reads as a function
+class named_scope(Nested):  # noqa: N801 -- JAX's name, which reads as a function
     """Give a name to what a block, or a function as decorator, computes: pictures and profiles show it.
 
     It changes no value, and costs a third of a microsecond where nothing is drawn.
@@ -51,30 +55,30 @@ class named_scope:  # noqa: N801 -- JAX's name, which reads as a function
         ...     return (y * y).sum()
     """
 
-    __slots__ = ("_name", "_tokens")
-
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):
             raise TypeError(
                 f"named_scope takes the name as text, not {type(name).__name__}: named_scope('layer')"
             )
+        super().__init__()
         self._name = name
-        self._tokens: list[Token[Scopes]] = []
 
     def __enter__(self) -> Self:
-        self._tokens.append(_scopes.set((*_scopes.get(), Scope(self._name))))
+        before = _scopes.get()
+        self.stays.append(before)
+        _scopes.set((*before, Scope(self._name)))
         return self
 
-    def __exit__(self, *_: object) -> None:
-        _scopes.reset(self._tokens.pop())
+    def put_back(self, stay: Any) -> None:
+        """Go back to the scopes around."""
+        _scopes.set(stay)
 
-    def __call__(self, fun: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `fun` that runs in this scope."""
-        name = self._name
+    def __call__(self, fun: Callable[..., T]) -> Callable[..., T]:
+        """Return `fun` that runs in this scope, in each thread on its own."""
 
         @functools.wraps(fun)
-        def scoped(*args: Any, **kwargs: Any) -> Any:
-            with named_scope(name):
+        def scoped(*args: Any, **kwargs: Any) -> T:
+            with named_scope(self._name):
                 return fun(*args, **kwargs)
 
         return scoped

@@ -8,14 +8,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
-Pair: TypeAlias = tuple[Callable[[], Any], Callable[[Any], Any]]
+
+class Ways(NamedTuple):
+    """Functions that look at the setting, switch warnings off, and go back to what was seen."""
+
+    setting: Callable[[], Any]
+    silence: Callable[[], Any]
+    restore: Callable[[Any], Any]
 
 
-def _found() -> Pair:
+def _found() -> Ways:
     outside = copy_context()
     with np.errstate(all="ignore"):
         inside = copy_context()
@@ -23,20 +29,13 @@ def _found() -> Pair:
     if len(changed) != 1:
         return plainly
     ((var, value),) = changed
-    return functools.partial(var.set, value), var.reset
+    return Ways(var.get, functools.partial(var.set, value), var.set)
 
 
-def _enter() -> np.errstate:
-    state = np.errstate(all="ignore")
-    state.__enter__()
-    return state
-
-
-def _leave(state: np.errstate) -> None:
-    state.__exit__(None, None, None)
-
-
-plainly: Pair = _enter, _leave  # where NumPy keeps the setting elsewhere
-restore: Callable[[Any], Any]
+plainly = Ways(  # where NumPy keeps the setting elsewhere
+    np.geterr, lambda: np.seterr(all="ignore"), lambda before: np.seterr(**before)
+)
+setting: Callable[[], Any]
 silence: Callable[[], Any]
-silence, restore = _found()  # `silence()` returns what `restore` takes
+restore: Callable[[Any], Any]
+setting, silence, restore = _found()

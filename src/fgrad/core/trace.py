@@ -246,14 +246,15 @@ class running(Block):  # noqa: N801 -- reads as a function; a generator would co
     __slots__ = ("_before", "_state")
 
     def __init__(self, traces: Sequence[Trace], veiled: tuple[Any, ...] = (), keeper: Any = None) -> None:
-        self._watch = self._before = None
+        self._watch = None
+        self._before: State | None = None
         self._state = _made(tuple(traces), veiled, keeper or current().keeper)
 
     def __enter__(self) -> None:
         before = current()
         if before.stale:
             settle(before)
-        self._before: State | None = _state.get()
+        self._before = _state.get()
         _state.set(self._state)
 
     def undo(self, _: object) -> None:

@@ -7,17 +7,18 @@ or tangent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar, Token
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import numpy as np
 
 from fgrad.backend.array import DeviceArray
+from fgrad.blocks import Block
 from fgrad.core.notes import line_of as kept_line
-from fgrad.core.notes import note_nodes
-from fgrad.core.observe import LOOKUPS, Check, observe, observed_rows
+from fgrad.core.notes import note_nodes, observed
+from fgrad.core.observe import LOOKUPS, Check, observe, observed_rows, unobserve
 from fgrad.core.primitive import Primitive, Pull, Rule
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor
@@ -93,8 +94,7 @@ class Watch:
             self.result(row, args, o)
         return out
 
-    @contextmanager
-    def sweeping(self, tape: Tape, seeds: Iterable[tuple[Node, Any]]) -> Iterator[Check]:
+    def sweeping(self, tape: Tape, seeds: Iterable[tuple[Node, Any]]) -> AbstractContextManager[Check]:
         """Look at the steps of a sweep, instead of the rows that they run."""
         tainted = (np.inf,) if self.seeds(seeds) else ()
 
@@ -110,8 +110,7 @@ class Watch:
                 if self.found(c, tainted) is not None:
                     self._refuse(node, f"the cotangent of operand {i} of {title(node)}", "became", c, "", ct)
 
-        with quiet():
-            yield check
+        return quiet(check)
 
     def step(self, node: Node, given: Sequence[Any], tangent: Any) -> None:
         """Report a tangent that the forward step of `node` made of finite ones."""
@@ -216,42 +215,42 @@ def watching() -> Watch | None:
 LOOKUPS.append(watching)
 
 
-class quiet:  # noqa: N801 -- reads as a function
-    """Do not look at the results of rows in a block."""
+class quiet(Block):  # noqa: N801 -- reads as a function
+    """Do not look at the results of rows in a block, which gets `given`."""
 
-    __slots__ = ("_token",)
+    __slots__ = ("_before", "_given")
 
-    def __enter__(self) -> None:
-        self._token: Token[Watch | None] = _here.set(None)
+    def __init__(self, given: Any = None) -> None:
+        self._watch = None
+        self._before: tuple[Watch | None] | None = None
+        self._given = given
 
-    def __exit__(self, *_: object) -> None:
-        _here.reset(self._token)
+    def __enter__(self) -> Any:
+        self._before = (_here.get(),)
+        _here.set(None)
+        return self._given
+
+    def undo(self, _: object) -> None:
+        """Look again."""
+        if self._before is not None:
+            _here.set(self._before[0])
+            self._before = None
 
 
-def enter(watch: Watch | None) -> Token[Watch | None]:
-    """Make `watch` what this thread and task looks for."""
-    if watch:
-        observe(1)
-    token = _here.set(watch)
-    note_nodes()
-    return token
+class looking(observed):  # noqa: N801 -- likewise
+    """Make `watch` what this thread and task looks for in a block."""
 
-
-def leave(token: Token[Watch | None], watch: Watch | None) -> None:
-    """Go back to what was looked for before."""
-    _here.reset(token)
-    if watch:
-        observe(-1)
-    note_nodes()
+    def __init__(self, watch: Watch | None) -> None:
+        super().__init__(_here, watch)
 
 
 def switch(watch: Watch | None) -> Watch | None:
     """Make `watch` what every thread looks for that has no watch of its own; return the one before."""
     before = _everywhere[0] if _everywhere else None
     if watch:
-        observe(1)
+        observe(watch)
     _everywhere[:] = [watch] if watch else []
     if before:
-        observe(-1)
+        unobserve(before)
     note_nodes()
     return before

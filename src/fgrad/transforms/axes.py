@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 from typing_extensions import Self
 
+from fgrad.blocks import Nested
 from fgrad.core.primitive import ROWS
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import current
@@ -62,14 +62,20 @@ _bound: ContextVar[tuple[ProcessAxis, ...]] = ContextVar("fgrad.axes", default=(
 bound_axes = _bound.get  # the axes of processes that have names here, innermost last
 
 
-@contextmanager
-def binding(axis: ProcessAxis) -> Iterator[None]:
+class binding(Nested):  # noqa: N801 -- reads as a function
     """Let `axis` be known by its name in a block."""
-    token = _bound.set((*_bound.get(), axis))
-    try:
-        yield
-    finally:
-        _bound.reset(token)
+
+    def __init__(self, axis: ProcessAxis) -> None:
+        super().__init__()
+        self._axis = axis
+
+    def __enter__(self) -> None:
+        self.stays.append(_bound.get())
+        _bound.set((*_bound.get(), self._axis))
+
+    def put_back(self, stay: Any) -> None:
+        """Forget the name."""
+        _bound.set(stay)
 
 
 def bind_over(name: str, *values: Any, over: Any, **params: Any) -> Any:

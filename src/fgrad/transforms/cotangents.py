@@ -6,7 +6,6 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
 from typing import Any, Literal
 
 import numpy as np
@@ -15,10 +14,10 @@ from fgrad import tree
 from fgrad.backend.array import DeviceArray, mixed
 from fgrad.backend.devices import adopted, is_foreign
 from fgrad.core.notes import noting
-from fgrad.core.observe import observing
+from fgrad.core.observe import Check, Observer, observing
 from fgrad.core.placement import device_of, near
 from fgrad.core.primitive import OPERATORS
-from fgrad.core.silence import restore, silence
+from fgrad.core.silence import restore, setting, silence
 from fgrad.core.tape import CUT, Node, Tape
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import current, note_call, user_line
@@ -46,27 +45,37 @@ def sweep(
                 raw = False
     add = np.add if raw else OPERATORS["add"]
     observers = observing()
-    before = silence()
+    before = setting()
     try:
-        if not observers:
-            at_once = None if raw else _at_once()
-            return tape.sweep(
-                seeds, add, fit, lift, raw=raw, consume=consume, complete=complete, at_once=at_once
-            )
-        with ExitStack() as stack:
-            checks = [stack.enter_context(o.sweeping(tape, seeds)) for o in observers]
-
-            def check(node: Node, ct: Any, back: Sequence[Any]) -> None:
-                for each in checks:
-                    each(node, ct, back)
-
-            notes = noting()
-            begin = None if notes is None else notes.begin
-            return tape.sweep(
-                seeds, add, fit, lift, raw=raw, consume=consume, complete=complete, check=check, begin=begin
-            )
+        silence()
+        if observers:
+            return _observed(tape, seeds, add, observers, (), raw=raw, consume=consume, complete=complete)
+        at_once = None if raw else _at_once()
+        return tape.sweep(seeds, add, fit, lift, raw=raw, consume=consume, complete=complete, at_once=at_once)
     finally:
         restore(before)
+
+
+def _observed(
+    tape: Tape,
+    seeds: Sequence[tuple[Node, Any]],
+    add: Callable[[Any, Any], Any],
+    observers: Sequence[Observer],
+    checks: Sequence[Check],
+    **options: Any,
+) -> dict[Node, Any]:
+    """Sweep while the first of `observers`, and then the others, look at it."""
+    if observers:
+        with observers[0].sweeping(tape, seeds) as check:
+            return _observed(tape, seeds, add, observers[1:], (*checks, check), **options)
+
+    def look(node: Node, ct: Any, back: Sequence[Any]) -> None:
+        for check in checks:
+            check(node, ct, back)
+
+    notes = noting()
+    begin = None if notes is None else notes.begin
+    return tape.sweep(seeds, add, fit, lift, check=look, begin=begin, **options)
 
 
 def _at_once() -> Callable[..., Any] | None:

@@ -372,9 +372,7 @@ class GradManager(Block):
         if self._recording is not mark:
             self._stop()
 
-    def leave(
-        self, kind: type[BaseException] | None = None, error: BaseException | None = None, *_: object
-    ) -> None:
+    def leave(self, kind: object = None, error: object = None, *_: object) -> None:
         """Stop recording."""
         self.release()
         self.left()
@@ -430,11 +428,8 @@ class GradManager(Block):
         self._sweeping = True
         chosen: dict[Node, Any] = {}  # what callbacks made of a gradient, and what to call the last one
         try:
-            if per_sample and not (isinstance(y, Tensor) and y.ndim == 1):
-                raise ValueError(
-                    "backward(y, per_sample=True) takes one Tensor with one axis, the samples, but y is "
-                    + (f"of shape {y.shape}" if isinstance(y, Tensor) else described(y))
-                )
+            if per_sample:
+                _check_samples(y)
             seeds = seeds_of(y, dy, recording.tape)
             try:
                 results = self._gradients(recording, seeds, chosen, on_unused, per_sample=per_sample)
@@ -515,6 +510,14 @@ class GradManager(Block):
         ]
 
 
+def _check_samples(y: Any) -> None:
+    if not (isinstance(y, Tensor) and y.ndim == 1):
+        raise ValueError(
+            "backward(y, per_sample=True) takes one Tensor with one axis, the samples, but y is "
+            + (f"of shape {y.shape}" if isinstance(y, Tensor) else described(y))
+        )
+
+
 def _check_linear(tape: Tape) -> None:
     for n in tape.live():
         if isinstance(n.pull, Pull) and not n.pull.linear:
@@ -574,9 +577,7 @@ class GradManagerGroup(Block):
         for gm, recording in zip(self._managers, mark, strict=True):
             gm.undo(recording)
 
-    def leave(
-        self, kind: type[BaseException] | None = None, error: BaseException | None = None, *_: object
-    ) -> None:
+    def leave(self, kind: object = None, error: object = None, *_: object) -> None:
         """Release every member."""
         self.release()
         self.left()

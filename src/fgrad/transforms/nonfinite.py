@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from contextvars import Token
-from typing import Any
-
 from typing_extensions import Self
 
-from fgrad.core.watch import Watch, enter, leave, switch
+from fgrad.core.watch import Watch, looking, switch
 
 
-class debug_nans:  # noqa: N801 -- JAX's name, which reads as a function
+class debug_nans(looking):  # noqa: N801 -- JAX's name, which reads as a function
     """Raise at the first operation that gives NaN or infinity, in values, cotangents and tangents.
 
     `with debug_nans():` holds for the block, in this thread and task; `debug_nans(True)` holds for every
@@ -43,17 +40,14 @@ class debug_nans:  # noqa: N801 -- JAX's name, which reads as a function
     """
 
     def __init__(self, on: bool | None = None, *, nans: bool = True, infs: bool = True) -> None:
-        self._watch = None if on is False else Watch(nans=nans, infs=infs)
-        self._tokens: list[Token[Any]] = []
+        watch = None if on is False else Watch(nans=nans, infs=infs)
+        super().__init__(watch)
         self._switched = on is not None
-        self._before = switch(self._watch) if self._switched else None
+        self._before = switch(watch) if self._switched else None
 
     def __enter__(self) -> Self:
         if self._switched:  # it was meant for the block alone
             switch(self._before)
             self._switched = False
-        self._tokens.append(enter(self._watch))
+        super().__enter__()
         return self
-
-    def __exit__(self, *_: object) -> None:
-        leave(self._tokens.pop(), self._watch)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from fgrad import tree
+from fgrad.blocks import Setting
 from fgrad.core.aval import Aval
 from fgrad.core.trace import user_line
 from fgrad.transforms.calling import name_of
@@ -28,8 +28,7 @@ class Key(NamedTuple):
 _listening: ContextVar[list[str] | None] = ContextVar("fgrad.explain_retrace", default=None)
 
 
-@contextmanager
-def explain_retrace() -> Iterator[list[str]]:
+def explain_retrace() -> Setting:
     """Report on stderr why calls in a block trace jitted functions; yields the list of reasons.
 
     A reason is the difference from the most similar arguments for which the function was traced before.
@@ -46,12 +45,7 @@ def explain_retrace() -> Iterator[list[str]]:
         >>> print(reasons[1])
         <lambda> at ... is traced again: argument x is float64[3], was float64[2]
     """
-    reasons: list[str] = []
-    token = _listening.set(reasons)
-    try:
-        yield reasons
-    finally:
-        _listening.reset(token)
+    return Setting(_listening, [])
 
 
 def explain(

@@ -19,6 +19,7 @@ from typing_extensions import Self
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
+from fgrad.blocks import Block
 from fgrad.core.primitive import Primitive, Pull
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor, alias, wrap
@@ -220,7 +221,7 @@ class Part:
         return sources
 
 
-class Standing:
+class Standing(Block):
     """The time in which nodes of a tape stand as leaves on another one, `tape`."""
 
     below: list[Trace]
@@ -236,7 +237,10 @@ class Standing:
             captured: the nodes.
             traces: all traces that were live when the function ran first.
         """
+        self._watch = None
         self._old, self._captured, self._traces = old, captured, traces
+        self._nodes: list[tuple[Any, ...]] = []
+        self._levels: list[tuple[Batch, int]] = []
 
     def __enter__(self) -> Self:
         live = current().traces
@@ -270,7 +274,8 @@ class Standing:
                 n.clear()
         self.tape.refs = list(map(ref, self._captured))
 
-    def __exit__(self, *_: object) -> None:
+    def undo(self, _: object) -> None:
+        """Let the nodes stand where they did."""
         self.forget()
         self.tape.is_open = False
         for n, tape, pull, parents in self._nodes:

@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from typing_extensions import Self
-
 from fgrad import tree
 from fgrad.core.aval import aval_of
-from fgrad.core.notes import Notes, Recording, recording_of, take_everywhere, taking
+from fgrad.core.notes import Notes, Recording, observed, recording_of, take_everywhere, taking
 from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import user_frame
@@ -226,7 +224,7 @@ def _manager_names(variables: Mapping[str, Any]) -> Callable[[Recording], str | 
     return called
 
 
-class take_notes:  # noqa: N801 -- reads as a function
+class take_notes(observed):  # noqa: N801 -- reads as a function
     """Remember of each recorded operation its line, scope and time, for `draw`.
 
     `with take_notes():` holds for the block, in this thread and task; `take_notes(True)` holds everywhere
@@ -248,15 +246,7 @@ class take_notes:  # noqa: N801 -- reads as a function
     """
 
     def __init__(self, on: bool | None = None) -> None:
-        self._blocks: list[Any] = []
+        taken = taking(Notes())
+        super().__init__(taken.variable, taken.who)
         if on is not None:
             take_everywhere(Notes() if on else None)
-
-    def __enter__(self) -> Self:
-        block = taking(Notes())
-        block.__enter__()
-        self._blocks.append(block)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._blocks.pop().__exit__(*error)
