@@ -10,7 +10,9 @@ becoming one.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from itertools import starmap
 from typing import Any
 from weakref import ref
 
@@ -295,14 +297,21 @@ def reshape_handle(x: Tensor, row: Primitive, params: dict[str, Any]) -> None:
             note_change(x)
     else:  # another handle takes its place in the family
         whole = wrap(x._value, x._nodes)
-        whole._base, whole._viewers = x._base, x._viewers
-        for viewer in _viewers(x):
-            _view_in(viewer).base = whole
-        x._base = x._viewers = None
+        whole._base, whole._viewers = x._base, x._viewers and [*x._viewers]
+        made = apply_linear(row, whole, params)
         if whole._base is not None:
             _enter(_view_in(whole).base, ref(whole))
-        linked(View, whole, x, row, params)
-        made = apply_linear(row, whole, params)
+        moved = [(_view_in(viewer), "base", whole) for viewer in _viewers(x)]
+        linked(View, whole, made, row, params)
+        _enter(whole, ref(x))
+        _set_at_once(
+            *moved,
+            (x, "_base", made._base),
+            (x, "_viewers", None),
+            (x, "_value", made._value),
+            (x, "_nodes", made._nodes),
+        )
+        return
     x._value, x._nodes = made._value, made._nodes
 
 
@@ -337,21 +346,30 @@ def _write(x: Tensor, new: Tensor) -> None:
     if inherited_state().boxed:
         for handle, _ in path:
             note_change(handle)
-    for handle, made in path:
-        handle._value, handle._nodes = made._value, made._nodes
-    for (inner, _), (outer, _) in zip(reversed(path[:-1]), reversed(path[1:]), strict=True):
-        whole = outer._value
+    values = [made._value for _, made in path]
+    for k in reversed(range(len(path) - 1)):
+        whole = values[k + 1]
         if whole.__class__ is _ndarray:  # where the elements lie, as in NumPy
-            view = _view_in(inner)
-            inner._value = view.row.run(whole, *view.rest, **view.params)
+            view = _view_in(path[k][0])
+            values[k] = view.row.run(whole, *view.rest, **view.params)
     below: Any = None
-    for handle, _ in path:
-        value = handle._value  # of examples a view is made anew, to lie in memory as NumPy's does
+    for (handle, _), value in zip(path, values, strict=True):
+        # of examples a view is made anew, to lie in memory as NumPy's does
         is_mapped = isinstance(value, Box) and buffer_of(value).__class__ is _ndarray
         for viewer in _viewers(handle):
             if viewer is not below or is_mapped:
                 _mark(viewer)
         below = handle
+    # what is stale already is right with the old value and with the new one
+    _set_at_once(
+        *((handle, "_value", value) for (handle, _), value in zip(path, values, strict=True)),
+        *((handle, "_nodes", made._nodes) for handle, made in path),
+    )
+
+
+def _set_at_once(*changes: tuple[Any, str, Any]) -> None:
+    """Give attributes new values: all of them, as no interrupt comes within a function of C."""
+    deque(starmap(setattr, changes), 0)
 
 
 def _mark(x: Tensor) -> None:
@@ -369,10 +387,10 @@ def _mark(x: Tensor) -> None:
         if not _shares(view):
             _become_unknown(x, view)
             continue
+        state.stale.append(ref(x))
         x.__class__ = Stale
         _set_value(x, None)
         _set_nodes(x, ())
-        state.stale.append(ref(x))
         n = len(state.stale)
         if n > _MANY and not n & (n - 1):
             state.stale = [r for r in state.stale if type(r()) is Stale]
