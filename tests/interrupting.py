@@ -502,7 +502,11 @@ def interrupt(name, error, at):
                 kept = caught  # its traceback keeps every frame, as an interactive session does
                 found = None
             wrong = [] if kept is None or _is_of(kept, error) else [f"raises {kept!r}"]
-            wrong += check() + left(before)
+            try:
+                wrong += check()
+            except BaseException as caught:
+                wrong.append(f"the check raises {caught!r}")
+            wrong += left(before)
             if found is not None:
                 wrong += _compared(found, expected, "though it went on")
             for again in ("afterwards", "the next time"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import signal
 import threading
 import tracemalloc
 from contextlib import nullcontext
@@ -18,7 +19,7 @@ import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad import lax
 from fgrad.compiler.plan import Python
-from fgrad.kernels import stacks
+from fgrad.kernels import signals, stacks
 
 CALLS = 3  # the first runs differently from the second, and from the third on a guard comes before
 
@@ -319,6 +320,88 @@ def test_inside_of_other_compiled_code():
         assert tracemalloc.get_traced_memory()[0] < 50_000
     finally:
         tracemalloc.stop()
+
+
+# ---- signals ---------------------------------------------------------------------------------------------
+
+
+class AlarmError(Exception):
+    """What the handler of a signal raises."""
+
+
+@pytest.fixture
+def alarm():
+    """A function that lets a handler of signals be called while what follows runs."""
+    words, clock = signals._words(), signals.FIELDS.index("clock")
+    before = words[clock], signal.getsignal(signal.SIGALRM)
+    words[clock] = ctypes.cast(ctypes.CDLL(None).rand, ctypes.c_void_p).value  # seconds pass quickly
+
+    def start(handler):
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+
+    yield start
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+    words[clock] = before[0]
+    signal.signal(signal.SIGALRM, before[1])
+
+
+def raises(*_):
+    raise AlarmError
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (20_000,)])  # by a number, a small loop, and with others running
+def test_an_endless_loop_is_left_where_a_handler_raises(alarm, shape):
+    @fg.jit
+    def f(x, steps):
+        stay = lambda s: (s[1] != steps) & (np.sum(s[0]) < 1e300)
+        return lax.while_loop(stay, lambda s: (s[0] * 0.5 + x, s[1] + 1), (x, 0))
+
+    x = np.ones(shape)
+    for _ in range(CALLS):
+        alarm(raises)
+        with pytest.raises(AlarmError):
+            f(x, -1)
+        value, count = f(x, 3)
+        assert count == 3
+        close(value, 1.875 * x)
+
+
+def test_a_loop_around_endless_loops_and_one_within(alarm):
+    inner = lambda x, n: lax.while_loop(lambda s: s[1] != n, lambda s: (s[0] + x, s[1] + 1), (x, 0))[0]
+    within = fg.jit(lambda x, n: lax.fori_loop(0, 3, lambda i, s: s + inner(x, n), x))
+    around = fg.jit(
+        lambda x, n: lax.while_loop(lambda s: s[1] != n, lambda s: (inner(x, 3), s[1] + 1), (x, 0))[0]
+    )
+    for f, expected in ((within, 13.0), (around, 4.0)):
+        for _ in range(CALLS):
+            alarm(raises)
+            with pytest.raises(AlarmError):
+                f(1.0, -1)
+            assert f(1.0, 3) == expected
+
+
+def test_a_handler_may_call_the_function_that_runs(alarm):
+    f = fg.jit(lambda x, n: lax.fori_loop(0, n, lambda i, s: s + x, 0.0))
+    found = []
+    for _ in range(CALLS):
+        alarm(lambda *_: found.append(f(2.0, 5)))
+        assert f(1.0, 3_000_000) == 3_000_000
+    while len(found) < CALLS:  # it was too slow, or too fast
+        assert f(1.0, 3_000_000) == 3_000_000
+    assert found == [10.0] * CALLS
+
+
+def test_other_threads_run_beside_an_endless_loop(alarm):
+    f = fg.jit(lambda x: lax.while_loop(lambda s: s > 0.0, lambda s: s * 0.5 + x, x))
+    f(-1.0)
+    f(-1.0)
+    signal.signal(signal.SIGALRM, raises)
+    thread = threading.Timer(0.01, lambda: signal.raise_signal(signal.SIGALRM))
+    thread.start()
+    with pytest.raises(AlarmError):
+        f(1.0)
+    thread.join()
 
 
 # ---- indices ---------------------------------------------------------------------------------------------

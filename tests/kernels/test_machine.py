@@ -3,7 +3,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from fgrad.kernels import checks, intrinsics, machine, native, stacks
+from fgrad.kernels import checks, intrinsics, machine, native, signals, stacks
 from fgrad.kernels.machine import Assembler, Label
 
 pytestmark = pytest.mark.usefixtures("both_ways")
@@ -338,15 +338,15 @@ def test_the_listing():
     program.halt_if(5, 8)
     program.jump(end)
     assert [line[7:] for line in str(program).splitlines()] == [
-        "loop 5, 0 by 8, 2 by -8 until 32",
+        "loop 5, 0 by 8, 2 by -8 until 34",
         "add(0, 1, 2) for 0:64",
         "kernel1(2, 3, 8) for 0:1",
         "leave 0 if not 3",
         "next of 0",
-        "loop int32 in 4 until 44",
+        "loop int32 in 4 until 48",
         "zero 1, 8 bytes",
-        "next of 32",
-        "branch bool in 3 to 57, 50",
+        "next of 34",
+        "branch bool in 3 to 61, 54",
         "copy 2 = 1, 16 bytes",
         "swap 1, 2",
         "view 5 = 0 + 24",
@@ -356,9 +356,21 @@ def test_the_listing():
         "follow 6 = start of 7",
         "view 6 = 6 + 8 bytes * int64 in 4 below 9 + -8",
         "halt if 5",
-        "jump to 57",
+        "jump to 61",
     ]
-    assert [int(line[:5]) for line in str(program).splitlines()][:4] == [0, 11, 19, 27]
+    assert [int(line[:5]) for line in str(program).splitlines()][:4] == [0, 13, 21, 29]
+
+
+def test_a_table_for_who_cannot_raise_exceptions():
+    program = Assembler()
+    with program.loop(5, [(0, 8)]), program.loop(2):
+        program.zero(0, 8)
+    if native.interpreted():
+        assert program.deaf_words.tolist() == program.words.tolist()
+    else:
+        heard = np.flatnonzero(program.words != program.deaf_words)
+        assert heard.tolist() == [7, 18]
+        assert set(program.words[heard]) == {signals.watch()}
 
 
 def test_a_slot_without_a_buffer():

@@ -83,7 +83,7 @@ class Embedding:
             raise NotImplementedError(
                 "as_njit knows no limits of memory, so it cannot be had with FGRAD_CHECK=1"
             )
-        table, interpreter, start = program.words, machine.interpreter(), native.compiled(_TEXT)
+        table, interpreter, start = program.deaf_words, machine.interpreter(), native.compiled(_TEXT)
         count = len(slots)
         grown = [k for k, s in enumerate(slots) if s is stacks.STACK]
         begin = -(-8 * stacks.WORDS * len(grown) // ALIGNMENT) * ALIGNMENT  # of the scratch buffer proper

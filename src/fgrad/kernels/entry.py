@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import locks
-from fgrad.kernels import checks, intrinsics, machine, native, objects, stacks
+from fgrad.kernels import checks, intrinsics, machine, native, objects, signals, stacks
 from fgrad.kernels.objects import ALIGNED, CONTIGUOUS, WRITEABLE, address
 
 ALIGNMENT = 64  # of scratch buffers, in bytes
@@ -30,6 +30,7 @@ ALIGNMENT = 64  # of scratch buffers, in bytes
 FIELDS = (
     *("busy", "mortal", "done", "wrong", "used", "ndarray", "float", "float64", "int", "int64", "overflow"),
     *("as_integer", "save", "restore", "release", "machine", "count", "table", "length", "slots", "initial"),
+    *("loops", "raised"),
 )
 # A spec is: its size in words, which scalars it takes, one of them, dtype, flags, slot, rank, sizes or -1.
 _TEXT = (
@@ -90,15 +91,18 @@ def kernel(this, args, count):
         if result == context[DONE]:
             length = np.uintp(context[LENGTH])
             table = int64_from(context[TABLE])
+            context[BUSY] = 1  # handlers of signals are programs too
             if context[RELEASE] != 0:
-                context[BUSY] = 1
                 thread = invoke(context[SAVE])
                 call(context[MACHINE], slots, table, np.uintp(0), length)
                 invoke(context[RESTORE], thread)
-                context[BUSY] = 0
             else:
                 call(context[MACHINE], slots, table, np.uintp(0), length)
-    int64_from(result)[0] += context[MORTAL]
+            context[BUSY] = 0
+            if context[LOOPS] != 0 and invoke(context[RAISED]) != 0:
+                result = NONE
+    if result != 0:
+        int64_from(result)[0] += context[MORTAL]
     return result
 """
 )
@@ -204,14 +208,15 @@ def _native_entry(
     words[len(FIELDS) : at] = encoded
     words[at:end] = table
     words[end + len(arrays) :] = [0 if a is None else address(a) for a in arrays]
-    api = ctypes.pythonapi
     values = {
         "mortal": sys.version_info < (3, 12),
         **{name: id(x) for name, x in (("done", None), ("wrong", NotImplemented), ("used", False))},
         **{kind.__name__: id(kind) for kind in (np.ndarray, float, np.float64, int, np.int64)},
-        "as_integer": _function(api.PyLong_AsLongLongAndOverflow),
-        "save": _function(api.PyEval_SaveThread),
-        "restore": _function(api.PyEval_RestoreThread),
+        "as_integer": signals.address("PyLong_AsLongLongAndOverflow"),
+        "save": signals.address("PyEval_SaveThread"),
+        "restore": signals.address("PyEval_RestoreThread"),
+        "loops": program.has_loops,
+        "raised": signals.address("PyErr_Occurred"),
         "release": release,
         "machine": interpreter.address,
         "count": len(specs),
@@ -299,7 +304,3 @@ def _accepted(a: Any, spec: Spec) -> np.ndarray | None:
     if scalars == 2 and (kind is np.int64 or (kind is int and -(2**63) <= a < 2**63)):
         return np.array(a, np.int64)
     return None
-
-
-def _function(of: Any) -> int:
-    return ctypes.cast(of, ctypes.c_void_p).value or 0

@@ -3,11 +3,13 @@
 A program is an array of int64 numbers, which an `Assembler` writes, over *slots*, each of which holds the
 address of a buffer. Most instructions call a kernel (see `native`), so a new batch size, or the fiftieth
 equal step of a Python loop, compiles nothing: it is another table. The others are loops and branches, which
-cost a few nanoseconds each. With NUMBA_DISABLE_JIT=1 the same text is run by Python, on `intrinsics.Slots`.
+cost a few nanoseconds each; a loop looks for signals every second, and ends where a handler of one raises
+(Ctrl-C). With NUMBA_DISABLE_JIT=1 the same text is run by Python, on `intrinsics.Slots`.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.kernels import checks, intrinsics, native, pool, stacks
+from fgrad.kernels import checks, intrinsics, native, pool, signals, stacks
 
 INTEGERS = intrinsics.INTEGERS
 OPERATIONS = (
@@ -27,8 +29,26 @@ EXHAUSTED = -1  # the fault of a stack for which there is no memory; others are 
 
 _TEXT = (
     f"{', '.join(OPERATIONS)} = range({len(OPERATIONS)})\nEXHAUSTED = {EXHAUSTED}\n"
+    f"{', '.join(signals.FIELDS).upper()} = range({len(signals.FIELDS)})\n"
     """
-NONE, ONE = np.int64(0), np.int64(1)
+NONE, ONE, MOST, LOW = np.int64(0), np.int64(1), np.int64(15), np.int64(0xFFFFFFFF)
+
+
+@helper
+def interrupted(loop):
+    # once in a second; the steps of every loop are counted down
+    stop = NONE
+    if loop[7] != 0:
+        watch = int64_from(loop[7])
+        now = invoke(watch[CLOCK], NONE)
+        if now != loop[8]:
+            loop[8] = now
+            held = invoke(watch[ENSURE])
+            thread = invoke(watch[SAVE])  # other threads have waited if this one kept the interpreter
+            invoke(watch[RESTORE], thread)
+            stop = invoke(watch[CHECK]) & LOW
+            invoke(watch[RELEASE], held)
+    return stop != 0
 
 
 def kernel(slots, args, lo, hi):
@@ -39,11 +59,11 @@ def kernel(slots, args, lo, hi):
         if operation == CALL:  # address, lo, hi, count of numbers, numbers...
             call(words[1], slots, part(words, 5), np.uintp(words[2]), np.uintp(words[3]))
             at += 5 + words[4]
-        elif operation == LOOP:  # slot of its count or -1, count, to go, end, kind, moves, (slot, bytes)...
+        elif operation == LOOP:  # slot or -1, count, to go, end, kind, moves, signals, time, (slot, bytes)...
             if words[1] >= 0:
                 words[2] = integer_at(slots, words, 1, words[5])
             words[3] = words[2]
-            at = at + 7 + 2 * words[6] if words[2] > 0 else words[4]
+            at = at + 9 + 2 * words[6] if words[2] > 0 else words[4]
         elif operation == NEXT or operation == LEAVE:  # place of the loop, slot of the condition to stay
             loop = part(args, words[1])
             stays = loop[3] > 1 if operation == NEXT else integer_at(slots, words, 2, NONE) != 0
@@ -52,10 +72,12 @@ def kernel(slots, args, lo, hi):
             else:
                 steps = 1 if stays else loop[3] - loop[2]  # all moves are taken back
                 for k in range(loop[6]):
-                    pair = part(loop, 7 + 2 * k)
+                    pair = part(loop, 9 + 2 * k)
                     move(slots, pair[0], steps * pair[1])
                 loop[3] -= 1
-                at = words[1] + 7 + 2 * loop[6] if stays else loop[4]
+                at = words[1] + 9 + 2 * loop[6] if stays else loop[4]
+                if stays and loop[3] & MOST == 0 and interrupted(loop):
+                    at = end  # with an exception of Python's
         elif operation == BRANCH:  # slot or -1, kind, count, places...
             chosen = clipped(integer_at(slots, words, 1, words[2]), words[3]) if words[1] >= 0 else NONE
             at = part(words, 4)[chosen]
@@ -144,7 +166,8 @@ class Assembler:
         at = len(self._words)
         source = -1 if count_slot is None else count_slot
         flat = [number for pair in moves for number in pair]
-        self._add(LOOP, source, count, 0, -1, INTEGERS.index(dtype), len(moves), *flat)
+        watch = 0 if native.interpreted() else signals.watch()
+        self._add(LOOP, source, count, 0, -1, INTEGERS.index(dtype), len(moves), watch, 0, *flat)
         self._loops.append(at)
         yield
         self._loops.pop()
@@ -239,6 +262,13 @@ class Assembler:
         """The table."""
         return np.array(self._words, np.int64)
 
+    @property
+    def deaf_words(self) -> np.ndarray:
+        """The table, whose loops do not look for signals: for who cannot raise exceptions of Python's."""
+        words = self.words
+        words[[at + 7 for at in self._starts if self._words[at] == LOOP]] = 0
+        return words
+
     def direct(self, start: int, stop: int) -> Callable[[np.ndarray, Any], None] | None:
         """Return what runs a part of the table on slots without the interpreter, which is not built for it.
 
@@ -286,7 +316,7 @@ class Assembler:
             text = f"{self._names[w[0]]}({', '.join(map(str, w[4 : 4 + w[3]]))}) for {w[1]}:{w[2]}"
         elif operation == LOOP:
             count = f"{INTEGERS[w[4]]} in {w[0]}" if w[0] >= 0 else str(w[1])
-            pairs = zip(w[6 : 6 + 2 * w[5] : 2], w[7 : 7 + 2 * w[5] : 2], strict=True)
+            pairs = zip(w[8 : 8 + 2 * w[5] : 2], w[9 : 9 + 2 * w[5] : 2], strict=True)
             moves = "".join(f", {slot} by {step}" for slot, step in pairs)
             text = f"loop {count}{moves} until {w[3]}"
         elif operation == NEXT:
@@ -317,8 +347,38 @@ class Assembler:
 
 
 def interpreter() -> native.Kernel:
-    """Return the kernel that runs tables: its `args` are the table, `lo` and `hi` the part to run."""
-    return native.compiled(_TEXT)
+    """Return the kernel that runs tables: its `args` are the table, `lo` and `hi` the part to run.
+
+    Its `function` raises what handlers of signals raise, such as KeyboardInterrupt; nothing is known of the
+    buffers then.
+    """
+    kernel = native.compiled(_TEXT)
+    if not native.interpreted() and kernel.function.__class__ is not _Started:
+        kernel.function = _Started(kernel.address)
+    return kernel
+
+
+# words: a kernel, functions of C that let other threads run and wait for them, and the numbers of the kernel
+_START = """
+def kernel(slots, words, lo, hi):
+    thread = invoke(words[1])
+    call(words[0], slots, int64_from(words[3]), lo, hi)
+    invoke(words[2], thread)
+"""
+
+
+class _Started:
+    """Calls a kernel that may leave an exception: who is called from C has to say so."""
+
+    def __init__(self, address: int) -> None:
+        self._code = native.compiled(_START)
+        self._words = [address, *map(signals.address, signals.AROUND)]
+        # which, unlike CFUNCTYPE, asks for exceptions, and lets no other threads run
+        self._call = ctypes.PYFUNCTYPE(None, *[ctypes.c_size_t] * 4)(self._code.address)
+
+    def __call__(self, slots: int, args: int, lo: int, hi: int) -> None:
+        words = np.array([*self._words, args], np.int64)
+        self._call(slots, words.ctypes.data, lo, hi)
 
 
 def call(kernel: native.Kernel, args: Any, slots: Any, lo: int, hi: int) -> None:

@@ -425,9 +425,9 @@ class GradManager(Block):
     def _backward(self, y: Any, dy: Any, on_unused: OnUnused, *, per_sample: bool) -> None:
         check_on_unused(on_unused)
         recording = self._recorded()
-        self._sweeping = True
         chosen: dict[Node, Any] = {}  # what callbacks made of a gradient, and what to call the last one
         try:
+            self._sweeping = True
             if per_sample:
                 _check_samples(y)
             seeds = seeds_of(y, dy, recording.tape)
