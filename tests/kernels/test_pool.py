@@ -282,3 +282,86 @@ def test_as_many_workers_as_there_are_other_cores(count):
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_a_fork_has_workers_of_its_own():
     finish(PROGRAM + FORK, 1)
+
+
+INTERRUPTED = """
+import _thread, time
+interrupts = 0
+for k in range(40):
+    timer, seen = threading.Timer(0.0005 * (k % 7), _thread.interrupt_main), np.zeros(200_000)
+    try:
+        timer.start()
+        for _ in range(20):
+            seen[:] = 0
+            threads.share(loop, (seen, -1), seen.size, seen.size)
+    except KeyboardInterrupt:
+        interrupts += 1
+    kept = seen.copy()
+    try:
+        timer.join()
+    except KeyboardInterrupt:
+        pass
+    time.sleep(0.001)
+    assert (seen == kept).all(), "somebody still writes"
+    assert (kept == kept[0]).all(), "half a loop"
+assert interrupts > 5, interrupts
+assert (run() == expected).all()
+"""
+
+
+def test_an_interrupt_comes_after_the_loop_that_is_shared():
+    finish(PROGRAM + INTERRUPTED, 2)
+
+
+EXITING = """
+import time
+def work():
+    while True:
+        run()
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.02)
+"""
+
+
+def test_the_interpreter_ends_while_daemon_threads_share_loops():
+    finish(PROGRAM + EXITING, 2)
+
+
+AT_EXIT = """
+import atexit, fgrad as fg
+atexit.register(lambda: fg.grad(lambda x: fg.numpy.sum(fg.numpy.exp(x)))(start))
+class Late:
+    def __del__(self):
+        assert (run() == expected).all()
+late = Late()
+late.again = late
+"""
+
+
+def test_loops_are_shared_while_the_interpreter_ends():
+    finish(PROGRAM + AT_EXIT, 2)
+
+
+NESTED = """
+import fgrad as fg
+from fgrad import numpy as fnp
+def inner(x):
+    return np.asarray(fnp.tanh(np.asarray(x)) + run()[:1])
+def outer(x):
+    return fnp.exp(fg.pure_callback(inner, x, x)) * 2
+x = np.linspace(-1, 1, 200_000)
+wanted = np.exp(np.tanh(x) + expected[:1]) * 2
+for _ in range(3):
+    assert np.allclose(fg.jit(outer)(x), wanted)
+found = []
+def kernel(out, lo, hi):
+    out[lo:hi] += run()[0]
+seen = np.zeros(100)
+threads.share_by_queue(kernel, (seen,), 100, 3, 10)
+assert (seen == expected[0]).all()
+"""
+
+
+def test_loops_within_callbacks_and_loops():
+    finish(PROGRAM + NESTED, 2)
