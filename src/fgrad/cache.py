@@ -1,4 +1,4 @@
-"""What the folder of compiled code holds, and emptying it: for users; `kernels.store` says how it is kept.
+"""The folder of compiled code, for users: what it holds, and how to clear it. `kernels.store` maintains it.
 
 Compiled code depends on the versions of fgrad, Numba and NumPy, on Python and on the processor: what was made
 for others is left alone until the folder is full, and then goes first, for it was used longest ago.

@@ -1,4 +1,4 @@
-"""Libraries that want to be told about Tensors are told when they are imported, and never imported here."""
+"""Libraries that have to know Tensors are told when the user imports them; none is imported here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: from the environment, each read when it is needed, or for a block of the program."""
+"""Settings: from the environment, each read when it is needed, or for a block of code."""
 
 from __future__ import annotations
 

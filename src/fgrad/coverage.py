@@ -1,4 +1,4 @@
-"""Which of NumPy's names work on Tensors, and with which derivatives: found out by calling each of them."""
+"""Which of NumPy's names work on Tensors, and with which derivatives, found by calling each of them."""
 
 from __future__ import annotations
 

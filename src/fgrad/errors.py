@@ -1,4 +1,4 @@
-"""The exceptions and warnings that are fgrad's own; everything else is NumPy's or Python's."""
+"""fgrad's own exceptions and warnings; all others are NumPy's or Python's."""
 
 from __future__ import annotations
 

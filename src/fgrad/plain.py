@@ -1,4 +1,4 @@
-"""Functions of plain NumPy that run on Tensors as they stand: their `numpy` is bound to `fgrad.numpy`.
+"""Functions of plain NumPy that run on Tensors unmodified: their `numpy` is bound to `fgrad.numpy`.
 
 `y = numpy.zeros(3)` makes an array, which cannot hold what is being differentiated. A function is therefore
 made again from its code, with other globals: a mapping that looks into the module at every access, and hands

@@ -1,4 +1,4 @@
-"""Checks for authors: derivatives against differences, and a row of the operations table in every column."""
+"""Checks for authors: derivatives against differences, and a primitive in all its rules."""
 
 from __future__ import annotations
 

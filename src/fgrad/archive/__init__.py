@@ -1,4 +1,4 @@
-"""Compiled functions ahead of time: a staged program as bytes, and back; docs/export.md has the format.
+"""Programs stored as bytes, and loaded again; docs/export.md specifies the format.
 
 What is stored is the program, not code: reading it runs no Python but fgrad's own.
 """

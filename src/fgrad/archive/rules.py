@@ -1,4 +1,4 @@
-"""What a program tells of things that are declared in Python: which they are, and no more."""
+"""How a stored program refers to what is declared in Python: by name only."""
 
 from __future__ import annotations
 

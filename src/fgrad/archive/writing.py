@@ -1,4 +1,4 @@
-"""Programs as what JSON can say, and arrays: the writer refuses all that the format has no word for."""
+"""Programs as JSON and arrays; what the format cannot express is refused."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where arrays live: one small interface to the devices and to the library that computes on each."""
+"""Devices: one small interface to each, and to the library that computes on it."""

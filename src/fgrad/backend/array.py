@@ -1,4 +1,4 @@
-"""DeviceArray: an array in the memory of a device, which NumPy's functions compute with where it is.
+"""DeviceArray: an array in the memory of a device, on which NumPy's functions compute there.
 
 NumPy asks it through its two protocols, `__array_ufunc__` and `__array_function__`, so code that is written
 with NumPy's functions runs on the device as it stands. Nothing travels between devices unasked: a conversion

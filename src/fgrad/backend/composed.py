@@ -1,4 +1,4 @@
-"""What CuPy spells otherwise than NumPy or lacks, by what it has: the same on a GPU and in the simulator."""
+"""Functions that CuPy lacks or spells differently than NumPy, composed from those that it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices by name: which there are, where an array is, how it gets elsewhere, where new ones begin."""
+"""Devices by name: which exist, where an array is, how it is transferred, and the default device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The libraries behind devices, CuPy on a GPU and NumPy in the simulator: the only place that knows either.
+"""The libraries behind devices, CuPy on a GPU and NumPy in the simulator; only this module knows them.
 
 Everything that fgrad asks of a library is named here: `KEYWORDS` (what of NumPy's and SciPy's functions is
 called, with which keywords), `UFUNCS`, `SPECIAL`, and the methods of `Library`. Both libraries answer to the

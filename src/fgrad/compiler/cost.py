@@ -1,4 +1,4 @@
-"""What a call of a compiled program takes, counted from its plan."""
+"""The cost of a call of a compiled program, counted from its plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs in terms that kernels know: composite rows written out, constants with axes as inputs."""
+"""Decomposition: composite primitives become those that kernels know, constant arrays become inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nests as the text of kernels: `kernel(slots, args, lo, hi)`, readable Python for Numba.
+"""Loop nests as the text of kernels: `kernel(slots, args, lo, hi)`, in a readable subset of Python.
 
 Numbers up to 16 stand in the text, others are arguments: so a kernel serves every size.
 """

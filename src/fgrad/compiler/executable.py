@@ -1,4 +1,4 @@
-"""Compiled programs: kernels and library calls in order, buffers by liveness from one arena."""
+"""Compiled programs: kernels and library calls in order, with buffers in one arena by liveness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many arrays side by side, each copied to its place.
+"""Concatenation of many arrays, each copied to its place.
 
 Loops over the result would ask of each element which of the arrays it is from; that is for few arrays, or for
 short axes, which are written out.

@@ -1,4 +1,4 @@
-"""Where buffers lie, on the CPU as on a device: lifetimes, places in an arena, loops and branches inside.
+"""Memory layout, on the CPU and on devices: lifetimes, offsets in an arena, loops and branches.
 
 Buffers of a block share one arena: where one lives no other does. The blocks inside of a loop or branch lie
 in the arena of the block around it, for as long as that runs.

@@ -1,4 +1,4 @@
-"""Equations that one kernel computes, the same in every program.
+"""Equations that a fixed kernel computes, the same in every program.
 
 `LIBRARY` is filled by the modules that know them.
 """

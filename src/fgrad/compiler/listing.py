@@ -1,4 +1,4 @@
-"""What a program was compiled to, for readers: its steps in order, and kernels with what they compute."""
+"""The source of a compiled program, for readers: its steps in order, and kernels with what they compute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that move values between devices, as one program for each device and what travels between them.
+"""Device partition: a program for each device, and the transfers between them.
 
 Which device a value is on is known when it is known where the inputs are; what is made of numbers alone is
 where it is needed. Operations on one device that wait for the same number of moves become one program; moves

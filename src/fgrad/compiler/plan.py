@@ -1,4 +1,4 @@
-"""Where every buffer of a program lies, and the table of instructions that computes it.
+"""The plan of a program: the place of every buffer, and the bytecode that computes it.
 
 A block is a straight piece of a program: nests, products of matrices, loops and branches (which hold
 blocks of their own), and calls of rows that only Python computes.

@@ -1,4 +1,4 @@
-"""Contractions: which of them kernels write out, and which are products of matrices that BLAS computes.
+"""Contractions: which are written out in kernels, and which are matrix products for BLAS.
 
 BLAS multiplies one pair of matrices after the other for shared axes, or for leading axes that only one of the
 operands has.

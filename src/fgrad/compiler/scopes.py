@@ -1,4 +1,4 @@
-"""Loop nests under construction: what is computed where, before it is text."""
+"""Loop nests under construction: what is computed in which loop, before it becomes text."""
 
 from __future__ import annotations
 

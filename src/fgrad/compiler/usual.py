@@ -1,4 +1,4 @@
-"""When a program for the usual case runs first: where it saves enough; it says itself whether it is right."""
+"""When a speculative program runs first: if it saves enough. It reports whether its results are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that only say where elements come from: views, pieces and lookups.
+"""Primitives that only select elements: views, slices and lookups.
 
 `VIEWS` is filled here: for each row a function from the elements of a program, the equation, which of its
 outputs it is and where, to the scalar that stands there.

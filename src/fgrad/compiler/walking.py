@@ -1,4 +1,4 @@
-"""What a walk along an axis finds: running sums and products, and the places of the largest and the least.
+"""Scans along an axis: running sums and products, argmax and argmin.
 
 Additions follow one another as NumPy's do, so results are the same to the last bit; several lines go side by
 side, because each addition waits for the one before.

@@ -1,4 +1,4 @@
-"""What is known of a value without computing it: its shape and dtype."""
+"""Abstract values: the shape and dtype of a value that is not computed."""
 
 from __future__ import annotations
 

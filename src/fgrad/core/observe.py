@@ -1,4 +1,4 @@
-"""Observers: who looks at every run of a row and every step of a sweep; nobody pays where there is none.
+"""Observers of every primitive that runs and every step of a reverse pass; without any, nothing is slower.
 
 While somebody observes, the `run` column of the table is replaced by one that asks the observers of this
 thread and task, and tapes keep notes of their nodes. `watch` looks for NaN, `notes` keeps what pictures and

@@ -1,4 +1,4 @@
-"""How values show themselves in notebooks: the layer that draws them is found when it is asked."""
+"""How notebooks display values: the layer that draws them is imported at first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a value is, whether it is an array, a Tensor, or one of many examples."""
+"""The device of a value, be it an array, a Tensor or a batched tracer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A primitive is one row of rules; the columns are the interpretations fgrad supports."""
+"""A primitive is an operation with its rules, one for each interpretation that fgrad supports."""
 
 from __future__ import annotations
 

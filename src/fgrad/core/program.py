@@ -1,4 +1,4 @@
-"""Programs: what a staged function does, as typed assignments of primitives to variables."""
+"""Programs: traced functions as typed assignments of primitives to variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scopes: names that a program gives to parts of itself, and the lines that know them."""
+"""Scopes: names that a program gives to its parts, and the lines of these parts."""
 
 from __future__ import annotations
 

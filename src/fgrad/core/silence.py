@@ -1,4 +1,4 @@
-"""NumPy's floating-point warnings off and on again, for a fifth of what `numpy.errstate` costs.
+"""NumPy's floating-point warnings off and on, at a fifth of the cost of `numpy.errstate`.
 
 `errstate` keeps its setting in a context variable, found here by comparing the contexts outside and inside.
 """

@@ -1,4 +1,4 @@
-"""Snapshots: copies of the user's arrays, which he may change while a gradient still needs them."""
+"""Snapshots: copies of the user's arrays, which may change while a gradient still needs their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tape: a graph of nodes owned by their outputs, and the sweep back over it.
+"""The tape: a graph of nodes owned by their outputs, and the reverse pass over it.
 
 A node belongs to the values that came out of it and to the nodes made from those, never to the tape, which
 keeps weak references in order of creation. So an operation whose results are all dropped disappears at once

@@ -1,4 +1,4 @@
-"""Tracebacks that end in the user's program: what fgrad did in between is left out where a call of it fails.
+"""Tracebacks that end in the user's program: the frames of fgrad are left out.
 
 The places at which a program enters fgrad catch what is raised, and raise it again without the frames of
 fgrad. From Python 3.11 on, their own frame is left out, too. `FGRAD_TRACEBACK=full` leaves everything as it

@@ -1,4 +1,4 @@
-"""Views: handles that share elements, as arrays of NumPy share memory, though no value is ever written to.
+"""Views: handles that share elements as NumPy arrays share memory, although values are immutable.
 
 A `View` says how one handle comes from another, its base. Writing to a view gives its base the value with the
 view's elements replaced (the column `write` of the primitive), and so on down to the array that is no view.

@@ -1,4 +1,4 @@
-"""Watching for values that are not finite: nobody pays for it who does not watch.
+"""Watching for values that are not finite; without a watch, nothing is slower.
 
 In a reverse or forward pass not every value counts: a rule may multiply an infinite slope by a zero
 cotangent on purpose. So there the rows are not looked at, but what each recorded step makes of its cotangent

@@ -1,4 +1,4 @@
-"""What the demo shows on a terminal: a bar that fills, a table, a curve."""
+"""What the demo shows on a terminal: a progress bar, a table, a curve."""
 
 from __future__ import annotations
 

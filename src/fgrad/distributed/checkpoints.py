@@ -1,4 +1,4 @@
-"""The state of a training run in one file: no code in it, whole or not there at all, checked when read."""
+"""Checkpoints: the state of a training run in one file, without code, written atomically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exchanges between ranks that never hang: messages are announced, compared, and waited for with a limit.
+"""Exchanges between ranks that never hang: messages are announced and compared, and waiting has a limit.
 
 Before an array goes a short announcement: which operation of which epoch it belongs to, and what that is in
 words (operation, shape, dtype, line or name). A receiver compares these with its own, so that ranks that do

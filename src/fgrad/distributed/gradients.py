@@ -1,4 +1,4 @@
-"""Gradients of a GradManager, summed over all ranks in buckets while the reverse sweep goes on."""
+"""Gradients of a GradManager, summed over all ranks in buckets during the reverse pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions whose batch is shared among the ranks: values and gradients are those of the whole batch."""
+"""Functions whose batch is shared among ranks, with values and gradients of the whole batch."""
 
 from __future__ import annotations
 

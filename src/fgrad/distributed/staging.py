@@ -1,4 +1,4 @@
-"""Where arrays lie while they are sent: in place on a device if MPI can read it there, else in host memory.
+"""Staging buffers: arrays are sent from a device if MPI can read it, and else from host memory.
 
 All that is known of a device array is `__cuda_array_interface__`, NumPy's functions by NumPy's protocols, and
 `get()`, which copies it to the host, as CuPy's arrays have them.

@@ -1,4 +1,4 @@
-"""The table of scalar atoms: one row holds the code, the reference and the slopes."""
+"""The table of scalar atoms: code, NumPy reference and derivatives of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of matrices inside compiled programs: the OpenBLAS that NumPy's wheels bring, called as kernels.
+"""Matrix products inside compiled programs: the OpenBLAS of NumPy's wheels, called like kernels.
 
 NumPy offers no address of its BLAS, but its wheels hold a library with known names, whose functions take
 64-bit integers. Called from a program one costs 20 ns before it computes, so even products of 4 x 4 are

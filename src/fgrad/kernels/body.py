@@ -1,4 +1,4 @@
-"""A scalar body made ready for every backend: its names, dtypes, constants and helper functions."""
+"""A scalar body prepared for all backends: its names, dtypes, constants and helper functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the text of a native kernel to machine code: `translate` types and lowers it, and LLVM does the rest.
+"""From the text of a kernel to machine code: `translate` types and lowers it, and LLVM does the rest.
 
 What `translate` does not know goes to `numba.cfunc`, which knows all that kernels say, and takes ten times as
 long. No kernel of fgrad's own needs it.

@@ -1,4 +1,4 @@
-"""Convolutions of stride one with small kernels, as matrix products whose factors are never written down.
+"""Convolutions of stride one with small kernels, as matrix products whose factors are never materialized.
 
 A thread copies a few rows of the input, with the zeros around them. The windows that begin at neighbouring
 places are then rows of a matrix that lies there already: row (c, i, j) starts at element (i, j) of channel c.

@@ -1,4 +1,4 @@
-"""The CPU backend: loop nests in machine code, one for every layout of operands that is met."""
+"""The CPU backend: loops in machine code, one for each layout of operands that occurs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CUDA backend: the scalar text of the CPU kernels, one thread an element, on a GPU or in the simulator.
+"""The CUDA backend: the scalar text of the CPU kernels, a thread per element, on a GPU or simulated.
 
 Kernels see flat buffers, sizes and strides. `launched` takes arrays on a device; where operands are NumPy's,
 they and the results travel with each call.

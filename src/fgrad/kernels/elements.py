@@ -1,4 +1,4 @@
-"""Arrays inside kernels: where their elements lie, as in Numba.
+"""Arrays inside kernels: the addresses of their elements, as in Numba.
 
 A kernel that is told of arrays (see `functions`) gets their addresses in its slots, and in its numbers their
 sizes and, where they are not contiguous, their strides in bytes.

@@ -1,4 +1,4 @@
-"""Compiled programs inside of code that users compile with Numba: a table is started without any Python.
+"""Compiled programs inside code that users compile with Numba: the bytecode starts without Python.
 
 The caller, which `transforms.embedding` writes, allocates the memory of a call, stores the addresses of
 arguments in its first words, and `run`s it; a native kernel does the rest, so calls at the same time do not

@@ -1,4 +1,4 @@
-"""How Python starts a compiled program: a built-in function that checks its arrays and runs the table.
+"""How Python calls a compiled program: a C function that checks the arrays and runs the bytecode.
 
 `Context(specs, program, slots).entry(x, y, out)` costs a tenth of a microsecond. No C compiler made the
 function, but what makes kernels, after CPython's convention METH_FASTCALL. It reads the fields of arrays

@@ -1,4 +1,4 @@
-"""The functions of `vector.far` for texts that Numba compiles by itself, or that Python runs in its place."""
+"""The libm fallbacks of `vector.far`, for texts that Numba compiles or Python runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of arrays and numbers in machine code, from texts for Numba, without it.
+"""Functions of arrays and numbers in machine code, from the texts of kernels.
 
 Such a text is a module with a function `kernel`, whose decorator `njit` has its signature. `translate` makes
 a kernel of it, as of `native`, whose arguments are in its slots and numbers.

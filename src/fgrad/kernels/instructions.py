@@ -1,4 +1,4 @@
-"""The intrinsics of kernels in machine code: which kinds they take, and the instructions that they are.
+"""The intrinsics of kernels as LLVM instructions: their operand types, and what they emit.
 
 Each is declared once, for `translate` and for Numba. See `intrinsics` for what they do.
 """

@@ -1,4 +1,4 @@
-"""What the text of a native kernel may name: typed pointers to buffers, helpers, and their twins in Python.
+"""What the text of a kernel may name: typed pointers to buffers, helpers, and their equivalents in Python.
 
 | name | in machine code | interpreted |
 |---|---|---|

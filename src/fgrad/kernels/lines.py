@@ -1,4 +1,4 @@
-"""Kernels of CUDA for what is done one place after the other: a thread goes along a line, or a chunk of it.
+"""CUDA kernels for recurrences along an axis: a thread for each line, or for each chunk of one.
 
 They are for arrays on a device that no library has a function for; many lines are computed at a time.
 """

@@ -1,4 +1,4 @@
-"""Compiled programs: tables of instructions, run by a small interpreter that is itself a native kernel.
+"""The bytecode of compiled programs, and its interpreter, which is itself a kernel.
 
 A program is an array of int64 numbers, which an `Assembler` writes, over *slots*, each of which holds the
 address of a buffer. Most instructions call a kernel (see `native`), so a new batch size, or the fiftieth

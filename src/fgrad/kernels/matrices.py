@@ -1,4 +1,4 @@
-"""Kernels of CUDA for linear systems: a block for each matrix, whose threads share rows and columns.
+"""CUDA kernels for linear systems: a block for each matrix, whose threads share rows and columns.
 
 They are for matrices on a device that no library has a function for.
 """

@@ -1,4 +1,4 @@
-"""Memory that large arrays leave behind is used again, not given back to the system to be asked for anew.
+"""Memory of freed large arrays is reused instead of being returned to the system.
 
 glibc gives back what is free at the end of its heap, once that is more than twice the largest block that was
 ever mapped for itself and freed: 16 MB after a program has freed its first array of 8 MB. A gradient frees

@@ -1,4 +1,4 @@
-"""Kernels as machine code that knows no Python: compiled once, kept on disk, loaded without Numba.
+"""Kernels as machine code independent of Python: compiled once, stored on disk, loaded without Numba.
 
 A kernel is a text that defines `kernel(slots, args, lo, hi)`: `slots[k]` is the address of buffer k, `args`
 are the int64 numbers of this call: numbers of buffers and sizes, and `lo`, `hi` (unsigned) bound its loop. It

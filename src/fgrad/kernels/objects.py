@@ -1,4 +1,4 @@
-"""Where CPython and NumPy keep what an object holds, so that machine code and `address` find it at once."""
+"""The memory layout of CPython's and NumPy's objects, for machine code and `address`."""
 
 from __future__ import annotations
 

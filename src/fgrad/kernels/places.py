@@ -1,4 +1,4 @@
-"""Elements read from, written to, and added up at places that index arrays name.
+"""Gather and scatter: elements read, written and added up at the positions in index arrays.
 
 Element `k` of the result, or of the cotangent, is that of row `first[k // width]` and column `second[k]` of a
 matrix. Numbers below zero count from the end.

@@ -1,4 +1,4 @@
-"""A line on stderr while much is compiled, for whoever waits."""
+"""A line on stderr that reports long compilations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that handle one row of a matrix at a time, while it is in the cache: softmax and layer norms.
+"""Kernels for one row of a matrix at a time, which stays in the cache: softmax and layer norms.
 
 Sums and maxima run in lanes that are folded pairwise, so that they are accurate and the same each time.
 """

@@ -1,4 +1,4 @@
-"""Numbers inside kernels: of which kind the result of an operation is, and its instructions, as in Numba.
+"""Numbers inside kernels: the types of results, and their instructions, as in Numba.
 
 A kind is the name of a dtype, with a star behind it for a pointer. Whole numbers are computed in 64 bits,
 and a float beside a whole number is float64. Mixtures that Numba settles by losing bits (int64 and uint64)

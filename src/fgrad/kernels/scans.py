@@ -1,4 +1,4 @@
-"""Running sums along one axis, several of them side by side: alone, each would wait for its last addition.
+"""Running sums along an axis, several side by side, so that none waits for its previous addition.
 
 They add in NumPy's order, so results are the same to the last bit.
 """

@@ -1,4 +1,4 @@
-"""What the entries of `loops` are made of: how a loop that Numba compiled goes to the threads of a `pool`.
+"""How a loop that Numba compiled is given to the thread pool, for the entries of `loops`.
 
 Its arguments go on the stack of the caller, with a function that takes them from there and calls the loop for
 a piece; `pool` knows no more of it. Generated modules alone import this one, and it needs Numba.

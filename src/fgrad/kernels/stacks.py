@@ -1,4 +1,4 @@
-"""Memory that grows while a program runs: what a loop keeps of each step, if nobody knows how many.
+"""Stacks that grow while a program runs: the residuals of a loop whose number of steps is not known.
 
 A stack is three words: how many bytes are in use, the address of its memory, and how many bytes there are.
 Programs only ever find more room (`intrinsics.push`), and start anew by writing 0 to the first word; so a

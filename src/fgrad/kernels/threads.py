@@ -1,4 +1,4 @@
-"""Large loops shared among threads: caller and workers take one piece after the other until none is left.
+"""Large loops shared among threads: caller and workers take one piece after another until none is left.
 
 No two pieces write to the same place, so results do not depend on who takes them. A worker that wakes up
 late, or whose core is busy, takes fewer; the caller waits only for pieces that were taken. Compiled loops

@@ -1,4 +1,4 @@
-"""A small matrix product in registers, which is what larger ones in generated modules are made of.
+"""A small matrix product in registers, the building block of larger ones.
 
 Vectors are written out, since LLVM would not find them: a tile of the product stays in registers while its
 terms are added up, in their order. Generated modules alone import this one, and it needs Numba.

@@ -1,4 +1,4 @@
-"""From the text of a kernel to LLVM's language without Numba, in a tenth of the time of its inference.
+"""From the text of a kernel to LLVM IR without Numba, in a tenth of the time of its type inference.
 
 Kernels are simple: numbers and pointers, whose kinds follow from one another line by line, loops over
 `range`, branches, and helper functions, which are written out where they are called. Whatever else a text

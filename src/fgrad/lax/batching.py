@@ -1,4 +1,4 @@
-"""Loops and branches for many examples at once, each of which goes its own way."""
+"""Batched loops and branches: each example has its own branch and number of steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Equations in the making, to which programs are added with every loop and branch lowered."""
+"""Programs under construction, in which every loop and branch is lowered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions that branches and loops are given, as programs: what they capture, take and return."""
+"""The bodies of branches and loops as programs: what they capture, take and return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Branches with JAX's signatures: plain Python where the condition is known, one operation where not."""
+"""Branches with JAX's signatures: plain Python if the condition is known, else one operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two loops made one, or two branches: what the bodies take and give is put together."""
+"""Fusion of two loops, or of two branches, into one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a program with loops and branches some of its outputs need, and the program of only that."""
+"""Liveness in programs with loops and branches: what some of the outputs need, as a program."""
 
 from __future__ import annotations
 

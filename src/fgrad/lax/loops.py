@@ -1,4 +1,4 @@
-"""Loops with JAX's signatures: plain Python where values are there, one operation where not."""
+"""Loops with JAX's signatures: plain Python if values are known, else one operation."""
 
 from __future__ import annotations
 

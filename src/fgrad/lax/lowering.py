@@ -1,4 +1,4 @@
-"""Programs whose loops and branches are plain: what derivatives and batching make of them is carried out.
+"""Lowering: derivatives and batches of loops and branches become plain loops and branches.
 
 `lower` leaves three codes, whose programs are lowered themselves and take exactly the arguments they need:
 

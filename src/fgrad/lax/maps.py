@@ -1,4 +1,4 @@
-"""Functions of every element along an axis: one after the other, and in a logarithmic number of calls."""
+"""`map` and `associative_scan`: functions of every element along an axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops and branches that repeat what others of the same program do, made one with those.
+"""Common subexpressions among loops and branches: those that repeat others are merged with them.
 
 A derivative runs its loop anew, with results that the reverse needs. Equal computations get equal numbers,
 also those inside of loops; two loops with a result of one number are one loop with the results of both.

@@ -1,4 +1,4 @@
-"""Code that fgrad cannot look into, as one operation: by a rule on tapes, a call in programs.
+"""Opaque code as one operation: a rule on tapes, a call in programs.
 
 Solvers see arrays only. A rule says what they compute, and its `backward` says by which other computation,
 differentiable again, the derivative is found.

@@ -1,4 +1,4 @@
-"""Loops that keep a few states for the gradient, and compute the others again from those.
+"""Checkpointed loops: a few states are kept for the gradient, and the others recomputed from them.
 
 How many steps are known: the states are placed, and the steps repeated, as the binomial schedule wants it,
 which needs the fewest steps of all (Griewank & Walther 2000, ACM Trans. Math. Softw. 26, Algorithm 799). How

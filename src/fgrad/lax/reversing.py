@@ -1,4 +1,4 @@
-"""The reverse of loops and branches: one forward that keeps residuals, and one on the way back."""
+"""The reverse of loops and branches: a forward one that keeps residuals, and a backward one."""
 
 from __future__ import annotations
 

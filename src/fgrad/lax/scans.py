@@ -1,4 +1,4 @@
-"""`scan` with JAX's signature: a plain loop where values are there, one operation where not."""
+"""`scan` with JAX's signature: a plain loop if values are known, else one operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control flow in programs: one operation each, which holds what it runs as programs of their own.
+"""Control flow in programs: operations that contain the programs of their bodies.
 
 `Code` is what such an operation runs. Its derivative and its batching are `Code` again: `Back` runs it on a
 tape and sweeps back, however many steps it took, and `Mapped` runs it for all examples at once. So each of

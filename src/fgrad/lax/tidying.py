@@ -1,4 +1,4 @@
-"""Loops as they are written by hand: what derivatives leave behind is put in its place.
+"""Loop optimizations: what derivatives leave behind moves out of loops, or disappears.
 
 Each pass takes the equations of one program, in which every loop is plain, and returns equations that compute
 the same.

@@ -1,4 +1,4 @@
-"""What loops ask of pytrees: that one value has the structure, shapes and dtypes of another."""
+"""Checks that a pytree has the structure, shapes and dtypes of another, for loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How users write strides and padding, turned into numbers for every axis of space."""
+"""Strides and padding as users write them, as numbers for each spatial axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements chosen by a mask that has no value yet, on their way back to where they stood.
+"""Elements selected by a mask without a known value, until they are written back under it.
 
 While a function is staged or mapped nobody knows how many elements `x[x > 0]` has. But in
 `x[x > 0] = x[x > 0] ** -0.5` that does not matter: what works element by element may be done to all of them,

@@ -1,4 +1,4 @@
-"""Questions about arrays, their text and their files: nothing here has a derivative."""
+"""Predicates, text and files of arrays: nothing here has a derivative."""
 
 from __future__ import annotations
 

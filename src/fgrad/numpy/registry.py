@@ -1,4 +1,4 @@
-"""The names under which NumPy's functions, operators and methods find what computes them for Tensors."""
+"""The dispatch table from NumPy's functions, operators and methods to what computes them for Tensors."""
 
 from __future__ import annotations
 

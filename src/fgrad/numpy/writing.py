@@ -1,4 +1,4 @@
-"""Writing to chosen places: NumPy's functions that change an array give a Tensor's handle a new value."""
+"""NumPy's functions that write to an array: they give a Tensor's handle a new value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows: every primitive operation, declared once with all its rules."""
+"""The table of primitives: each is declared once, with all its rules."""
 
 from fgrad.ops import (
     activation,

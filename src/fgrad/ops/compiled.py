@@ -1,4 +1,4 @@
-"""Where rows meet compiled kernels: large arrays only, so that a small gradient waits for no compiler."""
+"""Where primitives use compiled kernels: large arrays only, so that small gradients wait for no compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contraction row: a product of two arrays summed over shared axes, everything from the subscripts.
+"""The contraction primitive: a product of two arrays summed over shared axes, derived from the subscripts.
 
 Subscripts are strings of letters as in `einsum`: `contract(x, y, "ij", "jk", "ik")` is a matrix product.
 Every letter stands at most once in a string, and a letter that only one operand has stays in the result;

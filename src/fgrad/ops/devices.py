@@ -1,4 +1,4 @@
-"""Rows that move values between devices: their derivatives move back.
+"""Primitives that move values between devices; their derivatives move back.
 
 A program does not know where its arguments will be. So what is staged says where a value goes, and its
 reverse step keeps the value, which says where it came from.

@@ -1,4 +1,4 @@
-"""Element-wise rows: a scalar expression is the whole declaration, every rule is derived from it."""
+"""Elementwise primitives: a scalar expression is the whole declaration, and every rule follows from it."""
 
 from __future__ import annotations
 

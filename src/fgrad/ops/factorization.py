@@ -1,4 +1,4 @@
-"""Rows of linear algebra with factors: Cholesky, QR, eigenvalues, singular values, in stacks of any shape.
+"""Factorizations: Cholesky, QR, eigenvalues and singular values, in stacks of any shape.
 
 Rules are written for the pairing Re sum(ct * tangent), so an adjoint is a transpose without conjugation: the
 cotangent of X -> B X C is B^T ct C^T. `a.T` and `a.H` below stand for transposes of the last two axes.

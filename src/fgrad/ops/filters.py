@@ -1,4 +1,4 @@
-"""Rows of recursive filters and of spline coefficients; their adjoints run backwards.
+"""Recursive filters and spline coefficients; their adjoints run backwards.
 
 SciPy computes them on the CPU; on a device CuPy, and a kernel where it has nothing.
 """

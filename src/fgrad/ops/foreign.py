@@ -1,4 +1,4 @@
-"""SciPy's compiled routines for rows: found at the first call, because only an extra installs them."""
+"""SciPy's compiled routines for primitives, imported at the first call because SciPy is optional."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indexing rows: slices are known when a program is written, index arrays are operands."""
+"""Indexing primitives: slices are parameters, index arrays are operands."""
 
 from __future__ import annotations
 

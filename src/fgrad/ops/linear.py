@@ -1,4 +1,4 @@
-"""Linear rows, each beside its adjoint: the derivative of a linear map is itself."""
+"""Linear primitives, each with its adjoint: the derivative of a linear map is the map."""
 
 from __future__ import annotations
 

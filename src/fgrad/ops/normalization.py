@@ -1,4 +1,4 @@
-"""Rows that normalize: softmax, its logarithm, and layers with mean zero and variance one."""
+"""Normalizing primitives: softmax, its logarithm, logsumexp and layer norm."""
 
 from __future__ import annotations
 

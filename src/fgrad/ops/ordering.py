@@ -1,4 +1,4 @@
-"""Sorting and searching: rows that find places, which the values choose and which have no slope.
+"""Sorting and searching: primitives that return positions, which have no derivative.
 
 What stands at those places is read by a gather. Its derivative is the derivative of sorting: a permutation.
 """

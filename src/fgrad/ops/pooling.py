@@ -1,4 +1,4 @@
-"""Pooling rows: the maximum and the sum of every window over the last axes."""
+"""Pooling primitives: the maximum and the sum of every window over the last axes."""
 
 from __future__ import annotations
 

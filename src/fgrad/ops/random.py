@@ -1,4 +1,4 @@
-"""Rows of random numbers: a block cipher that makes them, and what samples say about their parameters.
+"""Random numbers: the block cipher behind them, and derivatives of samples in their parameters.
 
 Samples of gamma and beta distributions come from rejection, which has no derivative. Their derivative is
 that of the quantile function at the probability of the sample: F(y; theta) stays as it is while theta

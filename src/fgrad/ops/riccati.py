@@ -1,4 +1,4 @@
-"""The row of Riccati's equations, differentiated by Lyapunov's equations.
+"""Riccati's equations, differentiated by Lyapunov's equations.
 
 SciPy computes it on the CPU, `iterations` on a device.
 

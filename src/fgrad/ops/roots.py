@@ -1,4 +1,4 @@
-"""The roots of a polynomial, differentiated as the implicit functions of its coefficients that they are.
+"""The roots of a polynomial, differentiated as implicit functions of its coefficients.
 
 From p(r) = 0 follows dr = -sum_j r**(N-j) dp_j / p'(r), whatever the algorithm that found r.
 """

@@ -1,4 +1,4 @@
-"""Samples of keys on a device, by the names of NumPy's Generator: what the row `draw` gives there.
+"""Samples of keys on a device, under the names of NumPy's Generator: the primitive `draw` there.
 
 Every number is a function of the key, the place and the attempt, made from the bits of the cipher of counters
 (`random.threefry`), so that all places are computed at once. Where a sample may be rejected all places try

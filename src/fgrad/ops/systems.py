@@ -1,4 +1,4 @@
-"""Rows of linear algebra that keep no factors: systems of equations, inverses, determinants, in stacks.
+"""Systems of equations, inverses and determinants, in stacks.
 
 For the pairing of cotangents and what `a.T` and `a.H` stand for see `factorization`.
 """

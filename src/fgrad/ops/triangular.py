@@ -1,4 +1,4 @@
-"""Rows of triangular and banded systems and of the factorizations L U and L D L^H.
+"""Triangular and banded systems, and the factorizations L U and L D L^H.
 
 SciPy computes them on the CPU; on a device CuPy, and kernels where it has nothing.
 

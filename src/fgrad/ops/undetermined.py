@@ -1,4 +1,4 @@
-"""What a factorization does not determine must not matter: a guard that tells when it does."""
+"""A guard that refuses results which depend on what a factorization leaves undetermined."""
 
 from __future__ import annotations
 

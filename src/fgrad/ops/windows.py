@@ -1,4 +1,4 @@
-"""The convolution row: windows of one array times the kernel of another, in any number of dimensions.
+"""The convolution primitive: windows of one array times a kernel, in any number of dimensions.
 
 It is what deep learning calls convolution, without flipping the kernel. Both adjoints are convolutions again:
 with the flipped kernel and the roles of stride and input dilation exchanged, and with the batch as channels.

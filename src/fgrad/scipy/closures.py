@@ -1,4 +1,4 @@
-"""The user's functions as opaque code needs them: what they take from outside is an argument like the others.
+"""Closure conversion of the user's functions, for opaque code: outside values become arguments.
 
 Where nothing is differentiated, mapped or staged, a function is called as it stands, and may choose by `if`.
 Elsewhere it is staged, which finds every followed Tensor that it uses, in `args` or from a closure.

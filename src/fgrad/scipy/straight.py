@@ -1,4 +1,4 @@
-"""Programs as Python functions of arrays, one line an equation: SciPy calls them thousands of times."""
+"""Python code generated from programs, one line per equation: SciPy calls it thousands of times."""
 
 from __future__ import annotations
 

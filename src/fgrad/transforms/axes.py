@@ -1,4 +1,4 @@
-"""Axes whose examples are processes: what collective operations ask of them, and which names are bound."""
+"""Named axes whose examples are processes: what collective operations need of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How transformed functions take arguments and give results: keywords, argnums, pytrees, NumPy in and out."""
+"""Arguments and results of transformed functions: keywords, argnums, pytrees, NumPy in and out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpointing: what a function recorded is forgotten, and the function runs again in the reverse pass."""
+"""Checkpointing: the residuals of a function are discarded, and it runs again in the reverse pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `checkpoint` may keep instead of computing it again: functions of a row's name and parameters."""
+"""What `checkpoint` keeps instead of recomputing it: functions of a primitive's name and parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cotangents at the border of a recording: what users give and get, checked; and the sweep between."""
+"""Cotangents that users pass in and get out, checked; and the reverse pass between."""
 
 from __future__ import annotations
 

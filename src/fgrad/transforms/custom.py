@@ -1,4 +1,4 @@
-"""Rules that the user writes: Function, custom_vjp and custom_jvp are one row with a rule of its own.
+"""Custom rules: Function, custom_vjp and custom_jvp are one primitive with the user's rule.
 
 The forward code of a rule runs below the innermost tape that follows an argument, so that what it saves is
 known to the tapes around that one. Its outputs are then taken off every tape and get the user's rule on each.

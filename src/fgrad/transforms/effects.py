@@ -1,4 +1,4 @@
-"""Effects of a function beside its result: a function that runs more than once must not have any.
+"""Side effects of a function: one that runs more than once must not have any.
 
 `State` looks at what a Python function can reach by name: variables of enclosing functions, globals, default
 values, the object of a method, and what these hold one level down. It sees names that are bound anew, growing

@@ -1,4 +1,4 @@
-"""as_njit: a compiled program as a function for other compiled code, as Python text for its structure.
+"""as_njit: a compiled program as a function for other compiled code.
 
 The text takes tuples apart, checks every leaf, starts the program (see `kernels.embedding`) and builds the
 result. Where nothing is compiled (NUMBA_DISABLE_JIT=1) the same text runs with twins in Python.

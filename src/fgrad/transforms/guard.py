@@ -1,4 +1,4 @@
-"""The short way into a compiled function: a guard written for one kind of arguments, as Python text.
+"""The fast path into a compiled function: a guard, generated as Python text for one signature.
 
 It takes the arguments apart by name, without walking trees, and hands the arrays to the compiled program,
 whose native entry checks their dtypes and shapes. Whatever is not as expected gives `MISS`, and then the long

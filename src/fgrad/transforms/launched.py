@@ -1,4 +1,4 @@
-"""Rules of rows on a device as compiled programs: a launch or few in place of one for each operation.
+"""Rules of primitives on a device as compiled programs: few launches instead of one for each operation.
 
 Normalizing rows of a matrix reads each of them several times. Operation by operation that is a pass over
 memory and a launch every time; staged and compiled it is one kernel, in which a block keeps a row.

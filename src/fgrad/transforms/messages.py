@@ -1,4 +1,4 @@
-"""Between processes only: one message, and the two ways between what all share and what each has.
+"""Messages between processes, and conversions between shared and per-process values.
 
 What is the same everywhere counts once, so the sum that all ranks share has the adjoint that hands its
 cotangent to each, and the other way round (`reduce` followed by `replicate` is the psum of `collectives`).

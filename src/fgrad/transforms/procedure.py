@@ -1,4 +1,4 @@
-"""Procedures: staged programs that are called as one operation, each compiled when it first runs.
+"""Procedures: programs that are called as one operation, each compiled when it first runs.
 
 What a live trace does with a procedure gives procedures again: a recording runs one that also returns what
 its reverse step needs, and the reverse step is another; a vmap runs one for all examples. They are made when

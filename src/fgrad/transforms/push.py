@@ -1,4 +1,4 @@
-"""The pushforward of a recorded function: the transpose of its reverse sweep.
+"""The pushforward of a recorded function: the transpose of its reverse pass.
 
 The sweep maps a cotangent u of the outputs to cotangents of the leaves, linearly. `DoubleReverse` is the
 definition of its transpose: record that map, and sweep back over the recording along tangents of the leaves.

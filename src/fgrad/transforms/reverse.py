@@ -1,4 +1,4 @@
-"""Reverse mode as functions: each opens a private GradManager, and nobody's `.grad` is touched."""
+"""Reverse mode as functions: each opens a private GradManager, and no `.grad` is touched."""
 
 from __future__ import annotations
 

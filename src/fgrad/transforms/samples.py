@@ -1,4 +1,4 @@
-"""Per-sample gradients: the gradient of each element of a vector, in one sweep where samples stay apart.
+"""Per-sample gradients: the gradient of each element of a vector, in one pass where samples stay apart.
 
 The sweep back from sample i starts with a cotangent that is zero but at place i. As long as operations treat
 the samples one by one, the cotangent of sample i is zero outside of row i of every intermediate result, so

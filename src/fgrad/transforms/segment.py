@@ -1,4 +1,4 @@
-"""Segments: parts of a recording that are forgotten, and run again when a sweep comes to them.
+"""Segments: parts of a recording that are discarded, and recomputed when the reverse pass reaches them.
 
 The function runs under every live trace as usual. Then, on each tape, what it recorded is replaced by one
 node between the nodes it took from outside (of arguments and closures alike) and its outputs. The sweep over

@@ -1,4 +1,4 @@
-"""What a staged function takes from outside, so that a call notices where that is not so any more.
+"""The outside values that a traced function reads, so that a call notices changes.
 
 A program holds numbers, arrays and decisions that Python found in variables of enclosing functions, globals,
 attributes, lists and dictionaries while it was staged. `Surroundings` looks at all that the function, and the

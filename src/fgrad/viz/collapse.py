@@ -1,4 +1,4 @@
-"""Large graphs made small: what one line or one scope of the user's program computes becomes one item."""
+"""Collapsing large graphs: what one line or one scope of the user's program computes becomes one item."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers, places and values in few words, as every picture and table says them."""
+"""Short text for numbers, positions and values, the same in every picture and table."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""Compiled programs on a CUDA device: the CPU's steps, as kernels over grids, products by cuBLAS, loops."""
+"""Compiled programs on a CUDA device: kernels over grids, products by cuBLAS, loops and graphs."""
 
 from fgrad.compiler.device.executable import DeviceExecutable as DeviceExecutable

@@ -1,4 +1,4 @@
-"""Nests as the text of CUDA kernels: the elements are those of the CPU's kernels, the loops become a grid.
+"""Loop nests as the text of CUDA kernels: the elements of the CPU's kernels, with a grid for the loops.
 
 | kind | its grid |
 |---|---|

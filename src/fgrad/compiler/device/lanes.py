@@ -1,4 +1,4 @@
-"""The lines of CUDA kernels: scalars as on the CPU, counters out of an index, and what a block has joined."""
+"""The lines of CUDA kernels: scalars as on the CPU, counters from an index, and reductions in a block."""
 
 from __future__ import annotations
 

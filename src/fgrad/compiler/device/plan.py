@@ -1,4 +1,4 @@
-"""Where every buffer of a program on a device lies, and the steps that compute it.
+"""The plan of a program on a device: the place of every buffer, and the steps that compute it.
 
 The places are found as on the CPU (`fgrad.compiler.layout`): temporaries share one arena, outputs have memory
 of their own, and donated inputs lend theirs. What a library allocates itself (`solve`, `sort`, `fft`), and

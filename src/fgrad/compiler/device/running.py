@@ -1,4 +1,4 @@
-"""The steps of a plan bound to memory: what Python does between the launches of kernels.
+"""The steps of a plan, bound to memory: what Python does between launches.
 
 A loop is driven from here: its kernels are launched for every step, on buffers that were laid out before.
 Whether a `while` goes on, and which way a branch goes, is read from the device, once a step.

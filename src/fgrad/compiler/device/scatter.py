@@ -1,4 +1,4 @@
-"""Sums to wherever index arrays say, as kernels whose results are the same each time.
+"""Scatter-adds as kernels whose results are reproducible.
 
 Atomic additions would add in the order in which threads arrive. So the places are sorted by the library,
 which keeps the order of equal ones; a thread adds up what lies side by side in a chunk, and a last kernel

@@ -1,4 +1,4 @@
-"""Arrays written part by part: sums of arrays of zeros but for a part each, and assignments in a row.
+"""Arrays assembled from parts: sums of arrays that are mostly zero, and sequences of assignments.
 
 A loop over the elements of an array leaves them, forwards (assignments) and in the reverse sweep (sums). Each
 chain is looked at once, at its end, and becomes one `concatenate`.

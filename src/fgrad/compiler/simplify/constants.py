@@ -1,4 +1,4 @@
-"""Constants of programs: which of them repeat one number, what makes two of them equal, and folding."""
+"""Constants of programs: which repeat one number, which are equal, and constant folding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Equations that have to stay: those that do something beside their results, in the order they stand in."""
+"""Effects: equations that do more than compute results have to stay, in their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead code: equations whose results nobody uses go, those with effects stay."""
+"""Dead code elimination: equations whose results are unused are removed, unless they have effects."""
 
 from __future__ import annotations
 

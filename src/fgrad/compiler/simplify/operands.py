@@ -1,4 +1,4 @@
-"""What equations are given: known operands make known results, repeats and reshapes come after elements."""
+"""Operands: constant operands fold, and repeats and reshapes move behind elementwise operations."""
 
 from __future__ import annotations
 

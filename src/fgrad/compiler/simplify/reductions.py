@@ -1,4 +1,4 @@
-"""Sums and contractions: of what is repeated, scaled, moved or mostly zero.
+"""Sums and contractions of operands that are repeated, scaled, moved or mostly zero.
 
 These rules change the order of additions, so results may differ by rounding, and the sign of a zero.
 """

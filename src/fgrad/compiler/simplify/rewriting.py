@@ -1,4 +1,4 @@
-"""One pass over a program: each equation is written anew by the first rule that knows something simpler."""
+"""The rewriting pass: each equation is replaced by the first rule that knows something simpler."""
 
 from __future__ import annotations
 

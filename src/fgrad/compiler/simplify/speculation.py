@@ -1,4 +1,4 @@
-"""Programs for the usual case: where no slope is infinite, a reverse sweep need not be there to be asked.
+"""Speculative programs: without the checks that only matter where a slope is infinite.
 
 The derivative of a step whose slope may be infinite (exp, log, a quotient, a root) says that a zero cotangent
 stays zero there. So the tangents of a second reverse sweep carry a choice,
