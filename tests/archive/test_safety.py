@@ -341,7 +341,7 @@ def test_no_result_is_memory_that_nobody_wrote(wrong, monkeypatch):
     )
     executable = Executable(program)
     for _ in range(3):  # the first call is another one than those that follow
-        with pytest.raises(RuntimeError, match=r"argsort gives int64\[3\], but its rule for shapes says"):
+        with pytest.raises(RuntimeError, match=r"argsort returned int64\[3\], but its shape rule states"):
             executable.run([np.ones(3)])
 
 

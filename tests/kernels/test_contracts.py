@@ -92,7 +92,7 @@ def test_what_is_wrong_is_said():
         contracts.of(text).hold((np.zeros(3), np.zeros(4)), 3, len)
     assert str(caught.value) == (
         "kernel(x, y) would read or write outside of its arguments: it asks for y[n], but y has shape (4,), "
-        "n = 3. The operands and parameters of the operation do not belong together"
+        "n = 3. The operands and parameters of the operation do not match"
     )
 
 

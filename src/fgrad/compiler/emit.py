@@ -447,8 +447,8 @@ def _hold_place(place: Place, sizes: dict[int, int]) -> None:
     if least < 0 or most >= count:
         name = place.buffer.root.equation.name if part else str(place.buffer)
         raise BrokenContractError(
-            f"a compiled loop would go from element {least} to {most} of the {count} of {name}. The operands "
-            "and parameters of an operation do not belong together"
+            f"a compiled loop would go from element {least} to {most} of the {count} of {name}. The "
+            "operands and parameters of an operation do not match"
         )
 
 

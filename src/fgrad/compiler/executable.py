@@ -342,7 +342,7 @@ class _Context:
                 np.copyto(arrays[k], y)
             else:
                 raise RuntimeError(
-                    f"{row.name} gives {aval_of(y)}, but its rule for shapes says {v.aval}: the rule is "
+                    f"{row.name} returned {aval_of(y)}, but its shape rule states {v.aval}: the rule is "
                     "wrong, or the operands are not what it expects; nothing is returned"
                 )
 

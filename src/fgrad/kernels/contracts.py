@@ -111,7 +111,7 @@ class Contract:
         )
         return (
             f"{self._title} would read or write outside of its arguments: it asks for {text}, but {shown}. "
-            "The operands and parameters of the operation do not belong together"
+            "The operands and parameters of the operation do not match"
         )
 
 

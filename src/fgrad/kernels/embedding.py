@@ -81,7 +81,7 @@ class Embedding:
         """
         if checks.ON:
             raise NotImplementedError(
-                "as_njit knows no limits of memory, so it cannot be had with FGRAD_CHECK=1"
+                "as_njit does not know where arrays end, so it is not available with FGRAD_CHECK=1"
             )
         table, interpreter, start = program.deaf_words, machine.interpreter(), native.compiled(_TEXT)
         count = len(slots)

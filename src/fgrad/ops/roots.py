@@ -27,8 +27,8 @@ def _run(p: Any, *, lead: int) -> Any:
     found = np.roots(p).astype(_complex(p.dtype))
     if len(found) != len(p) - lead - 1:
         raise ValueError(
-            f"roots: not {lead} leading coefficients are zero, as where the function was staged, but "
-            "another number, so there is another number of roots; leave them out"
+            f"roots: the number of leading coefficients that are zero is not {lead}, as when the function "
+            "was traced, so the number of roots differs; leave these coefficients out"
         )
     return found
 
