@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.helpers import exactly
 from tests.numpy.cases import Case, check, integers, kinds, named, strided, truths, values
 
 import fgrad as fg
@@ -227,3 +228,19 @@ def test_comparing_arrays_gives_what_numpy_gives():
 def test_constants_stop_gradients():
     assert fnp.indexing.stop_gradient(M) is M
     np.testing.assert_array_equal(fg.grad(lambda x: np.sum(fg.stop_gradient(x) * x))(M), M)
+
+
+@pytest.mark.parametrize("mode", ["raise", "wrap", "clip"])
+@pytest.mark.parametrize("place", [np.uint64(2**64 - 1), np.array(2**64 - 2, np.uint64), np.uint64(3)])
+def test_single_unsigned_places_to_take_count_from_the_end_too(place, mode):
+    x = np.arange(5.0)
+    expected = np.take(x, place, mode=mode)
+    exactly(np.take(fg.tensor(x), place, mode=mode), expected)
+    exactly(fg.jit(lambda x, i: np.take(x, i, mode=mode))(x, place), expected)
+    exactly(fg.grad(lambda x: np.take(x, place, mode=mode) ** 2)(x), np.where(x == expected, 2 * x, 0.0))
+
+
+def test_single_places_to_take_out_of_bounds():
+    for place in (np.uint64(2**63), np.uint64(2**64 - 6), np.uint64(5)):
+        with pytest.raises(IndexError):
+            np.take(fg.tensor(np.arange(5.0)), place)

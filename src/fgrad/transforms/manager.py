@@ -327,9 +327,10 @@ class GradManager(Block):
         return self._recorded().tape
 
     def _recorded(self) -> _Recording:
-        if not self.is_recording or self._sweeping:
+        recording = self._recording
+        if recording is None or self._sweeping or not recording.tape.is_open:
             raise RuntimeError(_NO_HISTORY)
-        return self._recording  # type: ignore[return-value]
+        return recording
 
     def release(self) -> None:
         """Stop recording and forget what was recorded; does nothing where nothing is recorded.
@@ -374,8 +375,10 @@ class GradManager(Block):
 
     def leave(self, kind: object = None, error: object = None, *_: object) -> None:
         """Stop recording."""
-        self.release()
-        self.left()
+        if self._recording is not None:
+            self.release()
+        if self._watch is not None:
+            self._watch = self._watch.outer
         if isinstance(error, Exception):
             shorten(error)
 
