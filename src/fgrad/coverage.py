@@ -222,7 +222,7 @@ def _mark(x: bool) -> str:
 def coverage() -> Coverage:
     """Return which names of NumPy work on Tensors, and which derivatives they have.
 
-    Every function is called once with small matrices, then differentiated, mapped and staged. Functions of
+    Every function is called once with small matrices, then differentiated, mapped and traced. Functions of
     files, text, settings, dates, bits and types are left out.
 
     Example:

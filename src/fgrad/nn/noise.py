@@ -24,7 +24,7 @@ def dropout(x: Any, rate: float, rng: Any = None, *, train: bool = True) -> Any:
         rate: probability from 0 to 1; at 1 everything is zero.
         rng: where the random numbers come from, as many as `x` has elements: a `numpy.random.Generator`, or
             a key of `fgrad.random`; not needed where nothing is random. Inside `vmap` all examples share what
-            a Generator draws, and a staged function takes a key only: split it for each example or call.
+            a Generator draws, and a traced function takes a key only: split it for each example or call.
         train: whether to drop at all.
 
     Returns:

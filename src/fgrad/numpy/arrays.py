@@ -45,7 +45,7 @@ def operand(x: Any) -> Any:
 
 
 def number_type(x: Any) -> type | None:
-    """Return the type of one of Python's numbers, or of what stands for one while a function is staged."""
+    """Return the type of one of Python's numbers, or of what stands for one while a function is traced."""
     if x.__class__ in _PYTHON:
         return type(x)
     return getattr(x._value, "weak", None) if isinstance(x, Tensor) else None

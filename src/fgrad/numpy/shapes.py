@@ -41,7 +41,7 @@ def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None
     """Return the same elements in `shape`, one of whose lengths may be -1; a Tensor has no order but C.
 
     Raises:
-        TypeError: order "A", which asks how an array lies in memory, while a function is staged.
+        TypeError: order "A", which asks how an array lies in memory, while a function is traced.
     """
     a = as_value(a)
     if not isinstance(a, Tensor) and order != "C":
@@ -63,7 +63,7 @@ def ravel(a: Any, order: Any = "C") -> Any:
     """Return the elements along one axis; a Tensor has no order but C.
 
     Raises:
-        TypeError: order "A" or "K", which ask how an array lies in memory, while a function is staged.
+        TypeError: order "A" or "K", which ask how an array lies in memory, while a function is traced.
     """
     a = as_value(a)
     if not isinstance(a, Tensor) and order != "C":

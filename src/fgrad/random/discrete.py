@@ -154,7 +154,7 @@ def shuffle(source: Any, x: Any, axis: int = 0) -> None:
     if isinstance(x, Tensor):
         setitem(x, ..., new)
     elif isinstance(new, Tensor):
-        raise TypeError("an array cannot be shuffled in place by a mapped or staged key; use permutation")
+        raise TypeError("an array cannot be shuffled in place by a mapped or traced key; use permutation")
     else:
         x[...] = new
 

@@ -2,7 +2,7 @@
 
 The bits are those of Threefry-2x32, a block cipher of counters (Salmon, Moraes, Dror & Shaw 2011). It needs
 only additions, shifts and xor of 32-bit words, which NumPy vectorises; Philox needs products of 64 bits,
-which cost twice the memory. A key is an array of two uint32 words, so it can be mapped, staged, stacked and
+which cost twice the memory. A key is an array of two uint32 words, so it can be mapped, traced, stacked and
 indexed like any array.
 """
 

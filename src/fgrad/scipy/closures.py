@@ -1,6 +1,6 @@
 """Closure conversion of the user's functions, for opaque code: outside values become arguments.
 
-Where nothing is differentiated, mapped or staged, a function is called as it stands, and may choose by `if`.
+Where nothing is differentiated, mapped or traced, a function is called as it stands, and may choose by `if`.
 Elsewhere it is staged, which finds every followed Tensor that it uses, in `args` or from a closure.
 """
 

@@ -121,7 +121,7 @@ def array(x: Any) -> Any:
     """Return a result of a user's function as SciPy takes it: an array of float64 that it may write to.
 
     Raises:
-        TypeError: it is being differentiated, mapped or staged.
+        TypeError: it is being differentiated, mapped or traced.
     """
     return np.array(x, np.float64)
 

@@ -59,7 +59,7 @@ def eig(a: Any) -> EigResult:
     """Return the eigenvalues and eigenvectors, of length one, of square matrices.
 
     Real matrices have real results where every eigenvalue is real, and complex ones otherwise; inside `vmap`
-    and while staging, where nobody can look, always complex ones.
+    and while tracing, where values are not known, always complex ones.
 
     Raises:
         LinAlgError: it is differentiated at a defective matrix, or the result depends on the phases of

@@ -169,7 +169,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, Any, Any]:
 
     Returns:
         x, the sums of squared residuals (none unless m > n = rank), rank and singular values. Inside `vmap`
-        and while staging the rank is not known: residuals are given wherever m > n, NaN for a lower rank.
+        and while tracing the rank is not known: residuals are given wherever m > n, NaN for a lower rank.
 
     Derivative:
         That of `pinv`, along matrices of the same rank: Golub & Pereyra (1973).

@@ -54,7 +54,8 @@ def solve_ivp(
 
     Args:
         fun: `fun(t, y, *args)` returns a pytree like y; may use Tensors from a closure. Where the result is
-            differentiated, mapped or staged, `fun` runs on shapes alone: it chooses by `where`, `lax.cond`.
+            differentiated, mapped or jitted, `fun` is traced with abstract arrays: it chooses by `where` and
+            `lax.cond`.
         t_span: `(t0, t1)`.
         y0: pytree of numbers and arrays. Complex numbers are integrated as pairs of real ones.
         method: any of SciPy's; implicit ones get the exact Jacobian.

@@ -146,7 +146,8 @@ def quad(
 
     Args:
         func: `func(x, *args)` returns a real number; may use Tensors from a closure. Where the result is
-            differentiated, mapped or staged, `func` runs on shapes alone: it chooses by `where`, `lax.cond`.
+            differentiated, mapped or jitted, `func` is traced with abstract arrays: it chooses by `where` and
+            `lax.cond`.
         a: lower limit, may be infinite.
         b: upper limit, likewise.
         args: further arguments, pytrees; a single one need not be in a tuple.

@@ -70,8 +70,8 @@ def expm_frechet(
 def logm(A: Any) -> Any:  # noqa: N803 -- SciPy's name
     """Return the principal logarithm of square matrices.
 
-    Real matrices have a complex logarithm where eigenvalues are negative; inside jit, where nobody can look,
-    that is an error when it runs.
+    Real matrices have a complex logarithm where eigenvalues are negative. Inside jit, where values are not
+    known, that is an error at run time.
 
     Raises:
         LinAlgError: it is differentiated at a singular matrix.
@@ -99,7 +99,7 @@ def fractional_matrix_power(A: Any, t: Any) -> Any:  # noqa: N803 -- SciPy's nam
 
     Args:
         A: square matrices.
-        t: the exponent; while it is differentiated, mapped or staged, the power is expm(t logm(A)).
+        t: the exponent; while it is differentiated, mapped or traced, the power is expm(t logm(A)).
 
     Raises:
         LinAlgError: it is differentiated at a singular matrix and t is not whole.

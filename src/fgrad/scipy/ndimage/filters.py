@@ -260,7 +260,7 @@ def gaussian_filter1d(
         mode: as in `correlate1d`.
         cval: one number.
         truncate: the length of the weights to each side, in standard deviations.
-        radius: the same in elements; needed where `sigma` is mapped or staged.
+        radius: the same in elements; needed where `sigma` is mapped or traced.
 
     Raises:
         ValueError: a negative order, or a radius that is no integer or negative.
@@ -316,7 +316,7 @@ def gaussian_filter(
         mode: as in `correlate1d`, likewise.
         cval: one number.
         truncate: the length of the weights to each side, in standard deviations.
-        radius: the same in elements, one or one for each of `axes`; needed where `sigma` is mapped or staged.
+        radius: the same in elements, one or one for each of `axes`; needed where `sigma` is mapped or traced.
         axes: along which to filter; None: all.
 
     Derivative:

@@ -62,7 +62,8 @@ def least_squares(
 
     Args:
         fun: `fun(x, *args, **kwargs)` returns the residuals, a pytree of any shapes; may use Tensors from a
-            closure. Where the result is differentiated, mapped or staged, `fun` runs on shapes alone.
+            closure. Where the result is differentiated, mapped or jitted, `fun` is traced with abstract
+            arrays.
         x0: pytree of numbers and arrays, from which the search starts; it has no gradient.
         jac: None for the exact Jacobian, by forward mode unless there are fewer residuals than variables;
             `jac(x, *args, **kwargs)`, a matrix for vectors of residuals and variables; or "2-point", ....

@@ -53,7 +53,8 @@ def minimize(
 
     Args:
         fun: `fun(x, *args)` returns a real number; may use Tensors from a closure. Where the result is
-            differentiated, mapped or staged, `fun` runs on shapes alone: it chooses by `where`, `lax.cond`.
+            differentiated, mapped or jitted, `fun` is traced with abstract arrays: it chooses by `where` and
+            `lax.cond`.
         x0: pytree of numbers and arrays, from which the search starts; it has no gradient. The search is
             in double precision; complex numbers are pairs of real ones.
         args: further arguments, pytrees; a single one need not be in a tuple.

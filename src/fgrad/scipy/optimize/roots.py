@@ -39,7 +39,7 @@ def root(
 
     Args:
         fun: `fun(x, *args)` returns as many numbers as x has, in any pytree; may use Tensors from a closure.
-            Where the result is differentiated, mapped or staged, `fun` runs on shapes alone.
+            Where the result is differentiated, mapped or jitted, `fun` is traced with abstract arrays.
         x0: pytree of numbers and arrays, from which the search starts; it has no gradient.
         args: further arguments, pytrees.
         method: any of SciPy's.

@@ -131,7 +131,7 @@ def root_scalar(
 
     Args:
         f: `f(x, *args)` returns a real number; may use Tensors from a closure. Where the result is
-            differentiated, mapped or staged, `f` runs on shapes alone.
+            differentiated, mapped or jitted, `f` is traced with abstract arrays.
         args: further arguments, pytrees.
         method: any of SciPy's; None: "brentq" with a bracket, "secant" with x1, "newton" otherwise.
         bracket: two numbers between which f changes its sign; without gradient.

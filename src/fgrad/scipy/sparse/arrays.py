@@ -126,7 +126,7 @@ class SparseArray:
         """Return SciPy's sparse array of the same values.
 
         Raises:
-            TypeError: `data` is being differentiated, mapped or staged.
+            TypeError: `data` is being differentiated, mapped or traced.
         """
         data = plain(self.data)
         if isinstance(data, Tensor) and is_traced(data):
