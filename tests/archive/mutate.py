@@ -13,6 +13,7 @@ import contextlib
 import faulthandler
 import hashlib
 import json
+import math
 import mmap
 import os
 import random
@@ -44,7 +45,7 @@ from fgrad.core.program import Program, Var
 from fgrad.core.trace import running
 
 MAX_BYTES = 2**24
-MEMORY = 3 * 2**30  # of the address space that a child may take beyond what it has
+MEMORY = 2**30  # of the address space that a child may take beyond what it has
 SECONDS = 5  # that a mutant may take, if it has no loop
 KINDS = ("raw", "digest", "field", "typed")
 BY_VALUE = {  # rows whose errors depend on the values of operands, and the errors
@@ -368,11 +369,12 @@ class Session:
         self.counts: Counter[str] = Counter()
         self.failures: list[str] = []
 
-    def run(self, first: int, count: int, chunk: int = 5000) -> None:
-        """Check mutants `first` to before `first` + `count`."""
-        at = first
-        while at < first + count:
+    def run(self, first: int, count: int, chunk: int = 5000, seconds: float = math.inf) -> int:
+        """Check mutants `first` to before `first` + `count`, as far as time allows; return how many."""
+        at, began = first, time.monotonic()
+        while at < first + count and time.monotonic() < began + seconds:
             at = self._chunk(at, min(at + chunk, first + count))
+        return at - first
 
     def _chunk(self, start: int, stop: int) -> int:
         """Check some mutants in a child; return the number of the next one."""
@@ -463,6 +465,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="after which no more begin")
     parser.add_argument("--seed", default="0")
     parser.add_argument("--each", type=int, default=3, help="samples of each row")
     parser.add_argument("--compiled", type=int, default=0, help="compile one of so many; 0 compiles none")
@@ -470,12 +473,12 @@ def main() -> int:
     options = parser.parse_args()
     began = time.monotonic()
     s = session(options.seed, options.each, options.compiled)
-    s.run(options.first, options.count)
+    count = s.run(options.first, options.count, seconds=60 * options.minutes)
     for line in s.failures[: options.show]:
         print(line)
     for k in sorted(s.counts):
         print(f"{s.counts[k]:10} {k}")
-    print(f"{options.count} mutants in {time.monotonic() - began:.0f} s, {len(s.failures)} failures")
+    print(f"{count} mutants in {time.monotonic() - began:.0f} s, {len(s.failures)} failures")
     return bool(s.failures)
 
 

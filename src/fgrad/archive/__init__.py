@@ -17,7 +17,7 @@ from fgrad.archive.container import checked_text, demanded, packed, too_large, u
 from fgrad.archive.reading import Reader
 from fgrad.archive.rules import fingerprint
 from fgrad.archive.writing import Writer
-from fgrad.core.aval import Aval
+from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor, wrap
@@ -181,7 +181,11 @@ class _Stored:
             )
         for i, dtype in self.limits:
             self._demand_fits(i, leaves[i], dtype)
-        outs = iter(self.program.run([self._leaf(i, x) for i, x in enumerate(leaves)]))
+        found = self.program.run([self._leaf(i, x) for i, x in enumerate(leaves)])
+        for y, out in zip(self.program.outputs, found, strict=True):
+            if aval_of(out) != aval_out(y):
+                raise RuntimeError(f"{self.name} gives {aval_of(out)}, but the program says {aval_out(y)}")
+        outs = iter(found)
         return tree.unflatten(self.out_structure, [next(outs) if x is None else x[0] for x in self.leaves])
 
     def _leaf(self, i: int, x: Any) -> Any:

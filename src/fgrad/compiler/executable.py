@@ -19,7 +19,7 @@ from fgrad.core.aval import Aval, aval_of
 from fgrad.core.notes import Notes, noting
 from fgrad.core.observe import observed_rows
 from fgrad.core.primitive import ROWS
-from fgrad.core.program import PASSES, Equation, Program, applied
+from fgrad.core.program import PASSES, Equation, Program, applied, unexpected
 from fgrad.core.trace import running
 from fgrad.kernels import checks, entry, intrinsics, machine, native, stacks, threads
 from fgrad.locks import lazy
@@ -341,10 +341,7 @@ class _Context:
             elif y.shape == v.aval.shape and y.dtype == v.aval.dtype:
                 np.copyto(arrays[k], y)
             else:
-                raise RuntimeError(
-                    f"{row.name} returned {aval_of(y)}, but its shape rule states {v.aval}: the rule is "
-                    "wrong, or the operands are not what it expects; nothing is returned"
-                )
+                raise unexpected(row, aval_of(y), v.aval)
 
 
 def _array(buffer: Buffer | None, arena: np.ndarray) -> Any:

@@ -188,6 +188,14 @@ def applied(row: Primitive, values: Iterable[Any], params: dict[str, Any]) -> An
     return row.apply(*values, **params) if row.apply else bind(row.name, *values, **params)
 
 
+def unexpected(row: Primitive, found: Aval, said: Aval) -> RuntimeError:
+    """Return the error for a result that is not what its rule for shapes says."""
+    return RuntimeError(
+        f"{row.name} returned {found}, but its shape rule states {said}: the rule is wrong, or the operands are "
+        "not what it expects; nothing is returned"
+    )
+
+
 def _is_traced(x: Any) -> bool:
     return isinstance(x, Tensor) and (isinstance(x._value, Box) or is_tracked(x))
 

@@ -16,8 +16,9 @@ from fgrad.backend.array import DeviceArray, Place
 from fgrad.backend.devices import moved
 from fgrad.compiler import layout
 from fgrad.compiler.device.plan import Fill, Launch, Plan, Product, Ranking, Region, Row, Step, dtype_of
+from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import ROWS
-from fgrad.core.program import Equation, Program, applied
+from fgrad.core.program import Equation, Program, applied, unexpected
 from fgrad.kernels import launching
 from fgrad.locks import lazy
 
@@ -105,6 +106,8 @@ class Context:
             value = getattr(y, "_value", y)
             made = value if value.__class__ is DeviceArray else moved(np.asarray(value), place.name)
             is_known = made.shape == v.aval.shape  # else as many as a loop made
+            if not is_known and (type(v.aval) is Aval or made.shape[1:] != v.aval.shape[1:]):
+                raise unexpected(row, aval_of(made), v.aval)
             buffer = contiguous(place, made, v.aval.dtype) if is_known else made.buffer
             if k in step.written:
                 arrays[k][...] = buffer
