@@ -430,10 +430,12 @@ def _scan(body: Any, consts: Any, carry: Any, length: Any, reverse: Any, checkpo
     n = _number(consts, len(inputs) + 1)
     m = _number(carry, len(inputs) + 1 - n)
     _number(length, 2**48)
-    if checkpoint not in (None, False, True) and not (
-        type(checkpoint) in {int, str} or checkpoint is Ellipsis
+    if (
+        checkpoint is not None
+        and type(checkpoint) is not bool
+        and not (type(checkpoint) is int and checkpoint > 0)
     ):
-        raise ValueError("checkpoint is none")
+        raise ValueError(f"{shortened(checkpoint)} is no number of states to keep")
     _demand_like(avals_out(body)[:m], inputs[n : n + m], "the results of a step")
     return Scan(body, n, m, length, reverse=demanded(reverse, bool), checkpoint=checkpoint)
 
