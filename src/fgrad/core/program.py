@@ -191,8 +191,8 @@ def applied(row: Primitive, values: Iterable[Any], params: dict[str, Any]) -> An
 def unexpected(row: Primitive, found: Aval, said: Aval) -> RuntimeError:
     """Return the error for a result that is not what its rule for shapes says."""
     return RuntimeError(
-        f"{row.name} returned {found}, but its shape rule states {said}: the rule is wrong, or the operands are "
-        "not what it expects; nothing is returned"
+        f"{row.name} returned {found}, but its shape rule states {said}: the rule is wrong, or the "
+        "operands are not what it expects; nothing is returned"
     )
 
 
