@@ -4,7 +4,8 @@
 
 What is made when it is first needed (modules, machine code, the threads of the pool) is made by one of them,
 while the others wait or are about to use it. A fresh process is a fork of one that has imported fgrad and
-started nothing, every `--interpreters`-th one a new interpreter. Every `--cold`-th finds no compiled code on
+started nothing, every `--interpreters`-th one a new interpreter; in every second one threads give way to one
+another at random lines. Every `--cold`-th finds no compiled code on
 disk. `fork` makes the first call in one thread while another forks, at any moment; the children call it too.
 
 A process fails that dies, that has not ended after `LIMIT` seconds, or in which a result is not what NumPy
@@ -37,6 +38,7 @@ from fgrad import numpy as fnp
 LIMIT = 60  # seconds
 THREADS = 8
 SIZE = 200_000
+JUMPS = 0.002  # of lines, at which a thread gives way
 
 _random = np.random.default_rng(0)
 X = _random.standard_normal(SIZE)
@@ -70,6 +72,31 @@ def _scan() -> Any:
     return fg.jit(lambda x: lax.scan(lambda c, s: (c * 0.5 + s, c + s), 0.0, x)[1])(STEPS)
 
 
+SHARED = fg.jit(lambda x: fnp.sum(fnp.tanh(x) ** 2))
+SLOPES = fg.vmap(fg.grad(lambda x: fnp.sum(x[:-1] * x[1:] ** 2)))
+
+
+def _shared() -> Any:
+    """Call one jitted function, and one mapped gradient, with many shapes, often enough to be guarded."""
+    found = []
+    for k in random.sample(range(2, 14), 12):
+        x = STEPS[:k]
+        for _ in range(4):
+            value = float(SHARED(x))
+        found.append((k, np.r_[value, fg.grad(SHARED)(x), SLOPES(np.stack([x, x]))[1]]))
+    return np.concatenate([part for _, part in sorted(found, key=lambda f: f[0])])
+
+
+def _shared_expected() -> np.ndarray:
+    parts = []
+    for k in range(2, 14):
+        x = STEPS[:k]
+        tanh = np.tanh(x)
+        parts.append(np.r_[(tanh**2).sum(), 2 * tanh * (1 - tanh**2)])
+        parts.append(np.r_[x[1:] ** 2, 0] + np.r_[0, 2 * x[:-1] * x[1:]])
+    return np.concatenate(parts)
+
+
 def _expected() -> dict[str, tuple[Callable[[], Any], Any]]:
     """Return what the kinds of calls are, with the results that NumPy computes."""
     tanh = np.tanh(X)
@@ -87,6 +114,7 @@ def _expected() -> dict[str, tuple[Callable[[], Any], Any]]:
         "softmax": (lambda: nn.softmax(ROWS), _softmax(ROWS)),
         "sort": (_sort, slopes),
         "scan": (_scan, carried),
+        "shared": (_shared, _shared_expected()),
     }
 
 
@@ -98,13 +126,24 @@ def _one(kind: str) -> bool:
     return bool(np.allclose(np.asarray(call()), expected, rtol=1e-9, atol=1e-12))
 
 
-def together(kind: str, seed: int) -> bool:
+def _jump(frame: Any, event: str, _: Any) -> Any:
+    """Let other threads run at some lines of fgrad, where they would seldom do so by themselves."""
+    if "fgrad" not in frame.f_code.co_filename:
+        return None
+    if event == "line" and random.random() < JUMPS:
+        time.sleep(random.random() * 1e-3)
+    return _jump
+
+
+def together(kind: str, seed: int, *, jumpy: bool = False) -> bool:
     """Return whether all threads that make the call at once get the right result."""
     order = random.Random(seed)
     kinds = [order.choice(list(CALLS)) if kind == "mixed" else kind for _ in range(THREADS)]
     barrier, right = threading.Barrier(THREADS), []
 
     def work(kind: str) -> None:
+        if jumpy:
+            sys.settrace(_jump)
         barrier.wait()
         right.append(_one(kind) and _one(kind))
 
@@ -164,7 +203,7 @@ def _name(status: int) -> str:
 
 def attempt(kind: str, seed: int) -> bool:
     """Return whether one process of a kind ends well."""
-    return forking(seed) if kind == "fork" else together(kind, seed)
+    return forking(seed) if kind == "fork" else together(kind, seed, jumpy=seed % 2 == 1)
 
 
 def _interpreter(kind: str, seed: int) -> int:

@@ -265,16 +265,18 @@ class Primitive:
             if len(self._pulls) >= config.cache_entries():  # of a row that takes any number of arguments
                 self._pulls.clear()
                 self.plans.clear()
-            self._pulls[pattern] = made = self._make_pull(pattern)
+            made = self._make_pull(pattern)
             if made is None:
+                self._pulls[pattern] = None
                 return None
             own = {OUT, *(i + 1 for i, tracked in enumerate(pattern) if tracked)}
             made.row, made.pattern, made.wary = self.name, pattern, self.wary
-            if not self.many:
-                self.plans[int("1" + "".join("01"[t] for t in pattern), 2)] = made
             made.linear = (
                 made.declared or own.isdisjoint(made.keep) or (self.name in PRODUCTS and not all(pattern))
             )
+            made = self._pulls.setdefault(pattern, made) or made  # complete: other threads may see it now
+            if not self.many:
+                self.plans[int("1" + "".join("01"[t] for t in pattern), 2)] = made
             if made.simple and len(pattern) == 1:
                 self.single = made
             if made.simple and len(pattern) == 2:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
+from fgrad import locks
+
 
 class Expr:
     """A variable, a constant, or the atom called `head` applied to expressions; never changed once made."""
@@ -54,6 +56,7 @@ class Expr:
 
 Operand: TypeAlias = "Expr | float"
 _nodes: WeakValueDictionary[tuple[object, ...], Expr] = WeakValueDictionary()
+_sharing = locks.lock()
 
 
 def var(name: str) -> Expr:
@@ -100,7 +103,10 @@ def _share(head: str, args: tuple[Expr, ...], leaf: float | str) -> Expr:
     key = (head, args, leaf, isinstance(leaf, float) and math.copysign(1.0, leaf))
     node = _nodes.get(key)
     if node is None:
-        node = _nodes[key] = Expr(head, args, leaf)
+        with _sharing:  # two threads must not have one each
+            node = _nodes.get(key)
+            if node is None:
+                node = _nodes[key] = Expr(head, args, leaf)
     return node
 
 

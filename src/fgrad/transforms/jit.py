@@ -121,9 +121,11 @@ class Jit(Transformed):
             )
         if made.is_kept:
             if stale or call.key not in self._specialisations:
-                self._guarded = {g: key for g, key in self._guarded.items() if key != call.key}
+                self._guarded = {g: key for g, key in tuple(self._guarded.items()) if key != call.key}
                 self._guards = [g for g in self._guards if g in self._guarded]
-            for key in self._guarded.values():  # they count as used, though their calls do not come by here
+            for key in tuple(
+                self._guarded.values()
+            ):  # they count as used, though their calls do not come by here
                 self._specialisations.get(key)
             if stale:
                 self._specialisations[call.key] = made

@@ -1,0 +1,70 @@
+"""What all threads share is complete before any of them sees it, and there once."""
+
+import threading
+import time
+
+from fgrad.core.primitive import ROWS, Primitive
+from fgrad.expr import node
+
+
+def together(function, count=8):
+    """Return what a function gives in threads that call it at once."""
+    barrier, found = threading.Barrier(count), []
+
+    def work():
+        barrier.wait()
+        found.append(function())
+
+    started = [threading.Thread(target=work) for _ in range(count)]
+    for t in started:
+        t.start()
+    for t in started:
+        t.join(60)
+    assert len(found) == count
+    return found
+
+
+class Watched(dict):
+    """A table that looks at what is put in it."""
+
+    def __setitem__(self, key, pull):
+        assert (pull.pattern, pull.row) == (key, "multiply")
+        assert hasattr(pull, "linear")
+        super().__setitem__(key, pull)
+
+    def setdefault(self, key, pull):
+        if key not in self:
+            self[key] = pull
+        return self[key]
+
+
+def test_a_pull_is_complete_when_other_threads_see_it():
+    given = ROWS["multiply"]
+    row = Primitive("multiply", run=given.run, pull=given._make_pull)
+    row._pulls = Watched()
+    assert row.pull((True, False)).pattern == (True, False)
+    assert list(row._pulls) == [(True, False)]
+
+
+def test_threads_that_need_a_pull_together_get_the_same():
+    given = ROWS["multiply"]
+
+    def slow(pattern):
+        made = given._make_pull(pattern)
+        time.sleep(0.01)
+        return made
+
+    row = Primitive("multiply", run=given.run, pull=slow)
+    assert len({id(p) for p in together(lambda: row.pull((True, True)))}) == 1
+
+
+def test_equal_expressions_of_several_threads_are_identical(monkeypatch):
+    class Slow(node.Expr):
+        __slots__ = ()
+
+        def __init__(self, *args):
+            time.sleep(0.01)
+            super().__init__(*args)
+
+    monkeypatch.setattr(node, "Expr", Slow)
+    assert len({id(e) for e in together(lambda: node.var("one that nobody has named so"))}) == 1
