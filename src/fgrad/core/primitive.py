@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fgrad import config
@@ -19,7 +19,20 @@ OUT = 0  # the place of the output among the values that a rule may keep; primal
 _NAMES = {"out": OUT, "x": 1, "y": 2, "z": 3}
 
 
-PRODUCTS = {"scale", "both"}  # linear in each factor, though where one is zero they keep its value
+# What passes and transformations ask of primitives, which say it where they are declared
+MOVES = "moves"  # hands its operand on: at other places, repeated, or in another dtype
+CHEAP = "cheap"  # computed again in less time than it takes to keep the result
+TOTAL = "total"  # raises for no values, so that it may be computed before it is known to be needed
+ELEMENTWISE = "elementwise"  # works element by element, though it has no body
+COMMUTATIVE = "commutative"
+BILINEAR = "bilinear"  # linear in each factor, though where one is zero it keeps its value
+NEVER_NEGATIVE_ZERO = "never -0.0"
+SPREADS = "spreads"  # gives infinity or NaN wherever one of its operands has some
+SPREADS_FIRST = "spreads the first"  # wherever its first operand has some
+C_ORDER = "C order"  # lies in memory row by row
+KEEPS_C_ORDER = "keeps C order"  # does so if its operands do
+KEEPS_C_ORDER_OF_FIRST = "keeps C order of the first"  # does so if its first operand does
+NOT_FOLDED = "not folded"  # looks at the world, or calls the user: not computed before the program runs
 _interned: dict[tuple[int, ...], tuple[int, ...]] = {}
 KEEP_OUT, KEEP_X, KEEP_Y, KEEP_XY = (_interned.setdefault(k, k) for k in ((0,), (1,), (2,), (1, 2)))
 
@@ -41,6 +54,7 @@ class Pull:
 
     __slots__ = (
         "avals",
+        "checks",
         "declared",
         "exact",
         "keep",
@@ -54,7 +68,6 @@ class Pull:
         "simple",
         "title",
         "transpose",
-        "wary",
     )
 
     declared: bool
@@ -68,7 +81,7 @@ class Pull:
     params: bool
     simple: bool
     row: str
-    wary: bool
+    checks: bool
     title: str
     linear: bool
 
@@ -105,7 +118,7 @@ class Pull:
         self.lifted, self.raw, self.keep, self.avals, self.params = lifted, raw or lifted, keep, avals, params
         self.simple = not avals and not params  # saves values only
         self.row = ""  # the name of the row, once it is known
-        self.wary = False  # whether it looks at cotangents, and refuses some
+        self.checks = False  # whether it looks at cotangents, and refuses some
         self.title = ""  # what to call a step that belongs to no row
         self.pattern: Pattern = (True,)  # which arguments are tracked
         self.linear = True  # whether the row is linear in the tracked arguments: none of their values is kept
@@ -168,11 +181,12 @@ class Primitive:
         "_pulls",
         "apply",
         "batch",
-        "blind",
         "body",
+        "checks",
+        "costly",
         "depends",
+        "effect",
         "flat",
-        "heavy",
         "inline",
         "large",
         "linear",
@@ -185,7 +199,8 @@ class Primitive:
         "run",
         "shape",
         "single",
-        "wary",
+        "traits",
+        "unchecked",
         "write",
     )
 
@@ -202,8 +217,12 @@ class Primitive:
     write: Rule | None
     depends: bool
     flat: bool
-    heavy: bool
-    wary: bool
+    mixes: bool
+    costly: bool
+    checks: bool
+    unchecked: dict[str, Any]
+    effect: Callable[[dict[str, Any]], bool] | None
+    traits: frozenset[str]
 
     def __init__(
         self,
@@ -220,6 +239,13 @@ class Primitive:
         apply: Rule | None = None,
         write: Rule | None = None,
         depends: bool = False,
+        large: Rule | None = None,
+        mixes: bool = False,
+        costly: bool = False,
+        checks: bool = False,
+        unchecked: dict[str, Any] | None = None,
+        effect: Callable[[dict[str, Any]], bool] | None = None,
+        traits: Iterable[str] = (),
     ) -> None:
         """Declare a row.
 
@@ -238,21 +264,24 @@ class Primitive:
             write: (x, new, **params) -> x with what the row takes of it replaced by `new`, where the result
                 is a view of x that NumPy lets one write to.
             depends: whether it depends on how x lies in memory that the result is a view.
+            large: what eager mode calls in place of `run` for LARGE arrays, where a compiled loop is faster.
+            mixes: whether a Python number takes the dtype of the arrays beside it; all with a body do so.
+            costly: whether it costs much more than a pass over its operands.
+            checks: whether its pull looks at cotangents, and refuses some.
+            unchecked: the parameters under which it refuses no values, which are of no consequence then.
+            effect: parameters -> whether it does more than its results say, or refuses values, so that it
+                stays in a program though nobody needs what it returns. None: never.
+            traits: what else is asked of it, from `MOVES` on.
         """
-        self.write, self.depends = write, depends
+        self.write, self.depends, self.large = write, depends, large
+        self.mixes, self.costly, self.checks = mixes or body is not None, costly, checks
+        self.unchecked, self.effect, self.traits = unchecked or {}, effect, frozenset(traits)
         self.name, self.run, self.shape, self.batch, self.body = name, run, shape, batch, body
         self.many, self.real, self.inline, self.apply = many, real, inline, apply
         self._make_pull, self._pulls = pull, dict[Pattern, "Pull | None"]()
-        # what eager mode calls in place of `run` for LARGE arrays, where a compiled loop may be faster
-        self.large: Rule | None = None
         self.flat = pull is flat  # no derivative at all
         # where eager mode looks first: pulls that save values only, of one tracked argument, or of two
         self.single: Pull | None = None
-        self.mixes: bool = body is not None  # whether a Python number takes the dtype of the arrays beside it
-        self.heavy = False  # whether it costs much more than a pass over its operands
-        self.wary = False  # whether its pull looks at cotangents, and refuses some
-        # parameters -> those of the row when it does not look at values, which are of no consequence
-        self.blind: Callable[[dict[str, Any]], dict[str, Any]] | None = None
         self.linear: Pull | None = None  # the one pull of a linear row of one argument, which keeps its aval
         self.pairs: list[Pull | None] = [None, None, None]  # tracked: the second, the first, both
         self.plans: dict[int, Pull] = {}  # by tracked arguments as binary digits; rows of one output only
@@ -270,9 +299,9 @@ class Primitive:
                 self._pulls[pattern] = None
                 return None
             own = {OUT, *(i + 1 for i, tracked in enumerate(pattern) if tracked)}
-            made.row, made.pattern, made.wary = self.name, pattern, self.wary
+            made.row, made.pattern, made.checks = self.name, pattern, self.checks
             made.linear = (
-                made.declared or own.isdisjoint(made.keep) or (self.name in PRODUCTS and not all(pattern))
+                made.declared or own.isdisjoint(made.keep) or (BILINEAR in self.traits and not all(pattern))
             )
             made = self._pulls.setdefault(pattern, made) or made  # complete: other threads may see it now
             if not self.many:

@@ -506,11 +506,11 @@ def _general(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> A
                 boxed = True
         values.append(a)
     if (
-        row.blind
+        row.unchecked
         and tracked
         and any(isinstance(t, Tape) and t.hollow and node_on(t, args[0]) for t in current().traces)
     ):
-        params = row.blind(params)
+        params = params | row.unchecked
     if boxed or (tracked and (row.real or not row.flat)):
         return _interpret(row, args, values, params, current(), boxed=boxed)
     if tracked:
@@ -571,7 +571,7 @@ def _interpret(
         trace = _innermost(values, state)
         floor = trace.level
         out = trace.process(row, tuple([lowered(a, state, floor) for a in args]), params)
-    elif row.heavy and state.sole is not NOTHING and state.sole.hollow:
+    elif row.costly and state.sole is not NOTHING and state.sole.hollow:
         out = _placeholder(row, values, params)
     elif state.keeper is not None:
         out = state.keeper.run(row, args, values, params)

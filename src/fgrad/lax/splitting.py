@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
+from fgrad.core.primitive import CHEAP, MOVES, ROWS
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import current, next_level, running
@@ -24,12 +25,6 @@ from fgrad.transforms.manager import GradManager
 from fgrad.transforms.stage import Inner, Symbol, aval_out
 
 Flags = Sequence[bool]
-MOVES = {"broadcast_to", "convert", "positive", "reshape", "stop_gradient", "transpose"}
-CHEAP = MOVES | {  # a pass over operands that are there costs less than to keep the result
-    "absolute", "add", "equal", "greater", "greater_equal", "isfinite", "isnan", "less", "less_equal",
-    "logical_and", "logical_not", "logical_or", "maximum", "minimum", "multiply", "negative", "not_equal",
-    "sign", "square", "subtract", "where",
-}  # fmt: skip
 
 
 def is_float(aval: Aval) -> bool:
@@ -143,14 +138,14 @@ class Cut:
         """Return what is to be kept beside what is `free`; what is cheap is computed on the way back."""
         maker = {v: e for e in self.ahead for v in e.outs}
 
-        def plan(v: Var, there: set[Var], names: set[str], steps: dict[int, Equation]) -> bool:
+        def plan(v: Var, there: set[Var], steps: dict[int, Equation]) -> bool:
             """Add the equations that make `v` from what is there, if that is cheap."""
             if v in there:
                 return True
             e = maker.get(v)
-            if e is None or e.name not in names or len(steps) > LONG:
+            if e is None or CHEAP not in ROWS[e.name].traits or len(steps) > LONG:
                 return False
-            if all(plan(a, there, names, steps) for a in e.args if isinstance(a, Var)):
+            if all(plan(a, there, steps) for a in e.args if isinstance(a, Var)):
                 steps[id(e)] = e
                 return True
             return False
@@ -161,11 +156,11 @@ class Cut:
             kept.pop(v, None)
         order = {v: i for i, v in enumerate(maker)}
         for v in sorted(kept, key=lambda v: order.get(v, -1), reverse=True):
-            if plan(v, free | kept.keys() - {v}, CHEAP, {}):
+            if plan(v, free | kept.keys() - {v}, {}):
                 del kept[v]
         steps: dict[int, Equation] = {}
         for v in crossing:
-            if not plan(v, free | kept.keys(), CHEAP, steps):
+            if not plan(v, free | kept.keys(), steps):
                 kept[v] = None  # its origin is there, but the way from it is not a cheap one
         again = [e for e in self.ahead if id(e) in steps]
         body = Program((), [*again, *self.back], self.cts, (None, None))
@@ -177,7 +172,7 @@ class Cut:
 def _origin(v: Var, maker: dict[Var, Equation], free: set[Var]) -> Var:
     """Return what a variable only is another view of, unless that is larger."""
     root = v
-    while (e := maker.get(root)) and e.name in MOVES and isinstance(e.args[0], Var):
+    while (e := maker.get(root)) and MOVES in ROWS[e.name].traits and isinstance(e.args[0], Var):
         if e.args[0] not in free and _bytes(e.args[0]) > _bytes(root):
             break
         root = e.args[0]

@@ -13,7 +13,7 @@ import numpy as np
 
 from fgrad.compiler.simplify.effects import has_effect
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import MOVES, ROWS, TOTAL
 from fgrad.core.program import Equation, Program, Var
 from fgrad.lax.joining import joined, renewed, substituted
 from fgrad.lax.liveness import live
@@ -22,8 +22,6 @@ from fgrad.lax.merging import once
 from fgrad.lax.scans import Scan
 from fgrad.lax.staged import Code
 
-MOVES = {"broadcast_to", "convert", "positive", "reshape", "stop_gradient", "transpose"}
-STEADY = {"contract", "max", "mean", "min", "prod", "slice", "softmax", "logsumexp", "sum"} | MOVES
 Loop = Scan | While
 
 
@@ -109,7 +107,7 @@ def hoisted(code: Scan | While, avals: Sequence[Aval]) -> Program | None:
     fixed = set(body.inputs[:n])
     moved: list[Equation] = []
     for e in body.equations:
-        steady = ROWS[e.name].body is not None or e.name in STEADY
+        steady = TOTAL in ROWS[e.name].traits
         if e.name == "power" and e.outs[0].aval.dtype.kind in "iu":
             steady = False  # NumPy refuses integers to negative powers
         if steady and all(a in fixed for a in e.args if isinstance(a, Var)):
@@ -122,7 +120,7 @@ def hoisted(code: Scan | While, avals: Sequence[Aval]) -> Program | None:
             y for y in body.outputs if isinstance(y, Var)
         }
         here = {id(e) for e in inside}
-        moves = {id(e) for e in moved if e.name in MOVES and e.outs[0] in used}
+        moves = {id(e) for e in moved if MOVES in ROWS[e.name].traits and e.outs[0] in used}
         if moves <= here:
             break
         inside = [e for e in body.equations if id(e) in here | moves]  # such cost nothing, and may grow

@@ -12,7 +12,15 @@ from numpy.lib.array_utils import normalize_axis_index
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array, copied, on_host
-from fgrad.core.primitive import ROWS, Primitive, flat, register
+from fgrad.core.primitive import (
+    CHEAP,
+    MOVES,
+    ROWS,
+    TOTAL,
+    Primitive,
+    flat,
+    register,
+)
 from fgrad.core.tape import CUT
 from fgrad.core.tensor import Tensor, apply_unary, binary, bind, unary, wrap
 from fgrad.core.trace import Box
@@ -43,6 +51,7 @@ register(
         pull=flat,
         shape=lambda x: x,
         batch=lambda _, x: bind("stop_gradient", x),
+        traits={MOVES, CHEAP, TOTAL},
     )
 )
 

@@ -19,7 +19,18 @@ from fgrad import config
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import EACH, LARGE, Pattern, Primitive, Pull, Rule, by_argument, register
+from fgrad.core.primitive import (
+    EACH,
+    LARGE,
+    SPREADS,
+    TOTAL,
+    Pattern,
+    Primitive,
+    Pull,
+    Rule,
+    by_argument,
+    register,
+)
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
 
@@ -172,4 +183,14 @@ def _pull(pattern: Pattern) -> Pull | None:
     return made
 
 
-register(Primitive("contract", run=_run, pull=_pull, shape=_shape, batch=_batch)).heavy = True
+register(
+    Primitive(
+        "contract",
+        run=_run,
+        pull=_pull,
+        shape=_shape,
+        batch=_batch,
+        costly=True,
+        traits={TOTAL, SPREADS},
+    )
+)

@@ -70,5 +70,6 @@ register(
             (*x.shape[:-1], _length(x.shape[-1], y.shape[-1], mode)), np.result_type(x.dtype, y.dtype)
         ),
         batch=_batch,
+        costly=True,
     )
-).heavy = True
+)

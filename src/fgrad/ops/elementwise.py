@@ -10,7 +10,26 @@ import numpy as np
 
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import ITSELF, LARGE, Pattern, Primitive, Pull, Rule, by_argument, flat, register
+from fgrad.core.primitive import (
+    BILINEAR,
+    CHEAP,
+    COMMUTATIVE,
+    ITSELF,
+    KEEPS_C_ORDER,
+    LARGE,
+    MOVES,
+    NEVER_NEGATIVE_ZERO,
+    SPREADS,
+    SPREADS_FIRST,
+    TOTAL,
+    Pattern,
+    Primitive,
+    Pull,
+    Rule,
+    by_argument,
+    flat,
+    register,
+)
 from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.derive import chain, gradient
@@ -28,6 +47,10 @@ LARGE_VALUES = {
 }
 LARGE_SLOPES = {"sin": "d", "cos": "d", "hypot": "fd", "logaddexp": "fd", "logaddexp2": "fd"}
 SILENT = {"tanh"}  # of whose arguments and results NumPy never warns
+_TRAITS = {  # by the flags of atoms
+    "m": MOVES, "c": CHEAP, "k": COMMUTATIVE, "z": BILINEAR, "n": NEVER_NEGATIVE_ZERO,
+    "a": SPREADS, "f": SPREADS_FIRST,
+}  # fmt: skip
 PARAMS = tuple(map(var, ("x", "y", "z")))
 CT, OUT = var("ct"), var("out")
 
@@ -49,10 +72,11 @@ def declare_atom(name: str) -> Primitive:
     pull = _puller(slopes, params, atom.products, fused=fused, large=LARGE_SLOPES.get(name, ""))
     body = apply_unshared(name, params)
     run = Fused(params, (body,), atom.reference) if fused else atom.reference
-    row = _declare(name, params, body, run, pull, real=not atom.holomorphic)
+    large = None
     if name in LARGE_VALUES:
-        row.large = FastUfunc(params, body, run, LARGE_VALUES[name], silent=name in SILENT)
-    return row
+        large = FastUfunc(params, body, run, LARGE_VALUES[name], silent=name in SILENT)
+    traits = [TOTAL, *(trait for flag, trait in _TRAITS.items() if flag in atom.flags)]
+    return _declare(name, params, body, run, pull, real=not atom.holomorphic, large=large, traits=traits)
 
 
 def declare_call(
@@ -97,9 +121,7 @@ def declare_call(
                 )
         return puller(pattern)
 
-    row = _declare(name, params, None, run, pull if slopes else flat, real=real, shape=shape)
-    row.mixes = True
-    return row
+    return _declare(name, params, None, run, pull if slopes else flat, real=real, shape=shape, mixes=True)
 
 
 def declare_word(name: str, f: Rule) -> None:
@@ -179,6 +201,7 @@ def _declare(
     *,
     real: bool,
     shape: Rule | None = None,
+    **columns: Any,
 ) -> Primitive:
     return register(
         Primitive(
@@ -189,6 +212,7 @@ def _declare(
             batch=functools.partial(batch_elementwise, name),
             body=None if body is None else Body(params, body),
             real=real,
+            **columns,
         )
     )
 
@@ -368,10 +392,17 @@ def _declare_table() -> None:
         ),
         real=False,
         shape=_shape_where,
+        traits={CHEAP, TOTAL, KEEPS_C_ORDER},
     )
     x = PARAMS[:1]
     _declare(
-        "absolute", x, apply("fabs", *x), np.absolute, by_argument(_absolute, transpose=ITSELF), real=False
+        "absolute",
+        x,
+        apply("fabs", *x),
+        np.absolute,
+        by_argument(_absolute, transpose=ITSELF),
+        real=False,
+        traits={CHEAP, TOTAL, NEVER_NEGATIVE_ZERO},
     )
     pair = PARAMS[:2]
     bits = (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.left_shift, np.right_shift)

@@ -122,8 +122,9 @@ register(
         shape=_shape_qr,
         batch=mapped_rest("qr"),
         many=True,
+        checks=True,
     )
-).wary = True
+)
 
 
 def _eigh(ct: Any, out: Any, params: dict[str, Any]) -> tuple[Any]:
@@ -159,8 +160,9 @@ register(
         shape=_shape_eigh,
         batch=mapped_rest("eigh"),
         many=True,
+        checks=True,
     )
-).wary = True
+)
 
 
 def _eig(ct: Any, out: Any) -> tuple[Any]:
@@ -202,8 +204,9 @@ register(
         shape=_shape_eig,
         batch=mapped_rest("eig"),
         many=True,
+        checks=True,
     )
-).wary = True
+)
 
 
 def _svd(ct: Any, out: Any) -> tuple[Any]:
@@ -288,5 +291,6 @@ register(
         shape=_shape_svd,
         batch=mapped_rest("svd"),
         many=True,
+        checks=True,
     )
-).wary = True
+)

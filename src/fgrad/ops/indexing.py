@@ -13,7 +13,20 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.placement import buffer_of, device_of, near, placed
-from fgrad.core.primitive import EACH, LARGE, Pattern, Placing, Primitive, Pull, flat, register
+from fgrad.core.primitive import (
+    C_ORDER,
+    EACH,
+    KEEPS_C_ORDER_OF_FIRST,
+    LARGE,
+    SPREADS_FIRST,
+    TOTAL,
+    Pattern,
+    Placing,
+    Primitive,
+    Pull,
+    flat,
+    register,
+)
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, apply_row, bind
 from fgrad.core.trace import Box
@@ -271,6 +284,7 @@ linear(
     shape=lambda x, *, index: Aval(_indexed(x.shape, index), x.dtype),
     batch=lambda x, *, index: bind("slice", x, index=_all(index)),
     write=lambda x, new, *, index: bind("update", x, new, index=index),
+    traits={TOTAL},
 )
 linear(
     "unslice",
@@ -278,6 +292,7 @@ linear(
     adjoint=lambda ct, x, *, shape, index: bind("slice", ct, index=index),
     shape=lambda x, *, shape, index: _filling(x, shape, _indexed(shape, index)),
     batch=lambda x, *, shape, index: bind("unslice", x, shape=(x.shape[0], *shape), index=_all(index)),
+    traits={SPREADS_FIRST, C_ORDER},
 )
 
 
@@ -359,6 +374,7 @@ register(
         pull=_update_pull,
         shape=_shape_update,
         batch=_batch_update,
+        traits={KEEPS_C_ORDER_OF_FIRST},
     )
 )
 
@@ -673,6 +689,7 @@ register(
             ct, shape, gathered(shape, arrays, template)
         ),
         batch=_batch_scatter_add,
+        traits={C_ORDER},
     )
 )
 
@@ -711,6 +728,7 @@ register(
         pull=_put_pull,
         shape=lambda x, value, *arrays, template: aval_of(x),
         batch=_batch_put,
+        traits={KEEPS_C_ORDER_OF_FIRST},
     )
 )
 register(

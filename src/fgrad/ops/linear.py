@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,22 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import on_host
 from fgrad.core.aval import Aval, Shape, aval_of
-from fgrad.core.primitive import LARGE, ROW, Primitive, Pull, Rule, flat, register
+from fgrad.core.primitive import (
+    CHEAP,
+    ELEMENTWISE,
+    KEEPS_C_ORDER,
+    LARGE,
+    MOVES,
+    ROW,
+    SPREADS,
+    SPREADS_FIRST,
+    TOTAL,
+    Primitive,
+    Pull,
+    Rule,
+    flat,
+    register,
+)
 from fgrad.core.tensor import Tensor, bind
 from fgrad.ops.compiled import FLOATS, backend
 
@@ -33,6 +48,7 @@ def linear(
     write: Rule | None = None,
     depends: bool = False,
     step: Callable[..., Pull] = Pull,
+    traits: Iterable[str] = (),
 ) -> Primitive:
     """Declare a linear row of one argument.
 
@@ -46,6 +62,7 @@ def linear(
         write: what `Primitive` says of it, as of the next.
         depends: whether it depends on how arrays lie in memory that the result is a view.
         step: what makes the reverse step.
+        traits: what `Primitive` says of them.
     """
     pull = step(
         lambda ct, aval, params: (adjoint(ct, aval, **params),),
@@ -64,6 +81,7 @@ def linear(
         batch=batch and (lambda mapped, x, **params: batch(x, **params)),
         write=write,
         depends=depends,
+        traits=traits,
     )
     row.linear = pull
     return register(row)
@@ -280,6 +298,7 @@ linear(
     batch=lambda x, *, shape: reshape(x, (x.shape[0], *shape)),
     write=lambda x, new, *, shape: reshape(new, x.shape),
     depends=True,
+    traits={MOVES, CHEAP, TOTAL, SPREADS_FIRST, KEEPS_C_ORDER},
 )
 linear(
     "transpose",
@@ -288,6 +307,7 @@ linear(
     shape=lambda x, *, axes: Aval(tuple(x.shape[a] for a in axes), x.dtype),
     batch=lambda x, *, axes: transpose(x, (0, *shifted(axes))),
     write=lambda x, new, *, axes: transpose(new, _inverse(axes)),
+    traits={MOVES, CHEAP, TOTAL, SPREADS_FIRST},
 )
 linear(
     "broadcast_to",
@@ -295,6 +315,7 @@ linear(
     adjoint=lambda ct, x, *, shape: sum_to(ct, x.shape),
     shape=_shape_broadcast,
     batch=_batch_broadcast,
+    traits={MOVES, CHEAP, TOTAL, SPREADS_FIRST},
 )
 linear(
     "sum",
@@ -303,6 +324,7 @@ linear(
     raw=_raw_sum,
     shape=lambda x, *, axes: _summed(x, axes),
     batch=lambda x, *, axes: sum_axes(x, shifted(axes)),
+    traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER},
 )
 linear(
     "mean",
@@ -310,6 +332,7 @@ linear(
     adjoint=_mean_adjoint,
     shape=lambda x, *, axes: Aval(_summed(x, axes).shape, x.dtype),
     batch=lambda x, *, axes: bind("mean", x, axes=shifted(axes)),
+    traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER},
 )
 linear(
     "convert",
@@ -317,14 +340,17 @@ linear(
     adjoint=lambda ct, x, *, dtype: convert(ct, x.dtype),
     shape=lambda x, *, dtype: Aval(x.shape, dtype),
     batch=lambda x, *, dtype: convert(x, dtype),
+    traits={MOVES, CHEAP, TOTAL, KEEPS_C_ORDER, ELEMENTWISE},
 )
 register(
     Primitive(
         "fitted",
         run=_run_fitted,
         pull=flat,
+        effect=lambda _: True,
         shape=lambda n, *, dtype: Aval(n.shape, dtype),
         batch=lambda _, n, *, dtype: bind("fitted", n, dtype=dtype),
+        traits={KEEPS_C_ORDER},
     )
 )
 linear(
@@ -334,6 +360,7 @@ linear(
     shape=lambda x: Aval(x.shape, _real_dtype(x.dtype)),
     batch=real,
     write=lambda x, new: bind("put_part", x, new, imaginary=False),
+    traits={ELEMENTWISE},
 )
 linear(
     "imag",
@@ -342,6 +369,7 @@ linear(
     shape=lambda x: Aval(x.shape, _real_dtype(x.dtype)),
     batch=imag,
     write=lambda x, new: bind("put_part", x, new, imaginary=True),
+    traits={ELEMENTWISE},
 )
 
 
@@ -390,6 +418,7 @@ linear(
     adjoint=lambda ct, x: bind("conjugate", ct),
     shape=lambda x: Aval(x.shape, np.conjugate(np.empty(0, x.dtype)).dtype),
     batch=lambda x: bind("conjugate", x),
+    traits={ELEMENTWISE},
 )
 linear(
     "cumsum",
@@ -397,6 +426,7 @@ linear(
     adjoint=_cumsum_adjoint,
     shape=lambda x, *, axis: Aval(x.shape, _summed(x, ()).dtype),
     batch=lambda x, *, axis: bind("cumsum", x, axis=axis + 1),
+    traits={SPREADS_FIRST, KEEPS_C_ORDER},
 )
 
 
@@ -442,6 +472,7 @@ register(
         pull=_concatenate_pull,
         shape=_shape_concatenate,
         batch=_batch_concatenate,
+        traits={SPREADS, KEEPS_C_ORDER},
     )
 )
 
@@ -466,5 +497,6 @@ register(
         pull=_stack_pull,
         shape=lambda *xs: Aval((len(xs), *xs[0].shape), np.result_type(*(x.dtype for x in xs))),
         batch=_batch_stack,
+        traits={SPREADS, KEEPS_C_ORDER},
     )
 )

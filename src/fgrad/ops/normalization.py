@@ -16,6 +16,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import (
     LARGE,
     SYMMETRIC,
+    TOTAL,
     WEIGHTS,
     Pattern,
     Primitive,
@@ -154,6 +155,7 @@ def _declare(
             shape=shape,
             batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
             real=True,
+            traits={TOTAL},
         )
     )
 

@@ -25,7 +25,16 @@ from fgrad.backend.array import DeviceArray, mixed
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
-from fgrad.core.primitive import Pattern, Primitive, Pull, Rule, by_argument, flat, register
+from fgrad.core.primitive import (
+    NOT_FOLDED,
+    Pattern,
+    Primitive,
+    Pull,
+    Rule,
+    by_argument,
+    flat,
+    register,
+)
 from fgrad.core.tensor import bind, unary
 from fgrad.ops import sampling
 from fgrad.ops.elementwise import batch_elementwise
@@ -136,6 +145,7 @@ register(
         pull=flat,
         shape=lambda key, *_, shape, dtype, **params: Aval((*key.shape[:-1], *shape), dtype),
         batch=_batch_draw,
+        traits={NOT_FOLDED},
     )
 )
 register(

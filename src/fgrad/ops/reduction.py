@@ -11,7 +11,16 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import ROWS, WEIGHTS, Primitive, Rule, by_argument, register
+from fgrad.core.primitive import (
+    KEEPS_C_ORDER,
+    ROWS,
+    TOTAL,
+    WEIGHTS,
+    Primitive,
+    Rule,
+    by_argument,
+    register,
+)
 from fgrad.core.tensor import bind, refuse_complex
 from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, reverse, shifted, sum_axes
 
@@ -29,6 +38,7 @@ def _reduction(name: str, run: Rule, rule: Rule, shape: Rule = reduced, *, raw: 
             pull=by_argument(rule, raw=raw, exact=True, transpose=WEIGHTS),
             shape=lambda x, *, axes: shape(x, axes),
             batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
+            traits={TOTAL},
         )
     )
 
@@ -156,6 +166,7 @@ register(
         pull=by_argument(_cumprod),
         shape=lambda x, *, axis: Aval(x.shape, np.cumprod(np.empty(0, x.dtype)).dtype),
         batch=lambda _, x, *, axis: bind("cumprod", x, axis=axis + 1),
+        traits={KEEPS_C_ORDER},
     )
 )
 

@@ -113,8 +113,9 @@ register(
         run=elsewhere(_run, _there),
         pull=by_argument(_pull),
         shape=lambda p, *, lead: Aval((p.shape[0] - lead - 1,), _complex(p.dtype)),
+        costly=True,
     )
-).heavy = True
+)
 register(
     Primitive(
         "simple_roots",

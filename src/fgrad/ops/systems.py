@@ -95,7 +95,17 @@ def _batch_solve(mapped: Pattern, a: Any, b: Any, *, check: str) -> Any:
     return solve(a, b, check)
 
 
-register(Primitive("solve", run=_run_solve, pull=_solve_pull, shape=_shape_solve, batch=_batch_solve))
+register(
+    Primitive(
+        "solve",
+        run=_run_solve,
+        pull=_solve_pull,
+        shape=_shape_solve,
+        batch=_batch_solve,
+        unchecked={"check": ""},
+        effect=lambda params: bool(params["check"]),
+    )
+)
 
 
 def _phase_and_factors(a: Any) -> tuple[Any, Any, Any, Any]:
@@ -319,8 +329,9 @@ register(
         shape=lambda a: (Aval(a.shape[:-2], a.dtype), Aval(a.shape[:-2], real_dtype(a.dtype))),
         batch=mapped_rest("slogdet"),
         many=True,
+        checks=True,
     )
-).wary = True
+)
 
 
 def _pinv(ct: Any, out: Any, x: Any, **_: Any) -> Any:

@@ -11,7 +11,13 @@ from numpy.linalg import LinAlgError
 
 from fgrad.core.aval import aval_of
 from fgrad.core.placement import near
-from fgrad.core.primitive import Pattern, Primitive, Pull, register
+from fgrad.core.primitive import (
+    NOT_FOLDED,
+    Pattern,
+    Primitive,
+    Pull,
+    register,
+)
 from fgrad.core.tensor import bind, unary
 from fgrad.ops.linear import broadcast_to, reshape, with_rank
 from fgrad.ops.matrices import as_column, as_row
@@ -164,8 +170,11 @@ register(
         pull=_guard_pull,
         shape=lambda x, *_, **__: aval_of(x),
         batch=_batch_guard,
+        unchecked={"look": False},
+        effect=lambda params: bool(params["look"]),
+        traits={NOT_FOLDED},
     )
-).blind = lambda params: params | {"look": False}
+)
 
 
 def negligible(x: Any, w: Any) -> Any:

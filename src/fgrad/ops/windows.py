@@ -278,5 +278,6 @@ register(
         ),
         shape=_shape,
         batch=_batch,
+        costly=True,
     )
-).heavy = True
+)

@@ -15,7 +15,14 @@ from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import CPU, as_array, copied, moved, on_host
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import Pattern, Primitive, Pull, flat, register
+from fgrad.core.primitive import (
+    NOT_FOLDED,
+    Pattern,
+    Primitive,
+    Pull,
+    flat,
+    register,
+)
 from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import Box, current, user_line
@@ -214,6 +221,7 @@ CALL = register(
         shape=lambda *_, avals, **__: avals,
         batch=_map_call,
         many=True,
+        traits={NOT_FOLDED},
     )
 )
 
@@ -262,10 +270,12 @@ EFFECT = register(
     Primitive(
         "effect",
         run=_call_with,
+        effect=lambda _: True,
         pull=flat,
         shape=lambda *_, call: (),
         batch=_look_at_each,
         many=True,
         apply=lambda *values, call: _look(call, values),
+        traits={NOT_FOLDED},
     )
 )

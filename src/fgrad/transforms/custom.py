@@ -19,7 +19,13 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, as_array, is_foreign
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.placement import near
-from fgrad.core.primitive import Primitive, Pull, flat, register
+from fgrad.core.primitive import (
+    NOT_FOLDED,
+    Primitive,
+    Pull,
+    flat,
+    register,
+)
 from fgrad.core.tape import HIDDEN, Pick, Tape
 from fgrad.core.tensor import Tensor, lowered, wrap
 from fgrad.core.trace import Box, Trace, below, current, next_level, running
@@ -239,6 +245,7 @@ CUSTOM = register(
         many=True,
         inline=lambda *values, rule: rule.primal(*values),
         apply=lambda *values, rule: apply_rule(rule.clone(), values),
+        traits={NOT_FOLDED},
     )
 )
 

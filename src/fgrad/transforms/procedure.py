@@ -195,10 +195,10 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
     cts = [i for i, a in enumerate(procedure.outs) if a.dtype.kind in "fc"]
     tracked = [i for i, w in enumerate(wanted) if w]
     present: list[bool] = []
-    linear, wary, sweep = True, False, 0
+    linear, checks, sweep = True, False, 0
 
     def joint(*values: Any) -> list[Any]:
-        nonlocal linear, wary, sweep
+        nonlocal linear, checks, sweep
         stage = next(t for t in current().traces if isinstance(t, Stage))
         primals = list(values[:n])
         with GradManager() as gm:
@@ -209,7 +209,7 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
             ys = procedure.program.run(primals)
             steps = [n.pull for n in gm.recording_tape().live() if isinstance(n.pull, Pull)]
             linear = all(step.linear for step in steps)
-            wary = any(step.wary for step in steps)
+            checks = any(step.checks for step in steps)
             pull = gm.pullback([ys[i] for i in cts], leaves, once=True)
         sweep = len(stage.equations)
         grads = pull(values[n:])
@@ -224,22 +224,22 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
         return None
     cut = Cut(program, n, len(procedure.outs), sweep)
     saving = Saving(cut, procedure.name, wanted, cts, present)
-    saving.pull.linear, saving.pull.wary = linear, wary
+    saving.pull.linear, saving.pull.checks = linear, checks
     return saving
 
 
 def _blind(procedure: Procedure, followed: Pattern) -> Procedure:
     program = procedure.program
-    if not any(ROWS[e.name].blind for e in program.equations):
+    if not any(ROWS[e.name].unchecked for e in program.equations):
         return procedure
     reached = {v for v, f in zip(program.inputs, followed, strict=True) if f}
     equations = []
     for e in program.equations:
-        blind = ROWS[e.name].blind
+        unchecked = ROWS[e.name].unchecked
         if any(isinstance(a, Var) and a in reached for a in e.args):
             reached.update(e.outs)
-            if blind and isinstance(e.args[0], Var) and e.args[0] in reached:
-                e = Equation(e.name, e.args, blind(e.params), e.outs, e.line)  # noqa: PLW2901 -- takes its place
+            if unchecked and isinstance(e.args[0], Var) and e.args[0] in reached:
+                e = Equation(e.name, e.args, e.params | unchecked, e.outs, e.line)  # noqa: PLW2901 -- takes its place
         equations.append(e)
     return Procedure(
         Program(program.inputs, equations, program.outputs, (None, None), list(program.regions.values())),

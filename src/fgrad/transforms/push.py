@@ -47,7 +47,7 @@ class Pushforward:
         self._reverse: DoubleReverse | None = None
         self._push: Push | None = None
         with quiet():
-            if any(isinstance(n.pull, Pull) and n.pull.wary for n in recorded.tape.live()):
+            if any(isinstance(n.pull, Pull) and n.pull.checks for n in recorded.tape.live()):
                 # tangents do not tell whether a result depends on what is not determined; generic
                 # cotangents do
                 rng = np.random.default_rng(0)

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fgrad.compiler.simplify.effects import has_effect, is_shared, tolerant
+from fgrad.core.primitive import MOVES, ROWS
 from fgrad.core.program import Equation, Program, Region, Var
-
-CHEAP = {"broadcast_to", "reshape", "transpose", "positive"}  # rather once more than kept
 
 
 class Unit:
@@ -47,7 +46,10 @@ class Unit:
     @property
     def is_cheap(self) -> bool:
         """Whether it costs less to run it again than to keep its result."""
-        return len(self.equations) == 1 and self.equations[0].name in CHEAP and len(self.args) == 1
+        if len(self.equations) != 1 or len(self.args) != 1:
+            return False
+        (e,) = self.equations
+        return MOVES in ROWS[e.name].traits and e.outs[0].aval.dtype == self.args[0].aval.dtype
 
 
 def units(program: Program) -> list[Unit]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from fgrad.core.aval import Shape
 from fgrad.core.placement import near
-from fgrad.core.primitive import ITSELF, OPERATORS, WEIGHTS, Pull
+from fgrad.core.primitive import ELEMENTWISE, ITSELF, OPERATORS, ROWS, WEIGHTS, Pull
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import current, next_level, running
@@ -162,7 +162,7 @@ class _Sweep:
 def _by_rows(sweep: _Sweep, node: Node, pull: Pull, c: Rows) -> Sequence[Any] | None:
     """Return the cotangents of the parents, if the step treats the samples one by one."""
     saved = tuple(map(lift, node.saved))
-    if pull.transpose is ITSELF or pull.row in _EACH_ALONE:
+    if pull.transpose is ITSELF or (pull.row in ROWS and ELEMENTWISE in ROWS[pull.row].traits):
         return _elementwise(sweep, node, pull, c, saved)
     if pull.row == "contract":
         return _contract(sweep, node, pull, c, saved)
@@ -178,9 +178,6 @@ def _by_rows(sweep: _Sweep, node: Node, pull: Pull, c: Rows) -> Sequence[Any] | 
         return None
     (back,) = pull.lifted(c.value, *saved)
     return [Rows(back, axis)]
-
-
-_EACH_ALONE = {"convert", "real", "imag", "conjugate"}  # linear rows that work element by element
 
 
 def _elementwise(

@@ -10,7 +10,13 @@ import numpy as np
 from fgrad import tree
 from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.notes import origin
-from fgrad.core.primitive import ROWS, Primitive
+from fgrad.core.primitive import (
+    C_ORDER,
+    KEEPS_C_ORDER,
+    KEEPS_C_ORDER_OF_FIRST,
+    ROWS,
+    Primitive,
+)
 from fgrad.core.program import Equation, Program, Region, Var
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
@@ -244,11 +250,11 @@ class Stage(Trace):
             if equation is None:  # an argument
                 return False
             row = ROWS[equation.name]
-            if row.body is not None or equation.name in _KEEPS_ORDER:
+            if row.body is not None or KEEPS_C_ORDER in row.traits:
                 todo += equation.args
-            elif equation.name in _KEEPS_ORDER_OF_FIRST:
+            elif KEEPS_C_ORDER_OF_FIRST in row.traits:
                 todo.append(equation.args[0])
-            elif equation.name not in _MAKES_ORDER:
+            elif C_ORDER not in row.traits:
                 return False
         return True
 
@@ -283,23 +289,6 @@ class Stage(Trace):
             return compact(x)
         return np.array(x) if isinstance(x, list | tuple) else x
 
-
-# of rows that are no loops over elements: whether what NumPy computes lies in memory row by row if the
-# arguments do, if the first one does, or always
-_KEEPS_ORDER = {
-    "where",
-    "convert",
-    "fitted",
-    "reshape",
-    "concatenate",
-    "stack",
-    "sum",
-    "mean",
-    "cumsum",
-    "cumprod",
-}
-_KEEPS_ORDER_OF_FIRST = {"update", "put"}
-_MAKES_ORDER = {"matmul", "unslice", "scatter_add"}
 
 _RANKS = (bool, int, float, complex)
 SAMPLE = {bool: True, int: 1, float: 1.0, complex: 1j}

@@ -14,6 +14,7 @@ import numpy as np
 
 from fgrad.compiler.simplify.constants import cast, is_constant, number
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
+from fgrad.core.primitive import NEVER_NEGATIVE_ZERO, ROWS
 from fgrad.core.program import Equation, Var
 
 ALGEBRA = Rules()
@@ -78,7 +79,8 @@ def _outer(rw: Rewriting, e: Equation, x: Any, *names: str) -> Equation | None:
 _SHARED = 2  # uses of a sign or factor that goes outside of each of them, where it may meet another one
 
 
-_NEVER_NEGATIVE_ZERO = ("exp", "exp2", "square", "absolute", "fabs", "sigmoid", "cosh", "softplus")
+def _is_never_negative_zero(made: Equation | None) -> bool:
+    return made is not None and NEVER_NEGATIVE_ZERO in ROWS[made.name].traits
 
 
 @ALGEBRA.on("add")
@@ -88,7 +90,7 @@ def addition(rw: Rewriting, e: Equation) -> Any:
     for a, b in ((x, y), (y, x)):
         s = _value(rw, e, b)
         if s is not None and s == 0:
-            stays = is_zero(s, negative=True) or rw.maker(a, *_NEVER_NEGATIVE_ZERO)
+            stays = is_zero(s, negative=True) or _is_never_negative_zero(rw.maker(a))
             if _kind(e) in "iu" or (stays and e.outs[0].aval.dtype.kind == "f"):
                 return a
     if x is y and x.__class__ is Var and _kind(e) in "fiu":

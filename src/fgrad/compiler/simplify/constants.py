@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import NOT_FOLDED, ROWS
 from fgrad.core.program import Var
 from fgrad.core.tensor import Tensor
 
 FEW = 1000  # elements: a result of more is computed once only where an operand is as large
 _SCANNED = 1 << 22  # bytes of a constant that is compared by its elements
-
-# what is not computed ahead: it looks at the world, or raises where a program runs
-NOT_FOLDED = frozenset({"custom", "draw", "effect", "guard", "pure_callback"})
 
 
 def is_constant(x: Any) -> bool:
@@ -151,7 +148,7 @@ def folded(name: str, args: tuple[Any, ...], params: dict[str, Any], aval: Aval)
     What raises here raises there, when the program runs.
     """
     row = ROWS[name]
-    if name in NOT_FOLDED or row.many or "code" in params or "over" in params:
+    if NOT_FOLDED in row.traits or row.many or "code" in params or "over" in params:
         return None
     try:
         with np.errstate(all="ignore"):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
 from weakref import WeakKeyDictionary
 
+from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program
 
-_BLIND: dict[str, dict[str, Any]] = {"guard": {"look": False}, "solve": {"check": ""}}
 _found: WeakKeyDictionary[Program, bool] = WeakKeyDictionary()  # programs do not change
 
 
@@ -17,13 +16,9 @@ def has_effect(e: Equation) -> bool:
     This is the one definition: what a program does and raises is what the function does and raises that was
     staged, whoever takes what nobody needs out of it.
     """
-    name = e.name
-    if name in {"effect", "fitted"} or "over" in e.params:
+    effect = ROWS[e.name].effect
+    if "over" in e.params or (effect is not None and effect(e.params)):
         return True
-    if name == "guard":
-        return bool(e.params["look"])
-    if name == "solve":
-        return bool(e.params["check"])
     code = e.params.get("code")
     return code is not None and any(map(has_effects, code.inner()))
 
@@ -38,8 +33,8 @@ def has_effects(program: Program) -> bool:
 
 def tolerant(e: Equation) -> Equation:
     """Return an equation that refuses nothing, for values of no consequence."""
-    blind = _BLIND.get(e.name)
-    return Equation(e.name, e.args, e.params | blind, e.outs, e.line) if blind else e
+    unchecked = ROWS[e.name].unchecked
+    return Equation(e.name, e.args, e.params | unchecked, e.outs, e.line) if unchecked else e
 
 
 def is_shared(e: Equation) -> bool:

@@ -12,14 +12,11 @@ import numpy as np
 from fgrad.compiler.simplify.constants import Constants, spread
 from fgrad.compiler.simplify.effects import has_effect
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import COMMUTATIVE, ROWS
 from fgrad.core.program import Equation, Program, Var
 from fgrad.ops.elementwise import batch_elementwise
 
 Rule = Callable[["Rewriting", Equation], Any]
-COMMUTATIVE = frozenset(
-    {"add", "multiply", "both", "equal", "not_equal", "logical_and", "logical_or", "logical_xor"}
-)
 
 
 class Rules:
@@ -191,7 +188,7 @@ class Rewriting:
         key = None
         if not has_effect(e):
             args = [a if a.__class__ is Var else self.constants.key(a) for a in e.args]
-            if e.name in COMMUTATIVE:
+            if COMMUTATIVE in ROWS[e.name].traits:
                 args.sort(key=_order)
             key = (e.name, tuple(args), param_key(e.params))
             known = self._shared.get(key)

@@ -20,14 +20,8 @@ import numpy as np
 from fgrad.compiler.simplify.constants import Constants
 from fgrad.compiler.simplify.passes import simplify
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
+from fgrad.core.primitive import ROWS, SPREADS, SPREADS_FIRST
 from fgrad.core.program import Equation, Program, Var
-
-# rows that give infinity or NaN wherever one of their operands, or only the first, has some
-_FROM_ALL = frozenset({"add", "subtract", "multiply", "contract", "stack", "concatenate"})
-_FROM_FIRST = frozenset({"scale", "divide", "negative", "sum", "mean", "cumsum", "unslice"}) | frozenset(
-    {"reshape", "transpose", "broadcast_to"}
-)
-
 
 _ROUNDS = 2  # what a choice hid is seen in the second one
 
@@ -60,8 +54,9 @@ def _is_valid(rw: Rewriting, doubtful: set[Var], outputs: list[Any], valid: list
     for e in rw.equations:
         found = [a for a in e.args if a.__class__ is Var and a in reached]
         if found:
-            handed_on = e.name in _FROM_ALL or (
-                e.name in _FROM_FIRST and len(found) == 1 and e.args[0] in found
+            traits = ROWS[e.name].traits
+            handed_on = SPREADS in traits or (
+                SPREADS_FIRST in traits and len(found) == 1 and e.args[0] in found
             )
             if handed_on:
                 reached.update(e.outs)
