@@ -10,15 +10,15 @@ from threading import Thread
 
 import numpy as np
 import pytest
+from tests.kernels import reference
 from tests.kernels.samples import X, Y, check_atoms
 
 from fgrad.expr.derive import gradient
 from fgrad.expr.node import apply, const
-from fgrad.kernels import cuda, launching, reference
+from fgrad.kernels import cuda, launching
 
 A = np.linspace(-2, 2, 24).reshape(2, 3, 4)
 BODY = X * apply("tanh", Y) + X
-KINDS = ["sum", "prod", "max", "min"]
 
 
 @pytest.fixture(autouse=True)
@@ -95,73 +95,6 @@ def test_the_scalar_text_is_that_of_the_cpu():
 
     body = (BODY * 2,)
     assert scalar(cuda.elementwise((X, Y), body).text()) == scalar(cpu.elementwise((X, Y), body).text())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("threads", [1, 2, 4, 8])
-def test_reductions_with_any_block(kind, threads):
-    kernel = cuda.reduction(kind, (X,), X, threads=threads)
-    for n in (1, 5, 16 * threads, 16 * threads + 1, 70 * threads):  # one stage, or two
-        x = np.arange(n) % 7 - 3.0 if kind != "prod" else np.where(np.arange(n) % 50 == 3, 2.0, -1.0)
-        assert kernel(x) == getattr(np, kind)(x), n
-
-
-@pytest.mark.parametrize(
-    ("operands", "axis"),
-    [
-        pytest.param((A, A), None, id="all"),
-        pytest.param((A, A), 0, id="first"),
-        pytest.param((A, A[0]), 1, id="middle"),
-        pytest.param((A, A[:, :, :1]), -1, id="last"),
-        pytest.param((A, 0.5), (0, 2), id="outer two"),
-        pytest.param((A.T, A.T), (0, 1), id="Fortran"),
-        pytest.param((A[0, :1], A[0, :, :1]), 0, id="outer product"),
-        pytest.param((A[:1, 0], 2), (), id="none"),
-        pytest.param((A[:1, :1], A[:1]), 1, id="size 1"),
-        pytest.param((2.0, 3), None, id="numbers"),
-        pytest.param((A.astype("f"), A.astype("f")), 2, id="float32"),
-        pytest.param((A[:0], A[:0]), 0, id="nothing"),
-        pytest.param((A[:0], A[:0]), 1, id="nothing, kept"),
-        pytest.param((A > 0, 2), 0, id="bool"),
-    ],
-)
-@pytest.mark.parametrize("keepdims", [False, True])
-def test_reductions_agree_with_the_reference(operands, axis, keepdims):
-    kernel, oracle = (m.reduction("sum", (X, Y), BODY) for m in (cuda, reference))
-    check(kernel, oracle, *operands, axis=axis, keepdims=keepdims)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_reductions_propagate_nan(kind):
-    kernel = cuda.reduction(kind, (X,), X)
-    for at in (0, 3, 69):
-        x = np.ones(70)
-        x[at] = np.nan
-        assert np.isnan(kernel(x))
-    x[at] = np.inf
-    assert kernel(x) == getattr(np, kind)(x)
-
-
-def test_reductions_of_nothing_and_of_conditions():
-    assert cuda.reduction("sum", (X,), X)(np.empty(0)) == 0
-    assert cuda.reduction("sum", (X,), apply("greater", X, 0))(A) == np.count_nonzero(A > 0)
-    with pytest.raises(
-        ValueError, match="zero-size array to reduction operation maximum which has no identity"
-    ):
-        cuda.reduction("max", (X,), X)(np.empty(0))
-
-
-def test_sums_are_reproducible():
-    x = np.random.default_rng(0).standard_normal(301)
-    kernel = cuda.reduction("sum", (X,), X)
-    assert len({float(kernel(x)) for _ in range(3)}) == 1
-
-
-def test_blocks_that_cannot_be_halved():
-    with pytest.raises(
-        ValueError, match="threads= must be a power of two, so that a block can be halved, not 6"
-    ):
-        cuda.reduction("sum", (X,), X, threads=6)
 
 
 def test_launches_from_many_threads():

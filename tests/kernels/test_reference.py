@@ -1,12 +1,11 @@
 import math
 
 import numpy as np
-import pytest
+from tests.kernels import reference
 from tests.kernels.samples import X, Y
 
 from fgrad.expr.atoms import exp, sin, where
 from fgrad.expr.node import apply, const
-from fgrad.kernels import reference
 
 A = np.linspace(-2, 2, 12).reshape(3, 4)
 
@@ -41,7 +40,6 @@ def test_dtypes():
 def test_truth_values_as_numbers():
     less = apply("less", X, Y)
     np.testing.assert_array_equal(reference.elementwise((X, Y), (less + less,))(A, 0), 2.0 * (A < 0))
-    assert reference.reduction("sum", (X, Y), less)(A, 0) == 6.0
 
 
 def test_complex_numbers():
@@ -51,11 +49,3 @@ def test_complex_numbers():
 def test_no_warnings_from_arms_not_taken():
     f = reference.elementwise((X,), (where(apply("greater", X, 0), apply("log", X), 0),))
     np.testing.assert_array_equal(f(np.array([-1.0, 0.0, 1.0])), 0)
-
-
-@pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
-def test_reductions(kind):
-    f = reference.reduction(kind, (X, Y), X * Y)
-    np.testing.assert_array_equal(f(A, 2.0, axis=0), getattr(np, kind)(A * 2, axis=0))
-    assert f(A, 2.0, axis=(0, 1), keepdims=True).shape == (1, 1)
-    assert type(f(A, 2.0)) is np.float64

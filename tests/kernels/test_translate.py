@@ -250,7 +250,9 @@ def third(x):
 @pytest.mark.parametrize("name", sorted(ATOMS))
 def test_every_function_of_elements_is_known(name, dtype):
     params = [var(letter) for letter in "xyz"[: ATOMS[name].arity]]
-    code = cpu._statements(prepare(params, [apply(name, *params)], numbers=True), np.dtype(dtype))
+    code = cpu._statements(
+        prepare(params, [apply(name, *params) * 1]), np.dtype(dtype)
+    )  # a truth value is 1 or 0
     loads = [f"x{k} = {dtype}_at(slots, args, {k})[0]" for k in range(len(params))]
     text = kernel(*loads, *code.lines, f"c[0] = {code.values[0]}", head=code.preamble + "\n\n")
     assert compilation.assembly(text, "kernel", "kernel") is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -45,33 +44,12 @@ class Statements(NamedTuple):
     values: list[str]  # the name of every result
 
 
-class Monoid(NamedTuple):
-    """What a reduction does with two numbers, and with none."""
-
-    code: str
-    identity: float
-    helpers: tuple[str, ...] = ()
-    rounds: bool = False  # whether the order of the operations shows in the result
-    name: str = ""  # NumPy's, where reducing nothing is an error
-
-
-# fmt: off
-MONOIDS = {
-    "sum":  Monoid("{} + {}",         -0.0, rounds=True),  # -0.0 + x is x, even for x = -0.0
-    "prod": Monoid("{} * {}",          1.0, rounds=True),
-    "max":  Monoid("maximum({}, {})", -math.inf, ("maximum",), name="maximum"),
-    "min":  Monoid("minimum({}, {})",  math.inf, ("minimum",), name="minimum"),
-}
-# fmt: on
-
-
-def prepare(params: Sequence[Expr], results: Sequence[Expr], *, numbers: bool = False) -> Body:
+def prepare(params: Sequence[Expr], results: Sequence[Expr]) -> Body:
     """Return the body of `results`; in it a truth value that serves as a number is 0 or 1.
 
     Args:
         params: the variables, in the order of the operands.
         results: expressions in them.
-        numbers: whether the results themselves must be numbers.
     """
     new: dict[Expr, Expr] = {p: var(f"x{i}") for i, p in enumerate(params)}
     truths: set[Expr] = set()
@@ -95,16 +73,9 @@ def prepare(params: Sequence[Expr], results: Sequence[Expr], *, numbers: bool = 
         new[e] = apply(e.head, *args)
         if not mixed or _gives_truth(e.head):
             truths.add(new[e])
-    finals = tuple(number(new[e]) if numbers else new[e] for e in results)
+    finals = tuple(new[e] for e in results)
     wide = any(e.head == "float_power" for e in postorder(*finals))
     return Body(tuple(new[p] for p in params), finals, tuple(e in truths for e in finals), wide)
-
-
-def prepare_reduction(kind: str, params: Sequence[Expr], body: Expr) -> Body:
-    """Return the body of a reduction, whose result is a number."""
-    if kind not in MONOIDS:
-        raise ValueError(f"a reduction is one of {', '.join(MONOIDS)}, not {kind!r}")
-    return prepare(params, (body,), numbers=True)
 
 
 def as_arrays(body: Body, operands: tuple[Any, ...]) -> list[Any]:
@@ -114,21 +85,13 @@ def as_arrays(body: Body, operands: tuple[Any, ...]) -> list[Any]:
     return [float(a) if type(a) in (float, int, bool) else np.asarray(a) for a in operands]
 
 
-def reduce_nothing(kind: str, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-    """Return what a reduction over axes without elements leaves: the identity, if NumPy knows one."""
-    monoid = MONOIDS[kind]
-    if monoid.name and 0 not in shape:
-        raise ValueError(f"zero-size array to reduction operation {monoid.name} which has no identity")
-    return np.full(shape, monoid.identity + 0.0, dtype)
-
-
 def dtypes(body: Body, operands: Sequence[Any]) -> tuple[np.dtype, np.dtype]:
     """Return the dtype to compute in and the dtype of results that are numbers, as NumPy promotes."""
     for i, a in enumerate(operands):
         if not _is_real(a):
             raise TypeError(
                 f"a kernel computes with real numbers of at most 64 bits, but operand {i} is "
-                f"{getattr(a, 'dtype', type(a).__name__)}; fgrad.kernels.reference takes complex numbers"
+                f"{getattr(a, 'dtype', type(a).__name__)}"
             )
     common = np.result_type(*operands) if operands else FLOAT64
     if body.wide or common not in (FLOAT16, FLOAT32):
@@ -145,7 +108,6 @@ def load_dtype(a: Any, compute: np.dtype) -> np.dtype:
 def statements(
     body: Body,
     dtype: np.dtype,
-    also: Sequence[str] = (),
     replaced: Mapping[str, str] | None = None,
     codes: Mapping[str, str] | None = None,
 ) -> Statements:
@@ -154,20 +116,18 @@ def statements(
     Args:
         body: what to compute.
         dtype: float32 or float64; in the text it is called F.
-        also: helper functions that the loop itself calls.
         replaced: the text of helper functions that the backend has better ones for.
         codes: those of atoms, likewise.
     """
     source = emit("body", body.params, body.results, codes)
     _, *lines, last = (line.strip() for line in source.text.splitlines())
-    preamble = helpers(source.text, dtype, also, source.constants, replaced)
+    preamble = helpers(source.text, dtype, source.constants, replaced)
     return Statements(preamble, lines, last.removeprefix("return ").split(", "))
 
 
 def helpers(
     text: str,
     dtype: np.dtype,
-    also: Sequence[str] = (),
     own: Mapping[str, float] | None = None,
     replaced: Mapping[str, str] | None = None,
 ) -> str:
@@ -176,11 +136,10 @@ def helpers(
     Args:
         text: of a kernel.
         dtype: float32 or float64.
-        also: helper functions besides.
         own: the constants of the text itself.
         replaced: the text of helper functions that the backend has better ones for.
     """
-    names, constants = _needed({*re.findall(r"(?<![\w.])\w+(?=\()", text), *also})
+    names, constants = _needed(set(re.findall(r"(?<![\w.])\w+(?=\()", text)))
     values = mathlib.constants(dtype)
     values = {**(own or {}), **{name: values[name] for name in constants}}
     named = [f"F = np.{dtype.name}", *(f"{name} = F({_literal(v, dtype)})" for name, v in values.items())]

@@ -9,25 +9,20 @@ from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad import config
 from fgrad.core.caches import LRU
 from fgrad.expr.node import Expr
-from fgrad.kernels import functions, source, threads, vector
+from fgrad.kernels import source, threads, vector
 from fgrad.kernels.body import (
     BOOL,
     FLOAT64,
-    MONOIDS,
     Body,
-    Monoid,
     Statements,
     as_arrays,
     dtypes,
     load_dtype,
     prepare,
-    prepare_reduction,
-    reduce_nothing,
     statements,
 )
 from fgrad.kernels.loops import Loop
@@ -35,16 +30,11 @@ from fgrad.kernels.loops import Loop
 Key: TypeAlias = tuple[Any, ...]
 
 
-LANES = 256  # the accumulators that a reduction runs in parallel, at most
-SHORT = 128  # a folded last axis below this size swaps places with a longer axis that is kept
-BLOCK = 16  # the numbers one accumulator adds up before it becomes a leaf of the pairwise sum
-
 _PLAIN = 0x101  # of `ndarray.flags.num`: C-contiguous and aligned
 _ARRAY, _EMPTY = np.ndarray, np.empty
 _TYPES = {"?": "boolean", "f": "float32", "d": "float64"}
 _INPUT: Any = ["readonly", "copy", "aligned", "nbo"]
 _OUTPUT: Any = ["writeonly", "allocate", "no_broadcast", "updateifcopy", "aligned", "nbo"]
-_TOTAL: Any = ["readwrite", "allocate"]
 
 
 class Layout(NamedTuple):
@@ -176,94 +166,9 @@ class Elementwise:
         threads.share(loop, (*arrays, *outs), views[-1].shape[0], views[-1].size)
 
 
-class Reduction:
-    """A loop over elements that leaves one number for each index of the other axes; see `reduction`."""
-
-    __slots__ = ("_body", "_kind", "_plans")
-
-    def __init__(self, kind: str, body: Body) -> None:
-        self._kind, self._body = kind, body
-        self._plans: dict[Key, Plan] = {}
-
-    def __call__(
-        self, *operands: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
-    ) -> Any:
-        """Return the reduction of the body over `axis`, over all axes if that is None."""
-        arrays = as_arrays(self._body, operands)
-        key = tuple([getattr(a, "dtype", None) for a in arrays])
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = _plan(self._body, arrays)
-        if axis is None and not keepdims and not plan.cast and _is_flat(arrays):
-            out = np.empty(1, plan.compute)
-            flat = [*[a.ravel() for a in arrays], out]
-            self._run(plan, (1, *[(0,), 1] * len(arrays), (), 1), flat, (flat[0].size,), (True,))
-            return _finish(out[0], plan)
-        shapes = {np.shape(a) for a in arrays}
-        shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
-        folded = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
-        kept = tuple([i for i in range(len(shape)) if i not in folded])
-        with np.errstate(all="ignore") if plan.cast else nullcontext():
-            out = self._reduce(plan, arrays, shape, kept)
-        if keepdims:
-            out = out[tuple([slice(None) if i in kept else None for i in range(len(shape))])]
-        return _finish(out, plan)
-
-    def _reduce(
-        self, plan: Plan, arrays: list[Any], shape: tuple[int, ...], kept: tuple[int, ...]
-    ) -> np.ndarray:
-        if 0 in shape:
-            return reduce_nothing(self._kind, [shape[i] for i in kept], plan.compute)
-        steps = np.nditer(
-            [*arrays, None],
-            ["reduce_ok"],
-            [_INPUT] * len(arrays) + [_TOTAL],
-            plan.kinds,
-            op_axes=_op_axes(tuple(map(np.ndim, arrays)), len(shape), kept),
-            casting="same_kind",
-        )
-        self._run_views(plan, steps.itviews)
-        return np.asarray(steps.operands[-1])
-
-    def _run_views(self, plan: Plan, views: tuple[np.ndarray, ...]) -> None:
-        """Reduce views of one shape; the axes to reduce are those along which the last one stands still."""
-        if not views[-1].ndim:
-            views = tuple([v.reshape(1) for v in views])
-        if not views[-1].strides[-1]:
-            views = _turn(views)
-        folded = tuple([not s for s in views[-1].strides])
-        key, arrays = _layout(views)
-        if not arrays[-1].ndim:
-            arrays[-1] = arrays[-1].reshape(1)
-        self._run(plan, key, arrays, views[-1].shape, folded)
-
-    def _run(
-        self, plan: Plan, key: Key, arrays: list[Any], sizes: tuple[int, ...], folded: tuple[bool, ...]
-    ) -> None:
-        """Call the compiled loops, with room for their accumulators."""
-        known = plan.number, key
-        entry = _loops.young.get(known) or _loops.get(known)
-        if entry is None:
-            layouts = _layouts(plan, key)
-            text = _reduction_text(MONOIDS[self._kind], self._body, plan.compute, folded, layouts)
-            entry = _loops.setdefault(known, functions.compiled(text))
-        *others, last = sizes
-        lanes = min(LANES, 1 << (last - 1).bit_length())
-        rows = -(-last // lanes) if folded[-1] else 1
-        for size, f in zip(others, folded, strict=False):
-            rows *= size if f else 1
-        work = _EMPTY(lanes * (2 + (rows // BLOCK).bit_length()), plan.compute)
-        entry(*arrays, work, lanes, *sizes)
-
-
 @lru_cache(config.cache_entries())
 def _elementwise(body: Body) -> Elementwise:
     return Elementwise(body)
-
-
-@lru_cache(config.cache_entries())
-def _reduction(kind: str, body: Body) -> Reduction:
-    return Reduction(kind, body)
 
 
 def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Elementwise:
@@ -281,40 +186,11 @@ def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Elementw
     return _elementwise(prepare(params, results))
 
 
-def reduction(kind: str, params: tuple[Expr, ...], body: Expr) -> Reduction:
-    """Return the kernel that computes `body` at every element and reduces it over axes.
-
-    Sums and products run in lanes and blocks and end pairwise, in an order that depends on nothing but shapes
-    and strides: accurate, and the same bits each time.
-
-    Args:
-        kind: sum, prod, max or min.
-        params: the variables, one an operand.
-        body: an expression in them; a condition counts as 0 or 1.
-
-    Returns:
-        A function of one array a parameter, `axis=None` and `keepdims=False`.
-
-    Raises:
-        ValueError: `kind` is none of the four; later, the maximum or minimum of nothing is asked for.
-    """
-    return _reduction(kind, prepare_reduction(kind, params, body))
-
-
 def _plan(body: Body, arrays: list[Any]) -> Plan:
     compute, final = dtypes(body, arrays)
     loads = [load_dtype(a, compute) for a in arrays]
     cast = loads != [getattr(a, "dtype", FLOAT64) for a in arrays]
     return Plan(next(_number), compute, final, [*loads, *(BOOL if t else compute for t in body.truths)], cast)
-
-
-def _is_flat(arrays: list[Any]) -> bool:
-    """Return whether `arrays` are arrays of one shape, contiguous and not empty, fit for one loop."""
-    first = arrays[0]
-    for a in arrays:
-        if type(a) is not _ARRAY or a.flags.num & _PLAIN != _PLAIN or a.shape != first.shape:
-            return False
-    return bool(first.size)
 
 
 def _finish(out: Any, plan: Plan) -> Any:
@@ -323,24 +199,6 @@ def _finish(out: Any, plan: Plan) -> Any:
         with np.errstate(over="ignore"):
             out = out.astype(plan.final)
     return out if out.ndim else out[()]
-
-
-@lru_cache(config.cache_entries())
-def _op_axes(ranks: tuple[int, ...], rank: int, kept: tuple[int, ...]) -> Any:
-    """Return for every operand, and for the output of a reduction, which of its axes is axis 0, 1, ..."""
-    inputs = [[*[-1] * (rank - r), *range(r)] for r in ranks]
-    return [*inputs, [kept.index(i) if i in kept else -1 for i in range(rank)]]
-
-
-def _turn(views: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-    """Return `views` with a kept axis last, if the last one is folded and too short to fill the lanes."""
-    sizes, strides = views[-1].shape, views[-1].strides
-    kept = [i for i, s in enumerate(strides) if s]
-    longest = max(kept, key=lambda i: sizes[i], default=-1)
-    if sizes[-1] >= SHORT or longest < 0 or sizes[longest] <= sizes[-1]:
-        return views
-    order = [i for i in range(len(sizes)) if i != longest]
-    return tuple([v.transpose(*order, longest) for v in views])
 
 
 def _layout(views: tuple[np.ndarray, ...], whole: tuple[np.ndarray, ...] = ()) -> tuple[Key, list[Any]]:
@@ -387,101 +245,9 @@ def _elementwise_text(
     return _module(code.preamble, names, types, lines, asked)
 
 
-def _reduction_text(
-    monoid: Monoid, body: Body, dtype: np.dtype, folded: tuple[bool, ...], layouts: list[Layout]
-) -> str:
-    """Return the source of a reduction over the axes that are `folded`; the last layout is the output's.
-
-    Neighbours on the last axis go to different accumulators, `work[:lanes]`: where that axis is folded too,
-    the accumulators are combined at the end; where it is kept, each makes an element of the output.
-    """
-    code = _statements(body, dtype, monoid.helpers)
-    *inputs, target = layouts
-    last = len(folded) - 1
-    names = [*_names("a", inputs), "o0", "work", "lanes", *(f"n{k}" for k in range(last + 1))]
-    flat = Layout(dtype.char, (0,), contiguous=True)
-    outs = [_type(target if target.axes else flat), _type(flat)]
-    types = [*(_type(x, "True") for x in inputs), *outs, *["types.uintp"] * (last + 2)]
-    combine = f"work[k] = {monoid.code.format('work[k]', code.values[0])}"
-    term = _nest(["for k in range(m):"], [f"i{last} = j + k", *_loads(inputs, dtype), *code.lines, combine])
-    start, end = _nest(["for k in range(lanes):"], ["work[k] = IDENTITY"]), []
-    if monoid.rounds:
-        start += ["rows = blocks = NONE"]
-        carry = ["lift(work, lanes, blocks)", "blocks += UNIT", "rows = NONE"]
-        term += ["rows += UNIT", *_nest(["if rows == FULL:"], carry)]
-        end = ["settle(work, lanes, blocks)"]
-
-    def chunks(lines: list[str]) -> list[str]:
-        lines = [f"m = min(lanes, n{last} - j)", *lines, "j += lanes"]
-        return ["j = NONE", *_nest([f"while j < n{last}:"], lines)]
-
-    loops = [f"for i{k} in range(n{k}):" for k in range(last)]
-    kept = [loop for loop, f in zip(loops, folded, strict=False) if not f]
-    inner = [loop for loop, f in zip(loops, folded, strict=False) if f]
-    if folded[last]:
-        place = _at("o0", target) if target.axes else "o0[NONE]"
-        lines = [*start, *_nest(inner, chunks(term)), *end, "fold(work, lanes)", f"{place} = work[NONE]"]
-    else:
-        place = _at("o0", target).replace(f"i{last}]", "j + k]")
-        store = _nest(["for k in range(m):"], [f"{place} = work[k]"])
-        lines = chunks([*start, *_nest(inner, term), *end, *store])
-    preamble = code.preamble + _ACCUMULATORS.format(
-        identity=repr(str(monoid.identity)),
-        block=BLOCK,
-        combine=monoid.code.format("work[k]", "work[level + k]"),
-    )
-    others = " * ".join([f"n{k}" for k in range(last) if folded[k]] or ["1"])
-    rows = f"(n{last} + lanes - 1) // lanes * {others}" if folded[last] else others
-    asked = [
-        *_shapes("a", inputs),
-        *(_shapes("o", [target]) if target.axes else ["len(o0) > 0"]),
-        "lanes > 0",
-        "lanes & (lanes - 1) == 0",
-        f"len(work) >= lanes * (2 + ({rows} // {BLOCK}).bit_length())",
-    ]
-    return _module(preamble, names, types, _nest(kept, lines), asked)
-
-
-_ACCUMULATORS = """
-IDENTITY = F({identity})
-NONE, UNIT, FULL = np.uintp(0), np.uintp(1), np.uintp({block})
-
-
-@helper
-def settle(work, lanes, blocks):
-    # above the accumulators lie sums of 1, 2, 4, ... blocks, one for each bit of `blocks`: take them back
-    level = lanes
-    while blocks:
-        if blocks & UNIT:
-            for k in range(lanes):
-                work[k] = {combine}
-        level += lanes
-        blocks >>= UNIT
-    return level
-
-
-@helper
-def lift(work, lanes, blocks):
-    # one more block: as in counting, the lowest bits that are set become one bit above them
-    level = settle(work, lanes, blocks & ~(blocks + UNIT))
-    for k in range(lanes):
-        work[level + k] = work[k]
-        work[k] = IDENTITY
-
-
-@helper
-def fold(work, lanes):
-    level = lanes >> UNIT
-    while level:
-        for k in range(level):
-            work[k] = {combine}
-        level >>= UNIT
-"""
-
-
-def _statements(body: Body, dtype: np.dtype, also: Sequence[str] = ()) -> Statements:
+def _statements(body: Body, dtype: np.dtype) -> Statements:
     """Return the text of `body`, in which functions of `math` are vector code."""
-    code = statements(body, dtype, also, vector.REPLACED)
+    code = statements(body, dtype, vector.REPLACED)
     lines, head = list(map(vector.substituted, code.lines)), vector.substituted(code.preamble)
     functions = vector.preamble("\n".join([head, *lines]), dtype)
     return Statements(f"{head}\n\n\n{functions}" if functions else head, lines, code.values)

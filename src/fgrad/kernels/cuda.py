@@ -14,29 +14,23 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad import config
 from fgrad.backend.array import DeviceArray
 from fgrad.core.caches import LRU
-from fgrad.expr.node import Expr, var
+from fgrad.expr.node import Expr
 from fgrad.kernels.body import (
     BOOL,
     FLOAT32,
     FLOAT64,
-    MONOIDS,
     Body,
     as_arrays,
     dtypes,
     load_dtype,
     prepare,
-    prepare_reduction,
-    reduce_nothing,
     statements,
 )
 from fgrad.kernels.launching import compiled, device, module, on_grid, simulation
-
-RUN = 16  # the numbers that a thread of a reduction adds up before the pairwise sums begin
 
 _DEVICE_HELPERS = {  # Numba compiles neither `math.nextafter` nor an exact float `%` for CUDA
     "fmod": "def fmod(x, y):\n    return math.fmod(x, y)",
@@ -133,110 +127,9 @@ class Elementwise:
         )
 
 
-class Reduction:
-    """Blocks of threads that leave one number for each index of the other axes; see `reduction`."""
-
-    __slots__ = ("_body", "_kernels", "_kind", "_threads")
-
-    def __init__(self, kind: str, body: Body, threads: int) -> None:
-        self._kind, self._body, self._threads = kind, body, threads
-        self._kernels: LRU[tuple[Any, ...], Any] = LRU()
-
-    def __call__(
-        self, *operands: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
-    ) -> Any:
-        """Return the reduction of the body over `axis`, over all axes if that is None."""
-        arrays, compute, final = _load(self._body, operands)
-        shape = np.broadcast_shapes(*(a.shape for a in arrays))
-        folded = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
-        kept = [i for i in range(len(shape)) if i not in folded]
-        if 0 in shape:
-            out = reduce_nothing(self._kind, [shape[i] for i in kept], compute)
-        else:
-            out = self._reduce(arrays, compute, shape, kept)
-        if keepdims:
-            out = out.reshape([n if i in kept else 1 for i, n in enumerate(shape)])
-        return out.astype(final)[()]
-
-    def _reduce(
-        self, arrays: list[np.ndarray], dtype: np.dtype, shape: tuple[int, ...], kept: list[int]
-    ) -> np.ndarray:
-        """Fold runs of elements to partial results, then those to the result."""
-        order = [*kept, *(i for i in range(len(shape)) if i not in kept)]
-        outer = [shape[i] for i in order[: len(kept)]]
-        inner = [shape[i] for i in order[len(kept) :]]
-        strides = [[s[i] for i in order] for s in (_strides(a, shape) for a in arrays)]
-        kept_sizes, kept_strides = _collapse(outer, [s[: len(kept)] for s in strides])
-        sizes, folded_strides = _collapse(inner, [s[len(kept) :] for s in strides])
-        strides = [[*k, *f] for k, f in zip(kept_strides, folded_strides, strict=True)]
-        where = [_operand(a, [], s) for a, s in zip(arrays, strides, strict=True)]
-        count, total = math.prod(outer), math.prod(inner)
-        chunks = -(-total // (self._threads * RUN))
-        key = (dtype, len(kept_sizes), len(sizes), *where)
-        kernel = self._kernels.get(key)
-        if kernel is None:
-            text = self._text(dtype, len(kept_sizes), len(sizes), where)
-            kernel = self._kernels[key] = _compile(text, dtype)
-        partial = np.empty([*outer, chunks], dtype)
-        numbers = [count * chunks, chunks, total, *kept_sizes[1:], *sizes[1:], *_moving(where, strides)]
-        _launch(kernel, count * chunks, self._threads, arrays, [partial], numbers)
-        if chunks == 1:
-            return partial.reshape(outer)
-        x = var("x")
-        rest = _reduction(self._kind, prepare((x,), (x,)), self._threads)
-        return np.asarray(rest(partial, axis=-1))
-
-    def _text(self, dtype: np.dtype, kept: int, folded: int, where: Sequence[Operand]) -> str:
-        monoid = MONOIDS[self._kind]
-        code = _statements(self._body, dtype, monoid.helpers)
-        axes = [f"i{k}" for k in range(kept + folded)]
-        sizes = [f"n{k}" for k in range(kept + folded) if k not in (0, kept)]
-        names = [*_buffers(where), "o0", "tasks", "chunks", "n", *sizes, *_stride_names(where)]
-        term = [
-            *_split("i", axes[kept:], [f"n{k}" for k in range(kept + 1, kept + folded)]),
-            *_loads(where, dtype, ""),
-            *code.lines,
-            f"total = {monoid.code.format('total', code.values[0])}",
-            "i += chunks * THREADS",
-        ]
-        halve = [
-            "if lane < half:",
-            f"    shared[lane] = {monoid.code.format('shared[lane]', 'shared[lane + half]')}",
-            "cuda.syncthreads()",
-            "half //= 2",
-        ]
-        task = [
-            "k = task // chunks",
-            *_split("k", axes[:kept], [f"n{k}" for k in range(1, kept)]),
-            "i = (task % chunks) * THREADS + lane",
-            "total = IDENTITY",
-            *["while i < n:", *_in(term)],
-            "shared[lane] = total",
-            "cuda.syncthreads()",
-            "half = THREADS // 2",
-            *["while half > 0:", *_in(halve)],
-            *["if lane == 0:", "    o0[task] = shared[0]"],
-            "cuda.syncthreads()",
-            "task += cuda.gridDim.x",
-        ]
-        lines = [
-            "shared = cuda.shared.array(THREADS, F)",
-            "lane = cuda.threadIdx.x",
-            "task = cuda.blockIdx.x",
-            *["while task < tasks:", *_in(task)],
-        ]
-        constants = f"\n\nTHREADS = {self._threads}\nIDENTITY = F({str(monoid.identity)!r})"
-        return _join(code.preamble + constants, names, lines)
-
-
 @lru_cache(config.cache_entries())
 def _elementwise(body: Body, threads: int) -> Elementwise:
     return Elementwise(body, threads)
-
-
-@lru_cache(config.cache_entries())
-def _reduction(kind: str, body: Body, threads: int) -> Reduction:
-    return Reduction(kind, body, threads)
 
 
 def elementwise(
@@ -256,31 +149,6 @@ def elementwise(
         RuntimeError: there is neither a CUDA device nor the simulator.
     """
     return _elementwise(prepare(params, results), _block(threads))
-
-
-def reduction(kind: str, params: tuple[Expr, ...], body: Expr, *, threads: int | None = None) -> Reduction:
-    """Return the kernel that computes `body` at every element and reduces it over axes.
-
-    Every thread folds a run of elements, every block its threads, pairwise; a second launch folds what the
-    blocks leave. The order depends on nothing but shapes and `threads`.
-
-    Args:
-        kind: sum, prod, max or min.
-        params: the variables, one an operand.
-        body: an expression in them; a condition counts as 0 or 1.
-        threads: the size of a block, a power of two; by default what suits the device.
-
-    Returns:
-        A function of one array a parameter, `axis=None` and `keepdims=False`.
-
-    Raises:
-        RuntimeError: there is neither a CUDA device nor the simulator.
-        ValueError: `kind` is none of the four, or `threads` no power of two.
-    """
-    threads = _block(threads)
-    if threads & (threads - 1):
-        raise ValueError(f"threads= must be a power of two, so that a block can be halved, not {threads}")
-    return _reduction(kind, prepare_reduction(kind, params, body), threads)
 
 
 def _block(threads: int | None) -> int:
@@ -389,8 +257,8 @@ def device_codes(dtype: np.dtype) -> dict[str, str]:
     return {} if device().simulated else {"subtract": f"libdevice.{kind}add_rn({{}}, -{{}})"}
 
 
-def _statements(body: Body, dtype: np.dtype, also: Sequence[str] = ()) -> Any:
-    return statements(body, dtype, also, device_helpers(dtype), device_codes(dtype))
+def _statements(body: Body, dtype: np.dtype) -> Any:
+    return statements(body, dtype, device_helpers(dtype), device_codes(dtype))
 
 
 def _compile(text: str, dtype: np.dtype) -> Callable[..., Any]:

@@ -9,9 +9,7 @@ import numpy as np
 
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, postorder
-from fgrad.kernels.body import Body, as_arrays, dtypes, prepare, prepare_reduction
-
-REDUCTIONS: dict[str, np.ufunc] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+from fgrad.kernels.body import Body, as_arrays, dtypes, prepare
 
 
 def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Callable[..., Any]:
@@ -21,18 +19,6 @@ def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Callable
     def kernel(*operands: Any) -> Any:
         values = tuple(v[()] for v in _evaluate(body, operands))
         return values if len(values) > 1 else values[0]
-
-    return kernel
-
-
-def reduction(kind: str, params: tuple[Expr, ...], body: Expr) -> Callable[..., Any]:
-    """Return the function that computes `body` and reduces it over axes: sum, prod, max or min."""
-    prepared = prepare_reduction(kind, params, body)
-
-    def kernel(*operands: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
-        (values,) = _evaluate(prepared, operands)
-        with np.errstate(all="ignore"):
-            return REDUCTIONS[kind].reduce(values, axis=axis, keepdims=keepdims)
 
     return kernel
 
