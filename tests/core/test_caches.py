@@ -109,6 +109,7 @@ FEW = {
     "kernels/places.py": {"_kernel", "_rows", "_shared", "_fetched"},  # names of rows, dtypes
     "kernels/rows.py": {"_kernel", "_layer_norm_back"},  # names of rows, dtypes
     "kernels/scans.py": {"_kernel"},  # one axis or two, dtypes
+    "kernels/signals.py": {"_words"},
     "kernels/sorting.py": {"_kernel"},  # dtypes
     "kernels/tiles.py": {"tile"},  # as of convolutions
     "kernels/vector/__init__.py": {"_functions"},  # dtypes
