@@ -188,6 +188,7 @@ class TestFolder:
         assert load()[1]
         (folder / "__pycache__").chmod(0o755)
         assert not load()[1]
+        assert stat.S_IMODE((folder / "__pycache__").stat().st_mode) == 0o700
 
     def test_whose_machine_code_is_elsewhere(self, folder):
         load()

@@ -126,7 +126,10 @@ def _has_code_folder(folder: Path) -> bool:
     path = folder / "__pycache__"
     try:
         path.mkdir(mode=0o700, exist_ok=True)
-        return not store.doubt(path)
+        if store.doubt(path):
+            return False
+        path.chmod(0o700)  # for a moment, files there have the mode that the umask gives them
+        return True
     except OSError:
         return False
 
