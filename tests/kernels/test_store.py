@@ -278,6 +278,9 @@ class TestFiles:
         monkeypatch.setattr(store, "LARGEST", 10)
         store.keep(entry, bytes(11))
         assert store.read(entry) == b"code"
+        with entry.open("wb") as file:
+            file.truncate(2**33)  # without blocks on the disk
+        assert store.read(entry) == b""
 
     def test_the_warning_names_the_line_of_the_user(self, entry):
         entry.chmod(0o666)

@@ -108,9 +108,10 @@ def read(path: Path) -> bytes:
         if not why:
             file = os.open(path, os.O_RDONLY | _SAFELY)  # which waits for nobody, whatever has come there
             with open(file, "rb") as stream:  # noqa: PTH123 -- a number, which stands for the file itself
-                why = _doubt_of_file(os.fstat(file))
+                status = os.fstat(file)
+                why = _doubt_of_file(status)
                 if not why:
-                    return stream.read(LARGEST)
+                    return stream.read() if status.st_size <= LARGEST else b""
     except OSError:
         return b""
     _warn(
