@@ -124,14 +124,12 @@ def _load_cached(text: str) -> ModuleType | None:
 def _has_code_folder(folder: Path) -> bool:
     """Return whether there is a folder in which Numba's machine code is the user's own."""
     path = folder / "__pycache__"
-    try:
+    with contextlib.suppress(OSError):
         path.mkdir(mode=0o700, exist_ok=True)
-        if store.doubt(path):
-            return False
-        path.chmod(0o700)  # for a moment, files there have the mode that the umask gives them
-        return True
-    except OSError:
-        return False
+        if not store.doubt(path):
+            path.chmod(0o700)  # for a moment, files there have the mode that the umask gives them
+            return True
+    return False
 
 
 def _load_entry(path: Path, text: str) -> ModuleType:
