@@ -232,7 +232,7 @@ def test_who_asks_for_the_class_of_what_nobody_may_read_loses_no_error():
         v[0, 0] = 1
         return np.where(np.ones((2, 1, 3)) > 0, 1.0, w)
 
-    with pytest.raises(TypeError, match="depends on how arrays lie in memory"):
+    with pytest.raises(TypeError, match="depends on the memory layout"):
         fg.jit(f)(np.ones((2, 1, 3)))
 
 
