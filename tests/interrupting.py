@@ -41,6 +41,8 @@ MAKING = CALLS | {
     for name, op in opcode.opmap.items()
     if name.startswith(("BUILD_", "BINARY_", "LIST_", "MAKE_", "FORMAT_", "GET_ITER", "UNARY_", "COMPARE_"))
 }
+LOADING = {opcode.opmap["LOAD_CONST"]}
+BETWEEN = {op for name, op in opcode.opmap.items() if name in {"PRECALL", "CACHE", "PUSH_NULL"}}
 ERRORS = KeyboardInterrupt, MemoryError
 _ = archive, compiler  # which are imported late otherwise
 MODULES = tuple(sorted(name for name in sys.modules if name.startswith("fgrad.")))
@@ -88,10 +90,24 @@ class Points:
             if self.error is KeyboardInterrupt:
                 if self._last.get(frame) in CALLS:
                     self._point(frame)
-            elif code[frame.f_lasti] in MAKING:
+            elif code[frame.f_lasti] in MAKING and not self._leaves(frame):
                 self._point(frame)
             self._last[frame] = code[frame.f_lasti]
         return self._step
+
+    def _leaves(self, frame):
+        """Return whether the call before which a frame is ends a block, which takes no memory.
+
+        Where a function of Python is called, its frame is a point of its own.
+        """
+        code, at, constants = frame.f_code.co_code, frame.f_lasti - 2, 0
+        while at >= 0 and code[at] not in LOADING | CALLS:
+            if code[at] not in BETWEEN:
+                return False
+            at -= 2
+        while at >= 0 and code[at] in LOADING:
+            at, constants = at - 2, constants + 1
+        return code[frame.f_lasti] in CALLS and constants >= 3
 
 
 # ---- what may not be left behind --------------------------------------------------------------------------

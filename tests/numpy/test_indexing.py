@@ -244,3 +244,24 @@ def test_single_places_to_take_out_of_bounds():
     for place in (np.uint64(2**63), np.uint64(2**64 - 6), np.uint64(5)):
         with pytest.raises(IndexError):
             np.take(fg.tensor(np.arange(5.0)), place)
+
+
+@pytest.mark.parametrize("mode", ["raise", "clip"])
+def test_numbers_of_pythons_that_are_no_places_to_take(mode):
+    for place in (2**64 - 1, [2**64 - 1]):
+        with pytest.raises(OverflowError):
+            np.take(np.arange(5.0), place, mode=mode)
+        with pytest.raises(OverflowError):
+            np.take(fg.tensor(np.arange(5.0)), place, mode=mode)
+
+
+def test_unsigned_places_to_insert_before_do_not_count_from_the_end():
+    x = np.arange(5.0)
+    for place in (np.uint64(2**64 - 1), np.array(2**64 - 2, np.uint64), 2**64 - 1):
+        with pytest.raises(IndexError):
+            np.insert(x, place, 9.0)
+        with pytest.raises(IndexError):
+            np.insert(fg.tensor(x), place, 9.0)
+    exactly(np.insert(fg.tensor(x), np.uint64(5), 9.0), np.insert(x, np.uint64(5), 9.0))
+    with pytest.raises(IndexError):
+        np.insert(fg.tensor(x), np.array([0, 2**64 - 1], np.uint64), 9.0)

@@ -312,6 +312,8 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
         raise TypeError(
             f"Cannot cast array data from {places.dtype} to {np.dtype(np.intp)}: places are integers"
         )
+    if places.dtype == np.uint64 and not hasattr(indices, "dtype"):
+        places = np.asarray(indices, np.intp)  # NumPy refuses numbers of Python's that are too large
     if places.dtype == np.uint64:  # from 2^63 on they count from the end, single ones too, unlike in x[i]
         places = linear.convert(places, np.dtype(np.intp))
     n = a.shape[axis]

@@ -431,6 +431,9 @@ def _flat_unless(arr: Any, axis: int | None) -> tuple[Any, int]:
 def _insertion_places(obj: Any, n: int) -> tuple[bool, Any]:
     """Return whether there is one place to insert at, and places that are not negative."""
     places = _places(obj, n, "insert")
+    given = places if isinstance(obj, slice) else np.asarray(concrete(obj, "insert"))
+    if given.dtype == np.uint64 and given.max(initial=0) > n:  # unlike in x[i], none counts from the end
+        raise IndexError(f"index {obj} is out of bounds for axis with size {n}")
     if places.size == 1:
         k = int(places.reshape(()))
         if not -n <= k <= n:
