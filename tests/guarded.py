@@ -2,7 +2,8 @@
 
     python -m tests.guarded            # every kernel, in odd sizes, offsets and strides
     python -m tests.guarded rows places
-    python -m tests.guarded --overrun  # what the pages are for: a kernel that goes too far
+    python -m tests.guarded --count 9999  # with arguments that do not belong together: refused, or harmless
+    python -m tests.guarded --overrun behind  # what the pages are for: a kernel that goes too far
 
 NumPy takes all memory of arrays from `guards()` in its block: those that kernels get and those that they
 make. An array ends where a page ends, or begins where one begins.
@@ -19,8 +20,10 @@ import numpy as np
 
 import fgrad as fg
 from fgrad import lax, random
+from fgrad.errors import BrokenContractError
 from fgrad.expr.node import apply, var
-from fgrad.kernels import cpu, functions, outer, places, rows, scans, sorting, windows
+from fgrad.kernels import cpu, functions, outer, places, rows, scans, sorting, threads, windows
+from fgrad.kernels.loops import Loop
 
 PAGE = mmap.PAGESIZE
 SET_HANDLER = 304  # of NumPy's C API (NEP 49), the same in all releases since 1.22
@@ -222,10 +225,9 @@ def of_windows():
 
 
 def of_loops():
-    """Run loops over elements of arrays that lie in every way, and reductions over all axes."""
+    """Run loops over elements of arrays that lie in every way."""
     x, y = var("x"), var("y")
     loop = cpu.elementwise((x, y), (apply("multiply", apply("exp", x), y), apply("less", x, y)))
-    total, most = (cpu.reduction(kind, (x,), apply("square", x)) for kind in ("sum", "max"))
     for dtype in "fd":
         for shape in ((67,), (5, 7), (3, 1, 5)) if dtype == "d" else ((7,),):
             for a in scattered(*shape, dtype=dtype):
@@ -233,11 +235,6 @@ def of_loops():
                     loop(a, b)
                 out = (np.empty(shape, dtype), np.empty(shape, bool))
                 loop(a, a, out=out)
-                for axis in (None, *range(len(shape)), tuple(range(len(shape)))[:2]):
-                    total(a, axis=axis), most(a, axis=axis)
-        for shape in ((3, 700), (700, 3), (9, 300, 5)):
-            for axis in range(len(shape)):
-                total(new(*shape, dtype=dtype), axis=axis)
 
 
 def of_programs():
@@ -292,6 +289,68 @@ FAMILIES = {
 }
 
 
+# ---- arguments that do not belong together ---------------------------------------------------------------
+
+
+def recorded(families):
+    """Return calls of kernels, one for each kernel and ranks of its arguments: (kernel, arguments, steps)."""
+    found = {}
+    share, call = threads.share, functions.Function.__call__
+
+    def note(kernel, args, steps):
+        found.setdefault((id(kernel), *map(np.ndim, args)), (kernel, [kept(a) for a in args], steps))
+
+    def kept(a):
+        return a.copy() if isinstance(a, np.ndarray) else a
+
+    def shared(loop, args, count, elements):
+        if isinstance(loop, Loop):  # not a step of a compiled program, whose numbers are its own
+            note(loop.kernel, args, count)
+        share(loop, args, count, elements)
+
+    def called(self, *args):
+        note(self, args[:-2] if self._is_loop else args, args[-1] if self._is_loop else None)
+        call(self, *args)
+
+    threads.share, functions.Function.__call__ = shared, called
+    try:
+        for name in families:
+            FAMILIES[name]()
+    finally:
+        threads.share, functions.Function.__call__ = share, call
+    return list(found.values())
+
+
+def altered(a):
+    """Return another argument in the place of one."""
+    if isinstance(a, bool):
+        return not a
+    if isinstance(a, int):
+        return int(RNG.choice([a - 1, a + 1, 0, -a, 2 * a, a + 2**31, -(2**62), 2**63 - 1]))
+    if not isinstance(a, np.ndarray):
+        return a
+    shape = [max(0, int(RNG.choice([n, n, n - 1, n + 1, 0, 1, 2 * n]))) for n in a.shape]
+    out = np.zeros(shape, a.dtype)
+    if a.dtype.kind in "fi" and a.size:
+        out[...] = np.resize(a, shape)
+    return out
+
+
+def attack(families, count):
+    """Call kernels with altered arguments; return how many calls were refused, and how many ran."""
+    calls, refused = recorded(families), 0
+    count *= bool(calls)  # compiled programs may have none
+    for n in range(count):
+        kernel, args, steps = calls[n % len(calls)]
+        args = [a if RNG.random() < 0.7 else altered(a) for a in args]
+        steps = steps if steps is None or RNG.random() < 0.7 else abs(altered(steps)) % 1000
+        try:
+            kernel(*args, *(() if steps is None else (0, steps)))
+        except (BrokenContractError, OverflowError):
+            refused += 1
+    return refused, count - refused
+
+
 def overrun(at_end):
     """Go one element too far."""
     kernel = functions.compiled(
@@ -312,6 +371,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("families", nargs="*", choices=[[], *FAMILIES], help="kernels to run; all if none")
+    parser.add_argument("--count", type=int, default=0, help="how many calls with altered arguments")
     parser.add_argument("--overrun", choices=["before", "behind"], help="run a kernel that goes too far")
     chosen = parser.parse_args()
     if chosen.overrun:
@@ -321,7 +381,11 @@ def main():
             sys.stdout.write(f"{name}, a page {'behind' if at_end else 'before'}\n")
             sys.stdout.flush()
             with guards(at_end=at_end):
-                FAMILIES[name]()
+                if chosen.count:
+                    refused, ran = attack([name], chosen.count)
+                    sys.stdout.write(f"{refused} calls were refused, {ran} were harmless\n")
+                else:
+                    FAMILIES[name]()
     sys.stdout.write(f"all inside, {_taken} arrays\n")
     sys.stdout.flush()
     os._exit(0)  # whatever is still alive would be freed by functions that are gone by then

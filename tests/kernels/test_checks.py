@@ -145,6 +145,7 @@ def test_pages_end_a_process_that_goes_one_element_too_far(where):
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are mapped as on Linux")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_kernel_leaves_its_arrays(family):
-    done = run("-m", "tests.guarded", family)
+    """Nor where they do not belong together: then it is not run, or runs inside of them."""
+    done = run("-m", "tests.guarded", family, "--count", "300")
     assert done.returncode == 0, f"{family} ended in {done.stdout}{done.stderr}"
     assert "all inside" in done.stdout
