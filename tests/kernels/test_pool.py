@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -104,15 +105,16 @@ def test_who_helps_takes_pieces_and_leaves_when_there_is_nothing(loop):
     assert not pool._words[[GATE, BUSY]].any()
 
 
-def test_workers_sleep_when_there_is_nothing_to_do_and_wake_up(loop, started, monkeypatch):
-    left = []
-    monkeypatch.setattr(ThreadPool, "_leave_core", lambda self: left.append(self))
-    pool = started(3)
+def test_workers_sleep_when_there_is_nothing_to_do_and_wake_up(monkeypatch):
+    left, pool = [], ThreadPool(3)
+    monkeypatch.setattr(pool, "_leave_core", lambda: left.append(None))
+    pool.start()
     for turn in range(3):
         wait_until(lambda: len(pool._sleeping) == 2)
         assert len(left) == 2 * turn
         pool.wake()
         wait_until(lambda: len(left) == 2 * turn + 2)
+    pool.stop()
 
 
 def test_a_stopped_pool_has_no_threads_and_loops_run_alone(loop):
@@ -165,13 +167,13 @@ def test_where_there_can_be_no_more_threads_loops_run_with_those_there_are(loop,
 def rests_of_a_worker(monkeypatch, took):
     """Return how long a worker stays away each of eight times, if each took so long and it never ran."""
     rests, slept, others = [], [], {t.ident for t in threading.enumerate()}
-    pool, steps = ThreadPool(2), itertools.count()
+    pool, steps = ThreadPool(2), defaultdict(itertools.count)  # of other pools workers may be about to end
     monkeypatch.setattr(module, "thread_time", lambda: 0.0)
-    monkeypatch.setattr(module, "perf_counter", lambda: took * next(steps))
+    monkeypatch.setattr(module, "perf_counter", lambda: took * next(steps[threading.get_ident()]))
     monkeypatch.setattr(
         module, "sleep", lambda s: rests.append(s) if threading.get_ident() not in others else None
     )
-    monkeypatch.setattr(ThreadPool, "_leave_core", lambda self: slept.append(self))
+    monkeypatch.setattr(pool, "_leave_core", lambda: slept.append(None))
     pool.start()
     for turn in range(8):
         wait_until(lambda: pool._sleeping and len(slept) == turn)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import mmap
 import re
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,9 @@ from fgrad import locks
 from fgrad.kernels import checks, source, store
 
 FASTMATH = {"contract"}  # fused multiply-add
+LEAST = 2**24  # bytes that LLVM takes for little code
+EXPANSION = 320  # for each byte of a text in its language
+COPIES = 8  # for each byte of an object file
 SIGNATURES = {
     # by name: the kinds of the parameters and of the result
     "kernel": (("int64*", "int64*", "uint64", "uint64"), "void"),
@@ -54,6 +58,7 @@ def translated(text: str, signature: str) -> Compiled | None:
         written = assembly(text, signature, symbol)
         if written is None:
             return None
+        demand_memory(len(written) * EXPANSION)
         machine = target_machine()
         module = optimised(written, machine)
         externals = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
@@ -124,6 +129,7 @@ def by_numba(text: str, signature: str) -> Compiled:
 
     function = source.execute(text, **instructions.for_numba()).kernel
     params, result = SIGNATURES[signature]
+    demand_memory(10 * EXPANSION * len(text))  # its text in LLVM's language is some ten times as long
     made: Any = cfunc(
         numba_type(result)(*map(numba_type, params)), error_model="numpy", fastmath=FASTMATH
     )(function)  # fmt: skip
@@ -156,6 +162,7 @@ def linked(text: str, *objects: bytes) -> Any:
     """
     from llvmlite import binding  # noqa: PLC0415 -- late: eager programs need no machine code
 
+    demand_memory(EXPANSION * len(text) + COPIES * sum(map(len, objects)))
     machine = target_machine()
     module = binding.parse_assembly(text)
     module.verify()
@@ -164,6 +171,22 @@ def linked(text: str, *objects: bytes) -> Any:
         engine.add_object_file(binding.ObjectFileRef.from_data(found))
     engine.finalize_object()
     return engine
+
+
+def demand_memory(count: int) -> None:
+    """Look whether LLVM can have so many bytes, and a few more: where it gets none, it ends the process.
+
+    Raises:
+        MemoryError: it cannot.
+    """
+    count += LEAST
+    try:
+        mmap.mmap(-1, count).close()
+    except (OSError, ValueError, OverflowError):
+        raise MemoryError(
+            f"compiling takes {count / 2**20:.0f} MiB, which this process cannot have. Give it more memory, "
+            "or cut the function into smaller ones that are compiled on their own"
+        ) from None
 
 
 def target_machine() -> Any:
