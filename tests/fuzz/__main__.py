@@ -11,6 +11,7 @@ os.environ.setdefault("FGRAD_TRACEBACK", "full")
 
 from tests.fuzz.profiles import PROFILES
 from tests.fuzz.session import NORMAL, run
+from tests.fuzz.witnesses import JAX, PEERS, has_jax
 
 parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
 parser.add_argument(
@@ -24,6 +25,8 @@ parser.add_argument(
 )
 chosen = parser.parse_args()
 resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))  # a program too many of memory fails alone
+if has_jax():
+    PEERS.append(JAX)
 minutes = chosen.minutes if chosen.minutes is not None else 5 if chosen.programs is None else 1e6
 if chosen.interpreted:
     from tests.compiler.interpreting import kernels_in_python
@@ -36,6 +39,9 @@ else:
 print(f"{tally.programs} programs, seeds {chosen.seed} to {chosen.seed + tally.programs - 1}")
 for kind, n in tally.kinds.most_common():
     print(f"{n:8} {kind}")
+print("derivatives confirmed by:")
+for name, n in tally.witnesses.most_common():
+    print(f"{n:8} {name}")
 print("refused:")
 for kind, n in tally.refusals.most_common(60):
     print(f"{n:8} {kind}")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from tests.fuzz import reference
 from tests.fuzz.programs import NAME, Input, Program, live
-from tests.fuzz.witnesses import DOUBLE, WIDE, WITNESSES, Calculus, alike, to_floats
+from tests.fuzz.witnesses import DOUBLE, PEERS, WIDE, WITNESSES, Calculus, Peer, alike, to_floats
 
 import fgrad as fg
 import fgrad.numpy as fnp
@@ -583,7 +583,12 @@ def slopes(case: Case, real: Any, plain_f: Any, xs: list[Any]) -> Verdict:
         if found.kind.endswith("value") and is_fragile_slope(total, ys, way):
             return Verdict("undetermined", "roundings")
         if (
-            "nan" in str(found) and POLES.search(case.program.source()) and is_special(case, plain_f, xs)
+            "nan" in str(found)
+            and case.way in OF_TWO_MODES
+            and (
+                has_infinities(case)
+                or (POLES.search(case.program.source()) and is_special(case, plain_f, xs))
+            )
         ):  # docs/conventions.md, "Infinite slopes"
             return Verdict("undetermined", "a zero meets an infinite slope")
         raise
@@ -623,10 +628,10 @@ def differences(case: Case, out: Any, plain_f: Any, xs: list[Any], size: float, 
     if found is None:
         return Verdict("right")
     said = [by.name] if confirmed(case, by, found, plain_f, xs, size, eps) else []
-    for w in WITNESSES:
+    for w in (*WITNESSES, *PEERS):
         if w.is_asked(case.program.source(), sum(x.size for x in xs)):
             try:
-                pairs = testimony(case, out, plain_f, xs, w)
+                pairs = (testimony_of_peer if w in PEERS else testimony)(case, out, plain_f, xs, w)
             except Exception:  # whatever it is, the witness does not understand the program
                 continue
             settled = [  # what is no kink
@@ -638,7 +643,7 @@ def differences(case: Case, out: Any, plain_f: Any, xs: list[Any], size: float, 
 
 
 def confirmed(
-    case: Case, by: Calculus, pairs: list[Any], plain_f: Any, xs: list[Any], size: float, eps: float
+    case: Case, by: Calculus | Peer, pairs: list[Any], plain_f: Any, xs: list[Any], size: float, eps: float
 ) -> bool:
     """Return whether a witness knows a derivative, which is fgrad's then.
 
@@ -654,13 +659,17 @@ def confirmed(
         if not np.any(known & ~(np.abs(y - e) <= bound)):
             continue
         source = case.program.source()
-        if (POLES if not np.all(np.isfinite(y[known])) else CHOICES).search(source) and is_special(
-            case, plain_f, xs
-        ):
+        lost = not np.all(np.isfinite(y[known]))
+        if lost and has_infinities(case):
+            raise Undetermined
+        if ((lost and POLES.search(source)) or CHOICES.search(source)) and is_special(case, plain_f, xs):
             raise Undetermined
         raise FindingError(f"{case.way}: slope", f"{what}, beside {by.name}: {beside(y, e)}")
     return certain
 
+
+# Ways that are compared with another mode: NaN of one of them may be a number in the other
+OF_TWO_MODES = {"grad", "jvp", "jit(jvp)", "forward over reverse", "jit(hvp)"}
 
 # What takes one of several arms; a condition that holds at a point alone has the slope of its arm there
 CHOICES = re.compile(
@@ -725,6 +734,31 @@ def testimony(case: Case, out: Any, plain_f: Any, xs: list[Any], by: Calculus) -
         found = by.twice(lambda a, t: total(*move(move(lifted, a, vs), t, ts)))
         return [("twice", np.asarray(float(pairing(map(plain, out), vs))), to_floats(found))]
     return None
+
+
+def testimony_of_peer(case: Case, out: Any, plain_f: Any, xs: list[Any], by: Peer) -> list[Any]:
+    """Return what `testimony` does, of JAX's derivatives."""
+    import jax
+
+    f, ys = held(case.program.function(**by.names()), xs)
+    ys = [y.astype(y.dtype.newbyteorder("=")) for y in ys]
+    f = alike(f, held(plain_f, xs)[0], ys, ys, max(1e-6, 1e4 * epsilon(*ys)))
+    total, ts, vs = weighted(f), tangents(ys), tangents(ys, 1)
+    gradient_of = jax.grad(total, every(ys))
+    if case.way in FIRST:
+        found = list(map(np.asarray, gradient_of(*ys)))
+        if sum(y.size for y in ys) <= 12:
+            return [(f"x{k}", plain(g), e) for k, (g, e) in enumerate(zip(out, found, strict=True))]
+        us = [tangents(ys, seed) for seed in (1, 2)]
+        return [("along", np.asarray(pairing(map(plain, out), u)), np.asarray(pairing(found, u))) for u in us]
+    if case.way in SECOND:
+        (_, found) = jax.jvp(gradient_of, tuple(ys), tuple(ts))
+        return [
+            ("twice", np.asarray(float(pairing(map(plain, out), vs))), np.asarray(float(pairing(found, vs))))
+        ]
+    return [
+        ("along", np.asarray(plain(out), float), np.asarray(jax.jvp(total, tuple(ys), tuple(ts))[1], float))
+    ]
 
 
 def verdict(case: Case) -> Verdict:

@@ -30,11 +30,13 @@ class Tally:
     programs: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
+    witnesses: Counter[str] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
 
     def add(self, kind: str, seed: int, case: Case, found: Verdict) -> None:
         self.programs += 1
         self.kinds[found.kind] += 1
+        self.witnesses.update(found.by)
         if found.kind == "refused":
             words = re.sub(r"at <program>:\d+|\d+", "", found.text).replace("\n", " ")
             self.refusals[words[:100]] += 1

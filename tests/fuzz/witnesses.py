@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import re
-import sys
 import warnings
 import zlib
 from collections.abc import Callable
@@ -354,25 +353,37 @@ def alike(
 # -- JAX ----------------------------------------------------------------------------------------------------
 
 
-def has_jax() -> bool:
-    """Return whether JAX can be asked."""
-    return "jax" in sys.modules or importlib.util.find_spec("jax") is not None
+class Peer(NamedTuple):
+    """Another library that differentiates the text of a program."""
+
+    name: str
+    names: Callable[[], dict[str, Any]]
+    tolerance: float = 1e-8
+    unfit: str = r"fg\.|iscomplex|frombuffer|bitwise_count|matvec|vecmat"
+    largest: int = 1000
+
+    is_asked = Calculus.is_asked
+    share: float = 0.1
 
 
 @functools.cache
-def jax_names() -> dict[str, Any]:
-    """Return JAX's names for what a program calls, with derivatives in double precision."""
+def _jax() -> Any:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_platforms", "cpu")
+    return jax
 
-    class Fgrad:
-        """Names of fgrad that JAX has."""
 
-        custom_vjp = jax.custom_vjp
-        grad, value_and_grad, jit, vmap = jax.grad, jax.value_and_grad, jax.jit, jax.vmap
-        jvp, vjp, jacrev, jacfwd, hessian = jax.jvp, jax.vjp, jax.jacrev, jax.jacfwd, jax.hessian
-        checkpoint = jax.checkpoint
+def jax_names() -> dict[str, Any]:
+    """Return JAX's names for what a program calls."""
+    jax = _jax()
+    return {"np": jax.numpy, "fg": None, "lax": jax.lax}
 
-    return {"np": jax.numpy, "fg": Fgrad, "lax": jax.lax}
+
+def has_jax() -> bool:
+    """Return whether JAX is installed."""
+    return importlib.util.find_spec("jax") is not None
+
+
+JAX = Peer("JAX", jax_names)
+PEERS: list[Peer] = []  # who is asked too; the command line adds JAX where it is installed

@@ -528,3 +528,44 @@ def test_what_is_looked_at_goes_with_the_function():
         assert alive() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(
+    "a",
+    [
+        np.zeros(300_000),
+        np.zeros((600, 500), order="F"),
+        np.zeros((600, 1000))[:, ::2],
+        np.zeros(3_000_001, np.uint8),
+        np.zeros((100_000, 3), np.complex64)[::-1],
+    ],
+    ids=["C", "F", "with gaps", "bytes", "reversed"],
+)
+def test_one_element_of_a_large_array_that_is_written_is_noticed(a):
+    f = fg.jit(lambda x: x + a.sum())
+    assert f(1.0) == 1
+    for k in (1, a.size // 2, a.size - 1):
+        a.flat[k] = 1
+        assert f(1.0) == 2
+        a.flat[k] = 0
+        assert f(1.0) == 1
+
+
+def test_an_item_of_a_long_container_is_noticed():
+    row, table, arrays = [0.0] * 5000, {k: 0.0 for k in range(5000)}, [np.zeros(1) for _ in range(3000)]
+    f = fg.jit(lambda x: x + row[3000] + table[4000] + arrays[2500][0])
+    assert f(1.0) == 1
+    row[3000] = 1.0
+    assert f(1.0) == 2
+    table[4000] = 1.0
+    assert f(1.0) == 3
+    arrays[2500][0] = 1.0
+    assert f(1.0) == 4
+    table[-1] = table.pop(0)
+    assert f(1.0) == 4
+
+
+def test_a_warning_says_that_not_all_is_looked_at():
+    lists = [[0.0] for _ in range(30_000)]
+    with pytest.warns(RuntimeWarning, match="reaches more than 20000 functions, arrays and objects"):
+        assert fg.jit(lambda x: x + lists[5][0])(1.0) == 1

@@ -19,6 +19,7 @@ import sys
 import sysconfig
 import threading
 import types
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
@@ -31,10 +32,9 @@ from fgrad.core.tensor import Tensor
 from fgrad.transforms.calling import Transformed, name_of
 
 DEPTH = 6  # steps from a name to what it leads to
-FAR = 20_000  # steps in all: what lies beyond is not looked at
-MANY = 1000  # items of a container: of a longer one only the length is looked at
-WHOLE = 1 << 20  # bytes of an array that is compared as a whole, of a larger one a sample
-SMALL = 1 << 12
+FAR = 20_000  # steps in all: of what lies beyond a warning speaks
+SMALL = 1 << 12  # bytes of an array that are compared as one
+BLOCK = 1 << 16  # words of an array that are compared at once, and stay in the cache meanwhile
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, Transformed)
 _SOURCES = np.random.Generator, np.random.RandomState, random.Random
@@ -58,6 +58,14 @@ class Surroundings:
             given: what it was given beside arrays: static arguments.
         """
         walk = _walked(fun, given)
+        if walk.steps > FAR:
+            warnings.warn(
+                f"{name_of(fun)} reaches more than {FAR} functions, arrays and objects by the names in its code; "
+                "if others than the first of them change, the compiled program does not notice. Give what may "
+                "change as an argument",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         self._found = list(walk.found.values())
         self._namespace: dict[str, Any] = walk.namespace | {"is_": operator.is_, "_MISSING": _MISSING}
         self.fresh = self._compiled([code for _, code in self._found])
@@ -164,7 +172,7 @@ class _Walk:
         self._seen: dict[int, tuple[Any, int]] = {}
         self.sources: dict[int, Any] = {}  # of random numbers
         self.titles: dict[int, str] = {}
-        self._steps = 0
+        self.steps = 0
         self.seeds = False  # whether code names what may take its seed from the system
 
     def name(self, x: Any) -> str:
@@ -191,8 +199,8 @@ class _Walk:
         if isinstance(x, (*_PLAIN, Tensor)) or (before is not None and before[1] >= depth):
             return
         self._seen[id(x)] = x, depth
-        self._steps += 1
-        if self._steps > FAR:
+        self.steps += 1
+        if self.steps > FAR:
             return
         if isinstance(x, np.ndarray):
             self._array(x)
@@ -206,9 +214,8 @@ class _Walk:
             self._members(x, x.__dict__, x.__qualname__, depth)
         elif depth and isinstance(x, dict):
             self._items(x, f"list({self.name(x)}.values())", list(x.values()), depth)
-            if len(x) <= MANY:
-                keys = self.name(list(x))
-                self.found[id(x), "keys"] = "the keys of a dictionary", f"list({self.name(x)}) == {keys}"
+            keys = self.name(list(x))
+            self.found[id(x), "keys"] = "the keys of a dictionary", f"list({self.name(x)}) == {keys}"
         elif depth and isinstance(x, list | tuple | set | frozenset | deque):
             self._items(x, self.name(x), list(x), depth)
         elif isinstance(x, ContextVar):
@@ -220,18 +227,16 @@ class _Walk:
             self._object(x, depth)
 
     def _array(self, a: np.ndarray[Any, Any]) -> None:
-        if is_private(a) or a.dtype == object:
+        if is_private(a) or a.dtype.hasobject:
             return
         self.found[id(a), "array"] = f"an array of shape {a.shape}", f"{self.name(_Print(a))}.holds()"
 
     def _items(self, x: Any, code: str, items: list[Any], depth: int) -> None:
         if not isinstance(x, tuple | frozenset):
             kept = self.name(items)
-            condition = f"len({self.name(x)}) == {len(items)}"
-            if len(items) <= MANY:
-                condition += f" and all(map(is_, {code}, {kept}))"
+            condition = f"len({self.name(x)}) == {len(items)} and all(map(is_, {code}, {kept}))"
             self.found[id(x), "items"] = f"the items of a {type(x).__name__}", condition
-        for item in items[:MANY]:
+        for item in items:
             self.see(item, depth - 1)
 
     def _members(self, x: Any, members: Any, title: str, depth: int) -> None:
@@ -444,25 +449,15 @@ def _is_same(x: Any, known: Any) -> bool:
 
 
 class _Print:
-    """What tells an array from what it becomes when it is written to."""
+    """What tells an array from what it becomes when it is written to: a copy, to the bit."""
 
-    __slots__ = ("_array", "_aval", "_kept", "_step")
+    __slots__ = ("_array", "_aval", "_kept")
 
     _kept: bytes | np.ndarray[Any, Any]
 
     def __init__(self, a: np.ndarray[Any, Any]) -> None:
         self._array, self._aval = a, (a.shape, a.dtype)
-        self._step = max(1, a.nbytes // WHOLE)
-        kept = self._sample()
-        self._kept = kept if isinstance(kept, bytes) else kept.copy()
-
-    def _sample(self) -> bytes | np.ndarray[Any, Any]:
-        a = self._array
-        if a.nbytes <= SMALL:
-            return a.tobytes()
-        flat = a.reshape(-1) if a.flags.c_contiguous else a.flat
-        found = np.ascontiguousarray(flat[:: self._step])
-        return found.view(np.int64 if found.nbytes % 8 == 0 else np.uint8)
+        self._kept = a.tobytes() if a.nbytes <= SMALL else _words(a).copy()
 
     def holds(self) -> bool:
         """Return whether the array is as it was, to the bit."""
@@ -470,5 +465,13 @@ class _Print:
         if (a.shape, a.dtype) != self._aval:
             return False
         kept = self._kept
-        now: Any = self._sample()
-        return bool(now == kept) if isinstance(kept, bytes) else bool(np.array_equal(now, kept))
+        if isinstance(kept, bytes):
+            return a.tobytes() == kept
+        now = _words(a)
+        return all((now[i : i + BLOCK] == kept[i : i + BLOCK]).all() for i in range(0, len(now), BLOCK))
+
+
+def _words(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the memory of an array as integers, a copy of it where there are gaps."""
+    flat = np.asarray(a).ravel(order="K")
+    return flat.view(np.int64 if flat.nbytes % 8 == 0 and flat.flags.c_contiguous else np.uint8)
