@@ -451,7 +451,10 @@ def apart(case: Case, out: Any, expected: Any) -> None:
         if not isinstance(y, fg.Tensor) and not (isinstance(y, np.ndarray) and y.flags.writeable):
             continue
         kept, changed = [plain(o).copy() for o in ys], [np.array(o) for o in es]
-        y[...] = 1
+        try:
+            y[...] = 1
+        except ValueError:  # read-only, where NumPy warns that it will be
+            continue
         e[...] = 1
         if any(type(o) is Unknown for o in ys):  # nobody knows, so nobody may look at it
             return
@@ -662,10 +665,18 @@ def confirmed(
         lost = not np.all(np.isfinite(y[known]))
         if lost and has_infinities(case):
             raise Undetermined
+        if lost and POLES.search(source) and case.way in FIRST and pushes(case, xs):
+            raise Undetermined
         if ((lost and POLES.search(source)) or CHOICES.search(source)) and is_special(case, plain_f, xs):
             raise Undetermined
         raise FindingError(f"{case.way}: slope", f"{what}, beside {by.name}: {beside(y, e)}")
     return certain
+
+
+def pushes(case: Case, xs: list[Any]) -> bool:
+    """Return whether forward mode has a number where reverse mode has NaN: zeros meet infinite slopes."""
+    f, ys = held(case.program.function(np=SPACES[case.space], fg=fg, lax=lax), xs)
+    return bool(np.isfinite(PUSHED["jvp"](weighted(f), ys)))
 
 
 # Ways that are compared with another mode: NaN of one of them may be a number in the other

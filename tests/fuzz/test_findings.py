@@ -311,3 +311,39 @@ def test_all_elements_that_a_staged_mask_chooses_get_one_value(value, axes):
             exactly(out, expected)
         else:
             assert isinstance(out, type)
+
+
+BROADCAST = {
+    "new axes": (lambda u: np.broadcast_arrays(u, np.zeros((1, 3)))[0], True),
+    "as it is": (lambda u: np.broadcast_arrays(u, 1.0)[0], True),
+    "rows": (lambda u: np.broadcast_arrays(u, np.zeros((2, 3)))[0], False),
+    "a number": (lambda u: np.broadcast_arrays(u, 1.0)[1], False),
+    "an array": (lambda u: np.broadcast_arrays(u[None] * np.ones((2, 1)), np.zeros(3))[1], False),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Numpy has detected:DeprecationWarning")
+@pytest.mark.parametrize("name", BROADCAST)
+def test_what_broadcast_arrays_returns_is_written_to_as_in_numpy_or_refused(name):
+    make, is_view = BROADCAST[name]
+
+    def f(x):
+        u = x * 1.0
+        y = make(u)
+        y[..., 0] = 5.0
+        return u, y
+
+    x = np.arange(3.0)
+    for run in (lambda x: f(fg.tensor(x)), fg.jit(f), lambda x: [y[0] for y in fg.vmap(f)(x[None])]):
+        if is_view:
+            for y, e in zip(run(x), f(x), strict=True):
+                exactly(y, e)
+        else:
+            with pytest.raises(ValueError, match="assignment destination is read-only"):
+                run(x)
+
+
+def test_flat_of_what_is_read_only_is_refused_before_places_are_looked_at():
+    for run in (lambda f: f(fg.tensor(np.zeros((2, 0)))), lambda f: fg.jit(f)(np.zeros((2, 0)))):
+        with pytest.raises(ValueError, match="read-only"):
+            run(lambda x: np.broadcast_to(x, (3, 2, 0)).flat.__setitem__(0, 1.0))

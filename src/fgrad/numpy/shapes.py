@@ -209,9 +209,15 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
 @implements(np.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     """Return arrays repeated up to their common shape."""
-    xs = values(args)
+    xs = alike(values(args))
     shape = np.broadcast_shapes(*(x.shape for x in xs))
-    return tuple(alike([x if tuple(x.shape) == shape else repeated(x, shape) for x in xs]))
+    return tuple([_broadcast(x, shape) for x in xs])
+
+
+def _broadcast(x: Any, shape: tuple[int, ...]) -> Any:
+    if tuple(x.shape) == shape:
+        return x
+    return reshaped(x, shape) if x.shape and math.prod(shape) == x.size else repeated(x, shape)
 
 
 @implements(np.atleast_1d)

@@ -277,6 +277,7 @@ class Flat:
         return _flat(self.base)[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        check_writable(self.base)
         values = _flat(as_target(value, self.base))
         places = np.arange(self.base.size)[index]
         if not places.ndim and np.ndim(value):
