@@ -347,3 +347,65 @@ def test_flat_of_what_is_read_only_is_refused_before_places_are_looked_at():
     for run in (lambda f: f(fg.tensor(np.zeros((2, 0)))), lambda f: fg.jit(f)(np.zeros((2, 0)))):
         with pytest.raises(ValueError, match="read-only"):
             run(lambda x: np.broadcast_to(x, (3, 2, 0)).flat.__setitem__(0, 1.0))
+
+
+REDUCING = [
+    *("sum", "prod", "mean", "std", "var", "max", "min", "ptp", "any", "all", "argmax", "argmin", "median"),
+    *("nansum", "nanprod", "nanmean", "nanstd", "nanvar", "nanmax", "nanmin", "nanmedian", "count_nonzero"),
+    *("average", "nanargmax"),
+]
+UNIVERSAL = [name for name in dir(np) if isinstance(getattr(np, name), np.ufunc)]
+WITHOUT_AXES = [
+    *(f"np.{name}({x})" for name in REDUCING for x in ("x", "x, axis=0", "x[0]", "zero")),
+    *(f"np.{name}(x, where=x > 0)" for name in ("sum", "mean", "std", "var", "nanstd", "nanvar", "nanmean")),
+    *(f"np.{name}({x})" for name in UNIVERSAL for x in ("x[0]", "zero", "x[0], x[1]", "zero, 2")),
+    *(f"np.{name}.reduce(x)" for name in UNIVERSAL),
+    *(f"np.{name}(x[0], x[1], dtype=float)" for name in ("add", "power", "hypot")),
+    *(f"np.{name}(x, 0.3)" for name in ("quantile", "percentile", "nanquantile")),
+    *(f"np.{name}(x, x)" for name in ("dot", "inner", "vdot", "vecdot", "matmul", "convolve")),
+    *("np.einsum('i,i->', x, x)", "np.tensordot(x, x, 1)", "np.linalg.multi_dot([x, np.outer(x, x), x])"),
+    *(f"np.linalg.{name}(np.outer(x, x))" for name in ("det", "norm", "cond", "matrix_rank")),
+    *("np.trace(np.outer(x, x))", "np.linalg.norm(x, axis=0)", "np.trapezoid(x)", "np.polyval(x, x[0])"),
+    *(
+        "x[0]",
+        "x[0, ...]",
+        "zero[...]",
+        "zero[()]",
+        "x[np.array(1)]",
+        "np.take(x, 1)",
+        "x.flat[1]",
+        "x.take(1)",
+    ),
+    *("np.where(x[0] > 0, x[0], 2.0)", "np.choose(0, [x[0], x[1]])", "np.select([x[0] > 0], [x[1]], 0.0)"),
+    *(f"np.{f}({x})" for f in ("nan_to_num", "angle", "i0", "sinc", "fix", "real") for x in ("x[0]", "zero")),
+    *(f"np.interp({x}, np.arange(3.0), x)" for x in ("x[0]", "zero")),
+    *(f"np.clip({x}, 0, 1)" for x in ("x[0]", "zero")),
+    *(
+        f"{x}{f}"
+        for f in (".astype(float)", ".round(1)", ".copy()", " ** 2", " > 0")
+        for x in ("x[0]", "zero")
+    ),
+    *(
+        f"np.{f}({x})"
+        for f in ("squeeze", "transpose", "copy", "ravel", "flip")
+        for x in ("x[0]", "zero", "x[:1]")
+    ),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_results_are_scalars_where_those_of_numpy_are():
+    x = np.array([1.0, -2.0, 3.0])
+    wrong, seen = [], 0
+    for text in WITHOUT_AXES:
+        f = eval(f"lambda x, zero: {text}", {"np": np})
+        try:
+            e, y = f(x, x[:1].reshape(())), f(fg.tensor(x), fg.tensor(x[0].reshape(())))
+        except Exception:
+            continue
+        if np.shape(e) == () and isinstance(y, fg.Tensor):
+            seen += 1
+            if isinstance(y._value, np.ndarray) != isinstance(e, np.ndarray):
+                wrong.append(text)
+    assert not wrong
+    assert seen > 200

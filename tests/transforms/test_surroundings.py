@@ -552,7 +552,7 @@ def test_one_element_of_a_large_array_that_is_written_is_noticed(a):
 
 
 def test_an_item_of_a_long_container_is_noticed():
-    row, table, arrays = [0.0] * 5000, {k: 0.0 for k in range(5000)}, [np.zeros(1) for _ in range(3000)]
+    row, table, arrays = [0.0] * 5000, dict.fromkeys(range(5000), 0.0), [np.zeros(1) for _ in range(3000)]
     f = fg.jit(lambda x: x + row[3000] + table[4000] + arrays[2500][0])
     assert f(1.0) == 1
     row[3000] = 1.0

@@ -37,7 +37,7 @@ from fgrad.numpy.arrays import (
     together,
 )
 from fgrad.numpy.chosen import Chosen, chosen
-from fgrad.numpy.registry import declare_operator, implements, stored, written_back
+from fgrad.numpy.registry import as_scalar, declare_operator, implements, stored, written_back
 from fgrad.numpy.views import part, sliced, zeros_beside
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
@@ -294,7 +294,8 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     for i in range(n - 2, -1, -1):
         y = where(places == i, linear.convert(options[i], kind), y)
     y = linear.broadcast_to(y, shape) if y.shape != shape else y
-    return stored(beside(recopied(y, "K") if y is options[-1] and isinstance(y, Tensor) else y, a), out)
+    y = beside(recopied(y, "K") if y is options[-1] and isinstance(y, Tensor) else y, a)
+    return stored(as_scalar(y), out)
 
 
 @implements(np.take)
@@ -456,7 +457,7 @@ def nan_to_num(
         raise TypeError(
             f"Cannot cast a replacement from {y.dtype} to {x.dtype} according to the rule 'same_kind'"
         )
-    return linear.convert(y, x.dtype)
+    return as_scalar(linear.convert(y, x.dtype))
 
 
 @implements(np.isclose)

@@ -9,6 +9,7 @@ import numpy as np
 from fgrad.core.tensor import bind, unary
 from fgrad.numpy.arrays import as_value, extends, operands, promoted
 from fgrad.numpy.ordering import argsort, searchsorted
+from fgrad.numpy.registry import as_scalar
 from fgrad.numpy.shapes import concatenate
 from fgrad.numpy.statistics import known
 from fgrad.ops import linear
@@ -67,7 +68,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     left = bind("slice", fp, index=(0,)) if left is None else left
     right = bind("slice", fp, index=(-1,)) if right is None else right
     y = bind("where", bind("less", x, first), left, y)
-    return bind("where", bind("greater", x, last), right, y)
+    return as_scalar(bind("where", bind("greater", x, last), right, y))
 
 
 def _periodic(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:

@@ -14,7 +14,7 @@ from fgrad.numpy.arrays import as_value, extends, next_to
 from fgrad.numpy.reductions import abs2, cumprod, cumsum, extremum, prod, rooted, sum
 from fgrad.numpy.reductions import mean as _mean
 from fgrad.numpy.reductions import var as _var
-from fgrad.numpy.registry import stored
+from fgrad.numpy.registry import as_scalar, stored
 from fgrad.numpy.statistics import known
 from fgrad.ops import linear
 
@@ -175,7 +175,7 @@ def nanvar(
     Where no degree of freedom is left it is NaN, with a RuntimeWarning, and the gradient is zero.
     """
     y = _spread(a, axis, dtype, out, ddof, keepdims, where, mean, correction, lambda y: y)
-    return stored(y, out)
+    return stored(as_scalar(y), out)
 
 
 @extends(np.nanstd)
@@ -195,7 +195,7 @@ def nanstd(
     y = _spread(
         a, axis, dtype, out, ddof, keepdims, where, mean, correction, functools.partial(rooted, out=out)
     )
-    return stored(y, out)
+    return stored(as_scalar(y), out)
 
 
 def _spread(

@@ -13,7 +13,7 @@ from fgrad.core.primitive import FOREIGN, ROWS, UFUNCS
 from fgrad.core.tensor import Tensor, apply_row, bind, wrap
 from fgrad.numpy.arrays import as_array, together
 from fgrad.numpy.reductions import sum
-from fgrad.numpy.registry import cast, cast_operands, declare_operator, implements, stored
+from fgrad.numpy.registry import as_scalar, cast, cast_operands, declare_operator, implements, stored
 from fgrad.numpy.shapes import atleast_1d, diagonal, moveaxis, ravel
 from fgrad.numpy.views import diagonal as diagonal_view
 from fgrad.numpy.views import transposed
@@ -149,7 +149,7 @@ def inner(a: Any, b: Any, /) -> Any:
     x, y = together(a, b)
     if not x.shape or not y.shape:
         return bind("multiply", x, y)
-    return tensordot(x, y, (-1, -1))
+    return as_scalar(tensordot(x, y, (-1, -1)))
 
 
 @implements(np.outer)
@@ -174,7 +174,7 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, dtype: Any =
     x, y = (moveaxis(v, axis, -1) for v in together(x1, x2))
     x = bind("conjugate", x) if x.dtype.kind == "c" else x
     z = matmul(linear.reshape(x, (*x.shape[:-1], 1, x.shape[-1])), linear.reshape(y, (*y.shape, 1)))
-    return stored(linear.reshape(z, z.shape[:-2]), out)
+    return stored(as_scalar(linear.reshape(z, z.shape[:-2])), out)
 
 
 @implements(getattr(np, "matvec", None))

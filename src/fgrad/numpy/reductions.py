@@ -14,7 +14,7 @@ from fgrad.core.primitive import ROWS
 from fgrad.core.tensor import Tensor, apply_linear, bind, unary
 from fgrad.core.trace import Box
 from fgrad.numpy.arrays import alike, as_value, next_to, operands, together
-from fgrad.numpy.registry import implements, stored
+from fgrad.numpy.registry import as_scalar, implements, stored
 from fgrad.numpy.shapes import broadcast_to, concatenate
 from fgrad.ops import linear
 
@@ -330,7 +330,7 @@ def var(
     degree of freedom is left the variance is NaN or infinite, as NumPy's, and the gradient is zero.
     """
     y = _spread(a, axis, dtype, out, ddof, keepdims, where, mean, correction, lambda y: y)
-    return stored(y, out)
+    return stored(as_scalar(y), out)
 
 
 def _spread(
@@ -409,7 +409,7 @@ def std(
     y = _spread(
         a, axis, dtype, out, ddof, keepdims, where, mean, correction, functools.partial(rooted, out=out)
     )
-    return stored(y, out)
+    return stored(as_scalar(y), out)
 
 
 def rooted(y: Any, out: Any) -> Any:

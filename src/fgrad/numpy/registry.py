@@ -322,6 +322,13 @@ def stored(result: Any, out: Any) -> Any:
     return out
 
 
+def as_scalar(x: Any) -> Any:
+    """Return a result without axes as the scalar that NumPy returns, which nobody can write to."""
+    if isinstance(x, Tensor) and x._value.__class__ is np.ndarray and not x._value.ndim:
+        return wrap(x._value[()], x._nodes)
+    return x
+
+
 def storable(value: Any) -> Any:
     """Return what an array of NumPy is to hold, which cannot be a Tensor that is being differentiated."""
     if not isinstance(value, Tensor):

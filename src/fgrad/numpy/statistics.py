@@ -17,7 +17,7 @@ from fgrad.numpy.arrays import as_value, extends, next_to, number_type, together
 from fgrad.numpy.indexing import along_axis, clip, stop_gradient
 from fgrad.numpy.products import dot
 from fgrad.numpy.reductions import average, axes_of, cumsum, given_to, mean, sum
-from fgrad.numpy.registry import stored
+from fgrad.numpy.registry import as_scalar, stored
 from fgrad.numpy.shapes import concatenate, diag
 from fgrad.ops import linear
 from fgrad.ops.linear import Axes
@@ -276,7 +276,7 @@ def _quantiles(
     k = len(y.shape) - 1
     y = linear.transpose(y, (k, *range(k)))
     y = linear.reshape(y, (*q.shape, *y.shape[1:]))
-    return stored(_kept(y, a.shape, axes, keepdims, len(q.shape)), out)
+    return stored(as_scalar(_kept(y, a.shape, axes, keepdims, len(q.shape))), out)
 
 
 def _count_numbers(x: Any) -> Any:

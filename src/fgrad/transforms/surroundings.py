@@ -60,9 +60,8 @@ class Surroundings:
         walk = _walked(fun, given)
         if walk.steps > FAR:
             warnings.warn(
-                f"{name_of(fun)} reaches more than {FAR} functions, arrays and objects by the names in its code; "
-                "if others than the first of them change, the compiled program does not notice. Give what may "
-                "change as an argument",
+                f"{name_of(fun)} reaches more than {FAR} functions, arrays and objects by name. If one "
+                "beyond those changes, the compiled program does not notice: give what may change as argument",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -16,7 +16,7 @@ from fgrad.numpy import products
 from fgrad.numpy.arrays import as_value, together
 from fgrad.numpy.linalg.arguments import linalg_function, square_matrices
 from fgrad.numpy.linalg.systems import inv
-from fgrad.numpy.registry import stored
+from fgrad.numpy.registry import as_scalar, stored
 from fgrad.ops import linear, matrices
 
 
@@ -66,7 +66,7 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
     y = _chain(xs, _splits([x.shape[0] for x in xs] + [xs[-1].shape[1]]), 0, len(xs) - 1)
     if first or last:
         y = linear.reshape(y, tuple(n for n, gone in zip(y.shape, (first, last), strict=True) if not gone))
-    return stored(y, out)
+    return stored(as_scalar(y), out)
 
 
 def _splits(lengths: Sequence[int]) -> dict[tuple[int, int], int]:

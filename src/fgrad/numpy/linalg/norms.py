@@ -18,6 +18,7 @@ from fgrad.numpy.linalg.arguments import is_abstract, is_followed, linalg_functi
 from fgrad.numpy.linalg.factorizations import svd, svdvals
 from fgrad.numpy.linalg.systems import inv
 from fgrad.numpy.reductions import abs2, axes_of, finished, inexact
+from fgrad.numpy.registry import as_scalar
 from fgrad.ops import linear
 from fgrad.ops.contraction import contract
 
@@ -182,7 +183,7 @@ def cond(x: Any, p: Any = None) -> Any:
         r = bind("where", singular, np.nan, r)
     broken = bind("sum", bind("isnan", x), axes=(len(x.shape) - 2, len(x.shape) - 1))
     lost = bind("logical_and", bind("isnan", r), bind("equal", broken, 0))
-    return bind("where", lost, np.inf, r)
+    return as_scalar(bind("where", lost, np.inf, r))
 
 
 @linalg_function(np.linalg.matrix_rank)
