@@ -61,7 +61,7 @@ class Surroundings:
         if walk.steps > FAR:
             warnings.warn(
                 f"{name_of(fun)} reaches more than {FAR} functions, arrays and objects by name. If one "
-                "beyond those changes, the compiled program does not notice: give what may change as argument",
+                "beyond those changes, the compiled program does not notice: pass what may change",
                 RuntimeWarning,
                 stacklevel=2,
             )
