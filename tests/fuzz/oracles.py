@@ -403,7 +403,7 @@ def values(case: Case, real: Any, plain_f: Any, xs: list[Any]) -> Verdict:
     size = extent(case)
     demand_settled(case, expected)
     settled(case, lambda: matches(case.way, out, expected, size, undefined=has_infinities(case)), out)
-    if case.way == "eager":
+    if case.way == "eager" and not re.search(r"\b(fg|lax)\.", case.program.source()):
         scalars(case, out, expected)
     unchanged(case, xs, before)
     if not mapped:
@@ -549,6 +549,8 @@ def is_fragile(case: Case) -> bool:
 def slopes(case: Case, real: Any, plain_f: Any, xs: list[Any]) -> Verdict:
     before = [x.copy() for x in xs]
     _, error = attempt(plain_f, *(x.copy() for x in xs))
+    if error is None and "vmap" in case.way:
+        _, error = attempt(loop, plain_f, xs)
     f, ys = held(real, xs)
     total = weighted(f)
     way = case.way

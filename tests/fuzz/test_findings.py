@@ -409,3 +409,12 @@ def test_results_are_scalars_where_those_of_numpy_are():
                 wrong.append(text)
     assert not wrong
     assert seen > 200
+
+
+@pytest.mark.parametrize("initial", [-0.452, 0.3, 0, 2, np.float32(0.5), True])
+@pytest.mark.parametrize("name", ["sum", "prod"])
+def test_the_first_term_of_truth_values_is_one(name, initial):
+    for x in (np.array([1.0, 2.0]), np.zeros(2), np.array([0, 3])):
+        f = lambda x: getattr(np, name)(x, dtype=bool, initial=initial)
+        expected, eager, compiled = both(f, x)
+        assert eager == compiled == expected

@@ -805,3 +805,40 @@ def test_few_sines_and_their_sum(count):
     # with four numbers the compiler made one call of four, by another convention than that of its function
     x = np.linspace(0.0, 1.0, count)
     np.testing.assert_allclose(fg.jit(lambda x: np.sum(np.cos(x)))(x), np.sum(np.cos(x)), rtol=1e-14)
+
+
+def _doubled(x):
+    t = x
+    x += 1.0
+    x *= 3.0
+    return t * x
+
+
+@pytest.mark.parametrize(
+    "run", [fg.jit, lambda f: lambda x: fg.jit(fg.value_and_grad(f))(x)[0], lambda f: fg.jit(fg.jit(f))]
+)
+def test_arrays_without_axes_are_written_to_and_scalars_are_not(run):
+    f = run(_doubled)
+    for x in (np.array(2.0), np.float64(2.0), 2.0, np.float32(2.0), np.array(3.0, np.float32)) * 3:
+        expected = _doubled(x.copy() if isinstance(x, np.ndarray) else x)
+        assert float(f(x)) == float(expected)
+    assert float(f(fg.tensor(2.0))) == float(_doubled(fg.tensor(2.0)))
+
+
+def test_a_staged_array_without_axes_stays_one_where_it_is_written_to():
+    def f(x):
+        t = u = fnp.zeros(())
+        u += x
+        u += x
+        return t
+
+    assert fg.jit(f)(2.0) == f(2.0) == 4
+
+
+def test_what_has_no_axes_is_staged_once_where_nothing_is_written():
+    f = fg.jit(lambda x: x * 2)
+    for x in (np.array(1.0), np.float64(1.0), fg.tensor(1.0)) * 3:
+        f(x)
+    with fg.explain_retrace() as reasons:
+        f(np.array(1.0)), f(np.float64(1.0))
+    assert reasons == []

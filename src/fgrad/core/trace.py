@@ -120,6 +120,10 @@ class Box:
         """Return whether the value certainly lies in memory row by row, without gaps."""
         return False
 
+    def is_array(self) -> bool:
+        """Return whether it is an array, which can be written to: what has no axes is a scalar."""
+        return bool(self.shape)
+
     def in_order(self) -> Box:
         """Return the same value as an array that lies in memory row by row."""
         return self

@@ -139,7 +139,7 @@ def _is_item(value: Any, params: dict[str, Any]) -> bool:
 
 def _is_array(x: Tensor) -> bool:
     """Return whether what has no value is an array: scalars have no axes, and are no views."""
-    return bool(x.shape) or x._base is not None
+    return bool(x.shape) or x._base is not None or (isinstance(x._value, Box) and x._value.is_array())
 
 
 def reshaped_view(
@@ -484,7 +484,7 @@ def in_place(x: Any, new: Any) -> Any:
         return NotImplemented
     if new.shape != x.shape or new.dtype != x.dtype:
         new = castable(x, new)
-    if x._value.__class__ is not _ndarray and x._base is None and not x.shape:
+    if x._value.__class__ is not _ndarray and not _is_array(x):
         return wrap(new._value, new._nodes)
     rebind(x, new)
     return x

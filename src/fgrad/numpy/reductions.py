@@ -64,6 +64,12 @@ def _mask(where: Any, x: Any) -> Any:
     return where
 
 
+def _truth(initial: Any, dtype: Any) -> Any:
+    """Return a first term as truth value where the result is one, which is found by way of integers."""
+    is_truth = dtype is not None and np.dtype(dtype).kind == "b"
+    return first_term(initial, np.dtype(bool)) if is_truth else initial
+
+
 def first_term(initial: Any, dtype: np.dtype[Any]) -> Any:
     """Return what a reduction starts from, in its dtype.
 
@@ -142,7 +148,7 @@ def sum(
     axes = _axes_of_monoid(axis, len(a.shape))
     y = bind("sum", a, axes=axes)
     if initial is not _NOTHING and initial is not None:
-        y = y + first_term(initial, y.dtype)
+        y = y + first_term(_truth(initial, dtype), y.dtype)
     return finished(narrowed(y, dtype), a, axes, keepdims, out)
 
 
@@ -163,7 +169,7 @@ def prod(
     axes = _axes_of_monoid(axis, len(a.shape))
     y = bind("prod", a, axes=axes)
     if initial is not _NOTHING and initial is not None:
-        y = y * first_term(initial, y.dtype)
+        y = y * first_term(_truth(initial, dtype), y.dtype)
     return finished(narrowed(y, dtype), a, axes, keepdims, out)
 
 

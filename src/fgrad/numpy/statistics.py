@@ -276,7 +276,8 @@ def _quantiles(
     k = len(y.shape) - 1
     y = linear.transpose(y, (k, *range(k)))
     y = linear.reshape(y, (*q.shape, *y.shape[1:]))
-    return stored(as_scalar(_kept(y, a.shape, axes, keepdims, len(q.shape))), out)
+    y = _kept(y, a.shape, axes, keepdims, len(q.shape))
+    return stored(as_scalar(y) if weights is None else y, out)
 
 
 def _count_numbers(x: Any) -> Any:

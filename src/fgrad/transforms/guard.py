@@ -117,6 +117,8 @@ class _Writer:
             self.demand(f"{name}.__class__ is {self.name(Tensor)}")
             part = self.name()
             self.lines.append(f"{part} = {name}._value")
+            if not value.shape:  # an array, or a scalar
+                self.demand(f"{part}.__class__ is {self.name(value._value.__class__)}")
             self.found.append(part)
             return True
         if kind in _SCALARS:

@@ -68,6 +68,7 @@ class Jit(Transformed):
         self._guards: list[Callable[..., Any]] = []
         self._guarded: dict[Callable[..., Any], Key] = {}  # of what each of them leads to
         self._traces = 0
+        self._parted = False  # whether it matters which arguments without axes are arrays
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return `fun(*args, **kwargs)`."""
@@ -108,6 +109,12 @@ class Jit(Transformed):
         """Stage the function for arguments like these, and keep the result where it holds for later calls."""
         explain(self.fun, call.key, list(self._specialisations), call.names, stale)
         made = Specialisation(self.fun, call)
+        if made.is_parted and not self._parted:
+            self._parted = True
+            self._specialisations.clear()
+            self._guards.clear()
+            self._guarded.clear()
+            call.part()
         self._traces += 1
         if self._traces == MANY + 1:
             warnings.warn(
@@ -304,6 +311,18 @@ class Call:
         self.kinds = tuple([self._kind(i, x, abstract=abstract) for i, x in enumerate(self.leaves)])
         values = tuple([(k, type(v), v) for k, v in statics.items()])
         self.key = Key(self.structure, self.kinds, values, bound_axes(), default_place())
+        if jit._parted:
+            self.part()
+
+    def part(self) -> None:
+        """Let the key tell arrays without axes, which are written to, from scalars, which are replaced."""
+        for x in self.leaves:
+            if x.__class__ is Tensor and isinstance(x._value, Symbol):
+                x._value.is_array()  # who stages around has to tell them apart too
+        kinds = zip(self.kinds, self.leaves, strict=True)
+        self.key = self.key._replace(
+            kinds=tuple([(*k[:2], np.ndarray) if _form(x) == "array" else k for k, x in kinds])
+        )
 
     @property
     def donated(self) -> frozenset[int]:
@@ -405,6 +424,16 @@ def _array(x: Any) -> Any:
     return a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("="))
 
 
+def _form(x: Any) -> str:
+    """Return what an argument without axes is; "" for other ones."""
+    if getattr(x, "shape", None) != ():
+        return ""
+    value = x._value if x.__class__ is Tensor else x
+    if isinstance(value, Symbol):
+        return value.form
+    return "array" if isinstance(value, np.ndarray) else "scalar"
+
+
 # ---- staging ----------------------------------------------------------------------------------------------
 
 
@@ -439,6 +468,7 @@ class Specialisation:
     procedure: Procedure
     limits: list[tuple[int, np.dtype[Any]]]
     is_kept: bool
+    is_parted: bool
 
     def __init__(self, fun: Callable[..., Any], call: Call) -> None:
         self.calls, self._fun = 0, fun
@@ -460,6 +490,7 @@ class Specialisation:
         self.procedure = Procedure(stage.program(inputs, outputs), name_of(fun))
         places = {v: i for i, v in enumerate(inputs)}
         self.limits = [(places[v], dtype) for v, dtypes in stage.numbers.items() for dtype in dtypes]
+        self.is_parted = stage.is_parted
         self._around = Surroundings(fun, statics)
         arrays, tensors = reached(fun)
         live = current().traces
@@ -483,6 +514,8 @@ class Specialisation:
         for v, name in zip(inputs, call.names, strict=True):
             v.rename(name)
         boxed = [wrap(Symbol(stage, v, weak)) for v, (_, _, weak) in zip(inputs, call.kinds, strict=True)]
+        for t, x in zip(boxed, call.leaves, strict=True):
+            t._value.form = _form(x)
         stage.numbers = {v: set() for v, (_, _, weak) in zip(inputs, call.kinds, strict=True) if weak is int}
         with running((*current().traces, stage)):
             args, kwargs = call.arguments(boxed)

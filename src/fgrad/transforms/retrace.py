@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fgrad import tree
 from fgrad.blocks import Setting
 from fgrad.core.aval import Aval
@@ -97,6 +99,8 @@ def _place(place: Any) -> str:
 
 def _shown(kind: tuple[Any, ...]) -> str:
     shape, dtype, weak = kind
+    if weak is np.ndarray:
+        return f"an array {Aval(shape, dtype)}"
     return f"a Python {weak.__name__}" if weak else str(Aval(shape, dtype))
 
 

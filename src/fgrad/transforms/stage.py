@@ -29,7 +29,7 @@ from fgrad.transforms.surroundings import Draws
 class Symbol(Box):
     """A result that is not computed."""
 
-    __slots__ = ("is_in_order", "var", "weak")
+    __slots__ = ("form", "is_in_order", "var", "weak")
 
     trace: Stage
     var: Var
@@ -41,6 +41,7 @@ class Symbol(Box):
         self.trace, self.var, self.line = trace, var, user_line()
         self.weak = weak  # the type of the Python number that it stands for, whose dtype is not fixed
         self.is_in_order = False  # whether it is a copy that is known to lie in memory row by row
+        self.form = ""  # "array" or "scalar" of what has no axes, where that is known
 
     @property
     def shape(self) -> Shape:
@@ -69,8 +70,14 @@ class Symbol(Box):
     def in_order(self) -> Symbol:
         """Return the same value as an array that lies in memory row by row."""
         copy = Symbol(self.trace, self.var, self.weak)
-        copy.is_in_order = True
+        copy.is_in_order, copy.form = True, self.form
         return copy
+
+    def is_array(self) -> bool:
+        """Return whether it has axes, or is an array without."""
+        if self.form:
+            self.trace.is_parted = True
+        return bool(self.shape) or self.form == "array"
 
     def lies_in_order(self) -> bool:
         """Return whether the value certainly lies in memory row by row, without gaps."""
@@ -78,13 +85,21 @@ class Symbol(Box):
 
     def ordered_like(self, other: Any) -> Symbol:
         """Return the same value, which lies in memory row by row if `other` is known to."""
-        return self.in_order() if isinstance(other, Symbol) and other.is_in_order else self
+        found = self.in_order() if isinstance(other, Symbol) and other.is_in_order else self
+        if not self.shape and (other.form == "array" if isinstance(other, Symbol) else _is_array(other)):
+            found = Symbol(self.trace, self.var)
+            found.form = "array"
+        return found
 
     def shares_when_reshaped(self, shape: Shape) -> bool:
         """Return whether NumPy's reshape certainly makes a view."""
         if self.is_in_order or super().shares_when_reshaped(shape):
             return True
         return self.trace.lies_in_order(self.var)
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, np.ndarray)
 
 
 _LATE = 500  # equations that are looked through for how a value came about
@@ -120,6 +135,7 @@ class Stage(Trace):
         ] = {}  # Python integers, and the dtypes that they have to fit
         self.ranges: dict[Var, tuple[int, int]] = {}  # the least and the greatest value of counters
         self.count = 0
+        self.is_parted = False  # whether it matters which arguments without axes are arrays
 
     def var(self, aval: Aval) -> Var:
         """Return a new variable."""
