@@ -338,8 +338,8 @@ class _Context:
             y = np.asarray(getattr(y, "_value", y))  # noqa: PLW2901 -- the array under a Tensor
             if type(v.aval) is not Aval and y.shape[1:] == v.aval.shape[1:] and y.dtype == v.aval.dtype:
                 arrays[k] = y  # as many as a loop made, which only Python goes through
-            elif y.shape == v.aval.shape and y.dtype == v.aval.dtype:
-                np.copyto(arrays[k], y)
+            elif y.shape == v.aval.shape and np.can_cast(y.dtype, v.aval.dtype, "equiv"):
+                np.copyto(arrays[k], y)  # in either order of bytes
             else:
                 raise unexpected(row, aval_of(y), v.aval)
 
