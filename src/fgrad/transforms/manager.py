@@ -72,11 +72,28 @@ class _Registry:
 class _Recording:
     """What one recording knows: the tape, and for each attached tensor its leaf."""
 
-    __slots__ = ("callbacks", "leaves", "tape")
+    __slots__ = ("callbacks", "dropped", "leaves", "tape")
+
+    dropped: _Dropped  # where nobody else ends the recording with its manager
 
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
         self.leaves: dict[int, tuple[Tensor, Node]] = {}  # id -> the handle and its leaf
+
+
+class _Dropped(weakref.ref["GradManager"]):
+    """Waits for the death of a manager that records outside of a block: `__del__` would run for all of them.
+
+    And a Ctrl-C that comes there is lost.
+    """
+
+    __slots__ = ("tape",)
+
+    tape: Tape
+
+
+def _forget(dropped: Any) -> None:
+    dropped.tape.release()
 
 
 class Recorded:
@@ -128,10 +145,6 @@ class GradManager(Block):
     _recording: _Recording | None = None
     _sweeping = False
     _watch = None
-
-    def __del__(self) -> None:
-        if self._recording is not None:
-            self._recording.tape.release()
 
     @property
     def is_recording(self) -> bool:
@@ -252,6 +265,9 @@ class GradManager(Block):
             tape.refs, tape.note = Noted(), Recording(tape.level, weakref.ref(self))
         recording = _Recording(tape)
         try:
+            if self._watch is None:
+                recording.dropped = _Dropped(self, _forget)
+                recording.dropped.tape = tape
             self._recording = recording
             set_traces((*traces, tape), state)
             if tensors:
