@@ -9,9 +9,13 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
+from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+
+from fgrad.kernels import checks
 
 _WORD = ir.IntType(64)
 
@@ -25,6 +29,8 @@ def tile(rows: int, vectors: int, lanes: int, *, accumulate: bool = False) -> An
     b[j + term[t] + q], for r < `rows` and q < `vectors` `lanes`; with `accumulate` it adds that to what is
     there.
     """
+    if checks.ON:
+        return _checked(rows, vectors * lanes, accumulate)
 
     @intrinsic
     def multiply(
@@ -70,5 +76,23 @@ def tile(rows: int, vectors: int, lanes: int, *, accumulate: bool = False) -> An
             return context.get_dummy_value()
 
         return types.void(*kinds), code
+
+    return multiply
+
+
+def _checked(rows: int, width: int, accumulate: bool) -> Any:
+    """Return the same function element by element, so that Numba checks where each lies."""
+
+    @njit(error_model="numpy", boundscheck=True)
+    def multiply(
+        a: Any, i: Any, row: Any, b: Any, j: Any, term: Any, c: Any, k: Any, line: Any, count: Any
+    ) -> None:
+        for r in range(np.uintp(rows)):
+            for q in range(np.uintp(width)):
+                place = k + line * r + q
+                total = c[place] if accumulate else c.dtype.type(0)
+                for t in range(count):
+                    total += a[i + row[r] + t] * b[j + term[t] + q]
+                c[place] = total
 
     return multiply
