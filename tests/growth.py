@@ -21,6 +21,7 @@ import numpy as np
 
 import fgrad as fg
 from fgrad import nn
+from fgrad.kernels import native
 
 ENTRIES = 64  # of each cache
 Kind = Callable[[int], object]
@@ -76,6 +77,11 @@ def kernels(k: int) -> None:
     fg.jit(f)(np.ones(3))
 
 
+def code(k: int) -> None:
+    """Machine code alone."""
+    native.compiled(f"def kernel(slots, args, lo, hi):\n    float64_at(slots, args, 0)[0] = {k}.5\n")
+
+
 def layouts(k: int) -> None:
     """Kernels of eager operations, for operands laid out in memory in some order."""
     draw = np.random.default_rng(k)
@@ -129,8 +135,8 @@ HYPOT = None
 KINDS: dict[str, Kind] = {
     f.__name__: f
     for f in (
-        *(eager, jitted, batched, functions, kernels, layouts, contractions, pools, texts, structures),
-        checkpointed,
+        *(eager, jitted, batched, functions, kernels, code, layouts, contractions, pools, texts),
+        *(structures, checkpointed),
     )
 }
 
