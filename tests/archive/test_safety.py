@@ -397,3 +397,29 @@ def test_shapes_of_indexing_are_known_without_indexing():
         assert found == wanted, (shape, template, [a.shape for a in arrays])
         known += found is not None
     assert known > 1000
+
+
+def test_what_varies_in_loops_is_known_in_linear_time():
+    """Loops inside of one another, whose carries hand on one after the other: each body is looked at once."""
+    looked = 0
+
+    def f(x, depth=4):
+        def step(c, _):
+            y = x + c[-1]
+            return (f(y, depth - 1) if depth else np.sin(y), *c[:-1]), None
+
+        return fg.lax.scan(step, (0.0,) * 6, None, 2)[0][-1]
+
+    data = fg.export(fg.vmap(f), np.ones(3))
+
+    def seen(*_):
+        nonlocal looked
+        looked += 1
+
+    fg.load(data)
+    sys.setprofile(seen)
+    try:
+        fg.load(data)
+    finally:
+        sys.setprofile(None)
+    assert looked < 30_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor, bind
 from fgrad.lax.bodies import abstract, run, sharing
 from fgrad.lax.predicates import choose, demand_equal, differs, only, scalar
-from fgrad.lax.staged import Code, avals_out, inset, varies
+from fgrad.lax.staged import Code, avals_out, depends, inset
 from fgrad.lax.trees import kind_of
 from fgrad.numpy.indexing import clip, where
 from fgrad.ops.linear import convert
@@ -112,11 +113,10 @@ class Branches(Code):
         found: Sequence[Any] = switch(index, runs, *operands)
         return found
 
-    def varies(self, mapped: Sequence[bool]) -> list[bool]:
-        """Return which outputs differ between examples where the arguments `mapped` do."""
-        if mapped[0]:
-            return [True] * len(self.outs)
-        return [any(each) for each in zip(*(varies(p, mapped[1:]) for p in self.branches), strict=True)]
+    def made_of(self) -> list[int]:
+        """Find out what each output is made of: the choice, and what each branch makes it of."""
+        each = zip(*map(depends, self.branches), strict=True)
+        return [1 | functools.reduce(operator.or_, bits) << 1 for bits in each]
 
     def inner(self) -> Sequence[Program]:
         """Return those of the branches."""

@@ -15,7 +15,7 @@ from fgrad.core.tensor import Tensor, bind
 from fgrad.lax.bodies import fitting, promoted, run, sharing
 from fgrad.lax.predicates import anywhere, choose, differs, only_inside, scalar
 from fgrad.lax.scans import counted, scan
-from fgrad.lax.staged import Code, Grown, avals_out, inset, varies
+from fgrad.lax.staged import Code, Grown, avals_out, carried, depends, inset, joined
 from fgrad.lax.trees import Carry, kind_of, stack
 from fgrad.numpy.indexing import where
 from fgrad.transforms.stage import staged, staging, weakened
@@ -95,17 +95,13 @@ class While(Code):
             return [*carry, *(np.zeros(a.shape, a.dtype) for a in self.outs[self.carry :])]
         return [*carry, *map(stack, zip(*rows, strict=True))]
 
-    def varies(self, mapped: Sequence[bool]) -> list[bool]:
-        """Return which outputs differ between examples where the arguments `mapped` do."""
-        consts, carry = list(mapped[: self.consts]), list(mapped[self.consts :])
-        while True:
-            if any(varies(self.condition, [*consts, *carry])):
-                return [True] * len(self.outs)
-            outs = varies(self.body, [*consts, *carry])
-            new = [a or b for a, b in zip(carry, outs, strict=False)]
-            if new == carry:
-                return [*carry, *outs[self.carry :]]
-            carry = new
+    def made_of(self) -> list[int]:
+        """Find out what each output is made of; all are made of what the condition is."""
+        known = depends(self.body)
+        count = len(self.body.inputs) - self.consts
+        given = carried(known, [1 << i for i in range(len(self.body.inputs))], self.consts, count)
+        (go,) = (joined(bits, given) for bits in depends(self.condition))
+        return [bits | go for bits in (*given[self.consts :], *(joined(b, given) for b in known[count:]))]
 
     def inner(self) -> Sequence[Program]:
         """Return the condition and the step."""

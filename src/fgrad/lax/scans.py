@@ -14,7 +14,7 @@ from fgrad.core.program import Program
 from fgrad.core.tensor import bind, wrap
 from fgrad.lax.bodies import fitting, promoted, run
 from fgrad.lax.reversal import scan_in_parts
-from fgrad.lax.staged import Code, Grown, avals_out, inset, varies
+from fgrad.lax.staged import Code, Grown, avals_out, carried, depends, inset, joined
 from fgrad.lax.trees import Carry, flatten_like, stack
 from fgrad.transforms.calling import has_tensor, name_of
 from fgrad.transforms.stage import staged, staging, weakened
@@ -200,20 +200,14 @@ class Scan(Code):
         carry, ys = scan(step, init, xs, length, self.reverse, checkpoint=self.checkpoint)
         return [*carry, *(ys or ())]
 
-    def varies(self, mapped: Sequence[bool]) -> list[bool]:
-        """Return which outputs differ between examples where the arguments `mapped` do."""
-        if self.length is None:
-            if mapped[0]:
-                return [True] * len(self.outs)
-            mapped = mapped[1:]
-        n, m = self.consts, self.carry
-        consts, carry, xs = list(mapped[:n]), list(mapped[n : n + m]), list(mapped[n + m :])
-        while True:
-            outs = varies(self.body, [*consts, *carry, *xs])
-            new = [a or b for a, b in zip(carry, outs, strict=False)]
-            if new == carry:
-                return [*carry, *outs[m:]]
-            carry = new
+    def made_of(self) -> list[int]:
+        """Find out what each output is made of."""
+        first = int(self.length is None)  # the number of steps, of which everything is made
+        known = depends(self.body)
+        given = [1 << first + i for i in range(len(self.body.inputs))]
+        given = carried(known, given, self.consts, self.carry)
+        outs = [joined(bits, given) for bits in known[self.carry :]]
+        return [bits | first for bits in (*given[self.consts : self.consts + self.carry], *outs)]
 
     def inner(self) -> Sequence[Program]:
         """Return the step."""

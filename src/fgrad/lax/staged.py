@@ -49,16 +49,50 @@ class Grown(Aval):
         return f"{self.dtype.name}[{','.join(['n', *map(str, self.shape[1:])])}]"
 
 
+ALL = -1  # every bit is set
+
+
+def depends(program: Program) -> list[int]:
+    """Return for each output of a program the inputs of which it is made, as bits of an integer."""
+    env = {v: 1 << i for i, v in enumerate(program.inputs)}
+    for e in program.equations:
+        given = [env.get(a, 0) if isinstance(a, Var) else 0 for a in e.args]
+        code = e.params.get("code")
+        known = code.depends() if isinstance(code, Code) else [ALL] * len(e.outs)
+        env.update((v, joined(bits, given)) for v, bits in zip(e.outs, known, strict=True))
+    return [env.get(y, 0) if isinstance(y, Var) else 0 for y in program.outputs]
+
+
+def joined(bits: int, given: Sequence[int]) -> int:
+    """Return the union of those `given` that `bits` selects."""
+    found = 0
+    for i, other in enumerate(given):
+        if bits >> i & 1:
+            found |= other
+    return found
+
+
+def carried(known: Sequence[int], given: Sequence[int], start: int, count: int) -> list[int]:
+    """Return what the inputs of a step are made of: `given`, and what `count` of them from `start` become.
+
+    `known` says what the results of the step, of which the first are carried on, are made of.
+    """
+    given = list(given)
+    while True:
+        new = [given[start + k] | joined(known[k], given) for k in range(count)]
+        if new == given[start : start + count]:
+            return given
+        given[start : start + count] = new
+
+
 def varies(program: Program, mapped: Sequence[bool]) -> list[bool]:
     """Return which outputs of a program may differ between examples where the inputs `mapped` do."""
-    found = {v for v, m in zip(program.inputs, mapped, strict=True) if m}
-    for e in program.equations:
-        flags = [isinstance(a, Var) and a in found for a in e.args]
-        if any(flags):
-            code = e.params.get("code")
-            outs = code.varies(flags) if isinstance(code, Code) else [True] * len(e.outs)
-            found.update(v for v, m in zip(e.outs, outs, strict=True) if m)
-    return [isinstance(y, Var) and y in found for y in program.outputs]
+    return _selected(depends(program), mapped)
+
+
+def _selected(known: Sequence[int], mapped: Sequence[bool]) -> list[bool]:
+    mask = sum(1 << i for i, m in enumerate(mapped) if m)
+    return [bool(bits & mask) for bits in known]
 
 
 class Code:
@@ -66,9 +100,21 @@ class Code:
 
     outs: tuple[Aval, ...]
 
+    _known: list[int] | None = None
+
     def varies(self, mapped: Sequence[bool]) -> list[bool]:
         """Return which outputs may differ between examples where the arguments `mapped` do."""
-        return [any(mapped)] * len(self.outs)
+        return _selected(self.depends(), mapped)
+
+    def depends(self) -> list[int]:
+        """Return for each output the arguments of which it is made, as bits of an integer; asked for once."""
+        if self._known is None:
+            self._known = self.made_of()
+        return self._known
+
+    def made_of(self) -> list[int]:
+        """Find out what `depends` returns."""
+        return [ALL] * len(self.outs)
 
     def __call__(self, *values: Any) -> Sequence[Any]:
         """Return the outputs."""
@@ -140,9 +186,9 @@ class Mapped(Code):
             Aval((size, *a.shape), a.dtype) if m else a for a, m in zip(code.outs, self.which, strict=True)
         )
 
-    def varies(self, mapped: Sequence[bool]) -> list[bool]:
-        """Return which outputs may differ between examples where the arguments `mapped` do."""
-        return self.code.varies(mapped)
+    def made_of(self) -> list[int]:
+        """Find out what each output is made of."""
+        return self.code.depends()
 
     def __call__(self, *values: Any) -> Sequence[Any]:
         """Return the outputs of all examples."""
