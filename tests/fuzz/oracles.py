@@ -368,7 +368,7 @@ def answers(error: Exception, expected: Exception) -> bool:
     return (
         isinstance(error, kind)
         or issubclass(kind, type(error))
-        or isinstance(error, TypeError | NotImplementedError | ValueError)
+        or isinstance(error, TypeError | NotImplementedError | ValueError | OverflowError)
     )
 
 
@@ -706,6 +706,7 @@ OF_TWO_MODES = {"grad", "jvp", "jit(jvp)", "forward over reverse", "jit(hvp)"}
 # What takes one of several arms; a condition that holds at a point alone has the slope of its arm there
 CHOICES = re.compile(
     r"[=!]=|[<>]|where|sign|nonzero|arg|isin|searchsorted|digitize|select|heaviside|lax|if |unique|trim"
+    r"|median|quantile|percentile|sort|partition"
 )
 
 # What has infinite slopes somewhere

@@ -418,3 +418,14 @@ def test_the_first_term_of_truth_values_is_one(name, initial):
         f = lambda x: getattr(np, name)(x, dtype=bool, initial=initial)
         expected, eager, compiled = both(f, x)
         assert eager == compiled == expected
+
+
+def test_scalars_are_cast_where_a_mask_lets_them_be_written():
+    def f(x):
+        places = np.argwhere(x)
+        np.putmask(places, places >= 0, np.sum(x) * 2)
+        return x * places[0, 0]
+
+    x = np.array([1.0])
+    exactly(f(fg.tensor(x)), f(x))
+    assert fg.grad(lambda x: np.sum(f(x)))(x) == 2

@@ -31,7 +31,9 @@ def _numbers(x: Any) -> Any:
     weak = number_type(x)
     if weak is not None:
         return weak(1)
-    return np.zeros(min(x.size, 1), x.dtype) if isinstance(x, Tensor) else x
+    if not isinstance(x, Tensor):
+        return x
+    return x.dtype.type(0) if isinstance(x._value, np.generic) else np.zeros(min(x.size, 1), x.dtype)
 
 
 def _flat(x: Any) -> Any:
