@@ -1,4 +1,5 @@
 import ctypes
+import gc
 import os
 import stat
 import subprocess
@@ -403,3 +404,21 @@ def test_addresses_are_those_of_c_functions(folder):
     slots, args = checks.addresses([x, out]), np.array([0, 1, 1])
     function(slots.ctypes.data, args.ctypes.data, 1, 2)
     assert out.tolist() == [0, 3]
+
+
+def test_the_collector_runs_again_after_an_interrupted_compilation(monkeypatch):
+    def interrupted(*_):
+        assert not gc.isenabled()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compilation, "assembly", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compilation.translated("", "kernel")
+    assert gc.isenabled()
+    monkeypatch.setattr(
+        type(compilation._collector_asleep), "leave", interrupted
+    )  # where nothing was done yet
+    monkeypatch.setattr(compilation, "assembly", lambda *_: None)
+    with pytest.raises(KeyboardInterrupt):
+        compilation.translated("", "kernel")
+    assert gc.isenabled()

@@ -12,10 +12,10 @@ import gc
 import mmap
 import re
 import sys
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fgrad import locks
+from fgrad.blocks import Nested
 from fgrad.kernels import checks, source, store
 
 FASTMATH = {"contract"}  # fused multiply-add
@@ -54,7 +54,7 @@ def translated(text: str, signature: str) -> Compiled | None:
         signature: one of `SIGNATURES`.
     """
     symbol = f"fgrad_{store.digest(text)}"
-    with _collector_asleep():
+    with _collector_asleep:
         written = assembly(text, signature, symbol)
         if written is None:
             return None
@@ -233,26 +233,25 @@ def _load_libraries() -> None:
             binding.load_library_permanently("libm.so.6")
 
 
-@contextlib.contextmanager
-def _collector_asleep() -> Iterator[None]:
+class _CollectorAsleep(Nested):
     """Compile without the collector of cycles, which finds nothing and takes its time."""
-    awake = gc.isenabled()
-    _asleep.append(awake)
-    gc.disable()
-    try:
-        yield
-    finally:
-        _asleep.pop()
-        if awake:
+
+    def __enter__(self) -> None:
+        self.stays.append(gc.isenabled())
+        gc.disable()
+
+    def put_back(self, stay: bool) -> None:
+        """Let the collector run if it did before."""
+        if stay:
             gc.enable()
 
 
-_asleep: list[bool] = []  # whether the collector ran before, for those who compile: of one thread at a time
+_collector_asleep = _CollectorAsleep()  # for those who compile: of one thread at a time
 
 
 @locks.in_child
 def _wake_collector() -> None:
     """Let the collector run in a child process where another thread had stopped it for a moment."""
-    if any(_asleep) and not locks.making._is_owned():
-        _asleep.clear()
+    if any(_collector_asleep.stays) and not locks.making._is_owned():
+        _collector_asleep.stays.clear()
         gc.enable()
