@@ -403,6 +403,14 @@ class TestSize:
         store.keep(entry, b"code")
         assert {*entry.parent.iterdir()} == {entry, fresh, letter}
 
+    def test_what_others_are_writing_stays_where_its_entry_leaves(self, entry, monkeypatch):
+        part = entry.with_name(f"{NAME}.{0:016x}.tmp")
+        part.write_bytes(b"part")
+        monkeypatch.setenv("FGRAD_CACHE_SIZE", "1")
+        store.keep(entry.with_name(f"k_{'f' * 32}.o"), b"other")
+        assert not entry.exists()
+        assert part.exists()
+
 
 KILLING = """
 import itertools, os, random, signal, sys, time

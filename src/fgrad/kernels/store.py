@@ -218,8 +218,10 @@ def shrink(newest: Path) -> None:
     """
     found = entries(newest.parent)
     now, limit = time.time(), config.cache_size()
+    busy: set[Path] = set()
     for entry in found.values():
         remove([file for file, written in entry.parts if abs(now - written) > ABANDONED])
+        busy |= {file for file, written in entry.parts if abs(now - written) <= ABANDONED}
     if newest.stem in found:
         found[newest.stem].used = np.inf
     total = sum(e.size for e in found.values())
@@ -227,7 +229,7 @@ def shrink(newest: Path) -> None:
         if total <= limit - limit // SLACK or entry.used == np.inf:
             return
         total -= entry.size
-        remove(entry.files)
+        remove([file for file in entry.files if file not in busy])
 
 
 class Entry:
