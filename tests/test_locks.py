@@ -2,13 +2,16 @@
 
 import functools
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
+import fgrad
 from fgrad import locks
 
 forks = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
@@ -117,6 +120,19 @@ def takes(lock):
     if taken:
         lock.release()
     return taken
+
+
+def test_every_lock_is_one_that_forks_know():
+    source = Path(fgrad.__file__).parent
+    made = re.compile(r"(?<![\w.])(?:threading\.)?R?Lock\(\)|@(?:functools\.)?cached_property")
+    files = [p for p in source.rglob("*.py") if made.search(p.read_text("utf-8"))]
+    found = {str(p.relative_to(source).as_posix()) for p in files}
+    assert found == {
+        "locks.py",
+        "kernels/entry.py",  # tried, not waited for
+        "kernels/launching.py",  # of one launch in the simulator
+        "kernels/pool.py",  # what workers sleep on, of which a child has none
+    }
 
 
 @forks
