@@ -360,6 +360,8 @@ WITHOUT_AXES = [
     *(f"np.{name}(x, where=x > 0)" for name in ("sum", "mean", "std", "var", "nanstd", "nanvar", "nanmean")),
     *(f"np.{name}({x})" for name in UNIVERSAL for x in ("x[0]", "zero", "x[0], x[1]", "zero, 2")),
     *(f"np.{name}.reduce(x)" for name in UNIVERSAL),
+    *(f"np.{name}(x[:0])" for name in REDUCING),
+    *(f"np.{name}(x[:0], initial=1.0)" for name in ("max", "min", "sum", "prod")),
     *(f"np.{name}(x[0], x[1], dtype=float)" for name in ("add", "power", "hypot")),
     *(f"np.{name}(x, 0.3)" for name in ("quantile", "percentile", "nanquantile")),
     *(f"np.{name}(x, x)" for name in ("dot", "inner", "vdot", "vecdot", "matmul", "convolve")),

@@ -193,7 +193,7 @@ def extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any
     if initial is not _NOTHING and (a.size == 0 and any(a.shape[i] == 0 for i in axes)):
         shape = tuple(n for i, n in enumerate(a.shape) if i not in axes)
         y = linear.broadcast_to(linear.convert(next_to(first_term(initial, a.dtype), a), a.dtype), shape)
-        return finished(alike([y, a])[0], a, axes, keepdims, out)
+        return finished(as_scalar(alike([y, a])[0]), a, axes, keepdims, out)
     if a.dtype.kind == "b":
         y = bind("convert", bind(name, bind("convert", a, dtype=np.dtype(np.int8)), axes=axes), dtype=a.dtype)
     else:
