@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.compiler.cost import Cost, cost
-from fgrad.compiler.layout import Buffer
+from fgrad.compiler.layout import Buffer, kind
 from fgrad.compiler.listing import source, titles
-from fgrad.compiler.plan import ALIGN, KINDS, Plan, Python, Segment, Shared
+from fgrad.compiler.plan import ALIGN, Plan, Python, Segment, Shared
 from fgrad.compiler.simplify import simplify
 from fgrad.compiler.simplify.effects import communicates
 from fgrad.compiler.usual import usual_case
@@ -263,7 +263,7 @@ class _Compiled(Program):
 def _with_compiled(step: Python) -> Python:
     """Return the call of a row, of a loop or branch with its programs compiled."""
     e = step.equation
-    if (e.name, type(e.params.get("code")).__name__) not in KINDS:
+    if not kind(e):
         return step
     params = {**e.params, "code": e.params["code"].map(_Compiled)}
     return step._replace(equation=Equation(e.name, e.args, params, e.outs, e.line))

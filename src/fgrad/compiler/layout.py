@@ -290,8 +290,9 @@ class Choice(Inner):
 def stacks(equation: Equation) -> Sequence[Var]:
     """Return the outputs of a loop whose lengths are known when it has run."""
     code = equation.params.get("code")
-    is_counted = equation.name == "lax.scan" and getattr(code, "length", 0) is None
-    return equation.outs[code.carry :] if is_counted or type(code).__name__ == "While" else ()  # type: ignore[union-attr]
+    name = kind(equation)
+    grows = name == "lax.while_loop" or (name == "lax.scan" and code.length is None)  # type: ignore[union-attr]
+    return equation.outs[code.carry :] if grows else ()  # type: ignore[union-attr]
 
 
 def is_alike(equation: Equation) -> bool:
@@ -305,9 +306,6 @@ def is_alike(equation: Equation) -> bool:
     )
 
 
-KINDS = (("lax.scan", "Scan"), ("lax.while_loop", "While"), ("lax.cond", "Branches"))
-
-
-def kind(equation: Equation) -> tuple[str, str]:
-    """Return what tells loops and branches that are laid out (`KINDS`) from other operations."""
-    return equation.name, type(equation.params.get("code")).__name__
+def kind(equation: Equation) -> str:
+    """Return the primitive of a loop or branch whose programs may be laid out; "" for other operations."""
+    return getattr(equation.params.get("code"), "primitive", "")

@@ -563,9 +563,11 @@ class Choice(Inner, layout.Choice):
         table.place(end)
 
 
-KINDS: dict[tuple[str, str], Callable[[Plan, Equation], Inner]] = dict(
-    zip(layout.KINDS, (Loop, While, Choice), strict=True)
-)
+KINDS: dict[str, Callable[[Plan, Equation], Inner]] = {
+    "lax.scan": Loop,
+    "lax.while_loop": While,
+    "lax.cond": Choice,
+}
 
 
 def control(plan: Plan, equation: Equation) -> Inner | None:

@@ -99,6 +99,7 @@ def _pick(index: Any, ys: Sequence[Any]) -> Any:
 class Branches(Code):
     """One of several programs of the same inputs, by a first argument."""
 
+    primitive = "lax.cond"
     branches: tuple[Program, ...]
     outs: tuple[Aval, ...]
 

@@ -65,6 +65,7 @@ class While(Code):
     Both take `consts` values that stay, and then the carry.
     """
 
+    primitive = "lax.while_loop"
     condition: Program
     body: Program
     consts: int

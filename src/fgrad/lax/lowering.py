@@ -158,7 +158,7 @@ class _Block(Reversing, Batching):
 
     def plain(self, code: Any, args: Sequence[Any]) -> list[Any]:
         """Add a loop or branch, its programs lowered."""
-        name = {Branches: "lax.cond", Scan: "lax.scan", While: "lax.while_loop"}[type(code)]
+        name = code.primitive
         if self.raw:
             return list(self.emit(name, args, {"code": code}, code.outs, self.line))
         if isinstance(code, Scan | While) and (outside := hoisted(code, list(map(aval_of_arg, args)))):

@@ -155,6 +155,7 @@ class Scan(Code):
     others. Where `length` is None, the number of steps is the first argument, before those.
     """
 
+    primitive = "lax.scan"
     body: Program
     consts: int
     carry: int

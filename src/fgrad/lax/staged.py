@@ -98,6 +98,7 @@ def _selected(known: Sequence[int], mapped: Sequence[bool]) -> list[bool]:
 class Code:
     """A function of flat lists of values that a program holds."""
 
+    primitive = ""  # that runs it as a loop or branch of programs, which a compiler may lay out
     outs: tuple[Aval, ...]
 
     _known: list[int] | None = None

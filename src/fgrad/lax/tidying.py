@@ -148,8 +148,9 @@ def hoisted(code: Scan | While, avals: Sequence[Aval]) -> Program | None:
         env.update(zip(e.outs, outs, strict=True))
     args = (*inputs[: lead + n], *(env[v] for v in new), *inputs[lead + n :])
     ends = tuple(Var(a, "v") for a in made.outs)
-    name = "lax.while_loop" if isinstance(code, While) else "lax.scan"
-    return Program(inputs, [*before, Equation(name, args, {"code": made}, ends, "")], ends, (None, None))
+    return Program(
+        inputs, [*before, Equation(code.primitive, args, {"code": made}, ends, "")], ends, (None, None)
+    )
 
 
 # ---- a loop over the results of another one -----------------------------------------------------

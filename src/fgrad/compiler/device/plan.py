@@ -313,7 +313,7 @@ def within(steps: Iterable[Step]) -> Iterator[Step]:
                 yield from within(b)
 
 
-CONTROL = dict(zip(layout.KINDS, (layout.Loop, layout.While, layout.Choice), strict=True))
+CONTROL = {"lax.scan": layout.Loop, "lax.while_loop": layout.While, "lax.cond": layout.Choice}
 
 
 def control(plan: Plan, e: Equation) -> layout.Inner | None:

@@ -120,7 +120,7 @@ class Context:
 
     def _compiled(self, e: Equation) -> Equation:
         """Return the call of a row; the programs of a loop that Python goes through are compiled."""
-        if layout.kind(e) not in layout.KINDS:
+        if not layout.kind(e):
             return e
         code = e.params["code"].map(partial(_Compiled, self.place))
         return Equation(e.name, e.args, {**e.params, "code": code}, e.outs, e.line)
