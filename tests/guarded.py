@@ -346,7 +346,7 @@ def attack(families, count):
         steps = steps if steps is None or RNG.random() < 0.7 else abs(altered(steps)) % 1000
         try:
             kernel(*args, *(() if steps is None else (0, steps)))
-        except (BrokenContractError, OverflowError):
+        except (BrokenContractError, OverflowError, MemoryError):
             refused += 1
     return refused, count - refused
 

@@ -134,7 +134,7 @@ _ASKED = (  # of both, and names for sizes
     "x[n, whole, h, l], channels > 0, (groups := whole // channels) > 0, (lines := channels * kh * kw) > 0, "
     "min(dh, dw, outputs, height, width, step) > 0, (parts := (height + step - 1) // step) > 0, "
     "(tall := step + (kh - 1) * dh) > 0, (wide := width + (kw - 1) * dw) > 0, len(row) > 0, len(term) > 0, "
-    "max(abs(top), abs(left), kh, kw, dh, dw) < 2**31"
+    "max(abs(top), abs(left), kh, kw, dh, dw) < 2**31, step <= height, channels * tall * wide < 2**48"
 )
 _FORWARD_ASKED = (
     f"{_ASKED}, hi <= n * groups * parts, len(row) == outputs >= {{rows}}, width >= {{width}}, "
@@ -144,7 +144,7 @@ _FORWARD_ASKED = (
 )
 _BACKWARD_ASKED = (
     f"{_ASKED}, blocks > 0, hi <= groups * blocks, len(row) == lines, len(term) == width, "
-    "(pitch := (outputs + {width} - 1) // {width} * {width}) > 0, "
+    "(pitch := (outputs + {width} - 1) // {width} * {width}) > 0, step * width * pitch < 2**48, "
     "len(ct) >= n * groups * outputs * height * width, len(out) >= groups * blocks * lines * pitch, "
     "(step - 1) * wide + row.max() + width <= channels * tall * wide, "
     "term.max() + pitch <= width * pitch"
