@@ -381,6 +381,11 @@ WITHOUT_AXES = [
     *("np.where(x[0] > 0, x[0], 2.0)", "np.choose(0, [x[0], x[1]])", "np.select([x[0] > 0], [x[1]], 0.0)"),
     *(f"np.{f}({x})" for f in ("nan_to_num", "angle", "i0", "sinc", "fix", "real") for x in ("x[0]", "zero")),
     *(f"np.interp({x}, np.arange(3.0), x)" for x in ("x[0]", "zero")),
+    *(
+        f"np.{f}, keepdims=True)"
+        for x in ("x[0]", "zero")
+        for f in (f"median({x}", f"nanmedian({x}", f"quantile({x}, 0.5", f"nanpercentile({x}, 50", f"var({x}")
+    ),
     *(f"np.clip({x}, 0, 1)" for x in ("x[0]", "zero")),
     *(
         f"{x}{f}"
@@ -431,3 +436,18 @@ def test_scalars_are_cast_where_a_mask_lets_them_be_written():
     x = np.array([1.0])
     exactly(f(fg.tensor(x)), f(x))
     assert fg.grad(lambda x: np.sum(f(x)))(x) == 2
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (0, 1), (2, 3), (2, 2, 1), (1, 1, 2, 2), (2, 2), ()])
+def test_a_value_that_does_not_fit_its_places_is_refused_though_nobody_reads_them(shape):
+    def f(x, value):
+        y = x * 1
+        y[np.array([[0, 0], [0, 1]], np.uint8)] = value
+        return x
+
+    first, eager, compiled = both(f, np.ones(3), np.ones(shape))
+    if isinstance(first, type):
+        assert first is eager is compiled is ValueError
+    else:
+        exactly(eager, first)
+        exactly(compiled, first)

@@ -329,6 +329,13 @@ def as_scalar(x: Any) -> Any:
     return x
 
 
+def as_0d(x: Any) -> Any:
+    """Return a result without axes as the array that NumPy returns, which can be written to."""
+    if isinstance(x, Tensor) and isinstance(x._value, np.generic):
+        return wrap(np.asarray(x._value), x._nodes)
+    return x
+
+
 def storable(value: Any) -> Any:
     """Return what an array of NumPy is to hold, which cannot be a Tensor that is being differentiated."""
     if not isinstance(value, Tensor):

@@ -17,7 +17,7 @@ from fgrad.numpy.arrays import as_value, extends, next_to, number_type, together
 from fgrad.numpy.indexing import along_axis, clip, stop_gradient
 from fgrad.numpy.products import dot
 from fgrad.numpy.reductions import average, axes_of, cumsum, given_to, mean, sum
-from fgrad.numpy.registry import as_scalar, stored
+from fgrad.numpy.registry import as_0d, as_scalar, stored
 from fgrad.numpy.shapes import concatenate, diag
 from fgrad.ops import linear
 from fgrad.ops.linear import Axes
@@ -189,7 +189,8 @@ def _kept(y: Any, shape: Any, axes: Axes, keepdims: Any, lead: int = 0) -> Any:
     """Return a reduction over `axes`, with these in length one if asked; `lead` axes stand before."""
     if not keepdims or keepdims is _NOTHING:
         return y
-    return linear.reshape(y, (*y.shape[:lead], *(1 if i in axes else n for i, n in enumerate(shape))))
+    y = linear.reshape(y, (*y.shape[:lead], *(1 if i in axes else n for i, n in enumerate(shape))))
+    return as_0d(y) if not y.shape else y
 
 
 def _check_quantiles(q: Any, message: str) -> None:
@@ -276,8 +277,8 @@ def _quantiles(
     k = len(y.shape) - 1
     y = linear.transpose(y, (k, *range(k)))
     y = linear.reshape(y, (*q.shape, *y.shape[1:]))
-    y = _kept(y, a.shape, axes, keepdims, len(q.shape))
-    return stored(as_scalar(y) if weights is None else y, out)
+    y = as_scalar(y) if weights is None else y
+    return stored(_kept(y, a.shape, axes, keepdims, len(q.shape)), out)
 
 
 def _count_numbers(x: Any) -> Any:

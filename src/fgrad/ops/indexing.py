@@ -179,12 +179,27 @@ def _run_update(x: Any, value: Any, *, index: Index) -> Any:
     return out
 
 
+def _broadcasts(given: Shape, place: Shape) -> bool:
+    """Return whether NumPy writes a value of one shape to a place of another: leading ones are dropped."""
+    lead = max(0, len(given) - len(place))
+    fits = all(n in (1, m) for n, m in zip(reversed(given), reversed(place), strict=False))
+    return fits and all(n == 1 for n in given[:lead])
+
+
 def _shape_update(x: Any, value: Any, *, index: Index) -> Aval:
     inner, given = _indexed(np.shape(x), index), np.shape(value)
-    lead = max(0, len(given) - len(inner))
-    fits = all(n in (1, m) for n, m in zip(reversed(given), reversed(inner), strict=False))
-    if not fits or any(n != 1 for n in given[:lead]):
+    if not _broadcasts(given, inner):
         raise ValueError(f"could not broadcast input array from shape {given} into shape {inner}")
+    return aval_of(x)
+
+
+def _shape_put(x: Any, value: Any, *arrays: Any, template: Index) -> Aval:
+    place, given = gathered(np.shape(x), arrays, template), np.shape(value)
+    if not _broadcasts(given, place):
+        raise ValueError(
+            f"shape mismatch: value array of shape {given} could not be broadcast to indexing result of "
+            f"shape {place}"
+        )
     return aval_of(x)
 
 
@@ -726,7 +741,7 @@ register(
         "put",
         run=_run_put,
         pull=_put_pull,
-        shape=lambda x, value, *arrays, template: aval_of(x),
+        shape=_shape_put,
         batch=_batch_put,
         traits={KEEPS_C_ORDER_OF_FIRST},
     )
