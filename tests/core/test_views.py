@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import gc
+import operator
 import pickle
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -659,3 +661,37 @@ def test_shares_memory():
         u[0, 0] = 3
         assert np.shares_memory(a, c)
         assert not np.shares_memory(a, b)
+
+
+def elsewhere(f):
+    """Return what a function gives in another thread, or the error that it raises there."""
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            return pool.submit(f).result()
+        except (RuntimeError, ValueError) as error:
+            return type(error)
+
+
+def test_a_thread_that_looks_first_takes_no_derivative_away():
+    x = fg.tensor([1.0, 2.0, 3.0])
+    gm = fg.GradManager().attach(x)
+    with gm:
+        y = x * 2
+        v = y[:2]
+        w = v[1:]
+        y[0] = x[2] * 5
+        np.testing.assert_array_equal(elsewhere(lambda: v.numpy()), [15, 4])
+        np.testing.assert_array_equal(elsewhere(lambda: (w * 1).numpy()), [4])
+        assert elsewhere(lambda: operator.setitem(v, 0, 1.0)) is RuntimeError
+        assert elsewhere(lambda: v.fill(0.0)) is ValueError
+        gm.backward(v.sum() + w.sum())
+    np.testing.assert_array_equal(x.grad.numpy(), [0, 4, 5])
+    np.testing.assert_array_equal(elsewhere(lambda: v.numpy()), [15, 4])
+
+
+def test_a_view_of_constants_is_renewed_by_whoever_looks():
+    y = fg.tensor([1.0, 2.0, 3.0])
+    v = y[:2]
+    y[0] = 5.0
+    assert elsewhere(lambda: v.__setitem__(1, 7.0)) is None
+    np.testing.assert_array_equal(y.numpy(), [5, 7, 3])

@@ -218,9 +218,14 @@ inherited_state: Callable[[], State] = _state.get
 def current() -> State:
     """Return the stack of this thread and task."""
     s = _state.get()
-    if s is FLOOR or (s.thread == get_ident() and (s.foreign is None or not s.foreign())):
+    if s is FLOOR or (s.thread == get_ident() and (s.foreign is None or not s.foreign())):  # as `is_here`
         return s
     return FLOOR
+
+
+def is_here(s: State) -> bool:
+    """Return whether a stack is one of this thread and task."""
+    return s is FLOOR or (s.thread == get_ident() and (s.foreign is None or not s.foreign()))
 
 
 def settle(s: State) -> None:

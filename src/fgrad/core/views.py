@@ -21,7 +21,16 @@ import numpy as np
 from fgrad.core.placement import buffer_of
 from fgrad.core.primitive import FUNCTIONS, Primitive
 from fgrad.core.tensor import Tensor, apply_linear, bind, wrap
-from fgrad.core.trace import Box, current, inherited_state, note_change, only_splits, user_line
+from fgrad.core.trace import (
+    Box,
+    State,
+    current,
+    inherited_state,
+    is_here,
+    note_change,
+    only_splits,
+    user_line,
+)
 from fgrad.tree import declare_leaf
 
 _MANY = 31  # views
@@ -165,13 +174,35 @@ def reshaped_view(
 
 
 class Stale(Tensor):
-    """A view whose base was written to since: the first look makes it what it is now, a Tensor."""
+    """A view whose base was written to since: the first look makes it what it is now, a Tensor.
+
+    That is for the thread in which it happened, whose tapes saw the write; `_value` holds its state until
+    then. Others see the value, and cannot write to it.
+    """
 
     __slots__ = ()
 
     def __getattribute__(self, name: str) -> Any:
+        owner = _value_in(self)
+        if owner.__class__ is State and not is_here(owner):
+            if name in {"_base", "_viewers"}:  # whoever asks for these means to write
+                return None
+            seen, view = _made(self), _view_in(self)
+            seen._base = kept = _new(ReadOnly)
+            kept.base, kept.row, kept.rest, kept.params = view.base, view.row, view.rest, view.params
+            return getattr(seen, name)
         _renew(self)
         return object.__getattribute__(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        owner = _value_in(self)
+        if owner.__class__ is State and not is_here(owner):
+            raise RuntimeError(
+                "another thread wrote to what this Tensor is a view of, and has not read the view since, "
+                "so it cannot be changed here. Let that thread read it first, or write to a copy: x.copy()"
+            )
+        _renew(self)
+        object.__setattr__(self, name, value)
 
 
 _DEPENDS = (
@@ -361,9 +392,10 @@ def _write(x: Tensor, new: Tensor) -> None:
                 _mark(viewer)
         below = handle
     # what is stale already is right with the old value and with the new one
+    changes = [(p, v) for p, v in zip(path, values, strict=True) if type(p[0]) is Tensor]
     _set_at_once(
-        *((handle, "_value", value) for (handle, _), value in zip(path, values, strict=True)),
-        *((handle, "_nodes", made._nodes) for handle, made in path),
+        *((handle, "_value", value) for (handle, _), value in changes),
+        *((handle, "_nodes", made._nodes) for (handle, made), _ in changes),
     )
 
 
@@ -389,7 +421,7 @@ def _mark(x: Tensor) -> None:
             continue
         state.stale.append(ref(x))
         x.__class__ = Stale
-        _set_value(x, None)
+        _set_value(x, state)
         _set_nodes(x, ())
         n = len(state.stale)
         if n > _MANY and not n & (n - 1):
@@ -471,11 +503,17 @@ def _renew(x: Tensor) -> None:
     while type(base := _view_in(chain[-1]).base) is Stale:
         chain.append(base)
     for stale in reversed(chain):
-        view = _view_in(stale)
-        made = bind(view.row.name, view.base, *view.rest, **view.params)
+        made = _made(stale)
         _set_value(stale, made._value)
         _set_nodes(stale, made._nodes)
-        stale.__class__ = Tensor
+        object.__setattr__(stale, "__class__", Tensor)
+
+
+def _made(x: Tensor) -> Tensor:
+    """Return what a view is now."""
+    view = _view_in(x)
+    made: Tensor = bind(view.row.name, view.base, *view.rest, **view.params)
+    return made
 
 
 def in_place(x: Any, new: Any) -> Any:
