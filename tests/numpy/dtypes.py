@@ -985,7 +985,7 @@ DEVIATIONS = {  # what differs, as the command prints it, and why
     r"^(insert|x ipow|x \+=|ptp\(empty|interp|cross|linalg.cross).*raises \w+Error\(.*, not \w+Error": TWO,
     r"^take_along_axis with a number.*AttributeError": "NumPy's error is that a number has no dtype",
     r"^gradient of nothing.*IndexError": "NumPy's error is that there is no first difference",
-    r"^(all|sum|mean)\(where\) with a number.*truth values": "a mask is of truth values, which NumPy counts",
+    r"^(all|sum|mean)\(where\) with a number.*boolean mask": "a mask is of truth values, which NumPy counts",
     r"^(take|repeat) with a number.*(places are|Cannot cast)": "NumPy drops the digits of numbers as places",
     r"^linalg.cond\('nuc'\).*did not converge": "infinity for singular matrices, as with other norms",
     r"^quantile.*uint.*(must be integer|out of bounds for uint)": "NumPy computes with unsigned levels",
