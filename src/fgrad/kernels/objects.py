@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-import sysconfig
 from functools import cache
 
 import numpy as np
@@ -22,6 +21,8 @@ def are_known() -> bool:
 
     They are not where Python is another one than CPython, or free-threaded, or a debug build.
     """
+    import sysconfig  # noqa: PLC0415 -- late: it reads files
+
     if (
         sys.implementation.name != "cpython"
         or struct.calcsize("P") != 8

@@ -16,7 +16,6 @@ import os
 import pickle
 import random
 import sys
-import sysconfig
 import threading
 import types
 import warnings
@@ -37,7 +36,6 @@ SMALL = 1 << 12  # bytes of an array that are compared as one
 BLOCK = 1 << 16  # words of an array that are compared at once, and stay in the cache meanwhile
 _PLAIN = (int, float, complex, str, bytes, bool, type(None), np.generic, np.dtype)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, Transformed)
-_SOURCES = np.random.Generator, np.random.RandomState, random.Random
 _GLOBAL = "the global generator of numpy.random", "the global generator of random"
 _SEEDED = frozenset(
     {"default_rng", "RandomState", "SeedSequence", "PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"}
@@ -104,9 +102,9 @@ class Draws:
         self._seeds = walk.seeds
 
     def _now(self) -> list[tuple[str, Any]]:
-        state: Any = np.random.get_state(legacy=False)  # noqa: NPY002 -- the legacy generator is what is watched
+        of_numpy = sys.modules.get("numpy.random")  # which takes long to import, and stands nowhere before
         return [
-            (_GLOBAL[0], pickle.dumps(state)),
+            (_GLOBAL[0], of_numpy and pickle.dumps(of_numpy.get_state(legacy=False))),
             (_GLOBAL[1], random.getstate()),
             *((title, _state(x)) for title, x in self._sources),
         ]
@@ -170,6 +168,8 @@ class _Walk:
         self.namespace: dict[str, Any] = {}
         self._seen: dict[int, tuple[Any, int]] = {}
         self.sources: dict[int, Any] = {}  # of random numbers
+        of_numpy: Any = sys.modules.get("numpy.random")
+        self._kinds = (random.Random, *((of_numpy.Generator, of_numpy.RandomState) if of_numpy else ()))
         self.titles: dict[int, str] = {}
         self.steps = 0
         self.seeds = False  # whether code names what may take its seed from the system
@@ -203,7 +203,7 @@ class _Walk:
             return
         if isinstance(x, np.ndarray):
             self._array(x)
-        elif isinstance(x, _SOURCES):
+        elif isinstance(x, self._kinds):
             self.sources[id(x)] = x
         elif isinstance(x, _FUNCTIONS):
             self._function(x, depth)
@@ -372,10 +372,14 @@ _own = threading.local()  # the package of the function that is looked at
 def _is_installed(package: str) -> bool:
     found = sys.modules.get(package)
     places = [getattr(found, "__file__", None), *getattr(found, "__path__", ())]
-    return any(isinstance(p, str) and p.startswith(_INSTALLED) for p in places)
+    return any(isinstance(p, str) and p.startswith(_installed()) for p in places)
 
 
-_INSTALLED = tuple({sysconfig.get_path(kind) + os.sep for kind in ("purelib", "platlib")})
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    import sysconfig  # noqa: PLC0415 -- late: nobody needs it before something is staged
+
+    return tuple({sysconfig.get_path(kind) + os.sep for kind in ("purelib", "platlib")})
 
 
 def _is_quiet(x: Any) -> bool:
