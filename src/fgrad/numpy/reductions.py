@@ -142,7 +142,7 @@ def sum(
         dtype = asked(dtype, out, a)
     as_it_is = dtype is None and where is True
     if as_it_is and axis is None and out is None and not keepdims and initial is _NOTHING:
-        return apply_linear(_SUM, a, {"axes": tuple(range(a.ndim))})
+        return apply_linear(_SUM, a, {"axes": tuple(range(len(a.shape)))})
     if not as_it_is:
         a = _prepared(a, dtype, where, 0)
     axes = _axes_of_monoid(axis, len(a.shape))

@@ -213,11 +213,14 @@ class Delivery:
                     self.taken.add(id(x))
                     return x
         if x.__class__ is Tensor:
-            if x._value.__class__ is not np.ndarray:
-                check_live(x)
-            if not self.as_numpy or is_traced(x):
+            value = x._value
+            if isinstance(value, Box):
+                return check_live(x)
+            if not self.as_numpy or (x._nodes and is_tracked(x)):
                 return x
-            x = x._value
+            if isinstance(value, np.generic):
+                return value
+            x = value
         elif not isinstance(x, np.ndarray | np.generic | DeviceArray):
             return x
         elif not self.as_numpy:
