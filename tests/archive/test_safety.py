@@ -11,7 +11,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from tests.archive.corpus import limited, programs
+from tests.archive.corpus import Entry, limited, programs
 from tests.archive.forms import forms, written
 from tests.archive.mutate import original, rebuilt, sealed, session
 
@@ -118,6 +118,7 @@ SPREAD = {"window": tup(3), "stride": tup(3), "space": tup(4)}
         (one("max", [[F, [0, 3]]], [[F, [3]]], axes=tup(0)), "do not match"),
         (one("rfft", [[F, [0]]], [["complex128", [1]]], axis=0, norm="backward"), "do not match"),
         (one("argpartition", [[F, [3]]], [[I, [3]]], axis=0, kth=7), "do not match"),
+        (one("argpartition", [[F, [3]]], [[I, [3]]], axis=0, kth=tup()), "wrong parameter kth"),
         (one("accumulate", [[F, [3]]], [[F, [3]]], ufunc="os.system", axis=0), "wrong parameter ufunc"),
         (one("slice", [[F, [3]]], [[F, []]], index=tup(3)), "out of bounds"),
         (one("sum", [[F, [3]]], [[F, []]], axes=tup(0), out=0), "no parameter out of it"),
@@ -284,6 +285,15 @@ def test_loops_inside_of_one_another_end_somewhere():
         body = struct.pack("<8sIQ", b"\x89fgrad\r\n", 2, len(text) + 9) + b'{"name":' + text.encode() + b"}"
         with pytest.raises(ValueError):
             fg.load(sealed(body))
+
+
+def test_loops_carry_what_they_are_given():
+    data = fg.export(lambda y: fg.lax.while_loop(lambda z: z < 9.0, lambda z: z * 1.5, y), 1.0)
+    stored = original(Entry("loop", data))
+    _, (_, body, _) = stored.header["program"]["equations"][0][2]["code"]["code"]
+    body["program"]["outputs"] = [1]
+    with pytest.raises(ValueError, match=r"the results of a step are int64\[\], but have to be float64\[\]"):
+        fg.load(rebuilt(stored.header, stored.tail))
 
 
 def test_names_are_names():

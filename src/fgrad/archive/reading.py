@@ -421,7 +421,7 @@ def _while(condition: Any, body: Any, consts: Any) -> While:
     (go,) = avals_out(condition)
     if go.shape:
         raise ValueError("the condition of a loop has axes")
-    _demand_like(avals_out(body)[: len(carry)], carry, "the results of a step")
+    _demand_equal(avals_out(body)[: len(carry)], carry, "the results of a step")
     return While(condition, body, consts)
 
 

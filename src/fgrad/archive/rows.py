@@ -143,7 +143,8 @@ def _kth(v: Any, avals: Avals) -> bool:
     numbers = isinstance(v, np.ndarray | np.generic) and v.dtype.kind in "iu"
     if not numbers and type(v) not in {tuple, list, int}:
         return False
-    return all(_is_int(k, -LARGEST, LARGEST) for k in (v.ravel().tolist() if numbers else _listed(v)))
+    found = v.ravel().tolist() if numbers else _listed(v)
+    return bool(found) and all(_is_int(k, -LARGEST, LARGEST) for k in found)
 
 
 def _listed(v: Any) -> Sequence[Any]:
