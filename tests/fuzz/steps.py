@@ -665,6 +665,7 @@ def read_function(g: Growth, a: str, v: Any) -> Any:
     n = v.shape[k]
     places = places_text(g, n)
     mode = g.one(["", "", ", mode='wrap'", ", mode='clip'"])
+    mode = mode if n else ""  # NumPy itself goes round an empty axis for ever
     index = g.array("iu")
     if index is not None and g.chance(0.3) and n:
         places = f"{index} % {n}"
