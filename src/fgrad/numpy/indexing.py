@@ -77,7 +77,11 @@ def getitem(x: Any, index: Any) -> Any:
     """Return `x[index]`, for every index that NumPy takes."""
     if index.__class__ is slice:
         start, stop, step = index.start, index.stop, index.step
-        basic = start.__class__ in _BASIC and stop.__class__ in _BASIC and step.__class__ in _BASIC
+        basic = (
+            (start is None or start.__class__ is int)
+            and (stop is None or stop.__class__ is int)
+            and (step is None or step.__class__ is int)
+        )
     else:
         basic = index.__class__ in _BASIC
     if basic:
