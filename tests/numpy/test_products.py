@@ -275,3 +275,15 @@ def test_the_gradient_of_a_large_inner_product_is_an_array_of_its_own():
             gm.backward(np.dot(t, t) * 0.5)
     np.testing.assert_array_equal(t.grad.numpy(), 2 * y)
     np.testing.assert_array_equal(t.numpy(), y)
+
+
+@pytest.mark.parametrize("lead", [5, 6, 7, 9])
+@pytest.mark.parametrize("f", [np.matmul, np.vecdot, lambda x, y: np.matvec(x, y[..., 0])])
+def test_products_of_stacks_along_many_axes(f, lead):
+    x, y = np.random.default_rng(lead).standard_normal((2, *(1, 2) * (lead // 2), *(2,) * (lead % 2), 2, 2))
+    expected = f(x, y)
+    np.testing.assert_allclose(f(fg.tensor(x), fg.tensor(y)).numpy(), expected, rtol=1e-13, atol=1e-15)
+    np.testing.assert_allclose(fg.jit(f)(x, y), expected, rtol=1e-13, atol=1e-15)
+    t = np.cos(x)
+    slope = (f(x + 1e-6 * t, y) - f(x - 1e-6 * t, y)) / 2e-6
+    np.testing.assert_allclose(fg.jvp(lambda x: f(x, y), (x,), (t,))[1], slope, rtol=1e-6, atol=1e-8)

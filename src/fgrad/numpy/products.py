@@ -61,7 +61,7 @@ def matmul(
         z = contract(x, y, *_SMALL[n, m])
         return z if out is None else stored(z, out)
     batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
-    names = _LETTERS[3 : 3 + len(batch)]
+    names = _LETTERS[11 : 11 + len(batch)]  # behind i, j and k
     x, a = _without_ones(x, names, batch, "ij"[2 - min(n, 2) :])
     y, b = _without_ones(y, names, batch, "jk"[: min(m, 2)])
     kept = "".join(c for c in names if c in a + b)
