@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -71,3 +72,20 @@ def layouts(shape: tuple[int, ...], dtype: Any = np.float64, seed: int = 0) -> d
         "broadcast": np.broadcast_to(base[..., :1], shape),
         "read-only": frozen,
     }
+
+
+def together(function, count=8):
+    """Return what a function gives in threads that call it at once."""
+    barrier, found = threading.Barrier(count), []
+
+    def work():
+        barrier.wait()
+        found.append(function())
+
+    started = [threading.Thread(target=work) for _ in range(count)]
+    for t in started:
+        t.start()
+    for t in started:
+        t.join(60)
+    assert len(found) == count
+    return found

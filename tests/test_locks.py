@@ -10,28 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.helpers import together
 
 import fgrad
 from fgrad import locks
 
 forks = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
-
-
-def together(function, count=8):
-    """Return what a function gives in threads that call it at once."""
-    barrier, found = threading.Barrier(count), []
-
-    def work():
-        barrier.wait()
-        found.append(function())
-
-    started = [threading.Thread(target=work) for _ in range(count)]
-    for t in started:
-        t.start()
-    for t in started:
-        t.join(60)
-    assert len(found) == count
-    return found
 
 
 def slowly(made, x=None):

@@ -1,27 +1,11 @@
 """What all threads share is complete before any of them sees it, and there once."""
 
-import threading
 import time
+
+from tests.helpers import together
 
 from fgrad.core.primitive import ROWS, Primitive
 from fgrad.expr import node
-
-
-def together(function, count=8):
-    """Return what a function gives in threads that call it at once."""
-    barrier, found = threading.Barrier(count), []
-
-    def work():
-        barrier.wait()
-        found.append(function())
-
-    started = [threading.Thread(target=work) for _ in range(count)]
-    for t in started:
-        t.start()
-    for t in started:
-        t.join(60)
-    assert len(found) == count
-    return found
 
 
 class Watched(dict):

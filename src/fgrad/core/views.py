@@ -81,13 +81,19 @@ class Uncertain(View):
     is_raveled: bool  # whether NumPy copies for gaps between elements too
 
 
+def _view(
+    kind: type[View], base: Tensor, row: Primitive, rest: tuple[Any, ...], params: dict[str, Any]
+) -> View:
+    view = _new(kind)
+    view.base, view.row, view.rest, view.params = base, row, rest, params
+    return view
+
+
 def linked(
     kind: type[View], base: Tensor, viewer: Tensor, row: Primitive, params: dict[str, Any], *rest: Any
 ) -> Tensor:
     """Return `viewer`, which a row made of `base` and `rest`, as a view of `base`."""
-    view = _new(kind)
-    view.base, view.row, view.rest, view.params = base, row, rest, params
-    viewer._base = view
+    viewer._base = _view(kind, base, row, rest, params)
     _enter(base, ref(viewer))
     return viewer
 
@@ -183,26 +189,28 @@ class Stale(Tensor):
     __slots__ = ()
 
     def __getattribute__(self, name: str) -> Any:
-        owner = _value_in(self)
-        if owner.__class__ is State and not is_here(owner):
+        if _is_of_another_thread(self):
             if name in {"_base", "_viewers"}:  # whoever asks for these means to write
                 return None
             seen, view = _made(self), _view_in(self)
-            seen._base = kept = _new(ReadOnly)
-            kept.base, kept.row, kept.rest, kept.params = view.base, view.row, view.rest, view.params
+            seen._base = _view(ReadOnly, view.base, view.row, view.rest, view.params)
             return getattr(seen, name)
         _renew(self)
         return object.__getattribute__(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        owner = _value_in(self)
-        if owner.__class__ is State and not is_here(owner):
+        if _is_of_another_thread(self):
             raise RuntimeError(
                 "another thread wrote to what this Tensor is a view of, and has not read the view since, "
                 "so it cannot be changed here. Let that thread read it first, or write to a copy: x.copy()"
             )
         _renew(self)
         object.__setattr__(self, name, value)
+
+
+def _is_of_another_thread(x: Stale) -> bool:
+    owner = _value_in(x)
+    return owner.__class__ is State and not is_here(owner)
 
 
 _DEPENDS = (
@@ -239,9 +247,8 @@ def _view_in(x: Tensor) -> Any:
     link = _link_in(x)
     if link.__class__ is not tuple:
         return link
-    view = _new(View)
-    view.base, view.row, view.params = link
-    view.rest = ()
+    base, row, params = link
+    view = _view(View, base, row, (), params)
     _set_link(x, view)
     return view
 
