@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fgrad.kernels import blas, checks, intrinsics, machine, native
+from fgrad.kernels import blas, checks, intrinsics, native, vm
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-13}
 DTYPES = sorted(TOLERANCE)
@@ -11,7 +11,7 @@ def run(routine, buffers, args, steps=1):
     slots = checks.addresses(buffers)
     if native.interpreted():
         slots = intrinsics.Slots(buffers)
-    machine.call(routine.kernel, np.array(args, np.int64), slots, 0, steps)
+    vm.call(routine.kernel, np.array(args, np.int64), slots, 0, steps)
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from fgrad.kernels import checks
 PROBE = """
 import numpy as np
 import fgrad as fg
-from fgrad.kernels import checks, convolution, functions, machine, native, threads
+from fgrad.kernels import checks, convolution, functions, vm, native, threads
 from fgrad.kernels.loops import Loop
 
 def said(f, *args):
@@ -65,7 +65,7 @@ said(local, np.zeros(1), 9)
 
 def run(text, arrays, *numbers, hi=1):
     slots = checks.addresses(arrays)
-    machine.call(native.compiled(text), np.array(numbers, np.int64), slots, 0, hi)
+    vm.call(native.compiled(text), np.array(numbers, np.int64), slots, 0, hi)
 
 said(run, '''
 def kernel(slots, args, lo, hi):
@@ -81,11 +81,11 @@ def kernel(slots, args, lo, hi):
     for i in range(lo, hi):
         y[i] = np.int8(x[i])
 ''', (np.zeros(4), np.zeros(4, np.int8)), 0, 1, 2, hi=3))
-program = machine.Assembler()
+program = vm.Assembler()
 program.view(2, 0, 16)
 program.copy(2, 1, 16)
 slots = checks.addresses([np.zeros(3), np.ones(2), None])
-said(machine.call, machine.interpreter(), program.words, slots, 0, len(program))
+said(vm.call, vm.interpreter(), program.words, slots, 0, len(program))
 scratch = checks.Scratch(100, 64)
 scratch.look()
 outside = np.ndarray(101, np.uint8, scratch._whole, scratch.memory.ctypes.data - scratch._whole.ctypes.data)

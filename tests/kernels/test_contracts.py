@@ -29,7 +29,7 @@ from fgrad.ops.indexing import HOLE
 RNG = np.random.default_rng(5)
 DEVICE = {"cuda", "launching", "lines", "matrices"}  # whose kernels are CUDA's
 OWN = {
-    "machine",
+    "vm",
     "entry",
     "embedding",
     "crew",

@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 
-from fgrad.kernels import checks, machine, native, objects, stacks
+from fgrad.kernels import checks, native, objects, stacks, vm
 from fgrad.kernels.entry import Context, Spec
 from fgrad.kernels.objects import address
 
@@ -44,7 +44,7 @@ def way(request, monkeypatch):
 
 def affine(n=8, **options):
     """Return the context of `out = x * 3 + 1`."""
-    program = machine.Assembler()
+    program = vm.Assembler()
     program.call(native.compiled(TEXT), [0, 1, 2, 3], 0, n)
     specs = [Spec(0, FLOAT, (n,)), Spec(3, FLOAT, (n,), written=True)]
     return Context(
@@ -125,7 +125,7 @@ def test_keywords_are_refused():
 
 
 def test_shapes():
-    program = machine.Assembler()
+    program = vm.Assembler()
     program.copy(1, 0, 16)
     specs = [Spec(0, np.dtype("f4"), (2, None, 3)), Spec(1, np.dtype("i2"), (None,), written=True)]
     context = Context(specs, program, [None, None])
@@ -160,7 +160,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("x, n, good", NUMBERS)
 def test_weak_scalars(x, n, good):
-    program = machine.Assembler()
+    program = vm.Assembler()
     program.copy(2, 0, 8)
     program.copy(3, 1, 8)
     specs = [
@@ -175,7 +175,7 @@ def test_weak_scalars(x, n, good):
 
 
 def test_scalars_are_refused_where_they_are_not_weak():
-    program = machine.Assembler()
+    program = vm.Assembler()
     context = Context([Spec(0, FLOAT)], program, [None])
     assert context.entry(1.5) is NotImplemented
     assert context.entry(np.float64(1.5)) is NotImplemented
@@ -183,7 +183,7 @@ def test_scalars_are_refused_where_they_are_not_weak():
 
 
 def test_slots_start_anew_each_time():
-    program = machine.Assembler()
+    program = vm.Assembler()
     program.swap(0, 1)
     program.view(0, 1, 8)
     program.copy(2, 0, 8)
@@ -195,7 +195,7 @@ def test_slots_start_anew_each_time():
 
 
 def test_scratch_is_aligned_and_of_each_context():
-    program = machine.Assembler()
+    program = vm.Assembler()
     program.copy(1, 0, 8)
     program.copy(2, 1, 8)
     context = Context(
@@ -210,7 +210,7 @@ def test_scratch_is_aligned_and_of_each_context():
 
 def pushing(**options):
     """Return the context of a program that pushes 1 as often as it is asked to, and returns the last one."""
-    program = machine.Assembler()
+    program = vm.Assembler()
     program.zero(2, 8)
     with program.loop(0, count_slot=0):
         program.push(4, 2, 8, 5)
@@ -301,7 +301,7 @@ def test_a_context_is_freed():
 def test_threads_get_buffers_of_their_own(way):
     if way == "interpreted":
         return
-    program = machine.Assembler()
+    program = vm.Assembler()
     started, resumed = threading.Event(), threading.Event()
 
     @ctypes.CFUNCTYPE(None)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fgrad.errors import CacheWarning
-from fgrad.kernels import checks, compilation, intrinsics, machine, native, store
+from fgrad.kernels import checks, compilation, intrinsics, native, store, vm
 
 TEXT = """
 @helper
@@ -41,7 +41,7 @@ def call(kernel, buffers, args, hi, lo=0):
     slots = checks.addresses(buffers)
     if native.interpreted():
         slots = intrinsics.Slots(buffers)
-    machine.call(kernel, np.array(args, np.int64), slots, lo, hi)
+    vm.call(kernel, np.array(args, np.int64), slots, lo, hi)
 
 
 def check(kernel, number=1):
@@ -348,9 +348,9 @@ def test_many_threads_compile_once(folder):
 
 SCRIPT = """
 import sys
-from fgrad.kernels import blas, entry, machine, native
+from fgrad.kernels import blas, entry, vm, native
 import numpy as np
-program = machine.Assembler()
+program = vm.Assembler()
 program.call(native.compiled({text!r}), [0, 1, 3], 0, 5)
 args = [entry.Spec(k, np.dtype(float), (5,)) for k in range(2)]
 context = entry.Context(args, program, [None, None])

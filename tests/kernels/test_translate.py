@@ -10,7 +10,7 @@ import pytest
 
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import apply, var
-from fgrad.kernels import checks, compilation, cpu, machine, native
+from fgrad.kernels import checks, compilation, cpu, native, vm
 from fgrad.kernels.body import prepare
 
 pytestmark = pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
@@ -45,7 +45,7 @@ ONE = (*SIGNED, "x % y", "math.sqrt(x)", "math.copysign(x, y)", "math.hypot(x, y
 def run(made, buffers, args=(), hi=1, lo=0):
     kernel = native.Kernel(made.address, made)
     slots = checks.addresses(buffers)
-    machine.call(kernel, np.array([*range(len(buffers)), *args], np.int64), slots, lo, hi)
+    vm.call(kernel, np.array([*range(len(buffers)), *args], np.int64), slots, lo, hi)
 
 
 def both_ways(text, *buffers, args=(), hi=1):
@@ -306,22 +306,22 @@ def test_a_kernel_without_its_result():
 
 def test_the_interpreter_of_tables_by_numba():
     # it has most of the intrinsics, which are declared once for both
-    made = compilation.by_numba(machine._TEXT, "kernel")
+    made = compilation.by_numba(vm._TEXT, "kernel")
     add = native.compiled(
         "def kernel(slots, args, lo, hi):\n    x, y = int64_at(slots, args, 0), int64_at(slots, args, 1)\n"
         "    y[0] += x[0]\n"
     )
-    program = machine.Assembler()
+    program = vm.Assembler()
     with program.loop(4, [(0, 8)]):
         program.call(add, [0, 1], 0, 1)
         program.copy(2, 1, 8)
     program.swap(2, 1)
     program.view(1, 3)
     results = []
-    for kernel in (machine.interpreter(), native.Kernel(made.address, made)):
+    for kernel in (vm.interpreter(), native.Kernel(made.address, made)):
         buffers = [np.arange(1, 5), np.zeros(1, int), np.zeros(1, int), np.zeros(1, int)]
         slots = checks.addresses(buffers)
-        machine.call(kernel, program.words, slots, 0, len(program))
+        vm.call(kernel, program.words, slots, 0, len(program))
         results.append([b.tolist() for b in buffers])
     assert results[0] == results[1]
     assert results[0][1:] == [[10], [10], [0]]

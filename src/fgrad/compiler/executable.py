@@ -21,7 +21,7 @@ from fgrad.core.observe import observed_rows
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import PASSES, Equation, Program, applied, unexpected
 from fgrad.core.trace import running
-from fgrad.kernels import checks, entry, intrinsics, machine, native, stacks, threads
+from fgrad.kernels import checks, entry, intrinsics, native, stacks, threads, vm
 from fgrad.locks import lazy
 
 OUTSIDE = (
@@ -110,7 +110,7 @@ class Executable:
         if plan.has_faults and outs[-1]:
             if self.is_usual:  # the index may be wrong where the case is not the usual one
                 return self.plain.run(leaves)
-            if outs[-1] == machine.EXHAUSTED:
+            if outs[-1] == vm.EXHAUSTED:
                 raise MemoryError(NO_MEMORY)
             if not communicates(self.program):  # other processes would not take part a second time
                 with running(()):
@@ -324,9 +324,9 @@ class _Context:
             run = self.plan.table.direct(step.start, step.stop) if self.direct else None
             if run is not None:
                 return partial(run, words, slots)
-            return partial(machine.call, machine.interpreter(), words, slots, step.start, step.stop)
+            return partial(vm.call, vm.interpreter(), words, slots, step.start, step.stop)
         if isinstance(step, Shared):
-            loop = machine.Loop(step.kernel, step.numbers, slots)
+            loop = vm.Loop(step.kernel, step.numbers, slots)
             return partial(threads.share, loop, (), step.turns, step.elements)
         return partial(self._run_row, step)
 

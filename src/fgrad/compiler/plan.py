@@ -22,7 +22,7 @@ from fgrad.compiler.layout import Buffer, aval_at, computed, dying, heirs, lifet
 from fgrad.compiler.library import Launch, is_native, launch
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Equation, Program, Var
-from fgrad.kernels import machine, native, stacks
+from fgrad.kernels import native, stacks, vm
 
 ALIGN = 64  # bytes: a cache line
 LARGE = 65536  # elements times operations of a kernel that threads share, at least
@@ -74,7 +74,7 @@ def _content(buffer: Buffer) -> np.ndarray | slice | stacks.Stack:
     return slice(buffer.start, buffer.start + buffer.size) if buffer.array is None else buffer.array
 
 
-FAULTS = Aval((), np.dtype(np.int64))  # 0, how many indices are out of bounds, or `machine.EXHAUSTED`
+FAULTS = Aval((), np.dtype(np.int64))  # 0, how many indices are out of bounds, or `vm.EXHAUSTED`
 
 
 class Plan(layout.Slots):
@@ -98,7 +98,7 @@ class Plan(layout.Slots):
     donations: dict[int, int]
     size: int
     results: list[int | None]
-    table: machine.Assembler
+    table: vm.Assembler
     has_faults: bool
     align = ALIGN
 
@@ -130,7 +130,7 @@ class Plan(layout.Slots):
         self.size = self.block.size
         self.results = [self.block.known[y] if isinstance(y, Var) else None for y in results]
         native.compiled_all((k.text for k in self.kernels), name)
-        self.table = machine.Assembler()
+        self.table = vm.Assembler()
         self.work = 0
         self.steps: list[Step] = []
         self.has_faults = self.block.has_faults
@@ -552,8 +552,8 @@ class Choice(Inner, layout.Choice):
         for slot, y in zip(self.outs, self.equation.outs, strict=True):
             table.view(slot, block.known[y])
         aval = index.aval if isinstance(index, Var) else aval_of(index)
-        labels = [machine.Label() for _ in self.blocks]
-        end = machine.Label()
+        labels = [vm.Label() for _ in self.blocks]
+        end = vm.Label()
         table.branch(self.given(block, index, aval), labels, aval.dtype.name)
         for label, own, copies in zip(labels, self.blocks, self.copies, strict=True):
             table.place(label)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.kernels import checks, machine, native, stacks
+from fgrad.kernels import checks, native, stacks, vm
 
 ALIGNMENT = 64  # of the scratch buffer, in bytes
 
@@ -61,7 +61,7 @@ class Embedding:
 
     def __init__(
         self,
-        program: machine.Assembler,
+        program: vm.Assembler,
         slots: Sequence[np.ndarray | slice | stacks.Stack | None],
         arguments: int,
         *,
@@ -83,7 +83,7 @@ class Embedding:
             raise NotImplementedError(
                 "as_njit does not know where arrays end, so it is not available with FGRAD_CHECK=1"
             )
-        table, interpreter, start = program.deaf_words, machine.interpreter(), native.compiled(_TEXT)
+        table, interpreter, start = program.deaf_words, vm.interpreter(), native.compiled(_TEXT)
         count = len(slots)
         grown = [k for k, s in enumerate(slots) if s is stacks.STACK]
         begin = -(-8 * stacks.WORDS * len(grown) // ALIGNMENT) * ALIGNMENT  # of the scratch buffer proper

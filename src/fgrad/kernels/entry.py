@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import locks
-from fgrad.kernels import checks, intrinsics, machine, native, objects, signals, stacks
+from fgrad.kernels import checks, intrinsics, native, objects, signals, stacks, vm
 from fgrad.kernels.objects import ALIGNED, CONTIGUOUS, WRITEABLE, address
 
 ALIGNMENT = 64  # of scratch buffers, in bytes
@@ -128,7 +128,7 @@ class Context:
     def __init__(
         self,
         specs: Sequence[Spec],
-        program: machine.Assembler,
+        program: vm.Assembler,
         slots: Sequence[np.ndarray | slice | stacks.Stack | None],
         *,
         scratch: int = 0,
@@ -196,9 +196,9 @@ class _Method(ctypes.Structure):
 
 
 def _native_entry(
-    specs: list[Spec], program: machine.Assembler, arrays: list[np.ndarray | None], release: bool
+    specs: list[Spec], program: vm.Assembler, arrays: list[np.ndarray | None], release: bool
 ) -> Callable[..., Any]:
-    table, interpreter = program.words, machine.interpreter()
+    table, interpreter = program.words, vm.interpreter()
     encoded = [word for spec in specs for word in _encoded(spec)]
     at = len(FIELDS) + len(encoded)
     words = np.zeros(at + len(table) + 2 * len(arrays), np.int64).view(_Words)
@@ -259,12 +259,12 @@ def _method() -> tuple[_Method, native.Kernel]:
 
 def _plain_entry(
     specs: list[Spec],
-    program: machine.Assembler,
+    program: vm.Assembler,
     arrays: list[np.ndarray | None],
     room: checks.Scratch,
 ) -> Callable[..., Any]:
     """Return what `_native_entry` does, in Python."""
-    lock, interpreter, table = Lock(), machine.interpreter(), program.words
+    lock, interpreter, table = Lock(), vm.interpreter(), program.words
     length, interpreted = len(table), native.interpreted()
 
     def entry(*args: Any) -> Any:
@@ -282,7 +282,7 @@ def _plain_entry(
             addresses: Any = intrinsics.Slots(buffers)
             if not interpreted:
                 addresses = checks.addresses(buffers)
-            machine.call(interpreter, table, addresses, 0, length)
+            vm.call(interpreter, table, addresses, 0, length)
             room.look()
         finally:
             lock.release()

@@ -17,7 +17,7 @@ from fgrad.compiler.executable import NO_MEMORY, OUTSIDE, lowered
 from fgrad.compiler.plan import Plan, Python
 from fgrad.core.aval import Aval
 from fgrad.core.program import Program
-from fgrad.kernels import machine, native
+from fgrad.kernels import native, vm
 from fgrad.kernels.embedding import Embedding
 
 LEAVES = (np.ndarray, np.generic, bool, int, float, complex)
@@ -158,7 +158,7 @@ class _Writer:
         arrays = [n for n, v in zip(names, arguments, strict=True) if v.aval.shape]
         self.lines.append(f"{self.name(made.runner())}(memory, ({''.join(f'{a}, ' for a in arrays)}))")
         if plan.has_faults:
-            faults = (f"== {machine.EXHAUSTED}", MemoryError(NO_MEMORY)), ("!= 0", IndexError(OUTSIDE))
+            faults = (f"== {vm.EXHAUSTED}", MemoryError(NO_MEMORY)), ("!= 0", IndexError(OUTSIDE))
             for failed, error in faults:
                 self.lines += [f"if {names[-1]} {failed}:", f"    raise {error!r}"]
         return [self.output(plan, i, names, len(leaves)) for i in range(len(plan.results))]

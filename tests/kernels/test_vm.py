@@ -3,8 +3,8 @@ import ctypes
 import numpy as np
 import pytest
 
-from fgrad.kernels import checks, intrinsics, machine, native, signals, stacks
-from fgrad.kernels.machine import Assembler, Label
+from fgrad.kernels import checks, intrinsics, native, signals, stacks, vm
+from fgrad.kernels.vm import Assembler, Label
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -28,7 +28,7 @@ def run(program, *buffers):
     else:
         slots = checks.addresses(buffers)
         before = slots.copy()
-    machine.call(machine.interpreter(), program.words, slots, 0, len(program))
+    vm.call(vm.interpreter(), program.words, slots, 0, len(program))
     if not native.interpreted():
         return slots - before
     return None
@@ -119,7 +119,7 @@ def test_leaving_a_loop(start):
     assert moved is None or not moved.any()
 
 
-INTEGERS = machine.INTEGERS
+INTEGERS = vm.INTEGERS
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -294,7 +294,7 @@ def test_no_memory_ends_the_program(stack, monkeypatch):
     program.zero(1, 8)
     total, one, faults = np.zeros(1), np.ones(1), np.zeros(1, np.int64)
     run(program, total, one, stack, faults)
-    assert faults == machine.EXHAUSTED
+    assert faults == vm.EXHAUSTED
     assert total == 1  # the loop was left
     assert one == 1
     assert stack.tolist() == [0] * 6
