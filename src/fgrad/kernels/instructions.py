@@ -17,7 +17,7 @@ from llvmlite import ir
 from fgrad.kernels import checks, scalars, stacks
 from fgrad.kernels.elements import ArrayKind
 from fgrad.kernels.intrinsics import DTYPES, INTEGERS, LEAST
-from fgrad.kernels.vector import far
+from fgrad.kernels.vector import libm
 
 Kinds = (
     tuple[tuple[str, ...], str] | None
@@ -67,7 +67,7 @@ def declared() -> dict[str, Intrinsic]:
     given |= {
         f"{name}_at": _fixed(f"{kind}*", _pointer(kind), *_TABLES, "int64") for name, kind in DTYPES.items()
     }
-    return given | {name: Intrinsic(_one_float, emit) for name, emit in far.FUNCTIONS.items()}
+    return given | {name: Intrinsic(_one_float, emit) for name, emit in libm.FUNCTIONS.items()}
 
 
 @cache

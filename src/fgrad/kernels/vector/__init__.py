@@ -66,7 +66,7 @@ def preamble(text: str, dtype: np.dtype) -> str:
         return ""
     far = sorted({name for f in needed for name in re.findall(r"\bfar_\w+(?=\()", functions[f])})
     if far:
-        head = f"# {', '.join(far)} of fgrad.kernels.vector.far\n\n{head}"
+        head = f"# {', '.join(far)} of fgrad.kernels.vector.libm\n\n{head}"
     return "\n\n\n".join([head, *(f for name, f in functions.items() if name in needed)])
 
 
