@@ -22,7 +22,7 @@ import fgrad as fg
 from fgrad import lax, random
 from fgrad.errors import BrokenContractError
 from fgrad.expr.node import apply, var
-from fgrad.kernels import cpu, functions, outer, places, rows, scans, sorting, threads, windows
+from fgrad.kernels import cpu, functions, gather_scatter, outer, rows, scans, sorting, threads, windows
 from fgrad.kernels.loops import Loop
 
 PAGE = mmap.PAGESIZE
@@ -174,16 +174,18 @@ def of_places():
                 for least, end in ((-n, n), (-n - 1, n), (-n, n + 1), (-(10**6), 10**6)):
                     second = RNG.integers(least, end, (r, 5)).astype(kind)
                     for first in (np.arange(-r, 0), np.arange(r) + 1, np.arange(r) - r - 1):
-                        places.read(x, first, second)
+                        gather_scatter.read(x, first, second)
                     for unique in (False, True):
-                        places.added(new(r, 5, dtype=dtype), np.arange(r), second, (r, n), unique=unique)
-            places.added_rows(new(4, n, dtype=dtype), RNG.integers(-r - 1, r + 1, 4), (r, n))
-            places.narrowed(RNG.integers(-(2**40), 2**40, n))
+                        gather_scatter.added(
+                            new(r, 5, dtype=dtype), np.arange(r), second, (r, n), unique=unique
+                        )
+            gather_scatter.added_rows(new(4, n, dtype=dtype), RNG.integers(-r - 1, r + 1, 4), (r, n))
+            gather_scatter.narrowed(RNG.integers(-(2**40), 2**40, n))
         for size in (65_537, 262_144):  # shared by threads
             where = RNG.integers(-1001, 1002, (1, size))
             for second in (where, where.clip(-1001, 1000)):
-                places._added_in_parts(new(1, size, dtype=dtype), second, 1001, 3)
-        places._fetch(new(1, 1000, dtype=dtype))
+                gather_scatter._added_in_parts(new(1, size, dtype=dtype), second, 1001, 3)
+        gather_scatter._fetch(new(1, 1000, dtype=dtype))
 
 
 def of_windows():

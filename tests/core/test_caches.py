@@ -106,7 +106,7 @@ FEW = {
     "kernels/compilation.py": {"_builder"},  # the name of the processor
     "kernels/convolution.py": {"_kernel"},  # tiles: of at most 8 rows, two vectors, and four kinds of lanes
     "kernels/outer.py": {"_kernel"},  # dtypes
-    "kernels/places.py": {"_kernel", "_rows", "_shared", "_fetched"},  # names of rows, dtypes
+    "kernels/gather_scatter.py": {"_kernel", "_rows", "_shared", "_fetched"},  # names of rows, dtypes
     "kernels/rows.py": {"_kernel", "_layer_norm_back"},  # names of rows, dtypes
     "kernels/scans.py": {"_kernel"},  # one axis or two, dtypes
     "kernels/signals.py": {"_words"},

@@ -21,7 +21,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, Var
 from fgrad.errors import BrokenContractError
-from fgrad.kernels import blas, contracts, places, scans, windows
+from fgrad.kernels import blas, contracts, gather_scatter, scans, windows
 from fgrad.kernels.contracts import Contract
 from fgrad.ops import pooling
 from fgrad.ops.indexing import HOLE
@@ -56,7 +56,7 @@ def test_every_kernel_states_its_contract():
     assert found.keys() >= {
         "convolution",
         "outer",
-        "places",
+        "gather_scatter",
         "scans",
         "sorting",
         "blas",
@@ -225,8 +225,8 @@ def test_operands_that_do_not_fill_their_place_are_refused():
 
 def test_places_of_an_empty_array_do_not_exist():
     nothing, where = np.zeros((0, 4)), np.zeros((1, 3), np.int64)
-    assert places.read(nothing, np.zeros(1, np.int64), where) is None
-    assert places.read(nothing, np.zeros(1, np.int64), where[:, :0]).shape == (1, 0)
+    assert gather_scatter.read(nothing, np.zeros(1, np.int64), where) is None
+    assert gather_scatter.read(nothing, np.zeros(1, np.int64), where[:, :0]).shape == (1, 0)
 
 
 def test_kernels_refuse_what_they_would_reach_behind():
@@ -238,7 +238,7 @@ def test_kernels_refuse_what_they_would_reach_behind():
     with pytest.raises(BrokenContractError, match="2 \\*\\* 31"):
         windows.sum_pool(x, (2, 2), (2, 2), ((2**62, 0),) * 2, (2, 3, 4))
     with pytest.raises(BrokenContractError, match="ct"):
-        places.added_rows(np.ones((1, 5)), np.zeros(3, np.int64), (4, 5))
+        gather_scatter.added_rows(np.ones((1, 5)), np.zeros(3, np.int64), (4, 5))
 
 
 def test_loops_of_compiled_programs_reach_no_further_than_their_buffers():

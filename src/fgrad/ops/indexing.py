@@ -343,7 +343,7 @@ def _narrow(x: Tensor, places: Any) -> Any:
         or v.dtype not in FLOATS
     ):
         return places
-    narrow = backend("places").narrowed(places)
+    narrow = backend("gather_scatter").narrowed(places)
     if narrow is None:
         return places
     narrow.setflags(write=False)
@@ -522,7 +522,7 @@ def _run_gather(x: Any, *arrays: Any, template: Index, unique: bool = False) -> 
     if x.__class__ is np.ndarray and x.size and x.flags.c_contiguous:
         lanes = _lanes(arrays, template, x.shape)
         if lanes is not None and x.dtype in FLOATS:
-            found = backend("places").read(x.reshape(-1, x.shape[-1]), *lanes)
+            found = backend("gather_scatter").read(x.reshape(-1, x.shape[-1]), *lanes)
             if found is not None:
                 return found.reshape(arrays[-1].shape)
     if template == _HOLES[1] and x.flags.c_contiguous and arrays[0].dtype.kind == "i":
@@ -563,11 +563,11 @@ def _added(ct: Any, arrays: Any, template: Index, shape: Shape, *, unique: bool)
     lanes = _lanes(arrays, template, shape)
     if lanes is not None and ct.shape == arrays[-1].shape:
         matrix = (math.prod(shape[:-1]), shape[-1])
-        return backend("places").added(ct.reshape(lanes[1].shape), *lanes, matrix, unique=unique)
+        return backend("gather_scatter").added(ct.reshape(lanes[1].shape), *lanes, matrix, unique=unique)
     rows = len(shape) > 1 and template == _HOLES[1] and arrays[0].dtype == np.int64
     if rows and ct.shape == (*arrays[0].shape, *shape[1:]):
         columns = math.prod(shape[1:])
-        return backend("places").added_rows(
+        return backend("gather_scatter").added_rows(
             ct.reshape(-1, columns), arrays[0].reshape(-1), (shape[0], columns)
         )
     return None

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fgrad.kernels import native, places, threads
+from fgrad.kernels import gather_scatter, native, threads
 
 RNG = np.random.default_rng(0)
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -23,7 +23,7 @@ def example(dtype, shape, second):
 def test_reading(dtype, shape, second):
     x, first, second = example(dtype, shape, second)
     for kind in (np.int64, np.int32):
-        found = places.read(x, first, second.astype(kind))
+        found = gather_scatter.read(x, first, second.astype(kind))
         assert found.dtype == dtype
         np.testing.assert_array_equal(found, x[first[:, None], second])
 
@@ -36,10 +36,10 @@ def test_adding_up(dtype, shape, second):
     expected = np.zeros(shape, dtype)
     np.add.at(expected, (first[:, None], second), ct)
     for kind in (np.int64, np.int32):
-        found = places.added(ct, first, second.astype(kind), shape, unique=False)
+        found = gather_scatter.added(ct, first, second.astype(kind), shape, unique=False)
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(
-        places.added(ct[:, ::-1], first, second[:, ::-1].copy(), shape, unique=False).shape, shape
+        gather_scatter.added(ct[:, ::-1], first, second[:, ::-1].copy(), shape, unique=False).shape, shape
     )
 
 
@@ -66,7 +66,7 @@ def test_adding_up_in_parts(dtype, name, parts, monkeypatch):
     np.add.at(expected, where, ct)
     for kind in (np.int64, np.int32):
         for first in (0, -1):  # what counts from the end is left to one thread
-            found = places.added(
+            found = gather_scatter.added(
                 ct[None], np.array([first]), where[None].astype(kind), (1, columns), unique=False
             )
             np.testing.assert_array_equal(found, expected[None])
@@ -75,17 +75,19 @@ def test_adding_up_in_parts(dtype, name, parts, monkeypatch):
         for wrong in (columns, -columns - 1, 2**31 - 1, -(2**31), 2**62, -(2**62)):
             no = where.copy()
             no[at] = wrong
-            assert places.added(ct[None], np.zeros(1, int), no[None], (1, columns), unique=False) is None
+            assert (
+                gather_scatter.added(ct[None], np.zeros(1, int), no[None], (1, columns), unique=False) is None
+            )
 
 
 def test_numba_adds_up_in_parts_too(monkeypatch):
     monkeypatch.setattr(native, "interpreted", lambda: True)
-    monkeypatch.setattr(places, "_shared", places._shared.__wrapped__)
+    monkeypatch.setattr(places, "_shared", gather_scatter._shared.__wrapped__)
     monkeypatch.setattr(threads, "parts", lambda *_: 3)
     where, ct = RNG.integers(-90, 90, 777), RNG.standard_normal(777)
     expected = np.zeros((1, 90))
     np.add.at(expected[0], where, ct)
-    found = places.added(ct[None], np.zeros(1, int), where[None], (1, 90), unique=False)
+    found = gather_scatter.added(ct[None], np.zeros(1, int), where[None], (1, 90), unique=False)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -93,8 +95,8 @@ def test_one_thread_adds_up_in_few_places_and_in_many(monkeypatch):
     monkeypatch.setattr(threads, "_threads", lambda: 4)
     monkeypatch.setattr(threads, "share", lambda *_: pytest.fail("it was shared"))
     ct, first, where = np.ones((1, 70_000)), np.zeros(1, int), np.arange(70_000)[None]
-    for columns in (10, threads.ELEMENTS, places.SPARSE * ct.size + 1):
-        found = places.added(ct, first, where % columns, (1, columns), unique=False)
+    for columns in (10, threads.ELEMENTS, gather_scatter.SPARSE * ct.size + 1):
+        found = gather_scatter.added(ct, first, where % columns, (1, columns), unique=False)
         np.testing.assert_array_equal(found[0], np.bincount(where[0] % columns, minlength=columns))
     assert threads.parts(2, ct.size) == 2
 
@@ -102,15 +104,19 @@ def test_one_thread_adds_up_in_few_places_and_in_many(monkeypatch):
 @DTYPES
 def test_vectors_larger_than_a_cache_are_fetched_before_they_are_read(dtype, monkeypatch):
     fetched = []
-    monkeypatch.setattr(places, "_fetch", lambda x, f=places._fetch: fetched.append(x.size) or f(x))
+    monkeypatch.setattr(places, "_fetch", lambda x, f=gather_scatter._fetch: fetched.append(x.size) or f(x))
     itemsize, first = np.dtype(dtype).itemsize, np.zeros(1, int)
-    sizes = [places.OWN // itemsize, places.OWN // itemsize + 3, places.COMMON // itemsize + 1]
+    sizes = [
+        gather_scatter.OWN // itemsize,
+        gather_scatter.OWN // itemsize + 3,
+        gather_scatter.COMMON // itemsize + 1,
+    ]
     for n in sizes:
         x = RNG.standard_normal((1, n)).astype(dtype)
         x[0, ::7] = np.nan
-        for count in (n // places.SPARSE - 1, n // places.SPARSE + 1):
+        for count in (n // gather_scatter.SPARSE - 1, n // gather_scatter.SPARSE + 1):
             where = RNG.integers(-n, n, (1, count))
-            np.testing.assert_array_equal(places.read(x, first, where), x[:, where[0]])
+            np.testing.assert_array_equal(gather_scatter.read(x, first, where), x[:, where[0]])
     assert fetched == sizes[1:2]
 
 
@@ -120,7 +126,7 @@ def test_writing(dtype):
     ct = RNG.standard_normal(second.shape).astype(dtype)
     expected = np.zeros((50, 200), dtype)
     expected[first[:, None], second] = ct
-    np.testing.assert_array_equal(places.added(ct, first, second, (50, 200), unique=True), expected)
+    np.testing.assert_array_equal(gather_scatter.added(ct, first, second, (50, 200), unique=True), expected)
 
 
 @DTYPES
@@ -130,29 +136,29 @@ def test_adding_up_rows(dtype, columns):
     ct = RNG.standard_normal((5000, columns)).astype(dtype)
     expected = np.zeros((9, columns), dtype)
     np.add.at(expected, where, ct)
-    np.testing.assert_array_equal(places.added_rows(ct, where, (9, columns)), expected)
+    np.testing.assert_array_equal(gather_scatter.added_rows(ct, where, (9, columns)), expected)
 
 
 @pytest.mark.parametrize("wrong", [40, -41, 2**62, -(2**62)])
 def test_places_that_do_not_exist(wrong):
     x, first, second = example(float, (60, 40), (300, 257))
     second[7, 9] = wrong
-    assert places.read(x, first, second) is None
-    assert places.added(second.astype(float), first, second, (60, 40), unique=False) is None
-    assert places.added(second.astype(float), first, second, (60, 40), unique=True) is None
-    assert places.added_rows(np.ones((257, 2)), second[7], (40, 2)) is None
+    assert gather_scatter.read(x, first, second) is None
+    assert gather_scatter.added(second.astype(float), first, second, (60, 40), unique=False) is None
+    assert gather_scatter.added(second.astype(float), first, second, (60, 40), unique=True) is None
+    assert gather_scatter.added_rows(np.ones((257, 2)), second[7], (40, 2)) is None
     second[7, 9], first[200] = 0, 60
-    assert places.read(x, first, second) is None
-    assert places.read(x[:0], first, second) is None
-    assert places.read(x[:, :0], first, second) is None
+    assert gather_scatter.read(x, first, second) is None
+    assert gather_scatter.read(x[:0], first, second) is None
+    assert gather_scatter.read(x[:, :0], first, second) is None
 
 
 @pytest.mark.parametrize("n", [1, 257, 100_000])
 def test_narrow_places(n):
     wide = RNG.integers(-(2**31), 2**31, (n, 2))
-    narrow = places.narrowed(wide)
+    narrow = gather_scatter.narrowed(wide)
     assert narrow.dtype == np.int32
     np.testing.assert_array_equal(narrow, wide)
     for lost in (2**31, -(2**31) - 1, 2**40 + 3):
         wide[n // 2, 1] = lost
-        assert places.narrowed(wide) is None
+        assert gather_scatter.narrowed(wide) is None
