@@ -170,13 +170,13 @@ def cupy():
 @pytest.mark.parametrize("dtypes", [("float32",), ("float64",), ("complex64",), ("complex128",)])
 def test_lines(compiler, monkeypatch, dtypes):
     """The kernels that libraries on a device call between products, in every precision."""
-    from fgrad.kernels import lines
+    from fgrad.kernels import recurrences
 
     (name,) = dtypes
     for text, buffers, numbers in (
-        (lines._ORDER, ("int32", "int32"), 3),
-        (lines._ADVANCE + lines._RECURSION, (name,) * 3, 3),
-        (lines._ADVANCE + lines._CHUNKS, (name,) * 4, 4),
+        (recurrences._ORDER, ("int32", "int32"), 3),
+        (recurrences._ADVANCE + recurrences._RECURSION, (name,) * 3, 3),
+        (recurrences._ADVANCE + recurrences._CHUNKS, (name,) * 4, 4),
     ):
         ptx = compiler.ptx(text, buffers, numbers, "sm_90")
         if name == "float32":

@@ -14,7 +14,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, register
 from fgrad.core.tensor import bind
-from fgrad.kernels import lines
+from fgrad.kernels import recurrences
 from fgrad.ops.contraction import contract
 from fgrad.ops.foreign import scipy
 from fgrad.ops.linear import broadcast_to, linear, reverse, sum_axes
@@ -34,7 +34,7 @@ def _there_recursion(a: Any, u: Any) -> Any:
     dtype = np.result_type(a.dtype, u.dtype)
     if not u.size or not a.size:
         return u.astype(dtype)
-    return lines.recursion(a.astype(dtype, copy=False), u.astype(dtype, copy=False))
+    return recurrences.recursion(a.astype(dtype, copy=False), u.astype(dtype, copy=False))
 
 
 def _recursion_pull(pattern: Pattern) -> Pull:

@@ -18,7 +18,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, flat, register
 from fgrad.core.tensor import bind
-from fgrad.kernels import lines, matrices
+from fgrad.kernels import matrices, recurrences
 from fgrad.ops.foreign import each, scipy
 from fgrad.ops.linear import broadcast_to, convert, reshape, transpose
 from fgrad.ops.matrices import adjoint, as_column, below, columns, conjugate, matrix_product, rows, swapped
@@ -145,7 +145,7 @@ def _mirrored(ab: Any, below: int, above: int) -> Any:
     for row in range(below + above, -1, -1):
         shift = row - above  # of the element (j + shift, j), which stands in column j
         line = bind("slice", ab, index=(..., row, slice(max(0, -shift), max(0, -shift, n - max(0, shift)))))
-        lines.append(_padded(line, max(0, shift), n))
+        recurrences.append(_padded(line, max(0, shift), n))
     return bind("concatenate", *[reshape(v, (*v.shape[:-1], 1, n)) for v in lines], axis=len(ab.shape) - 2)
 
 
@@ -172,7 +172,7 @@ def _banded_pull(pattern: Pattern) -> Pull:
             first, second = product
             line = bind("sum", -(first * second), axes=(len(first.shape) - 1,))
             line = _padded(line, max(0, -shift), n)
-            lines.append(reshape(line, (*line.shape[:-1], 1, n)))
+            recurrences.append(reshape(line, (*line.shape[:-1], 1, n)))
         ct_ab = bind("concatenate", *lines, axis=len(ab.shape) - 2)
         return (ct_ab, ct_b) if to_b else (ct_ab,)
 
@@ -226,7 +226,7 @@ def _there_lu(a: Any) -> tuple[Any, Any, Any]:
                 warnings.simplefilter("ignore", RuntimeWarning)
                 found, exchanges = make.apply("scipy.linalg.lu_factor", a[i], check_finite=False)
             lu[i], piv[i] = found, exchanges
-    return lu, piv, lines.order_of(piv, m)
+    return lu, piv, recurrences.order_of(piv, m)
 
 
 def _lu(ct: Any, out: Any) -> tuple[Any]:
@@ -307,7 +307,7 @@ register(
     Primitive(
         "pivot_order",  # of square matrices: from exchanges of rows to the order to which they lead
         run=elsewhere(
-            _run_order, lambda piv: lines.order_of(piv.astype(np.int32, copy=False), piv.shape[-1])
+            _run_order, lambda piv: recurrences.order_of(piv.astype(np.int32, copy=False), piv.shape[-1])
         ),
         pull=flat,
         shape=lambda piv: Aval(piv.shape, np.dtype(np.int32)),

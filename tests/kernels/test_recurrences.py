@@ -7,7 +7,7 @@ import pytest
 from scipy import signal
 from tests.kernels.samples import values
 
-from fgrad.kernels import lines
+from fgrad.kernels import recurrences
 
 RNG = np.random.default_rng(0)
 
@@ -15,7 +15,7 @@ RNG = np.random.default_rng(0)
 @pytest.mark.parametrize("lead", [(), (3,), (2, 9), (0,)])
 def test_orders(place, lead):
     pivots = np.stack([RNG.integers(k, 7, lead) for k in range(5)], axis=-1).astype(np.int32)
-    found = lines.order_of(place.array(pivots), 7).download()
+    found = recurrences.order_of(place.array(pivots), 7).download()
     assert found.dtype == np.int32
     for i in np.ndindex(*lead):
         rows = np.arange(7)
@@ -36,7 +36,7 @@ def test_recursions(place, dtype):
         (5, (31,)),
     ):
         a, u = values(k, dtype=dtype) / 4, values(*shape, dtype=dtype)
-        found = lines.recursion(place.array(a), place.array(u)).download()
+        found = recurrences.recursion(place.array(a), place.array(u)).download()
         expected = signal.lfilter([1.0], [1.0, *a], u)
         np.testing.assert_allclose(found, expected, rtol=1e-4 if dtype in "fF" else 1e-12, atol=1e-5)
         assert found.dtype == u.dtype
@@ -46,10 +46,10 @@ def test_recursions(place, dtype):
 def test_chunks_of_a_long_line_follow_one_another(place, a):
     """Also where what is before a chunk does not fade: running sums, once and twice."""
     for u in (np.ones(50), np.eye(1, 300)[0], RNG.integers(-3, 4, (2, 77)).astype(float)):
-        found = lines.recursion(place.array(np.array(a)), place.array(u)).download()
+        found = recurrences.recursion(place.array(np.array(a)), place.array(u)).download()
         np.testing.assert_allclose(found, signal.lfilter([1.0], [1.0, *a], u), rtol=1e-12, atol=1e-13)
 
 
 def test_what_is_zero_stays_zero_where_responses_overflow(place):
-    found = lines.recursion(place.array(np.array([-1e30])), place.array(np.zeros(100))).download()
+    found = recurrences.recursion(place.array(np.array([-1e30])), place.array(np.zeros(100))).download()
     np.testing.assert_array_equal(found, 0.0)
