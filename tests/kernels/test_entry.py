@@ -8,9 +8,9 @@ import weakref
 import numpy as np
 import pytest
 
-from fgrad.kernels import checks, native, objects, stacks, vm
+from fgrad.kernels import checks, cpython_abi, native, stacks, vm
+from fgrad.kernels.cpython_abi import address
 from fgrad.kernels.entry import Context, Spec
-from fgrad.kernels.objects import address
 
 FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)
 TEXT = """
@@ -28,7 +28,7 @@ def kernel(slots, args, lo, hi):
         invoke(args[2])
     float64_at(slots, args, 1)[0] = 1.0
 """
-_are_known = objects.are_known.__wrapped__
+_are_known = cpython_abi.are_known.__wrapped__
 
 
 @pytest.fixture(params=["native", "plain", "interpreted"], autouse=True)

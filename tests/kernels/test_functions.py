@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from fgrad.kernels import compilation, functions, native, objects, rows, scans
+from fgrad.kernels import compilation, cpython_abi, functions, native, rows, scans
 from fgrad.kernels.outer import _TEXT as OUTER
 
 pytestmark = pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
@@ -173,6 +173,6 @@ def test_arrays_that_share_nothing_are_told_apart():
 def test_addresses_of_arrays(monkeypatch):
     arrays = [np.zeros(3), np.zeros((0, 4), np.int8), np.arange(12.0).reshape(3, 4)[1:, ::2], np.array(1j)]
     expected = [a.ctypes.data for a in arrays]
-    assert [objects.address(a) for a in arrays] == expected
+    assert [cpython_abi.address(a) for a in arrays] == expected
     monkeypatch.setattr(objects, "are_known", lambda: False)
-    assert [objects.address(a) for a in arrays] == expected
+    assert [cpython_abi.address(a) for a in arrays] == expected

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import locks
-from fgrad.kernels import checks, intrinsics, native, objects, signals, stacks, vm
-from fgrad.kernels.objects import ALIGNED, CONTIGUOUS, WRITEABLE, address
+from fgrad.kernels import checks, cpython_abi, intrinsics, native, signals, stacks, vm
+from fgrad.kernels.cpython_abi import ALIGNED, CONTIGUOUS, WRITEABLE, address
 
 ALIGNMENT = 64  # of scratch buffers, in bytes
 
@@ -155,7 +155,7 @@ class Context:
             next(rows) if isinstance(s, stacks.Stack) else room.memory[s] if isinstance(s, slice) else s
             for s in slots
         ]
-        if objects.are_known() and not (native.interpreted() or checks.ON):
+        if cpython_abi.are_known() and not (native.interpreted() or checks.ON):
             self.entry: Callable[..., Any] = _native_entry(specs, program, arrays, release)
         else:
             self.entry = _plain_entry(specs, program, arrays, room)

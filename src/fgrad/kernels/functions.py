@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.kernels import checks, native, pool, source
-from fgrad.kernels.objects import address
+from fgrad.kernels.cpython_abi import address
 
 _FLOATS = ("float32", "float64")
 
