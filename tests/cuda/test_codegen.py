@@ -185,13 +185,13 @@ def test_lines(compiler, monkeypatch, dtypes):
 
 @pytest.mark.parametrize("name", ["float32", "float64", "complex64", "complex128"])
 def test_matrices(compiler, name):
-    from fgrad.kernels import matrices
+    from fgrad.kernels import linear_systems
 
     dtype = np.dtype(name)
     for text, buffers, numbers in (
-        (matrices.text_of_banded(dtype), (name,) * 3, 5),
-        (matrices.text_of_ldl(dtype, hermitian=True), (*[name] * 4, "int64"), 3),
-        (matrices.text_of_ldl(dtype, hermitian=False), (*[name] * 4, "int64"), 3),
+        (linear_systems.text_of_banded(dtype), (name,) * 3, 5),
+        (linear_systems.text_of_ldl(dtype, hermitian=True), (*[name] * 4, "int64"), 3),
+        (linear_systems.text_of_ldl(dtype, hermitian=False), (*[name] * 4, "int64"), 3),
     ):
         ptx = compiler.ptx(text, buffers, numbers, "sm_90")
         assert "bar.sync" in ptx

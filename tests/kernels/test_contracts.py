@@ -27,7 +27,7 @@ from fgrad.ops import pooling
 from fgrad.ops.indexing import HOLE
 
 RNG = np.random.default_rng(5)
-DEVICE = {"cuda", "launching", "recurrences", "matrices"}  # whose kernels are CUDA's
+DEVICE = {"cuda", "launching", "recurrences", "linear_systems"}  # whose kernels are CUDA's
 OWN = {
     "vm",
     "entry",

@@ -18,7 +18,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, flat, register
 from fgrad.core.tensor import bind
-from fgrad.kernels import matrices, recurrences
+from fgrad.kernels import linear_systems, recurrences
 from fgrad.ops.foreign import each, scipy
 from fgrad.ops.linear import broadcast_to, convert, reshape, transpose
 from fgrad.ops.matrices import adjoint, as_column, below, columns, conjugate, matrix_product, rows, swapped
@@ -133,7 +133,7 @@ def _there_banded(ab: Any, b: Any, *, below: int, above: int) -> Any:
     dtype = np.result_type(ab.dtype, b.dtype)
     if not b.size:
         return near(b).zeros(b.shape, dtype)
-    x, pivots = matrices.banded(ab.astype(dtype, copy=False), b.astype(dtype, copy=False), below, above)
+    x, pivots = linear_systems.banded(ab.astype(dtype, copy=False), b.astype(dtype, copy=False), below, above)
     if np.any(pivots == 0):
         raise LinAlgError("singular matrix")
     return x
@@ -370,7 +370,7 @@ def _shape_ldl(a: Aval, **_: Any) -> tuple[Aval, Aval, Aval]:
 register(
     Primitive(
         "ldl",
-        run=elsewhere(_run_ldl, matrices.ldl),
+        run=elsewhere(_run_ldl, linear_systems.ldl),
         pull=lambda _: Pull(_ldl, keep=(OUT,), params=True, exact=True),
         shape=_shape_ldl,
         batch=lambda _, a, **params: bind("ldl", a, **params),

@@ -7,7 +7,7 @@ import pytest
 from scipy import linalg
 from tests.kernels.samples import values
 
-from fgrad.kernels import matrices
+from fgrad.kernels import linear_systems
 
 RNG = np.random.default_rng(0)
 
@@ -20,7 +20,9 @@ def test_symmetric_matrices(place, dtype, hermitian, lower):
         for scale in (1.0, 0.01):  # of diagonals: small ones are blocks of two
             a = values(*lead, n, n, dtype=dtype)
             a[..., range(n), range(n)] = (a[..., range(n), range(n)] * scale).astype(dtype)
-            found = [x.download() for x in matrices.ldl(place.array(a), lower=lower, hermitian=hermitian)]
+            found = [
+                x.download() for x in linear_systems.ldl(place.array(a), lower=lower, hermitian=hermitian)
+            ]
             assert [x.dtype for x in found] == [a.dtype, a.dtype, np.intp]
             if hermitian:
                 a[..., range(n), range(n)] = a[..., range(n), range(n)].real
@@ -41,7 +43,7 @@ def test_pivots_are_lapacks_where_elements_are_equal_or_zero(place, lower):
         np.kron(np.array([[0.0, 1], [1, 0]]), np.eye(3))[rows][:, rows],
         np.array([[0.0, 0, 2], [0, 0, 2], [2, 2, 0]]),
     ):
-        found = matrices.ldl(place.array(a), lower=lower, hermitian=True)
+        found = linear_systems.ldl(place.array(a), lower=lower, hermitian=True)
         for x, y in zip(found, linalg.ldl(a, lower), strict=True):
             np.testing.assert_allclose(x.download(), y, atol=1e-12)
 
@@ -49,7 +51,7 @@ def test_pivots_are_lapacks_where_elements_are_equal_or_zero(place, lower):
 def test_nan_ends(place):
     a = values(4, 4)
     a[2, 1] = np.nan
-    outer, _, order = matrices.ldl(place.array(a), lower=True, hermitian=True)
+    outer, _, order = linear_systems.ldl(place.array(a), lower=True, hermitian=True)
     assert np.isnan(outer.download()).any()
     assert sorted(order.download()) == [0, 1, 2, 3]
 
@@ -61,7 +63,7 @@ def test_banded_systems(place, dtype, bands):
     for lead, n, k in (((), 9, 1), ((2, 3), 6, 2), ((2,), 1, 3)):
         ab, b = values(*lead, low + high + 1, n, dtype=dtype), values(*lead, n, k, dtype=dtype)
         ab[..., high, :] /= 3  # so that rows are exchanged
-        x, pivots = matrices.banded(place.array(ab), place.array(b), low, high)
+        x, pivots = linear_systems.banded(place.array(ab), place.array(b), low, high)
         assert np.all(pivots.download() != 0)
         for i in np.ndindex(*lead):
             expected = linalg.solve_banded(bands, ab[i].astype("D"), b[i].astype("D"))
@@ -71,7 +73,7 @@ def test_banded_systems(place, dtype, bands):
 
 
 def test_singular_banded_systems_show(place):
-    _, pivots = matrices.banded(
+    _, pivots = linear_systems.banded(
         place.array(np.array([[0.0, 1, 1], [0, 0, 0], [0, 0, 0]])), place.array(np.ones((3, 1))), 1, 1
     )
     assert not np.all(pivots.download())
