@@ -326,7 +326,7 @@ def test_inside_of_other_compiled_code():
 
 
 class AlarmError(BaseException):
-    """What the handler of a signal raises, wherever it comes: what imports and tries another way lets it pass."""
+    """What the handler of a signal raises: no Exception, which an import may drop."""
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def way(request, monkeypatch):
         monkeypatch.setattr(native, "interpreted", lambda: True)
         monkeypatch.setattr(native, "_kernels", {})
     if request.param == "plain":
-        monkeypatch.setattr(objects, "are_known", lambda: False)
+        monkeypatch.setattr(cpython_abi, "are_known", lambda: False)
     return request.param
 
 
@@ -59,7 +59,7 @@ def test_examples_show_the_layout_of_objects(way):
 
 
 def test_another_layout(monkeypatch):
-    monkeypatch.setattr(objects, "_is_laid_out", lambda a: False)
+    monkeypatch.setattr(cpython_abi, "_is_laid_out", lambda a: False)
     assert not _are_known()
     monkeypatch.undo()
     monkeypatch.setattr(sys.implementation, "name", "another")

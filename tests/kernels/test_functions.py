@@ -174,5 +174,5 @@ def test_addresses_of_arrays(monkeypatch):
     arrays = [np.zeros(3), np.zeros((0, 4), np.int8), np.arange(12.0).reshape(3, 4)[1:, ::2], np.array(1j)]
     expected = [a.ctypes.data for a in arrays]
     assert [cpython_abi.address(a) for a in arrays] == expected
-    monkeypatch.setattr(objects, "are_known", lambda: False)
+    monkeypatch.setattr(cpython_abi, "are_known", lambda: False)
     assert [cpython_abi.address(a) for a in arrays] == expected

@@ -82,7 +82,7 @@ def test_adding_up_in_parts(dtype, name, parts, monkeypatch):
 
 def test_numba_adds_up_in_parts_too(monkeypatch):
     monkeypatch.setattr(native, "interpreted", lambda: True)
-    monkeypatch.setattr(places, "_shared", gather_scatter._shared.__wrapped__)
+    monkeypatch.setattr(gather_scatter, "_shared", gather_scatter._shared.__wrapped__)
     monkeypatch.setattr(threads, "parts", lambda *_: 3)
     where, ct = RNG.integers(-90, 90, 777), RNG.standard_normal(777)
     expected = np.zeros((1, 90))
@@ -104,7 +104,9 @@ def test_one_thread_adds_up_in_few_places_and_in_many(monkeypatch):
 @DTYPES
 def test_vectors_larger_than_a_cache_are_fetched_before_they_are_read(dtype, monkeypatch):
     fetched = []
-    monkeypatch.setattr(places, "_fetch", lambda x, f=gather_scatter._fetch: fetched.append(x.size) or f(x))
+    monkeypatch.setattr(
+        gather_scatter, "_fetch", lambda x, f=gather_scatter._fetch: fetched.append(x.size) or f(x)
+    )
     itemsize, first = np.dtype(dtype).itemsize, np.zeros(1, int)
     sizes = [
         gather_scatter.OWN // itemsize,

@@ -519,7 +519,7 @@ class TestKeys:
         (tmp_path / "vector").mkdir()
         monkeypatch.setattr(store, "__file__", str(tmp_path / "store.py"))
         found = {store._sources()}
-        for name, text in [("a.py", "x"), ("a.py", "y"), ("vector/far.py", "x"), ("b.py", "x")]:
+        for name, text in [("a.py", "x"), ("a.py", "y"), ("vector/libm.py", "x"), ("b.py", "x")]:
             (tmp_path / name).write_text(text)
             found.add(store._sources())
         (tmp_path / "a.py").rename(tmp_path / "c.py")

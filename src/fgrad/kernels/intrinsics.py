@@ -18,7 +18,7 @@
 | `int64_from(address)`, `address(pointer)` | a pointer, its address | missing |
 | `invoke(address, a, b, ...)` | a C function that returns an integer, or nothing | missing |
 
-There is `<dtype>_at` for each of `DTYPES`, and `far_sin`, `far_cos`, `far_tan` are those of `vector.far`.
+There is `<dtype>_at` for each of `DTYPES`, and `libm_sin`, `libm_cos`, `libm_tan` are those of `vector.libm`.
 Elements of a pointer are `x[i]`, where `i` is best unsigned. A kernel with more than about sixteen pointers
 becomes vector code only if they are `alone`, and a smaller one compiles faster; what is both read and
 written must then be one pointer. The left column is `instructions`; this module is the right one.
@@ -146,7 +146,7 @@ def interpreted_names() -> dict[str, Any]:
     names |= {f.__name__: f for f in (part, clipped, integer_at, move, assign, swap, copy, zero, call)}
     names |= {"push": push, "follow": follow, "add_any": operator.add, "multiply_any": operator.mul}
     names |= {"larger": np.maximum, "smaller": np.minimum}
-    names |= {f"far_{name}": getattr(mathlib.interpreted, name) for name in ("sin", "cos", "tan")}
+    names |= {f"libm_{name}": getattr(mathlib.interpreted, name) for name in ("sin", "cos", "tan")}
     return names | {f"{name}_at": reader for name, reader in readers.items()}
 
 

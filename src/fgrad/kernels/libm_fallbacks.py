@@ -1,4 +1,4 @@
-"""The libm fallbacks of `vector.far`, for texts that Numba compiles or Python runs."""
+"""The libm fallbacks of `vector.libm`, for texts that Numba compiles or Python runs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from fgrad.kernels import instructions
 from fgrad.kernels.mathlib import interpreted
 
 
-def _far(name: str) -> Any:
+def _libm(name: str) -> Any:
     if vars(config)["DISABLE_JIT"]:
         return getattr(interpreted, name)
-    return instructions.for_numba()[f"far_{name}"]
+    return instructions.for_numba()[f"libm_{name}"]
 
 
-far_cos: Any
-far_sin: Any
-far_tan: Any
-far_sin, far_cos, far_tan = map(_far, ("sin", "cos", "tan"))
+libm_cos: Any
+libm_sin: Any
+libm_tan: Any
+libm_sin, libm_cos, libm_tan = map(_libm, ("sin", "cos", "tan"))

@@ -25,7 +25,7 @@ from fgrad.kernels import checks, contracts, store
 
 COMPILED = (
     "import math\n\nimport numpy as np\nfrom numba import njit, types\n\n"
-    "from fgrad.kernels.libm_fallbacks import far_cos, far_sin, far_tan\n"
+    "from fgrad.kernels.libm_fallbacks import libm_cos, libm_sin, libm_tan\n"
 )
 WRITTEN = 2**30  # the date of every module: older Numba takes one with a new date for another module
 HELPER = "forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True"  # of what kernels alone call

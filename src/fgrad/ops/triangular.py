@@ -145,7 +145,7 @@ def _mirrored(ab: Any, below: int, above: int) -> Any:
     for row in range(below + above, -1, -1):
         shift = row - above  # of the element (j + shift, j), which stands in column j
         line = bind("slice", ab, index=(..., row, slice(max(0, -shift), max(0, -shift, n - max(0, shift)))))
-        recurrences.append(_padded(line, max(0, shift), n))
+        lines.append(_padded(line, max(0, shift), n))
     return bind("concatenate", *[reshape(v, (*v.shape[:-1], 1, n)) for v in lines], axis=len(ab.shape) - 2)
 
 
@@ -172,7 +172,7 @@ def _banded_pull(pattern: Pattern) -> Pull:
             first, second = product
             line = bind("sum", -(first * second), axes=(len(first.shape) - 1,))
             line = _padded(line, max(0, -shift), n)
-            recurrences.append(reshape(line, (*line.shape[:-1], 1, n)))
+            lines.append(reshape(line, (*line.shape[:-1], 1, n)))
         ct_ab = bind("concatenate", *lines, axis=len(ab.shape) - 2)
         return (ct_ab, ct_b) if to_b else (ct_ab,)
 

@@ -1,6 +1,6 @@
 """Functions of the C library for the few arguments that vector code cannot handle.
 
-`far_sin(x)` is `math.sin(x)` where `|x| > LIMIT`, and otherwise something that must not be used. LLVM would
+`libm_sin(x)` is `math.sin(x)` where `|x| > LIMIT`, and otherwise something that must not be used. LLVM would
 not turn a loop with calls or branches into vector code; so it is told that there are variants for whole
 vectors, which are defined here: they look whether any lane is beyond the limit, and return at once if none
 is. They keep the registers of their caller (`preserve_allcc`), so that looking costs next to nothing.
@@ -77,7 +77,7 @@ def _define(module: ir.Module, name: str, scalar: ir.Type) -> ir.Function:
     return far
 
 
-def _far(name: str) -> Callable[[Any, Any], Any]:
+def _libm(name: str) -> Callable[[Any, Any], Any]:
     """Return what writes the call of a function."""
 
     def emit(builder: Any, x: Any) -> Any:
@@ -93,5 +93,5 @@ def _far(name: str) -> Callable[[Any, Any], Any]:
 
 
 FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
-    f"far_{name}": _far(name) for name in ("sin", "cos", "tan")
+    f"libm_{name}": _libm(name) for name in ("sin", "cos", "tan")
 }

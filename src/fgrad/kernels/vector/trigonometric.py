@@ -119,7 +119,7 @@ def fast_sin(x):
 {sine}
     y = c if k & I(1) else s
     y = -y if k & I(2) else y
-    far = far_sin(x)
+    far = libm_sin(x)
     return y if abs(x) <= F({far!r}) else far
 
 
@@ -128,7 +128,7 @@ def fast_cos(x):
 {sine}
     y = s if k & I(1) else c
     y = -y if (k + I(1)) & I(2) else y
-    far = far_cos(x)
+    far = libm_cos(x)
     return y if abs(x) <= F({far!r}) else far
 
 
@@ -142,7 +142,7 @@ def fast_tan(x):
     y = p / q
     y = y + (d - y * e) / q
     y = y if abs(x) > TINY else x
-    far = far_tan(x)
+    far = libm_tan(x)
     return y if abs(x) <= F({far!r}) else far
 
 
