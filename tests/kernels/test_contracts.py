@@ -12,7 +12,7 @@ import fgrad as fg
 import fgrad.compiler
 import fgrad.kernels
 from fgrad import nn
-from fgrad.compiler import emit, joining, walking
+from fgrad.compiler import concatenation, emit, walking
 from fgrad.compiler.index import Index
 from fgrad.compiler.library import launch
 from fgrad.compiler.plan import Plan
@@ -310,7 +310,7 @@ def test_contracts_of_walks_and_joins_hold_for_all_that_is_launched():
             short = sizes | {k: (n - 1, b - b // n)}
             with pytest.raises(BrokenContractError):
                 made.kernel.contract.launched(made.numbers, made.turns, short)
-    assert joining.FEW < 6
+    assert concatenation.FEW < 6
     assert walking.FEW > 36
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.compiler.concatenation import is_joined
 from fgrad.compiler.elements import SMALL, loop_dtypes
-from fgrad.compiler.joining import is_joined
 from fgrad.compiler.library import is_native
 from fgrad.compiler.products import arranged, is_inline
 from fgrad.compiler.simplify.constants import cast

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.compiler.concatenation import is_joined
 from fgrad.compiler.elements import (
     INTEGERS,
     JOINS,
@@ -30,7 +31,6 @@ from fgrad.compiler.elements import (
     shape_of,
 )
 from fgrad.compiler.index import HERE, Index, counter
-from fgrad.compiler.joining import is_joined
 from fgrad.compiler.products import is_inline
 from fgrad.compiler.scopes import Builder
 from fgrad.compiler.views import looked_up
