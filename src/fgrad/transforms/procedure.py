@@ -15,7 +15,7 @@ import numpy as np
 
 from fgrad.backend.array import DeviceArray, Place
 from fgrad.backend.devices import as_array, find
-from fgrad.compiler import Executable, compile, placing
+from fgrad.compiler import Executable, compile, partition
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.caches import LRU
 from fgrad.core.placement import near
@@ -50,7 +50,7 @@ class Procedure:
         self._blind: dict[Pattern, Procedure] = {}
         self._mapped: LRU[tuple[Pattern, int], Procedure] = LRU()
         self._on: dict[tuple[Place, frozenset[int]], Any] = {}
-        self._between: dict[tuple[str | None, ...], placing.Placed] = {}  # by where the values are
+        self._between: dict[tuple[str | None, ...], partition.Placed] = {}  # by where the values are
         self._donating: dict[frozenset[int], Executable] = {}
 
     def run(self, values: Sequence[Any], donated: frozenset[int] = frozenset()) -> list[Any]:
@@ -68,19 +68,19 @@ class Procedure:
     @lazy
     def is_moving(self) -> bool:
         """Whether the program moves values between devices."""
-        return placing.is_moving(self.program)
+        return partition.is_moving(self.program)
 
-    def _placed(self, values: Sequence[Any]) -> placing.Placed:
+    def _placed(self, values: Sequence[Any]) -> partition.Placed:
         """Return the program compiled for the devices that it moves values between."""
-        devices = tuple(map(placing.where, values))
+        devices = tuple(map(partition.where, values))
         if devices not in self._between:
 
-            def compiled(program: Program, device: str) -> placing.Run:
+            def compiled(program: Program, device: str) -> partition.Run:
                 part, place = Procedure(program, self.name), find(device)
                 return part.executable.run if place is None else part.on(place).run
 
             with making:
-                self._between[devices] = placing.Placed(self.program, devices, compiled)
+                self._between[devices] = partition.Placed(self.program, devices, compiled)
         return self._between[devices]
 
     @lazy
