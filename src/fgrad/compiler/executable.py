@@ -14,7 +14,7 @@ from fgrad.compiler.listing import source, titles
 from fgrad.compiler.plan import ALIGN, Plan, Python, Segment, Shared
 from fgrad.compiler.simplify import simplify
 from fgrad.compiler.simplify.effects import communicates
-from fgrad.compiler.usual import usual_case
+from fgrad.compiler.speculation import usual_case
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.notes import Notes, noting
 from fgrad.core.observe import observed_rows

@@ -10,7 +10,7 @@ import pytest
 
 import fgrad as fg
 from fgrad.compiler import Executable, executable
-from fgrad.compiler.usual import operations, usual_case
+from fgrad.compiler.speculation import operations, usual_case
 from fgrad.core.program import Program
 
 
