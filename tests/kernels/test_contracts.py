@@ -12,7 +12,7 @@ import fgrad as fg
 import fgrad.compiler
 import fgrad.kernels
 from fgrad import nn
-from fgrad.compiler import concatenation, emit, walking
+from fgrad.compiler import concatenation, emit, scans
 from fgrad.compiler.index import Index
 from fgrad.compiler.library import launch
 from fgrad.compiler.plan import Plan
@@ -311,7 +311,7 @@ def test_contracts_of_walks_and_joins_hold_for_all_that_is_launched():
             with pytest.raises(BrokenContractError):
                 made.kernel.contract.launched(made.numbers, made.turns, short)
     assert concatenation.FEW < 6
-    assert walking.FEW > 36
+    assert scans.FEW > 36
 
 
 def test_a_program_that_is_wrong_is_refused_when_it_is_compiled():

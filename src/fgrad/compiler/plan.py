@@ -13,7 +13,7 @@ import numpy as np
 
 from fgrad.compiler import (
     layout,
-    walking,  # noqa: F401 -- fills the library
+    scans,  # noqa: F401 -- fills the library
 )
 from fgrad.compiler.decompose import Plain, decompose
 from fgrad.compiler.emit import Kernel, Part, combine, emit
