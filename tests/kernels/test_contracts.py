@@ -15,8 +15,8 @@ from fgrad import nn
 from fgrad.compiler import concatenation, emit, scans
 from fgrad.compiler.index import Index
 from fgrad.compiler.library import launch
+from fgrad.compiler.loop_nests import Loop, Place
 from fgrad.compiler.plan import Plan
-from fgrad.compiler.scopes import Loop, Place
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, Var

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compiler.index import HERE, Index, linear, plus, reach, split
-from fgrad.compiler.scopes import Bound, Builder, Line, Place, Value
+from fgrad.compiler.loop_nests import Bound, Builder, Line, Place, Value
 from fgrad.core.aval import Shape, aval_of
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Var

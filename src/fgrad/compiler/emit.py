@@ -16,7 +16,7 @@ import numpy as np
 from fgrad.compiler.elements import BOOL, SMALL, Elements
 from fgrad.compiler.fuse import BLOCK, Nest, Root
 from fgrad.compiler.index import Index, counter, linear, reach
-from fgrad.compiler.scopes import Bound, Builder, Line, Loop, Place, Value
+from fgrad.compiler.loop_nests import Bound, Builder, Line, Loop, Place, Value
 from fgrad.core.aval import Shape
 from fgrad.core.program import Equation, Var
 from fgrad.errors import BrokenContractError

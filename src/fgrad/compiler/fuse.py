@@ -31,8 +31,8 @@ from fgrad.compiler.elements import (
     shape_of,
 )
 from fgrad.compiler.index import HERE, Index, counter
+from fgrad.compiler.loop_nests import Builder
 from fgrad.compiler.products import is_inline
-from fgrad.compiler.scopes import Builder
 from fgrad.compiler.views import looked_up
 from fgrad.core.aval import Shape, aval_of
 from fgrad.core.primitive import ROWS

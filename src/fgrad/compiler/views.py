@@ -21,7 +21,7 @@ from fgrad.compiler.elements import (
     within,
 )
 from fgrad.compiler.index import HERE, Index, linear, plus, times
-from fgrad.compiler.scopes import Bound, Line, Value
+from fgrad.compiler.loop_nests import Bound, Line, Value
 from fgrad.core.aval import Shape
 from fgrad.core.program import Equation, Var
 from fgrad.ops.indexing import layout

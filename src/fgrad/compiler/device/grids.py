@@ -24,7 +24,7 @@ from fgrad.compiler.device.scatter import Piece, scattered
 from fgrad.compiler.emit import identity
 from fgrad.compiler.fuse import Nest, Root
 from fgrad.compiler.index import linear
-from fgrad.compiler.scopes import Place, Value
+from fgrad.compiler.loop_nests import Place, Value
 from fgrad.core.program import Equation, Var
 
 RUN = 16  # elements that a thread of a reduction adds up before there is another block

@@ -12,7 +12,7 @@ import numpy as np
 from fgrad.compiler.elements import BOOL, SMALL, Elements
 from fgrad.compiler.fuse import Root
 from fgrad.compiler.index import Index, linear
-from fgrad.compiler.scopes import Bound, Builder, Line, Loop, Place
+from fgrad.compiler.loop_nests import Bound, Builder, Line, Loop, Place
 from fgrad.core.program import Var
 from fgrad.kernels.body import FLOAT64, helpers
 from fgrad.kernels.cuda import device_codes, device_helpers
