@@ -12,7 +12,7 @@ from fgrad.backend import devices
 from fgrad.compiler.device import executable as compiled
 from fgrad.compiler.device.executable import WARM
 from fgrad.compiler.device.plan import Row, within
-from fgrad.compiler.device.running import FIRST
+from fgrad.compiler.device.runtime import FIRST
 
 lax = fg.lax
 RNG = np.random.default_rng(0)
