@@ -118,7 +118,7 @@ def test_bodies_of_compiled_loops_and_branches_stay_on_one_device(row):
         "while_loop": lambda x: fg.lax.while_loop(lambda h: h.sum() < 9, there_and_again, x),
         "cond": lambda x: fg.lax.cond(x.sum() > 0, there_and_again, lambda h: h, x),
     }[row]
-    with pytest.raises(TypeError, match=rf"{row}.* has a body that moves values .*traced at .*test_placing"):
+    with pytest.raises(TypeError, match=rf"{row}.* has a body that moves values .*traced at .*test_partition"):
         fg.jit(f)(fg.tensor(X))
     assert f(fg.tensor(X)).device == "cpu"
 
@@ -131,7 +131,7 @@ def test_numbers_and_constants_go_along():
 
 
 def test_mixed_operands_are_named_with_their_line():
-    with pytest.raises(TypeError, match=r"different devices, cuda:0 and cpu: .*traced at .*test_placing"):
+    with pytest.raises(TypeError, match=r"different devices, cuda:0 and cpu: .*traced at .*test_partition"):
         fg.jit(lambda x: x.to("cuda") * 2 + x * 2)(fg.tensor(X))
 
 

@@ -104,9 +104,8 @@ def test_one_thread_adds_up_in_few_places_and_in_many(monkeypatch):
 @DTYPES
 def test_vectors_larger_than_a_cache_are_fetched_before_they_are_read(dtype, monkeypatch):
     fetched = []
-    monkeypatch.setattr(
-        gather_scatter, "_fetch", lambda x, f=gather_scatter._fetch: fetched.append(x.size) or f(x)
-    )
+    fetch = gather_scatter._fetch
+    monkeypatch.setattr(gather_scatter, "_fetch", lambda x: fetched.append(x.size) or fetch(x))
     itemsize, first = np.dtype(dtype).itemsize, np.zeros(1, int)
     sizes = [
         gather_scatter.OWN // itemsize,

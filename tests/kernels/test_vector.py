@@ -260,7 +260,7 @@ def test_text_is_substituted_and_only_what_is_needed_is_defined():
     head = vector.preamble("fast_exp(x)", np.dtype("f"))
     assert head.count("@helper") == 2
     assert "def fast_scaled(" in head
-    assert "far" not in vector.preamble("fast_exp(x)", np.dtype("f"))
+    assert "libm" not in vector.preamble("fast_exp(x)", np.dtype("f"))
     assert vector.preamble("math.sin(x)", np.dtype("d")) == ""
 
 
