@@ -118,7 +118,9 @@ def test_bodies_of_compiled_loops_and_branches_stay_on_one_device(row):
         "while_loop": lambda x: fg.lax.while_loop(lambda h: h.sum() < 9, there_and_again, x),
         "cond": lambda x: fg.lax.cond(x.sum() > 0, there_and_again, lambda h: h, x),
     }[row]
-    with pytest.raises(TypeError, match=rf"{row}.* has a body that moves values .*traced at .*test_partition"):
+    with pytest.raises(
+        TypeError, match=rf"{row}.* has a body that moves values .*traced at .*test_partition"
+    ):
         fg.jit(f)(fg.tensor(X))
     assert f(fg.tensor(X)).device == "cpu"
 

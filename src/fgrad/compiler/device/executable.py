@@ -15,9 +15,9 @@ import numpy as np
 
 from fgrad import config
 from fgrad.backend.array import DeviceArray, Place
-from fgrad.compiler.device.lanes import Grid
 from fgrad.compiler.device.plan import Launch, Plan, Row, launches, within
 from fgrad.compiler.device.runtime import Context, as_argument, fresh, owned
+from fgrad.compiler.device.statements import Grid
 from fgrad.compiler.executable import lowered
 from fgrad.core.aval import aval_of
 from fgrad.core.program import Equation, Program, Var

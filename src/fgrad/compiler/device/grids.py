@@ -19,8 +19,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fgrad.compiler.device.lanes import JOINED, WHOLE, Grid, Partial, Writer, inside, striding
 from fgrad.compiler.device.scatter import Piece, scattered
+from fgrad.compiler.device.statements import JOINED, WHOLE, Grid, Partial, Writer, inside, striding
 from fgrad.compiler.emit import identity
 from fgrad.compiler.fuse import Nest, Root
 from fgrad.compiler.index import linear

@@ -17,8 +17,8 @@ from fgrad.backend.array import DeviceArray, Place
 from fgrad.compiler import layout
 from fgrad.compiler.decompose import ON_DEVICE, Plain, decompose
 from fgrad.compiler.device.grids import grids
-from fgrad.compiler.device.lanes import Grid, Scratch
 from fgrad.compiler.device.scatter import Piece, Sort, Table, Zeros
+from fgrad.compiler.device.statements import Grid, Scratch
 from fgrad.compiler.fuse import Call, Nest, fuse
 from fgrad.compiler.layout import Buffer, aval_at, computed, dying, heirs, lifetimes, packed, variables
 from fgrad.compiler.simplify.elimination import eliminate

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compiler.device.lanes import Grid, Scratch, Writer, inside, striding
+from fgrad.compiler.device.statements import Grid, Scratch, Writer, inside, striding
 from fgrad.compiler.emit import identity
 from fgrad.compiler.fuse import Root
 from fgrad.compiler.index import HERE, Index, linear
