@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from fgrad.compiler.simplify.algebra import ALGEBRA
-from fgrad.compiler.simplify.assembly import ASSEMBLY
 from fgrad.compiler.simplify.constants import Constants
 from fgrad.compiler.simplify.elimination import eliminate
 from fgrad.compiler.simplify.operands import FOLDING, OPERANDS
 from fgrad.compiler.simplify.reductions import REDUCTIONS
 from fgrad.compiler.simplify.rewriting import Rules
 from fgrad.compiler.simplify.shapes import SHAPES
+from fgrad.compiler.simplify.updates import ASSEMBLY
 from fgrad.core.program import Equation, Program
 
 ROUNDS = 6  # enough for what was seen; a program of more is right, if not the simplest
