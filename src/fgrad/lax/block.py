@@ -10,7 +10,7 @@ import numpy as np
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Equation, Program, Region, Var
-from fgrad.lax.joining import renewed
+from fgrad.lax.fusion import renewed
 from fgrad.lax.liveness import live
 from fgrad.transforms.stage import aval_out, staged
 

@@ -32,7 +32,7 @@ from fgrad.errors import NoValueError
 from fgrad.lax.batching import Batching, mapped_program
 from fgrad.lax.block import BOOL, Flags, aval_of_arg, cast, only, zero_if_none
 from fgrad.lax.branches import Branches
-from fgrad.lax.joining import renewed
+from fgrad.lax.fusion import renewed
 from fgrad.lax.liveness import live, programs_of, with_programs
 from fgrad.lax.loops import While
 from fgrad.lax.merging import merged

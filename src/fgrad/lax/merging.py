@@ -16,7 +16,7 @@ from fgrad.compiler.simplify.effects import has_effect
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.tensor import Tensor
 from fgrad.lax.branches import Branches
-from fgrad.lax.joining import joined
+from fgrad.lax.fusion import joined
 from fgrad.lax.liveness import loop_inputs, with_programs
 from fgrad.lax.loops import While
 from fgrad.lax.scans import Scan

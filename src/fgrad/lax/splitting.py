@@ -17,7 +17,7 @@ from fgrad.core.primitive import CHEAP, MOVES, ROWS
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import current, next_level, running
-from fgrad.lax.joining import substituted
+from fgrad.lax.fusion import substituted
 from fgrad.lax.liveness import live, silent
 from fgrad.lax.staged import Code, Grown
 from fgrad.ops.linear import convert

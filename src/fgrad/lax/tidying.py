@@ -15,7 +15,7 @@ from fgrad.compiler.simplify.effects import has_effect
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import MOVES, ROWS, TOTAL
 from fgrad.core.program import Equation, Program, Var
-from fgrad.lax.joining import joined, renewed, substituted
+from fgrad.lax.fusion import joined, renewed, substituted
 from fgrad.lax.liveness import live
 from fgrad.lax.loops import While
 from fgrad.lax.merging import once
