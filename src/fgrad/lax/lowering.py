@@ -32,10 +32,10 @@ from fgrad.errors import NoValueError
 from fgrad.lax.batching import Batching, mapped_program
 from fgrad.lax.block import BOOL, Flags, aval_of_arg, cast, only, zero_if_none
 from fgrad.lax.branches import Branches
+from fgrad.lax.cse import merged
 from fgrad.lax.fusion import renewed
 from fgrad.lax.liveness import live, programs_of, with_programs
 from fgrad.lax.loops import While
-from fgrad.lax.merging import merged
 from fgrad.lax.reversing import Reversing
 from fgrad.lax.scans import Scan
 from fgrad.lax.splitting import Joint, is_float, is_zero

@@ -15,10 +15,10 @@ from fgrad.compiler.simplify.effects import has_effect
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import MOVES, ROWS, TOTAL
 from fgrad.core.program import Equation, Program, Var
+from fgrad.lax.cse import once
 from fgrad.lax.fusion import joined, renewed, substituted
 from fgrad.lax.liveness import live
 from fgrad.lax.loops import While
-from fgrad.lax.merging import once
 from fgrad.lax.scans import Scan
 from fgrad.lax.staged import Code
 
