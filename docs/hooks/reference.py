@@ -59,7 +59,7 @@ TITLES = {  # sections of the page of fgrad, in this order; elsewhere the module
     "fgrad.transforms.callbacks": "Rules of your own",
     "fgrad.numpy.indexing": "Rules of your own",
     "fgrad.transforms.checkpoint": "Memory",
-    "fgrad.lax.reversal": "Memory",
+    "fgrad.lax.checkpointing": "Memory",
     "fgrad.transforms.nonfinite": "Looking inside",
     "fgrad.coverage": "Looking inside",
     "fgrad.viz.profiling": "Looking inside",

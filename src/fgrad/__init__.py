@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from fgrad.archive import export as export
     from fgrad.archive import load as load
     from fgrad.core.scopes import named_scope as named_scope
-    from fgrad.lax.reversal import checkpointed as checkpointed
+    from fgrad.lax.checkpointing import checkpointed as checkpointed
     from fgrad.plain import plain_numpy as plain_numpy
     from fgrad.transforms import checkpoint_policies as checkpoint_policies
     from fgrad.transforms.callbacks import pure_callback as pure_callback
@@ -90,7 +90,7 @@ _LATE = {
     "checkpoint": "fgrad.transforms.checkpoint",
     "checkpoint_name": "fgrad.transforms.checkpoint",
     "checkpoint_policies": "fgrad.transforms.",
-    "checkpointed": "fgrad.lax.reversal",
+    "checkpointed": "fgrad.lax.checkpointing",
     "debug": "fgrad.",
     "distributed": "fgrad.",
     "explain_retrace": "fgrad.transforms.retrace",

@@ -11,7 +11,7 @@ from tests.helpers import close
 
 import fgrad as fg
 from fgrad import lax
-from fgrad.lax.reversal import binomial, fewest_steps, split
+from fgrad.lax.checkpointing import binomial, fewest_steps, split
 
 
 @functools.cache
