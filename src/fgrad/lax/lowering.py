@@ -36,8 +36,8 @@ from fgrad.lax.cse import merged
 from fgrad.lax.fusion import renewed
 from fgrad.lax.liveness import live, programs_of, with_programs
 from fgrad.lax.loops import While
+from fgrad.lax.partial_eval import Joint, is_float, is_zero
 from fgrad.lax.scans import Scan
-from fgrad.lax.splitting import Joint, is_float, is_zero
 from fgrad.lax.staged import Back, Code, Grown, Mapped
 from fgrad.lax.tidying import hoisted, settled, tidied
 from fgrad.lax.vjp import Reversing

@@ -13,8 +13,8 @@ from fgrad.lax.block import BOOL, Block, Flags, aval_of_arg, cast, only, zero_if
 from fgrad.lax.branches import Branches
 from fgrad.lax.liveness import inputs_for
 from fgrad.lax.loops import While
+from fgrad.lax.partial_eval import Cut, Joint, is_float, reaching
 from fgrad.lax.scans import Scan
-from fgrad.lax.splitting import Cut, Joint, is_float, reaching
 from fgrad.lax.staged import Code
 
 
