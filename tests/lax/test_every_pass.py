@@ -15,9 +15,9 @@ import fgrad.numpy as fnp
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.tensor import bind
-from fgrad.lax import lowering, tidying
+from fgrad.lax import loop_optimizations, lowering
+from fgrad.lax.loop_optimizations import hoisted
 from fgrad.lax.scans import Scan
-from fgrad.lax.tidying import hoisted
 
 SEED = os.environ.get("FGRAD_TEST_SEED", "")  # for other loops than those of the suite
 COUNT = int(os.environ.get("FGRAD_TEST_PROGRAMS", "25"))
@@ -124,7 +124,7 @@ def counted(function: Any, name: str, made: Counter[str]) -> Any:
 
 def test_every_pass_is_one_of_these():
     """A pass that is added to `tidied` is counted here, and its loops drawn."""
-    assert {*tidying.tidied.__code__.co_names} - {"live"} <= {*PASSES}
+    assert {*loop_optimizations.tidied.__code__.co_names} - {"live"} <= {*PASSES}
 
 
 def hoisting(chosen: Any, made: Counter[str]) -> list[int]:

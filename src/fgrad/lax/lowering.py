@@ -35,11 +35,11 @@ from fgrad.lax.branches import Branches
 from fgrad.lax.cse import merged
 from fgrad.lax.fusion import renewed
 from fgrad.lax.liveness import live, programs_of, with_programs
+from fgrad.lax.loop_optimizations import hoisted, settled, tidied
 from fgrad.lax.loops import While
 from fgrad.lax.partial_eval import Joint, is_float, is_zero
 from fgrad.lax.scans import Scan
 from fgrad.lax.staged import Back, Code, Grown, Mapped
-from fgrad.lax.tidying import hoisted, settled, tidied
 from fgrad.lax.vjp import Reversing
 
 Simplify = Callable[[Program], Program]
