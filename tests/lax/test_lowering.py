@@ -16,11 +16,11 @@ from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import Program, Var
 from fgrad.lax.branches import Branches
+from fgrad.lax.control_flow import Back, Mapped
 from fgrad.lax.liveness import programs_of
 from fgrad.lax.loops import While
 from fgrad.lax.lowering import lower
 from fgrad.lax.scans import Scan
-from fgrad.lax.staged import Back, Mapped
 
 # ---- functions of (w, xs), beside those of test_control -------------------------------------------
 

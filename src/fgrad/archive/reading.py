@@ -18,9 +18,9 @@ from fgrad.core.program import Equation, Program, Region, Var
 from fgrad.core.trace import running
 from fgrad.core.watch import quiet
 from fgrad.lax.branches import Branches
+from fgrad.lax.control_flow import Back, Code, Grown, Mapped, avals_out
 from fgrad.lax.loops import While
 from fgrad.lax.scans import Scan
-from fgrad.lax.staged import Back, Code, Grown, Mapped, avals_out
 from fgrad.ops.indexing import HOLE
 from fgrad.transforms.custom import CUSTOM
 

@@ -14,9 +14,9 @@ from fgrad.core.aval import Aval
 from fgrad.core.program import Program, Region, Var
 from fgrad.core.tensor import Tensor
 from fgrad.lax.branches import Branches
+from fgrad.lax.control_flow import Back, Code, Grown, Mapped
 from fgrad.lax.loops import While
 from fgrad.lax.scans import Scan
-from fgrad.lax.staged import Back, Code, Grown, Mapped
 from fgrad.ops.indexing import HOLE
 
 # The attributes of each kind of control flow, in the order of its constructor.

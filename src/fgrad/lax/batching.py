@@ -12,10 +12,10 @@ from fgrad.core.program import Program
 from fgrad.core.trace import current, next_level, running
 from fgrad.lax.block import BOOL, Block, Flags, aval_of_arg, cast
 from fgrad.lax.branches import Branches
+from fgrad.lax.control_flow import Mapped, varies
 from fgrad.lax.loops import While
 from fgrad.lax.predicates import held_back
 from fgrad.lax.scans import Scan
-from fgrad.lax.staged import Mapped, varies
 from fgrad.numpy.indexing import where
 from fgrad.transforms.batch import Batch
 from fgrad.transforms.stage import aval_out, staged

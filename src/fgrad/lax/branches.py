@@ -14,8 +14,8 @@ from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor, bind
 from fgrad.lax.bodies import abstract, run, sharing
+from fgrad.lax.control_flow import Code, avals_out, depends, inset
 from fgrad.lax.predicates import choose, demand_equal, differs, only, scalar
-from fgrad.lax.staged import Code, avals_out, depends, inset
 from fgrad.lax.trees import kind_of
 from fgrad.numpy.indexing import clip, where
 from fgrad.ops.linear import convert

@@ -10,9 +10,9 @@ import numpy as np
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.tensor import Tensor
 from fgrad.lax.branches import Branches
+from fgrad.lax.control_flow import Code
 from fgrad.lax.loops import While
 from fgrad.lax.scans import Scan
-from fgrad.lax.staged import Code
 
 Flags = Sequence[bool]
 

@@ -21,8 +21,8 @@ from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor, node_on
 from fgrad.core.trace import current, running
 from fgrad.errors import NotLinearError
+from fgrad.lax.control_flow import avals_out
 from fgrad.lax.opaque import OpaqueRule, apply_opaque, plain_value
-from fgrad.lax.staged import avals_out
 from fgrad.lax.trees import as_tensors
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.custom import Rule

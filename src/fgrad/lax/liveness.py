@@ -11,9 +11,9 @@ from typing import Any
 from fgrad.compiler.simplify.effects import has_effect, has_effects
 from fgrad.core.program import Equation, Program, Region, Var
 from fgrad.lax.branches import Branches
+from fgrad.lax.control_flow import Code
 from fgrad.lax.loops import While
 from fgrad.lax.scans import Scan
-from fgrad.lax.staged import Code
 
 Flags = Sequence[bool]
 

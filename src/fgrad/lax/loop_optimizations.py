@@ -15,12 +15,12 @@ from fgrad.compiler.simplify.effects import has_effect
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import MOVES, ROWS, TOTAL
 from fgrad.core.program import Equation, Program, Var
+from fgrad.lax.control_flow import Code
 from fgrad.lax.cse import once
 from fgrad.lax.fusion import joined, renewed, substituted
 from fgrad.lax.liveness import live
 from fgrad.lax.loops import While
 from fgrad.lax.scans import Scan
-from fgrad.lax.staged import Code
 
 Loop = Scan | While
 

@@ -13,9 +13,9 @@ from fgrad.core.aval import Aval
 from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor, bind
 from fgrad.lax.bodies import fitting, promoted, run, sharing
+from fgrad.lax.control_flow import Code, Grown, avals_out, carried, depends, inset, joined
 from fgrad.lax.predicates import anywhere, choose, differs, only_inside, scalar
 from fgrad.lax.scans import counted, scan
-from fgrad.lax.staged import Code, Grown, avals_out, carried, depends, inset, joined
 from fgrad.lax.trees import Carry, kind_of, stack
 from fgrad.numpy.indexing import where
 from fgrad.transforms.stage import staged, staging, weakened

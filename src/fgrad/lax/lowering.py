@@ -32,6 +32,7 @@ from fgrad.errors import NoValueError
 from fgrad.lax.batching import Batching, mapped_program
 from fgrad.lax.block import BOOL, Flags, aval_of_arg, cast, only, zero_if_none
 from fgrad.lax.branches import Branches
+from fgrad.lax.control_flow import Back, Code, Grown, Mapped
 from fgrad.lax.cse import merged
 from fgrad.lax.fusion import renewed
 from fgrad.lax.liveness import live, programs_of, with_programs
@@ -39,7 +40,6 @@ from fgrad.lax.loop_optimizations import hoisted, settled, tidied
 from fgrad.lax.loops import While
 from fgrad.lax.partial_eval import Joint, is_float, is_zero
 from fgrad.lax.scans import Scan
-from fgrad.lax.staged import Back, Code, Grown, Mapped
 from fgrad.lax.vjp import Reversing
 
 Simplify = Callable[[Program], Program]

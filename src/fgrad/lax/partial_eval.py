@@ -17,9 +17,9 @@ from fgrad.core.primitive import CHEAP, MOVES, ROWS
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import current, next_level, running
+from fgrad.lax.control_flow import Code, Grown
 from fgrad.lax.fusion import substituted
 from fgrad.lax.liveness import live, silent
-from fgrad.lax.staged import Code, Grown
 from fgrad.ops.linear import convert
 from fgrad.transforms.manager import GradManager
 from fgrad.transforms.stage import Inner, Symbol, aval_out

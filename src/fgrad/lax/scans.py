@@ -14,7 +14,7 @@ from fgrad.core.program import Program
 from fgrad.core.tensor import bind, wrap
 from fgrad.lax.bodies import fitting, promoted, run
 from fgrad.lax.checkpointing import scan_in_parts
-from fgrad.lax.staged import Code, Grown, avals_out, carried, depends, inset, joined
+from fgrad.lax.control_flow import Code, Grown, avals_out, carried, depends, inset, joined
 from fgrad.lax.trees import Carry, flatten_like, stack
 from fgrad.transforms.calling import has_tensor, name_of
 from fgrad.transforms.stage import staged, staging, weakened

@@ -11,11 +11,11 @@ from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Program, Var
 from fgrad.lax.block import BOOL, Block, Flags, aval_of_arg, cast, only, zero_if_none
 from fgrad.lax.branches import Branches
+from fgrad.lax.control_flow import Code
 from fgrad.lax.liveness import inputs_for
 from fgrad.lax.loops import While
 from fgrad.lax.partial_eval import Cut, Joint, is_float, reaching
 from fgrad.lax.scans import Scan
-from fgrad.lax.staged import Code
 
 
 class Reversing(Block):

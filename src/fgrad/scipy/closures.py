@@ -14,7 +14,7 @@ from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import current
-from fgrad.lax.staged import avals_out
+from fgrad.lax.control_flow import avals_out
 from fgrad.scipy.vectors import Vector
 from fgrad.transforms.stage import staged
 
