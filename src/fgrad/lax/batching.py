@@ -10,8 +10,8 @@ import numpy as np
 from fgrad.core.aval import Aval
 from fgrad.core.program import Program
 from fgrad.core.trace import current, next_level, running
-from fgrad.lax.block import BOOL, Block, Flags, aval_of_arg, cast
 from fgrad.lax.branches import Branches
+from fgrad.lax.builder import BOOL, Block, Flags, aval_of_arg, cast
 from fgrad.lax.control_flow import Mapped, varies
 from fgrad.lax.loops import While
 from fgrad.lax.predicates import held_back

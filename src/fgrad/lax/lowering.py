@@ -30,8 +30,8 @@ from fgrad.core.program import PASSES, Equation, Program, Var
 from fgrad.core.trace import running
 from fgrad.errors import NoValueError
 from fgrad.lax.batching import Batching, mapped_program
-from fgrad.lax.block import BOOL, Flags, aval_of_arg, cast, only, zero_if_none
 from fgrad.lax.branches import Branches
+from fgrad.lax.builder import BOOL, Flags, aval_of_arg, cast, only, zero_if_none
 from fgrad.lax.control_flow import Back, Code, Grown, Mapped
 from fgrad.lax.cse import merged
 from fgrad.lax.fusion import renewed

@@ -9,8 +9,8 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Program, Var
-from fgrad.lax.block import BOOL, Block, Flags, aval_of_arg, cast, only, zero_if_none
 from fgrad.lax.branches import Branches
+from fgrad.lax.builder import BOOL, Block, Flags, aval_of_arg, cast, only, zero_if_none
 from fgrad.lax.control_flow import Code
 from fgrad.lax.liveness import inputs_for
 from fgrad.lax.loops import While
