@@ -105,7 +105,7 @@ def check(chosen: Any, made: Counter[str]) -> list[int]:
 def test_loops_after_all_passes_are_those_of_python(monkeypatch):
     made = Counter[str]()
     for name in PASSES:
-        for module in (tidying, lowering):
+        for module in (loop_optimizations, lowering):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, counted(getattr(module, name), name, made))
     search(lambda chosen: check(chosen, made), f"loops {SEED}", COUNT)
