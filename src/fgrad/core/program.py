@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.pictures import dot_of, html_of
+from fgrad.core.display import dot_of, html_of
 from fgrad.core.primitive import ROWS, Primitive
 from fgrad.core.tensor import Tensor, bind, is_tracked
 from fgrad.core.trace import Box

@@ -18,8 +18,8 @@ from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import CPU, adopted, copied, find, is_foreign, maker, moved
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.display import html_of
 from fgrad.core.operators import Operators
-from fgrad.core.pictures import html_of
 from fgrad.core.placement import buffer_of, near
 from fgrad.core.primitive import (
     FUNCTIONS,
