@@ -13,11 +13,11 @@ import numpy as np
 from fgrad import tree
 from fgrad.backend.array import DeviceArray, mixed
 from fgrad.backend.devices import adopted, is_foreign
+from fgrad.core.errstate import restore, setting, silence
 from fgrad.core.notes import noting
 from fgrad.core.observe import Check, Observer, observing
 from fgrad.core.placement import device_of, near
 from fgrad.core.primitive import OPERATORS
-from fgrad.core.silence import restore, setting, silence
 from fgrad.core.tape import CUT, Node, Tape
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import current, note_call, user_line

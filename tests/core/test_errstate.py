@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from fgrad.core import silence
+from fgrad.core import errstate
 
 
 @pytest.mark.parametrize(
-    "ways", [(silence.setting, silence.silence, silence.restore), silence.plainly], ids=["found", "plain"]
+    "ways", [(errstate.setting, errstate.silence, errstate.restore), errstate.plainly], ids=["found", "plain"]
 )
 def test_warnings_are_off_between_and_as_before_afterwards(ways):
     setting, off, on = ways
@@ -24,4 +24,4 @@ def test_warnings_are_off_between_and_as_before_afterwards(ways):
 
 
 def test_numpy_keeps_the_setting_where_it_is_looked_for():
-    assert silence.silence is not silence.plainly.silence
+    assert errstate.silence is not errstate.plainly.silence
