@@ -12,9 +12,9 @@ import pytest
 from tests.helpers import close
 
 import fgrad as fg
+from fgrad.core.nonfinite import line_of as line_kept_of
 from fgrad.core.notes import Noted
 from fgrad.core.primitive import ROWS
-from fgrad.core.watch import line_of as line_kept_of
 
 HERE = r"test_nonfinite\.py"
 

@@ -14,9 +14,9 @@ from fgrad.archive.rows import CODES, check, work
 from fgrad.archive.rules import Unstored
 from fgrad.archive.writing import FIELDS
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.nonfinite import quiet
 from fgrad.core.program import Equation, Program, Region, Var
 from fgrad.core.trace import running
-from fgrad.core.watch import quiet
 from fgrad.lax.branches import Branches
 from fgrad.lax.control_flow import Back, Code, Grown, Mapped, avals_out
 from fgrad.lax.loops import While

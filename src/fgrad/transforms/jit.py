@@ -19,13 +19,13 @@ from fgrad.compiler.simplify import simplify
 from fgrad.compiler.simplify.effects import communicates
 from fgrad.core.aval import Aval
 from fgrad.core.caches import LRU
+from fgrad.core.nonfinite import watching
 from fgrad.core.placement import buffer_of
 from fgrad.core.program import Program, Var
 from fgrad.core.snapshot import refuse_masked
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
 from fgrad.core.trace import FLOOR, current, next_level, running
 from fgrad.core.tracebacks import shorten
-from fgrad.core.watch import watching
 from fgrad.errors import RetraceWarning
 from fgrad.transforms.axes import bound_axes
 from fgrad.transforms.calling import (

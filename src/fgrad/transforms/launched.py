@@ -13,9 +13,9 @@ from typing import Any
 from fgrad import locks
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import aval_of
+from fgrad.core.nonfinite import quiet
 from fgrad.core.primitive import Rule
 from fgrad.core.trace import running
-from fgrad.core.watch import quiet
 from fgrad.ops import compiled
 from fgrad.transforms.stage import staged
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import Self
 
-from fgrad.core.watch import Watch, looking, switch
+from fgrad.core.nonfinite import Watch, looking, switch
 
 
 class debug_nans(looking):  # noqa: N801 -- JAX's name, which reads as a function

@@ -18,6 +18,7 @@ from fgrad.backend.devices import as_array, find
 from fgrad.compiler import Executable, compile, partition
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.caches import LRU
+from fgrad.core.nonfinite import quiet, watching
 from fgrad.core.placement import near
 from fgrad.core.primitive import ROWS, Pattern, Primitive, Pull, flat, register
 from fgrad.core.program import Equation, Program, Var
@@ -25,7 +26,6 @@ from fgrad.core.snapshot import snapshot
 from fgrad.core.tape import HIDDEN, Pick, Tape
 from fgrad.core.tensor import Tensor, alias, lowered, node_on, wrap
 from fgrad.core.trace import Box, State, current, next_level, running
-from fgrad.core.watch import quiet, watching
 from fgrad.locks import lazy, making
 from fgrad.ops.linear import convert
 from fgrad.transforms.batch import Batch

@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Shape
+from fgrad.core.nonfinite import quiet, watching
 from fgrad.core.notes import noting
 from fgrad.core.placement import near
 from fgrad.core.primitive import EACH, ITSELF, OPERATORS, ROW, ROWS, SYMMETRIC, WEIGHTS, Pull
 from fgrad.core.tape import Node, Pick
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Box, current
-from fgrad.core.watch import quiet, watching
 from fgrad.ops.linear import broadcast_to, convert, fit, sum_axes
 from fgrad.transforms.batch import Batched
 from fgrad.transforms.cotangents import lift

@@ -9,6 +9,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.aval import Aval, Shape, aval_of
+from fgrad.core.nonfinite import quiet
 from fgrad.core.notes import origin
 from fgrad.core.primitive import (
     C_ORDER,
@@ -21,7 +22,6 @@ from fgrad.core.program import Equation, Program, Region, Var
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
 from fgrad.core.trace import Box, Trace, below, current, next_level, running, user_line
-from fgrad.core.watch import quiet
 from fgrad.transforms.calling import Transformed, bound, check_live, name_of
 from fgrad.transforms.surroundings import Draws
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from fgrad.backend.devices import on_host
 from fgrad.core.aval import aval_of
+from fgrad.core.nonfinite import array_of
 from fgrad.core.primitive import Pull
 from fgrad.core.program import Program, shown
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Box, current
-from fgrad.core.watch import array_of
 from fgrad.transforms.batch import Batched
 from fgrad.transforms.manager import GradManager, GradManagerGroup
 from fgrad.viz import image, theme

@@ -9,11 +9,11 @@ from weakref import ref
 
 import numpy as np
 
+from fgrad.core.nonfinite import array_of, title
 from fgrad.core.notes import Notes, note_of, origin, taking
 from fgrad.core.scopes import Scope, scopes_of
 from fgrad.core.tape import Node
 from fgrad.core.trace import user_line
-from fgrad.core.watch import array_of, title
 from fgrad.transforms.calling import Transformed, name_of
 from fgrad.viz.wording import code, count, cut, place, size, time
 
