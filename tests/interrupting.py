@@ -31,7 +31,7 @@ import fgrad.numpy as fnp
 import fgrad.scipy.optimize
 import fgrad.viz
 from fgrad import archive, compiler, config, lax
-from fgrad.core import observe, trace
+from fgrad.core import observers, trace
 from fgrad.core.trace import FLOOR
 
 SOURCE = str(Path(fg.__file__).parent)
@@ -132,7 +132,7 @@ def state():
     found = {name: variable.get(None) for name, variable in variables}
     found |= {name: x._is_owned() if hasattr(x, "_is_owned") else x.locked() for name, x in locks}
     found["occasions"] = len(config.occasions)
-    found["observers"] = len(observe.observed_rows), observe._users
+    found["observers"] = len(observers.observed_rows), observers._users
     found["collector"] = gc.isenabled()
     return found
 

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers import close
 
 import fgrad as fg
-from fgrad.core.observe import observed_rows
+from fgrad.core.observers import observed_rows
 from fgrad.core.program import Program
 from fgrad.viz import Drawing, Profile
 

@@ -11,7 +11,7 @@ from tests.helpers import close
 
 import fgrad as fg
 from fgrad.core.notes import Noted
-from fgrad.core.observe import observed_rows
+from fgrad.core.observers import observed_rows
 from fgrad.core.primitive import ROWS
 from fgrad.viz import draw, take_notes
 

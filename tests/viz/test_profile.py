@@ -11,7 +11,7 @@ import pytest
 from tests.helpers import close
 
 import fgrad as fg
-from fgrad.core.observe import observed_rows
+from fgrad.core.observers import observed_rows
 from fgrad.viz import flame
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -17,7 +17,7 @@ from fgrad.compiler.simplify.effects import communicates
 from fgrad.compiler.speculation import usual_case
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.notes import Notes, noting
-from fgrad.core.observe import observed_rows
+from fgrad.core.observers import observed_rows
 from fgrad.core.primitive import ROWS
 from fgrad.core.program import PASSES, Equation, Program, applied, unexpected
 from fgrad.core.trace import running

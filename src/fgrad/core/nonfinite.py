@@ -18,7 +18,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.blocks import Block
 from fgrad.core.notes import line_of as kept_line
 from fgrad.core.notes import note_nodes, observed
-from fgrad.core.observe import LOOKUPS, Check, observe, observed_rows, unobserve
+from fgrad.core.observers import LOOKUPS, Check, observe, observed_rows, unobserve
 from fgrad.core.primitive import Primitive, Pull, Rule
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor

@@ -19,7 +19,7 @@ import numpy as np
 from fgrad.backend.devices import on_host
 from fgrad.blocks import Nested
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.observe import LOOKUPS, observe, observed_rows, observing, unobserve
+from fgrad.core.observers import LOOKUPS, observe, observed_rows, observing, unobserve
 from fgrad.core.primitive import ROWS, Primitive, Pull, Rule
 from fgrad.core.scopes import Origin, here, scopes_of
 from fgrad.core.tape import Node, Pick, Tape

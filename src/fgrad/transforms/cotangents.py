@@ -15,7 +15,7 @@ from fgrad.backend.array import DeviceArray, mixed
 from fgrad.backend.devices import adopted, is_foreign
 from fgrad.core.errstate import restore, setting, silence
 from fgrad.core.notes import noting
-from fgrad.core.observe import Check, Observer, observing
+from fgrad.core.observers import Check, Observer, observing
 from fgrad.core.placement import device_of, near
 from fgrad.core.primitive import OPERATORS
 from fgrad.core.tape import CUT, Node, Tape

@@ -17,7 +17,7 @@ from fgrad import tree
 from fgrad.blocks import Block
 from fgrad.core.display import html_of
 from fgrad.core.notes import Noted, Recording, note_of
-from fgrad.core.observe import observing
+from fgrad.core.observers import observing
 from fgrad.core.primitive import Pull
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor, node_on, wrap
