@@ -10,7 +10,7 @@ import numpy as np
 from tests.ops.test_rows import SAMPLES
 
 import fgrad as fg
-from fgrad.archive.rows import CODES, REFUSED
+from fgrad.archive.schema import CODES, REFUSED
 from fgrad.core.primitive import ROWS
 from fgrad.core.tensor import bind
 

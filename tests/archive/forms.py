@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.ops.test_rows import SAMPLES
 
 from fgrad.archive.container import VERSIONS
-from fgrad.archive.rows import CHANGED, CODES, PARAMS, REFUSED, signature
+from fgrad.archive.schema import CHANGED, CODES, PARAMS, REFUSED, signature
 from fgrad.core.primitive import ROWS
 
 FILE = Path(__file__).with_name("forms.txt")

@@ -37,7 +37,7 @@ import fgrad as fg
 from fgrad import tree
 from fgrad.archive.container import DTYPES, unpacked
 from fgrad.archive.reading import Reader
-from fgrad.archive.rows import PARAMS, REFUSED
+from fgrad.archive.schema import PARAMS, REFUSED
 from fgrad.compiler.executable import Executable
 from fgrad.core.aval import aval_of
 from fgrad.core.primitive import ROWS

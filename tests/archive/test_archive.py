@@ -17,7 +17,7 @@ from tests.ops.test_rows import SAMPLES
 import fgrad as fg
 from fgrad.archive.container import MAGIC, unpacked
 from fgrad.archive.reading import Reader
-from fgrad.archive.rows import CODES, PARAMS, REFUSED, reason
+from fgrad.archive.schema import CODES, PARAMS, REFUSED, reason
 from fgrad.archive.writing import Writer
 from fgrad.core.aval import aval_of
 from fgrad.core.primitive import ROWS

@@ -17,7 +17,7 @@ from tests.archive.mutate import original, rebuilt, sealed, session
 
 import fgrad as fg
 from fgrad.archive.container import VERSIONS
-from fgrad.archive.rows import CHANGED
+from fgrad.archive.schema import CHANGED
 from fgrad.compiler.executable import Executable
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ROWS

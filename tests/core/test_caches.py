@@ -98,7 +98,7 @@ def test_a_limit_that_is_no_number(monkeypatch):
 
 # functions that remember every result, because there are few arguments: what those are
 FEW = {
-    "archive/rows.py": {"signature"},  # rows
+    "archive/schema.py": {"signature"},  # rows
     "compiler/elements.py": {"_body"},  # names of rows
     "compiler/simplify/rewriting.py": {"is_elementwise"},  # names of rows
     "kernels/blas.py": {"_interpreted", "_address"},  # dtypes; names of functions of BLAS

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.archive.container import checked_shape, checked_text, demanded, named_dtype, shortened, too_large
-from fgrad.archive.rows import CODES, check, work
 from fgrad.archive.rules import Unstored
+from fgrad.archive.schema import CODES, check, work
 from fgrad.archive.writing import FIELDS
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.nonfinite import quiet

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.archive.container import DTYPES, Arrays
-from fgrad.archive.rows import reason
 from fgrad.archive.rules import fingerprint, is_declared_by_user
+from fgrad.archive.schema import reason
 from fgrad.core.aval import Aval
 from fgrad.core.program import Program, Region, Var
 from fgrad.core.tensor import Tensor
