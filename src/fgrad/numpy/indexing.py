@@ -36,7 +36,7 @@ from fgrad.numpy.arrays import (
     recopied,
     together,
 )
-from fgrad.numpy.chosen import Chosen, chosen
+from fgrad.numpy.masked_selection import Chosen, chosen
 from fgrad.numpy.registry import as_scalar, declare_operator, implements, stored, written_back
 from fgrad.numpy.views import part, sliced, zeros_beside
 from fgrad.ops import indexing, linear
