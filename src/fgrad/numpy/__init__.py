@@ -249,6 +249,12 @@ from fgrad.numpy.indexing import select as select
 from fgrad.numpy.indexing import take as take
 from fgrad.numpy.indexing import take_along_axis as take_along_axis
 from fgrad.numpy.indexing import where as where
+from fgrad.numpy.inplace import copyto as copyto
+from fgrad.numpy.inplace import fill_diagonal as fill_diagonal
+from fgrad.numpy.inplace import place as place
+from fgrad.numpy.inplace import put as put
+from fgrad.numpy.inplace import put_along_axis as put_along_axis
+from fgrad.numpy.inplace import putmask as putmask
 from fgrad.numpy.interpolation import interp as interp
 from fgrad.numpy.namespace import __array_api_version__ as __array_api_version__
 from fgrad.numpy.namespace import __array_namespace_info__ as __array_namespace_info__
@@ -410,12 +416,6 @@ from fgrad.numpy.windows import blackman as blackman
 from fgrad.numpy.windows import hamming as hamming
 from fgrad.numpy.windows import hanning as hanning
 from fgrad.numpy.windows import kaiser as kaiser
-from fgrad.numpy.writing import copyto as copyto
-from fgrad.numpy.writing import fill_diagonal as fill_diagonal
-from fgrad.numpy.writing import place as place
-from fgrad.numpy.writing import put as put
-from fgrad.numpy.writing import put_along_axis as put_along_axis
-from fgrad.numpy.writing import putmask as putmask
 
 abs, pow, acos, asin, atan, atan2 = absolute, power, arccos, arcsin, arctan, arctan2
 acosh, asinh, atanh, conj, mod, true_divide = arccosh, arcsinh, arctanh, conjugate, remainder, divide
