@@ -14,7 +14,7 @@ import numpy as np
 from fgrad import numpy as fnp
 from fgrad.compiler.simplify import simplify
 from fgrad.core.aval import Aval, aval_of
-from fgrad.scipy.straight import straight
+from fgrad.scipy.codegen import straight
 from fgrad.scipy.vectors import array
 from fgrad.transforms.forward import jvp
 from fgrad.transforms.reverse import jacrev, vjp

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers import close
 
 import fgrad as fg
-from fgrad.scipy.straight import straight
+from fgrad.scipy.codegen import straight
 
 X = np.array([[2.0, 0.5], [0.5, 1.0]])
 
