@@ -23,7 +23,7 @@ from fgrad.scipy.optimize.solution import (
     told,
 )
 from fgrad.scipy.results import is_plain
-from fgrad.scipy.searches import searched
+from fgrad.scipy.solver_calls import searched
 from fgrad.scipy.vectors import Vector, array, as_float, listed
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.forward import linearize

@@ -19,7 +19,7 @@ from fgrad.scipy.optimize.solution import (
     solution,
 )
 from fgrad.scipy.results import is_plain
-from fgrad.scipy.searches import searched
+from fgrad.scipy.solver_calls import searched
 from fgrad.scipy.vectors import Vector, array, flat_values, listed
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.forward import jacfwd

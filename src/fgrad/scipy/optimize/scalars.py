@@ -25,7 +25,7 @@ from fgrad.scipy.optimize.solution import (
     solution,
 )
 from fgrad.scipy.results import is_plain, register_result
-from fgrad.scipy.searches import searched
+from fgrad.scipy.solver_calls import searched
 from fgrad.scipy.vectors import Vector, array, as_float, flat_values
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.reverse import grad

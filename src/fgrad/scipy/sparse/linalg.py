@@ -18,7 +18,7 @@ from fgrad.ops.linear import convert
 from fgrad.scipy.closures import Closed
 from fgrad.scipy.products import ColumnRule
 from fgrad.scipy.results import is_plain
-from fgrad.scipy.searches import searched
+from fgrad.scipy.solver_calls import searched
 from fgrad.scipy.sparse.arrays import Pattern, SparseArray, coo_array, sampled
 from fgrad.scipy.vectors import array
 
