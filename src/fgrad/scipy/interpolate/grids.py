@@ -18,7 +18,7 @@ from fgrad.ops.linear import convert, reshape
 from fgrad.scipy.interpolate.piecewise import interval, outside, rises
 from fgrad.scipy.interpolate.splines import basis, make_interp_spline
 from fgrad.scipy.linalg import arguments
-from fgrad.scipy.neighbours import gathered, weighted
+from fgrad.scipy.tensor_product import gathered, weighted
 
 _DEGREES = {"slinear": 1, "cubic": 3, "quintic": 5}
 _MISSING = {"pchip", "slinear_legacy", "cubic_legacy", "quintic_legacy"}

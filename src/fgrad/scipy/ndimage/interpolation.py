@@ -18,7 +18,7 @@ from fgrad.numpy.shapes import moveaxis
 from fgrad.numpy.shapes import stack as stacked
 from fgrad.ops.linear import broadcast_to, convert, reshape
 from fgrad.scipy.dispatch import for_tensors, inexact
-from fgrad.scipy.neighbours import across, gathered, weighted
+from fgrad.scipy.tensor_product import across, gathered, weighted
 
 _EDGES = {  # how coefficients go on beyond the edges while they are computed
     **dict.fromkeys(("constant", "grid-constant", "mirror", "wrap"), "mirror"),
