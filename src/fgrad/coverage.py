@@ -279,7 +279,7 @@ def _of_random(name: str) -> Entry:
 
 def _of_special() -> Iterator[Entry]:
     theirs, mine = import_module("scipy.special"), import_module("fgrad.scipy.special")
-    constants = import_module("fgrad.scipy.special.rows").constants
+    constants = import_module("fgrad.scipy.special.primitives").constants
     for name in sorted(mine.RULES | {name for name, f in vars(theirs).items() if isinstance(f, np.ufunc)}):
         f, g, full = getattr(theirs, name), getattr(mine, name), SPECIAL[1] + name
         call = CALLS.get(full) or _with_constants(getattr(f, "nin", 1), constants(f.__name__))

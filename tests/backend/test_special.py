@@ -18,7 +18,7 @@ import fgrad.scipy.special as fsp
 from fgrad.backend.array import COMPOSED
 from fgrad.backend.library import SPECIAL
 from fgrad.backend.special import SOURCES
-from fgrad.scipy.special.rows import ROWS_OF
+from fgrad.scipy.special.primitives import ROWS_OF
 
 CARLSON = {
     "elliprc": (WIDE, SIGNS * OTHER),

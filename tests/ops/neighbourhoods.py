@@ -23,7 +23,7 @@ from fgrad.expr.atoms import ATOMS
 from fgrad.expr.derive import chain
 from fgrad.expr.node import ONE, ZERO, Expr, apply, const, postorder, var
 from fgrad.ops import elementwise
-from fgrad.scipy.special.rows import TABLE
+from fgrad.scipy.special.primitives import TABLE
 
 COMPARISONS = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
 TIES = frozenset(("maximum", "minimum", "fmax", "fmin"))

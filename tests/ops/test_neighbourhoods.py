@@ -12,7 +12,7 @@ from tests.scipy.special_cases import CASES
 
 import fgrad as fg
 from fgrad.expr.atoms import ATOMS
-from fgrad.scipy.special.rows import TABLE
+from fgrad.scipy.special.primitives import TABLE
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # SciPy's, of orders that are no integers
 

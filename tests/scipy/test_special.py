@@ -15,7 +15,7 @@ import fgrad as fg
 from fgrad.core.primitive import NUMPY
 from fgrad.core.tensor import bind
 from fgrad.scipy import special
-from fgrad.scipy.special.rows import TABLE
+from fgrad.scipy.special.primitives import TABLE
 
 DECLARED = {*TABLE}
 FIRST_ORDER = {"gamma", "loggamma"}  # off the real axis: SciPy has no complex trigamma function

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special as _scipy
 
 from fgrad.numpy import sinc as sinc
-from fgrad.scipy.special import (  # noqa: F401 -- their rows
+from fgrad.scipy.special import (  # noqa: F401 -- their primitives
     bessel,
     elementary,
     elliptic,

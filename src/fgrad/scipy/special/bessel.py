@@ -11,7 +11,7 @@ from scipy import special
 
 from fgrad.expr.atoms import call, equal, where
 from fgrad.expr.node import Expr
-from fgrad.scipy.special.rows import Row, declare, either, exp, fabs, maximum, sqrt
+from fgrad.scipy.special.primitives import Row, declare, either, exp, fabs, maximum, sqrt
 
 iv: Callable[..., Expr]
 ive: Callable[..., Expr]

@@ -10,7 +10,7 @@ from fgrad.core.tensor import bind
 from fgrad.expr.atoms import ATOMS, DEGREE, LN10, call, equal, where
 from fgrad.expr.node import Expr
 from fgrad.ops.elementwise import declare_word
-from fgrad.scipy.special.rows import (
+from fgrad.scipy.special.primitives import (
     Row,
     both,
     cos,

@@ -24,7 +24,7 @@ from fgrad.expr.node import Expr
 from fgrad.numpy.arrays import as_value
 from fgrad.ops.elementwise import batch_elementwise, declare_word
 from fgrad.ops.linear import convert
-from fgrad.scipy.special.rows import Row, both, declare, sin, sqrt
+from fgrad.scipy.special.primitives import Row, both, declare, sin, sqrt
 
 elliprd: Callable[..., Expr]
 elliprf: Callable[..., Expr]

@@ -12,7 +12,18 @@ from fgrad.core.tensor import bind
 from fgrad.expr.atoms import call, where
 from fgrad.expr.node import Expr
 from fgrad.ops.elementwise import declare_word
-from fgrad.scipy.special.rows import Row, cos, declare, either, exp, fabs, imag_part, modulus, real_part, sin
+from fgrad.scipy.special.primitives import (
+    Row,
+    cos,
+    declare,
+    either,
+    exp,
+    fabs,
+    imag_part,
+    modulus,
+    real_part,
+    sin,
+)
 
 ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
 BELL = 2 / ROOT_PI

@@ -21,7 +21,7 @@ from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.reductions import axes_of, inexact
 from fgrad.numpy.registry import holds_tensor
 from fgrad.ops.linear import reshape
-from fgrad.scipy.special.rows import Row, declare, exp, integers, maximum
+from fgrad.scipy.special.primitives import Row, declare, exp, integers, maximum
 
 __all__ = [
     "lambertw",

@@ -13,7 +13,7 @@ from fgrad.expr.atoms import call, where
 from fgrad.expr.node import Expr
 from fgrad.numpy.arrays import as_value
 from fgrad.ops.elementwise import declare_word
-from fgrad.scipy.special.rows import Row, both, declare, exp, zero_unless, zero_where
+from fgrad.scipy.special.primitives import Row, both, declare, exp, zero_unless, zero_where
 
 beta: Callable[..., Expr]
 betaln: Callable[..., Expr]

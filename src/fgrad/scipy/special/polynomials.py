@@ -7,7 +7,7 @@ from typing import Any
 
 from fgrad.expr.atoms import call, equal, where
 from fgrad.expr.node import Expr
-from fgrad.scipy.special.rows import Row, declare
+from fgrad.scipy.special.primitives import Row, declare
 
 binom: Callable[..., Expr]
 chebyu: Callable[..., Expr]

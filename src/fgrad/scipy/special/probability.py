@@ -14,7 +14,7 @@ from fgrad.expr.node import Expr
 from fgrad.numpy.arrays import as_value
 from fgrad.ops.elementwise import declare_word
 from fgrad.scipy.special.gammas import beta_density, betainc_a, betainc_b, gamma_density, gammainc_a
-from fgrad.scipy.special.rows import Row, declare, either, exp, log, log1p, sign, sqrt, zero_where
+from fgrad.scipy.special.primitives import Row, declare, either, exp, log, log1p, sign, sqrt, zero_where
 
 betaln: Callable[..., Expr]
 chndtr: Callable[..., Expr]

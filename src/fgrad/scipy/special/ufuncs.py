@@ -9,7 +9,7 @@ from fgrad.core.tensor import bind
 from fgrad.numpy.arrays import as_value, operand
 from fgrad.numpy.registry import Ufunc, holds_tensor, with_keywords
 from fgrad.ops.linear import convert
-from fgrad.scipy.special.rows import ROWS_OF, TABLE, universal
+from fgrad.scipy.special.primitives import ROWS_OF, TABLE, universal
 
 REUSED = {  # those that fgrad computes itself
     "expit": "sigmoid",
