@@ -8,7 +8,7 @@ from tests.helpers import close, differences, exactly, is_numpy, layouts
 
 import fgrad as fg
 import fgrad.numpy as fnp
-from fgrad.transforms import push
+from fgrad.transforms import pushforward
 
 RNG = np.random.default_rng(11)
 A = np.array([[1.0, 2.0, -1.0], [0.5, -3.0, 4.0]])
@@ -478,8 +478,8 @@ def transposed_second(f, x, t):
 
 def test_push_records_only_what_has_no_known_transpose(monkeypatch):
     recorded = []
-    record = push._recorded_step
-    monkeypatch.setattr(push, "_recorded_step", lambda *args: recorded.append(args) or record(*args))
+    record = pushforward._recorded_step
+    monkeypatch.setattr(pushforward, "_recorded_step", lambda *args: recorded.append(args) or record(*args))
     w = RNG.normal(size=(3, 4))
     fg.jvp(
         lambda x: np.mean(fg.nn.logsumexp(np.tanh(x @ w + 1.0), axis=1) - x[[0, 1], [1, 2]]),

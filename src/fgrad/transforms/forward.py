@@ -18,7 +18,7 @@ from fgrad.core.tracebacks import shorten
 from fgrad.transforms.batch import batched_map
 from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, name_of, positions
 from fgrad.transforms.cotangents import cotangent
-from fgrad.transforms.push import Pushforward
+from fgrad.transforms.pushforward import Pushforward
 from fgrad.transforms.reverse import Inputs, Pulled, check_real, grad, jacrev, unit_basis, vjp
 
 
