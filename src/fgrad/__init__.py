@@ -29,13 +29,13 @@ from fgrad.numpy.indexing import stop_gradient as stop_gradient
 from fgrad.transforms.custom import Function as Function
 from fgrad.transforms.custom import custom_jvp as custom_jvp
 from fgrad.transforms.custom import custom_vjp as custom_vjp
+from fgrad.transforms.device_rules import launched as _launched  # noqa: F401 -- what rows on a device are run by
 from fgrad.transforms.forward import hessian as hessian
 from fgrad.transforms.forward import hvp as hvp
 from fgrad.transforms.forward import jacfwd as jacfwd
 from fgrad.transforms.forward import jvp as jvp
 from fgrad.transforms.forward import linear_transpose as linear_transpose
 from fgrad.transforms.forward import linearize as linearize
-from fgrad.transforms.launched import launched as _launched  # noqa: F401 -- what rows on a device are run by
 from fgrad.transforms.manager import GradManager as GradManager
 from fgrad.transforms.manager import GradManagerGroup as GradManagerGroup
 from fgrad.transforms.mapping import vmap as vmap
