@@ -119,7 +119,7 @@ FEW = {
     "ops/fft.py": {"_dtype"},  # names of transforms, dtypes
     "ops/foreign.py": {"scipy"},  # names of modules
     "transforms/reverse.py": {"_one"},  # dtypes
-    "transforms/surroundings.py": {"_installed", "_is_installed"},  # names of packages
+    "transforms/captures.py": {"_installed", "_is_installed"},  # names of packages
 }
 
 

@@ -38,6 +38,7 @@ from fgrad.transforms.calling import (
     integers,
     name_of,
 )
+from fgrad.transforms.captures import Draws, Surroundings
 from fgrad.transforms.collectives import AcrossStageError
 from fgrad.transforms.effects import reached
 from fgrad.transforms.embedding import Staged, embedded
@@ -45,7 +46,6 @@ from fgrad.transforms.guard import MISS, guard
 from fgrad.transforms.procedure import Procedure, apply
 from fgrad.transforms.retrace import Key, explain, leaf_names
 from fgrad.transforms.stage import Inner, Symbol, demand_fits, fingerprint, frozen
-from fgrad.transforms.surroundings import Draws, Surroundings
 
 NUMBERS = (bool, int, float, complex)
 GUARDS = 4  # the kinds of arguments with a short way

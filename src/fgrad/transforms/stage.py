@@ -23,7 +23,7 @@ from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
 from fgrad.core.trace import Box, Trace, below, current, next_level, running, user_line
 from fgrad.transforms.calling import Transformed, bound, check_live, name_of
-from fgrad.transforms.surroundings import Draws
+from fgrad.transforms.captures import Draws
 
 
 class Symbol(Box):

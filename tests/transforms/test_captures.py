@@ -20,7 +20,7 @@ from tests.helpers import close, exactly
 
 import fgrad as fg
 from fgrad.config import on_escape
-from fgrad.transforms.surroundings import Surroundings
+from fgrad.transforms.captures import Surroundings
 
 X = np.array([1.0, 2.0, 3.0])
 SCALE, TABLE, ROW = 2.0, {"a": [1.0, 2.0]}, np.array([1.0, 2.0, 3.0])
