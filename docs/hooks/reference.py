@@ -49,7 +49,7 @@ TITLES = {  # sections of the page of fgrad, in this order; elsewhere the module
     "fgrad.transforms.manager": "Recording",
     "fgrad.transforms.reverse": "Reverse mode",
     "fgrad.transforms.forward": "Forward mode",
-    "fgrad.transforms.mapping": "Mapping",
+    "fgrad.transforms.vmap": "Mapping",
     "fgrad.transforms.vectorize": "Mapping",
     "fgrad.transforms.jit": "Compiling",
     "fgrad.transforms.retrace": "Compiling",

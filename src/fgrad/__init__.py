@@ -38,7 +38,6 @@ from fgrad.transforms.forward import linear_transpose as linear_transpose
 from fgrad.transforms.forward import linearize as linearize
 from fgrad.transforms.manager import GradManager as GradManager
 from fgrad.transforms.manager import GradManagerGroup as GradManagerGroup
-from fgrad.transforms.mapping import vmap as vmap
 from fgrad.transforms.nonfinite import debug_nans as debug_nans
 from fgrad.transforms.reverse import egrad as egrad
 from fgrad.transforms.reverse import elementwise_grad as elementwise_grad
@@ -49,6 +48,7 @@ from fgrad.transforms.reverse import value_and_grad as value_and_grad
 from fgrad.transforms.reverse import vjp as vjp
 from fgrad.transforms.stage import eval_shape as eval_shape
 from fgrad.transforms.stage import make_graph as make_graph
+from fgrad.transforms.vmap import vmap as vmap
 from fgrad.tree import register_pytree_node as register_pytree_node
 from fgrad.tree import register_pytree_node_class as register_pytree_node_class
 

@@ -16,9 +16,9 @@ from fgrad import numpy as ours
 from fgrad import random
 from fgrad.core.tensor import Tensor, tensor
 from fgrad.transforms.forward import jvp
-from fgrad.transforms.mapping import vmap
 from fgrad.transforms.reverse import grad
 from fgrad.transforms.stage import make_graph
+from fgrad.transforms.vmap import vmap
 
 Call = Callable[[Any, Any, Any], Any]  # of the function and of two matrices
 

@@ -13,9 +13,9 @@ from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import ROWS, Primitive
 from fgrad.core.tensor import Tensor, bind, tensor
 from fgrad.transforms.forward import jvp
-from fgrad.transforms.mapping import vmap
 from fgrad.transforms.reverse import vjp
 from fgrad.transforms.stage import make_graph
+from fgrad.transforms.vmap import vmap
 
 MODES = {"fwd": "forward", "rev": "reverse"}
 EXAMPLES = 3  # along the axis that vmap adds

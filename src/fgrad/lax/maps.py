@@ -11,7 +11,7 @@ from fgrad import tree
 from fgrad.core.tensor import bind
 from fgrad.lax.scans import common_length, scan
 from fgrad.ops.linear import reshape
-from fgrad.transforms.mapping import vmap
+from fgrad.transforms.vmap import vmap
 
 Fun = Callable[..., Any]
 

@@ -17,7 +17,7 @@ from fgrad.core.aval import Shape
 from fgrad.core.tensor import Tensor
 from fgrad.ops.linear import reshape
 from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, name_of
-from fgrad.transforms.mapping import vmap
+from fgrad.transforms.vmap import vmap
 
 Core = tuple[str, ...]
 

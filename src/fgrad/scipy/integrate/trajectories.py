@@ -26,8 +26,8 @@ from fgrad.lax.trees import as_tensors
 from fgrad.scipy.integrate.fields import Field, sensitivity_field, tangent_field
 from fgrad.scipy.integrate.steps import Data, Settings, adjoint, trajectory
 from fgrad.transforms.forward import jvp
-from fgrad.transforms.mapping import vmap
 from fgrad.transforms.reverse import vjp
+from fgrad.transforms.vmap import vmap
 
 FEW = 128  # numbers that are integrated along with y rather than by the adjoint
 FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)

@@ -17,7 +17,7 @@ from fgrad.lax.implicit import custom_root
 from fgrad.scipy.results import checked, register_result
 from fgrad.scipy.vectors import Vector, array
 from fgrad.transforms.forward import jacfwd
-from fgrad.transforms.mapping import vmap
+from fgrad.transforms.vmap import vmap
 
 NEGLIGIBLE, LONG = 1e-6, 1e-2  # steps, relative to 1 + |x|
 FLOAT, INT, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
