@@ -9,7 +9,6 @@ from fgrad import random as random
 from fgrad import tree as tree
 from fgrad.backend.devices import default_device as default_device
 from fgrad.backend.devices import devices as devices
-from fgrad.companions import tell_companions
 from fgrad.config import disable_jit as disable_jit
 from fgrad.core.tensor import Tensor as Tensor
 from fgrad.core.tensor import tensor as tensor
@@ -25,6 +24,7 @@ from fgrad.errors import RankTimeoutError as RankTimeoutError
 from fgrad.errors import RetraceWarning as RetraceWarning
 from fgrad.errors import UnsolvedWarning as UnsolvedWarning
 from fgrad.errors import UnusedArgumentError as UnusedArgumentError
+from fgrad.import_hooks import tell_companions
 from fgrad.numpy.indexing import stop_gradient as stop_gradient
 from fgrad.transforms.custom import Function as Function
 from fgrad.transforms.custom import custom_jvp as custom_jvp

@@ -1,4 +1,4 @@
-"""The backend by which einops knows Tensors; importing it declares it, which `fgrad.companions` sees to.
+"""The backend by which einops knows Tensors; importing it declares it, which `fgrad.import_hooks` sees to.
 
 einops looks for the subclasses of `AbstractBackend` when it meets a type for the first time.
 """

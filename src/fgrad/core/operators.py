@@ -15,13 +15,13 @@ import numpy as np
 from fgrad import config
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import copied, on_host
-from fgrad.companions import owner, tell_owner
 from fgrad.core.placement import buffer_of, device_of
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, UFUNCS
 from fgrad.core.tape import HIDDEN
 from fgrad.core.trace import Box, current, is_storing, user_frame, user_line
 from fgrad.core.tracebacks import shorten
 from fgrad.errors import EscapeWarning, NoValueError
+from fgrad.import_hooks import owner, tell_owner
 
 if TYPE_CHECKING:
     from fgrad.core.tensor import Tensor
