@@ -10,7 +10,7 @@ import pytest
 
 from fgrad.distributed import operations, simulate, world
 from fgrad.distributed.exchange import Hub
-from fgrad.distributed.links import ThreadLinks
+from fgrad.distributed.transport import ThreadLinks
 from fgrad.errors import RankError, RankMismatchError, RankTimeoutError
 
 

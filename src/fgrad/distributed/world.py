@@ -23,7 +23,7 @@ from fgrad.core.aval import aval_of
 from fgrad.core.tensor import Tensor
 from fgrad.distributed import operations, staging
 from fgrad.distributed.exchange import Hub, Links, Operation
-from fgrad.distributed.links import MPILinks, ThreadLinks
+from fgrad.distributed.transport import MPILinks, ThreadLinks
 from fgrad.transforms.axes import Pairs, ProcessAxis, binding, bound_axes
 
 _CURRENT = object()  # the name of the axis that says in which world a thread is
