@@ -14,7 +14,7 @@ import pytest
 
 import fgrad as fg
 from fgrad.viz import image
-from fgrad.viz.wording import count, number, size, time
+from fgrad.viz.formatting import count, number, size, time
 
 
 class Reader(HTMLParser):

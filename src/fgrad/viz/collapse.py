@@ -6,8 +6,8 @@ from collections.abc import Hashable
 from typing import Literal, get_args
 
 from fgrad.core.scopes import is_backward
+from fgrad.viz.formatting import code, place
 from fgrad.viz.graph import GROUP, INPUT, OPERATION, Box, Graph, Item
-from fgrad.viz.wording import code, place
 
 Collapse = Literal["auto", "none", "scope", "line", "chain"]
 SCOPES = ("scope", "backward")

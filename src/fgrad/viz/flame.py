@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from fgrad.core.primitive import ROWS
 from fgrad.viz import theme as colours_of
+from fgrad.viz.formatting import code, cut, place, size, time
 from fgrad.viz.graph import OPERATION, Item
 from fgrad.viz.html import card, head
-from fgrad.viz.wording import code, cut, place, size, time
 
 if TYPE_CHECKING:
     from fgrad.viz.profiling import Event, Profile, Row

@@ -21,7 +21,7 @@ from fgrad.core.trace import Box, current
 from fgrad.transforms.batch import Batched
 from fgrad.transforms.manager import GradManager, GradManagerGroup
 from fgrad.viz import image, theme
-from fgrad.viz.wording import code, count, number, place, size
+from fgrad.viz.formatting import code, count, number, place, size
 
 CLASS = "fgrad-card"
 COLUMNS, ROWS = 12, 10  # of a table of values; more are an image

@@ -15,7 +15,7 @@ from fgrad.core.scopes import Scope, scopes_of
 from fgrad.core.tape import Node
 from fgrad.core.trace import user_line
 from fgrad.transforms.calling import Transformed, name_of
-from fgrad.viz.wording import code, count, cut, place, size, time
+from fgrad.viz.formatting import code, count, cut, place, size, time
 
 PHASES = ("forward", "backward", "tangent")
 TRIALS, ENOUGH = 3, 0.2  # unprofiled calls, and the seconds after which there are no more

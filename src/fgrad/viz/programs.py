@@ -11,8 +11,8 @@ from fgrad import tree
 from fgrad.core.aval import aval_of
 from fgrad.core.program import Equation, Program, Var, shown, shown_parameter
 from fgrad.core.scopes import Scope, scopes_of
+from fgrad.viz.formatting import cut
 from fgrad.viz.graph import INPUT, OPERATION, OUTPUT, Box, Graph, Item
-from fgrad.viz.wording import cut
 
 PARTS = {"While": ("condition", "step"), "Scan": ("step",)}
 

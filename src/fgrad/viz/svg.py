@@ -8,9 +8,9 @@ from html import escape
 from itertools import pairwise
 
 from fgrad.viz import theme
+from fgrad.viz.formatting import code, count, cut, number, place, size, time
 from fgrad.viz.graph import GROUP, INPUT, OPERATION, OUTPUT, Box, Graph, Item
 from fgrad.viz.layout import Frame, Layout, Path, Point
-from fgrad.viz.wording import code, count, cut, number, place, size, time
 
 MARGIN = 14.0
 LEAD, DETAIL, SMALL = 12.5, 10.5, 9.5  # sizes of text: of the name, of the aval, of the line
