@@ -111,7 +111,7 @@ FEW = {
     "kernels/scans.py": {"_kernel"},  # one axis or two, dtypes
     "kernels/signals.py": {"_words"},
     "kernels/sorting.py": {"_kernel"},  # dtypes
-    "kernels/tiles.py": {"tile"},  # as of convolutions
+    "kernels/microkernel.py": {"tile"},  # as of convolutions
     "kernels/vector/__init__.py": {"_functions"},  # dtypes
     "kernels/windows.py": {"_window_kernel"},  # names of rows, dtypes
     "ops/compiled.py": {"backend"},  # names of modules

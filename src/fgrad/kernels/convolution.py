@@ -31,7 +31,7 @@ BLOCKS = 32  # sums over images and rows that become the cotangent of the kernel
 
 _HEAD = """
 CONTRACT = "{contract}"
-from fgrad.kernels.tiles import tile
+from fgrad.kernels.microkernel import tile
 
 F = np.{dtype}
 ZERO, NONE, ONE = F(0.0), np.uintp(0), np.uintp(1)
