@@ -24,7 +24,7 @@ from fgrad.errors import RankTimeoutError as RankTimeoutError
 from fgrad.errors import RetraceWarning as RetraceWarning
 from fgrad.errors import UnsolvedWarning as UnsolvedWarning
 from fgrad.errors import UnusedArgumentError as UnusedArgumentError
-from fgrad.import_hooks import tell_companions
+from fgrad.import_hooks import install_import_hooks
 from fgrad.numpy.indexing import stop_gradient as stop_gradient
 from fgrad.transforms.custom import Function as Function
 from fgrad.transforms.custom import custom_jvp as custom_jvp
@@ -81,8 +81,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-tell_companions()
-del tell_companions
+install_import_hooks()
+del install_import_hooks
 
 # what few programs need is loaded when it is first asked for: a module of a package, or a name of a module
 _LATE = {

@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-COMPANIONS = {  # a library -> what declares Tensors to it
+DECLARED_BY = {  # a library -> what declares Tensors to it
     "einops": "fgrad.einops",
     "scipy.sparse": "fgrad.scipy.products",
 }
@@ -39,12 +39,12 @@ class _TellingLoader(Loader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds the libraries of `COMPANIONS` where the other finders do."""
+    """Finds the libraries of `DECLARED_BY` where the other finders do."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in COMPANIONS:
+        if fullname not in DECLARED_BY:
             return None
         for finder in sys.meta_path:
             spec = None if isinstance(finder, _Finder) else finder.find_spec(fullname, path, target)
@@ -57,7 +57,7 @@ class _Finder(MetaPathFinder):
 
 def _tell(library: str) -> None:
     with contextlib.suppress(ImportError):  # of a version that has changed: it says that it knows no Tensors
-        import_module(COMPANIONS[library])
+        import_module(DECLARED_BY[library])
 
 
 def owner(ufunc: Any) -> str:
@@ -78,9 +78,9 @@ def tell_owner(ufunc: Any) -> bool:
     return True
 
 
-def tell_companions() -> None:
+def install_import_hooks() -> None:
     """Declare Tensors to the libraries that are imported already, and to the others when they will be."""
-    for library in COMPANIONS:
+    for library in DECLARED_BY:
         if library in sys.modules:
             _tell(library)
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):

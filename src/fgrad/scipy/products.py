@@ -1,4 +1,4 @@
-"""Products of Tensors with SciPy's sparse matrices; importing it declares them, which `companions` sees to.
+"""Products of Tensors with SciPy's sparse matrices; importing it declares them, which `import_hooks` sees to.
 
 SciPy leaves to the other operand what it cannot make an array of. A matrix is a constant here, and SciPy's
 own code multiplies.

@@ -27,6 +27,7 @@ from fgrad.core.views import touch
 from fgrad.errors import NotLinearError
 from fgrad.locks import lock
 from fgrad.ops.linear import convert
+from fgrad.transforms import per_sample_gradients
 from fgrad.transforms.calling import check_live
 from fgrad.transforms.cotangents import (
     Callback,
@@ -489,7 +490,7 @@ class GradManager(Block):
 
         with running(below(tape.level)):
             if per_sample:
-                grads = per_sample.per_sample(tape, *seeds[0]) if seeds else {}
+                grads = per_sample_gradients.per_sample(tape, *seeds[0]) if seeds else {}
                 for leaf, ct in grads.items():
                     complete(leaf, ct)
             else:

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers import close, differences, exactly
 
 import fgrad as fg
-from fgrad.transforms import per_sample
+from fgrad.transforms import per_sample_gradients
 
 RNG = np.random.default_rng(0)
 N = 6
@@ -95,21 +95,21 @@ def test_samples_that_stay_apart_need_one_sweep(name, monkeypatch):
     f, params = APART[name]
 
     def spread(self, c):
-        assert not isinstance(c, per_sample.Rows), "the samples met"
+        assert not isinstance(c, per_sample_gradients.Rows), "the samples met"
         return c
 
     expected = oracle(f, params)
-    monkeypatch.setattr(per_sample._Sweep, "spread", spread)
+    monkeypatch.setattr(per_sample_gradients._Sweep, "spread", spread)
     for got, e, p in zip(by_sample(f, params), expected, params, strict=True):
         close(got, e)
         assert got.dtype == p.dtype
 
 
 @pytest.mark.parametrize("name", [*APART, *TOGETHER])
-@pytest.mark.parametrize("limit", [per_sample.LARGE, 64])
+@pytest.mark.parametrize("limit", [per_sample_gradients.LARGE, 64])
 def test_any_function(name, limit, monkeypatch):
     f, params = (APART | TOGETHER)[name]
-    monkeypatch.setattr(per_sample, "LARGE", limit)
+    monkeypatch.setattr(per_sample_gradients, "LARGE", limit)
     dy = RNG.normal(size=f(*map(fg.tensor, params)).shape)
     expected = oracle(f, params)
     for got, weighted, e in zip(by_sample(f, params), by_sample(f, params, dy), expected, strict=True):
