@@ -129,9 +129,9 @@ def test_pooling(twice, params, dtype):
 @pytest.mark.parametrize("dtype", [np.float64])
 @pytest.mark.parametrize("tile", [1, 1000, 2**20])
 def test_convolution(twice, x, w, params, dtype, tile, monkeypatch):
-    from fgrad.kernels import windows as microkernel
+    from fgrad.kernels import windows as tiles
 
-    monkeypatch.setattr(microkernel, "TILE", tile)
+    monkeypatch.setattr(tiles, "TILE", tile)
     rank = len(x) - 2
     zeros = ((0, 0),) * rank
     ones = (1,) * rank
