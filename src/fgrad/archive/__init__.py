@@ -23,7 +23,7 @@ from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.jit import Call, Jit, Specialisation, jit
-from fgrad.transforms.stage import Symbol, aval_out, demand_fits
+from fgrad.transforms.stage import StagedTracer, aval_out, demand_fits
 
 INTEGER = Aval((), np.dtype(int))
 PARTS = ("name", "declared", "program", "inputs", "limits", "outputs", "leaves")
@@ -194,12 +194,12 @@ class _Stored:
         wanted, given = self.program.inputs[i].aval, Aval(x.shape, x.dtype)
         if given != wanted:
             raise self._wrong(i, str(wanted), str(given))
-        return wrap(x._value.strong()) if x.__class__ is Tensor and isinstance(x._value, Symbol) else x
+        return wrap(x._value.strong()) if x.__class__ is Tensor and isinstance(x._value, StagedTracer) else x
 
     def _demand_fits(self, i: int, x: Any, dtype: np.dtype[Any]) -> None:
         """Refuse a Python integer that does not fit, now or when it is known."""
-        symbol = x.__class__ is Tensor and isinstance(x._value, Symbol)
-        if (x._value.weak if symbol else type(x)) is not int:
+        is_staged = x.__class__ is Tensor and isinstance(x._value, StagedTracer)
+        if (x._value.weak if is_staged else type(x)) is not int:
             raise self._wrong(i, "a Python int (it meets integers of another dtype)", type(x).__name__)
         demand_fits(x, dtype)
 

@@ -22,7 +22,7 @@ from fgrad.lax.fusion import substituted
 from fgrad.lax.liveness import live, silent
 from fgrad.ops.linear import convert
 from fgrad.transforms.manager import GradManager
-from fgrad.transforms.stage import Inner, Symbol, aval_out
+from fgrad.transforms.stage import Inner, StagedTracer, aval_out
 
 Flags = Sequence[bool]
 
@@ -62,7 +62,7 @@ class Joint:
         seeds = [stage.var(a) if g else None for a, g in zip(avals, given, strict=True)]
         with running((*current().traces, stage)):
             with GradManager() as gm:
-                values = [wrap(Symbol(stage, v)) for v in inputs]
+                values = [wrap(StagedTracer(stage, v)) for v in inputs]
                 leaves = []
                 for i, w in enumerate(wanted):
                     if w:
@@ -72,7 +72,7 @@ class Joint:
                 found = [stage.operand(y) for y in outs]
                 pull = gm.pullback([y for y, s in zip(outs, seeds, strict=True) if s], leaves, once=True)
             self.boundary = len(stage.equations)
-            cts = pull([wrap(Symbol(stage, v)) for v in seeds if v])
+            cts = pull([wrap(StagedTracer(stage, v)) for v in seeds if v])
             kinds = [v.aval.dtype for v, w in zip(inputs, wanted, strict=True) if w]
             back = [
                 None if c is None else stage.operand(convert(c, d)) for c, d in zip(cts, kinds, strict=True)

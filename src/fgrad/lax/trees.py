@@ -13,7 +13,7 @@ from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.transforms.calling import name_of
-from fgrad.transforms.stage import Symbol
+from fgrad.transforms.stage import StagedTracer
 
 NUMBERS = (bool, int, float, complex)
 Kind = tuple[Shape, "np.dtype[Any]"] | None  # of a Python number, whose dtype is not fixed: None
@@ -23,7 +23,7 @@ def kind_of(x: Any) -> Kind:
     """Return the shape and dtype of a leaf; None for what is, or stands for, a Python number, or no array."""
     if x.__class__ is Tensor:
         x = x._value
-        if x.__class__ is Symbol and x.weak:
+        if x.__class__ is StagedTracer and x.weak:
             return None
     if not hasattr(x, "dtype"):
         return None

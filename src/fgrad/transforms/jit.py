@@ -45,7 +45,7 @@ from fgrad.transforms.embedding import Staged, embedded
 from fgrad.transforms.guard import MISS, guard
 from fgrad.transforms.procedure import Procedure, apply
 from fgrad.transforms.retrace import Key, explain, leaf_names
-from fgrad.transforms.stage import Inner, Symbol, demand_fits, fingerprint, frozen
+from fgrad.transforms.stage import Inner, StagedTracer, demand_fits, fingerprint, frozen
 
 NUMBERS = (bool, int, float, complex)
 GUARDS = 4  # the kinds of arguments with a short way
@@ -317,7 +317,7 @@ class Call:
     def part(self) -> None:
         """Let the key tell arrays without axes, which are written to, from scalars, which are replaced."""
         for x in self.leaves:
-            if x.__class__ is Tensor and isinstance(x._value, Symbol):
+            if x.__class__ is Tensor and isinstance(x._value, StagedTracer):
                 x._value.is_array()  # who stages around has to tell them apart too
         kinds = zip(self.kinds, self.leaves, strict=True)
         self.key = self.key._replace(
@@ -357,7 +357,7 @@ class Call:
         """Return the shape, dtype and, of a Python number, type of a leaf."""
         if x.__class__ is Tensor:
             check_live(x)
-            return x.shape, x.dtype, x._value.weak if isinstance(x._value, Symbol) else None
+            return x.shape, x.dtype, x._value.weak if isinstance(x._value, StagedTracer) else None
         if x.__class__ in NUMBERS:
             if x.__class__ is int and not -(2**63) <= x < 2**63:
                 raise OverflowError(
@@ -429,7 +429,7 @@ def _form(x: Any) -> str:
     if getattr(x, "shape", None) != ():
         return ""
     value = x._value if x.__class__ is Tensor else x
-    if isinstance(value, Symbol):
+    if isinstance(value, StagedTracer):
         return value.form
     return "array" if isinstance(value, np.ndarray) else "scalar"
 
@@ -513,7 +513,9 @@ class Specialisation:
         inputs = [stage.var(Aval(shape, dtype)) for shape, dtype, _ in call.kinds]
         for v, name in zip(inputs, call.names, strict=True):
             v.rename(name)
-        boxed = [wrap(Symbol(stage, v, weak)) for v, (_, _, weak) in zip(inputs, call.kinds, strict=True)]
+        boxed = [
+            wrap(StagedTracer(stage, v, weak)) for v, (_, _, weak) in zip(inputs, call.kinds, strict=True)
+        ]
         for t, x in zip(boxed, call.leaves, strict=True):
             t._value.form = _form(x)
         stage.numbers = {v: set() for v, (_, _, weak) in zip(inputs, call.kinds, strict=True) if weak is int}

@@ -26,7 +26,7 @@ from fgrad.transforms.calling import Transformed, bound, check_live, name_of
 from fgrad.transforms.captures import Draws
 
 
-class Symbol(Box):
+class StagedTracer(Box):
     """A result that is not computed."""
 
     __slots__ = ("form", "is_in_order", "var", "weak")
@@ -59,17 +59,17 @@ class Symbol(Box):
 
     def same(self, other: Box) -> bool:
         """Return whether `other` was computed in the same way from the same values."""
-        if not isinstance(other, Symbol) or other.trace is not self.trace:
+        if not isinstance(other, StagedTracer) or other.trace is not self.trace:
             return False
         return self.trace.same(self.var, other.var)
 
-    def strong(self) -> Symbol:
+    def strong(self) -> StagedTracer:
         """Return the same value with its dtype fixed."""
-        return Symbol(self.trace, self.var) if self.weak else self
+        return StagedTracer(self.trace, self.var) if self.weak else self
 
-    def in_order(self) -> Symbol:
+    def in_order(self) -> StagedTracer:
         """Return the same value as an array that lies in memory row by row."""
-        copy = Symbol(self.trace, self.var, self.weak)
+        copy = StagedTracer(self.trace, self.var, self.weak)
         copy.is_in_order, copy.form = True, self.form
         return copy
 
@@ -83,11 +83,13 @@ class Symbol(Box):
         """Return whether the value certainly lies in memory row by row, without gaps."""
         return self.is_in_order or self.trace.lies_in_order(self.var, gaps=False)
 
-    def ordered_like(self, other: Any) -> Symbol:
+    def ordered_like(self, other: Any) -> StagedTracer:
         """Return the same value, which lies in memory row by row if `other` is known to."""
-        found = self.in_order() if isinstance(other, Symbol) and other.is_in_order else self
-        if not self.shape and (other.form == "array" if isinstance(other, Symbol) else _is_array(other)):
-            found = Symbol(self.trace, self.var)
+        found = self.in_order() if isinstance(other, StagedTracer) and other.is_in_order else self
+        if not self.shape and (
+            other.form == "array" if isinstance(other, StagedTracer) else _is_array(other)
+        ):
+            found = StagedTracer(self.trace, self.var)
             found.form = "array"
         return found
 
@@ -145,7 +147,7 @@ class Stage(Trace):
     def process(self, row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Write down `row` applied to `args`."""
         weak = None
-        if any(a.__class__ is Tensor and isinstance(a._value, Symbol) and a._value.weak for a in args):
+        if any(a.__class__ is Tensor and isinstance(a._value, StagedTracer) and a._value.weak for a in args):
             args, weak = self._settled(row, args)
         if row.inline:
             start = len(self.equations)
@@ -153,7 +155,7 @@ class Stage(Trace):
                 inlined = [self.operand(o) for o in row.inline(*args, **params)]
             if row.apply:
                 self._close(Region(row, tuple(map(self.operand, args)), params, inlined, start))
-            return tuple(Symbol(self, o) if isinstance(o, Var) else o for o in inlined)
+            return tuple(StagedTracer(self, o) if isinstance(o, Var) else o for o in inlined)
         operands = tuple(map(self.operand, args))
         avals = [a.aval if isinstance(a, Var) else a for a in operands]
         with quiet():  # a rule may run its row on something of the shape
@@ -163,8 +165,8 @@ class Stage(Trace):
             [self.var(a if isinstance(a, Aval) else aval_of(a)) for a in (found if row.many else (found,))]
         )
         self.equations.append(Equation(row.name, operands, params, outs, origin()))
-        symbols = tuple(Symbol(self, v, weak) for v in outs)
-        return symbols if row.many else symbols[0]
+        tracers = tuple(StagedTracer(self, v, weak) for v in outs)
+        return tracers if row.many else tracers[0]
 
     def same(self, a: Var, b: Var, depth: int = 4) -> bool:
         """Return whether two variables have one value, as far as late element-wise equations tell."""
@@ -225,7 +227,7 @@ class Stage(Trace):
         name = "fitted" if checked and not x._value.trace.demand(x._value.var, dtype) else "convert"
         v = self.var(Aval((), dtype))
         self.equations.append(Equation(name, (self.operand(x),), {"dtype": dtype}, (v,), origin()))
-        return wrap(Symbol(self, v))
+        return wrap(StagedTracer(self, v))
 
     def demand(self, number: Var, dtype: np.dtype[Any]) -> bool:
         """Note that a Python integer has to fit into a dtype, which NumPy tells from its value.
@@ -251,7 +253,7 @@ class Stage(Trace):
             x = todo.pop()
             if isinstance(x, Tensor):
                 x = x._value
-            if isinstance(x, Symbol):
+            if isinstance(x, StagedTracer):
                 if x.is_in_order:
                     continue
                 x = x.var
@@ -294,7 +296,7 @@ class Stage(Trace):
         """Return `x` as it stands in an equation: a variable, or a constant array or number."""
         if x.__class__ is Tensor:
             value = x._value
-            if isinstance(value, Symbol) and value.trace is self:
+            if isinstance(value, StagedTracer) and value.trace is self:
                 return value.var
             if isinstance(value, Box) or is_tracked(x):
                 return alias(check_live(x))  # its gradient, or its trace, flows through the program
@@ -322,7 +324,7 @@ _OPERATORS = {
 def number_type(x: Any) -> type | None:
     """Return the type of a Python number, or of what stands for one."""
     if x.__class__ is Tensor:
-        return x._value.weak if isinstance(x._value, Symbol) else None
+        return x._value.weak if isinstance(x._value, StagedTracer) else None
     return x.__class__ if x.__class__ in SAMPLE else None
 
 
@@ -359,7 +361,7 @@ class Inner(Stage):
         """Return `x` as it stands in an equation; a value that another trace follows is a new input."""
         if x.__class__ is Tensor:
             value = x._value
-            own = isinstance(value, Symbol) and value.trace is self
+            own = isinstance(value, StagedTracer) and value.trace is self
             if not own and (isinstance(value, Box) or is_tracked(x)):
                 check_live(x)
                 key = (id(value), *map(id, x._nodes))
@@ -399,7 +401,7 @@ def staged(
     stage.ranges = {inputs[i]: limits for i, limits in (ranges or {}).items()}
     kinds = weak or [None] * len(inputs)
     with running((*current().traces, stage)):
-        given = [wrap(Symbol(stage, v, k)) for v, k in zip(inputs, kinds, strict=True)]
+        given = [wrap(StagedTracer(stage, v, k)) for v, k in zip(inputs, kinds, strict=True)]
         outputs = [stage.operand(y) for y in fun(*given)]
     return stage.program(inputs, outputs), [t for _, t in stage.captured.values()]
 
@@ -407,8 +409,8 @@ def staged(
 def weakened(x: Any, kind: type | None) -> Any:
     """Return a result as, or as what stands for, a Python number of a type; None: as it is."""
     value = x._value if x.__class__ is Tensor else x
-    if kind is None or isinstance(value, Symbol):
-        return wrap(Symbol(value.trace, value.var, kind)) if kind else x
+    if kind is None or isinstance(value, StagedTracer):
+        return wrap(StagedTracer(value.trace, value.var, kind)) if kind else x
     return x if isinstance(value, Box) else kind(value)
 
 
@@ -474,7 +476,7 @@ def demand_fits(n: Any, dtype: np.dtype[Any]) -> None:
     Raises:
         OverflowError: it does not.
     """
-    if n.__class__ is Tensor and isinstance(n._value, Symbol):
+    if n.__class__ is Tensor and isinstance(n._value, StagedTracer):
         n._value.trace.cast(n, dtype)  # which the program around looks at
     else:
         dtype.type(n)
@@ -513,7 +515,9 @@ class MakeGraph(Transformed):
             stage = Stage(next_level())
             inputs = [stage.var(a) if a is not None else None for a in avals]
             boxed = [
-                x if v is None else wrap(Symbol(stage, v, x.__class__ if x.__class__ in _NUMBERS else None))
+                x
+                if v is None
+                else wrap(StagedTracer(stage, v, x.__class__ if x.__class__ in _NUMBERS else None))
                 for x, v in zip(leaves, inputs, strict=True)
             ]
             integers = {
