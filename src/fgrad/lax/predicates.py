@@ -13,7 +13,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Box, current
 from fgrad.lax.trees import kind_of
-from fgrad.transforms.batch import Batch, Batched
+from fgrad.transforms.batch import Batch, BatchedTracer
 
 Fun = Callable[..., Any]
 
@@ -39,14 +39,14 @@ def scalar(x: Any, what: str) -> Any:
 
 def differs(x: Any) -> bool:
     """Return whether a scalar differs between the examples of a batch."""
-    return isinstance(x, Tensor) and isinstance(x._value, Batched)
+    return isinstance(x, Tensor) and isinstance(x._value, BatchedTracer)
 
 
 def anywhere(x: Any) -> bool:
     """Return whether a scalar is true for any example."""
     while isinstance(x, Tensor):
         x = x._value
-        if isinstance(x, Batched):
+        if isinstance(x, BatchedTracer):
             x = x.whole
     return bool(np.any(x))
 

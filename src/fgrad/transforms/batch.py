@@ -31,7 +31,7 @@ class Split(BaseException):
         self.trace, self.groups, self.line = trace, groups, line
 
 
-class Batched(Box):
+class BatchedTracer(Box):
     """Many examples that the user's function sees as one."""
 
     __slots__ = ("whole",)
@@ -50,7 +50,7 @@ class Batched(Box):
 
     def same(self, other: Box) -> bool:
         """Return whether `other` is known to have the same examples."""
-        if not isinstance(other, Batched) or other.trace is not self.trace:
+        if not isinstance(other, BatchedTracer) or other.trace is not self.trace:
             return False
         v, w = (getattr(b.whole, "_value", b.whole) for b in (self, other))
         if isinstance(v, np.ndarray) and isinstance(w, np.ndarray):
@@ -68,16 +68,18 @@ class Batched(Box):
         dtype: np.dtype[Any] = self.whole.dtype
         return dtype
 
-    def in_order(self) -> Batched:
+    def in_order(self) -> BatchedTracer:
         """Return the same value with every example lying in memory row by row."""
         whole = self.whole
         if whole.__class__ is Tensor:
             value = whole._value
             if isinstance(value, Box):
-                return Batched(self.trace, wrap(value.in_order(), whole._nodes))
+                return BatchedTracer(self.trace, wrap(value.in_order(), whole._nodes))
             if value.__class__ is np.ndarray:
-                return Batched(self.trace, wrap(np.ascontiguousarray(value), whole._nodes))
-        return Batched(self.trace, np.ascontiguousarray(whole) if whole.__class__ is np.ndarray else whole)
+                return BatchedTracer(self.trace, wrap(np.ascontiguousarray(value), whole._nodes))
+        return BatchedTracer(
+            self.trace, np.ascontiguousarray(whole) if whole.__class__ is np.ndarray else whole
+        )
 
     def truth(self) -> bool:
         """Return whether the value is true, in every example that runs here.
@@ -88,7 +90,7 @@ class Batched(Box):
         traces: list[Batch] = []
         x: Any = self
         live = current().traces
-        while isinstance(x, Batched):
+        while isinstance(x, BatchedTracer):
             if not isinstance(x.trace, Batch) or x.trace not in live:
                 x.escaped()
             traces.append(x.trace)
@@ -156,7 +158,7 @@ class Batch(Trace):
 
     def box(self, whole: Any) -> Tensor:
         """Return the Tensor that stands for one of the examples of `whole`."""
-        return wrap(Batched(self, whole))
+        return wrap(BatchedTracer(self, whole))
 
     def unbox(self, x: Any) -> Any:
         """Return all examples of `x`, repeated if `x` is the same for each."""
@@ -167,7 +169,7 @@ class Batch(Trace):
 
     def owns(self, x: Any) -> bool:
         """Return whether `x` stands for examples of this trace."""
-        return x.__class__ is Tensor and isinstance(x._value, Batched) and x._value.trace is self
+        return x.__class__ is Tensor and isinstance(x._value, BatchedTracer) and x._value.trace is self
 
     def process(self, row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Apply the batch rule of `row`, below this trace."""
@@ -176,14 +178,14 @@ class Batch(Trace):
         with running(below(self.level)):
             if row.name in self.across and params["over"] is self:
                 out, is_mapped = self.across[row.name](*values, **params)
-                return Batched(self, out) if is_mapped else out
+                return BatchedTracer(self, out) if is_mapped else out
             if row.batch:
                 out = row.batch(mapped, *values, **params)
             else:
                 out = self._loop(row, mapped, values, params)
         if row.many:
-            return tuple(o.value if o.__class__ is Same else Batched(self, o) for o in out)
-        return Batched(self, out)
+            return tuple(o.value if o.__class__ is Same else BatchedTracer(self, o) for o in out)
+        return BatchedTracer(self, out)
 
     def process_alone(self, row: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
         """Apply the batch rule of `row` to arrays, which no other trace concerns."""
@@ -191,7 +193,7 @@ class Batch(Trace):
             return NotImplemented
         mapped, wholes = [], []
         for v in values:
-            if v.__class__ is Batched:
+            if v.__class__ is BatchedTracer:
                 if v.trace is not self:
                     return NotImplemented
                 mapped.append(True)
@@ -203,7 +205,7 @@ class Batch(Trace):
                 wholes.append(v)
         if True not in mapped:
             return row.run(*wholes, **params)
-        return Batched(self, row.batch(tuple(mapped), *wholes, **params))
+        return BatchedTracer(self, row.batch(tuple(mapped), *wholes, **params))
 
     def _loop(
         self, row: Primitive, mapped: tuple[bool, ...], values: Sequence[Any], params: dict[str, Any]

@@ -20,7 +20,7 @@ from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import current, user_line
 from fgrad.ops.linear import broadcast_to, linear, reshape, sum_axes, transpose
 from fgrad.transforms.axes import Pairs, ProcessAxis, bind_over, bound_axes
-from fgrad.transforms.batch import Batch, Batched
+from fgrad.transforms.batch import Batch, BatchedTracer
 from fgrad.transforms.stage import Stage
 
 AxisName = Hashable  # or an axis of processes, or a tuple of names: several axes
@@ -74,7 +74,7 @@ def _is_mapped(x: Any, over: Axis) -> bool:
     """Return whether `x` differs between the examples of `over`, as it may between processes."""
     if isinstance(over, ProcessAxis):
         return True
-    while x.__class__ is Tensor and isinstance(x._value, Batched):
+    while x.__class__ is Tensor and isinstance(x._value, BatchedTracer):
         if x._value.trace is over:
             return True
         x = x._value.whole

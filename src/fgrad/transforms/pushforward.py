@@ -29,7 +29,7 @@ from fgrad.core.tape import Node, Pick
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Box, current
 from fgrad.ops.linear import broadcast_to, convert, fit, sum_axes
-from fgrad.transforms.batch import Batched
+from fgrad.transforms.batch import BatchedTracer
 from fgrad.transforms.cotangents import lift
 from fgrad.transforms.manager import GradManager, Recorded
 from fgrad.transforms.stage import Stage
@@ -94,7 +94,7 @@ def _generic(y: Any, rng: np.random.Generator) -> Any:
 def _is_finite(t: Any) -> bool:
     if t is None:
         return True
-    while isinstance(t, Tensor | Batched):
+    while isinstance(t, Tensor | BatchedTracer):
         t = t._value if isinstance(t, Tensor) else t.whole
     return not isinstance(t, Box) and cmath.isfinite(np.add.reduce(t, axis=None))
 

@@ -24,7 +24,7 @@ from fgrad.core.primitive import Primitive, Pull
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor, alias, wrap
 from fgrad.core.trace import Trace, current, next_level, running, settle
-from fgrad.transforms.batch import Batch, Batched
+from fgrad.transforms.batch import Batch, BatchedTracer
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.cotangents import sweep
 
@@ -122,12 +122,12 @@ def chain(t: Any) -> Iterator[Tensor]:
     """Yield a Tensor and, where it stands for examples, the Tensors of all of them, outermost last."""
     while t.__class__ is Tensor:
         yield t
-        t = t._value.whole if isinstance(t._value, Batched) else None
+        t = t._value.whole if isinstance(t._value, BatchedTracer) else None
 
 
 def value_of(t: Any) -> Any:
     """Return the array or number under a leaf, of all examples where it stands for some; None without one."""
-    while isinstance(t, Tensor | Batched):
+    while isinstance(t, Tensor | BatchedTracer):
         t = t._value if isinstance(t, Tensor) else t.whole
     return t if isinstance(t, np.ndarray | np.generic | DeviceArray | int | float | complex) else None
 
@@ -139,7 +139,7 @@ def _print(t: Any) -> _Print | None:
 
 def seen_by(t: Any, tape: Tape) -> Any:
     """Return what stands for a leaf at the level of `tape`."""
-    while t.__class__ is Tensor and isinstance(t._value, Batched) and t._value.trace.level > tape.level:
+    while t.__class__ is Tensor and isinstance(t._value, BatchedTracer) and t._value.trace.level > tape.level:
         t = t._value.whole
     return t
 
@@ -149,8 +149,8 @@ def with_node(t: Any, tape: Tape, node: Node) -> Tensor:
     if t.__class__ is not Tensor:
         return wrap(as_array(t), (node,))
     value = t._value
-    if isinstance(value, Batched) and value.trace.level > tape.level:
-        return wrap(Batched(value.trace, with_node(value.whole, tape, node)), t._nodes)
+    if isinstance(value, BatchedTracer) and value.trace.level > tape.level:
+        return wrap(BatchedTracer(value.trace, with_node(value.whole, tape, node)), t._nodes)
     return wrap(value, (*t._nodes, node))
 
 
@@ -159,9 +159,9 @@ def _renewed(t: Any, new: Callable[[Tensor], tuple[Node, ...]]) -> Any:
     if t.__class__ is not Tensor:
         return t
     value = t._value
-    if isinstance(value, Batched):
+    if isinstance(value, BatchedTracer):
         whole = _renewed(value.whole, new)
-        line, value = value.line, Batched(value.trace, whole)
+        line, value = value.line, BatchedTracer(value.trace, whole)
         value.line = line
     return wrap(value, new(t))
 

@@ -18,7 +18,7 @@ from fgrad.core.program import Program, shown
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Box, current
-from fgrad.transforms.batch import Batched
+from fgrad.transforms.batch import BatchedTracer
 from fgrad.transforms.manager import GradManager, GradManagerGroup
 from fgrad.viz import image, theme
 from fgrad.viz.formatting import code, count, number, place, size
@@ -100,7 +100,7 @@ def _(t: Tensor) -> str:
     if isinstance(value, Box):
         parts = [head("Tensor", str(aval), chips=[chip(f"inside {value.trace.title}", on=True)])]
         why = f"it exists as shape and dtype only while {value.trace.title} runs"
-        if isinstance(value, Batched):
+        if isinstance(value, BatchedTracer):
             why = f"it stands for each of {value.whole.shape[0]} examples"
         return card(*parts, f'<div class="muted">no value: {escape(why)}</div>')
     array = on_host(value)
