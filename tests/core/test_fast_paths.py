@@ -66,11 +66,11 @@ def obvious(request, monkeypatch):
     def apply():
         if "operation" in request.param:
             slow = State((), 0, None)
-            slow.boxed, slow.sole = True, NOTHING
+            slow.has_tracers, slow.sole = True, NOTHING
             monkeypatch.setattr(tensor_module, "inherited_state", lambda: slow)
         elif "recording" in request.param:
             slow = State((), 0, None)
-            slow.boxed, slow.sole = True, NOTHING
+            slow.has_tracers, slow.sole = True, NOTHING
             monkeypatch.setattr(tensor_module, "inherited_state", lambda: slow)
             monkeypatch.setattr(tensor_module, "apply_row", tensor_module._general)
         else:

@@ -22,7 +22,7 @@ from fgrad.core.observers import LOOKUPS, Check, observe, observed_rows, unobser
 from fgrad.core.primitive import Primitive, Pull, Rule
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor
-from fgrad.core.trace import Box, user_line
+from fgrad.core.trace import Tracer, user_line
 from fgrad.errors import NonFiniteError
 
 
@@ -146,7 +146,7 @@ def _places(pull: Pull, saved: Sequence[Any]) -> list[int]:
 
 def array_of(x: Any) -> Any:
     """Return the array of numbers under Tensors and batches; None where there is none, or not yet."""
-    while isinstance(x, Tensor | Box):
+    while isinstance(x, Tensor | Tracer):
         x = x._value if isinstance(x, Tensor) else getattr(x, "whole", None)
     if isinstance(x, float | complex):
         return np.asarray(x)

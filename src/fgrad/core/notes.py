@@ -24,7 +24,7 @@ from fgrad.core.primitive import ROWS, Primitive, Pull, Rule
 from fgrad.core.scopes import Origin, here, scopes_of
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor
-from fgrad.core.trace import Box, current, user_line
+from fgrad.core.trace import Tracer, current, user_line
 
 
 def origin() -> str:
@@ -279,7 +279,7 @@ class Notes:
             else:
                 self._noted = (self._last, note.recordings)
             outs = out if ROWS[name].many else (out,)
-            if all(hasattr(o, "shape") and not isinstance(o, Box | Tensor) for o in outs):
+            if all(hasattr(o, "shape") and not isinstance(o, Tracer | Tensor) for o in outs):
                 note.avals = list(map(aval_of, outs))
 
     def sweeping(self, tape: Tape, seeds: Iterable[tuple[Node, Any]]) -> Pass:
@@ -355,7 +355,7 @@ def _norm(ct: Any) -> float | None:
     parts = ct if isinstance(ct, list) else [ct]
     values = []
     for c in parts:
-        while isinstance(c, Tensor | Box):
+        while isinstance(c, Tensor | Tracer):
             c = c._value if isinstance(c, Tensor) else getattr(c, "whole", None)  # noqa: PLW2901 -- what is under it
         if isinstance(c, np.ndarray | np.generic | float):
             values.append(float(np.linalg.norm(on_host(c).ravel())))

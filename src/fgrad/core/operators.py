@@ -18,7 +18,7 @@ from fgrad.backend.devices import copied, on_host
 from fgrad.core.placement import buffer_of, device_of
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, UFUNCS
 from fgrad.core.tape import HIDDEN
-from fgrad.core.trace import Box, current, is_storing, user_frame, user_line
+from fgrad.core.trace import Tracer, current, is_storing, user_frame, user_line
 from fgrad.core.tracebacks import shorten
 from fgrad.errors import EscapeWarning, NoValueError
 from fgrad.import_hooks import owner, tell_owner
@@ -63,7 +63,7 @@ class Operators:
     base, ctypes, data, flags, setflags = (Absent(_MEMORY) for _ in range(5))
     byteswap, getfield, setfield = (Absent(_BITS) for _ in range(3))
 
-    _value: np.ndarray[Any, Any] | np.generic | Box | DeviceArray
+    _value: np.ndarray[Any, Any] | np.generic | Tracer | DeviceArray
     _nodes: tuple[Any, ...]
 
     __hash__: Callable[[Any], int] = object.__hash__  # type: ignore[assignment]
@@ -244,7 +244,7 @@ class Operators:
 
     def __bool__(self) -> bool:
         value = self._value
-        return value.truth() if isinstance(value, Box) else bool(value)
+        return value.truth() if isinstance(value, Tracer) else bool(value)
 
     def __float__(self) -> float:
         return float(self._untracked("float()"))
@@ -393,7 +393,7 @@ class Operators:
 
     def __repr__(self) -> str:
         value = self._value
-        if isinstance(value, Box):
+        if isinstance(value, Tracer):
             return f"Tensor({value.dtype.name}[{','.join(map(str, value.shape))}] in {value.trace.title})"
         place = f", device={self.device!r}" if value.__class__ is DeviceArray else ""
         value = on_host(value)
@@ -405,10 +405,10 @@ class Operators:
         return f"Tensor({text}{place})" if implied else f"Tensor({text}, dtype={value.dtype.name}{place})"
 
     def __str__(self) -> str:
-        return repr(self) if isinstance(self._value, Box) else str(on_host(self._value))
+        return repr(self) if isinstance(self._value, Tracer) else str(on_host(self._value))
 
     def __format__(self, spec: str) -> str:
-        if isinstance(self._value, Box) or not spec:
+        if isinstance(self._value, Tracer) or not spec:
             return str(self)
         if self.shape:
             raise TypeError(
@@ -417,13 +417,13 @@ class Operators:
         return format(self._value.item(), spec)
 
     def _concrete(self, what: str) -> Any:
-        if isinstance(self._value, Box):
+        if isinstance(self._value, Tracer):
             self._value.refuse(what)
         return self._value
 
     def _untracked(self, what: str) -> Any:
         value = self._value
-        if isinstance(value, Box):
+        if isinstance(value, Tracer):
             if value.trace in current().traces and is_storing():
                 raise NoValueError(
                     f"a NumPy array cannot hold a Tensor whose value {value.trace.title} does not have. "

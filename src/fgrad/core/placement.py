@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from fgrad.backend import devices
-from fgrad.core.trace import Box
+from fgrad.core.trace import Tracer
 
 
 def buffer_of(x: Any) -> Any:
     """Return the array under Tensors and batches; None where there is none yet."""
     while True:
-        inner = x.held if isinstance(x, Box) else getattr(x, "_value", x)
+        inner = x.held if isinstance(x, Tracer) else getattr(x, "_value", x)
         if inner is x:
             return x
         x = inner

@@ -12,7 +12,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.display import dot_of, html_of
 from fgrad.core.primitive import ROWS, Primitive
 from fgrad.core.tensor import Tensor, bind, is_tracked
-from fgrad.core.trace import Box
+from fgrad.core.trace import Tracer
 from fgrad.errors import NonFiniteError
 
 _GENERATED = re.compile(r"[a-z]\d+")  # names that fgrad gives
@@ -197,7 +197,7 @@ def unexpected(row: Primitive, found: Aval, said: Aval) -> RuntimeError:
 
 
 def _is_traced(x: Any) -> bool:
-    return isinstance(x, Tensor) and (isinstance(x._value, Box) or is_tracked(x))
+    return isinstance(x, Tensor) and (isinstance(x._value, Tracer) or is_tracked(x))
 
 
 def shown(a: Any) -> str:

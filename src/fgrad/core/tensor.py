@@ -1,6 +1,6 @@
 """Tensor, a mutable handle on an immutable value, and `bind`, which applies a primitive to Tensors.
 
-`_general` is the obvious definition: compute under the innermost box, then let every tape above it record.
+`_general` is the obvious definition: compute under the innermost tracer, then let every tape above it record.
 `apply_unary`, `apply_binary`, `apply_linear` and `apply_row` are the same for their kinds of rows while at
 most one tape is live, which is nearly always; they fall back to the obvious path in every other case.
 """
@@ -34,7 +34,7 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.snapshot import refuse_masked, refuse_objects, snapshot
 from fgrad.core.tape import HIDDEN, Fit, Node, Pick, Tape
-from fgrad.core.trace import NOTHING, Box, State, Trace, current, inherited_state, note_change
+from fgrad.core.trace import NOTHING, State, Trace, Tracer, current, inherited_state, note_change
 from fgrad.errors import NotLinearError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Tensor(Operators):
 
     __slots__ = ("__weakref__", "_base", "_grad", "_nodes", "_value", "_viewers")
 
-    _value: Any  # an array or NumPy scalar that is never written to, or a Box
+    _value: Any  # an array or NumPy scalar that is never written to, or a Tracer
     _nodes: tuple[Node, ...]  # what live tapes know of the value
     _base: View | tuple[Any, ...] | None  # how it shares the memory of another Tensor
     _viewers: list[ref[Tensor]] | None  # which Tensors share its memory so, and may be gone
@@ -206,7 +206,7 @@ def apply_unary(row: Primitive, x: Any) -> Any:
     nodes = x._nodes
     v = x._value
     if not nodes:
-        if v.__class__ is not _ndarray and isinstance(v, Box):
+        if v.__class__ is not _ndarray and isinstance(v, Tracer):
             return _boxed(row, (x,), {})
         t: Tensor = _new(Tensor)
         t._value = row.run(v) if row.large is None or v.size < LARGE else row.large(v)
@@ -287,7 +287,7 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
         if len(ny) != 1 or ny[0].tape is not tape:
             return bind(row.name, x, y)
         pull = row.pairs[0]
-    elif s.boxed or (vx is x and vy is y):
+    elif s.has_tracers or (vx is x and vy is y):
         return bind(row.name, x, y)
     else:
         t: Tensor = _new(Tensor)
@@ -388,7 +388,7 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
         return row.run(x, **params)
     nodes = x._nodes
     v = x._value
-    if not nodes and (v.__class__ is _ndarray or not isinstance(v, Box)):
+    if not nodes and (v.__class__ is _ndarray or not isinstance(v, Tracer)):
         t: Tensor = _new(Tensor)
         t._value = row.run(v, **params)
         t._nodes = ()
@@ -442,7 +442,7 @@ def apply_row(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> 
                     return (_general if s.base is None else _boxed)(row, args, params)
                 parents += nodes
                 key += 1
-            elif v.__class__ is not _ndarray and isinstance(v, Box):
+            elif v.__class__ is not _ndarray and isinstance(v, Tracer):
                 return (_general if s.base is None else _boxed)(row, args, params)
             values.append(v)
         else:
@@ -495,15 +495,15 @@ def _stepwise(out: Any) -> Tensor:
 
 def _general(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply a row under any traces."""
-    tracked = boxed = False
+    tracked = has_tracers = False
     values = []
     for a in args:
         if a.__class__ is Tensor:
             if a._nodes:
                 tracked = True
             a = a._value  # noqa: PLW2901 -- the value takes the place of its handle
-            if isinstance(a, Box):
-                boxed = True
+            if isinstance(a, Tracer):
+                has_tracers = True
         values.append(a)
     if (
         row.unchecked
@@ -511,8 +511,8 @@ def _general(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> A
         and any(isinstance(t, Tape) and t.hollow and node_on(t, args[0]) for t in current().traces)
     ):
         params = params | row.unchecked
-    if boxed or (tracked and (row.real or not row.flat)):
-        return _interpret(row, args, values, params, current(), boxed=boxed)
+    if has_tracers or (tracked and (row.real or not row.flat)):
+        return _interpret(row, args, values, params, current(), has_tracers=has_tracers)
     if tracked:
         _refuse_choice(row, args)
     out = (row.large or row.run)(*values, **params)
@@ -564,10 +564,10 @@ def _interpret(
     params: dict[str, Any],
     state: State,
     *,
-    boxed: bool,
+    has_tracers: bool,
 ) -> Any:
     floor = -1
-    if boxed or (state.greedy is not None and _is_lower(args, state)):
+    if has_tracers or (state.greedy is not None and _is_lower(args, state)):
         trace = _innermost(values, state)
         floor = trace.level
         out = trace.process(row, tuple([lowered(a, state, floor) for a in args]), params)
@@ -577,14 +577,14 @@ def _interpret(
         out = state.keeper.run(row, args, values, params)
     else:
         out = (row.large or row.run)(*values, **params)
-    # what is the same for all examples may come out of a trace without a box
+    # what is the same for all examples may come out of a trace without a tracer
     outs = tuple([alias(o) if o.__class__ is Tensor else wrap(o) for o in (out if row.many else (out,))])
     record(row, args, outs, params, state, floor)
     return outs if row.many else outs[0]
 
 
 def _boxed(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Do what `_general` does, in one pass where one trace of boxes is live and at most one tape above it."""
+    """Do what `_general` does, in one pass where one trace of tracers is live and at most one tape above it."""
     s = current()
     trace, tape = s.base, s.upper
     if trace is None or row.many or (tape is not None and tape.hollow):
@@ -621,7 +621,7 @@ def _boxed(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any
     saved: list[Any] = []
     for k in pull.keep:
         v = values[k - 1] if k else out
-        if isinstance(v, Box):
+        if isinstance(v, Tracer):
             saved.append(wrap(v))
         else:
             saved.append(snapshot(v, dtype) if v is args[k - 1] else v)
@@ -638,7 +638,7 @@ def _innermost(values: list[Any], state: State) -> Trace:
     top: Trace | None = None
     traces = state.traces
     for v in values:
-        if isinstance(v, Box):
+        if isinstance(v, Tracer):
             if v.trace is top:
                 continue
             if v.trace not in traces:
@@ -648,7 +648,7 @@ def _innermost(values: list[Any], state: State) -> Trace:
     greedy: Trace | None = state.greedy
     if greedy is not None and (top is None or greedy.level > top.level):
         return greedy
-    assert top is not None  # noqa: S101 -- called only where a box was seen, or a trace is greedy
+    assert top is not None  # noqa: S101 -- called only where a tracer was seen, or a trace is greedy
     return top
 
 
@@ -667,7 +667,7 @@ def lowered(a: Any, state: State, level: int) -> Any:
     nodes = (
         tuple([n for n in a._nodes if n.tape in state.traces and n.tape.level < level]) if a._nodes else ()
     )
-    if nodes or isinstance(a._value, Box):
+    if nodes or isinstance(a._value, Tracer):
         return wrap(a._value, nodes)
     return a._value
 

@@ -33,18 +33,18 @@ class Trace:
 
     level: int = 0
     title: str = "trace"
-    remedy = ""  # what to do instead of asking a box for its value
+    remedy = ""  # what to do instead of asking a tracer for its value
     is_tape = False
     greedy = False  # whether it takes what is done with values of lower traces alone, too
     is_open = True  # a tape closes before it leaves the stack, where managers end out of order
     changes: dict[int, weakref.ref[Any]] | None = None  # what changed since, where it may have to run again
 
     def process(self, row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        """Interpret `row` applied to `args`; boxes of this trace come as Tensors that hold them."""
+        """Interpret `row` applied to `args`; tracers of this trace come as Tensors that hold them."""
         raise NotImplementedError
 
     def process_alone(self, row: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Do what `process` does where no other box is live: boxes and arrays come as they are.
+        """Do what `process` does where no other tracer is live: tracers and arrays come as they are.
 
         NotImplemented where there is no shorter way than `process`.
         """
@@ -65,7 +65,7 @@ def only_splits(old: Shape, new: Shape) -> bool:
     return True
 
 
-class Box:
+class Tracer:
     """A value that only its trace understands: one example of a batch, or a result not yet computed."""
 
     __slots__ = ("line", "trace")
@@ -124,15 +124,15 @@ class Box:
         """Return whether it is an array, which can be written to: what has no axes is a scalar."""
         return bool(self.shape)
 
-    def in_order(self) -> Box:
+    def in_order(self) -> Tracer:
         """Return the same value as an array that lies in memory row by row."""
         return self
 
-    def ordered_like(self, other: Any) -> Box:
+    def ordered_like(self, other: Any) -> Tracer:
         """Return the same value, which lies in memory row by row if `other` is known to."""
         return self
 
-    def strong(self) -> Box:
+    def strong(self) -> Tracer:
         """Return the same value as something that can be differentiated: of a dtype that is fixed."""
         return self
 
@@ -140,7 +140,7 @@ class Box:
         """Return whether the value is true."""
         self.refuse("bool()")
 
-    def same(self, other: Box) -> bool:
+    def same(self, other: Tracer) -> bool:
         """Return whether `other` is known to have the same value."""
         return self is other
 
@@ -162,7 +162,7 @@ class State:
     """The live traces of one thread or task, innermost last."""
 
     __slots__ = (
-        *("base", "boxed", "foreign", "greedy", "keeper"),
+        *("base", "has_tracers", "foreign", "greedy", "keeper"),
         *("sole", "stale", "thread", "traces", "upper", "veiled"),
     )
 
@@ -171,7 +171,7 @@ class State:
     foreign: Callable[[], Any] | None
     veiled: tuple[Any, ...]
     keeper: Any
-    boxed: bool
+    has_tracers: bool
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class State:
         )
         self.veiled = veiled  # tapes that must not see what happens, only that something did
         self.keeper = keeper  # runs rows of followed arguments, or knows their results already
-        self.boxed = False
+        self.has_tracers = False
         # views whose base was written to; they are to be made anew while these traces are the live ones
         self.stale: list[weakref.ref[Any]] = []
         self.sole: Any = NOTHING
@@ -199,10 +199,10 @@ class State:
             return
         for t in traces:
             if not t.is_tape:
-                self.boxed = True
+                self.has_tracers = True
                 if t.greedy:
                     self.greedy = t
-        if self.boxed and not veiled and keeper is None and not traces[0].is_tape:
+        if self.has_tracers and not veiled and keeper is None and not traces[0].is_tape:
             if len(traces) == 1:
                 self.base = traces[0]
             elif len(traces) == 2 and traces[1].is_tape:

@@ -22,8 +22,8 @@ from fgrad.core.placement import buffer_of
 from fgrad.core.primitive import FUNCTIONS, Primitive
 from fgrad.core.tensor import Tensor, apply_linear, bind, wrap
 from fgrad.core.trace import (
-    Box,
     State,
+    Tracer,
     current,
     inherited_state,
     is_here,
@@ -154,7 +154,7 @@ def _is_item(value: Any, params: dict[str, Any]) -> bool:
 
 def _is_array(x: Tensor) -> bool:
     """Return whether what has no value is an array: scalars have no axes, and are no views."""
-    return bool(x.shape) or x._base is not None or (isinstance(x._value, Box) and x._value.is_array())
+    return bool(x.shape) or x._base is not None or (isinstance(x._value, Tracer) and x._value.is_array())
 
 
 def reshaped_view(
@@ -162,7 +162,7 @@ def reshaped_view(
 ) -> Tensor:
     """Return `made`, a reshape of `x`, as a view of it where NumPy needs no copy for it."""
     value = x._value
-    if isinstance(made._value, Box):
+    if isinstance(made._value, Tracer):
         made._value = made._value.ordered_like(value)
     if not is_raveled and only_splits(x.shape, params["shape"]):
         return linked(View, x, made, row, params)
@@ -277,7 +277,7 @@ def _fitting(new: Tensor, x: Tensor) -> Tensor:
             return new
     elif isinstance(value, np.generic):  # what can be written to is an array
         found = np.asarray(value)
-    elif isinstance(value, Box):
+    elif isinstance(value, Tracer):
         found = value.ordered_like(x._value)
     else:
         return new
@@ -293,7 +293,7 @@ def rebind(x: Tensor, new: Tensor) -> None:
     plain = value.__class__ is _ndarray and old.__class__ is _ndarray
     if not plain or not (old.flags.c_contiguous and value.flags.c_contiguous):
         new = _fitting(new, x)
-    if inherited_state().boxed:
+    if inherited_state().has_tracers:
         note_change(x)
     x._value, x._nodes = new._value, new._nodes
 
@@ -331,7 +331,7 @@ def reshape_handle(x: Tensor, row: Primitive, params: dict[str, Any]) -> None:
     """Make `x` a reshape of itself; what shares its memory does so still."""
     if x._base is None and x._viewers is None:
         made = apply_linear(row, x, params)
-        if inherited_state().boxed:
+        if inherited_state().has_tracers:
             note_change(x)
     else:  # another handle takes its place in the family
         whole = wrap(x._value, x._nodes)
@@ -381,7 +381,7 @@ def _write(x: Tensor, new: Tensor) -> None:
             break
         whole = view.row.write(base, path[-1][1], *view.rest, **view.params)
         path.append((base, _fitting(whole, base)))
-    if inherited_state().boxed:
+    if inherited_state().has_tracers:
         for handle, _ in path:
             note_change(handle)
     values = [made._value for _, made in path]
@@ -393,7 +393,7 @@ def _write(x: Tensor, new: Tensor) -> None:
     below: Any = None
     for (handle, _), value in zip(path, values, strict=True):
         # of examples a view is made anew, to lie in memory as NumPy's does
-        is_mapped = isinstance(value, Box) and buffer_of(value).__class__ is _ndarray
+        is_mapped = isinstance(value, Tracer) and buffer_of(value).__class__ is _ndarray
         for viewer in _viewers(handle):
             if viewer is not below or is_mapped:
                 _mark(viewer)
@@ -440,7 +440,7 @@ def _shares(view: View) -> bool:
     if view.__class__ is not Uncertain:
         return True
     value = view.value
-    if not isinstance(value, Box):
+    if not isinstance(value, Tracer):
         return False
     return value.lies_in_order() if view.is_raveled else value.shares_when_reshaped(view.params["shape"])
 

@@ -140,7 +140,7 @@ def mapped_program(program: Program, mapped: Flags, which: Flags, size: int) -> 
     def run(*values: Any) -> list[Any]:
         trace = Batch(next_level(), size)
         with running((*current().traces, trace)):
-            outs = program.run([trace.box(v) if f else v for v, f in zip(values, mapped, strict=True)])
+            outs = program.run([trace.tracer(v) if f else v for v, f in zip(values, mapped, strict=True)])
         return [trace.unbox(y) if w else y for y, w in zip(outs, which, strict=True)]
 
     made, captured = staged(run, avals)

@@ -195,7 +195,7 @@ class Mapped(Code):
         """Return the outputs of all examples."""
         trace = Batch(next_level(), self.size)
         with running((*current().traces, trace)):
-            outs = self.code(*(trace.box(v) if m else v for v, m in zip(values, self.mapped, strict=True)))
+            outs = self.code(*(trace.tracer(v) if m else v for v, m in zip(values, self.mapped, strict=True)))
         return [trace.unbox(o) if m else o for o, m in zip(outs, self.which, strict=True)]
 
     def inner(self) -> Sequence[Program]:

@@ -14,7 +14,7 @@ import numpy as np
 from fgrad.backend.devices import copied
 from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor, bind
-from fgrad.core.trace import Box, below, current, running
+from fgrad.core.trace import Tracer, below, current, running
 from fgrad.lax.control_flow import Code
 from fgrad.lax.trees import stack
 from fgrad.transforms.calling import has_tensor, is_traced, plain
@@ -49,8 +49,8 @@ class OpaqueRule(Rule):
 
     def _found(self, values: Sequence[Any]) -> list[Any]:
         traces = current().traces
-        boxes = [v._value for v in values if v.__class__ is Tensor and isinstance(v._value, Box)]
-        floor = max((b.trace.level for b in boxes), default=-1)
+        tracers = [v._value for v in values if v.__class__ is Tensor and isinstance(v._value, Tracer)]
+        floor = max((b.trace.level for b in tracers), default=-1)
         if any(
             n.tape in traces and n.tape.level > floor
             for v in values
@@ -61,14 +61,14 @@ class OpaqueRule(Rule):
             found = apply_rule(inner, values)
             self.aux = inner.aux  # type: ignore[attr-defined]
             return list(found)
-        if boxes:
-            return self._each(values, next(b.trace for b in boxes if b.trace.level == floor))
+        if tracers:
+            return self._each(values, next(b.trace for b in tracers if b.trace.level == floor))
         return self.solve([v._value if v.__class__ is Tensor else v for v in values])
 
     def _each(self, values: Sequence[Any], trace: Any) -> list[Any]:
         """Return the results of all examples, each found by itself."""
         if not trace.size:
-            return [trace.box(np.zeros((0, *a.shape), a.dtype)) for a in self.outs]
+            return [trace.tracer(np.zeros((0, *a.shape), a.dtype)) for a in self.outs]
         wholes = [v._value.whole if trace.owns(v) else v for v in values]
         with running(below(trace.level)):
             rows = [
@@ -76,7 +76,7 @@ class OpaqueRule(Rule):
                 for i in range(trace.size)
             ]
             columns = [stack(column) for column in zip(*rows, strict=True)]
-        return [trace.box(c) for c in columns]
+        return [trace.tracer(c) for c in columns]
 
 
 def apply_opaque(rule: OpaqueRule, values: Sequence[Any], row: str = "lax.opaque") -> Sequence[Any]:

@@ -11,7 +11,7 @@ from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor, bind
-from fgrad.core.trace import Box, current
+from fgrad.core.trace import Tracer, current
 from fgrad.lax.trees import kind_of
 from fgrad.transforms.batch import Batch, BatchedTracer
 
@@ -33,7 +33,7 @@ def scalar(x: Any, what: str) -> Any:
             f"{what} must be a scalar, not of shape {np.shape(x)}; where(condition, x, y) chooses by elements"
         )
     if isinstance(x, Tensor):
-        return x if isinstance(x._value, Box) else x._value
+        return x if isinstance(x._value, Tracer) else x._value
     return x
 
 

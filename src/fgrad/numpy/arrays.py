@@ -16,7 +16,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, is_foreign, maker
 from fgrad.core.placement import buffer_of, device_of, near
 from fgrad.core.tensor import Tensor, binary, bind, unary, wrap
-from fgrad.core.trace import Box
+from fgrad.core.trace import Tracer
 from fgrad.numpy.registry import holds_tensor, implements
 from fgrad.numpy.views import repeated, reshaped
 from fgrad.ops.linear import broadcast_to as _broadcast_to
@@ -87,7 +87,7 @@ def as_places(x: Any) -> Any:
 def strong(x: Tensor) -> Tensor:
     """Return `x`, with its dtype fixed where it stands for a Python number."""
     v = x._value
-    if isinstance(v, Box) and (fixed := v.strong()) is not v:
+    if isinstance(v, Tracer) and (fixed := v.strong()) is not v:
         return wrap(fixed, x._nodes)
     return x
 
@@ -188,7 +188,7 @@ def concrete(a: Any, name: str) -> Any:
     """Return the value of `a` as an array, which the function called `name` needs to know."""
     if not isinstance(a, Tensor):
         return np.asarray(a)
-    if isinstance(a._value, Box):
+    if isinstance(a._value, Tracer):
         depends = ", whose result has a shape that depends on the values," if name in _RAGGED else ""
         return a._value.known(name + depends)
     return a._value
@@ -294,7 +294,7 @@ def recopied(x: Tensor, order: Any) -> Tensor:
         ):
             v = v.copy(order)
             v.setflags(write=False)  # its order is that of NumPy's copy
-    elif isinstance(v, Box) and order == "C":
+    elif isinstance(v, Tracer) and order == "C":
         v = v.in_order()
     return wrap(v, x._nodes)
 
@@ -603,7 +603,7 @@ def linspace(
 
 def _has_zero(x: Any) -> bool:
     value = x._value if isinstance(x, Tensor) else x
-    return not isinstance(value, Box) and bool(np.any(value == 0))
+    return not isinstance(value, Tracer) and bool(np.any(value == 0))
 
 
 def _first_to(y: Any, axis: int) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.tensor import Tensor, bind, unary
-from fgrad.core.trace import Box
+from fgrad.core.trace import Tracer
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.registry import Binary, Paired, Unary, implements
 from fgrad.numpy.views import part
@@ -227,7 +227,7 @@ def real_if_close(a: Any, tol: float = 100) -> Any:
     a = as_value(a)
     if not isinstance(a, Tensor) or a.dtype.kind != "c":
         return a if isinstance(a, Tensor) else np.real_if_close(a, tol)
-    if isinstance(a._value, Box):
+    if isinstance(a._value, Tracer):
         a._value.refuse("real_if_close, whose dtype depends on the values,")
     limit = np.finfo(a.dtype).eps * tol if tol > 1 else tol
     return part(a, imaginary=False) if np.all(np.absolute(a._value.imag) < limit) else a

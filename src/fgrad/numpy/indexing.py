@@ -23,7 +23,7 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.tape import CUT
 from fgrad.core.tensor import Tensor, apply_unary, binary, bind, unary, wrap
-from fgrad.core.trace import Box
+from fgrad.core.trace import Tracer
 from fgrad.core.views import rebind, view_of
 from fgrad.numpy.arrays import (
     as_target,
@@ -105,7 +105,7 @@ def _plain_index(index: Any) -> Any:
         return tuple(map(_plain_index, index))
     if isinstance(index, Tensor) and not index.shape and index.dtype.kind in "iu":
         value = index._value
-        return index if isinstance(value, Box) else int(value)
+        return index if isinstance(value, Tracer) else int(value)
     return index
 
 
@@ -143,7 +143,7 @@ def _is_unknown_mask(mask: Any, x: Tensor) -> bool:
     """Return whether `mask` chooses elements by values that are not here."""
     return (
         isinstance(mask, Tensor)
-        and isinstance(mask._value, Box | DeviceArray)
+        and isinstance(mask._value, Tracer | DeviceArray)
         and mask.dtype.kind == "b"
         and 0 < mask.ndim <= x.ndim
         and 0 not in mask.shape
@@ -327,7 +327,7 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
         places = places % n if mode == "wrap" else clip(places, 0, n - 1)
     elif mode != "raise":
         raise ValueError(f"mode must be 'raise', 'wrap' or 'clip', not {mode!r}")
-    if isinstance(places, Tensor) and not isinstance(places._value, Box):
+    if isinstance(places, Tensor) and not isinstance(places._value, Tracer):
         places = places._value
     taken = bind("gather", a, places, template=(*(slice(None),) * axis, HOLE))
     return written_back(beside(taken, indices), out)

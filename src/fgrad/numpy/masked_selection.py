@@ -15,7 +15,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.tensor import Tensor, alias, bind
-from fgrad.core.trace import Box, current, user_line
+from fgrad.core.trace import Tracer, current, user_line
 from fgrad.core.views import in_place
 from fgrad.errors import NoValueError
 from fgrad.numpy.arrays import as_target
@@ -107,8 +107,8 @@ def _beside(mask: Tensor, x: Tensor) -> Any:
 
 def chosen(x: Any, mask: Any) -> Chosen | None:
     """Return the elements of a Tensor that a mask without value chooses; None where it is no such mask."""
-    box = mask._value
-    if not isinstance(box, Box) or box.trace not in current().traces or 0 in mask.shape:
+    tracer = mask._value
+    if not isinstance(tracer, Tracer) or tracer.trace not in current().traces or 0 in mask.shape:
         return None
     n = len(mask.shape)
     if mask.dtype.kind != "b" or not n or x.__class__ is not Tensor or x.shape[:n] != mask.shape:
@@ -120,4 +120,4 @@ def chosen(x: Any, mask: Any) -> Chosen | None:
 def same(a: Tensor, b: Tensor) -> bool:
     """Return whether two Tensors are known to have one value."""
     v, w = a._value, b._value
-    return v is w or (isinstance(v, Box) and isinstance(w, Box) and v.same(w))
+    return v is w or (isinstance(v, Tracer) and isinstance(w, Tracer) and v.same(w))

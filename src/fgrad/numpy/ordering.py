@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, is_tracked, unary, wrap
-from fgrad.core.trace import Box
+from fgrad.core.trace import Tracer
 from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends, next_to, together
 from fgrad.numpy.indexing import along_axis, beside
 from fgrad.numpy.reductions import all as _all
@@ -36,7 +36,7 @@ def _permuted(a: Tensor, axis: Any, order: Callable[..., Any], directly: Callabl
     if axis is None:
         a, axis = linear.reshape(a, (a.size,)), 0
     axis = normalize_axis_index(axis, len(a.shape))
-    if not isinstance(a._value, Box) and not is_tracked(a):
+    if not isinstance(a._value, Tracer) and not is_tracked(a):
         return wrap(directly(a._value, axis=axis))
     return along_axis(a, order(a, axis=axis), axis, unique=True)
 
@@ -251,7 +251,7 @@ def _nanarg(name: str, a: Any, axis: Any, out: Any, keepdims: Any, worst: float)
         a = bind("where", nan, worst, a)
         nothing = _all(nan, axis) if a.size else False
         value = nothing._value if isinstance(nothing, Tensor) else nothing
-        if not isinstance(value, Box) and np.any(value):
+        if not isinstance(value, Tracer) and np.any(value):
             raise ValueError("All-NaN slice encountered")
     return _arg(name, a, axis, out, keepdims)
 

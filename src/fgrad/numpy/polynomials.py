@@ -14,7 +14,7 @@ import numpy as np
 
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind
-from fgrad.core.trace import Box
+from fgrad.core.trace import Tracer
 from fgrad.numpy.arrays import as_value, asarray, concrete, next_to, operands, together
 from fgrad.numpy.linalg import eigvals, inv, lstsq
 from fgrad.numpy.products import matmul
@@ -111,14 +111,14 @@ def roots(p: Any) -> Any:
         raise ValueError("Input must be a rank-1 array.")
     if p.dtype.kind not in "fc":
         p = linear.convert(p, np.dtype(float))
-    boxed = isinstance(p, Tensor) and isinstance(p._value, Box)
-    if boxed and p.dtype.char == "e" and p.shape[0] > 1:
+    traced = isinstance(p, Tensor) and isinstance(p._value, Tracer)
+    if traced and p.dtype.char == "e" and p.shape[0] > 1:
         raise TypeError("array type float16 is unsupported in linalg")
-    lead = 0 if boxed else _leading_zeros(p, "roots")
+    lead = 0 if traced else _leading_zeros(p, "roots")
     if lead == p.shape[0]:
         return linear.convert(_part(p, 0, 0), np.dtype(float))
     r = bind("roots", p, lead=lead)
-    if boxed or np.any(r._value.imag):
+    if traced or np.any(r._value.imag):
         return r
     return linear.real(r)
 

@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from fgrad.core.placement import near
 from fgrad.core.primitive import ROWS
 from fgrad.core.tensor import Tensor, apply_linear, bind, unary
-from fgrad.core.trace import Box
+from fgrad.core.trace import Tracer
 from fgrad.numpy.arrays import alike, as_value, next_to, operands, together
 from fgrad.numpy.registry import as_scalar, implements, stored
 from fgrad.numpy.shapes import broadcast_to, concatenate
@@ -459,7 +459,7 @@ def average(
         w = linear.reshape(w, tuple(a.shape[i] if i in axes else 1 for i in range(len(a.shape))))
     total = sum(linear.broadcast_to(w, a.shape), axis, keepdims=keepdims)
     value = total._value if isinstance(total, Tensor) else total
-    if not isinstance(value, Box) and np.any(np.equal(value, 0)):
+    if not isinstance(value, Tracer) and np.any(np.equal(value, 0)):
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
     y = sum(a * w, axis, keepdims=keepdims) / total
     return (y, alike([total, y])[0]) if returned else y

@@ -11,7 +11,7 @@ import numpy as np
 from fgrad.core.operators import escape, make_tensors
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, ROWS, UFUNCS, Primitive
 from fgrad.core.tensor import Tensor, apply_binary, apply_unary, bind, is_tracked, wrap
-from fgrad.core.trace import Box, current
+from fgrad.core.trace import Tracer, current
 from fgrad.core.views import castable, rebind
 from fgrad.errors import NoValueError
 from fgrad.ops.linear import convert
@@ -340,10 +340,10 @@ def storable(value: Any) -> Any:
     """Return what an array of NumPy is to hold, which cannot be a Tensor that is being differentiated."""
     if not isinstance(value, Tensor):
         return value
-    box = value._value
-    if isinstance(box, Box) and box.trace in current().traces:
+    tracer = value._value
+    if isinstance(tracer, Tracer) and tracer.trace in current().traces:
         raise NoValueError(
-            f"a NumPy array cannot hold a Tensor whose value {box.trace.title} does not have. "
+            f"a NumPy array cannot hold a Tensor whose value {tracer.trace.title} does not have. "
             f"{make_tensors()}; or write out = out + x instead of out += x"
         )
     if is_tracked(value):
@@ -351,10 +351,10 @@ def storable(value: Any) -> Any:
             "a NumPy array cannot hold a Tensor that is being differentiated, so its gradient would be lost. "
             f"{make_tensors()}; or write out = out + x instead of out += x"
         )
-    box = value._value
-    if isinstance(box, Box) and box.trace in current().traces:
+    tracer = value._value
+    if isinstance(tracer, Tracer) and tracer.trace in current().traces:
         raise NoValueError(
-            f"a NumPy array cannot hold a Tensor of {box.trace.title}, which has no value there. "
+            f"a NumPy array cannot hold a Tensor of {tracer.trace.title}, which has no value there. "
             f"{make_tensors()}; or write out = out + x instead of out += x"
         )
     return value.detach().numpy()

@@ -12,7 +12,7 @@ import numpy as np
 
 from fgrad.core.placement import near, placed
 from fgrad.core.tensor import Tensor, bind, unary
-from fgrad.core.trace import Box
+from fgrad.core.trace import Tracer
 from fgrad.numpy.arrays import as_value, extends, next_to, number_type, together
 from fgrad.numpy.indexing import along_axis, clip, stop_gradient
 from fgrad.numpy.products import dot
@@ -28,7 +28,7 @@ _NOTHING: Any = np._NoValue
 def known(x: Any) -> Any:
     """Return the value of an array or Tensor, None where a transformation stands in its place."""
     value = x._value if isinstance(x, Tensor) else x
-    return None if isinstance(value, Box) else value
+    return None if isinstance(value, Tracer) else value
 
 
 # ---- quantiles -----------------------------------------------------------------------------------

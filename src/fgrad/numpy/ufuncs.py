@@ -20,7 +20,7 @@ from fgrad.backend.devices import copied
 from fgrad.core.placement import near, placed
 from fgrad.core.primitive import METHODS, NUMPY, Primitive
 from fgrad.core.tensor import Tensor, bind, is_tracked, wrap
-from fgrad.core.trace import Box
+from fgrad.core.trace import Tracer
 from fgrad.core.views import rebind
 from fgrad.numpy import reductions
 from fgrad.numpy.arrays import as_value, next_to, together
@@ -38,7 +38,7 @@ _MISREAD = {np.power, np.arctan2}  # NumPy reduces them wrongly where it has AVX
 
 def _followed(*xs: Any) -> bool:
     """Return whether a transformation follows one of `xs`."""
-    return any(isinstance(x, Tensor) and (isinstance(x._value, Box) or is_tracked(x)) for x in xs)
+    return any(isinstance(x, Tensor) and (isinstance(x._value, Tracer) or is_tracked(x)) for x in xs)
 
 
 def _is_numpys(*xs: Any) -> bool:
@@ -316,7 +316,7 @@ def _concrete(indices: Any, method: str) -> Any:
         TypeError: its values are not known.
     """
     for part in indices if isinstance(indices, tuple) else (indices,):
-        if isinstance(part, Tensor) and isinstance(part._value, Box):
+        if isinstance(part, Tensor) and isinstance(part._value, Tracer):
             part._value.refuse(f"the method {method!r} of a ufunc")
     return _value(indices)
 

@@ -29,7 +29,7 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, apply_row, bind
-from fgrad.core.trace import Box
+from fgrad.core.trace import Tracer
 from fgrad.ops.compiled import FLOATS, backend, launched, launches
 from fgrad.ops.devices import to_device
 from fgrad.ops.linear import broadcast_to, linear, reshape, sum_to, transpose, with_rank
@@ -85,7 +85,7 @@ def split_index(x: Any, index: Any) -> tuple[Index, list[Any]]:
 def _check_masks(shape: Shape, parts: Index) -> None:
     """Raise what NumPy raises for masks that do not fit."""
     values = [p._value if isinstance(p, Tensor) else p for p in parts]
-    if not any(isinstance(v, Box) for v in values):
+    if not any(isinstance(v, Tracer) for v in values):
         seen = [np.zeros(v.shape, v.dtype) if v.__class__ is DeviceArray else v for v in values]
         _indexed(shape, tuple(seen))
 
@@ -97,7 +97,7 @@ def _truth(part: Any) -> bool | None:
     if getattr(part, "shape", None) != () or part.dtype.kind != "b":
         return None
     value = part._value if isinstance(part, Tensor) else part
-    if isinstance(value, Box):
+    if isinstance(value, Tracer):
         value.refuse("indexing with a boolean")
     return bool(value)
 
@@ -115,12 +115,12 @@ def _index_arrays(x: Any, part: Any) -> list[Any]:
             part = part.astype(int)  # an empty list
     if part.dtype.kind == "b":
         value = part._value if isinstance(part, Tensor) else part
-        if isinstance(value, Box):
+        if isinstance(value, Tracer):
             value = value.known("indexing with a boolean array")
         return list(np.nonzero(value))
     if part.dtype.kind not in "iu":
         raise IndexError(f"arrays used as indices must be of integer (or boolean) type, not {part.dtype}")
-    if isinstance(part, Tensor) and not isinstance(part._value, Box):
+    if isinstance(part, Tensor) and not isinstance(part._value, Tracer):
         return [part._value]
     return [part if isinstance(part, Tensor | DeviceArray) else compact(part)]
 

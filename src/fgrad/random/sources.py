@@ -13,7 +13,7 @@ from fgrad.backend.devices import CPU
 from fgrad.core.aval import Shape
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, wrap
-from fgrad.core.trace import Box, current
+from fgrad.core.trace import Tracer, current
 from fgrad.numpy.arrays import as_value, next_to
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.shapes import stack
@@ -122,7 +122,7 @@ def demand(name: str, x: Any, *, positive: bool = False) -> None:
         ValueError: an element is out of range, or NaN.
     """
     value = x._value if isinstance(x, Tensor) else x
-    if not isinstance(value, Box) and not np.all(value > 0 if positive else value >= 0):
+    if not isinstance(value, Tracer) and not np.all(value > 0 if positive else value >= 0):
         raise ValueError(f"{name} {'<= 0' if positive else '< 0'}")
 
 

@@ -33,7 +33,7 @@ class ColumnRule(OpaqueRule):
         with running(below(trace.level)):
             (found,) = self._found([*others, fnp.reshape(columns, (columns.shape[0], -1))])
             rows = fnp.reshape(found, (found.shape[0], *columns.shape[1:]))
-            return [trace.box(fnp.moveaxis(rows, -1, 0))]
+            return [trace.tracer(fnp.moveaxis(rows, -1, 0))]
 
 
 class _Product(ColumnRule):

@@ -14,7 +14,7 @@ from fgrad.core.aval import Shape
 from fgrad.core.placement import near
 from fgrad.core.primitive import ITSELF, WEIGHTS, Primitive, Pull
 from fgrad.core.tensor import Tensor, bind, wrap
-from fgrad.core.trace import Box, Trace, below, current, next_level, running, user_line
+from fgrad.core.trace import Trace, Tracer, below, current, next_level, running, user_line
 from fgrad.ops.linear import broadcast_to, reshape, shifted
 from fgrad.transforms.calling import plain
 
@@ -31,7 +31,7 @@ class Split(BaseException):
         self.trace, self.groups, self.line = trace, groups, line
 
 
-class BatchedTracer(Box):
+class BatchedTracer(Tracer):
     """Many examples that the user's function sees as one."""
 
     __slots__ = ("whole",)
@@ -48,14 +48,14 @@ class BatchedTracer(Box):
         """The shape of one example."""
         return tuple(self.whole.shape[1:])
 
-    def same(self, other: Box) -> bool:
+    def same(self, other: Tracer) -> bool:
         """Return whether `other` is known to have the same examples."""
         if not isinstance(other, BatchedTracer) or other.trace is not self.trace:
             return False
         v, w = (getattr(b.whole, "_value", b.whole) for b in (self, other))
         if isinstance(v, np.ndarray) and isinstance(w, np.ndarray):
             return v is w or np.array_equal(v, w)
-        return v is w or (isinstance(v, Box) and isinstance(w, Box) and v.same(w))
+        return v is w or (isinstance(v, Tracer) and isinstance(w, Tracer) and v.same(w))
 
     @property
     def held(self) -> Any:
@@ -73,7 +73,7 @@ class BatchedTracer(Box):
         whole = self.whole
         if whole.__class__ is Tensor:
             value = whole._value
-            if isinstance(value, Box):
+            if isinstance(value, Tracer):
                 return BatchedTracer(self.trace, wrap(value.in_order(), whole._nodes))
             if value.__class__ is np.ndarray:
                 return BatchedTracer(self.trace, wrap(np.ascontiguousarray(value), whole._nodes))
@@ -95,7 +95,7 @@ class BatchedTracer(Box):
                 x.escaped()
             traces.append(x.trace)
             x = x.whole._value if x.whole.__class__ is Tensor else x.whole
-        if isinstance(x, Box):
+        if isinstance(x, Tracer):
             x.refuse("bool()")
         if math.prod(self.shape) != 1:
             raise ValueError(
@@ -156,7 +156,7 @@ class Batch(Trace):
         self.full_size = size
         self.part: Any = None  # which examples these are where a vmap was split
 
-    def box(self, whole: Any) -> Tensor:
+    def tracer(self, whole: Any) -> Tensor:
         """Return the Tensor that stands for one of the examples of `whole`."""
         return wrap(BatchedTracer(self, whole))
 
@@ -198,7 +198,7 @@ class Batch(Trace):
                     return NotImplemented
                 mapped.append(True)
                 wholes.append(v.whole)
-            elif isinstance(v, Box):
+            elif isinstance(v, Tracer):
                 return NotImplemented
             else:
                 mapped.append(False)
@@ -237,7 +237,7 @@ def batched_map(f: Callable[[Any], Sequence[Any]], x: Any) -> list[Any]:
         return [None if y is None else make.zeros((0, *y.shape), y.dtype) for y in ys]
     trace = Batch(next_level(), n)
     with running((*current().traces, trace)):
-        ys = f(trace.box(x))
+        ys = f(trace.tracer(x))
     return [None if y is None else trace.unbox(y) for y in ys]
 
 
@@ -273,4 +273,4 @@ def pull_batched(trace: Batch, pull: Pull, ct: Any, saved: Sequence[Any]) -> Any
         given.append(v)
     if cts.__class__ is not np.ndarray or any(v.__class__ is Tensor for v in given):
         return None
-    return [None if c is None else trace.box(c) for c in pull.raw(cts, *given)]
+    return [None if c is None else trace.tracer(c) for c in pull.raw(cts, *given)]

@@ -136,14 +136,16 @@ class Runs:
         try:
             with running((*current().traces, trace)):
                 trace.is_running = True
-                boxed = [
-                    trace.box(x if part is None else bind("gather", x, part, template=(HOLE,), unique=True))
+                tracers = [
+                    trace.tracer(
+                        x if part is None else bind("gather", x, part, template=(HOLE,), unique=True)
+                    )
                     if m
                     else x
                     for x, m in zip(self.wholes, self.mapped, strict=True)
                 ]
-                args, kwargs = tree.unflatten(self.structure, boxed)
-                boxed.clear()
+                args, kwargs = tree.unflatten(self.structure, tracers)
+                tracers.clear()
                 out = self.fun(*args, **kwargs)
         except Split as split:
             if split.trace is not trace:

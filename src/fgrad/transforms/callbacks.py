@@ -25,7 +25,7 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor, bind, wrap
-from fgrad.core.trace import Box, current, user_line
+from fgrad.core.trace import Tracer, current, user_line
 from fgrad.ops.linear import broadcast_to, reshape
 from fgrad.transforms.calling import check_live, name_of
 from fgrad.transforms.stage import Stage
@@ -122,7 +122,7 @@ def pure_callback(
     values = call.values()
     params = {"call": call, "avals": avals, "structure": structure, "method": vmap_method}
     stages = [t for t in current().traces if isinstance(t, Stage)]
-    if stages and not any(v.__class__ is Tensor and isinstance(v._value, Box) for v in values):
+    if stages and not any(v.__class__ is Tensor and isinstance(v._value, Tracer) for v in values):
         outs = map(wrap, stages[-1].process(CALL, tuple(values), params))  # it runs when the program does
         return tree.unflatten(structure, outs)
     outs = bind("pure_callback", *values, **params)
@@ -240,7 +240,8 @@ def _look(call: _Call, values: Sequence[Any]) -> tuple[()]:
     if hollow and any(n.tape in hollow for v in values if v.__class__ is Tensor for n in v._nodes):
         return ()  # a cotangent that stands for any: there is nothing to see
     seen = [
-        wrap(v._value) if v.__class__ is Tensor and isinstance(v._value, Box) else _value(v) for v in values
+        wrap(v._value) if v.__class__ is Tensor and isinstance(v._value, Tracer) else _value(v)
+        for v in values
     ]
     stages = [t for t in traces if isinstance(t, Stage)]
     if stages and not any(v.__class__ is Tensor for v in seen):

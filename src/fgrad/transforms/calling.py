@@ -14,7 +14,7 @@ from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, given_back, is_foreign
 from fgrad.core.tensor import Tensor, is_tracked, wrap
-from fgrad.core.trace import Box, current
+from fgrad.core.trace import Tracer, current
 from fgrad.core.tracebacks import shorten
 
 
@@ -168,16 +168,16 @@ def has_tensor(args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> boo
 
 def is_traced(t: Tensor) -> bool:
     """Return whether a live trace concerns `t`, so that its plain value would say less than it does."""
-    return isinstance(t._value, Box) or is_tracked(t)
+    return isinstance(t._value, Tracer) or is_tracked(t)
 
 
 def check_live(t: Tensor) -> Tensor:
-    """Return `t`; a box whose transformation ended raises.
+    """Return `t`; a tracer whose transformation ended raises.
 
     Raises:
         EscapedTensorError: `t` belongs to a transformation that does not run here.
     """
-    if isinstance(t._value, Box) and t._value.trace not in current().traces:
+    if isinstance(t._value, Tracer) and t._value.trace not in current().traces:
         t._value.escaped()
     return t
 
@@ -214,7 +214,7 @@ class Delivery:
                     return x
         if x.__class__ is Tensor:
             value = x._value
-            if isinstance(value, Box):
+            if isinstance(value, Tracer):
                 return check_live(x)
             if not self.as_numpy or (x._nodes and is_tracked(x)):
                 return x

@@ -122,7 +122,7 @@ def _permuted(x: Any, over: Axis, perm: Pairs) -> Any:
 def _index(over: Axis) -> Any:
     if isinstance(over, ProcessAxis):
         return over.rank
-    return over.box(np.arange(over.size) if over.part is None else over.part)
+    return over.tracer(np.arange(over.size) if over.part is None else over.part)
 
 
 def _second_first(x: Any) -> Any:

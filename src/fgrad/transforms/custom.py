@@ -28,7 +28,7 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.tape import HIDDEN, Pick, Tape
 from fgrad.core.tensor import Tensor, lowered, wrap
-from fgrad.core.trace import Box, Trace, below, current, next_level, running
+from fgrad.core.trace import Trace, Tracer, below, current, next_level, running
 from fgrad.ops.linear import sum_axes
 from fgrad.transforms.batch import Batch
 from fgrad.transforms.calling import Transformed, existing, integers, is_traced, name_of, plain
@@ -63,17 +63,17 @@ class Rule:
 def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
     """Return the outputs of `rule`, with its backward on every tape that follows an argument."""
     state = current()
-    boxes = [a._value for a in args if a.__class__ is Tensor and isinstance(a._value, Box)]
-    for box in boxes:
-        if box.trace not in state.traces:
-            box.escaped()
-    floor = max((b.trace.level for b in boxes), default=-1)
+    tracers = [a._value for a in args if a.__class__ is Tensor and isinstance(a._value, Tracer)]
+    for tracer in tracers:
+        if tracer.trace not in state.traces:
+            tracer.escaped()
+    floor = max((b.trace.level for b in tracers), default=-1)
     tapes = _tapes(args, state.traces, floor)
     top = tapes[-1].level if tapes else None
     outs: list[Tensor] | None = None
-    if boxes and not (tapes and all(isinstance(t, Batch) for t in below(tapes[-1].level))):
+    if tracers and not (tapes and all(isinstance(t, Batch) for t in below(tapes[-1].level))):
         # traces under the innermost tape see the operation; forward shows them only what the rule keeps
-        trace = next(b.trace for b in boxes if b.trace.level == floor)
+        trace = next(b.trace for b in tracers if b.trace.level == floor)
         given = tuple(lowered(a, state, floor) for a in args)
         below_box = rule.clone() if tapes else rule
         if isinstance(trace, Batch):
@@ -216,7 +216,7 @@ class BatchedRule(Rule):
             trace.origin, trace.name = origin.origin, origin.name
             trace.part, trace.full_size = origin.part, origin.full_size
         with running((*current().traces, trace)):
-            outs = run(*(trace.box(v) if m else v for v, m in zip(values, self.mapped, strict=True)))
+            outs = run(*(trace.tracer(v) if m else v for v, m in zip(values, self.mapped, strict=True)))
         return [_as_tensor(trace.unbox(o)) for o in outs]
 
     def backward(self, *cts: Any) -> Sequence[Any]:
@@ -226,7 +226,7 @@ class BatchedRule(Rule):
         trace.level = next_level()
         self.rule.wanted = self.wanted
         with running((*current().traces, trace)):
-            results = self.rule.backward(*(None if ct is None else trace.box(ct) for ct in cts))
+            results = self.rule.backward(*(None if ct is None else trace.tracer(ct) for ct in cts))
         whole = [None if r is None else trace.unbox(r) for r in results]
         return [r if m or r is None else sum_axes(r, (0,)) for r, m in zip(whole, self.mapped, strict=True)]
 
@@ -281,7 +281,7 @@ class Function:
     def __call__(self, *tensors: Any) -> Any:
         """Return `forward(*tensors)`, differentiable by `backward`."""
         rule = _FunctionRule(self)
-        if current().boxed:  # what it keeps on itself means nothing outside
+        if current().has_tracers:  # what it keeps on itself means nothing outside
             rule = rule.clone()
         outs = apply_rule(rule, [t if isinstance(t, Tensor) else Tensor(t) for t in tensors])
         return tuple(outs) if rule.several else outs[0]

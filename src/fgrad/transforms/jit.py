@@ -513,14 +513,14 @@ class Specialisation:
         inputs = [stage.var(Aval(shape, dtype)) for shape, dtype, _ in call.kinds]
         for v, name in zip(inputs, call.names, strict=True):
             v.rename(name)
-        boxed = [
+        tracers = [
             wrap(StagedTracer(stage, v, weak)) for v, (_, _, weak) in zip(inputs, call.kinds, strict=True)
         ]
-        for t, x in zip(boxed, call.leaves, strict=True):
+        for t, x in zip(tracers, call.leaves, strict=True):
             t._value.form = _form(x)
         stage.numbers = {v: set() for v, (_, _, weak) in zip(inputs, call.kinds, strict=True) if weak is int}
         with running((*current().traces, stage)):
-            args, kwargs = call.arguments(boxed)
+            args, kwargs = call.arguments(tracers)
             found, self.out_structure = tree.flatten(fun(*args, **kwargs))
             self.template = [None if _is_array(y) else (y,) for y in found]  # what is no array stays as it is
             outputs = [stage.operand(y) for y in found if _is_array(y)]

@@ -21,7 +21,7 @@ from fgrad.core.observers import observing
 from fgrad.core.primitive import Pull
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor, node_on, wrap
-from fgrad.core.trace import Box, below, current, next_level, note_call, note_change, running, set_traces
+from fgrad.core.trace import Tracer, below, current, next_level, note_call, note_change, running, set_traces
 from fgrad.core.tracebacks import shorten
 from fgrad.core.views import touch
 from fgrad.errors import NotLinearError
@@ -298,7 +298,7 @@ class GradManager(Block):
             touch(t)
 
     def follow(self, value: Any, nodes: tuple[Node, ...] = ()) -> Tensor:
-        """Return a new Tensor on an array or box, a leaf of this recording that no `.grad` belongs to."""
+        """Return a new Tensor on an array or tracer, a leaf of this recording that no `.grad` belongs to."""
         return self.follow_each([(value, nodes)])[0]
 
     def follow_each(self, handles: Iterable[tuple[Any, tuple[Node, ...]]]) -> list[Tensor]:
@@ -307,7 +307,7 @@ class GradManager(Block):
         new_leaf = recording.tape.leaf
         found = []
         for x, nodes in handles:
-            value = x.strong() if x.__class__ is not np.ndarray and isinstance(x, Box) else x
+            value = x.strong() if x.__class__ is not np.ndarray and isinstance(x, Tracer) else x
             if nodes:
                 t = wrap(value, nodes)
                 self._follow(t, recording)
@@ -678,7 +678,7 @@ def _refuse_other_thread(t: Tensor, tape: Tape) -> None:
 
 
 def _refuse_inner_box(t: Tensor, tape: Tape) -> None:
-    if isinstance(t._value, Box) and t._value.trace.level > tape.level:
+    if isinstance(t._value, Tracer) and t._value.trace.level > tape.level:
         raise RuntimeError(
             f"a Tensor of {t._value.trace.title} cannot be attached to a GradManager that records outside "
             "it; attach it to a manager that starts recording inside the mapped function"

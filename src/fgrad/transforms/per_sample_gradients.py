@@ -139,7 +139,7 @@ class _Sweep:
         eye[np.arange(len(eye)), np.arange(self.start, self.stop)] = True
         mask = eye.reshape(len(eye), *(self.n if i == c.axis else 1 for i in range(len(shape))))
         make = near(c.value)
-        return self.trace.box(bind("where", mask if make is np else make.array(mask), c.value, 0))
+        return self.trace.tracer(bind("where", mask if make is np else make.array(mask), c.value, 0))
 
     def apart(self, value: Any, axis: int) -> Any:
         """Return the rows of `value` along `axis`, each one a sample, with that axis of length one."""
@@ -147,7 +147,7 @@ class _Sweep:
         order = (axis, *(i for i in range(len(shape)) if i != axis))
         rows = transpose(value, order) if axis else value
         kept = (self.n, *(1 if i == axis else m for i, m in enumerate(shape)))
-        return self.trace.box(self.some(reshape(rows, kept)))
+        return self.trace.tracer(self.some(reshape(rows, kept)))
 
     def some(self, value: Any) -> Any:
         """Return the rows of these samples."""
@@ -220,7 +220,7 @@ def _contract(sweep: _Sweep, node: Node, pull: Pull, c: Rows, saved: tuple[Any, 
         if label in mine:
             back.append(Rows(found if f is None else fit(found, f), mine.index(label)))
         else:
-            one = sweep.trace.box(sweep.some(found))
+            one = sweep.trace.tracer(sweep.some(found))
             with sweep.inside():
                 back.append(one if f is None else fit(one, f))
     return back

@@ -25,7 +25,7 @@ from fgrad.core.program import Equation, Program, Var
 from fgrad.core.snapshot import snapshot
 from fgrad.core.tape import HIDDEN, Pick, Tape
 from fgrad.core.tensor import Tensor, alias, lowered, node_on, wrap
-from fgrad.core.trace import Box, State, current, next_level, running
+from fgrad.core.trace import State, Tracer, current, next_level, running
 from fgrad.locks import lazy, making
 from fgrad.ops.linear import convert
 from fgrad.transforms.batch import Batch
@@ -252,7 +252,7 @@ def _mapped(procedure: Procedure, mapped: Pattern, size: int) -> Procedure:
         trace = Batch(next_level(), size)
         with running((*current().traces, trace)):
             outs = procedure.program.run(
-                [trace.box(v) if m else v for v, m in zip(values, mapped, strict=True)]
+                [trace.tracer(v) if m else v for v, m in zip(values, mapped, strict=True)]
             )
         return [trace.unbox(o) for o in outs]
 
@@ -267,16 +267,16 @@ def apply(procedure: Procedure, args: Sequence[Any]) -> list[Any]:
     """Return the outputs of a procedure for arrays or Tensors: arrays, or Tensors if there is one.
 
     Where a function is being staged, its operations become part of that program. Otherwise it runs as one:
-    under the innermost box, returning what every tape above that needs.
+    under the innermost tracer, returning what every tape above that needs.
     """
     state = current()
     if staging() or watching():
         return procedure.program.run(args)
-    boxes = [a._value for a in args if a.__class__ is Tensor and isinstance(a._value, Box)]
-    for box in boxes:
-        if box.trace not in state.traces:
-            box.escaped()
-    floor = max((b.trace.level for b in boxes), default=-1)
+    tracers = [a._value for a in args if a.__class__ is Tensor and isinstance(a._value, Tracer)]
+    for tracer in tracers:
+        if tracer.trace not in state.traces:
+            tracer.escaped()
+    floor = max((b.trace.level for b in tracers), default=-1)
     steps: list[tuple[Tape, Saving, int]] = []
     whole = procedure
     tapes = _tapes(args, state, floor)
@@ -288,8 +288,8 @@ def apply(procedure: Procedure, args: Sequence[Any]) -> list[Any]:
         if saving is not None:
             steps.append((tape, saving, len(whole.outs)))
             whole = saving.forward
-    if boxes:
-        trace = next(b.trace for b in boxes if b.trace.level == floor)
+    if tracers:
+        trace = next(b.trace for b in tracers if b.trace.level == floor)
         made = trace.process(ROW, tuple([lowered(a, state, floor) for a in args]), {"code": whole})
         outs = [alias(o) if o.__class__ is Tensor else wrap(o) for o in made]
     else:

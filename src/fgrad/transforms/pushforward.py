@@ -27,7 +27,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import EACH, ITSELF, OPERATORS, ROW, ROWS, SYMMETRIC, WEIGHTS, Pull
 from fgrad.core.tape import Node, Pick
 from fgrad.core.tensor import Tensor, bind
-from fgrad.core.trace import Box, current
+from fgrad.core.trace import Tracer, current
 from fgrad.ops.linear import broadcast_to, convert, fit, sum_axes
 from fgrad.transforms.batch import BatchedTracer
 from fgrad.transforms.cotangents import lift
@@ -96,7 +96,7 @@ def _is_finite(t: Any) -> bool:
         return True
     while isinstance(t, Tensor | BatchedTracer):
         t = t._value if isinstance(t, Tensor) else t.whole
-    return not isinstance(t, Box) and cmath.isfinite(np.add.reduce(t, axis=None))
+    return not isinstance(t, Tracer) and cmath.isfinite(np.add.reduce(t, axis=None))
 
 
 class DoubleReverse:

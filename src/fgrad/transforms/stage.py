@@ -21,12 +21,12 @@ from fgrad.core.primitive import (
 from fgrad.core.program import Equation, Program, Region, Var
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
-from fgrad.core.trace import Box, Trace, below, current, next_level, running, user_line
+from fgrad.core.trace import Trace, Tracer, below, current, next_level, running, user_line
 from fgrad.transforms.calling import Transformed, bound, check_live, name_of
 from fgrad.transforms.captures import Draws
 
 
-class StagedTracer(Box):
+class StagedTracer(Tracer):
     """A result that is not computed."""
 
     __slots__ = ("form", "is_in_order", "var", "weak")
@@ -57,7 +57,7 @@ class StagedTracer(Box):
         """Return whether the shape is that of the value: what loops stack has a length when they have run."""
         return self.var.aval.__class__ is Aval
 
-    def same(self, other: Box) -> bool:
+    def same(self, other: Tracer) -> bool:
         """Return whether `other` was computed in the same way from the same values."""
         if not isinstance(other, StagedTracer) or other.trace is not self.trace:
             return False
@@ -298,10 +298,10 @@ class Stage(Trace):
             value = x._value
             if isinstance(value, StagedTracer) and value.trace is self:
                 return value.var
-            if isinstance(value, Box) or is_tracked(x):
+            if isinstance(value, Tracer) or is_tracked(x):
                 return alias(check_live(x))  # its gradient, or its trace, flows through the program
             x = value
-        if isinstance(x, Box):
+        if isinstance(x, Tracer):
             return wrap(x) if x.trace in current().traces else x.escaped()
         if isinstance(x, np.ndarray):
             return compact(x)
@@ -362,7 +362,7 @@ class Inner(Stage):
         if x.__class__ is Tensor:
             value = x._value
             own = isinstance(value, StagedTracer) and value.trace is self
-            if not own and (isinstance(value, Box) or is_tracked(x)):
+            if not own and (isinstance(value, Tracer) or is_tracked(x)):
                 check_live(x)
                 key = (id(value), *map(id, x._nodes))
                 if key not in self.captured:
@@ -411,7 +411,7 @@ def weakened(x: Any, kind: type | None) -> Any:
     value = x._value if x.__class__ is Tensor else x
     if kind is None or isinstance(value, StagedTracer):
         return wrap(StagedTracer(value.trace, value.var, kind)) if kind else x
-    return x if isinstance(value, Box) else kind(value)
+    return x if isinstance(value, Tracer) else kind(value)
 
 
 def settled(x: Any, dtype: np.dtype[Any]) -> Any:
@@ -514,7 +514,7 @@ class MakeGraph(Transformed):
         def staged() -> Program:
             stage = Stage(next_level())
             inputs = [stage.var(a) if a is not None else None for a in avals]
-            boxed = [
+            tracers = [
                 x
                 if v is None
                 else wrap(StagedTracer(stage, v, x.__class__ if x.__class__ in _NUMBERS else None))
@@ -525,7 +525,7 @@ class MakeGraph(Transformed):
             }
             stage.numbers = {v: set() for v in integers}
             with running((*current().traces, stage)):
-                out = self.fun(*tree.unflatten(structure, boxed), **kwargs)
+                out = self.fun(*tree.unflatten(structure, tracers), **kwargs)
                 found, out_structure = tree.flatten(out)
                 outputs = [stage.operand(y) for y in found]
             limits = [(integers[v], dtype) for v, dtypes in stage.numbers.items() for dtype in dtypes]

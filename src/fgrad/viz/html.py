@@ -17,7 +17,7 @@ from fgrad.core.primitive import Pull
 from fgrad.core.program import Program, shown
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor
-from fgrad.core.trace import Box, current
+from fgrad.core.trace import Tracer, current
 from fgrad.transforms.batch import BatchedTracer
 from fgrad.transforms.manager import GradManager, GradManagerGroup
 from fgrad.viz import image, theme
@@ -97,7 +97,7 @@ def chip(text: str, *, on: bool = False) -> str:
 def _(t: Tensor) -> str:
     value = t._value
     aval = aval_of(t)
-    if isinstance(value, Box):
+    if isinstance(value, Tracer):
         parts = [head("Tensor", str(aval), chips=[chip(f"inside {value.trace.title}", on=True)])]
         why = f"it exists as shape and dtype only while {value.trace.title} runs"
         if isinstance(value, BatchedTracer):

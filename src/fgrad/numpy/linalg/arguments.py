@@ -10,7 +10,7 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fgrad.core.tensor import Tensor, is_tracked
-from fgrad.core.trace import Box
+from fgrad.core.trace import Tracer
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.registry import holds_tensor, implements
 from fgrad.ops import linear, matrices
@@ -36,12 +36,12 @@ def linalg_function(function: Function) -> Callable[[Function], Function]:
 
 def is_abstract(*xs: Any) -> bool:
     """Return whether values are not there to be looked at: inside vmap or while staging."""
-    return any(isinstance(x, Tensor) and isinstance(x._value, Box) for x in xs)
+    return any(isinstance(x, Tensor) and isinstance(x._value, Tracer) for x in xs)
 
 
 def is_followed(x: Any) -> bool:
     """Return whether somebody follows what becomes of a value."""
-    return isinstance(x, Tensor) and (is_tracked(x) or isinstance(x._value, Box))
+    return isinstance(x, Tensor) and (is_tracked(x) or isinstance(x._value, Tracer))
 
 
 def supported(a: Any) -> Any:

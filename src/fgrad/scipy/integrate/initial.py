@@ -12,7 +12,7 @@ from fgrad import numpy as fnp
 from fgrad import tree
 from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
-from fgrad.core.trace import Box, current, running
+from fgrad.core.trace import Tracer, current, running
 from fgrad.lax.opaque import plain_value
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.scipy.closures import Closed, Parametrised
@@ -169,14 +169,14 @@ def _problem(
 
 
 def _arrays(data: Data) -> Data:
-    """Return the data of a problem that nothing boxes as SciPy takes them."""
+    """Return the data of a problem without tracers as SciPy takes them."""
     return Data.of([*map(array, data[:4]), *map(plain_value, data.others)])
 
 
 def _steps(field: Field, data: Data, settings: Settings) -> Any:
     """Return the times of SciPy's steps between the ends."""
     values = [*data[:4], *data.others]
-    if staging() or any(v.__class__ is Tensor and isinstance(v._value, Box) for v in values):
+    if staging() or any(v.__class__ is Tensor and isinstance(v._value, Tracer) for v in values):
         raise ValueError(
             "solve_ivp needs t_eval where it is mapped or traced, because the number of SciPy's steps is "
             "not known there"

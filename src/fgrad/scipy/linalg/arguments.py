@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.tensor import Tensor
-from fgrad.core.trace import Box
+from fgrad.core.trace import Tracer
 from fgrad.numpy.arrays import as_value
 from fgrad.ops.linear import broadcast_to, convert, reshape
 from fgrad.ops.matrices import as_column
@@ -15,7 +15,7 @@ from fgrad.ops.matrices import as_column
 
 def is_visible(x: Any) -> bool:
     """Return whether values are there to be looked at: not inside vmap, nor while staging."""
-    return not (isinstance(x, Tensor) and isinstance(x._value, Box))
+    return not (isinstance(x, Tensor) and isinstance(x._value, Tracer))
 
 
 def plain(x: Any) -> Any:
