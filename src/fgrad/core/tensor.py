@@ -584,7 +584,7 @@ def _interpret(
 
 
 def _boxed(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Do what `_general` does, in one pass where one trace of tracers is live and at most one tape above it."""
+    """Do what `_general` does, in one pass where one trace has tracers and at most one tape is above it."""
     s = current()
     trace, tape = s.base, s.upper
     if trace is None or row.many or (tape is not None and tape.hollow):
