@@ -116,13 +116,13 @@ def _written(pull: Placing, own: Any, ct: Any, saved: tuple[Any, ...]) -> Any:
 class Tape(Trace):
     """Records the operations that depend on its leaves, and sweeps back over them."""
 
-    __slots__ = ("hollow", "is_open", "level", "limit", "note", "owner", "raw", "refs")
+    __slots__ = ("is_open", "level", "limit", "linear_only", "note", "owner", "raw", "refs")
 
     note: Any  # what stays known of the recording; set where it is asked for
     level: int
     owner: int
     raw: bool
-    hollow: bool
+    linear_only: bool
     limit: int
     is_open: bool
 
@@ -134,7 +134,7 @@ class Tape(Trace):
         self.refs: list[ref[Node]] = []
         self.limit = 1000
         self.is_open = True
-        self.hollow = (
+        self.linear_only = (
             False  # whether the values recorded are of no consequence, only how they depend on leaves
         )
 

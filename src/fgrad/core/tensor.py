@@ -451,7 +451,7 @@ def apply_row(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> 
         out = (row.large or row.run)(*values, **params)
         return tuple(map(wrap, out)) if row.many else wrap(out)
     pull = row.plans.get(key)
-    if pull is None or tape.hollow or s.thread != get_ident() or (s.foreign is not None and s.foreign()):
+    if pull is None or tape.linear_only or s.thread != get_ident() or (s.foreign is not None and s.foreign()):
         return _general(row, args, params)
     out = (row.large or row.run)(*values, **params)
     dtype = out.dtype
@@ -508,7 +508,7 @@ def _general(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> A
     if (
         row.unchecked
         and tracked
-        and any(isinstance(t, Tape) and t.hollow and node_on(t, args[0]) for t in current().traces)
+        and any(isinstance(t, Tape) and t.linear_only and node_on(t, args[0]) for t in current().traces)
     ):
         params = params | row.unchecked
     if has_tracers or (tracked and (row.real or not row.flat)):
@@ -522,7 +522,7 @@ def _general(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> A
 def _refuse_choice(row: Primitive, args: tuple[Any, ...]) -> None:
     """Refuse a step function of a value that a linear recording follows: what it decides is lost there."""
     for tape in current().traces:
-        if isinstance(tape, Tape) and tape.hollow and any(node_on(tape, a) for a in args):
+        if isinstance(tape, Tape) and tape.linear_only and any(node_on(tape, a) for a in args):
             raise NotLinearError(row.name)
 
 
@@ -571,7 +571,7 @@ def _interpret(
         trace = _innermost(values, state)
         floor = trace.level
         out = trace.process(row, tuple([lowered(a, state, floor) for a in args]), params)
-    elif row.costly and state.sole is not NOTHING and state.sole.hollow:
+    elif row.costly and state.sole is not NOTHING and state.sole.linear_only:
         out = _placeholder(row, values, params)
     elif state.keeper is not None:
         out = state.keeper.run(row, args, values, params)
@@ -587,7 +587,7 @@ def _boxed(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any
     """Do what `_general` does, in one pass where one trace has tracers and at most one tape is above it."""
     s = current()
     trace, tape = s.base, s.upper
-    if trace is None or row.many or (tape is not None and tape.hollow):
+    if trace is None or row.many or (tape is not None and tape.linear_only):
         return _general(row, args, params)
     parents: tuple[Node, ...] = ()
     values = []
@@ -700,7 +700,7 @@ def record(
         pull = row.pull(tuple([n is not None for n in mine]))
         if row.real and any(n and a.dtype.kind == "c" for a, n in zip(args, mine, strict=True)):
             refuse_complex(row)
-        if pull is None and tape.hollow:
+        if pull is None and tape.linear_only:
             raise NotLinearError(row.name)
         if pull is None or not any(o.dtype.kind in "fc" for o in outs):
             refuse_objects(outs[0].dtype)

@@ -245,7 +245,7 @@ class Loop:
         self.order: Sequence[int] = ()  # the place of each step's results
         self.step, self.init, self.title = step, init, title
         self.traces: tuple[Trace, ...] = current().traces
-        self.tapes = [t for t in self.traces if isinstance(t, Tape) and t.is_open and not t.hollow]
+        self.tapes = [t for t in self.traces if isinstance(t, Tape) and t.is_open and not t.linear_only]
         self.count = 0
         self.floating = [aval_of(x).dtype.kind in "fc" for x in init]
         self.floating_results: list[bool] = []

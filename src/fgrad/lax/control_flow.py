@@ -226,7 +226,7 @@ def _pull(linear: bool, pattern: tuple[bool, ...]) -> Pull:
             if a.dtype.kind in "fc"
         ]
         for tape in current().traces:
-            if isinstance(tape, Tape) and tape.hollow and any(node_on(tape, x) for x in primals):
+            if isinstance(tape, Tape) and tape.linear_only and any(node_on(tape, x) for x in primals):
                 raise NotLinearError("lax control flow")
         wanted = [aval_of(x) for x, tracked in zip(primals, pattern, strict=True) if tracked]
         return list(bind("lax.pullback", *primals, *given, code=Back(code, pattern, wanted)))

@@ -252,7 +252,7 @@ def _solved(matvec: Fun, b: Any, solve: Any, transpose_solve: Any, *, symmetric:
     eq, captured = _equation(matvec, b, "custom_linear_solve")
     leaves = [x if hasattr(x, "dtype") else np.asarray(x) for x in tree.leaves(b)]
     for tape in current().traces:
-        if isinstance(tape, Tape) and tape.hollow:
+        if isinstance(tape, Tape) and tape.linear_only:
             if any(node_on(tape, c) for c in captured):
                 raise NotLinearError("custom_linear_solve")
             if solve is _missing and any(node_on(tape, x) for x in leaves):
@@ -354,7 +354,7 @@ def custom_root(f: Fun, initial_guess: Any, solve: Fun, tangent_solve: Fun, has_
     """
     eq, captured = _equation(f, initial_guess, "custom_root")
     for tape in current().traces:
-        if isinstance(tape, Tape) and tape.hollow and any(node_on(tape, c) for c in captured):
+        if isinstance(tape, Tape) and tape.linear_only and any(node_on(tape, c) for c in captured):
             raise NotLinearError("custom_root")
     guess = [x if hasattr(x, "dtype") else np.asarray(x) for x in tree.leaves(initial_guess)]
     rule = _Root(eq, None, (solve, tangent_solve), has_aux=has_aux)

@@ -236,8 +236,8 @@ def look(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def _look(call: _Call, values: Sequence[Any]) -> tuple[()]:
     traces = current().traces
-    hollow = [t for t in traces if isinstance(t, Tape) and t.hollow]
-    if hollow and any(n.tape in hollow for v in values if v.__class__ is Tensor for n in v._nodes):
+    linear_only = [t for t in traces if isinstance(t, Tape) and t.linear_only]
+    if linear_only and any(n.tape in linear_only for v in values if v.__class__ is Tensor for n in v._nodes):
         return ()  # a cotangent that stands for any: there is nothing to see
     seen = [
         wrap(v._value) if v.__class__ is Tensor and isinstance(v._value, Tracer) else _value(v)

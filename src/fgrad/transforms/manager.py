@@ -243,7 +243,7 @@ class GradManager(Block):
 
     def make_linear(self) -> None:
         """Expect a linear function: its value at the recorded point is of no consequence."""
-        self._recorded().tape.hollow = True
+        self._recorded().tape.linear_only = True
 
     def _start(self, level: int | None = None) -> None:
         if self._recording is not None:
@@ -332,7 +332,7 @@ class GradManager(Block):
         recording.leaves.clear()
         _close(tape)
         self._recording = None
-        if tape.hollow:
+        if tape.linear_only:
             _check_linear(tape)
         if not once:
             tape.compact()

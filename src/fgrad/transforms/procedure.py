@@ -281,7 +281,7 @@ def apply(procedure: Procedure, args: Sequence[Any]) -> list[Any]:
     whole = procedure
     tapes = _tapes(args, state, floor)
     for tape in tapes:
-        if tape.hollow:
+        if tape.linear_only:
             whole = whole.blind(tuple([node_on(tape, a) is not None for a in args]))
     for tape in reversed(tapes):  # the outer ones differentiate what the inner ones keep
         saving = whole.saving(tuple([node_on(tape, a) is not None for a in args]))

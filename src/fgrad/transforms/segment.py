@@ -353,7 +353,7 @@ def forgotten(call: Call, title: str, policy: Callable[..., bool] | None) -> Any
     """
     state = current()
     traces = state.traces
-    tapes = [t for t in traces if isinstance(t, Tape) and t.is_open and not t.hollow]
+    tapes = [t for t in traces if isinstance(t, Tape) and t.is_open and not t.linear_only]
     if not tapes:
         return call()
     title = f"{title} of {name_of(call.fun)}: the function"
