@@ -689,7 +689,7 @@ def record(
         for n in a._nodes
         if n.tape in traces and n.tape.level > floor
     }
-    for tape in state.veiled:
+    for tape in state.suspended:
         seen = tuple([node_on(tape, a) is not None for a in args])
         if any(seen) and row.pull(seen) is not None:
             for out in outs:

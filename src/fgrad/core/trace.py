@@ -163,13 +163,13 @@ class State:
 
     __slots__ = (
         *("base", "has_tracers", "foreign", "greedy", "keeper"),
-        *("sole", "stale", "thread", "traces", "upper", "veiled"),
+        *("sole", "stale", "thread", "traces", "upper", "suspended"),
     )
 
     traces: tuple[Trace, ...]
     thread: int
     foreign: Callable[[], Any] | None
-    veiled: tuple[Any, ...]
+    suspended: tuple[Any, ...]
     keeper: Any
     has_tracers: bool
 
@@ -178,14 +178,14 @@ class State:
         traces: tuple[Trace, ...],
         thread: int,
         foreign: Callable[[], Any] | None,
-        veiled: tuple[Any, ...] = (),
+        suspended: tuple[Any, ...] = (),
         keeper: Any = None,
     ) -> None:
         self.traces, self.thread = traces, thread
         self.foreign = (
             foreign  # is true in another asyncio task than the one that made this; None without asyncio
         )
-        self.veiled = veiled  # tapes that must not see what happens, only that something did
+        self.suspended = suspended  # tapes that must not see what happens, only that something did
         self.keeper = keeper  # runs rows of followed arguments, or knows their results already
         self.has_tracers = False
         # views whose base was written to; they are to be made anew while these traces are the live ones
@@ -202,7 +202,7 @@ class State:
                 self.has_tracers = True
                 if t.greedy:
                     self.greedy = t
-        if self.has_tracers and not veiled and keeper is None and not traces[0].is_tape:
+        if self.has_tracers and not suspended and keeper is None and not traces[0].is_tape:
             if len(traces) == 1:
                 self.base = traces[0]
             elif len(traces) == 2 and traces[1].is_tape:
@@ -243,21 +243,21 @@ def set_traces(traces: tuple[Trace, ...], s: State) -> None:
         if s.stale:
             settle(s)
     finally:
-        _state.set(_made(traces, s.veiled, s.keeper))
+        _state.set(_made(traces, s.suspended, s.keeper))
 
 
 class running(Block):  # noqa: N801 -- reads as a function; a generator would cost three times as much
-    """Run a block with `traces` as the stack; the tapes `veiled` see nothing of it.
+    """Run a block with `traces` as the stack; the tapes `suspended` see nothing of it.
 
     A `keeper` stays for the blocks inside.
     """
 
     __slots__ = ("_before", "_state")
 
-    def __init__(self, traces: Sequence[Trace], veiled: tuple[Any, ...] = (), keeper: Any = None) -> None:
+    def __init__(self, traces: Sequence[Trace], suspended: tuple[Any, ...] = (), keeper: Any = None) -> None:
         self._watch = None
         self._before: State | None = None
-        self._state = _made(tuple(traces), veiled, keeper or current().keeper)
+        self._state = _made(tuple(traces), suspended, keeper or current().keeper)
 
     def __enter__(self) -> None:
         before = current()
@@ -308,10 +308,10 @@ def below(level: int) -> tuple[Trace, ...]:
     return tuple(t for t in current().traces if t.level < level)
 
 
-def _made(traces: tuple[Trace, ...], veiled: tuple[Any, ...] = (), keeper: Any = None) -> State:
-    if not traces and not veiled:
+def _made(traces: tuple[Trace, ...], suspended: tuple[Any, ...] = (), keeper: Any = None) -> State:
+    if not traces and not suspended:
         return FLOOR
-    return State(traces, get_ident(), _elsewhere() if "asyncio" in sys.modules else None, veiled, keeper)
+    return State(traces, get_ident(), _elsewhere() if "asyncio" in sys.modules else None, suspended, keeper)
 
 
 def _elsewhere() -> Callable[[], Any]:

@@ -297,7 +297,7 @@ def apply(procedure: Procedure, args: Sequence[Any]) -> list[Any]:
         if not any(a.__class__ is Tensor for a in args):
             return list(found)
         outs = list(map(wrap, found))
-    for tape in state.veiled:
+    for tape in state.suspended:
         if any(node_on(tape, a) is not None for a in args):
             for out in outs:
                 if out.dtype.kind in "fc":

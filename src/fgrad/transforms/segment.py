@@ -359,7 +359,7 @@ def forgotten(call: Call, title: str, policy: Callable[..., bool] | None) -> Any
     title = f"{title} of {name_of(call.fun)}: the function"
     parts = [Part(t) for t in tapes]
     keeper = Keeper(policy, tapes[-1]) if policy else None
-    with running(traces, state.veiled, keeper):
+    with running(traces, state.suspended, keeper):
         out = call()
     leaves, structure = tree.flatten(out)
     replaced: dict[Node, Node] = {}
