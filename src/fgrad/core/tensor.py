@@ -573,8 +573,8 @@ def _interpret(
         out = trace.process(row, tuple([lowered(a, state, floor) for a in args]), params)
     elif row.costly and state.sole is not NOTHING and state.sole.linear_only:
         out = _placeholder(row, values, params)
-    elif state.keeper is not None:
-        out = state.keeper.run(row, args, values, params)
+    elif state.interceptor is not None:
+        out = state.interceptor.run(row, args, values, params)
     else:
         out = (row.large or row.run)(*values, **params)
     # what is the same for all examples may come out of a trace without a tracer

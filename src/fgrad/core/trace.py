@@ -162,7 +162,7 @@ class State:
     """The live traces of one thread or task, innermost last."""
 
     __slots__ = (
-        *("base", "has_tracers", "foreign", "greedy", "keeper"),
+        *("base", "has_tracers", "foreign", "greedy", "interceptor"),
         *("sole", "stale", "thread", "traces", "upper", "suspended"),
     )
 
@@ -170,7 +170,7 @@ class State:
     thread: int
     foreign: Callable[[], Any] | None
     suspended: tuple[Any, ...]
-    keeper: Any
+    interceptor: Any
     has_tracers: bool
 
     def __init__(
@@ -179,14 +179,14 @@ class State:
         thread: int,
         foreign: Callable[[], Any] | None,
         suspended: tuple[Any, ...] = (),
-        keeper: Any = None,
+        interceptor: Any = None,
     ) -> None:
         self.traces, self.thread = traces, thread
         self.foreign = (
             foreign  # is true in another asyncio task than the one that made this; None without asyncio
         )
         self.suspended = suspended  # tapes that must not see what happens, only that something did
-        self.keeper = keeper  # runs rows of followed arguments, or knows their results already
+        self.interceptor = interceptor  # runs rows of followed arguments, or knows their results already
         self.has_tracers = False
         # views whose base was written to; they are to be made anew while these traces are the live ones
         self.stale: list[weakref.ref[Any]] = []
@@ -194,7 +194,7 @@ class State:
         self.base: Any = None  # the only trace, or the lower one of two, where that is no tape
         self.upper: Any = None  # the tape above it
         self.greedy: Any = None  # the innermost trace that takes what is done with values of others
-        if len(traces) == 1 and traces[0].is_tape and keeper is None:
+        if len(traces) == 1 and traces[0].is_tape and interceptor is None:
             self.sole = traces[0]
             return
         for t in traces:
@@ -202,7 +202,7 @@ class State:
                 self.has_tracers = True
                 if t.greedy:
                     self.greedy = t
-        if self.has_tracers and not suspended and keeper is None and not traces[0].is_tape:
+        if self.has_tracers and not suspended and interceptor is None and not traces[0].is_tape:
             if len(traces) == 1:
                 self.base = traces[0]
             elif len(traces) == 2 and traces[1].is_tape:
@@ -243,21 +243,23 @@ def set_traces(traces: tuple[Trace, ...], s: State) -> None:
         if s.stale:
             settle(s)
     finally:
-        _state.set(_made(traces, s.suspended, s.keeper))
+        _state.set(_made(traces, s.suspended, s.interceptor))
 
 
 class running(Block):  # noqa: N801 -- reads as a function; a generator would cost three times as much
     """Run a block with `traces` as the stack; the tapes `suspended` see nothing of it.
 
-    A `keeper` stays for the blocks inside.
+    A `interceptor` stays for the blocks inside.
     """
 
     __slots__ = ("_before", "_state")
 
-    def __init__(self, traces: Sequence[Trace], suspended: tuple[Any, ...] = (), keeper: Any = None) -> None:
+    def __init__(
+        self, traces: Sequence[Trace], suspended: tuple[Any, ...] = (), interceptor: Any = None
+    ) -> None:
         self._watch = None
         self._before: State | None = None
-        self._state = _made(tuple(traces), suspended, keeper or current().keeper)
+        self._state = _made(tuple(traces), suspended, interceptor or current().interceptor)
 
     def __enter__(self) -> None:
         before = current()
@@ -308,10 +310,12 @@ def below(level: int) -> tuple[Trace, ...]:
     return tuple(t for t in current().traces if t.level < level)
 
 
-def _made(traces: tuple[Trace, ...], suspended: tuple[Any, ...] = (), keeper: Any = None) -> State:
+def _made(traces: tuple[Trace, ...], suspended: tuple[Any, ...] = (), interceptor: Any = None) -> State:
     if not traces and not suspended:
         return FLOOR
-    return State(traces, get_ident(), _elsewhere() if "asyncio" in sys.modules else None, suspended, keeper)
+    return State(
+        traces, get_ident(), _elsewhere() if "asyncio" in sys.modules else None, suspended, interceptor
+    )
 
 
 def _elsewhere() -> Callable[[], Any]:

@@ -29,7 +29,7 @@ from fgrad.transforms.calling import name_of
 from fgrad.transforms.cotangents import sweep
 
 
-class Keeper:
+class PolicyRecorder:
     """Runs rows, and keeps the outputs that a policy chooses, counted in the order that `tape` sees them.
 
     That is the innermost tape: what runs under it is the same when the function runs again.
@@ -62,7 +62,7 @@ def _follows(args: Sequence[Any], tapes: tuple[Tape, ...]) -> bool:
     return any(n.tape in tapes for a in args if a.__class__ is Tensor for n in a._nodes)
 
 
-class Kept:
+class PolicyReplay:
     """Runs rows a second time, but for those whose output was kept."""
 
     __slots__ = ("_count", "_kept", "_tapes", "_title")
@@ -314,8 +314,8 @@ class Again:
         """Return the cotangents of the nodes from outside."""
         with Standing(self.old, self.captured, self._traces) as standing:
             tape = standing.tape
-            keeper = Kept(self.kept, (tape, self.old), self._title) if self.kept else None
-            with running(standing.stack, (self.old,), keeper):
+            interceptor = PolicyReplay(self.kept, (tape, self.old), self._title) if self.kept else None
+            with running(standing.stack, (self.old,), interceptor):
                 leaves = tree.leaves(self.call())
             self._check(leaves)
             seeds = []
@@ -358,8 +358,8 @@ def forgotten(call: Call, title: str, policy: Callable[..., bool] | None) -> Any
         return call()
     title = f"{title} of {name_of(call.fun)}: the function"
     parts = [Part(t) for t in tapes]
-    keeper = Keeper(policy, tapes[-1]) if policy else None
-    with running(traces, state.suspended, keeper):
+    interceptor = PolicyRecorder(policy, tapes[-1]) if policy else None
+    with running(traces, state.suspended, interceptor):
         out = call()
     leaves, structure = tree.flatten(out)
     replaced: dict[Node, Node] = {}
@@ -367,7 +367,7 @@ def forgotten(call: Call, title: str, policy: Callable[..., bool] | None) -> Any
         sources = part.close(leaves)
         if not sources:
             continue
-        kept = keeper.kept if keeper and part.tape is tapes[-1] else {}
+        kept = interceptor.kept if interceptor and part.tape is tapes[-1] else {}
         again = Again(call, title, part, sources, traces, kept, leaves)
         shown = [list(chain(leaves[i]))[depth] for i, depth in sources.values()]
         replaced.update(zip(sources, shortcut(part.tape, again, part.captured, shown), strict=True))
