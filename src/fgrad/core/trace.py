@@ -186,7 +186,7 @@ class State:
             foreign  # is true in another asyncio task than the one that made this; None without asyncio
         )
         self.suspended = suspended  # tapes that must not see what happens, only that something did
-        self.interceptor = interceptor  # runs rows of followed arguments, or knows their results already
+        self.interceptor = interceptor  # runs primitives of tracked arguments, or knows their results already
         self.has_tracers = False
         # views whose base was written to; they are to be made anew while these traces are the live ones
         self.stale: list[weakref.ref[Any]] = []
@@ -249,7 +249,7 @@ def set_traces(traces: tuple[Trace, ...], s: State) -> None:
 class running(Block):  # noqa: N801 -- reads as a function; a generator would cost three times as much
     """Run a block with `traces` as the stack; the tapes `suspended` see nothing of it.
 
-    A `interceptor` stays for the blocks inside.
+    An `interceptor` stays for the blocks inside.
     """
 
     __slots__ = ("_before", "_state")

@@ -47,7 +47,7 @@ class Procedure:
         self.ins = tuple(v.aval for v in program.inputs)
         self.outs = tuple(map(aval_out, program.outputs))
         self._saving: dict[Pattern, Saving | None] = {}
-        self._blind: dict[Pattern, Procedure] = {}
+        self._unchecked: dict[Pattern, Procedure] = {}
         self._mapped: LRU[tuple[Pattern, int], Procedure] = LRU()
         self._on: dict[tuple[Place, frozenset[int]], Any] = {}
         self._between: dict[tuple[str | None, ...], partition.Placed] = {}  # by where the values are
@@ -120,11 +120,11 @@ class Procedure:
                     self._saving[wanted] = _saving(self, wanted)
         return self._saving[wanted]
 
-    def blind(self, followed: Pattern) -> Procedure:
+    def unchecked(self, followed: Pattern) -> Procedure:
         """Return the procedure for values of no consequence, of which only the dependence matters."""
-        if followed not in self._blind:
-            self._blind[followed] = _blind(self, followed)
-        return self._blind[followed]
+        if followed not in self._unchecked:
+            self._unchecked[followed] = _unchecked(self, followed)
+        return self._unchecked[followed]
 
     def mapped(self, mapped: Pattern, size: int) -> Procedure:
         """Return the procedure for `size` examples at once; the arguments `mapped` have them first."""
@@ -228,7 +228,7 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
     return saving
 
 
-def _blind(procedure: Procedure, followed: Pattern) -> Procedure:
+def _unchecked(procedure: Procedure, followed: Pattern) -> Procedure:
     program = procedure.program
     if not any(ROWS[e.name].unchecked for e in program.equations):
         return procedure
@@ -282,7 +282,7 @@ def apply(procedure: Procedure, args: Sequence[Any]) -> list[Any]:
     tapes = _tapes(args, state, floor)
     for tape in tapes:
         if tape.linear_only:
-            whole = whole.blind(tuple([node_on(tape, a) is not None for a in args]))
+            whole = whole.unchecked(tuple([node_on(tape, a) is not None for a in args]))
     for tape in reversed(tapes):  # the outer ones differentiate what the inner ones keep
         saving = whole.saving(tuple([node_on(tape, a) is not None for a in args]))
         if saving is not None:
