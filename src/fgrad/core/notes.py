@@ -144,13 +144,13 @@ def _places(node: Node) -> list[int]:
 def _avals(node: Node) -> tuple[list[Aval] | None, list[Aval | None]]:
     """Return what a node says of the avals of its outputs and parents."""
     given: list[Aval | None] = [None] * len(node.parents)
-    if node.fits is not None:
-        given = [Aval(*f) if f is not None else None for f in node.fits]
+    if node.parent_avals is not None:
+        given = [Aval(*f) if f is not None else None for f in node.parent_avals]
     pull = node.pull
     if node.aval is not None:
         pairs = node.aval if isinstance(node.aval, list) else [node.aval]
         outs = [Aval(shape, np.dtype(dtype)) for shape, dtype, *_ in pairs]
-        if node.fits is not None and len(outs) == 1:
+        if node.parent_avals is not None and len(outs) == 1:
             given = [g or outs[0] for g in given]
         return outs, given
     if isinstance(pull, Pull) and pull.row in ROWS:
@@ -159,7 +159,7 @@ def _avals(node: Node) -> tuple[list[Aval] | None, list[Aval | None]]:
             aval, params = node.saved
             return [aval_of(row.shape(aval, **params))], [aval]
         values = [v for v in node.saved if hasattr(v, "shape")]
-        if row.body is not None and values and node.fits is None and len(pull.pattern) == 1:
+        if row.body is not None and values and node.parent_avals is None and len(pull.pattern) == 1:
             outs = [Aval(values[0].shape, np.dtype(values[0].dtype))]  # its argument and its result are alike
             return outs, [outs[0]]
     return None, given

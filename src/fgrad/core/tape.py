@@ -18,19 +18,19 @@ from fgrad.core.aval import Shape
 from fgrad.core.primitive import Placing, Pull
 from fgrad.core.trace import Trace
 
-Fit = tuple[Shape, "np.dtype[Any]"]
+ParentAval = tuple[Shape, "np.dtype[Any]"]
 
 
 class Node:
     """One recorded operation, or a leaf (no `pull`)."""
 
-    __slots__ = ("__weakref__", "aval", "ct", "fits", "note", "parents", "pull", "saved", "tape")
+    __slots__ = ("__weakref__", "aval", "ct", "note", "parent_avals", "parents", "pull", "saved", "tape")
 
     tape: Any  # the Tape; None once cleared
     pull: Pull | Pick | None
     saved: tuple[Any, ...]
     parents: tuple[Node, ...]  # the nodes of the tracked arguments
-    fits: tuple[Fit | None, ...] | None  # what a parent's cotangent is brought to, where it differs
+    parent_avals: tuple[ParentAval | None, ...] | None  # of parents whose shape or dtype is another
     ct: Any  # the cotangent so far, where a sweep keeps it here
     aval: Any  # (shape, dtype) of the output, a list of all outputs; None: it follows from the parents
     note: Any  # what pictures and profiles know of it; not set where nobody takes notes
@@ -143,12 +143,19 @@ class Tape(Trace):
         pull: Pull | Pick | None,
         saved: tuple[Any, ...],
         parents: tuple[Node, ...],
-        fits: tuple[Fit | None, ...] | None = None,
+        parent_avals: tuple[ParentAval | None, ...] | None = None,
         aval: Any = None,
     ) -> Node:
         """Add a node."""
         n = Node()
-        n.tape, n.pull, n.saved, n.parents, n.fits, n.aval = self, pull, saved, parents, fits, aval
+        n.tape, n.pull, n.saved, n.parents, n.parent_avals, n.aval = (
+            self,
+            pull,
+            saved,
+            parents,
+            parent_avals,
+            aval,
+        )
         n.ct = None
         self.refs.append(ref(n))
         if len(self.refs) > self.limit:
@@ -160,7 +167,7 @@ class Tape(Trace):
         n = Node()
         n.tape = self
         n.saved = n.parents = ()
-        n.pull = n.fits = n.ct = n.aval = None
+        n.pull = n.parent_avals = n.ct = n.aval = None
         self.refs.append(ref(n))
         return n
 
@@ -185,7 +192,7 @@ class Tape(Trace):
         self,
         seeds: Iterable[tuple[Node, Any]],
         add: Callable[[Any, Any], Any],
-        fit: Callable[[Any, Fit], Any],
+        unbroadcast: Callable[[Any, ParentAval], Any],
         lift: Callable[[Any], Any],
         *,
         raw: bool,
@@ -200,7 +207,7 @@ class Tape(Trace):
         Args:
             seeds: outputs and their cotangents; repeated ones add.
             add: sum of two cotangents.
-            fit: brings a cotangent to the shape and dtype of its argument.
+            unbroadcast: brings a cotangent to the shape and dtype of its argument.
             lift: makes a Tensor of a saved array, which marks it as one that nobody writes to.
             raw: whether every cotangent and everything saved is an array.
             consume: clear each node as soon as its step is done, which also releases the tape.
@@ -210,7 +217,7 @@ class Tape(Trace):
             at_once: a shorter way to the result of a step, or None.
         """
         if raw and consume and not complete and not check:
-            return self._sweep_arrays(seeds, fit)
+            return self._sweep_arrays(seeds, unbroadcast)
         cts: dict[Node, Any] = {}
         owned: dict[Node, Any] = {}  # the buffers that this sweep made for nodes, and writes to
         for node, ct in seeds:
@@ -234,7 +241,7 @@ class Tape(Trace):
                 pull, parents = node.pull, node.parents
                 back: Any = None
                 if pull.__class__ is Placing and not check:
-                    back = self._placed(node, ct, cts, owned, add, fit, raw=raw)
+                    back = self._placed(node, ct, cts, owned, add, unbroadcast, raw=raw)
                 if back is not None:
                     parents = parents[1:]
                 elif pull is None:
@@ -248,10 +255,10 @@ class Tape(Trace):
                     back = at_once(pull, ct, node.saved) if at_once else None
                     if back is None:
                         back = pull.raw(ct, *node.saved) if raw else pull.lifted(ct, *map(lift, node.saved))
-                    if node.fits is not None:
+                    if node.parent_avals is not None:
                         back = [
-                            c if f is None or c is None else fit(c, f)
-                            for c, f in zip(back, node.fits, strict=True)
+                            c if f is None or c is None else unbroadcast(c, f)
+                            for c, f in zip(back, node.parent_avals, strict=True)
                         ]
                 if check:
                     check(node, ct, back)
@@ -279,7 +286,7 @@ class Tape(Trace):
         return grads
 
     def _sweep_arrays(  # noqa: PLR0915 -- likewise
-        self, seeds: Iterable[tuple[Node, Any]], fit: Callable[[Any, Fit], Any]
+        self, seeds: Iterable[tuple[Node, Any]], unbroadcast: Callable[[Any, ParentAval], Any]
     ) -> dict[Node, Any]:
         """Do what `sweep` does where every value is an array, nobody watches and the tape is used up.
 
@@ -298,10 +305,10 @@ class Tape(Trace):
                 if pull.__class__ is Pull:
                     saved = node.saved  # one array is the usual case, which needs no unpacking
                     back = pull.raw(ct, saved[0]) if len(saved) == 1 else pull.raw(ct, *saved)
-                    if node.fits is not None:
+                    if node.parent_avals is not None:
                         back = [
-                            c if f is None or c is None else fit(c, f)
-                            for c, f in zip(back, node.fits)  # noqa: B905 -- one each, and a check costs
+                            c if f is None or c is None else unbroadcast(c, f)
+                            for c, f in zip(back, node.parent_avals)  # noqa: B905 -- one each, and a check costs
                         ]
                 elif pull.__class__ is Placing:
                     p = parents[0]
@@ -316,10 +323,10 @@ class Tape(Trace):
                     else:
                         first, *back = _written(pull, owned.get(node), ct, node.saved)
                         parents = parents[1:]
-                        if node.fits is not None:
+                        if node.parent_avals is not None:
                             back = [
-                                c if f is None else fit(c, f)
-                                for c, f in zip(back, node.fits[1:], strict=True)
+                                c if f is None else unbroadcast(c, f)
+                                for c, f in zip(back, node.parent_avals[1:], strict=True)
                             ]
                         if p.ct is None:
                             owned[p] = p.ct = first
@@ -361,7 +368,7 @@ class Tape(Trace):
         cts: dict[Node, Any],
         owned: dict[Node, Any],
         add: Callable[[Any, Any], Any],
-        fit: Callable[[Any, Fit], Any],
+        unbroadcast: Callable[[Any, ParentAval], Any],
         *,
         raw: bool,
     ) -> Any:
@@ -380,8 +387,11 @@ class Tape(Trace):
             if have is None:
                 owned[p] = first
             cts[p] = first if have is None else add(have, first)
-            if node.fits is not None:
-                back = [c if f is None else fit(c, f) for c, f in zip(back, node.fits[1:], strict=True)]
+            if node.parent_avals is not None:
+                back = [
+                    c if f is None else unbroadcast(c, f)
+                    for c, f in zip(back, node.parent_avals[1:], strict=True)
+                ]
             return back
         if pull.into is None or not pull.is_small(ct, *node.saved):
             return None

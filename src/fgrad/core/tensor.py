@@ -33,7 +33,7 @@ from fgrad.core.primitive import (
     Primitive,
 )
 from fgrad.core.snapshot import refuse_masked, refuse_objects, snapshot
-from fgrad.core.tape import HIDDEN, Fit, Node, Pick, Tape
+from fgrad.core.tape import HIDDEN, Node, ParentAval, Pick, Tape
 from fgrad.core.trace import NOTHING, State, Trace, Tracer, current, inherited_state, note_change
 from fgrad.errors import NotLinearError
 
@@ -233,7 +233,7 @@ def apply_unary(row: Primitive, x: Any) -> Any:
     keep = pull.keep
     n.saved = (out,) if keep is KEEP_OUT else (v,) if keep is KEEP_X else (out, v) if keep else ()
     n.parents = nodes
-    n.fits = n.ct = n.aval = None
+    n.parent_avals = n.ct = n.aval = None
     refs = tape.refs
     refs.append(ref(n))
     if len(refs) > tape.limit:
@@ -297,7 +297,7 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
         return t
     if pull is None or s.thread != get_ident() or (s.foreign is not None and s.foreign()):
         return bind(row.name, x, y)
-    fits = aval = None
+    parent_avals = aval = None
     if (vy.__class__ is float or vy.__class__ is int) and vx.dtype is _FLOAT64:
         kept = _numbers.get(vy)
         vy = _number(vy) if kept is None else kept
@@ -311,10 +311,10 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
         shape, dtype = out.shape, out.dtype
         if dtype is not _FLOAT64 and (dtype.kind not in "fc" or (row.real and dtype.kind == "c")):
             return bind(row.name, x, y)
-        fit_x = (vx.shape, vx.dtype) if nx and (vx.shape != shape or vx.dtype is not dtype) else None
-        fit_y = (vy.shape, vy.dtype) if ny and (vy.shape != shape or vy.dtype is not dtype) else None
-        if fit_x or fit_y:
-            fits = (fit_x, fit_y) if nx and ny else (fit_x or fit_y,)
+        to_x = (vx.shape, vx.dtype) if nx and (vx.shape != shape or vx.dtype is not dtype) else None
+        to_y = (vy.shape, vy.dtype) if ny and (vy.shape != shape or vy.dtype is not dtype) else None
+        if to_x or to_y:
+            parent_avals = (to_x, to_y) if nx and ny else (to_x or to_y,)
             aval = (shape, dtype)
         keep = pull.keep
         if vx is x and 1 in keep:
@@ -337,7 +337,7 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
         else tuple([(out, vx, vy)[k] for k in keep])
     )
     n.parents = nx + ny
-    n.fits = fits
+    n.parent_avals = parent_avals
     n.aval = aval
     n.ct = None
     refs = tape.refs
@@ -415,7 +415,7 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
     aval.shape, aval.dtype = v.shape, v.dtype
     n.saved = (aval, params)
     n.parents = nodes
-    n.fits = n.ct = n.aval = None
+    n.parent_avals = n.ct = n.aval = None
     refs = tape.refs
     refs.append(ref(n))
     if len(refs) > tape.limit:
@@ -473,7 +473,7 @@ def apply_row(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> 
     n.pull = pull
     n.saved = tuple(saved)
     n.parents = parents
-    n.fits = None if pull.exact else _fits(values, pull.pattern, out, shaped=pull.shaped)
+    n.parent_avals = None if pull.exact else _parent_avals(values, pull.pattern, out, shaped=pull.shaped)
     n.aval = (out.shape, dtype)
     n.ct = None
     refs = tape.refs
@@ -629,8 +629,8 @@ def _boxed(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any
         saved += [aval_of(values[k - 1] if k else out) for k in pull.avals]
     if pull.params:
         saved.append(params)
-    fits = None if pull.exact else _fits(args, pull.pattern, out, shaped=pull.shaped)
-    t._nodes = (tape.node(pull, tuple(saved), parents, fits, (out.shape, dtype)),)
+    parent_avals = None if pull.exact else _parent_avals(args, pull.pattern, out, shaped=pull.shaped)
+    t._nodes = (tape.node(pull, tuple(saved), parents, parent_avals, (out.shape, dtype)),)
     return t
 
 
@@ -719,8 +719,8 @@ def record(
         if pull.params:
             saved.append(params)
         parents = tuple([n for n in mine if n is not None])
-        fits = None if pull.exact else _fits(args, pull.pattern, outs[0], shaped=pull.shaped)
-        made = tape.node(pull, tuple(saved), parents, fits, _outputs(outs, many=row.many))
+        parent_avals = None if pull.exact else _parent_avals(args, pull.pattern, outs[0], shaped=pull.shaped)
+        made = tape.node(pull, tuple(saved), parents, parent_avals, _outputs(outs, many=row.many))
         _to_outputs(made, tape, row, outs)
 
 
@@ -738,22 +738,22 @@ def _kept(a: Any, state: State, level: int, dtype: np.dtype[Any]) -> Any:
     return lowered(a, state, level) if a.__class__ is Tensor else snapshot(a, dtype)
 
 
-def _fits(
+def _parent_avals(
     args: Sequence[Any], pattern: Sequence[bool], out: Any, *, shaped: bool
-) -> tuple[Fit | None, ...] | None:
+) -> tuple[ParentAval | None, ...] | None:
     """Return what the cotangent of each tracked argument is brought to, where it may need that."""
     dtype = out.dtype
     shape = None if shaped else out.shape
-    fits: list[Fit | None] = []
+    parent_avals: list[ParentAval | None] = []
     needed = False
     for a, tracked in zip(args, pattern, strict=True):
         if tracked:
             if a.dtype == dtype and (shaped or a.shape == shape):
-                fits.append(None)
+                parent_avals.append(None)
             else:
-                fits.append((a.shape, a.dtype))
+                parent_avals.append((a.shape, a.dtype))
                 needed = True
-    return tuple(fits) if needed else None
+    return tuple(parent_avals) if needed else None
 
 
 def alias(t: Tensor) -> Tensor:

@@ -154,7 +154,7 @@ def _ones(n: int, dtype: np.dtype[Any]) -> Any:
     return np.ones(n, dtype)
 
 
-def fit(ct: Any, aval: tuple[Shape, np.dtype[Any]]) -> Any:
+def unbroadcast(ct: Any, aval: tuple[Shape, np.dtype[Any]]) -> Any:
     """Return a cotangent summed and converted to the shape and dtype of its argument."""
     shape, dtype = aval
     if ct.shape != shape:

@@ -22,7 +22,7 @@ from fgrad.core.tape import CUT, Node, Tape
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import current, note_call, user_line
 from fgrad.errors import NoGradientWarning, UnusedArgumentError
-from fgrad.ops.linear import convert, fit
+from fgrad.ops.linear import convert, unbroadcast
 from fgrad.transforms.batch import Batch, pull_batched
 from fgrad.transforms.calling import plain
 
@@ -51,7 +51,9 @@ def sweep(
         if observers:
             return _observed(tape, seeds, add, observers, (), raw=raw, consume=consume, complete=complete)
         at_once = None if raw else _at_once()
-        return tape.sweep(seeds, add, fit, lift, raw=raw, consume=consume, complete=complete, at_once=at_once)
+        return tape.sweep(
+            seeds, add, unbroadcast, lift, raw=raw, consume=consume, complete=complete, at_once=at_once
+        )
     finally:
         restore(before)
 
@@ -75,7 +77,7 @@ def _observed(
 
     notes = noting()
     begin = None if notes is None else notes.begin
-    return tape.sweep(seeds, add, fit, lift, check=look, begin=begin, **options)
+    return tape.sweep(seeds, add, unbroadcast, lift, check=look, begin=begin, **options)
 
 
 def _at_once() -> Callable[..., Any] | None:

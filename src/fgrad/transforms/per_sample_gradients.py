@@ -24,7 +24,7 @@ from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import current, next_level, running
 from fgrad.ops.contraction import contract
 from fgrad.ops.indexing import HOLE
-from fgrad.ops.linear import fit, reshape, transpose
+from fgrad.ops.linear import reshape, transpose, unbroadcast
 from fgrad.transforms.batch import Batch
 from fgrad.transforms.cotangents import lift
 
@@ -112,9 +112,12 @@ class _Sweep:
             c = self.spread(c)
         with self.inside():
             found: Sequence[Any] = pull.lifted(c, *map(lift, n.saved))
-            if n.fits is None:
+            if n.parent_avals is None:
                 return found
-            return [b if f is None or b is None else fit(b, f) for b, f in zip(found, n.fits, strict=True)]
+            return [
+                b if f is None or b is None else unbroadcast(b, f)
+                for b, f in zip(found, n.parent_avals, strict=True)
+            ]
 
     def inside(self) -> running:
         """Return the context in which a sample is one example."""
@@ -168,7 +171,7 @@ def _by_rows(sweep: _Sweep, node: Node, pull: Pull, c: Rows) -> Sequence[Any] | 
         return _contract(sweep, node, pull, c, saved)
     if pull.row == "broadcast_to":
         aval = node.saved[0]
-        return [_fitted(sweep, c, (aval.shape, aval.dtype))]
+        return [_unbroadcast(sweep, c, (aval.shape, aval.dtype))]
     if pull.row == "concatenate":
         if saved[-1]["axis"] == c.axis:
             return None
@@ -184,22 +187,22 @@ def _elementwise(
     sweep: _Sweep, node: Node, pull: Pull, c: Rows, saved: tuple[Any, ...]
 ) -> Sequence[Any] | None:
     back = pull.lifted(c.value, *saved)
-    fits = node.fits or (None,) * len(back)
+    avals = node.parent_avals or (None,) * len(back)
     return [
-        None if b is None else Rows(b, c.axis) if f is None else _fitted(sweep, Rows(b, c.axis), f)
-        for b, f in zip(back, fits, strict=True)
+        None if b is None else Rows(b, c.axis) if f is None else _unbroadcast(sweep, Rows(b, c.axis), f)
+        for b, f in zip(back, avals, strict=True)
     ]
 
 
-def _fitted(sweep: _Sweep, c: Rows, aval: tuple[Shape, Any]) -> Any:
+def _unbroadcast(sweep: _Sweep, c: Rows, aval: tuple[Shape, Any]) -> Any:
     """Return cotangents of something that was broadcast, at its own shape."""
     shape = aval[0]
     axis = c.axis - (len(c.value.shape) - len(shape))
     if axis >= 0 and shape[axis] == sweep.n:
-        return Rows(fit(c.value, aval), axis)
+        return Rows(unbroadcast(c.value, aval), axis)
     apart = sweep.apart(c.value, c.axis)
     with sweep.inside():
-        return fit(apart, aval)
+        return unbroadcast(apart, aval)
 
 
 def _contract(sweep: _Sweep, node: Node, pull: Pull, c: Rows, saved: tuple[Any, ...]) -> Sequence[Any]:
@@ -210,7 +213,7 @@ def _contract(sweep: _Sweep, node: Node, pull: Pull, c: Rows, saved: tuple[Any, 
     label = out[c.axis]
     back: list[Any] = []
     tracked = [i for i, t in enumerate(pull.pattern) if t]
-    for i, f in zip(tracked, node.fits or (None,) * len(tracked), strict=True):
+    for i, f in zip(tracked, node.parent_avals or (None,) * len(tracked), strict=True):
         mine, other = letters[i], letters[1 - i]
         to = mine if label in mine else label + mine
         x, y, p, q = c.value, values[2 - i], out, other
@@ -218,11 +221,11 @@ def _contract(sweep: _Sweep, node: Node, pull: Pull, c: Rows, saved: tuple[Any, 
             x, y, p, q = y, x, q, p
         found = contract(x, y, p, q, to)
         if label in mine:
-            back.append(Rows(found if f is None else fit(found, f), mine.index(label)))
+            back.append(Rows(found if f is None else unbroadcast(found, f), mine.index(label)))
         else:
             one = sweep.trace.tracer(sweep.some(found))
             with sweep.inside():
-                back.append(one if f is None else fit(one, f))
+                back.append(one if f is None else unbroadcast(one, f))
     return back
 
 

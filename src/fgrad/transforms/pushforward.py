@@ -28,7 +28,7 @@ from fgrad.core.primitive import EACH, ITSELF, OPERATORS, ROW, ROWS, SYMMETRIC, 
 from fgrad.core.tape import Node, Pick
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Tracer, current
-from fgrad.ops.linear import broadcast_to, convert, fit, sum_axes
+from fgrad.ops.linear import broadcast_to, convert, sum_axes, unbroadcast
 from fgrad.transforms.batch import BatchedTracer
 from fgrad.transforms.cotangents import lift
 from fgrad.transforms.manager import GradManager, Recorded
@@ -244,8 +244,11 @@ def _recorded_step(node: Node, pull: Pull, aval: Any, like: Any) -> Callable[[Ta
         gm.make_linear()
         us = [_cotangent(gm, like, *a) for a in (aval if many else (aval,))]
         back = pull.lifted(us if many else us[0], *map(lift, node.saved))
-        if node.fits is not None:
-            back = [c if f is None or c is None else fit(c, f) for c, f in zip(back, node.fits, strict=True)]
+        if node.parent_avals is not None:
+            back = [
+                c if f is None or c is None else unbroadcast(c, f)
+                for c, f in zip(back, node.parent_avals, strict=True)
+            ]
         sweep = gm.pullback(back, [u for u in us if u is not None])
 
     def step(given: Tangents) -> Any:
