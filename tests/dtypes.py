@@ -307,8 +307,8 @@ class Run:
         made = attempt(lambda: fg.vjp(smooth, *chosen))
         if isinstance(made, Exception):
             return  # it has no derivative, and says so
-        out, pull = made
-        found = attempt(pull, [np.ones_like(y) for y in out])
+        out, pullback = made
+        found = attempt(pullback, [np.ones_like(y) for y in out])
         if isinstance(found, Exception):
             if isinstance(found, np.linalg.LinAlgError | TypeError):
                 return

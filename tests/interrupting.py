@@ -339,9 +339,9 @@ def forward_mode():
     f = lambda x: np.sin(x) * np.sum(x)
 
     def run():
-        out, pull = fg.vjp(f, V)
+        out, pullback = fg.vjp(f, V)
         push = fg.linearize(f, V)[1]
-        return [out, *pull(V), *fg.jvp(f, (V,), (V,)), push(V), fg.hessian(lambda x: f(x).sum())(V)]
+        return [out, *pullback(V), *fg.jvp(f, (V,), (V,)), push(V), fg.hessian(lambda x: f(x).sum())(V)]
 
     return run, _nothing
 

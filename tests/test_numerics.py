@@ -299,10 +299,10 @@ def test_a_zero_cotangent_wins_over_every_singular_slope(name, dtype):
         points = points.astype(dtype)
         points = points[np.isfinite(points) & (np.abs(points) < np.sqrt(np.finfo(dtype).max))]
         args = [np.ravel(x) for x in np.meshgrid(*[points] * ATOMS[name].arity)]
-        value, pull = fg.vjp(lambda *xs: bind(name, *xs), *args)
+        value, pullback = fg.vjp(lambda *xs: bind(name, *xs), *args)
         if value.dtype.kind != "f":
             return
-        for ct in pull(np.zeros_like(value)):
+        for ct in pullback(np.zeros_like(value)):
             np.testing.assert_array_equal(ct, np.zeros_like(ct))
         tangents = tuple(map(np.zeros_like, args))
         pushed = fg.jvp(lambda *xs: bind(name, *xs), tuple(args), tangents)[1]

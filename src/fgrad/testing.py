@@ -174,13 +174,13 @@ class _Task(NamedTuple):
         """Return the map from primals and cotangents to the cotangents of the inputs."""
         n = len(self.xs)
 
-        def pull(*values: Any) -> Leaves:
+        def vjp_at(*values: Any) -> Leaves:
             _, pullback = vjp(self.f, *values[:n])
             return list(pullback(list(values[n:])))
 
         inputs = [*self.inputs, *(f"the cotangent of {name}" for name in self.outputs)]
         outputs = [f"the cotangent of {name}" for name in self.inputs]
-        return _Task(pull, [*self.xs, *cts], inputs, outputs, f"vjp of {self.title}", self.order + 1)
+        return _Task(vjp_at, [*self.xs, *cts], inputs, outputs, f"vjp of {self.title}", self.order + 1)
 
     def fails(self, mode: str, found: _Error, tolerance: Tolerance, along: str = "") -> AssertionError:
         """Return what to raise."""

@@ -85,9 +85,9 @@ def with_callbacks(f, x):
 
 def by_pullback(f, x):
     """Sweep over arrays that stay."""
-    out, pull = fg.vjp(f, x)
-    pull(np.ones_like(out))
-    return pull(np.ones_like(out))[0]
+    out, pullback = fg.vjp(f, x)
+    pullback(np.ones_like(out))
+    return pullback(np.ones_like(out))[0]
 
 
 SWEEPS = [in_one_sweep, with_callbacks, by_pullback]
@@ -112,9 +112,9 @@ def test_a_triangular_solve_allocates_in_proportion_to_its_matrix(monkeypatch):
     def elements(n):
         counting = Counting()
         args = RNG.random((n, n)) + n * np.eye(n), RNG.random(n)
-        out, pull = fg.vjp(solve, *args)
+        out, pullback = fg.vjp(solve, *args)
         monkeypatch.setattr(indexing, "np", counting)
-        pull(np.ones_like(out))
+        pullback(np.ones_like(out))
         monkeypatch.undo()
         return counting.elements
 
@@ -329,8 +329,8 @@ def test_what_rules_and_callbacks_keep_never_changes():
 
 
 def test_two_results_of_one_pullback_share_nothing():
-    out, pull = fg.vjp(lambda x, y: (x + y)[2] * (x + y)[:2] * x[1], RNG.random(4), RNG.random(4))
-    first, second = pull(np.ones_like(out)), pull(np.ones_like(out))
+    out, pullback = fg.vjp(lambda x, y: (x + y)[2] * (x + y)[:2] * x[1], RNG.random(4), RNG.random(4))
+    first, second = pullback(np.ones_like(out)), pullback(np.ones_like(out))
     for a, b in zip(first, second, strict=True):
         np.testing.assert_array_equal(a, b)
     first[0][...] = 7.0

@@ -431,9 +431,9 @@ def test_values_come_before_few_and_many_places(count, axis):
     places = rng.integers(-9, 10, count)  # repeated and negative ones too
     shape = (count, 9) if axis == 0 else (9, count)
     new, ct = rng.standard_normal(shape), rng.standard_normal((9 + count, 9) if axis == 0 else (9, 9 + count))
-    y, pull = fg.vjp(lambda x, new: fnp.insert(x, places, new, axis), x, new)
+    y, pullback = fg.vjp(lambda x, new: fnp.insert(x, places, new, axis), x, new)
     np.testing.assert_array_equal(y, np.insert(x, places, new, axis))
-    back = pull(ct)
+    back = pullback(ct)
     marks = np.insert(np.full(x.shape, -1), places, np.arange(new.size).reshape(shape), axis)
     np.testing.assert_array_equal(back[1].ravel(), ct.ravel()[np.argsort(marks, None)[x.size :]])
     np.testing.assert_array_equal(back[0], ct[marks < 0].reshape(x.shape))

@@ -104,13 +104,13 @@ def test_large_gathers_and_their_adjoints(name, dtype, kind):
     if kind != np.uint8 and "axes" not in name:
         i.flat[::3] -= n if n == shape[0] or "axis" in name or "row" in name else 0
     x = RNG.standard_normal(shape).astype(dtype)
-    value, pull = fg.vjp(lambda x: f(x, i), x)
+    value, pullback = fg.vjp(lambda x: f(x, i), x)
     ct = RNG.standard_normal(value.shape).astype(dtype)
     np.testing.assert_array_equal(value, f(x, i))
     where = f(np.arange(x.size).reshape(shape), i)
     expected = np.zeros(x.size, dtype)
     np.add.at(expected, where, ct)
-    found = pull(ct)[0]
+    found = pullback(ct)[0]
     assert found.dtype == dtype
     np.testing.assert_array_equal(found, expected.reshape(shape))
     np.testing.assert_array_equal(fg.jvp(lambda x: f(x, i), (x,), (x,))[1], f(x, i))
@@ -139,11 +139,11 @@ def test_sorting_large_arrays(dtype, shape, axis):
     x.flat[::97] = np.nan
     ct = RNG.standard_normal(shape).astype(dtype)
     order = np.argsort(x, axis, kind="stable")
-    value, pull = fg.vjp(lambda x: np.sort(x, axis), x)
+    value, pullback = fg.vjp(lambda x: np.sort(x, axis), x)
     np.testing.assert_array_equal(value, np.sort(x, axis))
     expected = np.zeros_like(x)
     np.put_along_axis(expected, order, ct, axis)
-    np.testing.assert_array_equal(pull(ct)[0], expected)
+    np.testing.assert_array_equal(pullback(ct)[0], expected)
     np.testing.assert_array_equal(fg.numpy.argsort(fg.tensor(x), axis, stable=True), order)
 
 

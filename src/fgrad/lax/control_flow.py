@@ -157,8 +157,8 @@ class Back(Code):
                     primals[i] = gm.follow(*handle)
                     leaves.append(primals[i])
             ys = [y for y, a in zip(self.code(*primals), self.code.outs, strict=True) if a.dtype.kind in "fc"]
-            pull = gm.pullback(ys, leaves, once=True)
-        found = pull([convert(ct, y.dtype) for ct, y in zip(cts, ys, strict=True)])
+            pullback = gm.pullback(ys, leaves, once=True)
+        found = pullback([convert(ct, y.dtype) for ct, y in zip(cts, ys, strict=True)])
         make = near(ys[0])
         pairs = zip(found, self.outs, strict=True)
         return [make.zeros(a.shape, a.dtype) if c is None else c for c, a in pairs]

@@ -70,9 +70,9 @@ class Joint:
                         leaves.append(values[i])
                 outs = program.run(values)
                 found = [stage.operand(y) for y in outs]
-                pull = gm.pullback([y for y, s in zip(outs, seeds, strict=True) if s], leaves, once=True)
+                pullback = gm.pullback([y for y, s in zip(outs, seeds, strict=True) if s], leaves, once=True)
             self.boundary = len(stage.equations)
-            cts = pull([wrap(StagedTracer(stage, v)) for v in seeds if v])
+            cts = pullback([wrap(StagedTracer(stage, v)) for v in seeds if v])
             kinds = [v.aval.dtype for v, w in zip(inputs, wanted, strict=True) if w]
             back = [
                 None if c is None else stage.operand(convert(c, d)) for c, d in zip(cts, kinds, strict=True)

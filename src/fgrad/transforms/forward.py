@@ -19,7 +19,7 @@ from fgrad.transforms.batch import batched_map
 from fgrad.transforms.calling import Delivery, Transformed, bound, has_tensor, name_of, positions
 from fgrad.transforms.cotangents import cotangent
 from fgrad.transforms.pushforward import Pushforward
-from fgrad.transforms.reverse import Inputs, Pulled, check_real, grad, jacrev, unit_basis, vjp
+from fgrad.transforms.reverse import Evaluated, Inputs, check_real, grad, jacrev, unit_basis, vjp
 
 
 class Pushed:
@@ -27,7 +27,7 @@ class Pushed:
 
     __slots__ = ("push", "run")
 
-    run: Pulled
+    run: Evaluated
     push: Pushforward
 
     def __init__(
@@ -38,8 +38,8 @@ class Pushed:
         inputs: Inputs,
         has_aux: bool,
     ) -> None:
-        self.run = Pulled(fun, args, kwargs, inputs, has_aux)
-        self.push = Pushforward(self.run.pull, self.run.outs)
+        self.run = Evaluated(fun, args, kwargs, inputs, has_aux)
+        self.push = Pushforward(self.run.pullback, self.run.outs)
 
     def along(self, k: int, n: int, tangent: Any) -> list[Any]:
         """Return the tangents of the outputs where only leaf `k` of `n` has a `tangent`."""

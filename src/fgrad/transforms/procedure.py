@@ -210,9 +210,9 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
             steps = [n.pull for n in gm.recording_tape().live() if isinstance(n.pull, Pull)]
             linear = all(step.linear for step in steps)
             checks = any(step.checks for step in steps)
-            pull = gm.pullback([ys[i] for i in cts], leaves, once=True)
+            pullback = gm.pullback([ys[i] for i in cts], leaves, once=True)
         sweep = len(stage.equations)
-        grads = pull(values[n:])
+        grads = pullback(values[n:])
         present.extend(g is not None for g in grads)
         return [
             *(y if y.__class__ is Tensor else as_array(y) for y in ys),

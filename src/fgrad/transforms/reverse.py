@@ -34,10 +34,10 @@ from fgrad.transforms.manager import GradManager
 Argnums = "int | Sequence[int]"
 
 
-class Pulled:
+class Evaluated:
     """A function evaluated at some arguments, with its pullback on flat lists of leaves."""
 
-    __slots__ = ("aux", "outs", "pull", "structure")
+    __slots__ = ("aux", "outs", "pullback", "structure")
 
     aux: Any
     outs: list[Any]
@@ -60,7 +60,7 @@ class Pulled:
             if has_aux:
                 out, self.aux = pair(out, fun)
             self.outs, self.structure = tree.flatten(out)
-            self.pull = gm.pullback(self.outs, leaves, once=once)
+            self.pullback = gm.pullback(self.outs, leaves, once=once)
 
 
 def pair(out: Any, fun: Callable[..., Any]) -> tuple[Any, Any]:
@@ -264,7 +264,7 @@ class ValueAndGrad(Transformed):
             args, kwargs = bound(self.fun, args, kwargs)
         where = positions(argnums, len(args), self.fun)
         inputs = Inputs(args, where, "grad", allow_int=allow_int, holomorphic=holomorphic)
-        run = Pulled(self.fun, args, kwargs, inputs, has_aux, once=True)
+        run = Evaluated(self.fun, args, kwargs, inputs, has_aux, once=True)
         y = _scalar(run.outs, self.fun, run.structure, holomorphic=holomorphic)
         one = _one(y.dtype) if isinstance(y, Tensor) else None
         if (
@@ -275,7 +275,7 @@ class ValueAndGrad(Transformed):
             one = near(y).full((), one)[()]
         deliver = Delivery(not has_tensor(args, kwargs))
         value = deliver.leaf(y)
-        cts = run.pull([one])
+        cts = run.pullback([one])
         if on_unused != "ignore":
             report_unused(on_unused, inputs.unused(cts, self.fun), name_of(self.fun))
         grads = deliver_inputs(deliver, inputs, cts)
@@ -405,7 +405,7 @@ class Pullback:
     """The map from a cotangent of the output to cotangents of the primals; callable any number of times."""
 
     def __init__(
-        self, run: Pulled, inputs: Inputs, as_numpy: bool, fun: Callable[..., Any], on_unused: OnUnused
+        self, run: Evaluated, inputs: Inputs, as_numpy: bool, fun: Callable[..., Any], on_unused: OnUnused
     ) -> None:
         self._run, self._inputs, self._as_numpy = run, inputs, as_numpy
         self._fun, self._on_unused = fun, on_unused
@@ -415,7 +415,7 @@ class Pullback:
         try:
             run = self._run
             deliver = Delivery(self._as_numpy and not has_tensor([ct]))
-            cts = run.pull(checked_cts(ct, run.outs, run.structure))
+            cts = run.pullback(checked_cts(ct, run.outs, run.structure))
             if self._on_unused != "ignore":
                 report_unused(self._on_unused, self._inputs.unused(cts, self._fun), name_of(self._fun))
             return tuple(deliver_inputs(deliver, self._inputs, cts))
@@ -453,7 +453,7 @@ def vjp(
     try:
         check_on_unused(on_unused)
         inputs = Inputs(primals, range(len(primals)), "vjp")
-        run = Pulled(fun, primals, {}, inputs, has_aux)
+        run = Evaluated(fun, primals, {}, inputs, has_aux)
         as_numpy = not has_tensor(primals)
         deliver = Delivery(as_numpy)
         out = tree.unflatten(run.structure, [_published(deliver, y) for y in run.outs])
@@ -480,7 +480,7 @@ class Jacobian(Transformed):
         argnums, has_aux, holomorphic = (self.options[k] for k in ("argnums", "has_aux", "holomorphic"))
         args, kwargs = bound(self.fun, args, kwargs)
         inputs = Inputs(args, positions(argnums, len(args), self.fun), "jacrev", holomorphic=holomorphic)
-        run = Pulled(self.fun, args, kwargs, inputs, has_aux)
+        run = Evaluated(self.fun, args, kwargs, inputs, has_aux)
         deliver = Delivery(not has_tensor(args, kwargs))
         for y in run.outs:
             check_real(y, self.fun, "jacrev", holomorphic=holomorphic)
@@ -503,11 +503,11 @@ class Jacobian(Transformed):
         return trees[0] if isinstance(self.options["argnums"], int | np.integer) else tuple(trees)
 
 
-def _blocks(run: Pulled, k: int) -> list[Any]:
+def _blocks(run: Evaluated, k: int) -> list[Any]:
     """Return, for each input, the cotangents of every element of output `k`, stacked."""
 
     def row(e: Any) -> list[Any]:
-        return run.pull([e if i == k else None for i in range(len(run.outs))])
+        return run.pullback([e if i == k else None for i in range(len(run.outs))])
 
     y = run.outs[k]
     return batched_map(row, unit_basis(y, y.shape, y.dtype))
@@ -576,10 +576,10 @@ class ElementwiseGrad(Transformed):
         argnums = self.options["argnums"]
         args, kwargs = bound(self.fun, args, kwargs)
         inputs = Inputs(args, positions(argnums, len(args), self.fun), "elementwise_grad")
-        run = Pulled(self.fun, args, kwargs, inputs, False, once=True)
+        run = Evaluated(self.fun, args, kwargs, inputs, False, once=True)
         deliver = Delivery(not has_tensor(args, kwargs))
         ones = [near(y).ones(y.shape, y.dtype) if isinstance(y, Tensor) else None for y in run.outs]
-        grads = deliver_inputs(deliver, inputs, run.pull(ones))
+        grads = deliver_inputs(deliver, inputs, run.pullback(ones))
         return grads[0] if isinstance(argnums, int | np.integer) else tuple(grads)
 
 

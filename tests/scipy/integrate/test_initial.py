@@ -50,9 +50,9 @@ def test_every_method_has_the_derivatives_of_the_closed_form(method, sensitivity
     options = {"rtol": 1e-7, "atol": 1e-9} if method == "RK23" else FINE
     f = lambda *args: solved(*args, method=method, sensitivity=sensitivity, **options)
     expected = jacobians(exact, ARGS)
-    value, pull = fg.vjp(f, *ARGS)
+    value, pullback = fg.vjp(f, *ARGS)
     close(value, exact(*ARGS), tolerance)
-    for found, jacobian in zip(pull(np.array([1.0, -2.0, 0.5])), expected, strict=True):
+    for found, jacobian in zip(pullback(np.array([1.0, -2.0, 0.5])), expected, strict=True):
         close(found, np.tensordot([1.0, -2.0, 0.5], jacobian, 1), 10 * tolerance)
     tangents = (np.array([1.0, 0.5]), -1.0, 0.3, np.array([0.1, 0.2, -1.0]))
     total = sum(np.tensordot(j, t, np.ndim(t)) for j, t in zip(expected, tangents, strict=True))

@@ -35,9 +35,9 @@ def slopes(x, a):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_finds_a_minimum_with_its_derivative(method):
     tol = 1e-7 if method == "trust-krylov" else 1e-12  # beyond which it divides zero by zero
-    x, pull = fg.vjp(lambda a: minimum(a, method=method, tol=tol), A)
+    x, pullback = fg.vjp(lambda a: minimum(a, method=method, tol=tol), A)
     close(4 * (x - A) ** 3 + 2 * x, np.zeros(2), 1e-5)
-    close(pull(np.ones(2))[0], slopes(x, A)[0], 1e-8)
+    close(pullback(np.ones(2))[0], slopes(x, A)[0], 1e-8)
 
 
 def test_derivatives_of_every_order_in_every_mode():

@@ -308,9 +308,9 @@ def _least_squares(a: Any, b: Any, x0: Any, options: dict[str, Any]) -> tuple[An
 
     def run(values: Sequence[Any]) -> tuple[Sequence[Any], Any]:
         rhs, *captured = values
-        apply, pull = product.at(captured[:count]), back.at(captured[count:])
+        apply, adjoint = product.at(captured[:count]), back.at(captured[count:])
         operator = theirs.LinearOperator(
-            (m, n), lambda v: array(apply(v.ravel())), lambda u: array(pull(u.ravel())), dtype=dtype
+            (m, n), lambda v: array(apply(v.ravel())), lambda u: array(adjoint(u.ravel())), dtype=dtype
         )
         found = theirs.lsqr(operator, array(rhs), x0=start, **options)
         return [found[0]], found[1:9]
