@@ -487,7 +487,7 @@ def test_an_adjoint_of_the_wrong_shape():
 
 def test_a_wrong_adjoint_is_found():
     wrong = linear("wrong", run=lambda x: x * 2, adjoint=lambda ct, x: ct * 3)
-    with pytest.raises(AssertionError, match=r"wrong.*pull is wrong"):
+    with pytest.raises(AssertionError, match=r"wrong.*vjp is wrong"):
         check_row(wrong.row, Y)
 
 

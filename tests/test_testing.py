@@ -278,7 +278,7 @@ def double(ct, **_):
 
 RIGHT = {
     "run": lambda x: np.asarray(x) * 2,
-    "pull": by_argument(double),
+    "vjp": by_argument(double),
     "shape": lambda x: x,
     "batch": lambda _, x: bind("planted", x),
 }
@@ -309,12 +309,12 @@ WRONG = {
     "declared shape": ({"shape": lambda x: Aval((3,), x.dtype)},
         r"shape is wrong: it says float64\[3\], but"),
     "declared dtype": ({"shape": lambda x: Aval(x.shape, np.dtype("f"))}, "shape is wrong: it says float32"),
-    "factor": ({"pull": by_argument(lambda ct: ct * 3.0)},
-        "pull is wrong: check_grads: forward mode of planted"),
-    "declared to be flat": ({"pull": flat}, "pull is wrong: check_grads"),
+    "factor": ({"vjp": by_argument(lambda ct: ct * 3.0)},
+        "vjp is wrong: check_grads: forward mode of planted"),
+    "declared to be flat": ({"vjp": flat}, "vjp is wrong: check_grads"),
     "second order": (
-        {"run": lambda x: x * 1.0, "pull": by_argument(lambda ct, x: ct * (1.0 + x - fg.stop_gradient(x)))},
-        r"pull is wrong.*\(order 2\)",
+        {"run": lambda x: x * 1.0, "vjp": by_argument(lambda ct, x: ct * (1.0 + x - fg.stop_gradient(x)))},
+        r"vjp is wrong.*\(order 2\)",
     ),
     "batch": ({"batch": lambda _, x: bind("planted", x * 1.5)}, "batch is wrong"),
     "batch of scalars": ({"batch": lambda _, x: sum_axes(x, (0,))}, "batch is wrong"),
@@ -335,21 +335,21 @@ def test_a_wrong_column_is_named(plant, mistake):
 def test_parameters_and_constants_are_shown(plant):
     plant(
         run=lambda x, y, *, axis: x * y,
-        pull=by_argument(lambda ct, **_: ct, None),
+        vjp=by_argument(lambda ct, **_: ct, None),
         shape=lambda x, y, *, axis: x,
     )
-    with pytest.raises(AssertionError, match=re.escape("planted(float64[3], 2.0, axis=0): pull is wrong")):
+    with pytest.raises(AssertionError, match=re.escape("planted(float64[3], 2.0, axis=0): vjp is wrong")):
         check_row("planted", X[0], 2.0, axis=0)
 
 
 def test_an_argument_without_rule_is_found(plant):
     plant(
         run=np.multiply,
-        pull=by_argument(lambda ct, y: ct * y, None),
+        vjp=by_argument(lambda ct, y: ct * y, None),
         shape=lambda x, y: x,
         batch=lambda _, x, y: bind("planted", x, y),
     )
-    with pytest.raises(AssertionError, match="pull is wrong"):
+    with pytest.raises(AssertionError, match="vjp is wrong"):
         check_row("planted", X, X)
 
 
@@ -357,7 +357,7 @@ def test_a_row_that_keeps_a_gradient_back_is_told_from_one_that_lets_it_pass(pla
     plant()
     with pytest.raises(AssertionError, match="to stop gradients, but passes one on"):
         check_row("planted", X, stops=True)
-    plant(pull=flat)
+    plant(vjp=flat)
     check_row("planted", X, stops=True)
 
 

@@ -329,7 +329,7 @@ def check_row(
     """Check all rules of one primitive at `args`.
 
     - `run`: what `reference` gives, in value, shape and dtype; narrow dtypes agree with float64 to rounding;
-    - `pull`: differences and Re sum(ct * J t) = Re sum(J^T ct * t), for every set of tracked arguments; a
+    - `vjp`: differences and Re sum(ct * J t) = Re sum(J^T ct * t), for every set of tracked arguments; a
       derivative that is declared to be zero is zero;
     - `batch`: vmap equals a loop, for every set of mapped arguments;
     - `shape`: the shapes and dtypes of `run`;
@@ -353,7 +353,7 @@ def check_row(
     check = _RowCheck(ROWS[name], args, params)
     check.run(reference)
     check.shape()
-    check.pull(order, stops=stops)
+    check.vjp(order, stops=stops)
     check.batch()
     check.staged()
 
@@ -431,7 +431,7 @@ class _RowCheck:
             if not isinstance(a, Aval) or a != aval_of(y):
                 raise self.fail("shape", f"it says {a}, but run gives {aval_of(y)}")
 
-    def pull(self, order: int, *, stops: bool) -> None:
+    def vjp(self, order: int, *, stops: bool) -> None:
         """Check the derivative for every set of tracked arguments."""
         if not any(y.dtype.kind in "fc" for y in self.outs):
             return
@@ -450,12 +450,12 @@ class _RowCheck:
             vjp(self.applied(where), *xs)
         except TypeError:
             return
-        raise self.fail("pull", "the row is declared `real`, but complex arguments are differentiated")
+        raise self.fail("vjp", "the row is declared `real`, but complex arguments are differentiated")
 
     def is_zero(self, where: Sequence[int], xs: Leaves) -> None:
         """Demand that nothing flows back."""
         if any(np.any(g) for g in self.pulled(where)(*xs)):
-            raise self.fail("pull", "the row is to stop gradients, but passes one on")
+            raise self.fail("vjp", "the row is to stop gradients, but passes one on")
 
     def differentiates(self, where: Sequence[int], xs: Leaves, order: int) -> None:
         """Compare with differences, pair forward with reverse mode, and narrow dtypes with wide ones."""
@@ -464,19 +464,19 @@ class _RowCheck:
         try:
             check_grads(wide.applied(where), wide_xs, order)
         except AssertionError as error:
-            raise self.fail("pull", str(error)) from None
+            raise self.fail("vjp", str(error)) from None
         back = self.pulled(where)(*xs)
         expected = [g.astype(x.dtype) for g, x in zip(wide.pulled(where)(*wide_xs), xs, strict=True)]
-        self.same("pull", back, expected)
+        self.same("vjp", back, expected)
         rng = np.random.default_rng(20)
         ts = [_random(rng, x) for x in xs]
         out, pushed = jvp(self.applied(where), tuple(xs), tuple(ts))
-        self.same("pull", self.several(out), self.outs, 0)
+        self.same("vjp", self.several(out), self.outs, 0)
         ahead = [t for t in map(np.asarray, self.several(pushed)) if t.dtype.kind in "fc"]
         cts = [c for c in self.cts() if c.dtype.kind in "fc"]
         sides = _pairing(cts, ahead), _pairing(back, ts)
         if not abs(sides[0] - sides[1]) <= self.rounding * (1 + _size(cts, ahead) + _size(back, ts)):
-            raise self.fail("pull", f"Re<ct, J t> = {sides[0]}, but Re<J^T ct, t> = {sides[1]}")
+            raise self.fail("vjp", f"Re<ct, J t> = {sides[0]}, but Re<J^T ct, t> = {sides[1]}")
 
     def several(self, out: Any) -> Sequence[Any]:
         """Return the outputs as a sequence."""
@@ -502,7 +502,7 @@ class _RowCheck:
         for where in _subsets(self.arrays):
             self.maps("batch", lambda *xs, where=where: self.several(self.applied(where)(*xs)), where)
         if self.differentiable():
-            self.maps("batch of the pull", self.pulled(self.floating), self.floating)
+            self.maps("batch of the vjp", self.pulled(self.floating), self.floating)
 
     def maps(self, column: str, f: Callable[..., Sequence[Any]], where: Sequence[int]) -> None:
         """Compare vmap of `f` with a loop."""
@@ -522,7 +522,7 @@ class _RowCheck:
         self.same("staged run", self.several(make_graph(self.applied(self.arrays))(*xs)(*xs)), self.outs, 0)
         if self.differentiable():
             xs, back = [self.args[i] for i in self.floating], self.pulled(self.floating)
-            self.same("staged pull", make_graph(back)(*xs)(*xs), back(*xs))
+            self.same("staged vjp", make_graph(back)(*xs)(*xs), back(*xs))
 
 
 def _subsets(items: Sequence[int]) -> Iterator[tuple[int, ...]]:

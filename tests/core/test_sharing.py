@@ -11,35 +11,35 @@ from fgrad.expr import node
 class Watched(dict):
     """A table that looks at what is put in it."""
 
-    def __setitem__(self, key, pull):
-        assert (pull.pattern, pull.row) == (key, "multiply")
-        assert hasattr(pull, "linear")
-        super().__setitem__(key, pull)
+    def __setitem__(self, key, vjp):
+        assert (vjp.pattern, vjp.row) == (key, "multiply")
+        assert hasattr(vjp, "linear")
+        super().__setitem__(key, vjp)
 
-    def setdefault(self, key, pull):
+    def setdefault(self, key, vjp):
         if key not in self:
-            self[key] = pull
+            self[key] = vjp
         return self[key]
 
 
-def test_a_pull_is_complete_when_other_threads_see_it():
+def test_a_vjp_rule_is_complete_when_other_threads_see_it():
     given = ROWS["multiply"]
-    row = Primitive("multiply", run=given.run, pull=given._make_pull)
-    row._pulls = Watched()
-    assert row.pull((True, False)).pattern == (True, False)
-    assert list(row._pulls) == [(True, False)]
+    row = Primitive("multiply", run=given.run, vjp=given._make_vjp)
+    row._vjps = Watched()
+    assert row.vjp((True, False)).pattern == (True, False)
+    assert list(row._vjps) == [(True, False)]
 
 
-def test_threads_that_need_a_pull_together_get_the_same():
+def test_threads_that_need_a_vjp_rule_together_get_the_same():
     given = ROWS["multiply"]
 
     def slow(pattern):
-        made = given._make_pull(pattern)
+        made = given._make_vjp(pattern)
         time.sleep(0.01)
         return made
 
-    row = Primitive("multiply", run=given.run, pull=slow)
-    assert len({id(p) for p in together(lambda: row.pull((True, True)))}) == 1
+    row = Primitive("multiply", run=given.run, vjp=slow)
+    assert len({id(p) for p in together(lambda: row.vjp((True, True)))}) == 1
 
 
 def test_equal_expressions_of_several_threads_are_identical(monkeypatch):

@@ -180,13 +180,13 @@ def test_pools_take_any_padding(monkeypatch, compiled, window, stride):
                     continue
                 ct = RNG.integers(1, 5, got.shape) * 1.0
                 with np.errstate(all="raise"):
-                    (back,) = row.pull((True,)).raw(ct, *saved(row, got, x, options))
+                    (back,) = row.vjp((True,)).raw(ct, *saved(row, got, x, options))
                 np.testing.assert_allclose(back, shared(name, x, ct, expected, options), rtol=1e-12)
 
 
 def saved(row, out, x, options):
-    pull = row.pull((True,))
-    return *((out, x)[k] for k in pull.keep), *(Aval(x.shape, x.dtype) for _ in pull.avals), options
+    vjp = row.vjp((True,))
+    return *((out, x)[k] for k in vjp.keep), *(Aval(x.shape, x.dtype) for _ in vjp.avals), options
 
 
 def shared(name, x, ct, out, options):

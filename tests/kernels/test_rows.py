@@ -60,13 +60,13 @@ def test_softmax(twice, dtype):
     for shape, axes in [((3, 5), (1,)), ((2, 3, 70), (1, 2)), ((4, 300), (1,)), ((3, 1), (1,)), ((5,), ())]:
         x, ct = (3 * rng.standard_normal(shape).astype(dtype) for _ in range(2))
         x.flat[:3] = -np.inf, 80, -1000
-        pulls = {"softmax": normalization._softmax, "log_softmax": normalization._log_softmax}
-        for name, pull in pulls.items():
+        vjps = {"softmax": normalization._softmax, "log_softmax": normalization._log_softmax}
+        for name, vjp in vjps.items():
             if name == "log_softmax" and dtype == np.float32:
                 continue  # every kernel takes a second to compile, and has nothing of its own in float32
             (out,) = twice(lambda name=name: ROWS[name].run(x, axes=axes), rtol)
             out = np.nan_to_num(out)
-            twice(lambda pull=pull: pull(ct, out, axes=axes), rtol)
+            twice(lambda vjp=vjp: vjp(ct, out, axes=axes), rtol)
         (out,) = twice(lambda: np.asarray(ROWS["logsumexp"].run(x, axes=axes)), rtol)
         back = np.asarray(rng.standard_normal(out.shape), dtype)
         twice(lambda: normalization._logsumexp(back, out, x, axes=axes), rtol)
@@ -101,8 +101,8 @@ def test_layer_norm(twice, dtype):
         params = {"rank": rank, "eps": 1e-2}
         twice(lambda: ROWS["layer_norm"].run(x, w, b, **params), rtol)
         for pattern, saved in {(True, True, True): (x, w), (True, False, False): (x, w)}.items():
-            pull = normalization._layer_norm_pull(pattern)
-            twice(lambda pull=pull, saved=saved: pull.raw(ct, *saved, params), rtol)
+            vjp = normalization._layer_norm_vjp(pattern)
+            twice(lambda vjp=vjp, saved=saved: vjp.raw(ct, *saved, params), rtol)
 
 
 @pytest.mark.parametrize("params", POOLS)

@@ -1264,8 +1264,8 @@ def test_rows_that_are_flat_are_declared_to_be(name):
         for s in SAMPLES
         if s.row == name
     }
-    pulls = [row.pull(p) for p in patterns if any(p)]
-    assert all(p is None for p in pulls) == (name in FLAT)
+    vjps = [row.vjp(p) for p in patterns if any(p)]
+    assert all(p is None for p in vjps) == (name in FLAT)
 
 
 @pytest.mark.parametrize("name", sorted({s.row for s in SAMPLES} & FLAT - {"custom"}))
@@ -1302,8 +1302,8 @@ def works_by_element(sample: Sample) -> bool:
     x = sample.args[0] if sample.args else None
     if not isinstance(x, np.ndarray) or x.dtype != np.float64 or not 2 <= x.size <= 12:
         return False
-    pull = ROWS[sample.row].pull((True, *(False for _ in sample.args[1:])))
-    return pull is not None and pull.transpose is ITSELF
+    vjp = ROWS[sample.row].vjp((True, *(False for _ in sample.args[1:])))
+    return vjp is not None and vjp.transpose is ITSELF
 
 
 @pytest.mark.parametrize("sample", [s for s in SAMPLES if works_by_element(s)], ids=str)

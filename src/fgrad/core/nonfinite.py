@@ -19,7 +19,7 @@ from fgrad.blocks import Block
 from fgrad.core.notes import line_of as kept_line
 from fgrad.core.notes import note_nodes, observed
 from fgrad.core.observers import LOOKUPS, Check, observe, observed_rows, unobserve
-from fgrad.core.primitive import Primitive, Pull, Rule
+from fgrad.core.primitive import VJP, Primitive, Rule
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer, user_line
@@ -104,9 +104,9 @@ class Watch:
                     self._refuse(
                         node, f"the cotangents of the result of {title(node)}", "add up to", c, "sum", c
                     )
-            if not isinstance(node.pull, Pull):
+            if not isinstance(node.vjp, VJP):
                 return
-            for i, c in zip(_places(node.pull, node.saved), back, strict=True):
+            for i, c in zip(_places(node.vjp, node.saved), back, strict=True):
                 if self.found(c, tainted) is not None:
                     self._refuse(node, f"the cotangent of operand {i} of {title(node)}", "became", c, "", ct)
 
@@ -120,7 +120,7 @@ class Watch:
 
     def _refuse(self, node: Node, what: str, verb: str, bad: Any, name: str, *given: Any) -> NoReturn:
         origin = line_of(node)
-        kept = () if name or not isinstance(node.pull, Pull) else node.saved
+        kept = () if name or not isinstance(node.vjp, VJP) else node.saved
         values = [shown(v) for v in kept if array_of(v) is not None]
         mask = self.found(bad, ())
         asked = f"in the derivative asked for at {user_line()}"
@@ -134,13 +134,13 @@ class Watch:
 
 def title(node: Node) -> str:
     """Return what to call the operation of a node."""
-    if isinstance(node.pull, Pick):
+    if isinstance(node.vjp, Pick):
         return title(node.parents[0])
-    return "an argument" if node.pull is None else node.pull.row or node.pull.title or "an operation"
+    return "an argument" if node.vjp is None else node.vjp.row or node.vjp.title or "an operation"
 
 
-def _places(pull: Pull, saved: Sequence[Any]) -> list[int]:
-    pattern = pull.pattern if pull.row else saved[0]
+def _places(vjp: VJP, saved: Sequence[Any]) -> list[int]:
+    pattern = vjp.pattern if vjp.row else saved[0]
     return [i for i, tracked in enumerate(pattern) if tracked]
 
 

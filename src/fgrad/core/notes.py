@@ -20,7 +20,7 @@ from fgrad.backend.devices import on_host
 from fgrad.blocks import Nested
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.observers import LOOKUPS, observe, observed_rows, observing, unobserve
-from fgrad.core.primitive import ROWS, Primitive, Pull, Rule
+from fgrad.core.primitive import ROWS, VJP, Primitive, Rule
 from fgrad.core.scopes import Origin, here, scopes_of
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor
@@ -116,11 +116,11 @@ class Note:
     given: list[Aval | None]
 
     def __init__(self, node: Node, parents: tuple[Note, ...], line: str = "") -> None:
-        pull = node.pull
+        vjp = node.vjp
         self.parents, self.line = parents, line
         self.recordings = [recording_of(node.tape)]
-        self.index = pull.index if isinstance(pull, Pick) else None
-        self.name = (pull.row or pull.title or "operation") if isinstance(pull, Pull) else ""
+        self.index = vjp.index if isinstance(vjp, Pick) else None
+        self.name = (vjp.row or vjp.title or "operation") if isinstance(vjp, VJP) else ""
         self.places = _places(node)
         self.avals, self.given = _avals(node)
         self.seconds: float | None = None
@@ -131,11 +131,11 @@ class Note:
 
 
 def _places(node: Node) -> list[int]:
-    pull = node.pull
-    if not isinstance(pull, Pull):
+    vjp = node.vjp
+    if not isinstance(vjp, VJP):
         return list(range(len(node.parents)))
     pattern = (
-        pull.pattern if pull.row or not node.saved or not isinstance(node.saved[0], tuple) else node.saved[0]
+        vjp.pattern if vjp.row or not node.saved or not isinstance(node.saved[0], tuple) else node.saved[0]
     )
     places = [i for i, tracked in enumerate(pattern) if tracked]
     return places if len(places) == len(node.parents) else list(range(len(node.parents)))
@@ -146,20 +146,20 @@ def _avals(node: Node) -> tuple[list[Aval] | None, list[Aval | None]]:
     given: list[Aval | None] = [None] * len(node.parents)
     if node.parent_avals is not None:
         given = [Aval(*f) if f is not None else None for f in node.parent_avals]
-    pull = node.pull
+    vjp = node.vjp
     if node.aval is not None:
         pairs = node.aval if isinstance(node.aval, list) else [node.aval]
         outs = [Aval(shape, np.dtype(dtype)) for shape, dtype, *_ in pairs]
         if node.parent_avals is not None and len(outs) == 1:
             given = [g or outs[0] for g in given]
         return outs, given
-    if isinstance(pull, Pull) and pull.row in ROWS:
-        row = ROWS[pull.row]
-        if row.linear is pull and row.shape is not None and node.saved:
+    if isinstance(vjp, VJP) and vjp.row in ROWS:
+        row = ROWS[vjp.row]
+        if row.linear is vjp and row.shape is not None and node.saved:
             aval, params = node.saved
             return [aval_of(row.shape(aval, **params))], [aval]
         values = [v for v in node.saved if hasattr(v, "shape")]
-        if row.body is not None and values and node.parent_avals is None and len(pull.pattern) == 1:
+        if row.body is not None and values and node.parent_avals is None and len(vjp.pattern) == 1:
             outs = [Aval(values[0].shape, np.dtype(values[0].dtype))]  # its argument and its result are alike
             return outs, [outs[0]]
     return None, given
@@ -338,7 +338,7 @@ class Backward(Pass):
         """Note the norm of a cotangent, and the time of the step."""
         note = note_of(node)
         note.norm = _norm(given)
-        if isinstance(node.pull, Pull):
+        if isinstance(node.vjp, VJP):
             note.pulled = self.step(node, made)
 
 
@@ -347,7 +347,7 @@ class Forward(Pass):
 
     def check(self, node: Node, given: Any, made: Any) -> None:
         """Note the time of a step."""
-        if isinstance(node.pull, Pull):
+        if isinstance(node.vjp, VJP):
             self.step(node, made if isinstance(made, list | tuple) else (made,))
 
 

@@ -440,7 +440,7 @@ class Operators:
         return value
 
     def _is_differentiated(self) -> bool:
-        return any(n.tape in current().traces and n.pull is not HIDDEN for n in self._nodes)
+        return any(n.tape in current().traces and n.vjp is not HIDDEN for n in self._nodes)
 
 
 def _is_integer(x: Any) -> bool:

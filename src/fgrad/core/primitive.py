@@ -44,7 +44,7 @@ WEIGHTS = "weights"  # a reduction over `axes`: every element reaches one elemen
 EACH = "each"  # the row is linear in each tracked argument, and the others are kept
 
 
-class Pull:
+class VJP:
     """The reverse step of one primitive for one pattern of tracked arguments.
 
     `raw(ct, *saved)` and `lifted(ct, *saved)` return one cotangent per tracked argument; `raw` may be used
@@ -124,7 +124,7 @@ class Pull:
         self.linear = True  # whether the row is linear in the tracked arguments: none of their values is kept
 
 
-class Placing(Pull):
+class AccumulatingVJP(VJP):
     """The reverse step of a row that reads or writes some places of its first argument, which is tracked.
 
     A sweep has one buffer for the cotangent of that argument, however often it was read: `into` adds to it.
@@ -158,7 +158,7 @@ class Placing(Pull):
             is_small: (ct, *saved) -> whether the step reads little of much, so that it is better done
                 together with others where buffers cannot be added to.
             joined: [(ct, *saved), ...] -> what `lifted` returns, summed over many reads.
-            **options: those of `Pull`.
+            **options: those of `VJP`.
         """
         super().__init__(lifted, **options)
         self.into, self.emptied = into, emptied
@@ -170,15 +170,15 @@ def _never(*_: Any) -> bool:
 
 
 def flat(_: Pattern) -> None:
-    """Be the `pull` of a row whose derivative is zero everywhere."""
+    """Be the `vjp` of a row whose derivative is zero everywhere."""
 
 
 class Primitive:
     """One operation: a row of the table."""
 
     __slots__ = (
-        "_make_pull",
-        "_pulls",
+        "_make_vjp",
+        "_vjps",
         "apply",
         "batch",
         "body",
@@ -229,7 +229,7 @@ class Primitive:
         name: str,
         *,
         run: Rule,
-        pull: Callable[[Pattern], Pull | None],
+        vjp: Callable[[Pattern], VJP | None],
         shape: Rule | None = None,
         batch: Rule | None = None,
         body: Any = None,
@@ -252,7 +252,7 @@ class Primitive:
         Args:
             name: the name that `bind` takes.
             run: (*buffers, **params) -> buffer, or a tuple of buffers where `many`.
-            pull: pattern of tracked arguments -> how cotangents go back; None where the derivative is zero.
+            vjp: pattern of tracked arguments -> how cotangents go back; None where the derivative is zero.
             shape: (*avals, **params) -> aval (or a tuple); None runs the row on placeholder data.
             batch: (mapped, *values, **params) -> out, the batch axis first in and out; None loops.
             body: the scalar code that may be fused; None where elements mix.
@@ -267,7 +267,7 @@ class Primitive:
             large: what eager mode calls in place of `run` for LARGE arrays, where a compiled loop is faster.
             mixes: whether a Python number takes the dtype of the arrays beside it; all with a body do so.
             costly: whether it costs much more than a pass over its operands.
-            checks: whether its pull looks at cotangents, and refuses some.
+            checks: whether its vjp rule looks at cotangents, and refuses some.
             unchecked: the parameters under which it refuses no values, which are of no consequence then.
             effect: parameters -> whether it does more than its results say, or refuses values, so that it
                 stays in a program though nobody needs what it returns. None: never.
@@ -278,32 +278,32 @@ class Primitive:
         self.unchecked, self.effect, self.traits = unchecked or {}, effect, frozenset(traits)
         self.name, self.run, self.shape, self.batch, self.body = name, run, shape, batch, body
         self.many, self.real, self.inline, self.apply = many, real, inline, apply
-        self._make_pull, self._pulls = pull, dict[Pattern, "Pull | None"]()
-        self.flat = pull is flat  # no derivative at all
-        # where eager mode looks first: pulls that save values only, of one tracked argument, or of two
-        self.single: Pull | None = None
-        self.linear: Pull | None = None  # the one pull of a linear row of one argument, which keeps its aval
-        self.pairs: list[Pull | None] = [None, None, None]  # tracked: the second, the first, both
-        self.plans: dict[int, Pull] = {}  # by tracked arguments as binary digits; rows of one output only
+        self._make_vjp, self._vjps = vjp, dict[Pattern, "VJP | None"]()
+        self.flat = vjp is flat  # no derivative at all
+        # where eager mode looks first: vjp rules that save values only, of one tracked argument, or of two
+        self.single: VJP | None = None
+        self.linear: VJP | None = None  # of a linear row of one argument: it keeps its aval
+        self.pairs: list[VJP | None] = [None, None, None]  # tracked: the second, the first, both
+        self.plans: dict[int, VJP] = {}  # by tracked arguments as binary digits; rows of one output only
 
-    def pull(self, pattern: Pattern) -> Pull | None:
+    def vjp(self, pattern: Pattern) -> VJP | None:
         """Return how cotangents go back to the arguments that `pattern` marks."""
         try:
-            return self._pulls[pattern]
+            return self._vjps[pattern]
         except KeyError:
-            if len(self._pulls) >= config.cache_entries():  # of a row that takes any number of arguments
-                self._pulls.clear()
+            if len(self._vjps) >= config.cache_entries():  # of a row that takes any number of arguments
+                self._vjps.clear()
                 self.plans.clear()
-            made = self._make_pull(pattern)
+            made = self._make_vjp(pattern)
             if made is None:
-                self._pulls[pattern] = None
+                self._vjps[pattern] = None
                 return None
             own = {OUT, *(i + 1 for i, tracked in enumerate(pattern) if tracked)}
             made.row, made.pattern, made.checks = self.name, pattern, self.checks
             made.linear = (
                 made.declared or own.isdisjoint(made.keep) or (BILINEAR in self.traits and not all(pattern))
             )
-            made = self._pulls.setdefault(pattern, made) or made  # complete: other threads may see it now
+            made = self._vjps.setdefault(pattern, made) or made  # complete: other threads may see it now
             if not self.many:
                 self.plans[int("1" + "".join("01"[t] for t in pattern), 2)] = made
             if made.simple and len(pattern) == 1:
@@ -335,17 +335,17 @@ def register(row: Primitive) -> Primitive:
 
 def by_argument(
     *rules: Rule | None, raw: Sequence[Rule | None] = (), **options: Any
-) -> Callable[[Pattern], Pull | None]:
-    """Return the `pull` of a row from one rule per argument.
+) -> Callable[[Pattern], VJP | None]:
+    """Return the `vjp` of a row from one rule per argument.
 
     The positional parameters of a rule say what it keeps: `ct` first, then any of `out`, `x`, `y`, `z` (the
     primals) and `x_aval`, ... (only their shapes and dtypes). Parameters of the row arrive as keywords. None
     stands for an argument that no gradient can reach. `raw` are the same for arrays alone; `options` are
-    those of `Pull`.
+    those of `VJP`.
     """
     wants = [_wants(rule) if rule else ([], []) for rule in rules]
 
-    def pull(pattern: Pattern) -> Pull | None:
+    def vjp(pattern: Pattern) -> VJP | None:
         tracked = [i for i, t in enumerate(pattern) if t]
         if all(rules[i] is None for i in tracked):
             return None
@@ -356,9 +356,9 @@ def by_argument(
             for i in tracked
         ]
         lifted, on_arrays = (_joined([r[i] for i in tracked], places) for r in (rules, raw or rules))
-        return Pull(lifted, raw=on_arrays, keep=keep, avals=avals, params=True, **options)
+        return VJP(lifted, raw=on_arrays, keep=keep, avals=avals, params=True, **options)
 
-    return pull
+    return vjp
 
 
 def _wants(rule: Rule) -> tuple[list[int], list[int]]:

@@ -15,19 +15,19 @@ from weakref import ref
 import numpy as np
 
 from fgrad.core.aval import Shape
-from fgrad.core.primitive import Placing, Pull
+from fgrad.core.primitive import VJP, AccumulatingVJP
 from fgrad.core.trace import Trace
 
 ParentAval = tuple[Shape, "np.dtype[Any]"]
 
 
 class Node:
-    """One recorded operation, or a leaf (no `pull`)."""
+    """One recorded operation, or a leaf (no `vjp`)."""
 
-    __slots__ = ("__weakref__", "aval", "ct", "note", "parent_avals", "parents", "pull", "saved", "tape")
+    __slots__ = ("__weakref__", "aval", "ct", "note", "parent_avals", "parents", "saved", "tape", "vjp")
 
     tape: Any  # the Tape; None once cleared
-    pull: Pull | Pick | None
+    vjp: VJP | Pick | None
     saved: tuple[Any, ...]
     parents: tuple[Node, ...]  # the nodes of the tracked arguments
     parent_avals: tuple[ParentAval | None, ...] | None  # of parents whose shape or dtype is another
@@ -65,7 +65,7 @@ def _hidden(*_: Any) -> Any:
     )
 
 
-HIDDEN = Pull(_hidden)  # of a value computed inside Function.forward
+HIDDEN = VJP(_hidden)  # of a value computed inside Function.forward
 
 
 _SHORT = 256  # elements, which are added in the time that it takes to remember a buffer
@@ -74,43 +74,43 @@ _SHORT = 256  # elements, which are added in the time that it takes to remember 
 class Pieces:
     """The cotangent of a value of which small parts were read: the parts, until somebody needs the whole."""
 
-    __slots__ = ("base", "parts", "pull", "size")
+    __slots__ = ("base", "parts", "size", "vjp")
 
     base: Any  # the sum of all else, or None
     size: int  # how many elements the parts have
 
-    def __init__(self, pull: Placing, base: Any) -> None:
-        self.pull, self.base, self.size = pull, base, 0
+    def __init__(self, vjp: AccumulatingVJP, base: Any) -> None:
+        self.vjp, self.base, self.size = vjp, base, 0
         self.parts: list[tuple[Any, ...]] = []
 
     def whole(self, add: Callable[[Any, Any], Any]) -> Any:
         """Return the sum."""
         if self.parts:
-            made = self.pull.joined(self.parts)
+            made = self.vjp.joined(self.parts)
             self.base = made if self.base is None else add(self.base, made)
             self.parts, self.size = [], 0
         return self.base
 
 
-def _read(pull: Placing, have: Any, own: Any, ct: Any, saved: tuple[Any, ...]) -> Any:
+def _read(vjp: AccumulatingVJP, have: Any, own: Any, ct: Any, saved: tuple[Any, ...]) -> Any:
     """Return the cotangent `have` of an array, or None, with that of a part; a buffer of the sweep's own.
 
     It is written to only where it is `own`, which the sweep made for this place and nobody else has seen.
     """
     if have is None:
-        return pull.raw(ct, *saved)[0]
+        return vjp.raw(ct, *saved)[0]
     if have.dtype != ct.dtype or have.__class__ is not np.ndarray:
-        return np.add(have, pull.raw(ct, *saved)[0])
+        return np.add(have, vjp.raw(ct, *saved)[0])
     if own is not have:
         have = have.copy()
-    pull.into(have, ct, *saved)  # type: ignore[misc]  # a row that reads has it
+    vjp.into(have, ct, *saved)  # type: ignore[misc]  # a row that reads has it
     return have
 
 
-def _written(pull: Placing, own: Any, ct: Any, saved: tuple[Any, ...]) -> Any:
+def _written(vjp: AccumulatingVJP, own: Any, ct: Any, saved: tuple[Any, ...]) -> Any:
     """Return the cotangents of an array that was written to, new or `own`, and of what was written."""
     mine = own is ct and ct.__class__ is np.ndarray
-    return pull.emptied(ct, *saved) if mine else pull.raw(ct, *saved)  # type: ignore[misc]
+    return vjp.emptied(ct, *saved) if mine else vjp.raw(ct, *saved)  # type: ignore[misc]
 
 
 class Tape(Trace):
@@ -140,7 +140,7 @@ class Tape(Trace):
 
     def node(
         self,
-        pull: Pull | Pick | None,
+        vjp: VJP | Pick | None,
         saved: tuple[Any, ...],
         parents: tuple[Node, ...],
         parent_avals: tuple[ParentAval | None, ...] | None = None,
@@ -148,9 +148,9 @@ class Tape(Trace):
     ) -> Node:
         """Add a node."""
         n = Node()
-        n.tape, n.pull, n.saved, n.parents, n.parent_avals, n.aval = (
+        n.tape, n.vjp, n.saved, n.parents, n.parent_avals, n.aval = (
             self,
-            pull,
+            vjp,
             saved,
             parents,
             parent_avals,
@@ -167,7 +167,7 @@ class Tape(Trace):
         n = Node()
         n.tape = self
         n.saved = n.parents = ()
-        n.pull = n.parent_avals = n.ct = n.aval = None
+        n.vjp = n.parent_avals = n.ct = n.aval = None
         self.refs.append(ref(n))
         return n
 
@@ -200,7 +200,7 @@ class Tape(Trace):
         complete: Callable[[Node, Any], None] | None = None,
         check: Callable[[Node, Any, Sequence[Any]], None] | None = None,
         begin: Callable[[Node], None] | None = None,
-        at_once: Callable[[Pull, Any, tuple[Any, ...]], Any] | None = None,
+        at_once: Callable[[VJP, Any, tuple[Any, ...]], Any] | None = None,
     ) -> dict[Node, Any]:
         """Return the cotangent of every leaf that the cotangents of `seeds` reach.
 
@@ -238,23 +238,23 @@ class Tape(Trace):
                     ct = ct.whole(add)
                 if begin:
                     begin(node)
-                pull, parents = node.pull, node.parents
+                vjp, parents = node.vjp, node.parents
                 back: Any = None
-                if pull.__class__ is Placing and not check:
+                if vjp.__class__ is AccumulatingVJP and not check:
                     back = self._placed(node, ct, cts, owned, add, unbroadcast, raw=raw)
                 if back is not None:
                     parents = parents[1:]
-                elif pull is None:
+                elif vjp is None:
                     grads[node] = ct
                     back = (ct,) if parents else ()  # an attached intermediate passes its cotangent on
-                elif isinstance(pull, Pick):
-                    slots = cts.setdefault(parents[0], [None] * pull.count)
-                    slots[pull.index] = ct
+                elif isinstance(vjp, Pick):
+                    slots = cts.setdefault(parents[0], [None] * vjp.count)
+                    slots[vjp.index] = ct
                     back = ()
                 else:
-                    back = at_once(pull, ct, node.saved) if at_once else None
+                    back = at_once(vjp, ct, node.saved) if at_once else None
                     if back is None:
-                        back = pull.raw(ct, *node.saved) if raw else pull.lifted(ct, *map(lift, node.saved))
+                        back = vjp.raw(ct, *node.saved) if raw else vjp.lifted(ct, *map(lift, node.saved))
                     if node.parent_avals is not None:
                         back = [
                             c if f is None or c is None else unbroadcast(c, f)
@@ -301,27 +301,27 @@ class Tape(Trace):
         for node in reversed(nodes):
             ct = node.ct
             if ct is not None:
-                pull, parents = node.pull, node.parents
-                if pull.__class__ is Pull:
+                vjp, parents = node.vjp, node.parents
+                if vjp.__class__ is VJP:
                     saved = node.saved  # one array is the usual case, which needs no unpacking
-                    back = pull.raw(ct, saved[0]) if len(saved) == 1 else pull.raw(ct, *saved)
+                    back = vjp.raw(ct, saved[0]) if len(saved) == 1 else vjp.raw(ct, *saved)
                     if node.parent_avals is not None:
                         back = [
                             c if f is None or c is None else unbroadcast(c, f)
                             for c, f in zip(back, node.parent_avals)  # noqa: B905 -- one each, and a check costs
                         ]
-                elif pull.__class__ is Placing:
+                elif vjp.__class__ is AccumulatingVJP:
                     p = parents[0]
-                    if pull.into is not None:
+                    if vjp.into is not None:
                         if p.ct is None:  # what is read once has no buffer
-                            p.ct = pull.raw(ct, *node.saved)[0]
+                            p.ct = vjp.raw(ct, *node.saved)[0]
                         elif p.ct.size < _SHORT:
-                            p.ct = add(p.ct, pull.raw(ct, *node.saved)[0])
+                            p.ct = add(p.ct, vjp.raw(ct, *node.saved)[0])
                         else:
-                            owned[p] = p.ct = _read(pull, p.ct, owned.get(p), ct, node.saved)
+                            owned[p] = p.ct = _read(vjp, p.ct, owned.get(p), ct, node.saved)
                         parents = back = ()
                     else:
-                        first, *back = _written(pull, owned.get(node), ct, node.saved)
+                        first, *back = _written(vjp, owned.get(node), ct, node.saved)
                         parents = parents[1:]
                         if node.parent_avals is not None:
                             back = [
@@ -332,14 +332,14 @@ class Tape(Trace):
                             owned[p] = p.ct = first
                         else:
                             p.ct = add(p.ct, first)
-                elif pull is None:
+                elif vjp is None:
                     grads[node] = ct
                     back = (ct,)
                 else:
                     (p,) = parents
                     if p.ct is None:
-                        p.ct = [None] * pull.count  # type: ignore[union-attr]
-                    p.ct[pull.index] = ct  # type: ignore[union-attr]
+                        p.ct = [None] * vjp.count  # type: ignore[union-attr]
+                    p.ct[vjp.index] = ct  # type: ignore[union-attr]
                     parents = back = ()
                 node.ct = None
                 if owned:
@@ -376,14 +376,14 @@ class Tape(Trace):
 
         None where the step is like every other one.
         """
-        pull: Any = node.pull
+        vjp: Any = node.vjp
         p = node.parents[0]
         have = cts.get(p)
         if raw:
-            if pull.into is not None:
-                owned[p] = cts[p] = _read(pull, have, owned.get(p), ct, node.saved)
+            if vjp.into is not None:
+                owned[p] = cts[p] = _read(vjp, have, owned.get(p), ct, node.saved)
                 return ()
-            first, *back = _written(pull, owned.get(node), ct, node.saved)
+            first, *back = _written(vjp, owned.get(node), ct, node.saved)
             if have is None:
                 owned[p] = first
             cts[p] = first if have is None else add(have, first)
@@ -393,10 +393,10 @@ class Tape(Trace):
                     for c, f in zip(back, node.parent_avals[1:], strict=True)
                 ]
             return back
-        if pull.into is None or not pull.is_small(ct, *node.saved):
+        if vjp.into is None or not vjp.is_small(ct, *node.saved):
             return None
         if have.__class__ is not Pieces:
-            have = cts[p] = Pieces(pull, have)
+            have = cts[p] = Pieces(vjp, have)
         have.parts.append((ct, *node.saved))
         have.size += math.prod(ct.shape)
         if have.size > math.prod(node.saved[0].shape):
@@ -409,11 +409,11 @@ class Tape(Trace):
         for node in reversed(self.live()):
             if node not in reached:
                 continue
-            if node.pull is None:
+            if node.vjp is None:
                 use.setdefault(node, None)
             for p in node.parents:
                 reached.add(p)
-                if p.pull is None:
+                if p.vjp is None:
                     use[p] = node
         steps: dict[Node | None, list[Node]] = {}
         for leaf, step in use.items():

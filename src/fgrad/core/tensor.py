@@ -214,10 +214,10 @@ def apply_unary(row: Primitive, x: Any) -> Any:
         t._base = t._viewers = None
         return t
     s = inherited_state()
-    pull = row.single
+    vjp = row.single
     tape: Any = s.sole
     if (
-        pull is None
+        vjp is None
         or len(nodes) != 1
         or nodes[0].tape is not tape
         or s.thread != get_ident()
@@ -229,8 +229,8 @@ def apply_unary(row: Primitive, x: Any) -> Any:
     out = row.run(v) if row.large is None or v.size < LARGE else row.large(v)
     n = Node()
     n.tape = tape
-    n.pull = pull
-    keep = pull.keep
+    n.vjp = vjp
+    keep = vjp.keep
     n.saved = (out,) if keep is KEEP_OUT else (v,) if keep is KEEP_X else (out, v) if keep else ()
     n.parents = nodes
     n.parent_avals = n.ct = n.aval = None
@@ -280,13 +280,13 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
         if ny:
             if len(ny) != 1 or ny[0].tape is not tape:
                 return bind(row.name, x, y)
-            pull = row.pairs[2]
+            vjp = row.pairs[2]
         else:
-            pull = row.pairs[1]
+            vjp = row.pairs[1]
     elif ny:
         if len(ny) != 1 or ny[0].tape is not tape:
             return bind(row.name, x, y)
-        pull = row.pairs[0]
+        vjp = row.pairs[0]
     elif s.has_tracers or (vx is x and vy is y):
         return bind(row.name, x, y)
     else:
@@ -295,7 +295,7 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
         t._nodes = ()
         t._base = t._viewers = None
         return t
-    if pull is None or s.thread != get_ident() or (s.foreign is not None and s.foreign()):
+    if vjp is None or s.thread != get_ident() or (s.foreign is not None and s.foreign()):
         return bind(row.name, x, y)
     parent_avals = aval = None
     if (vy.__class__ is float or vy.__class__ is int) and vx.dtype is _FLOAT64:
@@ -316,15 +316,15 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
         if to_x or to_y:
             parent_avals = (to_x, to_y) if nx and ny else (to_x or to_y,)
             aval = (shape, dtype)
-        keep = pull.keep
+        keep = vjp.keep
         if vx is x and 1 in keep:
             vx = snapshot(vx, dtype)
         if vy is y and 2 in keep:
             vy = snapshot(vy, dtype)
-    keep = pull.keep
+    keep = vjp.keep
     n = Node()
     n.tape = tape
-    n.pull = pull
+    n.vjp = vjp
     n.saved = (
         ()
         if not keep
@@ -410,7 +410,7 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
     t._value = out
     n = Node()
     n.tape = tape
-    n.pull = row.linear
+    n.vjp = row.linear
     aval = _new(Aval)
     aval.shape, aval.dtype = v.shape, v.dtype
     n.saved = (aval, params)
@@ -450,30 +450,30 @@ def apply_row(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> 
     if not parents:
         out = (row.large or row.run)(*values, **params)
         return tuple(map(wrap, out)) if row.many else wrap(out)
-    pull = row.plans.get(key)
-    if pull is None or tape.linear_only or s.thread != get_ident() or (s.foreign is not None and s.foreign()):
+    vjp = row.plans.get(key)
+    if vjp is None or tape.linear_only or s.thread != get_ident() or (s.foreign is not None and s.foreign()):
         return _general(row, args, params)
     out = (row.large or row.run)(*values, **params)
     dtype = out.dtype
     if dtype.kind not in "fc":
         return _stepwise(out)
     saved = []
-    for k in pull.keep:
+    for k in vjp.keep:
         if k == OUT:
             saved.append(out)
         else:
             v = values[k - 1]
             saved.append(snapshot(v, dtype) if v is args[k - 1] else v)
-    for k in pull.avals:
+    for k in vjp.avals:
         saved.append(aval_of(values[k - 1] if k else out))  # noqa: PERF401 -- a list of its own costs more
-    if pull.params:
+    if vjp.params:
         saved.append(params)
     n = Node()
     n.tape = tape
-    n.pull = pull
+    n.vjp = vjp
     n.saved = tuple(saved)
     n.parents = parents
-    n.parent_avals = None if pull.exact else _parent_avals(values, pull.pattern, out, shaped=pull.shaped)
+    n.parent_avals = None if vjp.exact else _parent_avals(values, vjp.pattern, out, shaped=vjp.shaped)
     n.aval = (out.shape, dtype)
     n.ct = None
     refs = tape.refs
@@ -604,14 +604,14 @@ def _boxed(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any
             values.append(a._value)
         else:
             values.append(a)
-    pull = row.plans.get(key) if parents else None
-    if parents and pull is None:
+    vjp = row.plans.get(key) if parents else None
+    if parents and vjp is None:
         return _general(row, args, params)
     out = trace.process_alone(row, values, params)
     if out is NotImplemented:
         return _general(row, args, params)
     t = wrap(out)
-    if pull is None:
+    if vjp is None:
         return t
     dtype = out.dtype
     if dtype.kind != "f":
@@ -619,18 +619,18 @@ def _boxed(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any
             record(row, args, (t,), params, s, trace.level)
         return t
     saved: list[Any] = []
-    for k in pull.keep:
+    for k in vjp.keep:
         v = values[k - 1] if k else out
         if isinstance(v, Tracer):
             saved.append(wrap(v))
         else:
             saved.append(snapshot(v, dtype) if v is args[k - 1] else v)
-    if pull.avals:
-        saved += [aval_of(values[k - 1] if k else out) for k in pull.avals]
-    if pull.params:
+    if vjp.avals:
+        saved += [aval_of(values[k - 1] if k else out) for k in vjp.avals]
+    if vjp.params:
         saved.append(params)
-    parent_avals = None if pull.exact else _parent_avals(args, pull.pattern, out, shaped=pull.shaped)
-    t._nodes = (tape.node(pull, tuple(saved), parents, parent_avals, (out.shape, dtype)),)
+    parent_avals = None if vjp.exact else _parent_avals(args, vjp.pattern, out, shaped=vjp.shaped)
+    t._nodes = (tape.node(vjp, tuple(saved), parents, parent_avals, (out.shape, dtype)),)
     return t
 
 
@@ -691,18 +691,18 @@ def record(
     }
     for tape in state.suspended:
         seen = tuple([node_on(tape, a) is not None for a in args])
-        if any(seen) and row.pull(seen) is not None:
+        if any(seen) and row.vjp(seen) is not None:
             for out in outs:
                 if out.dtype.kind in "fc":
                     out._nodes += (tape.node(HIDDEN, (), ()),)
     for tape in sorted(tapes, key=lambda t: t.level):
         mine = [node_on(tape, a) for a in args]
-        pull = row.pull(tuple([n is not None for n in mine]))
+        vjp = row.vjp(tuple([n is not None for n in mine]))
         if row.real and any(n and a.dtype.kind == "c" for a, n in zip(args, mine, strict=True)):
             refuse_complex(row)
-        if pull is None and tape.linear_only:
+        if vjp is None and tape.linear_only:
             raise NotLinearError(row.name)
-        if pull is None or not any(o.dtype.kind in "fc" for o in outs):
+        if vjp is None or not any(o.dtype.kind in "fc" for o in outs):
             refuse_objects(outs[0].dtype)
             continue
         everything = (outs if row.many else outs[0], *args)
@@ -711,16 +711,16 @@ def record(
             tuple([lowered(o, state, tape.level) for o in outs])
             if k == OUT and row.many
             else _kept(everything[k], state, tape.level, dtype)
-            for k in pull.keep
+            for k in vjp.keep
         ]
         saved += [
-            tuple(map(aval_of, outs)) if k == OUT and row.many else aval_of(everything[k]) for k in pull.avals
+            tuple(map(aval_of, outs)) if k == OUT and row.many else aval_of(everything[k]) for k in vjp.avals
         ]
-        if pull.params:
+        if vjp.params:
             saved.append(params)
         parents = tuple([n for n in mine if n is not None])
-        parent_avals = None if pull.exact else _parent_avals(args, pull.pattern, outs[0], shaped=pull.shaped)
-        made = tape.node(pull, tuple(saved), parents, parent_avals, _outputs(outs, many=row.many))
+        parent_avals = None if vjp.exact else _parent_avals(args, vjp.pattern, outs[0], shaped=vjp.shaped)
+        made = tape.node(vjp, tuple(saved), parents, parent_avals, _outputs(outs, many=row.many))
         _to_outputs(made, tape, row, outs)
 
 

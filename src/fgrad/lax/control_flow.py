@@ -17,7 +17,7 @@ import numpy as np
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.placement import near
-from fgrad.core.primitive import Primitive, Pull, register
+from fgrad.core.primitive import VJP, Primitive, register
 from fgrad.core.program import Program, Var
 from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor, bind, node_on
@@ -215,7 +215,7 @@ def _run(*values: Any, code: Code) -> tuple[Any, ...]:
     )
 
 
-def _pull(linear: bool, pattern: tuple[bool, ...]) -> Pull:
+def _vjp(linear: bool, pattern: tuple[bool, ...]) -> VJP:
     def call(cts: Sequence[Any], *saved: Any) -> list[Any]:
         *primals, params = saved
         code = params["code"]
@@ -232,7 +232,7 @@ def _pull(linear: bool, pattern: tuple[bool, ...]) -> Pull:
         return list(bind("lax.pullback", *primals, *given, code=Back(code, pattern, wanted)))
 
     keep = tuple(range(1, len(pattern) + 1))
-    return Pull(call, keep=keep, params=True, exact=True, linear=linear)
+    return VJP(call, keep=keep, params=True, exact=True, linear=linear)
 
 
 def _declare(name: str, *, linear: bool) -> None:
@@ -246,7 +246,7 @@ def _declare(name: str, *, linear: bool) -> None:
         Primitive(
             name,
             run=_run,
-            pull=partial(_pull, linear),
+            vjp=partial(_vjp, linear),
             shape=lambda *_, code: code.outs,
             batch=batch,
             many=True,

@@ -48,7 +48,7 @@ register(
     Primitive(
         "stop_gradient",
         run=lambda x: x,
-        pull=flat,
+        vjp=flat,
         shape=lambda x: x,
         batch=lambda _, x: bind("stop_gradient", x),
         traits={MOVES, CHEAP, TOTAL},

@@ -87,7 +87,7 @@ def _declare(name: str, run: Rule, sign: int, *, real: bool) -> None:
         Primitive(
             name,
             run=run,
-            pull=by_argument(
+            vjp=by_argument(
                 lambda ct, x, *, n: ct * (sign * x * bind(name, x, n=n + 1)), exact=True, transpose=ITSELF
             ),
             shape=lambda x, *, n: Aval(x.shape, x.dtype),

@@ -112,7 +112,7 @@ def _is_finite(x: np.ndarray) -> bool:
         return bool(np.isfinite(np.add.reduce(x, axis=None)))
 
 
-class FusedPull(Fused):
+class FusedVJP(Fused):
     """The same as reverse step: a tuple with one cotangent per tracked argument."""
 
     def __call__(self, *operands: Any) -> Any:

@@ -24,9 +24,9 @@ from fgrad.core.primitive import (
     LARGE,
     SPREADS,
     TOTAL,
+    VJP,
     Pattern,
     Primitive,
-    Pull,
     Rule,
     by_argument,
     register,
@@ -176,7 +176,7 @@ _lifted = by_argument(
 )
 
 
-def _pull(pattern: Pattern) -> Pull | None:
+def _vjp(pattern: Pattern) -> VJP | None:
     made = _lifted(pattern)
     if made is not None:
         made.raw = _ON_ARRAYS[pattern]
@@ -187,7 +187,7 @@ register(
     Primitive(
         "contract",
         run=_run,
-        pull=_pull,
+        vjp=_vjp,
         shape=_shape,
         batch=_batch,
         costly=True,

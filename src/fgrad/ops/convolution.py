@@ -65,7 +65,7 @@ register(
     Primitive(
         "convolve",  # valid: the first operand is at least as long as the second
         run=_run,
-        pull=by_argument(_first, _second, transpose=EACH),
+        vjp=by_argument(_first, _second, transpose=EACH),
         shape=lambda x, y, *, mode: Aval(
             (*x.shape[:-1], _length(x.shape[-1], y.shape[-1], mode)), np.result_type(x.dtype, y.dtype)
         ),

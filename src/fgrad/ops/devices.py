@@ -35,7 +35,7 @@ register(
     Primitive(
         "staged_to_device",
         run=lambda x, *, device: moved(x, device),
-        pull=by_argument(
+        vjp=by_argument(
             lambda ct, x, *, device: bind("to_device_of", ct, x), exact=True, linear=True, transpose=ROW
         ),
         shape=lambda x, *, device: x,
@@ -46,7 +46,7 @@ register(
     Primitive(
         "to_device_of",
         run=lambda x, like: moved(x, device_of(like)),
-        pull=by_argument(lambda ct, x: bind("to_device_of", ct, x), None, exact=True, linear=True),
+        vjp=by_argument(lambda ct, x: bind("to_device_of", ct, x), None, exact=True, linear=True),
         shape=lambda x, like: x,
         batch=_beside,
     )

@@ -22,9 +22,9 @@ from fgrad.core.primitive import (
     SPREADS,
     SPREADS_FIRST,
     TOTAL,
+    VJP,
     Pattern,
     Primitive,
-    Pull,
     Rule,
     by_argument,
     flat,
@@ -35,7 +35,7 @@ from fgrad.expr.atoms import ATOMS
 from fgrad.expr.derive import chain, gradient
 from fgrad.expr.emit import emit_calls, emit_in_place
 from fgrad.expr.node import ZERO, Expr, Operand, apply, const, postorder, var, variables
-from fgrad.ops.compiled import FastUfunc, Fused, FusedPull
+from fgrad.ops.compiled import FastUfunc, Fused, FusedVJP
 from fgrad.ops.linear import convert, with_rank
 
 FUSED = {"erf", "erfc", "sigmoid", "softplus"}
@@ -69,14 +69,14 @@ def declare_atom(name: str) -> Primitive:
     params = PARAMS[: atom.arity]
     slopes = [s if isinstance(s, Expr) else const(s) for s in atom.slopes(OUT, *params)]
     fused = name in FUSED
-    pull = _puller(slopes, params, atom.products, fused=fused, large=LARGE_SLOPES.get(name, ""))
+    vjp = _vjp_maker(slopes, params, atom.products, fused=fused, large=LARGE_SLOPES.get(name, ""))
     body = apply_unshared(name, params)
     run = Fused(params, (body,), atom.reference) if fused else atom.reference
     large = None
     if name in LARGE_VALUES:
         large = FastUfunc(params, body, run, LARGE_VALUES[name], silent=name in SILENT)
     traits = [TOTAL, *(trait for flag, trait in _TRAITS.items() if flag in atom.flags)]
-    return _declare(name, params, body, run, pull, real=not atom.holomorphic, large=large, traits=traits)
+    return _declare(name, params, body, run, vjp, real=not atom.holomorphic, large=large, traits=traits)
 
 
 def declare_call(
@@ -106,22 +106,22 @@ def declare_call(
     _RAW[name], _LIFTED[name] = run, functools.partial(called, name)
 
     @functools.cache
-    def made() -> tuple[Sequence[Operand | None], Callable[[Pattern], Pull | None]]:
+    def made() -> tuple[Sequence[Operand | None], Callable[[Pattern], VJP | None]]:
         given = slopes(OUT, *params) if slopes else ()
         known = [s if isinstance(s, Expr) else const(s or 0) for s in given]
-        return given, _puller(known, params, ("scale",) * len(params), _built_for_calls)
+        return given, _vjp_maker(known, params, ("scale",) * len(params), _built_for_calls)
 
-    def pull(pattern: Pattern) -> Pull | None:
-        given, puller = made()
+    def vjp(pattern: Pattern) -> VJP | None:
+        given, make_vjp = made()
         for argument, slope, tracked in zip(arguments, given, pattern, strict=True):
             if tracked and slope is None:
                 raise TypeError(
                     f"the derivative of {title} in its argument {argument} is not known. Make {argument} a "
                     f"constant: fgrad.stop_gradient({argument}), or declare a derivative: fgrad.custom_vjp"
                 )
-        return puller(pattern)
+        return make_vjp(pattern)
 
-    return _declare(name, params, None, run, pull if slopes else flat, real=real, shape=shape, mixes=True)
+    return _declare(name, params, None, run, vjp if slopes else flat, real=real, shape=shape, mixes=True)
 
 
 def declare_word(name: str, f: Rule) -> None:
@@ -147,16 +147,16 @@ def declare_body(
     product = "scale" if any("scale" in atom.products for atom in inside) else "multiply"
     real = any(not atom.holomorphic for atom in inside)
 
-    def pull(pattern: Pattern) -> Pull | None:
+    def vjp(pattern: Pattern) -> VJP | None:
         return made()(pattern)
 
     @functools.cache
-    def made() -> Callable[[Pattern], Pull | None]:
+    def made() -> Callable[[Pattern], VJP | None]:
         slopes = list(gradient(body, params))
-        return _puller(slopes, params, (product,) * len(params), built=_built_by_dtype, fused=fused)
+        return _vjp_maker(slopes, params, (product,) * len(params), built=_built_by_dtype, fused=fused)
 
     if fused:  # fgrad's own, of which a program uses few: their slopes wait until then
-        return _declare(name, params, body, Fused(params, (body,), run), pull, real=real)
+        return _declare(name, params, body, Fused(params, (body,), run), vjp, real=real)
     return _declare(name, params, body, run, made(), real=real)
 
 
@@ -197,7 +197,7 @@ def _declare(
     params: tuple[Expr, ...],
     body: Expr | None,
     run: Rule,
-    pull: Callable[[Pattern], Pull | None],
+    vjp: Callable[[Pattern], VJP | None],
     *,
     real: bool,
     shape: Rule | None = None,
@@ -207,7 +207,7 @@ def _declare(
         Primitive(
             name,
             run=run,
-            pull=pull,
+            vjp=vjp,
             shape=shape or functools.partial(_shape, run),
             batch=functools.partial(batch_elementwise, name),
             body=None if body is None else Body(params, body),
@@ -231,8 +231,8 @@ class Body:
 
 def _built(text: str, namespace: dict[str, Any], constants: dict[str, float]) -> Rule:
     namespace = {**namespace, **constants}
-    exec(compile(text, "<fgrad pull>", "exec"), namespace)  # noqa: S102 -- our own emitted code
-    made: Rule = namespace["pull"]
+    exec(compile(text, "<fgrad vjp>", "exec"), namespace)  # noqa: S102 -- our own emitted code
+    made: Rule = namespace["vjp"]
     return made
 
 
@@ -274,7 +274,7 @@ def _is_factor(p: Expr, e: Expr) -> bool:
     return e.args in {(CT, p), (p, CT)} or p not in variables(e)
 
 
-def _puller(
+def _vjp_maker(
     slopes: Sequence[Expr],
     params: tuple[Expr, ...],
     products: Sequence[str],
@@ -282,15 +282,15 @@ def _puller(
     *,
     fused: bool = False,
     large: str = "",
-) -> Callable[[Pattern], Pull | None]:
-    """Return the `pull` of a row with these slopes: a generated function per pattern of tracked arguments.
+) -> Callable[[Pattern], VJP | None]:
+    """Return the `vjp` of a row with these slopes: a generated function per pattern of tracked arguments.
 
     One compiled loop computes it for large arrays if `fused`, or of the dtypes in `large`.
     """
     if all(s is ZERO for s in slopes):
         return flat
 
-    def pull(pattern: Pattern) -> Pull | None:
+    def vjp(pattern: Pattern) -> VJP | None:
         terms = [chain(CT, s, p) for s, p, tracked in zip(slopes, products, pattern, strict=True) if tracked]
         results = [None if t is ZERO else t for t in terms]
         if results.count(None) == len(results):
@@ -305,18 +305,18 @@ def _puller(
             p for p, tracked in zip(params, pattern, strict=True) if p in kept and (logs or not tracked)
         ]
         mixed = [p for p in beside if any(r is not None and not _is_factor(p, r) for r in results)]
-        text, constants = emit_calls("pull", (CT, *kept), results, mixed if len(params) > 1 else ())
+        text, constants = emit_calls("vjp", (CT, *kept), results, mixed if len(params) > 1 else ())
         lifted, raw = (built(text, space, constants) for space in (_LIFTED, _RAW))
         if len(params) == 1 and built is _built:  # no broadcasting: intermediate results may share memory
             for bounded in (False, True) if large else (False,):
-                other = FusedPull((CT, *kept), results, raw, large) if bounded else raw
-                text, constants = emit_in_place("pull", (CT, *kept), results, "other", bounded=bounded)
+                other = FusedVJP((CT, *kept), results, raw, large) if bounded else raw
+                text, constants = emit_in_place("vjp", (CT, *kept), results, "other", bounded=bounded)
                 raw = built(text, {**_RAW, "other": other, "LARGE": LARGE}, constants)
         if fused or (large and len(params) > 1):
-            raw = FusedPull((CT, *kept), results, raw, large or "fd")
-        return Pull(lifted, raw=raw, keep=keep, transpose=ITSELF)
+            raw = FusedVJP((CT, *kept), results, raw, large or "fd")
+        return VJP(lifted, raw=raw, keep=keep, transpose=ITSELF)
 
-    return pull
+    return vjp
 
 
 def _shape(run: Rule, *operands: Any) -> Aval:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import OUT, Primitive, Pull, by_argument, register
+from fgrad.core.primitive import OUT, VJP, Primitive, by_argument, register
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import convert, real
 from fgrad.ops.matrices import (
@@ -51,7 +51,7 @@ register(
     Primitive(
         "cholesky",
         run=np.linalg.cholesky,
-        pull=by_argument(_cholesky, exact=True),
+        vjp=by_argument(_cholesky, exact=True),
         shape=lambda a: a,
         batch=mapped_rest("cholesky"),
     )
@@ -118,7 +118,7 @@ register(
     Primitive(
         "qr",
         run=lambda a, *, mode: tuple(np.linalg.qr(a, mode)),
-        pull=lambda _: Pull(_qr, keep=(OUT, 1), exact=True),
+        vjp=lambda _: VJP(_qr, keep=(OUT, 1), exact=True),
         shape=_shape_qr,
         batch=mapped_rest("qr"),
         many=True,
@@ -156,7 +156,7 @@ register(
     Primitive(
         "eigh",
         run=lambda a, *, uplo: tuple(np.linalg.eigh(a, uplo)),
-        pull=lambda _: Pull(_eigh, keep=(OUT,), params=True, exact=True),
+        vjp=lambda _: VJP(_eigh, keep=(OUT,), params=True, exact=True),
         shape=_shape_eigh,
         batch=mapped_rest("eigh"),
         many=True,
@@ -200,7 +200,7 @@ register(
     Primitive(
         "eig",
         run=_run_eig,
-        pull=lambda _: Pull(_eig, keep=(OUT,)),
+        vjp=lambda _: VJP(_eig, keep=(OUT,)),
         shape=_shape_eig,
         batch=mapped_rest("eig"),
         many=True,
@@ -287,7 +287,7 @@ register(
     Primitive(
         "svd",
         run=lambda a, *, full_matrices: tuple(np.linalg.svd(a, full_matrices)),
-        pull=lambda _: Pull(_svd, keep=(OUT,), exact=True),
+        vjp=lambda _: VJP(_svd, keep=(OUT,), exact=True),
         shape=_shape_svd,
         batch=mapped_rest("svd"),
         many=True,

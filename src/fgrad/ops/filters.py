@@ -12,7 +12,7 @@ import numpy as np
 from fgrad.backend.devices import elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, register
+from fgrad.core.primitive import EACH, OUT, VJP, Pattern, Primitive, register
 from fgrad.core.tensor import bind
 from fgrad.kernels import recurrences
 from fgrad.ops.contraction import contract
@@ -37,7 +37,7 @@ def _there_recursion(a: Any, u: Any) -> Any:
     return recurrences.recursion(a.astype(dtype, copy=False), u.astype(dtype, copy=False))
 
 
-def _recursion_pull(pattern: Pattern) -> Pull:
+def _recursion_vjp(pattern: Pattern) -> VJP:
     to_a, to_u = pattern
 
     def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
@@ -55,7 +55,7 @@ def _recursion_pull(pattern: Pattern) -> Pull:
         ct_a = bind("stack", *parts) if parts else near(ct).zeros(0, ct.dtype)
         return (ct_a, ct_u) if to_u else (ct_a,)
 
-    return Pull(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else EACH)
+    return VJP(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else EACH)
 
 
 def _batch_recursion(mapped: Pattern, a: Any, u: Any) -> Any:
@@ -73,7 +73,7 @@ register(
     Primitive(
         "recursion",  # y_n = u_n - a_1 y_(n-1) - ... - a_k y_(n-k), along the last axis
         run=elsewhere(_run_recursion, _there_recursion),
-        pull=_recursion_pull,
+        vjp=_recursion_vjp,
         shape=lambda a, u: Aval(u.shape, np.result_type(a.dtype, u.dtype)),
         batch=_batch_recursion,
     )

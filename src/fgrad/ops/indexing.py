@@ -20,10 +20,10 @@ from fgrad.core.primitive import (
     LARGE,
     SPREADS_FIRST,
     TOTAL,
+    VJP,
+    AccumulatingVJP,
     Pattern,
-    Placing,
     Primitive,
-    Pull,
     flat,
     register,
 )
@@ -295,7 +295,7 @@ linear(
     run=lambda x, *, index: x[index],
     adjoint=lambda ct, x, *, index: bind("unslice", ct, shape=x.shape, index=index),
     raw=_unsliced,
-    step=functools.partial(Placing, into=_add_into, is_small=_is_small, joined=_joined),
+    step=functools.partial(AccumulatingVJP, into=_add_into, is_small=_is_small, joined=_joined),
     shape=lambda x, *, index: Aval(_indexed(x.shape, index), x.dtype),
     batch=lambda x, *, index: bind("slice", x, index=_all(index)),
     write=lambda x, new, *, index: bind("update", x, new, index=index),
@@ -360,7 +360,7 @@ def _batch_update(mapped: tuple[bool, ...], x: Any, value: Any, *, index: Index)
     return bind("update", x, value, index=_all(index))
 
 
-def _update_pull(pattern: Pattern) -> Pull:
+def _update_vjp(pattern: Pattern) -> VJP:
     def value_of(ct: Any, saved: Any) -> Any:
         value, params = saved
         return _fitted(bind("slice", ct, index=params["index"]), value.shape)
@@ -378,15 +378,15 @@ def _update_pull(pattern: Pattern) -> Pull:
 
     avals = (2,) if pattern[1] else ()
     if not pattern[0]:
-        return Pull(call, avals=avals, params=True)
-    return Placing(call, emptied=emptied, avals=avals, params=True)
+        return VJP(call, avals=avals, params=True)
+    return AccumulatingVJP(call, emptied=emptied, avals=avals, params=True)
 
 
 register(
     Primitive(
         "update",
         run=_run_update,
-        pull=_update_pull,
+        vjp=_update_vjp,
         shape=_shape_update,
         batch=_batch_update,
         traits={KEEPS_C_ORDER_OF_FIRST},
@@ -404,7 +404,7 @@ def _fitted(ct: Any, shape: Shape) -> Any:
 # these name no element twice, which `unique` promises, scattering needs no addition.
 
 
-def _gather_pull(pattern: Pattern) -> Pull:
+def _gather_vjp(pattern: Pattern) -> VJP:
     def call(ct: Any, *saved: Any) -> tuple[Any]:
         *arrays, x, params = saved
         return (bind("scatter_add", ct, *arrays, shape=x.shape, **params),)
@@ -418,7 +418,7 @@ def _gather_pull(pattern: Pattern) -> Pull:
         else:
             np.add.at(buffer, filled(saved[-1]["template"], saved[:-2]), ct)
 
-    return Placing(
+    return AccumulatingVJP(
         call,
         raw=on_arrays,
         into=into,
@@ -430,16 +430,16 @@ def _gather_pull(pattern: Pattern) -> Pull:
     )
 
 
-def _scatter_pull(pattern: Pattern) -> Pull:
+def _scatter_vjp(pattern: Pattern) -> VJP:
     def call(ct: Any, *saved: Any) -> tuple[Any]:
         *arrays, params = saved
         unique = params.get("unique", False)
         return (bind("gather", ct, *arrays, template=params["template"], unique=unique),)
 
-    return Pull(call, keep=tuple(range(2, len(pattern) + 1)), params=True, exact=True, transpose=EACH)
+    return VJP(call, keep=tuple(range(2, len(pattern) + 1)), params=True, exact=True, transpose=EACH)
 
 
-def _put_pull(pattern: Pattern) -> Pull | None:
+def _put_vjp(pattern: Pattern) -> VJP | None:
     def call(ct: Any, *saved: Any) -> list[Any]:
         *arrays, _, params = saved
         template = params["template"]
@@ -467,8 +467,8 @@ def _put_pull(pattern: Pattern) -> Pull | None:
 
     keep = tuple(range(3, len(pattern) + 1))
     if not pattern[0]:
-        return Pull(call, keep=keep, avals=(2,), params=True)
-    return Placing(call, emptied=emptied, keep=keep, avals=(2,), params=True)
+        return VJP(call, keep=keep, avals=(2,), params=True)
+    return AccumulatingVJP(call, emptied=emptied, keep=keep, avals=(2,), params=True)
 
 
 def _run_winners(*arrays: Any, template: Index, shape: Shape) -> Any:
@@ -689,7 +689,7 @@ _GATHER = register(
     Primitive(
         "gather",
         run=_run_gather,
-        pull=_gather_pull,
+        vjp=_gather_vjp,
         shape=lambda x, *arrays, template, **_: Aval(gathered(x.shape, arrays, template), x.dtype),
         batch=_batch_gather,
         write=lambda x, new, *arrays, template, **_: bind("put", x, new, *arrays, template=template),
@@ -699,7 +699,7 @@ register(
     Primitive(
         "scatter_add",
         run=_run_scatter_add,
-        pull=_scatter_pull,
+        vjp=_scatter_vjp,
         shape=lambda ct, *arrays, template, shape, **_: _filling(
             ct, shape, gathered(shape, arrays, template)
         ),
@@ -740,7 +740,7 @@ register(
     Primitive(
         "put",
         run=_run_put,
-        pull=_put_pull,
+        vjp=_put_vjp,
         shape=_shape_put,
         batch=_batch_put,
         traits={KEEPS_C_ORDER_OF_FIRST},
@@ -750,7 +750,7 @@ register(
     Primitive(
         "winners",
         run=_run_winners,
-        pull=flat,
+        vjp=flat,
         shape=lambda *arrays, template, shape: Aval(gathered(shape, arrays, template), np.dtype(bool)),
         batch=_batch_winners,
     )
@@ -770,7 +770,7 @@ def _run_unstack(x: Any, *, axis: int) -> tuple[Any, ...]:
     return tuple([rows[i] for i in range(len(rows))])
 
 
-def _unstack_pull(_: Pattern) -> Pull:
+def _unstack_vjp(_: Pattern) -> VJP:
     def call(ct: Any, x: Aval, params: Any) -> tuple[Any]:
         axis = params["axis"]
         shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
@@ -778,14 +778,14 @@ def _unstack_pull(_: Pattern) -> Pull:
         parts = (nothing if c is None else reshape(c, shape) for c in ct)
         return (bind("concatenate", *parts, axis=axis),)
 
-    return Pull(call, avals=(1,), params=True, exact=True)
+    return VJP(call, avals=(1,), params=True, exact=True)
 
 
 register(
     Primitive(
         "unstack",
         run=_run_unstack,
-        pull=_unstack_pull,
+        vjp=_unstack_vjp,
         shape=lambda x, *, axis: (Aval((*x.shape[:axis], *x.shape[axis + 1 :]), x.dtype),) * x.shape[axis],
         batch=lambda _, x, *, axis: unstack(x, axis + 1),
         many=True,

@@ -22,8 +22,8 @@ from fgrad.core.primitive import (
     SPREADS,
     SPREADS_FIRST,
     TOTAL,
+    VJP,
     Primitive,
-    Pull,
     Rule,
     flat,
     register,
@@ -47,7 +47,7 @@ def linear(
     raw: Rule | None = None,
     write: Rule | None = None,
     depends: bool = False,
-    step: Callable[..., Pull] = Pull,
+    step: Callable[..., VJP] = VJP,
     traits: Iterable[str] = (),
 ) -> Primitive:
     """Declare a linear row of one argument.
@@ -64,7 +64,7 @@ def linear(
         step: what makes the reverse step.
         traits: what `Primitive` says of them.
     """
-    pull = step(
+    vjp = step(
         lambda ct, aval, params: (adjoint(ct, aval, **params),),
         raw=raw,
         avals=(1,),
@@ -72,18 +72,18 @@ def linear(
         exact=True,
         transpose=ROW,
     )
-    pull.row = name
+    vjp.row = name
     row = Primitive(
         name,
         run=run,
-        pull=lambda _: pull,
+        vjp=lambda _: vjp,
         shape=shape,
         batch=batch and (lambda mapped, x, **params: batch(x, **params)),
         write=write,
         depends=depends,
         traits=traits,
     )
-    row.linear = pull
+    row.linear = vjp
     return register(row)
 
 
@@ -346,7 +346,7 @@ register(
     Primitive(
         "fitted",
         run=_run_fitted,
-        pull=flat,
+        vjp=flat,
         effect=lambda _: True,
         shape=lambda n, *, dtype: Aval(n.shape, dtype),
         batch=lambda _, n, *, dtype: bind("fitted", n, dtype=dtype),
@@ -393,21 +393,21 @@ def _run_put_part(z: Any, part: Any, *, imaginary: bool) -> Any:
     return out
 
 
-def _put_part_pull(pattern: tuple[bool, ...]) -> Pull:
+def _put_part_vjp(pattern: tuple[bool, ...]) -> VJP:
     def call(ct: Any, params: Any) -> list[Any]:
         back = [bind("put_part", ct, 0.0, **params)] if pattern[0] else []
         if pattern[1]:  # the pairing of cotangents and tangents is Re(ct t)
             back.append(-imag(ct) if params["imaginary"] else real(ct))
         return back
 
-    return Pull(call, params=True, exact=True)
+    return VJP(call, params=True, exact=True)
 
 
 register(
     Primitive(
         "put_part",  # complex numbers with another real or imaginary part
         run=_run_put_part,
-        pull=_put_part_pull,
+        vjp=_put_part_vjp,
         shape=lambda z, part, *, imaginary: aval_of(z),
         batch=_batch_put_part,
     )
@@ -435,7 +435,7 @@ def reverse(x: Any, axis: int) -> Any:
     return bind("slice", x, index=(*(slice(None),) * axis, slice(None, None, -1)))
 
 
-def _concatenate_pull(pattern: tuple[bool, ...]) -> Pull:
+def _concatenate_vjp(pattern: tuple[bool, ...]) -> VJP:
     tracked = [i for i, t in enumerate(pattern) if t]
 
     def call(ct: Any, *saved: Any) -> list[Any]:
@@ -447,7 +447,7 @@ def _concatenate_pull(pattern: tuple[bool, ...]) -> Pull:
                 pieces.append(bind("slice", ct, index=(*(slice(None),) * axis, slice(start, stop))))
         return pieces
 
-    return Pull(call, avals=tuple(range(1, len(pattern) + 1)), params=True)
+    return VJP(call, avals=tuple(range(1, len(pattern) + 1)), params=True)
 
 
 def _batch_concatenate(mapped: tuple[bool, ...], *xs: Any, axis: int) -> Any:
@@ -469,7 +469,7 @@ register(
     Primitive(
         "concatenate",
         run=lambda *xs, axis: np.concatenate(xs, axis),
-        pull=_concatenate_pull,
+        vjp=_concatenate_vjp,
         shape=_shape_concatenate,
         batch=_batch_concatenate,
         traits={SPREADS, KEEPS_C_ORDER},
@@ -477,9 +477,9 @@ register(
 )
 
 
-def _stack_pull(pattern: tuple[bool, ...]) -> Pull:
+def _stack_vjp(pattern: tuple[bool, ...]) -> VJP:
     tracked = [i for i, t in enumerate(pattern) if t]
-    return Pull(lambda ct: [bind("slice", ct, index=(i,)) for i in tracked])
+    return VJP(lambda ct: [bind("slice", ct, index=(i,)) for i in tracked])
 
 
 def _batch_stack(mapped: tuple[bool, ...], *xs: Any) -> Any:
@@ -494,7 +494,7 @@ register(
     Primitive(
         "stack",
         run=lambda *xs: np.stack(xs),
-        pull=_stack_pull,
+        vjp=_stack_vjp,
         shape=lambda *xs: Aval((len(xs), *xs[0].shape), np.result_type(*(x.dtype for x in xs))),
         batch=_batch_stack,
         traits={SPREADS, KEEPS_C_ORDER},

@@ -23,7 +23,7 @@ from numpy.linalg import LinAlgError
 from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, by_argument, register
+from fgrad.core.primitive import EACH, OUT, VJP, Pattern, Primitive, by_argument, register
 from fgrad.core.tensor import bind, unary
 from fgrad.ops import iterations
 from fgrad.ops.foreign import each, scipy
@@ -78,7 +78,7 @@ def _there(a: Any, *, function: str, exponent: float, to_complex: bool) -> Any:
     return _typed(iterations.function_of(wide, function, exponent), a, function, to_complex=to_complex)
 
 
-def _function_pull(_: Pattern) -> Pull:
+def _function_vjp(_: Pattern) -> VJP:
     def back(ct: Any, y: Any, a: Any, params: dict[str, Any]) -> tuple[Any]:
         function, exponent = params["function"], params["exponent"]
         if function == "expm":
@@ -96,7 +96,7 @@ def _function_pull(_: Pattern) -> Pull:
             y = bind("regularized", y, divisor, function=function)
         return (bind("log_frechet", swapped(y), ct),)
 
-    return Pull(back, keep=(OUT, 1), params=True)
+    return VJP(back, keep=(OUT, 1), params=True)
 
 
 def _singular(a: Any, function: str) -> Any:
@@ -132,7 +132,7 @@ register(
     Primitive(
         "matrix_function",
         run=elsewhere(_run, _there),
-        pull=_function_pull,
+        vjp=_function_vjp,
         shape=lambda a, *, to_complex, **_: (
             Aval(a.shape, np.result_type(a.dtype, np.complex64)) if to_complex else a
         ),
@@ -224,7 +224,7 @@ def _log_along(y: Any, e: Any, expm: Any, sylvester: Any) -> Any:
     return 2.0**halvings * total
 
 
-def _frechet_pull(pattern: Pattern) -> Pull:
+def _frechet_vjp(pattern: Pattern) -> VJP:
     to_a, to_e = pattern
 
     def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
@@ -232,10 +232,10 @@ def _frechet_pull(pattern: Pattern) -> Pull:
         ct_e = (bind("frechet", swapped(a), ct),) if to_e else ()
         return (_of_both(a, e[0], ct), *ct_e) if to_a else ct_e
 
-    return Pull(back, keep=(1, 2) if to_a else (1,), params=True, transpose="" if to_a else EACH)
+    return VJP(back, keep=(1, 2) if to_a else (1,), params=True, transpose="" if to_a else EACH)
 
 
-def _log_frechet_pull(pattern: Pattern) -> Pull:
+def _log_frechet_vjp(pattern: Pattern) -> VJP:
     to_y, to_e = pattern
 
     def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
@@ -246,7 +246,7 @@ def _log_frechet_pull(pattern: Pattern) -> Pull:
         ct_y = -_of_both(y, out[0], ct_e)
         return (ct_y, ct_e) if to_e else (ct_y,)
 
-    return Pull(back, keep=(OUT, 1) if to_y else (1,), params=True, transpose="" if to_y else EACH)
+    return VJP(back, keep=(OUT, 1) if to_y else (1,), params=True, transpose="" if to_y else EACH)
 
 
 def _of_both(a: Any, e: Any, ct: Any) -> Any:
@@ -291,7 +291,7 @@ for _name, _run_it in (("regular", _run_regular), ("regularized", _run_regulariz
         Primitive(
             _name,
             run=_run_it,
-            pull=by_argument(lambda ct, **_: ct, None),
+            vjp=by_argument(lambda ct, **_: ct, None),
             shape=lambda x, _, **__: x,
             batch=_batch_stacks(_name),
         )
@@ -300,7 +300,7 @@ register(
     Primitive(
         "frechet",
         run=elsewhere(_run_frechet, _there_frechet),
-        pull=_frechet_pull,
+        vjp=_frechet_vjp,
         shape=lambda a, e: Aval(a.shape, np.result_type(a.dtype, e.dtype)),
         batch=_batch_stacks("frechet"),
     )
@@ -309,7 +309,7 @@ register(
     Primitive(
         "log_frechet",
         run=elsewhere(_run_log_frechet, _there_log_frechet),
-        pull=_log_frechet_pull,
+        vjp=_log_frechet_vjp,
         shape=lambda y, e: Aval(y.shape, np.result_type(y.dtype, e.dtype)),
         batch=_batch_stacks("log_frechet"),
     )
@@ -348,7 +348,7 @@ def _there_sylvester(a: Any, b: Any, q: Any) -> Any:
     return iterations.sylvester(*(x.astype(dtype, copy=False) for x in (a, b, q)))
 
 
-def _sylvester_pull(pattern: Pattern) -> Pull:
+def _sylvester_vjp(pattern: Pattern) -> VJP:
     to_a, to_b, to_q = pattern
 
     def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
@@ -359,14 +359,14 @@ def _sylvester_pull(pattern: Pattern) -> Pull:
         return (*found, y) if to_q else tuple(found)
 
     own = to_a or to_b
-    return Pull(back, keep=(OUT, 1, 2) if own else (1, 2), params=True, transpose="" if own else EACH)
+    return VJP(back, keep=(OUT, 1, 2) if own else (1, 2), params=True, transpose="" if own else EACH)
 
 
 register(
     Primitive(
         "sylvester",
         run=elsewhere(_run_sylvester, _there_sylvester),
-        pull=_sylvester_pull,
+        vjp=_sylvester_vjp,
         shape=lambda a, b, q: Aval(q.shape, np.result_type(a.dtype, b.dtype, q.dtype)),
         batch=_batch_stacks("sylvester"),
     )
@@ -408,7 +408,7 @@ register(
     Primitive(
         "polar",  # of matrices with at least as many rows as columns
         run=_run_polar,
-        pull=lambda _: Pull(_polar, keep=(OUT,), exact=True),
+        vjp=lambda _: VJP(_polar, keep=(OUT,), exact=True),
         shape=lambda a: (a, Aval((*a.shape[:-2], a.shape[-1], a.shape[-1]), a.dtype)),
         batch=lambda _, a: bind("polar", a),
         many=True,

@@ -17,10 +17,10 @@ from fgrad.core.primitive import (
     LARGE,
     SYMMETRIC,
     TOTAL,
+    VJP,
     WEIGHTS,
     Pattern,
     Primitive,
-    Pull,
     Rule,
     by_argument,
     register,
@@ -151,7 +151,7 @@ def _declare(
         Primitive(
             name,
             run=run,
-            pull=by_argument(rule, raw=[raw or rule], exact=True, transpose=transpose),
+            vjp=by_argument(rule, raw=[raw or rule], exact=True, transpose=transpose),
             shape=shape,
             batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
             real=True,
@@ -231,7 +231,7 @@ _layer_norm_of: dict[Pattern, Rule] = {
 }
 
 
-def _layer_norm_pull(pattern: Pattern) -> Pull:
+def _layer_norm_vjp(pattern: Pattern) -> VJP:
     keep = (1, 2) if pattern[0] else (1,) if pattern[1] else ()
 
     def lifted(ct: Any, *saved: Any) -> list[Any]:
@@ -252,7 +252,7 @@ def _layer_norm_pull(pattern: Pattern) -> Pull:
         found = backend("rows").layer_norm_back(ct, saved[0], saved[1], saved[-1]["eps"])
         return [f for f, tracked in zip(found, pattern, strict=True) if tracked]
 
-    return Pull(lifted, raw=raw, keep=keep, params=True)
+    return VJP(lifted, raw=raw, keep=keep, params=True)
 
 
 def _batch_layer_norm(
@@ -280,7 +280,7 @@ register(
     Primitive(
         "layer_norm",
         run=_run_layer_norm,
-        pull=_layer_norm_pull,
+        vjp=_layer_norm_vjp,
         shape=_shape_layer_norm,
         batch=_batch_layer_norm,
         real=True,

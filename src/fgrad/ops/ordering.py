@@ -34,7 +34,7 @@ def _declare(name: str, run: Callable[..., Any], *, reduces: bool = False) -> No
         Primitive(
             name,
             run=run,
-            pull=flat,
+            vjp=flat,
             shape=shape,
             batch=lambda _, x, *, axis, **params: bind(name, x, axis=axis + 1, **params),
         )
@@ -151,7 +151,7 @@ def _batch_rank(mapped: tuple[bool, ...], x: Any, ranks: Any, *, propagate: bool
     return bind("rank", x, ranks, propagate=propagate)
 
 
-register(Primitive("rank", run=_run_rank, pull=flat, shape=_shape_rank, batch=_batch_rank))
+register(Primitive("rank", run=_run_rank, vjp=flat, shape=_shape_rank, batch=_batch_rank))
 
 
 # Searching: the last axis of `a` is sorted, and its other axes, if any, are the first ones of `v`.
@@ -178,7 +178,7 @@ register(
     Primitive(
         "search",
         run=_run_search,
-        pull=flat,
+        vjp=flat,
         shape=lambda a, v, *, side: Aval(v.shape, _PLACES),
         batch=_batch_search,
     )
@@ -216,7 +216,7 @@ register(
     Primitive(
         "representative",
         run=lambda x, first, group: x[first],
-        pull=by_argument(_share, None, None, exact=True),
+        vjp=by_argument(_share, None, None, exact=True),
         shape=lambda x, first, group: Aval((*first.shape, *x.shape[1:]), x.dtype),
         batch=_batch_representative,
     )

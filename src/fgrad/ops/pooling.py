@@ -103,7 +103,7 @@ register(
     Primitive(
         "max_pool",
         run=_run_max,
-        pull=by_argument(_max_adjoint, exact=True),
+        vjp=by_argument(_max_adjoint, exact=True),
         shape=lambda x, *, window, stride, padding: Aval(_pooled(x, window, stride, padding), x.dtype),
         batch=lambda _, x, **params: bind("max_pool", x, **params),
         real=True,

@@ -27,9 +27,9 @@ from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
     NOT_FOLDED,
+    VJP,
     Pattern,
     Primitive,
-    Pull,
     Rule,
     by_argument,
     flat,
@@ -133,7 +133,7 @@ register(
     Primitive(
         "threefry",
         run=_run_threefry,
-        pull=flat,
+        vjp=flat,
         shape=lambda key, count: Aval(np.broadcast_shapes(key.shape, count.shape), np.dtype(np.uint32)),
         batch=functools.partial(batch_elementwise, "threefry"),
     )
@@ -142,7 +142,7 @@ register(
     Primitive(
         "draw",
         run=_run_draw,
-        pull=flat,
+        vjp=flat,
         shape=lambda key, *_, shape, dtype, **params: Aval((*key.shape[:-1], *shape), dtype),
         batch=_batch_draw,
         traits={NOT_FOLDED},
@@ -152,7 +152,7 @@ register(
     Primitive(
         "discrete",
         run=lambda x: x,
-        pull=_refuse,
+        vjp=_refuse,
         shape=lambda x: x,
         batch=lambda _, x: bind("discrete", x),
     )
@@ -201,7 +201,7 @@ def _polygamma(x: Array, *, n: int) -> Array:
     return sign * (far ** -float(n) * (scale / n + scale / 2 / far + tail) + scale * near)
 
 
-def _elementwise(name: str, run: Rule, pull: Any, *, floats: int) -> None:
+def _elementwise(name: str, run: Rule, vjp: Any, *, floats: int) -> None:
     """Declare a row of operands that broadcast; those from `floats` on are such, the others integers."""
 
     def shape(*xs: Any, **_: Any) -> Aval:
@@ -215,7 +215,7 @@ def _elementwise(name: str, run: Rule, pull: Any, *, floats: int) -> None:
         Primitive(
             name,
             run=_in_double(run),
-            pull=pull,
+            vjp=vjp,
             shape=shape,
             batch=functools.partial(batch_elementwise, name),
             real=True,
@@ -404,19 +404,19 @@ def _first(y: Array, *theta: Array) -> Array:
     return y if y.shape == shape else np.broadcast_to(y, shape).copy()
 
 
-def _keeping_all(rules: Sequence[Rule | None]) -> Callable[[Pattern], Pull | None]:
-    """Return the `pull` of a row whose rules take the cotangent, the output and all operands."""
+def _keeping_all(rules: Sequence[Rule | None]) -> Callable[[Pattern], VJP | None]:
+    """Return the `vjp` of a row whose rules take the cotangent, the output and all operands."""
 
-    def pull(pattern: Pattern) -> Pull | None:
+    def vjp(pattern: Pattern) -> VJP | None:
         used = [rule for rule, tracked in zip(rules, pattern, strict=True) if tracked]
 
         def call(ct: Any, *saved: Any) -> list[Any]:
             *values, params = saved
             return [rule and rule(ct, *values, **params) for rule in used]
 
-        return Pull(call, keep=tuple(range(len(pattern) + 1)), params=True) if any(used) else None
+        return VJP(call, keep=tuple(range(len(pattern) + 1)), params=True) if any(used) else None
 
-    return pull
+    return vjp
 
 
 _declare_implicit("log_gamma", LogGamma)

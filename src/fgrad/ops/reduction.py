@@ -35,7 +35,7 @@ def _reduction(name: str, run: Rule, rule: Rule, shape: Rule = reduced, *, raw: 
         Primitive(
             name,
             run=run,
-            pull=by_argument(rule, raw=raw, exact=True, transpose=WEIGHTS),
+            vjp=by_argument(rule, raw=raw, exact=True, transpose=WEIGHTS),
             shape=lambda x, *, axes: shape(x, axes),
             batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
             traits={TOTAL},
@@ -163,7 +163,7 @@ register(
     Primitive(
         "cumprod",
         run=lambda x, *, axis: np.cumprod(x, axis),
-        pull=by_argument(_cumprod),
+        vjp=by_argument(_cumprod),
         shape=lambda x, *, axis: Aval(x.shape, np.cumprod(np.empty(0, x.dtype)).dtype),
         batch=lambda _, x, *, axis: bind("cumprod", x, axis=axis + 1),
         traits={KEEPS_C_ORDER},
@@ -181,7 +181,7 @@ register(
     Primitive(
         "recur",
         run=_run_recur,
-        pull=by_argument(_recur_first, _recur_second),
+        vjp=by_argument(_recur_first, _recur_second),
         shape=lambda a, b, *, axis: Aval(a.shape, np.result_type(a.dtype, b.dtype)),
         batch=_batch_recur,
     )
@@ -198,7 +198,7 @@ def _accumulate(ct: Any, out: Any, x: Any, *, ufunc: str, axis: int) -> Any:
     row, full = ROWS[ufunc], (slice(None),) * axis
     if row.real and x.dtype.kind == "c":
         refuse_complex(row)
-    step = row.pull((True, True))
+    step = row.vjp((True, True))
     if x.shape[axis] < 2:
         return ct
     tail = (*full, slice(1, None))
@@ -223,7 +223,7 @@ register(
     Primitive(
         "accumulate",
         run=lambda x, *, ufunc, axis: ROWS[ufunc].run.accumulate(x, axis),  # type: ignore[attr-defined]
-        pull=by_argument(_accumulate),
+        vjp=by_argument(_accumulate),
         shape=lambda x, *, ufunc, axis: Aval(x.shape, _accumulated(x, ufunc)),
         batch=lambda _, x, *, ufunc, axis: bind("accumulate", x, ufunc=ufunc, axis=axis + 1),
     )

@@ -19,7 +19,7 @@ import numpy as np
 
 from fgrad.backend.devices import elsewhere
 from fgrad.core.placement import near
-from fgrad.core.primitive import OUT, Pattern, Primitive, Pull, register
+from fgrad.core.primitive import OUT, VJP, Pattern, Primitive, register
 from fgrad.core.tensor import bind
 from fgrad.ops import iterations
 from fgrad.ops.foreign import each, scipy
@@ -66,7 +66,7 @@ def _there(a: Any, b: Any, q: Any, r: Any, *, discrete: bool) -> Any:
     return iterations.riccati(a, b, q, r, discrete=discrete).astype(dtype, copy=False)
 
 
-def _pull(pattern: Pattern) -> Pull:
+def _vjp(pattern: Pattern) -> VJP:
     def back(ct: Any, x: Any, a: Any, b: Any, r: Any, params: dict[str, Any]) -> tuple[Any, ...]:
         left = matrix_product(adjoint(b), x)
         if params["discrete"]:
@@ -86,7 +86,7 @@ def _pull(pattern: Pattern) -> Pull:
         found = (to_a, -matrix_product(to_a, swapped(k)), z / 2, to_r)
         return tuple(f for f, tracked in zip(found, pattern, strict=True) if tracked)
 
-    return Pull(back, keep=(OUT, 1, 2, 4), params=True)
+    return VJP(back, keep=(OUT, 1, 2, 4), params=True)
 
 
 def _batch(mapped: Pattern, *values: Any, **params: Any) -> Any:
@@ -99,4 +99,4 @@ def _shape(a: Any, *others: Any, discrete: bool) -> Any:
     return type(a)(a.shape, np.result_type(a.dtype, *(o.dtype for o in others)))
 
 
-register(Primitive("riccati", run=elsewhere(_run, _there), pull=_pull, shape=_shape, batch=_batch))
+register(Primitive("riccati", run=elsewhere(_run, _there), vjp=_vjp, shape=_shape, batch=_batch))

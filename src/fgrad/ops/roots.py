@@ -60,7 +60,7 @@ def _powers(r: Any, n: int) -> Any:
     return bind("concatenate", ones, bind("cumprod", columns, axis=1), axis=1)
 
 
-def _pull(ct: Any, out: Any, x: Any, *, lead: int) -> Any:
+def _vjp(ct: Any, out: Any, x: Any, *, lead: int) -> Any:
     n = x.shape[0]
     powers = _powers(out, n)
     p = convert(x, out.dtype)
@@ -111,7 +111,7 @@ register(
     Primitive(
         "roots",
         run=elsewhere(_run, _there),
-        pull=by_argument(_pull),
+        vjp=by_argument(_vjp),
         shape=lambda p, *, lead: Aval((p.shape[0] - lead - 1,), _complex(p.dtype)),
         costly=True,
     )
@@ -120,7 +120,7 @@ register(
     Primitive(
         "simple_roots",
         run=_run_simple,
-        pull=by_argument(lambda ct: ct, None, None),
+        vjp=by_argument(lambda ct: ct, None, None),
         shape=lambda ct, r, p: ct,
     )
 )

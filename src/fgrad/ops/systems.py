@@ -16,7 +16,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, Rule, by_argument, register
+from fgrad.core.primitive import EACH, OUT, VJP, Pattern, Primitive, Rule, by_argument, register
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, convert, imag, reshape, sum_axes, transpose, with_rank
 from fgrad.ops.matrices import adjoint, as_column, conjugate, mapped_rest, matrix_product, real_dtype, swapped
@@ -64,7 +64,7 @@ def _run_solve(a: Any, b: Any, *, check: str) -> Any:
     return np.linalg.solve(a, b)
 
 
-def _solve_pull(pattern: Pattern) -> Pull:
+def _solve_vjp(pattern: Pattern) -> VJP:
     to_a, to_b = pattern
 
     def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
@@ -74,7 +74,7 @@ def _solve_pull(pattern: Pattern) -> Pull:
         ct_a = [-matrix_product(ct_b, swapped(out[0]))] if to_a else []
         return (*ct_a, ct_b) if to_b else tuple(ct_a)
 
-    return Pull(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else EACH)
+    return VJP(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else EACH)
 
 
 def _shape_solve(a: Aval, b: Aval, *, check: str) -> Aval:
@@ -99,7 +99,7 @@ register(
     Primitive(
         "solve",
         run=_run_solve,
-        pull=_solve_pull,
+        vjp=_solve_vjp,
         shape=_shape_solve,
         batch=_batch_solve,
         unchecked={"check": ""},
@@ -275,7 +275,7 @@ register(
     Primitive(
         "det",
         run=np.linalg.det,
-        pull=by_argument(lambda ct, x: reshape(ct, (*ct.shape, 1, 1)) * bind("cofactor", x), exact=True),
+        vjp=by_argument(lambda ct, x: reshape(ct, (*ct.shape, 1, 1)) * bind("cofactor", x), exact=True),
         shape=lambda a: Aval(a.shape[:-2], a.dtype),
         batch=mapped_rest("det"),
     )
@@ -286,7 +286,7 @@ register(
     Primitive(
         "cofactor",
         run=_run_cofactor,
-        pull=by_argument(lambda ct, x: bind("minors", x, ct), exact=True),
+        vjp=by_argument(lambda ct, x: bind("minors", x, ct), exact=True),
         shape=lambda a: a,
         batch=mapped_rest("cofactor"),
     )
@@ -297,7 +297,7 @@ register(
     Primitive(
         "minors",
         run=_run_minors,
-        pull=by_argument(
+        vjp=by_argument(
             lambda ct, x, y: bind("second_minors", x, y, ct), lambda ct, x: bind("minors", x, ct)
         ),
         shape=_shape_minors,
@@ -310,7 +310,7 @@ register(
     Primitive(
         "second_minors",
         run=_run_second_minors,
-        pull=by_argument(
+        vjp=by_argument(
             _fourth,
             lambda ct, x, z: bind("second_minors", x, ct, z),
             lambda ct, x, y: bind("second_minors", x, y, ct),
@@ -325,7 +325,7 @@ register(
     Primitive(
         "slogdet",
         run=lambda a: tuple(np.linalg.slogdet(a)),
-        pull=lambda _: Pull(_slogdet, keep=(OUT, 1), exact=True),
+        vjp=lambda _: VJP(_slogdet, keep=(OUT, 1), exact=True),
         shape=lambda a: (Aval(a.shape[:-2], a.dtype), Aval(a.shape[:-2], real_dtype(a.dtype))),
         batch=mapped_rest("slogdet"),
         many=True,
@@ -358,7 +358,7 @@ register(
     Primitive(
         "pinv",
         run=lambda a, *, rcond, hermitian: np.linalg.pinv(a, rcond, hermitian),
-        pull=by_argument(_pinv, exact=True),
+        vjp=by_argument(_pinv, exact=True),
         shape=_shape_pinv,
         batch=mapped_rest("pinv"),
     )

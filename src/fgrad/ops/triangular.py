@@ -16,7 +16,7 @@ from numpy.linalg import LinAlgError
 from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import EACH, OUT, Pattern, Primitive, Pull, flat, register
+from fgrad.core.primitive import EACH, OUT, VJP, Pattern, Primitive, flat, register
 from fgrad.core.tensor import bind
 from fgrad.kernels import linear_systems, recurrences
 from fgrad.ops.foreign import each, scipy
@@ -78,7 +78,7 @@ def _part(x: Any, *, lower: bool, strict: bool = False) -> Any:
     return x * triangle(x, n, m, _real_dtype(x.dtype), lower=lower, strict=strict)
 
 
-def _solve_pull(pattern: Pattern) -> Pull:
+def _solve_vjp(pattern: Pattern) -> VJP:
     to_a, to_b = pattern
 
     def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
@@ -89,7 +89,7 @@ def _solve_pull(pattern: Pattern) -> Pull:
         ct_a = [_part(-matrix_product(ct_b, swapped(out[0])), lower=lower, strict=unit)] if to_a else []
         return (*ct_a, ct_b) if to_b else tuple(ct_a)
 
-    return Pull(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else EACH)
+    return VJP(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else EACH)
 
 
 def _batch_solve(mapped: Pattern, a: Any, b: Any, **params: Any) -> Any:
@@ -110,7 +110,7 @@ register(
     Primitive(
         "solve_triangular",
         run=elsewhere(_run_solve, _there_solve),
-        pull=_solve_pull,
+        vjp=_solve_vjp,
         shape=lambda a, b, **_: Aval(b.shape, np.result_type(a.dtype, b.dtype)),
         batch=_batch_solve,
     )
@@ -154,7 +154,7 @@ def _padded(x: Any, start: int, n: int) -> Any:
     return bind("unslice", x, shape=(*x.shape[:-1], n), index=(..., slice(start, start + x.shape[-1])))
 
 
-def _banded_pull(pattern: Pattern) -> Pull:
+def _banded_vjp(pattern: Pattern) -> VJP:
     to_ab, to_b = pattern
 
     def back(ct: Any, *saved: Any) -> tuple[Any, ...]:
@@ -176,7 +176,7 @@ def _banded_pull(pattern: Pattern) -> Pull:
         ct_ab = bind("concatenate", *lines, axis=len(ab.shape) - 2)
         return (ct_ab, ct_b) if to_b else (ct_ab,)
 
-    return Pull(back, keep=(OUT, 1) if to_ab else (1,), params=True, transpose="" if to_ab else EACH)
+    return VJP(back, keep=(OUT, 1) if to_ab else (1,), params=True, transpose="" if to_ab else EACH)
 
 
 def _batch_banded(mapped: Pattern, ab: Any, b: Any, **params: Any) -> Any:
@@ -191,7 +191,7 @@ register(
     Primitive(
         "solve_banded",
         run=elsewhere(_run_banded, _there_banded),
-        pull=_banded_pull,
+        vjp=_banded_vjp,
         shape=lambda ab, b, **_: Aval(b.shape, np.result_type(ab.dtype, b.dtype)),
         batch=_batch_banded,
     )
@@ -287,7 +287,7 @@ register(
     Primitive(
         "lu_factor",  # both factors in one matrix, the exchanges of rows, and the order to which they lead
         run=elsewhere(_run_lu, _there_lu),
-        pull=lambda _: Pull(_lu, keep=(OUT,), exact=True),
+        vjp=lambda _: VJP(_lu, keep=(OUT,), exact=True),
         shape=_shape_lu,
         batch=lambda _, a: bind("lu_factor", a),
         many=True,
@@ -309,7 +309,7 @@ register(
         run=elsewhere(
             _run_order, lambda piv: recurrences.order_of(piv.astype(np.int32, copy=False), piv.shape[-1])
         ),
-        pull=flat,
+        vjp=flat,
         shape=lambda piv: Aval(piv.shape, np.dtype(np.int32)),
         batch=lambda _, piv: bind("pivot_order", piv),
     )
@@ -371,7 +371,7 @@ register(
     Primitive(
         "ldl",
         run=elsewhere(_run_ldl, linear_systems.ldl),
-        pull=lambda _: Pull(_ldl, keep=(OUT,), params=True, exact=True),
+        vjp=lambda _: VJP(_ldl, keep=(OUT,), params=True, exact=True),
         shape=_shape_ldl,
         batch=lambda _, a, **params: bind("ldl", a, **params),
         many=True,

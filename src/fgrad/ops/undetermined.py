@@ -13,9 +13,9 @@ from fgrad.core.aval import aval_of
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
     NOT_FOLDED,
+    VJP,
     Pattern,
     Primitive,
-    Pull,
     register,
 )
 from fgrad.core.tensor import bind, unary
@@ -139,7 +139,7 @@ def _run_guard(
     return np.where(bad, x.dtype.type(0), x)
 
 
-def _guard_pull(pattern: Pattern) -> Pull | None:
+def _guard_vjp(pattern: Pattern) -> VJP | None:
     if not pattern[0]:
         return None
     none = (None,) * (sum(pattern) - 1)
@@ -152,7 +152,7 @@ def _guard_pull(pattern: Pattern) -> Pull | None:
             return guarded(ct, bad, w, ct, kind=kind, what=params["what"], second=True), *none
         return bind("where", bad, 0, ct), *none
 
-    return Pull(back, keep=(2, 3), params=True, exact=True)
+    return VJP(back, keep=(2, 3), params=True, exact=True)
 
 
 def _batch_guard(mapped: Pattern, *values: Any, **params: Any) -> Any:
@@ -167,7 +167,7 @@ register(
     Primitive(
         "guard",
         run=_run_guard,
-        pull=_guard_pull,
+        vjp=_guard_vjp,
         shape=lambda x, *_, **__: aval_of(x),
         batch=_batch_guard,
         unchecked={"look": False},

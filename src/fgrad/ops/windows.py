@@ -271,7 +271,7 @@ register(
     Primitive(
         "conv",
         run=_run,
-        pull=by_argument(
+        vjp=by_argument(
             _input_adjoint,
             _kernel_adjoint,
             transpose=EACH,

@@ -12,7 +12,7 @@ import numpy as np
 from fgrad.backend.devices import as_array, on_host
 from fgrad.core.aval import Shape
 from fgrad.core.placement import near
-from fgrad.core.primitive import ITSELF, WEIGHTS, Primitive, Pull
+from fgrad.core.primitive import ITSELF, VJP, WEIGHTS, Primitive
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import Trace, Tracer, below, current, next_level, running, user_line
 from fgrad.ops.linear import broadcast_to, reshape, shifted
@@ -241,13 +241,13 @@ def batched_map(f: Callable[[Any], Sequence[Any]], x: Any) -> list[Any]:
     return [None if y is None else trace.unbox(y) for y in ys]
 
 
-def pull_batched(trace: Batch, pull: Pull, ct: Any, saved: Sequence[Any]) -> Any:
-    """Return what `pull.lifted` does, by one step on the arrays of all examples; None where that is unknown.
+def vjp_batched(trace: Batch, vjp: VJP, ct: Any, saved: Sequence[Any]) -> Any:
+    """Return what `vjp.lifted` does, by one step on the arrays of all examples; None where that is unknown.
 
     `trace` is alone under the recording. A step that works element by element does so along the axis of the
     examples too, where all operands have it in the same place; a reduction has it before its axes.
     """
-    kind = pull.transpose
+    kind = vjp.transpose
     if kind is not ITSELF and kind is not WEIGHTS:
         return None
     if trace.owns(ct):
@@ -268,9 +268,9 @@ def pull_batched(trace: Batch, pull: Pull, ct: Any, saved: Sequence[Any]) -> Any
         elif v.__class__ is dict:
             if kind is WEIGHTS:
                 v = {"axes": shifted(v["axes"])}  # noqa: PLW2901 -- likewise
-        elif len(pull.pattern) == 1 or not isinstance(v, np.ndarray | np.generic) or v.ndim >= rank:
+        elif len(vjp.pattern) == 1 or not isinstance(v, np.ndarray | np.generic) or v.ndim >= rank:
             return None  # with one argument, intermediate results may share memory: all have one shape
         given.append(v)
     if cts.__class__ is not np.ndarray or any(v.__class__ is Tensor for v in given):
         return None
-    return [None if c is None else trace.tracer(c) for c in pull.raw(cts, *given)]
+    return [None if c is None else trace.tracer(c) for c in vjp.raw(cts, *given)]

@@ -17,9 +17,9 @@ from fgrad.backend.devices import CPU, as_array, copied, moved, on_host
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import (
     NOT_FOLDED,
+    VJP,
     Pattern,
     Primitive,
-    Pull,
     flat,
     register,
 )
@@ -159,7 +159,7 @@ def _checked(x: Any, aval: Aval, call: _Call) -> Any:
     return a
 
 
-def _refuse(pattern: Pattern) -> Pull:
+def _refuse(pattern: Pattern) -> VJP:
     """Return a step back that says there is none; it is taken only where a cotangent arrives."""
 
     def step(_: Any, params: dict[str, Any]) -> NoReturn:
@@ -170,7 +170,7 @@ def _refuse(pattern: Pattern) -> Pull:
             "the gradient with fgrad.stop_gradient"
         )
 
-    return Pull(step, params=True)
+    return VJP(step, params=True)
 
 
 def _map_call(
@@ -217,7 +217,7 @@ CALL = register(
     Primitive(
         "pure_callback",
         run=_run,
-        pull=_refuse,
+        vjp=_refuse,
         shape=lambda *_, avals, **__: avals,
         batch=_map_call,
         many=True,
@@ -272,7 +272,7 @@ EFFECT = register(
         "effect",
         run=_call_with,
         effect=lambda _: True,
-        pull=flat,
+        vjp=flat,
         shape=lambda *_, call: (),
         batch=_look_at_each,
         many=True,

@@ -10,7 +10,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.aval import aval_of
-from fgrad.core.primitive import Pull
+from fgrad.core.primitive import VJP
 from fgrad.core.tape import Node
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import user_line
@@ -148,12 +148,12 @@ def _residuals(outs: list[Node], order: list[Node]) -> list[tuple[Any, Node, str
 
 
 def _saved(node: Node) -> list[tuple[str, Any]]:
-    pull = node.pull
-    if not isinstance(pull, Pull):
+    vjp = node.vjp
+    if not isinstance(vjp, VJP):
         return []
     if len(node.saved) == 1 and isinstance(node.saved[0], Again):
         again = node.saved[0]
         kept = [(f"kept out of {name or 'a named row'} in checkpoint", x) for name, x in again.kept.values()]
         return [*(("kept for checkpoint", x) for x in again.call.leaves), *kept]
-    names = [("out of" if k == 0 else "into") + f" {pull.row}" for k in pull.keep]
+    names = [("out of" if k == 0 else "into") + f" {vjp.row}" for k in vjp.keep]
     return [*zip(names, node.saved, strict=False)]

@@ -23,7 +23,7 @@ from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import current, note_call, user_line
 from fgrad.errors import NoGradientWarning, UnusedArgumentError
 from fgrad.ops.linear import convert, unbroadcast
-from fgrad.transforms.batch import Batch, pull_batched
+from fgrad.transforms.batch import Batch, vjp_batched
 from fgrad.transforms.calling import plain
 
 OnUnused = Literal["warn", "error", "ignore"]
@@ -84,7 +84,7 @@ def _at_once() -> Callable[..., Any] | None:
     """Return the shorter way through steps of batched values, where there is one."""
     traces = current().traces
     if len(traces) == 1 and traces[0].__class__ is Batch:
-        return functools.partial(pull_batched, traces[0])
+        return functools.partial(vjp_batched, traces[0])
     return None
 
 

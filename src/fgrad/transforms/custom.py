@@ -21,8 +21,8 @@ from fgrad.core.aval import Aval, aval_of
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
     NOT_FOLDED,
+    VJP,
     Primitive,
-    Pull,
     flat,
     register,
 )
@@ -90,17 +90,17 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
     with _seen_by(below(top), rule):
         made = rule.forward(*inner)
     outs = outs or [_free(o) for o in made]
-    pull = _pull(rule, args, outs)
+    vjp_rule = _vjp_rule(rule, args, outs)
     avals = [(o.shape, o.dtype) for o in outs]
     for tape in tapes:
         parents = [n for a in args if a.__class__ is Tensor for n in a._nodes if n.tape is tape]
         pattern = tuple(a.__class__ is Tensor and any(n.tape is tape for n in a._nodes) for a in args)
-        node = tape.node(pull, (pattern,), tuple(parents), aval=avals)
+        node = tape.node(vjp_rule, (pattern,), tuple(parents), aval=avals)
         for i, out in enumerate(outs):
             if out.dtype.kind in "fc":
                 out._nodes += (tape.node(Pick(i, len(outs)), (), (node,)),)
     for o, out in zip(made, outs, strict=True):
-        if o.__class__ is Tensor and any(n.pull is HIDDEN for n in o._nodes):
+        if o.__class__ is Tensor and any(n.vjp is HIDDEN for n in o._nodes):
             o._nodes = out._nodes  # forward may have kept it
     return outs
 
@@ -134,7 +134,7 @@ def _free(x: Any) -> Tensor:
     return wrap(x) if x.__class__ is DeviceArray else Tensor(x)
 
 
-def _pull(rule: Rule, args: Sequence[Any], outs: Sequence[Tensor]) -> Pull:
+def _vjp_rule(rule: Rule, args: Sequence[Any], outs: Sequence[Tensor]) -> VJP:
     avals = [aval_of(a) for a in args]
     errors = np.geterr()
 
@@ -152,9 +152,9 @@ def _pull(rule: Rule, args: Sequence[Any], outs: Sequence[Tensor]) -> Pull:
         checked = [_checked(r, aval, i, rule.name) for i, (r, aval) in pairs]
         return [c for c, tracked in zip(checked, pattern, strict=True) if tracked]
 
-    pull = Pull(call)
-    pull.title = rule.name
-    return pull
+    vjp_rule = VJP(call)
+    vjp_rule.title = rule.name
+    return vjp_rule
 
 
 def _checked(result: Any, aval: Aval, i: int, name: str) -> Any:
@@ -240,7 +240,7 @@ CUSTOM = register(
     Primitive(
         "custom",
         run=lambda *values, rule: tuple(_as_tensor(o)._value for o in rule.primal(*map(_as_tensor, values))),
-        pull=flat,
+        vjp=flat,
         batch=_batch,
         many=True,
         inline=lambda *values, rule: rule.primal(*values),

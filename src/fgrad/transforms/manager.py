@@ -18,7 +18,7 @@ from fgrad.blocks import Block
 from fgrad.core.display import html_of
 from fgrad.core.notes import Noted, Recording, note_of
 from fgrad.core.observers import observing
-from fgrad.core.primitive import Pull
+from fgrad.core.primitive import VJP
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor, node_on, wrap
 from fgrad.core.trace import Tracer, below, current, next_level, note_call, note_change, running, set_traces
@@ -539,8 +539,8 @@ def _check_samples(y: Any) -> None:
 
 def _check_linear(tape: Tape) -> None:
     for n in tape.live():
-        if isinstance(n.pull, Pull) and not n.pull.linear:
-            raise NotLinearError(n.pull.row)
+        if isinstance(n.vjp, VJP) and not n.vjp.linear:
+            raise NotLinearError(n.vjp.row)
 
 
 class GradManagerGroup(Block):
@@ -670,7 +670,7 @@ def _callables(callbacks: Any, name: str) -> list[Callable[..., Any]]:
 
 def _refuse_other_thread(t: Tensor, tape: Tape) -> None:
     for n in t._nodes:
-        if n.tape is not None and n.pull is None and n.tape.owner != tape.owner and n.tape.is_open:
+        if n.tape is not None and n.vjp is None and n.tape.owner != tape.owner and n.tape.is_open:
             raise RuntimeError(
                 f"a Tensor of shape {t.shape} is attached to a GradManager that records in another thread; "
                 "give each thread its own Tensor (fgrad.tensor(x)), or use the functional grad"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import OUT, Pattern, Primitive, Pull, register
+from fgrad.core.primitive import OUT, VJP, Pattern, Primitive, register
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, linear
 from fgrad.transforms.axes import ProcessAxis, bind_over
@@ -52,7 +52,7 @@ def transfer(x: Any, token: Any, over: ProcessAxis, *, dest: int | None, source:
     return bind_over("transfer", x, token, over=over, dest=dest, source=source)
 
 
-def _back(pattern: Pattern) -> Pull:
+def _back(pattern: Pattern) -> VJP:
     """Return the step back: a transfer the other way, which counts as depending on this one's result.
 
     Its own result is zero for `token`, but leads on to what comes before: the derivative of a derivative has
@@ -65,7 +65,7 @@ def _back(pattern: Pattern) -> Pull:
         nothing = bind("where", np.False_, back, np.zeros((), back.dtype))
         return [c for c, tracked in zip((back, nothing), pattern, strict=True) if tracked]
 
-    return Pull(step, keep=(OUT,), params=True, linear=True)
+    return VJP(step, keep=(OUT,), params=True, linear=True)
 
 
 def _transfer_all(mapped: Pattern, x: Any, token: Any, **params: Any) -> Any:
@@ -78,7 +78,7 @@ register(
     Primitive(
         "transfer",
         run=lambda x, token, *, over, dest, source: over.transfer(x, dest, source),
-        pull=_back,
+        vjp=_back,
         shape=lambda x, token, **params: x if isinstance(x, Aval) else aval_of(x),
         batch=_transfer_all,
     )

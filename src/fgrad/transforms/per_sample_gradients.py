@@ -18,7 +18,7 @@ import numpy as np
 
 from fgrad.core.aval import Shape
 from fgrad.core.placement import near
-from fgrad.core.primitive import ELEMENTWISE, ITSELF, OPERATORS, ROWS, WEIGHTS, Pull
+from fgrad.core.primitive import ELEMENTWISE, ITSELF, OPERATORS, ROWS, VJP, WEIGHTS
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import current, next_level, running
@@ -89,29 +89,29 @@ class _Sweep:
                 c = found.pop(n, None)
                 if c is None:
                     continue
-                if n.pull is None:
+                if n.vjp is None:
                     leaves[n] = c
                     back: Any = (c,) if n.parents else ()
-                elif isinstance(n.pull, Pick):
-                    slots = found.setdefault(n.parents[0], [None] * n.pull.count)
-                    slots[n.pull.index] = self.spread(c)
+                elif isinstance(n.vjp, Pick):
+                    slots = found.setdefault(n.parents[0], [None] * n.vjp.count)
+                    slots[n.vjp.index] = self.spread(c)
                     continue
                 else:
-                    back = self.step(n, n.pull, c)
+                    back = self.step(n, n.vjp, c)
                 for p, b in zip(n.parents, back, strict=False):
                     if b is not None:
                         found[p] = self.total(found[p], b) if p in found else b
         return {n: self.trace.unbox(self.spread(c)) for n, c in leaves.items()}
 
-    def step(self, n: Node, pull: Pull, c: Any) -> Sequence[Any]:
+    def step(self, n: Node, vjp: VJP, c: Any) -> Sequence[Any]:
         """Return the cotangents of the parents of a node."""
         if isinstance(c, Rows):
-            back = _by_rows(self, n, pull, c)
+            back = _by_rows(self, n, vjp, c)
             if back is not None:
                 return back
             c = self.spread(c)
         with self.inside():
-            found: Sequence[Any] = pull.lifted(c, *map(lift, n.saved))
+            found: Sequence[Any] = vjp.lifted(c, *map(lift, n.saved))
             if n.parent_avals is None:
                 return found
             return [
@@ -162,31 +162,31 @@ class _Sweep:
 # ---- steps that keep the samples apart: the axis of the samples in the output -> that of each parent
 
 
-def _by_rows(sweep: _Sweep, node: Node, pull: Pull, c: Rows) -> Sequence[Any] | None:
+def _by_rows(sweep: _Sweep, node: Node, vjp: VJP, c: Rows) -> Sequence[Any] | None:
     """Return the cotangents of the parents, if the step treats the samples one by one."""
     saved = tuple(map(lift, node.saved))
-    if pull.transpose is ITSELF or (pull.row in ROWS and ELEMENTWISE in ROWS[pull.row].traits):
-        return _elementwise(sweep, node, pull, c, saved)
-    if pull.row == "contract":
-        return _contract(sweep, node, pull, c, saved)
-    if pull.row == "broadcast_to":
+    if vjp.transpose is ITSELF or (vjp.row in ROWS and ELEMENTWISE in ROWS[vjp.row].traits):
+        return _elementwise(sweep, node, vjp, c, saved)
+    if vjp.row == "contract":
+        return _contract(sweep, node, vjp, c, saved)
+    if vjp.row == "broadcast_to":
         aval = node.saved[0]
         return [_unbroadcast(sweep, c, (aval.shape, aval.dtype))]
-    if pull.row == "concatenate":
+    if vjp.row == "concatenate":
         if saved[-1]["axis"] == c.axis:
             return None
-        return [Rows(b, c.axis) for b in pull.lifted(c.value, *saved)]
-    axis = _axis_before(sweep.n, node, pull, c) if pull.params else None
+        return [Rows(b, c.axis) for b in vjp.lifted(c.value, *saved)]
+    axis = _axis_before(sweep.n, node, vjp, c) if vjp.params else None
     if axis is None:
         return None
-    (back,) = pull.lifted(c.value, *saved)
+    (back,) = vjp.lifted(c.value, *saved)
     return [Rows(back, axis)]
 
 
 def _elementwise(
-    sweep: _Sweep, node: Node, pull: Pull, c: Rows, saved: tuple[Any, ...]
+    sweep: _Sweep, node: Node, vjp: VJP, c: Rows, saved: tuple[Any, ...]
 ) -> Sequence[Any] | None:
-    back = pull.lifted(c.value, *saved)
+    back = vjp.lifted(c.value, *saved)
     avals = node.parent_avals or (None,) * len(back)
     return [
         None if b is None else Rows(b, c.axis) if f is None else _unbroadcast(sweep, Rows(b, c.axis), f)
@@ -205,14 +205,14 @@ def _unbroadcast(sweep: _Sweep, c: Rows, aval: tuple[Shape, Any]) -> Any:
         return unbroadcast(apart, aval)
 
 
-def _contract(sweep: _Sweep, node: Node, pull: Pull, c: Rows, saved: tuple[Any, ...]) -> Sequence[Any]:
+def _contract(sweep: _Sweep, node: Node, vjp: VJP, c: Rows, saved: tuple[Any, ...]) -> Sequence[Any]:
     """Return the adjoints of a product; that of an operand without the samples keeps their axis."""
     params = saved[-1]
     letters, out = (params["a"], params["b"]), params["out"]
-    values = dict(zip(pull.keep, saved, strict=False))
+    values = dict(zip(vjp.keep, saved, strict=False))
     label = out[c.axis]
     back: list[Any] = []
-    tracked = [i for i, t in enumerate(pull.pattern) if t]
+    tracked = [i for i, t in enumerate(vjp.pattern) if t]
     for i, f in zip(tracked, node.parent_avals or (None,) * len(tracked), strict=True):
         mine, other = letters[i], letters[1 - i]
         to = mine if label in mine else label + mine
@@ -229,23 +229,23 @@ def _contract(sweep: _Sweep, node: Node, pull: Pull, c: Rows, saved: tuple[Any, 
     return back
 
 
-def _axis_before(n: int, node: Node, pull: Pull, c: Rows) -> int | None:
+def _axis_before(n: int, node: Node, vjp: VJP, c: Rows) -> int | None:
     """Return the axis of the samples in the one argument of a step, if it has them one by one."""
     params = node.saved[-1]
-    if pull.transpose is WEIGHTS or pull.row in {"sum", "mean"}:
-        rank = len(node.saved[list(pull.keep).index(1)].shape if pull.keep else node.saved[0].shape)
+    if vjp.transpose is WEIGHTS or vjp.row in {"sum", "mean"}:
+        rank = len(node.saved[list(vjp.keep).index(1)].shape if vjp.keep else node.saved[0].shape)
         return [i for i in range(rank) if i not in params["axes"]][c.axis]
-    if pull.row == "reshape":
+    if vjp.row == "reshape":
         before, shape = math.prod(c.value.shape[: c.axis]), node.saved[0].shape
         axes = [i for i, m in enumerate(shape) if m == n and math.prod(shape[:i]) == before]
         return axes[0] if axes else None
-    if pull.row == "transpose":
+    if vjp.row == "transpose":
         return int(params["axes"][c.axis])
-    if pull.row == "slice":
+    if vjp.row == "slice":
         return _axis_of_index(params["index"], node.saved[0].shape, c.axis)
-    if pull.row in {"cumsum", "cumprod"}:
+    if vjp.row in {"cumsum", "cumprod"}:
         return None if params["axis"] == c.axis else c.axis
-    if pull.row == "gather":
+    if vjp.row == "gather":
         return _axis_of_gather(n, node, params["template"], c.axis)
     return None
 

@@ -20,7 +20,7 @@ from fgrad.core.aval import Aval, aval_of
 from fgrad.core.caches import LRU
 from fgrad.core.nonfinite import quiet, watching
 from fgrad.core.placement import near
-from fgrad.core.primitive import ROWS, Pattern, Primitive, Pull, flat, register
+from fgrad.core.primitive import ROWS, VJP, Pattern, Primitive, flat, register
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.snapshot import snapshot
 from fgrad.core.tape import HIDDEN, Pick, Tape
@@ -152,7 +152,7 @@ class Saving:
 
     forward: Procedure
     primals: tuple[int, ...]
-    pull: Pull
+    vjp: VJP
 
     def __init__(
         self, cut: Cut, name: str, wanted: Pattern, cts: Sequence[int], present: Sequence[bool]
@@ -161,8 +161,8 @@ class Saving:
         self.primals, self._cts, self._present = tuple(cut.primals), tuple(cts), tuple(present)
         self._backward = cut.backward
         self._steps: dict[tuple[bool, ...], Procedure] = {}
-        pull = self.pull = Pull(self._call)
-        pull.row, pull.pattern = "jit", wanted
+        vjp = self.vjp = VJP(self._call)
+        vjp.row, vjp.pattern = "jit", wanted
 
     def _call(self, cts: Sequence[Any], *saved: Any) -> list[Any]:
         """Return the cotangents of the arguments that are followed; `cts` are those of all outputs."""
@@ -207,7 +207,7 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
                 primals[i] = gm.follow(primals[i]._value, primals[i]._nodes)
                 leaves.append(primals[i])
             ys = procedure.program.run(primals)
-            steps = [n.pull for n in gm.recording_tape().live() if isinstance(n.pull, Pull)]
+            steps = [n.vjp for n in gm.recording_tape().live() if isinstance(n.vjp, VJP)]
             linear = all(step.linear for step in steps)
             checks = any(step.checks for step in steps)
             pullback = gm.pullback([ys[i] for i in cts], leaves, once=True)
@@ -224,7 +224,7 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
         return None
     cut = Cut(program, n, len(procedure.outs), sweep)
     saving = Saving(cut, procedure.name, wanted, cts, present)
-    saving.pull.linear, saving.pull.checks = linear, checks
+    saving.vjp.linear, saving.vjp.checks = linear, checks
     return saving
 
 
@@ -337,7 +337,7 @@ def _record(
     avals: list[Any] = [(o.shape, o.dtype) for o in outs[:count]]
     if saving.forward.is_moving:  # forward mode has to know where cotangents would come from
         avals = [(*a, near(o)) for a, o in zip(avals, outs, strict=False)]
-    node = tape.node(saving.pull, tuple(saved), parents, aval=avals)
+    node = tape.node(saving.vjp, tuple(saved), parents, aval=avals)
     for i, out in enumerate(outs[:count]):
         if out.dtype.kind in "fc":
             out._nodes += (tape.node(Pick(i, count), (), (node,)),)
@@ -353,5 +353,5 @@ def _batch(mapped: Pattern, *values: Any, code: Procedure) -> tuple[Any, ...]:
 
 
 ROW = register(
-    Primitive("jit", run=_run, pull=flat, shape=lambda *_, code: code.outs, batch=_batch, many=True)
+    Primitive("jit", run=_run, vjp=flat, shape=lambda *_, code: code.outs, batch=_batch, many=True)
 )

@@ -24,7 +24,7 @@ from fgrad.core.aval import Shape
 from fgrad.core.nonfinite import quiet, watching
 from fgrad.core.notes import noting
 from fgrad.core.placement import near
-from fgrad.core.primitive import EACH, ITSELF, OPERATORS, ROW, ROWS, SYMMETRIC, WEIGHTS, Pull
+from fgrad.core.primitive import EACH, ITSELF, OPERATORS, ROW, ROWS, SYMMETRIC, VJP, WEIGHTS
 from fgrad.core.tape import Node, Pick
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Tracer, current
@@ -47,7 +47,7 @@ class Pushforward:
         self._reverse: DoubleReverse | None = None
         self._push: Push | None = None
         with quiet():
-            if any(isinstance(n.pull, Pull) and n.pull.checks for n in recorded.tape.live()):
+            if any(isinstance(n.vjp, VJP) and n.vjp.checks for n in recorded.tape.live()):
                 # tangents do not tell whether a result depends on what is not determined; generic
                 # cotangents do
                 rng = np.random.default_rng(0)
@@ -137,10 +137,8 @@ class Push:
             if node in wanted:
                 nodes.append(node)
                 wanted.update(node.parents)
-                if (
-                    isinstance(node.pull, Pull) and not node.pull.row
-                ):  # a user's rule, which may not be linear
-                    self._steps[node] = _recorded_step(node, node.pull, node.aval, like)
+                if isinstance(node.vjp, VJP) and not node.vjp.row:  # a user's rule, which may not be linear
+                    self._steps[node] = _recorded_step(node, node.vjp, node.aval, like)
         self._nodes = nodes[::-1]
 
     def __call__(self, tangents: Tangents, check: Callable[..., None] | None = None) -> list[Any]:
@@ -164,24 +162,24 @@ class Push:
         return [None if n is None else found.get(n) for n in recorded.sources]
 
     def _step(self, node: Node, given: list[Any], add: Callable[..., Any], *, raw: bool) -> Any:
-        pull = node.pull
-        if pull is None:  # an attached intermediate
+        vjp = node.vjp
+        if vjp is None:  # an attached intermediate
             return given[0]
-        if isinstance(pull, Pick):
-            return given[0][pull.index]
-        kind = pull.transpose
+        if isinstance(vjp, Pick):
+            return given[0][vjp.index]
+        kind = vjp.transpose
         if kind is ROW:
-            row, params = ROWS[pull.row], node.saved[-1]
+            row, params = ROWS[vjp.row], node.saved[-1]
             return row.run(given[0], **params) if raw else bind(row.name, given[0], **params)
         if (kind is ITSELF or kind is SYMMETRIC) and _is_real(node, given):
-            return _itself(node, pull, given, add, raw=raw)
+            return _itself(node, vjp, given, add, raw=raw)
         if kind is EACH:
-            return _each(node, pull, given, add, raw=raw)
+            return _each(node, vjp, given, add, raw=raw)
         if kind is WEIGHTS and _is_real(node, given):
-            return _weighted(node, pull, given[0], raw=raw)
+            return _weighted(node, vjp, given[0], raw=raw)
         if node not in self._steps:
             first = next(t for t in given if t is not None)
-            self._steps[node] = _recorded_step(node, pull, node.aval or (first.shape, first.dtype), first)
+            self._steps[node] = _recorded_step(node, vjp, node.aval or (first.shape, first.dtype), first)
         return self._steps[node](given)
 
 
@@ -191,9 +189,9 @@ def _is_real(node: Node, given: Tangents) -> bool:
     )
 
 
-def _itself(node: Node, pull: Pull, given: Tangents, add: Callable[..., Any], *, raw: bool) -> Any:
+def _itself(node: Node, vjp: VJP, given: Tangents, add: Callable[..., Any], *, raw: bool) -> Any:
     saved = node.saved if raw else tuple(map(lift, node.saved))
-    rule = pull.raw if raw else pull.lifted
+    rule = vjp.raw if raw else vjp.lifted
     total = None
     for i, t in enumerate(given):
         if t is not None:
@@ -207,14 +205,14 @@ def _itself(node: Node, pull: Pull, given: Tangents, add: Callable[..., Any], *,
     return total if total.shape == shape else broadcast_to(total, shape)
 
 
-def _each(node: Node, pull: Pull, given: Tangents, add: Callable[..., Any], *, raw: bool) -> Any:
-    row, params = ROWS[pull.row], node.saved[-1]
-    args: list[Any] = [None] * len(pull.pattern)
-    for k, value in zip(pull.keep, node.saved, strict=False):
+def _each(node: Node, vjp: VJP, given: Tangents, add: Callable[..., Any], *, raw: bool) -> Any:
+    row, params = ROWS[vjp.row], node.saved[-1]
+    args: list[Any] = [None] * len(vjp.pattern)
+    for k, value in zip(vjp.keep, node.saved, strict=False):
         args[k - 1] = value if raw else lift(value)
     total = None
     tangents = iter(given)
-    for i, tracked in enumerate(pull.pattern):
+    for i, tracked in enumerate(vjp.pattern):
         t = next(tangents) if tracked else None
         if t is not None:
             kept, args[i] = args[i], t
@@ -224,10 +222,10 @@ def _each(node: Node, pull: Pull, given: Tangents, add: Callable[..., Any], *, r
     return total
 
 
-def _weighted(node: Node, pull: Pull, t: Any, *, raw: bool) -> Any:
+def _weighted(node: Node, vjp: VJP, t: Any, *, raw: bool) -> Any:
     ones = np.broadcast_to(near(t).ones((), node.aval[1]), node.aval[0])
     saved = node.saved if raw else tuple(map(lift, node.saved))
-    (weights,) = pull.raw(ones, *saved) if raw else pull.lifted(ones, *saved)
+    (weights,) = vjp.raw(ones, *saved) if raw else vjp.lifted(ones, *saved)
     axes = node.saved[-1]["axes"]
     if not raw:
         return sum_axes(bind("scale", t, weights), axes)
@@ -237,13 +235,13 @@ def _weighted(node: Node, pull: Pull, t: Any, *, raw: bool) -> Any:
     return np.add.reduce(ROWS["scale"].run(t, weights), axis=axes)
 
 
-def _recorded_step(node: Node, pull: Pull, aval: Any, like: Any) -> Callable[[Tangents], Any]:
+def _recorded_step(node: Node, vjp: VJP, aval: Any, like: Any) -> Callable[[Tangents], Any]:
     """Record the step as a function of the cotangent u of its output, and return the sweep over that."""
     many = aval.__class__ is list
     with GradManager() as gm:
         gm.make_linear()
         us = [_cotangent(gm, like, *a) for a in (aval if many else (aval,))]
-        back = pull.lifted(us if many else us[0], *map(lift, node.saved))
+        back = vjp.lifted(us if many else us[0], *map(lift, node.saved))
         if node.parent_avals is not None:
             back = [
                 c if f is None or c is None else unbroadcast(c, f)

@@ -20,7 +20,7 @@ from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.blocks import Block
-from fgrad.core.primitive import Primitive, Pull
+from fgrad.core.primitive import VJP, Primitive
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor, alias, wrap
 from fgrad.core.trace import Trace, current, next_level, running, settle
@@ -210,7 +210,7 @@ class Part:
         stack, seen = list(sources), set(sources)
         while stack:
             node = stack.pop()
-            if node.pull is None:
+            if node.vjp is None:
                 return None
             for p in node.parents:
                 if p not in inside:
@@ -252,9 +252,9 @@ class Standing(Block):
         self._levels = [(t, t.level) for t in above]
         for i, t in enumerate(above):
             t.level = tape.level + 1 + i
-        self._nodes = [(n, n.tape, n.pull, n.parents) for n in self._captured]
+        self._nodes = [(n, n.tape, n.vjp, n.parents) for n in self._captured]
         for n in self._captured:
-            n.tape, n.pull, n.parents = tape, None, ()
+            n.tape, n.vjp, n.parents = tape, None, ()
         tape.refs = list(map(ref, self._captured))
         tape.limit += len(tape.refs)
         return self
@@ -278,8 +278,8 @@ class Standing(Block):
         """Let the nodes stand where they did."""
         self.forget()
         self.tape.is_open = False
-        for n, tape, pull, parents in self._nodes:
-            n.tape, n.pull, n.parents = tape, pull, parents
+        for n, tape, vjp, parents in self._nodes:
+            n.tape, n.vjp, n.parents = tape, vjp, parents
         for t, level in self._levels:
             t.level = level
 
@@ -340,7 +340,7 @@ class Again:
                 refuse(self._title, "used other Tensors")
 
 
-AGAIN = Pull(lambda cts, again: again(cts))
+AGAIN = VJP(lambda cts, again: again(cts))
 
 
 def forgotten(call: Call, title: str, policy: Callable[..., bool] | None) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from fgrad.backend.devices import on_host
 from fgrad.core.aval import aval_of
 from fgrad.core.nonfinite import array_of
-from fgrad.core.primitive import Pull
+from fgrad.core.primitive import VJP
 from fgrad.core.program import Program, shown
 from fgrad.core.tape import Node, Tape
 from fgrad.core.tensor import Tensor
@@ -118,7 +118,7 @@ def _followers(t: Tensor) -> list[str]:
     for n in t._nodes:
         if n.tape is not None and n.tape in current().traces:
             name = manager_name(n.tape) or "a GradManager"
-            found.append(f"{'attached to' if n.pull is None else 'recorded by'} {name}")
+            found.append(f"{'attached to' if n.vjp is None else 'recorded by'} {name}")
     return found
 
 
@@ -246,7 +246,7 @@ def tape_size(tape: Tape) -> tuple[int, int]:
     arrays: dict[int, int] = {}
     operations = 0
     for node in tape.live():
-        operations += isinstance(node.pull, Pull)
+        operations += isinstance(node.vjp, VJP)
         for v in _saved(node):
             a = array_of(v)
             if isinstance(a, np.ndarray):

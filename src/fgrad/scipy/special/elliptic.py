@@ -17,7 +17,7 @@ import numpy as np
 from fgrad.backend.array import COMPOSED, DeviceArray
 from fgrad.backend.devices import near
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import Pattern, Primitive, Pull, register
+from fgrad.core.primitive import VJP, Pattern, Primitive, register
 from fgrad.core.tensor import bind, unary
 from fgrad.expr.atoms import call
 from fgrad.expr.node import Expr
@@ -122,7 +122,7 @@ COMPOSED |= {
 }
 
 
-def _pull_carlson(pattern: Pattern) -> Pull:
+def _carlson_vjp(pattern: Pattern) -> VJP:
     places = [i for i, tracked in enumerate(pattern) if tracked]
 
     def back(ct: Any, *saved: Any) -> list[Any]:
@@ -134,14 +134,14 @@ def _pull_carlson(pattern: Pattern) -> Pull:
 
         return [bind("scale", ct, -powers[i] * bind("carlson", *xs, powers=raised(i))) for i in places]
 
-    return Pull(back, keep=tuple(range(1, len(pattern) + 1)), params=True)
+    return VJP(back, keep=tuple(range(1, len(pattern) + 1)), params=True)
 
 
 register(
     Primitive(
         "carlson",
         run=_run_carlson,
-        pull=_pull_carlson,
+        vjp=_carlson_vjp,
         shape=lambda *xs, powers: Aval(
             np.broadcast_shapes(*(x.shape for x in xs)), np.result_type(*(x.dtype for x in xs))
         ),
@@ -198,7 +198,7 @@ def _run_moment(phi: Any, m: Any, *, powers: tuple[float, float]) -> Any:
     return found.astype(kind)
 
 
-def _pull_moment(pattern: Pattern) -> Pull:
+def _moment_vjp(pattern: Pattern) -> VJP:
     def back(ct: Any, phi: Any, m: Any, params: dict[str, Any]) -> list[Any]:
         k, p = params["powers"]
         found = []
@@ -210,14 +210,14 @@ def _pull_moment(pattern: Pattern) -> Pull:
             found.append(bind("scale", ct, p * bind("elliptic_moment", phi, m, powers=(k + 1, p + 1))))
         return found
 
-    return Pull(back, keep=(1, 2), params=True)
+    return VJP(back, keep=(1, 2), params=True)
 
 
 register(
     Primitive(
         "elliptic_moment",
         run=_run_moment,
-        pull=_pull_moment,
+        vjp=_moment_vjp,
         shape=lambda phi, m, powers: Aval(
             np.broadcast_shapes(phi.shape, m.shape), np.result_type(phi.dtype, m.dtype)
         ),
