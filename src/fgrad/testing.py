@@ -170,7 +170,7 @@ class _Task(NamedTuple):
         outputs = [f"the tangent of {name}" for name in self.outputs]
         return _Task(push, [*self.xs, *tangents], inputs, outputs, f"jvp of {self.title}", self.order + 1)
 
-    def pulled(self, cts: Leaves) -> _Task:
+    def transposed(self, cts: Leaves) -> _Task:
         """Return the map from primals and cotangents to the cotangents of the inputs."""
         n = len(self.xs)
 
@@ -209,7 +209,7 @@ def _check(
     if order == 1:
         return
     for mode in modes:
-        derivative = task.pushed(tangents) if mode == "fwd" else task.pulled(cts)
+        derivative = task.pushed(tangents) if mode == "fwd" else task.transposed(cts)
         _check(derivative, _values(derivative.f, derivative.xs), order - 1, modes, tolerance, rng)
 
 
@@ -454,7 +454,7 @@ class _RowCheck:
 
     def is_zero(self, where: Sequence[int], xs: Leaves) -> None:
         """Demand that nothing flows back."""
-        if any(np.any(g) for g in self.pulled(where)(*xs)):
+        if any(np.any(g) for g in self.vjp_function(where)(*xs)):
             raise self.fail("vjp", "the row is to stop gradients, but passes one on")
 
     def differentiates(self, where: Sequence[int], xs: Leaves, order: int) -> None:
@@ -465,8 +465,8 @@ class _RowCheck:
             check_grads(wide.applied(where), wide_xs, order)
         except AssertionError as error:
             raise self.fail("vjp", str(error)) from None
-        back = self.pulled(where)(*xs)
-        expected = [g.astype(x.dtype) for g, x in zip(wide.pulled(where)(*wide_xs), xs, strict=True)]
+        back = self.vjp_function(where)(*xs)
+        expected = [g.astype(x.dtype) for g, x in zip(wide.vjp_function(where)(*wide_xs), xs, strict=True)]
         self.same("vjp", back, expected)
         rng = np.random.default_rng(20)
         ts = [_random(rng, x) for x in xs]
@@ -487,7 +487,7 @@ class _RowCheck:
         rng = np.random.default_rng(7)
         return [_random(rng, y) if y.dtype.kind in "fc" else np.zeros_like(y) for y in self.outs]
 
-    def pulled(self, where: Sequence[int]) -> Callable[..., tuple[Any, ...]]:
+    def vjp_function(self, where: Sequence[int]) -> Callable[..., tuple[Any, ...]]:
         """Return the map from the arguments at `where` to their cotangents."""
         cts = self.cts()
 
@@ -502,7 +502,7 @@ class _RowCheck:
         for where in _subsets(self.arrays):
             self.maps("batch", lambda *xs, where=where: self.several(self.applied(where)(*xs)), where)
         if self.differentiable():
-            self.maps("batch of the vjp", self.pulled(self.floating), self.floating)
+            self.maps("batch of the vjp", self.vjp_function(self.floating), self.floating)
 
     def maps(self, column: str, f: Callable[..., Sequence[Any]], where: Sequence[int]) -> None:
         """Compare vmap of `f` with a loop."""
@@ -521,7 +521,7 @@ class _RowCheck:
         xs = [self.args[i] for i in self.arrays]
         self.same("staged run", self.several(make_graph(self.applied(self.arrays))(*xs)(*xs)), self.outs, 0)
         if self.differentiable():
-            xs, back = [self.args[i] for i in self.floating], self.pulled(self.floating)
+            xs, back = [self.args[i] for i in self.floating], self.vjp_function(self.floating)
             self.same("staged vjp", make_graph(back)(*xs)(*xs), back(*xs))
 
 

@@ -423,7 +423,7 @@ def test_notes_keep_what_was_there_after_backward():
     assert by_name["y"].norm == pytest.approx(2**0.5)
     assert [b.title for b in by_name["y"].box.path()] == ["gm", "square"]
     assert all(
-        i.seconds > 0 and i.pulled > 0 and "test_draw.py" in i.line
+        i.seconds > 0 and i.reverse_seconds > 0 and "test_draw.py" in i.line
         for i in graph.items
         if i.name != "attached"
     )

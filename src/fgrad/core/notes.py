@@ -84,7 +84,7 @@ class Note:
         line: `file:line` of the user's program, "" if it was not kept.
         recordings: the one to which the node belongs, and those that know the operation by other nodes.
         sweep: the reverse pass that made it, if one did.
-        seconds, pulled: the time of the operation and of its reverse step; None if not measured.
+        seconds, reverse_seconds: the time of the operation and of its reverse step; None if not measured.
         norm: the Euclidean norm of its cotangent in the last sweep.
         tensor: a weak reference to the Tensor that was attached here, when the recording is over.
     """
@@ -99,8 +99,8 @@ class Note:
         "norm",
         "parents",
         "places",
-        "pulled",
         "recordings",
+        "reverse_seconds",
         "seconds",
         "sweep",
         "tensor",
@@ -124,7 +124,7 @@ class Note:
         self.places = _places(node)
         self.avals, self.given = _avals(node)
         self.seconds: float | None = None
-        self.pulled: float | None = None
+        self.reverse_seconds: float | None = None
         self.norm: float | None = None
         self.sweep: Sweep | None = None
         self.tensor: ref[Tensor] | None = None
@@ -339,7 +339,7 @@ class Backward(Pass):
         note = note_of(node)
         note.norm = _norm(given)
         if isinstance(node.vjp, VJP):
-            note.pulled = self.step(node, made)
+            note.reverse_seconds = self.step(node, made)
 
 
 class Forward(Pass):

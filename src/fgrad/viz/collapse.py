@@ -116,7 +116,7 @@ def _group(members: list[Item]) -> Item:
         detail=f"on {len(lines)} lines" if len(lines) > 1 and not whole else "",
         line=lines[0] if lines else "",
         seconds=_sum([i.seconds for i in members]),
-        pulled=_sum([i.pulled for i in members]),
+        reverse_seconds=_sum([i.reverse_seconds for i in members]),
         norm=last.norm,
         members=members,
     )

@@ -37,7 +37,7 @@ class Item:
         label: the name of the user's variable.
         detail: parameters and constants.
         line: `file:line` of the user's program.
-        seconds, pulled: time of the operation, and of its reverse step.
+        seconds, reverse_seconds: time of the operation, and of its reverse step.
         norm: of the cotangent.
         members: of a group.
     """
@@ -50,7 +50,7 @@ class Item:
     detail: str = ""
     line: str = ""
     seconds: float | None = None
-    pulled: float | None = None
+    reverse_seconds: float | None = None
     norm: float | None = None
     members: list[Item] = field(default_factory=list)
 

@@ -147,9 +147,9 @@ def _summary(graph: Graph) -> str:
     parts = [count(graph.count(), "operation"), f"{size(total)} of results"]
     if seconds:
         parts.append(f"{time(sum(seconds))} forward")
-    pulled = [i.pulled for i in graph.items if i.pulled is not None]
-    if pulled:
-        parts.append(f"{time(sum(pulled))} backward")
+    reverse_seconds = [i.reverse_seconds for i in graph.items if i.reverse_seconds is not None]
+    if reverse_seconds:
+        parts.append(f"{time(sum(reverse_seconds))} backward")
     return " · ".join([*parts, *([graph.hint] if graph.hint else [])])
 
 
@@ -227,8 +227,8 @@ def _tip(item: Item) -> str:
         lines += [item.line, code(item.line)]
     if item.seconds is not None:
         lines.append(f"forward {time(item.seconds)}")
-    if item.pulled is not None:
-        lines.append(f"backward {time(item.pulled)}")
+    if item.reverse_seconds is not None:
+        lines.append(f"backward {time(item.reverse_seconds)}")
     if item.norm is not None:
         lines.append(f"norm of the gradient {number(item.norm)}")
     lines += _inventory(item.members)

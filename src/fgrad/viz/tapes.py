@@ -67,7 +67,7 @@ def graph_of(
             boxes.of(group),
             line="" if leaf else _first(n.line for n in group) or "",
             seconds=_first(n.seconds for n in group),
-            pulled=_first(n.pulled for n in group),
+            reverse_seconds=_first(n.reverse_seconds for n in group),
             norm=_first(n.norm for n in group),
         )
         item.label = _first(names.get(id(n)) or names.get(_tensor(n)) for n in group) or ""
