@@ -132,7 +132,7 @@ def state():
     found = {name: variable.get(None) for name, variable in variables}
     found |= {name: x._is_owned() if hasattr(x, "_is_owned") else x.locked() for name, x in locks}
     found["occasions"] = len(config.occasions)
-    found["observers"] = len(observers.observed_rows), observers._users
+    found["observers"] = len(observers.observed_primitives), observers._users
     found["collector"] = gc.isenabled()
     return found
 

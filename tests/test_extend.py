@@ -12,7 +12,7 @@ from tests.helpers import differences
 
 import fgrad as fg
 from fgrad import extend
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.extend import (
     absolute,
     arctan2,
@@ -130,7 +130,7 @@ def test_three_operands():
 
 def test_the_row_is_what_the_function_applies():
     np.testing.assert_array_equal(relu(X), np.maximum(X, 0))
-    assert relu.row in ROWS
+    assert relu.row in PRIMITIVES
     assert relu.__name__ == "relu"
     assert relu.__doc__ == "Return x where it is positive, else zero."
 

@@ -130,10 +130,10 @@ def test_loops_for_layouts_are_bounded(small):
 
 
 def test_vjp_rules_of_primitives_of_any_number_of_arguments_are_bounded(monkeypatch):
-    from fgrad.core.primitive import ROWS
+    from fgrad.core.primitive import PRIMITIVES
 
     monkeypatch.setenv("FGRAD_CACHE_ENTRIES", "10")
-    row = ROWS["concatenate"]
+    row = PRIMITIVES["concatenate"]
     for n in range(1, 40):
         gradient = fg.grad(lambda x, n=n: np.sum(np.concatenate([x] * n)))(np.ones(2))
         assert np.array_equal(gradient, np.full(2, float(n)))

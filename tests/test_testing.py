@@ -10,7 +10,7 @@ import pytest
 
 import fgrad as fg
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import ROWS, Primitive, by_argument, flat
+from fgrad.core.primitive import PRIMITIVES, Primitive, by_argument, flat
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import sum_axes
 from fgrad.testing import check_grads, check_row
@@ -289,7 +289,7 @@ def plant(monkeypatch):
     """Return the function that adds a row called `planted`, right but for what is given."""
 
     def add(**columns):
-        monkeypatch.setitem(ROWS, "planted", Primitive("planted", **{**RIGHT, **columns}))
+        monkeypatch.setitem(PRIMITIVES, "planted", Primitive("planted", **{**RIGHT, **columns}))
 
     return add
 

@@ -16,7 +16,7 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
 from fgrad.core.placement import device_of
-from fgrad.core.primitive import ROWS, Rule
+from fgrad.core.primitive import PRIMITIVES, Rule
 from fgrad.core.tensor import Tensor, bind
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, Operand, apply, postorder, var, variables
@@ -321,14 +321,14 @@ def _declared(name: str, params: tuple[Expr, ...], body: Expr) -> str:
     free = _free(
         name, lambda row: row.body is not None and row.body.result is body and row.body.params == params
     )
-    if free not in ROWS:
+    if free not in PRIMITIVES:
         declare_body(free, params, body, composed(params, body))
     return free
 
 
 def _free(name: str, fits: Callable[[Any], bool] = lambda row: False) -> str:
     found, n = name, 1
-    while found in ROWS and not fits(ROWS[found]):
+    while found in PRIMITIVES and not fits(PRIMITIVES[found]):
         n += 1
         found = f"{name}@{n}"
     return found

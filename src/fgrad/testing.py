@@ -10,7 +10,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import ROWS, Primitive
+from fgrad.core.primitive import PRIMITIVES, Primitive
 from fgrad.core.tensor import Tensor, bind, tensor
 from fgrad.transforms.forward import jvp
 from fgrad.transforms.reverse import vjp
@@ -350,7 +350,7 @@ def check_row(
         >>> check_row("sin", np.array([0.0, 1.0]), reference=np.sin, order=3)
         >>> check_row("sum", np.ones((2, 3)), axes=(1,), reference=lambda x: np.sum(x, 1))
     """
-    check = _RowCheck(ROWS[name], args, params)
+    check = _RowCheck(PRIMITIVES[name], args, params)
     check.run(reference)
     check.shape()
     check.vjp(order, stops=stops)

@@ -11,7 +11,7 @@ from tests.ops.test_rows import SAMPLES
 
 import fgrad as fg
 from fgrad.archive.schema import CODES, REFUSED
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import bind
 
 LARGE = 400  # elements of operands of samples, of which smaller ones say the same
@@ -108,7 +108,7 @@ def rows(each: int) -> Iterator[Entry]:
 
         def apply(*xs: Any, s: Any = s) -> Any:
             out = bind(s.row, *xs, **s.params)
-            return tuple(out) if ROWS[s.row].many else out
+            return tuple(out) if PRIMITIVES[s.row].many else out
 
         try:
             data = fg.export(apply, *map(np.asarray, s.args))

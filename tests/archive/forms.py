@@ -12,7 +12,7 @@ from tests.ops.test_rows import SAMPLES
 
 from fgrad.archive.container import VERSIONS
 from fgrad.archive.schema import CHANGED, CODES, PARAMS, REFUSED, signature
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 
 FILE = Path(__file__).with_name("forms.txt")
 
@@ -21,7 +21,7 @@ def forms() -> dict[str, str]:
     """Return the operands and parameters of every row that can be stored."""
     found = {}
     for name in sorted({s.row for s in SAMPLES} - set(REFUSED) - CODES):
-        count, optional = signature(ROWS[name])
+        count, optional = signature(PRIMITIVES[name])
         said = [f"{k}?" if k in optional else k for k in sorted(PARAMS.get(name, ()))]
         since = CHANGED.get(name, 1)
         found[name] = " ".join([f"version {since}:", "any" if count is None else str(count), *said])

@@ -40,7 +40,7 @@ from fgrad.archive.reading import Reader
 from fgrad.archive.schema import PARAMS, REFUSED
 from fgrad.compiler.executable import Executable
 from fgrad.core.aval import aval_of
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Program, Var
 from fgrad.core.trace import running
 
@@ -215,7 +215,7 @@ def repaired(header: Any, tail: bytes) -> Any:
     return header
 
 
-STORED = sorted(set(ROWS) - set(REFUSED))
+STORED = sorted(set(PRIMITIVES) - set(REFUSED))
 
 
 def mutant(originals: Sequence[Original], seed: str, number: int) -> tuple[str, str, bytes]:

@@ -20,7 +20,7 @@ from fgrad.archive.reading import Reader
 from fgrad.archive.schema import CODES, PARAMS, REFUSED, reason
 from fgrad.archive.writing import Writer
 from fgrad.core.aval import aval_of
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Program
 from fgrad.transforms.stage import staged
 
@@ -190,7 +190,7 @@ def test_every_row_is_in_the_table():
             continue
         assert not reason(s.row, s.params), s
     assert not set(PARAMS) & set(REFUSED)
-    assert set(PARAMS) | set(REFUSED) <= set(ROWS)
+    assert set(PARAMS) | set(REFUSED) <= set(PRIMITIVES)
 
 
 @pytest.mark.parametrize("name", sorted({s.row for s in STORED} - CODES))
@@ -199,7 +199,7 @@ def test_rows_survive(name):
     for s in STORED:
         if s.row != name or s.stops:
             continue
-        row = ROWS[name]
+        row = PRIMITIVES[name]
         values = [np.asarray(a) for a in s.args]
 
         def apply(*xs, s=s, row=row):
@@ -299,7 +299,7 @@ def test_operations_of_the_user_have_to_be_declared_by_who_loads():
     data = fg.export(lambda x: square(x), np.ones(2))
     np.testing.assert_array_equal(fg.load(data)(np.array([3.0, 4.0])), [9.0, 16.0])
     name = f"{__name__}.stored_square"
-    row = ROWS.pop(name)
+    row = PRIMITIVES.pop(name)
     try:
         with pytest.raises(ValueError, match="stored_square is not declared here; declare it"):
             fg.load(data)
@@ -307,7 +307,7 @@ def test_operations_of_the_user_have_to_be_declared_by_who_loads():
         with pytest.raises(ValueError, match="stored_square is declared here with a different body"):
             fg.load(data)
     finally:
-        ROWS[name] = row
+        PRIMITIVES[name] = row
 
 
 def test_integers_have_to_fit():

@@ -20,7 +20,7 @@ from fgrad.archive.container import VERSIONS
 from fgrad.archive.schema import CHANGED
 from fgrad.compiler.executable import Executable
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
 from fgrad.ops.indexing import HOLE, filled, gathered
 
@@ -343,7 +343,9 @@ def test_rows_keep_their_forms():
 @pytest.mark.parametrize("wrong", [Aval((4,), np.dtype(float)), Aval((3,), np.dtype(np.float32))])
 def test_no_result_is_memory_that_nobody_wrote(wrong, monkeypatch):
     """A rule that says another shape or dtype than its row gives is an error, not an array of garbage."""
-    monkeypatch.setattr(ROWS["sort" if "sort" in ROWS else "argsort"], "shape", lambda *_, **__: wrong)
+    monkeypatch.setattr(
+        PRIMITIVES["sort" if "sort" in PRIMITIVES else "argsort"], "shape", lambda *_, **__: wrong
+    )
     x = Var(Aval((3,), np.dtype(float)), "x")
     y = Var(wrong, "y")
     program = Program(

@@ -12,7 +12,7 @@ import numpy as np
 import fgrad as fg
 from fgrad import tree
 from fgrad.backend import devices
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import bind
 
 DEVICE = "cuda:0"
@@ -81,7 +81,7 @@ def same(actual: Any, expected: Any, scale: float = 1.0) -> None:
 
 def check_row(sample: Any) -> None:
     """Check the values of a row and its reverse step."""
-    row, args = ROWS[sample.row], sample.args
+    row, args = PRIMITIVES[sample.row], sample.args
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         expected = row.run(*args, **sample.params)

@@ -28,7 +28,7 @@ SEED = os.environ.get("FGRAD_TEST_SEED", "")  # for other programs than those of
 COUNT = int(os.environ.get("FGRAD_TEST_PROGRAMS", "25"))  # around each row
 WRITTEN_OUT = decompose.RULES | decompose.ON_DEVICE
 # `fitted` is a check, which tests/lax/test_control.py holds to NumPy's errors, and a `convert`
-ROWS = {*WRITTEN_OUT, *VIEWS, *JOINS, *INTEGERS, *TRUTHS, *LIBRARY} - {"fitted"}
+PRIMITIVES = {*WRITTEN_OUT, *VIEWS, *JOINS, *INTEGERS, *TRUTHS, *LIBRARY} - {"fitted"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -96,4 +96,4 @@ def test_kernels_of_a_pattern_compute_what_numpy_computes(name):
 
 def test_every_row_of_kernels_has_a_pattern():
     """A row that is added brings a pattern of its own."""
-    assert LOWERED.keys() >= ROWS
+    assert LOWERED.keys() >= PRIMITIVES

@@ -11,7 +11,7 @@ import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad.core import tape as tape_module
 from fgrad.core import tensor as tensor_module
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.snapshot import compact, private_copy
 from fgrad.core.trace import NOTHING, State
 from fgrad.ops.linear import unbroadcast
@@ -72,7 +72,7 @@ def obvious(request, monkeypatch):
             slow = State((), 0, None)
             slow.has_tracers, slow.sole = True, NOTHING
             monkeypatch.setattr(tensor_module, "inherited_state", lambda: slow)
-            monkeypatch.setattr(tensor_module, "apply_row", tensor_module._general)
+            monkeypatch.setattr(tensor_module, "apply_primitive", tensor_module._general)
         else:
             sweep = tape_module.Tape.sweep
 
@@ -185,7 +185,7 @@ def test_results_never_live_in_the_memory_of_snapshots():
 
 
 def test_forward_mode_does_not_compute_products_it_does_not_need(monkeypatch):
-    row, shapes = ROWS["contract"], []
+    row, shapes = PRIMITIVES["contract"], []
     run = row.run
 
     def counted(x, y, **params):

@@ -4,7 +4,7 @@ import time
 
 from tests.helpers import together
 
-from fgrad.core.primitive import ROWS, Primitive
+from fgrad.core.primitive import PRIMITIVES, Primitive
 from fgrad.expr import node
 
 
@@ -23,7 +23,7 @@ class Watched(dict):
 
 
 def test_a_vjp_rule_is_complete_when_other_threads_see_it():
-    given = ROWS["multiply"]
+    given = PRIMITIVES["multiply"]
     row = Primitive("multiply", run=given.run, vjp=given._make_vjp)
     row._vjps = Watched()
     assert row.vjp((True, False)).pattern == (True, False)
@@ -31,7 +31,7 @@ def test_a_vjp_rule_is_complete_when_other_threads_see_it():
 
 
 def test_threads_that_need_a_vjp_rule_together_get_the_same():
-    given = ROWS["multiply"]
+    given = PRIMITIVES["multiply"]
 
     def slow(pattern):
         made = given._make_vjp(pattern)

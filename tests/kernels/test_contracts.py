@@ -19,7 +19,7 @@ from fgrad.compiler.library import launch
 from fgrad.compiler.loop_nests import Loop, Place
 from fgrad.compiler.plan import Plan
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
 from fgrad.errors import BrokenContractError
 from fgrad.kernels import blas, contracts, gather_scatter, scans, windows
@@ -173,7 +173,7 @@ def test_pools_take_any_padding(monkeypatch, compiled, window, stride):
                 count = max(0, (wide.shape[1] - window) // stride + 1)
                 parts = [wide[:, i * stride : i * stride + window] for i in range(count)]
                 expected = np.stack([f(p, axis=1) for p in parts], 1) if parts else np.zeros((3, 0))
-                row = ROWS[name]
+                row = PRIMITIVES[name]
                 got = row.run(x, **options)
                 np.testing.assert_array_equal(got, expected)
                 if not count:
@@ -211,7 +211,7 @@ def test_operands_that_do_not_fill_their_place_are_refused():
     """A kernel that took them for more would read what is behind."""
     flat, rows = np.zeros(2, np.int64), np.arange(40_000)
     ct = RNG.standard_normal((1, 50_000))
-    out = ROWS["scatter_add"].run(ct, flat, template=(HOLE,), shape=(4, 50_000))  # NumPy broadcasts
+    out = PRIMITIVES["scatter_add"].run(ct, flat, template=(HOLE,), shape=(4, 50_000))  # NumPy broadcasts
     np.testing.assert_array_equal(out[0], 2 * ct[0])
     assert not out[1:].any()
     for name, given, params in [
@@ -222,7 +222,7 @@ def test_operands_that_do_not_fill_their_place_are_refused():
     ]:
         avals = [Aval(x.shape, x.dtype) for x in given]
         with pytest.raises(ValueError, match="do not fill a place of shape"):
-            ROWS[name].shape(*avals, **params)
+            PRIMITIVES[name].shape(*avals, **params)
 
 
 def test_places_of_an_empty_array_do_not_exist():

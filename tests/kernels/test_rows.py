@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.kernels import rows
 from fgrad.ops import normalization, pooling, windows
 
@@ -64,10 +64,10 @@ def test_softmax(twice, dtype):
         for name, vjp in vjps.items():
             if name == "log_softmax" and dtype == np.float32:
                 continue  # every kernel takes a second to compile, and has nothing of its own in float32
-            (out,) = twice(lambda name=name: ROWS[name].run(x, axes=axes), rtol)
+            (out,) = twice(lambda name=name: PRIMITIVES[name].run(x, axes=axes), rtol)
             out = np.nan_to_num(out)
             twice(lambda vjp=vjp: vjp(ct, out, axes=axes), rtol)
-        (out,) = twice(lambda: np.asarray(ROWS["logsumexp"].run(x, axes=axes)), rtol)
+        (out,) = twice(lambda: np.asarray(PRIMITIVES["logsumexp"].run(x, axes=axes)), rtol)
         back = np.asarray(rng.standard_normal(out.shape), dtype)
         twice(lambda: normalization._logsumexp(back, out, x, axes=axes), rtol)
 
@@ -88,7 +88,7 @@ def test_inner_products(n, dtype):
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
 def test_infinite_rows(twice, name):
     rows = [[-np.inf] * 3, [np.inf, 0, 1], [np.nan, 0, 1], [-np.inf, 0, -np.inf], [0, -np.inf, np.nan]]
-    twice(lambda: ROWS[name].run(np.array(rows), axes=(1,)), 1e-15)
+    twice(lambda: PRIMITIVES[name].run(np.array(rows), axes=(1,)), 1e-15)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -99,7 +99,7 @@ def test_layer_norm(twice, dtype):
         x, ct = (rng.standard_normal(shape).astype(dtype) for _ in range(2))
         w, b = (rng.standard_normal(shape[-rank:]).astype(dtype) for _ in range(2))
         params = {"rank": rank, "eps": 1e-2}
-        twice(lambda: ROWS["layer_norm"].run(x, w, b, **params), rtol)
+        twice(lambda: PRIMITIVES["layer_norm"].run(x, w, b, **params), rtol)
         for pattern, saved in {(True, True, True): (x, w), (True, False, False): (x, w)}.items():
             vjp = normalization._layer_norm_vjp(pattern)
             twice(lambda vjp=vjp, saved=saved: vjp.raw(ct, *saved, params), rtol)
@@ -112,17 +112,17 @@ def test_pooling(twice, params, dtype):
     rng = np.random.default_rng(0)
     x = rng.integers(-3, 3, (3, 7, 8)).astype(dtype)  # many ties
     x[0, :4] = -np.inf
-    (out,) = twice(lambda: ROWS["max_pool"].run(x, **params), 0)
+    (out,) = twice(lambda: PRIMITIVES["max_pool"].run(x, **params), 0)
     ct = rng.standard_normal(out.shape).astype(dtype)
     twice(lambda: pooling._max_adjoint(ct, out, x, **params), rtol)
     x[0, :4] = 2
     x[1, 1, 1] = np.nan
-    (out,) = twice(lambda: ROWS["max_pool"].run(x, **params), 0)
+    (out,) = twice(lambda: PRIMITIVES["max_pool"].run(x, **params), 0)
     twice(lambda: pooling._max_adjoint(ct, out, x, **params), rtol)
     x[1, 1, 1] = 2
-    twice(lambda: ROWS["window_sum"].run(x, **params), rtol)
+    twice(lambda: PRIMITIVES["window_sum"].run(x, **params), rtol)
     space = x.shape[x.ndim - len(params["window"]) :]
-    twice(lambda: ROWS["window_spread"].run(ct, **params, space=space), rtol)
+    twice(lambda: PRIMITIVES["window_spread"].run(ct, **params, space=space), rtol)
 
 
 @pytest.mark.parametrize(("x", "w", "params"), CONVOLUTIONS)
@@ -139,7 +139,7 @@ def test_convolution(twice, x, w, params, dtype, tile, monkeypatch):
     rng = np.random.default_rng(0)
     x, w = (rng.standard_normal(s).astype(dtype) for s in (x, w))
     rtol = 50 * np.finfo(dtype).eps
-    (out,) = twice(lambda: ROWS["conv"].run(x, w, **full), rtol)
+    (out,) = twice(lambda: PRIMITIVES["conv"].run(x, w, **full), rtol)
     ct = rng.standard_normal(out.shape).astype(dtype)
     twice(lambda: windows._input_adjoint(ct, w, x, **full), rtol)
     twice(lambda: windows._kernel_adjoint(ct, x, w, **full), rtol)

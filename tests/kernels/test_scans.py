@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import bind
 from fgrad.kernels import scans
 from fgrad.ops import linear
@@ -26,12 +26,12 @@ def test_cumsum(shape, dtype):
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_large_rows_use_them(axis, monkeypatch):
     x = np.random.default_rng(2).normal(size=(6, 7, 5))
-    slow = bind("cumsum", x, axis=axis), ROWS["cumsum"].linear.raw(x, x, {"axis": axis})[0]
+    slow = bind("cumsum", x, axis=axis), PRIMITIVES["cumsum"].linear.raw(x, x, {"axis": axis})[0]
     calls = []
     cumsum = scans.cumsum
     monkeypatch.setattr(linear, "LARGE", 0)
     monkeypatch.setattr(scans, "cumsum", lambda *a, **kw: calls.append(a) or cumsum(*a, **kw))
-    fast = bind("cumsum", x, axis=axis), ROWS["cumsum"].linear.raw(x, x, {"axis": axis})[0]
+    fast = bind("cumsum", x, axis=axis), PRIMITIVES["cumsum"].linear.raw(x, x, {"axis": axis})[0]
     assert len(calls) == 2
     for a, b in zip(slow, fast, strict=True):
         np.testing.assert_array_equal(a, b)

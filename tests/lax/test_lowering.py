@@ -13,7 +13,7 @@ import fgrad as fg
 from fgrad import lax
 from fgrad.compiler.simplify import simplify
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Program, Var
 from fgrad.lax.branches import Branches
 from fgrad.lax.control_flow import Back, Mapped
@@ -263,7 +263,7 @@ def counted(monkeypatch):
     """Count how often a row runs."""
     counts = {}
     for name in ("tanh", "contract", "exp"):
-        row = ROWS[name]
+        row = PRIMITIVES[name]
 
         def run(*args, row_run=row.run, name=name, **params):
             counts[name] = counts.get(name, 0) + 1

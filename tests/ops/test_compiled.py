@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fgrad as fg
-from fgrad.core.primitive import LARGE, ROWS
+from fgrad.core.primitive import LARGE, PRIMITIVES
 from fgrad.kernels import cpu
 from fgrad.ops import compiled
 from fgrad.ops.elementwise import LARGE_VALUES
@@ -211,7 +211,7 @@ def test_numpy_has_the_say_of_what_is_not_finite(name, bad):
         f(*map(fg.tensor, given))
     with fg.debug_nans(), pytest.raises(fg.errors.NonFiniteError, match=name):
         f(*map(fg.tensor, given))
-    assert isinstance(ROWS[name].large, compiled.FastUfunc)
+    assert isinstance(PRIMITIVES[name].large, compiled.FastUfunc)
 
 
 def test_numpy_tells_of_underflow_where_it_is_asked_to():
@@ -261,7 +261,7 @@ def test_values_do_not_depend_on_who_records(name, monkeypatch):
     first = fg.tensor(given[0])
     rest = list(map(fg.tensor, given[1:]))
     expected = f(*map(fg.tensor, given)).numpy()
-    row = ROWS[name]
+    row = PRIMITIVES[name]
     once = fg.GradManager().attach(first)
     with once:
         np.testing.assert_array_equal(f(first, *rest).numpy(), expected)

@@ -15,7 +15,7 @@ from scipy import linalg, signal, special
 from tests.scipy.special_cases import CASES, operands
 
 import fgrad as fg
-from fgrad.core.primitive import ITSELF, ROWS
+from fgrad.core.primitive import ITSELF, PRIMITIVES
 from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS
 from fgrad.ops.indexing import HOLE
@@ -920,7 +920,7 @@ def series() -> list[Sample]:
 def test_long_recurrences_run_in_blocks(shape, dtype):
     a, b = values(shape, -1.1, 1.1, dtype), values(shape, dtype=dtype, seed=1)
     a[5:20], a[300:], a[555:] = 0, a[300:] * 0.9, 1
-    y = ROWS["recur"].run(a, b, axis=0)
+    y = PRIMITIVES["recur"].run(a, b, axis=0)
     assert y.dtype == dtype
     np.testing.assert_allclose(y, recurrence(a, b, 0), rtol=1e-5 if dtype is np.float32 else 1e-11, atol=1e-5)
 
@@ -928,9 +928,9 @@ def test_long_recurrences_run_in_blocks(shape, dtype):
 def test_long_recurrences_of_large_factors():
     a, b = np.full(300, 1e200), np.zeros(300)
     b[-3] = 1e-300
-    np.testing.assert_allclose(ROWS["recur"].run(a, b, axis=0), recurrence(a, b, 0))
+    np.testing.assert_allclose(PRIMITIVES["recur"].run(a, b, axis=0), recurrence(a, b, 0))
     a[7] = np.nan
-    np.testing.assert_allclose(ROWS["recur"].run(a, b, axis=0), recurrence(a, b, 0))
+    np.testing.assert_allclose(PRIMITIVES["recur"].run(a, b, axis=0), recurrence(a, b, 0))
 
 
 class SineAndCosine(Rule):
@@ -1239,7 +1239,9 @@ FLAT = {
 
 
 def test_every_row_has_a_sample_and_every_sample_a_row():
-    declared = {name for name in ROWS if "@" not in name and "." not in name}  # not those of tests and users
+    declared = {
+        name for name in PRIMITIVES if "@" not in name and "." not in name
+    }  # not those of tests and users
     assert declared - UNCHECKED == {s.row for s in SAMPLES}
 
 
@@ -1258,7 +1260,7 @@ def test_row(sample):
 
 @pytest.mark.parametrize("name", sorted({s.row for s in SAMPLES}))
 def test_rows_that_are_flat_are_declared_to_be(name):
-    row = ROWS[name]
+    row = PRIMITIVES[name]
     patterns = {
         tuple(isinstance(a, np.ndarray) and a.dtype.kind in "fc" for a in s.args)
         for s in SAMPLES
@@ -1286,7 +1288,7 @@ def test_flat_rows_give_zero_gradients(name):
 def test_the_fast_path_of_eager_operators_agrees_with_bind(name):
     args = next(s.args for s in SAMPLES if s.row == name)
     fast, slow = partial(unary if len(args) == 1 else binary, name), partial(bind, name)
-    expected = ROWS[name].run(*args)
+    expected = PRIMITIVES[name].run(*args)
     for f in (fast, slow):
         np.testing.assert_array_equal(f(*map(fg.tensor, args)).numpy(), expected)
     if expected.dtype.kind != "f":
@@ -1302,7 +1304,7 @@ def works_by_element(sample: Sample) -> bool:
     x = sample.args[0] if sample.args else None
     if not isinstance(x, np.ndarray) or x.dtype != np.float64 or not 2 <= x.size <= 12:
         return False
-    vjp = ROWS[sample.row].vjp((True, *(False for _ in sample.args[1:])))
+    vjp = PRIMITIVES[sample.row].vjp((True, *(False for _ in sample.args[1:])))
     return vjp is not None and vjp.transpose is ITSELF
 
 

@@ -13,7 +13,7 @@ import mpmath as mp
 import numpy as np
 
 import fgrad.scipy.special  # noqa: F401 -- declares the rows
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 
 
 class Case(NamedTuple):
@@ -33,7 +33,7 @@ def is_constant(row: str, i: int, point: Sequence[Any]) -> bool:
     if isinstance(point[i], int):
         return True
     try:
-        ROWS[row].vjp(tuple(k == i for k in range(len(point))))
+        PRIMITIVES[row].vjp(tuple(k == i for k in range(len(point))))
     except TypeError:
         return True
     return False

@@ -184,11 +184,11 @@ def test_it_runs_once_forward_and_once_in_reverse_and_saves_memory():
 
 
 def test_what_a_policy_keeps_is_not_computed_again(monkeypatch):
-    from fgrad.core.primitive import ROWS
+    from fgrad.core.primitive import PRIMITIVES
 
     counts = {"contract": 0, "sin": 0, "exp": 0}
     for name in counts:
-        row = ROWS[name]
+        row = PRIMITIVES[name]
 
         def run(*values, row=row.run, name=name, **params):
             counts[name] += 1

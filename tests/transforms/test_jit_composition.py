@@ -19,7 +19,7 @@ from tests.transforms.test_stage import RULED
 
 import fgrad as fg
 import fgrad.numpy as fnp
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import bind
 from fgrad.transforms.procedure import Procedure
 
@@ -77,7 +77,7 @@ def test_every_row(sample):
     where = tuple(i for i, a in enumerate(sample.args) if isinstance(a, np.ndarray) and a.dtype.kind == "f")
     if not where:
         return
-    if not sample.stops and ROWS[sample.row].vjp(tuple(i in where for i in range(len(sample.args)))):
+    if not sample.stops and PRIMITIVES[sample.row].vjp(tuple(i in where for i in range(len(sample.args)))):
         loss = lambda *args: total(f(*args))
         gradient = fg.grad(loss, where)
         expected = gradient(*sample.args)

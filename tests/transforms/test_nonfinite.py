@@ -14,7 +14,7 @@ from tests.helpers import close
 import fgrad as fg
 from fgrad.core.nonfinite import line_of as line_kept_of
 from fgrad.core.notes import Noted
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 
 HERE = r"test_nonfinite\.py"
 
@@ -177,11 +177,11 @@ def test_warnings_of_numpy_give_way_to_the_report():
 
 
 def test_on_and_off():
-    runs = {name: row.run for name, row in ROWS.items()}
+    runs = {name: row.run for name, row in PRIMITIVES.items()}
     bad = lambda: np.log(fg.tensor(-1.0))
     with np.errstate(invalid="ignore"):
         with fg.debug_nans():
-            assert ROWS["log"].run is not runs["log"]
+            assert PRIMITIVES["log"].run is not runs["log"]
             with fg.debug_nans(False):
                 bad()
                 with fg.debug_nans(True), pytest.raises(fg.NonFiniteError):
@@ -190,7 +190,7 @@ def test_on_and_off():
             with pytest.raises(fg.NonFiniteError):
                 bad()
         bad()
-        assert {name: row.run for name, row in ROWS.items()} == runs
+        assert {name: row.run for name, row in PRIMITIVES.items()} == runs
         fg.debug_nans(True)
         try:
             with pytest.raises(fg.NonFiniteError):
@@ -203,7 +203,7 @@ def test_on_and_off():
         with fg.debug_nans(True):
             pass
         bad()
-    assert {name: row.run for name, row in ROWS.items()} == runs
+    assert {name: row.run for name, row in PRIMITIVES.items()} == runs
 
 
 def test_a_recording_that_began_before():

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers import close
 
 import fgrad as fg
-from fgrad.core.observers import observed_rows
+from fgrad.core.observers import observed_primitives
 from fgrad.core.program import Program
 from fgrad.viz import Drawing, Profile
 
@@ -48,7 +48,7 @@ def test_a_recorded_tensor_is_drawn_with_names_of_the_notebook(shell):
             gm.backward(y)
     finally:
         shell.run("notes off")
-    assert not observed_rows
+    assert not observed_primitives
     shell.user_ns |= {"a": x, "b": y, "manager": gm}
     graph = shell.run("draw b").graph
     assert {i.label for i in graph.items} == {"a", "b"}

@@ -11,8 +11,8 @@ from tests.helpers import close
 
 import fgrad as fg
 from fgrad.core.notes import Noted
-from fgrad.core.observers import observed_rows
-from fgrad.core.primitive import ROWS
+from fgrad.core.observers import observed_primitives
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.viz import draw, take_notes
 
 
@@ -24,14 +24,14 @@ def recorded(x):
 
 
 def test_rows_are_exchanged_for_the_block_only():
-    before = {name: row.run for name, row in ROWS.items()}
+    before = {name: row.run for name, row in PRIMITIVES.items()}
     with take_notes():
-        assert observed_rows
+        assert observed_primitives
         with take_notes():
             pass
-        assert ROWS["sin"].run is not before["sin"]
-    assert not observed_rows
-    assert all(ROWS[name].run is run for name, run in before.items())
+        assert PRIMITIVES["sin"].run is not before["sin"]
+    assert not observed_primitives
+    assert all(PRIMITIVES[name].run is run for name, run in before.items())
 
 
 def test_switching_holds_until_it_is_switched_off():
@@ -42,7 +42,7 @@ def test_switching_holds_until_it_is_switched_off():
         assert draw(recorded(x)).graph.count() == 2
     finally:
         take_notes(False)
-    assert not observed_rows
+    assert not observed_primitives
     with pytest.raises(TypeError, match="no recording contains"):
         draw(recorded(x))
 

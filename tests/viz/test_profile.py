@@ -11,7 +11,7 @@ import pytest
 from tests.helpers import close
 
 import fgrad as fg
-from fgrad.core.observers import observed_rows
+from fgrad.core.observers import observed_primitives
 from fgrad.viz import flame
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -38,7 +38,7 @@ def test_a_gradient_runs_forward_and_backward():
     assert names(p, "backward") == operations
     assert names(p, "tangent") == []
     close(p.value["w"], fg.grad(network)(P, X)["w"])
-    assert not observed_rows
+    assert not observed_primitives
 
 
 def test_sums_agree():
@@ -196,4 +196,4 @@ def test_the_page_is_escaped():
 def test_errors_pass_and_nothing_stays():
     with pytest.raises(ZeroDivisionError):
         fg.profile(lambda: 1 / 0)()
-    assert not observed_rows
+    assert not observed_primitives

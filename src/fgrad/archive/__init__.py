@@ -18,7 +18,7 @@ from fgrad.archive.reading import Reader
 from fgrad.archive.rules import fingerprint
 from fgrad.archive.writing import Writer
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.transforms.calling import name_of
@@ -142,7 +142,7 @@ class _Stored:
         if header.keys() != set(PARTS):
             raise ValueError("the header does not have the parts of the format")
         for row, body in demanded(header["declared"], dict).items():
-            if row in ROWS and fingerprint(row) != body:
+            if row in PRIMITIVES and fingerprint(row) != body:
                 raise ValueError(
                     f"the operation {row} is declared here with a different body than in the program"
                 )

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from fgrad.core.primitive import ROWS, Primitive
+from fgrad.core.primitive import PRIMITIVES, Primitive
 from fgrad.core.program import Program
 from fgrad.expr.node import postorder
 from fgrad.transforms.custom import Rule
@@ -44,7 +44,7 @@ def is_declared_by_user(name: str) -> bool:
 
 def fingerprint(name: str) -> str | None:
     """Return what tells the body of an element-wise row from others; None where there is no body."""
-    row: Primitive = ROWS[name]
+    row: Primitive = PRIMITIVES[name]
     if row.body is None:
         return None
     numbers: dict[Any, int] = {}

@@ -18,7 +18,7 @@ import numpy as np
 
 from fgrad.archive.container import LARGEST
 from fgrad.core.aval import Aval, Shape
-from fgrad.core.primitive import ROWS, Primitive
+from fgrad.core.primitive import PRIMITIVES, Primitive
 from fgrad.ops.indexing import HOLE, gathered
 from fgrad.ops.undetermined import MESSAGES
 from fgrad.ops.windows import places, spread
@@ -152,7 +152,7 @@ def _listed(v: Any) -> Sequence[Any]:
 
 
 def _ufunc(v: Any, _: Avals) -> bool:
-    run = ROWS[v].run if type(v) is str and v in ROWS else None
+    run = PRIMITIVES[v].run if type(v) is str and v in PRIMITIVES else None
     return isinstance(run, np.ufunc) and run.nin == 2 and run.nout == 1 and run.signature is None
 
 
@@ -534,15 +534,15 @@ def check(name: str, avals: Avals, params: Mapping[str, Any], version: int) -> P
     Raises:
         ValueError: the equation is none.
     """
-    if name not in ROWS:
+    if name not in PRIMITIVES:
         with contextlib.suppress(ImportError):  # SciPy's functions are declared when they are first met
             import_module("fgrad.scipy.special")
-    if name not in ROWS:
+    if name not in PRIMITIVES:
         raise ValueError(
             f"the operation {name} is not declared here; declare it as where the program was exported "
             "(fgrad.extend) before the program is loaded"
         )
-    row = ROWS[name]
+    row = PRIMITIVES[name]
     if version < CHANGED.get(name, 0):
         raise ValueError(
             f"the program is stored in version {version} of the format, and {name} means another thing since "

@@ -15,7 +15,7 @@ from fgrad.compiler.library import is_native
 from fgrad.compiler.products import arranged, is_inline
 from fgrad.compiler.simplify.constants import cast
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.tensor import Tensor
 from fgrad.ops.indexing import HOLE, filled
@@ -102,7 +102,7 @@ class _Writer:
     def write(self, name: str, *args: Any, **params: Any) -> Var:
         """Return the result of a row, as a new variable."""
         avals = [a.aval if isinstance(a, Var) else a for a in args]
-        aval = ROWS[name].shape(*avals, **params)  # type: ignore[misc]
+        aval = PRIMITIVES[name].shape(*avals, **params)  # type: ignore[misc]
         self.count += 1
         out = Var(aval, f"d{self.count - 1}")
         self.append(Equation(name, args, params, (out,), self.line))
@@ -110,7 +110,7 @@ class _Writer:
 
     def append(self, e: Equation) -> None:
         """Add an equation, with its numbers as inputs unless they are such that a text may hold."""
-        if ROWS[e.name].body is not None and any(_is_odd(a) for a in e.args):
+        if PRIMITIVES[e.name].body is not None and any(_is_odd(a) for a in e.args):
             dtypes = loop_dtypes(e)
             args = [self.number(a, d) if _is_odd(a) else a for a, d in zip(e.args, dtypes, strict=True)]
             e = Equation(e.name, tuple(args), e.params, e.outs, e.line)
@@ -433,7 +433,7 @@ def _at_one(w: _Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: An
 def _joined(w: _Writer, name: str, *arrays: Any, **params: Any) -> Any:
     """Let many arrays that are put side by side have one dtype, so that they can be copied."""
     avals = [a.aval if isinstance(a, Var) else a for a in arrays]
-    out = Var(ROWS[name].shape(*avals, **params), "")  # type: ignore[misc]
+    out = Var(PRIMITIVES[name].shape(*avals, **params), "")  # type: ignore[misc]
     if not is_joined(Equation(name, arrays, params, (out,), "")):
         return None
     return w.write(name, *(w.typed(a, out.aval.dtype) for a in arrays), **params)

@@ -18,7 +18,7 @@ import numpy as np
 from fgrad.compiler.index import HERE, Index, linear, plus, reach, split
 from fgrad.compiler.loop_nests import Bound, Builder, Line, Place, Value
 from fgrad.core.aval import Shape, aval_of
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Var
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, postorder
@@ -419,7 +419,7 @@ def aligned(at: Indices, shape: Shape) -> Indices:
 
 @functools.cache
 def _body(name: str) -> Body:
-    body = ROWS[name].body
+    body = PRIMITIVES[name].body
     return prepare(body.params, (body.result,))
 
 
@@ -438,7 +438,7 @@ def result_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def loop_dtypes(equation: Equation) -> list[np.dtype[Any]]:
     """Return the dtypes in which an element-wise row takes its operands, the first of them the condition."""
-    row = ROWS[equation.name]
+    row = PRIMITIVES[equation.name]
     kinds = tuple(map(_kind, equation.args))
     if equation.name == "where":
         dtype = equation.outs[0].aval.dtype
@@ -461,5 +461,5 @@ def _kind(a: Any) -> Any:
 
 def scalar_work(name: str) -> int:
     """Return how many operations an element of a row takes."""
-    body = ROWS[name].body
+    body = PRIMITIVES[name].body
     return 1 if body is None else sum(COSTS.get(x.head, 4) for x in postorder(body.result) if x.args)

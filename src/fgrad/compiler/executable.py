@@ -17,8 +17,8 @@ from fgrad.compiler.simplify.effects import communicates
 from fgrad.compiler.speculation import usual_case
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.notes import Notes, noting
-from fgrad.core.observers import observed_rows
-from fgrad.core.primitive import ROWS
+from fgrad.core.observers import observed_primitives
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import PASSES, Equation, Program, applied, unexpected
 from fgrad.core.trace import running
 from fgrad.kernels import checks, entry, intrinsics, native, stacks, threads, vm
@@ -87,7 +87,7 @@ class Executable:
             for v, x in zip(plan.inputs, leaves, strict=True)
         ]
         outs = [np.empty(v.aval.shape, v.aval.dtype) for v in plan.outputs]
-        notes = noting() if observed_rows else None
+        notes = noting() if observed_primitives else None
         if notes is None or not notes.apart:
             for k, j in plan.donations.items():
                 outs[k] = _given(leaves, j, outs[k])
@@ -331,7 +331,7 @@ class _Context:
         return partial(self._run_row, step)
 
     def _run_row(self, step: Python) -> None:
-        row, arrays = ROWS[step.equation.name], self.arrays
+        row, arrays = PRIMITIVES[step.equation.name], self.arrays
         values = [a[0] if isinstance(a, tuple) else arrays[a] for a in step.args]
         found = applied(row, values, step.equation.params)
         for k, v, y in zip(step.outs, step.equation.outs, found if row.many else (found,), strict=True):

@@ -35,7 +35,7 @@ from fgrad.compiler.loop_nests import Builder
 from fgrad.compiler.products import is_inline
 from fgrad.compiler.views import looked_up
 from fgrad.core.aval import Shape, aval_of
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
 
 FEW = 4096  # elements whose way through memory costs nothing beside the compilation of long kernels
@@ -293,7 +293,7 @@ def is_fusable(equation: Equation) -> bool:
         return dtypes[-1].kind in ({"f"} if name.startswith("nan") else {"i", "u", "f"})
     if name == "contract":
         return dtypes[-1].kind == "f" and is_inline(equation)
-    row = ROWS[name]
+    row = PRIMITIVES[name]
     if (row.body is None and name not in INTEGERS) or params or row.many:
         return False
     dtypes = loop_dtypes(equation)

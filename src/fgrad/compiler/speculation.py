@@ -9,7 +9,7 @@ from fgrad.compiler.cost import contraction
 from fgrad.compiler.elements import VIEWS, scalar_work, shape_of
 from fgrad.compiler.simplify import speculate
 from fgrad.compiler.simplify.effects import communicates
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
 
 SAVING = 0.1  # of the operations, at least: the other program is compiled too where it is needed
@@ -53,7 +53,7 @@ def _operations(e: Equation) -> int:
         return 0
     if e.name == "contract":
         return contraction(e)
-    if ROWS[e.name].body is not None:
+    if PRIMITIVES[e.name].body is not None:
         return scalar_work(e.name) * math.prod(e.outs[0].aval.shape)
     return sum(math.prod(_shape(x)) for x in (*e.args, *e.outs))
 

@@ -18,7 +18,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.blocks import Block
 from fgrad.core.notes import line_of as kept_line
 from fgrad.core.notes import note_nodes, observed
-from fgrad.core.observers import LOOKUPS, Check, observe, observed_rows, unobserve
+from fgrad.core.observers import LOOKUPS, Check, observe, observed_primitives, unobserve
 from fgrad.core.primitive import VJP, Primitive, Rule
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor
@@ -204,7 +204,7 @@ _everywhere: list[Watch] = []  # at most one
 
 def watching() -> Watch | None:
     """Return what this thread and task looks for, if anything."""
-    if not observed_rows:
+    if not observed_primitives:
         return None
     watch = _here.get()
     if watch is _INHERITED:

@@ -19,8 +19,8 @@ import numpy as np
 from fgrad.backend.devices import on_host
 from fgrad.blocks import Nested
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.observers import LOOKUPS, observe, observed_rows, observing, unobserve
-from fgrad.core.primitive import ROWS, VJP, Primitive, Rule
+from fgrad.core.observers import LOOKUPS, observe, observed_primitives, observing, unobserve
+from fgrad.core.primitive import PRIMITIVES, VJP, Primitive, Rule
 from fgrad.core.scopes import Origin, here, scopes_of
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor
@@ -33,7 +33,7 @@ def origin() -> str:
     While a sweep is noted, an operation of a step back stands where the operation does whose step it is.
     """
     line, scopes, backward = user_line(), here(), False
-    notes = noting() if observed_rows else None
+    notes = noting() if observed_primitives else None
     if notes is not None and notes.stepping and line == notes.asked:
         line, backward = notes.stepping, True
         scopes = tuple([s.reverse() for s in scopes_of(line)])
@@ -153,8 +153,8 @@ def _avals(node: Node) -> tuple[list[Aval] | None, list[Aval | None]]:
         if node.parent_avals is not None and len(outs) == 1:
             given = [g or outs[0] for g in given]
         return outs, given
-    if isinstance(vjp, VJP) and vjp.row in ROWS:
-        row = ROWS[vjp.row]
+    if isinstance(vjp, VJP) and vjp.row in PRIMITIVES:
+        row = PRIMITIVES[vjp.row]
         if row.linear is vjp and row.shape is not None and node.saved:
             aval, params = node.saved
             return [aval_of(row.shape(aval, **params))], [aval]
@@ -278,7 +278,7 @@ class Notes:
                 note.recordings = self._noted[1]
             else:
                 self._noted = (self._last, note.recordings)
-            outs = out if ROWS[name].many else (out,)
+            outs = out if PRIMITIVES[name].many else (out,)
             if all(hasattr(o, "shape") and not isinstance(o, Tracer | Tensor) for o in outs):
                 note.avals = list(map(aval_of, outs))
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fgrad import config, locks
-from fgrad.core.primitive import ARRIVED, ROWS, Primitive, Rule
+from fgrad.core.primitive import ARRIVED, PRIMITIVES, Primitive, Rule
 
 if TYPE_CHECKING:
     from fgrad.core.tape import Node, Tape
@@ -31,7 +31,7 @@ class Observer(Protocol):
 
 
 LOOKUPS: list[Callable[[], Observer | None]] = []  # each returns the observer of this thread and task, if any
-observed_rows: dict[str, Rule] = {}  # the `run` column as it is unobserved; empty where nobody observes
+observed_primitives: dict[str, Rule] = {}  # the `run` column as it is unobserved; empty where nobody observes
 _users: list[object] = []
 _occasion = object()  # to go the long way into compiled functions
 _switching = locks.lock()
@@ -39,7 +39,7 @@ _switching = locks.lock()
 
 def observing() -> list[Observer]:
     """Return who observes this thread and task, the innermost first."""
-    if not observed_rows:
+    if not observed_primitives:
         return []
     return [o for find in LOOKUPS if (o := find()) is not None]
 
@@ -64,22 +64,22 @@ def _agree() -> None:
     if _users:
         if _occasion not in config.occasions:
             config.occasions.append(_occasion)
-        for row in ROWS.values():
+        for row in PRIMITIVES.values():
             _exchange(row)
         return
-    for name, run in list(observed_rows.items()):
-        row = ROWS[name]
+    for name, run in list(observed_primitives.items()):
+        row = PRIMITIVES[name]
         row.run = run
         if row.large.__class__ is _Observed:
             row.large = row.large.run
-        del observed_rows[name]
+        del observed_primitives[name]
     if _occasion in config.occasions:
         config.occasions.remove(_occasion)
 
 
 def _exchange(row: Primitive) -> None:
     if row.run.__class__ is not _Observed:
-        observed_rows[row.name] = row.run
+        observed_primitives[row.name] = row.run
         row.run = _Observed(row, row.run)
     if row.large is not None and row.large.__class__ is not _Observed:
         row.large = _Observed(row, row.large)

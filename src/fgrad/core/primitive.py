@@ -39,9 +39,9 @@ KEEP_OUT, KEEP_X, KEEP_Y, KEEP_XY = (_interned.setdefault(k, k) for k in ((0,), 
 
 ITSELF = "itself"  # a step that works element by element, between real numbers, is its own transpose
 SYMMETRIC = "symmetric"  # so is one that mixes elements symmetrically
-ROW = "row"  # the row is linear in its one argument: run on the tangent
+LINEAR = "linear"  # the row is linear in its one argument: run on the tangent
 WEIGHTS = "weights"  # a reduction over `axes`: every element reaches one element of the output
-EACH = "each"  # the row is linear in each tracked argument, and the others are kept
+MULTILINEAR = "multilinear"  # the row is linear in each tracked argument, and the others are kept
 
 
 class VJP:
@@ -109,7 +109,7 @@ class VJP:
             exact: whether cotangents have the shape and dtype of their argument already.
             shaped: whether they have at least the shape of it.
             transpose: how forward mode gets the transpose of this step without recording it: ITSELF,
-                SYMMETRIC, ROW, WEIGHTS or EACH; "" records it.
+                SYMMETRIC, LINEAR, WEIGHTS or MULTILINEAR; "" records it.
             linear: whether the row is linear in the tracked arguments although it keeps their values.
         """
         self.declared = linear
@@ -313,7 +313,7 @@ class Primitive:
             return made
 
 
-ROWS: dict[str, Primitive] = {}
+PRIMITIVES: dict[str, Primitive] = {}
 ARRIVED: list[Callable[[Primitive], None]] = []  # who wants to know of rows that are added to the table
 OPERATORS: dict[str, Callable[..., Tensor]] = {}  # what Tensor's operators call
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {}  # what Tensor's methods call: NumPy's names
@@ -325,9 +325,9 @@ FOREIGN: dict[str, Callable[..., Any]] = {}  # an operator -> what computes it w
 
 def register(row: Primitive) -> Primitive:
     """Add a row to the table; a name may be declared once."""
-    if row.name in ROWS:
+    if row.name in PRIMITIVES:
         raise ValueError(f"primitive {row.name!r} is already declared")
-    ROWS[row.name] = row
+    PRIMITIVES[row.name] = row
     for arrived in ARRIVED:
         arrived(row)
     return row

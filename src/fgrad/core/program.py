@@ -10,7 +10,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.display import dot_of, html_of
-from fgrad.core.primitive import ROWS, Primitive
+from fgrad.core.primitive import PRIMITIVES, Primitive
 from fgrad.core.tensor import Tensor, bind, is_tracked
 from fgrad.core.trace import Tracer
 from fgrad.errors import NonFiniteError
@@ -143,10 +143,10 @@ class Program:
                     continue
             e = self.equations[i]
             try:
-                out = applied(ROWS[e.name], map(value, e.args), e.params)
+                out = applied(PRIMITIVES[e.name], map(value, e.args), e.params)
             except NonFiniteError as error:
                 raise NonFiniteError(f"{error}; traced at {e.line}", error.operation, e.line) from None
-            env.update(zip(e.outs, out if ROWS[e.name].many else (out,), strict=True))
+            env.update(zip(e.outs, out if PRIMITIVES[e.name].many else (out,), strict=True))
             i += 1
         return [value(y) for y in self.outputs]
 

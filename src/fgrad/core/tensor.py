@@ -1,8 +1,8 @@
 """Tensor, a mutable handle on an immutable value, and `bind`, which applies a primitive to Tensors.
 
 `_general` is the obvious definition: compute under the innermost tracer, then let every tape above it record.
-`apply_unary`, `apply_binary`, `apply_linear` and `apply_row` are the same for their kinds of rows while at
-most one tape is live, which is nearly always; they fall back to the obvious path in every other case.
+`apply_unary`, `apply_binary`, `apply_linear` and `apply_primitive` are the same for their kinds of primitives
+while at most one tape is live, which is nearly always; they fall back to the obvious path in every other case.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fgrad.core.primitive import (
     KEEP_Y,
     LARGE,
     OUT,
-    ROWS,
+    PRIMITIVES,
     Primitive,
 )
 from fgrad.core.snapshot import refuse_masked, refuse_objects, snapshot
@@ -191,12 +191,12 @@ def is_tracked(x: Tensor) -> bool:
 
 def unary(name: str, x: Any) -> Any:
     """Apply the element-wise row called `name` to one operand."""
-    return apply_unary(ROWS[name], x)
+    return apply_unary(PRIMITIVES[name], x)
 
 
 def binary(name: str, x: Any, y: Any) -> Any:
     """Apply the element-wise row called `name` to two operands; NotImplemented where one is foreign."""
-    return apply_binary(ROWS[name], x, y)
+    return apply_binary(PRIMITIVES[name], x, y)
 
 
 def apply_unary(row: Primitive, x: Any) -> Any:
@@ -371,7 +371,7 @@ OPERANDS = frozenset({float, int, complex, bool, np.ndarray, np.float64, np.floa
 
 def bind(name: str, *args: Any, **params: Any) -> Any:
     """Apply the row called `name`: arrays give arrays, and any Tensor among `args` makes Tensors."""
-    row = ROWS[name]
+    row = PRIMITIVES[name]
     if row.linear is not None:
         return apply_linear(row, args[0], params)
     for a in args:
@@ -379,11 +379,11 @@ def bind(name: str, *args: Any, **params: Any) -> Any:
             break
     else:
         return row.run(*args, **params)
-    return apply_row(row, args, params)
+    return apply_primitive(row, args, params)
 
 
 def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
-    """Do what `apply_row` does for a linear row of one argument while at most one tape is live."""
+    """Do what `apply_primitive` does for a linear row of one argument while at most one tape is live."""
     if x.__class__ is not Tensor:
         return row.run(x, **params)
     nodes = x._nodes
@@ -402,7 +402,7 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
         or s.thread != get_ident()
         or (s.foreign is not None and s.foreign())
     ):
-        return _boxed(row, (x,), params) if s.base is not None else apply_row(row, (x,), params)
+        return _boxed(row, (x,), params) if s.base is not None else apply_primitive(row, (x,), params)
     out = row.run(v, **params)
     if out.dtype.kind not in "fc":
         return _stepwise(out)
@@ -425,7 +425,7 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
     return t
 
 
-def apply_row(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+def apply_primitive(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply a row of which some argument is a Tensor: at once while at most one tape is live."""
     s = inherited_state()
     tape: Any = s.sole

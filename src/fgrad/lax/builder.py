@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program, Region, Var
 from fgrad.lax.fusion import renewed
 from fgrad.lax.liveness import live
@@ -91,7 +91,7 @@ class Block:
 
     def op(self, name: str, *args: Any, **params: Any) -> Any:
         """Add one operation, and return its result."""
-        aval = ROWS[name].shape(*map(aval_of_arg, args), **params)  # type: ignore[misc]
+        aval = PRIMITIVES[name].shape(*map(aval_of_arg, args), **params)  # type: ignore[misc]
         return self.emit(name, args, params, [aval], self.line)[0]
 
     def swapped(self, x: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fgrad.compiler.simplify.effects import has_effect
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import MOVES, ROWS, TOTAL
+from fgrad.core.primitive import MOVES, PRIMITIVES, TOTAL
 from fgrad.core.program import Equation, Program, Var
 from fgrad.lax.control_flow import Code
 from fgrad.lax.cse import once
@@ -107,7 +107,7 @@ def hoisted(code: Scan | While, avals: Sequence[Aval]) -> Program | None:
     fixed = set(body.inputs[:n])
     moved: list[Equation] = []
     for e in body.equations:
-        steady = TOTAL in ROWS[e.name].traits
+        steady = TOTAL in PRIMITIVES[e.name].traits
         if e.name == "power" and e.outs[0].aval.dtype.kind in "iu":
             steady = False  # NumPy refuses integers to negative powers
         if steady and all(a in fixed for a in e.args if isinstance(a, Var)):
@@ -120,7 +120,7 @@ def hoisted(code: Scan | While, avals: Sequence[Aval]) -> Program | None:
             y for y in body.outputs if isinstance(y, Var)
         }
         here = {id(e) for e in inside}
-        moves = {id(e) for e in moved if MOVES in ROWS[e.name].traits and e.outs[0] in used}
+        moves = {id(e) for e in moved if MOVES in PRIMITIVES[e.name].traits and e.outs[0] in used}
         if moves <= here:
             break
         inside = [e for e in body.equations if id(e) in here | moves]  # such cost nothing, and may grow

@@ -15,7 +15,7 @@ from fgrad.backend.devices import as_array, copied, on_host
 from fgrad.core.primitive import (
     CHEAP,
     MOVES,
-    ROWS,
+    PRIMITIVES,
     TOTAL,
     Primitive,
     flat,
@@ -68,7 +68,7 @@ def _stopped(x: Any) -> Any:
     return bind("stop_gradient", x) if x.__class__ is Tensor else x
 
 
-_SLICE = ROWS["slice"]
+_SLICE = PRIMITIVES["slice"]
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
@@ -514,7 +514,12 @@ def array2string(a: Any, *args: Any, **kw: Any) -> str:
     return np.array2string(on_host(concrete(a, "array2string")), *args, **kw)
 
 
-_POWERS = {2: ROWS["square"], 1: ROWS["positive"], 0.5: ROWS["sqrt"], -1: ROWS["reciprocal"]}
+_POWERS = {
+    2: PRIMITIVES["square"],
+    1: PRIMITIVES["positive"],
+    0.5: PRIMITIVES["sqrt"],
+    -1: PRIMITIVES["reciprocal"],
+}
 
 
 def _power(x: Any, y: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, alias, bind
 from fgrad.core.views import check_writable, has_views, rebind, reshape_handle
 from fgrad.numpy.arrays import as_places, as_target, concrete, next_to, number_type
@@ -260,7 +260,7 @@ def set_shape(a: Tensor, lengths: Any) -> None:
             "Incompatible shape for in-place modification. Use `.reshape()` to make a copy with the desired "
             "shape."
         )
-    reshape_handle(a, ROWS["reshape"], {"shape": tuple(_reshaped(a, lengths).shape)})
+    reshape_handle(a, PRIMITIVES["reshape"], {"shape": tuple(_reshaped(a, lengths).shape)})
 
 
 class Flat:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from fgrad.core.primitive import FOREIGN, ROWS, UFUNCS
-from fgrad.core.tensor import Tensor, apply_row, bind, wrap
+from fgrad.core.primitive import FOREIGN, PRIMITIVES, UFUNCS
+from fgrad.core.tensor import Tensor, apply_primitive, bind, wrap
 from fgrad.numpy.arrays import as_array, together
 from fgrad.numpy.reductions import sum
 from fgrad.numpy.registry import as_scalar, cast, cast_operands, declare_operator, implements, stored
@@ -25,7 +25,7 @@ _NUMBERED = "".join(sorted(_LETTERS))  # an implicit result is in the order of l
 
 
 _ARRAYS = {Tensor, np.ndarray}
-_CONTRACT = ROWS["contract"]
+_CONTRACT = PRIMITIVES["contract"]
 _MATRICES = {"a": "ij", "b": "jk", "out": "ik"}
 _SMALL = {  # the letters of products of vectors and matrices
     (1, 1): ("j", "j", ""),
@@ -110,7 +110,7 @@ def _product_of_matrices(x: Any, y: Any) -> Any:
         and vy.ndim == 2
         and vx.shape[1] == vy.shape[0]
     ):
-        return apply_row(_CONTRACT, (x, y), _MATRICES)
+        return apply_primitive(_CONTRACT, (x, y), _MATRICES)
     return _matmul_operator(x, y)
 
 

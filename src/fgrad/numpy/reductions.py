@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from fgrad.core.placement import near
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, apply_linear, bind, unary
 from fgrad.core.trace import Tracer
 from fgrad.numpy.arrays import alike, as_value, next_to, operands, together
@@ -19,7 +19,7 @@ from fgrad.numpy.shapes import broadcast_to, concatenate
 from fgrad.ops import linear
 
 _NOTHING: Any = np._NoValue
-_SUM, _MEAN = ROWS["sum"], ROWS["mean"]
+_SUM, _MEAN = PRIMITIVES["sum"], PRIMITIVES["mean"]
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fgrad.core.operators import escape, make_tensors
-from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, ROWS, UFUNCS, Primitive
+from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, PRIMITIVES, UFUNCS, Primitive
 from fgrad.core.tensor import Tensor, apply_binary, apply_unary, bind, is_tracked, wrap
 from fgrad.core.trace import Tracer, current
 from fgrad.core.views import castable, rebind
@@ -41,12 +41,12 @@ def declare_operators() -> None:
     for method, name in _DIRECT.items():
         setattr(Tensor, method, FUNCTIONS[name])
     for name in ("negative", "positive", "absolute", "invert"):
-        OPERATORS[name] = _one(ROWS[name])
+        OPERATORS[name] = _one(PRIMITIVES[name])
     for name, letters in _LETTERS.items():
-        declare_operator(name, letters, _two(ROWS[name]))
+        declare_operator(name, letters, _two(PRIMITIVES[name]))
         if letters not in _COMPARISONS:
-            setattr(Tensor, f"__r{letters}__", _reflected(ROWS[name]))
-    for row in ROWS.values():
+            setattr(Tensor, f"__r{letters}__", _reflected(PRIMITIVES[name]))
+    for row in PRIMITIVES.values():
         # a ufunc may serve two rows (sqrt and root): its own is the one of its name
         if (
             isinstance(row.run, np.ufunc)
@@ -127,7 +127,7 @@ class Ufunc:
         """Take the attributes of `ufunc`."""
         self.__name__ = self.__qualname__ = name
         self.__module__, self.__doc__ = module, doc
-        self.ufunc, self.row = ufunc, ROWS[row]
+        self.ufunc, self.row = ufunc, PRIMITIVES[row]
         self.nin, self.nout, self.nargs, self.identity = ufunc.nin, ufunc.nout, ufunc.nargs, ufunc.identity
         self.ntypes, self.types, self.signature = ufunc.ntypes, ufunc.types, ufunc.signature
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.primitive import ROWS, Primitive
+from fgrad.core.primitive import PRIMITIVES, Primitive
 from fgrad.core.tensor import Tensor, alias, bind
 from fgrad.core.views import (
     Gathered,
@@ -25,8 +25,13 @@ from fgrad.core.views import (
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
 
-_SLICE, _RESHAPE, _TRANSPOSE = ROWS["slice"], ROWS["reshape"], ROWS["transpose"]
-_REAL, _IMAG, _BROADCAST, _GATHER = ROWS["real"], ROWS["imag"], ROWS["broadcast_to"], ROWS["gather"]
+_SLICE, _RESHAPE, _TRANSPOSE = PRIMITIVES["slice"], PRIMITIVES["reshape"], PRIMITIVES["transpose"]
+_REAL, _IMAG, _BROADCAST, _GATHER = (
+    PRIMITIVES["real"],
+    PRIMITIVES["imag"],
+    PRIMITIVES["broadcast_to"],
+    PRIMITIVES["gather"],
+)
 
 
 def sliced(x: Any, index: tuple[Any, ...]) -> Any:

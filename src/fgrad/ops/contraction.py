@@ -20,8 +20,8 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import (
-    EACH,
     LARGE,
+    MULTILINEAR,
     SPREADS,
     TOTAL,
     VJP,
@@ -172,7 +172,7 @@ _lifted = by_argument(
     lambda ct, y, *, a, b, out: contract(ct, y, out, b, a),
     lambda ct, x, *, a, b, out: contract(x, ct, a, out, b),
     shaped=True,
-    transpose=EACH,
+    transpose=MULTILINEAR,
 )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import EACH, Primitive, by_argument, register
+from fgrad.core.primitive import MULTILINEAR, Primitive, by_argument, register
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, reverse
 
@@ -65,7 +65,7 @@ register(
     Primitive(
         "convolve",  # valid: the first operand is at least as long as the second
         run=_run,
-        vjp=by_argument(_first, _second, transpose=EACH),
+        vjp=by_argument(_first, _second, transpose=MULTILINEAR),
         shape=lambda x, y, *, mode: Aval(
             (*x.shape[:-1], _length(x.shape[-1], y.shape[-1], mode)), np.result_type(x.dtype, y.dtype)
         ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fgrad.backend.devices import device_of, moved
-from fgrad.core.primitive import ROW, Pattern, Primitive, by_argument, register
+from fgrad.core.primitive import LINEAR, Pattern, Primitive, by_argument, register
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, linear
 
@@ -36,7 +36,7 @@ register(
         "staged_to_device",
         run=lambda x, *, device: moved(x, device),
         vjp=by_argument(
-            lambda ct, x, *, device: bind("to_device_of", ct, x), exact=True, linear=True, transpose=ROW
+            lambda ct, x, *, device: bind("to_device_of", ct, x), exact=True, linear=True, transpose=LINEAR
         ),
         shape=lambda x, *, device: x,
         batch=lambda _, x, *, device: bind("staged_to_device", x, device=device),

@@ -12,7 +12,7 @@ import numpy as np
 from fgrad.backend.devices import elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import EACH, OUT, VJP, Pattern, Primitive, register
+from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, register
 from fgrad.core.tensor import bind
 from fgrad.kernels import recurrences
 from fgrad.ops.contraction import contract
@@ -55,7 +55,7 @@ def _recursion_vjp(pattern: Pattern) -> VJP:
         ct_a = bind("stack", *parts) if parts else near(ct).zeros(0, ct.dtype)
         return (ct_a, ct_u) if to_u else (ct_a,)
 
-    return VJP(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else EACH)
+    return VJP(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else MULTILINEAR)
 
 
 def _batch_recursion(mapped: Pattern, a: Any, u: Any) -> Any:

@@ -15,9 +15,9 @@ from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.placement import buffer_of, device_of, near, placed
 from fgrad.core.primitive import (
     C_ORDER,
-    EACH,
     KEEPS_C_ORDER_OF_FIRST,
     LARGE,
+    MULTILINEAR,
     SPREADS_FIRST,
     TOTAL,
     VJP,
@@ -28,7 +28,7 @@ from fgrad.core.primitive import (
     register,
 )
 from fgrad.core.snapshot import compact
-from fgrad.core.tensor import Tensor, apply_row, bind
+from fgrad.core.tensor import Tensor, apply_primitive, bind
 from fgrad.core.trace import Tracer
 from fgrad.ops.compiled import FLOATS, backend, launched, launches
 from fgrad.ops.devices import to_device
@@ -322,7 +322,7 @@ def getitem(x: Any, index: Any, sliced: Callable[[Any, Index], Any] = _sliced) -
         if x.__class__ is Tensor:
             if len(arrays) == 1 and x._nodes:
                 arrays = [_narrow(x, arrays[0])]
-            return apply_row(_GATHER, (x, *arrays), {"template": template})
+            return apply_primitive(_GATHER, (x, *arrays), {"template": template})
         return bind("gather", x, *arrays, template=template)
     return sliced(x, template)
 
@@ -426,7 +426,7 @@ def _gather_vjp(pattern: Pattern) -> VJP:
         avals=(1,),
         params=True,
         exact=True,
-        transpose=EACH,
+        transpose=MULTILINEAR,
     )
 
 
@@ -436,7 +436,7 @@ def _scatter_vjp(pattern: Pattern) -> VJP:
         unique = params.get("unique", False)
         return (bind("gather", ct, *arrays, template=params["template"], unique=unique),)
 
-    return VJP(call, keep=tuple(range(2, len(pattern) + 1)), params=True, exact=True, transpose=EACH)
+    return VJP(call, keep=tuple(range(2, len(pattern) + 1)), params=True, exact=True, transpose=MULTILINEAR)
 
 
 def _put_vjp(pattern: Pattern) -> VJP | None:

@@ -17,8 +17,8 @@ from fgrad.core.primitive import (
     ELEMENTWISE,
     KEEPS_C_ORDER,
     LARGE,
+    LINEAR,
     MOVES,
-    ROW,
     SPREADS,
     SPREADS_FIRST,
     TOTAL,
@@ -70,7 +70,7 @@ def linear(
         avals=(1,),
         params=True,
         exact=True,
-        transpose=ROW,
+        transpose=LINEAR,
     )
     vjp.row = name
     row = Primitive(

@@ -23,7 +23,7 @@ from numpy.linalg import LinAlgError
 from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import EACH, OUT, VJP, Pattern, Primitive, by_argument, register
+from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, by_argument, register
 from fgrad.core.tensor import bind, unary
 from fgrad.ops import iterations
 from fgrad.ops.foreign import each, scipy
@@ -232,7 +232,7 @@ def _frechet_vjp(pattern: Pattern) -> VJP:
         ct_e = (bind("frechet", swapped(a), ct),) if to_e else ()
         return (_of_both(a, e[0], ct), *ct_e) if to_a else ct_e
 
-    return VJP(back, keep=(1, 2) if to_a else (1,), params=True, transpose="" if to_a else EACH)
+    return VJP(back, keep=(1, 2) if to_a else (1,), params=True, transpose="" if to_a else MULTILINEAR)
 
 
 def _log_frechet_vjp(pattern: Pattern) -> VJP:
@@ -246,7 +246,7 @@ def _log_frechet_vjp(pattern: Pattern) -> VJP:
         ct_y = -_of_both(y, out[0], ct_e)
         return (ct_y, ct_e) if to_e else (ct_y,)
 
-    return VJP(back, keep=(OUT, 1) if to_y else (1,), params=True, transpose="" if to_y else EACH)
+    return VJP(back, keep=(OUT, 1) if to_y else (1,), params=True, transpose="" if to_y else MULTILINEAR)
 
 
 def _of_both(a: Any, e: Any, ct: Any) -> Any:
@@ -359,7 +359,7 @@ def _sylvester_vjp(pattern: Pattern) -> VJP:
         return (*found, y) if to_q else tuple(found)
 
     own = to_a or to_b
-    return VJP(back, keep=(OUT, 1, 2) if own else (1, 2), params=True, transpose="" if own else EACH)
+    return VJP(back, keep=(OUT, 1, 2) if own else (1, 2), params=True, transpose="" if own else MULTILINEAR)
 
 
 register(

@@ -13,7 +13,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
     KEEPS_C_ORDER,
-    ROWS,
+    PRIMITIVES,
     TOTAL,
     WEIGHTS,
     Primitive,
@@ -189,13 +189,13 @@ register(
 
 
 def _accumulated(x: Any, ufunc: str) -> np.dtype[Any]:
-    kind: np.dtype[Any] = ROWS[ufunc].run.accumulate(np.ones(1, x.dtype)).dtype  # type: ignore[attr-defined]
+    kind: np.dtype[Any] = PRIMITIVES[ufunc].run.accumulate(np.ones(1, x.dtype)).dtype  # type: ignore[attr-defined]
     return kind
 
 
 def _accumulate(ct: Any, out: Any, x: Any, *, ufunc: str, axis: int) -> Any:
     """Pull back through out_i = f(out_(i-1), x_i), from out_0 = x_0: s_i = ct_i + df/dout_(i-1) s_(i+1)."""
-    row, full = ROWS[ufunc], (slice(None),) * axis
+    row, full = PRIMITIVES[ufunc], (slice(None),) * axis
     if row.real and x.dtype.kind == "c":
         refuse_complex(row)
     step = row.vjp((True, True))
@@ -222,7 +222,7 @@ def _accumulate(ct: Any, out: Any, x: Any, *, ufunc: str, axis: int) -> Any:
 register(
     Primitive(
         "accumulate",
-        run=lambda x, *, ufunc, axis: ROWS[ufunc].run.accumulate(x, axis),  # type: ignore[attr-defined]
+        run=lambda x, *, ufunc, axis: PRIMITIVES[ufunc].run.accumulate(x, axis),  # type: ignore[attr-defined]
         vjp=by_argument(_accumulate),
         shape=lambda x, *, ufunc, axis: Aval(x.shape, _accumulated(x, ufunc)),
         batch=lambda _, x, *, ufunc, axis: bind("accumulate", x, ufunc=ufunc, axis=axis + 1),

@@ -16,7 +16,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import EACH, OUT, VJP, Pattern, Primitive, Rule, by_argument, register
+from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, Rule, by_argument, register
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, convert, imag, reshape, sum_axes, transpose, with_rank
 from fgrad.ops.matrices import adjoint, as_column, conjugate, mapped_rest, matrix_product, real_dtype, swapped
@@ -74,7 +74,7 @@ def _solve_vjp(pattern: Pattern) -> VJP:
         ct_a = [-matrix_product(ct_b, swapped(out[0]))] if to_a else []
         return (*ct_a, ct_b) if to_b else tuple(ct_a)
 
-    return VJP(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else EACH)
+    return VJP(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else MULTILINEAR)
 
 
 def _shape_solve(a: Aval, b: Aval, *, check: str) -> Aval:

@@ -16,7 +16,7 @@ from numpy.linalg import LinAlgError
 from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import EACH, OUT, VJP, Pattern, Primitive, flat, register
+from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, flat, register
 from fgrad.core.tensor import bind
 from fgrad.kernels import linear_systems, recurrences
 from fgrad.ops.foreign import each, scipy
@@ -89,7 +89,7 @@ def _solve_vjp(pattern: Pattern) -> VJP:
         ct_a = [_part(-matrix_product(ct_b, swapped(out[0])), lower=lower, strict=unit)] if to_a else []
         return (*ct_a, ct_b) if to_b else tuple(ct_a)
 
-    return VJP(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else EACH)
+    return VJP(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else MULTILINEAR)
 
 
 def _batch_solve(mapped: Pattern, a: Any, b: Any, **params: Any) -> Any:
@@ -176,7 +176,7 @@ def _banded_vjp(pattern: Pattern) -> VJP:
         ct_ab = bind("concatenate", *lines, axis=len(ab.shape) - 2)
         return (ct_ab, ct_b) if to_b else (ct_ab,)
 
-    return VJP(back, keep=(OUT, 1) if to_ab else (1,), params=True, transpose="" if to_ab else EACH)
+    return VJP(back, keep=(OUT, 1) if to_ab else (1,), params=True, transpose="" if to_ab else MULTILINEAR)
 
 
 def _batch_banded(mapped: Pattern, ab: Any, b: Any, **params: Any) -> Any:

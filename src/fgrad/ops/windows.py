@@ -15,7 +15,7 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
-from fgrad.core.primitive import EACH, LARGE, Primitive, by_argument, register
+from fgrad.core.primitive import LARGE, MULTILINEAR, Primitive, by_argument, register
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.linear import reshape, transpose
@@ -274,7 +274,7 @@ register(
         vjp=by_argument(
             _input_adjoint,
             _kernel_adjoint,
-            transpose=EACH,
+            transpose=MULTILINEAR,
         ),
         shape=_shape,
         batch=_batch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Program, Var, applied
 
 
@@ -26,7 +26,7 @@ def straight(program: Program) -> Callable[..., tuple[Any, ...]]:
 
     lines = [f"def function({', '.join(names.values())}):"]
     for i, e in enumerate(program.equations):
-        row = ROWS[e.name]
+        row = PRIMITIVES[e.name]
         args = ", ".join(map(text, e.args))
         known[f"r{i}"], known[f"p{i}"] = row, e.params
         for v in e.outs:

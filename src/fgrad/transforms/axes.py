@@ -10,7 +10,7 @@ from typing import Any
 from typing_extensions import Self
 
 from fgrad.blocks import Nested
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import current
 from fgrad.transforms.stage import Stage
@@ -85,5 +85,5 @@ def bind_over(name: str, *values: Any, over: Any, **params: Any) -> Any:
     """
     stages = [t for t in current().traces if isinstance(t, Stage)]
     if stages and isinstance(over, ProcessAxis) and not any(v.__class__ is Tensor for v in values):
-        return wrap(stages[-1].process(ROWS[name], values, {"over": over, **params}))
+        return wrap(stages[-1].process(PRIMITIVES[name], values, {"over": over, **params}))
     return bind(name, *values, over=over, **params)

@@ -18,7 +18,7 @@ import numpy as np
 
 from fgrad.core.aval import Shape
 from fgrad.core.placement import near
-from fgrad.core.primitive import ELEMENTWISE, ITSELF, OPERATORS, ROWS, VJP, WEIGHTS
+from fgrad.core.primitive import ELEMENTWISE, ITSELF, OPERATORS, PRIMITIVES, VJP, WEIGHTS
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import current, next_level, running
@@ -165,7 +165,7 @@ class _Sweep:
 def _by_rows(sweep: _Sweep, node: Node, vjp: VJP, c: Rows) -> Sequence[Any] | None:
     """Return the cotangents of the parents, if the step treats the samples one by one."""
     saved = tuple(map(lift, node.saved))
-    if vjp.transpose is ITSELF or (vjp.row in ROWS and ELEMENTWISE in ROWS[vjp.row].traits):
+    if vjp.transpose is ITSELF or (vjp.row in PRIMITIVES and ELEMENTWISE in PRIMITIVES[vjp.row].traits):
         return _elementwise(sweep, node, vjp, c, saved)
     if vjp.row == "contract":
         return _contract(sweep, node, vjp, c, saved)

@@ -20,7 +20,7 @@ from fgrad.core.aval import Aval, aval_of
 from fgrad.core.caches import LRU
 from fgrad.core.nonfinite import quiet, watching
 from fgrad.core.placement import near
-from fgrad.core.primitive import ROWS, VJP, Pattern, Primitive, flat, register
+from fgrad.core.primitive import PRIMITIVES, VJP, Pattern, Primitive, flat, register
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.snapshot import snapshot
 from fgrad.core.tape import HIDDEN, Pick, Tape
@@ -230,12 +230,12 @@ def _saving(procedure: Procedure, wanted: Pattern) -> Saving | None:
 
 def _unchecked(procedure: Procedure, followed: Pattern) -> Procedure:
     program = procedure.program
-    if not any(ROWS[e.name].unchecked for e in program.equations):
+    if not any(PRIMITIVES[e.name].unchecked for e in program.equations):
         return procedure
     reached = {v for v, f in zip(program.inputs, followed, strict=True) if f}
     equations = []
     for e in program.equations:
-        unchecked = ROWS[e.name].unchecked
+        unchecked = PRIMITIVES[e.name].unchecked
         if any(isinstance(a, Var) and a in reached for a in e.args):
             reached.update(e.outs)
             if unchecked and isinstance(e.args[0], Var) and e.args[0] in reached:
@@ -290,7 +290,7 @@ def apply(procedure: Procedure, args: Sequence[Any]) -> list[Any]:
             whole = saving.forward
     if tracers:
         trace = next(b.trace for b in tracers if b.trace.level == floor)
-        made = trace.process(ROW, tuple([lowered(a, state, floor) for a in args]), {"code": whole})
+        made = trace.process(CALL, tuple([lowered(a, state, floor) for a in args]), {"code": whole})
         outs = [alias(o) if o.__class__ is Tensor else wrap(o) for o in made]
     else:
         found = whole.run([_value(a) for a in args])
@@ -352,6 +352,6 @@ def _batch(mapped: Pattern, *values: Any, code: Procedure) -> tuple[Any, ...]:
     return tuple(apply(code.mapped(mapped, size), values))
 
 
-ROW = register(
+CALL = register(
     Primitive("jit", run=_run, vjp=flat, shape=lambda *_, code: code.outs, batch=_batch, many=True)
 )

@@ -24,7 +24,7 @@ from fgrad.core.aval import Shape
 from fgrad.core.nonfinite import quiet, watching
 from fgrad.core.notes import noting
 from fgrad.core.placement import near
-from fgrad.core.primitive import EACH, ITSELF, OPERATORS, ROW, ROWS, SYMMETRIC, VJP, WEIGHTS
+from fgrad.core.primitive import ITSELF, LINEAR, MULTILINEAR, OPERATORS, PRIMITIVES, SYMMETRIC, VJP, WEIGHTS
 from fgrad.core.tape import Node, Pick
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Tracer, current
@@ -168,12 +168,12 @@ class Push:
         if isinstance(vjp, Pick):
             return given[0][vjp.index]
         kind = vjp.transpose
-        if kind is ROW:
-            row, params = ROWS[vjp.row], node.saved[-1]
+        if kind is LINEAR:
+            row, params = PRIMITIVES[vjp.row], node.saved[-1]
             return row.run(given[0], **params) if raw else bind(row.name, given[0], **params)
         if (kind is ITSELF or kind is SYMMETRIC) and _is_real(node, given):
             return _itself(node, vjp, given, add, raw=raw)
-        if kind is EACH:
+        if kind is MULTILINEAR:
             return _each(node, vjp, given, add, raw=raw)
         if kind is WEIGHTS and _is_real(node, given):
             return _weighted(node, vjp, given[0], raw=raw)
@@ -206,7 +206,7 @@ def _itself(node: Node, vjp: VJP, given: Tangents, add: Callable[..., Any], *, r
 
 
 def _each(node: Node, vjp: VJP, given: Tangents, add: Callable[..., Any], *, raw: bool) -> Any:
-    row, params = ROWS[vjp.row], node.saved[-1]
+    row, params = PRIMITIVES[vjp.row], node.saved[-1]
     args: list[Any] = [None] * len(vjp.pattern)
     for k, value in zip(vjp.keep, node.saved, strict=False):
         args[k - 1] = value if raw else lift(value)
@@ -232,7 +232,7 @@ def _weighted(node: Node, vjp: VJP, t: Any, *, raw: bool) -> Any:
     total = np.add.reduce(t * weights, axis=axes)
     if math.isfinite(np.add.reduce(total, axis=None)):
         return total
-    return np.add.reduce(ROWS["scale"].run(t, weights), axis=axes)
+    return np.add.reduce(PRIMITIVES["scale"].run(t, weights), axis=axes)
 
 
 def _recorded_step(node: Node, vjp: VJP, aval: Any, like: Any) -> Callable[[Tangents], Any]:

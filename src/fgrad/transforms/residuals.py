@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fgrad.compiler.simplify.effects import has_effect, is_shared, tolerant
-from fgrad.core.primitive import MOVES, ROWS
+from fgrad.core.primitive import MOVES, PRIMITIVES
 from fgrad.core.program import Equation, Program, Region, Var
 
 
@@ -49,7 +49,7 @@ class Unit:
         if len(self.equations) != 1 or len(self.args) != 1:
             return False
         (e,) = self.equations
-        return MOVES in ROWS[e.name].traits and e.outs[0].aval.dtype == self.args[0].aval.dtype
+        return MOVES in PRIMITIVES[e.name].traits and e.outs[0].aval.dtype == self.args[0].aval.dtype
 
 
 def units(program: Program) -> list[Unit]:

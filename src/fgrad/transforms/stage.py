@@ -15,7 +15,7 @@ from fgrad.core.primitive import (
     C_ORDER,
     KEEPS_C_ORDER,
     KEEPS_C_ORDER_OF_FIRST,
-    ROWS,
+    PRIMITIVES,
     Primitive,
 )
 from fgrad.core.program import Equation, Program, Region, Var
@@ -176,7 +176,7 @@ class Stage(Trace):
         e, f = (next((e for e in reversed(late) if v in e.outs), None) for v in (a, b))
         if not (e and f and depth) or e.name != f.name or e.params or f.params:
             return False
-        row = ROWS[e.name]
+        row = PRIMITIVES[e.name]
         if row.body is None and not isinstance(row.run, np.ufunc):  # some of those draw random numbers
             return False
         return len(e.args) == len(f.args) and all(
@@ -267,7 +267,7 @@ class Stage(Trace):
             equation = made.get(x)
             if equation is None:  # an argument
                 return False
-            row = ROWS[equation.name]
+            row = PRIMITIVES[equation.name]
             if row.body is not None or KEEPS_C_ORDER in row.traits:
                 todo += equation.args
             elif KEEPS_C_ORDER_OF_FIRST in row.traits:

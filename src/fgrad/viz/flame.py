@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.viz import theme as colours_of
 from fgrad.viz.formatting import code, cut, place, size, time
 from fgrad.viz.graph import OPERATION, Item
@@ -69,7 +69,7 @@ def _leaf(root: Bar, e: Event) -> Bar:
         bar = bar.part(scope.name, "scope")
     text = code(e.line)
     bar = bar.part(text or place(e.line) or "unknown line", "group", f"{place(e.line)}  {text}")
-    family = Item(OPERATION, e.name).family if e.name in ROWS else "other"
+    family = Item(OPERATION, e.name).family if e.name in PRIMITIVES else "other"
     return bar.part(e.name, family)
 
 

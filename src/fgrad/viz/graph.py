@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 
 INPUT, OPERATION, OUTPUT, GROUP = "input", "operation", "output", "group"
 REDUCTIONS = {"sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "mean", "logsumexp", "norm"}
@@ -64,7 +64,7 @@ class Item:
         """What kind of operation it is, for its colour."""
         if self.kind != OPERATION:
             return self.kind
-        row = ROWS.get(self.name)
+        row = PRIMITIVES.get(self.name)
         if self.name in REDUCTIONS:
             return "reduction"
         if self.name in ("contract", "matmul", "convolve") or self.name.startswith("conv"):

@@ -11,7 +11,7 @@ from typing import Any
 
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.notes import Note, Recording, note_of, recording_of
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.scopes import scopes_of
 from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor
@@ -196,7 +196,7 @@ def _avals(same: _Same, values: Sequence[Value]) -> dict[Note, Any]:
                     known[k] = n.avals[0] if len(n.avals) == 1 else n.avals
                     changed = True
                 own = known.get(k)
-                row = ROWS.get(n.name)
+                row = PRIMITIVES.get(n.name)
                 alike = row is not None and row.body is not None and not any(n.given)
                 for p, g in zip(n.parents, n.given, strict=True):
                     q = same.root(p)

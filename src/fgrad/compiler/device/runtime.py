@@ -17,7 +17,7 @@ from fgrad.backend.devices import moved
 from fgrad.compiler import layout
 from fgrad.compiler.device.plan import Fill, Launch, Plan, Product, Ranking, Region, Row, Step, dtype_of
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program, applied, unexpected
 from fgrad.kernels import launching
 from fgrad.locks import lazy
@@ -99,7 +99,7 @@ class Context:
         self.arrays[step.order], self.arrays[step.places] = order.buffer, keys[order].buffer  # type: ignore[attr-defined]
 
     def _apply(self, step: Row, e: Equation) -> None:
-        arrays, place, row = self.arrays, self.place, ROWS[e.name]
+        arrays, place, row = self.arrays, self.place, PRIMITIVES[e.name]
         values = [a[0] if isinstance(a, tuple) else DeviceArray(arrays[a], place) for a in step.args]
         found = applied(row, values, e.params)
         for k, v, y in zip(step.outs, e.outs, found if row.many else (found,), strict=True):

@@ -14,7 +14,7 @@ import numpy as np
 
 from fgrad.compiler.simplify.constants import cast, is_constant, number
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
-from fgrad.core.primitive import NEVER_NEGATIVE_ZERO, ROWS
+from fgrad.core.primitive import NEVER_NEGATIVE_ZERO, PRIMITIVES
 from fgrad.core.program import Equation, Var
 
 ALGEBRA = Rules()
@@ -80,7 +80,7 @@ _SHARED = 2  # uses of a sign or factor that goes outside of each of them, where
 
 
 def _is_never_negative_zero(made: Equation | None) -> bool:
-    return made is not None and NEVER_NEGATIVE_ZERO in ROWS[made.name].traits
+    return made is not None and NEVER_NEGATIVE_ZERO in PRIMITIVES[made.name].traits
 
 
 @ALGEBRA.on("add")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import NOT_FOLDED, ROWS
+from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES
 from fgrad.core.program import Var
 from fgrad.core.tensor import Tensor
 
@@ -147,7 +147,7 @@ def folded(name: str, args: tuple[Any, ...], params: dict[str, Any], aval: Aval)
 
     What raises here raises there, when the program runs.
     """
-    row = ROWS[name]
+    row = PRIMITIVES[name]
     if NOT_FOLDED in row.traits or row.many or "code" in params or "over" in params:
         return None
     try:

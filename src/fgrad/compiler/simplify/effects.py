@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program
 
 _found: WeakKeyDictionary[Program, bool] = WeakKeyDictionary()  # programs do not change
@@ -16,7 +16,7 @@ def has_effect(e: Equation) -> bool:
     This is the one definition: what a program does and raises is what the function does and raises that was
     staged, whoever takes what nobody needs out of it.
     """
-    effect = ROWS[e.name].effect
+    effect = PRIMITIVES[e.name].effect
     if "over" in e.params or (effect is not None and effect(e.params)):
         return True
     code = e.params.get("code")
@@ -33,7 +33,7 @@ def has_effects(program: Program) -> bool:
 
 def tolerant(e: Equation) -> Equation:
     """Return an equation that refuses nothing, for values of no consequence."""
-    unchecked = ROWS[e.name].unchecked
+    unchecked = PRIMITIVES[e.name].unchecked
     return Equation(e.name, e.args, e.params | unchecked, e.outs, e.line) if unchecked else e
 
 

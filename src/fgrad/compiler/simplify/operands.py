@@ -8,7 +8,7 @@ import numpy as np
 
 from fgrad.compiler.simplify.constants import folded, is_constant
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules, is_elementwise
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Var
 
 FOLDING, OPERANDS = Rules(), Rules()
@@ -26,7 +26,7 @@ def known(rw: Rewriting, e: Equation) -> Any:
             return rw.full(scalars[0], aval)
         if e.name == "convert":
             with np.errstate(all="ignore"):
-                return rw.full(ROWS["convert"].run(scalars[0], dtype=aval.dtype), aval)
+                return rw.full(PRIMITIVES["convert"].run(scalars[0], dtype=aval.dtype), aval)
         if e.name == "mean" and aval.dtype.kind in "fc":
             return rw.full(scalars[0], aval)
     return folded(e.name, e.args, e.params, aval)

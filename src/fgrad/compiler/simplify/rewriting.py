@@ -12,7 +12,7 @@ import numpy as np
 from fgrad.compiler.simplify.constants import Constants, spread
 from fgrad.compiler.simplify.effects import has_effect
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import COMMUTATIVE, ROWS
+from fgrad.core.primitive import COMMUTATIVE, PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
 from fgrad.ops.elementwise import batch_elementwise
 
@@ -133,7 +133,7 @@ class Rewriting:
     def make(self, name: str, *args: Any, **params: Any) -> Any:
         """Return the result of a row, which has one, in its simplest form."""
         avals = [a.aval if a.__class__ is Var else a for a in args]
-        row = ROWS[name]
+        row = PRIMITIVES[name]
         assert row.shape is not None and not row.many  # noqa: S101, PT018 -- rules make rows of this kind only
         out = Var(row.shape(*avals, **params), "")
         return self._write(Equation(name, args, params, (out,), self._line))[0]
@@ -188,7 +188,7 @@ class Rewriting:
         key = None
         if not has_effect(e):
             args = [a if a.__class__ is Var else self.constants.key(a) for a in e.args]
-            if COMMUTATIVE in ROWS[e.name].traits:
+            if COMMUTATIVE in PRIMITIVES[e.name].traits:
                 args.sort(key=_order)
             key = (e.name, tuple(args), param_key(e.params))
             known = self._shared.get(key)
@@ -264,7 +264,7 @@ class _Itself:
 @functools.cache
 def is_elementwise(name: str) -> bool:
     """Return whether a row computes each element of its result from those at the same place, broadcast."""
-    row = ROWS[name]
+    row = PRIMITIVES[name]
     if row.body is not None:
         return True
     return getattr(row.batch, "func", None) is batch_elementwise and name != "threefry"
