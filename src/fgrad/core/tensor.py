@@ -2,7 +2,7 @@
 
 `_general` is the obvious definition: compute under the innermost tracer, then let every tape above it record.
 `apply_unary`, `apply_binary`, `apply_linear` and `apply_primitive` are the same for their kinds of primitives
-while at most one tape is live, which is nearly always; they fall back to the obvious path in every other case.
+while at most one tape is live, which is nearly always; in every other case they call it.
 """
 
 from __future__ import annotations
