@@ -35,7 +35,7 @@ from fgrad.extend import (
     tanh,
     where,
 )  # fmt: skip
-from fgrad.testing import check_grads, check_row
+from fgrad.testing import check_grads, check_primitive
 
 X = np.array([[-1.3, 0.4, 2.0], [0.7, -0.2, -2.4]])
 Y = np.array([0.3, -1.1, 0.6])
@@ -103,14 +103,14 @@ TWO = {
 def test_one_operand_in_every_column_of_its_row(name, x):
     operation, reference = ONE[name]
     shifted = x - 0.1 if name == "rational" else x
-    check_row(operation.row, shifted, reference=reference, order=3)
-    check_row(operation.row, np.float32(shifted), order=2)
+    check_primitive(operation.primitive, shifted, reference=reference, order=3)
+    check_primitive(operation.primitive, np.float32(shifted), order=2)
 
 
 @pytest.mark.parametrize("name", TWO)
 def test_two_operands_in_every_column_of_their_row(name):
     operation, reference = TWO[name]
-    check_row(operation.row, X, X[::-1].copy(), reference=reference, order=3)
+    check_primitive(operation.primitive, X, X[::-1].copy(), reference=reference, order=3)
     for x, y in [
         (X, Y),
         (X[:, :1], Y),
@@ -120,17 +120,19 @@ def test_two_operands_in_every_column_of_their_row(name):
         (X, np.float32(Y)),
         (X[:0], Y),
     ]:
-        check_row(operation.row, x, y, reference=None if X.dtype != np.result_type(x, y) else reference)
+        check_primitive(
+            operation.primitive, x, y, reference=None if X.dtype != np.result_type(x, y) else reference
+        )
 
 
 def test_three_operands():
-    check_row(blend.row, X, Y, np.array(0.4), order=3)
+    check_primitive(blend.primitive, X, Y, np.array(0.4), order=3)
     np.testing.assert_allclose(blend(1.0, 2.0, 0.5), 1.5 + np.sin(1) * np.cos(2) * np.exp(-0.5))
 
 
 def test_the_row_is_what_the_function_applies():
     np.testing.assert_array_equal(relu(X), np.maximum(X, 0))
-    assert relu.row in PRIMITIVES
+    assert relu.primitive in PRIMITIVES
     assert relu.__name__ == "relu"
     assert relu.__doc__ == "Return x where it is positive, else zero."
 
@@ -222,7 +224,7 @@ def test_complex_operands():
     z = X - 0.1 + 0.5j
     np.testing.assert_allclose(rational(z), ONE["rational"][1](z))
     check_grads(rational, (z,), 3)
-    check_row(rational.row, np.complex64(z), order=2)
+    check_primitive(rational.primitive, np.complex64(z), order=2)
     assert np.iscomplexobj(fg.grad(rational, holomorphic=True)(0.3 + 0.2j))
     positive = elementwise(lambda x: 2 * maximum(x, 0))
     np.testing.assert_array_equal(fg.grad(lambda z: np.real(np.sum(positive(z))))(z), 2.0 * (z.real > 0))
@@ -243,7 +245,7 @@ def test_kinks_and_infinite_slopes():
 def test_flat_bodies():
     steps = elementwise(lambda x: floor(x) + where(logical_and(x > 0, less(x, 1)), 3, 4))
     np.testing.assert_array_equal(steps(X), np.floor(X) + np.where((X > 0) & (X < 1), 3, 4))
-    check_row(steps.row, X + 0.05)
+    check_primitive(steps.primitive, X + 0.05)
 
 
 def test_equality_by_its_word():
@@ -253,14 +255,14 @@ def test_equality_by_its_word():
 
 def test_names():
     named = elementwise(name="cube")(lambda x: x**3)
-    assert named.row == f"{__name__}.cube"
+    assert named.primitive == f"{__name__}.cube"
     assert "cube(" in str(fg.make_graph(named)(X))
-    assert elementwise(lambda x: x**5).row.startswith(f"{__name__}.body")
+    assert elementwise(lambda x: x**5).primitive.startswith(f"{__name__}.body")
 
     def square(x):
         return x * x
 
-    assert elementwise(square).row == elementwise(square).row  # equal bodies share a row
+    assert elementwise(square).primitive == elementwise(square).primitive  # equal bodies share a primitive
 
     def made(n):
         def scaled(x):
@@ -269,16 +271,18 @@ def test_names():
         return elementwise(scaled)
 
     twice, thrice = made(2), made(3)
-    assert twice.row != thrice.row
+    assert twice.primitive != thrice.primitive
     assert (twice(1.0), thrice(1.0)) == (2.0, 3.0)
     exp_of_ours = elementwise(name="exp")(lambda x: 2.0 * exp(x))
-    assert exp_of_ours.row != "exp"
+    assert exp_of_ours.primitive != "exp"
     assert fg.numpy.exp(0.0) == 1.0
 
 
 def test_names_of_parameters_are_free():
     f = elementwise(lambda ct, out, K0, where: ct * out + 2.5 * K0 + exp(where))
-    check_row(f.row, X, X + 1, X[::-1].copy(), Y, reference=lambda a, b, c, d: a * b + 2.5 * c + np.exp(d))
+    check_primitive(
+        f.primitive, X, X + 1, X[::-1].copy(), Y, reference=lambda a, b, c, d: a * b + 2.5 * c + np.exp(d)
+    )
 
 
 def test_declared_operations_pickle():
@@ -325,7 +329,9 @@ def test_words_of_one_operand(name):
     word = getattr(extend, name)
     assert word.__name__ == name
     x = np.array([0.3, 0.8])
-    check_row(elementwise(lambda x: 2 * word(x)).row, x, reference=lambda x: 2 * WORDS_OF_ONE[name](x))
+    check_primitive(
+        elementwise(lambda x: 2 * word(x)).primitive, x, reference=lambda x: 2 * WORDS_OF_ONE[name](x)
+    )
 
 
 @pytest.mark.parametrize(
@@ -346,8 +352,11 @@ def test_words_of_one_operand(name):
 def test_words_of_two_operands(name):
     word = getattr(extend, name)
     x, y = np.array([0.3, 5.2]), np.array([0.7, 2.1])
-    check_row(
-        elementwise(lambda x, y: 2 * word(x, y)).row, x, y, reference=lambda x, y: 2 * getattr(np, name)(x, y)
+    check_primitive(
+        elementwise(lambda x, y: 2 * word(x, y)).primitive,
+        x,
+        y,
+        reference=lambda x, y: 2 * getattr(np, name)(x, y),
     )
 
 
@@ -442,7 +451,7 @@ def test_a_linear_operation_in_every_column_of_its_row():
         batch=lambda x: mirror(x),
     )
     for x in (X, np.float32(X), X + 1j, Y, X[:0]):
-        check_row(mirror.row, x, reference=lambda x: x[..., ::-1], order=3)
+        check_primitive(mirror.primitive, x, reference=lambda x: x[..., ::-1], order=3)
     np.testing.assert_array_equal(mirror([1, 2]), [2, 1])
     assert type(mirror(fg.tensor(Y))) is fg.Tensor
     assert mirror.__name__ == "mirror"
@@ -455,8 +464,8 @@ def test_parameters_and_missing_columns():
         run=lambda x, *, by: np.concatenate([np.zeros(by, x.dtype), x[: len(x) - by]]),
         adjoint=lambda ct, x, *, by: fg.numpy.concatenate([ct[by:], np.zeros(by, ct.dtype)]),
     )
-    check_row(shift.row, Y, by=1)
-    check_row(shift.row, np.float32(Y), by=2)
+    check_primitive(shift.primitive, Y, by=1)
+    check_primitive(shift.primitive, np.float32(Y), by=2)
     np.testing.assert_array_equal(fg.vmap(lambda x: shift(x, by=1))(X), np.pad(X, ((0, 0), (1, 0)))[:, :3])
     check_grads(lambda x: np.sin(shift(x * x, by=1)), (Y,), 2)
     with pytest.raises(TypeError):
@@ -474,7 +483,7 @@ def test_names_of_linear_operations_that_are_taken_get_a_number():
         linear("doubled", **rules),
         linear("doubled", run=lambda x: x * 4, adjoint=lambda ct, x: ct * 4),
     )
-    assert first.row != second.row
+    assert first.primitive != second.primitive
     np.testing.assert_array_equal(second(Y), 4 * Y)
     np.testing.assert_array_equal(first(Y), 2 * Y)
 
@@ -488,7 +497,7 @@ def test_an_adjoint_of_the_wrong_shape():
 def test_a_wrong_adjoint_is_found():
     wrong = linear("wrong", run=lambda x: x * 2, adjoint=lambda ct, x: ct * 3)
     with pytest.raises(AssertionError, match=r"wrong.*vjp is wrong"):
-        check_row(wrong.row, Y)
+        check_primitive(wrong.primitive, Y)
 
 
 @pytest.mark.parametrize("name", ["two words", "", 3, None])
@@ -515,4 +524,4 @@ def test_custom_rules_are_at_hand():
 
 def test_logarithm_of_a_positive_body():
     f = elementwise(lambda x: log(1 + x * x))
-    check_row(f.row, X, reference=lambda x: np.log(1 + x * x), order=3)
+    check_primitive(f.primitive, X, reference=lambda x: np.log(1 + x * x), order=3)

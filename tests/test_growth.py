@@ -133,12 +133,12 @@ def test_vjp_rules_of_primitives_of_any_number_of_arguments_are_bounded(monkeypa
     from fgrad.core.primitive import PRIMITIVES
 
     monkeypatch.setenv("FGRAD_CACHE_ENTRIES", "10")
-    row = PRIMITIVES["concatenate"]
+    primitive = PRIMITIVES["concatenate"]
     for n in range(1, 40):
         gradient = fg.grad(lambda x, n=n: np.sum(np.concatenate([x] * n)))(np.ones(2))
         assert np.array_equal(gradient, np.full(2, float(n)))
-    assert len(row._vjps) <= 10
-    assert len(row.plans) <= 10
+    assert len(primitive._vjps) <= 10
+    assert len(primitive.plans) <= 10
 
 
 COMPILING = """

@@ -13,7 +13,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.primitive import PRIMITIVES, Primitive, by_argument, flat
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import sum_axes
-from fgrad.testing import check_grads, check_row
+from fgrad.testing import check_grads, check_primitive
 
 X = np.array([[0.3, -0.7, 1.1], [0.5, 0.9, -1.3]])
 BOTH = ("fwd", "rev")
@@ -286,7 +286,7 @@ RIGHT = {
 
 @pytest.fixture
 def plant(monkeypatch):
-    """Return the function that adds a row called `planted`, right but for what is given."""
+    """Return the function that adds a primitive called `planted`, right but for what is given."""
 
     def add(**columns):
         monkeypatch.setitem(PRIMITIVES, "planted", Primitive("planted", **{**RIGHT, **columns}))
@@ -296,10 +296,10 @@ def plant(monkeypatch):
 
 def test_a_right_row_passes(plant):
     plant()
-    check_row("planted", X, reference=lambda x: x + x, order=3)
-    check_row("planted", X.astype(np.float32), reference=lambda x: x + x)
+    check_primitive("planted", X, reference=lambda x: x + x, order=3)
+    check_primitive("planted", X.astype(np.float32), reference=lambda x: x + x)
     plant(batch=None, shape=None)
-    check_row("planted", X)
+    check_primitive("planted", X)
 
 
 WRONG = {
@@ -329,7 +329,7 @@ def test_a_wrong_column_is_named(plant, mistake):
     with pytest.raises(
         AssertionError, match=re.compile(r"check_row: planted\(float64\[2,3\]\): " + words, re.DOTALL)
     ):
-        check_row("planted", X, reference=reference)
+        check_primitive("planted", X, reference=reference)
 
 
 def test_parameters_and_constants_are_shown(plant):
@@ -339,7 +339,7 @@ def test_parameters_and_constants_are_shown(plant):
         shape=lambda x, y, *, axis: x,
     )
     with pytest.raises(AssertionError, match=re.escape("planted(float64[3], 2.0, axis=0): vjp is wrong")):
-        check_row("planted", X[0], 2.0, axis=0)
+        check_primitive("planted", X[0], 2.0, axis=0)
 
 
 def test_an_argument_without_rule_is_found(plant):
@@ -350,30 +350,30 @@ def test_an_argument_without_rule_is_found(plant):
         batch=lambda _, x, y: bind("planted", x, y),
     )
     with pytest.raises(AssertionError, match="vjp is wrong"):
-        check_row("planted", X, X)
+        check_primitive("planted", X, X)
 
 
 def test_a_row_that_keeps_a_gradient_back_is_told_from_one_that_lets_it_pass(plant):
     plant()
     with pytest.raises(AssertionError, match="to stop gradients, but passes one on"):
-        check_row("planted", X, stops=True)
+        check_primitive("planted", X, stops=True)
     plant(vjp=flat)
-    check_row("planted", X, stops=True)
+    check_primitive("planted", X, stops=True)
 
 
 def test_a_real_row_has_to_refuse_complex_arguments(plant):
     plant(real=True)
-    check_row("planted", X + 1j)
+    check_primitive("planted", X + 1j)
     plant()
-    check_row("planted", X + 1j, order=3)
+    check_primitive("planted", X + 1j, order=3)
 
 
 def test_narrow_dtypes_agree_with_wide_ones(plant):
     plant(run=lambda x: (x * 2).astype(x.dtype) if x.dtype == np.float64 else (x * 2.01).astype(x.dtype))
     with pytest.raises(AssertionError, match=r"planted\(float32\[2,3\]\): run is wrong"):
-        check_row("planted", X.astype(np.float32))
+        check_primitive("planted", X.astype(np.float32))
 
 
 def test_an_unknown_row():
     with pytest.raises(KeyError):
-        check_row("no such row", X)
+        check_primitive("no such primitive", X)

@@ -37,7 +37,7 @@ MODULES: dict[str, list[str] | None] = {
     "fgrad.viz": None,
     "fgrad.extend": None,
     "fgrad.debug": None,
-    "fgrad.testing": ["check_grads", "check_row"],
+    "fgrad.testing": ["check_grads", "check_primitive"],
     "fgrad.cache": ["info", "clear"],
     "fgrad.tree": ["map", "leaves", "flatten", "unflatten", "structure"],
     "fgrad.config": ["on_escape", "disable_jit"],

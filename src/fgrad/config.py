@@ -22,7 +22,8 @@ DISABLED: Any = (
     os.environ.encodekey("FGRAD_DISABLE_JIT") if hasattr(os.environ, "_data") else "FGRAD_DISABLE_JIT"
 )
 
-# why some call of a jitted function may need more than the short way: observers of rows, default devices
+# why some call of a jitted function may need more than the short way: observers of primitives, default
+# devices
 occasions: list[object] = []
 
 

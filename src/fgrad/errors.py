@@ -14,11 +14,11 @@ class NoValueError(TypeError):
 class NotLinearError(TypeError):
     """A backward rule is not linear in its cotangent, so it has no transpose and forward mode no meaning."""
 
-    def __init__(self, row: str) -> None:
+    def __init__(self, primitive: str) -> None:
         super().__init__(
-            f"a backward rule applies {row} to its cotangent, which is not linear, so forward mode (jvp, "
-            "jacfwd, hessian, linearize) cannot transpose the rule. Make the rule linear in the cotangent, "
-            "or give a forward rule with fgrad.custom_jvp"
+            f"a backward rule applies {primitive} to its cotangent, which is not linear, so forward mode "
+            "(jvp, jacfwd, hessian, linearize) cannot transpose the rule. Make the rule linear in the "
+            "cotangent, or give a forward rule with fgrad.custom_jvp"
         )
 
 

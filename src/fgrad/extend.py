@@ -1,7 +1,8 @@
 """New operations: elementwise ones from a scalar body, linear ones from their adjoint, or custom rules.
 
 A body says what one element computes; derivatives of every order, batching, shapes and tracing follow.
-`fgrad.testing.check_row` checks a declared row in every column, `fgrad.testing.check_grads` any function.
+`fgrad.testing.check_primitive` checks a declared primitive in every column, `fgrad.testing.check_grads` any
+function.
 """
 
 from __future__ import annotations
@@ -249,7 +250,7 @@ def _elementwise(body: Callable[..., Any], *, name: str | None) -> Operation:
     title = name or names[0]
     params = tuple(var(f"x{i}") for i in range(len(names) - 1))
     result = _traced(body, title, params, names[1:])
-    row = _declared(f"{body.__module__}.{title}", params, result)
+    primitive = _declared(f"{body.__module__}.{title}", params, result)
 
     @functools.wraps(body)
     def operation(*operands: Any, **keywords: Any) -> Any:
@@ -257,9 +258,9 @@ def _elementwise(body: Callable[..., Any], *, name: str | None) -> Operation:
             given = signature.bind(*operands, **keywords)
             given.apply_defaults()
             operands = given.args
-        return bind(row, *_promoted(operands))
+        return bind(primitive, *_promoted(operands))
 
-    operation.row = row  # type: ignore[attr-defined]
+    operation.primitive = operation.row = primitive  # type: ignore[attr-defined]  # `row`: its former name
     return operation
 
 
@@ -317,16 +318,19 @@ def _traced(body: Callable[..., Any], title: str, params: Sequence[Expr], names:
 
 
 def _declared(name: str, params: tuple[Expr, ...], body: Expr) -> str:
-    """Return the name of the row of `body`; one that is taken by another body gets a number."""
+    """Return the name of the primitive of `body`; one that is taken by another body gets a number."""
     free = _free(
-        name, lambda row: row.body is not None and row.body.result is body and row.body.params == params
+        name,
+        lambda primitive: (
+            primitive.body is not None and primitive.body.result is body and primitive.body.params == params
+        ),
     )
     if free not in PRIMITIVES:
         declare_body(free, params, body, composed(params, body))
     return free
 
 
-def _free(name: str, fits: Callable[[Any], bool] = lambda row: False) -> str:
+def _free(name: str, fits: Callable[[Any], bool] = lambda primitive: False) -> str:
     found, n = name, 1
     while found in PRIMITIVES and not fits(PRIMITIVES[found]):
         n += 1
@@ -413,14 +417,14 @@ def linear(
             )
         return convert(back, aval.dtype)
 
-    row = _free(f"{adjoint.__module__}.{name}")
-    declare_linear(row, run=run, adjoint=fitted, shape=shape, batch=batch)  # type: ignore[arg-type]
+    primitive = _free(f"{adjoint.__module__}.{name}")
+    declare_linear(primitive, run=run, adjoint=fitted, shape=shape, batch=batch)  # type: ignore[arg-type]
 
     def operation(x: Any, **params: Any) -> Any:
-        return bind(row, as_value(x), **params)
+        return bind(primitive, as_value(x), **params)
 
     operation.__name__ = operation.__qualname__ = name
     operation.__module__ = adjoint.__module__
     operation.__doc__ = f"Return the linear operation `{name}` of an array, Tensor or number."
-    operation.row = row  # type: ignore[attr-defined]
+    operation.primitive = operation.row = primitive  # type: ignore[attr-defined]  # `row`: its former name
     return operation

@@ -314,10 +314,10 @@ def _at(name: str, index: Any) -> str:
     return f"{name}[{', '.join(map(str, map(int, index)))}]" if len(index) else name
 
 
-# ---- one row of the table, column by column
+# ---- one primitive of the table, column by column
 
 
-def check_row(
+def check_primitive(
     name: str,
     /,
     *args: Any,
@@ -350,7 +350,7 @@ def check_row(
         >>> check_row("sin", np.array([0.0, 1.0]), reference=np.sin, order=3)
         >>> check_row("sum", np.ones((2, 3)), axes=(1,), reference=lambda x: np.sum(x, 1))
     """
-    check = _RowCheck(PRIMITIVES[name], args, params)
+    check = _PrimitiveCheck(PRIMITIVES[name], args, params)
     check.run(reference)
     check.shape()
     check.vjp(order, stops=stops)
@@ -358,11 +358,11 @@ def check_row(
     check.staged()
 
 
-class _RowCheck:
-    """The columns of one row at one point."""
+class _PrimitiveCheck:
+    """The columns of one primitive at one point."""
 
-    def __init__(self, row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> None:
-        self.row, self.args, self.params = row, args, params
+    def __init__(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> None:
+        self.primitive, self.args, self.params = primitive, args, params
         self.arrays = [i for i, a in enumerate(args) if isinstance(a, np.ndarray | np.generic)]
         self.floating = [i for i in self.arrays if args[i].dtype.kind in "fc"]
         self.outs = self._run(args)
@@ -372,22 +372,22 @@ class _RowCheck:
     def fail(self, column: str, what: str) -> AssertionError:
         params = "".join(f", {k}={v}" for k, v in self.params.items())
         args = ", ".join(str(aval_of(a)) if i in self.arrays else repr(a) for i, a in enumerate(self.args))
-        return AssertionError(f"check_row: {self.row.name}({args}{params}): {column} is wrong: {what}")
+        return AssertionError(f"check_row: {self.primitive.name}({args}{params}): {column} is wrong: {what}")
 
     def _run(self, args: Sequence[Any]) -> Leaves:
-        out = self.row.run(*args, **self.params)
-        return [np.asarray(y) for y in (out if self.row.many else (out,))]
+        out = self.primitive.run(*args, **self.params)
+        return [np.asarray(y) for y in (out if self.primitive.many else (out,))]
 
     def applied(self, where: Sequence[int]) -> Callable[..., Any]:
-        """Return the row as a function of the arguments at `where`."""
+        """Return the primitive as a function of the arguments at `where`."""
 
         def call(*xs: Any) -> Any:
             filled = list(self.args)
             for i, x in zip(where, xs, strict=True):
                 filled[i] = x
-            return bind(self.row.name, *filled, **self.params)
+            return bind(self.primitive.name, *filled, **self.params)
 
-        call.__name__ = self.row.name
+        call.__name__ = self.primitive.name
         return call
 
     def same(self, column: str, actual: Any, expected: Any, rounding: float | None = None) -> None:
@@ -408,7 +408,7 @@ class _RowCheck:
         """Compare with the reference, and narrow floating-point arguments with wide ones."""
         if reference is not None:
             expected = reference(*self.args)
-            self.same("run", self.outs, expected if self.row.many else (expected,))
+            self.same("run", self.outs, expected if self.primitive.many else (expected,))
         wide = self.widened()
         if any(w is not a for w, a in zip(wide, self.args, strict=True)):
             for a, w in zip(self.outs, self._run(wide), strict=True):
@@ -423,11 +423,11 @@ class _RowCheck:
 
     def shape(self) -> None:
         """Compare the `shape` column with `run`."""
-        if self.row.shape is None:
+        if self.primitive.shape is None:
             return
         avals = [aval_of(a) if i in self.arrays else a for i, a in enumerate(self.args)]
-        found = self.row.shape(*avals, **self.params)
-        for a, y in zip(found if self.row.many else (found,), self.outs, strict=True):
+        found = self.primitive.shape(*avals, **self.params)
+        for a, y in zip(found if self.primitive.many else (found,), self.outs, strict=True):
             if not isinstance(a, Aval) or a != aval_of(y):
                 raise self.fail("shape", f"it says {a}, but run gives {aval_of(y)}")
 
@@ -437,7 +437,7 @@ class _RowCheck:
             return
         for where in _subsets(self.floating):
             xs = [self.args[i] for i in where]
-            if self.row.real and any(x.dtype.kind == "c" for x in xs):
+            if self.primitive.real and any(x.dtype.kind == "c" for x in xs):
                 self.refuses(where, xs)
             elif stops:
                 self.is_zero(where, xs)
@@ -445,21 +445,21 @@ class _RowCheck:
                 self.differentiates(where, xs, order)
 
     def refuses(self, where: Sequence[int], xs: Leaves) -> None:
-        """Demand that complex arguments of a row with real slopes raise."""
+        """Demand that complex arguments of a primitive with real slopes raise."""
         try:
             vjp(self.applied(where), *xs)
         except TypeError:
             return
-        raise self.fail("vjp", "the row is declared `real`, but complex arguments are differentiated")
+        raise self.fail("vjp", "the primitive is declared `real`, but complex arguments are differentiated")
 
     def is_zero(self, where: Sequence[int], xs: Leaves) -> None:
         """Demand that nothing flows back."""
         if any(np.any(g) for g in self.vjp_function(where)(*xs)):
-            raise self.fail("vjp", "the row is to stop gradients, but passes one on")
+            raise self.fail("vjp", "the primitive is to stop gradients, but passes one on")
 
     def differentiates(self, where: Sequence[int], xs: Leaves, order: int) -> None:
         """Compare with differences, pair forward with reverse mode, and narrow dtypes with wide ones."""
-        wide = _RowCheck(self.row, tuple(self.widened()), self.params)
+        wide = _PrimitiveCheck(self.primitive, tuple(self.widened()), self.params)
         wide_xs = [wide.args[i] for i in where]
         try:
             check_grads(wide.applied(where), wide_xs, order)
@@ -480,7 +480,7 @@ class _RowCheck:
 
     def several(self, out: Any) -> Sequence[Any]:
         """Return the outputs as a sequence."""
-        return out if self.row.many else (out,)
+        return out if self.primitive.many else (out,)
 
     def cts(self) -> Leaves:
         """Return a cotangent of each output."""
@@ -493,7 +493,7 @@ class _RowCheck:
 
         def back(*xs: Any) -> tuple[Any, ...]:
             _, pullback = vjp(self.applied(where), *xs)
-            return tuple(pullback(tuple(cts) if self.row.many else cts[0]))
+            return tuple(pullback(tuple(cts) if self.primitive.many else cts[0]))
 
         return back
 
@@ -514,10 +514,10 @@ class _RowCheck:
         """Return whether any cotangent flows at all at this point."""
         complex_too = any(self.args[i].dtype.kind == "c" for i in self.floating)
         floating = any(y.dtype.kind in "fc" for y in self.outs)
-        return bool(self.floating) and floating and not (self.row.real and complex_too)
+        return bool(self.floating) and floating and not (self.primitive.real and complex_too)
 
     def staged(self) -> None:
-        """Compare the program with the row, and the program of the derivative with the derivative."""
+        """Compare the program with the primitive, and the program of the derivative with the derivative."""
         xs = [self.args[i] for i in self.arrays]
         self.same("staged run", self.several(make_graph(self.applied(self.arrays))(*xs)(*xs)), self.outs, 0)
         if self.differentiable():
@@ -540,3 +540,6 @@ def _examples(x: Any) -> Any:
     else:
         new = [np.where(x > k, x - x.dtype.type(k), x) for k in range(EXAMPLES)]
     return np.stack(new)
+
+
+check_row = check_primitive  # its former name

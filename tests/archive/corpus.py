@@ -1,4 +1,4 @@
-"""Stored programs to be damaged: every row of the table alone, and functions that use what programs know."""
+"""Stored programs to be damaged: each primitive alone, and functions that use what programs know."""
 
 from __future__ import annotations
 
@@ -99,20 +99,26 @@ def programs() -> list[Entry]:
 
 
 def rows(each: int) -> Iterator[Entry]:
-    """Yield up to so many programs of one equation for every row that can be stored."""
+    """Yield up to so many programs of one equation for every primitive that can be stored."""
     counts: dict[str, int] = {}
     for s in SAMPLES:
         small = sum(np.size(a) for a in s.args) < LARGE
-        if s.row in REFUSED or s.row in CODES or s.stops or not small or counts.get(s.row, 0) >= each:
+        if (
+            s.primitive in REFUSED
+            or s.primitive in CODES
+            or s.stops
+            or not small
+            or counts.get(s.primitive, 0) >= each
+        ):
             continue
 
         def apply(*xs: Any, s: Any = s) -> Any:
-            out = bind(s.row, *xs, **s.params)
-            return tuple(out) if PRIMITIVES[s.row].many else out
+            out = bind(s.primitive, *xs, **s.params)
+            return tuple(out) if PRIMITIVES[s.primitive].many else out
 
         try:
             data = fg.export(apply, *map(np.asarray, s.args))
         except TypeError:
             continue  # refused for this dtype
-        counts[s.row] = counts.get(s.row, 0) + 1
+        counts[s.primitive] = counts.get(s.primitive, 0) + 1
         yield Entry(str(s), data)

@@ -1,7 +1,7 @@
-"""What every row of the table looks like in a file: `python -m tests.archive.forms` writes it down.
+"""What every primitive of the table looks like in a file: `python -m tests.archive.forms` writes it down.
 
-A program of a version of the format means the same for as long as that version is read, so rows may be added
-to this list, and none may change without a new version.
+A program of a version of the format means the same for as long as that version is read, so primitives may be
+added to this list, and none may change without a new version.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ FILE = Path(__file__).with_name("forms.txt")
 
 
 def forms() -> dict[str, str]:
-    """Return the operands and parameters of every row that can be stored."""
+    """Return the operands and parameters of every primitive that can be stored."""
     found = {}
-    for name in sorted({s.row for s in SAMPLES} - set(REFUSED) - CODES):
+    for name in sorted({s.primitive for s in SAMPLES} - set(REFUSED) - CODES):
         count, optional = signature(PRIMITIVES[name])
         said = [f"{k}?" if k in optional else k for k in sorted(PARAMS.get(name, ()))]
         since = CHANGED.get(name, 1)
@@ -36,4 +36,4 @@ def written() -> dict[str, str]:
 
 if __name__ == "__main__":
     FILE.write_text("".join(f"{k} {v}\n" for k, v in forms().items()))
-    print(f"{len(forms())} rows, version {VERSIONS[-1]}")
+    print(f"{len(forms())} primitives, version {VERSIONS[-1]}")

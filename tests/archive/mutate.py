@@ -48,7 +48,7 @@ MAX_BYTES = 2**24
 MEMORY = 2**30  # of the address space that a child may take beyond what it has
 SECONDS = 5  # that a mutant may take, if it has no loop
 KINDS = ("raw", "digest", "field", "typed")
-BY_VALUE = {  # rows whose errors depend on the values of operands, and the errors
+BY_VALUE = {  # primitives whose errors depend on the values of operands, and the errors
     **dict.fromkeys(("gather", "scatter_add", "put", "winners", "representative"), (IndexError,)),
     "pivot_order": (IndexError,),
     "riccati": (ValueError,),
@@ -166,7 +166,7 @@ def changed(x: Any, rng: random.Random, others: Sequence[Any]) -> Any:
 
 
 def by_rows(header: Any, rng: random.Random) -> Any:
-    """Return a program in which rows, shapes or dtypes of operands are others, as typed as it was."""
+    """Return a program in which primitives, shapes or dtypes of operands are others, as typed as it was."""
     header = json.loads(json.dumps(header))
     program = header["program"]
     if rng.random() < 0.3 and program["equations"]:
@@ -198,7 +198,7 @@ def by_rows(header: Any, rng: random.Random) -> Any:
 
 
 def repaired(header: Any, tail: bytes) -> Any:
-    """Return a program whose equations give what the rules of their rows say, as far as they do."""
+    """Return a program whose equations give what the rules of their primitives say, as far as they do."""
     program = header["program"]
     try:
         _, arrays, version = unpacked(rebuilt({**header}, tail))
@@ -467,7 +467,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=math.inf, help="after which no more begin")
     parser.add_argument("--seed", default="0")
-    parser.add_argument("--each", type=int, default=3, help="samples of each row")
+    parser.add_argument("--each", type=int, default=3, help="samples of each primitive")
     parser.add_argument("--compiled", type=int, default=0, help="compile one of so many; 0 compiles none")
     parser.add_argument("--show", type=int, default=40, help="failures that are shown")
     options = parser.parse_args()

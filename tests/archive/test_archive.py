@@ -180,31 +180,31 @@ def test_arrays(dtype):
         assert found.dtype == constant.dtype
 
 
-STORED = [s for s in SAMPLES if s.row not in REFUSED]
+STORED = [s for s in SAMPLES if s.primitive not in REFUSED]
 
 
 def test_every_row_is_in_the_table():
-    """A new row says what its parameters are, or why it cannot be stored."""
+    """A new primitive says what its parameters are, or why it cannot be stored."""
     for s in SAMPLES:
-        if s.row in CODES | set(REFUSED):
+        if s.primitive in CODES | set(REFUSED):
             continue
-        assert not reason(s.row, s.params), s
+        assert not reason(s.primitive, s.params), s
     assert not set(PARAMS) & set(REFUSED)
     assert set(PARAMS) | set(REFUSED) <= set(PRIMITIVES)
 
 
-@pytest.mark.parametrize("name", sorted({s.row for s in STORED} - CODES))
+@pytest.mark.parametrize("name", sorted({s.primitive for s in STORED} - CODES))
 def test_rows_survive(name):
-    """Every sample of a row, as a program of one equation, comes back and computes the same."""
+    """Every sample of a primitive, as a program of one equation, comes back and computes the same."""
     for s in STORED:
-        if s.row != name or s.stops:
+        if s.primitive != name or s.stops:
             continue
-        row = PRIMITIVES[name]
+        primitive = PRIMITIVES[name]
         values = [np.asarray(a) for a in s.args]
 
-        def apply(*xs, s=s, row=row):
-            out = fg.core.tensor.bind(s.row, *xs, **s.params)
-            return list(out) if row.many else [out]
+        def apply(*xs, s=s, primitive=primitive):
+            out = fg.core.tensor.bind(s.primitive, *xs, **s.params)
+            return list(out) if primitive.many else [out]
 
         try:
             program, _ = staged(apply, [aval_of(a) for a in values])
@@ -299,7 +299,7 @@ def test_operations_of_the_user_have_to_be_declared_by_who_loads():
     data = fg.export(lambda x: square(x), np.ones(2))
     np.testing.assert_array_equal(fg.load(data)(np.array([3.0, 4.0])), [9.0, 16.0])
     name = f"{__name__}.stored_square"
-    row = PRIMITIVES.pop(name)
+    primitive = PRIMITIVES.pop(name)
     try:
         with pytest.raises(ValueError, match="stored_square is not declared here; declare it"):
             fg.load(data)
@@ -307,7 +307,7 @@ def test_operations_of_the_user_have_to_be_declared_by_who_loads():
         with pytest.raises(ValueError, match="stored_square is declared here with a different body"):
             fg.load(data)
     finally:
-        PRIMITIVES[name] = row
+        PRIMITIVES[name] = primitive
 
 
 def test_integers_have_to_fit():

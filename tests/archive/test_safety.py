@@ -27,7 +27,7 @@ from fgrad.ops.indexing import HOLE, filled, gathered
 F, I = "float64", "int64"
 
 
-def one(row, inputs, outs, version=2, **params):
+def one(primitive, inputs, outs, version=2, **params):
     """Return a file of one equation."""
     header = {
         "arrays": [],
@@ -35,7 +35,7 @@ def one(row, inputs, outs, version=2, **params):
         "declared": {},
         "program": {
             "inputs": inputs,
-            "equations": [[row, [{"var": i} for i in range(len(inputs))], params, outs]],
+            "equations": [[primitive, [{"var": i} for i in range(len(inputs))], params, outs]],
             "outputs": [{"var": len(inputs) + i} for i in range(min(len(outs), 1))],
             "regions": [],
         },
@@ -328,10 +328,10 @@ def test_rows_that_have_changed_since_are_refused_by_name():
 
 
 def test_rows_keep_their_forms():
-    """Where this fails for a row that is not new, programs that were stored mean another thing.
+    """Where this fails for a primitive that is not new, programs that were stored mean another thing.
 
-    Then raise the version in `container.VERSIONS`, name the row in `rows.CHANGED`, and write the list again:
-    `python -m tests.archive.forms`.
+    Then raise the version in `container.VERSIONS`, name the primitive in `schema.CHANGED`, and write the list
+    again: `python -m tests.archive.forms`.
     """
     assert forms() == written()
     assert max(CHANGED.values()) <= VERSIONS[-1]
@@ -342,7 +342,7 @@ def test_rows_keep_their_forms():
 
 @pytest.mark.parametrize("wrong", [Aval((4,), np.dtype(float)), Aval((3,), np.dtype(np.float32))])
 def test_no_result_is_memory_that_nobody_wrote(wrong, monkeypatch):
-    """A rule that says another shape or dtype than its row gives is an error, not an array of garbage."""
+    """A shape rule that does not say what its primitive gives is an error, not an array of garbage."""
     monkeypatch.setattr(
         PRIMITIVES["sort" if "sort" in PRIMITIVES else "argsort"], "shape", lambda *_, **__: wrong
     )

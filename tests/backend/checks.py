@@ -18,7 +18,7 @@ from fgrad.core.tensor import bind
 DEVICE = "cuda:0"
 LOOSE = {"e": 2e-3, "f": 1e-4, "F": 1e-4}  # relative; other dtypes: 1e-8
 
-WAITS = {  # rows that look at values, and refuse some of them: a truth value is read from the device
+WAITS = {  # primitives that look at values, and refuse some of them: a truth value is read from the device
     *("fitted", "guard", "solve", "second_minors", "slogdet", "qr", "eig", "eigh", "svd", "pinv"),
     *("solve_triangular", "solve_banded", "lu_factor", "polar", "sylvester", "riccati", "matrix_function"),
     *("frechet", "log_frechet", "regular", "regularized", "roots", "simple_roots", "lambertw"),
@@ -46,9 +46,9 @@ DETERMINED = {  # what libraries agree on of results of which they choose signs,
 
 
 def determined(sample: Any, outs: Any) -> Any:
-    """Return what there is to compare of the result, or results, of a row."""
+    """Return what there is to compare of the result, or results, of a primitive."""
     outs = outs if isinstance(outs, tuple | list) else (outs,)
-    return DETERMINED.get(sample.row, lambda _, *outs: tuple(outs))(sample, *outs)
+    return DETERMINED.get(sample.primitive, lambda _, *outs: tuple(outs))(sample, *outs)
 
 
 def on_device(x: Any) -> Any:
@@ -79,22 +79,22 @@ def same(actual: Any, expected: Any, scale: float = 1.0) -> None:
         np.testing.assert_allclose(a.numpy(), e, rtol=tol, atol=0.01 * tol * (1 + size))
 
 
-def check_row(sample: Any) -> None:
-    """Check the values of a row and its reverse step."""
-    row, args = PRIMITIVES[sample.row], sample.args
+def check_primitive(sample: Any) -> None:
+    """Check the values of a primitive and its reverse step."""
+    primitive, args = PRIMITIVES[sample.primitive], sample.args
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        expected = row.run(*args, **sample.params)
+        expected = primitive.run(*args, **sample.params)
         given = [on_device(a) for a in args]
-        bind(sample.row, *given, **sample.params)  # sends the tables of a kernel, which stay there
-        with no_transfers(reads=sample.row in WAITS):
-            out = bind(sample.row, *given, **sample.params)
+        bind(sample.primitive, *given, **sample.params)  # sends the tables of a kernel, which stay there
+        with no_transfers(reads=sample.primitive in WAITS):
+            out = bind(sample.primitive, *given, **sample.params)
         same(determined(sample, out), determined(sample, expected))
         check_reverse(sample, given)
 
 
 def check_reverse(sample: Any, given: list[Any]) -> None:
-    """Check the cotangents that a row hands back, where the CPU has some."""
+    """Check the cotangents that a primitive hands back, where the CPU has some."""
     args = sample.args
     where = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.dtype.kind in "fc"]
     rng = np.random.default_rng(1)
@@ -104,7 +104,7 @@ def check_reverse(sample: Any, given: list[Any]) -> None:
             full = list(operands)
             for i, x in zip(where, xs, strict=True):
                 full[i] = x
-            return determined(sample, bind(sample.row, *full, **sample.params))
+            return determined(sample, bind(sample.primitive, *full, **sample.params))
 
         outs, back = fg.vjp(f, *(place(args[i]) for i in where))
         return outs, back
@@ -120,7 +120,7 @@ def check_reverse(sample: Any, given: list[Any]) -> None:
     _, back = pulled(given, on_device)
     there = tuple(map(on_device, cts))
     back(there)  # tables of places are sent once
-    with no_transfers(reads=sample.row in WAITS):
+    with no_transfers(reads=sample.primitive in WAITS):
         found = back(there)
     same(found, expected, 10)
 

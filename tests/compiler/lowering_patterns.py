@@ -1,6 +1,6 @@
-"""Random programs around what kernels compute: each row that is written out, fused or given to a library.
+"""Random programs around what kernels compute: each primitive that is emitted, fused or left to a library.
 
-A pattern draws arguments and returns the function that is staged. It bears the name of the row.
+A pattern draws arguments and returns the function that is staged. It bears the name of the primitive.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LONG = ((3,), (2, 3), (20,), (5, 18), (18, 2), (1, 3), (3, 1, 2))
 
 
 def lowered(*names: str, ulp: float = 8.0, modes: tuple[str, ...] = ("plain", "special")) -> Any:
-    """Return the decorator that adds a pattern of some rows."""
+    """Return the decorator that adds a pattern of some primitives."""
 
     def add(draw: Any) -> Any:
         for name in names:
@@ -43,7 +43,7 @@ BINARY = {
 
 @lowered(*WHOLE, *TRUTHS)
 def whole_numbers(name: str, d: Drawing) -> Any:
-    """Draw an element-wise row of integers or truths, with numbers of every kind beside them."""
+    """Draw an element-wise primitive of integers or truths, with numbers of every kind beside them."""
     shape = d.shape(LONG)
     dtype = d.dtype(("bool", "bool", *INTEGERS) if name in TRUTHS else INTEGERS)
     x, y = d.given(shape, dtype, "extreme"), d.given(shape, d.pick((dtype, d.dtype(INTEGERS))), "extreme")

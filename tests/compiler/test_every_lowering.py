@@ -1,4 +1,4 @@
-"""What kernels compute of each row, and of each pattern of a rewrite rule, is what NumPy computes.
+"""What kernels compute of each primitive, and of each pattern of a rewrite rule, is what NumPy computes.
 
 Kernels are run by Python here. Programs are compiled as they are written: nothing simplifies them before.
 """
@@ -25,7 +25,7 @@ from fgrad.compiler.library import LIBRARY
 from fgrad.core.program import Program
 
 SEED = os.environ.get("FGRAD_TEST_SEED", "")  # for other programs than those of the suite
-COUNT = int(os.environ.get("FGRAD_TEST_PROGRAMS", "25"))  # around each row
+COUNT = int(os.environ.get("FGRAD_TEST_PROGRAMS", "25"))  # around each primitive
 WRITTEN_OUT = decompose.RULES | decompose.ON_DEVICE
 # `fitted` is a check, which tests/lax/test_control.py holds to NumPy's errors, and a `convert`
 PRIMITIVES = {*WRITTEN_OUT, *VIEWS, *JOINS, *INTEGERS, *TRUTHS, *LIBRARY} - {"fitted"}
@@ -95,5 +95,5 @@ def test_kernels_of_a_pattern_compute_what_numpy_computes(name):
 
 
 def test_every_row_of_kernels_has_a_pattern():
-    """A row that is added brings a pattern of its own."""
+    """A primitive that is added brings a pattern of its own."""
     assert LOWERED.keys() >= PRIMITIVES

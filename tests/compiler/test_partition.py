@@ -110,16 +110,16 @@ def test_forward_mode_around_a_compiled_function(f, start):
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12)
 
 
-@pytest.mark.parametrize("row", ["scan", "while_loop", "cond"])
-def test_bodies_of_compiled_loops_and_branches_stay_on_one_device(row):
+@pytest.mark.parametrize("primitive", ["scan", "while_loop", "cond"])
+def test_bodies_of_compiled_loops_and_branches_stay_on_one_device(primitive):
     there_and_again = lambda h: (h.to("cuda") * 2).to("cpu")
     f = {
         "scan": lambda x: fg.lax.fori_loop(0, 3, lambda i, h: there_and_again(h), x),
         "while_loop": lambda x: fg.lax.while_loop(lambda h: h.sum() < 9, there_and_again, x),
         "cond": lambda x: fg.lax.cond(x.sum() > 0, there_and_again, lambda h: h, x),
-    }[row]
+    }[primitive]
     with pytest.raises(
-        TypeError, match=rf"{row}.* has a body that moves values .*traced at .*test_partition"
+        TypeError, match=rf"{primitive}.* has a body that moves values .*traced at .*test_partition"
     ):
         fg.jit(f)(fg.tensor(X))
     assert f(fg.tensor(X)).device == "cpu"

@@ -98,24 +98,24 @@ def test_a_limit_that_is_no_number(monkeypatch):
 
 # functions that remember every result, because there are few arguments: what those are
 FEW = {
-    "archive/schema.py": {"signature"},  # rows
-    "compiler/elements.py": {"_body"},  # names of rows
-    "compiler/simplify/rewriting.py": {"is_elementwise"},  # names of rows
+    "archive/schema.py": {"signature"},  # primitives
+    "compiler/elements.py": {"_body"},  # names of primitives
+    "compiler/simplify/rewriting.py": {"is_elementwise"},  # names of primitives
     "kernels/blas.py": {"_interpreted", "_address"},  # dtypes; names of functions of BLAS
     "kernels/body.py": {"_text"},  # names of functions
     "kernels/compilation.py": {"_builder"},  # the name of the processor
     "kernels/convolution.py": {"_kernel"},  # tiles: of at most 8 rows, two vectors, and four kinds of lanes
     "kernels/outer.py": {"_kernel"},  # dtypes
-    "kernels/gather_scatter.py": {"_kernel", "_rows", "_shared", "_fetched"},  # names of rows, dtypes
-    "kernels/rows.py": {"_kernel", "_layer_norm_back"},  # names of rows, dtypes
+    "kernels/gather_scatter.py": {"_kernel", "_rows", "_shared", "_fetched"},  # names of primitives, dtypes
+    "kernels/primitives.py": {"_kernel", "_layer_norm_back"},  # names of primitives, dtypes
     "kernels/scans.py": {"_kernel"},  # one axis or two, dtypes
     "kernels/signals.py": {"_words"},
     "kernels/sorting.py": {"_kernel"},  # dtypes
     "kernels/microkernel.py": {"tile"},  # as of convolutions
     "kernels/vector/__init__.py": {"_functions"},  # dtypes
-    "kernels/windows.py": {"_window_kernel"},  # names of rows, dtypes
+    "kernels/windows.py": {"_window_kernel"},  # names of primitives, dtypes
     "ops/compiled.py": {"backend"},  # names of modules
-    "ops/elementwise.py": {"_dtype_of", "made", "typed"},  # functions of rows, dtypes
+    "ops/elementwise.py": {"_dtype_of", "made", "typed"},  # functions of primitives, dtypes
     "ops/fft.py": {"_dtype"},  # names of transforms, dtypes
     "ops/foreign.py": {"scipy"},  # names of modules
     "transforms/reverse.py": {"_one"},  # dtypes

@@ -185,14 +185,14 @@ def test_results_never_live_in_the_memory_of_snapshots():
 
 
 def test_forward_mode_does_not_compute_products_it_does_not_need(monkeypatch):
-    row, shapes = PRIMITIVES["contract"], []
-    run = row.run
+    primitive, shapes = PRIMITIVES["contract"], []
+    run = primitive.run
 
     def counted(x, y, **params):
         shapes.append((x.shape, y.shape))
         return run(x, y, **params)
 
-    monkeypatch.setattr(row, "run", counted)
+    monkeypatch.setattr(primitive, "run", counted)
     a, b, t = RNG.normal(size=(80, 70)), RNG.normal(size=(70, 60)), RNG.normal(size=(70, 60))
     out, tangent = fg.jvp(lambda b: fnp.sin(a @ b), (b,), (t,))
     close(out, np.sin(a @ b))

@@ -12,7 +12,7 @@ class Watched(dict):
     """A table that looks at what is put in it."""
 
     def __setitem__(self, key, vjp):
-        assert (vjp.pattern, vjp.row) == (key, "multiply")
+        assert (vjp.pattern, vjp.primitive) == (key, "multiply")
         assert hasattr(vjp, "linear")
         super().__setitem__(key, vjp)
 
@@ -24,10 +24,10 @@ class Watched(dict):
 
 def test_a_vjp_rule_is_complete_when_other_threads_see_it():
     given = PRIMITIVES["multiply"]
-    row = Primitive("multiply", run=given.run, vjp=given._make_vjp)
-    row._vjps = Watched()
-    assert row.vjp((True, False)).pattern == (True, False)
-    assert list(row._vjps) == [(True, False)]
+    primitive = Primitive("multiply", run=given.run, vjp=given._make_vjp)
+    primitive._vjps = Watched()
+    assert primitive.vjp((True, False)).pattern == (True, False)
+    assert list(primitive._vjps) == [(True, False)]
 
 
 def test_threads_that_need_a_vjp_rule_together_get_the_same():
@@ -38,8 +38,8 @@ def test_threads_that_need_a_vjp_rule_together_get_the_same():
         time.sleep(0.01)
         return made
 
-    row = Primitive("multiply", run=given.run, vjp=slow)
-    assert len({id(p) for p in together(lambda: row.vjp((True, True)))}) == 1
+    primitive = Primitive("multiply", run=given.run, vjp=slow)
+    assert len({id(p) for p in together(lambda: primitive.vjp((True, True)))}) == 1
 
 
 def test_equal_expressions_of_several_threads_are_identical(monkeypatch):

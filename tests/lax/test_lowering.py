@@ -260,16 +260,16 @@ def rnn_arguments(n):
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Count how often a row runs."""
+    """Count how often a primitive runs."""
     counts = {}
     for name in ("tanh", "contract", "exp"):
-        row = PRIMITIVES[name]
+        primitive = PRIMITIVES[name]
 
-        def run(*args, row_run=row.run, name=name, **params):
+        def run(*args, row_run=primitive.run, name=name, **params):
             counts[name] = counts.get(name, 0) + 1
             return row_run(*args, **params)
 
-        monkeypatch.setattr(row, "run", run)
+        monkeypatch.setattr(primitive, "run", run)
     return counts
 
 

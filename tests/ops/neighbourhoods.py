@@ -52,7 +52,7 @@ GRID = np.unique(
 
 
 def slopes_of(head: str) -> Callable[..., Sequence[Any]] | None:
-    """Return the slopes of an atom, or of a row of a special function; None where there are none to see."""
+    """Return the slopes of an atom or a special function; None where there are none to see."""
     if head in ATOMS:
         return ATOMS[head].slopes
     return TABLE[head].slopes if head in TABLE else None
@@ -73,17 +73,17 @@ def gradient(e: Expr) -> dict[Expr, Expr]:
 
 
 @functools.cache
-def variables_of(row: str) -> tuple[Expr, ...]:
-    n = ATOMS[row].arity if row in ATOMS else len(TABLE[row].arguments.split())
+def variables_of(primitive: str) -> tuple[Expr, ...]:
+    n = ATOMS[primitive].arity if primitive in ATOMS else len(TABLE[primitive].arguments.split())
     return tuple(var(f"x{i}") for i in range(n))
 
 
-def surfaces(row: str, order: int = 2) -> list[Expr]:
+def surfaces(primitive: str, order: int = 2) -> list[Expr]:
     """Return expressions that are zero where a condition in a slope changes, up to slopes of an `order`."""
     level: list[Expr] = (
-        [elementwise.apply_unshared(row, variables_of(row))]
-        if row in ATOMS
-        else [Expr(row, variables_of(row), "")]
+        [elementwise.apply_unshared(primitive, variables_of(primitive))]
+        if primitive in ATOMS
+        else [Expr(primitive, variables_of(primitive), "")]
     )
     found: dict[Expr, None] = {}
     for _ in range(order):
@@ -111,13 +111,17 @@ def evaluate(e: Expr, values: dict[Expr, Any]) -> Any:
                 done[node] = float(node.leaf)
             elif node.args:
                 f = ATOMS[node.head].reference if node.head in ATOMS else None
-                f = f or (lambda *xs, row=node.head: _value(row, xs))
+                f = f or (lambda *xs, primitive=node.head: _value(primitive, xs))
                 done[node] = f(*(done[a] for a in node.args))
     return done[e]
 
 
-def _value(row: str, xs: Any) -> Any:
-    y = bind(row, *map(np.asarray, xs)) if row in TABLE else elementwise._RAW[row](*map(np.asarray, xs))
+def _value(primitive: str, xs: Any) -> Any:
+    y = (
+        bind(primitive, *map(np.asarray, xs))
+        if primitive in TABLE
+        else elementwise._RAW[primitive](*map(np.asarray, xs))
+    )
     return y.numpy() if isinstance(y, fg.Tensor) else y
 
 
@@ -160,21 +164,23 @@ ENDS = {
 }
 
 
-def bases(row: str) -> list[tuple[Any, ...]]:
-    return [tuple(p) for p in (NUMPY_CASES[row] if row in NUMPY_CASES else CASES[row].points)]
+def bases(primitive: str) -> list[tuple[Any, ...]]:
+    return [
+        tuple(p) for p in (NUMPY_CASES[primitive] if primitive in NUMPY_CASES else CASES[primitive].points)
+    ]
 
 
-def tracked(row: str) -> list[int]:
-    base = bases(row)[0]
-    if row in ATOMS:
+def tracked(primitive: str) -> list[int]:
+    base = bases(primitive)[0]
+    if primitive in ATOMS:
         return list(range(len(base)))
-    return [i for i in range(len(base)) if not is_constant(row, i, [float(x) for x in base])]
+    return [i for i in range(len(base)) if not is_constant(primitive, i, [float(x) for x in base])]
 
 
-def points(row: str, order: int = 2) -> Any:
+def points(primitive: str, order: int = 2) -> Any:
     """Return where a function is looked at, an array a point: (points, arguments)."""
-    given = bases(row)
-    wrt = tracked(row)
+    given = bases(primitive)
+    wrt = tracked(primitive)
     found: dict[tuple[float, ...], None] = {tuple(map(float, p)): None for p in given}
 
     def add(base: Sequence[Any], changes: dict[int, float]) -> None:
@@ -182,7 +188,7 @@ def points(row: str, order: int = 2) -> Any:
         if all(np.isfinite(p)):
             found[p] = None
 
-    for e in surfaces(row, order):
+    for e in surfaces(primitive, order):
         for base in given[:3]:
             for i in wrt:
                 for x in zeros(e, base, i):
@@ -190,7 +196,9 @@ def points(row: str, order: int = 2) -> Any:
     for base in given[:4]:
         for i in wrt:
             for x in (
-                (*SPECIAL, *SMALL, *LARGE, *(HUGE if row in ATOMS else ())) if base is given[0] else SPECIAL
+                (*SPECIAL, *SMALL, *LARGE, *(HUGE if primitive in ATOMS else ()))
+                if base is given[0]
+                else SPECIAL
             ):
                 add(base, {i: x})
         for i, k in itertools.combinations(wrt, 2):
@@ -200,20 +208,20 @@ def points(row: str, order: int = 2) -> Any:
                 add(base, {i: x, k: x})
                 add(base, {i: x, k: -x})
     ps = np.array(list(found))
-    if row in COSTLY:
+    if primitive in COSTLY:
         size = np.abs(ps)
         ps = ps[np.all((ps == 0) | ((size > 1e-6) & (size < 50)), axis=1)]
-    return ps[~ENDS[row](*ps.T)] if row in ENDS else ps
+    return ps[~ENDS[primitive](*ps.T)] if primitive in ENDS else ps
 
 
 def rows() -> list[str]:
-    """Return the rows of universal functions that have derivatives."""
-    return [*NUMPY_CASES, *(row for row, case in CASES.items() if case.points)]
+    """Return the primitives of universal functions that have derivatives."""
+    return [*NUMPY_CASES, *(primitive for primitive, case in CASES.items() if case.points)]
 
 
-def sequences(row: str, order: int) -> list[tuple[int, ...]]:
+def sequences(primitive: str, order: int) -> list[tuple[int, ...]]:
     """Return by which arguments to differentiate, one after the other."""
-    wrt = tracked(row)
+    wrt = tracked(primitive)
     return [
         s
         for n in range(1, order + 1)
@@ -222,11 +230,11 @@ def sequences(row: str, order: int) -> list[tuple[int, ...]]:
     ]
 
 
-def derivative(row: str, by: Sequence[int], holomorphic: bool = False) -> Callable[..., Any]:
-    """Return the elements' derivatives of a row, as a function of arrays."""
+def derivative(primitive: str, by: Sequence[int], holomorphic: bool = False) -> Callable[..., Any]:
+    """Return the elements' derivatives of a primitive, as a function of arrays."""
 
     def f(*xs: Any) -> Any:
-        return bind(row, *xs)
+        return bind(primitive, *xs)
 
     for i in by:
         f = _of(f, i, holomorphic)
@@ -258,7 +266,7 @@ def around(ps: Any, line: Any) -> Any:
 class Comparison(NamedTuple):
     """One derivative at points, and what it tends to: NaN where that differs, or where there is no limit."""
 
-    row: str
+    primitive: str
     by: tuple[int, ...]
     points: Any
     found: Any
@@ -276,19 +284,19 @@ class Comparison(NamedTuple):
         with np.errstate(invalid="ignore"):
             off = self.judged & ~(np.abs(self.found - self.expected) <= 2e-5 * self.size + 1e-13)
         return [
-            f"{self.row}{tuple(p)} by {self.by}: {h!r}, beside it {x!r}"
+            f"{self.primitive}{tuple(p)} by {self.by}: {h!r}, beside it {x!r}"
             for p, h, x in zip(
                 self.points[off].tolist(), self.found[off].tolist(), self.expected[off].tolist(), strict=True
             )
         ]
 
 
-def compare(row: str, order: int, ps: Any, *, holomorphic: bool = False) -> Iterator[Comparison]:
+def compare(primitive: str, order: int, ps: Any, *, holomorphic: bool = False) -> Iterator[Comparison]:
     """Yield every derivative with what it tends to on every line on which it tends to something.
 
     The function has to be continuous there, at least on the axes by which it is differentiated.
     """
-    wrt = tracked(row)
+    wrt = tracked(primitive)
     ways = lines(wrt, ps.shape[1])
     turn = np.exp(0.6j) if holomorphic else 1.0
     every = [ps[None], *(around(ps, turn * way) for way in ways)]
@@ -296,13 +304,13 @@ def compare(row: str, order: int, ps: Any, *, holomorphic: bool = False) -> Iter
     xs = [x if i in wrt else x.real for i, x in enumerate(xs)]
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        value = np.asarray(_value(row, xs)).reshape(-1, len(ps))
+        value = np.asarray(_value(primitive, xs)).reshape(-1, len(ps))
         sides = [value[k : k + 8] for k in range(1, len(value), 8)]
         tends = [limit(v, v) for v in sides]
         continuous = [np.abs(value[0] - x) <= 2e-5 * size for x, size, _ in tends]
-        for by in sequences(row, order):
+        for by in sequences(primitive, order):
             try:
-                d = np.asarray(derivative(row, by, holomorphic)(*xs)).reshape(-1, len(ps))
+                d = np.asarray(derivative(primitive, by, holomorphic)(*xs)).reshape(-1, len(ps))
             except TypeError:
                 if holomorphic and len(by) > 1:
                     continue  # SciPy has it for real numbers only
@@ -319,7 +327,7 @@ def compare(row: str, order: int, ps: Any, *, holomorphic: bool = False) -> Iter
             spread = np.nanmax(np.abs(np.array(found) - mean), axis=0)
             inside = np.logical_or.reduce([x[2] & ~np.isnan(f) for f, x in zip(found, limits, strict=True)])
             expected = np.where(spread <= 1e-5 * size + 1e-13, mean, np.nan)
-            yield Comparison(row, by, ps, d[0], expected, size, inside)
+            yield Comparison(primitive, by, ps, d[0], expected, size, inside)
 
 
 def limit(beside: Any, value: Any) -> tuple[Any, Any, Any]:
@@ -336,10 +344,10 @@ def limit(beside: Any, value: Any) -> tuple[Any, Any, Any]:
 
 
 def main() -> None:
-    """Compare every derivative to third order at every point, of the rows named or of all: some minutes."""
-    for row in sys.argv[1:] or rows():
-        found = [line for c in compare(row, 3, points(row)) for line in c.wrong]
-        sys.stdout.write("".join(f"{line}\n" for line in found or [f"{row}: as beside"]))
+    """Compare every derivative to third order at every point, of these primitives or of all: minutes."""
+    for primitive in sys.argv[1:] or rows():
+        found = [line for c in compare(primitive, 3, points(primitive)) for line in c.wrong]
+        sys.stdout.write("".join(f"{line}\n" for line in found or [f"{primitive}: as beside"]))
 
 
 if __name__ == "__main__":

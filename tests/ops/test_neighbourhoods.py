@@ -23,31 +23,31 @@ def some(ps, most):
 
 
 @functools.cache
-def compared(row):
-    ps = points(row)
-    order, most = (2, 30) if row in COSTLY else (3, 160 if len(tracked(row)) < 3 else 60)
-    return list(compare(row, order, some(ps, most)))
+def compared(primitive):
+    ps = points(primitive)
+    order, most = (2, 30) if primitive in COSTLY else (3, 160 if len(tracked(primitive)) < 3 else 60)
+    return list(compare(primitive, order, some(ps, most)))
 
 
-@pytest.mark.parametrize("row", rows())
-def test_derivatives_are_what_they_tend_to(row):
-    comparisons = compared(row)
+@pytest.mark.parametrize("primitive", rows())
+def test_derivatives_are_what_they_tend_to(primitive):
+    comparisons = compared(primitive)
     assert [line for c in comparisons for line in c.wrong] == []
     assert sum(np.sum(c.judged) for c in comparisons) > 0
 
 
 HOLOMORPHIC = [
-    *(row for row in NUMPY_CASES if ATOMS[row].holomorphic),
-    *(row for row in TABLE if TABLE[row].complex and CASES[row].points),
+    *(primitive for primitive in NUMPY_CASES if ATOMS[primitive].holomorphic),
+    *(primitive for primitive in TABLE if TABLE[primitive].complex and CASES[primitive].points),
 ]
 
 
-@pytest.mark.parametrize("row", HOLOMORPHIC)
-def test_derivatives_in_the_plane_are_what_they_tend_to(row):
-    ps = some(points(row), 60)
-    comparisons = [*compare(row, 2, ps + 0j, holomorphic=True)]
-    lifted = ps + 0.5j * np.isin(np.arange(ps.shape[1]), tracked(row))
-    comparisons += compare(row, 2, lifted, holomorphic=True)
+@pytest.mark.parametrize("primitive", HOLOMORPHIC)
+def test_derivatives_in_the_plane_are_what_they_tend_to(primitive):
+    ps = some(points(primitive), 60)
+    comparisons = [*compare(primitive, 2, ps + 0j, holomorphic=True)]
+    lifted = ps + 0.5j * np.isin(np.arange(ps.shape[1]), tracked(primitive))
+    comparisons += compare(primitive, 2, lifted, holomorphic=True)
     assert [line for c in comparisons for line in c.wrong] == []
     assert sum(np.sum(c.judged) for c in comparisons) > 0
 
@@ -74,7 +74,11 @@ EXACT = {
     "logaddexp2": lambda x, y: mp.log(mp.mpf(2) ** x + mp.mpf(2) ** y, 2),
     "sigmoid": lambda x: 1 / (1 + mp.exp(-x)),
     "softplus": lambda x: mp.log1p(mp.exp(x)),
-    **{row: case.definition for row, case in CASES.items() if case.points and row not in COSTLY},
+    **{
+        primitive: case.definition
+        for primitive, case in CASES.items()
+        if case.points and primitive not in COSTLY
+    },
 }
 # definitions with kinks, of one side only, or by numbers that do not exist
 LOOSE = {
@@ -101,16 +105,20 @@ SLOW = {  # by quadrature, series or searches
     *("it2j0y0_y", "it2i0k0_i", "wright_bessel", "log_wright_bessel", "lpmv", "hyp1f1", "hyp2f1", "hyperu"),
     *("pbdv_d", "pbdv_dp", "pbvv_v", "pbvv_vp", "pbwa_w", "pbwa_wp", "chdtr", "chdtrc", "gdtr", "gdtrc"),
     *("pdtr", "pdtrc", "bdtr", "bdtrc", "nbdtr", "nbdtrc", "fdtr", "fdtrc", "chndtr", "stdtr", "kolmogorov"),
-    *(row for row in CASES if row.startswith("eval_") or TABLE[row].source.startswith("inverse")),
+    *(
+        primitive
+        for primitive in CASES
+        if primitive.startswith("eval_") or TABLE[primitive].source.startswith("inverse")
+    ),
 }
 
 
-@pytest.mark.parametrize("row", sorted(EXACT.keys() - LOOSE - SLOW))
-def test_derivatives_are_those_of_mpmath(row):
-    ps, wrt = points(row), tracked(row)
+@pytest.mark.parametrize("primitive", sorted(EXACT.keys() - LOOSE - SLOW))
+def test_derivatives_are_those_of_mpmath(primitive):
+    ps, wrt = points(primitive), tracked(primitive)
     checked = 0
     with mp.workdps(40):
-        for c in compare(row, 3, np.concatenate([ps[:10], some(ps[10:], 8)])):
+        for c in compare(primitive, 3, np.concatenate([ps[:10], some(ps[10:], 8)])):
             for p, found, inside in zip(c.points.tolist(), c.found, c.judged & c.inside, strict=True):
                 if not inside or max(map(abs, p)) > 1e3:
                     continue
@@ -120,7 +128,7 @@ def test_derivatives_are_those_of_mpmath(row):
                 counts = [c.by.count(i) for i in range(len(p))]
                 one = len(p) == 1
                 expected = mp.diff(
-                    EXACT[row], exact[0] if one else tuple(exact), counts[0] if one else tuple(counts)
+                    EXACT[primitive], exact[0] if one else tuple(exact), counts[0] if one else tuple(counts)
                 )
                 np.testing.assert_allclose(
                     found, float(mp.re(expected)), 1e-7, 1e-10, err_msg=f"{p} by {c.by}"
@@ -129,12 +137,14 @@ def test_derivatives_are_those_of_mpmath(row):
     assert checked
 
 
-@pytest.mark.parametrize("row", ["logaddexp", "logaddexp2", "power", "hypot", "arctan2", "betaln", "i0e"])
+@pytest.mark.parametrize(
+    "primitive", ["logaddexp", "logaddexp2", "power", "hypot", "arctan2", "betaln", "i0e"]
+)
 @pytest.mark.parametrize("through", [fg.jit, fg.vmap])
-def test_compiled_and_mapped_derivatives_are_those_of_eager_code(row, through):
-    xs = list(some(points(row), 60).T)
+def test_compiled_and_mapped_derivatives_are_those_of_eager_code(primitive, through):
+    xs = list(some(points(primitive), 60).T)
     for by in ((0,), (0, 0), (0, len(xs) - 1)):
-        f = derivative(row, by)
+        f = derivative(primitive, by)
         with np.errstate(all="ignore"):
             np.testing.assert_allclose(through(f)(*xs), f(*xs), 1e-9, 1e-12)
 

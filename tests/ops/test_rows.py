@@ -1,4 +1,4 @@
-"""Every row of the operations table, in every column: a row without a sample fails the suite."""
+"""Every primitive of the operations table, in every column: a primitive without a sample fails the suite."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from fgrad.core.primitive import ITSELF, PRIMITIVES
 from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS
 from fgrad.ops.indexing import HOLE
-from fgrad.testing import check_row
+from fgrad.testing import check_primitive
 from fgrad.transforms.custom import Rule
 
 for late in dir(fg):
-    getattr(fg, late)  # what is loaded when it is first asked for declares rows too
+    getattr(fg, late)  # what is loaded when it is first asked for declares primitives too
 
 
 class Sample(NamedTuple):
-    """One point at which a row is checked."""
+    """One point at which a primitive is checked."""
 
-    row: str
+    primitive: str
     label: str
     args: tuple[Any, ...]
     params: Mapping[str, Any] = MappingProxyType({})
@@ -38,7 +38,7 @@ class Sample(NamedTuple):
     stops: bool = False
 
     def __str__(self) -> str:
-        return f"{self.row}-{self.label}"
+        return f"{self.primitive}-{self.label}"
 
 
 FLOATS = {"float64": np.float64, "float32": np.float32}
@@ -68,7 +68,7 @@ def strided(x: Any) -> Any:
     return wide[..., ::2]
 
 
-# ---- element-wise rows, by the domain of each argument -------------------------------------------
+# ---- element-wise primitives, by the domain of each argument -------------------------------------------
 
 REAL, POSITIVE, UNIT, ABOVE, SMALL = (-2.0, 2.0), (0.5, 2.0), (-0.8, 0.8), (1.3, 3.0), (0.2, 0.8)
 QUOTIENT, DIVISOR, NEGATIVE = (5.0, 5.4), (2.05, 2.25), (-5.4, -5.0)  # quotients stay away from integers
@@ -110,7 +110,7 @@ REFERENCES = {
 
 
 def elementwise(name: str) -> list[Sample]:
-    """Return the samples of an element-wise row: dtypes, ranks, layouts, broadcasting, Python numbers."""
+    """Return samples of an element-wise primitive: dtypes, ranks, layouts, broadcasting, numbers."""
     domains = DOMAINS[name]
     reference = REFERENCES.get(name) or getattr(np, name)
 
@@ -157,7 +157,7 @@ def accepts_complex(reference: Any, n: int) -> bool:
 
 
 def real_only(name: str) -> list[Sample]:
-    """Return a complex sample of a row that NumPy computes for complex numbers but is not holomorphic."""
+    """Return a complex sample of a primitive that is not holomorphic."""
     domains = DOMAINS[name]
     args = tuple(values((3,), *d, np.complex128, seed=i) for i, d in enumerate(domains))
     return [Sample(name, "complex refused", args, {}, getattr(np, name))]
@@ -167,7 +167,7 @@ BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift",
 
 
 def bits(name: str) -> list[Sample]:
-    """Return the samples of a row of integers."""
+    """Return the samples of a primitive of integers."""
     reference = getattr(np, name)
     points = {
         "int64": (integers(seed=1), integers(seed=2)),
@@ -198,11 +198,11 @@ def where_samples() -> list[Sample]:
     return [Sample("where", k, args, {}, np.where, 3 if k == "float64" else 2) for k, args in points.items()]
 
 
-# ---- the other families: (row, arguments, parameters, what NumPy does) ---------------------------
+# ---- the other families: (primitive, arguments, parameters, what NumPy does) ---------------------------
 
 
 def with_dtypes(
-    row: str,
+    primitive: str,
     reference: Callable[..., Any] | None,
     *shapes: Any,
     low: float = -2.0,
@@ -211,17 +211,17 @@ def with_dtypes(
     label: str = "",
     **params: Any,
 ) -> list[Sample]:
-    """Return samples of a row at random arrays of `shapes`, one per dtype."""
+    """Return samples of a primitive at random arrays of `shapes`, one per dtype."""
     dtypes = FLOATS | (COMPLEX if complex_too else {})
     return [
-        Sample(row, f"{label or shapes} {name}",
+        Sample(primitive, f"{label or shapes} {name}",
             tuple(values(s, low, high, dtype, seed=i) for i, s in enumerate(shapes)), params, reference)
         for name, dtype in dtypes.items()
     ]  # fmt: skip
 
 
 def linear() -> list[Sample]:
-    """Return the samples of linear rows."""
+    """Return the samples of linear primitives."""
     f64, f32, c128, i64 = map(np.dtype, ("d", "f", "D", "l"))
     found = []
     for shape, new in [((2, 3), (3, 2)), ((2, 3), (6,)), ((), (1, 1)), ((0, 3), (3, 0, 2)), ((1,), ())]:
@@ -416,13 +416,13 @@ def indexing() -> list[Sample]:
                 ),
                 *(
                     Sample(
-                        row,
+                        primitive,
                         f"{label} unique {name}",
                         (y, *arrays),
                         {"template": template, "unique": True, **shaped},
                         once,
                     )
-                    for row, y, shaped, once in (
+                    for primitive, y, shaped, once in (
                         ("gather", x, {}, gather),
                         ("scatter_add", ct, {"shape": shape}, scatter_add),
                     )
@@ -561,7 +561,7 @@ def recurrence(a: Any, b: Any, axis: int) -> Any:
 
 
 def ordering() -> list[Sample]:
-    """Return the samples of rows that give places."""
+    """Return the samples of primitives that give places."""
     found = []
     for name in ("argsort", "argmax", "argmin"):
         for shape, axis in [((2, 3), 0), ((2, 3), 1), ((4,), 0), ((0, 3), 1)]:
@@ -659,7 +659,7 @@ def representatives() -> list[Sample]:
 
 
 def randomness() -> list[Sample]:
-    """Return the samples of rows that make and transform random numbers."""
+    """Return the samples of primitives that make and transform random numbers."""
     key, count = np.array([3, 2**32 - 5], np.uint32), integers((4, 2), dtype=np.uint32)
     poisson = {"method": "poisson", "names": ("lam",), "options": {}, "shape": (3,), "dtype": np.dtype("l")}
     found = [
@@ -695,8 +695,10 @@ def factorizations() -> list[Sample]:
     """Return the samples of linear algebra; complex factors whose phase is free are tested by functions."""
     found = []
 
-    def add(row: str, label: str, args: Any, reference: Any = None, order: int = 2, **params: Any) -> None:
-        found.append(Sample(row, label, args, params, reference, order))
+    def add(
+        primitive: str, label: str, args: Any, reference: Any = None, order: int = 2, **params: Any
+    ) -> None:
+        found.append(Sample(primitive, label, args, params, reference, order))
 
     for name, dtype in (FLOATS | COMPLEX).items():
         a = values((3, 3), dtype=dtype) + 2 * np.eye(3, dtype=dtype)
@@ -768,11 +770,13 @@ def factorizations() -> list[Sample]:
 
 
 def scipys() -> list[Sample]:
-    """Return the samples of rows that SciPy computes: functions of matrices, triangular systems, filters."""
+    """Return the samples of what SciPy computes: functions of matrices, triangular systems, filters."""
     found = []
 
-    def add(row: str, label: str, args: Any, reference: Any = None, order: int = 2, **params: Any) -> None:
-        found.append(Sample(row, label, args, params, reference, order))
+    def add(
+        primitive: str, label: str, args: Any, reference: Any = None, order: int = 2, **params: Any
+    ) -> None:
+        found.append(Sample(primitive, label, args, params, reference, order))
 
     inner = (slice(None, 2),) * 2
     for name, dtype in (FLOATS | COMPLEX).items():
@@ -803,8 +807,8 @@ def scipys() -> list[Sample]:
         )
         add("frechet", name, (x, along), reference, order)
         add("log_frechet", name, (along, x), None, order)
-        for row in ("regular", "regularized"):
-            add(row, name, (along, x), lambda x, a: x, 1, function="logm")
+        for primitive in ("regular", "regularized"):
+            add(primitive, name, (along, x), lambda x, a: x, 1, function="logm")
         sides = (regular, (one + a / 4)[inner].astype(dtype), b)
         add("sylvester", name, sides, linalg.solve_sylvester, order)
         for discrete in (False, True):
@@ -847,8 +851,8 @@ def scipys() -> list[Sample]:
     add("sylvester", "empty", (nothing[:, :0], np.eye(2), nothing))
     add("frechet", "empty", (nothing[:, :0],) * 2)
     add("log_frechet", "empty", (nothing[:, :0],) * 2)
-    for row in ("regular", "regularized"):
-        add(row, "empty", (nothing[:, :0],) * 2, function="sqrtm")
+    for primitive in ("regular", "regularized"):
+        add(primitive, "empty", (nothing[:, :0],) * 2, function="sqrtm")
     add("recursion", "no factors", (np.zeros(0), values((3,))), lambda a, u: u)
     add("pivot_order", "stack", (np.array([[2, 2, 2], [0, 1, 2]]),))
     return found
@@ -946,7 +950,7 @@ class SineAndCosine(Rule):
 
 
 def by_hand() -> list[Sample]:
-    """Return the samples of rows that no family makes."""
+    """Return the samples of primitives that no family makes."""
     rule = {"rule": SineAndCosine()}
     both = lambda x: (np.sin(x), np.cos(x))
     return [
@@ -1029,7 +1033,7 @@ def normalizations() -> list[Sample]:
 
 
 def slow_convolve(x, w, *, stride, padding, dilation, input_dilation, groups):
-    """Return the convolution of the row `conv`, by loops over places and windows."""
+    """Return the convolution of the primitive `conv`, by loops over places and windows."""
     wide = np.zeros(
         (*x.shape[:2], *((n - 1) * u + 1 + 99 * 2 for n, u in zip(x.shape[2:], input_dilation, strict=True))),
         x.dtype,
@@ -1153,13 +1157,13 @@ COSTLY = {  # of which second derivatives and narrow dtypes are left to tests/sc
 def special_functions() -> list[Sample]:
     """Return the samples of SciPy's special functions, at the first points where mpmath checks them."""
     found = []
-    for row, case in CASES.items():
+    for primitive, case in CASES.items():
         points = {"complex128": (case.complex, 1)} if case.complex else {}
         if case.points:
-            points |= {"float64": (case.points[0], 1 if row in COSTLY else case.order)}
-            points |= {} if row in COSTLY else {"float32": (case.points[0], 1)}
+            points |= {"float64": (case.points[0], 1 if primitive in COSTLY else case.order)}
+            points |= {} if primitive in COSTLY else {"float32": (case.points[0], 1)}
         for dtype, (point, order) in points.items():
-            found.append(Sample(row, dtype, operands(row, point, dtype), order=order))
+            found.append(Sample(primitive, dtype, operands(primitive, point, dtype), order=order))
     for n, order in ((3, 2), (4, 1)):
         args = tuple(values((2,), 0.5, 2.0, seed=i) for i in range(n))
         params = {"powers": (0.5, 1.5, 0.5, 1.0)[:n]}
@@ -1242,7 +1246,7 @@ def test_every_row_has_a_sample_and_every_sample_a_row():
     declared = {
         name for name in PRIMITIVES if "@" not in name and "." not in name
     }  # not those of tests and users
-    assert declared - UNCHECKED == {s.row for s in SAMPLES}
+    assert declared - UNCHECKED == {s.primitive for s in SAMPLES}
 
 
 def test_names_of_samples_differ():
@@ -1253,26 +1257,31 @@ def test_names_of_samples_differ():
 @pytest.mark.parametrize("sample", SAMPLES, ids=str)
 def test_row(sample):
     reference = sample.reference
-    check_row(
-        sample.row, *sample.args, reference=reference, order=sample.order, stops=sample.stops, **sample.params
+    check_primitive(
+        sample.primitive,
+        *sample.args,
+        reference=reference,
+        order=sample.order,
+        stops=sample.stops,
+        **sample.params,
     )
 
 
-@pytest.mark.parametrize("name", sorted({s.row for s in SAMPLES}))
+@pytest.mark.parametrize("name", sorted({s.primitive for s in SAMPLES}))
 def test_rows_that_are_flat_are_declared_to_be(name):
-    row = PRIMITIVES[name]
+    primitive = PRIMITIVES[name]
     patterns = {
         tuple(isinstance(a, np.ndarray) and a.dtype.kind in "fc" for a in s.args)
         for s in SAMPLES
-        if s.row == name
+        if s.primitive == name
     }
-    vjps = [row.vjp(p) for p in patterns if any(p)]
+    vjps = [primitive.vjp(p) for p in patterns if any(p)]
     assert all(p is None for p in vjps) == (name in FLAT)
 
 
-@pytest.mark.parametrize("name", sorted({s.row for s in SAMPLES} & FLAT - {"custom"}))
+@pytest.mark.parametrize("name", sorted({s.primitive for s in SAMPLES} & FLAT - {"custom"}))
 def test_flat_rows_give_zero_gradients(name):
-    sample = next(s for s in SAMPLES if s.row == name)
+    sample = next(s for s in SAMPLES if s.primitive == name)
     where = tuple(i for i, a in enumerate(sample.args) if isinstance(a, np.ndarray) and a.dtype.kind == "f")
     if not where:
         return
@@ -1286,7 +1295,7 @@ def test_flat_rows_give_zero_gradients(name):
 
 @pytest.mark.parametrize("name", DOMAINS)
 def test_the_fast_path_of_eager_operators_agrees_with_bind(name):
-    args = next(s.args for s in SAMPLES if s.row == name)
+    args = next(s.args for s in SAMPLES if s.primitive == name)
     fast, slow = partial(unary if len(args) == 1 else binary, name), partial(bind, name)
     expected = PRIMITIVES[name].run(*args)
     for f in (fast, slow):
@@ -1300,11 +1309,11 @@ def test_the_fast_path_of_eager_operators_agrees_with_bind(name):
 
 
 def works_by_element(sample: Sample) -> bool:
-    """Return whether the row says so of the step to its first argument, and the sample can show it."""
+    """Return whether the primitive says so of the step to its first argument, and the sample can show it."""
     x = sample.args[0] if sample.args else None
     if not isinstance(x, np.ndarray) or x.dtype != np.float64 or not 2 <= x.size <= 12:
         return False
-    vjp = PRIMITIVES[sample.row].vjp((True, *(False for _ in sample.args[1:])))
+    vjp = PRIMITIVES[sample.primitive].vjp((True, *(False for _ in sample.args[1:])))
     return vjp is not None and vjp.transpose is ITSELF
 
 
@@ -1312,7 +1321,7 @@ def works_by_element(sample: Sample) -> bool:
 def test_steps_that_work_element_by_element(sample):
     """Forward mode and vmap rely on it."""
     x, *rest = sample.args
-    f = lambda x: bind(sample.row, x, *rest, **sample.params)
+    f = lambda x: bind(sample.primitive, x, *rest, **sample.params)
     if np.shape(f(x)) == x.shape:
         jacobian = fg.jacrev(f)(x).reshape(x.size, x.size)
         assert not np.any(jacobian[~np.eye(x.size, dtype=bool)])

@@ -1,7 +1,7 @@
-"""Where each row of fgrad.scipy.special is checked, and what mpmath says it is: one line a row.
+"""Where each primitive of fgrad.scipy.special is checked, and what mpmath says it is: one line a primitive.
 
-The first point is also the sample of the row in tests/ops/test_rows.py. An `int` among the operands is an
-argument without derivative, or one that is kept constant.
+The first point is also the sample of the primitive in tests/ops/test_rows.py. An `int` among the operands is
+an argument without derivative, or one that is kept constant.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import mpmath as mp
 import numpy as np
 
-import fgrad.scipy.special  # noqa: F401 -- declares the rows
+import fgrad.scipy.special  # noqa: F401 -- declares the primitives
 from fgrad.core.primitive import PRIMITIVES
 
 
 class Case(NamedTuple):
-    """A row, and an independent definition of it."""
+    """A primitive, and an independent definition of it."""
 
     points: Sequence[tuple[float, ...]]
     definition: Callable[..., Any]
@@ -27,22 +27,24 @@ class Case(NamedTuple):
     complex: tuple[complex, ...] | None = None  # a point off the real axis
 
 
-def is_constant(row: str, i: int, point: Sequence[Any]) -> bool:
+def is_constant(primitive: str, i: int, point: Sequence[Any]) -> bool:
     """Return whether operand `i` of the point is not differentiated: it is an integer,
     or no slope is known."""
     if isinstance(point[i], int):
         return True
     try:
-        PRIMITIVES[row].vjp(tuple(k == i for k in range(len(point))))
+        PRIMITIVES[primitive].vjp(tuple(k == i for k in range(len(point))))
     except TypeError:
         return True
     return False
 
 
-def operands(row: str, point: Sequence[Any], dtype: Any) -> tuple[Any, ...]:
-    """Return a sample of a row near a point: arrays of `dtype`, or of complex numbers, and its constants."""
+def operands(primitive: str, point: Sequence[Any], dtype: Any) -> tuple[Any, ...]:
+    """Return a sample of a primitive near a point: arrays of `dtype` or complex ones, and constants."""
     near = np.array([1.0, 1.02])
-    return tuple(x if is_constant(row, i, point) else (x * near).astype(dtype) for i, x in enumerate(point))
+    return tuple(
+        x if is_constant(primitive, i, point) else (x * near).astype(dtype) for i, x in enumerate(point)
+    )
 
 
 def at(*points: Any) -> list[tuple[float, ...]]:

@@ -1,4 +1,4 @@
-"""fgrad.scipy.special: values and slopes of every row against mpmath, edges, and how names are reached."""
+"""fgrad.scipy.special: values and slopes against mpmath, edges, and how names are reached."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def close(actual, expected, rtol, atol=1e-14):
     assert abs(actual - expected) <= max(rtol * abs(expected), atol), f"{actual}, mpmath: {expected}"
 
 
-def points(row):
-    case = CASES[row]
+def points(primitive):
+    case = CASES[primitive]
     return [*case.points, *([case.complex] if case.complex else [])]
 
 
@@ -41,21 +41,27 @@ def test_every_row_has_a_case():
     assert set(CASES) == DECLARED
 
 
-@pytest.mark.parametrize("row", CASES)
-def test_values_and_slopes(row):
-    case = CASES[row]
-    for point in points(row):
+@pytest.mark.parametrize("primitive", CASES)
+def test_values_and_slopes(primitive):
+    case = CASES[primitive]
+    for point in points(primitive):
         off_axis = point is case.complex
         exact = [mp.mpmathify(x) for x in point]
         numbers = [x if isinstance(x, int) else np.asarray(x)[()] for x in point]
-        close(bind(row, *numbers), case.definition(*exact), max(case.rtol, case.value))
+        close(bind(primitive, *numbers), case.definition(*exact), max(case.rtol, case.value))
         for i in range(len(point)):
-            if is_constant(row, i, point) or (off_axis and not isinstance(point[i], complex)):
+            if is_constant(primitive, i, point) or (off_axis and not isinstance(point[i], complex)):
                 continue
             defined = lambda x: case.definition(*exact[:i], x, *exact[i + 1 :])
-            slope = fg.grad(lambda x: bind(row, *numbers[:i], x, *numbers[i + 1 :]), holomorphic=off_axis)
+            slope = fg.grad(
+                lambda x: bind(primitive, *numbers[:i], x, *numbers[i + 1 :]), holomorphic=off_axis
+            )
             close(slope(numbers[i]), mp.diff(defined, exact[i]), case.rtol)
-            if case.order > 1 and point is points(row)[0] and not (off_axis and row in FIRST_ORDER):
+            if (
+                case.order > 1
+                and point is points(primitive)[0]
+                and not (off_axis and primitive in FIRST_ORDER)
+            ):
                 curvature = fg.grad(slope, holomorphic=off_axis)(numbers[i])
                 close(curvature, mp.diff(defined, exact[i], 2), 10 * case.rtol, 1e-13)
 
@@ -157,14 +163,14 @@ LINEAR = {
 }  # whose slope does not depend on the operand
 
 
-@pytest.mark.parametrize("row", sorted(DECLARED - {"round", "gammasgn", "radian"}))
-def test_nan_stays_nan(row):
-    if not CASES[row].points:
+@pytest.mark.parametrize("primitive", sorted(DECLARED - {"round", "gammasgn", "radian"}))
+def test_nan_stays_nan(primitive):
+    if not CASES[primitive].points:
         return
-    point = CASES[row].points[0]
+    point = CASES[primitive].points[0]
     for i, x in enumerate(point):
-        if not is_constant(row, i, point) and (row, i) not in LINEAR:
-            slope = fg.grad(lambda x: bind(row, *point[:i], x, *point[i + 1 :]))
+        if not is_constant(primitive, i, point) and (primitive, i) not in LINEAR:
+            slope = fg.grad(lambda x: bind(primitive, *point[:i], x, *point[i + 1 :]))
             assert np.isnan(slope(np.nan)), i
 
 

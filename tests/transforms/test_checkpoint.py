@@ -67,7 +67,7 @@ POLICIES = {
     "everything": policies.everything_saveable,
     "nothing": policies.nothing_saveable,
     "dots": policies.dots_saveable,
-    "own": lambda row, **params: row in {"tanh", "sin", "add"},
+    "own": lambda primitive, **params: primitive in {"tanh", "sin", "add"},
 }
 
 
@@ -188,14 +188,14 @@ def test_what_a_policy_keeps_is_not_computed_again(monkeypatch):
 
     counts = {"contract": 0, "sin": 0, "exp": 0}
     for name in counts:
-        row = PRIMITIVES[name]
+        primitive = PRIMITIVES[name]
 
-        def run(*values, row=row.run, name=name, **params):
+        def run(*values, primitive=primitive.run, name=name, **params):
             counts[name] += 1
-            return row(*values, **params)
+            return primitive(*values, **params)
 
-        monkeypatch.setattr(row, "run", run)
-        monkeypatch.setattr(row, "large", None)  # which is called in its place
+        monkeypatch.setattr(primitive, "run", run)
+        monkeypatch.setattr(primitive, "large", None)  # which is called in its place
 
     def f(x):
         h = fg.checkpoint_name(np.sin(W @ x), "h")

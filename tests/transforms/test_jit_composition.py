@@ -1,8 +1,8 @@
 """jit of and under everything else: rules of the user, control flow, randomness, axes with names, loops.
 
-Pairs and triples with the other transformations are in test_composition.py. Here every row of the table and
-every program over NumPy's namespace is staged, differentiated and mapped, and compared with what eager mode
-gives, and programs that are cut into a forward and a backward part are counted.
+Pairs and triples with the other transformations are in test_composition.py. Here every primitive of the table
+and every program over NumPy's namespace is staged, differentiated and mapped, and compared with what eager
+mode gives, and programs that are cut into a forward and a backward part are counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fgrad.transforms.procedure import Procedure
 X, Y = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]]), np.array([1.0, 2.0, 3.0])
 
 
-# ---- every row -----------------------------------------------------------------------------------
+# ---- every primitive -----------------------------------------------------------------------------------
 
 
 def parts(out):
@@ -59,14 +59,14 @@ def same(actual, expected):
             np.testing.assert_array_equal(a, e)
 
 
-ROW_SAMPLES = [s for s in SAMPLES if s.row != "custom"]  # which is a rule of its own each time
+PRIMITIVE_SAMPLES = [s for s in SAMPLES if s.primitive != "custom"]  # which is a rule of its own each time
 
 
 @pytest.mark.usefixtures("interpreted")
-@pytest.mark.parametrize("sample", ROW_SAMPLES, ids=str)
+@pytest.mark.parametrize("sample", PRIMITIVE_SAMPLES, ids=str)
 @np.errstate(all="ignore")
 def test_every_row(sample):
-    f = lambda *args: bind(sample.row, *args, **sample.params)
+    f = lambda *args: bind(sample.primitive, *args, **sample.params)
     try:
         expected = f(*sample.args)
     except TypeError:
@@ -77,7 +77,9 @@ def test_every_row(sample):
     where = tuple(i for i, a in enumerate(sample.args) if isinstance(a, np.ndarray) and a.dtype.kind == "f")
     if not where:
         return
-    if not sample.stops and PRIMITIVES[sample.row].vjp(tuple(i in where for i in range(len(sample.args)))):
+    if not sample.stops and PRIMITIVES[sample.primitive].vjp(
+        tuple(i in where for i in range(len(sample.args)))
+    ):
         loss = lambda *args: total(f(*args))
         gradient = fg.grad(loss, where)
         expected = gradient(*sample.args)
@@ -85,7 +87,7 @@ def test_every_row(sample):
         same(fg.grad(fg.jit(loss), where)(*sample.args), expected)
     axes = tuple(0 if i in where else None for i in range(len(sample.args)))
     wide = [np.stack([a, a[::-1] if a.ndim else a]) if i in where else a for i, a in enumerate(sample.args)]
-    if sample.row in MIRRORED:
+    if sample.primitive in MIRRORED:
         wide = [np.stack([a, a]) if i in where else a for i, a in enumerate(sample.args)]
     mapped = fg.vmap(f, axes)
     expected = mapped(*wide)

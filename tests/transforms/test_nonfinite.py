@@ -177,7 +177,7 @@ def test_warnings_of_numpy_give_way_to_the_report():
 
 
 def test_on_and_off():
-    runs = {name: row.run for name, row in PRIMITIVES.items()}
+    runs = {name: primitive.run for name, primitive in PRIMITIVES.items()}
     bad = lambda: np.log(fg.tensor(-1.0))
     with np.errstate(invalid="ignore"):
         with fg.debug_nans():
@@ -190,7 +190,7 @@ def test_on_and_off():
             with pytest.raises(fg.NonFiniteError):
                 bad()
         bad()
-        assert {name: row.run for name, row in PRIMITIVES.items()} == runs
+        assert {name: primitive.run for name, primitive in PRIMITIVES.items()} == runs
         fg.debug_nans(True)
         try:
             with pytest.raises(fg.NonFiniteError):
@@ -203,7 +203,7 @@ def test_on_and_off():
         with fg.debug_nans(True):
             pass
         bad()
-    assert {name: row.run for name, row in PRIMITIVES.items()} == runs
+    assert {name: primitive.run for name, primitive in PRIMITIVES.items()} == runs
 
 
 def test_a_recording_that_began_before():

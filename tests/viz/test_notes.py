@@ -24,7 +24,7 @@ def recorded(x):
 
 
 def test_rows_are_exchanged_for_the_block_only():
-    before = {name: row.run for name, row in PRIMITIVES.items()}
+    before = {name: primitive.run for name, primitive in PRIMITIVES.items()}
     with take_notes():
         assert observed_primitives
         with take_notes():

@@ -88,9 +88,9 @@ MAX_BYTES = 2**32
 def load(data: bytes, *, max_bytes: int | None = MAX_BYTES) -> Loaded:
     """Return the function whose program `fgrad.export` returned as bytes.
 
-    Everything is checked first, whoever wrote the bytes: the digest, that every row exists, that operands
-    have been assigned, all parameters, and what shapes and dtypes the rules of the rows give. Nothing in them
-    is ever run as Python; docs/export.md says what is promised of files of strangers.
+    Everything is checked first, whoever wrote the bytes: the digest, that every primitive exists, that
+    operands have been assigned, all parameters, and what shapes and dtypes the rules of the primitives give.
+    Nothing in them is ever run as Python; docs/export.md says what is promised of files of strangers.
 
     Args:
         data: from `fgrad.export`. Arrays are views of it.
@@ -141,10 +141,10 @@ class _Stored:
     def _read(self, header: dict[str, Any], reader: Reader) -> None:
         if header.keys() != set(PARTS):
             raise ValueError("the header does not have the parts of the format")
-        for row, body in demanded(header["declared"], dict).items():
-            if row in PRIMITIVES and fingerprint(row) != body:
+        for primitive, body in demanded(header["declared"], dict).items():
+            if primitive in PRIMITIVES and fingerprint(primitive) != body:
                 raise ValueError(
-                    f"the operation {row} is declared here with a different body than in the program"
+                    f"the operation {primitive} is declared here with a different body than in the program"
                 )
         self.name = checked_text(header["name"])
         self.program: Program = reader.program(header["program"])

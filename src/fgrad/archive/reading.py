@@ -1,4 +1,4 @@
-"""Programs from what a header says: every equation is held to the rules of its row before anything runs."""
+"""Programs from what a header says: every equation is checked by the rules of its primitive first."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ class Reader:
         return region
 
     def infer(self, name: Any, args: Sequence[Any], params: dict[str, Any], count: int) -> Sequence[Aval]:
-        """Return what the rules of its row say that an equation gives, of which `count` results are said."""
+        """Return the avals of an equation by the rules of its primitive, which are `count` as the file says."""
         avals = [a.aval if isinstance(a, Var) else aval_of(a) for a in args]
-        row = check(demanded(name, str), avals, params, self.version)
+        primitive = check(demanded(name, str), avals, params, self.version)
         if name in CODES:
             code = params.get("code")
             if set(params) != {"code"} or not isinstance(code, Code):
@@ -109,12 +109,16 @@ class Reader:
         if name == "unstack" and avals[0].shape[params["axis"]] != count:
             raise ValueError(f"the results of {name} are {count}, which is not the length of the axis")
         operands = [a.aval if isinstance(a, Var) else a for a in args]
-        if row.shape is None:
+        if primitive.shape is None:
             raise ValueError(f"{name} has no rule for shapes, so it cannot be part of a stored program")
         with quiet(), running(()), np.errstate(all="ignore"):
-            found = row.shape(*operands, **params)
-        outs = [a if isinstance(a, Aval) else aval_of(a) for a in (found if row.many else (found,))]
-        converts = row.body is not None and not isinstance(row.run, np.ufunc) and outs[0].dtype.kind in "fc"
+            found = primitive.shape(*operands, **params)
+        outs = [a if isinstance(a, Aval) else aval_of(a) for a in (found if primitive.many else (found,))]
+        converts = (
+            primitive.body is not None
+            and not isinstance(primitive.run, np.ufunc)
+            and outs[0].dtype.kind in "fc"
+        )
         if converts and np.result_type(*(a.dtype for a in avals)).kind not in "fc":
             raise ValueError(
                 f"{name} takes floats or complex numbers"

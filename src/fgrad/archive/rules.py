@@ -38,17 +38,17 @@ class Unstored(Rule):
 
 
 def is_declared_by_user(name: str) -> bool:
-    """Return whether a row is one of `fgrad.extend`, which has the name of a module in its own."""
+    """Return whether a primitive is one of `fgrad.extend`, which has the name of a module in its own."""
     return "." in name and not name.startswith("lax.")
 
 
 def fingerprint(name: str) -> str | None:
-    """Return what tells the body of an element-wise row from others; None where there is no body."""
-    row: Primitive = PRIMITIVES[name]
-    if row.body is None:
+    """Return what tells the body of an element-wise primitive from others; None where there is no body."""
+    primitive: Primitive = PRIMITIVES[name]
+    if primitive.body is None:
         return None
     numbers: dict[Any, int] = {}
-    for e in postorder(row.body.result):
+    for e in postorder(primitive.body.result):
         numbers.setdefault(e, len(numbers))
     said: Sequence[Any] = [[e.head, repr(e.leaf), [numbers[a] for a in e.args]] for e in numbers]
-    return hashlib.sha256(repr([row.body.params, said]).encode()).hexdigest()
+    return hashlib.sha256(repr([primitive.body.params, said]).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What programs that are stored may say: the parameters of every row, and what they have to be.
+"""What programs that are stored may say: the parameters of every primitive, and what they have to be.
 
 Compiled code trusts a program, so a program from a file is held to this table; the rules for shapes, which
 trust who wrote the parameters, then say what each equation gives.
@@ -175,17 +175,17 @@ CONV: dict[str, Check] = {
 GATHERS: dict[str, Check] = {"template": _template, "unique": FLAG}
 
 PARAMS: dict[str, dict[str, Check]] = {
-    **{row: {"shape": SIZES} for row in ("reshape", "broadcast_to")},
+    **{primitive: {"shape": SIZES} for primitive in ("reshape", "broadcast_to")},
     **{
-        row: {"axes": _axes}
-        for row in (
+        primitive: {"axes": _axes}
+        for primitive in (
             *("transpose", "sum", "mean", "prod", "max", "min", "nanmax", "nanmin"),
             *("softmax", "log_softmax", "logsumexp"),
         )
     },
     **{
-        row: {"axis": _axis}
-        for row in (*("cumsum", "cumprod", "recur", "concatenate", "unstack", "argmax", "argmin"),)
+        primitive: {"axis": _axis}
+        for primitive in (*("cumsum", "cumprod", "recur", "concatenate", "unstack", "argmax", "argmin"),)
     },
     "convert": {"dtype": _dtype},
     "fitted": {"dtype": lambda v, _: isinstance(v, np.dtype) and v.kind in "iu"},
@@ -209,7 +209,7 @@ PARAMS: dict[str, dict[str, Check]] = {
     "window_sum": WINDOWS,
     "window_spread": {**WINDOWS, "space": SIZES},
     "convolve": {"mode": _one_of("full", "valid")},
-    **{row: {"axis": _axis, "norm": NORM} for row in ("fft", "ifft", "rfft")},
+    **{primitive: {"axis": _axis, "norm": NORM} for primitive in ("fft", "ifft", "rfft")},
     "irfft": {"axis": _axis, "norm": NORM, "n": _count},
     "solve": {"check": _one_of("", "qr", "eig", "det")},
     "cholesky": {"upper": FLAG},
@@ -231,13 +231,15 @@ PARAMS: dict[str, dict[str, Check]] = {
         "exponent": _typed(float),
         "to_complex": FLAG,
     },
-    **{row: {"function": _one_of("logm", "sqrtm", "power")} for row in ("regular", "regularized")},
+    **{
+        primitive: {"function": _one_of("logm", "sqrtm", "power")} for primitive in ("regular", "regularized")
+    },
     "solve_triangular": {"lower": FLAG, "unit": FLAG},
     "solve_banded": {"below": _count, "above": _count},
     "ldl": {"lower": FLAG, "hermitian": FLAG},
     "riccati": {"discrete": FLAG},
     "spline_filter": {"degree": _up_to(5), "mode": _one_of("mirror", "reflect", "grid-wrap")},
-    **{row: {"n": _up_to(100)} for row in ("spherical", "modified", "polygamma")},
+    **{primitive: {"n": _up_to(100)} for primitive in ("spherical", "modified", "polygamma")},
     "log_gamma_ratio": {"index": _orders(1)},
     "logit_beta_ratio": {"index": _orders(2)},
     "draw": {"method": METHODS, "names": _names, "options": OPTIONS, "shape": SIZES, "dtype": _dtype},
@@ -467,7 +469,7 @@ FITS: dict[str, Callable[..., bool]] = {
 
 
 def _demand_kinds(name: str, avals: Avals) -> None:
-    """Refuse operands of other dtypes than a row takes, or that are no matrices where it takes such."""
+    """Refuse operands of other dtypes than a primitive takes, or that are no matrices where it takes such."""
     allowed = DTYPES_OF.get(name)
     for a in avals:
         if allowed and a.dtype.char not in allowed:
@@ -520,16 +522,16 @@ def work(name: str, avals: Avals, params: Mapping[str, Any]) -> int:
     return 16 * elements
 
 
-def reason(row: str, params: Mapping[str, Any]) -> str:
+def reason(primitive: str, params: Mapping[str, Any]) -> str:
     """Return why an equation cannot be stored; "" if it can."""
-    if row in REFUSED:
-        return REFUSED[row]
-    unknown = set() if row in CODES else set(params) - set(PARAMS.get(row, ()))
+    if primitive in REFUSED:
+        return REFUSED[primitive]
+    unknown = set() if primitive in CODES else set(params) - set(PARAMS.get(primitive, ()))
     return f"the format has no parameter {' and '.join(sorted(unknown))} of it" if unknown else ""
 
 
 def check(name: str, avals: Avals, params: Mapping[str, Any], version: int) -> Primitive:
-    """Return the row of an equation for operands like `avals`, in a program of a version of the format.
+    """Return the primitive of an equation for operands like `avals`, in a program of a version of the format.
 
     Raises:
         ValueError: the equation is none.
@@ -542,7 +544,7 @@ def check(name: str, avals: Avals, params: Mapping[str, Any], version: int) -> P
             f"the operation {name} is not declared here; declare it as where the program was exported "
             "(fgrad.extend) before the program is loaded"
         )
-    row = PRIMITIVES[name]
+    primitive = PRIMITIVES[name]
     if version < CHANGED.get(name, 0):
         raise ValueError(
             f"the program is stored in version {version} of the format, and {name} means another thing since "
@@ -551,12 +553,12 @@ def check(name: str, avals: Avals, params: Mapping[str, Any], version: int) -> P
     wrong = reason(name, params)
     if wrong:
         raise ValueError(f"{name} cannot be part of a stored program: {wrong}")
-    count, optional = signature(row)
+    count, optional = signature(primitive)
     count = OPERANDS.get(name, count)
     if count is not None and count != len(avals):
         raise ValueError(f"{name} takes {count} operands, not {len(avals)}")
     if name in CODES:
-        return row
+        return primitive
     for k, predicate in PARAMS.get(name, {}).items():
         if k not in params and k in optional:
             continue
@@ -565,17 +567,17 @@ def check(name: str, avals: Avals, params: Mapping[str, Any], version: int) -> P
     _demand_kinds(name, avals)
     if name in FITS and not FITS[name](*avals, **params):
         raise ValueError(f"{name}: operands and parameters do not match")
-    return row
+    return primitive
 
 
 @functools.cache
-def signature(row: Primitive) -> tuple[int | None, set[str]]:
-    """Return how many operands a row takes, None if any number, and which parameters may be left out."""
-    if row.body is not None:
-        return len(row.body.params), set()
-    if isinstance(row.run, np.ufunc):
-        return row.run.nin, set()
-    parameters = inspect.signature(row.run).parameters.values()
+def signature(primitive: Primitive) -> tuple[int | None, set[str]]:
+    """Return how many operands a primitive takes, None for any number, and which parameters are optional."""
+    if primitive.body is not None:
+        return len(primitive.body.params), set()
+    if isinstance(primitive.run, np.ufunc):
+        return primitive.run.nin, set()
+    parameters = inspect.signature(primitive.run).parameters.values()
     kinds = [p.kind for p in parameters]
     count = sum(
         k in {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD} for k in kinds

@@ -41,7 +41,9 @@ class Writer:
 
     def __init__(self, name: str) -> None:
         self.name, self.arrays = name, Arrays()
-        self.declared: dict[str, str | None] = {}  # rows of the user, and what tells their bodies from others
+        self.declared: dict[
+            str, str | None
+        ] = {}  # primitives of the user, and what tells their bodies from others
 
     def refuse(self, what: str) -> TypeError:
         """Return the error for what cannot be stored."""
@@ -80,12 +82,12 @@ class Writer:
         used = [*(a for e in inside for a in e.args), *r.outs]
         if any(isinstance(a, Var) and a not in known for a in used):
             raise self.refuse(
-                f"{getattr(rule, 'name', r.row.name)} has a derivative of its own and uses values that "
+                f"{getattr(rule, 'name', r.primitive.name)} has a derivative of its own and uses values that "
                 "are not among its arguments; pass them"
             )
         start = places.index(r.start)
         operands = [[self.operand(a, numbers) for a in some] for some in (r.args, r.outs)]
-        return [str(getattr(rule, "name", r.row.name)), start, start + len(inside), *operands]
+        return [str(getattr(rule, "name", r.primitive.name)), start, start + len(inside), *operands]
 
     def operand(self, a: Any, numbers: dict[Var, int]) -> Any:
         """Return a variable or constant."""

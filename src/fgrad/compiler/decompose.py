@@ -22,7 +22,7 @@ from fgrad.ops.indexing import HOLE, filled
 
 
 class Plain(NamedTuple):
-    """A program without composite rows and constant arrays."""
+    """A program without composite primitives and constant arrays."""
 
     program: Program
     constants: dict[Var, np.ndarray]  # inputs besides those of the program
@@ -34,7 +34,7 @@ Rules = Mapping[str, Callable[..., Any]]
 
 
 def decompose(program: Program, rules: Rules | None = None) -> Plain:
-    """Return the program with rows written out that are made of others: those of `RULES`, or of others."""
+    """Return the program with its composite primitives written out: those of `RULES`, or others."""
     return _Writer(RULES if rules is None else rules).run(program)
 
 
@@ -100,7 +100,7 @@ class _Writer:
         return self.numbers[key]
 
     def write(self, name: str, *args: Any, **params: Any) -> Var:
-        """Return the result of a row, as a new variable."""
+        """Return the result of a primitive, as a new variable."""
         avals = [a.aval if isinstance(a, Var) else a for a in args]
         aval = PRIMITIVES[name].shape(*avals, **params)  # type: ignore[misc]
         self.count += 1
@@ -458,4 +458,4 @@ RULES: dict[str, Callable[..., Any]] = {
     "fitted": _fitted,
 }
 ON_DEVICE = RULES | {"contract": _contract_there, "layer_norm": _layer_norm}  # which the CPU has kernels for
-del ON_DEVICE["fitted"]  # the row itself looks at its number: nobody looks at checks there
+del ON_DEVICE["fitted"]  # the primitive itself looks at its number: nobody looks at checks there

@@ -1,4 +1,4 @@
-"""What one element of each row's result is, given the elements of its operands.
+"""What one element of each primitive's result is, given the elements of its operands.
 
 Views have no code: they only say where the element comes from. So a chain of slices, transposes, stacks and
 broadcasts over small axes dissolves into names of scalars.
@@ -31,7 +31,7 @@ SMALL = 16  # axes up to this length may be unrolled
 SHARE = 64  # elements of unrolled axes in all
 _CALL = re.compile(r"\w\(")  # of a helper function
 BOOL, INT64, FLOAT32 = np.dtype(bool), np.dtype(np.int64), np.dtype(np.float32)
-JOINS = {  # reductions, and the row that joins two elements
+JOINS = {  # reductions, and the primitive that joins two elements
     "sum": "add",
     "prod": "multiply",
     "max": "maximum",
@@ -64,7 +64,7 @@ COSTS = {"add": 1, "subtract": 1, "multiply": 1, "negative": 1, "where": 1, "squ
 
 
 View = Callable[["Elements", Equation, int, Indices], Value]
-VIEWS: dict[str, View] = {}  # rows without code of their own, which only say where elements come from
+VIEWS: dict[str, View] = {}  # primitives without code of their own, which only say where elements come from
 PIECES: set[str] = set()  # those of them whose elements come from several places
 
 
@@ -245,10 +245,10 @@ class Elements:
             return self.builder.operation(f"({dtype.name}(1) if {{}} else {dtype.name}(0))", [v], dtype, 0)
         return self.builder.operation(f"{dtype.name}({{}})", [v], dtype, 0)
 
-    # ---- rows that compute ----------------------------------------------------------------------
+    # ---- primitives that compute ----------------------------------------------------------------------
 
     def elementwise(self, equation: Equation, at: Indices) -> Value:
-        """Return the element of a row that computes each element from its operands'."""
+        """Return the element of a primitive that computes each element from its operands'."""
         (out,) = equation.outs
         compute = loop_dtypes(equation)
         operands = []
@@ -342,7 +342,7 @@ class Elements:
             x = equation.args[0]
         return True
 
-    # ---- rows that only say where elements come from --------------------------------------------
+    # ---- primitives that only say where elements come from --------------------------------------------
 
     def piece(self, out: Index, pieces: Sequence[Piece], dtype: np.dtype[Any]) -> Value:
         """Return the element at `out` along an axis that consists of pieces, zero where there is none."""
@@ -431,21 +431,21 @@ def _gives_truth(e: Expr, known: dict[Expr, Value]) -> bool:
 
 
 def result_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return what an element-wise row of whole numbers or truths gives."""
+    """Return what an element-wise primitive of whole numbers or truths gives."""
     compares = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_not"}
     return BOOL if name in compares else dtype
 
 
 def loop_dtypes(equation: Equation) -> list[np.dtype[Any]]:
-    """Return the dtypes in which an element-wise row takes its operands, the first of them the condition."""
-    row = PRIMITIVES[equation.name]
+    """Return the dtypes of the operands inside an element-wise primitive; the first is the condition."""
+    primitive = PRIMITIVES[equation.name]
     kinds = tuple(map(_kind, equation.args))
     if equation.name == "where":
         dtype = equation.outs[0].aval.dtype
         first = equation.args[0]
         return [first.aval.dtype if isinstance(first, Var) else aval_of(first).dtype, dtype, dtype]
-    if isinstance(row.run, np.ufunc):
-        return list(row.run.resolve_dtypes((*kinds, None))[:-1])
+    if isinstance(primitive.run, np.ufunc):
+        return list(primitive.run.resolve_dtypes((*kinds, None))[:-1])
     dtype = equation.outs[0].aval.dtype
     return [dtype] * len(kinds)
 
@@ -460,6 +460,6 @@ def _kind(a: Any) -> Any:
 
 
 def scalar_work(name: str) -> int:
-    """Return how many operations an element of a row takes."""
+    """Return how many operations an element of a primitive takes."""
     body = PRIMITIVES[name].body
     return 1 if body is None else sum(COSTS.get(x.head, 4) for x in postorder(body.result) if x.args)

@@ -261,7 +261,7 @@ class _Compiled(Program):
 
 
 def _with_compiled(step: Python) -> Python:
-    """Return the call of a row, of a loop or branch with its programs compiled."""
+    """Return the call of a primitive, of a loop or branch with its programs compiled."""
     e = step.equation
     if not kind(e):
         return step
@@ -328,20 +328,20 @@ class _Context:
         if isinstance(step, Shared):
             loop = vm.Loop(step.kernel, step.numbers, slots)
             return partial(threads.share, loop, (), step.turns, step.elements)
-        return partial(self._run_row, step)
+        return partial(self._run_primitive, step)
 
-    def _run_row(self, step: Python) -> None:
-        row, arrays = PRIMITIVES[step.equation.name], self.arrays
+    def _run_primitive(self, step: Python) -> None:
+        primitive, arrays = PRIMITIVES[step.equation.name], self.arrays
         values = [a[0] if isinstance(a, tuple) else arrays[a] for a in step.args]
-        found = applied(row, values, step.equation.params)
-        for k, v, y in zip(step.outs, step.equation.outs, found if row.many else (found,), strict=True):
+        found = applied(primitive, values, step.equation.params)
+        for k, v, y in zip(step.outs, step.equation.outs, found if primitive.many else (found,), strict=True):
             y = np.asarray(getattr(y, "_value", y))  # noqa: PLW2901 -- the array under a Tensor
             if type(v.aval) is not Aval and y.shape[1:] == v.aval.shape[1:] and y.dtype == v.aval.dtype:
                 arrays[k] = y  # as many as a loop made, which only Python goes through
             elif y.shape == v.aval.shape and np.can_cast(y.dtype, v.aval.dtype, "equiv"):
                 np.copyto(arrays[k], y)  # in either order of bytes
             else:
-                raise unexpected(row, aval_of(y), v.aval)
+                raise unexpected(primitive, aval_of(y), v.aval)
 
 
 def _array(buffer: Buffer | None, arena: np.ndarray) -> Any:

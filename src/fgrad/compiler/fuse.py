@@ -293,14 +293,14 @@ def is_fusable(equation: Equation) -> bool:
         return dtypes[-1].kind in ({"f"} if name.startswith("nan") else {"i", "u", "f"})
     if name == "contract":
         return dtypes[-1].kind == "f" and is_inline(equation)
-    row = PRIMITIVES[name]
-    if (row.body is None and name not in INTEGERS) or params or row.many:
+    primitive = PRIMITIVES[name]
+    if (primitive.body is None and name not in INTEGERS) or params or primitive.many:
         return False
     dtypes = loop_dtypes(equation)
     if any(d.char not in NATIVE for d in dtypes) or not all(map(_holds, dtypes, equation.args)):
         return False
     if dtypes[-1].kind == "f":
-        return row.body is not None
+        return primitive.body is not None
     if name in {"floor_divide", "remainder"}:  # the processor stops at 0, and at the least number over -1
         divisor = equation.args[1]
         return dtypes[-1].kind in "iu" and isinstance(divisor, int) and divisor > 0

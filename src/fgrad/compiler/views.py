@@ -1,7 +1,7 @@
 """Primitives that only select elements: views, slices and lookups.
 
-`VIEWS` is filled here: for each row a function from the elements of a program, the equation, which of its
-outputs it is and where, to the scalar that stands there.
+`VIEWS` is filled here: for each primitive a function from the elements of a program, the equation, which of
+its outputs it is and where, to the scalar that stands there.
 """
 
 from __future__ import annotations

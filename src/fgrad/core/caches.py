@@ -5,7 +5,7 @@ process may see any number, so what was used longest ago goes, and is made or lo
 still referred to elsewhere, as code is by the program that calls it, stays alive until that goes too.
 
 A function whose arguments are that many is decorated with `lru_cache(config.cache_entries())`; plain `cache`
-is for functions of few arguments (dtypes, names of rows), or of none.
+is for functions of few arguments (dtypes, names of primitives), or of none.
 """
 
 from __future__ import annotations

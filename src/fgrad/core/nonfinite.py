@@ -1,8 +1,8 @@
 """Watching for values that are not finite; without a watch, nothing is slower.
 
 In a reverse or forward pass not every value counts: a rule may multiply an infinite slope by a zero
-cotangent on purpose. So there the rows are not looked at, but what each recorded step makes of its cotangent
-or tangent.
+cotangent on purpose. So there the primitives are not looked at, but what each recorded step makes of its
+cotangent or tangent.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Watch:
             bad = np.isinf(a)
         return bad if bad.any() else None
 
-    def result(self, row: Primitive, args: Sequence[Any], out: Any) -> None:
-        """Report a result of a row that is not finite."""
+    def result(self, primitive: Primitive, args: Sequence[Any], out: Any) -> None:
+        """Report a result of a primitive that is not finite."""
         bad = self.found(out, args)
         if bad is None:
             return
@@ -64,12 +64,12 @@ class Watch:
         place = np.unravel_index(int(np.argmax(bad)), bad.shape)
         already = [i for i, a in enumerate(args) if self.nans and _has_nan(a)]
         words = [
-            f"{row.name} at {line} gave {_kind(out, bad)}{_at(place)}",
+            f"{primitive.name} at {line} gave {_kind(out, bad)}{_at(place)}",
             *([f"operand {already[0]} has it already"] if already and _has_nan(out) else []),
-            *(f"operand {i} = {shown(a, place if row.body else None)}" for i, a in enumerate(args)),
+            *(f"operand {i} = {shown(a, place if primitive.body else None)}" for i, a in enumerate(args)),
             f"result = {shown(out)}",
         ]
-        raise NonFiniteError("; ".join(words), row.name, line)
+        raise NonFiniteError("; ".join(words), primitive.name, line)
 
     def seeds(self, seeds: Iterable[tuple[Node, Any]]) -> bool:
         """Report a NaN among the first cotangents of a sweep; return whether one is infinite."""
@@ -86,16 +86,16 @@ class Watch:
             infinite = infinite or not _is_finite(ct)
         return infinite
 
-    def run(self, row: Primitive, run: Rule, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run(self, primitive: Primitive, run: Rule, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Return what `run` returns, if it is finite."""
         with np.errstate(**self.silenced):
             out = run(*args, **params)
-        for o in out if row.many else (out,):
-            self.result(row, args, o)
+        for o in out if primitive.many else (out,):
+            self.result(primitive, args, o)
         return out
 
     def sweeping(self, tape: Tape, seeds: Iterable[tuple[Node, Any]]) -> AbstractContextManager[Check]:
-        """Look at the steps of a sweep, instead of the rows that they run."""
+        """Look at the steps of a sweep, instead of the primitives that they run."""
         tainted = (np.inf,) if self.seeds(seeds) else ()
 
         def check(node: Node, ct: Any, back: Sequence[Any]) -> None:
@@ -136,11 +136,11 @@ def title(node: Node) -> str:
     """Return what to call the operation of a node."""
     if isinstance(node.vjp, Pick):
         return title(node.parents[0])
-    return "an argument" if node.vjp is None else node.vjp.row or node.vjp.title or "an operation"
+    return "an argument" if node.vjp is None else node.vjp.primitive or node.vjp.title or "an operation"
 
 
 def _places(vjp: VJP, saved: Sequence[Any]) -> list[int]:
-    pattern = vjp.pattern if vjp.row else saved[0]
+    pattern = vjp.pattern if vjp.primitive else saved[0]
     return [i for i, tracked in enumerate(pattern) if tracked]
 
 
@@ -216,7 +216,7 @@ LOOKUPS.append(watching)
 
 
 class quiet(Block):  # noqa: N801 -- reads as a function
-    """Do not look at the results of rows in a block, which gets `given`."""
+    """Do not look at the results of primitives in a block, which gets `given`."""
 
     __slots__ = ("_before", "_given")
 

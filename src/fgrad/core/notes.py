@@ -76,7 +76,7 @@ class Note:
     """What is known of one recorded operation, or leaf.
 
     Attributes:
-        name: of the row; "" for a leaf.
+        name: of the primitive; "" for a leaf.
         parents: notes of the arguments that were followed, at the places `places` among all arguments.
         avals: of the outputs; None where the node does not say.
         given: of the parents, likewise.
@@ -120,7 +120,7 @@ class Note:
         self.parents, self.line = parents, line
         self.recordings = [recording_of(node.tape)]
         self.index = vjp.index if isinstance(vjp, Pick) else None
-        self.name = (vjp.row or vjp.title or "operation") if isinstance(vjp, VJP) else ""
+        self.name = (vjp.primitive or vjp.title or "operation") if isinstance(vjp, VJP) else ""
         self.places = _places(node)
         self.avals, self.given = _avals(node)
         self.seconds: float | None = None
@@ -135,7 +135,9 @@ def _places(node: Node) -> list[int]:
     if not isinstance(vjp, VJP):
         return list(range(len(node.parents)))
     pattern = (
-        vjp.pattern if vjp.row or not node.saved or not isinstance(node.saved[0], tuple) else node.saved[0]
+        vjp.pattern
+        if vjp.primitive or not node.saved or not isinstance(node.saved[0], tuple)
+        else node.saved[0]
     )
     places = [i for i, tracked in enumerate(pattern) if tracked]
     return places if len(places) == len(node.parents) else list(range(len(node.parents)))
@@ -153,13 +155,13 @@ def _avals(node: Node) -> tuple[list[Aval] | None, list[Aval | None]]:
         if node.parent_avals is not None and len(outs) == 1:
             given = [g or outs[0] for g in given]
         return outs, given
-    if isinstance(vjp, VJP) and vjp.row in PRIMITIVES:
-        row = PRIMITIVES[vjp.row]
-        if row.linear is vjp and row.shape is not None and node.saved:
+    if isinstance(vjp, VJP) and vjp.primitive in PRIMITIVES:
+        primitive = PRIMITIVES[vjp.primitive]
+        if primitive.linear is vjp and primitive.shape is not None and node.saved:
             aval, params = node.saved
-            return [aval_of(row.shape(aval, **params))], [aval]
+            return [aval_of(primitive.shape(aval, **params))], [aval]
         values = [v for v in node.saved if hasattr(v, "shape")]
-        if row.body is not None and values and node.parent_avals is None and len(vjp.pattern) == 1:
+        if primitive.body is not None and values and node.parent_avals is None and len(vjp.pattern) == 1:
             outs = [Aval(values[0].shape, np.dtype(values[0].dtype))]  # its argument and its result are alike
             return outs, [outs[0]]
     return None, given
@@ -241,7 +243,7 @@ class Notes:
         self._last: tuple[str, float, Any] = ("", 0.0, None)
         self._noted: tuple[Any, list[Recording]] = (None, [])  # the run that was noted last, and by whom
 
-    def run(self, row: Primitive, run: Rule, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run(self, primitive: Primitive, run: Rule, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Return `run(*args, **params)`, and measure it."""
         outer, self.inner = self.inner, 0.0
         start = perf_counter()
@@ -250,15 +252,15 @@ class Notes:
         finally:
             seconds = perf_counter() - start
             own, self.inner = seconds - self.inner, outer + seconds
-        self._last = (row.name, seconds, out)
+        self._last = (primitive.name, seconds, out)
         if self.phase == "forward":
-            self.ran(row.name, own, out if row.many else (out,))
+            self.ran(primitive.name, own, out if primitive.many else (out,))
         else:
             self.inner -= own  # it is part of the step that runs
         return out
 
     def ran(self, name: str, seconds: float, outs: Sequence[Any]) -> None:
-        """Hear that a row ran; `seconds` without what it called."""
+        """Hear that a primitive ran; `seconds` without what it called."""
 
     def stepped(self, node: Node, seconds: float, outs: Sequence[Any]) -> None:
         """Hear that a step over a recording ran; `seconds` without the kernels that it called."""

@@ -21,9 +21,9 @@ Check = Callable[["Node", Any, Sequence[Any]], None]
 
 
 class Observer(Protocol):
-    """What is told of rows and sweeps."""
+    """What is told of primitives and sweeps."""
 
-    def run(self, row: Primitive, run: Rule, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run(self, primitive: Primitive, run: Rule, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Return `run(*args, **params)`, and look at it."""
 
     def sweeping(self, tape: Tape, seeds: Iterable[tuple[Node, Any]]) -> AbstractContextManager[Check]:
@@ -64,53 +64,53 @@ def _agree() -> None:
     if _users:
         if _occasion not in config.occasions:
             config.occasions.append(_occasion)
-        for row in PRIMITIVES.values():
-            _exchange(row)
+        for primitive in PRIMITIVES.values():
+            _exchange(primitive)
         return
     for name, run in list(observed_primitives.items()):
-        row = PRIMITIVES[name]
-        row.run = run
-        if row.large.__class__ is _Observed:
-            row.large = row.large.run
+        primitive = PRIMITIVES[name]
+        primitive.run = run
+        if primitive.large.__class__ is _Observed:
+            primitive.large = primitive.large.run
         del observed_primitives[name]
     if _occasion in config.occasions:
         config.occasions.remove(_occasion)
 
 
-def _exchange(row: Primitive) -> None:
-    if row.run.__class__ is not _Observed:
-        observed_primitives[row.name] = row.run
-        row.run = _Observed(row, row.run)
-    if row.large is not None and row.large.__class__ is not _Observed:
-        row.large = _Observed(row, row.large)
+def _exchange(primitive: Primitive) -> None:
+    if primitive.run.__class__ is not _Observed:
+        observed_primitives[primitive.name] = primitive.run
+        primitive.run = _Observed(primitive, primitive.run)
+    if primitive.large is not None and primitive.large.__class__ is not _Observed:
+        primitive.large = _Observed(primitive, primitive.large)
 
 
-def _arrived(row: Primitive) -> None:
-    """Observe a row of a module that is loaded late."""
+def _arrived(primitive: Primitive) -> None:
+    """Observe a primitive of a module that is loaded late."""
     if _users:
-        _exchange(row)
+        _exchange(primitive)
 
 
 ARRIVED.append(_arrived)
 
 
 class _Observed:
-    """The `run` of a row, which its observers see; in all else the same, as ufuncs have methods."""
+    """The `run` of a primitive, which its observers see; in all else the same, as ufuncs have methods."""
 
-    __slots__ = ("row", "run")
+    __slots__ = ("primitive", "run")
 
-    def __init__(self, row: Primitive, run: Rule) -> None:
-        self.row, self.run = row, run
+    def __init__(self, primitive: Primitive, run: Rule) -> None:
+        self.primitive, self.run = primitive, run
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         run = self.run
         for observer in observing():
-            run = _through(observer, self.row, run)
+            run = _through(observer, self.primitive, run)
         return run(*args, **params)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.run, name)
 
 
-def _through(observer: Observer, row: Primitive, run: Rule) -> Rule:
-    return lambda *args, **params: observer.run(row, run, args, params)
+def _through(observer: Observer, primitive: Primitive, run: Rule) -> Rule:
+    return lambda *args, **params: observer.run(primitive, run, args, params)

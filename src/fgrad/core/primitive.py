@@ -39,9 +39,9 @@ KEEP_OUT, KEEP_X, KEEP_Y, KEEP_XY = (_interned.setdefault(k, k) for k in ((0,), 
 
 ITSELF = "itself"  # a step that works element by element, between real numbers, is its own transpose
 SYMMETRIC = "symmetric"  # so is one that mixes elements symmetrically
-LINEAR = "linear"  # the row is linear in its one argument: run on the tangent
+LINEAR = "linear"  # the primitive is linear in its one argument: run on the tangent
 WEIGHTS = "weights"  # a reduction over `axes`: every element reaches one element of the output
-MULTILINEAR = "multilinear"  # the row is linear in each tracked argument, and the others are kept
+MULTILINEAR = "multilinear"  # the primitive is linear in each tracked argument, and the others are kept
 
 
 class VJP:
@@ -62,8 +62,8 @@ class VJP:
         "linear",
         "params",
         "pattern",
+        "primitive",
         "raw",
-        "row",
         "shaped",
         "simple",
         "title",
@@ -80,7 +80,7 @@ class VJP:
     avals: tuple[int, ...]
     params: bool
     simple: bool
-    row: str
+    primitive: str
     checks: bool
     title: str
     linear: bool
@@ -110,22 +110,24 @@ class VJP:
             shaped: whether they have at least the shape of it.
             transpose: how forward mode gets the transpose of this step without recording it: ITSELF,
                 SYMMETRIC, LINEAR, WEIGHTS or MULTILINEAR; "" records it.
-            linear: whether the row is linear in the tracked arguments although it keeps their values.
+            linear: whether the primitive is linear in the tracked arguments although it keeps their values.
         """
         self.declared = linear
         self.exact, self.shaped, self.transpose = exact, shaped, transpose
         keep = _interned.setdefault(keep, keep)
         self.lifted, self.raw, self.keep, self.avals, self.params = lifted, raw or lifted, keep, avals, params
         self.simple = not avals and not params  # saves values only
-        self.row = ""  # the name of the row, once it is known
+        self.primitive = ""  # the name of the primitive, once it is known
         self.checks = False  # whether it looks at cotangents, and refuses some
-        self.title = ""  # what to call a step that belongs to no row
+        self.title = ""  # what to call a step that belongs to no primitive
         self.pattern: Pattern = (True,)  # which arguments are tracked
-        self.linear = True  # whether the row is linear in the tracked arguments: none of their values is kept
+        self.linear = (
+            True  # whether the primitive is linear in the tracked arguments: none of their values is kept
+        )
 
 
 class AccumulatingVJP(VJP):
-    """The reverse step of a row that reads or writes some places of its first argument, which is tracked.
+    """The vjp rule of a primitive that reads or writes a part of its first argument, which is tracked.
 
     A sweep has one buffer for the cotangent of that argument, however often it was read: `into` adds to it.
     Where the cotangent that arrives belongs to the sweep alone, `emptied` may write to it. The first result
@@ -153,7 +155,8 @@ class AccumulatingVJP(VJP):
 
         Args:
             lifted: as for every step, with the other `options`.
-            into: (buffer, ct, *saved): add what `raw` returns to a buffer, in place. None: the row writes.
+            into: (buffer, ct, *saved): add what `raw` returns to a buffer, in place. None: the primitive
+                writes.
             emptied: (ct, *saved) -> what `raw` returns, of which the first is `ct` itself.
             is_small: (ct, *saved) -> whether the step reads little of much, so that it is better done
                 together with others where buffers cannot be added to.
@@ -170,11 +173,11 @@ def _never(*_: Any) -> bool:
 
 
 def flat(_: Pattern) -> None:
-    """Be the `vjp` of a row whose derivative is zero everywhere."""
+    """Be the `vjp` of a primitive whose derivative is zero everywhere."""
 
 
 class Primitive:
-    """One operation: a row of the table."""
+    """One operation with all of its rules."""
 
     __slots__ = (
         "_make_vjp",
@@ -247,22 +250,22 @@ class Primitive:
         effect: Callable[[dict[str, Any]], bool] | None = None,
         traits: Iterable[str] = (),
     ) -> None:
-        """Declare a row.
+        """Declare a primitive.
 
         Args:
             name: the name that `bind` takes.
             run: (*buffers, **params) -> buffer, or a tuple of buffers where `many`.
             vjp: pattern of tracked arguments -> how cotangents go back; None where the derivative is zero.
-            shape: (*avals, **params) -> aval (or a tuple); None runs the row on placeholder data.
+            shape: (*avals, **params) -> aval (or a tuple); None runs the primitive on placeholder data.
             batch: (mapped, *values, **params) -> out, the batch axis first in and out; None loops.
             body: the scalar code that may be fused; None where elements mix.
             many: whether the output is a tuple.
             real: whether the derivative holds for real arguments only.
             inline: the same by other operations, which take its place in a staged program.
-            apply: (*values, **params) -> outs, what a program does instead of applying the row, where that
-                would lose a derivative of its own or record what has none.
-            write: (x, new, **params) -> x with what the row takes of it replaced by `new`, where the result
-                is a view of x that NumPy lets one write to.
+            apply: (*values, **params) -> outs, what a program does instead of applying the primitive, where
+                that would lose a derivative of its own or record what has none.
+            write: (x, new, **params) -> x with what the primitive takes of it replaced by `new`, where the
+                result is a view of x that NumPy lets one write to.
             depends: whether it depends on how x lies in memory that the result is a view.
             large: what eager mode calls in place of `run` for LARGE arrays, where a compiled loop is faster.
             mixes: whether a Python number takes the dtype of the arrays beside it; all with a body do so.
@@ -282,16 +285,18 @@ class Primitive:
         self.flat = vjp is flat  # no derivative at all
         # where eager mode looks first: vjp rules that save values only, of one tracked argument, or of two
         self.single: VJP | None = None
-        self.linear: VJP | None = None  # of a linear row of one argument: it keeps its aval
+        self.linear: VJP | None = None  # of a linear primitive of one argument: it keeps its aval
         self.pairs: list[VJP | None] = [None, None, None]  # tracked: the second, the first, both
-        self.plans: dict[int, VJP] = {}  # by tracked arguments as binary digits; rows of one output only
+        self.plans: dict[
+            int, VJP
+        ] = {}  # by tracked arguments as binary digits; primitives of one output only
 
     def vjp(self, pattern: Pattern) -> VJP | None:
         """Return how cotangents go back to the arguments that `pattern` marks."""
         try:
             return self._vjps[pattern]
         except KeyError:
-            if len(self._vjps) >= config.cache_entries():  # of a row that takes any number of arguments
+            if len(self._vjps) >= config.cache_entries():  # of a primitive that takes any number of arguments
                 self._vjps.clear()
                 self.plans.clear()
             made = self._make_vjp(pattern)
@@ -299,7 +304,7 @@ class Primitive:
                 self._vjps[pattern] = None
                 return None
             own = {OUT, *(i + 1 for i, tracked in enumerate(pattern) if tracked)}
-            made.row, made.pattern, made.checks = self.name, pattern, self.checks
+            made.primitive, made.pattern, made.checks = self.name, pattern, self.checks
             made.linear = (
                 made.declared or own.isdisjoint(made.keep) or (BILINEAR in self.traits and not all(pattern))
             )
@@ -314,7 +319,7 @@ class Primitive:
 
 
 PRIMITIVES: dict[str, Primitive] = {}
-ARRIVED: list[Callable[[Primitive], None]] = []  # who wants to know of rows that are added to the table
+ARRIVED: list[Callable[[Primitive], None]] = []  # who wants to know of primitives that are added to the table
 OPERATORS: dict[str, Callable[..., Tensor]] = {}  # what Tensor's operators call
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {}  # what Tensor's methods call: NumPy's names
 UFUNCS: dict[Any, Callable[..., Any]] = {}  # a ufunc of NumPy called without keywords -> what computes it
@@ -323,24 +328,24 @@ METHODS: dict[str, Callable[..., Any]] = {}  # a method of NumPy's ufuncs -> (uf
 FOREIGN: dict[str, Callable[..., Any]] = {}  # an operator -> what computes it with other libraries' arrays
 
 
-def register(row: Primitive) -> Primitive:
-    """Add a row to the table; a name may be declared once."""
-    if row.name in PRIMITIVES:
-        raise ValueError(f"primitive {row.name!r} is already declared")
-    PRIMITIVES[row.name] = row
+def register(primitive: Primitive) -> Primitive:
+    """Add a primitive to the table; a name may be declared once."""
+    if primitive.name in PRIMITIVES:
+        raise ValueError(f"primitive {primitive.name!r} is already declared")
+    PRIMITIVES[primitive.name] = primitive
     for arrived in ARRIVED:
-        arrived(row)
-    return row
+        arrived(primitive)
+    return primitive
 
 
 def by_argument(
     *rules: Rule | None, raw: Sequence[Rule | None] = (), **options: Any
 ) -> Callable[[Pattern], VJP | None]:
-    """Return the `vjp` of a row from one rule per argument.
+    """Return the `vjp` of a primitive from one rule per argument.
 
     The positional parameters of a rule say what it keeps: `ct` first, then any of `out`, `x`, `y`, `z` (the
-    primals) and `x_aval`, ... (only their shapes and dtypes). Parameters of the row arrive as keywords. None
-    stands for an argument that no gradient can reach. `raw` are the same for arrays alone; `options` are
+    primals) and `x_aval`, ... (only their shapes and dtypes). Parameters of the primitive arrive as keywords.
+    None stands for an argument that no gradient can reach. `raw` are the same for arrays alone; `options` are
     those of `VJP`.
     """
     wants = [_wants(rule) if rule else ([], []) for rule in rules]

@@ -70,9 +70,9 @@ class Equation:
 class Region:
     """Equations `start` to `stop` of a program stand for one operation, which has a derivative of its own."""
 
-    __slots__ = ("args", "outs", "params", "row", "start", "stop")
+    __slots__ = ("args", "outs", "params", "primitive", "start", "stop")
 
-    row: Primitive
+    primitive: Primitive
     args: tuple[Any, ...]
     params: dict[str, Any]
     outs: list[Any]
@@ -81,18 +81,18 @@ class Region:
 
     def __init__(
         self,
-        row: Primitive,
+        primitive: Primitive,
         args: tuple[Any, ...],
         params: dict[str, Any],
         outs: list[Any],
         start: int,
     ) -> None:
-        self.row, self.args, self.params, self.outs = row, args, params, outs
+        self.primitive, self.args, self.params, self.outs = primitive, args, params, outs
         self.start = self.stop = start
 
     def apply(self, values: Sequence[Any]) -> list[tuple[Var, Any]]:
         """Return the outputs that the operation assigns."""
-        outs = self.row.apply(*values, **self.params)  # type: ignore[misc]
+        outs = self.primitive.apply(*values, **self.params)  # type: ignore[misc]
         return [(v, o) for v, o in zip(self.outs, outs, strict=True) if isinstance(v, Var)]
 
 
@@ -183,15 +183,15 @@ class Program:
 PASSES: list[Callable[[Program, Callable[[Program], Program]], Program]] = []
 
 
-def applied(row: Primitive, values: Iterable[Any], params: dict[str, Any]) -> Any:
-    """Return what a program computes where it says `row`."""
-    return row.apply(*values, **params) if row.apply else bind(row.name, *values, **params)
+def applied(primitive: Primitive, values: Iterable[Any], params: dict[str, Any]) -> Any:
+    """Return what a program computes where it says `primitive`."""
+    return primitive.apply(*values, **params) if primitive.apply else bind(primitive.name, *values, **params)
 
 
-def unexpected(row: Primitive, found: Aval, said: Aval) -> RuntimeError:
+def unexpected(primitive: Primitive, found: Aval, said: Aval) -> RuntimeError:
     """Return the error for a result that is not what its rule for shapes says."""
     return RuntimeError(
-        f"{row.name} returned {found}, but its shape rule states {said}: the rule is wrong, or the "
+        f"{primitive.name} returned {found}, but its shape rule states {said}: the rule is wrong, or the "
         "operands are not what it expects; nothing is returned"
     )
 

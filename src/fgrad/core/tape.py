@@ -103,7 +103,7 @@ def _read(vjp: AccumulatingVJP, have: Any, own: Any, ct: Any, saved: tuple[Any, 
         return np.add(have, vjp.raw(ct, *saved)[0])
     if own is not have:
         have = have.copy()
-    vjp.into(have, ct, *saved)  # type: ignore[misc]  # a row that reads has it
+    vjp.into(have, ct, *saved)  # type: ignore[misc]  # a primitive that reads has it
     return have
 
 

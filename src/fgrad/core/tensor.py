@@ -190,31 +190,31 @@ def is_tracked(x: Tensor) -> bool:
 
 
 def unary(name: str, x: Any) -> Any:
-    """Apply the element-wise row called `name` to one operand."""
+    """Apply the element-wise primitive called `name` to one operand."""
     return apply_unary(PRIMITIVES[name], x)
 
 
 def binary(name: str, x: Any, y: Any) -> Any:
-    """Apply the element-wise row called `name` to two operands; NotImplemented where one is foreign."""
+    """Apply the element-wise primitive called `name` to two operands; NotImplemented where one is foreign."""
     return apply_binary(PRIMITIVES[name], x, y)
 
 
-def apply_unary(row: Primitive, x: Any) -> Any:
-    """Apply an element-wise row to one operand."""
+def apply_unary(primitive: Primitive, x: Any) -> Any:
+    """Apply an element-wise primitive to one operand."""
     if x.__class__ is not Tensor:
-        return bind(row.name, x)
+        return bind(primitive.name, x)
     nodes = x._nodes
     v = x._value
     if not nodes:
         if v.__class__ is not _ndarray and isinstance(v, Tracer):
-            return _boxed(row, (x,), {})
+            return _boxed(primitive, (x,), {})
         t: Tensor = _new(Tensor)
-        t._value = row.run(v) if row.large is None or v.size < LARGE else row.large(v)
+        t._value = primitive.run(v) if primitive.large is None or v.size < LARGE else primitive.large(v)
         t._nodes = ()
         t._base = t._viewers = None
         return t
     s = inherited_state()
-    vjp = row.single
+    vjp = primitive.single
     tape: Any = s.sole
     if (
         vjp is None
@@ -223,10 +223,10 @@ def apply_unary(row: Primitive, x: Any) -> Any:
         or s.thread != get_ident()
         or (s.foreign is not None and s.foreign())
     ):
-        return bind(row.name, x)
-    if row.real and v.dtype.kind == "c":
-        return bind(row.name, x)
-    out = row.run(v) if row.large is None or v.size < LARGE else row.large(v)
+        return bind(primitive.name, x)
+    if primitive.real and v.dtype.kind == "c":
+        return bind(primitive.name, x)
+    out = primitive.run(v) if primitive.large is None or v.size < LARGE else primitive.large(v)
     n = Node()
     n.tape = tape
     n.vjp = vjp
@@ -245,8 +245,8 @@ def apply_unary(row: Primitive, x: Any) -> Any:
     return t
 
 
-def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- every statement costs, calls cost more
-    """Apply an element-wise row to two operands; NotImplemented where one is foreign."""
+def apply_binary(primitive: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- every statement costs, calls cost more
+    """Apply an element-wise primitive to two operands; NotImplemented where one is foreign."""
     nx: tuple[Node, ...] = ()
     ny: tuple[Node, ...] = ()
     vx, vy = x, y
@@ -258,7 +258,7 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
         elif is_foreign(x):
             x = vx = adopted(x)
         elif isinstance(x, list | tuple):
-            return apply_binary(row, FUNCTIONS["next_to"](x, y), y)
+            return apply_binary(primitive, FUNCTIONS["next_to"](x, y), y)
         else:
             return NotImplemented
     if y.__class__ is Tensor:
@@ -269,48 +269,48 @@ def apply_binary(row: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 -- eve
         elif is_foreign(y):
             y = vy = adopted(y)
         elif isinstance(y, list | tuple):
-            return apply_binary(row, x, FUNCTIONS["next_to"](y, x))
+            return apply_binary(primitive, x, FUNCTIONS["next_to"](y, x))
         else:
             return NotImplemented
     s = inherited_state()
     tape = s.sole
     if nx:
         if len(nx) != 1 or nx[0].tape is not tape:
-            return bind(row.name, x, y)
+            return bind(primitive.name, x, y)
         if ny:
             if len(ny) != 1 or ny[0].tape is not tape:
-                return bind(row.name, x, y)
-            vjp = row.pairs[2]
+                return bind(primitive.name, x, y)
+            vjp = primitive.pairs[2]
         else:
-            vjp = row.pairs[1]
+            vjp = primitive.pairs[1]
     elif ny:
         if len(ny) != 1 or ny[0].tape is not tape:
-            return bind(row.name, x, y)
-        vjp = row.pairs[0]
+            return bind(primitive.name, x, y)
+        vjp = primitive.pairs[0]
     elif s.has_tracers or (vx is x and vy is y):
-        return bind(row.name, x, y)
+        return bind(primitive.name, x, y)
     else:
         t: Tensor = _new(Tensor)
-        t._value = (row.large or row.run)(vx, vy)
+        t._value = (primitive.large or primitive.run)(vx, vy)
         t._nodes = ()
         t._base = t._viewers = None
         return t
     if vjp is None or s.thread != get_ident() or (s.foreign is not None and s.foreign()):
-        return bind(row.name, x, y)
+        return bind(primitive.name, x, y)
     parent_avals = aval = None
     if (vy.__class__ is float or vy.__class__ is int) and vx.dtype is _FLOAT64:
         kept = _numbers.get(vy)
         vy = _number(vy) if kept is None else kept
-        out = row.run(vx, vy)
+        out = primitive.run(vx, vy)
     elif (vx.__class__ is float or vx.__class__ is int) and vy.dtype is _FLOAT64:
         kept = _numbers.get(vx)
         vx = _number(vx) if kept is None else kept
-        out = row.run(vx, vy)
+        out = primitive.run(vx, vy)
     else:
-        out = (row.large or row.run)(vx, vy)
+        out = (primitive.large or primitive.run)(vx, vy)
         shape, dtype = out.shape, out.dtype
-        if dtype is not _FLOAT64 and (dtype.kind not in "fc" or (row.real and dtype.kind == "c")):
-            return bind(row.name, x, y)
+        if dtype is not _FLOAT64 and (dtype.kind not in "fc" or (primitive.real and dtype.kind == "c")):
+            return bind(primitive.name, x, y)
         to_x = (vx.shape, vx.dtype) if nx and (vx.shape != shape or vx.dtype is not dtype) else None
         to_y = (vy.shape, vy.dtype) if ny and (vy.shape != shape or vy.dtype is not dtype) else None
         if to_x or to_y:
@@ -370,27 +370,27 @@ OPERANDS = frozenset({float, int, complex, bool, np.ndarray, np.float64, np.floa
 
 
 def bind(name: str, *args: Any, **params: Any) -> Any:
-    """Apply the row called `name`: arrays give arrays, and any Tensor among `args` makes Tensors."""
-    row = PRIMITIVES[name]
-    if row.linear is not None:
-        return apply_linear(row, args[0], params)
+    """Apply the primitive called `name`: arrays give arrays, and any Tensor among `args` makes Tensors."""
+    primitive = PRIMITIVES[name]
+    if primitive.linear is not None:
+        return apply_linear(primitive, args[0], params)
     for a in args:
         if a.__class__ is Tensor:
             break
     else:
-        return row.run(*args, **params)
-    return apply_primitive(row, args, params)
+        return primitive.run(*args, **params)
+    return apply_primitive(primitive, args, params)
 
 
-def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
-    """Do what `apply_primitive` does for a linear row of one argument while at most one tape is live."""
+def apply_linear(primitive: Primitive, x: Any, params: dict[str, Any]) -> Any:
+    """Do what `apply_primitive` does for a linear primitive of one argument under at most one tape."""
     if x.__class__ is not Tensor:
-        return row.run(x, **params)
+        return primitive.run(x, **params)
     nodes = x._nodes
     v = x._value
     if not nodes and (v.__class__ is _ndarray or not isinstance(v, Tracer)):
         t: Tensor = _new(Tensor)
-        t._value = row.run(v, **params)
+        t._value = primitive.run(v, **params)
         t._nodes = ()
         t._base = t._viewers = None
         return t
@@ -402,15 +402,19 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
         or s.thread != get_ident()
         or (s.foreign is not None and s.foreign())
     ):
-        return _boxed(row, (x,), params) if s.base is not None else apply_primitive(row, (x,), params)
-    out = row.run(v, **params)
+        return (
+            _boxed(primitive, (x,), params)
+            if s.base is not None
+            else apply_primitive(primitive, (x,), params)
+        )
+    out = primitive.run(v, **params)
     if out.dtype.kind not in "fc":
         return _stepwise(out)
     t = _new(Tensor)
     t._value = out
     n = Node()
     n.tape = tape
-    n.vjp = row.linear
+    n.vjp = primitive.linear
     aval = _new(Aval)
     aval.shape, aval.dtype = v.shape, v.dtype
     n.saved = (aval, params)
@@ -425,8 +429,8 @@ def apply_linear(row: Primitive, x: Any, params: dict[str, Any]) -> Any:
     return t
 
 
-def apply_primitive(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Apply a row of which some argument is a Tensor: at once while at most one tape is live."""
+def apply_primitive(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Apply a primitive of which some argument is a Tensor: at once while at most one tape is live."""
     s = inherited_state()
     tape: Any = s.sole
     parents: tuple[Node, ...] = ()
@@ -438,22 +442,22 @@ def apply_primitive(row: Primitive, args: tuple[Any, ...], params: dict[str, Any
             v = a._value
             nodes = a._nodes
             if nodes:
-                if len(nodes) != 1 or nodes[0].tape is not tape or (row.real and v.dtype.kind == "c"):
-                    return (_general if s.base is None else _boxed)(row, args, params)
+                if len(nodes) != 1 or nodes[0].tape is not tape or (primitive.real and v.dtype.kind == "c"):
+                    return (_general if s.base is None else _boxed)(primitive, args, params)
                 parents += nodes
                 key += 1
             elif v.__class__ is not _ndarray and isinstance(v, Tracer):
-                return (_general if s.base is None else _boxed)(row, args, params)
+                return (_general if s.base is None else _boxed)(primitive, args, params)
             values.append(v)
         else:
             values.append(a)
     if not parents:
-        out = (row.large or row.run)(*values, **params)
-        return tuple(map(wrap, out)) if row.many else wrap(out)
-    vjp = row.plans.get(key)
+        out = (primitive.large or primitive.run)(*values, **params)
+        return tuple(map(wrap, out)) if primitive.many else wrap(out)
+    vjp = primitive.plans.get(key)
     if vjp is None or tape.linear_only or s.thread != get_ident() or (s.foreign is not None and s.foreign()):
-        return _general(row, args, params)
-    out = (row.large or row.run)(*values, **params)
+        return _general(primitive, args, params)
+    out = (primitive.large or primitive.run)(*values, **params)
     dtype = out.dtype
     if dtype.kind not in "fc":
         return _stepwise(out)
@@ -493,8 +497,8 @@ def _stepwise(out: Any) -> Tensor:
     return wrap(out)
 
 
-def _general(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Apply a row under any traces."""
+def _general(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Apply a primitive under any traces."""
     tracked = has_tracers = False
     values = []
     for a in args:
@@ -506,31 +510,31 @@ def _general(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> A
                 has_tracers = True
         values.append(a)
     if (
-        row.unchecked
+        primitive.unchecked
         and tracked
         and any(isinstance(t, Tape) and t.linear_only and node_on(t, args[0]) for t in current().traces)
     ):
-        params = params | row.unchecked
-    if has_tracers or (tracked and (row.real or not row.flat)):
-        return _interpret(row, args, values, params, current(), has_tracers=has_tracers)
+        params = params | primitive.unchecked
+    if has_tracers or (tracked and (primitive.real or not primitive.flat)):
+        return _interpret(primitive, args, values, params, current(), has_tracers=has_tracers)
     if tracked:
-        _refuse_choice(row, args)
-    out = (row.large or row.run)(*values, **params)
-    return tuple(map(wrap, out)) if row.many else wrap(out)
+        _refuse_choice(primitive, args)
+    out = (primitive.large or primitive.run)(*values, **params)
+    return tuple(map(wrap, out)) if primitive.many else wrap(out)
 
 
-def _refuse_choice(row: Primitive, args: tuple[Any, ...]) -> None:
+def _refuse_choice(primitive: Primitive, args: tuple[Any, ...]) -> None:
     """Refuse a step function of a value that a linear recording follows: what it decides is lost there."""
     for tape in current().traces:
         if isinstance(tape, Tape) and tape.linear_only and any(node_on(tape, a) for a in args):
-            raise NotLinearError(row.name)
+            raise NotLinearError(primitive.name)
 
 
-def _placeholder(row: Primitive, values: list[Any], params: dict[str, Any]) -> Any:
+def _placeholder(primitive: Primitive, values: list[Any], params: dict[str, Any]) -> Any:
     """Return something of the shape and dtype of a result whose value is of no consequence."""
     if all(v.size < 4096 for v in values):  # computing costs less
-        return row.run(*values, **params)
-    aval = row.shape(*map(aval_of, values), **params)  # type: ignore[misc]
+        return primitive.run(*values, **params)
+    aval = primitive.shape(*map(aval_of, values), **params)  # type: ignore[misc]
     return np.broadcast_to(near(values[0]).ones((), aval.dtype), aval.shape)
 
 
@@ -540,8 +544,8 @@ def _outputs(outs: tuple[Tensor, ...], *, many: bool) -> Any:
     return avals if many else avals[0]
 
 
-def _to_outputs(node: Node, tape: Tape, row: Primitive, outs: tuple[Tensor, ...]) -> None:
-    if not row.many:
+def _to_outputs(node: Node, tape: Tape, primitive: Primitive, outs: tuple[Tensor, ...]) -> None:
+    if not primitive.many:
         outs[0]._nodes += (node,)
         return
     for i, out in enumerate(outs):
@@ -549,16 +553,16 @@ def _to_outputs(node: Node, tape: Tape, row: Primitive, outs: tuple[Tensor, ...]
             out._nodes += (tape.node(Pick(i, len(outs)), (), (node,)),)
 
 
-def refuse_complex(row: Primitive) -> None:
-    """Say that a row cannot be differentiated with respect to complex arguments."""
+def refuse_complex(primitive: Primitive) -> None:
+    """Say that a primitive cannot be differentiated with respect to complex arguments."""
     raise TypeError(
-        f"{row.name} has no complex derivative: it is not holomorphic. "
+        f"{primitive.name} has no complex derivative: it is not holomorphic. "
         "Differentiate a real function of the real and imaginary parts instead."
     )
 
 
 def _interpret(
-    row: Primitive,
+    primitive: Primitive,
     args: tuple[Any, ...],
     values: list[Any],
     params: dict[str, Any],
@@ -570,25 +574,27 @@ def _interpret(
     if has_tracers or (state.greedy is not None and _is_lower(args, state)):
         trace = _innermost(values, state)
         floor = trace.level
-        out = trace.process(row, tuple([lowered(a, state, floor) for a in args]), params)
-    elif row.costly and state.sole is not NOTHING and state.sole.linear_only:
-        out = _placeholder(row, values, params)
+        out = trace.process(primitive, tuple([lowered(a, state, floor) for a in args]), params)
+    elif primitive.costly and state.sole is not NOTHING and state.sole.linear_only:
+        out = _placeholder(primitive, values, params)
     elif state.interceptor is not None:
-        out = state.interceptor.run(row, args, values, params)
+        out = state.interceptor.run(primitive, args, values, params)
     else:
-        out = (row.large or row.run)(*values, **params)
+        out = (primitive.large or primitive.run)(*values, **params)
     # what is the same for all examples may come out of a trace without a tracer
-    outs = tuple([alias(o) if o.__class__ is Tensor else wrap(o) for o in (out if row.many else (out,))])
-    record(row, args, outs, params, state, floor)
-    return outs if row.many else outs[0]
+    outs = tuple(
+        [alias(o) if o.__class__ is Tensor else wrap(o) for o in (out if primitive.many else (out,))]
+    )
+    record(primitive, args, outs, params, state, floor)
+    return outs if primitive.many else outs[0]
 
 
-def _boxed(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+def _boxed(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Do what `_general` does, in one pass where one trace has tracers and at most one tape is above it."""
     s = current()
     trace, tape = s.base, s.upper
-    if trace is None or row.many or (tape is not None and tape.linear_only):
-        return _general(row, args, params)
+    if trace is None or primitive.many or (tape is not None and tape.linear_only):
+        return _general(primitive, args, params)
     parents: tuple[Node, ...] = ()
     values = []
     key = 1
@@ -598,25 +604,25 @@ def _boxed(row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any
             nodes = a._nodes
             if nodes and tape is not None:  # else they are of recordings that ended
                 if len(nodes) != 1 or nodes[0].tape is not tape:
-                    return _general(row, args, params)
+                    return _general(primitive, args, params)
                 parents += nodes
                 key += 1
             values.append(a._value)
         else:
             values.append(a)
-    vjp = row.plans.get(key) if parents else None
+    vjp = primitive.plans.get(key) if parents else None
     if parents and vjp is None:
-        return _general(row, args, params)
-    out = trace.process_alone(row, values, params)
+        return _general(primitive, args, params)
+    out = trace.process_alone(primitive, values, params)
     if out is NotImplemented:
-        return _general(row, args, params)
+        return _general(primitive, args, params)
     t = wrap(out)
     if vjp is None:
         return t
     dtype = out.dtype
     if dtype.kind != "f":
         if dtype.kind == "c":
-            record(row, args, (t,), params, s, trace.level)
+            record(primitive, args, (t,), params, s, trace.level)
         return t
     saved: list[Any] = []
     for k in vjp.keep:
@@ -673,7 +679,7 @@ def lowered(a: Any, state: State, level: int) -> Any:
 
 
 def record(
-    row: Primitive,
+    primitive: Primitive,
     args: tuple[Any, ...],
     outs: tuple[Tensor, ...],
     params: dict[str, Any],
@@ -691,37 +697,38 @@ def record(
     }
     for tape in state.suspended:
         seen = tuple([node_on(tape, a) is not None for a in args])
-        if any(seen) and row.vjp(seen) is not None:
+        if any(seen) and primitive.vjp(seen) is not None:
             for out in outs:
                 if out.dtype.kind in "fc":
                     out._nodes += (tape.node(HIDDEN, (), ()),)
     for tape in sorted(tapes, key=lambda t: t.level):
         mine = [node_on(tape, a) for a in args]
-        vjp = row.vjp(tuple([n is not None for n in mine]))
-        if row.real and any(n and a.dtype.kind == "c" for a, n in zip(args, mine, strict=True)):
-            refuse_complex(row)
+        vjp = primitive.vjp(tuple([n is not None for n in mine]))
+        if primitive.real and any(n and a.dtype.kind == "c" for a, n in zip(args, mine, strict=True)):
+            refuse_complex(primitive)
         if vjp is None and tape.linear_only:
-            raise NotLinearError(row.name)
+            raise NotLinearError(primitive.name)
         if vjp is None or not any(o.dtype.kind in "fc" for o in outs):
             refuse_objects(outs[0].dtype)
             continue
-        everything = (outs if row.many else outs[0], *args)
+        everything = (outs if primitive.many else outs[0], *args)
         dtype = outs[0].dtype
         saved = [
             tuple([lowered(o, state, tape.level) for o in outs])
-            if k == OUT and row.many
+            if k == OUT and primitive.many
             else _kept(everything[k], state, tape.level, dtype)
             for k in vjp.keep
         ]
         saved += [
-            tuple(map(aval_of, outs)) if k == OUT and row.many else aval_of(everything[k]) for k in vjp.avals
+            tuple(map(aval_of, outs)) if k == OUT and primitive.many else aval_of(everything[k])
+            for k in vjp.avals
         ]
         if vjp.params:
             saved.append(params)
         parents = tuple([n for n in mine if n is not None])
         parent_avals = None if vjp.exact else _parent_avals(args, vjp.pattern, outs[0], shaped=vjp.shaped)
-        made = tape.node(vjp, tuple(saved), parents, parent_avals, _outputs(outs, many=row.many))
-        _to_outputs(made, tape, row, outs)
+        made = tape.node(vjp, tuple(saved), parents, parent_avals, _outputs(outs, many=primitive.many))
+        _to_outputs(made, tape, primitive, outs)
 
 
 def node_on(tape: Tape, a: Any) -> Node | None:

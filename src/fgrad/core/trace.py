@@ -39,11 +39,11 @@ class Trace:
     is_open = True  # a tape closes before it leaves the stack, where managers end out of order
     changes: dict[int, weakref.ref[Any]] | None = None  # what changed since, where it may have to run again
 
-    def process(self, row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        """Interpret `row` applied to `args`; tracers of this trace come as Tensors that hold them."""
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Interpret `primitive` applied to `args`; tracers of this trace come as Tensors that hold them."""
         raise NotImplementedError
 
-    def process_alone(self, row: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def process_alone(self, primitive: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
         """Do what `process` does where no other tracer is live: tracers and arrays come as they are.
 
         NotImplemented where there is no shorter way than `process`.

@@ -41,13 +41,14 @@ _ndarray = np.ndarray
 class View:
     """How a Tensor comes from its base, which knows it by a weak reference.
 
-    Most are never looked at: until then a Tensor has a tuple of base, row and params in the place of one.
+    Most are never looked at: until then a Tensor has a tuple of base, primitive and params in the place of
+    one.
     """
 
-    __slots__ = ("base", "params", "rest", "row")
+    __slots__ = ("base", "params", "primitive", "rest")
 
     base: Tensor
-    row: Primitive
+    primitive: Primitive
     rest: tuple[Any, ...]
     params: dict[str, Any]
 
@@ -82,18 +83,18 @@ class Uncertain(View):
 
 
 def _view(
-    kind: type[View], base: Tensor, row: Primitive, rest: tuple[Any, ...], params: dict[str, Any]
+    kind: type[View], base: Tensor, primitive: Primitive, rest: tuple[Any, ...], params: dict[str, Any]
 ) -> View:
     view = _new(kind)
-    view.base, view.row, view.rest, view.params = base, row, rest, params
+    view.base, view.primitive, view.rest, view.params = base, primitive, rest, params
     return view
 
 
 def linked(
-    kind: type[View], base: Tensor, viewer: Tensor, row: Primitive, params: dict[str, Any], *rest: Any
+    kind: type[View], base: Tensor, viewer: Tensor, primitive: Primitive, params: dict[str, Any], *rest: Any
 ) -> Tensor:
-    """Return `viewer`, which a row made of `base` and `rest`, as a view of `base`."""
-    viewer._base = _view(kind, base, row, rest, params)
+    """Return `viewer`, which a primitive made of `base` and `rest`, as a view of `base`."""
+    viewer._base = _view(kind, base, primitive, rest, params)
     _enter(base, ref(viewer))
     return viewer
 
@@ -116,9 +117,9 @@ def _forget(base: Tensor, known: list[ref[Tensor]]) -> None:
         base._viewers = [r for r in known if r() is not None]
 
 
-def view_of(x: Any, row: Primitive, params: dict[str, Any]) -> Any:
-    """Return a linear row of `x`, of a Tensor as a view of it, unless one of them is a scalar."""
-    made = apply_linear(row, x, params)
+def view_of(x: Any, primitive: Primitive, params: dict[str, Any]) -> Any:
+    """Return a linear primitive of `x`, of a Tensor as a view of it, unless one of them is a scalar."""
+    made = apply_linear(primitive, x, params)
     if made.__class__ is not Tensor:
         return made
     value = made._value
@@ -127,9 +128,9 @@ def view_of(x: Any, row: Primitive, params: dict[str, Any]) -> Any:
             return made
     elif isinstance(value, np.generic) or not _is_array(x) or _is_item(value, params):
         return made
-    if row.depends and not lies_row_by_row(x):
-        return reshaped_view(x, made, row, params)
-    made._base = (x, row, params)
+    if primitive.depends and not lies_row_by_row(x):
+        return reshaped_view(x, made, primitive, params)
+    made._base = (x, primitive, params)
     known = x._viewers
     if known is None:
         x._viewers = [ref(made)]
@@ -158,22 +159,22 @@ def _is_array(x: Tensor) -> bool:
 
 
 def reshaped_view(
-    x: Tensor, made: Tensor, row: Primitive, params: dict[str, Any], *, is_raveled: bool = False
+    x: Tensor, made: Tensor, primitive: Primitive, params: dict[str, Any], *, is_raveled: bool = False
 ) -> Tensor:
     """Return `made`, a reshape of `x`, as a view of it where NumPy needs no copy for it."""
     value = x._value
     if isinstance(made._value, Tracer):
         made._value = made._value.ordered_like(value)
     if not is_raveled and only_splits(x.shape, params["shape"]):
-        return linked(View, x, made, row, params)
+        return linked(View, x, made, primitive, params)
     example = memory_of(x)
     if example is not None and is_laid_out(x):
         if is_raveled:
             shares = example.flags.c_contiguous
         else:
             shares = np.may_share_memory(example, example.reshape(params["shape"]))
-        return linked(View, x, made, row, params) if shares else made
-    linked(Uncertain, x, made, row, params)
+        return linked(View, x, made, primitive, params) if shares else made
+    linked(Uncertain, x, made, primitive, params)
     view = _view_in(made)
     view.value, view.is_raveled = value, is_raveled
     return made
@@ -193,7 +194,7 @@ class Stale(Tensor):
             if name in {"_base", "_viewers"}:  # whoever asks for these means to write
                 return None
             seen, view = _made(self), _view_in(self)
-            seen._base = _view(ReadOnly, view.base, view.row, view.rest, view.params)
+            seen._base = _view(ReadOnly, view.base, view.primitive, view.rest, view.params)
             return getattr(seen, name)
         _renew(self)
         return object.__getattribute__(self, name)
@@ -247,8 +248,8 @@ def _view_in(x: Tensor) -> Any:
     link = _link_in(x)
     if link.__class__ is not tuple:
         return link
-    base, row, params = link
-    view = _view(View, base, row, (), params)
+    base, primitive, params = link
+    view = _view(View, base, primitive, (), params)
     _set_link(x, view)
     return view
 
@@ -310,7 +311,7 @@ def check_writable(x: Tensor) -> None:
         if isinstance(view, ReadOnly):
             if is_certain:
                 raise ValueError("assignment destination is read-only")
-            raise TypeError(_DEPENDS.format(user_line(), view.row.name))
+            raise TypeError(_DEPENDS.format(user_line(), view.primitive.name))
         is_certain = is_certain and _shares(view)
         view = _view_in(view.base)
 
@@ -327,20 +328,20 @@ def root_of(x: Tensor) -> Tensor:
     return x
 
 
-def reshape_handle(x: Tensor, row: Primitive, params: dict[str, Any]) -> None:
+def reshape_handle(x: Tensor, primitive: Primitive, params: dict[str, Any]) -> None:
     """Make `x` a reshape of itself; what shares its memory does so still."""
     if x._base is None and x._viewers is None:
-        made = apply_linear(row, x, params)
+        made = apply_linear(primitive, x, params)
         if inherited_state().has_tracers:
             note_change(x)
     else:  # another handle takes its place in the family
         whole = wrap(x._value, x._nodes)
         whole._base, whole._viewers = x._base, x._viewers and [*x._viewers]
-        made = apply_linear(row, whole, params)
+        made = apply_linear(primitive, whole, params)
         if whole._base is not None:
             _enter(_view_in(whole).base, ref(whole))
         moved = [(_view_in(viewer), "base", whole) for viewer in _viewers(x)]
-        linked(View, whole, made, row, params)
+        linked(View, whole, made, primitive, params)
         _enter(whole, ref(x))
         _set_at_once(
             *moved,
@@ -379,7 +380,7 @@ def _write(x: Tensor, new: Tensor) -> None:
             _doubt(path[-1][0])
             path[-1][0]._base = None
             break
-        whole = view.row.write(base, path[-1][1], *view.rest, **view.params)
+        whole = view.primitive.write(base, path[-1][1], *view.rest, **view.params)
         path.append((base, _fitting(whole, base)))
     if inherited_state().has_tracers:
         for handle, _ in path:
@@ -389,7 +390,7 @@ def _write(x: Tensor, new: Tensor) -> None:
         whole = values[k + 1]
         if whole.__class__ is _ndarray:  # where the elements lie, as in NumPy
             view = _view_in(path[k][0])
-            values[k] = view.row.run(whole, *view.rest, **view.params)
+            values[k] = view.primitive.run(whole, *view.rest, **view.params)
     below: Any = None
     for (handle, _), value in zip(path, values, strict=True):
         # of examples a view is made anew, to lie in memory as NumPy's does
@@ -458,7 +459,9 @@ def memory_of(x: Tensor) -> np.ndarray[Any, Any] | None:
             if example is None:
                 break
             example = (
-                v.strided(example) if isinstance(v, Gathered) else v.row.run(example, *v.rest, **v.params)
+                v.strided(example)
+                if isinstance(v, Gathered)
+                else v.primitive.run(example, *v.rest, **v.params)
             )
         return example
     value = x._value
@@ -498,7 +501,7 @@ def _doubt(written: Tensor) -> None:
 
 
 def _become_unknown(x: Tensor, view: View) -> None:
-    why = (user_line(), view.row.name)
+    why = (user_line(), view.primitive.name)
     x.__class__ = Unknown
     _set_value(x, why)
     _set_nodes(x, ())
@@ -519,7 +522,7 @@ def _renew(x: Tensor) -> None:
 def _made(x: Tensor) -> Tensor:
     """Return what a view is now."""
     view = _view_in(x)
-    made: Tensor = bind(view.row.name, view.base, *view.rest, **view.params)
+    made: Tensor = bind(view.primitive.name, view.base, *view.rest, **view.params)
     return made
 
 

@@ -14,7 +14,7 @@ from fgrad.expr.node import Expr, Operand, apply
 
 
 class Atom(NamedTuple):
-    """One row of `ATOMS`."""
+    """One entry of `ATOMS`."""
 
     code: str  # Numba source with one {} per argument; valid on CPU and CUDA alike
     reference: Callable[..., Any]  # the NumPy function it must agree with

@@ -65,7 +65,7 @@ class Block:
             self.boundary = places[boundary]
         for r in program.regions.values():
             outs = list(map(value, r.outs))
-            region = Region(r.row, tuple(map(value, r.args)), r.params, outs, places[r.start])
+            region = Region(r.primitive, tuple(map(value, r.args)), r.params, outs, places[r.start])
             region.stop = places[r.stop]
             self.regions.append(region)
         return list(map(value, program.outputs))

@@ -265,10 +265,10 @@ def _unsolved(matvec: Fun, b: Any) -> Any:
     return b
 
 
-def _applied(rule: _Solved, eq: _Equation, values: list[Any], row: str, *, has_aux: bool) -> Any:
+def _applied(rule: _Solved, eq: _Equation, values: list[Any], primitive: str, *, has_aux: bool) -> Any:
     if has_aux and staging():
         raise TypeError(f"{rule.name} with has_aux=True cannot be traced: the structure of aux is not known")
-    x = tree.unflatten(eq.structure, apply_opaque(rule, values, row))
+    x = tree.unflatten(eq.structure, apply_opaque(rule, values, primitive))
     return (x, rule.aux) if has_aux else x
 
 

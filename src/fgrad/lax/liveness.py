@@ -42,7 +42,7 @@ def silent(program: Program) -> Program:
     places.append(len(kept))
     regions = []
     for r in program.regions.values():
-        moved = Region(r.row, r.args, r.params, r.outs, places[r.start])
+        moved = Region(r.primitive, r.args, r.params, r.outs, places[r.start])
         moved.stop = places[r.stop]
         regions.append(moved)
     return Program(program.inputs, kept, program.outputs, (None, None), regions)

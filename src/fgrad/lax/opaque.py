@@ -79,10 +79,10 @@ class OpaqueRule(Rule):
         return [trace.tracer(c) for c in columns]
 
 
-def apply_opaque(rule: OpaqueRule, values: Sequence[Any], row: str = "lax.opaque") -> Sequence[Any]:
-    """Return the results of `rule`: arrays for arrays; in a program, one operation `row`."""
+def apply_opaque(rule: OpaqueRule, values: Sequence[Any], primitive: str = "lax.opaque") -> Sequence[Any]:
+    """Return the results of `rule`: arrays for arrays; in a program, one operation `primitive`."""
     if staging():
-        outs: Sequence[Any] = bind(row, *values, code=_Opaque(rule))
+        outs: Sequence[Any] = bind(primitive, *values, code=_Opaque(rule))
         return outs
     if has_tensor(values):
         return apply_rule(rule, values)

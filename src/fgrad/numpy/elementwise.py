@@ -1,4 +1,4 @@
-"""NumPy's element-wise functions; derivative, batch and shape rules come with their rows."""
+"""NumPy's element-wise functions; derivative, batch and shape rules come with their primitives."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ arccosh: Unary = Unary(np.arccosh, "Return the inverse hyperbolic cosine.")
 arctanh: Unary = Unary(np.arctanh, "Return the inverse hyperbolic tangent.")
 degrees: Unary = Unary(np.degrees, "Return radians converted to degrees.")
 radians: Unary = Unary(np.radians, "Return degrees converted to radians.")
-rad2deg: Unary = Unary(np.rad2deg, "Return radians converted to degrees.", row="degrees")
-deg2rad: Unary = Unary(np.deg2rad, "Return degrees converted to radians.", row="radians")
+rad2deg: Unary = Unary(np.rad2deg, "Return radians converted to degrees.", primitive="degrees")
+deg2rad: Unary = Unary(np.deg2rad, "Return degrees converted to radians.", primitive="radians")
 floor: Unary = Unary(np.floor, "Return the largest integer not above each element; the slope is zero.")
 ceil: Unary = Unary(np.ceil, "Return the smallest integer not below each element; the slope is zero.")
 trunc: Unary = Unary(np.trunc, "Return the integer nearest to zero beside each element; the slope is zero.")

@@ -33,7 +33,7 @@ def implements(*functions: Any, name: str | None = None) -> Callable[[F], F]:
 
 
 def declare_operators() -> None:
-    """Give Tensor's operators, and NumPy's ufuncs called without keywords, their rows.
+    """Give Tensor's operators, and NumPy's ufuncs called without keywords, their primitives.
 
     Operators and methods that are used most become methods without the look-up that `Operators` has, which
     takes a twentieth of the time of a small operation.
@@ -46,21 +46,21 @@ def declare_operators() -> None:
         declare_operator(name, letters, _two(PRIMITIVES[name]))
         if letters not in _COMPARISONS:
             setattr(Tensor, f"__r{letters}__", _reflected(PRIMITIVES[name]))
-    for row in PRIMITIVES.values():
-        # a ufunc may serve two rows (sqrt and root): its own is the one of its name
+    for primitive in PRIMITIVES.values():
+        # a ufunc may serve two primitives (sqrt and root): its own is the one of its name
         if (
-            isinstance(row.run, np.ufunc)
-            and row.run in NUMPY
-            and row.name == row.run.__name__
-            and not row.linear
+            isinstance(primitive.run, np.ufunc)
+            and primitive.run in NUMPY
+            and primitive.name == primitive.run.__name__
+            and not primitive.linear
         ):
-            UFUNCS[row.run] = _one(row) if row.run.nin == 1 else _two(row)
+            UFUNCS[primitive.run] = _one(primitive) if primitive.run.nin == 1 else _two(primitive)
 
 
 _REDUCTIONS = ("all", "any", "max", "mean", "min", "prod", "std", "sum", "var")
 _DIRECT = {"__getitem__": "getitem", "__setitem__": "setitem", **{name: name for name in _REDUCTIONS}}
 # fmt: off
-_LETTERS = {  # a row -> its operator in Python's data model
+_LETTERS = {  # a primitive -> its operator in Python's data model
     "add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv", "floor_divide": "floordiv",
     "remainder": "mod", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
     "left_shift": "lshift", "right_shift": "rshift", "equal": "eq", "not_equal": "ne",
@@ -76,23 +76,23 @@ def declare_operator(name: str, letters: str, f: Callable[..., Any]) -> None:
     setattr(Tensor, f"__{letters}__", f)
 
 
-def _one(row: Primitive) -> Callable[[Any], Any]:
+def _one(primitive: Primitive) -> Callable[[Any], Any]:
     def apply(x: Any) -> Any:
-        return apply_unary(row, x)
+        return apply_unary(primitive, x)
 
     return apply
 
 
-def _two(row: Primitive) -> Callable[[Any, Any], Any]:
+def _two(primitive: Primitive) -> Callable[[Any, Any], Any]:
     def apply(x: Any, y: Any) -> Any:
-        return apply_binary(row, x, y)
+        return apply_binary(primitive, x, y)
 
     return apply
 
 
-def _reflected(row: Primitive) -> Callable[[Any, Any], Any]:
+def _reflected(primitive: Primitive) -> Callable[[Any, Any], Any]:
     def apply(y: Any, x: Any) -> Any:
-        return apply_binary(row, x, y)
+        return apply_binary(primitive, x, y)
 
     return apply
 
@@ -104,7 +104,7 @@ class Ufunc:
     """
 
     ufunc: np.ufunc
-    row: Primitive
+    primitive: Primitive
     nin: int
     nout: int
     nargs: int
@@ -112,22 +112,22 @@ class Ufunc:
     ntypes: int
     types: list[str]
 
-    def __init__(self, ufunc: np.ufunc, doc: str, row: str | None = None) -> None:
+    def __init__(self, ufunc: np.ufunc, doc: str, primitive: str | None = None) -> None:
         """Declare what answers for `ufunc`.
 
         Args:
             ufunc: NumPy's.
             doc: what it returns.
-            row: the name of its row; None: its own name.
+            primitive: the name of its primitive; None: its own name.
         """
-        self._describe(ufunc, ufunc.__name__, doc, row or ufunc.__name__, "fgrad.numpy")
+        self._describe(ufunc, ufunc.__name__, doc, primitive or ufunc.__name__, "fgrad.numpy")
         NUMPY[ufunc] = FUNCTIONS[ufunc.__name__] = self
 
-    def _describe(self, ufunc: np.ufunc, name: str, doc: str, row: str, module: str) -> None:
+    def _describe(self, ufunc: np.ufunc, name: str, doc: str, primitive: str, module: str) -> None:
         """Take the attributes of `ufunc`."""
         self.__name__ = self.__qualname__ = name
         self.__module__, self.__doc__ = module, doc
-        self.ufunc, self.row = ufunc, PRIMITIVES[row]
+        self.ufunc, self.primitive = ufunc, PRIMITIVES[primitive]
         self.nin, self.nout, self.nargs, self.identity = ufunc.nin, ufunc.nout, ufunc.nargs, ufunc.identity
         self.ntypes, self.types, self.signature = ufunc.ntypes, ufunc.types, ufunc.signature
 
@@ -174,7 +174,7 @@ class Unary(Ufunc):
 
     def __call__(self, x: Any, /, *out: Any, **kw: Any) -> Any:
         """Apply the function to each element."""
-        return with_keywords(self, (x,), *out, **kw) if out or kw else apply_unary(self.row, x)
+        return with_keywords(self, (x,), *out, **kw) if out or kw else apply_unary(self.primitive, x)
 
 
 class Binary(Ufunc):
@@ -186,7 +186,7 @@ class Binary(Ufunc):
         """Apply the function to each pair of elements."""
         if out or kw:
             return with_keywords(self, (x, y), *out, **kw)
-        result = apply_binary(self.row, x, y)
+        result = apply_binary(self.primitive, x, y)
         if result is NotImplemented:
             if getattr(x, "dispatches", False) or getattr(y, "dispatches", False):
                 return self.ufunc(x, y)
@@ -200,16 +200,18 @@ class Paired(Ufunc):
 
     apply: Callable[..., tuple[Any, Any]]
 
-    def __init__(self, ufunc: np.ufunc, doc: str, apply: Callable[..., tuple[Any, Any]], row: str) -> None:
+    def __init__(
+        self, ufunc: np.ufunc, doc: str, apply: Callable[..., tuple[Any, Any]], primitive: str
+    ) -> None:
         """Declare what answers for `ufunc`.
 
         Args:
             ufunc: NumPy's.
             doc: what it returns.
             apply: (*operands) -> both results.
-            row: the name of the row of the first one.
+            primitive: the name of the primitive of the first one.
         """
-        super().__init__(ufunc, doc, row)
+        super().__init__(ufunc, doc, primitive)
         self.apply = apply
 
     def __call__(self, *args: Any, out: Any = None, where: Any = True, **kw: Any) -> Any:
@@ -244,7 +246,7 @@ def with_keywords(
         return f.ufunc(*args, out=out, where=where, **kw)
     next_to = FUNCTIONS["next_to"]
     args = tuple([next_to(a, *args, where, out) if isinstance(a, list | tuple) else a for a in args])
-    return _chosen(bind(f.row.name, *cast_operands(f.ufunc, args, **kw)), where, out)
+    return _chosen(bind(f.primitive.name, *cast_operands(f.ufunc, args, **kw)), where, out)
 
 
 def _chosen(result: Any, where: Any, out: Any) -> Any:

@@ -1,9 +1,9 @@
 """The methods of NumPy's ufuncs - reduce, accumulate, reduceat, outer, at - for Tensors, all from four parts.
 
 What no transformation follows is computed by NumPy itself. For the rest, a reduction is one of `sum`, `prod`,
-`max`, ... where there is one, otherwise the end of an accumulation, which is a row for every ufunc of two
-operands; segments (`reduceat`) and repeated indices (`at`) are reductions of matrices, with segments of like
-length in one matrix, so that memory stays proportional to their total length.
+`max`, ... where there is one, otherwise the end of an accumulation, which is a primitive for every ufunc of
+two operands; segments (`reduceat`) and repeated indices (`at`) are reductions of matrices, with segments of
+like length in one matrix, so that memory stays proportional to their total length.
 
 Ties in a reduction share the gradient equally; in `accumulate` each step shares it between its two operands.
 """
@@ -110,9 +110,9 @@ _NEUTRAL: dict[Any, Any] = {
 
 
 def _row(ufunc: Any) -> Primitive:
-    """Return the row of a ufunc, which need not have its name."""
-    row: Primitive = NUMPY[ufunc].row  # type: ignore[attr-defined]
-    return row
+    """Return the primitive of a ufunc, which need not have its name."""
+    primitive: Primitive = NUMPY[ufunc].primitive  # type: ignore[attr-defined]
+    return primitive
 
 
 def _neutral(ufunc: Any) -> Any:

@@ -1,6 +1,6 @@
-"""The views of NumPy: rows whose result shares the memory of their argument.
+"""The views of NumPy: primitives whose result shares the memory of their argument.
 
-Functions that return a view in NumPy end in one of these. The rows themselves, called by `bind`, give a
+Functions that return a view in NumPy end in one of these. The primitives themselves, called by `bind`, give a
 Tensor of its own.
 """
 
@@ -111,8 +111,14 @@ def _gathered(kind: type[Gathered], strided: Any, x: Any, *places: Any, template
 
 
 def _by_strides(
-    kind: type[Gathered], strided: Any, x: Any, made: Any, row: Primitive, params: dict[str, Any], *rest: Any
+    kind: type[Gathered],
+    strided: Any,
+    x: Any,
+    made: Any,
+    primitive: Primitive,
+    params: dict[str, Any],
+    *rest: Any,
 ) -> Any:
-    linked(kind, x, made, row, params, *rest)
+    linked(kind, x, made, primitive, params, *rest)
     made._base.strided = strided
     return made

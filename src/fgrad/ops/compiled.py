@@ -34,7 +34,7 @@ def launches(x: Any, *others: Any) -> bool:
 
 
 def launched(rule: Rule, *arrays: Any, **params: Any) -> Any:
-    """Return what a rule of rows and Tensors gives for arrays that it `launches`."""
+    """Return what a rule of primitives and Tensors gives for arrays that it `launches`."""
     return LAUNCH[0](rule, arrays, params)
 
 

@@ -56,7 +56,7 @@ CT, OUT = var("ct"), var("out")
 
 
 def caller(name: str) -> Rule:
-    """Return the function that applies the row of an atom to arrays or Tensors."""
+    """Return the function that applies the primitive of an atom to arrays or Tensors."""
     arity = ATOMS[name].arity
     if arity == 1:
         return functools.partial(unary, name)
@@ -64,7 +64,7 @@ def caller(name: str) -> Rule:
 
 
 def declare_atom(name: str) -> Primitive:
-    """Add the row of one atom."""
+    """Add the primitive of one atom."""
     atom = ATOMS[name]
     params = PARAMS[: atom.arity]
     slopes = [s if isinstance(s, Expr) else const(s) for s in atom.slopes(OUT, *params)]
@@ -89,13 +89,13 @@ def declare_call(
     real: bool,
     shape: Rule | None = None,
 ) -> Primitive:
-    """Add the row of a function that has no scalar code here, because another library computes it.
+    """Add the primitive of a function that has no scalar code here, because another library computes it.
 
     Args:
-        name: the name of the row, an identifier.
+        name: the name of the primitive, an identifier.
         arguments: what messages call the operands.
         run: computes it for arrays; where it is no ufunc, `shape` has to be given.
-        slopes: (f, *operands) -> df/doperand for every operand, by atoms, such rows and `declare_word`;
+        slopes: (f, *operands) -> df/doperand for every operand, by atoms, such primitives and `declare_word`;
             None where it is not known. Zero cotangents win over infinite slopes. None: zero everywhere.
         title: what messages call the function.
         real: whether the slopes hold for real arguments only.
@@ -125,7 +125,7 @@ def declare_call(
 
 
 def declare_word(name: str, f: Rule) -> None:
-    """Let the slopes of `declare_call` call `f`, a function of arrays and Tensors made of rows."""
+    """Let the slopes of `declare_call` call `f`, a function of arrays and Tensors made of primitives."""
     if name in _RAW:
         raise ValueError(f"the word {name!r} is already declared")
     _RAW[name] = _LIFTED[name] = f
@@ -134,10 +134,10 @@ def declare_word(name: str, f: Rule) -> None:
 def declare_body(
     name: str, params: tuple[Expr, ...], body: Expr, run: Rule, *, fused: bool = False
 ) -> Primitive:
-    """Add the row of a scalar `body`; its slopes are again expressions, so every order exists.
+    """Add the primitive of a scalar `body`; its slopes are again expressions, so every order exists.
 
     Args:
-        name: the name of the row.
+        name: the name of the primitive.
         params: the variables, one an operand.
         body: what one element computes.
         run: computes it for arrays.
@@ -218,7 +218,7 @@ def _declare(
 
 
 class Body:
-    """What an element-wise row computes at one element."""
+    """What an element-wise primitive computes at one element."""
 
     __slots__ = ("params", "result")
 
@@ -283,7 +283,7 @@ def _vjp_maker(
     fused: bool = False,
     large: str = "",
 ) -> Callable[[Pattern], VJP | None]:
-    """Return the `vjp` of a row with these slopes: a generated function per pattern of tracked arguments.
+    """Return the `vjp` of a primitive with these slopes: a function per pattern of tracked arguments.
 
     One compiled loop computes it for large arrays if `fused`, or of the dtypes in `large`.
     """
@@ -341,7 +341,7 @@ def _dtype_of(run: Rule, kinds: tuple[Any, ...]) -> np.dtype[Any]:
 
 
 def batch_elementwise(name: str, mapped: tuple[bool, ...], *values: Any, **params: Any) -> Any:
-    """Apply a row whose operands broadcast to examples along a first axis."""
+    """Apply a primitive whose operands broadcast to examples along a first axis."""
     if len(values) == 1:
         return bind(name, *values, **params)
     rank = max([len(getattr(v, "shape", ())) + (not m) for m, v in zip(mapped, values, strict=True)])

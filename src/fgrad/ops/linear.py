@@ -50,10 +50,10 @@ def linear(
     step: Callable[..., VJP] = VJP,
     traits: Iterable[str] = (),
 ) -> Primitive:
-    """Declare a linear row of one argument.
+    """Declare a linear primitive of one argument.
 
     Args:
-        name: the name of the row.
+        name: the name of the primitive.
         run: (buffer, **params) -> buffer.
         adjoint: (cotangent, aval of the argument, **params) -> cotangent of the argument.
         shape: (aval, **params) -> aval.
@@ -72,8 +72,8 @@ def linear(
         exact=True,
         transpose=LINEAR,
     )
-    vjp.row = name
-    row = Primitive(
+    vjp.primitive = name
+    primitive = Primitive(
         name,
         run=run,
         vjp=lambda _: vjp,
@@ -83,8 +83,8 @@ def linear(
         depends=depends,
         traits=traits,
     )
-    row.linear = vjp
-    return register(row)
+    primitive.linear = vjp
+    return register(primitive)
 
 
 def reshape(x: Any, shape: Shape) -> Any:

@@ -3,8 +3,8 @@
 Samples of gamma and beta distributions come from rejection, which has no derivative. Their derivative is
 that of the quantile function at the probability of the sample: F(y; theta) stays as it is while theta
 changes, so dy/dtheta = -(dF/dtheta) / p (Figurnov, Mohamed & Mnih 2018, Implicit reparameterization
-gradients). The rows work on y = log(gamma) and y = logit(beta), whose densities p have no singularity, and
-on the ratios
+gradients). The primitives work on y = log(gamma) and y = logit(beta), whose densities p have no singularity,
+and on the ratios
 
     R_i = (dF/dtheta_i) / p,    R_ij = (d2F/dtheta_i dtheta_j) / p,    ...
 
@@ -202,7 +202,7 @@ def _polygamma(x: Array, *, n: int) -> Array:
 
 
 def _elementwise(name: str, run: Rule, vjp: Any, *, floats: int) -> None:
-    """Declare a row of operands that broadcast; those from `floats` on are such, the others integers."""
+    """Declare a primitive of operands that broadcast: integers first, floats from `floats` on."""
 
     def shape(*xs: Any, **_: Any) -> Aval:
         kinds = [x.dtype.kind for x in xs]
@@ -368,7 +368,7 @@ def _ratio(family: Any, y: Array, *theta: Array, index: tuple[int, ...]) -> Arra
 
 
 def _declare_implicit(name: str, family: Any) -> None:
-    """Declare the row that says how a sample depends on its parameters, and that of its ratios."""
+    """Declare the primitive that says how a sample depends on its parameters, and that of its ratios."""
     ratio = f"{name}_ratio"
 
     def score(y: Any, theta: Sequence[Any]) -> Callable[[tuple[int, ...]], Any]:
@@ -405,7 +405,7 @@ def _first(y: Array, *theta: Array) -> Array:
 
 
 def _keeping_all(rules: Sequence[Rule | None]) -> Callable[[Pattern], VJP | None]:
-    """Return the `vjp` of a row whose rules take the cotangent, the output and all operands."""
+    """Return the `vjp` of a primitive whose rules take the cotangent, the output and all operands."""
 
     def vjp(pattern: Pattern) -> VJP | None:
         used = [rule for rule, tracked in zip(rules, pattern, strict=True) if tracked]

@@ -246,11 +246,11 @@ def _shape_minors(a: Aval, *cts: Aval) -> Aval:
     return Aval(a.shape, np.result_type(a.dtype, *(ct.dtype for ct in cts)))
 
 
-def _batch_minors(row: str) -> Rule:
+def _batch_minors(primitive: str) -> Rule:
     def batch(mapped: Pattern, *values: Any) -> Any:
         size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
         full = (v if m else broadcast_to(v, (size, *v.shape)) for v, m in zip(values, mapped, strict=True))
-        return bind(row, *full)
+        return bind(primitive, *full)
 
     return batch
 

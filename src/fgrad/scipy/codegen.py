@@ -26,14 +26,14 @@ def straight(program: Program) -> Callable[..., tuple[Any, ...]]:
 
     lines = [f"def function({', '.join(names.values())}):"]
     for i, e in enumerate(program.equations):
-        row = PRIMITIVES[e.name]
+        primitive = PRIMITIVES[e.name]
         args = ", ".join(map(text, e.args))
-        known[f"r{i}"], known[f"p{i}"] = row, e.params
+        known[f"r{i}"], known[f"p{i}"] = primitive, e.params
         for v in e.outs:
             names[v] = f"x{len(names)}"
         outs = ", ".join(names[v] for v in e.outs)
-        target = f"({outs}{',' * (len(e.outs) == 1)})" if row.many else outs
-        if row.apply:
+        target = f"({outs}{',' * (len(e.outs) == 1)})" if primitive.many else outs
+        if primitive.apply:
             known["applied"] = applied
             lines.append(f"    {target} = applied(r{i}, ({args},), p{i})")
         else:

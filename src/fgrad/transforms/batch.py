@@ -146,7 +146,7 @@ class Batch(Trace):
         "where(condition, x, y) instead of if, or map fewer arguments."
     )
 
-    # how a row that communicates between examples acts where the examples of this trace do
+    # how a primitive that communicates between examples acts where the examples of this trace do
     across: ClassVar[dict[str, Callable[..., Any]]] = {}
 
     def __init__(self, level: int, size: int, name: Any = None) -> None:
@@ -171,25 +171,25 @@ class Batch(Trace):
         """Return whether `x` stands for examples of this trace."""
         return x.__class__ is Tensor and isinstance(x._value, BatchedTracer) and x._value.trace is self
 
-    def process(self, row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        """Apply the batch rule of `row`, below this trace."""
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Apply the batch rule of `primitive`, below this trace."""
         mapped = tuple([self.owns(a) for a in args])
         values = [a._value.whole if m else a for a, m in zip(args, mapped, strict=True)]
         with running(below(self.level)):
-            if row.name in self.across and params["over"] is self:
-                out, is_mapped = self.across[row.name](*values, **params)
+            if primitive.name in self.across and params["over"] is self:
+                out, is_mapped = self.across[primitive.name](*values, **params)
                 return BatchedTracer(self, out) if is_mapped else out
-            if row.batch:
-                out = row.batch(mapped, *values, **params)
+            if primitive.batch:
+                out = primitive.batch(mapped, *values, **params)
             else:
-                out = self._loop(row, mapped, values, params)
-        if row.many:
+                out = self._loop(primitive, mapped, values, params)
+        if primitive.many:
             return tuple(o.value if o.__class__ is Same else BatchedTracer(self, o) for o in out)
         return BatchedTracer(self, out)
 
-    def process_alone(self, row: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Apply the batch rule of `row` to arrays, which no other trace concerns."""
-        if row.batch is None or row.name in self.across:
+    def process_alone(self, primitive: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Apply the batch rule of `primitive` to arrays, which no other trace concerns."""
+        if primitive.batch is None or primitive.name in self.across:
             return NotImplemented
         mapped, wholes = [], []
         for v in values:
@@ -204,18 +204,18 @@ class Batch(Trace):
                 mapped.append(False)
                 wholes.append(v)
         if True not in mapped:
-            return row.run(*wholes, **params)
-        return BatchedTracer(self, row.batch(tuple(mapped), *wholes, **params))
+            return primitive.run(*wholes, **params)
+        return BatchedTracer(self, primitive.batch(tuple(mapped), *wholes, **params))
 
     def _loop(
-        self, row: Primitive, mapped: tuple[bool, ...], values: Sequence[Any], params: dict[str, Any]
+        self, primitive: Primitive, mapped: tuple[bool, ...], values: Sequence[Any], params: dict[str, Any]
     ) -> Any:
-        """Apply `row` to one example after the other: right for every row, and slow."""
+        """Apply `primitive` to one example after the other: right for every primitive, and slow."""
         examples = []
         for i in range(self.size):
             args = (_example(v, i) if m else v for v, m in zip(values, mapped, strict=True))
-            examples.append(bind(row.name, *args, **params))
-        if row.many:
+            examples.append(bind(primitive.name, *args, **params))
+        if primitive.many:
             return tuple(map(_stacked, zip(*examples, strict=True)))
         return _stacked(examples)
 

@@ -1,7 +1,8 @@
 """Callbacks: ordinary Python that sees values, wherever a transformation hides them.
 
-Two rows. `pure_callback` computes: it has a shape rule and a batch rule, and its derivative is an error.
-`effect` only looks: it takes its arguments off every tape, runs once for each example, and has no output.
+Two primitives. `pure_callback` computes: it has a shape rule and a batch rule, and its derivative is an
+error. `effect` only looks: it takes its arguments off every tape, runs once for each example, and has no
+output.
 """
 
 from __future__ import annotations

@@ -61,7 +61,8 @@ def checkpoint(fun: Callable[..., Any], *, policy: Policy | None = None) -> Call
     Args:
         fun: takes and returns pytrees.
         policy: which residuals are kept nevertheless: one of `fgrad.checkpoint_policies`, or any
-            `policy(row, **parameters) -> bool`, asked with the name of each operation. None keeps nothing.
+            `policy(primitive, **parameters) -> bool`, asked with the name of each operation. None keeps
+            nothing.
 
     Raises:
         RuntimeError: in the reverse pass, when `fun` computes something other than before.
@@ -153,7 +154,9 @@ def _saved(node: Node) -> list[tuple[str, Any]]:
         return []
     if len(node.saved) == 1 and isinstance(node.saved[0], Again):
         again = node.saved[0]
-        kept = [(f"kept out of {name or 'a named row'} in checkpoint", x) for name, x in again.kept.values()]
+        kept = [
+            (f"kept out of {name or 'a named operation'} in checkpoint", x) for name, x in again.kept.values()
+        ]
         return [*(("kept for checkpoint", x) for x in again.call.leaves), *kept]
-    names = [("out of" if k == 0 else "into") + f" {vjp.row}" for k in vjp.keep]
+    names = [("out of" if k == 0 else "into") + f" {vjp.primitive}" for k in vjp.keep]
     return [*zip(names, node.saved, strict=False)]

@@ -8,26 +8,26 @@ from typing import Any
 Policy = Callable[..., bool]
 
 
-def everything_saveable(row: str, **params: Any) -> bool:
+def everything_saveable(primitive: str, **params: Any) -> bool:
     """Keep everything, as without `checkpoint`."""
     return True
 
 
-def nothing_saveable(row: str, **params: Any) -> bool:
+def nothing_saveable(primitive: str, **params: Any) -> bool:
     """Keep nothing but the arguments: the default."""
     return False
 
 
-def dots_saveable(row: str, **params: Any) -> bool:
+def dots_saveable(primitive: str, **params: Any) -> bool:
     """Keep the results of products of matrices and of contractions (`matmul`, `dot`, `einsum`, ...)."""
-    return row == "contract"
+    return primitive == "contract"
 
 
 def save_only_these_names(*names: str) -> Policy:
     """Return the policy that keeps what `checkpoint_name` gave one of these names."""
     wanted = frozenset(names)
 
-    def policy(row: str, **params: Any) -> bool:
-        return row == "name" and params["label"] in wanted
+    def policy(primitive: str, **params: Any) -> bool:
+        return primitive == "name" and params["label"] in wanted
 
     return policy

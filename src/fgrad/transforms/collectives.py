@@ -89,7 +89,7 @@ def _value(x: Any, what: str) -> Any:
     raise TypeError(f"{what} takes arrays, numbers and Tensors, not {type(x).__name__}")
 
 
-# ---- rows, for values that are mapped over the axis
+# ---- primitives, for values that are mapped over the axis
 
 
 def _summed(x: Any, over: Axis) -> Any:
@@ -130,7 +130,7 @@ def _second_first(x: Any) -> Any:
 
 
 def _runs(name: str, alike: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the `run` of a row: by the axis of processes, or `alike` for a value that all examples share."""
+    """Return the `run` of a primitive: over the axis of processes, or `alike` for a shared value."""
 
     def run(x: Any, *, over: Axis, **params: Any) -> Any:
         return getattr(over, name)(x, **params) if isinstance(over, ProcessAxis) else alike(x, over, **params)

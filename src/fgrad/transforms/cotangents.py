@@ -90,7 +90,7 @@ def _at_once() -> Callable[..., Any] | None:
 
 def lift(x: Any) -> Any:
     """Return a saved array as a Tensor, which marks it as one that nobody writes to."""
-    if x.__class__ is tuple:  # all outputs of a row with several
+    if x.__class__ is tuple:  # all outputs of a primitive with several
         return tuple(map(lift, x))
     return wrap(x) if x.__class__ is np.ndarray or x.__class__ is DeviceArray else x
 

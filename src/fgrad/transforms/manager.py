@@ -540,7 +540,7 @@ def _check_samples(y: Any) -> None:
 def _check_linear(tape: Tape) -> None:
     for n in tape.live():
         if isinstance(n.vjp, VJP) and not n.vjp.linear:
-            raise NotLinearError(n.vjp.row)
+            raise NotLinearError(n.vjp.primitive)
 
 
 class GradManagerGroup(Block):

@@ -165,14 +165,16 @@ class _Sweep:
 def _by_rows(sweep: _Sweep, node: Node, vjp: VJP, c: Rows) -> Sequence[Any] | None:
     """Return the cotangents of the parents, if the step treats the samples one by one."""
     saved = tuple(map(lift, node.saved))
-    if vjp.transpose is ITSELF or (vjp.row in PRIMITIVES and ELEMENTWISE in PRIMITIVES[vjp.row].traits):
+    if vjp.transpose is ITSELF or (
+        vjp.primitive in PRIMITIVES and ELEMENTWISE in PRIMITIVES[vjp.primitive].traits
+    ):
         return _elementwise(sweep, node, vjp, c, saved)
-    if vjp.row == "contract":
+    if vjp.primitive == "contract":
         return _contract(sweep, node, vjp, c, saved)
-    if vjp.row == "broadcast_to":
+    if vjp.primitive == "broadcast_to":
         aval = node.saved[0]
         return [_unbroadcast(sweep, c, (aval.shape, aval.dtype))]
-    if vjp.row == "concatenate":
+    if vjp.primitive == "concatenate":
         if saved[-1]["axis"] == c.axis:
             return None
         return [Rows(b, c.axis) for b in vjp.lifted(c.value, *saved)]
@@ -232,20 +234,20 @@ def _contract(sweep: _Sweep, node: Node, vjp: VJP, c: Rows, saved: tuple[Any, ..
 def _axis_before(n: int, node: Node, vjp: VJP, c: Rows) -> int | None:
     """Return the axis of the samples in the one argument of a step, if it has them one by one."""
     params = node.saved[-1]
-    if vjp.transpose is WEIGHTS or vjp.row in {"sum", "mean"}:
+    if vjp.transpose is WEIGHTS or vjp.primitive in {"sum", "mean"}:
         rank = len(node.saved[list(vjp.keep).index(1)].shape if vjp.keep else node.saved[0].shape)
         return [i for i in range(rank) if i not in params["axes"]][c.axis]
-    if vjp.row == "reshape":
+    if vjp.primitive == "reshape":
         before, shape = math.prod(c.value.shape[: c.axis]), node.saved[0].shape
         axes = [i for i, m in enumerate(shape) if m == n and math.prod(shape[:i]) == before]
         return axes[0] if axes else None
-    if vjp.row == "transpose":
+    if vjp.primitive == "transpose":
         return int(params["axes"][c.axis])
-    if vjp.row == "slice":
+    if vjp.primitive == "slice":
         return _axis_of_index(params["index"], node.saved[0].shape, c.axis)
-    if vjp.row in {"cumsum", "cumprod"}:
+    if vjp.primitive in {"cumsum", "cumprod"}:
         return None if params["axis"] == c.axis else c.axis
-    if vjp.row == "gather":
+    if vjp.primitive == "gather":
         return _axis_of_gather(n, node, params["template"], c.axis)
     return None
 

@@ -162,7 +162,7 @@ class Saving:
         self._backward = cut.backward
         self._steps: dict[tuple[bool, ...], Procedure] = {}
         vjp = self.vjp = VJP(self._call)
-        vjp.row, vjp.pattern = "jit", wanted
+        vjp.primitive, vjp.pattern = "jit", wanted
 
     def _call(self, cts: Sequence[Any], *saved: Any) -> list[Any]:
         """Return the cotangents of the arguments that are followed; `cts` are those of all outputs."""

@@ -5,10 +5,10 @@ definition of its transpose: record that map, and sweep back over the recording 
 
 `Push` gets the same from one recorded step after the other, from the leaves to the outputs. Most steps need
 no second recording, because their transpose is known: a step that multiplies element by element is its own;
-that of a linear row is the row; that of a row linear in each argument is the row with the tangent in the
-place of one; that of a reduction sums the tangent with the weights that the step gives to ones. The two
-differ where a slope is infinite and what follows it is zero: a sweep meets the zero first, and zero wins. So
-the definition decides wherever a tangent is not finite.
+that of a linear primitive is the primitive; that of a primitive linear in each argument is the primitive with
+the tangent in the place of one; that of a reduction sums the tangent with the weights that the step gives to
+ones. The two differ where a slope is infinite and what follows it is zero: a sweep meets the zero first, and
+zero wins. So the definition decides wherever a tangent is not finite.
 """
 
 from __future__ import annotations
@@ -137,7 +137,9 @@ class Push:
             if node in wanted:
                 nodes.append(node)
                 wanted.update(node.parents)
-                if isinstance(node.vjp, VJP) and not node.vjp.row:  # a user's rule, which may not be linear
+                if (
+                    isinstance(node.vjp, VJP) and not node.vjp.primitive
+                ):  # a user's rule, which may not be linear
                     self._steps[node] = _recorded_step(node, node.vjp, node.aval, like)
         self._nodes = nodes[::-1]
 
@@ -169,8 +171,8 @@ class Push:
             return given[0][vjp.index]
         kind = vjp.transpose
         if kind is LINEAR:
-            row, params = PRIMITIVES[vjp.row], node.saved[-1]
-            return row.run(given[0], **params) if raw else bind(row.name, given[0], **params)
+            primitive, params = PRIMITIVES[vjp.primitive], node.saved[-1]
+            return primitive.run(given[0], **params) if raw else bind(primitive.name, given[0], **params)
         if (kind is ITSELF or kind is SYMMETRIC) and _is_real(node, given):
             return _itself(node, vjp, given, add, raw=raw)
         if kind is MULTILINEAR:
@@ -206,7 +208,7 @@ def _itself(node: Node, vjp: VJP, given: Tangents, add: Callable[..., Any], *, r
 
 
 def _each(node: Node, vjp: VJP, given: Tangents, add: Callable[..., Any], *, raw: bool) -> Any:
-    row, params = PRIMITIVES[vjp.row], node.saved[-1]
+    primitive, params = PRIMITIVES[vjp.primitive], node.saved[-1]
     args: list[Any] = [None] * len(vjp.pattern)
     for k, value in zip(vjp.keep, node.saved, strict=False):
         args[k - 1] = value if raw else lift(value)
@@ -216,7 +218,7 @@ def _each(node: Node, vjp: VJP, given: Tangents, add: Callable[..., Any], *, raw
         t = next(tangents) if tracked else None
         if t is not None:
             kept, args[i] = args[i], t
-            part = row.run(*args, **params) if raw else bind(row.name, *args, **params)
+            part = primitive.run(*args, **params) if raw else bind(primitive.name, *args, **params)
             args[i] = kept
             total = part if total is None else add(total, part)
     return total

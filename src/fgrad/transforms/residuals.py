@@ -72,7 +72,7 @@ def assemble(inputs: Sequence[Var], parts: Iterable[Unit], outputs: Sequence[Any
         shift = len(equations) - unit.start
         equations += unit.equations
         for r in unit.regions:
-            moved = Region(r.row, r.args, r.params, r.outs, r.start + shift)
+            moved = Region(r.primitive, r.args, r.params, r.outs, r.start + shift)
             moved.stop = r.stop + shift
             regions.append(moved)
     return Program(inputs, equations, outputs, (None, None), regions)
@@ -190,7 +190,7 @@ def fixed(program: Program, values: dict[Var, Any]) -> Program:
     ]
     regions = []
     for r in program.regions.values():
-        again = Region(r.row, tuple(map(new, r.args)), r.params, r.outs, r.start)
+        again = Region(r.primitive, tuple(map(new, r.args)), r.params, r.outs, r.start)
         again.stop = r.stop
         regions.append(again)
     inputs = [v for v in program.inputs if v not in values]

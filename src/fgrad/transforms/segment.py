@@ -30,7 +30,7 @@ from fgrad.transforms.cotangents import sweep
 
 
 class PolicyRecorder:
-    """Runs rows, and keeps the outputs that a policy chooses, counted in the order that `tape` sees them.
+    """Runs primitives and keeps the outputs that a policy chooses, numbered as `tape` sees them.
 
     That is the innermost tape: what runs under it is the same when the function runs again.
     """
@@ -42,15 +42,17 @@ class PolicyRecorder:
         self._made: dict[int, tuple[ref[Any], int]] = {}
         self.kept: dict[int, tuple[str, Any]] = {}
 
-    def run(self, row: Primitive, args: Sequence[Any], values: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Return the output of `row`."""
-        out = (row.large or row.run)(*values, **params)
-        if row.many or not _follows(args, (self._tape,)):
+    def run(
+        self, primitive: Primitive, args: Sequence[Any], values: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        """Return the output of `primitive`."""
+        out = (primitive.large or primitive.run)(*values, **params)
+        if primitive.many or not _follows(args, (self._tape,)):
             return out
-        if self._policy(row.name, **params):
-            self.kept[self._count] = (row.name, out)
+        if self._policy(primitive.name, **params):
+            self.kept[self._count] = (primitive.name, out)
             made = self._made.get(id(out))
-            if made is not None and made[0]() is out:  # a name: what it names was made by another row
+            if made is not None and made[0]() is out:  # a name: what it names was made by another primitive
                 self.kept[made[1]] = ("", out)
         elif out.__class__ is np.ndarray or out.__class__ is DeviceArray:
             self._made[id(out)] = (ref(out), self._count)
@@ -63,22 +65,24 @@ def _follows(args: Sequence[Any], tapes: tuple[Tape, ...]) -> bool:
 
 
 class PolicyReplay:
-    """Runs rows a second time, but for those whose output was kept."""
+    """Runs primitives a second time, but for those whose output was kept."""
 
     __slots__ = ("_count", "_kept", "_tapes", "_title")
 
     def __init__(self, kept: dict[int, tuple[str, Any]], tapes: tuple[Tape, Tape], title: str) -> None:
         self._kept, self._tapes, self._count, self._title = kept, tapes, 0, title
 
-    def run(self, row: Primitive, args: Sequence[Any], values: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Return the output of `row`."""
-        if row.many or not _follows(args, self._tapes):
-            return (row.large or row.run)(*values, **params)
+    def run(
+        self, primitive: Primitive, args: Sequence[Any], values: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        """Return the output of `primitive`."""
+        if primitive.many or not _follows(args, self._tapes):
+            return (primitive.large or primitive.run)(*values, **params)
         name, out = self._kept.get(self._count, ("", None))
         self._count += 1
         if out is None:
-            return (row.large or row.run)(*values, **params)
-        if name not in {"", row.name}:
+            return (primitive.large or primitive.run)(*values, **params)
+        if name not in {"", primitive.name}:
             refuse(self._title, "took another path")
         return out
 
@@ -349,7 +353,7 @@ def forgotten(call: Call, title: str, policy: Callable[..., bool] | None) -> Any
     Args:
         call: computes the same, any number of times.
         title: which transformation asks, for messages.
-        policy: (name of a row, **parameters) -> whether its output is kept; None keeps none.
+        policy: (name of a primitive, **parameters) -> whether its output is kept; None keeps none.
     """
     state = current()
     traces = state.traces

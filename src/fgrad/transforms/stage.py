@@ -144,29 +144,36 @@ class Stage(Trace):
         self.count += 1
         return Var(aval, f"v{self.count - 1}")
 
-    def process(self, row: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        """Write down `row` applied to `args`."""
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Write down `primitive` applied to `args`."""
         weak = None
         if any(a.__class__ is Tensor and isinstance(a._value, StagedTracer) and a._value.weak for a in args):
-            args, weak = self._settled(row, args)
-        if row.inline:
+            args, weak = self._settled(primitive, args)
+        if primitive.inline:
             start = len(self.equations)
             with running((*below(self.level), self)):
-                inlined = [self.operand(o) for o in row.inline(*args, **params)]
-            if row.apply:
-                self._close(Region(row, tuple(map(self.operand, args)), params, inlined, start))
+                inlined = [self.operand(o) for o in primitive.inline(*args, **params)]
+            if primitive.apply:
+                self._close(Region(primitive, tuple(map(self.operand, args)), params, inlined, start))
             return tuple(StagedTracer(self, o) if isinstance(o, Var) else o for o in inlined)
         operands = tuple(map(self.operand, args))
         avals = [a.aval if isinstance(a, Var) else a for a in operands]
-        with quiet():  # a rule may run its row on something of the shape
-            found = row.shape(*avals, **params) if row.shape else _by_running(row, avals, params)
-        # the rule of a row that keeps the aval of an argument may return an argument that is a constant
+        with quiet():  # a rule may run its primitive on something of the shape
+            found = (
+                primitive.shape(*avals, **params)
+                if primitive.shape
+                else _by_running(primitive, avals, params)
+            )
+        # the rule of a primitive that keeps the aval of an argument may return an argument that is a constant
         outs = tuple(
-            [self.var(a if isinstance(a, Aval) else aval_of(a)) for a in (found if row.many else (found,))]
+            [
+                self.var(a if isinstance(a, Aval) else aval_of(a))
+                for a in (found if primitive.many else (found,))
+            ]
         )
-        self.equations.append(Equation(row.name, operands, params, outs, origin()))
+        self.equations.append(Equation(primitive.name, operands, params, outs, origin()))
         tracers = tuple(StagedTracer(self, v, weak) for v in outs)
-        return tracers if row.many else tracers[0]
+        return tracers if primitive.many else tracers[0]
 
     def same(self, a: Var, b: Var, depth: int = 4) -> bool:
         """Return whether two variables have one value, as far as late element-wise equations tell."""
@@ -176,15 +183,17 @@ class Stage(Trace):
         e, f = (next((e for e in reversed(late) if v in e.outs), None) for v in (a, b))
         if not (e and f and depth) or e.name != f.name or e.params or f.params:
             return False
-        row = PRIMITIVES[e.name]
-        if row.body is None and not isinstance(row.run, np.ufunc):  # some of those draw random numbers
+        primitive = PRIMITIVES[e.name]
+        if primitive.body is None and not isinstance(
+            primitive.run, np.ufunc
+        ):  # some of those draw random numbers
             return False
         return len(e.args) == len(f.args) and all(
             self.same(x, y, depth - 1) if isinstance(x, Var) and isinstance(y, Var) else _is_one_number(x, y)
             for x, y in zip(e.args, f.args, strict=True)
         )
 
-    def _settled(self, row: Primitive, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], type | None]:
+    def _settled(self, primitive: Primitive, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], type | None]:
         """Return `args` with Python's numbers in the dtype in which NumPy computes, and what the result is.
 
         Python's operators on Python's numbers give such numbers again; beside arrays they take the dtype
@@ -192,25 +201,27 @@ class Stage(Trace):
         """
         kinds = [number_type(a) for a in args]
         if None not in kinds:
-            if row.name not in _OPERATORS or row.name in _QUESTIONS:
+            if primitive.name not in _OPERATORS or primitive.name in _QUESTIONS:
                 return args, None
-            weak = _result_type(row.name, [k for k in kinds if k])
+            weak = _result_type(primitive.name, [k for k in kinds if k])
             return tuple([self.cast(a, np.dtype(weak)) for a in args]), weak
-        if not row.mixes and row.name not in _INTEGERS:
+        if not primitive.mixes and primitive.name not in _INTEGERS:
             return args, None
-        free = {i for i, k in enumerate(kinds) if k and not (i == 0 and row.name == "where")}
+        free = {i for i, k in enumerate(kinds) if k and not (i == 0 and primitive.name == "where")}
         fixed = [
-            aval_of(a).dtype for i, a in enumerate(args) if not (kinds[i] or (i == 0 and row.name == "where"))
+            aval_of(a).dtype
+            for i, a in enumerate(args)
+            if not (kinds[i] or (i == 0 and primitive.name == "where"))
         ]
         if not fixed:
             return args, None
         dtype = np.result_type(*fixed, *(SAMPLE[k] for i, k in enumerate(kinds) if i in free and k))
         called = (
-            row.body is None and row.name not in _INTEGERS
+            primitive.body is None and primitive.name not in _INTEGERS
         )  # a function of a library, with loops of its own
-        if row.shape and (dtype.kind in "iu" or called):
+        if primitive.shape and (dtype.kind in "iu" or called):
             samples = [SAMPLE[k] if k else aval_of(a) for a, k in zip(args, kinds, strict=True)]
-            out = row.shape(*samples).dtype
+            out = primitive.shape(*samples).dtype
             if called and out in (np.float64, np.complex128):
                 return args, None  # where numbers as they are give the same
             # what NumPy computes in another dtype does not overflow in this one
@@ -267,12 +278,12 @@ class Stage(Trace):
             equation = made.get(x)
             if equation is None:  # an argument
                 return False
-            row = PRIMITIVES[equation.name]
-            if row.body is not None or KEEPS_C_ORDER in row.traits:
+            primitive = PRIMITIVES[equation.name]
+            if primitive.body is not None or KEEPS_C_ORDER in primitive.traits:
                 todo += equation.args
-            elif KEEPS_C_ORDER_OF_FIRST in row.traits:
+            elif KEEPS_C_ORDER_OF_FIRST in primitive.traits:
                 todo.append(equation.args[0])
-            elif C_ORDER not in row.traits:
+            elif C_ORDER not in primitive.traits:
                 return False
         return True
 
@@ -311,14 +322,18 @@ class Stage(Trace):
 _RANKS = (bool, int, float, complex)
 SAMPLE = {bool: True, int: 1, float: 1.0, complex: 1j}
 _BITS = {"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "invert"}
-_INTEGERS = {*_BITS, "gcd", "lcm"}  # rows without body in which Python's numbers take the dtype of others
+_INTEGERS = {
+    *_BITS,
+    "gcd",
+    "lcm",
+}  # primitives without body in which Python's numbers take the dtype of others
 _QUESTIONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
 _OPERATORS = {
     *("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "float_power"),
     *("negative", "positive", "absolute", "fabs", "square", "reciprocal"),
     *_BITS,
     *_QUESTIONS,
-}  # the rows by which Tensor answers to Python's operators
+}  # the primitives by which Tensor answers to Python's operators
 
 
 def number_type(x: Any) -> type | None:
@@ -341,12 +356,12 @@ def _is_floating(x: Any) -> bool:
     return dtype.kind in "fc"
 
 
-def _by_running(row: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Return the avals of the outputs of a row that has no `shape`, by running it on ones."""
+def _by_running(primitive: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Return the avals of the outputs of a primitive that has no `shape`, by running it on ones."""
     values = (a._value if isinstance(a, Tensor) else a for a in avals)
     filled = [np.ones(a.shape, a.dtype) if isinstance(a, Aval) else a for a in values]
-    out = row.run(*filled, **params)
-    return tuple(map(aval_of, out)) if row.many else aval_of(out)
+    out = primitive.run(*filled, **params)
+    return tuple(map(aval_of, out)) if primitive.many else aval_of(out)
 
 
 class Inner(Stage):

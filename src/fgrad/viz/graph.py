@@ -64,14 +64,20 @@ class Item:
         """What kind of operation it is, for its colour."""
         if self.kind != OPERATION:
             return self.kind
-        row = PRIMITIVES.get(self.name)
+        primitive = PRIMITIVES.get(self.name)
         if self.name in REDUCTIONS:
             return "reduction"
         if self.name in ("contract", "matmul", "convolve") or self.name.startswith("conv"):
             return "product"
-        if row is None:
+        if primitive is None:
             return "other"
-        return "elementwise" if row.body is not None else "linear" if row.linear is not None else "other"
+        return (
+            "elementwise"
+            if primitive.body is not None
+            else "linear"
+            if primitive.linear is not None
+            else "other"
+        )
 
     def count(self) -> int:
         """Return how many operations it stands for."""

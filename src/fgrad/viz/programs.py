@@ -52,7 +52,7 @@ class _Reader:
             if k in program.regions:
                 region = program.regions[k]
                 around = regions[-1][1] if regions else self.around(e)
-                regions.append((region.stop, Box(region.row.name, "control", around)))
+                regions.append((region.stop, Box(region.primitive.name, "control", around)))
             box = regions[-1][1] if regions else self.around(e)
             sources = [s for a in e.args if isinstance(a, Var) for s in made[a]]
             outs = self.inside(e, sources, box) or [

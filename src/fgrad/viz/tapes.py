@@ -196,8 +196,8 @@ def _avals(same: _Same, values: Sequence[Value]) -> dict[Note, Any]:
                     known[k] = n.avals[0] if len(n.avals) == 1 else n.avals
                     changed = True
                 own = known.get(k)
-                row = PRIMITIVES.get(n.name)
-                alike = row is not None and row.body is not None and not any(n.given)
+                primitive = PRIMITIVES.get(n.name)
+                alike = primitive is not None and primitive.body is not None and not any(n.given)
                 for p, g in zip(n.parents, n.given, strict=True):
                     q = same.root(p)
                     found = g or (own if alike and isinstance(own, Aval) else None)

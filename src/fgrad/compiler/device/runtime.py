@@ -77,7 +77,7 @@ class Context:
         assert isinstance(step.inner, layout.Choice)  # noqa: S101 -- there are three
         return partial(self._choose, step.inner, step, blocks)
 
-    # ---- kernels, products, rows
+    # ---- kernels, products, primitives
 
     def _launch(self, step: Launch) -> Run:
         grid, arrays, slots = step.grid, self.arrays, step.slots
@@ -99,15 +99,15 @@ class Context:
         self.arrays[step.order], self.arrays[step.places] = order.buffer, keys[order].buffer  # type: ignore[attr-defined]
 
     def _apply(self, step: Row, e: Equation) -> None:
-        arrays, place, row = self.arrays, self.place, PRIMITIVES[e.name]
+        arrays, place, primitive = self.arrays, self.place, PRIMITIVES[e.name]
         values = [a[0] if isinstance(a, tuple) else DeviceArray(arrays[a], place) for a in step.args]
-        found = applied(row, values, e.params)
-        for k, v, y in zip(step.outs, e.outs, found if row.many else (found,), strict=True):
+        found = applied(primitive, values, e.params)
+        for k, v, y in zip(step.outs, e.outs, found if primitive.many else (found,), strict=True):
             value = getattr(y, "_value", y)
             made = value if value.__class__ is DeviceArray else moved(np.asarray(value), place.name)
             is_known = made.shape == v.aval.shape  # else as many as a loop made
             if not is_known and (type(v.aval) is Aval or made.shape[1:] != v.aval.shape[1:]):
-                raise unexpected(row, aval_of(made), v.aval)
+                raise unexpected(primitive, aval_of(made), v.aval)
             buffer = contiguous(place, made, v.aval.dtype) if is_known else made.buffer
             if k in step.written:
                 arrays[k][...] = buffer
@@ -119,7 +119,7 @@ class Context:
             arrays[k] = None
 
     def _compiled(self, e: Equation) -> Equation:
-        """Return the call of a row; the programs of a loop that Python goes through are compiled."""
+        """Return the call of a primitive; the programs of a loop that Python goes through are compiled."""
         if not layout.kind(e):
             return e
         code = e.params["code"].map(partial(_Compiled, self.place))

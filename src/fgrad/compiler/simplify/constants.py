@@ -147,18 +147,20 @@ def folded(name: str, args: tuple[Any, ...], params: dict[str, Any], aval: Aval)
 
     What raises here raises there, when the program runs.
     """
-    row = PRIMITIVES[name]
-    if NOT_FOLDED in row.traits or row.many or "code" in params or "over" in params:
+    primitive = PRIMITIVES[name]
+    if NOT_FOLDED in primitive.traits or primitive.many or "code" in params or "over" in params:
         return None
     try:
         with np.errstate(all="ignore"):
             if name == "broadcast_to":
                 out = np.broadcast_to(args[0], aval.shape)
             elif aval.size <= max(FEW, *map(memory, args)):
-                out = row.run(*(np.asarray(a) if isinstance(a, np.generic) else a for a in args), **params)
+                out = primitive.run(
+                    *(np.asarray(a) if isinstance(a, np.generic) else a for a in args), **params
+                )
             else:
                 return None
-    except Exception:  # noqa: BLE001 -- whatever a row raises
+    except Exception:  # noqa: BLE001 -- whatever a primitive raises
         return None
     if isinstance(out, Tensor) or aval_of(out) != aval:
         return None

@@ -34,7 +34,7 @@ def known(rw: Rewriting, e: Equation) -> Any:
 
 @OPERANDS.on_all(is_elementwise)
 def spread_operands(rw: Rewriting, e: Equation) -> Any:
-    """Give element-wise rows operands that are not repeated, and repeat the result if all of them were."""
+    """Move broadcasts behind element-wise primitives: of the result, if all operands are broadcast."""
     loose = [_loose(rw, a) for a in e.args]
     if all(a is b for a, b in zip(loose, e.args, strict=True)):
         return None

@@ -20,7 +20,7 @@ Rule = Callable[["Rewriting", Equation], Any]
 
 
 class Rules:
-    """Rules by the name of the row that they rewrite.
+    """Rules by the name of the primitive that they rewrite.
 
     A rule takes the rewriting and an equation, whose operands are simple already, and returns the value
     that takes the place of its result (of its results, a list), or None. It may make other equations.
@@ -31,11 +31,11 @@ class Rules:
         self._by_name: dict[str, list[Rule]] = {}
 
     def on(self, *names: str) -> Callable[[Rule], Rule]:
-        """Return the decorator that adds a rule for some rows."""
+        """Return the decorator that adds a rule for some primitives."""
         return self.on_all(frozenset(names).__contains__)
 
     def on_all(self, wanted: Callable[[str], bool] = lambda _: True) -> Callable[[Rule], Rule]:
-        """Return the decorator that adds a rule for all rows whose names are wanted."""
+        """Return the decorator that adds a rule for all primitives whose names are wanted."""
 
         def add(rule: Rule) -> Rule:
             self._kinds.append((wanted, rule))
@@ -44,7 +44,7 @@ class Rules:
         return add
 
     def of(self, name: str) -> list[Rule]:
-        """Return the rules of a row."""
+        """Return the rules of a primitive."""
         found = self._by_name.get(name)
         if found is None:
             found = self._by_name[name] = [rule for wanted, rule in self._kinds if wanted(name)]
@@ -104,7 +104,7 @@ class Rewriting:
     # ---- what rules ask
 
     def maker(self, x: Any, *names: str) -> Equation | None:
-        """Return the equation that makes `x`, if its row is one of `names`."""
+        """Return the equation that makes `x`, if its primitive is one of `names`."""
         if x.__class__ is not Var:
             return None
         e = self._maker.get(x)
@@ -121,7 +121,7 @@ class Rewriting:
         return x.__class__ is Var and self.uses[x] == 1
 
     def goes_into(self, x: Var, name: str) -> bool:
-        """Return whether all that is done with `x` is to give it once to the row `name`, or is not known."""
+        """Return whether the only use of `x` is one by the primitive `name`, or its uses are not known."""
         return x not in self.uses or (self.uses[x] == 1 and self._user.get(x) == name)
 
     def aval(self, x: Any) -> Aval:
@@ -131,11 +131,11 @@ class Rewriting:
     # ---- what rules make
 
     def make(self, name: str, *args: Any, **params: Any) -> Any:
-        """Return the result of a row, which has one, in its simplest form."""
+        """Return the result of a primitive, which has one, in its simplest form."""
         avals = [a.aval if a.__class__ is Var else a for a in args]
-        row = PRIMITIVES[name]
-        assert row.shape is not None and not row.many  # noqa: S101, PT018 -- rules make rows of this kind only
-        out = Var(row.shape(*avals, **params), "")
+        primitive = PRIMITIVES[name]
+        assert primitive.shape is not None and not primitive.many  # noqa: S101, PT018 -- rules make primitives of this kind only
+        out = Var(primitive.shape(*avals, **params), "")
         return self._write(Equation(name, args, params, (out,), self._line))[0]
 
     def reshape(self, x: Any, shape: Sequence[int]) -> Any:
@@ -263,8 +263,8 @@ class _Itself:
 
 @functools.cache
 def is_elementwise(name: str) -> bool:
-    """Return whether a row computes each element of its result from those at the same place, broadcast."""
-    row = PRIMITIVES[name]
-    if row.body is not None:
+    """Return whether a primitive is elementwise: an element depends on those at its place, broadcast."""
+    primitive = PRIMITIVES[name]
+    if primitive.body is not None:
         return True
-    return getattr(row.batch, "func", None) is batch_elementwise and name != "threefry"
+    return getattr(primitive.batch, "func", None) is batch_elementwise and name != "threefry"
