@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from tests.ops.test_rows import SAMPLES
+from tests.ops.test_primitives import SAMPLES
 
 import fgrad as fg
 from fgrad.archive.schema import CODES, REFUSED

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.ops.test_rows import SAMPLES
+from tests.ops.test_primitives import SAMPLES
 
 from fgrad.archive.container import VERSIONS
 from fgrad.archive.schema import CHANGED, CODES, PARAMS, REFUSED, signature

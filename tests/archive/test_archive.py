@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from tests.ops.test_rows import SAMPLES
+from tests.ops.test_primitives import SAMPLES
 
 import fgrad as fg
 from fgrad.archive.container import MAGIC, unpacked
@@ -194,7 +194,7 @@ def test_every_row_is_in_the_table():
 
 
 @pytest.mark.parametrize("name", sorted({s.primitive for s in STORED} - CODES))
-def test_rows_survive(name):
+def test_primitives_survive(name):
     """Every sample of a primitive, as a program of one equation, comes back and computes the same."""
     for s in STORED:
         if s.primitive != name or s.stops:

@@ -314,7 +314,7 @@ def test_files_of_the_first_version_are_read():
         assert str(fg.load(data).program) == str(fg.load(e.data).program)
 
 
-def test_rows_that_have_changed_since_are_refused_by_name():
+def test_primitives_that_have_changed_since_are_refused_by_name():
     old = {"function": "logm", "exponent": {"float": "1.0"}}
     for data in (
         one("matrix_function", [[F, [2, 2]]], [[F, [2, 2]]], 1, **old),
@@ -327,7 +327,7 @@ def test_rows_that_have_changed_since_are_refused_by_name():
         fg.load(one("sin", [[F, [2]]], [[F, [2]]], 3))
 
 
-def test_rows_keep_their_forms():
+def test_primitives_keep_their_forms():
     """Where this fails for a primitive that is not new, programs that were stored mean another thing.
 
     Then raise the version in `container.VERSIONS`, name the primitive in `schema.CHANGED`, and write the list

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.backend.checks import check, check_row, on_device, same
-from tests.backend.test_rows import GROUPS
+from tests.backend.test_primitives import GROUPS
 from tests.backend.test_scipy import test_functions_and_derivatives as test_functions_and_derivatives  # noqa: PLC0414
 from tests.backend.test_special import test_integrals_of_carlson as test_integrals_of_carlson  # noqa: PLC0414
 from tests.backend.test_special import (

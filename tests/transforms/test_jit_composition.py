@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tests.helpers import close, differences, exactly
 from tests.numpy.programs import PROGRAMS
-from tests.ops.test_rows import SAMPLES
+from tests.ops.test_primitives import SAMPLES
 from tests.transforms.test_stage import RULED
 
 import fgrad as fg

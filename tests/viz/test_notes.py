@@ -23,7 +23,7 @@ def recorded(x):
     return y
 
 
-def test_rows_are_exchanged_for_the_block_only():
+def test_primitives_are_exchanged_for_the_block_only():
     before = {name: primitive.run for name, primitive in PRIMITIVES.items()}
     with take_notes():
         assert observed_primitives

@@ -95,7 +95,7 @@ class Reader:
         return region
 
     def infer(self, name: Any, args: Sequence[Any], params: dict[str, Any], count: int) -> Sequence[Aval]:
-        """Return the avals of an equation by the rules of its primitive, which are `count` as the file says."""
+        """Return the avals of an equation by the rules of its primitive, `count` of them."""
         avals = [a.aval if isinstance(a, Var) else aval_of(a) for a in args]
         primitive = check(demanded(name, str), avals, params, self.version)
         if name in CODES:

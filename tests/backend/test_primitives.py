@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.backend.checks import check_primitive
-from tests.ops.test_rows import SAMPLES
+from tests.ops.test_primitives import SAMPLES
 
 ELSEWHERE = {  # primitives with tests of their own: what moves, and a stream that is not the CPU's
     *("to_device", "staged_to_device", "draw"),

@@ -1268,7 +1268,7 @@ def test_row(sample):
 
 
 @pytest.mark.parametrize("name", sorted({s.primitive for s in SAMPLES}))
-def test_rows_that_are_flat_are_declared_to_be(name):
+def test_primitives_that_are_flat_are_declared_to_be(name):
     primitive = PRIMITIVES[name]
     patterns = {
         tuple(isinstance(a, np.ndarray) and a.dtype.kind in "fc" for a in s.args)
