@@ -100,7 +100,7 @@ TWO = {
 
 @pytest.mark.parametrize("x", [X, X.T, X[:, ::2], X[0, 0], np.array(0.3), X[:0]], ids=lambda x: str(x.shape))
 @pytest.mark.parametrize("name", ONE)
-def test_one_operand_in_every_column_of_its_row(name, x):
+def test_one_operand_in_every_column_of_its_primitive(name, x):
     operation, reference = ONE[name]
     shifted = x - 0.1 if name == "rational" else x
     check_primitive(operation.primitive, shifted, reference=reference, order=3)
@@ -108,7 +108,7 @@ def test_one_operand_in_every_column_of_its_row(name, x):
 
 
 @pytest.mark.parametrize("name", TWO)
-def test_two_operands_in_every_column_of_their_row(name):
+def test_two_operands_in_every_column_of_their_primitive(name):
     operation, reference = TWO[name]
     check_primitive(operation.primitive, X, X[::-1].copy(), reference=reference, order=3)
     for x, y in [
@@ -130,7 +130,7 @@ def test_three_operands():
     np.testing.assert_allclose(blend(1.0, 2.0, 0.5), 1.5 + np.sin(1) * np.cos(2) * np.exp(-0.5))
 
 
-def test_the_row_is_what_the_function_applies():
+def test_the_primitive_is_what_the_function_applies():
     np.testing.assert_array_equal(relu(X), np.maximum(X, 0))
     assert relu.primitive in PRIMITIVES
     assert relu.__name__ == "relu"
@@ -442,7 +442,7 @@ def test_bad_bodies(mistake):
 # ---- linear operations ---------------------------------------------------------------------------
 
 
-def test_a_linear_operation_in_every_column_of_its_row():
+def test_a_linear_operation_in_every_column_of_its_primitive():
     mirror = linear(
         "mirror",
         run=lambda x: x[..., ::-1],

@@ -294,7 +294,7 @@ def plant(monkeypatch):
     return add
 
 
-def test_a_right_row_passes(plant):
+def test_a_right_primitive_passes(plant):
     plant()
     check_primitive("planted", X, reference=lambda x: x + x, order=3)
     check_primitive("planted", X.astype(np.float32), reference=lambda x: x + x)
@@ -353,7 +353,7 @@ def test_an_argument_without_rule_is_found(plant):
         check_primitive("planted", X, X)
 
 
-def test_a_row_that_keeps_a_gradient_back_is_told_from_one_that_lets_it_pass(plant):
+def test_a_primitive_that_keeps_a_gradient_back_is_told_from_one_that_lets_it_pass(plant):
     plant()
     with pytest.raises(AssertionError, match="to stop gradients, but passes one on"):
         check_primitive("planted", X, stops=True)
@@ -361,7 +361,7 @@ def test_a_row_that_keeps_a_gradient_back_is_told_from_one_that_lets_it_pass(pla
     check_primitive("planted", X, stops=True)
 
 
-def test_a_real_row_has_to_refuse_complex_arguments(plant):
+def test_a_real_primitive_has_to_refuse_complex_arguments(plant):
     plant(real=True)
     check_primitive("planted", X + 1j)
     plant()
@@ -374,6 +374,6 @@ def test_narrow_dtypes_agree_with_wide_ones(plant):
         check_primitive("planted", X.astype(np.float32))
 
 
-def test_an_unknown_row():
+def test_an_unknown_primitive():
     with pytest.raises(KeyError):
         check_primitive("no such primitive", X)

@@ -183,7 +183,7 @@ def test_arrays(dtype):
 STORED = [s for s in SAMPLES if s.primitive not in REFUSED]
 
 
-def test_every_row_is_in_the_table():
+def test_every_primitive_is_in_the_table():
     """A new primitive says what its parameters are, or why it cannot be stored."""
     for s in SAMPLES:
         if s.primitive in CODES | set(REFUSED):

@@ -18,7 +18,7 @@ GROUPS["minors"] = [s for s in GROUPS["minors"] if s.args[0].dtype.char in "dD"]
 
 
 @pytest.mark.parametrize("name", sorted(GROUPS))
-def test_row(name):
+def test_primitive(name):
     for sample in GROUPS[name]:
         if sample.args and any(hasattr(a, "shape") for a in sample.args):
             check_primitive(sample)

@@ -71,7 +71,7 @@ def checked(name: str, pattern: Pattern, met: Counter[str]) -> Any:
 
 
 @pytest.mark.parametrize("name", LOWERED)
-def test_kernels_of_a_row_compute_what_numpy_computes(name, monkeypatch):
+def test_kernels_of_a_primitive_compute_what_numpy_computes(name, monkeypatch):
     met = Counter[str]()
     for rules in (decompose.RULES, decompose.ON_DEVICE):
         for key, rule in list(rules.items()):
@@ -94,6 +94,6 @@ def test_kernels_of_a_pattern_compute_what_numpy_computes(name):
     search(checked(name, PATTERNS[name], Counter()), f"{name} {SEED}", COUNT)
 
 
-def test_every_row_of_kernels_has_a_pattern():
+def test_every_primitive_of_kernels_has_a_pattern():
     """A primitive that is added brings a pattern of its own."""
     assert LOWERED.keys() >= PRIMITIVES

@@ -24,7 +24,7 @@ RNG = np.random.default_rng(1)
 
 
 @pytest.mark.parametrize("name", sorted(GROUPS))
-def test_row(name):
+def test_primitive(name):
     for sample in GROUPS[name]:
         if sample.args and any(hasattr(a, "shape") for a in sample.args):
             check_row(sample)

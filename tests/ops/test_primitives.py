@@ -1242,7 +1242,7 @@ FLAT = {
 }
 
 
-def test_every_row_has_a_sample_and_every_sample_a_row():
+def test_every_primitive_has_a_sample_and_every_sample_a_primitive():
     declared = {
         name for name in PRIMITIVES if "@" not in name and "." not in name
     }  # not those of tests and users
@@ -1255,7 +1255,7 @@ def test_names_of_samples_differ():
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=str)
-def test_row(sample):
+def test_primitive(sample):
     reference = sample.reference
     check_primitive(
         sample.primitive,
@@ -1280,7 +1280,7 @@ def test_primitives_that_are_flat_are_declared_to_be(name):
 
 
 @pytest.mark.parametrize("name", sorted({s.primitive for s in SAMPLES} & FLAT - {"custom"}))
-def test_flat_rows_give_zero_gradients(name):
+def test_flat_primitives_give_zero_gradients(name):
     sample = next(s for s in SAMPLES if s.primitive == name)
     where = tuple(i for i, a in enumerate(sample.args) if isinstance(a, np.ndarray) and a.dtype.kind == "f")
     if not where:

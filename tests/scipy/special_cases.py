@@ -1,7 +1,7 @@
 """Where each primitive of fgrad.scipy.special is checked, and what mpmath says it is: one line a primitive.
 
-The first point is also the sample of the primitive in tests/ops/test_primitives.py. An `int` among the operands is
-an argument without derivative, or one that is kept constant.
+The first point is also the sample of the primitive in tests/ops/test_primitives.py. An `int` among the
+operands is an argument without derivative, or one that is kept constant.
 """
 
 from __future__ import annotations

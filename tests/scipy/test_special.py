@@ -37,7 +37,7 @@ def points(primitive):
     return [*case.points, *([case.complex] if case.complex else [])]
 
 
-def test_every_row_has_a_case():
+def test_every_primitive_has_a_case():
     assert set(CASES) == DECLARED
 
 
@@ -319,7 +319,7 @@ def test_jit_calls_scipy_between_its_kernels():
     np.testing.assert_allclose(fg.jit(fg.vmap(fg.grad(f)))(np.stack([x, x]))[0], fg.grad(f)(x), rtol=1e-12)
 
 
-def test_stored_programs_find_the_rows(tmp_path):
+def test_stored_programs_find_the_primitives(tmp_path):
     path = tmp_path / "program"
     path.write_bytes(fg.export(lambda x: theirs.jv(0, x) * np.sin(x), np.zeros(2)))
     program = (

@@ -65,7 +65,7 @@ PRIMITIVE_SAMPLES = [s for s in SAMPLES if s.primitive != "custom"]  # which is 
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("sample", PRIMITIVE_SAMPLES, ids=str)
 @np.errstate(all="ignore")
-def test_every_row(sample):
+def test_every_primitive(sample):
     f = lambda *args: bind(sample.primitive, *args, **sample.params)
     try:
         expected = f(*sample.args)

@@ -144,7 +144,7 @@ def test_values_without_elements():
     same(fg.jit(f)(on_device(X)), f(X))
 
 
-def test_several_results_of_a_row_inside():
+def test_several_results_of_a_primitive_inside():
     f = lambda x: lax.fori_loop(0, 2, lambda i, c: tuple(np.linalg.qr(c[0] + c[1])), (x, x * 2))
     same(fg.jit(f)(on_device(W)), f(W))
     f = lambda x: lax.fori_loop(0, 2, lambda i, c: np.linalg.qr(c)[1] + c, x)

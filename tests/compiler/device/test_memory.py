@@ -95,7 +95,7 @@ def test_calls_from_many_threads_do_not_share_memory(asked):
                 same(found, network(X * k, W))
 
 
-def test_results_of_rows_that_are_views_are_copied_out_of_the_arena():
+def test_results_of_primitives_that_are_views_are_copied_out_of_the_arena():
     def f(x):
         z = (x + 1j * x).T  # complex numbers have no kernels: rows compute them
         return np.sort((z.real + 1) @ np.ones((18, 18))) * 2, np.abs(z[:3]) + 1
