@@ -1,10 +1,11 @@
 """`python -m tests.interrupting`: what programs leave behind that are interrupted at random points.
 
 CPython looks for signals where a function of Python begins, and where one of C has returned: these are the
-points of KeyboardInterrupt. Memory runs out where something is made: these are the points of MemoryError. A
-trace function counts them in fgrad's files, and raises at one. Afterwards nothing may be left of what ran:
-no trace on the stack, no lock held, no setting changed, no half of a result; and the same objects, used
-again, have to give the same results.
+points of KeyboardInterrupt, and of what other handlers raise, as TimeoutError. Memory runs out where
+something is made: these are the points of MemoryError. A trace function counts them in fgrad's files, and
+raises at one. Afterwards nothing may be left of what ran: no trace on the stack, no lock held, no setting
+changed, no half of a result; and the same objects, used again, have to give the same results. Nobody but
+Python itself may drop what a handler raised.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import io
 import opcode
 import random
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -33,6 +35,7 @@ import fgrad.viz
 from fgrad import archive, compiler, config, lax
 from fgrad.core import observers, trace
 from fgrad.core.trace import FLOOR
+from fgrad.kernels import store
 
 SOURCE = str(Path(fg.__file__).parent)
 CALLS = {op for name, op in opcode.opmap.items() if name.startswith("CALL")}
@@ -43,11 +46,11 @@ MAKING = CALLS | {
 }
 LOADING = {opcode.opmap["LOAD_CONST"]}
 BETWEEN = {op for name, op in opcode.opmap.items() if name in {"PRECALL", "CACHE", "PUSH_NULL"}}
-ERRORS = KeyboardInterrupt, MemoryError
+ERRORS = KeyboardInterrupt, TimeoutError, MemoryError
 _ = archive, compiler  # which are imported late otherwise
 MODULES = tuple(sorted(name for name in sys.modules if name.startswith("fgrad.")))
 LOCKS = type(threading.Lock()), type(threading.RLock())
-LEFT_ALONE = ("crew.py", "native.py")  # where threads meet: they have tests of their own
+LEFT_ALONE = ("kernels/pool.py", "kernels/native.py")  # where threads meet: they have tests of their own
 
 
 class Points:
@@ -87,7 +90,7 @@ class Points:
             self._last.pop(frame, None)
         elif event == "opcode":
             code = frame.f_code.co_code
-            if self.error is KeyboardInterrupt:
+            if self.error is not MemoryError:
                 if self._last.get(frame) in CALLS:
                     self._point(frame)
             elif code[frame.f_lasti] in MAKING and not self._leaves(frame):
@@ -465,6 +468,30 @@ def exported():
 
 
 @program
+def folded():
+    def f(x):
+        table = np.cumsum(np.reshape(fnp.arange(6.0), (2, 3)), axis=1)
+        return np.sum(x * np.exp(table[1]) + np.transpose(table)[:, 0])
+
+    def run():
+        return [fg.jit(f)(V), fg.jit(f).lower(V).program.run([V])[0]]
+
+    return run, _nothing
+
+
+@program
+def kept():
+    folder = tempfile.TemporaryDirectory()
+    path = Path(folder.name).resolve() / f"k_{'0' * 32}.o"
+
+    def run():
+        store.keep(path, W.tobytes())
+        return [np.frombuffer(store.read(path)), np.array(len(store.entries(path.parent))), folder.name and V]
+
+    return run, _nothing
+
+
+@program
 def solved():
     def f(a):
         return fg.scipy.optimize.root(lambda x: x * x * x + x - a, np.zeros(3)).x.sum()
@@ -518,6 +545,8 @@ def interrupt(name, error, at):
                 kept = caught  # its traceback keeps every frame, as an interactive session does
                 found = None
             wrong = [] if kept is None or _is_of(kept, error) else [f"raises {kept!r}"]
+            if kept is None and points.where and not heard and error is not MemoryError:
+                wrong.append("the error was dropped")
             try:
                 wrong += check()
             except BaseException as caught:

@@ -1,13 +1,23 @@
 """Blocks of `with`, left in every way."""
 
 import contextlib
+import functools
 import gc
+import signal
 import weakref
 from contextvars import ContextVar
 
+import numpy as np
 import pytest
 
-from fgrad.blocks import Block, Setting
+import fgrad as fg
+from fgrad.archive import reading
+from fgrad.blocks import Block, Setting, is_of_handler, suppress
+from fgrad.compiler.simplify import constants
+from fgrad.core.aval import aval_of
+from fgrad.core.primitive import ROWS
+from fgrad.kernels import pool, source
+from fgrad.transforms import captures
 
 place = ContextVar("place", default="outside")
 
@@ -117,3 +127,114 @@ def test_no_cycle_is_left():
 class _Seen:
     def __init__(self, block):
         block.seen = self
+
+
+# ---- what handlers of signals raise ----------------------------------------------------------------------
+
+
+class Handlers:
+    def given(self, number, frame):
+        raise TimeoutError(number)
+
+    def gathered(self, *args):
+        self.given(0, None)
+
+    def from_another(self, number, frame, kind=TimeoutError):
+        self._raised(kind)
+
+    def _raised(self, kind):
+        raise kind
+
+    def __call__(self, number, frame):
+        try:
+            self._raised(KeyError)
+        finally:
+            self._raised(TimeoutError)
+
+
+HANDLERS = {
+    "a method": Handlers().given,
+    "any arguments": Handlers().gathered,
+    "by another": Handlers().from_another,
+    "an object": Handlers(),
+    "a lambda": lambda n, f: Handlers().from_another(n, f),
+    "partial": functools.partial(Handlers().from_another, kind=TimeoutError),
+}
+
+
+@pytest.fixture
+def alarm():
+    """Return a function that sends a signal when it is first called, whose handler raises TimeoutError."""
+    before, calls = signal.signal(signal.SIGINT, Handlers().given), []
+
+    def send(*_, **__):
+        calls.append(None)
+        if len(calls) == 1:
+            signal.raise_signal(signal.SIGINT)
+            calls.append(None)  # there the handler has run
+
+    yield send
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("handler", HANDLERS.values(), ids=HANDLERS)
+def test_errors_of_handlers_are_not_suppressed(handler):
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with pytest.raises(TimeoutError) as caught, suppress(OSError):
+            signal.raise_signal(signal.SIGINT)
+            list(range(3))
+        assert is_of_handler(caught.value)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_other_errors_are_suppressed():
+    done = []
+    with suppress(OSError, KeyError):
+        Handlers().given(1, None)
+    with suppress(OSError, KeyError):
+        {}[1]
+    with suppress(OSError):
+        done.append(1)
+    assert done
+    with pytest.raises(ValueError, match="else"), suppress(OSError):
+        raise ValueError("else")
+
+
+def _loading(alarm, monkeypatch):
+    monkeypatch.setattr(source, "execute", alarm)
+    source.load("def kernel(): pass  # that nobody asked for before\n")
+
+
+def _folding(alarm, monkeypatch):
+    monkeypatch.setattr(ROWS["add"], "run", alarm)
+    constants.folded("add", (np.ones(2), np.ones(2)), {}, aval_of(np.ones(2)))
+
+
+def _reading(alarm, monkeypatch):
+    data = fg.export(np.sin, 1.0)
+    monkeypatch.setattr(reading.Reader, "program", alarm)
+    fg.load(data)
+
+
+def _calling_again(alarm, monkeypatch):
+    table = np.ones(3)
+    f = fg.jit(lambda x: x * table)
+    f(1.0)
+    monkeypatch.setattr(captures._Print, "holds", alarm)
+    f(1.0)
+
+
+def _starting_threads(alarm, monkeypatch):
+    monkeypatch.setattr(pool.ThreadPool, "start", alarm)
+    pool.pool.__wrapped__()
+
+
+@pytest.mark.parametrize("reach", [_loading, _folding, _reading, _calling_again, _starting_threads])
+def test_where_something_is_tried_another_way_the_error_of_a_handler_is_the_callers(
+    reach, alarm, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("FGRAD_CACHE_DIR", str(tmp_path / "cache"))
+    with pytest.raises(TimeoutError):
+        reach(alarm, monkeypatch)

@@ -9,14 +9,43 @@ function in C around it is what makes that so: a traceback holds the arguments o
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial, wraps
+from types import TracebackType
 from typing import Any, TypeVar
 from weakref import ref
 
 T = TypeVar("T")
+
+
+def is_of_handler(error: BaseException) -> bool:
+    """Return whether the handler of a signal raised an error: it was given the frame that it interrupted.
+
+    Who tries something another way where that fails asks this first: such an error is the caller's.
+    """
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        interrupted, place = place.tb_frame, place.tb_next
+        for given in place.tb_frame.f_locals.values():
+            if given is interrupted or (type(given) is tuple and any(x is interrupted for x in given)):
+                return True
+    return False
+
+
+class suppress(contextlib.suppress):  # noqa: N801 -- used as `contextlib.suppress` is
+    """Leave a block at an error of some kinds and go on, unless the handler of a signal raised it.
+
+    TimeoutError, say, is an OSError too.
+    """
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
+    ) -> bool:
+        """Return whether to go on."""
+        return error is not None and bool(super().__exit__(kind, error, place)) and not is_of_handler(error)
 
 
 class _Watch(ref["partial[None]"]):

@@ -6,11 +6,11 @@ for others is left alone until the folder is full, and then goes first, for it w
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
 from fgrad import config
+from fgrad.blocks import suppress
 from fgrad.kernels import store
 
 
@@ -57,7 +57,7 @@ def info() -> Info:
     """
     entries = store.entries(folder())
     refusal = ""
-    with contextlib.suppress(OSError):  # where there is none yet
+    with suppress(OSError):  # where there is none yet
         refusal = store.doubt(folder().resolve())
     return Info(folder(), len(entries), sum(e.size for e in entries.values()), config.cache_size(), refusal)
 

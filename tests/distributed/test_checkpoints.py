@@ -189,6 +189,39 @@ def test_files_that_are_no_checkpoint(tmp_path):
         fg.load(data)
 
 
+def test_memory_is_limited(tmp_path):
+    """That of the file, and that of arrays which repeat one element, or are named many times."""
+    file = tmp_path / "state"
+    alone(save, file, {"w": np.arange(1000.0)})
+    with pytest.raises(ValueError, match=r"the file .*state takes up to 8,\d* bytes, more than the 4,000"):
+        alone(lambda: restore(file, max_bytes=4000))
+    assert alone(lambda: restore(file, max_bytes=16_000))["w"].sum() == 499_500.0
+    huge = np.broadcast_to(0.0, (2**17, 2**17))
+    often = ["list", [["array", 0]] * 70_000]
+    for described, x in ((["array", 0], huge), (often, np.zeros(8192)), (["list", []], huge)):
+        file.write_bytes(packed({"checkpoint": described}, [x], 1))
+        if described == ["list", []]:
+            assert alone(restore, file) == []  # an array that nobody asks for takes nothing
+            continue
+        with pytest.raises(ValueError, match=r"building its arrays takes up to .* of max_bytes; if"):
+            alone(restore, file)
+        with pytest.raises(ValueError, match="max_bytes"):
+            alone(restore, file, [np.ones(2)])
+    assert len(alone(lambda: restore(file.rename(tmp_path / "kept"), max_bytes=None))) == 0
+
+
+def test_a_file_that_is_too_large_is_so_on_all_ranks(tmp_path):
+    alone(save, tmp_path / "state", {"w": np.arange(1000.0)})
+
+    def run():
+        try:
+            restore(tmp_path / "state", max_bytes=4000)
+        except (ValueError, RankError) as error:
+            return str(error)
+
+    assert all("of max_bytes" in text for text in simulate(3, run))
+
+
 def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
     file = tmp_path / "state"
     alone(save, file, {"w": 1})

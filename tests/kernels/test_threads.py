@@ -98,3 +98,20 @@ def test_an_error_of_the_caller_ends_the_loop_after_the_pieces_that_workers_took
     assert before
     threads.share_by_queue(lambda lo, hi: None, (), 100, 3, 1)
     assert ended == before  # nobody went on with the first loop
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_what_a_handler_raises_comes_after_the_last_piece(error):
+    loop, waits = threads._Shared(lambda *_: None, (), []), []
+    loop.entered.append(None)  # of a worker that writes to the caller's arrays
+
+    def get(timeout):
+        waits.append(timeout)
+        if len(waits) == 1:
+            raise error
+        loop.left.append(None)
+
+    loop.signal = SimpleNamespace(get=get)
+    with pytest.raises(error):
+        loop.end()
+    assert len(waits) == 2

@@ -17,6 +17,7 @@ from fgrad.archive.container import checked_text, demanded, packed, too_large, u
 from fgrad.archive.reading import Reader
 from fgrad.archive.rules import fingerprint
 from fgrad.archive.writing import Writer
+from fgrad.blocks import is_of_handler
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Program
@@ -136,6 +137,8 @@ class _Stored:
         except ValueError:
             raise
         except Exception as error:  # of a rule, by what it got from the file
+            if is_of_handler(error):
+                raise
             raise ValueError(f"the stored program is invalid: {type(error).__name__}: {error}") from error
 
     def _read(self, header: dict[str, Any], reader: Reader) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import tempfile
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.archive.container import DTYPES, packed, shortened, unpacked
+from fgrad.archive import MAX_BYTES
+from fgrad.archive.container import DTYPES, packed, shortened, too_large, unpacked
 from fgrad.core.aval import aval_of
 from fgrad.core.tensor import Tensor, tensor
 from fgrad.distributed import operations
@@ -55,7 +57,13 @@ def save(path: str | os.PathLike[str], state: Any, comm: World | None = None) ->
     here.barrier()
 
 
-def restore(path: str | os.PathLike[str], like: Any = None, comm: World | None = None) -> Any:
+def restore(
+    path: str | os.PathLike[str],
+    like: Any = None,
+    comm: World | None = None,
+    *,
+    max_bytes: int | None = MAX_BYTES,
+) -> Any:
     """Return what `save` wrote; rank 0 reads, and sends it to the others.
 
     Args:
@@ -63,27 +71,36 @@ def restore(path: str | os.PathLike[str], like: Any = None, comm: World | None =
         like: a pytree of the structure, shapes and dtypes that the file should have; needed only where there
             are other containers than dicts, lists and tuples.
         comm: the ranks; None is `world()`.
+        max_bytes: how much memory the file, reading it, and its arrays may take, each; None for any number.
+            It is 4 GiB, unless you say otherwise.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is not a checkpoint, was altered, or does not fit `like`.
+        ValueError: the file is not a checkpoint, was altered, does not fit `like`, or needs more memory than
+            `max_bytes`.
         TypeError: it has a container that only `like` can build.
     """
     here = comm or world()
+    limit = math.inf if max_bytes is None else max_bytes
     data = b""
     if here.rank == 0:
         try:
+            length = Path(path).stat().st_size
+            if length > limit:
+                raise too_large(f"the file {path}", length, limit)
             data = Path(path).read_bytes()
-        except OSError as error:
+        except (OSError, ValueError) as error:
             here.hub.fail(error)
     size = np.array([len(data)])
     here.run(operations.broadcast(here.hub, size, f"restore {Path(path).name}", 0))
     flat = np.frombuffer(data, np.uint8) if data else np.empty(int(size[0]), np.uint8)
     data = here.run(operations.broadcast(here.hub, flat, "the bytes of a checkpoint", 0)).tobytes()
     try:
-        header, arrays, _ = unpacked(data)
+        header, arrays, _ = unpacked(data, limit)
         described: Any = header.get("checkpoint") if len(header) == 1 else None
-        _demand(described, arrays)
+        needed = _demand(described, arrays)
+        if needed > limit:
+            raise too_large("building its arrays", needed, limit)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a checkpoint that fgrad.distributed.save wrote: {error}") from error
     if like is None:
@@ -156,21 +173,24 @@ def _described(x: Any, path: str, arrays: list[np.ndarray]) -> list[Any]:
     ]
 
 
-def _demand(described: Any, arrays: list[np.ndarray]) -> None:
+def _demand(described: Any, arrays: list[np.ndarray]) -> int:
     """Refuse what `save` does not write: any program can write a file with a right digest.
+
+    Returns:
+        How many bytes the arrays take: a file may repeat an element, or name an array, any number of times.
 
     Raises:
         ValueError: this is no tree.
     """
     match described:
         case ["none"] | ["bool", bool()] | ["str", str()]:
-            return
+            return 0
         case ["int", int(x)] if x.__class__ is int:
-            return
+            return 0
         case ["float", str(text)] if _FLOAT.fullmatch(text):
-            return
+            return 0
         case ["array" | "tensor", int(k)] if k.__class__ is int and 0 <= k < len(arrays):
-            return
+            return arrays[k].nbytes
         case ["dict", list(keys), list(parts)] if (
             len(keys) == len(parts) == len({(k.__class__, k) for k in keys if k.__class__ in (str, int)})
         ):
@@ -179,8 +199,7 @@ def _demand(described: Any, arrays: list[np.ndarray]) -> None:
             pass
         case _:
             raise ValueError(f"a checkpoint cannot hold {shortened(described)}")
-    for part in parts:
-        _demand(part, arrays)
+    return sum(_demand(part, arrays) for part in parts)
 
 
 def _built(described: list[Any], arrays: list[np.ndarray]) -> Any:

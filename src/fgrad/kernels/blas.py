@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from fgrad.blocks import suppress
 from fgrad.kernels import intrinsics, native
 
 LETTERS = {"float32": "s", "float64": "d"}
@@ -217,7 +218,6 @@ def _libraries() -> list[ctypes.CDLL]:
 
 
 def _open(file: Path) -> ctypes.CDLL | None:
-    try:
+    with suppress(OSError):  # not for this machine
         return ctypes.CDLL(str(file))
-    except OSError:  # not for this machine
-        return None
+    return None

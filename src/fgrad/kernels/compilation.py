@@ -6,7 +6,6 @@ long. No kernel of fgrad's own needs it.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
 import mmap
@@ -15,7 +14,7 @@ import sys
 from typing import Any, NamedTuple
 
 from fgrad import locks
-from fgrad.blocks import Nested
+from fgrad.blocks import Nested, suppress
 from fgrad.kernels import checks, source, store
 
 FASTMATH = {"contract"}  # fused multiply-add
@@ -135,7 +134,7 @@ def by_numba(text: str, signature: str) -> Compiled:
     )(function)  # fmt: skip
     try:
         machine = bytes(made._library._get_compiled_object())
-    except Exception:  # noqa: BLE001 -- without it kernels live in memory only
+    except (AttributeError, RuntimeError):  # without it kernels live in memory only
         return Compiled(None, made.address, made)
     declared = re.findall(r'^declare [^@]*@"?([\w.$]+)"?\(', made.inspect_llvm(), re.MULTILINE)
     code = Code(made.native_name, tuple(n for n in declared if not n.startswith("llvm.")), machine)
@@ -229,7 +228,7 @@ def _load_libraries() -> None:
     if checks.ON:
         binding.add_symbol(checks.SYMBOL, ctypes.cast(checks.noting(), ctypes.c_void_p).value)
     if sys.platform == "linux":
-        with contextlib.suppress(RuntimeError):  # not where the C library is another than glibc
+        with suppress(RuntimeError):  # not where the C library is another than glibc
             binding.load_library_permanently("libm.so.6")
 
 

@@ -20,7 +20,6 @@ and `args` any sequence.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import sys
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fgrad import locks
+from fgrad.blocks import suppress
 from fgrad.core.caches import LRU
 from fgrad.kernels import compilation, contracts, intrinsics, progress, source, store
 from fgrad.kernels.compilation import Code, Compiled
@@ -169,7 +169,7 @@ def _kept(text: str, signature: str, made: Compiled) -> Kernel:
     _counts["compiled"] += 1
     path = _path(_whole(text, signature))
     if path and code:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             store.keep(path, _packed(code, path.stem))
     kernel = Kernel(address, owner)
     kernel.contract = contracts.of(text)

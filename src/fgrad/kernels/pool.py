@@ -25,7 +25,6 @@ order in which threads can do this, instruction by instruction.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import platform
@@ -38,6 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import config, locks
+from fgrad.blocks import suppress
 from fgrad.kernels import compilation
 
 PATIENCE = 500e-6  # seconds that a thread spins before it sleeps
@@ -259,10 +259,9 @@ class ThreadPool:
     def start(self) -> None:
         """Start the workers, as many as the system lets there be."""
         try:
-            for _ in range(self._parts - 1):
-                Thread(target=self._work, name="fgrad", daemon=True).start()
-        except RuntimeError:  # no more threads, or the interpreter ends
-            return
+            with suppress(RuntimeError):  # no more threads, or the interpreter ends
+                for _ in range(self._parts - 1):
+                    Thread(target=self._work, name="fgrad", daemon=True).start()
         except BaseException:  # an interrupt: nobody is going to know this pool
             self.stop()
             raise
@@ -280,7 +279,7 @@ class ThreadPool:
         if not self._sleeping:
             return
         self._caller = _core()
-        with contextlib.suppress(RuntimeError):  # where another thread is faster
+        with suppress(RuntimeError):  # where another thread is faster
             for bell in self._bells:
                 if bell in self._sleeping and bell.locked():
                     bell.release()
@@ -325,7 +324,7 @@ class ThreadPool:
         """
         core = _core()
         if core == self._caller and core in self._cores and len(self._cores) > 1:
-            with contextlib.suppress(OSError):  # where the process may no longer use the others
+            with suppress(OSError):  # where the process may no longer use the others
                 os.sched_setaffinity(0, self._cores - {core})
 
 
@@ -335,12 +334,11 @@ def pool() -> ThreadPool | None:
 
     Threads do not outlive a fork: a child process has a pool of its own.
     """
-    try:
+    with suppress(KeyError, RuntimeError):  # of a processor or an LLVM that fgrad does not know
         made = ThreadPool(config.num_threads())
-    except (KeyError, RuntimeError):  # of a processor or an LLVM that fgrad does not know
-        return None
-    made.start()
-    return made
+        made.start()
+        return made
+    return None
 
 
 def runner() -> Callable[[int, int, int, int], None]:

@@ -7,7 +7,6 @@ written, is built again.
 
 from __future__ import annotations
 
-import contextlib
 import linecache
 import sys
 from collections import deque
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import config, locks
+from fgrad.blocks import is_of_handler, suppress
 from fgrad.core.caches import LRU
 from fgrad.kernels import checks, contracts, store
 
@@ -115,8 +115,10 @@ def _load_cached(text: str) -> ModuleType | None:
     for _ in range(2):  # what fails the first time is a damaged entry, and is built anew
         try:
             return _load_entry(path, text)
-        except Exception:  # noqa: BLE001, PERF203 -- damaged files raise anything; a true error returns without the cache
-            with contextlib.suppress(OSError):
+        except Exception as error:  # noqa: PERF203 -- damaged files raise anything; a true error returns without the cache
+            if is_of_handler(error):
+                raise
+            with suppress(OSError):
                 _forget_code(path)
     return None
 
@@ -124,7 +126,7 @@ def _load_cached(text: str) -> ModuleType | None:
 def _has_code_folder(folder: Path) -> bool:
     """Return whether there is a folder in which Numba's machine code is the user's own."""
     path = folder / "__pycache__"
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         path.mkdir(mode=0o700, exist_ok=True)
         if not store.doubt(path):
             path.chmod(0o700)  # for a moment, files there have the mode that the umask gives them

@@ -11,7 +11,6 @@ process that ends at any moment leaves whole files, and parts that are swept lat
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import platform
@@ -28,6 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from fgrad import config
+from fgrad.blocks import suppress
 from fgrad.core.trace import user_frame
 from fgrad.errors import CacheWarning
 
@@ -47,12 +47,11 @@ def folder() -> Path | None:
     """Return the folder of the cache, made if need be; None where that cannot be, or others may write."""
     if config.cache_size() <= 0:
         return None
-    try:
+    with suppress(OSError, RuntimeError):  # the latter where there is no home directory
         path = _made()
         why = doubt(path)
-    except (OSError, RuntimeError):  # the latter where there is no home directory
-        return None
-    if why:
+        if not why:
+            return path if os.access(path, os.R_OK | os.W_OK | os.X_OK) else None
         _warn(
             str(path),
             f"the folder of compiled code is not used, because {why}, so that others could plant code there: "
@@ -60,8 +59,7 @@ def folder() -> Path | None:
             "alone (`chmod go-w`), choose another one by the environment variable FGRAD_CACHE_DIR, or none "
             "by FGRAD_CACHE_SIZE=0",
         )
-        return None
-    return path if os.access(path, os.R_OK | os.W_OK | os.X_OK) else None
+    return None
 
 
 def _made() -> Path:
@@ -72,7 +70,7 @@ def _made() -> Path:
             break
         missing.append(place)
     for place in reversed(missing):
-        with contextlib.suppress(FileExistsError):  # another process was faster
+        with suppress(FileExistsError):  # another process was faster
             place.mkdir(mode=0o700)
     return path
 
@@ -103,7 +101,7 @@ def doubt(path: Path) -> str:
 
 def read(path: Path) -> bytes:
     """Return what an entry holds; nothing if there is none, or if others may have written it."""
-    try:
+    with suppress(OSError):
         why = _doubt_of_file(path.lstat())
         if not why:
             file = os.open(path, os.O_RDONLY | _SAFELY)  # which waits for nobody, whatever has come there
@@ -112,13 +110,11 @@ def read(path: Path) -> bytes:
                 why = _doubt_of_file(status)
                 if not why:
                     return stream.read() if status.st_size <= LARGEST else b""
-    except OSError:
-        return b""
-    _warn(
-        str(path.parent),
-        f"compiled code in the cache is not used, because {why}: {path}. It is compiled again, and replaced "
-        "where possible; `fgrad.cache.clear()` removes all there is",
-    )
+        _warn(
+            str(path.parent),
+            f"compiled code in the cache is not used, because {why}: {path}. It is compiled again, and "
+            "replaced where possible; `fgrad.cache.clear()` removes all there is",
+        )
     return b""
 
 
@@ -194,20 +190,20 @@ def write(path: Path, content: bytes, date: float | None = None) -> None:
             os.utime(part, (date, date))
         part.replace(path)
     finally:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             part.unlink(missing_ok=True)
 
 
 def remove(files: list[Path]) -> None:
     """Remove files, those that can be."""
     for file in files:
-        with contextlib.suppress(OSError):  # on Windows, in use by another process
+        with suppress(OSError):  # on Windows, in use by another process
             file.unlink(missing_ok=True)
 
 
 def touch(path: Path) -> None:
     """Note that an entry was used."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         os.utime(path)
 
 
@@ -256,7 +252,7 @@ def entries(path: Path) -> dict[str, Entry]:
     found: defaultdict[str, Entry] = defaultdict(Entry)
     code = path / "__pycache__"
     for file in (*path.glob(_NAMES), *(() if code.is_symlink() else code.glob(_NAMES))):
-        with contextlib.suppress(OSError):  # another process may remove it meanwhile
+        with suppress(OSError):  # another process may remove it meanwhile
             status = file.lstat()
             entry = found[file.name.partition(".")[0]]
             entry.files.append(file)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Protocol
 
 from fgrad import config, locks
+from fgrad.blocks import suppress
 from fgrad.kernels.pool import pool
 
 ELEMENTS = 32768  # a loop over fewer is not worth a second thread, nor a piece of a loop its while to take
@@ -110,7 +110,7 @@ class _Shared:
                     with suppress(Empty):
                         self.signal.get(timeout=PAUSE)
                 break
-            except KeyboardInterrupt as raised:
+            except BaseException as raised:  # noqa: BLE001 -- of the handler of a signal; raised below
                 interrupt = raised
         self.args = ()  # it may still be waiting for a worker
         if interrupt is not None:

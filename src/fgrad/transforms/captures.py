@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.blocks import is_of_handler
 from fgrad.core.snapshot import is_private
 from fgrad.core.tensor import Tensor
 from fgrad.transforms.calling import Transformed, name_of
@@ -64,7 +65,11 @@ class Surroundings:
                 stacklevel=2,
             )
         self._found = list(walk.found.values())
-        self._namespace: dict[str, Any] = walk.namespace | {"is_": operator.is_, "_MISSING": _MISSING}
+        self._namespace: dict[str, Any] = walk.namespace | {
+            "is_": operator.is_,
+            "_MISSING": _MISSING,
+            "is_of_handler": is_of_handler,
+        }
         self.fresh = self._compiled([code for _, code in self._found])
 
     def __bool__(self) -> bool:
@@ -81,7 +86,9 @@ class Surroundings:
                 "def fresh():",
                 "    try:",
                 f"        return {' and '.join(conditions) or 'True'}",
-                "    except Exception:",
+                "    except Exception as error:",
+                "        if is_of_handler(error):",
+                "            raise",
                 "        return False",
             ]
         )

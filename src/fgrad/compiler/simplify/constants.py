@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.blocks import is_of_handler
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES
 from fgrad.core.program import Var
@@ -160,7 +161,9 @@ def folded(name: str, args: tuple[Any, ...], params: dict[str, Any], aval: Aval)
                 )
             else:
                 return None
-    except Exception:  # noqa: BLE001 -- whatever a primitive raises
+    except Exception as error:  # whatever a primitive raises
+        if is_of_handler(error):
+            raise
         return None
     if isinstance(out, Tensor) or aval_of(out) != aval:
         return None

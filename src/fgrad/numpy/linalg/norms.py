@@ -47,7 +47,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if axis is not None and not isinstance(axis, tuple):
         try:
             axis = int(axis)
-        except Exception as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise TypeError("'axis' must be None, an integer or a tuple of integers") from error
     axes = axes_of(axis, n)
     if axis is None and (ord is None or (n == 2 and ord in {"fro", "f"}) or (n == 1 and ord == 2)):

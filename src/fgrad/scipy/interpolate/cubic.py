@@ -143,7 +143,7 @@ def _end(end: Any, y: Any) -> Any:
         return end
     try:
         order, value = end
-    except Exception as error:
+    except (TypeError, ValueError) as error:
         raise ValueError("A specified derivative value must be given in the form (order, value).") from error
     if order not in {1, 2}:
         raise ValueError("The specified derivative order must be 1 or 2.")
