@@ -16,7 +16,7 @@ from fgrad.blocks import Block, Setting, is_of_handler, suppress
 from fgrad.compiler.simplify import constants
 from fgrad.core.aval import aval_of
 from fgrad.core.primitive import ROWS
-from fgrad.kernels import pool, source
+from fgrad.kernels import source
 from fgrad.transforms import captures
 
 place = ContextVar("place", default="outside")
@@ -226,12 +226,7 @@ def _calling_again(alarm, monkeypatch):
     f(1.0)
 
 
-def _starting_threads(alarm, monkeypatch):
-    monkeypatch.setattr(pool.ThreadPool, "start", alarm)
-    pool.pool.__wrapped__()
-
-
-@pytest.mark.parametrize("reach", [_loading, _folding, _reading, _calling_again, _starting_threads])
+@pytest.mark.parametrize("reach", [_loading, _folding, _reading, _calling_again])
 def test_where_something_is_tried_another_way_the_error_of_a_handler_is_the_callers(
     reach, alarm, monkeypatch, tmp_path
 ):
