@@ -15,7 +15,7 @@ from fgrad.archive import reading
 from fgrad.blocks import Block, Setting, is_of_handler, suppress
 from fgrad.compiler.simplify import constants
 from fgrad.core.aval import aval_of
-from fgrad.core.primitive import ROWS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.kernels import source
 from fgrad.transforms import captures
 
@@ -208,7 +208,7 @@ def _loading(alarm, monkeypatch):
 
 
 def _folding(alarm, monkeypatch):
-    monkeypatch.setattr(ROWS["add"], "run", alarm)
+    monkeypatch.setattr(PRIMITIVES["add"], "run", alarm)
     constants.folded("add", (np.ones(2), np.ones(2)), {}, aval_of(np.ones(2)))
 
 
