@@ -118,7 +118,7 @@ FEW = {
     "ops/elementwise.py": {"_dtype_of", "made", "typed"},  # functions of primitives, dtypes
     "ops/fft.py": {"_dtype"},  # names of transforms, dtypes
     "ops/foreign.py": {"scipy"},  # names of modules
-    "transforms/reverse.py": {"_one"},  # dtypes
+    "transforms/cotangents.py": {"one_of"},  # dtypes
     "transforms/captures.py": {"_installed", "_is_installed"},  # names of packages
 }
 

@@ -216,8 +216,6 @@ class Tape(Trace):
             begin: called with each node before its step, where there is a `check`.
             at_once: a shorter way to the result of a step, or None.
         """
-        if raw and consume and not complete and not check:
-            return self._sweep_arrays(seeds, unbroadcast)
         cts: dict[Node, Any] = {}
         owned: dict[Node, Any] = {}  # the buffers that this sweep made for nodes, and writes to
         for node, ct in seeds:
@@ -285,7 +283,7 @@ class Tape(Trace):
                 node.clear()
         return grads
 
-    def _sweep_arrays(  # noqa: PLR0915 -- likewise
+    def sweep_arrays(  # noqa: PLR0915 -- likewise
         self, seeds: Iterable[tuple[Node, Any]], unbroadcast: Callable[[Any, ParentAval], Any]
     ) -> dict[Node, Any]:
         """Do what `sweep` does where every value is an array, nobody watches and the tape is used up.
@@ -297,7 +295,7 @@ class Tape(Trace):
         for node, ct in seeds:
             node.ct = ct if node.ct is None else add(node.ct, ct)
         grads: dict[Node, Any] = {}
-        nodes = self.live()  # which keeps them: a cleared node lets go of its parents
+        nodes = [n for r in self.refs if (n := r()) is not None]  # kept: a cleared one lets go of its parents
         for node in reversed(nodes):
             ct = node.ct
             if ct is not None:

@@ -382,15 +382,22 @@ def bind(name: str, *args: Any, **params: Any) -> Any:
     return apply_primitive(primitive, args, params)
 
 
-def apply_linear(primitive: Primitive, x: Any, params: dict[str, Any]) -> Any:
-    """Do what `apply_primitive` does for a linear primitive of one argument under at most one tape."""
+def apply_linear(primitive: Primitive, x: Any, params: dict[str, Any], out: Any = None) -> Any:
+    """Do what `apply_primitive` does for a linear primitive of one argument while at most one tape is live.
+
+    Args:
+        primitive: the primitive.
+        x: its argument.
+        params: its parameters.
+        out: what it makes of the array in `x`, if that is known.
+    """
     if x.__class__ is not Tensor:
         return primitive.run(x, **params)
     nodes = x._nodes
     v = x._value
     if not nodes and (v.__class__ is _ndarray or not isinstance(v, Tracer)):
         t: Tensor = _new(Tensor)
-        t._value = primitive.run(v, **params)
+        t._value = primitive.run(v, **params) if out is None else out
         t._nodes = ()
         t._base = t._viewers = None
         return t
@@ -407,7 +414,8 @@ def apply_linear(primitive: Primitive, x: Any, params: dict[str, Any]) -> Any:
             if s.base is not None
             else apply_primitive(primitive, (x,), params)
         )
-    out = primitive.run(v, **params)
+    if out is None:
+        out = primitive.run(v, **params)
     if out.dtype.kind not in "fc":
         return _stepwise(out)
     t = _new(Tensor)

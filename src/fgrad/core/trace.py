@@ -307,7 +307,7 @@ def next_level() -> int:
 
 def below(level: int) -> tuple[Trace, ...]:
     """Return the live traces under `level`."""
-    return tuple(t for t in current().traces if t.level < level)
+    return tuple([t for t in current().traces if t.level < level])
 
 
 def _made(traces: tuple[Trace, ...], suspended: tuple[Any, ...] = (), interceptor: Any = None) -> State:

@@ -117,9 +117,12 @@ def _forget(base: Tensor, known: list[ref[Tensor]]) -> None:
         base._viewers = [r for r in known if r() is not None]
 
 
-def view_of(x: Any, primitive: Primitive, params: dict[str, Any]) -> Any:
-    """Return a linear primitive of `x`, of a Tensor as a view of it, unless one of them is a scalar."""
-    made = apply_linear(primitive, x, params)
+def view_of(x: Any, primitive: Primitive, params: dict[str, Any], out: Any = None) -> Any:
+    """Return a linear primitive of `x`, of a Tensor as a view of it, unless one of them is a scalar.
+
+    `out` is what the primitive makes of the array in `x`, if that is known.
+    """
+    made = apply_linear(primitive, x, params, out)
     if made.__class__ is not Tensor:
         return made
     value = made._value

@@ -12,6 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array, copied, on_host
+from fgrad.core.observers import observed_primitives
 from fgrad.core.primitive import (
     CHEAP,
     MOVES,
@@ -85,7 +86,12 @@ def getitem(x: Any, index: Any) -> Any:
     else:
         basic = index.__class__ in _BASIC
     if basic:
-        return view_of(x, _SLICE, {"index": (index,)})
+        params = {"index": (index,)}
+        if x.__class__ is Tensor and not observed_primitives:  # who observes has to see that it runs
+            value = x._value
+            if value.__class__ is np.ndarray:
+                return view_of(x, _SLICE, params, value[index])
+        return view_of(x, _SLICE, params)
     if index.__class__ is tuple:
         for part in index:
             if part.__class__ is Tensor or part.__class__ is tuple:

@@ -20,6 +20,7 @@ from fgrad.ops import linear
 
 _NOTHING: Any = np._NoValue
 _SUM, _MEAN = PRIMITIVES["sum"], PRIMITIVES["mean"]
+_EVERY = [tuple(range(n)) for n in range(65)]  # axis, of so many: NumPy has 64 at most
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -142,7 +143,7 @@ def sum(
         dtype = asked(dtype, out, a)
     as_it_is = dtype is None and where is True
     if as_it_is and axis is None and out is None and not keepdims and initial is _NOTHING:
-        return apply_linear(_SUM, a, {"axes": tuple(range(len(a.shape)))})
+        return apply_linear(_SUM, a, {"axes": _EVERY[len((a._value if a.__class__ is Tensor else a).shape)]})
     if not as_it_is:
         a = _prepared(a, dtype, where, 0)
     axes = _axes_of_monoid(axis, len(a.shape))

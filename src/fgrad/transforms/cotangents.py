@@ -50,6 +50,8 @@ def sweep(
         silence()
         if observers:
             return _observed(tape, seeds, add, observers, (), raw=raw, consume=consume, complete=complete)
+        if raw and consume and complete is None:
+            return tape.sweep_arrays(seeds, unbroadcast)
         at_once = None if raw else _at_once()
         return tape.sweep(
             seeds, add, unbroadcast, lift, raw=raw, consume=consume, complete=complete, at_once=at_once
@@ -153,7 +155,11 @@ def seeds_of(y: Any, dy: Any, tape: Tape) -> list[tuple[Node, Any]]:
 def cotangent(ct: Any, t: Any, name: str, of: str) -> Any:
     """Return `ct` checked and converted to the shape and dtype of `t`: an array, or a traced Tensor."""
     if ct is None:
-        one = near(t).ones((), t.dtype)
+        value = t._value
+        if value.__class__ is np.ndarray or isinstance(value, np.generic):
+            one: Any = one_of(value.dtype)
+        else:
+            one = near(t).ones((), t.dtype)
         return np.broadcast_to(one, t.shape) if t.shape else one
     if isinstance(ct, Tensor):
         ct = plain(ct)
@@ -174,6 +180,12 @@ def cotangent(ct: Any, t: Any, name: str, of: str) -> Any:
     if device_of(ct) != device_of(t):
         raise mixed(device_of(t), device_of(ct))
     return convert(ct, t.dtype)
+
+
+@functools.cache
+def one_of(dtype: np.dtype[Any]) -> Any:
+    """Return the number 1, with which NumPy computes in a tenth of the time of an array without axes."""
+    return dtype.type(1)
 
 
 def _why_no_gradient(t: Tensor) -> str:

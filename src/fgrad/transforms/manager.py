@@ -235,7 +235,7 @@ class GradManager(Block):
             RuntimeError: it records already, or a tensor is attached to one that records in another thread.
         """
         try:
-            self._start()
+            self.start(is_kept=False)
         except Exception as error:
             shorten(error)
             raise
@@ -245,7 +245,8 @@ class GradManager(Block):
         """Expect a linear function: its value at the recorded point is of no consequence."""
         self._recorded().tape.linear_only = True
 
-    def _start(self, level: int | None = None) -> None:
+    def start(self, level: int | None = None, *, is_kept: bool = True) -> None:
+        """Do what `record` does; the death of a manager ends its recording unless it `is_kept`."""
         if self._recording is not None:
             if self._recording.tape.is_open:
                 raise RuntimeError(
@@ -265,7 +266,7 @@ class GradManager(Block):
             tape.refs, tape.note = Noted(), Recording(tape.level, weakref.ref(self))
         recording = _Recording(tape)
         try:
-            if self._watch is None:
+            if not is_kept and self._watch is None:
                 recording.dropped = _Dropped(self, _forget)
                 recording.dropped.tape = tape
             self._recording = recording
@@ -476,6 +477,28 @@ class GradManager(Block):
         *,
         per_sample: bool,
     ) -> list[tuple[Tensor, Tensor]]:
+        """Return each attached tensor that a gradient reaches, and its new `.grad`; traces above see nothing.
+
+        The recording ends with this, so its tape leaves the stack for good where it is the innermost trace.
+        """
+        tape = recording.tape
+        state = current()
+        lower = below(tape.level)
+        if state.traces == (*lower, tape) and not state.suspended:
+            set_traces(lower, state)
+            return self._results(recording, seeds, chosen, on_unused, per_sample=per_sample)
+        with running(lower):
+            return self._results(recording, seeds, chosen, on_unused, per_sample=per_sample)
+
+    def _results(
+        self,
+        recording: _Recording,
+        seeds: list[tuple[Node, Any]],
+        chosen: dict[Node, Any],
+        on_unused: OnUnused,
+        *,
+        per_sample: bool,
+    ) -> list[tuple[Tensor, Tensor]]:
         tape = recording.tape
         owners = {leaf: t for t, leaf in recording.leaves.values()}
         callbacks = {
@@ -488,34 +511,33 @@ class GradManager(Block):
             if leaf in callbacks:
                 chosen[leaf] = called(callbacks[leaf], owners[leaf], given(ct))
 
-        with running(below(tape.level)):
-            if per_sample:
-                grads = per_sample_gradients.per_sample(tape, *seeds[0]) if seeds else {}
-                for leaf, ct in grads.items():
-                    complete(leaf, ct)
-            else:
-                grads = sweep(tape, seeds, consume=True, complete=complete if callbacks else None)
-            if on_unused != "ignore":
-                report_unused(on_unused, self._unused(owners, grads), "y")
-            for call in list(self._after):
-                note_call(call)
-                call()
-            results = []
-            taken: set[int] = set()
-            for leaf, t in owners.items():
-                if leaf in grads:
-                    raw = given(grads[leaf])
-                    g, who = chosen.get(leaf, (raw, ""))
-                    if isinstance(g, Future):
-                        result = g.result()
-                        g = raw if result is None else checked(result, raw, who)
-                    old = t.grad
-                    if old is not None and old.shape != g.shape:
-                        raise ValueError(
-                            f"the gradient has shape {g.shape}, but .grad has shape {old.shape} already, "
-                            "because one of them is per sample; set t.grad = None before"
-                        )
-                    results.append((t, owned(g, taken) if old is None else convert(old + g, g.dtype)))
+        if per_sample:
+            grads = per_sample_gradients.per_sample(tape, *seeds[0]) if seeds else {}
+            for leaf, ct in grads.items():
+                complete(leaf, ct)
+        else:
+            grads = sweep(tape, seeds, consume=True, complete=complete if callbacks else None)
+        if on_unused != "ignore":
+            report_unused(on_unused, self._unused(owners, grads), "y")
+        for call in list(self._after):
+            note_call(call)
+            call()
+        results = []
+        taken: set[int] = set()
+        for leaf, t in owners.items():
+            if leaf in grads:
+                raw = given(grads[leaf])
+                g, who = chosen.get(leaf, (raw, ""))
+                if isinstance(g, Future):
+                    result = g.result()
+                    g = raw if result is None else checked(result, raw, who)
+                old = t.grad
+                if old is not None and old.shape != g.shape:
+                    raise ValueError(
+                        f"the gradient has shape {g.shape}, but .grad has shape {old.shape} already, "
+                        "because one of them is per sample; set t.grad = None before"
+                    )
+                results.append((t, owned(g, taken) if old is None else convert(old + g, g.dtype)))
         return results
 
     def _unused(self, owners: dict[Node, Tensor], grads: dict[Node, Any]) -> list[str]:
@@ -568,7 +590,7 @@ class GradManagerGroup(Block):
         started: list[GradManager] = []
         try:
             for gm in self._managers:
-                gm._start(level)
+                gm.start(level, is_kept=False)
                 started.append(gm)
         except BaseException:
             for gm in started:
@@ -611,9 +633,10 @@ def _close(tape: Tape) -> None:
     """Take a tape off the stack of traces, and others that have ended."""
     tape.is_open = False
     state = current()
-    traces = tuple([t for t in state.traces if t.is_open])
-    if len(traces) < len(state.traces):
-        set_traces(traces, state)
+    for t in state.traces:
+        if not t.is_open:
+            set_traces(tuple([t for t in state.traces if t.is_open]), state)
+            return
 
 
 def _members(x: GradManager | GradManagerGroup) -> tuple[GradManager, ...]:

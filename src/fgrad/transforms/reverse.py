@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,7 +27,7 @@ from fgrad.transforms.calling import (
     parameter,
     positions,
 )
-from fgrad.transforms.cotangents import OnUnused, check_on_unused, cotangent, report_unused
+from fgrad.transforms.cotangents import OnUnused, check_on_unused, cotangent, one_of, report_unused
 from fgrad.transforms.manager import GradManager
 
 Argnums = "int | Sequence[int]"
@@ -53,7 +52,9 @@ class Evaluated:
         *,
         once: bool = False,
     ) -> None:
-        with GradManager() as gm:
+        gm = GradManager()
+        try:  # as a `with` statement, which costs a microsecond
+            gm.start()
             leaves = gm.follow_each(inputs.handles)
             out = fun(*inputs.filled(args, leaves), **kwargs)
             self.aux = None
@@ -61,6 +62,13 @@ class Evaluated:
                 out, self.aux = pair(out, fun)
             self.outs, self.structure = tree.flatten(out)
             self.pullback = gm.pullback(self.outs, leaves, once=once)
+        except BaseException:
+            try:
+                gm.release()
+            except BaseException:  # an interrupt, before it had begun
+                gm.release()
+                raise
+            raise
 
 
 def pair(out: Any, fun: Callable[..., Any]) -> tuple[Any, Any]:
@@ -92,17 +100,19 @@ class Inputs:
         holomorphic: bool = False,
     ) -> None:
         self.where = where
-        handles = [] if holomorphic else _arrays([args[i] for i in where])
+        chosen = [args[i] for i in where]
+        handles = [] if holomorphic else _arrays(chosen)
         self.plain = len(handles) == len(where)
         if self.plain:  # the usual case: every argument is one leaf
             self.handles = handles
-            self.leaves = [args[i] for i in where]
+            self.leaves = chosen
             self.structures: list[Any] = [tree.LEAF] * len(handles)
-            self.places: list[int | None] = list(range(len(handles)))
+            self.places: Sequence[int | None] = range(len(handles))
             return
         self.structures = []
         self.leaves = []  # every leaf of the differentiated arguments
-        self.places = []  # for each, its place among `handles`; None: not differentiated
+        places: list[int | None] = []  # for each, its place among `handles`; None: not differentiated
+        self.places = places
         self.handles = []
         for i in where:
             found, structure = tree.flatten(args[i])
@@ -110,7 +120,7 @@ class Inputs:
             for leaf in found:
                 handle = _handle(leaf)
                 if handle is not None and _differentiable(handle[0].dtype, what, i, allow_int, holomorphic):
-                    self.places.append(len(self.handles))
+                    places.append(len(self.handles))
                     self.handles.append(handle)
                 elif handle is None and structure is tree.LEAF:
                     raise TypeError(
@@ -118,7 +128,7 @@ class Inputs:
                         "is not an array of numbers. Choose another argument with argnums"
                     )
                 else:
-                    self.places.append(None)
+                    places.append(None)
                 self.leaves.append(leaf)
 
     def filled(self, args: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
@@ -266,7 +276,7 @@ class ValueAndGrad(Transformed):
         inputs = Inputs(args, where, "grad", allow_int=allow_int, holomorphic=holomorphic)
         run = Evaluated(self.fun, args, kwargs, inputs, has_aux, once=True)
         y = _scalar(run.outs, self.fun, run.structure, holomorphic=holomorphic)
-        one = _one(y.dtype) if isinstance(y, Tensor) else None
+        one = one_of(y.dtype) if isinstance(y, Tensor) else None
         if (
             one is not None
             and y._value.__class__ is not np.ndarray
@@ -281,11 +291,6 @@ class ValueAndGrad(Transformed):
         grads = deliver_inputs(deliver, inputs, cts)
         gradient = grads[0] if argnums.__class__ is int or isinstance(argnums, np.integer) else tuple(grads)
         return ((value, deliver.tree(run.aux)), gradient) if has_aux else (value, gradient)
-
-
-@functools.cache
-def _one(dtype: np.dtype[Any]) -> Any:
-    return dtype.type(1)  # NumPy computes with a scalar in a tenth of the time of an array without axes
 
 
 def deliver_inputs(deliver: Delivery, inputs: Inputs, cts: Sequence[Any]) -> list[Any]:
