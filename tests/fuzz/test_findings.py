@@ -19,7 +19,7 @@ def both(f, *xs):
         try:
             out = run(*(x.copy() for x in xs))
             answers.append(out.numpy() if isinstance(out, fg.Tensor) else out)
-        except (TypeError, ValueError, OverflowError) as error:  # noqa: PERF203
+        except (TypeError, ValueError, OverflowError, IndexError) as error:  # noqa: PERF203
             answers.append(type(error))
     return answers
 
@@ -451,3 +451,37 @@ def test_a_value_that_does_not_fit_its_places_is_refused_though_nobody_reads_the
     else:
         exactly(eager, first)
         exactly(compiled, first)
+
+
+@pytest.mark.parametrize("places", [np.array([0, 7], np.int32), 3, [[1, 2]], []], ids=repr)
+@pytest.mark.parametrize("shape, axis", [((0, 0), 1), ((0, 3), -1), ((0, 3, 2), 1), ((3, 0), 0), ((0, 3), 0)])
+def test_nothing_is_taken_of_nothing_wherever_it_would_be_taken(shape, axis, places):
+    expected, *outs = both(lambda x: np.take(x, places, axis), np.zeros(shape))
+    for out in outs:
+        assert out is expected if isinstance(expected, type) else np.shape(out) == np.shape(expected)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i1", "?", "c8", "f8"])
+@pytest.mark.parametrize("nothing", [[], (), [[]]], ids=repr)
+@pytest.mark.parametrize("name", ["dot", "inner", "vdot", "matmul", "outer", "vecdot"])
+def test_a_list_without_elements_has_the_dtype_that_numpy_takes(name, nothing, dtype):
+    for f in (lambda x: getattr(np, name)(x, nothing), lambda x: getattr(np, name)(nothing, x)):
+        expected, *outs = both(f, np.zeros(0, dtype))
+        for out in outs:
+            if isinstance(expected, type):
+                assert isinstance(out, type)
+            else:
+                assert (out.dtype, np.shape(out)) == (expected.dtype, np.shape(expected))
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u4", "u8", "i1", "i4", "i8", "f4", "?"])
+@pytest.mark.parametrize("choice, default", [(5, 0), (5.0, 0), (True, 0), (-1, 2), ([5], 0)], ids=repr)
+def test_numbers_among_the_choices_are_cast_as_arrays_are(choice, default, dtype):
+    expected, *outs = both(
+        lambda x: np.select([x == 1, x > 0], [x * 2, choice], default), np.array([0, 1, 2], dtype)
+    )
+    for out in outs:
+        if isinstance(expected, type):
+            assert out is expected
+        else:
+            exactly(out, expected)

@@ -488,6 +488,44 @@ def test_examples_with_bounds_of_their_own_share_the_counter(dtype):
         close(fg.grad(total)(x), differences(total, x.astype(np.float64)), 1e-3)
 
 
+def _written(y, i, x):
+    y = y * 1.0
+    y[i] = x[i]
+    return y
+
+
+LOOPS_OVER_PLACES = {
+    "fori_loop": lambda n, x: lax.fori_loop(0, n, lambda i, c: c + x[i], 0.0),
+    "fori_loop with a place": lambda n, x: lax.fori_loop(
+        0, n, lambda i, c: (c[0] + 1, c[1] + x[c[0]]), (0, 0.0)
+    )[1],
+    "while_loop": lambda n, x: lax.while_loop(
+        lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] + x[c[0]]), (0, 0.0)
+    )[1],
+    "while_loop backwards": lambda n, x: lax.while_loop(
+        lambda c: c[0] >= 0, lambda c: (c[0] - 1, c[1] + x[c[0]]), (n - 1, 0.0)
+    )[1],
+    "while_loop writing": lambda n, x: np.sum(
+        lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, _written(c[1], c[0], x)), (0, x * 0))[1]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS_OVER_PLACES)
+def test_examples_that_are_done_read_no_places_that_do_not_exist(name):
+    f, x = LOOPS_OVER_PLACES[name], np.array([1.0, 2.0, 4.0])
+    counts = np.array([[3, 1], [0, 0], [2, 3]])
+    expected = np.array([[7.0, 1.0], [0.0, 0.0], [3.0, 7.0]])
+    given = fg.tensor(x)
+    for g in (f, fg.jit(f)):
+        close(fg.vmap(g, (0, None))(counts[:, 0], given), expected[:, 0])
+        close(fg.vmap(fg.vmap(g, (0, None)), (0, None))(counts, given), expected)
+    mapped = lambda x: fg.vmap(fg.vmap(f, (0, None)), (0, None))(counts, x)
+    close(fg.jit(mapped)(x), expected)
+    for run in (fg.grad, lambda f: fg.jit(fg.grad(f)), lambda f: fg.grad(fg.jit(f))):
+        close(run(lambda x: np.sum(mapped(x)))(x), [4.0, 3.0, 2.0])
+
+
 def test_a_counter_beyond_a_small_dtype_is_refused_at_its_turn():
     x = np.array([1], np.int8)
     f = lambda x: lax.fori_loop(125, 130, lambda i, c: c * 0 + i, x[0])

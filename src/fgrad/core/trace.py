@@ -124,6 +124,10 @@ class Tracer:
         """Return whether it is an array, which can be written to: what has no axes is a scalar."""
         return bool(self.shape)
 
+    def like(self, held: Any) -> Tracer:
+        """Return what stands on another value, as this one does on `held`."""
+        raise NotImplementedError
+
     def in_order(self) -> Tracer:
         """Return the same value as an array that lies in memory row by row."""
         return self

@@ -489,6 +489,51 @@ def is_laid_out(x: Tensor) -> bool:
     return example is not None and (example.flags.c_contiguous or not example.flags.writeable)
 
 
+def unordered(y: Any, *xs: Any) -> Any:
+    """Return a new array `y`; unless all of `xs` lie row by row, nobody knows how it lies in memory.
+
+    For functions whose results lie in NumPy as their arguments do, but not here.
+    """
+    if y.__class__ is not Tensor or sum(n > 1 for n in y.shape) < 2 or all(map(_lies_in_order, xs)):
+        return y
+    return wrap(_turned(y._value, 0), y._nodes)
+
+
+def laid_out_like(y: Tensor, x: Any) -> Tensor:
+    """Return a new array `y` in the order in memory of `x`, which nobody knows if that is not known."""
+    example = x if x.__class__ is _ndarray else memory_of(x) if isinstance(x, Tensor) else None
+    if example is None or example.flags.c_contiguous:
+        return y
+    if y._value.__class__ is not _ndarray or y.shape != x.shape or not (example is x or is_laid_out(x)):
+        found: Tensor = unordered(y, x)
+        return found
+    value = as_it_lies(y._value, example)
+    value.setflags(write=False)  # its order is that of NumPy's
+    return wrap(value, y._nodes)
+
+
+def _lies_in_order(x: Any) -> bool:
+    """Return whether an argument lies in memory row by row, or each of its examples does."""
+    if x.__class__ is np.ndarray:
+        return bool(x.flags.c_contiguous)
+    if not isinstance(x, Tensor):
+        return True
+    example = memory_of(x)
+    return True if example is None else bool(example.flags.c_contiguous)
+
+
+def _turned(value: Any, lead: int) -> Any:
+    """Return a value in the other order in memory, behind its first `lead` axes, as nothing that is known."""
+    if isinstance(value, Tracer) and isinstance(value.held, Tensor | np.ndarray):
+        whole = value.held
+        new = _turned(whole._value if isinstance(whole, Tensor) else whole, lead + 1)
+        return value.like(wrap(new, whole._nodes) if isinstance(whole, Tensor) else new)
+    if value.__class__ is not _ndarray or not value.flags.c_contiguous:
+        return value
+    axes = (*range(lead), *range(value.ndim - 1, lead - 1, -1))
+    return value.transpose(axes).copy().transpose(axes)
+
+
 def _doubt(written: Tensor) -> None:
     """Let nobody read what may or may not have been written to with `written`: the rest of its family."""
     view = _view_in(written)

@@ -94,7 +94,7 @@ class Batching(Block):
 
         def step(*values: Any) -> list[Any]:
             consts, old, go = values[:n], values[n:-1], values[-1]
-            outs = body.run([*consts, *(_held_back(go, x) for x in old)])
+            outs = body.run([*consts, *(_inside(go, x) for x in old)])
             new = [_where(go, a, b) for a, b in zip(outs, old, strict=False)]
             return [*new, np.logical_and(goes.run([*consts, *new])[0], go), *outs[m:]]
 
@@ -152,6 +152,13 @@ def mapped_program(program: Program, mapped: Flags, which: Flags, size: int) -> 
 def _where(condition: Any, a: Any, b: Any) -> Any:
     """Return `a` in the examples where the condition holds, else `b`."""
     return where(_beside(condition, max(np.ndim(a), np.ndim(b))), a, b)
+
+
+def _inside(taken: Any, x: Any) -> Any:
+    """Return what `_held_back` does; of integers those of an example for which `taken` holds."""
+    if x.dtype.kind in "iu":
+        return _where(taken, x, x[np.argmax(taken)])
+    return _held_back(taken, x)
 
 
 def _held_back(taken: Any, x: Any) -> Any:

@@ -13,6 +13,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Tracer, current
 from fgrad.lax.trees import kind_of
+from fgrad.numpy.indexing import where
 from fgrad.transforms.batch import Batch, BatchedTracer
 
 Fun = Callable[..., Any]
@@ -63,10 +64,29 @@ def only(taken: Any, operands: Any) -> Any:
 
 
 def only_inside(taken: Any, carry: Any) -> Any:
-    """Return what `only` does of a carry, all of which differs between examples, also if it is staged."""
-    if any(not isinstance(t, Batch) for t in current().traces):
-        return tree.map(lambda x: held_back(taken, x) if isinstance(x, Tensor) else x, carry)
-    return carry
+    """Return what `only` does of a carry, all of which differs between examples, also if it is staged.
+
+    Examples that are done count with integers of one that is not: theirs may be places that do not exist.
+    """
+    is_followed = any(not isinstance(t, Batch) for t in current().traces)
+
+    def inside(x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        return going(taken, x) if x.dtype.kind in "iu" else held_back(taken, x) if is_followed else x
+
+    return tree.map(inside, carry)
+
+
+def going(taken: Any, x: Any) -> Any:
+    """Return `x`; examples for which `taken` does not hold get that of one for which it does."""
+    if not differs(taken):
+        return x
+    trace = taken._value.trace
+    those, one = trace.unbox(taken), x
+    if trace.owns(x):
+        one = x._value.whole[np.argmax(those)]
+    return where(taken, x, going(np.any(those), one))
 
 
 def held_back(taken: Any, x: Any) -> Any:

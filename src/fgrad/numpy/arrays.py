@@ -17,7 +17,8 @@ from fgrad.backend.devices import adopted, is_foreign, maker
 from fgrad.core.placement import buffer_of, device_of, near
 from fgrad.core.tensor import Tensor, binary, bind, unary, wrap
 from fgrad.core.trace import Tracer
-from fgrad.numpy.registry import holds_tensor, implements
+from fgrad.core.views import laid_out_like, unordered
+from fgrad.numpy.registry import as_array, holds_tensor, implements
 from fgrad.numpy.views import repeated, reshaped
 from fgrad.ops.linear import broadcast_to as _broadcast_to
 from fgrad.ops.linear import convert, reshape
@@ -163,7 +164,14 @@ def alike(xs: Sequence[Any]) -> list[Any]:
     """Return results as they are, or all as Tensors if one is; text and objects stay NumPy's."""
     if not any(isinstance(x, Tensor) for x in xs):
         return list(xs)
-    return [x if isinstance(x, np.ndarray) and x.dtype.kind not in "fciub" else asarray(x) for x in xs]
+    return [
+        strong(x)
+        if isinstance(x, Tensor)
+        else x
+        if isinstance(x, np.ndarray) and x.dtype.kind not in "fciub"
+        else asarray(x)
+        for x in xs
+    ]
 
 
 def extends(function: Any) -> Callable[[F], F]:
@@ -275,13 +283,6 @@ def _lies(x: Tensor, order: Any) -> bool:
     return bool(v.flags.c_contiguous if order == "C" else v.flags.f_contiguous)
 
 
-def as_array(x: Any) -> Any:
-    """Return a result as NumPy's functions do that make an array without axes, not a scalar."""
-    if x.__class__ is Tensor:
-        return wrap(np.asarray(x._value), x._nodes) if isinstance(x._value, np.generic) else x
-    return np.asarray(x)
-
-
 @implements(name="copied")
 def recopied(x: Tensor, order: Any) -> Tensor:
     """Return a Tensor of its own on the value of `x`, which lies in memory as NumPy's copy does."""
@@ -307,7 +308,7 @@ def asarray(
     if isinstance(a, Tensor) and device is not None:
         a = a.to(device)
     if isinstance(a, Tensor) and not copy and (dtype is None or a.dtype == dtype) and _lies(a, order):
-        return strong(a)
+        return strong(as_array(a))
     if copy is False:
         raise ValueError("a Tensor cannot share the memory of an array, so copy=False is impossible")
     return (
@@ -441,12 +442,13 @@ class ndarray(metaclass=_ArrayType):  # noqa: N801 -- NumPy's name
 
 def _like(make: Callable[..., Tensor], a: Any, dtype: Any, order: Any, shape: Any, device: Any) -> Tensor:
     a = as_value(a)
-    return make(
+    made = make(
         a.shape if shape is None else shape,
         a.dtype if dtype is None else dtype,
         order if order in {"C", "F"} else "C",
         device=device_of(a) if device is None else device,
     )
+    return made if order in {"C", "F"} else laid_out_like(made, a)
 
 
 @implements(np.zeros_like)
@@ -502,7 +504,9 @@ def full_like(
         isinstance(fill_value, Tensor) and buffer_of(fill_value) is None
     )  # it is where it will be computed
     where = device_of(a) if device is None and not staged else device
-    return full(a.shape if shape is None else shape, fill_value, kind, device=where)
+    lengths, fixed = a.shape if shape is None else shape, order in {"C", "F"}
+    y = full(lengths, fill_value, kind, order if fixed else "C", device=where)
+    return y if fixed else laid_out_like(y, a)
 
 
 def _placed(made: Any, device: Any) -> Tensor:
@@ -633,7 +637,7 @@ def logspace(
         start, stop, base = (ones_before(x, rank) for x in (first, last, root))
         place = normalize_axis_index(axis, rank + 1)
         base = reshape(base, (*base.shape[:place], 1, *base.shape[place:]))
-    y = bind("power", base, linspace(start, stop, num, endpoint, axis=axis))
+    y = unordered(bind("power", base, linspace(start, stop, num, endpoint, axis=axis)), start, stop, base)
     return y if dtype is None else convert(y, np.dtype(dtype))
 
 

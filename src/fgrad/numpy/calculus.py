@@ -8,6 +8,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from fgrad.core.tensor import bind
+from fgrad.core.views import unordered
 from fgrad.numpy.arrays import alike, as_value, operands, promoted
 from fgrad.numpy.indexing import where
 from fgrad.numpy.reductions import cumsum, diff
@@ -83,7 +84,10 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> An
         raise ValueError("'edge_order' greater than 2 not supported")
     if f.dtype.kind in "iu":
         f = linear.convert(f, np.dtype(float))
-    slopes = [_slopes(f, i, _gaps(s, f.shape[i]), edge_order) for i, s in zip(axes, spaces, strict=True)]
+    slopes = [
+        unordered(_slopes(f, i, _gaps(s, f.shape[i]), edge_order), f)
+        for i, s in zip(axes, spaces, strict=True)
+    ]
     return slopes[0] if len(axes) == 1 else tuple(alike(slopes))
 
 
@@ -178,4 +182,5 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.
     jumps = where(small, np.zeros((), gap.dtype), wrapped - gap)
     lead = (slice(None),) * place
     head, tail = (bind("slice", p, index=(*lead, s)) for s in (slice(0, 1), slice(1, None)))
-    return concatenate([linear.convert(x, kind) for x in (head, tail + cumsum(jumps, place))], place)
+    parts = [linear.convert(x, kind) for x in (head, tail + cumsum(jumps, place))]
+    return unordered(concatenate(parts, place), p)

@@ -9,7 +9,7 @@ import numpy as np
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.core.trace import Tracer
 from fgrad.numpy.arrays import as_value
-from fgrad.numpy.registry import Binary, Paired, Unary, implements
+from fgrad.numpy.registry import Binary, Paired, Unary, as_array, implements
 from fgrad.numpy.views import part
 from fgrad.ops.linear import convert, imag
 
@@ -224,7 +224,7 @@ def real_if_close(a: Any, tol: float = 100) -> Any:
 
     Under vmap and staging the values are not known, so complex arrays are refused there.
     """
-    a = as_value(a)
+    a = as_array(as_value(a))
     if not isinstance(a, Tensor) or a.dtype.kind != "c":
         return a if isinstance(a, Tensor) else np.real_if_close(a, tol)
     if isinstance(a._value, Tracer):

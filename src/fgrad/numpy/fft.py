@@ -16,8 +16,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import Tensor, bind
+from fgrad.core.views import unordered
 from fgrad.numpy.arrays import as_value, asarray
-from fgrad.numpy.registry import implements, stored
+from fgrad.numpy.registry import as_array, implements, stored
 from fgrad.numpy.shapes import roll
 from fgrad.ops.fft import ADJOINT_NORM
 
@@ -46,8 +47,9 @@ def _resized(a: Any, n: int, axis: int) -> Any:
 
 def _transform(name: str, a: Any, n: Any, axis: int, norm: Any) -> Any:
     place = normalize_axis_index(axis, len(a.shape))
+    given = a
     a = _resized(a, a.shape[place] if n is None else operator.index(n), place)
-    return bind(name, a, axis=place, norm=_norm(norm))
+    return unordered(bind(name, a, axis=place, norm=_norm(norm)), given)
 
 
 def _to_real(a: Any, n: Any, axis: int, norm: Any) -> Any:
@@ -55,7 +57,7 @@ def _to_real(a: Any, n: Any, axis: int, norm: Any) -> Any:
     n = 2 * (a.shape[place] - 1) if n is None else operator.index(n)
     if n < 1:
         raise ValueError(f"Invalid number of FFT data points ({n}) specified.")
-    return bind("irfft", _resized(a, n // 2 + 1, place), axis=place, norm=_norm(norm), n=n)
+    return unordered(bind("irfft", _resized(a, n // 2 + 1, place), axis=place, norm=_norm(norm), n=n), a)
 
 
 def _plan(
@@ -88,7 +90,7 @@ def _plan(
 def _several(name: str, a: Any, plan: Sequence[tuple[int | None, int]], norm: Any) -> Any:
     for n, axis in plan:
         a = _transform(name, a, n, axis, norm)
-    return a
+    return as_array(a)
 
 
 def _plain(*xs: Any) -> bool:

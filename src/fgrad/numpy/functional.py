@@ -15,6 +15,7 @@ from fgrad import tree
 from fgrad.core.placement import buffer_of, near
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import current, user_line
+from fgrad.core.views import laid_out_like
 from fgrad.numpy.arrays import array, as_value, asarray, concrete, together
 from fgrad.numpy.indexing import getitem, setitem
 from fgrad.numpy.registry import cast, holds_tensor, implements
@@ -126,7 +127,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
             value = f
         any_tensor = any_tensor or holds_tensor(value)
         setitem(y, mask, value)
-    return y if any_tensor else y.numpy()
+    return laid_out_like(y, x) if any_tensor else y.numpy()
 
 
 def _is_number(x: Any) -> bool:

@@ -255,6 +255,9 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     *made, y = together(*condlist, *choicelist, default)
     conditions, choices = made[: len(condlist)], made[len(condlist) :]
     kind = promoted(*choicelist, default)
+    for made in choices:  # numbers of Python too, of which NumPy makes arrays first
+        if not np.can_cast(made.dtype, kind, "same_kind"):
+            raise TypeError(f"Cannot cast array data from {made.dtype!r} to {kind!r} by 'same_kind'")
     y = linear.convert(y, kind)
     for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
         y = where(condition, linear.convert(choice, kind), y)
@@ -333,6 +336,9 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
         places = places % n if mode == "wrap" else clip(places, 0, n - 1)
     elif mode != "raise":
         raise ValueError(f"mode must be 'raise', 'wrap' or 'clip', not {mode!r}")
+    if 0 in a.shape[:axis]:  # there is nothing to take, wherever it would be taken
+        shape = (*a.shape[:axis], *places.shape, *a.shape[axis + 1 :])
+        return written_back(beside(linear.reshape(a, shape), indices), out)
     if isinstance(places, Tensor) and not isinstance(places._value, Tracer):
         places = places._value
     taken = bind("gather", a, places, template=(*(slice(None),) * axis, HOLE))
@@ -399,7 +405,7 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
         tens = (
             recopied(a, "K") if decimals >= 0 else linear.convert(unary("rint", a / scale) * scale, a.dtype)
         )
-        return stored(tens, out)
+        return stored(as_scalar(tens), out)
     if decimals == 0:
         return stored(unary("rint", a), out)
     return stored(unary("rint", a * scale) / scale if decimals > 0 else unary("rint", a / scale) * scale, out)
@@ -441,7 +447,7 @@ def angle(z: Any, deg: bool = False) -> Any:
     z = as_value(z)
     if z.dtype.kind == "b":
         z = linear.convert(z, np.dtype(int))  # beside NumPy's imaginary part, which is the number 0
-    y = bind("arctan2", imag(z), real(z))
+    y = bind("arctan2", imag(z) if z.dtype.kind == "c" else 0, real(z))
     return unary("degrees", y) if deg else y
 
 
@@ -458,7 +464,7 @@ def nan_to_num(
         parts = (nan_to_num(take(x), copy, nan, posinf, neginf) for take in (linear.real, linear.imag))
         return next(parts) + 1j * next(parts)
     if x.dtype.kind != "f":
-        return recopied(x, "K") if isinstance(x, Tensor) else x
+        return as_scalar(recopied(x, "K")) if isinstance(x, Tensor) else x
     info = np.finfo(x.dtype)
     y = where(unary("isnan", x), nan, x)
     y = where(binary("equal", x, np.inf), info.max if posinf is None else posinf, y)

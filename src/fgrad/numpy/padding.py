@@ -10,12 +10,14 @@ import numpy as np
 
 from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, alias, bind, unary
+from fgrad.core.trace import Tracer
+from fgrad.core.views import is_laid_out, memory_of, unordered
 from fgrad.numpy.arrays import as_target, as_value, asarray, linspace, next_to
 from fgrad.numpy.indexing import take
 from fgrad.numpy.reductions import max as _max
 from fgrad.numpy.reductions import mean as _mean
 from fgrad.numpy.reductions import min as _min
-from fgrad.numpy.registry import holds_tensor, implements
+from fgrad.numpy.registry import as_array, holds_tensor, implements
 from fgrad.numpy.shapes import moveaxis
 from fgrad.numpy.statistics import median as _median
 from fgrad.ops import linear
@@ -53,6 +55,21 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     if not isinstance(x, Tensor) and not any(map(holds_tensor, kwargs.values())):
         return np.pad(x, pad_width, mode, **kwargs)
     widths = _widths(pad_width, len(x.shape))
+    return _ordered(as_array(_padded(x, array, widths, mode, kwargs)), x)
+
+
+def _ordered(y: Any, x: Any) -> Any:
+    """Return a padded array in the order in memory that NumPy gives it: columns first if `x` is so alone."""
+    y = unordered(y, x)
+    value, example = y._value, memory_of(x) if isinstance(x, Tensor) else x
+    if value.__class__ is np.ndarray and example is not None and (example is x or is_laid_out(x)):
+        flags = example.flags
+        if value.flags.f_contiguous and flags.f_contiguous and not flags.c_contiguous:
+            value.setflags(write=False)
+    return y
+
+
+def _padded(x: Any, array: Any, widths: Widths, mode: Any, kwargs: dict[str, Any]) -> Any:
     if callable(mode):
         return _by_function(x, widths, mode, kwargs)
     if mode not in _MODES:
@@ -130,6 +147,8 @@ def _framed(x: Any, widths: Widths, fill: Any) -> Any:
     if np.iscomplexobj(fill) and x.dtype.kind not in "cb":
         raise TypeError(f"cannot write a complex value into a border of {x.dtype}; take its real part first")
     frame = np.pad(np.broadcast_to(np.zeros((), x.dtype), x.shape), widths, constant_values=fill)
+    if isinstance(x, Tensor) and isinstance(x._value, Tracer) and not x._value.lies_in_order():
+        frame = np.asfortranarray(frame)  # then nobody takes it to lie row by row
     return bind("update", placed(x, frame), x, index=inside)
 
 

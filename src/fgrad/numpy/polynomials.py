@@ -15,7 +15,7 @@ import numpy as np
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Tracer
-from fgrad.numpy.arrays import as_value, asarray, concrete, next_to, operands, together
+from fgrad.numpy.arrays import as_tensor, as_value, asarray, concrete, next_to, operands, together
 from fgrad.numpy.linalg import eigvals, inv, lstsq
 from fgrad.numpy.products import matmul
 from fgrad.numpy.reductions import inexact
@@ -142,7 +142,7 @@ def polyval(p: Any, x: Any) -> Any:
     y: Any = near(x).zeros(x.shape, x.dtype)
     for i in range(p.shape[0]):
         y = y * x + bind("slice", p, index=(i,))
-    return asarray(y)
+    return as_tensor(y)
 
 
 @implements(np.polyfit)

@@ -11,9 +11,19 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad.core.primitive import FOREIGN, PRIMITIVES, UFUNCS
 from fgrad.core.tensor import Tensor, apply_primitive, bind, wrap
-from fgrad.numpy.arrays import as_array, together
+from fgrad.core.views import unordered
+from fgrad.numpy.arrays import together
 from fgrad.numpy.reductions import sum
-from fgrad.numpy.registry import as_scalar, cast, cast_operands, declare_operator, implements, stored
+from fgrad.numpy.registry import (
+    as_array,
+    as_scalar,
+    cast,
+    cast_operands,
+    declare_operator,
+    holds_tensor,
+    implements,
+    stored,
+)
 from fgrad.numpy.shapes import atleast_1d, diagonal, moveaxis, ravel
 from fgrad.numpy.views import diagonal as diagonal_view
 from fgrad.numpy.views import transposed
@@ -118,6 +128,14 @@ declare_operator("matmul", "matmul", _product_of_matrices)
 UFUNCS[np.matmul] = _product_of_matrices
 
 
+def _factors(a: Any, b: Any) -> Any:
+    """Return both factors; a second one that is a list without elements takes the dtype of the first."""
+    x, y = together(a, b)
+    if isinstance(b, list | tuple) and 0 in y.shape and not holds_tensor(b):
+        y = y.astype(x.dtype)
+    return x, y
+
+
 @implements(np.dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """Return the sum product over the last axis of `a` and the last but one (or only) axis of `b`."""
@@ -125,7 +143,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         va, vb = a._value, b._value
         if va.__class__ is np.ndarray and vb.__class__ is np.ndarray:
             return wrap(va.dot(vb))  # the method, which does not ask again whether the arrays are Tensors
-    x, y = together(a, b)
+    x, y = _factors(a, b)
     n, m = len(x.shape), len(y.shape)
     if out is not None and out.dtype != np.result_type(x.dtype, y.dtype):
         raise ValueError(
@@ -146,7 +164,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 @implements(np.inner)
 def inner(a: Any, b: Any, /) -> Any:
     """Return the sum product over the last axes."""
-    x, y = together(a, b)
+    x, y = _factors(a, b)
     if not x.shape or not y.shape:
         return bind("multiply", x, y)
     return as_scalar(tensordot(x, y, (-1, -1)))
@@ -162,7 +180,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
 @implements(np.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
     """Return the sum of conj(a) * b over all elements."""
-    x, y = map(ravel, together(a, b))
+    x, y = map(ravel, _factors(a, b))
     return contract(bind("conjugate", x) if x.dtype.kind == "c" else x, y, "i", "i", "")
 
 
@@ -272,8 +290,8 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
         c = linear.broadcast_to(u[j] * v[k] - u[k] * v[j], shape)
-        parts.append(linear.reshape(c, (1, *shape)))
-    return moveaxis(bind("concatenate", *parts, axis=0), 0, axisc)
+        parts.append(linear.reshape(c, (*shape, 1)))
+    return moveaxis(bind("concatenate", *parts, axis=len(shape)), -1, axisc)
 
 
 _PLANE = (
@@ -330,7 +348,7 @@ def einsum(
     if tuple(x.shape) != shape:
         x = linear.reshape(x, tuple(sizes[c] if c in letters else 1 for c in result))
         x = linear.broadcast_to(x, shape)
-    return stored(x, out)
+    return stored(unordered(x, *xs), out)
 
 
 @implements(np.einsum_path)

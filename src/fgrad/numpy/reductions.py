@@ -13,6 +13,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, apply_linear, bind, unary
 from fgrad.core.trace import Tracer
+from fgrad.core.views import unordered
 from fgrad.numpy.arrays import alike, as_value, next_to, operands, together
 from fgrad.numpy.registry import as_scalar, implements, stored
 from fgrad.numpy.shapes import broadcast_to, concatenate
@@ -290,7 +291,8 @@ def mean(
     total = sum(a, axes, summed, keepdims=keepdims, where=where)
     total = total if out is None else linear.convert(total, kind)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return stored(linear.convert(_quotient(total, _count(a, axes, where, keepdims)), kind), out)
+        y = linear.convert(_quotient(total, _count(a, axes, where, keepdims)), kind)
+    return stored(y if where is True else unordered(y, a), out)
 
 
 def _summed(a: Any, dtype: Any, out: Any) -> tuple[Any, np.dtype[Any], np.dtype[Any]]:
@@ -382,7 +384,7 @@ def _spread(
     if not hasattr(n, "dtype"):
         return lost
     none = bind("less_equal", n, 0)
-    return bind("where", none, lost, of(_quotient(total, bind("where", none, 1, n))))
+    return unordered(bind("where", none, lost, of(_quotient(total, bind("where", none, 1, n)))), a)
 
 
 _mean = mean
@@ -503,7 +505,7 @@ def _cumulative(name: str, x: Any, axis: Any, dtype: Any, out: Any, include_init
     y = _scan(name, x, place, dtype, None)
     if include_initial:
         one = (*x.shape[:place], 1, *x.shape[place + 1 :])
-        y = concatenate([near(y).full(one, int(name == "cumprod"), y.dtype), y], place)
+        y = unordered(concatenate([near(y).full(one, int(name == "cumprod"), y.dtype), y], place), x)
     return stored(y, out)
 
 

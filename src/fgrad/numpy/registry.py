@@ -331,11 +331,11 @@ def as_scalar(x: Any) -> Any:
     return x
 
 
-def as_0d(x: Any) -> Any:
+def as_array(x: Any) -> Any:
     """Return a result without axes as the array that NumPy returns, which can be written to."""
-    if isinstance(x, Tensor) and isinstance(x._value, np.generic):
-        return wrap(np.asarray(x._value), x._nodes)
-    return x
+    if x.__class__ is Tensor:
+        return wrap(np.asarray(x._value), x._nodes) if isinstance(x._value, np.generic) else x
+    return np.asarray(x)
 
 
 def storable(value: Any) -> Any:

@@ -16,7 +16,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, alias, bind
 from fgrad.core.trace import user_line
-from fgrad.core.views import is_laid_out, memory_of
+from fgrad.core.views import is_laid_out, memory_of, unordered
 from fgrad.numpy.arrays import (
     alike,
     as_target,
@@ -29,7 +29,7 @@ from fgrad.numpy.arrays import (
     together,
     values,
 )
-from fgrad.numpy.registry import cast, holds_tensor, implements, stored
+from fgrad.numpy.registry import as_array, cast, holds_tensor, implements, stored
 from fgrad.numpy.views import diagonal as _diagonal
 from fgrad.numpy.views import raveled, repeated, reshaped, sliced, transposed
 from fgrad.ops import linear
@@ -209,7 +209,7 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
 @implements(np.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     """Return arrays repeated up to their common shape."""
-    xs = alike(values(args))
+    xs = list(map(as_array, alike(values(args))))
     shape = np.broadcast_shapes(*(x.shape for x in xs))
     return tuple([_broadcast(x, shape) for x in xs])
 
@@ -417,15 +417,16 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         k = int(places[0])
         sides = (bind("slice", x, index=(*lead, part)) for part in (slice(k), slice(k, None)))
         before, after = sides
-        return bind("concatenate", before, new, after, axis=axis)
+        return unordered(bind("concatenate", before, new, after, axis=axis), x)
     if count <= FEW:
         order = np.argsort(places, kind="stable")
         parts = [bind("slice", x, index=(*lead, slice(a, b))) for a, b in pairwise([0, *places[order], n])]
         for i in range(count, 0, -1):
             parts.insert(i, bind("slice", new, index=(*lead, slice(k := int(order[i - 1]), k + 1))))
-        return bind("concatenate", *parts, axis=axis)
+        return unordered(bind("concatenate", *parts, axis=axis), x)
     source = np.insert(np.arange(n), places, np.arange(n, n + count))
-    return bind("gather", bind("concatenate", x, new, axis=axis), source, template=(*lead, HOLE), unique=True)
+    longer = bind("concatenate", x, new, axis=axis)
+    return unordered(bind("gather", longer, source, template=(*lead, HOLE), unique=True), x)
 
 
 def _flat_unless(arr: Any, axis: int | None) -> tuple[Any, int]:
@@ -487,8 +488,8 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     if isinstance(obj, int | np.integer) and not isinstance(obj, bool) and -n <= obj < n:
         k = int(obj) % n
         sides = (bind("slice", x, index=(*lead, part)) for part in (slice(k), slice(k + 1, None)))
-        return bind("concatenate", *sides, axis=axis)
-    return bind("gather", x, np.delete(np.arange(n), obj), template=(*lead, HOLE), unique=True)
+        return unordered(bind("concatenate", *sides, axis=axis), x)
+    return unordered(bind("gather", x, np.delete(np.arange(n), obj), template=(*lead, HOLE), unique=True), x)
 
 
 @implements(np.trim_zeros)
@@ -635,7 +636,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Return elements moved along axes; those that leave come back at the other end."""
     a = as_value(a)
     if axis is None:
-        return linear.reshape(roll(ravel(a), shift, 0), a.shape)
+        return unordered(linear.reshape(roll(ravel(a), shift, 0), a.shape), a)
     axes = normalize_axis_tuple(axis, len(a.shape), allow_duplicate=True)
     several = np.ndim(shift) > 0 or len(axes) > 1
     moves = zip(*np.broadcast_arrays(shift, axes), strict=True) if several else [(shift, axes[0])]
@@ -649,7 +650,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
             a = bind("concatenate", *(bind("slice", a, index=(*lead, p)) for p in parts), axis=int(i))
     if a is given:  # nothing moved: the result is a copy all the same
         return alias(a) if isinstance(a, Tensor) else a.copy()
-    return a
+    return unordered(a, given)
 
 
 @implements(np.tile)

@@ -13,11 +13,12 @@ import numpy as np
 from fgrad.core.placement import near, placed
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.core.trace import Tracer
+from fgrad.core.views import unordered
 from fgrad.numpy.arrays import as_value, extends, next_to, number_type, together
 from fgrad.numpy.indexing import along_axis, clip, stop_gradient
 from fgrad.numpy.products import dot
 from fgrad.numpy.reductions import average, axes_of, cumsum, given_to, mean, sum
-from fgrad.numpy.registry import as_0d, as_scalar, stored
+from fgrad.numpy.registry import as_array, as_scalar, stored
 from fgrad.numpy.shapes import concatenate, diag
 from fgrad.ops import linear
 from fgrad.ops.linear import Axes
@@ -190,7 +191,7 @@ def _kept(y: Any, shape: Any, axes: Axes, keepdims: Any, lead: int = 0) -> Any:
     if not keepdims or keepdims is _NOTHING:
         return y
     y = linear.reshape(y, (*y.shape[:lead], *(1 if i in axes else n for i, n in enumerate(shape))))
-    return as_0d(y) if not y.shape else y
+    return as_array(y) if not y.shape else y
 
 
 def _check_quantiles(q: Any, message: str) -> None:
@@ -414,7 +415,7 @@ def median(
     x = _lanes(a, axes)
     n = x.shape[-1]
     y = mean(x, -1) if n == 0 else _middle_mean(x, np.unique([(n - 1) // 2, n // 2]), propagate=True)
-    return given_to(_kept(y, a.shape, axes, keepdims), out)
+    return given_to(unordered(_kept(y, a.shape, axes, keepdims), a), out)
 
 
 def _middle_mean(x: Any, ranks: Any, *, propagate: bool) -> Any:
@@ -437,7 +438,7 @@ def nanmedian(
         return median(a, axis, out, keepdims=keepdims)
     ends = bind("maximum", counts - 1, 0) // 2, bind("minimum", counts // 2, x.shape[-1] - 1)
     y = _middle_mean(x, bind("concatenate", *ends, axis=len(x.shape) - 1), propagate=False)
-    return stored(_kept(y, a.shape, axes, keepdims), out)
+    return stored(unordered(_kept(y, a.shape, axes, keepdims), a), out)
 
 
 # ---- correlations --------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from fgrad.core.placement import near, placed
 from fgrad.core.primitive import METHODS, NUMPY, Primitive
 from fgrad.core.tensor import Tensor, bind, is_tracked, wrap
 from fgrad.core.trace import Tracer
-from fgrad.core.views import rebind
+from fgrad.core.views import rebind, unordered
 from fgrad.numpy import reductions
 from fgrad.numpy.arrays import as_value, next_to, together
 from fgrad.numpy.registry import stored
@@ -165,7 +165,7 @@ def reduce(
         y = special(x, axes, keepdims=keepdims)
         y = linear.convert(y, kind)  # sums of small integers are wider
         return stored(y if first is None else NUMPY[ufunc](first, y), out)
-    return stored(_end(ufunc, x, axes, first, keepdims), out)
+    return stored(unordered(_end(ufunc, x, axes, first, keepdims), x), out)
 
 
 def _end(ufunc: Any, x: Any, axes: tuple[int, ...], first: Any, keepdims: bool) -> Any:

@@ -307,7 +307,7 @@ linear(
     adjoint=lambda ct, x, *, shape, index: bind("slice", ct, index=index),
     shape=lambda x, *, shape, index: _filling(x, shape, _indexed(shape, index)),
     batch=lambda x, *, shape, index: bind("unslice", x, shape=(x.shape[0], *shape), index=_all(index)),
-    traits={SPREADS_FIRST, C_ORDER},
+    traits={SPREADS_FIRST, KEEPS_C_ORDER_OF_FIRST},
 )
 
 

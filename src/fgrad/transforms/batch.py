@@ -68,6 +68,10 @@ class BatchedTracer(Tracer):
         dtype: np.dtype[Any] = self.whole.dtype
         return dtype
 
+    def like(self, held: Any) -> BatchedTracer:
+        """Return other examples of the same batch."""
+        return BatchedTracer(self.trace, held)
+
     def in_order(self) -> BatchedTracer:
         """Return the same value with every example lying in memory row by row."""
         whole = self.whole

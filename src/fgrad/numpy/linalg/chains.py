@@ -12,6 +12,7 @@ from numpy.linalg._linalg import SlogdetResult
 
 from fgrad.core.placement import near
 from fgrad.core.tensor import bind, wrap
+from fgrad.core.views import unordered
 from fgrad.numpy import products
 from fgrad.numpy.arrays import as_value, together
 from fgrad.numpy.linalg.arguments import linalg_function, square_matrices
@@ -31,7 +32,7 @@ def matrix_power(a: Any, n: Any) -> Any:
     except TypeError as error:
         raise TypeError("exponent must be an integer") from error
     if n == 0:
-        return linear.broadcast_to(wrap(near(a).eye(a.shape[-1], dtype=a.dtype)), a.shape)
+        return unordered(linear.broadcast_to(wrap(near(a).eye(a.shape[-1], dtype=a.dtype)), a.shape), a)
     square, n, result = (a, n, None) if n > 0 else (inv(a), -n, None)
     while n > 0:
         if n & 1:

@@ -58,7 +58,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         raise ValueError("Improper number of dimensions to norm.")
     if isinstance(ord, str):
         raise ValueError(f"Invalid norm order '{ord}' for vectors")  # noqa: TRY004 -- NumPy's error
-    return finished(_vector_norm(x, ord, axes), x, axes, keepdims, None)
+    return finished(as_scalar(_vector_norm(x, ord, axes)), x, axes, keepdims, None)
 
 
 def _square_sum(x: Any) -> Any:
