@@ -18,7 +18,7 @@ import fgrad.scipy.special as fsp
 from fgrad.backend.array import COMPOSED
 from fgrad.backend.library import SPECIAL
 from fgrad.backend.special import SOURCES
-from fgrad.scipy.special.primitives import ROWS_OF
+from fgrad.scipy.special.primitives import PRIMITIVES_OF
 
 CARLSON = {
     "elliprc": (WIDE, SIGNS * OTHER),
@@ -42,7 +42,7 @@ def test_integrals_of_carlson(name):
 def test_every_function_of_the_table_is_somebodys():
     composed = {name.removeprefix("scipy.special.") for name in COMPOSED if name.startswith("scipy.special.")}
     assert composed == set(CARLSON)
-    functions = {name for name in ROWS_OF if hasattr(special, name)}
+    functions = {name for name in PRIMITIVES_OF if hasattr(special, name)}
     assert functions <= {*composed, *SPECIAL, *SOURCES}
     assert not set(SOURCES) & composed
 
@@ -53,7 +53,7 @@ GIVEN = {
     "NumPy's number": (lambda x: fsp.jv(np.float64(2.5), x), X),
     "0-d": (lambda x: fsp.jv(2, x), np.array(1.5)),
     "empty": (lambda x: fsp.jv(2, x), np.zeros((0, 3))),
-    "rows and columns": (lambda x: fsp.jv(fg.stop_gradient(x).reshape(4, 3), x[:3]), X),
+    "primitives and columns": (lambda x: fsp.jv(fg.stop_gradient(x).reshape(4, 3), x[:3]), X),
     "outer": (lambda x: fsp.struve(fg.stop_gradient(x)[:, None], x), X),
     "one element": (lambda x: fsp.owens_t(x[:1], x), X),
     "transposed": (lambda x: fsp.erfi(x.reshape(3, 4).T), X),

@@ -141,7 +141,7 @@ def on_host(value: Any) -> Any:
 
 
 def elsewhere(run: Callable[..., Any], there: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the `run` of a row that computes with `there` where an array is on a device."""
+    """Return the `run` of a primitive that computes with `there` where an array is on a device."""
 
     @functools.wraps(run)
     def chosen(*args: Any, **params: Any) -> Any:

@@ -136,7 +136,7 @@ class Slots:
         self.constants = {}
 
     def plain(self, program: Program) -> Plain:
-        """Return a program with rows written out that are made of others."""
+        """Return a program with its composite primitives written out."""
         return decompose(program)
 
     def argument(self) -> int:

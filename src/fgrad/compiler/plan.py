@@ -48,7 +48,7 @@ class Shared(NamedTuple):
 
 
 class Python(NamedTuple):
-    """A row that Python computes."""
+    """A primitive that Python computes."""
 
     equation: Equation
     args: tuple[Any, ...]  # slots, or constants as tuples of one

@@ -537,12 +537,12 @@ _POWERS = {
 def _power(x: Any, y: Any) -> Any:
     """Return `x ** y`, by multiplication where `y` is the number 2, by the square root where it is 0.5."""
     if x.__class__ is Tensor and (y.__class__ is int or y.__class__ is float):
-        row = _POWERS.get(y)
-        if row is not None:
+        primitive = _POWERS.get(y)
+        if primitive is not None:
             if x._value.dtype.kind in "fc":
-                return apply_unary(row, x)
+                return apply_unary(primitive, x)
             if x._value.dtype.kind == "b" and y == 2 and y.__class__ is int:
-                return apply_unary(row, x)  # as NumPy does, with a result of int8
+                return apply_unary(primitive, x)  # as NumPy does, with a result of int8
     return binary("power", x, y)
 
 

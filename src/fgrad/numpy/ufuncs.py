@@ -109,7 +109,7 @@ _NEUTRAL: dict[Any, Any] = {
 }
 
 
-def _row(ufunc: Any) -> Primitive:
+def _primitive_of(ufunc: Any) -> Primitive:
     """Return the primitive of a ufunc, which need not have its name."""
     primitive: Primitive = NUMPY[ufunc].primitive  # type: ignore[attr-defined]
     return primitive
@@ -179,7 +179,7 @@ def _end(ufunc: Any, x: Any, axes: tuple[int, ...], first: Any, keepdims: bool) 
         first = placed(x, _constant(ufunc.identity, x.dtype))
     if first is not None:
         line = concatenate([linear.broadcast_to(first, (1, *line.shape[1:])), line], 0)
-    ends = bind("accumulate", line, ufunc=_row(ufunc).name, axis=0)
+    ends = bind("accumulate", line, ufunc=_primitive_of(ufunc).name, axis=0)
     return linear.reshape(bind("slice", ends, index=(-1,)), shape)
 
 
@@ -200,7 +200,7 @@ def _scan(ufunc: Any, x: Any, axis: int) -> Any:
         lead = (slice(None),) * axis
         head, tail = (bind("slice", x, index=(*lead, s)) for s in (slice(0, 1), slice(1, None)))
         return bind("cumsum", concatenate([head, -tail], axis), axis=axis)
-    return bind("accumulate", x, ufunc=_row(ufunc).name, axis=axis)
+    return bind("accumulate", x, ufunc=_primitive_of(ufunc).name, axis=axis)
 
 
 def outer(ufunc: Any, a: Any, b: Any, /, **kw: Any) -> Any:
@@ -295,7 +295,7 @@ def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
         value = linear.reshape(linear.broadcast_to(value, shape), (places.size,))
         if value.dtype != a.dtype:
             new = _converted_each_time(ufunc, flat, places, value)
-        elif _row(ufunc).flat:
+        elif _primitive_of(ufunc).flat:
             new = _stepped(ufunc, flat, places, value)
         elif ufunc in {np.add, np.subtract}:
             total = bind("scatter_add", value, places, template=(HOLE,), shape=(a.size,))

@@ -1,4 +1,4 @@
-"""Matrices in stacks, as the rows of linear algebra see them: products, adjoints, triangles, diagonals."""
+"""Matrices in stacks, for the primitives of linear algebra: products, adjoints, triangles, diagonals."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.empty(0, dtype).real.dtype
 
 
-def mapped_rest(row: str) -> Rule:
-    """Return the batch rule of a row of one stack of matrices: one more axis in front."""
-    return lambda _, x, **params: bind(row, x, **params)
+def mapped_rest(name: str) -> Rule:
+    """Return the batch rule of a primitive of one stack of matrices: one more axis in front."""
+    return lambda _, x, **params: bind(name, x, **params)
 
 
 def below(like: Any, n: int, dtype: Any) -> Any:

@@ -275,13 +275,13 @@ def _ratio(x: Any, y: Any) -> Any:
     return sizes[0] / sizes[1]
 
 
-def _batch_stacks(row: str) -> Any:
-    """Return the batch rule of a row of stacks of matrices with the same axes in front."""
+def _batch_stacks(name: str) -> Any:
+    """Return the batch rule of a primitive of stacks of matrices with the same axes in front."""
 
     def batch(mapped: Pattern, *values: Any, **params: Any) -> Any:
         size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
         full = (v if m else broadcast_to(v, (size, *v.shape)) for v, m in zip(values, mapped, strict=True))
-        return bind(row, *full, **params)
+        return bind(name, *full, **params)
 
     return batch
 

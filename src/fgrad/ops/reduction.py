@@ -195,10 +195,10 @@ def _accumulated(x: Any, ufunc: str) -> np.dtype[Any]:
 
 def _accumulate(ct: Any, out: Any, x: Any, *, ufunc: str, axis: int) -> Any:
     """Pull back through out_i = f(out_(i-1), x_i), from out_0 = x_0: s_i = ct_i + df/dout_(i-1) s_(i+1)."""
-    row, full = PRIMITIVES[ufunc], (slice(None),) * axis
-    if row.real and x.dtype.kind == "c":
-        refuse_complex(row)
-    step = row.vjp((True, True))
+    primitive, full = PRIMITIVES[ufunc], (slice(None),) * axis
+    if primitive.real and x.dtype.kind == "c":
+        refuse_complex(primitive)
+    step = primitive.vjp((True, True))
     if x.shape[axis] < 2:
         return ct
     tail = (*full, slice(1, None))

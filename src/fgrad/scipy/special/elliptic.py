@@ -2,7 +2,8 @@
 
     carlson(x, y, z; p, q, r) = integral of (t + x)**-p (t + y)**-q (t + z)**-r over t > 0
 
-is a row that is closed under slopes, so derivatives of every order exist also where arguments are equal.
+is a primitive that is closed under slopes, so derivatives of every order exist also where arguments are
+equal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""How a function of SciPy becomes a row: a line of a table says its slopes, SciPy computes its values.
+"""How a function of SciPy becomes a primitive: a line of a table says its slopes, SciPy computes its values.
 
-Slopes are formulas over other rows, so derivatives of every order exist where a family is closed. Sources are
-sections of the Digital Library of Mathematical Functions (dlmf.nist.gov) where nothing else is said.
+Slopes are formulas over other primitives, so derivatives of every order exist where a family is closed.
+Sources are sections of the Digital Library of Mathematical Functions (dlmf.nist.gov) where nothing else is
+said.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Row(NamedTuple):
     whole: bool = False  # whether the first argument has to be an integer
 
 
-ROWS_OF: dict[str, tuple[str, ...]] = {}  # name of a function -> its rows, one for each output
+PRIMITIVES_OF: dict[str, tuple[str, ...]] = {}  # name of a function -> its primitives, one for each output
 TABLE: dict[str, Row] = {}  # the lines of all tables
 
 cos: Callable[..., Expr]
@@ -101,7 +102,7 @@ def universal(name: str) -> np.ufunc | None:
 
 
 def declare(table: Mapping[str, Row]) -> None:
-    """Declare the rows of a table whose functions this SciPy has, and those that only slopes need."""
+    """Declare the primitives of a table whose functions this SciPy has, and those that only slopes need."""
     for name, row in table.items():
         function = row.output[0] if row.output else name
         ufunc = universal(function) or getattr(special, function, None)
@@ -119,14 +120,14 @@ def declare(table: Mapping[str, Row]) -> None:
             shape=shape,
         )
         if function in vars(special):
-            ROWS_OF[function] = (*ROWS_OF.get(function, ()), name)
+            PRIMITIVES_OF[function] = (*PRIMITIVES_OF.get(function, ()), name)
         TABLE[name] = row
 
 
 def constants(function: str) -> set[int]:
     """Return which arguments of a function have no known derivative."""
     found = set()
-    for row in (TABLE[name] for name in ROWS_OF.get(function, ())):
+    for row in (TABLE[name] for name in PRIMITIVES_OF.get(function, ())):
         count = len(row.arguments.split())
         slopes = row.slopes(*map(var, ("f", *"abcdefgh"[:count]))) if row.slopes else (0,) * count
         found |= {i for i, slope in enumerate(slopes) if slope is None}
@@ -134,7 +135,7 @@ def constants(function: str) -> set[int]:
 
 
 def _computed(ufunc: Any, row: Row) -> tuple[Rule, Rule | None]:
-    """Return what computes a row, and what says the shape and dtype of it."""
+    """Return what computes a primitive, and what says the shape and dtype of it."""
     if row.run is not None:
         return row.run, _probe(row.run)
     if row.output is not None:

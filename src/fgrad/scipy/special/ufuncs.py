@@ -1,4 +1,4 @@
-"""SciPy's universal functions by their rows: what answers for them when they meet Tensors."""
+"""SciPy's universal functions by their primitives: what answers for them when they meet Tensors."""
 
 from __future__ import annotations
 
@@ -9,69 +9,69 @@ from fgrad.core.tensor import bind
 from fgrad.numpy.arrays import as_value, operand
 from fgrad.numpy.registry import Ufunc, holds_tensor, with_keywords
 from fgrad.ops.linear import convert
-from fgrad.scipy.special.primitives import ROWS_OF, TABLE, universal
+from fgrad.scipy.special.primitives import PRIMITIVES_OF, TABLE, universal
 
 REUSED = {  # those that fgrad computes itself
     "expit": "sigmoid",
     **{name: name for name in ("cbrt", "erf", "erfc", "exp2", "expm1", "log1p")},
 }
-COMPLEX_OF = {"erf": "complex_erf", "erfc": "complex_erfc"}  # their rows for complex arguments
+COMPLEX_OF = {"erf": "complex_erf", "erfc": "complex_erfc"}  # their primitives for complex arguments
 
 
-_REUSED_ROWS = set(REUSED.values())
+_REUSED_PRIMITIVES = set(REUSED.values())
 
 
 class Special(Ufunc):
-    """One of SciPy's universal functions: for plain arrays SciPy's own, for Tensors its rows."""
+    """One of SciPy's universal functions: for plain arrays SciPy's own, for Tensors its primitives."""
 
-    def __init__(self, name: str, rows: tuple[str, ...]) -> None:
+    def __init__(self, name: str, primitives: tuple[str, ...]) -> None:
         ufunc = universal(name)
         assert ufunc is not None  # noqa: S101 -- whoever declares it has looked
-        source = f" Derivative: {TABLE[rows[0]].source}." if rows[0] in TABLE else ""
+        source = f" Derivative: {TABLE[primitives[0]].source}." if primitives[0] in TABLE else ""
         doc = f"Return scipy.special.{name} of arrays and Tensors.{source}"
-        self._describe(ufunc, name, doc, rows[0], "fgrad.scipy.special")
-        self.rows = rows
+        self._describe(ufunc, name, doc, primitives[0], "fgrad.scipy.special")
+        self.primitives = primitives
         NUMPY[ufunc] = UFUNCS[ufunc] = self
 
     def __call__(self, *args: Any, **kw: Any) -> Any:
         """Apply the function to each element."""
         if not holds_tensor((args, *kw.values())):
             return self.ufunc(*args, **kw)
-        if len(self.rows) == 1 and (kw or len(args) > self.nin):
+        if len(self.primitives) == 1 and (kw or len(args) > self.nin):
             return with_keywords(self, args[: self.nin], *args[self.nin :], **kw)
         if kw or len(args) != self.nin:
             raise TypeError(
                 f"{self.__name__} takes {self.nin} operands and no keywords where one of them is a Tensor"
             )
-        if self.rows[0] in _REUSED_ROWS:  # NumPy's functions know other dtypes than SciPy's do
+        if self.primitives[0] in _REUSED_PRIMITIVES:  # NumPy's functions know other dtypes than SciPy's do
             x = as_value(args[0])
             (kind, _) = self.ufunc.resolve_dtypes((x.dtype, None))
             args = (convert(x, kind),)
         operands = tuple(map(operand, args))
-        rows = self.rows
+        primitives = self.primitives
         if self.__name__ in COMPLEX_OF and operands[0].dtype.kind == "c":
-            rows = (COMPLEX_OF[self.__name__],)
-        outs = tuple(bind(row, *operands) for row in rows)
+            primitives = (COMPLEX_OF[self.__name__],)
+        outs = tuple(bind(primitive, *operands) for primitive in primitives)
         return outs if len(outs) > 1 else outs[0]
 
 
 class Kelvin(Special):
-    """The Kelvin functions and their slopes as complex numbers, of eight rows."""
+    """The Kelvin functions and their slopes as complex numbers, of eight primitives."""
 
     def __call__(self, *args: Any, **kw: Any) -> Any:
         """Return Be, Ke, Be', Ke' of each element."""
         if not holds_tensor((args, *kw.values())):
             return self.ufunc(*args, **kw)
         (x,) = args
-        pairs = zip(self.rows[::2], self.rows[1::2], strict=True)
+        pairs = zip(self.primitives[::2], self.primitives[1::2], strict=True)
         return tuple(bind(re, operand(x)) + bind(im, operand(x)) * 1j for re, im in pairs)
 
 
 def declare_ufuncs() -> dict[str, Special]:
-    """Let SciPy's universal functions find their rows; return what answers for them."""
+    """Let SciPy's universal functions find their primitives; return what answers for them."""
     parts = ("ber", "bei", "ker", "kei", "berp", "beip", "kerp", "keip")
     found: dict[str, Special] = {"kelvin": Kelvin("kelvin", parts)}
-    for name, rows in ({name: (row,) for name, row in REUSED.items()} | ROWS_OF).items():
+    for name, primitives in ({name: (own,) for name, own in REUSED.items()} | PRIMITIVES_OF).items():
         if universal(name) is not None:
-            found[name] = Special(name, rows)
+            found[name] = Special(name, primitives)
     return found | {"digamma": found["psi"], "jn": found["jv"]}
