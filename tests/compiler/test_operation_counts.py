@@ -168,10 +168,10 @@ def test_the_usual_case_of_singular_steps_costs_what_forward_mode_costs():
     x, t = RNG.uniform(0.5, 2, 6), normal(6)
     made, hand = fg.make_graph(forward(singular))(x, t), fg.make_graph(singular_forward)(x, t)
     simple, least = simplify(made), simplify(hand)
-    usual = speculate(simple)
-    assert operations(usual) <= operations(least) + 2  # a sum, and whether it is finite
+    fast = speculate(simple)
+    assert operations(fast) <= operations(least) + 2  # a sum, and whether it is finite
     compared(made, simple, x, t)
-    *values, valid = usual.run([x, t])
+    *values, valid = fast.run([x, t])
     assert valid
     for y, expected in zip(values, singular_forward(x, t), strict=True):
         close(y, expected)

@@ -1,4 +1,4 @@
-"""Programs for the usual case run first, and the others only where they may be wrong."""
+"""Programs that are speculative run first, and the others only where they may be wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import fgrad as fg
 from fgrad.compiler import Executable, executable
-from fgrad.compiler.speculation import operations, usual_case
+from fgrad.compiler.speculation import operations, speculative_program
 from fgrad.core.program import Program
 
 
@@ -32,7 +32,7 @@ SLOPES: dict[Callable[..., Any], Callable[..., Any]] = {
     bump: lambda x, t: np.where(x == 0, 0.0, bump(x) / np.where(x == 0, 1.0, x * x)) * t,
     guarded_root: lambda x, t: np.where(x > 0, 1.5 * np.sqrt(np.maximum(x, 0)), 0.0) * t,
 }
-USUAL, TANGENT = np.array([0.5, 1.0, 2.5]), np.array([1.0, -2.0, 0.25])
+REGULAR, TANGENT = np.array([0.5, 1.0, 2.5]), np.array([1.0, -2.0, 0.25])
 SINGULAR = np.array([0.0, 1.0, 2.5])
 
 
@@ -46,13 +46,13 @@ def program(f: Any, *args: Any) -> Program:
 
 @pytest.fixture
 def made(monkeypatch):
-    """Return a list of the programs that are compiled, each as whether it is for the usual case."""
+    """Return a list of the programs that are compiled, each as whether it is speculative."""
     found: list[bool] = []
     init = Executable.__init__
 
     def counted(self: Executable, *args: Any, **options: Any) -> None:
         init(self, *args, **options)
-        found.append(self.is_usual)
+        found.append(self.is_speculative)
 
     monkeypatch.setattr(Executable, "__init__", counted)
     return found
@@ -62,7 +62,7 @@ def made(monkeypatch):
 def test_usual_points_compile_one_program(f, made):
     run = fg.jit(along(f))
     for _ in range(4):  # the long way, the native entry, the guard
-        np.testing.assert_allclose(run(USUAL, TANGENT), SLOPES[f](USUAL, TANGENT), rtol=1e-14)
+        np.testing.assert_allclose(run(REGULAR, TANGENT), SLOPES[f](REGULAR, TANGENT), rtol=1e-14)
     assert made == [True]
 
 
@@ -71,7 +71,7 @@ def test_usual_points_compile_one_program(f, made):
 def test_singular_points_run_the_other_program_which_is_compiled_once(f, calls, made):
     run = fg.jit(along(f))
     for _ in range(calls):
-        run(USUAL, TANGENT)
+        run(REGULAR, TANGENT)
     with np.errstate(all="ignore"):
         eager = fg.jvp(f, (SINGULAR,), (TANGENT,))[1]
         expected = SLOPES[f](SINGULAR, TANGENT)
@@ -80,17 +80,17 @@ def test_singular_points_run_the_other_program_which_is_compiled_once(f, calls, 
         np.testing.assert_allclose(found, eager, rtol=1e-14)
         np.testing.assert_allclose(found, expected, rtol=1e-14)
     assert made == [True, False]
-    np.testing.assert_allclose(run(USUAL, TANGENT), SLOPES[f](USUAL, TANGENT), rtol=1e-14)
+    np.testing.assert_allclose(run(REGULAR, TANGENT), SLOPES[f](REGULAR, TANGENT), rtol=1e-14)
     assert made == [True, False]
 
 
 @pytest.mark.parametrize("f", SLOPES, ids=lambda f: f.__name__)
 def test_values_are_those_without_speculation(f):
     for g in (along(f), lambda x, t: fg.hvp(lambda x: np.sum(f(x)), (x,), (t,))):
-        given = program(g, USUAL, TANGENT)
+        given = program(g, REGULAR, TANGENT)
         first, plain = Executable(given), Executable(given, speculative=False)
-        assert first.is_usual
-        assert not plain.is_usual
+        assert first.is_speculative
+        assert not plain.is_speculative
         for point in (0.0, 0.5, -0.0, 1e-300, -1.0, 710.0, np.inf, 2.5, -np.inf, np.nan):
             x = np.array([point, 0.75, 3.0])
             first._doubted = 0
@@ -99,14 +99,14 @@ def test_values_are_those_without_speculation(f):
 
 
 def test_what_is_doubted_again_and_again_is_not_tried_any_more(monkeypatch):
-    run = Executable(program(along(entropy), USUAL, TANGENT))
+    run = Executable(program(along(entropy), REGULAR, TANGENT))
     for _ in range(executable.DOUBTS - 1):
         run.run([SINGULAR, TANGENT])
-    (found,) = run.run([USUAL, TANGENT])  # counts from the start again
+    (found,) = run.run([REGULAR, TANGENT])  # counts from the start again
     for _ in range(executable.DOUBTS):
         run.run([SINGULAR, TANGENT])
     monkeypatch.setattr(run, "_plan", None)
-    (again,) = run.run([USUAL, TANGENT])
+    (again,) = run.run([REGULAR, TANGENT])
     np.testing.assert_allclose(found, again, rtol=1e-14)
 
 
@@ -116,17 +116,17 @@ def test_an_index_out_of_bounds_is_one_in_either_case():
 
     run = fg.jit(f)
     good, bad = np.array([0, 1, 2]), np.array([0, 1, 3])
-    assert Executable(program(f, USUAL, TANGENT, good)).is_usual
-    for x in (USUAL, SINGULAR):
+    assert Executable(program(f, REGULAR, TANGENT, good)).is_speculative
+    for x in (REGULAR, SINGULAR):
         np.testing.assert_allclose(run(x, TANGENT, good), run(x.copy(), TANGENT, good))
         with pytest.raises(IndexError, match="out of bounds"):
             run(x, TANGENT, bad)
 
 
 def test_only_what_saves_a_tenth_is_tried():
-    x = USUAL
+    x = REGULAR
     small = executable.lowered(program(along(entropy), x, x))
-    first = usual_case(small)
+    first = speculative_program(small)
     assert first is not None
     assert operations(first) <= 0.9 * operations(small)
 
@@ -136,14 +136,14 @@ def test_only_what_saves_a_tenth_is_tried():
             y = np.tanh(y + x)
         return y
 
-    assert usual_case(executable.lowered(program(beside, x, x))) is None
-    assert usual_case(executable.lowered(program(np.tanh, x))) is None
+    assert speculative_program(executable.lowered(program(beside, x, x))) is None
+    assert speculative_program(executable.lowered(program(np.tanh, x))) is None
 
 
 def test_the_source_names_what_is_checked():
-    text = fg.jit(along(entropy)).lower(USUAL, TANGENT).source
+    text = fg.jit(along(entropy)).lower(REGULAR, TANGENT).source
     assert "# checks:  doubt: where it is true another program runs\n" in text
-    assert "# checks:" not in fg.jit(np.tanh).lower(USUAL).source
+    assert "# checks:" not in fg.jit(np.tanh).lower(REGULAR).source
 
 
 def test_operations_are_counted_where_they_are():

@@ -14,7 +14,7 @@ from fgrad.compiler.listing import source, titles
 from fgrad.compiler.plan import ALIGN, Plan, Python, Segment, Shared
 from fgrad.compiler.simplify import simplify
 from fgrad.compiler.simplify.effects import communicates
-from fgrad.compiler.speculation import usual_case
+from fgrad.compiler.speculation import speculative_program
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.notes import Notes, noting
 from fgrad.core.observers import observed_primitives
@@ -32,25 +32,25 @@ NO_MEMORY = (
     "there is no memory left for the residuals that a loop of a compiled function keeps of each step. "
     "`scan` with `checkpoint=True` keeps fewer and recomputes the others"
 )
-DOUBTS = 3  # times in a row that the usual case was not, until it is left
+DOUBTS = 3  # failed speculations in a row, after which it is given up
 RELEASE = 100_000  # elements times operations of a program that lets other threads run meanwhile
 
 
 class Executable:
     """A program ready to run on plain arrays.
 
-    Where that saves enough, what runs is a program for the usual case, which also tells whether its results
+    Where that saves enough, what runs first is a speculative program, which also tells whether its results
     may be wrong; if so, `program` itself runs, compiled then.
 
     Args:
         program: to be compiled.
         name: what to call it.
-        speculative: whether there may be a program for the usual case.
+        speculative: whether there may be a speculative program.
         donated: inputs in whose memory outputs may be computed; then nothing is speculative.
     """
 
     program: Program
-    is_usual: bool
+    is_speculative: bool
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class Executable:
     ) -> None:
         self.name = name
         self.program = lowered(program)
-        usual = usual_case(self.program) if speculative and not donated else None
-        self.is_usual = usual is not None
-        self._laid_out = usual or self.program
-        self._plan = Plan(self._laid_out, name, doubts=int(self.is_usual), donated=donated)
+        fast = speculative_program(self.program) if speculative and not donated else None
+        self.is_speculative = fast is not None
+        self._laid_out = fast or self.program
+        self._plan = Plan(self._laid_out, name, doubts=int(self.is_speculative), donated=donated)
         self._plan.steps = [_with_compiled(s) if isinstance(s, Python) else s for s in self._plan.steps]
         self._doubts = [self._plan.outputs.index(v) for v in self._plan.doubts]
         self._doubted = 0  # times in a row
@@ -108,7 +108,7 @@ class Executable:
             finally:
                 self._free.append(context)
         if plan.has_faults and outs[-1]:
-            if self.is_usual:  # the index may be wrong where the case is not the usual one
+            if self.is_speculative:  # the index may be wrong where speculation failed
                 return self.plain.run(leaves)
             if outs[-1] == vm.EXHAUSTED:
                 raise MemoryError(NO_MEMORY)
@@ -140,13 +140,13 @@ class Executable:
     @lazy
     def _apart(self) -> tuple[Plan, _Context]:
         """The program laid out so that each nest and call is a step of its own."""
-        plan = Plan(self._laid_out, self.name, doubts=int(self.is_usual), apart=True)
+        plan = Plan(self._laid_out, self.name, doubts=int(self.is_speculative), apart=True)
         plan.steps = [_with_compiled(s) if isinstance(s, Python) else s for s in plan.steps]
         return plan, _Context(plan, direct=True)
 
     @lazy
     def plain(self) -> Executable:
-        """What runs where the results of the usual case may be wrong."""
+        """What runs where speculation failed."""
         return Executable(self.program, self.name, speculative=False)
 
     def _result(self, i: int, ins: Sequence[np.ndarray], outs: Sequence[np.ndarray]) -> np.ndarray:

@@ -15,8 +15,8 @@ from fgrad.core.program import Equation, Program, Var
 SAVING = 0.1  # of the operations, at least: the other program is compiled too where it is needed
 
 
-def usual_case(program: Program) -> Program | None:
-    """Return the program of the usual case where that saves a tenth of the operations.
+def speculative_program(program: Program) -> Program | None:
+    """Return the speculative program where that saves a tenth of the operations.
 
     Args:
         program: simplified.
@@ -28,15 +28,15 @@ def usual_case(program: Program) -> Program | None:
     """
     if not any(e.name == "isfinite" for e in program.equations) or communicates(program):
         return None
-    usual = speculate(program)
-    if usual is None or operations(usual) > (1 - SAVING) * operations(program):
+    fast = speculate(program)
+    if fast is None or operations(fast) > (1 - SAVING) * operations(program):
         return None
-    *outputs, valid = usual.outputs
+    *outputs, valid = fast.outputs
     if not isinstance(valid, Var):
         return None
     doubt = Var(valid.aval, "doubt")
-    equations = [*usual.equations, Equation("logical_not", (valid,), {}, (doubt,), "")]
-    return Program(usual.inputs, equations, [*outputs, doubt], (usual.in_tree, usual.out_tree))
+    equations = [*fast.equations, Equation("logical_not", (valid,), {}, (doubt,), "")]
+    return Program(fast.inputs, equations, [*outputs, doubt], (fast.in_tree, fast.out_tree))
 
 
 def operations(program: Program) -> int:

@@ -113,9 +113,9 @@ def test_equal_equations_are_one_and_only_they():
     assert min(fewer["shared"], fewer["needed"]) > COUNT // 4
 
 
-# ---- the usual case ---------------------------------------------------------------------------------
+# ---- speculation ---------------------------------------------------------------------------------
 
-USUAL = {rule.__name__: rule for _, rule in speculation.Usual()._kinds}
+SPECULATIVE = {rule.__name__: rule for _, rule in speculation.Speculation()._kinds}
 SINGULAR = {
     "exp": np.exp,
     "log": np.log,
@@ -156,11 +156,13 @@ def singular(d: Drawing) -> Any:
     return f
 
 
-@pytest.mark.parametrize("name", USUAL)
+@pytest.mark.parametrize("name", SPECULATIVE)
 def test_the_usual_case_is_right_where_it_says_so(name, monkeypatch):
     fired = Counter[str]()
-    for key in USUAL:
-        monkeypatch.setattr(speculation.Usual, key, counted(getattr(speculation.Usual, key), fired, key))
+    for key in SPECULATIVE:
+        monkeypatch.setattr(
+            speculation.Speculation, key, counted(getattr(speculation.Speculation, key), fired, key)
+        )
 
     def check(chosen: Any) -> list[int]:
         d = Drawing(chosen, ("plain", "special"))
@@ -171,13 +173,13 @@ def test_the_usual_case_is_right_where_it_says_so(name, monkeypatch):
         if made is None:
             return d.used
         simple = simplify(made.program)
-        usual = speculate(simple)
-        if usual is not None:
-            _, (*values, valid) = computed(usual, d.inputs)
+        fast = speculate(simple)
+        if fast is not None:
+            _, (*values, valid) = computed(fast, d.inputs)
             _, wanted = computed(simple, d.inputs)
             wrong = any(differs(v, e, 1000 * made.size) for v, e in zip(values, wanted, strict=True))
             if valid and wrong:
-                raise AssertionError(f"{described(made)}\nis\n{usual}\n{values}, not {wanted}")
+                raise AssertionError(f"{described(made)}\nis\n{fast}\n{values}, not {wanted}")
             fired["valid"] += bool(valid)
         return d.used
 
@@ -186,6 +188,6 @@ def test_the_usual_case_is_right_where_it_says_so(name, monkeypatch):
 
 
 def test_every_rule_has_a_pattern():
-    """A rule that is added brings a pattern of its own; one of the usual case is met by `singular`."""
+    """A rule that is added brings a pattern of its own; one of speculation is met by `singular`."""
     assert {*KINDS, *THROUGH} <= PATTERNS.keys()
-    assert {*USUAL} == {"_choice", "_common_divisor", "_quotient"}
+    assert {*SPECULATIVE} == {"_choice", "_common_divisor", "_quotient"}

@@ -1,4 +1,4 @@
-"""The program of the usual case: right wherever it says so, and it says so wherever all is finite."""
+"""The speculative program: right wherever it says so, and it says so wherever all is finite."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def forward(f: Any, after: Any = lambda t: t) -> Any:
 
 
 def both(f: Any, x: Any, t: Any) -> tuple[list[Any], list[Any], bool]:
-    """Return the results of the definition, those of the usual case, and whether these are right."""
+    """Return the results of the definition, those of the speculative program, and whether these are right."""
     simple = simplify(fg.make_graph(f)(x, t))
-    usual = speculate(simple)
-    assert usual is not None
-    assert len(usual.equations) < len(simple.equations) + 3
+    fast = speculate(simple)
+    assert fast is not None
+    assert len(fast.equations) < len(simple.equations) + 3
     with np.errstate(all="ignore"):
-        *found, valid = usual.run([x, t])
+        *found, valid = fast.run([x, t])
         return simple.run([x, t]), found, bool(valid)
 
 

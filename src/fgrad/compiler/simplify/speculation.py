@@ -27,7 +27,7 @@ _ROUNDS = 2  # what a choice hid is seen in the second one
 
 
 def speculate(program: Program) -> Program | None:
-    """Return a program for the usual case, None where there is no simpler one.
+    """Return a speculative program, None where there is no simpler one.
 
     Args:
         program: what `simplify` returned.
@@ -37,15 +37,15 @@ def speculate(program: Program) -> Program | None:
         `program`, to rounding. If not, `program` has to run.
     """
     n = len(program.outputs)
-    usual = program
+    fast = program
     for _ in range(_ROUNDS):
-        rules = Usual()
-        rw = Rewriting(rules, usual, Constants())
+        rules = Speculation()
+        rw = Rewriting(rules, fast, Constants())
         if not rules.doubtful:
             break
         rw.outputs[n:] = [_is_valid(rw, rules.doubtful, rw.outputs[:n], rw.outputs[n:])]
-        usual = simplify(rw.program)
-    return usual if len(usual.outputs) > n else None
+        fast = simplify(rw.program)
+    return fast if len(fast.outputs) > n else None
 
 
 def _is_valid(rw: Rewriting, doubtful: set[Var], outputs: list[Any], valid: list[Any]) -> Any:
@@ -72,8 +72,8 @@ def _is_valid(rw: Rewriting, doubtful: set[Var], outputs: list[Any], valid: list
     return out
 
 
-class Usual(Rules):
-    """The rules of the usual case, and the values they have made, which must turn out to be finite.
+class Speculation(Rules):
+    """The rules of speculation, and the values they have made, which must turn out to be finite.
 
     They stand alone in their pass, so that nothing goes around these values.
     """
