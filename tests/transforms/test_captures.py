@@ -20,7 +20,7 @@ from tests.helpers import close, exactly
 
 import fgrad as fg
 from fgrad.config import on_escape
-from fgrad.transforms.captures import Surroundings
+from fgrad.transforms.captures import Captures
 
 X = np.array([1.0, 2.0, 3.0])
 SCALE, TABLE, ROW = 2.0, {"a": [1.0, 2.0]}, np.array([1.0, 2.0, 3.0])
@@ -271,11 +271,11 @@ def test_what_is_only_written_to_stages_nothing_anew():
 
 
 def test_what_reads_nothing_from_outside_pays_nothing():
-    assert not Surroundings(lambda x: np.sum(np.sin(x) ** 2) + len(x))
-    assert not Surroundings(fg.grad(lambda x: np.sum(fg.nn.relu(x))))
+    assert not Captures(lambda x: np.sum(np.sin(x) ** 2) + len(x))
+    assert not Captures(fg.grad(lambda x: np.sum(fg.nn.relu(x))))
     constant = np.ones(3)
     constant.flags.writeable = False
-    assert len(Surroundings(lambda x: x * constant)._found) == 1  # which array it is
+    assert len(Captures(lambda x: x * constant)._found) == 1  # which array it is
 
 
 def test_every_kind_of_arguments_keeps_its_short_way():

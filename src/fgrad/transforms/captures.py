@@ -1,7 +1,7 @@
 """The outside values that a traced function reads, so that a call notices changes.
 
 A program holds numbers, arrays and decisions that Python found in variables of enclosing functions, globals,
-attributes, lists and dictionaries while it was staged. `Surroundings` looks at all that the function, and the
+attributes, lists and dictionaries while it was staged. `Captures` looks at all that the function, and the
 functions it calls by name, can reach by the names in their code, and compares it at every call. Tensors from
 outside are the business of `jit`. What no name leads to is not seen: files, clocks, what C code keeps, names
 that are put together (`getattr(x, "w" + i)`).
@@ -46,7 +46,7 @@ _LIBRARIES = frozenset({*sys.stdlib_module_names, "fgrad", "numpy", "scipy", "nu
 _MISSING = object()
 
 
-class Surroundings:
+class Captures:
     """What a function reached by name, as it is now; calling it says whether that holds still."""
 
     def __init__(self, fun: Callable[..., Any], given: Iterable[Any] = ()) -> None:
@@ -93,7 +93,7 @@ class Surroundings:
             ]
         )
         namespace = dict(self._namespace)
-        exec(compile(text, "<fgrad surroundings>", "exec"), namespace)  # noqa: S102 -- the text is fgrad's own
+        exec(compile(text, "<fgrad captures>", "exec"), namespace)  # noqa: S102 -- the text is fgrad's own
         made: Callable[[], bool] = namespace.pop("fresh")  # which would be a cycle
         return made
 

@@ -38,7 +38,7 @@ from fgrad.transforms.calling import (
     integers,
     name_of,
 )
-from fgrad.transforms.captures import Draws, Surroundings
+from fgrad.transforms.captures import Captures, Draws
 from fgrad.transforms.collectives import AcrossStageError
 from fgrad.transforms.effects import reached
 from fgrad.transforms.embedding import Staged, embedded
@@ -491,7 +491,7 @@ class Specialisation:
         places = {v: i for i, v in enumerate(inputs)}
         self.limits = [(places[v], dtype) for v, dtypes in stage.numbers.items() for dtype in dtypes]
         self.is_parted = stage.is_parted
-        self._around = Surroundings(fun, statics)
+        self._around = Captures(fun, statics)
         arrays, tensors = reached(fun)
         live = current().traces
         named = {_identity(t, live): t for t in tensors}
@@ -527,7 +527,7 @@ class Specialisation:
         return stage, inputs, outputs
 
     def stale(self) -> str:
-        """Return what of the surroundings is not as it was when the function was staged; "" if all is."""
+        """Return which captured value is not what it was when the function was staged; "" if all are."""
         if not self._around.fresh():
             return f"{self._around.changed() or 'what it reads from outside'} has changed"
         changed = "a Tensor that it reads from outside has changed, or is now being differentiated"

@@ -53,7 +53,7 @@ def explain_retrace() -> Setting:
 def explain(
     fun: Callable[..., Any], key: Key, known: Sequence[Key], names: Sequence[str], stale: str
 ) -> None:
-    """Tell a listener why `fun` is staged for `key`; `stale` says what of its surroundings has changed."""
+    """Tell a listener why `fun` is staged for `key`; `stale` says which captured value has changed."""
     reasons = _listening.get()
     if reasons is None:
         return
