@@ -123,8 +123,8 @@ def counted(function: Any, name: str, made: Counter[str]) -> Any:
 
 
 def test_every_pass_is_one_of_these():
-    """A pass that is added to `tidied` is counted here, and its loops drawn."""
-    assert {*loop_optimizations.tidied.__code__.co_names} - {"live"} <= {*PASSES}
+    """A pass that is added to `optimized` is counted here, and its loops drawn."""
+    assert {*loop_optimizations.optimized.__code__.co_names} - {"live"} <= {*PASSES}
 
 
 def hoisting(chosen: Any, made: Counter[str]) -> list[int]:

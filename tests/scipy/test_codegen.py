@@ -7,7 +7,7 @@ import pytest
 from tests.helpers import close
 
 import fgrad as fg
-from fgrad.scipy.codegen import straight
+from fgrad.scipy.codegen import python_function
 
 X = np.array([[2.0, 0.5], [0.5, 1.0]])
 
@@ -33,7 +33,7 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values(name):
     program = fg.make_graph(PROGRAMS[name])(X)
-    found, expected = straight(program)(X), program.run([X])
+    found, expected = python_function(program)(X), program.run([X])
     assert len(found) == len(expected)
     for a, b in zip(found, expected, strict=True):
         close(a, b)
@@ -44,7 +44,7 @@ def test_effects_happen_and_debug_nans_looks(capsys):
         fg.debug.print("{}", x[0, 0])
         return np.log(x)
 
-    run = straight(fg.make_graph(shown)(X))
+    run = python_function(fg.make_graph(shown)(X))
     run(X)
     assert capsys.readouterr().out == "2.0\n"
     with fg.debug_nans(), pytest.raises(fg.NonFiniteError, match="log"):

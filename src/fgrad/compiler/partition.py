@@ -62,7 +62,7 @@ def where(x: Any) -> str | None:
     return device_of(x) if x.__class__ is DeviceArray or np.ndim(x) else None
 
 
-class Placed:
+class Partition:
     """A program on several devices.
 
     Args:

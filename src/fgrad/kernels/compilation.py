@@ -86,7 +86,7 @@ def optimised(written: str, machine: Any) -> Any:
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     module.verify()
     # it calls vector functions by the usual convention, but those of `vector.libm` have one of their own
-    straight = not any(f.name.startswith("fgrad_far_") for f in module.functions)
+    straight = not any(f.name.startswith("fgrad_libm_") for f in module.functions)
     builder = _builder(store.processor(), straight)
     passes = builder.getModulePassManager()
     passes.run(module, builder)

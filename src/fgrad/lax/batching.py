@@ -11,7 +11,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.program import Program
 from fgrad.core.trace import current, next_level, running
 from fgrad.lax.branches import Branches
-from fgrad.lax.builder import BOOL, Block, Flags, aval_of_arg, cast
+from fgrad.lax.builder import BOOL, Builder, Flags, aval_of_arg, cast
 from fgrad.lax.control_flow import Mapped, varies
 from fgrad.lax.loops import While
 from fgrad.lax.predicates import held_back
@@ -21,7 +21,7 @@ from fgrad.transforms.batch import Batch
 from fgrad.transforms.stage import aval_out, staged
 
 
-class Batching(Block):
+class BatchBuilder(Builder):
     """Adds loops and branches of many examples."""
 
     def _spread(self, args: list[Any], mapped: list[bool], which: Flags, start: int, size: int) -> None:

@@ -18,7 +18,7 @@ BOOL = Aval((), np.dtype(bool))
 Flags = Sequence[bool]
 
 
-class Block:
+class Builder:
     """A list of equations that grows."""
 
     boundary: int

@@ -25,7 +25,7 @@ from fgrad.lax.scans import Scan
 Loop = Scan | While
 
 
-def tidied(equations: Sequence[Equation], outputs: Sequence[Any]) -> tuple[list[Equation], list[Any]]:
+def optimized(equations: Sequence[Equation], outputs: Sequence[Any]) -> tuple[list[Equation], list[Any]]:
     """Return equations after all passes, and the outputs."""
     made, ends = settled(equations, outputs)
     made = fused(live(made, ends))

@@ -29,18 +29,18 @@ from fgrad.core.aval import Aval
 from fgrad.core.program import PASSES, Equation, Program, Var
 from fgrad.core.trace import running
 from fgrad.errors import NoValueError
-from fgrad.lax.batching import Batching, mapped_program
+from fgrad.lax.batching import BatchBuilder, mapped_program
 from fgrad.lax.branches import Branches
 from fgrad.lax.builder import BOOL, Flags, aval_of_arg, cast, only, zero_if_none
 from fgrad.lax.control_flow import Back, Code, Grown, Mapped
 from fgrad.lax.cse import merged
 from fgrad.lax.fusion import renewed
 from fgrad.lax.liveness import live, programs_of, with_programs
-from fgrad.lax.loop_optimizations import hoisted, settled, tidied
+from fgrad.lax.loop_optimizations import hoisted, optimized, settled
 from fgrad.lax.loops import While
 from fgrad.lax.partial_eval import Joint, is_float, is_zero
 from fgrad.lax.scans import Scan
-from fgrad.lax.vjp import Reversing
+from fgrad.lax.vjp import VJPBuilder
 
 Simplify = Callable[[Program], Program]
 
@@ -60,9 +60,9 @@ def lower(program: Program, simplify: Simplify = lambda program: program) -> Pro
 
 
 def _lowered(program: Program) -> tuple[list[Equation], list[Any]]:
-    block = _Block()
-    outputs = block.inline(program, program.inputs)
-    equations, outputs, _ = merged(block.equations, program.inputs, outputs)
+    builder = _Builder()
+    outputs = builder.inline(program, program.inputs)
+    equations, outputs, _ = merged(builder.equations, program.inputs, outputs)
     return live(equations, outputs), outputs
 
 
@@ -74,7 +74,7 @@ def _finished(
     def inside(p: Program) -> Program:
         return simplify(Program(p.inputs, *_finished(p.equations, p.outputs, simplify), (None, None)))
 
-    found, ends = tidied(equations, outputs)
+    found, ends = optimized(equations, outputs)
     made = []
     for e in found:
         code = e.params.get("code")
@@ -131,7 +131,7 @@ def _is_lowerable(code: Any) -> bool:
     return order < 2 or not any(map(_has_regions, programs_of(code)))
 
 
-class _Block(Reversing, Batching):
+class _Builder(VJPBuilder, BatchBuilder):
     """Equations in the making."""
 
     def apply(self, e: Equation, args: Sequence[Any]) -> list[Any]:
@@ -188,9 +188,9 @@ class _Block(Reversing, Batching):
         self, equations: Sequence[Equation], inputs: Sequence[Var], ends: Sequence[Any], boundary: int
     ) -> tuple[list[Equation], list[Any], int]:
         """Return a joint program lowered, what it repeats once."""
-        block = _Block()
-        outputs = block.inline(Program(inputs, equations, ends, (None, None)), inputs, boundary)
-        return merged(block.equations, inputs, outputs, block.boundary)
+        builder = _Builder()
+        outputs = builder.inline(Program(inputs, equations, ends, (None, None)), inputs, boundary)
+        return merged(builder.equations, inputs, outputs, builder.boundary)
 
     def _reversed(self, code: Back, args: Sequence[Any]) -> list[Any]:
         inner, n = code.code, len(code.wanted)
@@ -240,11 +240,11 @@ def _flat(code: Code, args: Sequence[Any], varying: Flags, *, examples: bool = F
         a if not v and not isinstance(a, Var) else i for a, v, i in zip(args, varying, inputs, strict=True)
     ]
     raw = any(map(_has_regions, programs_of(code)))
-    block = _Block(raw=raw)
-    outputs = block.derived(code, values)  # type: ignore[arg-type]
+    builder = _Builder(raw=raw)
+    outputs = builder.derived(code, values)  # type: ignore[arg-type]
     if raw:  # a function has a derivative of its own, which what follows would dissolve
-        return Program(inputs, block.equations, outputs, (None, None), block.regions)
-    equations, outputs, _ = merged(block.equations, inputs, outputs)
+        return Program(inputs, builder.equations, outputs, (None, None), builder.regions)
+    equations, outputs, _ = merged(builder.equations, inputs, outputs)
     equations, outputs = settled(live(equations, outputs), outputs)
     return Program(inputs, live(equations, outputs), outputs, (None, None))
 

@@ -10,7 +10,7 @@ import numpy as np
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Program, Var
 from fgrad.lax.branches import Branches
-from fgrad.lax.builder import BOOL, Block, Flags, aval_of_arg, cast, only, zero_if_none
+from fgrad.lax.builder import BOOL, Builder, Flags, aval_of_arg, cast, only, zero_if_none
 from fgrad.lax.control_flow import Code
 from fgrad.lax.liveness import inputs_for
 from fgrad.lax.loops import While
@@ -18,7 +18,7 @@ from fgrad.lax.partial_eval import Cut, Joint, is_float, reaching
 from fgrad.lax.scans import Scan
 
 
-class Reversing(Block):
+class VJPBuilder(Builder):
     """Adds reverses."""
 
     def reversed_branches(
@@ -105,10 +105,10 @@ class Reversing(Block):
                 strict=True,
             )
         )
-        block = Block(self.line)
-        block.equations = list(cut.back)
+        builder = Builder(self.line)
+        builder.equations = list(cut.back)
         added = [
-            block.emit("add", [t, found[i]], {}, [t.aval], self.line)[0]
+            builder.emit("add", [t, found[i]], {}, [t.aval], self.line)[0]
             for t, i in zip(totals, sums, strict=True)
         ]
         ends = [zero_if_none(found[n + k], carry_in[k].aval) for k in live_carry]
@@ -130,7 +130,7 @@ class Reversing(Block):
         carries = len(live_carry) + len(sums)
         length = code.length if isinstance(code, Scan) else None
         made = Scan(
-            only(inputs, block.equations, outputs),
+            only(inputs, builder.equations, outputs),
             n,
             carries,
             length,

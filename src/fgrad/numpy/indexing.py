@@ -37,7 +37,7 @@ from fgrad.numpy.arrays import (
     recopied,
     together,
 )
-from fgrad.numpy.masked_selection import Chosen, chosen
+from fgrad.numpy.masked_selection import MaskedSelection, masked_selection
 from fgrad.numpy.registry import as_scalar, declare_operator, implements, stored, written_back
 from fgrad.numpy.views import part, sliced, zeros_beside
 from fgrad.ops import indexing, linear
@@ -98,7 +98,7 @@ def getitem(x: Any, index: Any) -> Any:
                 index = _plain_index(index)
                 break
     elif index.__class__ is Tensor:
-        found = chosen(x, index)
+        found = masked_selection(x, index)
         if found is not None:
             return found
         index = _plain_index(index)
@@ -118,7 +118,7 @@ def _plain_index(index: Any) -> Any:
 @implements()
 def setitem(x: Tensor, index: Any, value: Any) -> None:
     """Give the handle `x` the value it has with `value` at `index`; derivatives flow from both."""
-    if value.__class__ is Chosen:
+    if value.__class__ is MaskedSelection:
         rebind(x, value.written(x, index))
         return
     value = as_target(value, x)

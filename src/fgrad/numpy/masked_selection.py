@@ -22,7 +22,7 @@ from fgrad.numpy.arrays import as_target
 from fgrad.ops import linear
 
 
-class Chosen(np.lib.mixins.NDArrayOperatorsMixin):
+class MaskedSelection(np.lib.mixins.NDArrayOperatorsMixin):
     """What `x[mask]` is where the mask has no value: for functions of elements, and to be written back."""
 
     __slots__ = ("full", "line", "mask")
@@ -30,7 +30,7 @@ class Chosen(np.lib.mixins.NDArrayOperatorsMixin):
     dispatches = True  # functions of fgrad.numpy hand it to NumPy's, which ask it
     full: Tensor  # all elements, of which the mask chooses
     mask: Tensor
-    line: str  # where it was chosen
+    line: str  # where it was selected
 
     def __init__(self, full: Tensor, mask: Tensor) -> None:
         self.full, self.mask, self.line = full, mask, user_line()
@@ -46,25 +46,25 @@ class Chosen(np.lib.mixins.NDArrayOperatorsMixin):
         mine = out[0] is None or out[0] is self
         if not (simple and mine and all(map(self._goes_along, inputs))):
             self._refuse()
-        full = ufunc(*[x.full if isinstance(x, Chosen) else x for x in inputs])
+        full = ufunc(*[x.full if isinstance(x, MaskedSelection) else x for x in inputs])
         if out[0] is None:
-            return Chosen(full, self.mask)
+            return MaskedSelection(full, self.mask)
         self.full = in_place(alias(self.full), full)
         return self
 
     def _goes_along(self, x: Any) -> bool:
         """Return whether `x` is one number, or as many as these in the same places."""
-        if isinstance(x, Chosen):
+        if isinstance(x, MaskedSelection):
             return x.full.shape == self.full.shape and same(x.mask, self.mask)
         return isinstance(x, int | float | complex | np.generic) or getattr(x, "shape", None) == ()
 
-    def copy(self) -> Chosen:
+    def copy(self) -> MaskedSelection:
         """Return the same elements, to be changed apart from these."""
-        return Chosen(self.full, self.mask)
+        return MaskedSelection(self.full, self.mask)
 
-    def astype(self, dtype: Any) -> Chosen:
+    def astype(self, dtype: Any) -> MaskedSelection:
         """Return the elements as `dtype`."""
-        return Chosen(linear.convert(self.full, np.dtype(dtype)), self.mask)
+        return MaskedSelection(linear.convert(self.full, np.dtype(dtype)), self.mask)
 
     def written(self, x: Tensor, index: Any) -> Tensor:
         """Return what `x` is after these were written to `index`, which has to be the mask."""
@@ -97,7 +97,7 @@ class Chosen(np.lib.mixins.NDArrayOperatorsMixin):
 @functools.cache
 def _declared() -> None:
     """Let whoever looks for arrays in arguments and results find out, too."""
-    tree.register_pytree_node(Chosen, Chosen._refuse, Chosen._refuse)
+    tree.register_pytree_node(MaskedSelection, MaskedSelection._refuse, MaskedSelection._refuse)
 
 
 def _beside(mask: Tensor, x: Tensor) -> Any:
@@ -105,7 +105,7 @@ def _beside(mask: Tensor, x: Tensor) -> Any:
     return linear.reshape(mask, (*mask.shape, *(1,) * (len(x.shape) - len(mask.shape))))
 
 
-def chosen(x: Any, mask: Any) -> Chosen | None:
+def masked_selection(x: Any, mask: Any) -> MaskedSelection | None:
     """Return the elements of a Tensor that a mask without value chooses; None where it is no such mask."""
     tracer = mask._value
     if not isinstance(tracer, Tracer) or tracer.trace not in current().traces or 0 in mask.shape:
@@ -114,7 +114,7 @@ def chosen(x: Any, mask: Any) -> Chosen | None:
     if mask.dtype.kind != "b" or not n or x.__class__ is not Tensor or x.shape[:n] != mask.shape:
         return None
     _declared()
-    return Chosen(bind("where", _beside(mask, x), x, np.ones((), x.dtype)), alias(mask))
+    return MaskedSelection(bind("where", _beside(mask, x), x, np.ones((), x.dtype)), alias(mask))
 
 
 def same(a: Tensor, b: Tensor) -> bool:

@@ -16,7 +16,7 @@ from fgrad.transforms.calling import plain
 Run = Callable[[Sequence[Any]], "tuple[Sequence[Any], Any]"]
 
 
-class Search(OpaqueRule):
+class SolverCall(OpaqueRule):
     """One run of a solver; its results are constants to every transformation."""
 
     name: str
@@ -27,9 +27,9 @@ class Search(OpaqueRule):
     def __init__(self, name: str, run: Run, outs: Sequence[Aval]) -> None:
         self.name, self.run, self.outs = name, run, tuple(outs)
 
-    def clone(self) -> Search:
+    def clone(self) -> SolverCall:
         """Return a rule that can run forward beside this one."""
-        return Search(self.name, self.run, self.outs)
+        return SolverCall(self.name, self.run, self.outs)
 
     def solve(self, values: Sequence[Any]) -> list[Any]:
         """Return the results for arrays."""
@@ -47,8 +47,8 @@ class Search(OpaqueRule):
         return [None] * len(self.values)
 
 
-def searched(name: str, run: Run, values: Sequence[Any], outs: Sequence[Aval]) -> tuple[list[Any], Any]:
+def run_solver(name: str, run: Run, values: Sequence[Any], outs: Sequence[Aval]) -> tuple[list[Any], Any]:
     """Return what `run` finds for the values, and what else it says where it runs at once."""
-    rule = Search(name, run, outs)
+    rule = SolverCall(name, run, outs)
     found = apply_opaque(rule, [stop_gradient(v) for v in values])
     return [plain(x) for x in found], rule.aux

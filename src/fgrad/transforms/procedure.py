@@ -50,7 +50,7 @@ class Procedure:
         self._unchecked: dict[Pattern, Procedure] = {}
         self._mapped: LRU[tuple[Pattern, int], Procedure] = LRU()
         self._on: dict[tuple[Place, frozenset[int]], Any] = {}
-        self._between: dict[tuple[str | None, ...], partition.Placed] = {}  # by where the values are
+        self._between: dict[tuple[str | None, ...], partition.Partition] = {}  # by where the values are
         self._donating: dict[frozenset[int], Executable] = {}
 
     def run(self, values: Sequence[Any], donated: frozenset[int] = frozenset()) -> list[Any]:
@@ -70,7 +70,7 @@ class Procedure:
         """Whether the program moves values between devices."""
         return partition.is_moving(self.program)
 
-    def _placed(self, values: Sequence[Any]) -> partition.Placed:
+    def _placed(self, values: Sequence[Any]) -> partition.Partition:
         """Return the program compiled for the devices that it moves values between."""
         devices = tuple(map(partition.where, values))
         if devices not in self._between:
@@ -80,7 +80,7 @@ class Procedure:
                 return part.executable.run if place is None else part.on(place).run
 
             with making:
-                self._between[devices] = partition.Placed(self.program, devices, compiled)
+                self._between[devices] = partition.Partition(self.program, devices, compiled)
         return self._between[devices]
 
     @lazy

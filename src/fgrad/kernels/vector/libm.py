@@ -24,7 +24,7 @@ PRESERVES = platform.machine().lower() in {"x86_64", "amd64"} and llvm_version_i
 def _variant(module: ir.Module, libm: ir.Function, scalar: ir.Type, lanes: int) -> ir.Function:
     """Define the function for vectors of `lanes` numbers, or for one number."""
     kind = ir.VectorType(scalar, lanes) if lanes > 1 else scalar
-    name = f"fgrad_far_{libm.name}" + (f"_{lanes}" if lanes > 1 else "")
+    name = f"fgrad_libm_{libm.name}" + (f"_{lanes}" if lanes > 1 else "")
     function = ir.Function(module, ir.FunctionType(kind, [kind]), name)
     function.linkage = "internal"
     if PRESERVES and lanes * (32 if isinstance(scalar, ir.FloatType) else 64) >= WIDE:
@@ -83,7 +83,7 @@ def _libm(name: str) -> Callable[[Any, Any], Any]:
     def emit(builder: Any, x: Any) -> Any:
         module, scalar = builder.module, x.type
         symbol = f"{name}f" if isinstance(scalar, ir.FloatType) else name
-        function = module.globals.get(f"fgrad_far_{symbol}") or _define(module, symbol, scalar)
+        function = module.globals.get(f"fgrad_libm_{symbol}") or _define(module, symbol, scalar)
         call = builder.call(function, [x])
         variants = ",".join(f"_ZGV_LLVM_N{n}v_{function.name}({function.name}_{n})" for n in LANES)
         set.add(call.attributes, f'"vector-function-abi-variant"="{variants}"')

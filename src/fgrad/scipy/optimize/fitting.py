@@ -25,7 +25,7 @@ from fgrad.scipy.optimize.solution import (
     told,
 )
 from fgrad.scipy.results import is_plain
-from fgrad.scipy.solver_calls import searched
+from fgrad.scipy.solver_calls import run_solver
 from fgrad.scipy.vectors import Vector, array, as_float, flat_values, listed
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.forward import jacfwd
@@ -151,7 +151,7 @@ def least_squares(
         )
 
     if is_plain(values):
-        result = OptimizeResult(searched("least_squares", lambda vs: ((), search(vs)), values, ())[1])
+        result = OptimizeResult(run_solver("least_squares", lambda vs: ((), search(vs)), values, ())[1])
         result["x"] = vector.restore(result["x"])
         return result
 
@@ -170,7 +170,7 @@ def least_squares(
         return [result.x, *active[:2], result.success, solved, *counts], result
 
     outs = [vector.aval, *[Aval((vector.size,), BOOL)] * 2, *[Aval((), BOOL)] * 2, *[Aval((), INT)] * 3]
-    (found, *flags, success, solved, status, nfev, njev), raw = searched("least_squares", run, values, outs)
+    (found, *flags, success, solved, status, nfev, njev), raw = run_solver("least_squares", run, values, outs)
     active = Active(*flags, *[np.zeros(0)] * 3)
     x = solution("least_squares", lambda v: conditions(v, values, active), found, solved, status)
     known = {"message": raw.message} if raw is not None else {}

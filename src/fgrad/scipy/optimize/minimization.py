@@ -23,7 +23,7 @@ from fgrad.scipy.optimize.solution import (
     told,
 )
 from fgrad.scipy.results import is_plain
-from fgrad.scipy.solver_calls import searched
+from fgrad.scipy.solver_calls import run_solver
 from fgrad.scipy.vectors import Vector, array, as_float, listed
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.forward import linearize
@@ -116,7 +116,7 @@ def minimize(
     search.given = {"jac": jac, "hess": hess, "callback": callback}
 
     if is_plain(values):
-        _, result = searched("minimize", lambda vs: ((), search(vs)), values, ())
+        _, result = run_solver("minimize", lambda vs: ((), search(vs)), values, ())
         return delivered(result, vector)
 
     m = limited.outs(start)[0].shape[0] if limited else 0
@@ -136,7 +136,7 @@ def minimize(
         solved = is_solved(lambda z: search.conditions(z, vs, active), z, result.success)
         return [result.x, *active, result.success, solved, result.status, *counts_of(result)], result
 
-    (found, *flags, success, solved, status, nfev, njev, nhev, nit), raw = searched(
+    (found, *flags, success, solved, status, nfev, njev, nhev, nit), raw = run_solver(
         "minimize", run, values, outs
     )
     active = Active(*flags)

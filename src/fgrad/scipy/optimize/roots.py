@@ -19,7 +19,7 @@ from fgrad.scipy.optimize.solution import (
     solution,
 )
 from fgrad.scipy.results import is_plain
-from fgrad.scipy.solver_calls import searched
+from fgrad.scipy.solver_calls import run_solver
 from fgrad.scipy.vectors import Vector, array, flat_values, listed
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.forward import jacfwd
@@ -96,7 +96,7 @@ def root(
         )
 
     if is_plain(values):
-        result = OptimizeResult(searched("root", lambda vs: ((), search(vs)), values, ())[1])
+        result = OptimizeResult(run_solver("root", lambda vs: ((), search(vs)), values, ())[1])
         result["x"] = vector.restore(result["x"])
         return result
 
@@ -107,7 +107,7 @@ def root(
         return [result.x, result.success, solved, *counts], result
 
     outs = [vector.aval, *[Aval((), BOOL)] * 2, *[Aval((), INT)] * 2]
-    (found, success, solved, status, nfev), raw = searched("root", run, values, outs)
+    (found, success, solved, status, nfev), raw = run_solver("root", run, values, outs)
     value = first(problem.at(problem.captured)["equations"])
     x = solution("root", value, found, solved, status)
     known = {"message": raw.message} if raw is not None else {}
@@ -173,7 +173,7 @@ def fixed_point(
         )
         return [found], None
 
-    (found,), _ = searched("fixed_point", run, values, [vector.aval])
+    (found,), _ = run_solver("fixed_point", run, values, [vector.aval])
     if not is_plain(values):
         found = solution(
             "fixed_point", lambda v: image(image.captured, v)[0] - v, found, solved=True, status=0

@@ -25,7 +25,7 @@ from fgrad.scipy.optimize.solution import (
     solution,
 )
 from fgrad.scipy.results import is_plain, register_result
-from fgrad.scipy.solver_calls import searched
+from fgrad.scipy.solver_calls import run_solver
 from fgrad.scipy.vectors import Vector, array, as_float, flat_values
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.reverse import grad
@@ -90,7 +90,7 @@ def minimize_scalar(
         )
 
     if is_plain(values):
-        return delivered(searched("minimize_scalar", lambda vs: ((), search(vs)), values, ())[1], vector)
+        return delivered(run_solver("minimize_scalar", lambda vs: ((), search(vs)), values, ())[1], vector)
 
     def conditions(z: Any, vs: Sequence[Any], active: Active) -> Any:
         low, high, *cs = vs
@@ -107,7 +107,7 @@ def minimize_scalar(
         return [x, *active[:2], result.success, solved, result.nfev, result.nit], result
 
     outs = [Aval((1,), FLOAT), *[Aval((1,), BOOL)] * 2, *[Aval((), BOOL)] * 2, *[Aval((), INT)] * 2]
-    (found, low, high, success, solved, nfev, nit), _ = searched("minimize_scalar", run, values, outs)
+    (found, low, high, success, solved, nfev, nit), _ = run_solver("minimize_scalar", run, values, outs)
     active = Active(low, high, *[np.zeros(0)] * 3)
     x = solution("minimize_scalar", lambda z: conditions(z, values, active), found, solved, 0)[0]
     value = objective(objective.captured, x)[0]
@@ -189,14 +189,14 @@ def root_scalar(
         )
 
     if is_plain(values):
-        return RootResults(searched("root_scalar", lambda vs: ((), search(vs)), values, ())[1])
+        return RootResults(run_solver("root_scalar", lambda vs: ((), search(vs)), values, ())[1])
 
     def run(vs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
         result = search(vs)
         return [result.root, result.converged, result.iterations, result.function_calls], None
 
     outs = [Aval((1,), FLOAT), Aval((), BOOL), *[Aval((), INT)] * 2]
-    (found, converged, iterations, calls), _ = searched("root_scalar", run, values, outs)
+    (found, converged, iterations, calls), _ = run_solver("root_scalar", run, values, outs)
     value = first(problem.at(problem.captured)["f"])
     x = solution("root_scalar", lambda v: fnp.reshape(value(v[0]), (1,)), found, converged, 0)[0]
     return RootResults(root=x, iterations=iterations, function_calls=calls, converged=converged)

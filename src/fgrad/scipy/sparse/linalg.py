@@ -18,7 +18,7 @@ from fgrad.ops.linear import convert
 from fgrad.scipy.closures import Closed
 from fgrad.scipy.products import ColumnRule
 from fgrad.scipy.results import is_plain
-from fgrad.scipy.solver_calls import searched
+from fgrad.scipy.solver_calls import run_solver
 from fgrad.scipy.sparse.arrays import Pattern, SparseArray, coo_array, sampled
 from fgrad.scipy.vectors import array
 
@@ -316,7 +316,7 @@ def _least_squares(a: Any, b: Any, x0: Any, options: dict[str, Any]) -> tuple[An
         return [found[0]], found[1:9]
 
     values = [b, *product.captured, *back.captured]
-    (x,), said = searched("lsqr", run, values, [Aval((n,), dtype)])
+    (x,), said = run_solver("lsqr", run, values, [Aval((n,), dtype)])
     if not is_plain(values):
         normal = lambda v: a.T @ (a @ v - b) + options["damp"] ** 2 * v  # noqa: E731
         x = custom_root(normal, x, lambda f, x: x, _by_conjugate_gradients)
