@@ -247,7 +247,7 @@ def test_what_is_left_to_the_c_library(kind):
     assert {name.removesuffix("f") for name in found} == {"sin", "cos", "tan", "nextafter"}
 
 
-def test_several_far_functions_fit_into_one_kernel():
+def test_several_libm_fallbacks_fit_into_one_kernel():
     x = np.array([0.5, 1e9, -2.0, 1e20])
     run = cpu.elementwise((X,), tuple(apply(name, X) for name in ("sin", "cos", "tan")))
     for y, f in zip(run(x), (np.sin, np.cos, np.tan), strict=True):
@@ -261,6 +261,9 @@ def test_text_is_substituted_and_only_what_is_needed_is_defined():
     assert head.count("@helper") == 2
     assert "def fast_scaled(" in head
     assert "libm" not in vector.preamble("fast_exp(x)", np.dtype("f"))
+    assert vector.preamble("fast_sin(x)", np.dtype("d")).startswith(
+        "# libm_sin of fgrad.kernels.vector.libm\n"
+    )
     assert vector.preamble("math.sin(x)", np.dtype("d")) == ""
 
 

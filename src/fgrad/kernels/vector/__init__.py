@@ -4,7 +4,7 @@ A loop that calls the C library computes one element at a time. These have neith
 reduction by adding a large number, a polynomial, and an exponent written into the bits. They are right for
 every argument, subnormal, infinite and NaN ones too, to two units in the last place. Each polynomial is an
 interpolation at Chebyshev points, or has the least error that Remez's algorithm finds. Only sin, cos and tan
-beyond 2^22 are left to the C library: see `far`.
+beyond 2^22 are left to the C library: see `libm`.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def preamble(text: str, dtype: np.dtype) -> str:
             todo |= _called(functions[name])
     if not needed:
         return ""
-    far = sorted({name for f in needed for name in re.findall(r"\bfar_\w+(?=\()", functions[f])})
-    if far:
-        head = f"# {', '.join(far)} of fgrad.kernels.vector.libm\n\n{head}"
+    calls = sorted({name for f in needed for name in re.findall(r"\blibm_\w+(?=\()", functions[f])})
+    if calls:
+        head = f"# {', '.join(calls)} of fgrad.kernels.vector.libm\n\n{head}"
     return "\n\n\n".join([head, *(f for name, f in functions.items() if name in needed)])
 
 
