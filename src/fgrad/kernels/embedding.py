@@ -18,7 +18,7 @@ from fgrad.kernels import checks, native, stacks, vm
 ALIGNMENT = 64  # of the scratch buffer, in bytes
 
 # A context is an array of words: these, where each slot starts, and -1 if that is in the scratch buffer, or 0
-FIELDS = ("machine", "table", "length", "copied", "first", "count", "scratch", "stacks", "free")
+FIELDS = ("interpreter", "table", "length", "copied", "first", "count", "scratch", "stacks", "free")
 _TEXT = (
     f"{', '.join(FIELDS).upper()} = range({len(FIELDS)})"
     f"\nSTARTS, ROUND, STACK = {len(FIELDS)}, np.int64({-ALIGNMENT}), {stacks.WORDS}\n"
@@ -39,7 +39,7 @@ def kernel(slots, args, lo, hi):
     grown = int64_from(scratch)
     for k in range(STACK * args[STACKS]):
         grown[k] = 0
-    call(args[MACHINE], slots, table, np.uintp(0), np.uintp(length))
+    call(args[INTERPRETER], slots, table, np.uintp(0), np.uintp(length))
     for k in range(args[STACKS]):
         invoke(args[FREE], grown[STACK * k + 1])
 """

@@ -29,7 +29,18 @@ ALIGNMENT = 64  # of scratch buffers, in bytes
 # A context is one array of words: these, the specs, the table, the slots, and what the slots are at first.
 FIELDS = (
     *("busy", "mortal", "done", "wrong", "used", "ndarray", "float", "float64", "int", "int64", "overflow"),
-    *("as_integer", "save", "restore", "release", "machine", "count", "table", "length", "slots", "initial"),
+    *(
+        "as_integer",
+        "save",
+        "restore",
+        "release",
+        "interpreter",
+        "count",
+        "table",
+        "length",
+        "slots",
+        "initial",
+    ),
     *("loops", "raised"),
 )
 # A spec is: its size in words, which scalars it takes, one of them, dtype, flags, slot, rank, sizes or -1.
@@ -94,10 +105,10 @@ def kernel(this, args, count):
             context[BUSY] = 1  # handlers of signals are programs too
             if context[RELEASE] != 0:
                 thread = invoke(context[SAVE])
-                call(context[MACHINE], slots, table, np.uintp(0), length)
+                call(context[INTERPRETER], slots, table, np.uintp(0), length)
                 invoke(context[RESTORE], thread)
             else:
-                call(context[MACHINE], slots, table, np.uintp(0), length)
+                call(context[INTERPRETER], slots, table, np.uintp(0), length)
             context[BUSY] = 0
             if context[LOOPS] != 0 and invoke(context[RAISED]) != 0:
                 result = NONE
@@ -218,7 +229,7 @@ def _native_entry(
         "loops": program.has_loops,
         "raised": signals.address("PyErr_Occurred"),
         "release": release,
-        "machine": interpreter.address,
+        "interpreter": interpreter.address,
         "count": len(specs),
         "table": start + 8 * at,
         "length": len(table),
