@@ -64,13 +64,15 @@ class Executable:
         self.program = lowered(program)
         fast = speculative_program(self.program) if speculative and not donated else None
         self.is_speculative = fast is not None
-        self._laid_out = fast or self.program
-        self._plan = Plan(self._laid_out, name, doubts=int(self.is_speculative), donated=donated)
-        self._plan.steps = [_with_compiled(s) if isinstance(s, Python) else s for s in self._plan.steps]
+        self._plan = Plan(fast or self.program, name, doubts=int(self.is_speculative), donated=donated)
+        self._plan.marks = [
+            m._replace(step=_with_compiled(m.step)) if isinstance(m.step, Python) else m
+            for m in self._plan.marks
+        ]
         self._doubts = [self._plan.outputs.index(v) for v in self._plan.doubts]
         self._doubted = 0  # times in a row
-        self._used = False
         self._free: list[_Context] = []
+        self._free_apart: list[_Context] = []  # of nests and calls one by one
 
     def run(self, leaves: Sequence[Any]) -> list[np.ndarray]:
         """Return new arrays of the outputs for arrays of the inputs.
@@ -92,21 +94,9 @@ class Executable:
             for k, j in plan.donations.items():
                 outs[k] = _given(leaves, j, outs[k])
         if notes is not None and notes.apart:
-            self._run_apart(notes, ins, outs)
-        elif not self._used:  # many programs run once: kernels are called from Python, nothing else is built
-            self._used = True
-            with running(()), np.errstate(all="ignore"):
-                _Context(plan, direct=True).run(ins, outs)
+            self._run_steps(self._free_apart, ins, outs, notes)
         elif self.entry is None or self.entry.call(*ins, *outs) is not None:
-            try:
-                context = self._free.pop()
-            except IndexError:  # asked for, not tested: another thread may take the last one in between
-                context = _Context(plan)
-            try:
-                with running(()), np.errstate(all="ignore"):
-                    context.run(ins, outs)
-            finally:
-                self._free.append(context)
+            self._run_steps(self._free, ins, outs)
         if plan.has_faults and outs[-1]:
             if self.is_speculative:  # the index may be wrong where speculation failed
                 return self.plain.run(leaves)
@@ -114,7 +104,7 @@ class Executable:
                 raise MemoryError(NO_MEMORY)
             if not communicates(self.program):  # other processes would not take part a second time
                 with running(()):
-                    self.program.run(leaves)
+                    self.program.run(ins)
             raise IndexError(OUTSIDE)
         if any(outs[k] for k in self._doubts):
             self._doubted += 1
@@ -122,27 +112,19 @@ class Executable:
         self._doubted = 0
         return [self._result(i, ins, outs) for i in range(len(plan.results))]
 
-    def _run_apart(self, notes: Notes, ins: Sequence[np.ndarray], outs: Sequence[np.ndarray]) -> None:
-        """Run nest by nest and call by call, each of which `notes` hears of."""
-        is_new = "_apart" not in self.__dict__
-        plan, context = self._apart
-        names = titles(plan)
-
-        def around(i: int, step: Callable[[], None]) -> None:
-            k = plan.origins[i]
-            notes.kernel(*(names[k][:2] if k >= 0 else ("checks", "")), step, names[k][2] if k >= 0 else 0)
-
-        with running(()), np.errstate(all="ignore"):
-            if is_new:  # what runs for the first time may have to be compiled
-                context.run(ins, outs)
-            context.run(ins, outs, around)
-
-    @lazy
-    def _apart(self) -> tuple[Plan, _Context]:
-        """The program laid out so that each nest and call is a step of its own."""
-        plan = Plan(self._laid_out, self.name, doubts=int(self.is_speculative), apart=True)
-        plan.steps = [_with_compiled(s) if isinstance(s, Python) else s for s in plan.steps]
-        return plan, _Context(plan, direct=True)
+    def _run_steps(
+        self, free: list[_Context], ins: Sequence[Any], outs: Sequence[Any], notes: Notes | None = None
+    ) -> None:
+        """Run step by step from Python; `notes` hear of each nest and call."""
+        try:
+            context = free.pop()
+        except IndexError:  # asked for, not tested: another thread may take the last one in between
+            context = _Context(self._plan, apart=notes is not None)
+        try:
+            with running(()), np.errstate(all="ignore"):
+                context.run(ins, outs, notes)
+        finally:
+            free.append(context)
 
     @lazy
     def plain(self) -> Executable:
@@ -270,11 +252,13 @@ def _with_compiled(step: Python) -> Python:
 
 
 class _Context:
-    """The memory of one call at a time."""
+    """The steps of a plan, and the memory of one call at a time; `apart` cuts them into nests and calls."""
 
-    def __init__(self, plan: Plan, *, direct: bool = False) -> None:
-        self.plan, self.direct = plan, direct
+    def __init__(self, plan: Plan, *, apart: bool = False) -> None:
+        self.plan = plan
         self.scratch = checks.Scratch(plan.size, ALIGN)
+        if apart:  # who measures shall not find pages that the system has yet to give
+            self.scratch.memory.fill(0)
         words = stacks.empty(sum(b is not None and b.is_stack for b in plan.slots))
         stacks.free_with(self, words)
         rows = iter(words)
@@ -287,15 +271,11 @@ class _Context:
             self.slots = checks.addresses(self.arrays)
         self.initial = None if self.interpreted else self.slots.copy()
         self.words = plan.table.words
-        self.steps = [self._step(s) for s in plan.steps]
+        self.titles = titles(plan) if apart else []
+        self.steps = [(i, self._step(s)) for i, s in plan.pieces(apart=apart)]
 
-    def run(
-        self,
-        ins: Sequence[np.ndarray],
-        outs: Sequence[np.ndarray],
-        around: Callable[[int, Callable[[], None]], None] | None = None,
-    ) -> None:
-        """Compute the outputs from the inputs, which are contiguous; `around` runs each step if given."""
+    def run(self, ins: Sequence[np.ndarray], outs: Sequence[np.ndarray], notes: Notes | None = None) -> None:
+        """Compute the outputs from the inputs, which are contiguous; `notes` run each step if given."""
         if self.interpreted:
             self.slots.__init__(self.arrays)
         else:
@@ -307,9 +287,10 @@ class _Context:
             else:
                 checks.hold(self.slots, k, x)
         try:
-            for i, step in enumerate(self.steps):
-                if around:
-                    around(i, step)
+            for i, step in self.steps:
+                if notes:
+                    title, line, size = self.titles[i] if i >= 0 else ("checks", "", 0)
+                    notes.kernel(title, line, step, size)
                 else:
                     step()
                 if self.plan.has_faults and outs[-1]:
@@ -321,9 +302,6 @@ class _Context:
     def _step(self, step: Segment | Shared | Python) -> Callable[[], None]:
         slots, words = self.slots, self.words
         if isinstance(step, Segment):
-            run = self.plan.table.direct(step.start, step.stop) if self.direct else None
-            if run is not None:
-                return partial(run, words, slots)
             return partial(vm.call, vm.interpreter(), words, slots, step.start, step.stop)
         if isinstance(step, Shared):
             loop = vm.Loop(step.kernel, step.numbers, slots)

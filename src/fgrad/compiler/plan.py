@@ -58,6 +58,14 @@ class Python(NamedTuple):
 Step: TypeAlias = "Segment | Shared | Python"
 
 
+class Mark(NamedTuple):
+    """A place in the table where a nest or call begins, or a step comes that the table does not hold."""
+
+    at: int
+    number: int  # of the nest or call
+    step: Shared | Python | None = None
+
+
 class Rows(NamedTuple):
     """Where something lies that a loop goes through: in a buffer, or in the records of a stack."""
 
@@ -86,8 +94,6 @@ class Plan(layout.Slots):
         doubts: how many of its last outputs are no results, but true where the results may be wrong.
         alone: whether Python runs the steps; else the table holds all but what only Python computes.
         donated: inputs in whose memory outputs may lie: of which `donations` tells output -> input.
-        apart: whether each nest and call is a step of its own, for whoever measures them; `origins` says
-            for each step which of them it belongs to, -1 for what comes before all.
     """
 
     program: Program
@@ -110,11 +116,8 @@ class Plan(layout.Slots):
         doubts: int = 0,
         alone: bool = True,
         donated: Collection[int] = (),
-        apart: bool = False,
     ) -> None:
         super().__init__()
-        self.apart = apart
-        self.origins: list[int] = []
         self.kernels: list[Kernel] = []
         plain = decompose(program)
         self.program = plain.program
@@ -132,14 +135,11 @@ class Plan(layout.Slots):
         native.compiled_all((k.text for k in self.kernels), name)
         self.table = vm.Assembler()
         self.work = 0
-        self.steps: list[Step] = []
+        self.marks: list[Mark] = []
         self.has_faults = self.block.has_faults
         if self.has_faults:
             self.outputs.append(Var(FAULTS, "faults"))
-            self.native()
             self.table.zero(self.faults, FAULTS.dtype.itemsize)
-            self.written()
-        self.origins = [-1] * len(self.steps)
         self.block.write(self, alone=alone)
 
     def stack(self) -> int:
@@ -166,20 +166,35 @@ class Plan(layout.Slots):
         for key in [k for k, b in self.constants.items() if b.slot >= mark[0]]:
             del self.constants[key]
 
-    def native(self) -> None:
-        """Let what is written to the table next follow what ran before."""
-        is_new = self.apart and len(self.steps) == len(self.origins)
-        if is_new or not self.steps or not isinstance(self.steps[-1], Segment):
-            self.steps.append(Segment(len(self.table), len(self.table)))
+    def pieces(self, *, apart: bool) -> Iterator[tuple[int, Step]]:
+        """Yield the steps, each with the number of the nest or call it is of, -1 for what comes before all.
 
-    def written(self) -> None:
-        """Note what was written to the table."""
-        self.steps[-1] = Segment(self.steps[-1].start, len(self.table))  # type: ignore[union-attr]
+        Args:
+            apart: whether segments end where the next nest or call begins, for whoever measures these.
+        """
+        start, number = 0, -1
+        for mark in (*self.marks, Mark(len(self.table), -1)):
+            is_last = mark.number < 0
+            if mark.at > start and (apart or mark.step or is_last):
+                yield number, Segment(start, mark.at)
+                start = mark.at
+            if mark.step:
+                yield mark.number, mark.step
+            number = mark.number
+
+    def apart(self, step: Shared | Python) -> None:
+        """Let a step come next that the table does not hold."""
+        self.marks.append(Mark(len(self.table), self.marks[-1].number, step))
+
+    @property
+    def steps(self) -> list[Step]:
+        """What runs, in order."""
+        return [step for _, step in self.pieces(apart=False)]
 
     @property
     def is_native(self) -> bool:
         """Whether the table is all there is."""
-        return all(isinstance(s, Segment) for s in self.steps)
+        return not any(mark.step for mark in self.marks)
 
 
 class Block:
@@ -246,31 +261,23 @@ class Block:
     def write(self, plan: Plan, *, alone: bool = True) -> None:
         """Write the instructions; where it is not `alone`, everything goes to the table."""
         for i, step in enumerate(self.steps):
+            if plan.block is self:
+                plan.marks.append(Mark(len(plan.table), i))
             if i in self.inner:
-                if alone:
-                    plan.native()
                 self.inner[i].write(self)
-                if alone:
-                    plan.written()
             elif isinstance(step, Call):
                 self._write_call(plan, step.equation, alone=alone)
             else:
                 for k in self.kernels[i]:
                     self._write_kernel(plan, k, self.kernels[i], alone=alone)
-            self._write_checks(plan, step, alone=alone)
-            if plan.block is self:
-                plan.origins += [i] * (len(plan.steps) - len(plan.origins))
+            self._write_checks(plan, step)
 
-    def _write_checks(self, plan: Plan, step: Any, *, alone: bool) -> None:
+    def _write_checks(self, plan: Plan, step: Any) -> None:
         """End the program where an index is out of bounds, as a loop that goes on might never end."""
         made = step.equation.outs if isinstance(step, Call) else [r.var for r in step.roots]
         for v in self.plain.checks:
             if v in made:
-                if alone:
-                    plan.native()
                 plan.table.halt_if(self.known[v], plan.faults)
-                if alone:
-                    plan.written()
 
     def _write_kernel(self, plan: Plan, k: Kernel, kernels: list[Kernel], *, alone: bool) -> None:
         compiled = native.compiled(k.text)
@@ -280,20 +287,16 @@ class Block:
     def _write_launch(self, plan: Plan, made: Launch, *, alone: bool) -> None:
         if alone and made.shared and made.work >= LARGE and made.turns > 1 and not native.interpreted():
             numbers = np.array(made.numbers, np.int64)
-            plan.steps.append(Shared(made.kernel, numbers, made.turns, made.work // 8))
+            plan.apart(Shared(made.kernel, numbers, made.turns, made.work // 8))
             return
         plan.work += made.work
-        if alone:
-            plan.native()
         plan.table.call(made.kernel, made.numbers, 0, made.turns)
-        if alone:
-            plan.written()
 
     def _write_call(self, plan: Plan, equation: Equation, *, alone: bool) -> None:
         made = launch(equation, self.known)
         if made is None:
             args = [self.known[a] if isinstance(a, Var) else (a,) for a in equation.args]
-            plan.steps.append(Python(equation, tuple(args), tuple(self.known[v] for v in equation.outs)))
+            plan.apart(Python(equation, tuple(args), tuple(self.known[v] for v in equation.outs)))
         else:
             self._write_launch(plan, made, alone=alone)
 

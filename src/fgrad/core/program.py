@@ -14,6 +14,7 @@ from fgrad.core.primitive import PRIMITIVES, Primitive
 from fgrad.core.tensor import Tensor, bind, is_tracked
 from fgrad.core.trace import Tracer
 from fgrad.errors import NonFiniteError
+from fgrad.locks import lazy
 
 _GENERATED = re.compile(r"[a-z]\d+")  # names that fgrad gives
 
@@ -127,28 +128,62 @@ class Program:
 
     def run(self, leaves: Sequence[Any]) -> list[Any]:
         """Return the output leaves for arrays of the input leaves."""
-        env: dict[Var, Any] = dict(zip(self.inputs, leaves, strict=True))
-
-        def value(a: Any) -> Any:
-            return env[a] if isinstance(a, Var) else a
-
-        i = 0
-        while i < len(self.equations):
-            region = self.regions.get(i)
-            if region:
-                values = [value(a) for a in region.args]
-                if any(map(_is_traced, values)):
-                    env.update(region.apply(values))
-                    i = region.stop
+        rest, places, steps, outputs = self._steps
+        if len(leaves) != len(self.inputs):
+            raise ValueError(f"the program takes {len(self.inputs)} arrays, not {len(leaves)}")
+        values: list[Any] = [*leaves, *rest]
+        plain = not any(v.__class__ is Tensor for v in values)
+        at, regions, done = values.__getitem__, self.regions, 0
+        for i, (name, given, params, outs) in enumerate(steps):
+            if i < done:
+                continue
+            if not plain and i in regions:
+                region = regions[i]
+                known = [values[places[a]] if isinstance(a, Var) else a for a in region.args]
+                if any(map(_is_traced, known)):
+                    for v, y in region.apply(known):
+                        values[places[v]] = y
+                    done = region.stop
                     continue
-            e = self.equations[i]
+            p, args = PRIMITIVES[name], map(at, given)
             try:
-                out = applied(PRIMITIVES[e.name], map(value, e.args), e.params)
+                found = p.run(*args, **params) if plain and not p.apply else applied(p, args, params)
             except NonFiniteError as error:
-                raise NonFiniteError(f"{error}; traced at {e.line}", error.operation, e.line) from None
-            env.update(zip(e.outs, out if PRIMITIVES[e.name].many else (out,), strict=True))
-            i += 1
-        return [value(y) for y in self.outputs]
+                line = self.equations[i].line
+                raise NonFiniteError(f"{error}; traced at {line}", error.operation, line) from None
+            if p.many:
+                for k, y in zip(outs, found, strict=True):
+                    values[k] = y
+            else:
+                values[outs[0]] = found
+            plain = plain and not p.apply  # a user's operation may return Tensors
+        return [values[k] for k in outputs]
+
+    @lazy
+    def _steps(self) -> tuple[list[Any], dict[Var, int], list[tuple[Any, ...]], list[int]]:
+        """What stands behind the inputs: constants and room; where each value is; the steps; the outputs."""
+        constants: list[Any] = []
+        used = [*(a for e in self.equations for a in e.args), *self.outputs]
+        first = len(self.inputs) + sum(not isinstance(a, Var) for a in used)
+        places = {v: i for i, v in enumerate(self.inputs)}
+        for e in self.equations:
+            for v in e.outs:
+                places[v] = first
+                first += 1
+
+        def place(a: Any) -> int:
+            if isinstance(a, Var):
+                return places[a]
+            constants.append(a)
+            return len(self.inputs) + len(constants) - 1
+
+        steps = [
+            (e.name, [place(a) for a in e.args], e.params, [places[v] for v in e.outs])
+            for e in self.equations
+        ]
+        outputs = [place(y) for y in self.outputs]
+        room = [None] * (first - len(self.inputs) - len(constants))
+        return [*constants, *room], places, steps, outputs
 
     def __call__(self, *args: Any) -> Any:
         """Return what the staged function returns for arguments of the same structure, shapes and dtypes."""

@@ -21,12 +21,10 @@ def are_known() -> bool:
 
     They are not where Python is another one than CPython, or free-threaded, or a debug build.
     """
-    import sysconfig  # noqa: PLC0415 -- late: it reads files
-
     if (
         sys.implementation.name != "cpython"
         or struct.calcsize("P") != 8
-        or sysconfig.get_config_var("Py_GIL_DISABLED")
+        or "free-threading" in sys.version  # `sysconfig` says so too, and reads files for it
         or hasattr(sys, "gettotalrefcount")
     ):
         return False

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad import locks
 from fgrad.kernels import checks, intrinsics, native, pool, signals, stacks
 
 INTEGERS = intrinsics.INTEGERS
@@ -269,28 +270,6 @@ class Assembler:
         words[[at + 7 for at in self._starts if self._words[at] == LOOP]] = 0
         return words
 
-    def direct(self, start: int, stop: int) -> Callable[[np.ndarray, Any], None] | None:
-        """Return what runs a part of the table on slots without the interpreter, which is not built for it.
-
-        None if there is a loop or branch, or anything else that moves slots.
-        """
-        by_address = {k.address: k for k in self.kernels}
-        steps = [(at, self._words[at : at + 4]) for at in self._starts if start <= at < stop]
-        if any(w[0] not in {CALL, ZERO, HALT} for _, w in steps):
-            return None
-
-        def run(words: np.ndarray, slots: Any) -> None:
-            for at, (operation, first, second, *last) in steps:
-                if operation == CALL:
-                    call(by_address[first], words[at + 5 :], slots, second, *last)
-                elif operation == ZERO:
-                    _buffer(slots, first, second)[:] = 0
-                elif _buffer(slots, second, 8).any():
-                    _buffer(slots, first, 8)[:] = _buffer(slots, second, 8)
-                    return
-
-        return run
-
     @property
     def has_loops(self) -> bool:
         """Whether the table is written to when it runs, so that two runs at a time need one each."""
@@ -371,14 +350,19 @@ class _Started:
     """Calls a kernel that may leave an exception: who is called from C has to say so."""
 
     def __init__(self, address: int) -> None:
-        self._code = native.compiled(_START)
         self._words = [address, *map(signals.address, signals.AROUND)]
-        # which, unlike CFUNCTYPE, asks for exceptions, and lets no other threads run
-        self._call = ctypes.PYFUNCTYPE(None, *[ctypes.c_size_t] * 4)(self._code.address)
 
     def __call__(self, slots: int, args: int, lo: int, hi: int) -> None:
         words = np.array([*self._words, args], np.int64)
-        self._call(slots, words.ctypes.data, lo, hi)
+        _start()[0](slots, words.ctypes.data, lo, hi)
+
+
+@locks.once  # programs that machine code starts have no use for it
+def _start() -> tuple[Callable[..., None], native.Kernel]:
+    """Return what starts a kernel, and what keeps its code."""
+    code = native.compiled(_START)
+    # unlike CFUNCTYPE, this asks for exceptions, and lets no other threads run
+    return ctypes.PYFUNCTYPE(None, *[ctypes.c_size_t] * 4)(code.address), code
 
 
 def call(kernel: native.Kernel, args: Any, slots: Any, lo: int, hi: int) -> None:
@@ -426,10 +410,3 @@ class Loop:
         pool.runner()(queue, self._task, 0, count)
         if checks.ON:
             checks.look()
-
-
-def _buffer(slots: Any, k: int, count: int) -> np.ndarray:
-    """Return the first bytes of the buffer in a slot."""
-    if isinstance(slots, intrinsics.Slots):
-        return slots[k][:count]
-    return stacks.memory(int(slots[checks.WORDS * k]), count)

@@ -27,6 +27,7 @@ from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
 from fgrad.core.trace import FLOOR, current, next_level, running
 from fgrad.core.tracebacks import shorten
 from fgrad.errors import RetraceWarning
+from fgrad.locks import lazy, making
 from fgrad.transforms.axes import bound_axes
 from fgrad.transforms.calling import (
     Delivery,
@@ -49,7 +50,6 @@ from fgrad.transforms.stage import Inner, StagedTracer, demand_fits, fingerprint
 
 NUMBERS = (bool, int, float, complex)
 GUARDS = 4  # the kinds of arguments with a short way
-GUARDED = 2  # the call of a kind at which it gets one: many functions are called once
 SHOWN = 100  # lines of a program in a notebook
 MANY = 50  # specialisations from which on somebody should hear of it
 
@@ -65,8 +65,7 @@ class Jit(Transformed):
         )
         self._donated = _donated(fun, options["donate_argnums"], self._static)
         self._specialisations: LRU[Key, Specialisation] = LRU()
-        self._guards: list[Callable[..., Any]] = []
-        self._guarded: dict[Callable[..., Any], Key] = {}  # of what each of them leads to
+        self._guards: list[Any] = []  # functions, of a `kind`: a key, and the classes of the leaves
         self._traces = 0
         self._parted = False  # whether it matters which arguments without axes are arrays
 
@@ -98,22 +97,36 @@ class Jit(Transformed):
             except AcrossStageError:  # the examples of a vmap around speak to each other: they run together
                 return self._run_python(args, kwargs)
         result = found.run(call)
-        if found.calls == GUARDED and len(self._guards) < GUARDS:
-            guarded = found.guard(call, args, kwargs)
-            if guarded is not None:
-                self._guarded[guarded] = call.key
-                self._guards.append(guarded)
+        if not kwargs and found.has_short_way(call, args):
+            self._guard(found, call, args)
         return result
+
+    def _guard(self, found: Specialisation, call: Call, args: tuple[Any, ...]) -> None:
+        """Give arguments like these the short way at calls 1, 2, 4, 8, ... that did not find one.
+
+        The first call makes it, so that the second one costs what all later ones do. There are `GUARDS` of
+        them, and the oldest leaves; kinds that take turns would else drive each other out at every call.
+        """
+        found.calls += 1
+        kind = call.key, [x.__class__ for x in call.leaves]
+        if found.calls & (found.calls - 1) or any(g.kind == kind for g in self._guards):
+            return
+        guarded: Any = found.guard(call, args)
+        if guarded is not None:
+            guarded.kind = kind
+            with making:
+                if self._specialisations.get(call.key) is found:  # another thread may have dropped it
+                    self._guards = [*self._guards, guarded][-GUARDS:]
 
     def _specialise(self, call: Call, stale: str) -> Specialisation:
         """Stage the function for arguments like these, and keep the result where it holds for later calls."""
         explain(self.fun, call.key, list(self._specialisations), call.names, stale)
         made = Specialisation(self.fun, call)
         if made.is_parted and not self._parted:
-            self._parted = True
-            self._specialisations.clear()
-            self._guards.clear()
-            self._guarded.clear()
+            with making:
+                self._parted = True
+                self._specialisations.clear()
+                self._guards = []
             call.part()
         self._traces += 1
         if self._traces == MANY + 1:
@@ -128,12 +141,9 @@ class Jit(Transformed):
             )
         if made.is_kept:
             if stale or call.key not in self._specialisations:
-                self._guarded = {g: key for g, key in tuple(self._guarded.items()) if key != call.key}
-                self._guards = [g for g in self._guards if g in self._guarded]
-            for key in tuple(
-                self._guarded.values()
-            ):  # they count as used, though their calls do not come by here
-                self._specialisations.get(key)
+                self._guards = [g for g in self._guards if g.kind[0] != call.key]
+            for g in self._guards:  # they count as used, though their calls do not come by here
+                self._specialisations.get(g.kind[0])
             if stale:
                 self._specialisations[call.key] = made
             return self._specialisations.setdefault(call.key, made)
@@ -220,8 +230,7 @@ class Jit(Transformed):
     def clear_cache(self) -> None:
         """Forget every program; the next call stages anew."""
         self._specialisations.clear()
-        self._guards.clear()
-        self._guarded.clear()
+        self._guards = []
         self._traces = 0
 
 
@@ -471,7 +480,7 @@ class Specialisation:
     is_parted: bool
 
     def __init__(self, fun: Callable[..., Any], call: Call) -> None:
-        self.calls, self._fun = 0, fun
+        self.calls, self._fun = 0, fun  # that could have had a short way
         statics = list(call.statics.values())
         draws = Draws(fun, statics)
         stage, inputs, outputs = self._stage(fun, call)
@@ -543,28 +552,23 @@ class Specialisation:
             return "what happens where a gradient gets lost is another thing"
         return ""
 
-    def guard(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
-        """Return the short way for arguments of this kind, where there is one."""
-        if (
-            kwargs
-            or self.handles
-            or self._watched
-            or self.limits
-            or not self.is_kept
-            or call.donors
-            or call.fun is not self._fun
-        ):
-            return None
-        if current() is not FLOOR or watching() or len(args) != call.count:
-            return None
-        if bound_axes() or communicates(self.procedure.program):  # then the key has more to it
-            return None
-        if (
-            self.procedure.is_moving
-            or call.device is not None
-            or any(buffer_of(x).__class__ is DeviceArray for x in call.leaves)
-        ):
-            return None
+    def has_short_way(self, call: Call, args: tuple[Any, ...]) -> bool:
+        """Return whether a call like this, of arguments by position, may have a short way."""
+        if not self._is_direct or call.donors or call.device is not None or bound_axes():
+            return False
+        if current() is not FLOOR or watching() or len(args) != call.count or call.fun is not self._fun:
+            return False
+        return not any(buffer_of(x).__class__ is DeviceArray for x in call.leaves)
+
+    @lazy
+    def _is_direct(self) -> bool:
+        """Whether the program and its arguments are all that a call depends on."""
+        if self.handles or self._watched or self.limits or not self.is_kept:
+            return False
+        return not (communicates(self.procedure.program) or self.procedure.is_moving)
+
+    def guard(self, call: Call, args: tuple[Any, ...]) -> Callable[..., Any] | None:
+        """Return the short way for arguments of this kind, if there is one."""
         executable = self.procedure.executable
         fresh = self._around.fresh if self._around else None
         return guard(executable, args, call.leaves, call.statics, self.out_structure, self.template, fresh)
@@ -577,7 +581,6 @@ class Specialisation:
         """
         for i, dtype in self.limits:
             demand_fits(call.leaves[i], dtype)
-        self.calls += 1
         deliver = Delivery(call.as_numpy)
         hand_over = deliver.leaf
         donated = call.donated

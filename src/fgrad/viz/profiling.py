@@ -63,7 +63,6 @@ class Row(NamedTuple):
 class Meter(Notes):
     """Takes notes of each operation as events, and follows which arrays are alive."""
 
-    kernels: int
     live: int
     inner: float
     peak: int
@@ -73,7 +72,7 @@ class Meter(Notes):
     def __init__(self) -> None:
         super().__init__()
         self.events: list[Event] = []
-        self.live = self.peak = self.kernels = 0
+        self.live = self.peak = 0
         self._refs: dict[int, ref[Any]] = {}
 
     def ran(self, name: str, seconds: float, outs: Sequence[Any]) -> None:
@@ -91,7 +90,6 @@ class Meter(Notes):
         step()
         seconds = perf_counter() - start
         own, self.inner = seconds - self.inner, outer + seconds
-        self.kernels += 1
         self._add(name, line, own, outs)
 
     def _add(self, name: str, line: str, seconds: float, made: int) -> None:
@@ -239,24 +237,20 @@ class _Profile(Transformed):
             start = perf_counter()
             self.fun(*args, **kwargs)
             times.append(perf_counter() - start)
-        for _ in range(2):
-            meter = Meter()
-            with taking(meter):
-                start = perf_counter()
-                value = self.fun(*args, **kwargs)
-                seconds = perf_counter() - start
-            if not meter.kernels:  # those of a compiled program were laid out one by one at their first run
-                break
+        meter = Meter()
+        with taking(meter):
+            start = perf_counter()
+            value = self.fun(*args, **kwargs)
+            seconds = perf_counter() - start
         return Profile(name_of(self.fun), value, seconds, min(times[1:]), meter.peak, meter.events)
 
 
 def profile(fun: Callable[..., Any]) -> Callable[..., Profile]:
     """Return the function that runs `fun` and says where its time and memory go.
 
-    It runs `fun` once to warm up, up to three times to see how long it takes, and once profiled (twice where
-    it holds compiled programs, which have to be laid out for that). Each operation is an event, so is each
-    reverse step (in `grad` and `backward`) and each step of forward mode; a jitted function runs kernel by
-    kernel. What `fun` does besides, as writing files, happens each time.
+    It runs `fun` once to warm up, up to three times to see how long it takes, and once profiled. Each
+    operation is an event, so is each reverse step (in `grad` and `backward`) and each step of forward mode; a
+    jitted function runs kernel by kernel. What `fun` does besides, as writing files, happens each time.
 
     Args:
         fun: any function: of NumPy arrays or Tensors, transformed or not, with managers inside or outside.

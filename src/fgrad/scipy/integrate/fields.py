@@ -14,7 +14,6 @@ import numpy as np
 from fgrad import numpy as fnp
 from fgrad.compiler.simplify import simplify
 from fgrad.core.aval import Aval, aval_of
-from fgrad.scipy.codegen import python_function
 from fgrad.scipy.vectors import array
 from fgrad.transforms.forward import jvp
 from fgrad.transforms.reverse import jacrev, vjp
@@ -85,8 +84,8 @@ class Field:
         scalar, vector = Aval((), np.dtype(float)), Aval((self.size,), np.dtype(float))
         avals = [Aval((self.count,), np.dtype(float)), *map(aval_of, others), scalar, *[vector] * vectors]
         k = 1 + len(others)
-        run = python_function(simplify(staged(lambda *v: [fun(v[0], v[1:k], *v[k:])], avals)[0]))
-        return lambda t, *ys: array(run(parameters, *others, np.asarray(t, float), *ys)[0])
+        run = simplify(staged(lambda *v: [fun(v[0], v[1:k], *v[k:])], avals)[0]).run
+        return lambda t, *ys: array(run((parameters, *others, np.asarray(t, float), *ys))[0])
 
 
 def sensitivity_field(field: Field, *, start: bool) -> tuple[Field, int]:
