@@ -370,7 +370,7 @@ import fgrad as fg, fgrad.numpy as fnp
 
 f = fg.jit(lambda: fnp.ones(3) * 2)
 kinds = []
-for device in ("cpu", "cpu", "cpu", "cuda", "cpu"):
+for device in ("cpu", "cpu", "cpu", "cuda", "cuda", "cuda", "cpu"):
     with fg.default_device(device):
         kinds.append(f().device)
 for _ in range(2):
@@ -388,7 +388,7 @@ def test_the_default_device_is_part_of_what_a_program_is_known_by():
         check=False,
     )
     assert not made.returncode, made.stderr
-    assert made.stdout.strip() == "['cpu', 'cpu', 'cpu', 'cuda:0', 'cpu', 'cpu', 'cpu']"
+    assert made.stdout.strip() == "['cpu', 'cpu', 'cpu', 'cuda:0', 'cuda:0', 'cuda:0', 'cpu', 'cpu', 'cpu']"
 
 
 def test_what_becomes_of_lost_gradients_is_asked_again():

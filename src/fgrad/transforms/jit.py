@@ -565,7 +565,8 @@ class Specialisation:
         """Whether the program and its arguments are all that a call depends on."""
         if self.handles or self._watched or self.limits or not self.is_kept:
             return False
-        return not (communicates(self.procedure.program) or self.procedure.is_moving)
+        procedure = self.procedure
+        return not (communicates(procedure.program) or procedure.is_moving or procedure.held_place)
 
     def guard(self, call: Call, args: tuple[Any, ...]) -> Callable[..., Any] | None:
         """Return the short way for arguments of this kind, if there is one."""

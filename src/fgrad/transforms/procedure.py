@@ -60,7 +60,7 @@ class Procedure:
         """
         if self.is_moving:
             return self._placed(values).run(values)
-        place = next((v.place for v in values if v.__class__ is DeviceArray), None) or self._place
+        place = next((v.place for v in values if v.__class__ is DeviceArray), None) or self.held_place
         if place is not None:
             return list(self.on(place, donated).run(values))
         return (self.donating(donated) if donated else self.executable).run(values)
@@ -84,7 +84,7 @@ class Procedure:
         return self._between[devices]
 
     @lazy
-    def _place(self) -> Place | None:
+    def held_place(self) -> Place | None:
         """The device of an array that the program holds."""
         held = [*(a for e in self.program.equations for a in e.args), *self.program.outputs]
         arrays = (getattr(a, "_value", a) for a in held)
