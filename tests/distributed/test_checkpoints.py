@@ -109,7 +109,7 @@ def test_other_containers_by_a_tree_alike(tmp_path):
 )
 def test_a_tree_that_does_not_fit_is_refused(tmp_path, like):
     alone(save, tmp_path / "state", {"w": np.ones(2)})
-    with pytest.raises(ValueError, match=r"does not fit `like`: it has leaves float64\[2\]"):
+    with pytest.raises(ValueError, match=r"does not match `like`: it has leaves float64\[2\]"):
         alone(restore, tmp_path / "state", like)
 
 

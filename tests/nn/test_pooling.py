@@ -93,9 +93,9 @@ def test_large_images():
     [
         (lambda x: nn.max_pool(x, 9), "does not fit into"),
         (lambda x: nn.max_pool(x, 2, padding=2), "not smaller than the window"),
-        (lambda x: nn.max_pool(x, (2, 2, 2, 2)), "no 4 axes of space"),
+        (lambda x: nn.max_pool(x, (2, 2, 2, 2)), "no 4 spatial axes"),
         (lambda x: nn.avg_pool(x, 0), "window must be at least 1"),
-        (lambda x: nn.avg_pool(x[0], 2), "no 0 axes of space"),
+        (lambda x: nn.avg_pool(x[0], 2), "no 0 spatial axes"),
     ],
 )
 def test_what_does_not_fit(call, words):

@@ -268,7 +268,7 @@ GRID = (np.arange(3.0), np.arange(4.0))
         (
             lambda: interpolate.BSpline(X, Y, 1).integrate(0, 1, "periodic"),
             NotImplementedError,
-            "not offered",
+            "not supported",
         ),
         (
             lambda: interpolate.make_interp_spline(X, Y, bc_type="periodic"),

@@ -76,7 +76,7 @@ def restore(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is not a checkpoint, was altered, does not fit `like`, or needs more memory than
+        ValueError: the file is not a checkpoint, was altered, does not match `like`, or needs more memory than
             `max_bytes`.
         TypeError: it has a container that only `like` can build.
     """
@@ -112,7 +112,7 @@ def restore(
     found = [None if isinstance(x, str) else aval_of(x) for x in leaves]
     if avals != found or _shape_of(_described(like, "", [])) != _shape_of(described):
         raise ValueError(
-            f"the checkpoint {path} does not fit `like`: it has leaves {_listed(found)}, but `like` has "
+            f"the checkpoint {path} does not match `like`: it has leaves {_listed(found)}, but `like` has "
             f"{_listed(avals)}, or they stand in other containers"
         )
     return tree.unflatten(structure, leaves)

@@ -204,7 +204,7 @@ def _kernel(name: str, char: str, tile: Tile) -> Loop:
 
 
 class Geometry:
-    """The sizes of a convolution with two axes of space; one axis is a second one of length one.
+    """The sizes of a convolution with two spatial axes; one axis is a second one of length one.
 
     Attributes:
         x: shape of the input.
@@ -264,7 +264,7 @@ class Geometry:
 
 
 def plane(shape: Steps, rank: int) -> Steps:
-    """Return the shape of images with two axes of space."""
+    """Return the shape of images with two spatial axes."""
     return shape if rank == 2 else (*shape[:-1], 1, shape[-1])
 
 

@@ -1,6 +1,6 @@
 """Kernels of windows: convolutions as matrix products of unrolled windows, and pooling.
 
-They take one or two axes of space; one axis is a second one of length one. Windows are unrolled for a few
+They take one or two spatial axes; one axis is a second one of length one. Windows are unrolled for a few
 images, or a few rows of one, at a time, so that the matrix product reads them from the cache.
 """
 

@@ -36,7 +36,7 @@ def dot_product_attention(
         Array (..., T, heads, V); zero for a query that sees nothing.
 
     Raises:
-        ValueError: shapes that do not fit.
+        ValueError: incompatible shapes.
 
     Source:
         Vaswani et al. (2017), Attention is all you need.

@@ -43,7 +43,7 @@ def conv(
         Array (N, O, *places) of the common float dtype.
 
     Raises:
-        ValueError: shapes that do not fit, or a window larger than the padded input.
+        ValueError: incompatible shapes, or a window larger than the padded input.
 
     Example:
         >>> conv(np.arange(4.0).reshape(1, 1, 4), np.ones((1, 1, 2)))
@@ -95,7 +95,7 @@ def conv_transpose(
         Array (N, O, *places); (n - 1) stride + dilation (window - 1) + 1 - padding + output_padding places.
 
     Raises:
-        ValueError: shapes that do not fit, or nothing would remain.
+        ValueError: incompatible shapes, or nothing would remain.
     """
     x, w = _operands("conv_transpose", x, w, groups)
     rank = len(x.shape) - 2
@@ -119,7 +119,7 @@ def conv_transpose(
         sides.append((reach - low, reach - high + e + short))
         if spread(n, s) + reach - low - high + e < 1 and n:
             raise ValueError(
-                f"conv_transpose: padding {padding!r} leaves nothing of {spread(n, s) + reach} places"
+                f"conv_transpose: padding {padding!r} removes all of the output of length {spread(n, s) + reach}"
             )
     ones = (1,) * rank
     y = windows.conv(

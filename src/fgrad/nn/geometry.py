@@ -19,7 +19,7 @@ def per_axis(value: Any, rank: int, name: str, least: int = 1) -> Steps:
     """
     values = tuple(value) if isinstance(value, Sequence) else (value,) * rank
     if len(values) != rank:
-        raise ValueError(f"{name} has {len(values)} entries, but there are {rank} axes of space")
+        raise ValueError(f"{name} has {len(values)} entries, but there are {rank} spatial axes")
     if not all(isinstance(v, int | np.integer) for v in values):
         raise TypeError(f"{name} takes integers, not {value!r}")
     if min(values, default=least) < least:
@@ -54,6 +54,6 @@ def pads(padding: Any, space: Steps, window: Steps, stride: Steps, dilation: Ste
         raise ValueError(f"padding is 'SAME', 'VALID', an integer or one entry per axis, not {padding!r}")
     entries = tuple(padding) if isinstance(padding, Sequence) else (padding,) * rank
     if len(entries) != rank:
-        raise ValueError(f"padding has {len(entries)} entries, but there are {rank} axes of space")
+        raise ValueError(f"padding has {len(entries)} entries, but there are {rank} spatial axes")
     found = tuple(per_axis(e, 2, "padding", 0) for e in entries)
     return tuple((low, high) for low, high in found)

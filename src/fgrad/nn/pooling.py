@@ -1,4 +1,4 @@
-"""Pooling over windows of the axes of space."""
+"""Pooling over windows of the spatial axes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def max_pool(x: Any, window: Any, *, stride: Any = None, padding: Any = "VALID")
         Array (N, C, *places).
 
     Raises:
-        ValueError: a window that does not fit, or lies in the border alone.
+        ValueError: a window larger than the padded input, or one that lies in the border alone.
 
     Derivative:
         Elements that tie for the maximum of a window share its gradient equally.
@@ -60,7 +60,7 @@ def avg_pool(
         Array (N, C, *places).
 
     Raises:
-        ValueError: a window that does not fit.
+        ValueError: a window larger than the padded input.
     """
     x = inexact(x)
     size, steps, sides = _geometry("avg_pool", x, window, stride, padding)
@@ -75,7 +75,7 @@ def avg_pool(
 def _geometry(name: str, x: Any, window: Any, stride: Any, padding: Any) -> tuple[Steps, Steps, Pads]:
     rank = len(window) if isinstance(window, tuple | list) else len(x.shape) - 2
     if not 1 <= rank <= len(x.shape):
-        raise ValueError(f"{name}: an array of shape {tuple(x.shape)} has no {rank} axes of space")
+        raise ValueError(f"{name}: an array of shape {tuple(x.shape)} has no {rank} spatial axes")
     space = tuple(x.shape[len(x.shape) - rank :])
     size = per_axis(window, rank, "window")
     steps = size if stride is None else per_axis(stride, rank, "stride")

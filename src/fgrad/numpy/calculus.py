@@ -64,8 +64,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> An
         An array of the shape of `f`, for several axes a tuple of them.
 
     Raises:
-        ValueError: coordinates that do not fit, too few samples, another order.
-        TypeError: a number of distances that does not fit.
+        ValueError: coordinates of another length, too few samples, another order.
+        TypeError: a wrong number of distances.
 
     Derivative:
         in the samples, the distances and the coordinates.

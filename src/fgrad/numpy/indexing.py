@@ -324,7 +324,7 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
         places = linear.convert(places, np.dtype(np.intp))
     if not np.can_cast(places.dtype, np.intp, "same_kind"):
         raise TypeError(
-            f"Cannot cast array data from {places.dtype} to {np.dtype(np.intp)}: places are integers"
+            f"Cannot cast array data from {places.dtype} to {np.dtype(np.intp)}: indices must be integers"
         )
     if places.dtype == np.uint64 and not hasattr(indices, "dtype"):
         places = np.asarray(indices, np.intp)  # NumPy refuses numbers of Python's that are too large

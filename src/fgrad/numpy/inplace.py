@@ -169,7 +169,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
     Raises:
         TypeError: `casting` forbids it, or the target is an array and a value is being differentiated.
-        ValueError: `src` or `where` does not fit.
+        ValueError: `src` or `where` does not broadcast.
     """
     if not isinstance(dst, Tensor):
         _on_array(np.copyto, dst, src, casting, storable(where))

@@ -166,7 +166,7 @@ def polyfit(
         Coefficients (deg + 1,) or (deg + 1, k), the highest power first.
 
     Raises:
-        TypeError, ValueError: shapes that do not fit, or too few points for `cov`.
+        TypeError, ValueError: incompatible shapes, or too few points for `cov`.
 
     Derivative:
         In x, y and w: that of `lstsq`, along problems of the same rank.

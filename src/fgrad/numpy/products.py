@@ -374,7 +374,7 @@ def _parsed(operands: tuple[Any, ...]) -> tuple[list[str], str, list[Any]]:
     ranks = [len(x.shape) - len(t.replace("...", "")) for x, t in zip(xs, terms, strict=True)]
     for t, rank, x in zip(terms, ranks, xs, strict=True):
         if rank < 0 or (rank > 0 and "..." not in t) or not all(c in _LETTERS for c in t.replace("...", "")):
-            raise ValueError(f"einsum: the term {t!r} does not fit an operand of shape {x.shape}")
+            raise ValueError(f"einsum: the term {t!r} does not match an operand of shape {x.shape}")
     rest = max([r for r, t in zip(ranks, terms, strict=True) if "..." in t], default=0)
     dots = "".join(free[:rest])
     named = [t.replace("...", dots[rest - r :]) for t, r in zip(terms, ranks, strict=True)]

@@ -327,7 +327,7 @@ def block(arrays: Any) -> Any:
 
     Raises:
         TypeError: a tuple among the lists.
-        ValueError: lists of unequal depth, empty ones, or arrays that do not fit.
+        ValueError: lists of unequal depth, empty ones, or arrays of incompatible shapes.
     """
     if not holds_tensor(arrays):
         return np.block(arrays)
@@ -390,7 +390,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 
     Raises:
         IndexError: a place outside.
-        ValueError: places of more than one axis, or values that do not fit.
+        ValueError: places of more than one axis, or values of another shape.
     """
     if not holds_tensor([arr, values]):
         return np.insert(arr, concrete(obj, "insert") if isinstance(obj, Tensor) else obj, values, axis)
@@ -463,7 +463,7 @@ def _places(obj: Any, n: int, name: str) -> Any:
     if places.size == 0:
         return places.astype(np.intp)
     if places.dtype.kind not in "iu":
-        raise IndexError(f"places to {name} are integers, not {places.dtype}")
+        raise IndexError(f"indices to {name} must be integers, not {places.dtype}")
     return places.astype(np.intp)
 
 

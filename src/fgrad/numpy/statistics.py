@@ -323,7 +323,7 @@ def quantile(
         Array of the axes of `q`, then those that are left of `a`.
 
     Raises:
-        ValueError: fractions outside of [0, 1]; an unknown method; weights that do not fit.
+        ValueError: fractions outside of [0, 1]; an unknown method; weights of another shape.
         TypeError: `a` is complex.
 
     Derivative:

@@ -121,7 +121,7 @@ def _batch_draw(mapped: tuple[bool, ...], *operands: Any, **params: Any) -> Any:
 def _refuse(_: Pattern) -> NoReturn:
     """Say why a discrete sample has no derivative, as soon as someone asks for it."""
     raise TypeError(
-        "a sample of a discrete distribution jumps, so it has no derivative in its parameters. "
+        "a sample of a discrete distribution is a step function of its parameters, so it has no derivative. "
         "Estimate the gradient of its expectation by the score function (add "
         "stop_gradient(loss) * log_probability to the loss), relax it (gumbel-softmax: softmax((logits + "
         "fgrad.random.gumbel(key, size=logits.shape)) / temperature)), or declare a constant: "

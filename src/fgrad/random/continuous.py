@@ -414,7 +414,7 @@ def multivariate_normal(
 
     Raises:
         LinAlgError: `cov` is not positive definite.
-        ValueError: shapes do not fit, or another method.
+        ValueError: incompatible shapes, or another method.
 
     Derivative:
         through mean + L z with cov = L L^T, in `mean` and `cov`.
@@ -424,7 +424,9 @@ def multivariate_normal(
         raise ValueError(f"multivariate_normal differentiates through method='cholesky', not {method!r}")
     mean, cov = parameters(kind, mean, cov)
     if len(mean.shape) != 1 or tuple(cov.shape) != (mean.shape[0],) * 2:
-        raise ValueError(f"mean of shape {tuple(mean.shape)} and cov of shape {tuple(cov.shape)} do not fit")
+        raise ValueError(
+            f"mean of shape {tuple(mean.shape)} and cov of shape {tuple(cov.shape)} are incompatible"
+        )
     noise = normals(source, (*lengths(size), mean.shape[0]), kind, mean, cov)
     factor = np.linalg.cholesky(cov)
     return mean + np.matmul(noise, transpose(factor, (1, 0)))

@@ -61,7 +61,7 @@ def check_product(shape: tuple[int, ...], x: Any) -> None:
     """Raise unless a matrix of this shape can be multiplied by `x`.
 
     Raises:
-        ValueError: the dimensions do not fit.
+        ValueError: the dimensions do not match.
     """
     if len(shape) != 2 or x.ndim not in {1, 2} or x.shape[0] != shape[1]:
         raise ValueError(

@@ -331,7 +331,7 @@ def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, til
 
     Raises:
         NameError: no axis of that name is around.
-        ValueError: the length of the axis does not fit the number of examples.
+        ValueError: the length of the axis does not match the number of examples.
 
     Derivative:
         `all_gather` of the cotangents.

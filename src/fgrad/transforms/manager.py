@@ -572,7 +572,7 @@ class GradManagerGroup(Block):
         self._watch = None
         self._managers = tuple(managers)
         if len(set(map(id, self._managers))) != len(self._managers):
-            raise ValueError("a GradManager stands twice in this group; every manager can record only once")
+            raise ValueError("a GradManager occurs twice in this group; every manager can record only once")
 
     @property
     def managers(self) -> tuple[GradManager, ...]:

@@ -99,7 +99,7 @@ class Vectorize(Transformed):
             return [inputs[i] for i in places], outputs
         if len(inputs) != len(places):
             raise TypeError(
-                f"vectorize of {name_of(self.fun)}: the signature {signature!r} is of {len(inputs)} "
+                f"vectorize of {name_of(self.fun)}: the signature {signature!r} has {len(inputs)} "
                 f"arguments, but {len(places)} were given"
             )
         return inputs, outputs
@@ -130,7 +130,7 @@ class Vectorize(Transformed):
         ):
             given = f"{len(out)} outputs" if isinstance(out, tuple) else "one output"
             raise TypeError(
-                f"vectorize of {name_of(self.fun)}: the signature {self.options['signature']!r} is of "
+                f"vectorize of {name_of(self.fun)}: the signature {self.options['signature']!r} has "
                 f"{len(outputs)} outputs, but the function returned {given}"
             )
         known = dict(sizes)

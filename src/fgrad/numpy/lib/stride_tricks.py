@@ -25,7 +25,7 @@ def sliding_window_view(
         writeable: False; one element would be written through several windows.
 
     Raises:
-        ValueError: lengths that are negative, do not fit, or are not as many as the axes.
+        ValueError: lengths that are negative, too large, or are not as many as the axes.
     """
     if writeable:
         raise ValueError(

@@ -53,7 +53,7 @@ def solve(a: Any, b: Any) -> Any:
     n = a.shape[-1]
     vector = len(b.shape) == 1
     if not b.shape or b.shape[0 if vector else -2] != n:
-        raise ValueError(f"solve: shapes {a.shape} and {b.shape} do not fit")
+        raise ValueError(f"solve: shapes {a.shape} and {b.shape} are incompatible")
     np.broadcast_shapes(a.shape[:-2], () if vector else b.shape[:-2])
     x = systems.solve(a, matrices.as_column(b) if vector else b)
     return linear.reshape(x, x.shape[:-1]) if vector else x

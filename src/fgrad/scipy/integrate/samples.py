@@ -35,7 +35,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         axis: along which.
 
     Raises:
-        ValueError: `x` does not fit.
+        ValueError: `x` has another length.
 
     Example:
         >>> trapezoid([1.0, 2.0, 4.0])
@@ -59,7 +59,7 @@ def cumulative_trapezoid(
         initial: None, or 0 for a first value.
 
     Raises:
-        ValueError: `x` does not fit, or `initial` is another number.
+        ValueError: `x` has another length, or `initial` is another number.
 
     Example:
         >>> cumulative_trapezoid([1.0, 2.0, 4.0], initial=0)
@@ -90,7 +90,7 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
         axis: along which.
 
     Raises:
-        ValueError: `x` does not fit.
+        ValueError: `x` has another length.
 
     Source:
         Cartwright (2017), Simpson's rule cumulative integration with MS Excel and irregularly-spaced data,
@@ -129,7 +129,7 @@ def cumulative_simpson(y: Any, *, x: Any = None, dx: Any = 1.0, axis: int = -1, 
         initial: None, or a first value, which is added to all others.
 
     Raises:
-        ValueError: `x` does not fit.
+        ValueError: `x` has another length.
 
     Source:
         Cartwright (2017), as in `simpson`.

@@ -49,7 +49,7 @@ class CubicHermiteSpline(PPoly):
         extrapolate: as in `PPoly`; True by default.
 
     Raises:
-        ValueError: shapes that do not fit, or values that are seen to be wrong.
+        ValueError: incompatible shapes, or values that are seen to be wrong.
 
     Derivative:
         In places, values, slopes and query points.
@@ -86,7 +86,7 @@ class CubicSpline(CubicHermiteSpline):
         extrapolate: as in `PPoly`; by default "periodic" for such ends, otherwise True.
 
     Raises:
-        ValueError: shapes that do not fit, ends that are unknown, or values that are seen to be wrong.
+        ValueError: incompatible shapes, ends that are unknown, or values that are seen to be wrong.
 
     Derivative:
         In places, values, what is given at the ends, and query points, through a banded system.
@@ -258,7 +258,7 @@ class PchipInterpolator(CubicHermiteSpline):
         extrapolate: as in `PPoly`; True by default.
 
     Raises:
-        ValueError: shapes that do not fit, complex values, or values that are seen to be wrong.
+        ValueError: incompatible shapes, complex values, or values that are seen to be wrong.
 
     Derivative:
         In places, values and query points. Where the values make a corner, the slope there stays zero.
@@ -316,7 +316,7 @@ class Akima1DInterpolator(CubicHermiteSpline):
 
     Raises:
         NotImplementedError: an unknown method.
-        ValueError: shapes that do not fit, complex values, or values that are seen to be wrong.
+        ValueError: incompatible shapes, complex values, or values that are seen to be wrong.
 
     Derivative:
         In places, values and query points.

@@ -35,11 +35,11 @@ class RegularGridInterpolator:
         bounds_error: whether query points that are seen to be beyond the grid are an error; where nobody can
             look, inside vmap and jit, NaN is what they get.
         fill_value: the value beyond the grid without `bounds_error`; None: what the method gives there.
-        solver: not offered: the systems of splines are solved directly.
+        solver: not supported: the systems of splines are solved directly.
         solver_args: likewise.
 
     Raises:
-        ValueError: shapes that do not fit, an unknown method, a grid that is seen not to be sorted.
+        ValueError: incompatible shapes, an unknown method, a grid that is seen not to be sorted.
         NotImplementedError: the methods "pchip" and "..._legacy".
 
     Derivative:
@@ -218,7 +218,7 @@ class RegularGridInterpolator:
 def _check_method(method: str) -> None:
     if method in _MISSING:
         raise NotImplementedError(
-            f"RegularGridInterpolator of Tensors: method {method!r} is not offered; use 'linear', 'nearest', "
+            f"RegularGridInterpolator of Tensors: method {method!r} is not supported; use 'linear', 'nearest', "
             "'slinear', 'cubic' or 'quintic', or PchipInterpolator along one axis"
         )
     if method not in {"linear", "nearest", *_DEGREES}:

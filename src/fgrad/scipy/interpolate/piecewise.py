@@ -71,7 +71,7 @@ class PPoly:
         axis: the axis of interpolation of results.
 
     Raises:
-        ValueError: shapes that do not fit, or breakpoints that are seen not to increase.
+        ValueError: incompatible shapes, or breakpoints that are seen not to increase.
 
     Derivative:
         Of values, in places, coefficients and breakpoints; at a breakpoint that of the right side.

@@ -74,7 +74,7 @@ class BSpline:
         axis: the axis of interpolation.
 
     Raises:
-        ValueError: shapes that do not fit, or knots that are seen to be wrong.
+        ValueError: incompatible shapes, or knots that are seen to be wrong.
 
     Derivative:
         Of values, in places, coefficients and knots.
@@ -178,7 +178,7 @@ class BSpline:
         if nu == 0:
             return self
         if self.k == 0:
-            raise NotImplementedError("BSpline.antiderivative: steps (k = 0) are not offered; use PPoly")
+            raise NotImplementedError("BSpline.antiderivative: steps (k = 0) are not supported; use PPoly")
         k, n = self.k, self.t.shape[0] - self.k - 1
         c = part(self.c, 0, n)
         gains = bind("cumsum", c * self._widths(c, k) / (k + 1), axis=0)
@@ -191,7 +191,7 @@ class BSpline:
         """Return the integral from `a` to `b`, two numbers; beyond the ends as `extrapolate` says."""
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         if extrapolate == "periodic":
-            raise NotImplementedError("BSpline.integrate: extrapolate='periodic' is not offered")
+            raise NotImplementedError("BSpline.integrate: extrapolate='periodic' is not supported")
         n = self.t.shape[0] - self.k - 1
         whole = self.antiderivative()
         whole.axis = 0
@@ -222,13 +222,13 @@ def make_interp_spline(
         k: degree.
         t: knots; None: chosen from `x` and `bc_type`, as SciPy does.
         bc_type: None or "not-a-knot", "clamped", "natural", or for each end one of these or a list of pairs
-            (order, value). "periodic" is not offered: `CubicSpline` has it.
+            (order, value). "periodic" is not supported: `CubicSpline` has it.
         axis: the axis of interpolation.
         check_finite: whether infinities and NaNs that can be seen are an error.
 
     Raises:
         NotImplementedError: "periodic" ends.
-        ValueError: shapes or ends that do not fit.
+        ValueError: incompatible shapes or ends.
 
     Derivative:
         In the values (not those of ends), through a banded system; that of the spline in query points.
@@ -237,7 +237,9 @@ def make_interp_spline(
         de Boor (1978), A Practical Guide to Splines, chapter XIII.
     """
     if isinstance(bc_type, str) and bc_type == "periodic":
-        raise NotImplementedError("make_interp_spline of Tensors: 'periodic' is not offered; use CubicSpline")
+        raise NotImplementedError(
+            "make_interp_spline of Tensors: 'periodic' is not supported; use CubicSpline"
+        )
     x = np.asarray(x.to("cpu") if isinstance(x, Tensor) else x, float)  # SciPy chooses the knots
     y = doubles(y)
     if check_finite:

@@ -20,7 +20,7 @@ def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
 
     Raises:
         LinAlgError: an eigenvalue of `a` is one of `-b`.
-        ValueError: shapes that do not fit.
+        ValueError: incompatible shapes.
 
     Derivative:
         y with a^T y + y b^T = ct in q, -y x^T in a, -x^T y in b: differentiate the equation.
@@ -31,7 +31,7 @@ def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
     a, b, q = arguments.stacked(arguments.square(a), arguments.square(b), arguments.matrices(q))
     if q.shape[-2:] != (a.shape[-1], b.shape[-1]):
         raise ValueError(
-            f"solve_sylvester: q of shape {tuple(q.shape)} does not fit a of {tuple(a.shape)} and b of "
+            f"solve_sylvester: q of shape {tuple(q.shape)} is incompatible with a of {tuple(a.shape)} and b of "
             f"{tuple(b.shape)}"
         )
     return bind("sylvester", a, b, q)
@@ -61,7 +61,7 @@ def solve_discrete_lyapunov(a: Any, q: Any, method: str | None = None) -> Any:
 
     Raises:
         LinAlgError: the equation is singular: the product of two eigenvalues is one.
-        ValueError: another method, or shapes that do not fit.
+        ValueError: another method, or incompatible shapes.
 
     Derivative:
         That of `solve`, or of `solve_sylvester`.
@@ -88,14 +88,14 @@ def solve_continuous_are(
         b: matrices (..., m, n).
         q: Hermitian matrices (..., m, m); of others the Hermitian part counts.
         r: regular Hermitian matrices (..., n, n), likewise.
-        e: not offered.
+        e: not supported.
         s: matrices (..., m, n); None: zeros.
         balanced: taken for SciPy's sake.
 
     Raises:
         LinAlgError: there is no such solution.
         NotImplementedError: `e` is given.
-        ValueError: shapes that do not fit.
+        ValueError: incompatible shapes.
 
     Derivative:
         By Lyapunov's equation: Kao & Hennequin (2020), arXiv:2011.11430.
@@ -121,17 +121,17 @@ def solve_discrete_are(
 def _riccati(a: Any, b: Any, q: Any, r: Any, e: Any, s: Any, *, discrete: bool) -> Any:
     name = "solve_discrete_are" if discrete else "solve_continuous_are"
     if e is not None:
-        raise NotImplementedError(f"{name}: `e` is not offered; with e regular, take e^-1 a and e^-1 b")
+        raise NotImplementedError(f"{name}: `e` is not supported; with e regular, take e^-1 a and e^-1 b")
     a, b, q, r = arguments.stacked(
         arguments.square(a), arguments.matrices(b), arguments.square(q), arguments.square(r)
     )
     if b.shape[-2] != a.shape[-1] or q.shape != a.shape or r.shape[-1] != b.shape[-1]:
         shapes = ", ".join(str(tuple(x.shape)) for x in (a, b, q, r))
-        raise ValueError(f"{name}: a, b, q and r of shapes {shapes} do not fit together")
+        raise ValueError(f"{name}: a, b, q and r of shapes {shapes} are incompatible")
     if s is not None:  # completing the square leaves an equation without it
         (s,) = arguments.stacked(arguments.matrices(s))
         if s.shape[-2:] != b.shape[-2:]:
-            raise ValueError(f"{name}: s of shape {tuple(s.shape)} does not fit b of {tuple(b.shape)}")
+            raise ValueError(f"{name}: s of {tuple(s.shape)} is incompatible with b of {tuple(b.shape)}")
         _, s = arguments.stacked(b, s)
         gain = systems.solve(r, matrices.adjoint(s))
         a, q = a - matrices.matrix_product(b, gain), q - matrices.matrix_product(s, gain)

@@ -149,7 +149,7 @@ def qr(
         That of `fgrad.numpy.linalg.qr`; with `pivoting` that for fixed places.
     """
     if mode not in {"full", "r", "economic"}:
-        reason = "is not offered: it has no derivative; use" if mode == "raw" else "is unknown; give"
+        reason = "is not supported: it has no derivative; use" if mode == "raw" else "is unknown; give"
         raise ValueError(f"qr: mode {mode!r} {reason} 'full', 'economic' or 'r'")
     a = arguments.matrices(a, check_finite=check_finite)
     places: tuple[Any, ...] = ()
@@ -369,12 +369,12 @@ def eig(
     Args:
         a: square matrices.
         b: None, or regular matrices: a v = w b v.
-        left: not offered.
+        left: not supported.
         right: whether to return eigenvectors, otherwise eigenvalues alone.
         overwrite_a: taken for SciPy's sake: nothing is overwritten.
         overwrite_b: likewise.
         check_finite: whether infinities and NaNs that can be seen are an error.
-        homogeneous_eigvals: not offered.
+        homogeneous_eigvals: not supported.
 
     Raises:
         LinAlgError: it is differentiated at a defective matrix, or the result depends on phases.
@@ -385,7 +385,7 @@ def eig(
     """
     if left or homogeneous_eigvals:
         raise NotImplementedError(
-            "eig: left eigenvectors and homogeneous eigenvalues are not offered; left eigenvectors are the "
+            "eig: left eigenvectors and homogeneous eigenvalues are not supported; left eigenvectors are the "
             "columns of inv(v).conj().T"
         )
     a = arguments.square(a, check_finite=check_finite)

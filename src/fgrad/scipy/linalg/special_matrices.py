@@ -152,7 +152,7 @@ def leslie(f: Any, s: Any) -> Any:
     """Return Leslie's matrices (..., n, n) of fecundities (..., n) and survivals (..., n - 1).
 
     Raises:
-        ValueError: lengths that do not fit.
+        ValueError: lengths that do not match.
     """
     f, s = _vectors(f, s)
     n = f.shape[-1]

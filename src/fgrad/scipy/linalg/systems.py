@@ -52,7 +52,7 @@ def solve(
 
     Raises:
         LinAlgError: a matrix is singular, or not positive definite.
-        ValueError: shapes that do not fit, or an unknown `assume_a`.
+        ValueError: incompatible shapes, or an unknown `assume_a`.
 
     Derivative:
         ct_b = solve(a^T, ct), ct_a = -ct_b x^T: Giles (2008), 2.3.1.

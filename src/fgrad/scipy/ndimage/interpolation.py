@@ -333,7 +333,7 @@ def affine_transform(
         prefilter: likewise.
 
     Raises:
-        RuntimeError: a matrix that does not fit.
+        RuntimeError: a matrix of another shape.
 
     Derivative:
         In the image, the matrix, the offset and `cval`.

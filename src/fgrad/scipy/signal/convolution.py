@@ -147,7 +147,7 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
         axes: along which to convolve; along others the operands broadcast. None: all.
 
     Raises:
-        ValueError: shapes that do not fit, an unknown mode, or no axes.
+        ValueError: incompatible shapes, an unknown mode, or no axes.
 
     Derivative:
         That of the transforms.

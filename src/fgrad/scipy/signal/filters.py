@@ -209,7 +209,7 @@ def filtfilt(
         axis: the axis of time.
         padtype: how the signal goes on at its ends: "odd", "even", "constant" or None.
         padlen: by how many elements; None: three times as many as there are coefficients.
-        method: "pad"; Gustafsson's method "gust" is not offered.
+        method: "pad"; Gustafsson's method "gust" is not supported.
         irlen: taken for SciPy's sake.
 
     Raises:
@@ -220,7 +220,7 @@ def filtfilt(
         That of `lfilter`.
     """
     if method == "gust":
-        raise NotImplementedError("filtfilt of Tensors: method='gust' is not offered; use method='pad'")
+        raise NotImplementedError("filtfilt of Tensors: method='gust' is not supported; use method='pad'")
     if method != "pad":
         raise ValueError("method must be 'pad' or 'gust'.")
     b, a, x = in_common(b, a, x)

@@ -147,7 +147,7 @@ def stft(
         `axis` and times along a new last axis.
 
     Raises:
-        ValueError: numbers, names or shapes that do not fit.
+        ValueError: invalid numbers, names or shapes.
 
     Derivative:
         In the signal and the window.
@@ -208,7 +208,7 @@ def istft(
         scaling: that of `stft`.
 
     Raises:
-        ValueError: numbers, names or shapes that do not fit.
+        ValueError: invalid numbers, names or shapes.
 
     Derivative:
         In the transform and the window.
@@ -303,7 +303,7 @@ def csd(
         average: "mean" or "median" of segments.
 
     Raises:
-        ValueError: numbers, names or shapes that do not fit.
+        ValueError: invalid numbers, names or shapes.
 
     Derivative:
         In the signals and the window.

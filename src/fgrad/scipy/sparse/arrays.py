@@ -186,7 +186,7 @@ def _of(given: Any, shape: Any, places: Any) -> SparseArray:
         data = data if isinstance(data, Tensor | np.ndarray) else np.asarray(data)
         if data.shape != np.shape(rows) or np.shape(rows) != np.shape(cols):
             raise ValueError(
-                f"a sparse array needs as many values as places, not {data.shape} and {np.shape(rows)}"
+                f"a sparse array needs as many values as indices, not {data.shape} and {np.shape(rows)}"
             )
         return SparseArray(data, Pattern(rows, cols, least if shape is None else shape))
     if scipy.sparse.issparse(given):
@@ -218,7 +218,7 @@ def csr_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
         A `SparseArray`. Its pattern, unlike its values, is a constant to every transformation.
 
     Raises:
-        ValueError: the parts do not fit.
+        ValueError: the parts have incompatible shapes.
 
     Example:
         >>> import fgrad

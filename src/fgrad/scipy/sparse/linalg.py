@@ -79,7 +79,7 @@ def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = F
 
     Raises:
         LinAlgError: the matrix has no inverse.
-        ValueError: the shapes do not fit.
+        ValueError: incompatible shapes.
 
     Derivative:
         In the stored values and in `b`, of every order: with u = A^-T ct, b_ct = u and data_ct = -u x^T at

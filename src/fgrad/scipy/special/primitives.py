@@ -155,10 +155,10 @@ def integers(n: Any) -> Any:
     """
     n = as_array(n)
     if n.dtype.kind == "c":
-        raise TypeError("the order has to be a whole number, not a complex one")
+        raise TypeError("the order must be an integer, not complex")
     whole = n.astype("l")
     if not np.all(whole == n):
-        raise ValueError(f"the order has to be a whole number, not {n}")
+        raise ValueError(f"the order must be an integer, not {n}")
     return whole
 
 
@@ -180,7 +180,7 @@ def _shape(ufunc: Any, place: int, row: Row) -> Rule:
         if row.whole:
             if getattr(kinds[0], "kind", "") == "c" or kinds[0] is complex:
                 raise TypeError(
-                    f"scipy.special.{ufunc.__name__} takes whole numbers as orders, no complex ones"
+                    f"scipy.special.{ufunc.__name__} takes integers as orders, not complex numbers"
                 )
             kinds[0] = np.dtype("l")
         dtypes = ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))

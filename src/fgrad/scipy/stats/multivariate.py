@@ -189,7 +189,7 @@ class _Dirichlet(_Density):
             alpha: array of shape (n,), positive.
 
         Raises:
-            ValueError: the lengths do not fit, or what is known of `x` does not sum to one.
+            ValueError: the lengths do not match, or what is known of `x` does not sum to one.
         """
         x, alpha = inexact(x), inexact(alpha)
         if x.shape[0] + 1 == alpha.shape[0]:
