@@ -76,8 +76,8 @@ def restore(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is not a checkpoint, was altered, does not match `like`, or needs more memory than
-            `max_bytes`.
+        ValueError: the file is not a checkpoint, was altered, does not match `like`, or needs more memory
+            than `max_bytes`.
         TypeError: it has a container that only `like` can build.
     """
     here = comm or world()

@@ -89,7 +89,7 @@ def test_they_are_pytrees(rng):
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match=r"as many values as places, not \(5,\) and \(4,\)"):
+    with pytest.raises(ValueError, match=r"as many values as indices, not \(5,\) and \(4,\)"):
         sparse.coo_array((DATA, (ROWS[:4], COLS[:4])))
     with pytest.raises(
         ValueError, match=r"a column index of a sparse array of shape \(3, 2\) is out of bounds"

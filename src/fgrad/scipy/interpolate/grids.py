@@ -218,8 +218,8 @@ class RegularGridInterpolator:
 def _check_method(method: str) -> None:
     if method in _MISSING:
         raise NotImplementedError(
-            f"RegularGridInterpolator of Tensors: method {method!r} is not supported; use 'linear', 'nearest', "
-            "'slinear', 'cubic' or 'quintic', or PchipInterpolator along one axis"
+            f"RegularGridInterpolator of Tensors: method {method!r} is not supported; use 'linear', "
+            "'nearest', 'slinear', 'cubic' or 'quintic', or PchipInterpolator along one axis"
         )
     if method not in {"linear", "nearest", *_DEGREES}:
         raise ValueError(f"Method '{method}' is not defined")

@@ -31,7 +31,7 @@ def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
     a, b, q = arguments.stacked(arguments.square(a), arguments.square(b), arguments.matrices(q))
     if q.shape[-2:] != (a.shape[-1], b.shape[-1]):
         raise ValueError(
-            f"solve_sylvester: q of shape {tuple(q.shape)} is incompatible with a of {tuple(a.shape)} and b of "
+            f"solve_sylvester: q of {tuple(q.shape)} is incompatible with a of {tuple(a.shape)} and b of "
             f"{tuple(b.shape)}"
         )
     return bind("sylvester", a, b, q)

@@ -333,8 +333,8 @@ class Discrete(Distribution):
         for name, value in (("k", k), ("loc", loc)):
             if isinstance(value, Tensor) and value.dtype.kind == "f" and is_tracked(value):
                 raise TypeError(
-                    f"fgrad.scipy.stats.{self.name}: {name} is an integer, so it has no derivative. Make it a "
-                    f"constant: fgrad.stop_gradient({name})"
+                    f"fgrad.scipy.stats.{self.name}: {name} is an integer, so it has no derivative. Make it "
+                    f"a constant: fgrad.stop_gradient({name})"
                 )
         return k - loc, shapes, *(_edge(e, shapes) for e in self._support)
 
