@@ -200,7 +200,7 @@ def test_vmap_over_each_operand():
         (
             lambda x, w: nn.conv_transpose(x[..., :1], np.ones((2, 1, 2)), padding=1),
             ValueError,
-            "removes the whole output",
+            "removes the output",
         ),
     ],
 )

@@ -119,7 +119,7 @@ def conv_transpose(
         sides.append((reach - low, reach - high + e + short))
         if spread(n, s) + reach - low - high + e < 1 and n:
             raise ValueError(
-                f"conv_transpose: padding {padding!r} removes the whole output of length {spread(n, s) + reach}"
+                f"conv_transpose: padding {padding!r} removes the output of length {spread(n, s) + reach}"
             )
     ones = (1,) * rank
     y = windows.conv(
