@@ -1,7 +1,9 @@
 """Every shortcut of the eager path gives, bit for bit, what the obvious path gives."""
 
 import gc
+import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -134,6 +136,43 @@ def test_a_snapshot_is_not_reused_while_anything_refers_to_it():
         c.__array_interface__["data"][0] <= address < c.__array_interface__["data"][0] + c.nbytes
         for c in copies
     )
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 10**9])
+def test_no_count_of_references_decides_whose_memory_it_is(count, monkeypatch):
+    monkeypatch.setattr(sys, "getrefcount", lambda _: count)
+    a = np.ones((200, 200))
+    for reference in (
+        lambda x: x[3:][1:, ::2].T,
+        lambda x: memoryview(x),
+        lambda x: x.ravel().view(np.complex128),
+        lambda x: x[0],
+        lambda x: weakref.ref(x),
+    ):
+        kept = reference(private_copy(a))
+        others = [private_copy(a * k) for k in range(2, 12)]
+        for k, x in enumerate(others):
+            assert np.all(x == k + 2)
+        if kept.__class__ is not weakref.ref:
+            assert np.all(np.asarray(kept).real == 1.0)
+            assert not any(np.shares_memory(np.asarray(kept), x) for x in others)
+
+
+def test_a_snapshot_in_the_middle_of_another_has_memory_of_its_own(monkeypatch):
+    a, inner = np.ones((200, 200)), []
+    private_copy(a)  # there is a free block
+    made = np.frombuffer
+
+    def interrupted(*args):
+        if not inner:
+            inner.append(None)
+            inner.append(private_copy(a * 2))
+        return made(*args)
+
+    monkeypatch.setattr(np, "frombuffer", interrupted)
+    outer = private_copy(a)
+    assert np.all(inner[1] == 2.0)
+    assert np.all(outer == 1.0)
 
 
 @pytest.mark.parametrize("order", ["C", "F", "strided", "broadcast"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -508,3 +509,21 @@ def test_with_control_flow_of_lax():
         fg.grad(lambda x: np.sum(fg.vmap(fg.checkpoint(lambda x: np.sin(x) * x))(x)))(X),
         np.sin(X) + X * np.cos(X),
     )
+
+
+@pytest.mark.parametrize("count", [0, 10**9])
+def test_no_count_of_references_decides_whether_a_function_is_pure(count, monkeypatch):
+    monkeypatch.setattr(sys, "getrefcount", lambda _: count)
+    f = lambda x: x if x > 0 else x * x
+    close(fg.vmap(f)(np.array([-2.0, 3.0])), [4.0, 3.0])
+    kept = []
+
+    def keeps(x):
+        class Holder:
+            value = x
+
+        kept.append(Holder)
+        return f(x)
+
+    with pytest.raises(RuntimeError, match="must be pure"):
+        fg.vmap(keeps)(np.array([-2.0, 3.0]))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from typing import Any
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 
@@ -44,27 +46,51 @@ def snapshot(a: Any, dtype: np.dtype[Any]) -> Any:
     return np.array(a, dtype.char.lower() if dtype.kind == "c" and a.__class__ is not complex else dtype)
 
 
+class _Block:
+    """Memory for one array at a time.
+
+    Attributes:
+        memory: the bytes.
+        used: returns what every array in it keeps alive, None as soon as there is no such array.
+    """
+
+    __slots__ = ("memory", "used")
+
+    used: Callable[[], Any]
+
+    def __init__(self, size: int) -> None:
+        self.memory = memoryview(cast("Any", np.empty(size, np.uint8)))
+        self.used = lambda: None
+
+
 class _Pool(threading.local):
     """Memory for large snapshots: fresh pages cost many times the copy itself."""
 
     def __init__(self) -> None:
-        self.blocks: list[np.ndarray[Any, Any]] = []
+        self.blocks: deque[_Block] = deque()
 
     def copy(self, a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return a copy of `a`, in memory that nobody uses any more if there is some."""
-        blocks = self.blocks
-        for i in range(len(blocks)):
-            # every view, and every view of a view, refers to the block itself
-            if blocks[i].nbytes == a.nbytes and sys.getrefcount(blocks[i]) == 2:
-                block = blocks[i]
+        blocks, size = self.blocks, a.nbytes
+        for _ in range(len(blocks)):
+            block = blocks.pop()  # a handler of signals that interrupts this finds the others
+            if block.memory.nbytes == size and block.used() is None:
                 break
+            blocks.appendleft(block)
         else:
-            block = np.empty(a.nbytes, np.uint8)
-            blocks.append(block)
-            del blocks[:-_POOL_LENGTH]
-        out: np.ndarray[Any, Any] = block.view(a.dtype).reshape(a.shape)
+            block = _Block(size)
+            if len(blocks) == _POOL_LENGTH:
+                blocks.popleft()
+        flat = np.frombuffer(block.memory, a.dtype)
+        block.used = weakref.ref(cast("Any", flat.base))  # a buffer of its own, which views of views refer to
+        out: np.ndarray[Any, Any] = flat.reshape(a.shape)
+        blocks.append(block)
         out[...] = a
         return out
+
+    def lent(self, base: Any) -> bool:
+        """Return whether `base` is what arrays in one of the blocks keep alive."""
+        return base is not None and any(base is block.used() for block in self.blocks)
 
 
 _POOLED_FROM, _POOLED_TO, _POOL_LENGTH = 2**16, 2**23, 8  # bytes, bytes, blocks per thread
@@ -75,7 +101,8 @@ def is_private(a: np.ndarray[Any, Any]) -> bool:
     """Return whether nobody can write to the memory of `a`: a snapshot, or read-only and its own owner."""
     if a.flags.writeable:
         return False
-    return a.base is None or any(a.base is block for block in _pool.blocks)
+    base: Any = a.base
+    return base is None or _pool.lent(base.base if isinstance(base, np.ndarray) else base)
 
 
 def private_copy(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

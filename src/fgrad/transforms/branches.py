@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -110,18 +109,21 @@ class Runs:
                 )
             trace = Batch(next_level(), self.size if part is None else len(part), self.name)
             trace.part, trace.full_size = part, self.size
-            trace.changes = {}
+            changes: dict[int, Any] = {}
+            trace.changes = changes
+            run = trace.origin
             found = self._once(trace, part)
+            del trace  # so that nothing refers to it but what the function keeps
             if found.__class__ is Done:
                 done.append(found)
                 if count > 1:
-                    self._check(trace, done=True)
+                    self._check(changes)
                 continue
             if self.state is None:
                 self.state = State(
                     self.fun, (x for x, m in zip(self.wholes, self.mapped, strict=True) if not m)
                 )
-            self._check(trace)
+            self._check(changes, run)
             todo += [g if part is None else part[g] for g in reversed(found)]
         if any(d.structure != done[0].structure for d in done):
             shapes = " and ".join(sorted({str(d.structure) for d in done}))
@@ -165,11 +167,17 @@ class Runs:
             )
         return Done(trace, part, out)
 
-    def _check(self, trace: Batch, *, done: bool = False) -> None:
-        """Refuse a function that has changed something else than its own variables."""
-        if self._kept(trace, done=done):
+    def _check(self, changes: dict[int, Any], run: Callable[[], Batch | None] = lambda: None) -> None:
+        """Refuse a function that has changed something else than its own variables.
+
+        Args:
+            changes: weak references to what it wrote to.
+            run: returns the trace of a run that was broken off, if something still refers to it. What ran to
+                its end may be kept by recordings around it, for their sweeps.
+        """
+        if _kept(changes, run):
             gc.collect()  # what stands in a circle may still be there
-        what = self._kept(trace, done=done)
+        what = _kept(changes, run)
         if not what and self.state is not None:
             what = self.state.changed(self.fun)
         if what:
@@ -180,17 +188,6 @@ class Runs:
                 "one run"
             )
 
-    def _kept(self, trace: Batch, *, done: bool) -> str | None:
-        """Return the name of something that a run changed and that outlives it."""
-        changes = trace.changes or {}
-        alive = [x for r in changes.values() if (x := r()) is not None]
-        if alive:
-            return f"a {type(alive[0]).__name__} that exists outside of it"
-        # what ran to its end may be kept by recordings around it, for their sweeps
-        if not done and sys.getrefcount(trace) > _OWN_REFERENCES:
-            return "something outside of it that keeps a Tensor of this run"
-        return None
-
     def order(self, done: Sequence[Done]) -> Any:
         """Return where each example stands in the results put together; None where there is one part."""
         if len(done) == 1:
@@ -198,7 +195,12 @@ class Runs:
         return np.argsort(np.concatenate([d.part for d in done]))
 
 
-_OWN_REFERENCES = 4  # to a trace: of `everything`, `_check`, `_kept` and the call that counts
+def _kept(changes: dict[int, Any], run: Callable[[], Batch | None]) -> str | None:
+    """Return the name of something that a run changed and that outlives it."""
+    alive = [x for r in changes.values() if (x := r()) is not None]
+    if alive:
+        return f"a {type(alive[0]).__name__} that exists outside of it"
+    return None if run() is None else "something outside of it that keeps a Tensor of this run"
 
 
 def is_same(x: Any, y: Any) -> bool:
