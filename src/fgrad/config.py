@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from fgrad.blocks import Setting
 
@@ -15,12 +15,6 @@ Policy = Literal["error", "warn", "ignore"]
 _policy: ContextVar[Policy | None] = ContextVar("fgrad.on_escape", default=None)
 
 _disabled: ContextVar[bool | None] = ContextVar("fgrad.disable_jit", default=None)
-
-# the environment as the system has it, which is asked in a tenth of the time
-environment: Container[Any] = getattr(os.environ, "_data", os.environ)
-DISABLED: Any = (
-    os.environ.encodekey("FGRAD_DISABLE_JIT") if hasattr(os.environ, "_data") else "FGRAD_DISABLE_JIT"
-)
 
 # why some call of a jitted function may need more than the short way: observers of primitives, default
 # devices
@@ -132,6 +126,11 @@ def full_traceback() -> bool:
 def quiet() -> bool:
     """Return whether nothing is said on stderr while much is compiled: `FGRAD_QUIET`."""
     return _integer("FGRAD_QUIET", 0) != 0
+
+
+def private() -> bool:
+    """Return whether fgrad may rely on what other libraries keep to themselves: `FGRAD_PRIVATE` is not 0."""
+    return _integer("FGRAD_PRIVATE", 1) != 0
 
 
 def checked() -> bool:

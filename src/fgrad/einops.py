@@ -1,6 +1,6 @@
 """The backend by which einops knows Tensors; importing it declares it, which `fgrad.import_hooks` sees to.
 
-einops looks for the subclasses of `AbstractBackend` when it meets a type for the first time.
+einops looks for the subclasses of its own class of backends when it meets a type for the first time.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from einops._backends import AbstractBackend
 
 from fgrad import numpy as fnp
+from fgrad.compat.einops import backend_class
 from fgrad.core.tensor import Tensor
 
 
-class TensorBackend(AbstractBackend):  # type: ignore[misc]
+class TensorBackend(backend_class()):  # type: ignore[misc]
     """What einops asks of arrays, with fgrad's functions."""
 
     framework_name = "fgrad"

@@ -11,6 +11,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from fgrad.compat import scipy
+
 DECLARED_BY = {  # a library -> what declares Tensors to it
     "einops": "fgrad.einops",
     "scipy.sparse": "fgrad.scipy.products",
@@ -60,18 +62,9 @@ def _tell(library: str) -> None:
         import_module(DECLARED_BY[library])
 
 
-def owner(ufunc: Any) -> str:
-    """Return the library of `UFUNCS` that has a ufunc, also hidden behind a function; "" if none."""
-    for library in UFUNCS:
-        for module in (library, f"{library}._ufuncs"):
-            if getattr(sys.modules.get(module), ufunc.__name__, None) is ufunc:
-                return library
-    return ""
-
-
 def tell_owner(ufunc: Any) -> bool:
     """Load what declares the rules of a ufunc that has none yet; return whether something was loaded."""
-    declares = UFUNCS.get(owner(ufunc))
+    declares = UFUNCS.get(scipy.owner(ufunc))
     if declares is None or declares in sys.modules:
         return False
     import_module(declares)

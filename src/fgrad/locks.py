@@ -11,7 +11,6 @@ A thread that holds Numba's or LLVM's lock takes none of these, so it may be wai
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -21,14 +20,12 @@ from time import monotonic, sleep
 from typing import Any, Generic, TypeVar, cast, overload
 from weakref import WeakSet
 
+from fgrad.compat import cpython, llvmlite, numba
+
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 LIMIT = 30.0  # seconds that a fork waits for Numba and for imports; LLVM's calls always end
-_FOREIGN = {  # by module, where the object is whose `_lock` all calls take
-    "numba.core.compiler_lock": "global_compiler_lock",
-    "llvmlite.binding.ffi": "lib._lock",
-}
 # which fgrad imports late, or Python for it; not the user's, whose program may run while one is imported
 _PACKAGES = sys.stdlib_module_names | {
     *("IPython", "cupy", "fgrad", "llvmlite", "mpi4py", "numba", "numba_cuda", "numpy", "optree", "scipy"),
@@ -41,7 +38,7 @@ _outer: dict[int, set[int]] = {}  # by thread that forks: locks that were its ow
 
 def lock() -> Any:
     """Return a reentrant lock that a child process finds free."""
-    made = RLock()
+    made = cpython.reentrant_lock()
     _locks.add(made)
     return made
 
@@ -121,14 +118,14 @@ class lazy(Generic[T]):  # noqa: N801 -- used as `property` is
 
 def _before_fork() -> None:
     """Wait until no other thread is in the middle of what a child could not go on with; keep others out."""
-    _outer[get_ident()] = {id(holder) for holder in _foreign() if holder._lock._is_owned()}
+    _outer[get_ident()] = {id(holder) for holder in _foreign() if cpython.is_owned(holder._lock)}
     end = monotonic() + LIMIT
     while True:
         for holder in _foreign():
-            if not holder._lock._is_owned():
+            if not cpython.is_owned(holder._lock):
                 is_llvm = type(holder).__module__.startswith("llvmlite")
                 holder._lock.acquire(timeout=-1 if is_llvm else max(0.0, end - monotonic()))
-        if not _others_import() or monotonic() > end:
+        if not cpython.others_import(_PACKAGES) or monotonic() > end:
             return
         _release()  # an import may need them
         sleep(1e-3)
@@ -138,7 +135,7 @@ def _release() -> None:
     """Release what `_before_fork` acquired, also where an interrupt kept that from its end."""
     own = _outer.get(get_ident(), set())
     for holder in _foreign():
-        while id(holder) not in own and holder._lock._is_owned():
+        while id(holder) not in own and cpython.is_owned(holder._lock):
             holder._lock.release()
 
 
@@ -151,33 +148,26 @@ def _after_fork_in_child() -> None:
     _release()
     _outer.clear()
     for holder in _foreign():
-        if not holder._lock._is_owned():
+        if not cpython.is_owned(holder._lock):
             holder._lock = RLock()
     for kept in tuple(_locks):
-        if not kept._is_owned():  # if it is, the thread that forked goes on in the middle of what it guards
-            kept._at_fork_reinit()
+        if not cpython.is_owned(
+            kept
+        ):  # if it is, the thread that forked goes on in the middle of what it guards
+            cpython.renew(kept)
     for function in _in_child:
         function()
 
 
 def _foreign() -> Iterator[Any]:
-    """Return the objects in other packages that hold a lock which a fork waits for: Numba's before LLVM's."""
-    for module, path in _FOREIGN.items():
-        found = sys.modules.get(module)
-        for name in path.split("."):
-            found = getattr(found, name, None)
-        if hasattr(getattr(found, "_lock", None), "_is_owned"):
-            yield found
+    """Return the objects in other packages that hold a lock which a fork waits for: Numba's before LLVM's.
 
-
-def _others_import() -> bool:
-    """Return whether another thread imports a module: in the child, nobody would come to the end of it."""
-    with contextlib.suppress(AttributeError, RuntimeError):  # of another Python, or a changing table
-        for name, reference in tuple(vars(sys.modules["_frozen_importlib"])["_module_locks"].items()):
-            owner = getattr(reference(), "owner", None) if name.partition(".")[0] in _PACKAGES else None
-            if owner is not None and owner != get_ident():
-                return True
-    return False
+    For what is not known a fork does not wait.
+    """
+    if cpython.locks_are_known():
+        for found in (numba.lock_holder(), llvmlite.lock_holder()):
+            if isinstance(getattr(found, "_lock", None), cpython.LOCK):
+                yield found
 
 
 if hasattr(os, "register_at_fork"):

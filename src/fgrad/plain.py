@@ -9,9 +9,9 @@ made again in the same way. The module itself, and everybody else who calls its 
 from __future__ import annotations
 
 import builtins
-import dis
 import enum
 import functools
+import inspect
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -22,6 +22,7 @@ import numpy as np
 
 from fgrad import locks
 from fgrad import numpy as fnp
+from fgrad.compat.cpython import Bindings, bindings
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import current
 from fgrad.transforms.calling import Transformed, has_tensor, name_of
@@ -37,6 +38,7 @@ _ABSENT: Any = object()
 # `__annotate__`, where there is one, computes the annotations when they are asked for
 _DESCRIBED = ("__type_params__", "__annotate__" if sys.version_info >= (3, 14) else "__annotations__")
 _EMPTY = types.CellType()
+_SUSPENDING = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 class PlainNumpy(Transformed):
@@ -249,7 +251,7 @@ class _Binding:
         own = self.holds(space.get("__name__"))
         if isinstance(space, _Globals) or not (own or (f.__closure__ and self.holds(f.__module__))):
             return f
-        facts = _facts(f.__code__)
+        facts = bindings(f.__code__)
         if own:
             self._check(f, facts)
             space = self.space(space, facts)
@@ -277,7 +279,7 @@ class _Binding:
             self.spaces[id(f.__globals__)].show()
         return cast("types.FunctionType", made)
 
-    def _cell(self, cell: types.CellType, name: str, facts: _Facts) -> types.CellType:
+    def _cell(self, cell: types.CellType, name: str, facts: Bindings) -> types.CellType:
         """Return the cell itself, which others may write to, unless something else stands for what it holds.
 
         That of `super` holds the class that defined a method, whose place among the bases matters.
@@ -288,8 +290,8 @@ class _Binding:
         return types.CellType() if isinstance(x, _REPLACED) or id(x) in _counterparts() else cell
 
     @staticmethod
-    def _check(f: types.FunctionType, facts: _Facts) -> None:
-        suspends = f.__code__.co_flags & (0x20 | 0x80 | 0x200)  # generators, coroutines, and both
+    def _check(f: types.FunctionType, facts: Bindings) -> None:
+        suspends = f.__code__.co_flags & _SUSPENDING
         if facts.deleted or (facts.written and suspends):
             names = ", ".join(sorted(facts.deleted or facts.written))
             does = "deletes" if facts.deleted else "is a generator or coroutine that writes"
@@ -299,7 +301,7 @@ class _Binding:
                 "bound"
             )
 
-    def space(self, live: dict[str, Any], facts: _Facts) -> _Globals:
+    def space(self, live: dict[str, Any], facts: Bindings) -> _Globals:
         """Return the globals of a module as functions see them that are bound."""
         found = self.spaces.get(id(live))
         if found is None:
@@ -360,7 +362,7 @@ class _Binding:
 
     def _needs(self, f: types.FunctionType) -> bool:
         """Return whether a name in a function means something else when it is bound."""
-        facts = _facts(f.__code__)
+        facts = bindings(f.__code__)
         space = f.__globals__
         values = [space[n] for n in facts.names if n in space]
         values += [c.cell_contents for c in f.__closure__ or () if c != _EMPTY]
@@ -528,40 +530,3 @@ class _Builtins(dict[str, Any]):
 def _builtins(live: dict[str, Any]) -> Any:
     found = live.get("__builtins__", builtins)
     return vars(found) if isinstance(found, types.ModuleType) else found
-
-
-class _Facts:
-    """What the code of a function does with names."""
-
-    __slots__ = ("assigned", "deleted", "imports", "names", "shown", "written")
-
-    def __init__(self, code: types.CodeType) -> None:
-        self.names: set[str] = set()  # global names it reads
-        self.written: set[str] = set()  # global names it writes
-        self.deleted: set[str] = set()
-        self.assigned: set[str] = set()  # names of outer functions it writes
-        self.shown: set[str] = set()  # names that the bodies of its classes read
-        self.imports = False
-        todo = [code]
-        while todo:
-            part = todo.pop()
-            todo += [c for c in part.co_consts if isinstance(c, types.CodeType)]
-            is_class_body = not part.co_flags & 0x1  # variables that are no places of a frame
-            for step in dis.get_instructions(part):
-                if step.opname in {"STORE_DEREF", "DELETE_DEREF"} and step.argval in part.co_freevars:
-                    self.assigned.add(step.argval)
-                elif step.opname == "STORE_GLOBAL":
-                    self.written.add(step.argval)
-                elif step.opname == "DELETE_GLOBAL":
-                    self.deleted.add(step.argval)
-                elif step.opname == "LOAD_GLOBAL":
-                    self.names.add(step.argval)
-                elif step.opname in {"IMPORT_NAME", "IMPORT_FROM"}:
-                    self.imports = True
-                elif is_class_body and step.opname.startswith("LOAD_") and isinstance(step.argval, str):
-                    self.shown.add(step.argval)
-
-
-@functools.lru_cache(maxsize=1024)
-def _facts(code: types.CodeType) -> _Facts:
-    return _Facts(code)

@@ -8,8 +8,9 @@ import weakref
 import numpy as np
 import pytest
 
-from fgrad.kernels import checks, cpython_abi, native, stacks, vm
-from fgrad.kernels.cpython_abi import address
+from fgrad.compat import numpy as layout
+from fgrad.compat.numpy import address
+from fgrad.kernels import checks, native, stacks, vm
 from fgrad.kernels.entry import Context, Spec
 
 FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)
@@ -28,7 +29,7 @@ def kernel(slots, args, lo, hi):
         invoke(args[2])
     float64_at(slots, args, 1)[0] = 1.0
 """
-_are_known = cpython_abi.are_known.__wrapped__
+_is_known = layout.layout_is_known.__wrapped__
 
 
 @pytest.fixture(params=["native", "plain", "interpreted"], autouse=True)
@@ -38,7 +39,7 @@ def way(request, monkeypatch):
         monkeypatch.setattr(native, "interpreted", lambda: True)
         monkeypatch.setattr(native, "_kernels", {})
     if request.param == "plain":
-        monkeypatch.setattr(cpython_abi, "are_known", lambda: False)
+        monkeypatch.setattr(layout, "layout_is_known", lambda: False)
     return request.param
 
 
@@ -54,16 +55,16 @@ def affine(n=8, **options):
 
 def test_examples_show_the_layout_of_objects(way):
     assert (type(affine().entry) is type(len)) == (
-        way == "native" and _are_known() and not native.interpreted()
+        way == "native" and _is_known() and not native.interpreted()
     )
 
 
 def test_another_layout(monkeypatch):
-    monkeypatch.setattr(cpython_abi, "_is_laid_out", lambda a: False)
-    assert not _are_known()
+    monkeypatch.setattr(layout, "_is_laid_out", lambda a: False)
+    assert not _is_known()
     monkeypatch.undo()
     monkeypatch.setattr(sys.implementation, "name", "another")
-    assert not _are_known()
+    assert not _is_known()
 
 
 def test_it_runs():

@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from fgrad.kernels import compilation, cpython_abi, functions, native, rows, scans
+from fgrad.compat import numpy as layout
+from fgrad.kernels import compilation, functions, native, rows, scans
 from fgrad.kernels.outer import _TEXT as OUTER
 
 pytestmark = pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
@@ -173,6 +174,6 @@ def test_arrays_that_share_nothing_are_told_apart():
 def test_addresses_of_arrays(monkeypatch):
     arrays = [np.zeros(3), np.zeros((0, 4), np.int8), np.arange(12.0).reshape(3, 4)[1:, ::2], np.array(1j)]
     expected = [a.ctypes.data for a in arrays]
-    assert [cpython_abi.address(a) for a in arrays] == expected
-    monkeypatch.setattr(cpython_abi, "are_known", lambda: False)
-    assert [cpython_abi.address(a) for a in arrays] == expected
+    assert [layout.address(a) for a in arrays] == expected
+    monkeypatch.setattr(layout, "layout_is_known", lambda: False)
+    assert [layout.address(a) for a in arrays] == expected

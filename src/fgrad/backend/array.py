@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import operator
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from fgrad.backend.library import KEYWORDS, SPECIAL, UFUNCS, Library
 from fgrad.backend.special import SOURCES
+from fgrad.compat.scipy import owner
 
 TRANSFERS = {
     "to_device": 0,
@@ -346,7 +346,7 @@ class Place:
 
     def special(self, ufunc: np.ufunc, *inputs: Any, **kw: Any) -> Any:
         """Return what a universal function of SciPy returns for arrays of this device."""
-        if getattr(sys.modules.get("scipy.special._ufuncs"), ufunc.__name__, None) is not ufunc:
+        if owner(ufunc) != "scipy.special":
             raise self.refusal(ufunc.__name__)  # NumPy's, or a user's of whatever name
         name = ufunc.__name__.lstrip("_")  # SciPy wraps some
         composed = COMPOSED.get(f"scipy.special.{name}")

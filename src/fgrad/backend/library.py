@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fgrad.backend import special
+from fgrad.compat.scipy import hidden_ufunc
 
 KEYWORDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("sum", "prod"), ("axis", "dtype", "keepdims")),
@@ -246,7 +247,7 @@ class Simulated:
         name, loop = what.split()
         module: Any = import_module("scipy.special")
         ufunc = getattr(module, name, None)
-        ufunc = ufunc if isinstance(ufunc, np.ufunc) else getattr(module._ufuncs, f"_{name}")
+        ufunc = ufunc if isinstance(ufunc, np.ufunc) else hidden_ufunc(name)
 
         def launch(*args: Any, size: int) -> None:
             ends = 2 * loop.index("->")

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import math
 import operator
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from fgrad import config
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import copied, on_host
+from fgrad.compat.array_api_compat import namespace_beside_arrays
+from fgrad.compat.cpython import frame_of, is_storing
+from fgrad.compat.scipy import asks_for_operators, owner
 from fgrad.core.placement import buffer_of, device_of
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, UFUNCS
 from fgrad.core.tape import HIDDEN
-from fgrad.core.trace import Tracer, current, is_storing, user_frame, user_line
+from fgrad.core.trace import Tracer, current, user_frame, user_line
 from fgrad.core.tracebacks import shorten
 from fgrad.errors import EscapeWarning, NoValueError
-from fgrad.import_hooks import owner, tell_owner
+from fgrad.import_hooks import tell_owner
 
 if TYPE_CHECKING:
     from fgrad.core.tensor import Tensor
@@ -335,19 +337,12 @@ class Operators:
         return self._untracked("export to CUDA").__cuda_array_interface__
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType:
-        frame = sys._getframe(1)
-        if frame.f_code.co_name == "array_namespace":  # of array-api-compat, which wants one for all operands
-            others = frame.f_locals.get("xs", ())
-            if any(isinstance(x, np.ndarray | np.generic) for x in others):
-                return frame.f_globals["array_namespace"](np.empty(0))  # type: ignore[no-any-return]  # NumPy's
-        return FUNCTIONS["array_namespace"](api_version)  # type: ignore[return-value]
+        found: Any = namespace_beside_arrays(frame_of(1)) or FUNCTIONS["array_namespace"](api_version)
+        return cast("ModuleType", found)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        frame = sys._getframe(1)
-        if frame.f_code.co_name == "_matmul_dispatch" and frame.f_globals["__name__"].startswith(
-            "scipy.sparse"
-        ):
-            return np.array(None)  # by which a sparse matrix tells what has an operator of its own
+        if asks_for_operators(frame_of(1)):
+            return np.array(None)
         value = np.asarray(self._untracked("conversion to a NumPy array"))
         if dtype is not None and value.dtype != dtype:
             if copy is False:
@@ -424,7 +419,7 @@ class Operators:
     def _untracked(self, what: str) -> Any:
         value = self._value
         if isinstance(value, Tracer):
-            if value.trace in current().traces and is_storing():
+            if value.trace in current().traces and is_storing(user_frame()):
                 raise NoValueError(
                     f"a NumPy array cannot hold a Tensor whose value {value.trace.title} does not have. "
                     f"{make_tensors()}."
@@ -433,7 +428,7 @@ class Operators:
         if self._nodes and self._is_differentiated():
             escape(
                 f"{what} of a Tensor that is being differentiated would lose its gradient silently. "
-                + (make_tensors() if is_storing() else _compute_with_tensors())
+                + (make_tensors() if is_storing(user_frame()) else _compute_with_tensors())
                 + "; or convert it explicitly: t.detach() is the same value as a constant Tensor, t.item() "
                 "a Python number, t.numpy() an array."
             )

@@ -12,7 +12,6 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from opcode import opmap
 from threading import get_ident
 from types import FrameType
 from typing import Any, NoReturn
@@ -20,6 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fgrad.blocks import Block
+from fgrad.compat.cpython import frame_of, running_loop
 from fgrad.core.aval import Shape
 from fgrad.core.caches import LRU
 from fgrad.core.primitive import Primitive
@@ -324,13 +324,12 @@ def _made(traces: tuple[Trace, ...], suspended: tuple[Any, ...] = (), intercepto
 
 def _elsewhere() -> Callable[[], Any]:
     """Return the function that says whether another asyncio task runs than now."""
-    asyncio = sys.modules["asyncio"]
-    running_loop: Callable[[], Any] = asyncio._get_running_loop
-    if running_loop() is None:
-        return running_loop  # outside of every task: elsewhere is wherever a loop runs
+    asyncio, loop = sys.modules["asyncio"], running_loop()
+    if loop() is None:
+        return loop  # outside of every task: elsewhere is wherever a loop runs
     now = asyncio.current_task()
     task = now and weakref.ref(now)
-    return lambda: running_loop() is None or asyncio.current_task() is not (task and task())
+    return lambda: loop() is None or asyncio.current_task() is not (task and task())
 
 
 _HERE, _NUMPY = __file__.rpartition("core")[0], np.__file__.rpartition("__init__")[0]
@@ -355,21 +354,12 @@ def is_internal(file: str) -> bool:
 
 def user_frame() -> FrameType:
     """Return the innermost frame outside fgrad and NumPy, or the outermost one."""
-    frame, ours = sys._getframe(1), _ours.young
+    frame, ours = frame_of(1), _ours.young
     while True:
         name = frame.f_code.co_filename
         if frame.f_back is None or not (ours[name] if name in ours else is_internal(name)):
             return frame
         frame = frame.f_back
-
-
-_STORING = frozenset(opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opmap)
-
-
-def is_storing() -> bool:
-    """Return whether the user's program assigns to an element or slice, as in `y[i] = x`."""
-    frame = user_frame()
-    return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _STORING
 
 
 def user_line() -> str:

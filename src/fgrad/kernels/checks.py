@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import config, locks
-from fgrad.kernels.cpython_abi import address
+from fgrad.compat.numpy import address
 
 ON = config.checked()
 WORDS = 3 if ON else 1  # of a slot

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from fgrad import locks
 from fgrad.blocks import Nested, suppress
+from fgrad.compat import cpython, llvmlite, numba
 from fgrad.kernels import checks, source, store
 
 FASTMATH = {"contract"}  # fused multiply-add
@@ -90,12 +91,7 @@ def optimised(written: str, machine: Any) -> Any:
     builder = _builder(store.processor(), straight)
     passes = builder.getModulePassManager()
     passes.run(module, builder)
-    base: Any
-    for base in type(passes).__mro__:  # in llvmlite `close` is that of the first base, which frees nothing
-        if "_dispose" in vars(base) and base is not binding.ffi.ObjectRef:
-            base._dispose(passes)
-            passes.detach()
-            break
+    llvmlite.free(passes)
     return module
 
 
@@ -114,7 +110,7 @@ def _builder(_: tuple[str, str], straight: bool) -> Any:
 
 
 def by_numba(text: str, signature: str) -> Compiled:
-    """Return what `translated` does by way of Numba's public functions, and one private method.
+    """Return what `translated` does by way of Numba.
 
     Raises:
         numba.NumbaError: the text cannot be compiled.
@@ -132,9 +128,8 @@ def by_numba(text: str, signature: str) -> Compiled:
     made: Any = cfunc(
         numba_type(result)(*map(numba_type, params)), error_model="numpy", fastmath=FASTMATH
     )(function)  # fmt: skip
-    try:
-        machine = bytes(made._library._get_compiled_object())
-    except (AttributeError, RuntimeError):  # without it kernels live in memory only
+    machine = numba.object_code(made)
+    if machine is None:  # the kernel lives in memory only
         return Compiled(None, made.address, made)
     declared = re.findall(r'^declare [^@]*@"?([\w.$]+)"?\(', made.inspect_llvm(), re.MULTILINE)
     code = Code(made.native_name, tuple(n for n in declared if not n.startswith("llvm.")), machine)
@@ -251,6 +246,6 @@ _collector_asleep = _CollectorAsleep()  # for those who compile: of one thread a
 @locks.in_child
 def _wake_collector() -> None:
     """Let the collector run in a child process where another thread had stopped it for a moment."""
-    if any(_collector_asleep.stays) and not locks.making._is_owned():
+    if any(_collector_asleep.stays) and not cpython.is_owned(locks.making):
         _collector_asleep.stays.clear()
         gc.enable()

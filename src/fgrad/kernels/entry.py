@@ -13,7 +13,6 @@ Arrays that are written to must not overlap with others.
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any, NamedTuple
@@ -21,14 +20,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import locks
-from fgrad.kernels import checks, cpython_abi, intrinsics, native, signals, stacks, vm
-from fgrad.kernels.cpython_abi import ALIGNED, CONTIGUOUS, WRITEABLE, address
+from fgrad.compat import numpy as layout
+from fgrad.compat.numpy import ALIGNED, CONTIGUOUS, WRITEABLE, address
+from fgrad.kernels import checks, intrinsics, native, signals, stacks, vm
 
 ALIGNMENT = 64  # of scratch buffers, in bytes
 
 # A context is one array of words: these, the specs, the table, the slots, and what the slots are at first.
 FIELDS = (
-    *("busy", "mortal", "done", "wrong", "used", "ndarray", "float", "float64", "int", "int64", "overflow"),
+    *("busy", "incref", "done", "wrong", "used", "ndarray", "float", "float64", "int", "int64", "overflow"),
     *(
         "as_integer",
         "save",
@@ -47,6 +47,8 @@ FIELDS = (
 _TEXT = (
     f"{', '.join(FIELDS).upper()} = range({len(FIELDS)})"
     f"\nSPECS = {len(FIELDS)}\n"
+    f"TYPE, DATA, RANK, SHAPE, DTYPE, FLAGS = "
+    f"{layout.TYPE}, {layout.DATA}, {layout.RANK}, {layout.SHAPE}, {layout.DTYPE}, {layout.FLAGS}\n"
     """
 NONE, LOW = np.int64(0), np.int64(0xFFFFFFFF)
 
@@ -60,7 +62,6 @@ def fits(sizes, wanted, rank):
 
 
 def kernel(this, args, count):
-    # words of an object: references, type, value; of an array also: rank, sizes, strides, base, dtype, flags
     context = int64_from(this[2])
     result = context[DONE]
     if context[BUSY] != 0:
@@ -76,15 +77,15 @@ def kernel(this, args, count):
         k = NONE
         while k < count:
             x = int64_from(args[k])
-            kind = x[1]
-            place = x[2]
+            kind = x[TYPE]
+            place = x[DATA]
             good = False
             if kind == context[NDARRAY]:
-                if x[7] == spec[3] and (x[8] & spec[4]) == spec[4] and (x[3] & LOW) == spec[6]:
-                    good = fits(int64_from(x[4]), part(spec, 7), spec[6])
+                if x[DTYPE] == spec[3] and (x[FLAGS] & spec[4]) == spec[4] and (x[RANK] & LOW) == spec[6]:
+                    good = fits(int64_from(x[SHAPE]), part(spec, 7), spec[6])
             else:
                 place = address(spec) + 16
-                spec[2] = x[2]
+                spec[2] = x[DATA]
                 if spec[1] == 1:
                     good = kind == context[FLOAT] or kind == context[FLOAT64]
                 elif spec[1] == 2 and kind == context[INT]:
@@ -113,7 +114,7 @@ def kernel(this, args, count):
             if context[LOOPS] != 0 and invoke(context[RAISED]) != 0:
                 result = NONE
     if result != 0:
-        int64_from(result)[0] += context[MORTAL]
+        invoke(context[INCREF], result)
     return result
 """
 )
@@ -166,7 +167,7 @@ class Context:
             next(rows) if isinstance(s, stacks.Stack) else room.memory[s] if isinstance(s, slice) else s
             for s in slots
         ]
-        if cpython_abi.are_known() and not (native.interpreted() or checks.ON):
+        if layout.layout_is_known() and not (native.interpreted() or checks.ON):
             self.entry: Callable[..., Any] = _native_entry(specs, program, arrays, release)
         else:
             self.entry = _plain_entry(specs, program, arrays, room)
@@ -220,7 +221,7 @@ def _native_entry(
     words[at:end] = table
     words[end + len(arrays) :] = [0 if a is None else address(a) for a in arrays]
     values = {
-        "mortal": sys.version_info < (3, 12),
+        "incref": signals.address("Py_IncRef"),
         **{name: id(x) for name, x in (("done", None), ("wrong", NotImplemented), ("used", False))},
         **{kind.__name__: id(kind) for kind in (np.ndarray, float, np.float64, int, np.int64)},
         "as_integer": signals.address("PyLong_AsLongLongAndOverflow"),

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.compat.numpy import address
 from fgrad.kernels import checks, native, pool, source
-from fgrad.kernels.cpython_abi import address
 
 _FLOATS = ("float32", "float64")
 

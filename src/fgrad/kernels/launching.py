@@ -10,13 +10,13 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
-from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fgrad import config, locks
 from fgrad.backend.library import missing
+from fgrad.compat.numba import let_simulated_blocks_share
 from fgrad.kernels import mathlib, source
 
 simulation = locks.lock()  # the simulator runs one kernel at a time
@@ -45,43 +45,11 @@ def device() -> Device:
     except ImportError as error:
         raise RuntimeError(missing(f"Numba's part for CUDA cannot be imported ({error})")) from error
     if "simulator" in cuda.jit.__module__:
-        _let_blocks_share()
+        let_simulated_blocks_share()
         return Device(cuda, simulated=True, threads=4, blocks=2)
     if not cuda.is_available():
         raise RuntimeError(missing(f"Numba finds none ({cuda.cuda_error() or 'no device is visible'})"))
     return Device(cuda, simulated=False, threads=256, blocks=1024)
-
-
-class _Shared(dict[Any, Any]):
-    """The arrays of a simulated block: the first thread that asks for one makes it, while others wait."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._making = RLock()
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        self._making.acquire()
-        if key in self:
-            self._making.release()
-        return super().get(key, default)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        super().__setitem__(key, value)
-        self._making.release()
-
-
-def _let_blocks_share() -> None:
-    """Mend the simulator: two of its threads that ask for a shared array at once may get one each."""
-    from numba.cuda.simulator import kernelapi  # noqa: PLC0415 -- late, as above
-
-    shared: Any = kernelapi.FakeCUDAShared
-    begin = shared.__init__
-
-    def mended(self: Any, size: int) -> None:
-        begin(self, size)
-        self._allocations = _Shared()
-
-    shared.__init__ = mended
 
 
 def module(text: str) -> Any:

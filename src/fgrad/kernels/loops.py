@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fgrad.compat.numba import loop_address
 from fgrad.kernels import checks, contracts, functions, source
 
 _TEXT = """
@@ -72,7 +73,7 @@ def _entry(function: Any) -> tuple[Callable[..., None], int]:
         types=f"({', '.join(map(_written, kinds))},)",
         names=", ".join(f"a{k}" for k in range(len(kinds))),
     )
-    address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    address = loop_address(compiled)
     return source.compiled(f"{text}\n"), address
 
 

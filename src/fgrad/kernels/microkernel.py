@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
-from numba.core import cgutils, types
+from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from fgrad.kernels import checks

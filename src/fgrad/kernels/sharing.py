@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from llvmlite import ir
-from numba.core import callconv, cgutils, types
+from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
+from fgrad.compat import numba
 from fgrad.kernels import pool
 
 _WORD = ir.IntType(64)
@@ -59,13 +61,9 @@ def _piece(context: Any, module: Any, kinds: tuple[Any, ...], packed: Any) -> An
     slots, notes, lo, hi = function.args
     whole = builder.load(builder.bitcast(slots, packed.as_pointer()))
     given = [builder.extract_value(whole, k) for k in range(len(kinds) - 2)]
-    kind = context.call_conv.get_function_type(types.none, kinds)
-    loop = builder.inttoptr(builder.load(builder.gep(notes, [_WORD(1)])), kind.as_pointer())
-    result, error = (cgutils.alloca_once(builder, a.pointee) for a in kind.args[:2])
-    values = context.get_arg_packer(kinds).as_arguments(builder, [*given, lo, hi])
-    code = builder.call(loop, [result, error, *values])
-    fine = [builder.icmp_signed("==", code, c) for c in (callconv.RETCODE_OK, callconv.RETCODE_NONE)]
-    with builder.if_then(builder.not_(builder.or_(*fine)), likely=False):
+    address = builder.load(builder.gep(notes, [_WORD(1)]))
+    fine = numba.call_loop(context, builder, address, kinds, [*given, lo, hi])
+    with builder.if_then(builder.not_(fine), likely=False):
         builder.store(_WORD(1), notes)
     builder.ret_void()
     return function

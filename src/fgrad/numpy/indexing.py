@@ -12,6 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array, copied, on_host
+from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.observers import observed_primitives
 from fgrad.core.primitive import (
     CHEAP,
@@ -42,8 +43,6 @@ from fgrad.numpy.registry import as_scalar, declare_operator, implements, stored
 from fgrad.numpy.views import part, sliced, zeros_beside
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
-
-_NOTHING: Any = np._NoValue
 
 register(
     Primitive(
@@ -202,21 +201,21 @@ def flatnonzero(a: Any) -> Any:
 @implements(np.clip)
 def clip(
     a: Any,
-    a_min: Any = _NOTHING,
-    a_max: Any = _NOTHING,
+    a_min: Any = NO_VALUE,
+    a_max: Any = NO_VALUE,
     out: Any = None,
     *,
-    min: Any = _NOTHING,
-    max: Any = _NOTHING,
+    min: Any = NO_VALUE,
+    max: Any = NO_VALUE,
     dtype: Any = None,
 ) -> Any:
     """Return elements limited to [a_min, a_max]; at a limit, element and limit share the gradient equally."""
-    if (a_min is _NOTHING) != (a_max is _NOTHING):
+    if (a_min is NO_VALUE) != (a_max is NO_VALUE):
         raise TypeError("clip needs both a_min and a_max (None: no limit); give one limit as min= or max=")
-    if a_min is not _NOTHING and not (min is _NOTHING and max is _NOTHING):
+    if a_min is not NO_VALUE and not (min is NO_VALUE and max is NO_VALUE):
         raise ValueError("clip takes its limits either as a_min and a_max or as min and max")
-    low, high = (min, max) if a_min is _NOTHING else (a_min, a_max)
-    low, high = (None if x is _NOTHING else x for x in (low, high))
+    low, high = (min, max) if a_min is NO_VALUE else (a_min, a_max)
+    low, high = (None if x is NO_VALUE else x for x in (low, high))
     y, low, high = operands(a, low, high)
     y = as_value(y)
     if low is not None and high is not None:  # all three are promoted at once

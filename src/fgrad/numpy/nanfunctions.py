@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.tensor import bind, unary
 from fgrad.numpy.arrays import as_value, extends, next_to
 from fgrad.numpy.reductions import abs2, cumprod, cumsum, extremum, prod, rooted, sum
@@ -17,8 +18,6 @@ from fgrad.numpy.reductions import var as _var
 from fgrad.numpy.registry import as_scalar, stored
 from fgrad.numpy.statistics import known
 from fgrad.ops import linear
-
-_NOTHING: Any = np._NoValue
 
 
 def _split(a: Any, neutral: float) -> tuple[Any, Any]:
@@ -31,11 +30,11 @@ def _split(a: Any, neutral: float) -> tuple[Any, Any]:
 
 
 def _everywhere(where: Any) -> Any:
-    return True if where is _NOTHING else where
+    return True if where is NO_VALUE else where
 
 
 def _given(**keywords: Any) -> dict[str, Any]:
-    return {name: value for name, value in keywords.items() if value is not _NOTHING}
+    return {name: value for name, value in keywords.items() if value is not NO_VALUE}
 
 
 @extends(np.nansum)
@@ -44,9 +43,9 @@ def nansum(
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
-    keepdims: Any = _NOTHING,
-    initial: Any = _NOTHING,
-    where: Any = _NOTHING,
+    keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE,
+    where: Any = NO_VALUE,
 ) -> Any:
     """Return the sum over axes of the elements that are not NaN; zero where there are none."""
     return sum(_split(a, 0)[0], axis, dtype, out, keepdims, initial, _everywhere(where))
@@ -58,9 +57,9 @@ def nanprod(
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
-    keepdims: Any = _NOTHING,
-    initial: Any = _NOTHING,
-    where: Any = _NOTHING,
+    keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE,
+    where: Any = NO_VALUE,
 ) -> Any:
     """Return the product over axes of the elements that are not NaN; one where there are none."""
     return prod(_split(a, 1)[0], axis, dtype, out, keepdims, initial, _everywhere(where))
@@ -91,9 +90,9 @@ def nanmax(
     a: Any,
     axis: Any = None,
     out: Any = None,
-    keepdims: Any = _NOTHING,
-    initial: Any = _NOTHING,
-    where: Any = _NOTHING,
+    keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE,
+    where: Any = NO_VALUE,
 ) -> Any:
     """Return the greatest element over axes that is not NaN; elements that tie share the gradient equally."""
     return _extremum("nanmax", a, axis, out, keepdims, initial, where)
@@ -104,9 +103,9 @@ def nanmin(
     a: Any,
     axis: Any = None,
     out: Any = None,
-    keepdims: Any = _NOTHING,
-    initial: Any = _NOTHING,
-    where: Any = _NOTHING,
+    keepdims: Any = NO_VALUE,
+    initial: Any = NO_VALUE,
+    where: Any = NO_VALUE,
 ) -> Any:
     """Return the smallest element over axes that is not NaN; elements that tie share the gradient equally."""
     return _extremum("nanmin", a, axis, out, keepdims, initial, where)
@@ -136,9 +135,9 @@ def nanmean(
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
-    keepdims: Any = _NOTHING,
+    keepdims: Any = NO_VALUE,
     *,
-    where: Any = _NOTHING,
+    where: Any = NO_VALUE,
 ) -> Any:
     """Return the arithmetic mean over axes of the elements that are not NaN.
 
@@ -150,7 +149,7 @@ def nanmean(
         return _mean(x, axis, dtype, out, keepdims, where=where)
     _check_dtypes(dtype, out)
     count = _count(nan, axis, keepdims, where)
-    total = sum(x, axis, dtype, None, keepdims, _NOTHING, where)
+    total = sum(x, axis, dtype, None, keepdims, NO_VALUE, where)
     value = known(count)
     if value is not None and np.any(np.equal(value, 0)):
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
@@ -164,11 +163,11 @@ def nanvar(
     dtype: Any = None,
     out: Any = None,
     ddof: Any = 0,
-    keepdims: Any = _NOTHING,
+    keepdims: Any = NO_VALUE,
     *,
-    where: Any = _NOTHING,
-    mean: Any = _NOTHING,
-    correction: Any = _NOTHING,
+    where: Any = NO_VALUE,
+    mean: Any = NO_VALUE,
+    correction: Any = NO_VALUE,
 ) -> Any:
     """Return the variance over axes of the elements that are not NaN, with divisor n - ddof.
 
@@ -185,11 +184,11 @@ def nanstd(
     dtype: Any = None,
     out: Any = None,
     ddof: Any = 0,
-    keepdims: Any = _NOTHING,
+    keepdims: Any = NO_VALUE,
     *,
-    where: Any = _NOTHING,
-    mean: Any = _NOTHING,
-    correction: Any = _NOTHING,
+    where: Any = NO_VALUE,
+    mean: Any = NO_VALUE,
+    correction: Any = NO_VALUE,
 ) -> Any:
     """Return the standard deviation over axes of the elements that are not NaN; its slope at zero is zero."""
     y = _spread(
@@ -211,9 +210,9 @@ def _spread(
     of: Callable[[Any], Any],
 ) -> Any:
     """Return a function of the variance of the elements that are not NaN."""
-    if correction is not _NOTHING and ddof != 0:
+    if correction is not NO_VALUE and ddof != 0:
         raise ValueError("ddof and correction can't be provided simultaneously.")
-    ddof = ddof if correction is _NOTHING else correction
+    ddof = ddof if correction is NO_VALUE else correction
     ddof = ddof.item() if isinstance(ddof, np.integer) else ddof
     where = _everywhere(where)
     x, nan = _split(a, 0)
@@ -221,11 +220,11 @@ def _spread(
         return of(_var(x, axis, dtype, None, ddof, keepdims, where=where, mean=mean))
     _check_dtypes(dtype, out)
     center = mean
-    if mean is _NOTHING:
-        total = sum(x, axis, dtype, None, True, _NOTHING, where)
+    if mean is NO_VALUE:
+        total = sum(x, axis, dtype, None, True, NO_VALUE, where)
         center = _divided(total, bind("maximum", _count(nan, axis, True, where), 1))
     gap = bind("where", nan, 0, linear.convert(x - next_to(center, x), x.dtype))
-    squares = sum(abs2(gap), axis, dtype, None, keepdims, _NOTHING, where)
+    squares = sum(abs2(gap), axis, dtype, None, keepdims, NO_VALUE, where)
     freedom = _count(nan, axis, keepdims, where) - ddof
     lost = bind("less_equal", freedom, 0)
     value = known(lost)

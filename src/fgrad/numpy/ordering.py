@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, is_tracked, unary, wrap
 from fgrad.core.trace import Tracer
@@ -19,8 +20,6 @@ from fgrad.numpy.registry import holds_tensor, implements, written_back
 from fgrad.numpy.shapes import flip
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
-
-_NOTHING: Any = np._NoValue
 
 
 def _kind(kind: Any, order: Any, stable: Any) -> Any:
@@ -227,7 +226,7 @@ def _arg(name: str, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     a = as_value(a)
     line, place = along(a, axis)
     y = bind(name, line, axis=place)
-    if keepdims and keepdims is not _NOTHING:
+    if keepdims and keepdims is not NO_VALUE:
         y = linear.reshape(y, tuple(1 if axis is None or i == place else m for i, m in enumerate(a.shape)))
     return written_back(y, out)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.placement import near
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, apply_linear, bind, unary
@@ -19,7 +20,6 @@ from fgrad.numpy.registry import as_scalar, implements, stored
 from fgrad.numpy.shapes import broadcast_to, concatenate
 from fgrad.ops import linear
 
-_NOTHING: Any = np._NoValue
 _SUM, _MEAN = PRIMITIVES["sum"], PRIMITIVES["mean"]
 _EVERY = [tuple(range(n)) for n in range(65)]  # axis, of so many: NumPy has 64 at most
 
@@ -122,7 +122,7 @@ def narrowed(y: Any, dtype: Any) -> Any:
 
 def finished(y: Any, x: Any, axes: tuple[int, ...], keepdims: Any, out: Any) -> Any:
     """Return a reduction of `x` over `axes`, as `keepdims` and `out` ask."""
-    if keepdims and keepdims is not _NOTHING:
+    if keepdims and keepdims is not NO_VALUE:
         y = linear.reshape(y, tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
     return given_to(y, out)
 
@@ -134,7 +134,7 @@ def sum(
     dtype: Any = None,
     out: Any = None,
     keepdims: Any = False,
-    initial: Any = _NOTHING,
+    initial: Any = NO_VALUE,
     where: Any = True,
 ) -> Any:
     """Return the sum over axes."""
@@ -143,13 +143,13 @@ def sum(
     if out is not None:
         dtype = asked(dtype, out, a)
     as_it_is = dtype is None and where is True
-    if as_it_is and axis is None and out is None and not keepdims and initial is _NOTHING:
+    if as_it_is and axis is None and out is None and not keepdims and initial is NO_VALUE:
         return apply_linear(_SUM, a, {"axes": _EVERY[len((a._value if a.__class__ is Tensor else a).shape)]})
     if not as_it_is:
         a = _prepared(a, dtype, where, 0)
     axes = _axes_of_monoid(axis, len(a.shape))
     y = bind("sum", a, axes=axes)
-    if initial is not _NOTHING and initial is not None:
+    if initial is not NO_VALUE and initial is not None:
         y = y + first_term(_truth(initial, dtype), y.dtype)
     return finished(narrowed(y, dtype), a, axes, keepdims, out)
 
@@ -161,7 +161,7 @@ def prod(
     dtype: Any = None,
     out: Any = None,
     keepdims: Any = False,
-    initial: Any = _NOTHING,
+    initial: Any = NO_VALUE,
     where: Any = True,
 ) -> Any:
     """Return the product over axes; the derivative is right where elements are zero."""
@@ -170,7 +170,7 @@ def prod(
     a = _prepared(a, dtype, where, 1)
     axes = _axes_of_monoid(axis, len(a.shape))
     y = bind("prod", a, axes=axes)
-    if initial is not _NOTHING and initial is not None:
+    if initial is not NO_VALUE and initial is not None:
         y = y * first_term(_truth(initial, dtype), y.dtype)
     return finished(narrowed(y, dtype), a, axes, keepdims, out)
 
@@ -183,16 +183,16 @@ def extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any
     a = as_value(a)
     if out is not None:
         a = linear.convert(a, np.promote_types(a.dtype, target(out).dtype))
-    initial = _NOTHING if initial is None else initial
+    initial = NO_VALUE if initial is None else initial
     if where is not True:
-        if initial is _NOTHING:
+        if initial is NO_VALUE:
             raise ValueError(
                 f"reduction operation '{_PAIRWISE[name]}' does not have an identity, "
                 "so to use a where mask one has to specify 'initial'"
             )
         a = _prepared(a, None, where, _last_choice(a.dtype, greatest=name.endswith("min")))
     axes = _axes_of_monoid(axis, len(a.shape))
-    if initial is not _NOTHING and (a.size == 0 and any(a.shape[i] == 0 for i in axes)):
+    if initial is not NO_VALUE and (a.size == 0 and any(a.shape[i] == 0 for i in axes)):
         shape = tuple(n for i, n in enumerate(a.shape) if i not in axes)
         y = linear.broadcast_to(linear.convert(next_to(first_term(initial, a.dtype), a), a.dtype), shape)
         return finished(as_scalar(alike([y, a])[0]), a, axes, keepdims, out)
@@ -200,7 +200,7 @@ def extremum(name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any
         y = bind("convert", bind(name, bind("convert", a, dtype=np.dtype(np.int8)), axes=axes), dtype=a.dtype)
     else:
         y = bind(name, a, axes=axes)
-    if initial is not _NOTHING:
+    if initial is not NO_VALUE:
         y = bind(_PAIRWISE[name], y, first_term(initial, y.dtype))
     return finished(y, a, axes, keepdims, out)
 
@@ -220,7 +220,7 @@ def max(
     axis: Any = None,
     out: Any = None,
     keepdims: Any = False,
-    initial: Any = _NOTHING,
+    initial: Any = NO_VALUE,
     where: Any = True,
 ) -> Any:
     """Return the greatest element over axes; elements that tie share the gradient equally."""
@@ -233,7 +233,7 @@ def min(
     axis: Any = None,
     out: Any = None,
     keepdims: Any = False,
-    initial: Any = _NOTHING,
+    initial: Any = NO_VALUE,
     where: Any = True,
 ) -> Any:
     """Return the smallest element over axes; elements that tie share the gradient equally."""
@@ -330,8 +330,8 @@ def var(
     keepdims: Any = False,
     *,
     where: Any = True,
-    mean: Any = _NOTHING,
-    correction: Any = _NOTHING,
+    mean: Any = NO_VALUE,
+    correction: Any = NO_VALUE,
 ) -> Any:
     """Return the variance over axes: the mean squared distance from the mean, with divisor n - ddof.
 
@@ -361,13 +361,13 @@ def _spread(
     dtype = None if dtype is None else np.dtype(dtype)
     axes = axes_of(axis, len(a.shape))
     own = a.dtype if dtype is None and a.dtype.char == "e" else dtype
-    ddof = ddof if correction is _NOTHING else correction
+    ddof = ddof if correction is NO_VALUE else correction
     if where is True:
-        mean = _mean(a, axes, own, keepdims=True) if mean is _NOTHING else mean
+        mean = _mean(a, axes, own, keepdims=True) if mean is NO_VALUE else mean
         gap = a - next_to(mean, a)
     else:  # what does not count has no distance, whatever it is
         mask = _mask(where, a)
-        if mean is _NOTHING:
+        if mean is NO_VALUE:
             alone = bind("equal", _count(a, axes, where, True), 0)
             mean = _mean(a, axes, own, keepdims=True, where=bind("logical_or", mask, alone))
         gap = bind("where", mask, a - next_to(mean, a), 0)
@@ -408,8 +408,8 @@ def std(
     keepdims: Any = False,
     *,
     where: Any = True,
-    mean: Any = _NOTHING,
-    correction: Any = _NOTHING,
+    mean: Any = NO_VALUE,
+    correction: Any = NO_VALUE,
 ) -> Any:
     """Return the standard deviation over axes; its slope is zero where it is zero.
 
@@ -554,20 +554,20 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 @implements(np.diff)
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOTHING, append: Any = _NOTHING) -> Any:
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = NO_VALUE, append: Any = NO_VALUE) -> Any:
     """Return the n-th differences of neighbours along an axis, to which elements may be joined first."""
     if n == 0:
         return a
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n}")
-    joined = [x for x in (prepend, append) if x is not _NOTHING]
+    joined = [x for x in (prepend, append) if x is not NO_VALUE]
     a = next_to(a, *joined) if joined else as_value(a)
     if not a.shape:
         raise ValueError("diff requires input that is at least one dimensional")
     place = normalize_axis_index(axis, len(a.shape))
     one = (*a.shape[:place], 1, *a.shape[place + 1 :])
     if joined:
-        parts = together(*[x for x in (prepend, a, append) if x is not _NOTHING])
+        parts = together(*[x for x in (prepend, a, append) if x is not NO_VALUE])
         a = concatenate([x if x.shape else broadcast_to(x, one) for x in parts], place)
     lead = (slice(None),) * place
     for _ in range(n):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.placement import near, placed
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.core.trace import Tracer
@@ -22,8 +23,6 @@ from fgrad.numpy.registry import as_array, as_scalar, stored
 from fgrad.numpy.shapes import concatenate, diag
 from fgrad.ops import linear
 from fgrad.ops.linear import Axes
-
-_NOTHING: Any = np._NoValue
 
 
 def known(x: Any) -> Any:
@@ -188,7 +187,7 @@ def _lanes(x: Any, axes: Axes) -> Any:
 
 def _kept(y: Any, shape: Any, axes: Axes, keepdims: Any, lead: int = 0) -> Any:
     """Return a reduction over `axes`, with these in length one if asked; `lead` axes stand before."""
-    if not keepdims or keepdims is _NOTHING:
+    if not keepdims or keepdims is NO_VALUE:
         return y
     y = linear.reshape(y, (*y.shape[:lead], *(1 if i in axes else n for i, n in enumerate(shape))))
     return as_array(y) if not y.shape else y

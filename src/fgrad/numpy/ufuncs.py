@@ -17,6 +17,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from fgrad.backend.devices import copied
+from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.placement import near, placed
 from fgrad.core.primitive import METHODS, NUMPY, Primitive
 from fgrad.core.tensor import Tensor, bind, is_tracked, wrap
@@ -29,7 +30,6 @@ from fgrad.numpy.shapes import concatenate, moveaxis
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
 
-_NOTHING: Any = np._NoValue
 _LN2 = float(np.log(2))
 
 
@@ -76,7 +76,7 @@ def _logaddexp2(x: Any, axis: Any, keepdims: bool = False) -> Any:
 
 def _without_nan(name: str) -> Callable[..., Any]:
     def reduce(x: Any, axis: Any, keepdims: bool = False) -> Any:
-        return reductions.extremum(name, x, axis, None, keepdims, _NOTHING, True)
+        return reductions.extremum(name, x, axis, None, keepdims, NO_VALUE, True)
 
     return reduce
 
@@ -131,21 +131,21 @@ def reduce(
     dtype: Any = None,
     out: Any = None,
     keepdims: Any = False,
-    initial: Any = _NOTHING,
+    initial: Any = NO_VALUE,
     where: Any = True,
 ) -> Any:
     """Return `ufunc.reduce(array, ...)`."""
     x, keepdims = as_value(array), bool(keepdims)
-    started = initial is not _NOTHING and initial is not None
+    started = initial is not NO_VALUE and initial is not None
     if _is_numpys(x, where, initial) and ufunc not in _MISREAD:
         given = {"axis": axis, "dtype": dtype, "keepdims": keepdims, "where": _value(where)}
-        start = {} if initial is _NOTHING else {"initial": _value(initial)}
+        start = {} if initial is NO_VALUE else {"initial": _value(initial)}
         y = ufunc.reduce(_value(x), **given, **start)
         if started:
             reductions.first_term(initial, y.dtype)  # refuses to lose an imaginary part
         return stored(wrap(y), out)
     probe = {"axis": axis, "dtype": dtype} | ({} if where is True else {"where": np.True_})
-    if initial is not _NOTHING:
+    if initial is not NO_VALUE:
         probe["initial"] = 1 if started else None
     kind = ufunc.reduce(_small(x), **probe).dtype  # or raises what is due
     x = linear.convert(x, kind)

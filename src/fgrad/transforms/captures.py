@@ -9,7 +9,6 @@ that are put together (`getattr(x, "w" + i)`).
 
 from __future__ import annotations
 
-import dis
 import functools
 import operator
 import os
@@ -20,13 +19,14 @@ import threading
 import types
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fgrad.blocks import is_of_handler
+from fgrad.compat.cpython import reads
 from fgrad.core.snapshot import is_private
 from fgrad.core.tensor import Tensor
 from fgrad.transforms.calling import Transformed, name_of
@@ -226,7 +226,7 @@ class _Walk:
             self._items(x, self.name(x), list(x), depth)
         elif isinstance(x, ContextVar):
             self.hold((id(x),), x.name, f"{self.name(x)}.get(_MISSING)", x.get(_MISSING))
-        elif isinstance(x, os._Environ):
+        elif isinstance(x, type(os.environ)):
             copy = self.name(dict(x))
             self.found[id(x), "environ"] = "the environment", f"dict({self.name(x)}) == {copy}"
         elif depth and not isinstance(x, types.BuiltinFunctionType | np.ufunc | property):
@@ -331,7 +331,7 @@ class _Walk:
             self._code(f, depth)
 
     def _code(self, f: types.FunctionType, depth: int) -> None:
-        read = _names(f.__code__)
+        read = reads(f.__code__)
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             if name not in read.enclosing or cell == types.CellType():  # not assigned yet
                 continue
@@ -394,57 +394,6 @@ def _is_quiet(x: Any) -> bool:
     if isinstance(x, types.ModuleType | type | types.BuiltinFunctionType | np.ufunc):
         return True
     return isinstance(x, types.FunctionType) and _is_library(x.__module__)
-
-
-class _Names(NamedTuple):
-    """What code, that of inner functions too, reads by name."""
-
-    enclosing: frozenset[str]
-    variables: frozenset[str]
-    attributes: frozenset[str]
-
-
-@functools.lru_cache(4096)
-def _names(code: types.CodeType) -> _Names:
-    """Return the names that code reads: not those of lists and dictionaries that it only adds to."""
-    found: dict[str, set[str]] = {"enclosing": set(), "variables": set(), "attributes": set()}
-    steps = [s for s in dis.get_instructions(code) if s.opname not in {"PUSH_NULL", "CACHE", "EXTENDED_ARG"}]
-    for i, step in enumerate(steps):
-        kind = _KINDS.get(step.opname)
-        if kind is None:
-            continue
-        after = [(s.opname, s.argval) for s in steps[i + 1 : i + 3]]
-        adds = bool(after) and _KINDS.get(after[0][0]) == "attributes" and after[0][1] in _ADDING
-        puts = len(after) == 2 and after[0][0].startswith("LOAD") and after[1][0] == "STORE_SUBSCR"
-        if not adds and not puts and not _counts(steps[i : i + 6]):
-            found[kind].add(step.argval)
-    if not found["variables"].isdisjoint({"getattr", "hasattr", "attrgetter"}):
-        found["attributes"].update(x for x in code.co_consts if isinstance(x, str) and x.isidentifier())
-    made = _Names(*map(frozenset, found.values()))
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            made = _Names(*(x | y for x, y in zip(made, _names(constant), strict=True)))
-    return made
-
-
-def _counts(steps: Sequence[dis.Instruction]) -> bool:
-    """Return whether a name is read only to be bound to more: `count += 1`."""
-    for step in steps[1:]:
-        if step.opname.startswith("STORE_"):
-            return bool(step.argval == steps[0].argval)
-        if not step.opname.startswith(
-            ("LOAD_CONST", "LOAD_SMALL", "LOAD_FAST", "BINARY_OP", "INPLACE", "SWAP", "ROT")
-        ):
-            return False
-    return False
-
-
-_KINDS = {
-    **dict.fromkeys(("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"), "enclosing"),
-    **dict.fromkeys(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"), "variables"),
-    **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"), "attributes"),
-}
-_ADDING = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "write", "clear", "put"})
 
 
 def _is_same(x: Any, known: Any) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.backend.array import DeviceArray, mixed
 from fgrad.backend.devices import adopted, is_foreign
-from fgrad.core.errstate import restore, setting, silence
+from fgrad.compat.numpy import restore, setting, silence
 from fgrad.core.notes import noting
 from fgrad.core.observers import Check, Observer, observing
 from fgrad.core.placement import device_of, near

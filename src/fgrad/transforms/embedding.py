@@ -315,7 +315,7 @@ def _tuple_reader(described: str, count: int, *, compiled: bool) -> Callable[...
 
 
 def _typing_error(text: str) -> Exception:
-    from numba.core.errors import TypingError  # noqa: PLC0415 -- late, as above
+    from numba import TypingError  # noqa: PLC0415 -- late, as above
 
     made: Exception = TypingError(text)
     return made

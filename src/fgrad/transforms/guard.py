@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import config, tree
+from fgrad.compat.cpython import environment
 from fgrad.compiler import Executable
 from fgrad.core import trace
 from fgrad.core.tensor import Tensor, wrap
@@ -69,8 +70,7 @@ class _Writer:
             "state": trace.inherited_state,
             "chosen": config.chosen_jit,
             "occasions": config.occasions,
-            "environment": config.environment,
-            "DISABLED": config.DISABLED,
+            **dict(zip(("DISABLED", "environment"), environment("FGRAD_DISABLE_JIT"), strict=True)),
             "empty": np.empty,
         }
         self.count = 0

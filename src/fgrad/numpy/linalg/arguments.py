@@ -15,7 +15,6 @@ from fgrad.numpy.arrays import as_value
 from fgrad.numpy.registry import holds_tensor, implements
 from fgrad.ops import linear, matrices
 
-NOTHING: Any = np._NoValue
 Function = Callable[..., Any]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.linalg import LinAlgError
-from numpy.linalg._linalg import SlogdetResult
 
+from fgrad.compat.numpy import SlogdetResult
 from fgrad.core.placement import near
 from fgrad.core.tensor import bind, wrap
 from fgrad.core.views import unordered

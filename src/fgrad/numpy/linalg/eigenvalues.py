@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.linalg._linalg import EighResult, EigResult
 
+from fgrad.compat.numpy import EighResult, EigResult
 from fgrad.core.tensor import bind, wrap
 from fgrad.numpy.linalg.arguments import (
     demand_finite,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.linalg._linalg import QRResult, SVDResult
 
+from fgrad.compat.numpy import QRResult, SVDResult
 from fgrad.core.tensor import bind, unary, wrap
 from fgrad.numpy import shapes
 from fgrad.numpy.indexing import stop_gradient, take_along_axis

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
+from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.placement import near, placed
 from fgrad.core.tensor import bind, wrap
 from fgrad.numpy import shapes
 from fgrad.numpy.arrays import alike, as_value, together
 from fgrad.numpy.indexing import beside, stop_gradient
 from fgrad.numpy.linalg.arguments import (
-    NOTHING,
     completed,
     is_abstract,
     is_followed,
@@ -70,7 +70,7 @@ def inv(a: Any) -> Any:
 
 
 @linalg_function(np.linalg.pinv)
-def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NOTHING) -> Any:
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_VALUE) -> Any:
     """Return the pseudo-inverse of matrices.
 
     Args:
@@ -86,14 +86,14 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NOTH
     Source:
         Golub & Pereyra (1973), SIAM J. Numer. Anal. 10, 413.
     """
-    if rcond is not None and rtol is not NOTHING:
+    if rcond is not None and rtol is not NO_VALUE:
         raise ValueError("`rtol` and `rcond` can't be both set.")
     a = as_value(a)
     if len(a.shape) > 1 and not (a.shape[-1] and a.shape[-2]):  # of its own dtype, as in NumPy
         return beside(near(a).zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype), a, rcond)
     a = square_matrices(a) if hermitian else stacked_matrices(a)
     if rcond is None:
-        rcond = 1e-15 if rtol is NOTHING else rtol
+        rcond = 1e-15 if rtol is NO_VALUE else rtol
     if rcond is None:
         rcond = builtins.max(a.shape[-2:]) * np.finfo(a.dtype).eps
     if hermitian:

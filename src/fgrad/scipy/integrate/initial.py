@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.integrate
 
 from fgrad import numpy as fnp
 from fgrad import tree
+from fgrad.compat.scipy import ode_result
 from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer, current, running
@@ -27,7 +27,7 @@ from fgrad.transforms.stage import staging
 SENSITIVITIES = (None, "forward", "adjoint")
 
 
-class OdeResult(scipy.integrate._ivp.ivp.OdeResult):  # type: ignore[misc]
+class OdeResult(ode_result()):  # type: ignore[misc]
     """What SciPy's result of `solve_ivp` is, as a pytree."""
 
 

@@ -12,6 +12,7 @@ from scipy import special
 
 from fgrad import nn
 from fgrad.backend.devices import as_array, elsewhere
+from fgrad.compat.scipy import hidden_ufunc, hidden_ufuncs_are_found
 from fgrad.core.primitive import NUMPY
 from fgrad.core.tensor import bind, unary
 from fgrad.expr.atoms import call
@@ -63,7 +64,7 @@ def _spherical_row(name: str) -> Row:
 
 def _spherical_there(name: str, n: Any, z: Any) -> Any:
     """Return the function on a device, real negative arguments by reflection, 10.47(v)."""
-    ufunc, n, z = getattr(special._ufuncs, f"_{name}"), integers(n), as_array(z)
+    ufunc, n, z = hidden_ufunc(name), integers(n), as_array(z)
     if z.dtype.kind == "c":
         return ufunc(n, z)
     kind = getattr(special, name)(1, np.ones(1, z.dtype)).dtype  # SciPy's functions widen single precision
@@ -205,7 +206,6 @@ def logsumexp(
 
 def declare_hidden() -> None:
     """Let SciPy's functions of Python that call a hidden ufunc find the rules too."""
-    for name, f in {"_zeta": zeta}.items():
-        ufunc = getattr(special._ufuncs, name, None)
-        if isinstance(ufunc, np.ufunc):
-            NUMPY[ufunc] = f
+    for name, f in {"zeta": zeta}.items():
+        if hidden_ufuncs_are_found():
+            NUMPY[hidden_ufunc(name)] = f

@@ -1,0 +1,138 @@
+"""NumPy: the layout of its arrays in memory, where it keeps `errstate`, its sentinel, and named results."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+from collections import namedtuple
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fgrad import config
+from fgrad.compat import self_test
+
+# ---- the layout of arrays and numbers ------------------------------------------------------------------
+
+# words of an array: of its rank and flags the lower half, of a number its value in the place of DATA
+TYPE, DATA, RANK, SHAPE, DTYPE, FLAGS = 1, 2, 3, 4, 7, 8
+CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # of `ndarray.flags.num`
+
+_word = ctypes.c_size_t.from_address
+
+
+@self_test
+def layout_is_known() -> bool:
+    """Return whether arrays and numbers are laid out as fgrad takes them to be, which examples show.
+
+    They are not where Python is another one than CPython, or free-threaded, or a debug build.
+    """
+    if (
+        sys.implementation.name != "cpython"
+        or struct.calcsize("P") != 8
+        or "free-threading" in sys.version  # `sysconfig` says so too, and reads files for it
+        or hasattr(sys, "gettotalrefcount")
+    ):
+        return False
+    whole = np.arange(30, dtype=np.float32).reshape(2, 3, 5)
+    examples = (whole, whole[:, ::2], np.array(7), np.zeros((0, 4), bool), whole.view(_Subclass))
+    floats, integers = (1.25, np.float64(-2.5)), (np.int64(-7),)
+    return (
+        all(map(_is_laid_out, examples))
+        and all(ctypes.c_double.from_address(id(x) + 8 * DATA).value == x for x in floats)
+        and all(ctypes.c_int64.from_address(id(x) + 8 * DATA).value == x for x in integers)
+    )
+
+
+class _Subclass(np.ndarray):
+    """Some subclass."""
+
+
+def _is_laid_out(a: np.ndarray) -> bool:
+    words = (ctypes.c_int64 * 9).from_address(id(a))
+    low = ctypes.c_int32 * 18
+    halves = low.from_address(id(a))
+    rank, flags = halves[2 * RANK], halves[2 * FLAGS]
+    known = CONTIGUOUS | ALIGNED | WRITEABLE
+    return (
+        words[TYPE] == id(type(a))
+        and words[DATA] == a.ctypes.data
+        and rank == a.ndim
+        and tuple((ctypes.c_int64 * rank).from_address(words[SHAPE])) == a.shape
+        and words[DTYPE] == id(a.dtype)
+        and flags & known == a.flags.num & known
+    )
+
+
+def address(a: np.ndarray) -> int:
+    """Return where the elements of an array begin, in an eighth of the time of `a.ctypes.data`."""
+    return _word(id(a) + 8 * DATA).value if layout_is_known() else int(a.ctypes.data)
+
+
+# ---- floating-point warnings ---------------------------------------------------------------------------
+
+
+class Ways(NamedTuple):
+    """Functions that look at the setting of warnings, switch them off, and go back to what was seen."""
+
+    setting: Callable[[], Any]
+    silence: Callable[[], Any]
+    restore: Callable[[Any], Any]
+
+
+@self_test
+def errstate_is_found() -> bool:
+    """Return whether `numpy.errstate` keeps its setting in one context variable, and nowhere else."""
+    ways, before = _by_variable(), np.geterr()
+    seen = ways.setting()
+    ways.silence()
+    try:
+        is_silent = set(np.geterr().values()) == {"ignore"}
+    finally:
+        ways.restore(seen)
+    return is_silent and np.geterr() == before
+
+
+def _by_variable() -> Ways:
+    outside = copy_context()
+    with np.errstate(all="ignore"):
+        inside = copy_context()
+    ((var, value),) = [(var, value) for var, value in inside.items() if outside.get(var) is not value]
+    return Ways(var.get, partial(var.set, value), var.set)
+
+
+documented_ways = Ways(np.geterr, partial(np.seterr, all="ignore"), lambda before: np.seterr(**before))
+# what `numpy.errstate` does, at a fifth of its cost where its variable is known
+setting, silence, restore = _by_variable() if errstate_is_found() else documented_ways
+
+
+# ---- names that NumPy keeps to itself ------------------------------------------------------------------
+
+NO_VALUE: Any = (config.private() and getattr(np, "_NoValue", None)) or object()  # an argument not given
+
+if TYPE_CHECKING:
+    from numpy.linalg import _linalg
+
+    EighResult = _linalg.EighResult
+    EigResult = _linalg.EigResult
+    QRResult = _linalg.QRResult
+    SlogdetResult = _linalg.SlogdetResult
+    SVDResult = _linalg.SVDResult
+else:
+
+    def _result(name: str, fields: str) -> Any:
+        """Return NumPy's class of the results of a function in `linalg`, or one that is like it."""
+        found = getattr(getattr(np.linalg, "_linalg", None), name, None)
+        if config.private() and getattr(found, "_fields", None) == tuple(fields.split()):
+            return found
+        return namedtuple(name, fields)  # noqa: PYI024 -- types are above
+
+    EighResult = _result("EighResult", "eigenvalues eigenvectors")
+    EigResult = _result("EigResult", "eigenvalues eigenvectors")
+    QRResult = _result("QRResult", "Q R")
+    SlogdetResult = _result("SlogdetResult", "sign logabsdet")
+    SVDResult = _result("SVDResult", "U S Vh")
