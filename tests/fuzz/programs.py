@@ -156,10 +156,23 @@ def is_aliased(program: Program) -> bool:
 
 
 def live(program: Program) -> Program:
-    """Return a program without what its results do not depend on, as far as names tell."""
+    """Return a program without what its results do not depend on, as far as names tell.
+
+    What writes to an array counts where that is needed, or may share memory with what is.
+    """
+    families: list[set[str]] = []
+    for step in program.steps:
+        names = set(binds(step))
+        names |= reads(step) if names else set()
+        joined = [f for f in families if f & names]
+        families = [f for f in families if not f & names] + [names.union(*joined)]
     needed, kept = set(program.results), []
     for step in reversed(program.steps):
-        if needed & set(binds(step) or reads(step)):
+        made = set(binds(step))
+        if not made:
+            (target,) = NAME.findall(step)[:1] or ("",)
+            made = {target}.union(*(f for f in families if target in f))
+        if needed & made:
             kept.append(step)
             needed |= reads(step)
     return replace(program, steps=tuple(reversed(kept)))

@@ -485,3 +485,33 @@ def test_numbers_among_the_choices_are_cast_as_arrays_are(choice, default, dtype
             assert out is expected
         else:
             exactly(out, expected)
+
+
+POWERS_OF_TRUTH = {
+    "a sum": lambda x: np.sum(x, dtype=bool) ** 2,
+    "an element": lambda x: (x[0] > 0) ** 2,
+    "an array": lambda x: (x > 0) ** 2,
+    "any": lambda x: np.any(x) ** 3,
+    "square": lambda x: np.square(np.any(x)),
+}
+
+
+@pytest.mark.parametrize("name", POWERS_OF_TRUTH)
+def test_powers_of_truth_values_have_the_dtype_of_scalars_or_of_arrays(name):
+    f, x = POWERS_OF_TRUTH[name], np.array([1.0, -2.0])
+    expected, *outs = both(f, x)
+    for out in (*outs, fg.vmap(f)(x[None])[0]):
+        exactly(np.asarray(out), np.asarray(expected))
+
+
+@pytest.mark.parametrize("make", [np.zeros_like, np.ones_like, np.empty_like, lambda x: np.full_like(x, 2.0)])
+def test_whether_a_ravel_of_what_is_like_an_argument_is_a_copy_is_not_known_in_programs(make):
+    def f(x):
+        z = make(x)
+        z.ravel()[0] = 5.0
+        return z
+
+    with pytest.raises(TypeError, match="depends on the memory layout"):
+        fg.jit(f)(np.ones((2, 2)))
+    exactly(f(fg.tensor(np.ones((2, 2))))[0, 0], 5.0)
+    exactly(fg.jit(f)(np.ones(2))[0], 5.0)

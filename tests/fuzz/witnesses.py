@@ -124,6 +124,11 @@ def _stepwise(f: Any) -> Any:
     return of_real
 
 
+def _logaddexp(x: Any, y: Any) -> Any:
+    first = np.real(x) > np.real(y)
+    return np.where(first, x, y) + np.log1p(np.exp(np.where(first, y - x, x - y)))
+
+
 def _analytic() -> dict[str, Any]:
     names = {
         **dict.fromkeys(("float16", "float32", "float64"), np.complex128),
@@ -132,9 +137,7 @@ def _analytic() -> dict[str, Any]:
         **{name: _stepwise(getattr(np, name)) for name in ("sign", "floor", "ceil", "trunc", "rint", "fix")},
         "cbrt": lambda x: np.where(np.real(x) < 0, -((-x + 0j) ** (1 / 3)), (x + 0j) ** (1 / 3)),
         "hypot": lambda x, y: np.sqrt(x * x + y * y),
-        "logaddexp": lambda x, y: (
-            np.where(np.real(x) > np.real(y), x, y) + np.log1p(np.exp(-_absolute(x - y)))
-        ),
+        "logaddexp": _logaddexp,
     }
     return {"np": Namespace(names), "fg": reference, "lax": reference.lax, "abs": _absolute}
 

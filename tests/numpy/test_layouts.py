@@ -177,3 +177,29 @@ def test_what_is_like_columns_is_columns():
     x = np.arange(6.0).reshape(2, 3)
     for given in (x, x.T, np.asfortranarray(x)):
         np.testing.assert_array_equal(f(fg.tensor(given)), f(given))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128", "int64"])
+def test_functions_of_plain_arrays_share_memory_as_numpys_do(dtype):
+    seen, wrong = 0, set()
+    for call in TABLE:
+        args = attempt(inputs, call, dtype)
+        for order in ("rows", "columns") if isinstance(args, list) else ():
+            given, same = (
+                [laid_out(np.copy(x) if isinstance(x, np.ndarray) else x, order) for x in args] for _ in "ab"
+            )
+            expected, found = attempt(call.f, np, *given), attempt(call.f, fnp, *same)
+            if isinstance(expected, Exception) or isinstance(found, Exception):
+                continue
+            for y, e in zip(leaves(found), leaves(expected), strict=True):
+                if not isinstance(y, np.ndarray) or not isinstance(e, np.ndarray) or not e.size:
+                    continue
+                seen += 1
+                shared = [
+                    [np.shares_memory(r, x) for x in xs if isinstance(x, np.ndarray)] + [r.flags.writeable]
+                    for r, xs in ((y, same), (e, given))
+                ]
+                if shared[0] != shared[1]:
+                    wrong.add(call.name)
+    assert wrong == set()
+    assert seen > 500

@@ -156,8 +156,13 @@ def _is_item(value: Any, params: dict[str, Any]) -> bool:
     return not value.shape and "index" in params and Ellipsis not in params["index"]
 
 
+def is_array(x: Tensor) -> bool:
+    """Return whether `x` is an array: scalars have no axes, and are no views."""
+    return x._value.__class__ is _ndarray or _is_array(x)
+
+
 def _is_array(x: Tensor) -> bool:
-    """Return whether what has no value is an array: scalars have no axes, and are no views."""
+    """Return whether what has no value is an array."""
     return bool(x.shape) or x._base is not None or (isinstance(x._value, Tracer) and x._value.is_array())
 
 
@@ -502,7 +507,9 @@ def unordered(y: Any, *xs: Any) -> Any:
 def laid_out_like(y: Tensor, x: Any) -> Tensor:
     """Return a new array `y` in the order in memory of `x`, which nobody knows if that is not known."""
     example = x if x.__class__ is _ndarray else memory_of(x) if isinstance(x, Tensor) else None
-    if example is None or example.flags.c_contiguous:
+    if example is None:
+        return unordered(y, x)  # type: ignore[no-any-return]
+    if example.flags.c_contiguous:
         return y
     if y._value.__class__ is not _ndarray or y.shape != x.shape or not (example is x or is_laid_out(x)):
         found: Tensor = unordered(y, x)
@@ -519,7 +526,9 @@ def _lies_in_order(x: Any) -> bool:
     if not isinstance(x, Tensor):
         return True
     example = memory_of(x)
-    return True if example is None else bool(example.flags.c_contiguous)
+    if example is None:
+        return not isinstance(x._value, Tracer) or x._value.lies_in_order()
+    return bool(example.flags.c_contiguous)
 
 
 def _turned(value: Any, lead: int) -> Any:

@@ -26,7 +26,7 @@ from fgrad.core.primitive import (
 from fgrad.core.tape import CUT
 from fgrad.core.tensor import Tensor, apply_unary, binary, bind, unary, wrap
 from fgrad.core.trace import Tracer
-from fgrad.core.views import rebind, view_of
+from fgrad.core.views import is_array, rebind, view_of
 from fgrad.numpy.arrays import (
     as_target,
     as_value,
@@ -39,7 +39,14 @@ from fgrad.numpy.arrays import (
     together,
 )
 from fgrad.numpy.masked_selection import MaskedSelection, masked_selection
-from fgrad.numpy.registry import as_scalar, declare_operator, implements, stored, written_back
+from fgrad.numpy.registry import (
+    as_scalar,
+    declare_operator,
+    holds_tensor,
+    implements,
+    stored,
+    written_back,
+)
 from fgrad.numpy.views import part, sliced, zeros_beside
 from fgrad.ops import indexing, linear
 from fgrad.ops.indexing import HOLE
@@ -456,6 +463,8 @@ def nan_to_num(
 ) -> Any:
     """Return `x` with NaN and infinities replaced by numbers; replaced elements have slope zero."""
     x = as_value(x)
+    if isinstance(x, np.ndarray | np.generic) and not holds_tensor((nan, posinf, neginf)):
+        return np.nan_to_num(x, copy, nan, posinf, neginf)
     if not copy and isinstance(x, Tensor):
         setitem(x, Ellipsis, nan_to_num(x, True, nan, posinf, neginf))
         return x
@@ -540,7 +549,7 @@ def _power(x: Any, y: Any) -> Any:
         if primitive is not None:
             if x._value.dtype.kind in "fc":
                 return apply_unary(primitive, x)
-            if x._value.dtype.kind == "b" and y == 2 and y.__class__ is int:
+            if x._value.dtype.kind == "b" and y == 2 and y.__class__ is int and is_array(x):
                 return apply_unary(primitive, x)  # as NumPy does, with a result of int8
     return binary("power", x, y)
 

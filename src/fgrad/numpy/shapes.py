@@ -210,6 +210,8 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     """Return arrays repeated up to their common shape."""
     xs = list(map(as_array, alike(values(args))))
+    if not any(isinstance(x, Tensor) for x in xs):
+        return np.broadcast_arrays(*xs, subok=subok)
     shape = np.broadcast_shapes(*(x.shape for x in xs))
     return tuple([_broadcast(x, shape) for x in xs])
 
@@ -531,6 +533,9 @@ def resize(a: Any, new_shape: Any) -> Any:
     Raises:
         ValueError: a negative length.
     """
+    a = as_value(a)
+    if isinstance(a, np.ndarray):
+        return np.resize(a, new_shape)
     lengths = tuple(
         map(operator.index, (new_shape,) if isinstance(new_shape, int | np.integer) else new_shape)
     )

@@ -67,6 +67,8 @@ def part(x: Any, *, imaginary: bool) -> Any:
 
 def repeated(x: Any, shape: tuple[int, ...]) -> Any:
     """Return `x` broadcast to `shape`, which nobody may write to."""
+    if isinstance(x, np.ndarray | np.generic):
+        return np.broadcast_to(x, shape)
     made = linear.broadcast_to(x, shape)
     if x.__class__ is not Tensor:
         return made
@@ -104,6 +106,10 @@ def zeros_beside(x: Any) -> Any:
 
 
 def _gathered(kind: type[Gathered], strided: Any, x: Any, *places: Any, template: tuple[Any, ...]) -> Any:
+    if x.__class__ is np.ndarray:
+        view = strided(x)
+        view.setflags(write=x.flags.writeable and not issubclass(kind, ReadOnly))
+        return view
     made = bind("gather", x, *places, template=template)
     if x.__class__ is not Tensor:
         return made
