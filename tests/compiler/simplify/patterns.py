@@ -552,7 +552,7 @@ def wide_places(d: Drawing) -> Any:
 # ---- parts of arrays --------------------------------------------------------------------------------
 
 
-@pattern("assembly.added", ulp=8.0)
+@pattern("updates.added", ulp=8.0)
 def added_parts(d: Drawing) -> Any:
     shape, dtype = (
         d.shape(((3,), (2, 3), (4, 2))),
@@ -580,7 +580,7 @@ def added_parts(d: Drawing) -> Any:
     return f
 
 
-@pattern("assembly.assigned", signed=False)
+@pattern("updates.assigned", signed=False)
 def assigned_parts(d: Drawing) -> Any:
     shape = d.shape(((3,), (2, 3), (4, 2)))
     dtype = d.dtype(("float32", "int8", "uint8", "bool", "complex64", "float16"))
