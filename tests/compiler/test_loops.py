@@ -359,6 +359,11 @@ def left(alarm, f, *args):
     signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
+# an alarm that comes while garbage is collected is printed, and the next one counts
+lost_alarms = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@lost_alarms
 @pytest.mark.parametrize("shape", [(), (3,), (20_000,)])  # by a number, a small loop, and with others running
 def test_an_endless_loop_is_left_where_a_handler_raises(alarm, shape):
     @fg.jit
@@ -374,6 +379,7 @@ def test_an_endless_loop_is_left_where_a_handler_raises(alarm, shape):
         close(value, 1.875 * x)
 
 
+@lost_alarms
 def test_a_loop_around_endless_loops_and_one_within(alarm):
     inner = lambda x, n: lax.while_loop(lambda s: s[1] != n, lambda s: (s[0] + x, s[1] + 1), (x, 0))[0]
     within = fg.jit(lambda x, n: lax.fori_loop(0, 3, lambda i, s: s + inner(x, n), x))
@@ -397,6 +403,7 @@ def test_a_handler_may_call_the_function_that_runs(alarm):
     assert found == [10.0] * CALLS
 
 
+@lost_alarms
 def test_other_threads_run_beside_an_endless_loop(alarm):
     f = fg.jit(lambda x: lax.while_loop(lambda s: s > 0.0, lambda s: s * 0.5 + x, x))
     f(-1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.backend.checks import check, check_row, on_device, same
+from tests.backend.checks import check, check_primitive, on_device, same
 from tests.backend.test_primitives import GROUPS
 from tests.backend.test_scipy import test_functions_and_derivatives as test_functions_and_derivatives  # noqa: PLC0414
 from tests.backend.test_special import test_integrals_of_carlson as test_integrals_of_carlson  # noqa: PLC0414
@@ -27,7 +27,7 @@ RNG = np.random.default_rng(1)
 def test_primitive(name):
     for sample in GROUPS[name]:
         if sample.args and any(hasattr(a, "shape") for a in sample.args):
-            check_row(sample)
+            check_primitive(sample)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
