@@ -27,42 +27,41 @@ KERNEL = 2**18  # bytes of the largest kernel
 VECTOR = 32  # bytes of the shortest row
 BUSY = 4  # sums in registers, at least, so that none waits for its last addition
 SHORT = 64  # elements of a window for which that does not matter
+PIECES = 4  # of the work for each thread, so that all end together
 BLOCKS = 32  # sums over images and rows that become the cotangent of the kernel
 
 _HEAD = """
 CONTRACT = "{contract}"
-from fgrad.kernels.microkernel import tile
-
-F = np.{dtype}
-ZERO, NONE, ONE = F(0.0), np.uintp(0), np.uintp(1)
-ROWS, WIDTH = np.uintp({rows}), np.uintp({lanes} * {vectors})
-many = tile({rows}, {vectors}, {lanes}, accumulate={accumulate})
-one = tile(1, {vectors}, {lanes}, accumulate={accumulate})
+DISTINCT = True
+F, U = np.{dtype}, np.uintp
+ZERO, NONE, ONE, CHUNK = F(0.0), U(0), U(1), U(64)
+ROWS, WIDTH = U({rows}), U({lanes} * {vectors})
+many = tile({rows}, {vectors}, {lanes}, {accumulate})
+one = tile(1, {vectors}, {lanes}, {accumulate})
 IMAGES, FLAT = (types.Array(types.{dtype}, rank, "C", readonly=True) for rank in (4, 1))
-OUT, I, U = types.Array(types.{dtype}, 1, "C"), types.intp, types.uintp
-STARTS = types.Array(U, 1, "C", readonly=True)
+OUT, I = types.Array(types.{dtype}, 1, "C"), types.intp
+STARTS = types.Array(types.uintp, 1, "C", readonly=True)
 helper = njit(error_model="numpy", inline="always")
 
 
 @helper
-def copy(x, part, n, first, channels, top, rows, left, width):
+def copy(x, part, base, n, first, channels, top, rows, left, width):
     # rows and columns of some channels of an image, from `top` and `left` on, with zeros outside of it
     begin, end = max(0, min(width, -left)), max(0, min(width, x.shape[3] - left))
     for c in range(channels):
         for r in range(rows):
-            row = part[(c * rows + r) * width : (c * rows + r + 1) * width]
-            y = top + r
+            row, y = base + U((c * rows + r) * width), top + r
             if y < 0 or y >= x.shape[2] or begin >= end:
                 for q in range(U(width)):
-                    row[q] = ZERO
+                    part[row + q] = ZERO
             else:
                 for q in range(U(begin)):
-                    row[q] = ZERO
+                    part[row + q] = ZERO
                 for q in range(U(end), U(width)):
-                    row[q] = ZERO
-                inner, seen = row[begin:end], x[n, first + c, y, left + begin : left + end]
+                    part[row + q] = ZERO
+                inner, seen, a, b, v = row + U(begin), U(left + begin), U(n), U(first + c), U(y)
                 for q in range(U(end - begin)):
-                    inner[q] = seen[q]
+                    part[inner + q] = x[a, b, v, seen + q]
 
 
 @helper
@@ -80,71 +79,79 @@ def products(turns, a, i, ahead, row, b, j, below, term, c, k, beyond, line, m, 
                 at = min(q, n - WIDTH)
                 x, y, z = i + turn * ahead, j + turn * below + at, k + turn * beyond + top * line + at
                 if full:
-                    many(a, x, row[top:], b, y, term, c, z, line, count)
+                    many(a, x, row, top, b, y, term, c, z, line, count)
                 else:
-                    one(a, x, row[top:], b, y, term, c, z, line, count)
+                    one(a, x, row, top, b, y, term, c, z, line, count)
                 q += WIDTH
         r += ROWS if full else ONE
 
 
-@njit(types.void({types}, {integers}U, U), cache=True, error_model="numpy", nogil=True)
+@njit(types.void({types}, {integers}types.uintp, types.uintp), error_model="numpy", nogil=True)
 def kernel({names}, lo, hi):
     groups, parts = x.shape[1] // channels, (height + step - 1) // step
     lines, tall, wide = channels * kh * kw, step + (kh - 1) * dh, width + (kw - 1) * dw
-    seen = np.empty(channels * tall * wide, F)
+    for piece in range(np.intp(lo), np.intp(hi)):
+        own = U(piece * (channels * tall * wide))
 """
-_NUMBERS = "channels, kh, kw, top, left, dh, dw, outputs, height, width, step"
+_NUMBERS = "channels, kh, kw, top, left, dh, dw, outputs, height, width, step, pieces"
 _FORWARD = """
-    for unit in range(np.intp(lo), np.intp(hi)):
-        part, y = unit // parts, unit % parts * step
-        n, g = part // groups, part % groups
-        copy(x, seen, n, g * channels, channels, y - top, tall, -left, wide)
-        first, start = g * outputs * lines, (part * outputs * height + y) * width
-        products(
-            U(min(step, height - y)), w, U(first), NONE, row, seen, NONE, U(wide), term, out, U(start),
-            U(width), U(height * width), U(outputs), U(width), U(lines),
-        )
+        units = x.shape[0] * groups * parts
+        for unit in range(piece * units // pieces, (piece + 1) * units // pieces):
+            part, y = unit // parts, unit % parts * step
+            n, g = part // groups, part % groups
+            copy(x, seen, own, n, g * channels, channels, y - top, tall, -left, wide)
+            first, start = g * outputs * lines, (part * outputs * height + y) * width
+            products(
+                U(min(step, height - y)), w, U(first), NONE, row, seen, own, U(wide), term, out, U(start),
+                U(width), U(height * width), U(outputs), U(width), U(lines),
+            )
 """
 _BACKWARD = """
-    pitch = (outputs + np.intp(WIDTH) - 1) // np.intp(WIDTH) * np.intp(WIDTH)
-    turned = np.zeros(step * width * pitch, F)
-    units = x.shape[0] * parts
-    for unit in range(np.intp(lo), np.intp(hi)):
-        g, block = unit // blocks, unit % blocks
-        first = unit * lines * pitch
-        out[first : first + lines * pitch] = ZERO
-        for t in range(block * units // blocks, (block + 1) * units // blocks):
-            n, y = t // parts, t % parts * step
-            copy(x, seen, n, g * channels, channels, y - top, tall, -left, wide)
-            start = U((((n * groups + g) * outputs) * height + y) * width)
-            rows = U(min(step, height - y))
-            places = rows * U(width)
-            for near in range(NONE, places, U(64)):  # some lines of the cache at a time
-                end = min(places, near + U(64))
-                for o in range(U(outputs)):
-                    given = ct[start + o * U(height * width) + near : start + o * U(height * width) + end]
-                    for q in range(end - near):
-                        turned[(near + q) * U(pitch) + o] = given[q]
-            products(
-                rows, seen, NONE, U(wide), row, turned, NONE, U(width * pitch), term, out, U(first), NONE,
-                U(pitch), U(lines), U(pitch), U(width),
-            )
+        pitch = (outputs + np.intp(WIDTH) - 1) // np.intp(WIDTH) * np.intp(WIDTH)
+        base = U(piece * (step * width * pitch))
+        for q in range(U(step * width * pitch)):
+            turned[base + q] = ZERO
+        units = x.shape[0] * parts
+        for unit in range(piece * (groups * blocks) // pieces, (piece + 1) * (groups * blocks) // pieces):
+            g, block = unit // blocks, unit % blocks
+            first = U(unit * lines * pitch)
+            for q in range(U(lines * pitch)):
+                out[first + q] = ZERO
+            for t in range(block * units // blocks, (block + 1) * units // blocks):
+                n, y = t // parts, t % parts * step
+                copy(x, seen, own, n, g * channels, channels, y - top, tall, -left, wide)
+                start = U((((n * groups + g) * outputs) * height + y) * width)
+                rows = U(min(step, height - y))
+                places, near = rows * U(width), NONE
+                while near < places:  # some lines of the cache at a time
+                    end = min(places, near + CHUNK)
+                    for o in range(U(outputs)):
+                        given, target = start + o * U(height * width) + near, base + near * U(pitch) + o
+                        for q in range(end - near):
+                            turned[target + q * U(pitch)] = ct[given + q]
+                    near = end
+                products(
+                    rows, seen, own, U(wide), row, turned, base, U(width * pitch), term, out, first, NONE,
+                    U(pitch), U(lines), U(pitch), U(width),
+                )
 """
 _ASKED = (  # of both, and names for sizes
     "x[n, whole, h, l], channels > 0, (groups := whole // channels) > 0, (lines := channels * kh * kw) > 0, "
     "min(dh, dw, outputs, height, width, step) > 0, (parts := (height + step - 1) // step) > 0, "
     "(tall := step + (kh - 1) * dh) > 0, (wide := width + (kw - 1) * dw) > 0, len(row) > 0, len(term) > 0, "
-    "max(abs(top), abs(left), kh, kw, dh, dw) < 2**31, step <= height, channels * tall * wide < 2**48"
+    "max(abs(top), abs(left), kh, kw, dh, dw) < 2**31, step <= height, hi <= pieces, "
+    "len(seen) >= pieces * (channels * tall * wide)"
 )
 _FORWARD_ASKED = (
-    f"{_ASKED}, hi <= n * groups * parts, len(row) == outputs >= {{rows}}, width >= {{width}}, "
+    f"{_ASKED}, len(row) == outputs >= {{rows}}, width >= {{width}}, "
     "len(w) >= (groups - 1) * outputs * lines + row.max() + lines, len(term) == lines, "
     "len(out) >= n * groups * outputs * height * width, "
     "(step - 1) * wide + term.max() + width <= channels * tall * wide"
 )
 _BACKWARD_ASKED = (
-    f"{_ASKED}, blocks > 0, hi <= groups * blocks, len(row) == lines, len(term) == width, "
-    "(pitch := (outputs + {width} - 1) // {width} * {width}) > 0, step * width * pitch < 2**48, "
+    f"{_ASKED}, blocks > 0, len(row) == lines, len(term) == width, "
+    "(pitch := (outputs + {width} - 1) // {width} * {width}) > 0, "
+    "len(turned) >= pieces * (step * width * pitch), "
     "len(ct) >= n * groups * outputs * height * width, len(out) >= groups * blocks * lines * pitch, "
     "(step - 1) * wide + row.max() + width <= channels * tall * wide, "
     "term.max() + pitch <= width * pitch"
@@ -152,8 +159,13 @@ _BACKWARD_ASKED = (
 _STARTS = "row STARTS, term STARTS"
 _KERNELS = {
     # the arrays with their types, the other numbers; the body; what it asks
-    "forward": (f"x IMAGES, w FLAT, out OUT, {_STARTS}", _NUMBERS, _FORWARD, _FORWARD_ASKED),
-    "backward": (f"x IMAGES, ct FLAT, out OUT, {_STARTS}", f"{_NUMBERS}, blocks", _BACKWARD, _BACKWARD_ASKED),
+    "forward": (f"x IMAGES, w FLAT, out OUT, {_STARTS}, seen OUT", _NUMBERS, _FORWARD, _FORWARD_ASKED),
+    "backward": (
+        f"x IMAGES, ct FLAT, out OUT, {_STARTS}, seen OUT, turned OUT",
+        f"{_NUMBERS}, blocks",
+        _BACKWARD,
+        _BACKWARD_ASKED,
+    ),
 }
 
 
@@ -307,8 +319,16 @@ def _rows(plan: Geometry, itemsize: int) -> tuple[int, int]:
 def _share(
     name: str, plan: Geometry, tile: Tile, arrays: tuple[Any, ...], step: int, units: int, *others: int
 ) -> None:
+    """Run a loop over units of work in pieces, each of which has memory of its own."""
     _, _, height, width = plan.out
     kh, kw, _, _, *rest = plan.steps
-    numbers = (plan.channels, kh, kw, *rest, plan.outputs, height, width, step, *others)
+    elements = math.prod(plan.out) * plan.lines
+    workers = threads.parts(units, elements)
+    pieces = min(units, PIECES * workers) if workers > 1 else 1
+    scratch = [plan.channels * (step + (kh - 1) * rest[2]) * (width + (kw - 1) * rest[3])]
+    if name == "backward":
+        scratch.append(step * width * -(-plan.outputs // tile.width) * tile.width)
+    memory = [np.empty(pieces * size, arrays[0].dtype) for size in scratch]
+    numbers = (plan.channels, kh, kw, *rest, plan.outputs, height, width, step, pieces, *others)
     loop = _kernel(name, arrays[0].dtype.char, tile)
-    threads.share(loop, (*arrays, *numbers), units, math.prod(plan.out) * plan.lines)
+    threads.share(loop, (*arrays, *memory, *numbers), pieces, elements)

@@ -17,6 +17,7 @@ from llvmlite import ir
 from fgrad.kernels import checks, scalars, stacks
 from fgrad.kernels.elements import ArrayKind
 from fgrad.kernels.intrinsics import DTYPES, INTEGERS, LEAST
+from fgrad.kernels.microkernel import Tile
 from fgrad.kernels.vector import libm
 
 Kinds = (
@@ -145,7 +146,7 @@ def _one_float(x: str) -> Kinds:
 @cache
 def for_functions() -> dict[str, Any]:
     """Return the names for texts of `functions` that `translate` compiles."""
-    return {**for_translation(), "njit": _njit, "types": _Types()}
+    return {**for_translation(), "njit": _njit, "types": _Types(), "tile": Tile}
 
 
 def _njit(signature: Any = None, *, fastmath: Sequence[str] = (), **_: Any) -> Callable[[Any], Any]:

@@ -1,98 +1,109 @@
 """A small matrix product in registers, the building block of larger ones.
 
 Vectors are written out, since LLVM would not find them: a tile of the product stays in registers while its
-terms are added up, in their order. Generated modules alone import this one, and it needs Numba.
+terms are added up, in their order.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from fgrad.kernels import checks
+from fgrad.kernels.elements import Array
+from fgrad.kernels.scalars import Number, Untranslatable, convert
 
-_WORD = ir.IntType(64)
+_WORD, _LANE = ir.IntType(64), ir.IntType(32)
+_ARRAYS = [kind == "a" for kind in "anananaannn"]  # which of the arguments are arrays
 
 
-@cache
-def tile(rows: int, vectors: int, lanes: int, *, accumulate: bool = False) -> Any:
-    """Return a function that multiplies matrices whose rows lie anywhere, for Numba.
+class Tile(NamedTuple):
+    """What multiplies matrices whose rows lie anywhere; kernels call it.
 
-    `f(a, i, row, b, j, term, c, k, line, count)` takes flat arrays and unsigned numbers, of which `row` and
-    `term` are arrays with starts. It computes c[k + line r + q] = sum over t < count of a[i + row[r] + t]
-    b[j + term[t] + q], for r < `rows` and q < `vectors` `lanes`; with `accumulate` it adds that to what is
-    there.
+    `f(a, i, row, top, b, j, term, c, k, line, count)` takes flat arrays and unsigned numbers, of which `row`
+    and `term` are arrays with starts. It computes c[k + line r + q] = sum over t < count of
+    a[i + row[top + r] + t] b[j + term[t] + q], for r < `rows` and q < `vectors` `lanes`; with `accumulate` it
+    adds that to what is there.
     """
-    if checks.ON:
-        return _checked(rows, vectors * lanes, accumulate)
 
-    @intrinsic
-    def multiply(
-        _: Any, a: Any, i: Any, row: Any, b: Any, j: Any, term: Any, c: Any, k: Any, line: Any, count: Any
-    ) -> Any:
-        place = types.uintp
-        kinds = a, place, row, b, place, term, c, place, place, place
+    rows: int
+    vectors: int
+    lanes: int
+    accumulate: bool
 
-        def code(context: Any, builder: Any, _: Any, values: Any) -> Any:
-            arrays = [context.make_array(kinds[n])(context, builder, values[n]).data for n in (0, 3, 6, 2, 5)]
-            _, i, _, _, j, _, _, k, line, count = values
-            number = arrays[0].type.pointee
-            vector = ir.VectorType(number, lanes)
-            left, right, target = (
-                builder.gep(p, [start]) for p, start in zip(arrays, (i, j, k), strict=False)
-            )
-            starts = [builder.load(builder.gep(arrays[3], [_WORD(r)])) for r in range(rows)]
-            left = [builder.gep(left, [start]) for start in starts]
+    def emit(self, builder: Any, *given: Any) -> None:
+        """Write the instructions."""
+        if [isinstance(x, Array) for x in given] != _ARRAYS:
+            raise Untranslatable("a product of something else than arrays with places")
+        a, i, row, top, b, j, term, c, k, line, count = (
+            x if isinstance(x, Array) else convert(builder, x, "uint64").value for x in given
+        )
+        if a.dtype not in {"float32", "float64"} or {b.dtype, c.dtype} != {a.dtype}:
+            raise Untranslatable(f"a product of {a.dtype} and {b.dtype}")
+        vector = ir.VectorType(a.pointer.type.pointee, self.lanes)
+        none, mask = ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(_LANE, self.lanes), None)
+        lines = [builder.add(i, _read(builder, row, builder.add(top, _WORD(r)))) for r in range(self.rows)]
+        out, sums = [], []
+        for r in range(self.rows):
+            start = builder.add(k, builder.mul(line, _WORD(r)))
+            out += self._vectors(builder, c, start, vector)
+        for place in out:
+            with builder.goto_entry_block():
+                sums.append(builder.alloca(vector))  # LLVM keeps it in registers
+            builder.store(_loaded(builder, c, place) if self.accumulate else vector(None), sums[-1])
 
-            def places(pointer: Any) -> list[Any]:
-                """Return pointers to the vectors that begin at a number."""
-                found = (builder.gep(pointer, [_WORD(lanes * v)]) for v in range(vectors))
-                return [builder.bitcast(p, vector.as_pointer()) for p in found]
+        def add(t: Any) -> None:
+            begin = builder.add(j, _read(builder, term, t))
+            terms = [_loaded(builder, b, p) for p in self._vectors(builder, b, begin, vector)]
+            for r, start in enumerate(lines):
+                one = builder.insert_element(none, _read(builder, a, builder.add(start, t)), _LANE(0))
+                factor = builder.shuffle_vector(one, none, mask)
+                for total, y in zip(sums[self.vectors * r :], terms, strict=False):
+                    product = builder.fmul(factor, y, flags=["contract"])
+                    builder.store(builder.fadd(builder.load(total), product, flags=["contract"]), total)
 
-            size = context.get_abi_sizeof(number)
-            out = [p for r in range(rows) for p in places(builder.gep(target, [builder.mul(line, _WORD(r))]))]
-            start = [builder.load(p, align=size) if accumulate else vector(None) for p in out]
-            sums = [cgutils.alloca_once_value(builder, x) for x in start]  # LLVM keeps them in registers
-            with cgutils.for_range(builder, count, intp=_WORD) as loop:
-                start = builder.load(builder.gep(arrays[4], [loop.index]))
-                terms = [builder.load(p, align=size) for p in places(builder.gep(right, [start]))]
-                for r in range(rows):
-                    x = builder.load(builder.gep(left[r], [loop.index]))
-                    one = builder.insert_element(ir.Constant(vector, ir.Undefined), x, ir.IntType(32)(0))
-                    mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
-                    factor = builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), mask)
-                    for v, y in enumerate(terms):
-                        place = sums[vectors * r + v]
-                        product = builder.fmul(factor, y, flags=["contract"])
-                        builder.store(builder.fadd(builder.load(place), product, flags=["contract"]), place)
-            for p, total in zip(out, sums, strict=True):
-                builder.store(builder.load(total), p, align=size)
-            return context.get_dummy_value()
+        _repeat(builder, count, add)
+        for total, place in zip(sums, out, strict=True):
+            stored = builder.store(builder.load(total), place, align=_size(c))
+            builder.accesses.append((stored, c.scope))
 
-        return types.void(*kinds), code
-
-    return multiply
+    def _vectors(self, builder: Any, x: Array, start: Any, vector: Any) -> list[Any]:
+        """Return pointers to the vectors that begin at an element."""
+        if checks.ON:
+            x.place(builder, [Number("uint64", builder.add(start, _WORD(self.vectors * self.lanes - 1)))])
+        first = x.place(builder, [Number("uint64", start)])
+        places = (builder.gep(first, [_WORD(self.lanes * v)]) for v in range(self.vectors))
+        return [builder.bitcast(p, vector.as_pointer()) for p in places]
 
 
-def _checked(rows: int, width: int, accumulate: bool) -> Any:
-    """Return the same function element by element, so that Numba checks where each lies."""
+def _read(builder: Any, x: Array, index: Any) -> Any:
+    return x.load(builder, [Number("uint64", index)]).value
 
-    @njit(error_model="numpy", boundscheck=True)
-    def multiply(
-        a: Any, i: Any, row: Any, b: Any, j: Any, term: Any, c: Any, k: Any, line: Any, count: Any
-    ) -> None:
-        for r in range(np.uintp(rows)):
-            for q in range(np.uintp(width)):
-                place = k + line * r + q
-                total = c[place] if accumulate else c.dtype.type(0)
-                for t in range(count):
-                    total += a[i + row[r] + t] * b[j + term[t] + q]
-                c[place] = total
 
-    return multiply
+def _loaded(builder: Any, x: Array, place: Any) -> Any:
+    """Return a vector of an array."""
+    value = builder.load(place, align=_size(x))
+    builder.accesses.append((value, x.scope))
+    return value
+
+
+def _size(x: Array) -> int:
+    return np.dtype(x.dtype).itemsize
+
+
+def _repeat(builder: Any, count: Any, write: Any) -> None:
+    """Write a loop, whose body takes the number of the turn."""
+    before = builder.block
+    head, inside, end = (builder.append_basic_block() for _ in range(3))
+    builder.branch(head)
+    builder.position_at_end(head)
+    turn = builder.phi(_WORD)
+    turn.add_incoming(_WORD(0), before)
+    builder.cbranch(builder.icmp_unsigned("<", turn, count), inside, end)
+    builder.position_at_end(inside)
+    write(turn)
+    turn.add_incoming(builder.add(turn, _WORD(1), flags=("nuw",)), builder.block)
+    builder.branch(head)
+    builder.position_at_end(end)

@@ -22,6 +22,7 @@ from llvmlite import ir
 from fgrad.kernels import checks, elements, instructions, scalars
 from fgrad.kernels.elements import Array
 from fgrad.kernels.instructions import Intrinsic
+from fgrad.kernels.microkernel import Tile
 from fgrad.kernels.scalars import Number, Untranslatable, constant, convert
 
 LOCAL = 4096  # elements of an array of a function's own
@@ -479,6 +480,9 @@ class _Writer:
             return self._cast(called, node.args)
         if called is np.empty:
             return self._local(*node.args)
+        if isinstance(called, Tile):
+            self.builder.where = ast.unparse(node)
+            return called.emit(self.builder, *[self._value(a) for a in node.args])
         given = [self._number(a) for a in node.args]
         if isinstance(called, Intrinsic):
             self.builder.where = ast.unparse(node)

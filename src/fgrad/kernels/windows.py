@@ -22,6 +22,7 @@ TILE = 2**20  # bytes of unrolled windows at a time
 
 _HEAD = """
 CONTRACT = "{contract}"
+DISTINCT = True
 F = np.{dtype}
 NONE, ZERO, ONE = np.uintp(0), F(0.0), F(1.0)
 LEAST = F(-np.inf)
@@ -46,52 +47,48 @@ def kernel(x, columns, image, channel, channels, kh, kw, sh, sw, ph, pw, dh, dw,
     for line in range(np.intp(lo), np.intp(hi)):
         n, k = line // (channels * area), line % (channels * area)
         c, i, j = k // area, k % area // kw, k % kw
-        target = columns[n, k]
+        a, b, m, d = np.uintp(image + n), np.uintp(channel + c), np.uintp(n), np.uintp(k)
         left, right = inside(j * dw - pw, sw, width, length)
+        begin, step, count = np.uintp(left * sw + j * dw - pw), np.uintp(sw), np.uintp(right - left)
         for r in range(rows):
             y = (top + r) * sh + i * dh - ph
-            row = target[r * width : (r + 1) * width]
+            row, v = np.uintp(r * width), np.uintp(y)
+            part = row + np.uintp(left)
             if y < 0 or y >= height:
                 for q in range(np.uintp(width)):
-                    row[q] = ZERO
-                continue
-            given = x[image + n, channel + c, y]
-            for q in range(np.uintp(left)):
-                row[q] = ZERO
-            for q in range(np.uintp(right), np.uintp(width)):
-                row[q] = ZERO
-            part, start = row[left:right], left * sw + j * dw - pw
-            if sw == 1:
-                seen = given[start : start + (right - left)]
-                for q in range(np.uintp(right - left)):
-                    part[q] = seen[q]
+                    columns[m, d, row + q] = ZERO
             else:
-                for q in range(np.uintp(right - left)):
-                    part[q] = given[np.uintp(start) + q * np.uintp(sw)]
+                for q in range(np.uintp(left)):
+                    columns[m, d, row + q] = ZERO
+                for q in range(np.uintp(right), np.uintp(width)):
+                    columns[m, d, row + q] = ZERO
+                if sw == 1:
+                    for q in range(count):
+                        columns[m, d, part + q] = x[a, b, v, begin + q]
+                else:
+                    for q in range(count):
+                        columns[m, d, part + q] = x[a, b, v, begin + q * step]
 """
 _ROLL = """
 def kernel(x, columns, image, channel, channels, kh, kw, sh, sw, ph, pw, dh, dw, top, rows, width, lo, hi):
     area, height, length = kh * kw, x.shape[2], x.shape[3]
     for line in range(np.intp(lo), np.intp(hi)):
         n, c = line // channels, line % channels
+        a, b, m = np.uintp(image + n), np.uintp(channel + c), np.uintp(n)
         for k in range(area):
-            i, j = k // kw, k % kw
-            source = columns[n, c * area + k]
+            i, j, d = k // kw, k % kw, np.uintp(c * area + k)
             left, right = inside(j * dw - pw, sw, width, length)
-            start = left * sw + j * dw - pw
+            begin, step, count = np.uintp(left * sw + j * dw - pw), np.uintp(sw), np.uintp(right - left)
             for r in range(rows):
                 y = (top + r) * sh + i * dh - ph
-                if y < 0 or y >= height:
-                    continue
-                part = source[r * width + left : r * width + right]
-                given = x[image + n, channel + c, y]
-                if sw == 1:
-                    seen = given[start : start + (right - left)]
-                    for q in range(np.uintp(right - left)):
-                        seen[q] += part[q]
-                else:
-                    for q in range(np.uintp(right - left)):
-                        given[np.uintp(start) + q * np.uintp(sw)] += part[q]
+                part, v = np.uintp(r * width + left), np.uintp(y)
+                if y >= 0 and y < height:
+                    if sw == 1:
+                        for q in range(count):
+                            x[a, b, v, begin + q] += columns[m, d, part + q]
+                    else:
+                        for q in range(count):
+                            x[a, b, v, begin + q * step] += columns[m, d, part + q]
 """
 _POOL = """
 def kernel({arrays}, kh, kw, sh, sw, ph, pw, lo, hi):
