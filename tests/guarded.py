@@ -23,7 +23,6 @@ from fgrad import lax, random
 from fgrad.errors import BrokenContractError
 from fgrad.expr.node import apply, var
 from fgrad.kernels import cpu, functions, gather_scatter, outer, rows, scans, sorting, threads, windows
-from fgrad.kernels.loops import Loop
 
 PAGE = mmap.PAGESIZE
 SET_HANDLER = 304  # of NumPy's C API (NEP 49), the same in all releases since 1.22
@@ -306,8 +305,8 @@ def recorded(families):
         return a.copy() if isinstance(a, np.ndarray) else a
 
     def shared(loop, args, count, elements):
-        if isinstance(loop, Loop):  # not a step of a compiled program, whose numbers are its own
-            note(loop.kernel, args, count)
+        if isinstance(loop, functions.Function):  # those of compiled programs have numbers of their own
+            note(loop, args, count)
         share(loop, args, count, elements)
 
     def called(self, *args):
@@ -357,7 +356,7 @@ def overrun(at_end):
     """Go one element too far."""
     kernel = functions.compiled(
         'OUT = types.Array(types.float64, 1, "C")\n\n\n'
-        "@njit(types.void(OUT, types.int64), cache=True)\ndef kernel(out, n):\n"
+        "@typed(types.void(OUT, types.int64))\ndef kernel(out, n):\n"
         "    for i in range(3):\n        out[np.uintp(i + n)] = 1.0\n"
     )
     with guards(at_end=at_end):

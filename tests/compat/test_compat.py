@@ -17,7 +17,7 @@ MODULES = sorted(p.stem for p in (SOURCE / "compat").glob("*.py") if p.stem != "
 OTHERS = {"cupy", "cupyx", "einops", "llvmlite", "mpi4py", "numba", "numpy", "optree", "scipy"}
 OTHERS |= set(sys.stdlib_module_names)
 STRANGE = {  # names of others, whatever object has them
-    *("_NoValue", "_allocations", "_backends", "_data", "_dispose", "_Environ", "_get_compiled_object"),
+    *("_NoValue", "_allocations", "_backends", "_data", "_dispose", "_Environ"),
     *("_get_running_loop", "_getframe", "_at_fork_reinit", "_is_owned", "_ivp", "_library", "_linalg"),
     *("_matmul_dispatch", "_module_locks", "_ufuncs", "call_conv", "co_code", "f_lasti", "fndesc"),
     *("getrefcount", "get_instructions"),

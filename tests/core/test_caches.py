@@ -111,7 +111,6 @@ FEW = {
     "kernels/scans.py": {"_kernel"},  # one axis or two, dtypes
     "kernels/signals.py": {"_words"},
     "kernels/sorting.py": {"_kernel"},  # dtypes
-    "kernels/microkernel.py": {"tile"},  # as of convolutions
     "kernels/vector/__init__.py": {"_functions"},  # dtypes
     "kernels/windows.py": {"_window_kernel"},  # names of primitives, dtypes
     "ops/compiled.py": {"backend"},  # names of modules

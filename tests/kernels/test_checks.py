@@ -15,7 +15,6 @@ PROBE = """
 import numpy as np
 import fgrad as fg
 from fgrad.kernels import checks, convolution, functions, vm, native, threads
-from fgrad.kernels.loops import Loop
 
 def said(f, *args):
     try:
@@ -31,7 +30,7 @@ typed = functions.compiled('''
 OUT = types.Array(types.float32, 2, "C")
 
 
-@njit(types.void(OUT, types.int64, types.int64, types.uintp, types.uintp), cache=True)
+@typed(types.void(OUT, types.int64, types.int64, types.uintp, types.uintp))
 def kernel(out, i, j, lo, hi):
     for k in range(lo, hi):
         out[i, j + np.int64(k)] = np.float32(1.0)
@@ -41,11 +40,11 @@ typed(out, 1, 0, 0, 4)
 said(typed, out, 1, 0, 0, 5)
 said(typed, out, 3, 0, 0, 1)
 said(typed, out, -4, 0, 0, 1)
-threads.share(Loop('''
+threads.share(functions.compiled('''
 OUT = types.Array(types.float64, 1, "C")
 
 
-@njit(types.void(OUT, types.uintp, types.uintp), cache=True)
+@typed(types.void(OUT, types.uintp, types.uintp))
 def kernel(out, lo, hi):
     for k in range(lo, hi):
         out[k] = 1.0
@@ -54,7 +53,7 @@ local = functions.compiled('''
 OUT = types.Array(types.float64, 1, "C")
 
 
-@njit(types.void(OUT, types.int64), cache=True)
+@typed(types.void(OUT, types.int64))
 def kernel(out, n):
     own = np.empty(8, np.float64)
     for k in range(n):

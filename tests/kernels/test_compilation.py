@@ -19,13 +19,13 @@ import llvmlite.binding
 import fgrad
 from fgrad.kernels import compilation, native
 text = sys.argv[1]
-assert compilation.translated(text.format(lines=""), "kernel")  # what LLVM needs once it has
+assert compilation.compiled(text.format(lines=""), "kernel")  # what LLVM needs once it has
 pages = int(open("/proc/self/statm").read().split()[0])
 free = int(sys.argv[2]) * 2**20
 resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + free, resource.RLIM_INFINITY))
 lines = "\\n".join(f"        a = a * x[i] + math.sin(a) / {k}.5" for k in range(int(sys.argv[3])))
 try:
-    print(compilation.translated(text.format(lines=lines), "kernel") is not None)
+    print(compilation.compiled(text.format(lines=lines), "kernel") is not None)
 except MemoryError as error:
     print(error or "MemoryError")
 """

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from fgrad.compat import numpy as layout
-from fgrad.kernels import compilation, functions, native, rows, scans
-from fgrad.kernels.outer import _TEXT as OUTER
+from fgrad.kernels import compilation, functions, native
 
 pytestmark = pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
 
@@ -17,7 +16,7 @@ TEXT = """
 IN, OUT = types.Array(types.{dtype}, 2, "A", readonly=True), types.Array(types.{dtype}, 1, "C")
 
 
-@njit(types.void(IN, types.{dtype}, types.boolean, types.intp, OUT), cache=True)
+@typed(types.void(IN, types.{dtype}, types.boolean, types.intp, OUT))
 def kernel(x, scale, flip, start, out):
     for i in range(x.shape[0]):
         total = out[i]
@@ -41,7 +40,7 @@ VIEWS = {
 @pytest.mark.parametrize("flip", [False, True])
 def test_arrays_of_every_layout(dtype, view, flip):
     x = VIEWS[view](np.arange(60).reshape(6, 10).astype(dtype))
-    run = functions.translated(TEXT.format(dtype=dtype))
+    run = functions.compiled(TEXT.format(dtype=dtype))
     out = np.full(len(x), 3, dtype)
     run(x, 2, flip, 1, out)
     seen = (x[:, ::-1] * 2 if flip else x)[:, 1:].sum(1) + 3
@@ -49,12 +48,12 @@ def test_arrays_of_every_layout(dtype, view, flip):
 
 
 def test_truths_and_arrays_of_the_functions_own():
-    run = functions.translated("""
+    run = functions.compiled("""
 FLAGS = types.Array(types.boolean, 1, "C")
 ROOM = np.uintp(8)
 
 
-@njit(types.void(FLAGS, FLAGS, types.uintp, types.uintp))
+@typed(types.void(FLAGS, FLAGS, types.uintp, types.uintp))
 def kernel(x, y, lo, hi):
     seen = np.empty(ROOM, np.float32)
     for i in range(lo, hi):
@@ -72,15 +71,15 @@ def test_what_is_not_fused_rounds_as_numpy_does():
 X = types.Array(types.float64, 1, "C")
 
 
-@njit(types.void(X, X, X), {more})
+@typed(types.void(X, X, X){more})
 def kernel(x, y, out):
     for i in range(x.shape[0]):
         out[i] = x[i] * y[i] - np.float64(1.0)
 """
     x, y = 1 + np.arange(1, 9) * 2.0**-30, 1 - np.arange(1, 9) * 2.0**-30
     plain, fused = np.empty(8), np.empty(8)
-    functions.translated(text.format(more=""))(x, y, plain)
-    functions.translated(text.format(more='fastmath={"contract"}'))(x, y, fused)
+    functions.compiled(text.format(more=""))(x, y, plain)
+    functions.compiled(text.format(more=', "contract"'))(x, y, fused)
     np.testing.assert_array_equal(plain, x * y - 1)
     exact = -((np.arange(1, 9) * 2.0**-30) ** 2)
     assert np.abs(fused - exact).max() <= np.abs(plain - exact).max()
@@ -97,26 +96,7 @@ def kernel(x, y, out):
 )
 def test_other_arguments_are_refused(args, message):
     with pytest.raises(TypeError, match=message):
-        functions.translated(TEXT.format(dtype="float64"))(*args)
-
-
-def test_what_only_numba_knows_is_left_to_it():
-    text = """
-@njit(types.void(types.Array(types.float64, 1, "C")), cache=True)
-def kernel(x):
-    x[1:] = 2.0
-"""
-    assert functions.translated(text) is None
-    x = np.zeros(3)
-    functions.compiled(text)(x)
-    assert x.tolist() == [0, 2, 2]
-
-
-def test_kernels_of_rows_and_sums_are_translated():
-    made = [rows._kernel(name, char) for name in rows._BODIES for char in "fd"]
-    made += [rows._layer_norm_back("d"), *(scans._kernel(ndim, "d") for ndim in (2, 3))]
-    assert {type(loop.kernel) for loop in made} == {functions.Function}
-    assert functions.translated(OUTER.format(dtype="float64").strip() + "\n") is not None
+        functions.compiled(TEXT.format(dtype="float64"))(*args)
 
 
 SCRIPT = """
@@ -143,7 +123,7 @@ DISTINCT = """
 IN, OUT = (types.Array(types.float64, 1, "C", readonly=one) for one in (True, False))
 
 
-@njit(types.void(IN, OUT), cache=True)
+@typed(types.void(IN, OUT))
 def kernel(x, out):
     kept = np.empty(64, np.float64)
     for k in range(64):

@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from tests.kernels import by_numba
 
 from fgrad.errors import CacheWarning
 from fgrad.kernels import checks, compilation, intrinsics, native, store, vm
+from fgrad.kernels.scalars import UntranslatableError
 
 TEXT = """
 @helper
@@ -243,37 +245,32 @@ class TestCache:
 
 
 @compiled_only
-class TestNumba:
-    """What is left to Numba, and what happens where its inside is another one."""
+class TestTexts:
+    """What kernels say and what becomes of it."""
 
-    POWER = """
-def kernel(slots, args, lo, hi):
-    float64_at(slots, args, 0)[0] **= 3.0
-"""
-
-    def loaded(self):
-        native._kernels.clear()
-        before, x = native.statistics(), np.array([2.0])
-        call(native.compiled(self.POWER), [x], [0], 1)
-        assert x == [8]
-        return tuple(b - a for a, b in zip(before, native.statistics(), strict=True))
-
-    def test_what_is_not_translated_is_left_to_it(self, folder):
-        assert self.loaded() == (1, 0, 1)
-        assert self.loaded() == (0, 1, 0)
-
-    def test_what_cannot_be_linked_is_left_to_it(self, folder, monkeypatch):
-        monkeypatch.setattr(compilation, "link", lambda code: (0, None))  # as where a function is missing
-        before = native.statistics()
-        check(native.compiled(TEXT.format(3)), 3)
-        assert native.statistics().by_numba == before.by_numba + 1
-
-    def test_no_way_to_the_machine_code(self, folder, monkeypatch):
-        from numba.core.codegen import CodeLibrary
-
-        monkeypatch.delattr(CodeLibrary, "_get_compiled_object")
-        assert self.loaded() == self.loaded() == (1, 0, 1)
+    def test_what_kernels_cannot_say_is_refused_with_the_text(self, folder):
+        text = "def kernel(slots, args, lo, hi):\n    float64_at(slots, args, 0)[0] **= 3.0\n"
+        with pytest.raises(UntranslatableError, match="Pow") as raised:
+            native.compiled(text)
+        assert "mistake of fgrad" in str(raised.value)
+        assert text in str(raised.value)
         assert not everything(folder)
+
+    def test_functions_that_the_platform_lacks_are_named(self, folder, monkeypatch):
+        text = """
+def kernel(slots, args, lo, hi):
+    x = float64_at(slots, args, 0)
+    x[0] = math.hypot(x[0], 2.0)
+"""
+        known = compilation._is_known
+        monkeypatch.setattr(compilation, "_is_known", lambda name: name != "hypot" and known(name))
+        with pytest.raises(RuntimeError, match="lacks hypot"):
+            native.compiled(text)
+
+    def test_code_that_is_not_linked(self, folder, monkeypatch):
+        monkeypatch.setattr(compilation, "link", lambda code: (0, None))
+        with pytest.raises(RuntimeError, match="does not link"):
+            native.compiled(TEXT.format(3))
 
     def test_both_ways_give_the_same(self, folder):
         text = """
@@ -293,15 +290,12 @@ def kernel(slots, args, lo, hi):
         x, y = rng.standard_normal(50).astype(np.float32), rng.integers(-9, 9, 50).astype(np.int32)
         outs = [np.zeros(50), np.zeros(50)]
         call(native.compiled(text), [x, y, outs[0]], [0, 1, 2, 9], 50)
-        kernel = compilation.by_numba(text, "kernel")
-        call(native.Kernel(kernel.address, kernel), [x, y, outs[1]], [0, 1, 2, 9], 50)
+        call(by_numba.compiled(text), [x, y, outs[1]], [0, 1, 2, 9], 50)
         np.testing.assert_array_equal(*outs)
         assert np.isinf(outs[0]).any()
 
     def test_an_error_in_the_text_is_raised(self, folder):
-        from numba import NumbaError
-
-        with pytest.raises(NumbaError, match="missing"):
+        with pytest.raises(UntranslatableError, match="missing"):
             native.compiled("def kernel(slots, args, lo, hi):\n    missing()\n")
 
     def test_code_lives_as_long_as_its_kernel(self, folder):
@@ -413,12 +407,12 @@ def test_the_collector_runs_again_after_an_interrupted_compilation(monkeypatch):
 
     monkeypatch.setattr(compilation, "assembly", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        compilation.translated("", "kernel")
+        compilation.compiled("", "kernel")
     assert gc.isenabled()
     monkeypatch.setattr(
         type(compilation._collector_asleep), "leave", interrupted
     )  # where nothing was done yet
     monkeypatch.setattr(compilation, "assembly", lambda *_: None)
     with pytest.raises(KeyboardInterrupt):
-        compilation.translated("", "kernel")
+        compilation.compiled("", "kernel")
     assert gc.isenabled()

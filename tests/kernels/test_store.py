@@ -465,13 +465,11 @@ class TestKeys:
 
     def test_what_it_says(self):
         import llvmlite
-        import numba
 
         header = store.header()
         assert header.count("\n") == 0
         for part in (
             f"fgrad {store._version('fgrad')} {store._sources()[:16]}",
-            f"numba {numba.__version__}",
             f"llvmlite {llvmlite.__version__} with LLVM {llvmlite.binding.llvm_version_info[0]}.",
             f"numpy {np.__version__}",
             f"{sys.implementation.cache_tag} {sys.version.split()[0]}",

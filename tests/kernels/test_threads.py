@@ -28,7 +28,11 @@ def test_parts_cover_everything_once(three):
 
 def test_little_work_stays_in_one_thread(three):
     calls = []
-    loop = SimpleNamespace(kernel=lambda lo, hi: calls.append((lo, hi)), is_native=False)
+
+    def loop(lo, hi):
+        calls.append((lo, hi))
+
+    loop.is_native = False
     threads.share(loop, (), 100, threads.ELEMENTS)
     assert calls == [(0, 100)]
     threads.share(loop, (), 100, 10 * threads.ELEMENTS)

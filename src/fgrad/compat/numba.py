@@ -1,4 +1,4 @@
-"""Numba: its compiler lock, machine code as bytes, how its functions are called, CUDA's simulator."""
+"""Numba: its compiler lock, CUDA's simulator."""
 
 from __future__ import annotations
 
@@ -6,41 +6,10 @@ import sys
 from threading import RLock
 from typing import Any
 
-from fgrad import config
-from fgrad.blocks import suppress
-
 
 def lock_holder() -> Any:
     """Return the object whose `_lock` Numba's compiler takes; None where none is known, or none was made."""
     return getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
-
-
-def object_code(function: Any) -> bytes | None:
-    """Return the object file of what `numba.cfunc` made; None if it does not say, so that it is not kept."""
-    if not config.private():
-        return None
-    with suppress(AttributeError, RuntimeError):
-        return bytes(function._library._get_compiled_object())
-    return None
-
-
-def loop_address(compiled: Any) -> int:
-    """Return the address of a compiled function in Numba's own calling convention."""
-    return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
-
-
-def call_loop(context: Any, builder: Any, address: Any, kinds: tuple[Any, ...], values: list[Any]) -> Any:
-    """Write the call of a function at an address of `loop_address`; return whether it raised nothing."""
-    from numba import types  # noqa: PLC0415 -- late: it takes longer to import than the rest of fgrad
-    from numba.core import callconv, cgutils  # noqa: PLC0415
-
-    kind = context.call_conv.get_function_type(types.none, kinds)
-    function = builder.inttoptr(address, kind.as_pointer())
-    result, error = (cgutils.alloca_once(builder, a.pointee) for a in kind.args[:2])
-    given = context.get_arg_packer(kinds).as_arguments(builder, values)
-    code = builder.call(function, [result, error, *given])
-    fine = [builder.icmp_signed("==", code, c) for c in (callconv.RETCODE_OK, callconv.RETCODE_NONE)]
-    return builder.or_(*fine)
 
 
 # ---- the simulator of CUDA -----------------------------------------------------------------------------

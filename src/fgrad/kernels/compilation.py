@@ -1,24 +1,18 @@
-"""From the text of a kernel to machine code: `translate` types and lowers it, and LLVM does the rest.
-
-What `translate` does not know goes to `numba.cfunc`, which knows all that kernels say, and takes ten times as
-long. No kernel of fgrad's own needs it.
-"""
+"""From the text of a kernel to machine code: `translate` types and lowers it, and LLVM does the rest."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
 import mmap
-import re
 import sys
 from typing import Any, NamedTuple
 
 from fgrad import locks
 from fgrad.blocks import Nested, suppress
-from fgrad.compat import cpython, llvmlite, numba
+from fgrad.compat import cpython, llvmlite
 from fgrad.kernels import checks, source, store
 
-FASTMATH = {"contract"}  # fused multiply-add
 LEAST = 2**24  # bytes that LLVM takes for little code
 EXPANSION = 320  # for each byte of a text in its language
 COPIES = 8  # for each byte of an object file
@@ -41,42 +35,57 @@ class Code(NamedTuple):
 class Compiled(NamedTuple):
     """Machine code that is ready to run."""
 
-    code: Code | None  # None if it cannot be kept
+    code: Code
     address: int
     owner: Any  # which keeps it alive
 
 
-def translated(text: str, signature: str) -> Compiled | None:
-    """Return the machine code of the function `kernel` in a text, or None if that is left to Numba.
+def compiled(text: str, signature: str) -> Compiled:
+    """Return the machine code of the function `kernel` in a text.
 
     Args:
         text: as of `native`; the function raises no errors.
         signature: one of `SIGNATURES`.
+
+    Raises:
+        UntranslatableError: there is something in the text that kernels cannot say.
+        RuntimeError: it calls functions that this platform does not have.
     """
     symbol = f"fgrad_{store.digest(text)}"
     with _collector_asleep:
         written = assembly(text, signature, symbol)
-        if written is None:
-            return None
         demand_memory(len(written) * EXPANSION)
         machine = target_machine()
         module = optimised(written, machine)
         externals = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
         code = Code(symbol, tuple(externals), machine.emit_object(module))
         address, owner = link(code)
-        return Compiled(code, address, owner) if address else None
+        if not address:
+            missing = [name for name in externals if not _is_known(name)]
+            raise RuntimeError(
+                f"a compiled kernel cannot be linked: the C library here lacks {', '.join(missing)}"
+                if missing
+                else "LLVM does not link the machine code that it has made for this processor"
+            )
+        return Compiled(code, address, owner)
 
 
-def assembly(text: str, signature: str, symbol: str) -> str | None:
-    """Return the function `kernel` of a text in LLVM's language, called `symbol`; None if Numba must."""
+def assembly(text: str, signature: str, symbol: str) -> str:
+    """Return the function `kernel` of a text in LLVM's language, called `symbol`.
+
+    Raises:
+        UntranslatableError: there is something in the text that kernels cannot say.
+    """
     from fgrad.kernels import instructions, scalars, translate  # noqa: PLC0415 -- late: they import llvmlite
 
     names = instructions.for_functions() if signature == "function" else instructions.for_translation()
     module = source.execute(text, **names)
     try:
         return str(translate.translated(text, module, symbol, *SIGNATURES[signature]))
-    except scalars.Untranslatable:
-        return None
+    except scalars.UntranslatableError as error:
+        raise scalars.UntranslatableError(
+            f"{error} in the text of a kernel. This is a mistake of fgrad: please report it with\n\n{text}"
+        ) from None
 
 
 def optimised(written: str, machine: Any) -> Any:
@@ -107,33 +116,6 @@ def _builder(_: tuple[str, str], straight: bool) -> Any:
     tuning = binding.create_pipeline_tuning_options(speed_level=3)
     tuning.loop_vectorization, tuning.slp_vectorization = True, straight
     return binding.create_pass_builder(target_machine(), tuning)
-
-
-def by_numba(text: str, signature: str) -> Compiled:
-    """Return what `translated` does by way of Numba.
-
-    Raises:
-        numba.NumbaError: the text cannot be compiled.
-    """
-    from numba import cfunc, types  # noqa: PLC0415 -- late: it takes longer to import than the rest of fgrad
-
-    from fgrad.kernels import instructions  # noqa: PLC0415
-
-    def numba_type(kind: str) -> Any:
-        return types.CPointer(types.int64) if kind == "int64*" else getattr(types, kind)
-
-    function = source.execute(text, **instructions.for_numba()).kernel
-    params, result = SIGNATURES[signature]
-    demand_memory(10 * EXPANSION * len(text))  # its text in LLVM's language is some ten times as long
-    made: Any = cfunc(
-        numba_type(result)(*map(numba_type, params)), error_model="numpy", fastmath=FASTMATH
-    )(function)  # fmt: skip
-    machine = numba.object_code(made)
-    if machine is None:  # the kernel lives in memory only
-        return Compiled(None, made.address, made)
-    declared = re.findall(r'^declare [^@]*@"?([\w.$]+)"?\(', made.inspect_llvm(), re.MULTILINE)
-    code = Code(made.native_name, tuple(n for n in declared if not n.startswith("llvm.")), machine)
-    return Compiled(code, made.address, made)
 
 
 def link(code: Code) -> tuple[int, Any]:

@@ -17,7 +17,8 @@ import numpy as np
 
 from fgrad import config
 from fgrad.kernels import native, store, threads
-from fgrad.kernels.loops import Loop
+from fgrad.kernels.functions import compiled
+from fgrad.kernels.threads import Loop
 
 Steps = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]
@@ -41,7 +42,6 @@ one = tile(1, {vectors}, {lanes}, {accumulate})
 IMAGES, FLAT = (types.Array(types.{dtype}, rank, "C", readonly=True) for rank in (4, 1))
 OUT, I = types.Array(types.{dtype}, 1, "C"), types.intp
 STARTS = types.Array(types.uintp, 1, "C", readonly=True)
-helper = njit(error_model="numpy", inline="always")
 
 
 @helper
@@ -86,7 +86,7 @@ def products(turns, a, i, ahead, row, b, j, below, term, c, k, beyond, line, m, 
         r += ROWS if full else ONE
 
 
-@njit(types.void({types}, {integers}types.uintp, types.uintp), error_model="numpy", nogil=True)
+@typed(types.void({types}, {integers}types.uintp, types.uintp))
 def kernel({names}, lo, hi):
     groups, parts = x.shape[1] // channels, (height + step - 1) // step
     lines, tall, wide = channels * kh * kw, step + (kh - 1) * dh, width + (kw - 1) * dw
@@ -212,7 +212,7 @@ def _kernel(name: str, char: str, tile: Tile) -> Loop:
         integers="I, " * len(numbers.split(", ")),
         names=f"{', '.join(arguments)}, {numbers}",
     )
-    return Loop(text + body)
+    return compiled(text + body)
 
 
 class Geometry:

@@ -13,7 +13,7 @@ import numpy as np
 from fgrad import config
 from fgrad.core.caches import LRU
 from fgrad.expr.node import Expr
-from fgrad.kernels import source, threads, vector
+from fgrad.kernels import threads, vector
 from fgrad.kernels.body import (
     BOOL,
     FLOAT64,
@@ -25,7 +25,8 @@ from fgrad.kernels.body import (
     prepare,
     statements,
 )
-from fgrad.kernels.loops import Loop
+from fgrad.kernels.functions import compiled
+from fgrad.kernels.threads import Loop
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -45,7 +46,7 @@ class Layout(NamedTuple):
     contiguous: bool
 
 
-_loops: LRU[tuple[int, Key], Any] = LRU()  # by plan and layout: a `Loop`, or a function that reduces
+_loops: LRU[tuple[int, Key], Any] = LRU()  # by plan and layout: a `Loop`
 _number = count()
 
 
@@ -100,7 +101,7 @@ class Elementwise:
         else:
             flat = [*[a if type(a) is float else a.ravel() for a in operands], *[o.ravel() for o in outs]]
         if first.size < 2 * threads.ELEMENTS:
-            loop.kernel(*flat, 0, first.size)
+            loop(*flat, 0, first.size)
         else:
             threads.share(loop, tuple(flat), first.size, first.size)
         return outs[0] if len(outs) == 1 else tuple(outs)
@@ -115,7 +116,7 @@ class Elementwise:
         if compute is not dtype:
             return None, []
         text = _elementwise_text(self._body, dtype, 1, *self._flat_layouts(dtype, operands))
-        return Loop(text), [BOOL if t else final for t in self._body.truths]
+        return compiled(text), [BOOL if t else final for t in self._body.truths]
 
     def _flat_layouts(self, dtype: np.dtype, operands: Sequence[Any]) -> tuple[list[Layout], list[Layout]]:
         inputs = [Layout(dtype.char, () if type(a) is float else (0,), contiguous=True) for a in operands]
@@ -162,7 +163,7 @@ class Elementwise:
         if loop is None:
             layouts = _layouts(plan, key)
             text = _elementwise_text(self._body, plan.compute, key[0], layouts[:count], layouts[count:])
-            loop = _loops.setdefault(known, Loop(text))
+            loop = _loops.setdefault(known, compiled(text))
         threads.share(loop, (*arrays, *outs), views[-1].shape[0], views[-1].size)
 
 
@@ -257,7 +258,6 @@ def _module(preamble: str, names: list[str], types: list[str], lines: list[str],
     declared = [f"    {t},  # {name}" for t, name in zip(types, names, strict=True)]
     head = [
         f'CONTRACT = "{", ".join(asked)}"',
-        f'helper = njit(error_model="numpy", fastmath={{"contract"}}, {source.HELPER})',
         preamble,
         "",
         "SIGNATURE = types.void(",
@@ -267,8 +267,7 @@ def _module(preamble: str, names: list[str], types: list[str], lines: list[str],
         "",
     ]
     kernel = _nest([f"def kernel({', '.join(names)}):"], lines)
-    contract = 'fastmath={"contract"}, ' if "def fast_" in preamble else ""  # fused multiply-add
-    decorator = f'@njit(SIGNATURE, cache=True, error_model="numpy", {contract}nogil=True)'
+    decorator = '@typed(SIGNATURE, "contract")' if "def fast_" in preamble else "@typed(SIGNATURE)"
     return "\n".join([*head, decorator, *kernel, ""])
 
 

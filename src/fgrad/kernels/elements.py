@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from fgrad.kernels import checks, scalars
-from fgrad.kernels.scalars import Number, Untranslatable, constant, convert
+from fgrad.kernels.scalars import Number, UntranslatableError, constant, convert
 
 LINE = 64  # bytes of the cache: a vector that lies in two lines takes twice the time
 _WORD, _BYTE = ir.IntType(64), ir.IntType(8)
@@ -50,7 +50,7 @@ class Array:
     def place(self, builder: Any, indices: Sequence[Number]) -> Any:
         """Return the pointer to an element; negative numbers count from the end, as in NumPy."""
         if len(indices) != len(self.sizes):
-            raise Untranslatable(f"{len(indices)} indices of {len(self.sizes)} axes")
+            raise UntranslatableError(f"{len(indices)} indices of {len(self.sizes)} axes")
         places = [_counted(builder, i, n) for i, n in zip(indices, self.sizes, strict=True)]
         if checks.ON:
             for place, size in zip(places, self.sizes, strict=True):
@@ -153,7 +153,7 @@ def _memory(dtype: str) -> Any:
 def _counted(builder: Any, index: Number, size: Number) -> Any:
     """Return an index that is not negative."""
     if not scalars.is_whole(index.kind) or index.kind == "bool":
-        raise Untranslatable(f"an index that is {index.kind}")
+        raise UntranslatableError(f"an index that is {index.kind}")
     value = convert(builder, index, "int64" if scalars.is_signed(index.kind) else "uint64").value
     if not scalars.is_signed(index.kind) or (index.literal is not None and index.literal >= 0):
         return value

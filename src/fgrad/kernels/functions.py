@@ -1,7 +1,8 @@
 """Functions of arrays and numbers in machine code, from the texts of kernels.
 
-Such a text is a module with a function `kernel`, whose decorator `njit` has its signature. `translate` makes
-a kernel of it, as of `native`, whose arguments are in its slots and numbers.
+Such a text is a module with a function `kernel`. Its decorator `typed` has the signature, and "contract" if
+products and sums may be fused. `translate` makes a kernel of it, as of `native`, whose arguments are in its
+slots and numbers. Where the last two are `lo` and `hi`, they bound a loop that threads may share.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from typing import Any
 import numpy as np
 
 from fgrad.compat.numpy import address
-from fgrad.kernels import checks, native, pool, source
+from fgrad.kernels import checks, contracts, intrinsics, native, pool, source
 
 _FLOATS = ("float32", "float64")
 
 
 class Function:
-    """A function of arrays and numbers; the last two are the bounds of its loop if they are `lo` and `hi`."""
+    """A function of arrays and numbers in machine code."""
 
     __slots__ = ("_contract", "_is_loop", "_kinds", "kernel")
 
     kernel: native.Kernel
+    is_native = True
 
     def __init__(self, kernel: native.Kernel, kinds: Sequence[Any], *, is_loop: bool) -> None:
         self.kernel, self._is_loop, self._contract = kernel, is_loop, kernel.contract
@@ -74,19 +76,36 @@ class Function:
         return array("q", numbers), array("q", slots)
 
 
-def compiled(text: str) -> Callable[..., None]:
-    """Return the function `kernel` of the module `text`, compiled by Numba if it cannot be done without."""
-    return translated(text) or source.compiled(text)
+class Interpreted:
+    """The same where nothing is compiled: Python runs it, without NumPy's warnings."""
+
+    __slots__ = ("_contract", "_function")
+
+    is_native = False
+
+    def __init__(self, function: Callable[..., None], contract: contracts.Contract | None) -> None:
+        self._function, self._contract = source.quiet(function), contract
+
+    def __call__(self, *args: Any) -> None:
+        """Run it."""
+        if self._contract is not None:
+            count = len(self._contract.names)
+            shapes = [x.shape if isinstance(x, np.ndarray) else x for x in args[:count]]
+            self._contract.ask((args[-1], *shapes), args[:count], args[-1])
+        self._function(*args)
+
+    def share(self, args: Sequence[Any], count: int, _: int) -> None:
+        """Run the whole loop."""
+        self(*args, 0, count)
 
 
-def translated(text: str) -> Function | None:
-    """Return the function `kernel` of the module `text`; None if that is left to Numba."""
-    if native.interpreted():
-        return None
-    kernel = native.translated(text, "function")
-    if kernel is None:
-        return None
+def compiled(text: str) -> Function | Interpreted:
+    """Return the function `kernel` of the module `text`."""
     from fgrad.kernels import instructions, translate  # noqa: PLC0415 -- late: they import llvmlite
 
+    if native.interpreted():
+        names = {**instructions.for_functions(), **intrinsics.interpreted_names()}
+        return Interpreted(source.execute(text, **names).kernel, contracts.of(text))
+    kernel = native.compiled(text, "function")
     function = source.execute(text, **instructions.for_functions()).kernel
     return Function(kernel, function.signature, is_loop=translate.is_loop(function))

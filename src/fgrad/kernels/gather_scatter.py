@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.kernels import threads
-from fgrad.kernels.loops import Loop
-from fgrad.kernels.source import HELPER
+from fgrad.kernels.functions import compiled
+from fgrad.kernels.threads import Loop
 
 LINE = 64  # bytes that come from memory together
 OWN, COMMON = 2**20, 2**25  # bytes of the caches of a core and of all, about: between them `_fetch` pays
@@ -34,7 +34,7 @@ FLAG = types.Array(types.uint8, 1, "C")
 SIGNATURE = types.void(IN, ROWS, PLACES, OUT, FLAG, *[types.int64] * 3, types.uintp, types.uintp)
 
 
-@njit(SIGNATURE, cache=True, error_model="numpy", nogil=True)
+@typed(SIGNATURE)
 def kernel(x, first, second, out, wrong, rows, columns, width, lo, hi):
     k = lo
     while k < hi:
@@ -61,7 +61,7 @@ PLACES, FLAG = types.Array(types.int64, 1, "C", readonly=True), types.Array(type
 SIGNATURE = types.void(IN, PLACES, OUT, FLAG, types.uintp, types.uintp)
 
 
-@njit(SIGNATURE, cache=True, error_model="numpy", nogil=True)
+@typed(SIGNATURE)
 def kernel(ct, places, out, wrong, lo, hi):
     rows = np.int64(out.shape[0])
     for k in range(U(places.shape[0])):
@@ -83,7 +83,7 @@ PLACES, COUNTS = types.Array(types.{places}, 1, "C", readonly=True), types.Array
 SIGNATURE = types.void(IN, PLACES, OUT, COUNTS, types.uintp, types.uintp)
 
 
-@njit({helper})
+@helper
 def ones(bits):
     x = bits - ((bits >> ONE) & EVEN)
     x = (x & PAIRS) + ((x >> TWO) & PAIRS)
@@ -91,7 +91,7 @@ def ones(bits):
     return (x * BYTES) >> LAST
 
 
-@njit(SIGNATURE, cache=True, error_model="numpy", nogil=True)
+@typed(SIGNATURE)
 def kernel(x, second, out, counts, lo, hi):
     columns, n, parts = np.int64(out.shape[0]), U(second.shape[0]), np.int64(counts.shape[0])
     for part in range(lo, hi):
@@ -128,7 +128,7 @@ U, F, YES, STEP = np.uintp, np.{dtype}, np.uint8(1), np.uintp({step})
 IN, FLAG = types.Array(types.{dtype}, 1, "C", readonly=True), types.Array(types.uint8, 1, "C")
 
 
-@njit(types.void(IN, FLAG, types.uintp, types.uintp), cache=True, error_model="numpy", nogil=True)
+@typed(types.void(IN, FLAG, types.uintp, types.uintp))
 def kernel(x, nan, lo, hi):
     total = F(0.0)
     for k in range(lo, hi):
@@ -143,7 +143,7 @@ IN, OUT = types.Array(types.int64, 1, "C", readonly=True), types.Array(types.int
 FLAG, YES = types.Array(types.uint8, 1, "C"), np.uint8(1)
 
 
-@njit(types.void(IN, OUT, FLAG, types.uintp, types.uintp), cache=True, error_model="numpy", nogil=True)
+@typed(types.void(IN, OUT, FLAG, types.uintp, types.uintp))
 def kernel(places, out, wrong, lo, hi):
     lost = np.int64(0)
     for k in range(lo, hi):
@@ -168,30 +168,30 @@ def _kernel(name: str, char: str, places: str) -> Loop:
         step=_STEPS[name],
         contract=_ASKED.format(matrix=matrix, other=other),
     )
-    return Loop(f"{text}\n")
+    return compiled(f"{text}\n")
 
 
 @cache
 def _rows(char: str) -> Loop:
-    return Loop(f"{_ROWS.strip().format(dtype=np.dtype(char).name)}\n")
+    return compiled(f"{_ROWS.strip().format(dtype=np.dtype(char).name)}\n")
 
 
 @cache
 def _shared(char: str, places: str) -> Loop:
     dtype, places = np.dtype(char).name, np.dtype(places).name
-    text = _SHARED.strip().format(dtype=dtype, places=places, helper=HELPER)
-    return Loop(f"{text}\n")
+    text = _SHARED.strip().format(dtype=dtype, places=places)
+    return compiled(f"{text}\n")
 
 
 @cache
 def _fetched(char: str) -> Loop:
     dtype = np.dtype(char)
-    return Loop(f"{_FETCHED.strip().format(dtype=dtype.name, step=LINE // dtype.itemsize)}\n")
+    return compiled(f"{_FETCHED.strip().format(dtype=dtype.name, step=LINE // dtype.itemsize)}\n")
 
 
 @cache
 def _narrowed() -> Loop:
-    return Loop(f"{_NARROWED.strip()}\n")
+    return compiled(f"{_NARROWED.strip()}\n")
 
 
 def narrowed(places: Any) -> Any:
@@ -263,7 +263,7 @@ def _is_done(name: str, x: Any, first: Any, second: Any, out: Any, shape: tuple[
     flat = (x.reshape(-1), np.ascontiguousarray(first), second.reshape(-1), out.reshape(-1))
     args, loop = (*flat, wrong, *shape, second.shape[1]), _kernel(name, x.dtype.char, second.dtype.char)
     if name == "add":
-        loop.kernel(*args, 0, second.size)
+        loop(*args, 0, second.size)
     else:
         threads.share(loop, args, second.size, second.size)
     return not wrong[0]

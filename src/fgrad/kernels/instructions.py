@@ -1,13 +1,12 @@
 """The intrinsics of kernels as LLVM instructions: their operand types, and what they emit.
 
-Each is declared once, for `translate` and for Numba. See `intrinsics` for what they do.
+See `intrinsics` for what they do.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -72,58 +71,9 @@ def declared() -> dict[str, Intrinsic]:
 
 
 @cache
-def for_numba() -> dict[str, Any]:
-    """Return the names for kernels that Numba compiles."""
-    from numba import njit, types  # noqa: PLC0415 -- late: it takes longer to import than the rest of fgrad
-
-    helper = njit(error_model="numpy", fastmath={"contract"}, forceinline=True)
-    names: dict[str, Any] = {"np": np, "math": math, "types": types, "helper": helper}
-    return names | {name: _as_numba_has_it(made) for name, made in declared().items()}
-
-
-@cache
 def for_translation() -> dict[str, Any]:
     """Return the names for kernels that `translate` compiles, where functions stand for their texts."""
     return {"np": np, "math": math, "helper": _itself, **declared()}
-
-
-def _as_numba_has_it(made: Intrinsic) -> Any:
-    from numba import types  # noqa: PLC0415 -- late, as above
-    from numba.core import cgutils  # noqa: PLC0415
-    from numba.extending import intrinsic  # noqa: PLC0415
-
-    def kind(given: Any) -> str:
-        if isinstance(given, types.CPointer):
-            return f"{given.dtype}*"
-        return (
-            "int64" if isinstance(given, types.Integer) and given.name.startswith("Literal") else str(given)
-        )
-
-    def numba_type(name: str) -> Any:
-        return types.CPointer(getattr(types, name[:-1])) if name[-1] == "*" else getattr(types, name)
-
-    *fixed, last = signature = list(inspect.signature(made.emit).parameters.values())
-    several = last.kind is inspect.Parameter.VAR_POSITIONAL
-
-    def typed(_: Any, *given: Any) -> Any:
-        kinds = made.kinds(*map(kind, given))
-        if kinds is None:
-            return None
-        params, result = [numba_type(k) for k in kinds[0]], numba_type(kinds[1])
-        if several:
-            first = len(fixed) - 1
-            params[first:] = [types.StarArgTuple.from_types(tuple(params[first:]))]
-
-        def emit(context: Any, builder: Any, _: Any, values: Any) -> Any:
-            if several:
-                values = [*values[:-1], *cgutils.unpack_tuple(builder, values[-1])]
-            value = made.emit(builder, *values)
-            return context.get_dummy_value() if value is None else value
-
-        return result(*params), emit
-
-    typed.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
-    return intrinsic(typed)
 
 
 def _fixed(result: str, emit: Callable[..., Any], *params: str) -> Intrinsic:
@@ -145,22 +95,22 @@ def _one_float(x: str) -> Kinds:
 
 @cache
 def for_functions() -> dict[str, Any]:
-    """Return the names for texts of `functions` that `translate` compiles."""
-    return {**for_translation(), "njit": _njit, "types": _Types(), "tile": Tile}
+    """Return the names for texts of `functions`."""
+    return {**for_translation(), "typed": _typed, "types": _Types(), "tile": Tile}
 
 
-def _njit(signature: Any = None, *, fastmath: Sequence[str] = (), **_: Any) -> Callable[[Any], Any]:
-    """Note on a function what Numba would be told of it."""
+def _typed(signature: Any, *floats: str) -> Callable[[Any], Any]:
+    """Note the signature of a function on it, and the flags of its arithmetic of floats."""
 
     def noted(function: Any) -> Any:
-        function.signature, function.floats = signature, tuple(fastmath)
+        function.signature, function.floats = signature, floats
         return function
 
     return noted
 
 
 class _Types:
-    """What stands for `numba.types` in signatures."""
+    """The types in signatures, by the names that Numba has for them."""
 
     def __getattr__(self, name: str) -> str:
         return _NAMES.get(name, name)

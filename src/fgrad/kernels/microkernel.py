@@ -13,7 +13,7 @@ from llvmlite import ir
 
 from fgrad.kernels import checks
 from fgrad.kernels.elements import Array
-from fgrad.kernels.scalars import Number, Untranslatable, convert
+from fgrad.kernels.scalars import Number, UntranslatableError, convert
 
 _WORD, _LANE = ir.IntType(64), ir.IntType(32)
 _ARRAYS = [kind == "a" for kind in "anananaannn"]  # which of the arguments are arrays
@@ -36,12 +36,12 @@ class Tile(NamedTuple):
     def emit(self, builder: Any, *given: Any) -> None:
         """Write the instructions."""
         if [isinstance(x, Array) for x in given] != _ARRAYS:
-            raise Untranslatable("a product of something else than arrays with places")
+            raise UntranslatableError("a product of something else than arrays with places")
         a, i, row, top, b, j, term, c, k, line, count = (
             x if isinstance(x, Array) else convert(builder, x, "uint64").value for x in given
         )
         if a.dtype not in {"float32", "float64"} or {b.dtype, c.dtype} != {a.dtype}:
-            raise Untranslatable(f"a product of {a.dtype} and {b.dtype}")
+            raise UntranslatableError(f"a product of {a.dtype} and {b.dtype}")
         vector = ir.VectorType(a.pointer.type.pointee, self.lanes)
         none, mask = ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(_LANE, self.lanes), None)
         lines = [builder.add(i, _read(builder, row, builder.add(top, _WORD(r)))) for r in range(self.rows)]

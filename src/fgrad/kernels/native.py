@@ -1,4 +1,4 @@
-"""Kernels as machine code independent of Python: compiled once, stored on disk, loaded without Numba.
+"""Kernels as machine code independent of Python: compiled once, stored on disk, loaded by llvmlite.
 
 A kernel is a text that defines `kernel(slots, args, lo, hi)`: `slots[k]` is the address of buffer k, `args`
 are the int64 numbers of this call: numbers of buffers and sizes, and `lo`, `hi` (unsigned) bound its loop. It
@@ -56,15 +56,14 @@ class Kernel:
 
 
 class Statistics(NamedTuple):
-    """How many kernels this process has compiled, by Numba those of them, and how many it has loaded."""
+    """How many kernels this process has compiled, and how many it has loaded."""
 
     compiled: int
     loaded: int
-    by_numba: int
 
 
 _kernels: LRU[tuple[str, str], Kernel] = LRU()
-_counts = {"compiled": 0, "loaded": 0, "by_numba": 0}
+_counts = {"compiled": 0, "loaded": 0}
 
 
 def compiled(text: str, signature: str = "kernel") -> Kernel:
@@ -72,28 +71,11 @@ def compiled(text: str, signature: str = "kernel") -> Kernel:
 
     Args:
         text: what the module says, as above.
-        signature: "kernel", or "entry" for a function `kernel` that Python calls (see `entry`).
+        signature: "kernel", or "entry" for a function `kernel` that Python calls (see `entry`), or
+            "function" for a text of `functions`.
 
     Raises:
-        numba.NumbaError: the text cannot be compiled.
-    """
-    kernel = translated(text, signature)
-    if kernel is None:
-        with locks.making:
-            kernel = _kernels.get((text, signature))
-            if kernel is None:
-                made = compilation.by_numba(_whole(text, signature), signature)
-                kernel = _kernels[text, signature] = _kept(text, signature, made)
-                _counts["by_numba"] += 1
-    return kernel
-
-
-def translated(text: str, signature: str) -> Kernel | None:
-    """Return the kernel of `text`, as `compiled`; None if only Numba can compile it, or a text that it says.
-
-    Args:
-        text: as of `compiled`.
-        signature: "kernel" or "entry", or "function" for a text of `functions`.
+        UntranslatableError: there is something in the text that kernels cannot say.
     """
     key = text, signature
     kernel = _kernels.get(key)
@@ -101,10 +83,8 @@ def translated(text: str, signature: str) -> Kernel | None:
         with locks.making:
             kernel = _kernels.get(key) or _found(text, signature)
             if kernel is None:
-                made = compilation.translated(_whole(text, signature), signature)
-                kernel = _kept(text, signature, made) if made else None
-            if kernel is not None:
-                _kernels[key] = kernel
+                kernel = _kept(text, signature, compilation.compiled(_whole(text, signature), signature))
+            _kernels[key] = kernel
     return kernel
 
 
@@ -168,7 +148,7 @@ def _kept(text: str, signature: str, made: Compiled) -> Kernel:
     code, address, owner = made
     _counts["compiled"] += 1
     path = _path(_whole(text, signature))
-    if path and code:
+    if path:
         with suppress(OSError):
             store.keep(path, _packed(code, path.stem))
     kernel = Kernel(address, owner)

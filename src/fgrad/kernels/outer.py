@@ -17,7 +17,7 @@ MATRIX = types.Array(types.{dtype}, 2, "C", readonly=True)
 OUT = types.Array(types.{dtype}, 3, "C")
 
 
-@njit(types.void(MATRIX, MATRIX, OUT), cache=True, error_model="numpy", nogil=True)
+@typed(types.void(MATRIX, MATRIX, OUT))
 def kernel(x, y, out):
     for n in range(np.uintp(x.shape[0])):
         for i in range(np.uintp(x.shape[1])):

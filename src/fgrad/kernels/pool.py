@@ -234,7 +234,7 @@ class ThreadPool:
     """Workers that wait for loops, and the work queue where they find them.
 
     Attributes:
-        queue: its address, for `runner` and for kernels that `sharing` makes.
+        queue: its address, for `runner`.
     """
 
     def __init__(self, parts: int) -> None:

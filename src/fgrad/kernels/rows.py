@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.kernels import source, threads, vector
-from fgrad.kernels.loops import Loop
+from fgrad.kernels import threads, vector
+from fgrad.kernels.functions import compiled
+from fgrad.kernels.threads import Loop
 
 LANES = 64
 CHUNK = 8192  # elements of an inner product that are added up on their own
@@ -24,7 +25,6 @@ DISTINCT = True  # results are new arrays
 F = np.{dtype}
 LANES, ZERO, ONE = np.uintp({lanes}), np.uintp(0), np.uintp(1)
 NONE, LEAST = F(0.0), F(-np.inf)
-helper = njit(error_model="numpy", fastmath={{"contract"}}, {helper})
 MATRIX = types.Array(types.{dtype}, 2, "C", readonly=True)
 EACH = SHARED = SINGLE = types.Array(types.{dtype}, 1, "C", readonly=True)
 OUT, OUTS = types.Array(types.{dtype}, 2, "C"), types.Array(types.{dtype}, 1, "C")
@@ -198,7 +198,7 @@ def _text(arguments: str, body: str, dtype: np.dtype, *, blocks: bool = False) -
     body = vector.substituted(body)
     contract = ", ".join(f"{n}{_SIZES[t]}" for n, t in zip(names, types, strict=True))
     contract += f", hi <= blocks, (hi - 1) * {BLOCK} < rows" if blocks else ", hi <= rows"
-    head = _HEAD.format(dtype=dtype.name, lanes=LANES, helper=source.HELPER, contract=contract)
+    head = _HEAD.format(dtype=dtype.name, lanes=LANES, contract=contract)
     folds = _fold("largest", _LARGER), _fold("added", "{a} += {b}")
     lines = [
         f"n, width = np.uintp({matrix}.shape[1]), ONE",
@@ -232,7 +232,7 @@ def _text(arguments: str, body: str, dtype: np.dtype, *, blocks: bool = False) -
             f"SIGNATURE = types.void({signature})",
             "",
             "",
-            '@njit(SIGNATURE, cache=True, error_model="numpy", fastmath={"contract"}, nogil=True)',
+            '@typed(SIGNATURE, "contract")',
             f"def kernel({', '.join((*names, 'lo', 'hi'))}):",
             *(f"    {line}" for line in lines),
             "",
@@ -242,13 +242,13 @@ def _text(arguments: str, body: str, dtype: np.dtype, *, blocks: bool = False) -
 
 @cache
 def _kernel(name: str, char: str) -> Loop:
-    return Loop(_text(*_BODIES[name], np.dtype(char)))
+    return compiled(_text(*_BODIES[name], np.dtype(char)))
 
 
 @cache
 def _layer_norm_back(char: str) -> Loop:
     arguments = "ct MATRIX, x MATRIX, weight SHARED, eps SINGLE, out OUT, dweight PARTS, dbias PARTS"
-    return Loop(_text(arguments, _LAYER_NORM_BACK, np.dtype(char), blocks=True))
+    return compiled(_text(arguments, _LAYER_NORM_BACK, np.dtype(char), blocks=True))
 
 
 def _matrix(x: Any, n: int) -> Any:

@@ -2,7 +2,7 @@
 
 A kind is the name of a dtype, with a star behind it for a pointer. Whole numbers are computed in 64 bits,
 and a float beside a whole number is float64. Mixtures that Numba settles by losing bits (int64 and uint64)
-and operations that no kernel needs are `Untranslatable`.
+and operations that no kernel needs are `UntranslatableError`.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Builder(ir.IRBuilder):  # type: ignore[misc]
                 self.ret(ir.Constant(result, 0))
 
 
-class Untranslatable(Exception):  # noqa: N818 -- not an error: Numba can do it
-    """The text of a kernel has something that is not known here."""
+class UntranslatableError(Exception):
+    """There is something in the text of a kernel that kernels cannot say."""
 
 
 class Number:
@@ -127,7 +127,7 @@ def unified(a: str, b: str) -> str:
             return signed
     elif is_float(a) or is_float(b):
         return _common(a, b)
-    raise Untranslatable(f"something is {a} or {b}")
+    raise UntranslatableError(f"something is {a} or {b}")
 
 
 def convert(builder: Any, x: Number, kind: str) -> Number:
@@ -139,7 +139,7 @@ def convert(builder: Any, x: Number, kind: str) -> Number:
         if is_float(kind) or (is_whole(x.kind) and 0 <= int(value) < 2 ** (_width(kind) - 1)):
             return constant(kind, value)
     if x.kind[-1] == "*" or kind[-1] == "*" or x.kind not in BITS or "complex" in kind + x.kind:
-        raise Untranslatable(f"{x.kind} becomes {kind}")
+        raise UntranslatableError(f"{x.kind} becomes {kind}")
     if kind == "bool":
         return truth(builder, x)
     to = BITS[kind]
@@ -166,7 +166,7 @@ def truth(builder: Any, x: Number) -> Number:
     if is_float(x.kind):
         return Number("bool", builder.fcmp_unordered("!=", x.value, ir.Constant(x.value.type, 0.0)))
     if not is_whole(x.kind):
-        raise Untranslatable(f"the truth of {x.kind}")
+        raise UntranslatableError(f"the truth of {x.kind}")
     return Number("bool", builder.icmp_unsigned("!=", x.value, ir.Constant(x.value.type, 0)))
 
 
@@ -209,7 +209,7 @@ def binary(
         if operation is ast.Mod:
             return _remainder(builder, x, y)
         if operation not in _FLOATS:
-            raise Untranslatable(f"{operation.__name__} of floats")
+            raise UntranslatableError(f"{operation.__name__} of floats")
         rounds = builder.differences if operation is ast.Sub else builder.floats
         return Number(kind, getattr(builder, _FLOATS[operation])(x.value, y.value, flags=rounds))
     if operation in {ast.Add, ast.Mult} and kind == "uint64":
@@ -219,13 +219,13 @@ def binary(
     if operation in {ast.FloorDiv, ast.Mod}:
         quotient, rest = _divided(builder, x, y)
         return quotient if operation is ast.FloorDiv else rest
-    raise Untranslatable(f"{operation.__name__} of integers")
+    raise UntranslatableError(f"{operation.__name__} of integers")
 
 
 def compare(builder: Any, operation: type[ast.cmpop], x: Number, y: Number) -> Number:
     """Return the result of a comparison: with NaN only "not equal" holds."""
     if operation not in _COMPARISONS:
-        raise Untranslatable(operation.__name__)
+        raise UntranslatableError(operation.__name__)
     sign = _COMPARISONS[operation]
     if is_whole(x.kind) and is_whole(y.kind):
         return _compared(builder, sign, x, y)
@@ -279,7 +279,7 @@ def function(builder: Any, name: str, *given: Number) -> Number:
     """Return the result of a function of `math`, of floats of one kind."""
     kind = given[0].kind if len({x.kind for x in given}) == 1 else _common(*(x.kind for x in given))
     if not is_float(kind):
-        raise Untranslatable(f"math.{name} of {kind}")
+        raise UntranslatableError(f"math.{name} of {kind}")
     values = [convert(builder, x, kind).value for x in given]
     if name in _TESTS:
         return Number("bool", _TESTS[name](builder, *values))
@@ -292,7 +292,7 @@ def function(builder: Any, name: str, *given: Number) -> Number:
         symbol = f"{name}f" if kind == "float32" else name
         made = builder.module.globals.get(symbol) or ir.Function(builder.module, signature, symbol)
         return Number(kind, builder.call(made, values))
-    raise Untranslatable(f"math.{name}")
+    raise UntranslatableError(f"math.{name}")
 
 
 def _signed_in_full(builder: Any, x: Number) -> Number:
@@ -303,7 +303,7 @@ def _signed_in_full(builder: Any, x: Number) -> Number:
 def _widened(builder: Any, x: Number) -> Number:
     """Return an integer in 64 bits."""
     if not is_whole(x.kind) or x.kind == "bool":
-        raise Untranslatable(f"{x.kind} as an integer")
+        raise UntranslatableError(f"{x.kind} as an integer")
     return convert(builder, x, "int64" if is_signed(x.kind) else "uint64")
 
 
@@ -318,25 +318,25 @@ def _common(a: str, b: str) -> str:
             return a
         other = b if is_float(a) else a
         if "float64" not in {a, b} and not is_float(other) and other not in BITS:
-            raise Untranslatable(f"{a} beside {b}")
+            raise UntranslatableError(f"{a} beside {b}")
         if "float64" not in {a, b} and is_whole(other) and _width(other) < 32:
-            raise Untranslatable(f"{a} beside {b}, which Numba computes in float32")
+            raise UntranslatableError(f"{a} beside {b}, which Numba computes in float32")
         return "float64"
     if not (is_whole(a) and is_whole(b)):
-        raise Untranslatable(f"{a} beside {b}")
+        raise UntranslatableError(f"{a} beside {b}")
     signs = {is_signed(k) for k in (a, b) if k != "bool"}
     if signs == {False}:
         if "bool" in {a, b}:
-            raise Untranslatable(f"{a} beside {b}")
+            raise UntranslatableError(f"{a} beside {b}")
         return "uint64"
     if False in signs and "uint64" in {a, b}:
-        raise Untranslatable(f"{a} beside {b}, which Numba computes in float64")
+        raise UntranslatableError(f"{a} beside {b}, which Numba computes in float64")
     return "int64"
 
 
 def _extreme(builder: Any, better: type[ast.cmpop], x: Number, y: Number) -> Number:
     if not (is_whole(x.kind) and is_whole(y.kind)):
-        raise Untranslatable(f"the smaller or larger of {x.kind} and {y.kind}")
+        raise UntranslatableError(f"the smaller or larger of {x.kind} and {y.kind}")
     return select(builder, compare(builder, better, x, y), x, y)
 
 

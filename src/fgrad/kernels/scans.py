@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.kernels import threads
-from fgrad.kernels.loops import Loop
+from fgrad.kernels.functions import compiled
+from fgrad.kernels.threads import Loop
 
 ROWS = 8  # sums along contiguous rows that run side by side
 COLUMNS = 512  # of a strided axis: so many neighbours stay in the cache
@@ -25,7 +26,7 @@ IN, OUT = (types.Array(types.{dtype}, {ndim}, "C", readonly=one) for one in (Tru
 SIGNATURE = types.void(IN, OUT, types.boolean, types.uintp, types.uintp)
 
 
-@njit(SIGNATURE, cache=True, error_model="numpy", nogil=True)
+@typed(SIGNATURE)
 def kernel(x, out, backwards, lo, hi):
 {body}
 """
@@ -81,7 +82,7 @@ def _kernel(ndim: int, char: str) -> Loop:
     text = _TEXT.format(
         dtype=np.dtype(char).name, rows=ROWS, columns=COLUMNS, ndim=ndim, body=body, contract=_ASKED[ndim]
     )
-    return Loop(text.strip() + "\n")
+    return compiled(text.strip() + "\n")
 
 
 def cumsum(x: Any, axis: int, *, backwards: bool = False) -> Any:

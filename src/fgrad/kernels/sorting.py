@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.kernels import threads
-from fgrad.kernels.loops import Loop
+from fgrad.kernels.functions import compiled
+from fgrad.kernels.threads import Loop
 
 _TOGETHER = 2**22  # elements that are sorted at a time, since each needs memory for two keys and two places
 
@@ -30,7 +31,7 @@ OUT = types.Array(types.int64, 2, "C")
 SIGNATURE = types.void(IN, KEYS, PLACES, OUT, types.uintp, types.uintp)
 
 
-@njit(SIGNATURE, cache=True, error_model="numpy", nogil=True)
+@typed(SIGNATURE)
 def kernel(x, keys, places, out, lo, hi):
     n = U(x.shape[1])
     starts = np.empty(256, np.uintp)
@@ -73,7 +74,7 @@ def _kernel(char: str) -> Loop:
     dtype = np.dtype(char)
     bits = 8 * dtype.itemsize
     text = _TEXT.strip().format(dtype=dtype.name, bits=bits, last=2 ** (bits - 1) - 1, digits=dtype.itemsize)
-    return Loop(f"{text}\n")
+    return compiled(f"{text}\n")
 
 
 def stable_order(x: Any) -> Any:

@@ -4,9 +4,8 @@ All of it gets executed, so nobody but the user may have written it: files are o
 or waiting for anybody, and used if they are the user's own, which nobody else may write to, in a folder of
 which the same holds. Where that is not so, code lives in memory only, and a warning says why.
 
-An entry is one or more files whose names start with `k_<hash>.`; one of them ends in `.sum` or `.o`, and its
-age is the time since the entry was used. Each is written under another name and moved to its place, so a
-process that ends at any moment leaves whole files, and parts that are swept later.
+An entry is a file `k_<hash>.o`, and its age is the time since it was used. It is written under another name
+and moved to its place: a process that ends at any moment leaves whole files, and parts that are swept later.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ LARGEST = 2**26  # bytes of an entry: one of more is not fgrad's
 SLACK = 32  # of the limit, this part may be written between two looks at what the folder holds
 ABANDONED = 3600.0  # seconds after which nobody still writes a file
 
-_AGING = {".sum", ".o"}
 _NAMES = f"k_{'[0-9a-f]' * 32}.*"
 _SAFELY = 0  # flags to open a file with
 for _name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"):  # which no system has all of
@@ -168,13 +166,12 @@ def keep(path: Path, content: bytes) -> None:
     _unseen[path.parent] = written + len(content)
 
 
-def write(path: Path, content: bytes, date: float | None = None) -> None:
+def write(path: Path, content: bytes) -> None:
     """Write a file that is the user's alone, in such a way that no process ever sees part of it.
 
     Args:
         path: of the file.
         content: what is to be in it.
-        date: what its date shall be, if not now.
 
     Raises:
         OSError: it cannot be written.
@@ -186,8 +183,6 @@ def write(path: Path, content: bytes, date: float | None = None) -> None:
             if hasattr(os, "fchmod"):
                 os.fchmod(file, 0o600)  # whatever the umask
             stream.write(content)
-        if date is not None:
-            os.utime(part, (date, date))
         part.replace(path)
     finally:
         with suppress(OSError):
@@ -250,8 +245,7 @@ class Entry:
 def entries(path: Path) -> dict[str, Entry]:
     """Return the entries of the cache in a folder, with what killed writers left of some."""
     found: defaultdict[str, Entry] = defaultdict(Entry)
-    code = path / "__pycache__"
-    for file in (*path.glob(_NAMES), *(() if code.is_symlink() else code.glob(_NAMES))):
+    for file in path.glob(_NAMES):
         with suppress(OSError):  # another process may remove it meanwhile
             status = file.lstat()
             entry = found[file.name.partition(".")[0]]
@@ -259,7 +253,7 @@ def entries(path: Path) -> dict[str, Entry]:
             entry.size += status.st_size
             if ".tmp" in file.suffixes:
                 entry.parts.append((file, status.st_mtime))
-            elif file.suffix in _AGING:
+            elif file.suffix == ".o":
                 entry.used = max(entry.used, status.st_mtime)
     return dict(found)
 
@@ -274,17 +268,14 @@ def digest(*parts: str | bytes) -> str:
 
 @cache
 def header() -> str:
-    """Return what machine code depends on besides the text, which is part of the hash.
-
-    Numba is not imported for it: code that is in the cache needs llvmlite alone.
-    """
+    """Return what machine code depends on besides the text, which is part of the hash."""
     from llvmlite import binding  # noqa: PLC0415 -- late: eager programs of NumPy's ufuncs need no machine code
 
     cpu, features = processor()
     python = f"{sys.implementation.cache_tag} {platform.python_version()}{getattr(sys, 'abiflags', '')}"
     llvm = ".".join(map(str, binding.llvm_version_info))
     return (
-        f"# fgrad {_version('fgrad')} {_sources()[:16]}, numba {_version('numba')}, "
+        f"# fgrad {_version('fgrad')} {_sources()[:16]}, "
         f"llvmlite {_version('llvmlite')} with LLVM {llvm}, numpy {np.__version__}, {python} of "
         f"{sys.maxsize.bit_length() + 1} bits on {platform.machine()} {binding.get_process_triple()}, "
         f"{cpu} {digest(features)[:16]}{', checked' * config.checked()}"

@@ -28,9 +28,8 @@ Piece = tuple[int, int]
 class Loop(Protocol):
     """A loop whose pieces are independent, so that threads may share it."""
 
-    @property
-    def kernel(self) -> Callable[..., None]:
-        """The function of the arguments and the bounds of a piece; it releases the interpreter."""
+    def __call__(self, *args: Any) -> None:
+        """Run a piece: the arguments, then its bounds; it releases the interpreter."""
 
     @property
     def is_native(self) -> bool:
@@ -51,11 +50,11 @@ def share(loop: Loop, args: tuple[Any, ...], count: int, elements: int) -> None:
     """
     n = parts(count, elements)
     if n < 2:
-        loop.kernel(*args, 0, count)
+        loop(*args, 0, count)
         return
     workers = pool() if loop.is_native else None
     if workers is None:
-        share_by_queue(loop.kernel, args, count, n, -(-count * ELEMENTS // elements))
+        share_by_queue(loop, args, count, n, -(-count * ELEMENTS // elements))
     else:
         workers.wake()
         loop.share(args, count, workers.queue)

@@ -2,7 +2,7 @@
 
 Kernels are simple: numbers and pointers, whose kinds follow from one another line by line, loops over
 `range`, branches, and helper functions, which are written out where they are called. Whatever else a text
-has is `Untranslatable`, and left to Numba, which compiles every kernel, and which tests compare with this.
+has is an `UntranslatableError`. Numba defines what the rest means: tests compare with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fgrad.kernels import checks, elements, instructions, scalars
 from fgrad.kernels.elements import Array
 from fgrad.kernels.instructions import Intrinsic
 from fgrad.kernels.microkernel import Tile
-from fgrad.kernels.scalars import Number, Untranslatable, constant, convert
+from fgrad.kernels.scalars import Number, UntranslatableError, constant, convert
 
 LOCAL = 4096  # elements of an array of a function's own
 DEPTH = 40  # of calls within calls, of which a kernel has few
@@ -40,7 +40,7 @@ def translated(text: str, module: ModuleType, symbol: str, params: tuple[str, ..
         result: the kind of its result, or "void".
 
     Raises:
-        Untranslatable: something in the text is not known here.
+        UntranslatableError: something in the text is not known here.
     """
     functions = {f.name: f for f in ast.parse(text).body if isinstance(f, ast.FunctionDef)}
     code = ir.Module(symbol)
@@ -70,7 +70,7 @@ def translated(text: str, module: ModuleType, symbol: str, params: tuple[str, ..
     elif isinstance(value, Number):
         builder.ret(convert(builder, value, result).value)
     else:
-        raise Untranslatable("a kernel without result")
+        raise UntranslatableError("a kernel without result")
     builder.position_at_end(function.entry_basic_block)
     builder.branch(body)
     elements.tell_apart(builder)
@@ -109,7 +109,7 @@ class _Writer:
         rounds = self.builder.floats, self.builder.differences
         outside = self.kinds, self.places, self.loops, self.arrays
         if self.depth == DEPTH or len(given) != len(function.args.args):
-            raise Untranslatable(f"the call of {function.name}")
+            raise UntranslatableError(f"the call of {function.name}")
         self.kinds, self.places, self.loops, self.arrays = {}, {}, [], {}
         self.builder.floats = getattr(self.names[function.name], "floats", scalars.Builder.floats)
         self.builder.differences = self.builder.floats if self.depth else scalars.Builder.differences
@@ -136,7 +136,7 @@ class _Writer:
                 return  # behind a break
             write = _STATEMENTS.get(type(statement))
             if write is None:
-                raise Untranslatable(type(statement).__name__)
+                raise UntranslatableError(type(statement).__name__)
             write(self, statement)
 
     def _assignment(self, node: ast.Assign) -> None:
@@ -157,7 +157,7 @@ class _Writer:
             array.store(self.builder, indices, new)
             return
         if not isinstance(node.target, ast.Name):
-            raise Untranslatable("an augmented assignment")
+            raise UntranslatableError("an augmented assignment")
         old = self._variable(node.target.id)
         self._assign(
             node.target.id, scalars.binary(self.builder, type(node.op), old, self._number(node.value))
@@ -192,7 +192,7 @@ class _Writer:
     def _for(self, node: ast.For) -> None:
         builder = self.builder
         if not isinstance(node.target, ast.Name) or node.orelse or not _is_range(node.iter):
-            raise Untranslatable("a loop over something else than range(start, stop)")
+            raise UntranslatableError("a loop over something else than range(start, stop)")
         *start, stop = (self._number(a) for a in node.iter.args)  # type: ignore[attr-defined]
         first = start[0] if start else constant(stop.kind, 0)
         kind = "uint64" if "uint64" in {first.kind, stop.kind} else "int64"
@@ -219,7 +219,7 @@ class _Writer:
 
     def _while(self, node: ast.While) -> None:
         if node.orelse:
-            raise Untranslatable("while with else")
+            raise UntranslatableError("while with else")
         self._loop(
             lambda: scalars.truth(self.builder, self._number(node.test)).value,
             lambda: self._statements(node.body),
@@ -257,7 +257,7 @@ class _Writer:
     def _break(self, node: ast.Break) -> None:
         loop = self.loops[-1]
         if any(self.kinds.get(name) != kind for name, kind in loop.kinds.items()):
-            raise Untranslatable("a variable of two kinds at a break")
+            raise UntranslatableError("a variable of two kinds at a break")
         self.builder.branch(loop.end)
 
     # variables
@@ -265,7 +265,7 @@ class _Writer:
     def _store(self, target: ast.expr, value: Any) -> None:
         if isinstance(target, ast.Tuple):
             if not isinstance(value, tuple) or len(value) != len(target.elts):
-                raise Untranslatable("a tuple of another length")
+                raise UntranslatableError("a tuple of another length")
             for part, x in zip(target.elts, value, strict=True):
                 self._store(part, x)
         elif isinstance(target, ast.Name):
@@ -274,14 +274,14 @@ class _Writer:
             array, indices = self._place(target)
             array.store(self.builder, indices, value)
         else:
-            raise Untranslatable("an assignment")
+            raise UntranslatableError("an assignment")
 
     def _assign(self, name: str, value: Any) -> None:
         if isinstance(value, Array) and name not in self.kinds and not self.loops and name not in self.arrays:
             self.arrays[name] = value
             return
         if not isinstance(value, Number) or name in self.arrays:
-            raise Untranslatable(f"{name} is not a number")
+            raise UntranslatableError(f"{name} is not a number")
         place = self.places.get((name, value.kind))
         if place is None:
             place = self.places[name, value.kind] = self._reserve(value.value.type)
@@ -326,7 +326,7 @@ class _Writer:
         if isinstance(array, Number) and array.kind[-1] == "*" and len(indices) == 1:
             return _Pointed(array), indices
         if not isinstance(array, Array):
-            raise Untranslatable(f"an element of {ast.unparse(node.value)}")
+            raise UntranslatableError(f"an element of {ast.unparse(node.value)}")
         return array, indices
 
     # expressions
@@ -334,13 +334,13 @@ class _Writer:
     def _number(self, node: ast.expr) -> Number:
         value = self._value(node)
         if not isinstance(value, Number):
-            raise Untranslatable(f"{ast.unparse(node)} is not a number")
+            raise UntranslatableError(f"{ast.unparse(node)} is not a number")
         return value
 
     def _value(self, node: ast.expr) -> Any:
         write = _EXPRESSIONS.get(type(node))
         if write is None:
-            raise Untranslatable(type(node).__name__)
+            raise UntranslatableError(type(node).__name__)
         return write(self, node)
 
     def _constant(self, node: ast.Constant) -> Number:
@@ -362,7 +362,7 @@ class _Writer:
         else:
             found = None
         if found is None:
-            raise Untranslatable(f"the name {ast.unparse(node)}")
+            raise UntranslatableError(f"the name {ast.unparse(node)}")
         return found
 
     def _attribute(self, node: ast.Attribute) -> Any:
@@ -375,12 +375,10 @@ class _Writer:
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
             array, axis = self._value(node.value.value), self._number(node.slice).literal
             if not isinstance(array, Array) or axis not in range(len(array.sizes)):
-                raise Untranslatable(ast.unparse(node))
+                raise UntranslatableError(ast.unparse(node))
             size: Number = array.sizes[axis]
             return size
         array, indices = self._place(node)
-        if array.dtype.startswith("complex"):
-            raise Untranslatable("arithmetic of complex numbers")
         return array.load(self.builder, indices)
 
     def _unary(self, node: ast.UnaryOp) -> Number:
@@ -393,7 +391,7 @@ class _Writer:
             return scalars.complement(self.builder, x)
         if isinstance(node.op, ast.UAdd) and scalars.is_float(x.kind):
             return x
-        raise Untranslatable(type(node.op).__name__)
+        raise UntranslatableError(type(node.op).__name__)
 
     def _binary(self, node: ast.BinOp) -> Number:
         x, y = self._number(node.left), self._number(node.right)
@@ -401,7 +399,7 @@ class _Writer:
 
     def _compare(self, node: ast.Compare) -> Number:
         if len(node.ops) > 1 and not all(map(_is_cheap, node.comparators)):
-            raise Untranslatable("a chain of comparisons that may end early")
+            raise UntranslatableError("a chain of comparisons that may end early")
         values = [self._number(x) for x in (node.left, *node.comparators)]
         results = [
             scalars.compare(self.builder, type(operation), x, y)
@@ -429,7 +427,7 @@ class _Writer:
             result = value()
             ends.append((builder.block, result if isinstance(result, tuple) else (result,)))
         if len({len(values) for _, values in ends}) != 1:
-            raise Untranslatable("tuples of two lengths")
+            raise UntranslatableError("tuples of two lengths")
         kinds = [scalars.unified(x.kind, y.kind) for x, y in zip(ends[0][1], ends[1][1], strict=True)]
         incoming = []
         for block, values in ends:
@@ -463,12 +461,12 @@ class _Writer:
     def _truth(self, node: ast.expr) -> Number:
         value = self._number(node)
         if value.kind != "bool":
-            raise Untranslatable("and, or of numbers")
+            raise UntranslatableError("and, or of numbers")
         return value
 
     def _call(self, node: ast.Call) -> Any:
         if node.keywords:
-            raise Untranslatable("keywords")
+            raise UntranslatableError("keywords")
         if isinstance(node.func, ast.Attribute) and node.func.attr == "view":
             (kind,) = map(self._global, node.args)
             return self._viewed(self._number(node.func.value), np.dtype(kind).name)
@@ -491,19 +489,19 @@ class _Writer:
             return _FUNCTIONS[called](self.builder, *given)
         if getattr(math, name, None) is called:
             return scalars.function(self.builder, name, *given)
-        raise Untranslatable(ast.unparse(node))
+        raise UntranslatableError(ast.unparse(node))
 
     def _local(self, size: ast.expr, dtype: ast.expr) -> Array:
         count = self._number(size).literal
         if not isinstance(count, int) or not 0 < count <= LOCAL:
-            raise Untranslatable(f"an array of {ast.unparse(size)} elements")
+            raise UntranslatableError(f"an array of {ast.unparse(size)} elements")
         return elements.local(self.builder, np.dtype(self._global(dtype)).name, count)
 
     def _written(self, intrinsic: Intrinsic, given: list[Number]) -> Number | None:
         """Write the instructions of an intrinsic."""
         kinds = intrinsic.kinds(*(x.kind for x in given))
         if kinds is None:
-            raise Untranslatable("an intrinsic of something else")
+            raise UntranslatableError("an intrinsic of something else")
         params, result = kinds
         values = [convert(self.builder, x, kind).value for x, kind in zip(given, params, strict=True)]
         value = intrinsic.emit(self.builder, *values)
@@ -519,7 +517,7 @@ class _Writer:
 
     def _cast(self, kind: type, given: list[ast.expr]) -> Number:
         if len(given) != 1:
-            raise Untranslatable(f"{kind.__name__} of {len(given)} arguments")
+            raise UntranslatableError(f"{kind.__name__} of {len(given)} arguments")
         text = given[0]
         if issubclass(kind, np.generic) and isinstance(text, ast.Constant):
             return _known(kind(text.value))
@@ -547,7 +545,7 @@ class _Pointed(Array):
         """Return the pointer to an element."""
         (index,) = indices
         if not scalars.is_whole(index.kind):
-            raise Untranslatable(f"a pointer[{index.kind}]")
+            raise UntranslatableError(f"a pointer[{index.kind}]")
         index = convert(builder, index, "int64" if scalars.is_signed(index.kind) else "uint64")
         if checks.ON and self.limits:
             place, size = builder.gep(self.pointer, [index.value]), np.dtype(self.dtype).itemsize
@@ -565,13 +563,13 @@ def _known(value: Any) -> Number:
         return constant("bool", value)
     if isinstance(value, np.generic):
         if value.dtype.name not in scalars.BITS or value.dtype.kind == "c":
-            raise Untranslatable(f"a number of {value.dtype}")
+            raise UntranslatableError(f"a number of {value.dtype}")
         return constant(value.dtype.name, value.item())
     if isinstance(value, int) and -(2**63) <= value < 2**63:
         return constant("int64", value)
     if isinstance(value, float):
         return constant("float64", value)
-    raise Untranslatable(f"{value!r} as a number")
+    raise UntranslatableError(f"{value!r} as a number")
 
 
 def _agreed(branches: Sequence[Mapping[str, str]]) -> dict[str, str]:
@@ -583,7 +581,7 @@ def _of_both(branches: Sequence[Mapping[str, str]], name: str) -> str | None:
     """Return the kind of a variable behind branches, None if there is none that serves all."""
     try:
         return functools.reduce(scalars.unified, [kinds[name] for kinds in branches if name in kinds])
-    except Untranslatable:
+    except UntranslatableError:
         return None
 
 

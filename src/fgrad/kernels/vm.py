@@ -388,22 +388,24 @@ class Loop:
     """A kernel with its numbers and slots, to be shared by threads.
 
     Attributes:
-        kernel: function of the bounds.
         is_native: whether it is machine code.
     """
 
-    __slots__ = ("_task", "_words", "is_native", "kernel")
+    __slots__ = ("_run", "_task", "_words", "is_native")
 
-    kernel: Callable[[int, int], None]
     is_native: bool
 
     def __init__(self, kernel: native.Kernel, args: Any, slots: Any) -> None:
         """Take what `call` takes."""
-        self.kernel = partial(call, kernel, args, slots)
+        self._run = partial(call, kernel, args, slots)
         self.is_native = not isinstance(slots, intrinsics.Slots)
         if self.is_native:
             self._words = np.array([kernel.address, slots.ctypes.data, args.ctypes.data])
             self._task = self._words.ctypes.data
+
+    def __call__(self, lo: int, hi: int) -> None:
+        """Run a piece."""
+        self._run(lo, hi)
 
     def share(self, _: tuple[Any, ...], count: int, queue: int) -> None:
         """Run the loop for `range(count)` with the threads at a work queue; see `pool`."""

@@ -16,7 +16,8 @@ import numpy as np
 from fgrad import config
 from fgrad.kernels import convolution, threads
 from fgrad.kernels.convolution import Geometry, Pads, Steps, plane
-from fgrad.kernels.loops import Loop
+from fgrad.kernels.functions import compiled
+from fgrad.kernels.threads import Loop
 
 TILE = 2**20  # bytes of unrolled windows at a time
 
@@ -26,7 +27,6 @@ DISTINCT = True
 F = np.{dtype}
 NONE, ZERO, ONE = np.uintp(0), F(0.0), F(1.0)
 LEAST = F(-np.inf)
-helper = njit(error_model="numpy", inline="always")
 INPUT = types.Array(types.{dtype}, {rank}, "C", readonly=True)
 OUTPUT = types.Array(types.{dtype}, {rank}, "C")
 COLUMNS, I, U = types.Array(types.{dtype}, 3, "C"), types.intp, types.uintp
@@ -39,7 +39,7 @@ def inside(start, step, count, size):
     return low, max(low, min(count, (size - 1 - start) // step + 1))
 
 
-@njit({signature}, cache=True, error_model="numpy", nogil=True)
+@typed({signature})
 """
 _UNROLL = """
 def kernel(x, columns, image, channel, channels, kh, kw, sh, sw, ph, pw, dh, dw, top, rows, width, lo, hi):
@@ -178,12 +178,12 @@ def _window_kernel(name: str, char: str) -> Loop:
     signature = f"types.void({first}, COLUMNS, {'I, ' * 14}U, U)"
     contract = f"{_COLUMNS}, hi <= n * channels{' * kh * kw' * (name == 'unroll')}"
     head = _HEAD.format(dtype=np.dtype(char).name, rank=4, signature=signature, contract=contract)
-    return Loop(head.strip() + (_UNROLL if name == "unroll" else _ROLL))
+    return compiled(head.strip() + (_UNROLL if name == "unroll" else _ROLL))
 
 
 @lru_cache(config.cache_entries())
 def _pool_kernel(name: str, char: str, window: Steps, stride: int) -> Loop:
-    return Loop(_pool_text(name, np.dtype(char), window, stride))
+    return compiled(_pool_text(name, np.dtype(char), window, stride))
 
 
 def _pool_text(name: str, dtype: np.dtype, window: Steps, stride: int) -> str:
