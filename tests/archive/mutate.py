@@ -296,7 +296,7 @@ def outcome(run: Callable[[], Any], allowed: tuple[type[Exception], ...]) -> Any
     except allowed:
         return None
     except Exception as error:
-        return None if "the order has to be a whole number" in str(error) else f"raises {described(error)}"
+        return None if "the order must be an integer" in str(error) else f"raises {described(error)}"
 
 
 def described(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Convolutions in registers, and by BLAS, against sums over shifted arrays: of whole numbers, so exact."""
+"""Convolutions in registers, and by BLAS, against sums over shifted arrays: of integers, so exact."""
 
 import numpy as np
 import pytest

@@ -41,7 +41,7 @@ def quantiles():
             yield Case(n, m, (V, 0.37 * scale), (("method", m),), order)
             yield Case(n, f"{m} along an axis", (C, Fixed(MIXED * scale), 1), (("method", m),), 1)
             yield Case(n, f"{m} at the ends", (V, Fixed(np.array([0.0, 1.0]) * scale)), (("method", m),), 1)
-            for k in (1, 2, 4, 5):  # where places are whole numbers, or lie between two
+            for k in (1, 2, 4, 5):  # where places are integers, or lie between two
                 levels = Fixed(np.linspace(0, 1, 11) * scale)
                 yield Case(n, f"{m} of {k}", (V[:k], levels), (("method", m),), 1)
             for k in ("float32", "float16", "int64", "int8", "uint8"):

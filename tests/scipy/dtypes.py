@@ -244,7 +244,7 @@ DEVIATIONS = {  # what differs, as the command prints it, and why
     r"^linalg.cho_factor": "what is not read is zero",
     r"^ndimage\..*\bu?(int\d+|bool)\b": "double precision, not cut off to integers",
     r"^ndimage\..*complex64": "beside weights of double precision",
-    r"^special\.eval_.*order has to be a whole number": "the order is looked at, not its dtype",
+    r"^special\.eval_.*order must be an integer": "the order is looked at, not its dtype",
     r"^special\.((log_)?softmax.*\bu?(int\d+|bool)\b|logsumexp.*)": "taken as double",
     r"^special\.erfc? .*complex|^special.logsumexp.*complex": "refused",
     r"^integrate\.(cumulative_)?trapezoid \(.*,": "the dtype is that of samples and places together",

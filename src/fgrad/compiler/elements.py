@@ -41,7 +41,7 @@ JOINS = {  # reductions, and the primitive that joins two elements
 }
 
 # fmt: off
-INTEGERS = {  # on whole numbers: what each computes before it is cut to the width of its dtype
+INTEGERS = {  # on integers: what each computes before it is cut to the width of its dtype
     "positive": "{}", "negative": "-{}", "add": "({} + {})", "subtract": "({} - {})", "multiply": "({} * {})",
     "square": "({0} * {0})", "absolute": "abs({})", "fabs": "abs({})", "invert": "~{}",
     "bitwise_and": "({} & {})", "bitwise_or": "({} | {})", "bitwise_xor": "({} ^ {})",
@@ -431,7 +431,7 @@ def _gives_truth(e: Expr, known: dict[Expr, Value]) -> bool:
 
 
 def result_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return what an element-wise primitive of whole numbers or truths gives."""
+    """Return what an element-wise primitive of integers or truths gives."""
     compares = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_not"}
     return BOOL if name in compares else dtype
 

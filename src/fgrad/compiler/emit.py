@@ -402,7 +402,7 @@ class _Text:
         return self.builder.symbols[k].name if k in self.builder.symbols else f"i{k}"
 
     def _number(self, key: Any, n: int) -> str:
-        """Return a whole number as text: a literal where it is small, else an argument."""
+        """Return an integer as text: a literal where it is small, else an argument."""
         return self._literal(n) if 0 <= n <= SMALL else self._argument((*key, n), n)
 
     def _literal(self, n: int) -> str:

@@ -1,6 +1,6 @@
 """CUDA kernels as functions of buffers and numbers, compiled once, launched on the current stream.
 
-A kernel takes pointers and whole numbers and nothing else, which is the shortest way to launch one; in the
+A kernel takes pointers and integers and nothing else, which is the shortest way to launch one; in the
 simulator flat arrays stand for pointers, which the text cannot tell from them.
 """
 

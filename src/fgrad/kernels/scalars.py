@@ -1,7 +1,7 @@
 """Numbers inside kernels: the types of results, and their instructions, as in Numba.
 
-A kind is the name of a dtype, with a star behind it for a pointer. Whole numbers are computed in 64 bits,
-and a float beside a whole number is float64. Mixtures that Numba settles by losing bits (int64 and uint64)
+A kind is the name of a dtype, with a star behind it for a pointer. Integers are computed in 64 bits,
+and a float beside an integer is float64. Mixtures that Numba settles by losing bits (int64 and uint64)
 and operations that no kernel needs are `UntranslatableError`.
 """
 

@@ -53,7 +53,7 @@ def test_sums(monkeypatch, name, chunk, known):
     else:
         found = fg.jit(slope)(*given, *map(on_device, arrays))
     assert found.device == DEVICE
-    np.testing.assert_array_equal(found.numpy(), added(index(*arrays), x.shape, ct))  # whole numbers: exactly
+    np.testing.assert_array_equal(found.numpy(), added(index(*arrays), x.shape, ct))  # integers: exactly
 
 
 def kinds(f, *args):

@@ -187,7 +187,7 @@ class Writer:
         return " + ".join(terms)
 
     def number(self, n: int) -> str:
-        """Return a whole number as text: a literal where it is small, else an argument."""
+        """Return an integer as text: a literal where it is small, else an argument."""
         if -SMALL <= n <= SMALL:
             return str(n) if n >= 0 else f"({n})"
         return self.numbers.setdefault(n, f"n{len(self.numbers)}")

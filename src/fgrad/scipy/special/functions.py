@@ -123,7 +123,7 @@ def polygamma(n: Any, x: Any) -> Any:
     """Return the derivative of order `n` of digamma at `x`, as scipy.special.polygamma does.
 
     Args:
-        n: whole numbers >= 0, known ones.
+        n: integers >= 0, known ones.
         x: real array.
     """
     if not holds_tensor((n, x)):

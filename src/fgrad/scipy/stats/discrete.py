@@ -1,4 +1,4 @@
-"""The discrete families: logarithms of probabilities and distribution functions at whole numbers."""
+"""The discrete families: logarithms of probabilities and distribution functions at integers."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ class Continuous(Distribution):
 
 
 class Discrete(Distribution):
-    """A family of distributions of whole numbers.
+    """A family of distributions of integers.
 
     Methods take (k, *shapes, loc=0), as SciPy's do, and differentiate in the shapes. Where `k` is no whole
     number or outside of the support the probability is zero.
@@ -276,7 +276,7 @@ class Discrete(Distribution):
             name: SciPy's.
             shapes: names of the shape parameters.
             logpmf: logarithm of the probability.
-            cdf: distribution function, at whole numbers; None: the family has none.
+            cdf: distribution function, at integers; None: the family has none.
             sf: one minus it, without cancellation.
             support: its ends, numbers or functions of the shapes.
             valid: (*shapes) -> whether they make sense.
