@@ -19,6 +19,12 @@ from fgrad.compat import cpython
 forks = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 
 
+@pytest.fixture(autouse=True)
+def survive_forks():
+    """Let children be looked after, as where anything has been made once."""
+    locks.survive_forks()
+
+
 def slowly(made, x=None):
     time.sleep(0.02)
     made.append(x)
@@ -187,6 +193,7 @@ def test_a_fork_does_not_wait_for_ever_for_numba(monkeypatch):
 IMPORTING = """
 import os, sys, threading, time
 import fgrad
+fgrad.jit  # from what is loaded late on, forks are looked after
 sys.path.insert(0, sys.argv[1])
 started = threading.Event()
 def work():

@@ -24,7 +24,7 @@ from fgrad.errors import RankTimeoutError as RankTimeoutError
 from fgrad.errors import RetraceWarning as RetraceWarning
 from fgrad.errors import UnsolvedWarning as UnsolvedWarning
 from fgrad.errors import UnusedArgumentError as UnusedArgumentError
-from fgrad.import_hooks import install_import_hooks
+from fgrad.locks import survive_forks as _survive_forks
 from fgrad.numpy.indexing import stop_gradient as stop_gradient
 from fgrad.transforms.custom import Function as Function
 from fgrad.transforms.custom import custom_jvp as custom_jvp
@@ -81,9 +81,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-install_import_hooks()
-del install_import_hooks
-
 # what few programs need is loaded when it is first asked for: a module of a package, or a name of a module
 _LATE = {
     "cache": "fgrad.",
@@ -117,6 +114,7 @@ _LATE = {
 def __getattr__(name: str) -> Any:
     if name not in _LATE:
         raise AttributeError(f"module 'fgrad' has no attribute {name!r}")
+    _survive_forks()  # another thread may fork while a module is on its way in
     where = _LATE[name]
     found: Any = import_module(where + name) if where.endswith(".") else getattr(import_module(where), name)
     globals()[name] = found

@@ -138,6 +138,14 @@ def checked() -> bool:
     return _integer("FGRAD_CHECK", 0) != 0
 
 
+def process_effects() -> bool:
+    """Return whether fgrad may change the process around it: `FGRAD_PROCESS_EFFECTS`, by default so.
+
+    The page on the process in docs/howto says what it changes, and when.
+    """
+    return _integer("FGRAD_PROCESS_EFFECTS", 1) != 0
+
+
 def cuda_graphs() -> bool:
     """Return whether programs on a GPU are recorded as CUDA graphs: `FGRAD_CUDA_GRAPHS`, by default so."""
     return _integer("FGRAD_CUDA_GRAPHS", 1) != 0

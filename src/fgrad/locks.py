@@ -20,6 +20,7 @@ from time import monotonic, sleep
 from typing import Any, Generic, TypeVar, cast, overload
 from weakref import WeakSet
 
+from fgrad import config
 from fgrad.compat import cpython, llvmlite, numba
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,6 +62,7 @@ def once(function: F) -> F:
     found: dict[tuple[Any, ...], Any] = {}
 
     def make(*args: Any) -> Any:
+        survive_forks()
         with making:
             if args not in found:
                 found[args] = function(*args)
@@ -75,6 +77,7 @@ def per_process(function: Callable[[], T]) -> Callable[[], T]:
 
     def get() -> T:
         if not found:
+            survive_forks()
             with making:
                 if not found:
                     found.append(function())
@@ -107,6 +110,7 @@ class lazy(Generic[T]):  # noqa: N801 -- used as `property` is
         if instance is None:
             return self
         kept = vars(instance)
+        survive_forks()
         with making:
             if self.name not in kept:
                 kept[self.name] = self.function(instance)
@@ -114,6 +118,25 @@ class lazy(Generic[T]):  # noqa: N801 -- used as `property` is
 
 
 # ---- forks -----------------------------------------------------------------------------------------------
+
+
+_surviving: list[
+    bool
+] = []  # whether the system has been asked to call these functions, if it has been thought of
+
+
+def survive_forks() -> None:
+    """Let a fork wait for what a child could not go on with, and the child find free locks, from now on."""
+    if not _surviving:
+        with making:
+            if not _surviving:
+                _surviving.append(config.process_effects() and hasattr(os, "register_at_fork"))
+                if _surviving[0]:
+                    os.register_at_fork(
+                        before=_before_fork,
+                        after_in_parent=_after_fork_in_parent,
+                        after_in_child=_after_fork_in_child,
+                    )
 
 
 def _before_fork() -> None:
@@ -168,9 +191,3 @@ def _foreign() -> Iterator[Any]:
         for found in (numba.lock_holder(), llvmlite.lock_holder()):
             if isinstance(getattr(found, "_lock", None), cpython.LOCK):
                 yield found
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-    )

@@ -11,6 +11,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from fgrad.locks import survive_forks
+
 NAMESPACE = "fgrad"
 MANY = 4096
 
@@ -63,6 +65,7 @@ def flatten(x: Any) -> tuple[list[Any], Any]:
     """Return the leaves of `x` and its structure; None is a container without leaves."""
     if x.__class__ in _LEAVES:
         return [x], LEAF
+    survive_forks()  # another thread may fork meanwhile
     import optree  # noqa: PLC0415 -- late: it costs a third of the import time of fgrad
 
     leaves, structure = optree.tree_flatten(x, namespace=NAMESPACE)

@@ -7,7 +7,7 @@ while at most one tape is live, which is nearly always; in every other case they
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -17,6 +17,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import CPU, adopted, copied, find, is_foreign, maker, moved
+from fgrad.core import process
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.display import html_of
 from fgrad.core.operators import Operators
@@ -42,7 +43,21 @@ if TYPE_CHECKING:
 
 _FLOAT64 = np.dtype(np.float64)
 _ndarray = np.ndarray
-_new = object.__new__
+
+
+def _new_first(kind: type[Any]) -> Any:
+    """Make the first Tensor of the process."""
+    _begin()
+    return object.__new__(kind)
+
+
+def _begin() -> None:
+    global _new  # noqa: PLW0603 -- so that later Tensors cost nothing more
+    _new = object.__new__
+    process.prepare()
+
+
+_new: Callable[[type[Any]], Any] = _new_first
 
 
 class Tensor(Operators):
@@ -86,6 +101,8 @@ class Tensor(Operators):
         if isinstance(value, _ndarray) and not value.flags.c_contiguous:
             value.setflags(write=False)  # it lies in memory as the user wants it, which views of it may show
         self._value, self._nodes = value, ()
+        if _new is _new_first:
+            _begin()
 
     @property
     def grad(self) -> Tensor | None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import Self
 
-from fgrad import tree
+from fgrad import config, tree
 from fgrad.core.aval import aval_of
 from fgrad.core.tensor import Tensor
 from fgrad.distributed import operations, staging
@@ -205,7 +205,7 @@ class _Process:
 def init(comm: Any = None) -> World:
     """Return the world over an MPI communicator, which becomes that of this process.
 
-    An exception that nobody catches ends all ranks from now on.
+    An exception that nobody catches ends all ranks from now on, unless `FGRAD_PROCESS_EFFECTS=0`.
 
     Args:
         comm: a communicator of mpi4py; None is `MPI.COMM_WORLD`.
@@ -214,7 +214,7 @@ def init(comm: Any = None) -> World:
         ImportError: mpi4py is not installed.
     """
     made = _over(comm)
-    if _Process.world is None:
+    if _Process.world is None and config.process_effects():
         _end_together()
     _Process.world = made
     return made
@@ -237,7 +237,8 @@ def world_of(comm: Any) -> World:
 
 def _over(comm: Any) -> World:
     # Open MPI on busy cores yields whenever it finds nothing, also where a sweep only looks in passing
-    os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "0")
+    if config.process_effects():
+        os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "0")
     try:
         from mpi4py import MPI  # noqa: PLC0415 -- late: importing it starts MPI
     except ImportError as error:

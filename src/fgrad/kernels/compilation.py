@@ -8,9 +8,10 @@ import mmap
 import sys
 from typing import Any, NamedTuple
 
-from fgrad import locks
+from fgrad import config, locks
 from fgrad.blocks import Nested, suppress
 from fgrad.compat import cpython, llvmlite
+from fgrad.core import process
 from fgrad.kernels import checks, source, store
 
 LEAST = 2**24  # bytes that LLVM takes for little code
@@ -202,6 +203,7 @@ def _is_known(symbol: str) -> bool:
 def _load_libraries() -> None:
     from llvmlite import binding  # noqa: PLC0415 -- late, as above
 
+    process.prepare()
     if checks.ON:
         binding.add_symbol(checks.SYMBOL, ctypes.cast(checks.noting(), ctypes.c_void_p).value)
     if sys.platform == "linux":
@@ -214,7 +216,8 @@ class _CollectorAsleep(Nested):
 
     def __enter__(self) -> None:
         self.stays.append(gc.isenabled())
-        gc.disable()
+        if config.process_effects():
+            gc.disable()
 
     def put_back(self, stay: bool) -> None:
         """Let the collector run if it did before."""

@@ -38,13 +38,18 @@ def device() -> Device:
     """Return the CUDA device, or Numba's simulator of one.
 
     Raises:
-        RuntimeError: there is neither.
+        RuntimeError: there is neither, or the simulator may not be mended.
     """
     try:
         from numba import cuda  # noqa: PLC0415 -- late: few programs use CUDA, and it takes half a second
     except ImportError as error:
         raise RuntimeError(missing(f"Numba's part for CUDA cannot be imported ({error})")) from error
     if "simulator" in cuda.jit.__module__:
+        if not config.process_effects():
+            raise RuntimeError(
+                "FGRAD_PROCESS_EFFECTS=0 keeps fgrad from mending Numba's CUDA simulator, without which "
+                "results may be wrong: unset it, or use a GPU"
+            )
         let_simulated_blocks_share()
         return Device(cuda, simulated=True, threads=4, blocks=2)
     if not cuda.is_available():

@@ -248,7 +248,7 @@ class ThreadPool:
         self._words = words[start : start + WORDS]
         self.queue = self._words.ctypes.data
         _keep(self._words)
-        self._cores, self._caller = config.cores(), -1
+        self._cores, self._caller = config.cores() if config.process_effects() else set[int](), -1
         self._patience = self._code.turns if parts <= config.usable_cores() else 0
         code = self._code
         turns = int(WAIT * self._patience)

@@ -1,0 +1,40 @@
+"""What fgrad changes in the process around it, with the first Tensor or the first machine code.
+
+Memory of freed large arrays is reused instead of being returned to the system. glibc gives back what is free
+at the end of its heap, once that is more than twice the largest block that was ever mapped for itself and
+freed: 16 MB after a program has freed its first array of 8 MB. A gradient frees several such arrays at its
+end, so each call would get new pages from the system, which writes zeros there: twice the time of a softmax
+of 10^6 numbers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+from fgrad import config, locks
+from fgrad.import_hooks import install_import_hooks
+
+LARGEST = (32 << 20) - (64 << 10)  # bytes: what glibc counts among such blocks, at most
+
+
+@locks.once
+def prepare() -> None:
+    """Let imports and the memory of the process know fgrad, unless `FGRAD_PROCESS_EFFECTS=0`."""
+    if config.process_effects():
+        install_import_hooks()
+        keep_memory()
+
+
+def keep_memory() -> None:
+    """Free one large block that nobody wrote to, as a program does sooner or later.
+
+    From then on glibc keeps 64 MB; settings by `mallopt` or the environment stay as they are. Other C
+    libraries do not care.
+    """
+    if sys.platform != "linux":
+        return
+    library = ctypes.CDLL(None)
+    library.malloc.restype = ctypes.c_void_p
+    library.malloc.argtypes, library.free.argtypes = [ctypes.c_size_t], [ctypes.c_void_p]
+    library.free(library.malloc(LARGEST))
