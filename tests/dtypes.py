@@ -19,7 +19,7 @@ from zlib import crc32
 import numpy as np
 
 import fgrad as fg
-from fgrad.transforms.stage import aval_out
+from fgrad.core.program import aval_out
 
 # fmt: off
 DTYPES = (

@@ -13,8 +13,8 @@ import pytest
 
 import fgrad as fg
 import fgrad.numpy as fnp
+from fgrad.core.program import aval_out
 from fgrad.testing import check_grads
-from fgrad.transforms.stage import aval_out
 
 LATEST = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 UNMAPPED = {  # functions whose results depend in shape on the values, or are nested: no vmap, no staging here

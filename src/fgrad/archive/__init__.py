@@ -20,11 +20,11 @@ from fgrad.archive.writing import Writer
 from fgrad.blocks import is_of_handler
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.program import Program
+from fgrad.core.program import Program, aval_out
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.jit import Call, Jit, Specialisation, jit
-from fgrad.transforms.stage import StagedTracer, aval_out, demand_fits
+from fgrad.transforms.stage import StagedTracer, demand_fits
 
 INTEGER = Aval((), np.dtype(int))
 PARTS = ("name", "declared", "program", "inputs", "limits", "outputs", "leaves")

@@ -14,13 +14,10 @@ from fgrad.archive.rules import Unstored
 from fgrad.archive.schema import CODES, check, work
 from fgrad.archive.writing import FIELDS
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.control_flow import Back, Branches, Code, Grown, Mapped, Scan, While, avals_out
 from fgrad.core.nonfinite import quiet
 from fgrad.core.program import Equation, Program, Region, Var
 from fgrad.core.trace import running
-from fgrad.lax.branches import Branches
-from fgrad.lax.control_flow import Back, Code, Grown, Mapped, avals_out
-from fgrad.lax.loops import While
-from fgrad.lax.scans import Scan
 from fgrad.ops.indexing import HOLE
 from fgrad.transforms.custom import CUSTOM
 

@@ -11,12 +11,9 @@ from fgrad.archive.container import DTYPES, Arrays
 from fgrad.archive.rules import fingerprint, is_declared_by_user
 from fgrad.archive.schema import reason
 from fgrad.core.aval import Aval
+from fgrad.core.control_flow import Back, Branches, Code, Grown, Mapped, Scan, While
 from fgrad.core.program import Program, Region, Var
 from fgrad.core.tensor import Tensor
-from fgrad.lax.branches import Branches
-from fgrad.lax.control_flow import Back, Code, Grown, Mapped
-from fgrad.lax.loops import While
-from fgrad.lax.scans import Scan
 from fgrad.ops.indexing import HOLE
 
 # The attributes of each kind of control flow, in the order of its constructor.

@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 
 from fgrad.compiler.cost import Cost, cost
-from fgrad.compiler.layout import Buffer, kind
+from fgrad.compiler.layout import Buffer
 from fgrad.compiler.listing import source, titles
 from fgrad.compiler.plan import ALIGN, Plan, Python, Segment, Shared
 from fgrad.compiler.simplify import simplify
-from fgrad.compiler.simplify.effects import communicates
 from fgrad.compiler.speculation import speculative_program
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.control_flow import PLAIN
 from fgrad.core.notes import Notes, noting
 from fgrad.core.observers import observed_primitives
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.program import PASSES, Equation, Program, applied, unexpected
+from fgrad.core.program import Program, applied, unexpected
+from fgrad.core.rewriting.effects import communicates
+from fgrad.core.rewriting.liveness import with_programs
 from fgrad.core.trace import running
 from fgrad.kernels import checks, entry, intrinsics, native, stacks, threads, vm
 from fgrad.locks import lazy
@@ -202,7 +204,7 @@ class Executable:
 def lowered(program: Program) -> Program:
     """Return the program that is laid out: with plain loops and branches, and simplified."""
     given = program.inputs
-    for lower in PASSES:
+    for lower in {f: None for e in program.equations if (f := PRIMITIVES[e.name].lower)}:
         program = lower(program, simplify)
     for v, old in zip(program.inputs, given, strict=True):
         v.rename(old.name)
@@ -245,10 +247,9 @@ class _Compiled(Program):
 def _with_compiled(step: Python) -> Python:
     """Return the call of a primitive, of a loop or branch with its programs compiled."""
     e = step.equation
-    if not kind(e):
+    if not isinstance(e.params.get("code"), PLAIN):
         return step
-    params = {**e.params, "code": e.params["code"].map(_Compiled)}
-    return step._replace(equation=Equation(e.name, e.args, params, e.outs, e.line))
+    return step._replace(equation=with_programs(e, _Compiled))
 
 
 class _Context:

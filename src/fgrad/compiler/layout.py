@@ -13,6 +13,7 @@ import numpy as np
 
 from fgrad.compiler.decompose import Plain, decompose
 from fgrad.compiler.fuse import Call, Nest
+from fgrad.core import control_flow
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Equation, Program, Var
 
@@ -290,9 +291,9 @@ class Choice(Inner):
 def stacks(equation: Equation) -> Sequence[Var]:
     """Return the outputs of a loop whose lengths are known when it has run."""
     code = equation.params.get("code")
-    name = kind(equation)
-    grows = name == "lax.while_loop" or (name == "lax.scan" and code.length is None)  # type: ignore[union-attr]
-    return equation.outs[code.carry :] if grows else ()  # type: ignore[union-attr]
+    if isinstance(code, control_flow.While) or (isinstance(code, control_flow.Scan) and code.length is None):
+        return equation.outs[code.carry :]
+    return ()
 
 
 def is_alike(equation: Equation) -> bool:
@@ -304,8 +305,3 @@ def is_alike(equation: Equation) -> bool:
         and list(map(aval_at, p.outputs)) == avals
         for p in programs
     )
-
-
-def kind(equation: Equation) -> str:
-    """Return the primitive of a loop or branch whose programs may be laid out; "" for other operations."""
-    return getattr(equation.params.get("code"), "primitive", "")

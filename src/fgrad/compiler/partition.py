@@ -8,12 +8,14 @@ happen between those.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fgrad.backend.array import DeviceArray, mixed
 from fgrad.backend.devices import CPU, device_of, find, moved
+from fgrad.core.control_flow import Code
 from fgrad.core.program import Equation, Program, Var
 
 MOVES = frozenset({"staged_to_device", "to_device_of"})
@@ -42,9 +44,9 @@ def is_moving(program: Program) -> bool:
         TypeError: the body of a loop, or a branch, does.
     """
     for e in program.equations:
-        code: Any = e.params.get("code")
-        if hasattr(code, "map"):
-            code.map(lambda inner, e=e: _stays(inner, e))
+        code = e.params.get("code")
+        if isinstance(code, Code):
+            code.map(partial(_stays, outside=e))
     return any(e.name in MOVES for e in program.equations)
 
 

@@ -20,6 +20,7 @@ from fgrad.compiler.emit import Kernel, Part, combine, emit
 from fgrad.compiler.fuse import Call, Nest, fuse
 from fgrad.compiler.layout import Buffer, aval_at, computed, dying, heirs, lifetimes, packed, variables
 from fgrad.compiler.library import Launch, is_native, launch
+from fgrad.core import control_flow
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.program import Equation, Program, Var
 from fgrad.kernels import native, stacks, vm
@@ -566,17 +567,18 @@ class Choice(Inner, layout.Choice):
         table.place(end)
 
 
-KINDS: dict[str, Callable[[Plan, Equation], Inner]] = {
-    "lax.scan": Loop,
-    "lax.while_loop": While,
-    "lax.cond": Choice,
+KINDS: dict[Any, Callable[[Plan, Equation], Inner]] = {
+    control_flow.Scan: Loop,
+    control_flow.While: While,
+    control_flow.Branches: Choice,
 }
 
 
 def control(plan: Plan, equation: Equation) -> Inner | None:
     """Return the loop or branch that an equation is, if the table can hold it."""
-    found = KINDS.get(layout.kind(equation))
-    if found is None or not _is_plain(equation, equation.params["code"]):
+    code = equation.params.get("code")
+    found = KINDS.get(type(code))
+    if found is None or not _is_plain(equation, code):
         return None
     mark = plan.mark()
     made = found(plan, equation)
@@ -591,11 +593,11 @@ def _is_plain(equation: Equation, code: Any) -> bool:
     avals = [v.aval for v in equation.outs]
     if any(a.dtype.char not in "?bhilqBHILQfdFDe" for a in avals):
         return False
-    if equation.name == "lax.scan":
+    if isinstance(code, control_flow.Scan):
         if code.length is None:  # what it goes through has been stacked: a constant would not be as long
             count, *rows = equation.args[0], *equation.args[1 + code.consts + code.carry :]
             return aval_at(count) == FAULTS and all(isinstance(a, Var) for a in rows)
         return code.length > 0 and not code.checkpoint
-    if equation.name == "lax.while_loop":
+    if isinstance(code, control_flow.While):
         return True
     return layout.is_alike(equation)

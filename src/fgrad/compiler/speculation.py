@@ -8,9 +8,9 @@ from typing import Any
 from fgrad.compiler.cost import contraction
 from fgrad.compiler.elements import VIEWS, scalar_work, shape_of
 from fgrad.compiler.simplify import speculate
-from fgrad.compiler.simplify.effects import communicates
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
+from fgrad.core.rewriting.effects import communicates
 
 SAVING = 0.1  # of the operations, at least: the other program is compiled too where it is needed
 

@@ -193,6 +193,7 @@ class Primitive:
         "inline",
         "large",
         "linear",
+        "lower",
         "many",
         "mixes",
         "name",
@@ -225,6 +226,7 @@ class Primitive:
     checks: bool
     unchecked: dict[str, Any]
     effect: Callable[[dict[str, Any]], bool] | None
+    lower: Rule | None
     traits: frozenset[str]
 
     def __init__(
@@ -248,6 +250,7 @@ class Primitive:
         checks: bool = False,
         unchecked: dict[str, Any] | None = None,
         effect: Callable[[dict[str, Any]], bool] | None = None,
+        lower: Rule | None = None,
         traits: Iterable[str] = (),
     ) -> None:
         """Declare a primitive.
@@ -274,8 +277,11 @@ class Primitive:
             unchecked: the parameters under which it refuses no values, which are of no consequence then.
             effect: parameters -> whether it does more than its results say, or refuses values, so that it
                 stays in a program though nobody needs what it returns. None: never.
+            lower: (program, simplify) -> the program, which contains it, without what no compiler knows;
+                `simplify` is for the programs inside of it.
             traits: what else is asked of it, from `MOVES` on.
         """
+        self.lower = lower
         self.write, self.depends, self.large = write, depends, large
         self.mixes, self.costly, self.checks = mixes or body is not None, costly, checks
         self.unchecked, self.effect, self.traits = unchecked or {}, effect, frozenset(traits)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.aval import Aval
+from fgrad.core.aval import Aval, aval_of
 from fgrad.core.display import dot_of, html_of
 from fgrad.core.primitive import PRIMITIVES, Primitive
 from fgrad.core.tensor import Tensor, bind, is_tracked
@@ -60,6 +60,14 @@ class Equation:
     ) -> None:
         self.name, self.args, self.params, self.outs, self.line = name, args, params, outs, line
 
+    def with_args(self, args: Iterable[Any]) -> Equation:
+        """Return the same of other arguments."""
+        return Equation(self.name, tuple(args), self.params, self.outs, self.line)
+
+    def with_params(self, params: dict[str, Any]) -> Equation:
+        """Return the same with other parameters."""
+        return Equation(self.name, self.args, params, self.outs, self.line)
+
     def __str__(self) -> str:
         args = ", ".join(
             [*map(shown, self.args), *(f"{k}={shown_parameter(v)}" for k, v in self.params.items())]
@@ -91,10 +99,23 @@ class Region:
         self.primitive, self.args, self.params, self.outs = primitive, args, params, outs
         self.start = self.stop = start
 
+    def moved(self, start: int, stop: int, new: Callable[[Any], Any] | None = None) -> Region:
+        """Return the same at another place, with `new` of its arguments and results."""
+        new = new or _itself
+        made = Region(
+            self.primitive, tuple(map(new, self.args)), self.params, list(map(new, self.outs)), start
+        )
+        made.stop = stop
+        return made
+
     def apply(self, values: Sequence[Any]) -> list[tuple[Var, Any]]:
         """Return the outputs that the operation assigns."""
         outs = self.primitive.apply(*values, **self.params)  # type: ignore[misc]
         return [(v, o) for v, o in zip(self.outs, outs, strict=True) if isinstance(v, Var)]
+
+
+def _itself(x: Any) -> Any:
+    return x
 
 
 class Program:
@@ -213,9 +234,9 @@ class Program:
         return html_of(self)
 
 
-# What is to be done to a program before it is compiled, by layers above the compiler: each takes the program
-# and what simplifies the programs inside of it.
-PASSES: list[Callable[[Program, Callable[[Program], Program]], Program]] = []
+def aval_out(y: Any) -> Aval:
+    """Return the aval of an output of a program."""
+    return y.aval if isinstance(y, Var) else aval_of(y)
 
 
 def applied(primitive: Primitive, values: Iterable[Any], params: dict[str, Any]) -> Any:

@@ -1,6 +1,6 @@
 """Control flow, implicit functions and collective operations: JAX's names, differentiable in every way."""
 
-import fgrad.lax.lowering  # noqa: F401 -- makes itself known to what compiles programs
+import fgrad.lax.primitives  # noqa: F401 -- declares them
 from fgrad.lax.branches import cond as cond
 from fgrad.lax.branches import select as select
 from fgrad.lax.branches import switch as switch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,10 +10,9 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.program import Program
+from fgrad.core.control_flow import Branches, avals_out
 from fgrad.core.tensor import Tensor, bind
-from fgrad.lax.bodies import abstract, run, sharing
-from fgrad.lax.control_flow import Code, avals_out, depends, inset
+from fgrad.lax.bodies import abstract, sharing
 from fgrad.lax.predicates import choose, demand_equal, differs, only, scalar
 from fgrad.lax.trees import kind_of
 from fgrad.numpy.indexing import clip, where
@@ -94,41 +92,6 @@ def _pick(index: Any, ys: Sequence[Any]) -> Any:
     for k in range(len(ys) - 2, -1, -1):
         out = where(index <= k, ys[k], out)
     return out
-
-
-class Branches(Code):
-    """One of several programs of the same inputs, by a first argument."""
-
-    primitive = "lax.cond"
-    branches: tuple[Program, ...]
-    outs: tuple[Aval, ...]
-
-    def __init__(self, programs: Sequence[Program], outs: Sequence[Aval] | None = None) -> None:
-        self.branches = tuple(programs)
-        self.outs = tuple(avals_out(programs[0]) if outs is None else outs)
-
-    def __call__(self, *values: Any) -> Sequence[Any]:
-        """Return the outputs of the program that is chosen."""
-        index, *operands = values
-        runs = [functools.partial(run, program) for program in self.branches]
-        found: Sequence[Any] = switch(index, runs, *operands)
-        return found
-
-    def made_of(self) -> list[int]:
-        """Find out what each output is made of: the choice, and what each branch makes it of."""
-        each = zip(*map(depends, self.branches), strict=True)
-        return [1 | functools.reduce(operator.or_, bits) << 1 for bits in each]
-
-    def inner(self) -> Sequence[Program]:
-        """Return those of the branches."""
-        return self.branches
-
-    def map(self, f: Callable[[Program], Program]) -> Code:
-        """Return the same choice among `f` of the branches."""
-        return Branches([f(p) for p in self.branches], self.outs)
-
-    def __str__(self) -> str:
-        return " or".join(map(inset, self.branches))
 
 
 def _staged_switch(index: Any, branches: tuple[Fun, ...], operands: tuple[Any, ...], what: str) -> Any:

@@ -15,13 +15,13 @@ import numpy as np
 from fgrad import tree
 from fgrad.backend.devices import as_array, copied
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.control_flow import avals_out
 from fgrad.core.placement import near
 from fgrad.core.program import Program
 from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor, node_on
 from fgrad.core.trace import current, running
 from fgrad.errors import NotLinearError
-from fgrad.lax.control_flow import avals_out
 from fgrad.lax.opaque import OpaqueRule, apply_opaque, plain_value
 from fgrad.lax.trees import as_tensors
 from fgrad.transforms.calling import name_of

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.aval import Aval
-from fgrad.core.program import Program
+from fgrad.core.control_flow import While
 from fgrad.core.tensor import Tensor, bind
-from fgrad.lax.bodies import fitting, promoted, run, sharing
-from fgrad.lax.control_flow import Code, Grown, avals_out, carried, depends, inset, joined
+from fgrad.lax.bodies import fitting, promoted, sharing
 from fgrad.lax.predicates import anywhere, choose, differs, only_inside, scalar
 from fgrad.lax.scans import counted, scan
-from fgrad.lax.trees import Carry, kind_of, stack
+from fgrad.lax.trees import Carry, kind_of
 from fgrad.numpy.indexing import where
 from fgrad.transforms.stage import staged, staging, weakened
 
@@ -57,63 +55,6 @@ def while_loop(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
         else:
             value = body_fun(value)
             carry.check(value)
-
-
-class While(Code):
-    """A program that is repeated as long as another one says so; what it returns beside the carry is stacked.
-
-    Both take `consts` values that stay, and then the carry.
-    """
-
-    primitive = "lax.while_loop"
-    condition: Program
-    body: Program
-    consts: int
-    carry: int
-    outs: tuple[Aval, ...]
-
-    def __init__(self, condition: Program, body: Program, consts: int) -> None:
-        self.condition, self.body, self.consts = condition, body, consts
-        self.carry = len(body.inputs) - consts
-        outs = avals_out(body)
-        self.outs = (
-            *(v.aval for v in body.inputs[consts:]),
-            *(Grown(a.shape, a.dtype) for a in outs[self.carry :]),
-        )
-
-    def __call__(self, *values: Any) -> Sequence[Any]:
-        """Return the carry at the end, and the results of all steps."""
-        consts, init = values[: self.consts], list(values[self.consts :])
-        rows: list[list[Any]] = []
-
-        def step(carry: list[Any]) -> list[Any]:
-            outs = run(self.body, *consts, *carry)
-            rows.append(outs[self.carry :])
-            return outs[: self.carry]
-
-        carry = while_loop(lambda v: run(self.condition, *consts, *v)[0], step, init)
-        if not rows:
-            return [*carry, *(np.zeros(a.shape, a.dtype) for a in self.outs[self.carry :])]
-        return [*carry, *map(stack, zip(*rows, strict=True))]
-
-    def made_of(self) -> list[int]:
-        """Find out what each output is made of; all are made of what the condition is."""
-        known = depends(self.body)
-        count = len(self.body.inputs) - self.consts
-        given = carried(known, [1 << i for i in range(len(self.body.inputs))], self.consts, count)
-        (go,) = (joined(bits, given) for bits in depends(self.condition))
-        return [bits | go for bits in (*given[self.consts :], *(joined(b, given) for b in known[count:]))]
-
-    def inner(self) -> Sequence[Program]:
-        """Return the condition and the step."""
-        return self.condition, self.body
-
-    def map(self, f: Callable[[Program], Program]) -> Code:
-        """Return the same loop of `f` of the condition and of the step."""
-        return While(f(self.condition), f(self.body), self.consts)
-
-    def __str__(self) -> str:
-        return f"while{inset(self.condition)}\n    do{inset(self.body)}"
 
 
 def _staged_while(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:

@@ -13,9 +13,9 @@ import numpy as np
 
 from fgrad.backend.devices import copied
 from fgrad.core.aval import Aval
+from fgrad.core.control_flow import Code
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Tracer, below, current, running
-from fgrad.lax.control_flow import Code
 from fgrad.lax.trees import stack
 from fgrad.transforms.calling import has_tensor, is_traced, plain
 from fgrad.transforms.custom import Rule, apply_rule

@@ -10,11 +10,12 @@ import numpy as np
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer, current
 from fgrad.lax.trees import kind_of
 from fgrad.numpy.indexing import where
 from fgrad.transforms.batch import Batch, BatchedTracer
+from fgrad.transforms.loops.batching import held_back
 
 Fun = Callable[..., Any]
 
@@ -87,11 +88,6 @@ def going(taken: Any, x: Any) -> Any:
     if trace.owns(x):
         one = x._value.whole[np.argmax(those)]
     return where(taken, x, going(np.any(those), one))
-
-
-def held_back(taken: Any, x: Any) -> Any:
-    """Return `x`, whose cotangent is zero where `taken` does not hold."""
-    return bind("where", taken, x, bind("stop_gradient", x)) if x.dtype.kind in "fc" else x
 
 
 def choose(pick: Callable[..., Any], outs: Sequence[Any], what: str) -> Any:

@@ -10,11 +10,10 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.program import Program
+from fgrad.core.control_flow import Scan, avals_out
 from fgrad.core.tensor import bind, wrap
-from fgrad.lax.bodies import fitting, promoted, run
+from fgrad.lax.bodies import fitting, promoted
 from fgrad.lax.checkpointing import scan_in_parts
-from fgrad.lax.control_flow import Code, Grown, avals_out, carried, depends, inset, joined
 from fgrad.lax.trees import Carry, flatten_like, stack
 from fgrad.transforms.calling import has_tensor, name_of
 from fgrad.transforms.stage import staged, staging, weakened
@@ -146,82 +145,6 @@ def _no_results(f: Fun, init: Any, leaves: Sequence[Any], structure: Any) -> Any
     program, _ = staged(flat, [*map(aval_of, first), *(Aval(a.shape[1:], a.dtype) for a in leaves)])
     empty = [np.zeros((0, *a.shape), a.dtype) for a in avals_out(program)]
     return tree.unflatten(found[0], map(wrap, empty) if has_tensor((init, *leaves)) else empty)
-
-
-class Scan(Code):
-    """A program that is repeated along the first axis of some of its arguments.
-
-    Its inputs are `consts` values that stay, `carry` that it returns anew, and one element of each of the
-    others. Where `length` is None, the number of steps is the first argument, before those.
-    """
-
-    primitive = "lax.scan"
-    body: Program
-    consts: int
-    carry: int
-    length: int | None
-    reverse: bool
-    checkpoint: Any
-    outs: tuple[Aval, ...]
-
-    def __init__(
-        self,
-        body: Program,
-        consts: int,
-        carry: int,
-        length: int | None,
-        *,
-        reverse: bool = False,
-        checkpoint: Any = None,
-    ) -> None:
-        self.body, self.consts, self.carry, self.length = body, consts, carry, length
-        self.reverse, self.checkpoint = reverse, checkpoint
-        self.outs = (
-            *(v.aval for v in body.inputs[consts : consts + carry]),
-            *(
-                Grown(a.shape, a.dtype) if length is None else Aval((length, *a.shape), a.dtype)
-                for a in avals_out(body)[carry:]
-            ),
-        )
-
-    def __call__(self, *values: Any) -> Sequence[Any]:
-        """Return the last carry and the results."""
-        length = self.length
-        if length is None:
-            length, *values = (int(values[0]), *values[1:])  # type: ignore[assignment]
-        n, m = self.consts, self.carry
-        captured, init, xs = values[:n], list(values[n : n + m]), list(values[n + m :])
-        if length == 0:
-            return [*init, *(np.zeros((0, *a.shape), a.dtype) for a in avals_out(self.body)[m:])]
-
-        def step(carry: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
-            outs = run(self.body, *captured, *carry, *x)
-            return outs[:m], outs[m:]
-
-        carry, ys = scan(step, init, xs, length, self.reverse, checkpoint=self.checkpoint)
-        return [*carry, *(ys or ())]
-
-    def made_of(self) -> list[int]:
-        """Find out what each output is made of."""
-        first = int(self.length is None)  # the number of steps, of which everything is made
-        known = depends(self.body)
-        given = [1 << first + i for i in range(len(self.body.inputs))]
-        given = carried(known, given, self.consts, self.carry)
-        outs = [joined(bits, given) for bits in known[self.carry :]]
-        return [bits | first for bits in (*given[self.consts : self.consts + self.carry], *outs)]
-
-    def inner(self) -> Sequence[Program]:
-        """Return the step."""
-        return (self.body,)
-
-    def map(self, f: Callable[[Program], Program]) -> Code:
-        """Return the same loop of `f` of the step."""
-        counts, options = (self.consts, self.carry), {"reverse": self.reverse, "checkpoint": self.checkpoint}
-        return Scan(f(self.body), *counts, self.length, **options)
-
-    def __str__(self) -> str:
-        times = "counted" if self.length is None else self.length
-        return f"{times} times{' in reverse' * self.reverse}:{inset(self.body)}"
 
 
 def counted(f: Fun, init: Any, counts: range, checkpoint: Any) -> Any:

@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.control_flow import avals_out
 from fgrad.core.program import Program
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import current
-from fgrad.lax.control_flow import avals_out
 from fgrad.scipy.vectors import Vector
 from fgrad.transforms.stage import staged
 

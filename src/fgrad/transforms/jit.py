@@ -16,12 +16,12 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import adopted, default_place, find, is_foreign, moved
 from fgrad.compiler import Cost, Executable
 from fgrad.compiler.simplify import simplify
-from fgrad.compiler.simplify.effects import communicates
 from fgrad.core.aval import Aval
 from fgrad.core.caches import LRU
 from fgrad.core.nonfinite import watching
 from fgrad.core.placement import buffer_of
 from fgrad.core.program import Program, Var
+from fgrad.core.rewriting.effects import communicates
 from fgrad.core.snapshot import refuse_masked
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
 from fgrad.core.trace import FLOOR, current, next_level, running

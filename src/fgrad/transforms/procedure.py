@@ -21,7 +21,8 @@ from fgrad.core.caches import LRU
 from fgrad.core.nonfinite import quiet, watching
 from fgrad.core.placement import near
 from fgrad.core.primitive import PRIMITIVES, VJP, Pattern, Primitive, flat, register
-from fgrad.core.program import Equation, Program, Var
+from fgrad.core.program import Equation, Program, Var, aval_out
+from fgrad.core.rewriting.substitution import replaced
 from fgrad.core.snapshot import snapshot
 from fgrad.core.tape import HIDDEN, Pick, Tape
 from fgrad.core.tensor import Tensor, alias, lowered, node_on, wrap
@@ -30,8 +31,8 @@ from fgrad.locks import lazy, making
 from fgrad.ops.linear import convert
 from fgrad.transforms.batch import Batch
 from fgrad.transforms.manager import GradManager
-from fgrad.transforms.residuals import Cut, arriving, fixed
-from fgrad.transforms.stage import Stage, aval_out, staged, staging
+from fgrad.transforms.residuals import Cut, arriving
+from fgrad.transforms.stage import Stage, staged, staging
 
 
 class Procedure:
@@ -185,7 +186,7 @@ class Saving:
                 if not there
             }
             some = [v for v, there in zip(cts, arrived, strict=True) if there]
-            program = fixed(arriving(self._backward, cts, some), zeros)
+            program = replaced(arriving(self._backward, cts, some), zeros)
             self._steps[arrived] = Procedure(program, f"the gradient of {self.forward.name}")
         return self._steps[arrived]
 

@@ -7,86 +7,11 @@ program computes nothing a second time, except what costs less than to keep it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from fgrad.compiler.simplify.effects import has_effect, is_shared, tolerant
-from fgrad.core.primitive import MOVES, PRIMITIVES
-from fgrad.core.program import Equation, Program, Region, Var
-
-
-class Unit:
-    """Equations that stay together: one, or those of a region."""
-
-    __slots__ = ("args", "equations", "outs", "regions", "start")
-
-    start: int
-    equations: Sequence[Equation]
-    regions: Sequence[Region]
-    outs: list[Var]
-    args: list[Var]
-
-    def __init__(self, start: int, equations: Sequence[Equation], regions: Sequence[Region]) -> None:
-        self.start, self.equations, self.regions = start, equations, regions
-        self.outs = [v for e in equations for v in e.outs]
-        made = set(self.outs)
-        used = [a for e in equations for a in e.args] + [a for r in regions for a in r.args]
-        self.args = list(dict.fromkeys(v for v in used if isinstance(v, Var) and v not in made))
-
-    @property
-    def has_effect(self) -> bool:
-        """Whether it has to run although nothing uses its results."""
-        return any(map(has_effect, self.equations))
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether other processes take part in it."""
-        return any(map(is_shared, self.equations))
-
-    @property
-    def is_cheap(self) -> bool:
-        """Whether it costs less to run it again than to keep its result."""
-        if len(self.equations) != 1 or len(self.args) != 1:
-            return False
-        (e,) = self.equations
-        return MOVES in PRIMITIVES[e.name].traits and e.outs[0].aval.dtype == self.args[0].aval.dtype
-
-
-def units(program: Program) -> list[Unit]:
-    """Return the equations of a program, those of each outermost region together."""
-    found, i = [], 0
-    while i < len(program.equations):
-        region = program.regions.get(i)
-        stop = region.stop if region else i + 1
-        inner = [r for start, r in program.regions.items() if i <= start < stop]
-        found.append(Unit(i, program.equations[i:stop], inner))
-        i = stop
-    return found
-
-
-def assemble(inputs: Sequence[Var], parts: Iterable[Unit], outputs: Sequence[Any]) -> Program:
-    """Return the program of some units."""
-    equations: list[Equation] = []
-    regions = []
-    for unit in parts:
-        shift = len(equations) - unit.start
-        equations += unit.equations
-        for r in unit.regions:
-            moved = Region(r.primitive, r.args, r.params, r.outs, r.start + shift)
-            moved.stop = r.stop + shift
-            regions.append(moved)
-    return Program(inputs, equations, outputs, (None, None), regions)
-
-
-def live(parts: Sequence[Unit], outputs: Iterable[Any]) -> list[Unit]:
-    """Return the units that have an effect or that `outputs` depend on."""
-    needed = {y for y in outputs if isinstance(y, Var)}
-    kept = []
-    for unit in reversed(parts):
-        if unit.has_effect or any(v in needed for v in unit.outs):
-            needed.update(unit.args)
-            kept.append(unit)
-    return kept[::-1]
+from fgrad.core.program import Program, Var
+from fgrad.core.rewriting.effects import tolerant
+from fgrad.core.rewriting.units import Unit, assemble, depending, live, units
 
 
 def arriving(program: Program, cts: Sequence[Var], arrived: Sequence[Var]) -> Program:
@@ -116,15 +41,6 @@ def arriving(program: Program, cts: Sequence[Var], arrived: Sequence[Var]) -> Pr
             unit.equations = list(map(tolerant, unit.equations))
         kept.append(unit)
     return assemble(program.inputs, live(kept[::-1], program.outputs), program.outputs)
-
-
-def depending(parts: Sequence[Unit], sources: Iterable[Var]) -> set[Var]:
-    """Return the variables that depend on `sources`, these included."""
-    found = set(sources)
-    for unit in parts:
-        if any(v in found for v in unit.args):
-            found.update(unit.outs)
-    return found
 
 
 class Cut:
@@ -177,21 +93,3 @@ class Cut:
 
 def _is_late(unit: Unit, late: set[Var]) -> bool:
     return any(v in late for v in (*unit.args, *unit.outs))
-
-
-def fixed(program: Program, values: dict[Var, Any]) -> Program:
-    """Return a program whose inputs in `values` are constants."""
-
-    def new(x: Any) -> Any:
-        return values.get(x, x) if isinstance(x, Var) else x
-
-    equations = [
-        Equation(e.name, tuple(map(new, e.args)), e.params, e.outs, e.line) for e in program.equations
-    ]
-    regions = []
-    for r in program.regions.values():
-        again = Region(r.primitive, tuple(map(new, r.args)), r.params, r.outs, r.start)
-        again.stop = r.stop
-        regions.append(again)
-    inputs = [v for v in program.inputs if v not in values]
-    return Program(inputs, equations, list(map(new, program.outputs)), (None, None), regions)

@@ -441,11 +441,6 @@ def common_type(kinds: Iterable[type]) -> type:
     return max(kinds, key=_RANKS.index)
 
 
-def aval_out(y: Any) -> Aval:
-    """Return the aval of an output of a program."""
-    return y.aval if isinstance(y, Var) else aval_of(y)
-
-
 def staging() -> bool:
     """Return whether a function is being staged."""
     return any(isinstance(t, Stage) for t in current().traces)

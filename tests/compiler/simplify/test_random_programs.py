@@ -13,7 +13,7 @@ from tests.compiler.growing import DTYPES, ELEMENTS, SHAPES, SPECIAL, SUMS, TAME
 import fgrad as fg
 from fgrad.compiler.simplify import operands, rewriting, simplify
 from fgrad.core.program import Program, Var
-from fgrad.transforms.residuals import fixed
+from fgrad.core.rewriting.substitution import replaced
 
 
 def example(data: Any, constants: tuple[float, ...], kinds: tuple[str, ...]) -> tuple[Program, list[Any]]:
@@ -81,7 +81,7 @@ def test_rules_take_constants_in_every_place(data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(operands, "folded", lambda *_: None)
         patch.setattr(rewriting, "_DEEPEST", data.draw(st.sampled_from((1, 2, 3, 40))))
-        simple = simplify(fixed(program, values))
+        simple = simplify(replaced(program, values))
     size = largest(program, inputs)
     if not np.isfinite(size):
         return

@@ -21,9 +21,10 @@ from fgrad.compiler.device.scatter import Piece, Sort, Table, Zeros
 from fgrad.compiler.device.statements import Grid, Scratch
 from fgrad.compiler.fuse import Call, Nest, fuse
 from fgrad.compiler.layout import Buffer, aval_at, computed, dying, heirs, lifetimes, packed, variables
-from fgrad.compiler.simplify.elimination import eliminate
 from fgrad.core.aval import Aval
+from fgrad.core.control_flow import Branches, Scan, While
 from fgrad.core.program import Equation, Program, Var
+from fgrad.core.rewriting.liveness import eliminate
 from fgrad.kernels.launching import device
 
 ALIGN = 256  # bytes, as CUDA's own allocations
@@ -313,13 +314,18 @@ def within(steps: Iterable[Step]) -> Iterator[Step]:
                 yield from within(b)
 
 
-CONTROL = {"lax.scan": layout.Loop, "lax.while_loop": layout.While, "lax.cond": layout.Choice}
+CONTROL: dict[Any, type[layout.Inner]] = {
+    Scan: layout.Loop,
+    While: layout.While,
+    Branches: layout.Choice,
+}
 
 
 def control(plan: Plan, e: Equation) -> layout.Inner | None:
     """Return the loop or branch that an equation is; None where Python goes through it."""
-    made = CONTROL.get(layout.kind(e))
-    keeps_few = made is layout.Loop and e.params["code"].checkpoint
+    code = e.params.get("code")
+    made = CONTROL.get(type(code))
+    keeps_few = isinstance(code, Scan) and code.checkpoint
     if made is None or keeps_few or (made is layout.Choice and not layout.is_alike(e)):
         return None
     return made(plan, e)
@@ -328,7 +334,7 @@ def control(plan: Plan, e: Equation) -> layout.Inner | None:
 def _avals(e: Equation) -> list[Aval]:
     """Return the avals of what a loop or branch takes."""
     code = e.params["code"]
-    inner = code.branches[0] if hasattr(code, "branches") else code.body
+    inner = code.branches[0] if isinstance(code, Branches) else code.body
     avals = [v.aval for v in inner.inputs]
     first = [aval_at(a) for a in e.args[: len(e.args) - len(avals)]]  # the index, or the number of steps
     return [*first, *avals]

@@ -17,8 +17,10 @@ from fgrad.backend.devices import moved
 from fgrad.compiler import layout
 from fgrad.compiler.device.plan import Fill, Launch, Plan, Product, Ranking, Region, Row, Step, dtype_of
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.control_flow import PLAIN
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program, applied, unexpected
+from fgrad.core.rewriting.liveness import with_programs
 from fgrad.kernels import launching
 from fgrad.locks import lazy
 
@@ -120,10 +122,9 @@ class Context:
 
     def _compiled(self, e: Equation) -> Equation:
         """Return the call of a primitive; the programs of a loop that Python goes through are compiled."""
-        if not layout.kind(e):
+        if not isinstance(e.params.get("code"), PLAIN):
             return e
-        code = e.params["code"].map(partial(_Compiled, self.place))
-        return Equation(e.name, e.args, {**e.params, "code": code}, e.outs, e.line)
+        return with_programs(e, partial(_Compiled, self.place))
 
     # ---- loops and branches
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from fgrad.compiler.simplify.algebra import ALGEBRA
 from fgrad.compiler.simplify.constants import Constants
-from fgrad.compiler.simplify.elimination import eliminate
 from fgrad.compiler.simplify.operands import FOLDING, OPERANDS
 from fgrad.compiler.simplify.reductions import REDUCTIONS
 from fgrad.compiler.simplify.rewriting import Rules
 from fgrad.compiler.simplify.shapes import SHAPES
 from fgrad.compiler.simplify.updates import ASSEMBLY
+from fgrad.core.control_flow import order
 from fgrad.core.program import Equation, Program
+from fgrad.core.rewriting.liveness import eliminate
 
 ROUNDS = 6  # enough for what was seen; a program of more is right, if not the simplest
 
@@ -62,7 +63,7 @@ def _with_inner(program: Program) -> Program:
 
     Where derivatives of them are there, they stay: what those compute anew is to be known as the same.
     """
-    if any(e.name == "lax.pullback" for e in program.equations):
+    if any(order(e.params.get("code")) for e in program.equations):
         return program
     equations = []
     for e in program.equations:

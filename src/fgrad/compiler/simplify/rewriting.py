@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.compiler.simplify.constants import Constants, spread
-from fgrad.compiler.simplify.effects import has_effect
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import COMMUTATIVE, PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
+from fgrad.core.rewriting.effects import has_effect
 from fgrad.ops.elementwise import batch_elementwise
 
 Rule = Callable[["Rewriting", Equation], Any]

@@ -25,22 +25,31 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fgrad.compiler.loops.cse import merged
+from fgrad.compiler.loops.passes import hoisted, optimized, settled
 from fgrad.core.aval import Aval
-from fgrad.core.program import PASSES, Equation, Program, Var
+from fgrad.core.control_flow import (
+    PLAIN,
+    Back,
+    Branches,
+    Code,
+    Grown,
+    Mapped,
+    Scan,
+    While,
+    innermost,
+    order,
+    programs_of,
+)
+from fgrad.core.program import Equation, Program, Var
+from fgrad.core.rewriting.liveness import live, with_programs
+from fgrad.core.rewriting.substitution import renewed
 from fgrad.core.trace import running
 from fgrad.errors import NoValueError
-from fgrad.lax.batching import BatchBuilder, mapped_program
-from fgrad.lax.branches import Branches
-from fgrad.lax.builder import BOOL, Flags, aval_of_arg, cast, only, zero_if_none
-from fgrad.lax.control_flow import Back, Code, Grown, Mapped
-from fgrad.lax.cse import merged
-from fgrad.lax.fusion import renewed
-from fgrad.lax.liveness import live, programs_of, with_programs
-from fgrad.lax.loop_optimizations import hoisted, optimized, settled
-from fgrad.lax.loops import While
-from fgrad.lax.partial_eval import Joint, is_float, is_zero
-from fgrad.lax.scans import Scan
-from fgrad.lax.vjp import VJPBuilder
+from fgrad.transforms.loops.batching import BatchBuilder, mapped_program
+from fgrad.transforms.loops.builder import BOOL, Flags, aval_of_arg, cast, only, zero_if_none
+from fgrad.transforms.loops.partial_eval import Joint, is_float, is_zero
+from fgrad.transforms.loops.vjp import VJPBuilder
 
 Simplify = Callable[[Program], Program]
 
@@ -78,7 +87,7 @@ def _finished(
     made = []
     for e in found:
         code = e.params.get("code")
-        if isinstance(code, Branches | Scan | While) and not getattr(code, "checkpoint", None):
+        if isinstance(code, PLAIN) and not getattr(code, "checkpoint", None):
             e = with_programs(e, inside)  # noqa: PLW2901 -- the same, finished
         made.append(e)
     return made, ends
@@ -92,43 +101,26 @@ def _name(program: Program) -> None:
     for e in program.equations:
         for v in e.outs:
             v.name = next(names)
-        if isinstance(e.params.get("code"), Branches | Scan | While):
-            for p in programs_of(e.params["code"]):
+        if isinstance(e.params.get("code"), PLAIN):
+            for p in programs_of(e):
                 _name(p)
 
 
-def _order(code: Any) -> int:
-    """Return how often a code is reversed."""
-    order = 0
-    while isinstance(code, Back | Mapped):
-        order += isinstance(code, Back)
-        code = code.code
-    return order
-
-
-def _core(code: Any) -> Any:
-    while isinstance(code, Back | Mapped):
-        code = code.code
-    return code
-
-
 def _has_regions(program: Program) -> bool:
-    return bool(program.regions) or any(
-        _has_regions(p) for e in program.equations for p in programs_of(e.params.get("code"))
-    )
+    return bool(program.regions) or any(_has_regions(p) for e in program.equations for p in programs_of(e))
 
 
 def _has_checkpoint(code: Any) -> bool:
-    return getattr(_core(code), "checkpoint", None) not in (None, False)
+    return getattr(innermost(code), "checkpoint", None) not in (None, False)
 
 
 def _is_lowerable(code: Any) -> bool:
-    if not isinstance(_core(code), Branches | Scan | While):
+    if not isinstance(innermost(code), PLAIN):
         return False
-    order = _order(code)
-    if order and _has_checkpoint(code):
+    times = order(code)
+    if times and _has_checkpoint(code):
         return False
-    return order < 2 or not any(map(_has_regions, programs_of(code)))
+    return times < 2 or not any(map(_has_regions, code.inner()))
 
 
 class _Builder(VJPBuilder, BatchBuilder):
@@ -158,9 +150,8 @@ class _Builder(VJPBuilder, BatchBuilder):
 
     def plain(self, code: Any, args: Sequence[Any]) -> list[Any]:
         """Add a loop or branch, its programs lowered."""
-        name = code.primitive
         if self.raw:
-            return list(self.emit(name, args, {"code": code}, code.outs, self.line))
+            return list(self.add(code, args))
         if isinstance(code, Scan | While) and (outside := hoisted(code, list(map(aval_of_arg, args)))):
             return self.inline(outside, args)
         if isinstance(code, Branches):
@@ -173,7 +164,7 @@ class _Builder(VJPBuilder, BatchBuilder):
             made = Scan(
                 self.typed(code.body, carry), code.consts, code.carry, code.length, reverse=code.reverse
             )
-        return list(self.emit(name, args, {"code": made}, made.outs, self.line))
+        return list(self.add(made, args))
 
     def derived(self, code: Back | Mapped, args: Sequence[Any]) -> list[Any]:
         """Add what a derivative or batching of a loop or branch is."""
@@ -239,7 +230,7 @@ def _flat(code: Code, args: Sequence[Any], varying: Flags, *, examples: bool = F
     values = [
         a if not v and not isinstance(a, Var) else i for a, v, i in zip(args, varying, inputs, strict=True)
     ]
-    raw = any(map(_has_regions, programs_of(code)))
+    raw = any(map(_has_regions, code.inner()))
     builder = _Builder(raw=raw)
     outputs = builder.derived(code, values)  # type: ignore[arg-type]
     if raw:  # a function has a derivative of its own, which what follows would dissolve
@@ -247,6 +238,3 @@ def _flat(code: Code, args: Sequence[Any], varying: Flags, *, examples: bool = F
     equations, outputs, _ = merged(builder.equations, inputs, outputs)
     equations, outputs = settled(live(equations, outputs), outputs)
     return Program(inputs, live(equations, outputs), outputs, (None, None))
-
-
-PASSES.append(lower)

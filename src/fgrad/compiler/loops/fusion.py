@@ -7,33 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.program import Equation, Program, Var
+from fgrad.core.control_flow import Branches, Code, Scan, While
+from fgrad.core.program import Equation, Var
+from fgrad.core.rewriting.substitution import renewed, substituted
 from fgrad.core.tensor import Tensor
-from fgrad.lax.branches import Branches
-from fgrad.lax.control_flow import Code
-from fgrad.lax.loops import While
-from fgrad.lax.scans import Scan
 
 Flags = Sequence[bool]
-
-
-def substituted(program: Program, sub: dict[Var, Any]) -> tuple[list[Equation], list[Any]]:
-    """Return copies of the equations, with new variables, and the outputs, where inputs are `sub`."""
-    env = dict(sub)
-    equations = []
-    for e in program.equations:
-        args = tuple(env.get(a, a) if isinstance(a, Var) else a for a in e.args)
-        outs = tuple(Var(v.aval, v.name) for v in e.outs)
-        env.update(zip(e.outs, outs, strict=True))
-        equations.append(Equation(e.name, args, e.params, outs, e.line))
-    return equations, [env.get(y, y) if isinstance(y, Var) else y for y in program.outputs]
-
-
-def renewed(inputs: Sequence[Var], equations: Sequence[Equation], outputs: Sequence[Any]) -> Program:
-    """Return the program of these, with variables of its own."""
-    fresh: dict[Var, Any] = {v: Var(v.aval, v.name) for v in inputs}
-    copies, ys = substituted(Program(inputs, equations, outputs, (None, None)), fresh)
-    return Program(list(fresh.values()), copies, ys, (None, None))
 
 
 class Union:

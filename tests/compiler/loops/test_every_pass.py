@@ -12,12 +12,13 @@ from tests.compiler.drawing import Drawing, computed, differs, search
 
 import fgrad as fg
 import fgrad.numpy as fnp
+from fgrad.compiler.loops import passes
+from fgrad.compiler.loops.passes import hoisted
 from fgrad.core.aval import Aval
+from fgrad.core.control_flow import Scan
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.tensor import bind
-from fgrad.lax import loop_optimizations, lowering
-from fgrad.lax.loop_optimizations import hoisted
-from fgrad.lax.scans import Scan
+from fgrad.transforms.loops import lowering
 
 SEED = os.environ.get("FGRAD_TEST_SEED", "")  # for other loops than those of the suite
 COUNT = int(os.environ.get("FGRAD_TEST_PROGRAMS", "25"))
@@ -105,7 +106,7 @@ def check(chosen: Any, made: Counter[str]) -> list[int]:
 def test_loops_after_all_passes_are_those_of_python(monkeypatch):
     made = Counter[str]()
     for name in PASSES:
-        for module in (loop_optimizations, lowering):
+        for module in (passes, lowering):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, counted(getattr(module, name), name, made))
     search(lambda chosen: check(chosen, made), f"loops {SEED}", COUNT)
@@ -124,7 +125,7 @@ def counted(function: Any, name: str, made: Counter[str]) -> Any:
 
 def test_every_pass_is_one_of_these():
     """A pass that is added to `optimized` is counted here, and its loops drawn."""
-    assert {*loop_optimizations.optimized.__code__.co_names} - {"live"} <= {*PASSES}
+    assert {*passes.optimized.__code__.co_names} - {"live"} <= {*PASSES}
 
 
 def hoisting(chosen: Any, made: Counter[str]) -> list[int]:

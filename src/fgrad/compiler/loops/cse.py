@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compiler.simplify.effects import has_effect
+from fgrad.compiler.loops.fusion import joined
+from fgrad.core.control_flow import Branches, Scan, While
 from fgrad.core.program import Equation, Program, Var
+from fgrad.core.rewriting.effects import has_effect
+from fgrad.core.rewriting.liveness import loop_inputs, with_programs
 from fgrad.core.tensor import Tensor
-from fgrad.lax.branches import Branches
-from fgrad.lax.fusion import joined
-from fgrad.lax.liveness import loop_inputs, with_programs
-from fgrad.lax.loops import While
-from fgrad.lax.scans import Scan
 
 Array = np.ndarray[Any, Any]
 LARGE = 1 << 12  # bytes of a constant that a key does not hold

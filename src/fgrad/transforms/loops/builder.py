@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.control_flow import Code
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.program import Equation, Program, Region, Var
-from fgrad.lax.fusion import renewed
-from fgrad.lax.liveness import live
-from fgrad.transforms.stage import aval_out, staged
+from fgrad.core.program import Equation, Program, Region, Var, aval_out
+from fgrad.core.rewriting.liveness import live
+from fgrad.core.rewriting.substitution import renewed
+from fgrad.transforms.stage import staged
 
 BOOL = Aval((), np.dtype(bool))
 Flags = Sequence[bool]
@@ -64,10 +65,7 @@ class Builder:
         if boundary is not None:
             self.boundary = places[boundary]
         for r in program.regions.values():
-            outs = list(map(value, r.outs))
-            region = Region(r.primitive, tuple(map(value, r.args)), r.params, outs, places[r.start])
-            region.stop = places[r.stop]
-            self.regions.append(region)
+            self.regions.append(r.moved(places[r.start], places[r.stop], value))
         return list(map(value, program.outputs))
 
     def emit(
@@ -77,6 +75,10 @@ class Builder:
         outs = tuple(Var(a, "v") for a in avals)
         self.equations.append(Equation(name, tuple(args), params, outs, line))
         return list(outs)
+
+    def add(self, code: Code, args: Sequence[Any]) -> list[Var]:
+        """Add a loop or branch as it is."""
+        return self.emit(code.primitive, args, {"code": code}, code.outs, self.line)
 
     def repeated(self, x: Any, size: int) -> Any:
         """Return `x` for each of `size` examples."""

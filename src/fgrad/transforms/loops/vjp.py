@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
+from fgrad.core.control_flow import Branches, Code, Scan, While
 from fgrad.core.program import Equation, Program, Var
-from fgrad.lax.branches import Branches
-from fgrad.lax.builder import BOOL, Builder, Flags, aval_of_arg, cast, only, zero_if_none
-from fgrad.lax.control_flow import Code
-from fgrad.lax.liveness import inputs_for
-from fgrad.lax.loops import While
-from fgrad.lax.partial_eval import Cut, Joint, is_float, reaching
-from fgrad.lax.scans import Scan
+from fgrad.core.rewriting.liveness import inputs_for
+from fgrad.transforms.loops.builder import BOOL, Builder, Flags, aval_of_arg, cast, only, zero_if_none
+from fgrad.transforms.loops.partial_eval import Cut, Joint, is_float, reaching
 
 
 class VJPBuilder(Builder):
@@ -57,19 +54,11 @@ class VJPBuilder(Builder):
             ahead.append(only(cut.inputs, cut.ahead, [*cut.outputs, *extra]))
             crossed = [kept.get(i) or Var(all_outs[i], "r") for i in used]
             back.append(only([*cut.inputs, *crossed, *cut.seeds], cut.back, _filled(cut, wanted[1:])))
-        outs = self.emit("lax.cond", args, {"code": Branches(ahead, all_outs)}, all_outs, self.line)
+        outs = self.add(Branches(ahead, all_outs), args)
         avals = [aval_of_arg(a) for a, w in zip(args, wanted, strict=True) if w]
         made = Branches(back, avals)
         seeds = [c for c in cts if c is not None]
-        return list(
-            self.emit(
-                "lax.cond",
-                [index, *operands, *(outs[i] for i in used), *seeds],
-                {"code": made},
-                avals,
-                self.line,
-            )
-        )
+        return list(self.add(made, [index, *operands, *(outs[i] for i in used), *seeds]))
 
     def reversed_loop(
         self, code: Scan | While, args: list[Any], wanted: list[bool], cts: list[Any]
@@ -149,7 +138,7 @@ class VJPBuilder(Builder):
             *stacks,
             *(cts[k] for k in y_seeds),
         ]
-        ys = self.emit("lax.scan", values, {"code": made}, made.outs, self.line)
+        ys = self.add(made, values)
         results: list[Any] = [None] * len(wants)
         for k, i in enumerate(live_carry):
             results[n + i] = ys[k]
@@ -167,7 +156,7 @@ class VJPBuilder(Builder):
         if isinstance(code, Scan):
             body = only(cut.inputs, cut.ahead, [*cut.outputs, *extra])
             made: Code = Scan(body, code.consts, m, code.length, reverse=code.reverse)
-            outs = self.emit("lax.scan", args, {"code": made}, made.outs, self.line)
+            outs = self.add(made, args)
             return outs, args[0] if code.length is None else code.length
         counter, after = (Var(Aval((), np.dtype(int)), name) for name in ("n", "m"))
         step = Equation("add", (counter, 1), {}, (after,), self.line)
@@ -181,7 +170,7 @@ class VJPBuilder(Builder):
             [*condition.inputs, Var(counter.aval, "n")], condition.equations, condition.outputs, (None, None)
         )
         made = While(self.typed(counted, [BOOL]), body, code.consts)
-        outs = self.emit("lax.while_loop", [*args, np.asarray(0)], {"code": made}, made.outs, self.line)
+        outs = self.add(made, [*args, np.asarray(0)])
         return [*outs[:m], *outs[m + 1 :]], outs[m]
 
 

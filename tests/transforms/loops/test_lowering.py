@@ -13,14 +13,10 @@ import fgrad as fg
 from fgrad import lax
 from fgrad.compiler.simplify import simplify
 from fgrad.core.aval import Aval
+from fgrad.core.control_flow import Back, Branches, Mapped, Scan, While, programs_of
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Program, Var
-from fgrad.lax.branches import Branches
-from fgrad.lax.control_flow import Back, Mapped
-from fgrad.lax.liveness import programs_of
-from fgrad.lax.loops import While
-from fgrad.lax.lowering import lower
-from fgrad.lax.scans import Scan
+from fgrad.transforms.loops.lowering import lower
 
 # ---- functions of (w, xs), beside those of test_control -------------------------------------------
 
@@ -153,7 +149,7 @@ def equations(program):
     """Yield every equation of a program and of those inside of it."""
     for e in program.equations:
         yield e
-        for p in programs_of(e.params.get("code")):
+        for p in programs_of(e):
             yield from equations(p)
 
 
@@ -170,7 +166,7 @@ def check_types(program):
         code = e.params.get("code")
         if isinstance(code, Back | Mapped):
             continue
-        inner = programs_of(code)
+        inner = programs_of(e)
         if inner:
             assert [v.aval for v in e.outs] == list(code.outs)
         avals = [a.aval if isinstance(a, Var) else Aval(np.shape(a), np.asarray(a).dtype) for a in e.args]
@@ -480,7 +476,7 @@ def test_inner_programs_are_simplified():
         return Program(program.inputs, program.equations, program.outputs, (None, None))
 
     program = lower(fg.make_graph(fg.grad(nested))(W, XS), simplified)
-    inner = {id(p) for e in equations(program) for p in programs_of(e.params.get("code"))}
+    inner = {id(p) for e in equations(program) for p in programs_of(e)}
     assert len(inner) == len(seen)
     close(program(W, XS), fg.grad(nested_plainly)(W, XS), 1e-9)
 

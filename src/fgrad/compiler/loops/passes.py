@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compiler.simplify.effects import has_effect
+from fgrad.compiler.loops.cse import once
+from fgrad.compiler.loops.fusion import joined
 from fgrad.core.aval import Aval
+from fgrad.core.control_flow import Code, Scan, While
 from fgrad.core.primitive import MOVES, PRIMITIVES, TOTAL
 from fgrad.core.program import Equation, Program, Var
-from fgrad.lax.control_flow import Code
-from fgrad.lax.cse import once
-from fgrad.lax.fusion import joined, renewed, substituted
-from fgrad.lax.liveness import live
-from fgrad.lax.loops import While
-from fgrad.lax.scans import Scan
+from fgrad.core.rewriting.effects import has_effect
+from fgrad.core.rewriting.liveness import live
+from fgrad.core.rewriting.substitution import renewed, substituted
 
 Loop = Scan | While
 

@@ -8,24 +8,16 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fgrad.compiler.simplify.effects import has_effect, has_effects
-from fgrad.core.program import Equation, Program, Region, Var
-from fgrad.lax.branches import Branches
-from fgrad.lax.control_flow import Code
-from fgrad.lax.loops import While
-from fgrad.lax.scans import Scan
+from fgrad.core.control_flow import PLAIN, Branches, Code, Scan, While
+from fgrad.core.program import Equation, Program, Var
+from fgrad.core.rewriting.effects import has_effect, has_effects
 
 Flags = Sequence[bool]
 
 
-def programs_of(code: Any) -> Sequence[Program]:
-    """Return the programs that a code holds."""
-    return code.inner() if isinstance(code, Code) else ()
-
-
 def with_programs(e: Equation, f: Callable[[Program], Program]) -> Equation:
     """Return a plain loop or branch with `f` of its programs."""
-    return Equation(e.name, e.args, {"code": e.params["code"].map(f)}, e.outs, e.line)
+    return e.with_params({"code": e.params["code"].map(f)})
 
 
 def silent(program: Program) -> Program:
@@ -37,14 +29,10 @@ def silent(program: Program) -> Program:
     for e in program.equations:
         places.append(len(kept))
         if e.name != "effect":
-            plain = isinstance(e.params.get("code"), Branches | Scan | While)
+            plain = isinstance(e.params.get("code"), PLAIN)
             kept.append(with_programs(e, silent) if plain and has_effect(e) else e)
     places.append(len(kept))
-    regions = []
-    for r in program.regions.values():
-        moved = Region(r.primitive, r.args, r.params, r.outs, places[r.start])
-        moved.stop = places[r.stop]
-        regions.append(moved)
+    regions = [r.moved(places[r.start], places[r.stop]) for r in program.regions.values()]
     return Program(program.inputs, kept, program.outputs, (None, None), regions)
 
 
@@ -148,54 +136,63 @@ def pruned(e: Equation, wanted: Flags) -> Equation:
     made: Code
     if isinstance(code, Branches):
         needs = zip(*(inputs_for(p, wanted) for p in code.branches), strict=True)
-        flags = [True, *map(any, needs)]
-        args = [a for a, u in zip(e.args, flags, strict=True) if u]
-        programs = [
-            restricted(p, flags[1:], [y for y, w in zip(p.outputs, wanted, strict=True) if w])
-            for p in code.branches
-        ]
-        made = Branches(programs, [a for a, w in zip(code.outs, wanted, strict=True) if w])
-        outs = [v for v, w in zip(e.outs, wanted, strict=True) if w]
-        return Equation(e.name, tuple(args), {"code": made}, tuple(outs), e.line)
-    if not isinstance(code, Scan | While):
-        return e
-    n, m = code.consts, code.carry
-    flags = loop_inputs(code, wanted)
-    kept = [*flags[n : n + m], *wanted[m:]]
-    outputs = [y for y, k in zip(code.body.outputs, kept, strict=True) if k]
-    body = restricted(code.body, flags, outputs)
-    if isinstance(code, While):
-        condition = restricted(code.condition, flags, code.condition.outputs)
-        made = While(condition, body, sum(flags[:n]))
+        flags, kept = [True, *map(any, needs)], wanted
+        programs = [restricted(p, flags[1:], _chosen(p.outputs, wanted)) for p in code.branches]
+        made = Branches(programs, _chosen(code.outs, wanted))
+    elif isinstance(code, Scan | While):
+        n, m = code.consts, code.carry
+        used = loop_inputs(code, wanted)
+        flags = [*[True] * (len(e.args) - len(used)), *used]
+        kept = [*used[n : n + m], *wanted[m:]]
+        body = restricted(code.body, used, _chosen(code.body.outputs, kept))
+        if isinstance(code, While):
+            made = While(restricted(code.condition, used, code.condition.outputs), body, sum(used[:n]))
+        else:
+            made = Scan(
+                body,
+                sum(used[:n]),
+                sum(used[n : n + m]),
+                code.length,
+                reverse=code.reverse,
+                checkpoint=code.checkpoint,
+            )
     else:
-        made = Scan(
-            body,
-            sum(flags[:n]),
-            sum(flags[n : n + m]),
-            code.length,
-            reverse=code.reverse,
-            checkpoint=code.checkpoint,
-        )
-    first = len(e.args) - len(flags)
-    args = [*e.args[:first], *(a for a, u in zip(e.args[first:], flags, strict=True) if u)]
-    outs = [v for v, k in zip(e.outs, kept, strict=True) if k]
-    return Equation(e.name, tuple(args), {"code": made}, tuple(outs), e.line)
+        return e
+    if all(a is b for a, b in zip(made.inner(), code.inner(), strict=True)):
+        return e
+    return Equation(
+        e.name, tuple(_chosen(e.args, flags)), {"code": made}, tuple(_chosen(e.outs, kept)), e.line
+    )
+
+
+def _chosen(xs: Sequence[Any], flags: Flags) -> list[Any]:
+    return [x for x, f in zip(xs, flags, strict=True) if f]
 
 
 def restricted(program: Program, inputs: Flags, outputs: Sequence[Any]) -> Program:
     """Return a program of some inputs, with other outputs, without what these do not need."""
-    kept = [v for v, k in zip(program.inputs, inputs, strict=True) if k]
-    return Program(kept, live(program.equations, outputs), outputs, (None, None))
+    equations = live(program.equations, outputs)
+    if all(inputs) and len(outputs) == len(program.outputs) and equations == list(program.equations):
+        return program
+    return Program(_chosen(program.inputs, inputs), equations, outputs, (None, None))
 
 
 def live(equations: Sequence[Equation], outputs: Iterable[Any]) -> list[Equation]:
-    """Return the equations that `outputs` need, each without what is not needed of it."""
+    """Return the equations that `outputs` or effects need, each without what is not needed of it."""
     wanted = {v for v in outputs if isinstance(v, Var)}
     kept = []
     for e in reversed(equations):
-        flags = [v in wanted for v in e.outs]
-        if any(flags) or has_effect(e):
-            small = pruned(e, flags)
+        if not wanted.isdisjoint(e.outs) or has_effect(e):
+            small = pruned(e, [v in wanted for v in e.outs]) if "code" in e.params else e
             kept.append(small)
-            wanted.update(a for a in small.args if isinstance(a, Var))
+            wanted.update([a for a in small.args if a.__class__ is Var])
     return kept[::-1]
+
+
+def eliminate(program: Program) -> Program:
+    """Return the program without the equations that no output and no effect needs.
+
+    Effects keep their order. Inputs stay, used or not.
+    """
+    equations = live(program.equations, program.outputs)
+    return Program(program.inputs, equations, program.outputs, (program.in_tree, program.out_tree))

@@ -8,17 +8,13 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.program import Program
+from fgrad.core.control_flow import Branches, Mapped, Scan, While, varies
+from fgrad.core.program import Program, aval_out
+from fgrad.core.tensor import bind
 from fgrad.core.trace import current, next_level, running
-from fgrad.lax.branches import Branches
-from fgrad.lax.builder import BOOL, Builder, Flags, aval_of_arg, cast
-from fgrad.lax.control_flow import Mapped, varies
-from fgrad.lax.loops import While
-from fgrad.lax.predicates import held_back
-from fgrad.lax.scans import Scan
-from fgrad.numpy.indexing import where
 from fgrad.transforms.batch import Batch
-from fgrad.transforms.stage import aval_out, staged
+from fgrad.transforms.loops.builder import BOOL, Builder, Flags, aval_of_arg, cast
+from fgrad.transforms.stage import staged
 
 
 class BatchBuilder(Builder):
@@ -151,11 +147,19 @@ def mapped_program(program: Program, mapped: Flags, which: Flags, size: int) -> 
 
 def _where(condition: Any, a: Any, b: Any) -> Any:
     """Return `a` in the examples where the condition holds, else `b`."""
-    return where(_beside(condition, max(np.ndim(a), np.ndim(b))), a, b)
+    return bind("where", _beside(condition, max(np.ndim(a), np.ndim(b))), a, b)
+
+
+def held_back(taken: Any, x: Any) -> Any:
+    """Return `x`, whose cotangent is zero where `taken` does not hold."""
+    return bind("where", taken, x, bind("stop_gradient", x)) if x.dtype.kind in "fc" else x
 
 
 def _inside(taken: Any, x: Any) -> Any:
     """Return what `_held_back` does; of integers those of an example for which `taken` holds."""
+    if x.dtype.kind in "iu" and np.ndim(x) == 1:  # the greatest of them: found in the loop, without a call
+        least = np.iinfo(x.dtype).min
+        return _where(taken, x, np.max(_where(taken, x, least), initial=least))
     if x.dtype.kind in "iu":
         return _where(taken, x, x[np.argmax(taken)])
     return _held_back(taken, x)

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
+from fgrad.core.control_flow import Code, Grown
 from fgrad.core.primitive import CHEAP, MOVES, PRIMITIVES
-from fgrad.core.program import Equation, Program, Var
+from fgrad.core.program import Equation, Program, Var, aval_out
+from fgrad.core.rewriting.liveness import live, silent
+from fgrad.core.rewriting.substitution import substituted
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.core.trace import current, next_level, running
-from fgrad.lax.control_flow import Code, Grown
-from fgrad.lax.fusion import substituted
-from fgrad.lax.liveness import live, silent
 from fgrad.ops.linear import convert
 from fgrad.transforms.manager import GradManager
-from fgrad.transforms.stage import Inner, StagedTracer, aval_out
+from fgrad.transforms.stage import Inner, StagedTracer
 
 Flags = Sequence[bool]
 

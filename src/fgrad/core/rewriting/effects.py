@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
+from fgrad.core.control_flow import programs_of
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program
 
@@ -19,8 +20,7 @@ def has_effect(e: Equation) -> bool:
     effect = PRIMITIVES[e.name].effect
     if "over" in e.params or (effect is not None and effect(e.params)):
         return True
-    code = e.params.get("code")
-    return code is not None and any(map(has_effects, code.inner()))
+    return any(map(has_effects, programs_of(e)))
 
 
 def has_effects(program: Program) -> bool:
@@ -34,7 +34,7 @@ def has_effects(program: Program) -> bool:
 def tolerant(e: Equation) -> Equation:
     """Return an equation that refuses nothing, for values of no consequence."""
     unchecked = PRIMITIVES[e.name].unchecked
-    return Equation(e.name, e.args, e.params | unchecked, e.outs, e.line) if unchecked else e
+    return e.with_params(e.params | unchecked) if unchecked else e
 
 
 def is_shared(e: Equation) -> bool:
@@ -42,8 +42,7 @@ def is_shared(e: Equation) -> bool:
 
     What one process knows, like its rank, may make the result useless to it; it takes part all the same.
     """
-    code = e.params.get("code")
-    return "over" in e.params or (code is not None and any(map(communicates, code.inner())))
+    return "over" in e.params or any(map(communicates, programs_of(e)))
 
 
 def communicates(program: Program) -> bool:

@@ -1,0 +1,1 @@
+"""Passes over programs whose loops and branches are plain ones."""

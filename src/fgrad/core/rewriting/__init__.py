@@ -1,0 +1,1 @@
+"""Rewriting programs: effects, dead code, liveness, substitution, and cuts, once for all that rewrite."""
