@@ -158,8 +158,9 @@ def held_back(taken: Any, x: Any) -> Any:
 def _inside(taken: Any, x: Any) -> Any:
     """Return what `_held_back` does; of integers those of an example for which `taken` holds."""
     if x.dtype.kind in "iu" and np.ndim(x) == 1:  # the greatest of them: found in the loop, without a call
-        least = np.iinfo(x.dtype).min
-        return _where(taken, x, np.max(_where(taken, x, least), initial=least))
+        limits = np.iinfo(x.dtype)
+        least = np.min(x, initial=limits.max)
+        return _where(taken, x, np.max(_where(taken, x, least), initial=limits.min))
     if x.dtype.kind in "iu":
         return _where(taken, x, x[np.argmax(taken)])
     return _held_back(taken, x)
