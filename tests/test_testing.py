@@ -1,4 +1,4 @@
-"""check_grads and check_row find planted mistakes, name them, and stay quiet where there is none."""
+"""check_grads and check_primitive find planted mistakes, name them, and stay quiet where there is none."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_wrong_options(options, words):
         check_grads(np.sin, (X,), **options)
 
 
-# ---- check_row -----------------------------------------------------------------------------------
+# ---- check_primitive -----------------------------------------------------------------------------------
 
 
 def double(ct, **_):
@@ -327,7 +327,7 @@ def test_a_wrong_column_is_named(plant, mistake):
     plant(**columns)
     reference = (lambda x: x * 2) if "run" in words else None
     with pytest.raises(
-        AssertionError, match=re.compile(r"check_row: planted\(float64\[2,3\]\): " + words, re.DOTALL)
+        AssertionError, match=re.compile(r"check_primitive: planted\(float64\[2,3\]\): " + words, re.DOTALL)
     ):
         check_primitive("planted", X, reference=reference)
 

@@ -1,4 +1,4 @@
-"""Blocks that end for certain: what a `with` statement changes is put back however it is left.
+"""Context managers that survive interrupts: what a `with` statement changes is undone however it is left.
 
 CPython looks for signals where a function of Python begins. So an interrupt may come when `__enter__` has
 changed something and has not returned, or before the first line of `__exit__`, and then nobody calls

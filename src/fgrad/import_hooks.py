@@ -1,4 +1,4 @@
-"""Libraries that have to know Tensors are told when the user imports them; none is imported here."""
+"""Import hooks: libraries that must know Tensors are told when they are imported; none is imported here."""
 
 from __future__ import annotations
 

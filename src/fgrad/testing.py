@@ -347,8 +347,8 @@ def check_primitive(
         AssertionError: a rule is wrong; the message names the primitive and the rule.
 
     Example:
-        >>> check_row("sin", np.array([0.0, 1.0]), reference=np.sin, order=3)
-        >>> check_row("sum", np.ones((2, 3)), axes=(1,), reference=lambda x: np.sum(x, 1))
+        >>> check_primitive("sin", np.array([0.0, 1.0]), reference=np.sin, order=3)
+        >>> check_primitive("sum", np.ones((2, 3)), axes=(1,), reference=lambda x: np.sum(x, 1))
     """
     check = _PrimitiveCheck(PRIMITIVES[name], args, params)
     check.run(reference)
@@ -372,7 +372,9 @@ class _PrimitiveCheck:
     def fail(self, column: str, what: str) -> AssertionError:
         params = "".join(f", {k}={v}" for k, v in self.params.items())
         args = ", ".join(str(aval_of(a)) if i in self.arrays else repr(a) for i, a in enumerate(self.args))
-        return AssertionError(f"check_row: {self.primitive.name}({args}{params}): {column} is wrong: {what}")
+        return AssertionError(
+            f"check_primitive: {self.primitive.name}({args}{params}): {column} is wrong: {what}"
+        )
 
     def _run(self, args: Sequence[Any]) -> Leaves:
         out = self.primitive.run(*args, **self.params)

@@ -1,4 +1,4 @@
-"""What programs that are stored may say: the parameters of every primitive, and what they have to be.
+"""The schema of stored programs: the parameters of every primitive, and the values they may have.
 
 Compiled code trusts a program, so a program from a file is held to this table; the rules for shapes, which
 trust who wrote the parameters, then say what each equation gives.

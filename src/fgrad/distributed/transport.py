@@ -1,4 +1,4 @@
-"""What carries messages between ranks: MPI, or queues between threads of one process."""
+"""Transports between ranks: MPI, or queues between threads of one process."""
 
 from __future__ import annotations
 

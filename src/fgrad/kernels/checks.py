@@ -1,4 +1,4 @@
-"""The mode in which kernels check every load and store: `FGRAD_CHECK=1`, for tests and for the suspicious.
+"""The mode in which kernels check every load and store: `FGRAD_CHECK=1`, for tests and debugging.
 
 A kernel that meets a place outside of its buffer leaves at once and notes the kernel, the operand, the index
 and how many elements there are, which Python raises when it has returned. Slots then have three words: the

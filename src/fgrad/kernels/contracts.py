@@ -1,4 +1,4 @@
-"""What each kernel asks of its arguments, so that all that it reads and writes lies inside of them.
+"""Contracts: what each kernel requires of its arguments, so that every load and store is in bounds.
 
 A kernel's text says so beside the code, as one expression of Python in the names of its parameters:
 

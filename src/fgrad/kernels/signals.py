@@ -1,4 +1,4 @@
-"""What loops in machine code have to know to hear of signals, as CPython does between its instructions."""
+"""Signal checks inside loops of machine code, as CPython makes them between its instructions."""
 
 from __future__ import annotations
 

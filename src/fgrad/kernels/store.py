@@ -1,4 +1,4 @@
-"""The folder in which compiled code outlives its process: whom to trust there, how it is written, its size.
+"""The cache of compiled code on disk: which files are trusted, how they are written and evicted.
 
 All of it gets executed, so nobody but the user may have written it: files are opened without following links
 or waiting for anybody, and used if they are the user's own, which nobody else may write to, in a folder of

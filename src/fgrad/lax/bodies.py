@@ -1,4 +1,4 @@
-"""The bodies of branches and loops as programs: what they capture, take and return."""
+"""The bodies of branches and loops as programs: captured values, carries and results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows for signals: what a piece of a signal is multiplied with before it is transformed."""
+"""Window functions of signal processing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of a solver as one opaque operation, whose results are constants in every transformation."""
+"""Solver calls as one opaque operation, whose results are constants in every transformation."""
 
 from __future__ import annotations
 

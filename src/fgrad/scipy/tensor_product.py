@@ -1,4 +1,4 @@
-"""Sums of neighbours with a product of weights, one factor for each axis: what interpolation on grids is."""
+"""Tensor-product interpolation on grids: sums of neighbours, weighted by one factor for each axis."""
 
 from __future__ import annotations
 

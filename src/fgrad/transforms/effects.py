@@ -1,4 +1,4 @@
-"""Side effects of a function: one that runs more than once must not have any.
+"""Side effects of functions that run more than once, which must be pure.
 
 `State` looks at what a Python function can reach by name: variables of enclosing functions, globals, default
 values, the object of a method, and what these hold one level down. It sees names that are bound anew, growing

@@ -1,4 +1,4 @@
-"""Programs under construction, in which every loop and branch is lowered."""
+"""Builders of programs in which every loop and branch is lowered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reverse of a loop or branch split in two: a forward part that keeps residuals, and a backward part.
+"""Partial evaluation: the vjp of a loop or branch is split into a forward and a backward part.
 
 What a step of the loop and its pullback do is staged together. Where the sweep begins, the program is cut:
 values that cross the cut are residuals. Those that are inputs, constant along the loop, or cheap to compute

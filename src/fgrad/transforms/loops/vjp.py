@@ -1,4 +1,4 @@
-"""The reverse of loops and branches: a forward one that keeps residuals, and a backward one."""
+"""The vjp rules of loops and branches: a forward program that keeps residuals, and a backward one."""
 
 from __future__ import annotations
 
