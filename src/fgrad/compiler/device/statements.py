@@ -1,4 +1,4 @@
-"""The statements of CUDA kernels: scalars as on the CPU, counters from an index, and reductions in a block."""
+"""The statements of CUDA kernels: scalars as on the CPU, counters from an index, reductions in a block."""
 
 from __future__ import annotations
 
