@@ -17,7 +17,7 @@ from tests.numpy.dtypes import CALLS
 import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad.core.trace import Tracer
-from fgrad.core.views import is_laid_out, memory_of
+from fgrad.core.views import is_array, is_laid_out, memory_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 QUIRKS = ("(out)", "nan_to_num(three)")  # NumPy's scalars have methods that return no target
@@ -203,3 +203,67 @@ def test_functions_of_plain_arrays_share_memory_as_numpys_do(dtype):
                     wrong.add(call.name)
     assert wrong == set()
     assert seen > 500
+
+
+def known_forms(call: Any, args: list[Any]) -> list[Any]:
+    """Return for every result without axes whether it is an array while the call is staged."""
+    known: list[Any] = []
+
+    def probe(*xs: Any) -> Any:
+        out = call.f(fnp, *xs)
+        known[:] = [is_array(y) if isinstance(y, fg.Tensor) and not y.shape else None for y in leaves(out)]
+        return out
+
+    attempt(fg.jit(probe).lower, *args)
+    return known
+
+
+def test_what_has_no_axes_is_an_array_in_programs_where_it_is_in_numpy():
+    seen, wrong = 0, set()
+    for call in TABLE:
+        given = attempt(inputs, call, "float64")
+        for args in smaller(given) if isinstance(given, list) else ():
+            expected = attempt(call.f, np, *(x.copy() if isinstance(x, np.ndarray) else x for x in args))
+            if isinstance(expected, Exception) or any(isinstance(x, np.generic) for x in args):
+                continue
+            if all(np.shape(e) for e in leaves(expected)):
+                continue
+            for found, e in zip(known_forms(call, args), leaves(expected), strict=False):
+                if found is not None and np.shape(e) == ():
+                    seen += 1
+                    if found != isinstance(e, np.ndarray):
+                        wrong.add(f"{call.name} of {[np.shape(x) for x in args]} is a {type(e).__name__}")
+    assert wrong == set()
+    assert seen > 1000
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: np.where(x > 0, x, 2.0),
+        lambda x: np.select([x > 0], [x], 2.0),
+        lambda x: np.sum(x),
+        lambda x: np.pad(x, 1),
+        lambda x: np.copy(np.sum(x)),
+        lambda x: np.choose(0, [x, 2.0]),
+        lambda x: np.nan_to_num(x),
+    ],
+)
+def test_numbers_that_are_arrays_are_written_to_under_every_name(make):
+    def f(x):
+        s = make(x)
+        t = s
+        s += 1
+        return s, t
+
+    x = np.array(1.5)
+    expected = [float(e) for e in f(x)]
+    for run in (
+        lambda x: f(fg.tensor(x)),
+        fg.jit(f),
+        lambda x: fg.vmap(f)(x[None]),
+        fg.jit(lambda x: fg.vmap(f)(x[None])),
+    ):
+        assert [float(np.squeeze(y)) for y in run(x)] == expected
+    slopes = lambda x: fg.jvp(f, (x,), (1.0,))[1]
+    assert [float(y) for y in fg.jit(slopes)(x)] == [float(y) for y in slopes(x)]

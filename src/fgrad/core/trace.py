@@ -124,6 +124,14 @@ class Tracer:
         """Return whether it is an array, which can be written to: what has no axes is a scalar."""
         return bool(self.shape)
 
+    def as_array(self) -> Tracer:
+        """Return the same value as an array, which can be written to though it has no axes."""
+        return self
+
+    def as_scalar(self) -> Tracer:
+        """Return the same value as a scalar, if it has no axes."""
+        return self
+
     def like(self, held: Any) -> Tracer:
         """Return what stands on another value, as this one does on `held`."""
         raise NotImplementedError

@@ -15,7 +15,7 @@ from fgrad.core.tensor import Tensor, bind
 from fgrad.lax.bodies import abstract, sharing
 from fgrad.lax.predicates import choose, demand_equal, differs, only, scalar
 from fgrad.lax.trees import kind_of
-from fgrad.numpy.indexing import clip, where
+from fgrad.numpy.indexing import clip, pick
 from fgrad.ops.linear import convert
 from fgrad.transforms.stage import SAMPLE, common_type, number_type, staged, staging, weakened
 
@@ -46,7 +46,7 @@ def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
         with np.errstate(all="ignore"):  # of examples that go the other way
             yes = pred != 0
             outs = [true_fun(*only(yes, operands)), false_fun(*only(np.logical_not(yes), operands))]
-        return choose(functools.partial(where, pred), outs, "cond")
+        return choose(functools.partial(pick, pred), outs, "cond")
     if isinstance(pred, Tensor) or staging():
         index = convert(pred != 0, np.dtype(int)) if isinstance(pred, Tensor) else np.asarray(int(bool(pred)))
         return _staged_switch(index, (false_fun, true_fun), operands, "cond")
@@ -90,7 +90,7 @@ def switch(index: Any, branches: Sequence[Fun], *operands: Any) -> Any:
 def _pick(index: Any, ys: Sequence[Any]) -> Any:
     out = ys[-1]
     for k in range(len(ys) - 2, -1, -1):
-        out = where(index <= k, ys[k], out)
+        out = pick(index <= k, ys[k], out)
     return out
 
 
@@ -157,4 +157,4 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
         )
     if p.dtype.kind != "b" or p.shape not in {(), t.shape}:
         raise TypeError(f"select takes a bool predicate, a scalar or of shape {t.shape}, not {p}")
-    return where(pred, on_true, on_false)
+    return pick(pred, on_true, on_false)

@@ -15,7 +15,7 @@ from fgrad.lax.bodies import fitting, promoted, sharing
 from fgrad.lax.predicates import anywhere, choose, differs, only_inside, scalar
 from fgrad.lax.scans import counted, scan
 from fgrad.lax.trees import Carry, kind_of
-from fgrad.numpy.indexing import where
+from fgrad.numpy.indexing import pick
 from fgrad.transforms.stage import staged, staging, weakened
 
 Fun = Callable[..., Any]
@@ -51,7 +51,7 @@ def while_loop(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
             with np.errstate(all="ignore"):  # of examples that are done
                 new = body_fun(only_inside(go, value))
             carry.check(new)
-            value = choose(functools.partial(where, go), [new, value], "while_loop")
+            value = choose(functools.partial(pick, go), [new, value], "while_loop")
         else:
             value = body_fun(value)
             carry.check(value)
@@ -145,7 +145,7 @@ def _fori_of_examples(bounds: Sequence[Any], body_fun: Fun, init_val: Any) -> An
         with np.errstate(all="ignore"):  # of examples that have not begun, or are done
             new = body_fun(i, only_inside(inside, value))
         carry.check(new)
-        return choose(functools.partial(where, inside), [new, value], "fori_loop")
+        return choose(functools.partial(pick, inside), [new, value], "fori_loop")
 
     carry = Carry("fori_loop", body_fun, init_val)
     return fori_loop(np.min(ends[0]), np.max(ends[1]), step, init_val)

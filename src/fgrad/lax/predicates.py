@@ -13,7 +13,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer, current
 from fgrad.lax.trees import kind_of
-from fgrad.numpy.indexing import where
+from fgrad.numpy.indexing import pick
 from fgrad.transforms.batch import Batch, BatchedTracer
 from fgrad.transforms.loops.batching import held_back
 
@@ -87,7 +87,7 @@ def going(taken: Any, x: Any) -> Any:
     those, one = trace.unbox(taken), x
     if trace.owns(x):
         one = x._value.whole[np.argmax(those)]
-    return where(taken, x, going(np.any(those), one))
+    return pick(taken, x, going(np.any(those), one))
 
 
 def choose(pick: Callable[..., Any], outs: Sequence[Any], what: str) -> Any:

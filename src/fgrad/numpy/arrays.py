@@ -396,7 +396,9 @@ def full(
 ) -> Tensor:
     """Return a Tensor filled with `fill_value`, which may be a Tensor that broadcasts."""
     lengths = (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
-    made: Tensor = recopied(_broadcast_to(asarray(fill_value, dtype, device=device), lengths), order)
+    made: Tensor = as_array(
+        recopied(_broadcast_to(asarray(fill_value, dtype, device=device), lengths), order)
+    )
     return made
 
 

@@ -167,7 +167,7 @@ def i0(x: Any) -> Any:
         return np.i0(x)
     if x.dtype.kind == "c":
         raise TypeError("i0 not supported for complex values")
-    return bind("modified", x if x.dtype.kind == "f" else convert(x, np.dtype(float)), n=0)
+    return as_array(bind("modified", x if x.dtype.kind == "f" else convert(x, np.dtype(float)), n=0))
 
 
 @implements(np.fix)

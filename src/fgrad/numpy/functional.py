@@ -18,7 +18,7 @@ from fgrad.core.trace import current, user_line
 from fgrad.core.views import laid_out_like
 from fgrad.numpy.arrays import array, as_value, asarray, concrete, together
 from fgrad.numpy.indexing import getitem, setitem
-from fgrad.numpy.registry import cast, holds_tensor, implements
+from fgrad.numpy.registry import as_array, cast, holds_tensor, implements
 from fgrad.numpy.shapes import expand_dims, moveaxis
 from fgrad.ops import linear
 from fgrad.ops.indexing import unstack
@@ -68,7 +68,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     y = _stacked(results, lead)
     n, k = len(lead), len(y.shape) - len(lead)
     order = (*range(axis), *range(n, n + k), *range(axis, n))
-    return linear.transpose(y, order)
+    return as_array(linear.transpose(y, order))
 
 
 @implements(np.apply_over_axes)

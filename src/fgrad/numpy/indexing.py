@@ -11,7 +11,8 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
-from fgrad.backend.devices import as_array, copied, on_host
+from fgrad.backend.devices import as_array as array_of
+from fgrad.backend.devices import copied, on_host
 from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.observers import observed_primitives
 from fgrad.core.primitive import (
@@ -40,6 +41,7 @@ from fgrad.numpy.arrays import (
 )
 from fgrad.numpy.masked_selection import MaskedSelection, masked_selection
 from fgrad.numpy.registry import (
+    as_array,
     as_scalar,
     declare_operator,
     holds_tensor,
@@ -180,6 +182,11 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
         if (x is None) != (y is None):
             raise ValueError("either both or neither of x and y should be given")
         return nonzero(condition)
+    return as_array(pick(condition, x, y))
+
+
+def pick(condition: Any, x: Any, y: Any) -> Any:
+    """Return what `where` does; without axes a scalar, where no value is known."""
     chosen, x, y = operands(condition, x, y)
     return bind("where", as_value(chosen), x, y)
 
@@ -324,7 +331,7 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     if axis is None or (not a.shape and axis in {0, -1}):
         a, axis = linear.reshape(a, (a.size,)), 0
     axis = normalize_axis_index(axis, len(a.shape))
-    places = indices if isinstance(indices, Tensor) else as_array(indices)
+    places = indices if isinstance(indices, Tensor) else array_of(indices)
     nothing = places.dtype.kind == "f" and not places.size and not hasattr(indices, "dtype")
     if places.dtype.kind == "b" or nothing:
         places = linear.convert(places, np.dtype(np.intp))

@@ -326,16 +326,25 @@ def stored(result: Any, out: Any) -> Any:
 
 def as_scalar(x: Any) -> Any:
     """Return a result without axes as the scalar that NumPy returns, which nobody can write to."""
-    if isinstance(x, Tensor) and x._value.__class__ is np.ndarray and not x._value.ndim:
-        return wrap(x._value[()], x._nodes)
+    if isinstance(x, Tensor):
+        value = x._value
+        if value.__class__ is np.ndarray and not value.ndim:
+            return wrap(value[()], x._nodes)
+        if isinstance(value, Tracer) and (scalar := value.as_scalar()) is not value:
+            return wrap(scalar, x._nodes)
     return x
 
 
 def as_array(x: Any) -> Any:
     """Return a result without axes as the array that NumPy returns, which can be written to."""
-    if x.__class__ is Tensor:
-        return wrap(np.asarray(x._value), x._nodes) if isinstance(x._value, np.generic) else x
-    return np.asarray(x)
+    if x.__class__ is not Tensor:
+        return np.asarray(x)
+    value = x._value
+    if isinstance(value, np.generic):
+        return wrap(np.asarray(value), x._nodes)
+    if isinstance(value, Tracer) and (array := value.as_array()) is not value:
+        return wrap(array, x._nodes)
+    return x
 
 
 def storable(value: Any) -> Any:

@@ -641,7 +641,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Return elements moved along axes; those that leave come back at the other end."""
     a = as_value(a)
     if axis is None:
-        return unordered(linear.reshape(roll(ravel(a), shift, 0), a.shape), a)
+        return as_array(unordered(linear.reshape(roll(ravel(a), shift, 0), a.shape), a))
     axes = normalize_axis_tuple(axis, len(a.shape), allow_duplicate=True)
     several = np.ndim(shift) > 0 or len(axes) > 1
     moves = zip(*np.broadcast_arrays(shift, axes), strict=True) if several else [(shift, axes[0])]

@@ -277,7 +277,7 @@ def _quantiles(
     k = len(y.shape) - 1
     y = linear.transpose(y, (k, *range(k)))
     y = linear.reshape(y, (*q.shape, *y.shape[1:]))
-    y = as_scalar(y) if weights is None else y
+    y = as_scalar(y) if weights is None else as_array(y)
     return stored(_kept(y, a.shape, axes, keepdims, len(q.shape)), out)
 
 
@@ -547,7 +547,7 @@ def cov(
     c = dot(x, other)
     with np.errstate(divide="ignore", invalid="ignore"):
         c = c * linear.convert(as_value(bind("divide", 1, fact)), c.dtype)
-    return linear.reshape(c, tuple(k for k in c.shape if k != 1))
+    return as_array(linear.reshape(c, tuple(k for k in c.shape if k != 1)))
 
 
 @extends(np.corrcoef)

@@ -72,6 +72,15 @@ class BatchedTracer(Tracer):
         """Return other examples of the same batch."""
         return BatchedTracer(self.trace, held)
 
+    def as_array(self) -> BatchedTracer:
+        """Return the same examples as arrays, which can be written to though they have no axes."""
+        return self if self.shape else BatchedArrays(self.trace, self.whole)
+
+    def ordered_like(self, other: Any) -> BatchedTracer:
+        """Return the same examples as arrays if those of `other` are."""
+        is_array = isinstance(other, BatchedArrays | np.ndarray)
+        return self.as_array() if is_array and not self.shape else self
+
     def in_order(self) -> BatchedTracer:
         """Return the same value with every example lying in memory row by row."""
         whole = self.whole
@@ -123,6 +132,20 @@ class BatchedTracer(Tracer):
         member = member.reshape(-1)
         origin.was_split = True
         raise Split(origin, [np.flatnonzero(member == k) for k in range(member.max() + 1)], user_line())
+
+
+class BatchedArrays(BatchedTracer):
+    """Examples that are arrays without axes."""
+
+    __slots__ = ()
+
+    def is_array(self) -> bool:
+        """Return True: it is an array, which can be written to."""
+        return True
+
+    def as_scalar(self) -> BatchedTracer:
+        """Return the same examples as scalars."""
+        return BatchedTracer(self.trace, self.whole)
 
 
 class Same:

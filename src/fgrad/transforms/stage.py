@@ -41,7 +41,9 @@ class StagedTracer(Tracer):
         self.trace, self.var, self.line = trace, var, user_line()
         self.weak = weak  # the type of the Python number that it stands for, whose dtype is not fixed
         self.is_in_order = False  # whether it is a copy that is known to lie in memory row by row
-        self.form = ""  # "array" or "scalar" of what has no axes, where that is known
+        self.form = (
+            ""  # of what has no axes: "array" or "scalar" of arguments, "made" of arrays that were computed
+        )
 
     @property
     def shape(self) -> Shape:
@@ -75,9 +77,22 @@ class StagedTracer(Tracer):
 
     def is_array(self) -> bool:
         """Return whether it has axes, or is an array without."""
-        if self.form:
+        if self.form in {"array", "scalar"}:
             self.trace.is_parted = True
-        return bool(self.shape) or self.form == "array"
+        return bool(self.shape) or self.form in _ARRAYS
+
+    def as_array(self) -> StagedTracer:
+        """Return the same value as an array, which can be written to though it has no axes."""
+        return self if self.shape or self.form in _ARRAYS else self._formed("made")
+
+    def as_scalar(self) -> StagedTracer:
+        """Return the same value as a scalar, if it has no axes."""
+        return self._formed("") if self.form in _ARRAYS else self
+
+    def _formed(self, form: str) -> StagedTracer:
+        found = StagedTracer(self.trace, self.var)
+        found.form = form
+        return found
 
     def lies_in_order(self) -> bool:
         """Return whether the value certainly lies in memory row by row, without gaps."""
@@ -86,11 +101,8 @@ class StagedTracer(Tracer):
     def ordered_like(self, other: Any) -> StagedTracer:
         """Return the same value, which lies in memory row by row if `other` is known to."""
         found = self.in_order() if isinstance(other, StagedTracer) and other.is_in_order else self
-        if not self.shape and (
-            other.form == "array" if isinstance(other, StagedTracer) else _is_array(other)
-        ):
-            found = StagedTracer(self.trace, self.var)
-            found.form = "array"
+        if not self.shape and (isinstance(other, np.ndarray) or getattr(other, "form", "") in _ARRAYS):
+            found = self._formed("made")
         return found
 
     def shares_when_reshaped(self, shape: Shape) -> bool:
@@ -100,8 +112,7 @@ class StagedTracer(Tracer):
         return self.trace.lies_in_order(self.var)
 
 
-def _is_array(x: Any) -> bool:
-    return isinstance(x, np.ndarray)
+_ARRAYS = {"array", "made"}  # forms of arrays without axes: arguments, and what was computed
 
 
 _LATE = 500  # equations that are looked through for how a value came about

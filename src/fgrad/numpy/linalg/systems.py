@@ -28,6 +28,7 @@ from fgrad.numpy.linalg.arguments import (
 )
 from fgrad.numpy.linalg.factorizations import svdvals
 from fgrad.numpy.reductions import abs2
+from fgrad.numpy.registry import as_array
 from fgrad.ops import linear, matrices, systems
 
 
@@ -154,7 +155,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
             "Input arrays must satisfy the requirement prod(a.shape[b.ndim:]) == prod(a.shape[:b.ndim])"
         )
     x = solve(linear.reshape(a, (size, size)), linear.reshape(b, (b.size,)))
-    return linear.reshape(x, shape)
+    return as_array(linear.reshape(x, shape))
 
 
 @linalg_function(np.linalg.lstsq)
