@@ -18,7 +18,7 @@ import numpy as np
 from fgrad.compiler.index import HERE, Index, linear, plus, reach, split
 from fgrad.compiler.loop_nests import Bound, Builder, Line, Place, Value
 from fgrad.core.aval import Shape, aval_of
-from fgrad.core.primitive import PRIMITIVES
+from fgrad.core.primitive import PRIMITIVES, SELECTS
 from fgrad.core.program import Equation, Var
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, postorder
@@ -31,38 +31,6 @@ SMALL = 16  # axes up to this length may be unrolled
 SHARE = 64  # elements of unrolled axes in all
 _CALL = re.compile(r"\w\(")  # of a helper function
 BOOL, INT64, FLOAT32 = np.dtype(bool), np.dtype(np.int64), np.dtype(np.float32)
-JOINS = {  # reductions, and the primitive that joins two elements
-    "sum": "add",
-    "prod": "multiply",
-    "max": "maximum",
-    "min": "minimum",
-    "nanmax": "fmax",
-    "nanmin": "fmin",
-}
-
-# fmt: off
-INTEGERS = {  # on integers: what each computes before it is cut to the width of its dtype
-    "positive": "{}", "negative": "-{}", "add": "({} + {})", "subtract": "({} - {})", "multiply": "({} * {})",
-    "square": "({0} * {0})", "absolute": "abs({})", "fabs": "abs({})", "invert": "~{}",
-    "bitwise_and": "({} & {})", "bitwise_or": "({} | {})", "bitwise_xor": "({} ^ {})",
-    "maximum": "({0} if {0} >= {1} else {1})", "minimum": "({0} if {0} <= {1} else {1})",
-    "equal": "({} == {})", "not_equal": "({} != {})", "less": "({} < {})", "less_equal": "({} <= {})",
-    "greater": "({} > {})", "greater_equal": "({} >= {})",
-    "where": "({1} if {0} else {2})", "logical_not": "({} == 0)",
-    "scale": "({} * {})", "both": "({} * {})",
-    "floor_divide": "({} // {})", "remainder": "({} % {})",  # by a positive number
-}
-TRUTHS = {
-    "equal": "({} == {})", "not_equal": "({} != {})", "where": "({1} if {0} else {2})",
-    "logical_not": "(not {})", "logical_and": "({} and {})", "logical_or": "({} or {})",
-    "logical_xor": "({} != {})", "maximum": "({} or {})", "minimum": "({} and {})", "positive": "{}",
-    "bitwise_and": "({} and {})", "bitwise_or": "({} or {})", "bitwise_xor": "({} != {})",
-    "invert": "(not {})",
-}
-COSTS = {"add": 1, "subtract": 1, "multiply": 1, "negative": 1, "where": 1, "square": 1, "positive": 0}
-# fmt: on
-
-
 View = Callable[["Elements", Equation, int, Indices], Value]
 VIEWS: dict[str, View] = {}  # primitives without code of their own, which only say where elements come from
 PIECES: set[str] = set()  # those of them whose elements come from several places
@@ -139,7 +107,7 @@ class Elements:
             value = self.converted(equation.args[0], at, x.aval.dtype)
         elif equation.name == "contract":
             value = self.contract(equation, at)
-        elif equation.name in JOINS:
+        elif PRIMITIVES[equation.name].reduction:
             value = self.reduced(equation, at)
         else:
             value = self.elementwise(equation, at)
@@ -265,9 +233,10 @@ class Elements:
         if dtype.kind == "f":
             self.floats.add(dtype)
         else:
-            code = (TRUTHS if dtype == BOOL else INTEGERS)[name]
+            primitive = PRIMITIVES[name]
+            code = primitive.truths if dtype == BOOL else primitive.integers
             out = result_dtype(name, dtype)
-            cut = out.kind in "iu" and name not in {"where", "maximum", "minimum", "positive"}
+            cut = out.kind in "iu" and SELECTS not in primitive.traits
             return operation(f"{dtype.name}({code})" if cut else code, operands, out)
         body = _body(name)
         known = dict(zip(body.params, operands, strict=True))
@@ -283,13 +252,15 @@ class Elements:
             if self.mixed and dtype == FLOAT32 and _CALL.search(code):
                 parts = [self.convert(p, FLOAT64) if p.dtype == FLOAT32 else p for p in parts]
                 code = f"float32({code})" if out == FLOAT32 else code
-            known[e] = operation(code, parts, out, COSTS.get(e.head, 4))
+            known[e] = operation(code, parts, out, ATOMS[e.head].cost)
         return known[body.results[0]]
 
     def reduced(self, equation: Equation, at: Indices) -> Value:
         """Return a reduction over short axes, one element after the other."""
         (x,) = equation.args
         axes = equation.params["axes"]
+        reduction = PRIMITIVES[equation.name].reduction
+        assert reduction is not None  # noqa: S101 -- it was asked for
         rest, dtype = iter(at), equation.outs[0].aval.dtype
         place = [HERE if i in axes else next(rest) for i in range(len(x.aval.shape))]
         total = None
@@ -297,13 +268,9 @@ class Elements:
             for i, p in zip(axes, part, strict=True):
                 place[i] = Index(p)
             term = self.converted(x, tuple(place), dtype)
-            total = term if total is None else self.join(equation.name, total, term)
+            total = term if total is None else self.apply(reduction.join, [total, term], dtype)
         assert total is not None  # noqa: S101 -- axes of length zero are computed by NumPy
         return total
-
-    def join(self, name: str, x: Value, y: Value) -> Value:
-        """Return two scalars as one of a reduction."""
-        return self.apply(JOINS[name], [x, y], x.dtype)
 
     def contract(self, equation: Equation, at: Indices) -> Value:
         """Return a product summed over short axes."""
@@ -462,4 +429,4 @@ def _kind(a: Any) -> Any:
 def scalar_work(name: str) -> int:
     """Return how many operations an element of a primitive takes."""
     body = PRIMITIVES[name].body
-    return 1 if body is None else sum(COSTS.get(x.head, 4) for x in postorder(body.result) if x.args)
+    return 1 if body is None else sum(ATOMS[x.head].cost for x in postorder(body.result) if x.args)

@@ -18,6 +18,7 @@ from fgrad.compiler.fuse import BLOCK, Nest, Root
 from fgrad.compiler.index import Index, counter, linear, reach
 from fgrad.compiler.loop_nests import Bound, Builder, Line, Loop, Place, Value
 from fgrad.core.aval import Shape
+from fgrad.core.primitive import PRIMITIVES, Reduction
 from fgrad.core.program import Equation, Var
 from fgrad.errors import BrokenContractError
 from fgrad.kernels import vector
@@ -26,24 +27,6 @@ from fgrad.kernels.body import FLOAT64, helpers
 TURNS = 4  # of a loop that LLVM may write out: longer ones it should make vectors of
 BLOCKS = 1024  # at most, and as few as take an eighth of the memory of what they read
 FILLING = 900  # the number of the loop that fills an array with zeros
-
-IDENTITIES = {
-    "sum": 0.0,
-    "prod": 1.0,
-    "max": -math.inf,
-    "min": math.inf,
-    "nanmax": math.nan,
-    "nanmin": math.nan,
-}
-JOINED = {  # of floats; sums and products may be taken in any order, which is that of the vector's lanes
-    "sum": "add_any({}, {})",
-    "prod": "multiply_any({}, {})",
-    "max": "larger({}, {})",
-    "min": "smaller({}, {})",
-    "nanmax": "fmax({}, {})",
-    "nanmin": "fmin({}, {})",
-}
-WHOLE = {"sum": "{} + {}", "prod": "{} * {}", "max": "max({}, {})", "min": "min({}, {})"}
 
 
 class Part:
@@ -74,12 +57,19 @@ class Kernel(NamedTuple):
 
 def joined(name: str, dtype: np.dtype[Any], x: str, y: str) -> str:
     """Return the code that joins two scalars of a reduction."""
-    return (JOINED if dtype.kind == "f" else WHOLE)[name].format(x, y)
+    reduction = _reduction(name)
+    return (reduction.floats if dtype.kind == "f" else reduction.integers).format(x, y)
+
+
+def _reduction(name: str) -> Reduction:
+    found = PRIMITIVES[name].reduction
+    assert found is not None  # noqa: S101 -- others are no roots of reductions
+    return found
 
 
 def identity(name: str, dtype: np.dtype[Any]) -> str:
     """Return the code of the number that changes nothing."""
-    value = IDENTITIES[name]
+    value = _reduction(name).identity
     if dtype.kind != "f":
         limits = np.iinfo(dtype)
         return f"{dtype.name}({int(min(max(value, limits.min), limits.max))})"

@@ -16,12 +16,9 @@ import numpy as np
 
 from fgrad.compiler.concatenation import is_joined
 from fgrad.compiler.elements import (
-    INTEGERS,
-    JOINS,
     NATIVE,
     SHARE,
     SMALL,
-    TRUTHS,
     VIEWS,
     Elements,
     Indices,
@@ -61,7 +58,7 @@ class Root:
     def __init__(self, var: Var, equation: Equation) -> None:
         self.var, self.equation = var, equation
         self.reduced: tuple[int, ...] = ()  # axes
-        if equation.name in JOINS and not is_short(equation):
+        if PRIMITIVES[equation.name].reduction and not is_short(equation):
             self.reduced = equation.params["axes"]
         if self.scatters:
             self.reduced = tuple(range(len(shape_of(equation.args[0]))))
@@ -289,12 +286,12 @@ def is_fusable(equation: Equation) -> bool:
         plain = all(isinstance(a, Var) for a in equation.args)
         plain = plain and not any(isinstance(p, bool) for p in template)
         return plain and dtypes[-1].kind == "f" and math.prod(shape_of(equation.args[0])) > 1
-    if name in JOINS:
-        return dtypes[-1].kind in ({"f"} if name.startswith("nan") else {"i", "u", "f"})
+    primitive = PRIMITIVES[name]
+    if primitive.reduction:
+        return dtypes[-1].kind in ("iuf" if primitive.reduction.integers else "f")
     if name == "contract":
         return dtypes[-1].kind == "f" and is_inline(equation)
-    primitive = PRIMITIVES[name]
-    if (primitive.body is None and name not in INTEGERS) or params or primitive.many:
+    if (primitive.body is None and not primitive.integers) or params or primitive.many:
         return False
     dtypes = loop_dtypes(equation)
     if any(d.char not in NATIVE for d in dtypes) or not all(map(_holds, dtypes, equation.args)):
@@ -304,7 +301,7 @@ def is_fusable(equation: Equation) -> bool:
     if name in {"floor_divide", "remainder"}:  # the processor stops at 0, and at the least number over -1
         divisor = equation.args[1]
         return dtypes[-1].kind in "iu" and isinstance(divisor, int) and divisor > 0
-    return name in (TRUTHS if dtypes[-1].kind == "b" else INTEGERS)
+    return bool(primitive.truths if dtypes[-1].kind == "b" else primitive.integers)
 
 
 def _holds(dtype: np.dtype[Any], x: Any) -> bool:
@@ -395,7 +392,7 @@ def _roots(program: Program, makers: Any, fusable: dict[int, bool]) -> dict[Var,
         if not fusable[id(e)]:
             found |= {a: None for a in e.args if isinstance(a, Var)}
             continue
-        if e.name == "scatter_add" or (e.name in JOINS and not is_short(e)):
+        if e.name == "scatter_add" or (PRIMITIVES[e.name].reduction and not is_short(e)):
             found[e.outs[0]] = None
         if e.name in VIEWS:
             continue
@@ -428,9 +425,10 @@ def limit(elements: int) -> int:
 def _work(e: Equation) -> int:
     if e.name in VIEWS or e.name == "scatter_add":
         return 0
-    if e.name in JOINS or e.name == "contract":
+    reduces = PRIMITIVES[e.name].reduction is not None
+    if reduces or e.name == "contract":
         shape = shape_of(e.args[0])
-        axes = e.params["axes"] if e.name in JOINS else range(len(shape))
+        axes = e.params["axes"] if reduces else range(len(shape))
         return min(math.prod(shape[i] for i in axes), SMALL)
     return scalar_work(e.name)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fgrad import config
 
@@ -32,6 +32,10 @@ SPREADS_FIRST = "spreads the first"  # wherever its first operand has some
 C_ORDER = "C order"  # lies in memory row by row
 KEEPS_C_ORDER = "keeps C order"  # does so if its operands do
 KEEPS_C_ORDER_OF_FIRST = "keeps C order of the first"  # does so if its first operand does
+SELECTS = "selects"  # gives one of its operands, element by element
+INTEGRAL = "integral"  # of integers alone, in the dtype of the arrays beside a Python number
+REDUCES = "reduction"  # gives one element for many
+PRODUCT = "product"  # sums products of elements
 NOT_FOLDED = "not folded"  # looks at the world, or calls the user: not computed before the program runs
 _interned: dict[tuple[int, ...], tuple[int, ...]] = {}
 KEEP_OUT, KEEP_X, KEEP_Y, KEEP_XY = (_interned.setdefault(k, k) for k in ((0,), (1,), (2,), (1, 2)))
@@ -176,6 +180,15 @@ def flat(_: Pattern) -> None:
     """Be the `vjp` of a primitive whose derivative is zero everywhere."""
 
 
+class Reduction(NamedTuple):
+    """How compiled loops reduce: any two elements are joined, in any order."""
+
+    join: str  # the primitive that joins two elements
+    identity: float  # changes nothing
+    floats: str  # the code that joins two floats on the CPU: in any order, that of the vector's lanes
+    integers: str = ""  # the code that joins two integers; "": it reduces floats alone
+
+
 class Primitive:
     """One operation with all of its rules."""
 
@@ -191,6 +204,7 @@ class Primitive:
         "effect",
         "flat",
         "inline",
+        "integers",
         "large",
         "linear",
         "lower",
@@ -199,11 +213,14 @@ class Primitive:
         "name",
         "pairs",
         "plans",
+        "python",
         "real",
+        "reduction",
         "run",
         "shape",
         "single",
         "traits",
+        "truths",
         "unchecked",
         "write",
     )
@@ -227,6 +244,10 @@ class Primitive:
     unchecked: dict[str, Any]
     effect: Callable[[dict[str, Any]], bool] | None
     lower: Rule | None
+    integers: str
+    truths: str
+    python: type | None
+    reduction: Reduction | None
     traits: frozenset[str]
 
     def __init__(
@@ -251,6 +272,10 @@ class Primitive:
         unchecked: dict[str, Any] | None = None,
         effect: Callable[[dict[str, Any]], bool] | None = None,
         lower: Rule | None = None,
+        integers: str = "",
+        truths: str = "",
+        python: type | None = None,
+        reduction: Reduction | None = None,
         traits: Iterable[str] = (),
     ) -> None:
         """Declare a primitive.
@@ -279,12 +304,17 @@ class Primitive:
                 stays in a program though nobody needs what it returns. None: never.
             lower: (program, simplify) -> the program, which contains it, without what no compiler knows;
                 `simplify` is for the programs inside of it.
+            integers: the code of one element of integers, before it is cut to the width of its dtype.
+            truths: the code of one element of truth values.
+            python: the least type of what Python's operators make of Python's numbers by it; None: an array.
+            reduction: how compiled loops join the elements along `axes`; None: they do not.
             traits: what else is asked of it, from `MOVES` on.
         """
         self.lower = lower
         self.write, self.depends, self.large = write, depends, large
         self.mixes, self.costly, self.checks = mixes or body is not None, costly, checks
         self.unchecked, self.effect, self.traits = unchecked or {}, effect, frozenset(traits)
+        self.integers, self.truths, self.python, self.reduction = integers, truths, python, reduction
         self.name, self.run, self.shape, self.batch, self.body = name, run, shape, batch, body
         self.many, self.real, self.inline, self.apply = many, real, inline, apply
         self._make_vjp, self._vjps = vjp, dict[Pattern, "VJP | None"]()

@@ -20,6 +20,9 @@ class Atom(NamedTuple):
     reference: Callable[..., Any]  # the NumPy function it must agree with
     slopes: Callable[..., tuple[Operand, ...]]  # (f, *args) -> df/darg for every argument
     flags: str = ""
+    on_integers: str = ""  # the code for integers, before the result is cut to the width of its dtype
+    on_truths: str = ""  # the code for truth values
+    conditions: tuple[int, ...] = ()  # the arguments that are truth values
 
     @property
     def products(self) -> tuple[str, ...]:
@@ -27,6 +30,26 @@ class Atom(NamedTuple):
         if "z" in self.flags:
             return ("scale" if "s" in self.flags else "both", "both")
         return ("scale" if "s" in self.flags else "multiply",) * self.arity
+
+    @property
+    def integers(self) -> str:
+        """The code for integers; "" where there is none."""
+        return self.code if "i" in self.flags else self.on_integers
+
+    @property
+    def truths(self) -> str:
+        """The code for truth values; "" where there is none."""
+        return self.code if "t" in self.flags else self.on_truths
+
+    @property
+    def cost(self) -> int:
+        """How many of the fastest operations it takes the time of."""
+        return 0 if "0" in self.flags else 1 if "1" in self.flags else 4
+
+    @property
+    def python(self) -> type | None:
+        """The least type of what Python's operator makes of Python's numbers; None: it gives an array."""
+        return float if "d" in self.flags else int if "o" in self.flags else None
 
     @property
     def holomorphic(self) -> bool:
@@ -177,22 +200,29 @@ def _heaviside(_: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
 
 # Flags: s = singular, the slope may be infinite; r = real, the slopes do not hold for complex arguments;
 # z = a product in which zero wins (sz: where its first factor is zero); m = moves, c = cheap,
-# k = commutative, n = never -0.0, a = gives infinity or NaN wherever an operand has some, f = the first one.
+# k = commutative, n = never -0.0, a = gives infinity or NaN wherever an operand has some, f = the first one,
+# p = gives one of its operands; i, t = the code holds for integers and for truth values, 1, 0 = takes
+# the time of one of the fastest operations, or of none; o, d = Python's operators call it, d = and it gives a
+# float.
 # fmt: off
 ATOMS: dict[str, Atom] = {
     # name                code                    reference        slopes (f is the atom's own value)
-    "positive":      Atom("(+{})",                np.positive,     lambda f, x: (1,), "cm"),
-    "negative":      Atom("(-{})",                np.negative,     lambda f, x: (-1,), "cf"),
-    "add":           Atom("({} + {})",            np.add,          lambda f, x, y: (1, 1), "cka"),
-    "subtract":      Atom("({} - {})",            np.subtract,     lambda f, x, y: (1, -1), "ca"),
-    "multiply":      Atom("({} * {})",            np.multiply,     lambda f, x, y: (y, x), "cka"),
-    "divide":        Atom("({} / {})",            np.divide,       lambda f, x, y: (1 / y, -f / y), "sf"),
-    "scale":         Atom("scale({}, {})",        scale,           _scale, "szf"),
-    "both":          Atom("both({}, {})",         both,            lambda f, x, y: (y, x), "zk"),
-    "power":         Atom("power({}, {})",        np.power,        _power, "s"),
-    "float_power":   Atom("power({}, {})",        np.float_power,  _power, "s"),
-    "square":        Atom("({0} * {0})",          np.square,       lambda f, x: (x + x,), "cn"),
-    "reciprocal":    Atom("reciprocal({})",       np.reciprocal,   lambda f, x: (-apply("both", f, f),), "s"),
+    "positive":      Atom("(+{})",                np.positive,     lambda f, x: (1,), "cmp0o",
+                          on_integers="{}", on_truths="{}"),
+    "negative":      Atom("(-{})",                np.negative,     lambda f, x: (-1,), "cf1o",
+                          on_integers="-{}"),
+    "add":           Atom("({} + {})",            np.add,          lambda f, x, y: (1, 1), "ckai1o"),
+    "subtract":      Atom("({} - {})",            np.subtract,     lambda f, x, y: (1, -1), "cai1o"),
+    "multiply":      Atom("({} * {})",            np.multiply,     lambda f, x, y: (y, x), "ckai1o"),
+    "divide":        Atom("({} / {})",            np.divide,       lambda f, x, y: (1 / y, -f / y), "sfd"),
+    "scale":         Atom("scale({}, {})",        scale,           _scale, "szf", on_integers="({} * {})"),
+    "both":          Atom("both({}, {})",         both,            lambda f, x, y: (y, x), "zk",
+                          on_integers="({} * {})"),
+    "power":         Atom("power({}, {})",        np.power,        _power, "so"),
+    "float_power":   Atom("power({}, {})",        np.float_power,  _power, "sd"),
+    "square":        Atom("({0} * {0})",          np.square,       lambda f, x: (x + x,), "cni1o"),
+    "reciprocal":    Atom("reciprocal({})",       np.reciprocal,   lambda f, x: (-apply("both", f, f),),
+                          "sd"),
     "sqrt":          Atom("math.sqrt({})",        np.sqrt,         lambda f, x: (0.5 / f,), "s"),
     "root":          Atom("math.sqrt({})",        np.sqrt,         _root),
     "cbrt":          Atom("cbrt({})",             np.cbrt,         lambda f, x: (1 / (3 * f * f),), "sr"),
@@ -225,36 +255,44 @@ ATOMS: dict[str, Atom] = {
     "softplus":      Atom("softplus({})",         special.softplus, lambda f, x: (sigmoid(x),), "rn"),
     "degrees":       Atom("degrees({})",          np.degrees,      lambda f, x: (1 / DEGREE,), "r"),
     "radians":       Atom("radians({})",          np.radians,      lambda f, x: (DEGREE,), "r"),
-    "fabs":          Atom("abs({})",              np.fabs,         lambda f, x: (sign(x),), "rn"),
-    "maximum":       Atom("maximum({}, {})",      np.maximum,      _extremum, "c"),
-    "minimum":       Atom("minimum({}, {})",      np.minimum,      _extremum, "c"),
+    "fabs":          Atom("abs({})",              np.fabs,         lambda f, x: (sign(x),), "rnio"),
+    "maximum":       Atom("maximum({}, {})",      np.maximum,      _extremum, "cp",
+                          on_integers="({0} if {0} >= {1} else {1})", on_truths="({} or {})"),
+    "minimum":       Atom("minimum({}, {})",      np.minimum,      _extremum, "cp",
+                          on_integers="({0} if {0} <= {1} else {1})", on_truths="({} and {})"),
     "fmax":          Atom("fmax({}, {})",         np.fmax,         _extremum),
     "fmin":          Atom("fmin({}, {})",         np.fmin,         _extremum),
     "copysign":      Atom("math.copysign({}, {})", np.copysign,    _copysign, "r"),
-    "remainder":     Atom("remainder({}, {})",    np.remainder,    _remainder, "sr"),
+    "remainder":     Atom("remainder({}, {})",    np.remainder,    _remainder, "sro",
+                          on_integers="({} % {})"),
     "fmod":          Atom("fmod({}, {})",         np.fmod,         lambda f, x, y: (1, -trunc(x / y)), "sr"),
     "nextafter":     Atom("nextafter({}, {})",    np.nextafter,    lambda f, x, y: (1, 0), "r"),
-    "where":         Atom("({1} if {0} else {2})", np.where,       _where),
+    "where":         Atom("({1} if {0} else {2})", np.where,       _where, "itp1", conditions=(0,)),
     "sign":          Atom("sign({})",             np.sign,         lambda f, x: (0,), "rc"),
     "floor":         Atom("floor({})",            np.floor,        lambda f, x: (0,), "r"),
     "ceil":          Atom("ceil({})",             np.ceil,         lambda f, x: (0,), "r"),
     "trunc":         Atom("trunc({})",            np.trunc,        lambda f, x: (0,), "r"),
     "rint":          Atom("rint({})",             np.rint,         lambda f, x: (0,), "r"),
-    "floor_divide":  Atom("floor_divide({}, {})", np.floor_divide, lambda f, x, y: (0, 0), "r"),
+    "floor_divide":  Atom("floor_divide({}, {})", np.floor_divide, lambda f, x, y: (0, 0), "ro",
+                          on_integers="({} // {})"),
     "heaviside":     Atom("heaviside({}, {})",    np.heaviside,    _heaviside, "r"),
-    "equal":         Atom("({} == {})",           np.equal,        lambda f, x, y: (0, 0), "ck"),
-    "not_equal":     Atom("({} != {})",           np.not_equal,    lambda f, x, y: (0, 0), "ck"),
-    "less":          Atom("({} < {})",            np.less,         lambda f, x, y: (0, 0), "c"),
-    "less_equal":    Atom("({} <= {})",           np.less_equal,   lambda f, x, y: (0, 0), "c"),
-    "greater":       Atom("({} > {})",            np.greater,      lambda f, x, y: (0, 0), "c"),
-    "greater_equal": Atom("({} >= {})",           np.greater_equal, lambda f, x, y: (0, 0), "c"),
+    "equal":         Atom("({} == {})",           np.equal,        lambda f, x, y: (0, 0), "ckit"),
+    "not_equal":     Atom("({} != {})",           np.not_equal,    lambda f, x, y: (0, 0), "ckit"),
+    "less":          Atom("({} < {})",            np.less,         lambda f, x, y: (0, 0), "ci"),
+    "less_equal":    Atom("({} <= {})",           np.less_equal,   lambda f, x, y: (0, 0), "ci"),
+    "greater":       Atom("({} > {})",            np.greater,      lambda f, x, y: (0, 0), "ci"),
+    "greater_equal": Atom("({} >= {})",           np.greater_equal, lambda f, x, y: (0, 0), "ci"),
     "isnan":         Atom("math.isnan({})",       np.isnan,        lambda f, x: (0,), "c"),
     "isinf":         Atom("math.isinf({})",       np.isinf,        lambda f, x: (0,)),
     "isfinite":      Atom("math.isfinite({})",    np.isfinite,     lambda f, x: (0,), "c"),
     "signbit":       Atom("signbit({})",          np.signbit,      lambda f, x: (0,)),
-    "logical_not":   Atom("(not {})",             np.logical_not,  lambda f, x: (0,), "c"),
-    "logical_and":   Atom("logical_and({}, {})",  np.logical_and,  lambda f, x, y: (0, 0), "ck"),
-    "logical_or":    Atom("logical_or({}, {})",   np.logical_or,   lambda f, x, y: (0, 0), "ck"),
-    "logical_xor":   Atom("logical_xor({}, {})",  np.logical_xor,  lambda f, x, y: (0, 0), "k"),
+    "logical_not":   Atom("(not {})",             np.logical_not,  lambda f, x: (0,), "ct",
+                          on_integers="({} == 0)", conditions=(0,)),
+    "logical_and":   Atom("logical_and({}, {})",  np.logical_and,  lambda f, x, y: (0, 0), "ck",
+                          on_truths="({} and {})", conditions=(0, 1)),
+    "logical_or":    Atom("logical_or({}, {})",   np.logical_or,   lambda f, x, y: (0, 0), "ck",
+                          on_truths="({} or {})", conditions=(0, 1)),
+    "logical_xor":   Atom("logical_xor({}, {})",  np.logical_xor,  lambda f, x, y: (0, 0), "k",
+                          on_truths="({} != {})", conditions=(0, 1)),
 }
 # fmt: on

@@ -18,13 +18,6 @@ from fgrad.kernels import mathlib
 
 BOOL, FLOAT16, FLOAT32, FLOAT64 = map(np.dtype, ("?", "e", "f", "d"))
 _HELPERS = {name: f for name, f in vars(mathlib).items() if isinstance(f, FunctionType)}
-_TAKES_TRUTH = {
-    "where": (0,),
-    "logical_not": (0,),
-    "logical_and": (0, 1),
-    "logical_or": (0, 1),
-    "logical_xor": (0, 1),
-}
 
 
 class Body(NamedTuple):
@@ -68,7 +61,7 @@ def prepare(params: Sequence[Expr], results: Sequence[Expr]) -> Body:
         args = [new[a] for a in e.args]
         mixed = e.head != "where" or not truths.issuperset(args[1:])
         if mixed:
-            keep = _TAKES_TRUTH.get(e.head, ())
+            keep = ATOMS[e.head].conditions
             args = [a if i in keep else number(a) for i, a in enumerate(args)]
         new[e] = apply(e.head, *args)
         if not mixed or _gives_truth(e.head):

@@ -22,6 +22,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.primitive import (
     LARGE,
     MULTILINEAR,
+    PRODUCT,
     SPREADS,
     TOTAL,
     VJP,
@@ -191,6 +192,6 @@ register(
         shape=_shape,
         batch=_batch,
         costly=True,
-        traits={TOTAL, SPREADS},
+        traits={TOTAL, SPREADS, PRODUCT},
     )
 )

@@ -12,7 +12,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import MULTILINEAR, Primitive, by_argument, register
+from fgrad.core.primitive import MULTILINEAR, PRODUCT, Primitive, by_argument, register
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, reverse
 
@@ -71,5 +71,6 @@ register(
         ),
         batch=_batch,
         costly=True,
+        traits={PRODUCT},
     )
 )

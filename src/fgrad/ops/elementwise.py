@@ -14,11 +14,13 @@ from fgrad.core.primitive import (
     BILINEAR,
     CHEAP,
     COMMUTATIVE,
+    INTEGRAL,
     ITSELF,
     KEEPS_C_ORDER,
     LARGE,
     MOVES,
     NEVER_NEGATIVE_ZERO,
+    SELECTS,
     SPREADS,
     SPREADS_FIRST,
     TOTAL,
@@ -49,7 +51,7 @@ LARGE_SLOPES = {"sin": "d", "cos": "d", "hypot": "fd", "logaddexp": "fd", "logad
 SILENT = {"tanh"}  # of whose arguments and results NumPy never warns
 _TRAITS = {  # by the flags of atoms
     "m": MOVES, "c": CHEAP, "k": COMMUTATIVE, "z": BILINEAR, "n": NEVER_NEGATIVE_ZERO,
-    "a": SPREADS, "f": SPREADS_FIRST,
+    "a": SPREADS, "f": SPREADS_FIRST, "p": SELECTS,
 }  # fmt: skip
 PARAMS = tuple(map(var, ("x", "y", "z")))
 CT, OUT = var("ct"), var("out")
@@ -76,7 +78,13 @@ def declare_atom(name: str) -> Primitive:
     if name in LARGE_VALUES:
         large = FastUfunc(params, body, run, LARGE_VALUES[name], silent=name in SILENT)
     traits = [TOTAL, *(trait for flag, trait in _TRAITS.items() if flag in atom.flags)]
-    return _declare(name, params, body, run, vjp, real=not atom.holomorphic, large=large, traits=traits)
+    columns: dict[str, Any] = {
+        "integers": atom.integers,
+        "truths": atom.truths,
+        "python": atom.python,
+        "large": large,
+    }
+    return _declare(name, params, body, run, vjp, real=not atom.holomorphic, traits=traits, **columns)
 
 
 def declare_call(
@@ -392,7 +400,9 @@ def _declare_table() -> None:
         ),
         real=False,
         shape=_shape_where,
-        traits={CHEAP, TOTAL, KEEPS_C_ORDER},
+        integers=ATOMS["where"].integers,
+        truths=ATOMS["where"].truths,
+        traits={CHEAP, TOTAL, KEEPS_C_ORDER, SELECTS},
     )
     x = PARAMS[:1]
     _declare(
@@ -402,13 +412,28 @@ def _declare_table() -> None:
         np.absolute,
         by_argument(_absolute, transpose=ITSELF),
         real=False,
+        integers=ATOMS["fabs"].integers,
+        python=int,
         traits={CHEAP, TOTAL, NEVER_NEGATIVE_ZERO},
     )
     pair = PARAMS[:2]
-    bits = (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.left_shift, np.right_shift)
-    for ufunc in (*bits, np.gcd, np.lcm):
-        _declare(ufunc.__name__, pair, None, ufunc, flat, real=False)
-    _declare("invert", x, None, np.invert, flat, real=False)
+    for params, ufunc, integers, truths, python in (
+        (pair, np.bitwise_and, "({} & {})", "({} and {})", bool),
+        (pair, np.bitwise_or, "({} | {})", "({} or {})", bool),
+        (pair, np.bitwise_xor, "({} ^ {})", "({} != {})", bool),
+        (x, np.invert, "~{}", "(not {})", int),
+        (pair, np.left_shift, "", "", int),
+        (pair, np.right_shift, "", "", int),
+        (pair, np.gcd, "", "", None),
+        (pair, np.lcm, "", "", None),
+    ):
+        columns: dict[str, Any] = {
+            "integers": integers,
+            "truths": truths,
+            "python": python,
+            "traits": {INTEGRAL},
+        }
+        _declare(ufunc.__name__, params, None, ufunc, flat, real=False, **columns)
     _declare("bitwise_count", x, None, np.bitwise_count, flat, real=False)
     _declare("spacing", x, None, np.spacing, flat, real=True)
     _declare("ldexp", pair, None, np.ldexp, by_argument(_ldexp, None), real=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,13 @@ from fgrad.core.primitive import (
     LARGE,
     LINEAR,
     MOVES,
+    REDUCES,
     SPREADS,
     SPREADS_FIRST,
     TOTAL,
     VJP,
     Primitive,
+    Reduction,
     Rule,
     flat,
     register,
@@ -48,7 +50,7 @@ def linear(
     write: Rule | None = None,
     depends: bool = False,
     step: Callable[..., VJP] = VJP,
-    traits: Iterable[str] = (),
+    **columns: Any,
 ) -> Primitive:
     """Declare a linear primitive of one argument.
 
@@ -62,7 +64,7 @@ def linear(
         write: what `Primitive` says of it, as of the next.
         depends: whether it depends on how arrays lie in memory that the result is a view.
         step: what makes the reverse step.
-        traits: what `Primitive` says of them.
+        **columns: others of `Primitive`.
     """
     vjp = step(
         lambda ct, aval, params: (adjoint(ct, aval, **params),),
@@ -81,7 +83,7 @@ def linear(
         batch=batch and (lambda mapped, x, **params: batch(x, **params)),
         write=write,
         depends=depends,
-        traits=traits,
+        **columns,
     )
     primitive.linear = vjp
     return register(primitive)
@@ -324,7 +326,8 @@ linear(
     raw=_raw_sum,
     shape=lambda x, *, axes: _summed(x, axes),
     batch=lambda x, *, axes: sum_axes(x, shifted(axes)),
-    traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER},
+    reduction=Reduction("add", 0.0, "add_any({}, {})", "{} + {}"),
+    traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER, REDUCES},
 )
 linear(
     "mean",
@@ -332,7 +335,7 @@ linear(
     adjoint=_mean_adjoint,
     shape=lambda x, *, axes: Aval(_summed(x, axes).shape, x.dtype),
     batch=lambda x, *, axes: bind("mean", x, axes=shifted(axes)),
-    traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER},
+    traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER, REDUCES},
 )
 linear(
     "convert",

@@ -15,6 +15,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
     LARGE,
+    REDUCES,
     SYMMETRIC,
     TOTAL,
     VJP,
@@ -147,6 +148,7 @@ _rows_of = {  # as a program has them, which compiles them in parts that it know
 def _declare(
     name: str, run: Rule, rule: Rule, shape: Callable[..., Any], raw: Rule | None = None, transpose: str = ""
 ) -> None:
+    traits = {TOTAL, REDUCES} if transpose == WEIGHTS else {TOTAL}
     register(
         Primitive(
             name,
@@ -155,7 +157,7 @@ def _declare(
             shape=shape,
             batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
             real=True,
-            traits={TOTAL},
+            traits=traits,
         )
     )
 

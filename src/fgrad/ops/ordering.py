@@ -14,7 +14,7 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import LARGE, Primitive, by_argument, flat, register
+from fgrad.core.primitive import LARGE, REDUCES, Primitive, by_argument, flat, register
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.indexing import HOLE
@@ -26,9 +26,9 @@ _CHUNK = 2**14  # elements
 _SHORT = 256  # elements of a line that NumPy's sort puts in order as fast as the kernel
 
 
-def _declare(name: str, run: Callable[..., Any], *, reduces: bool = False) -> None:
+def _declare(name: str, run: Callable[..., Any], *traits: str) -> None:
     def shape(x: Any, *, axis: int, **_: Any) -> Aval:
-        return Aval((*x.shape[:axis], *x.shape[axis + 1 :]) if reduces else x.shape, _PLACES)
+        return Aval((*x.shape[:axis], *x.shape[axis + 1 :]) if REDUCES in traits else x.shape, _PLACES)
 
     register(
         Primitive(
@@ -37,6 +37,7 @@ def _declare(name: str, run: Callable[..., Any], *, reduces: bool = False) -> No
             vjp=flat,
             shape=shape,
             batch=lambda _, x, *, axis, **params: bind(name, x, axis=axis + 1, **params),
+            traits=traits,
         )
     )
 
@@ -90,8 +91,8 @@ def _run_argsort(x: Any, *, axis: int, kind: Any = "stable") -> Any:
 
 _declare("argsort", _run_argsort)
 _declare("argpartition", lambda x, *, axis, kth: np.argpartition(x, kth, axis))
-_declare("argmax", lambda x, *, axis: np.argmax(x, axis), reduces=True)
-_declare("argmin", lambda x, *, axis: np.argmin(x, axis), reduces=True)
+_declare("argmax", lambda x, *, axis: np.argmax(x, axis), REDUCES)
+_declare("argmin", lambda x, *, axis: np.argmin(x, axis), REDUCES)
 
 
 # Order statistics of lanes: the last axis of `x` is ordered, its other axes are those of `ranks`, if any.

@@ -14,9 +14,11 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import (
     KEEPS_C_ORDER,
     PRIMITIVES,
+    REDUCES,
     TOTAL,
     WEIGHTS,
     Primitive,
+    Reduction,
     Rule,
     by_argument,
     register,
@@ -30,7 +32,9 @@ def reduced(x: Any, axes: Axes) -> Aval:
     return Aval(tuple(n for i, n in enumerate(x.shape) if i not in axes), x.dtype)
 
 
-def _reduction(name: str, run: Rule, rule: Rule, shape: Rule = reduced, *, raw: Sequence[Rule] = ()) -> None:
+def _reduction(
+    name: str, run: Rule, rule: Rule, how: Reduction, shape: Rule = reduced, *, raw: Sequence[Rule] = ()
+) -> None:
     register(
         Primitive(
             name,
@@ -38,7 +42,8 @@ def _reduction(name: str, run: Rule, rule: Rule, shape: Rule = reduced, *, raw: 
             vjp=by_argument(rule, raw=raw, exact=True, transpose=WEIGHTS),
             shape=lambda x, *, axes: shape(x, axes),
             batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
-            traits={TOTAL},
+            reduction=how,
+            traits={TOTAL, REDUCES},
         )
     )
 
@@ -149,14 +154,35 @@ def _recur_second(ct: Any, x: Any, *, axis: int) -> Any:
     return _suffix(ct, x, axis)
 
 
-_reduction("max", lambda x, *, axes: np.maximum.reduce(x, axis=axes), _extremum)
-_reduction("min", lambda x, *, axes: np.minimum.reduce(x, axis=axes), _extremum)
-_reduction("nanmax", lambda x, *, axes: np.fmax.reduce(x, axis=axes), _extremum)
-_reduction("nanmin", lambda x, *, axes: np.fmin.reduce(x, axis=axes), _extremum)
+_reduction(
+    "max",
+    lambda x, *, axes: np.maximum.reduce(x, axis=axes),
+    _extremum,
+    Reduction("maximum", -math.inf, "larger({}, {})", "max({}, {})"),
+)
+_reduction(
+    "min",
+    lambda x, *, axes: np.minimum.reduce(x, axis=axes),
+    _extremum,
+    Reduction("minimum", math.inf, "smaller({}, {})", "min({}, {})"),
+)
+_reduction(
+    "nanmax",
+    lambda x, *, axes: np.fmax.reduce(x, axis=axes),
+    _extremum,
+    Reduction("fmax", math.nan, "fmax({}, {})"),
+)
+_reduction(
+    "nanmin",
+    lambda x, *, axes: np.fmin.reduce(x, axis=axes),
+    _extremum,
+    Reduction("fmin", math.nan, "fmin({}, {})"),
+)
 _reduction(
     "prod",
     lambda x, *, axes: np.multiply.reduce(x, axis=axes),
     _prod,
+    Reduction("multiply", 1.0, "multiply_any({}, {})", "{} * {}"),
     lambda x, axes: Aval(reduced(x, axes).shape, np.multiply.reduce(np.empty(0, x.dtype)).dtype),
 )
 register(

@@ -15,7 +15,7 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
-from fgrad.core.primitive import LARGE, MULTILINEAR, Primitive, by_argument, register
+from fgrad.core.primitive import LARGE, MULTILINEAR, PRODUCT, Primitive, by_argument, register
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.linear import reshape, transpose
@@ -279,5 +279,6 @@ register(
         shape=_shape,
         batch=_batch,
         costly=True,
+        traits={PRODUCT},
     )
 )

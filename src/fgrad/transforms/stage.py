@@ -13,6 +13,7 @@ from fgrad.core.nonfinite import quiet
 from fgrad.core.notes import origin
 from fgrad.core.primitive import (
     C_ORDER,
+    INTEGRAL,
     KEEPS_C_ORDER,
     KEEPS_C_ORDER_OF_FIRST,
     PRIMITIVES,
@@ -212,11 +213,12 @@ class Stage(Trace):
         """
         kinds = [number_type(a) for a in args]
         if None not in kinds:
-            if primitive.name not in _OPERATORS or primitive.name in _QUESTIONS:
+            if primitive.python is None:
                 return args, None
-            weak = _result_type(primitive.name, [k for k in kinds if k])
+            weak = _RANKS[max(_RANKS.index(k) for k in (primitive.python, *kinds) if k)]
             return tuple([self.cast(a, np.dtype(weak)) for a in args]), weak
-        if not primitive.mixes and primitive.name not in _INTEGERS:
+        integral = INTEGRAL in primitive.traits
+        if not primitive.mixes and not integral:
             return args, None
         free = {i for i, k in enumerate(kinds) if k and not (i == 0 and primitive.name == "where")}
         fixed = [
@@ -227,9 +229,7 @@ class Stage(Trace):
         if not fixed:
             return args, None
         dtype = np.result_type(*fixed, *(SAMPLE[k] for i, k in enumerate(kinds) if i in free and k))
-        called = (
-            primitive.body is None and primitive.name not in _INTEGERS
-        )  # a function of a library, with loops of its own
+        called = primitive.body is None and not integral  # a function of a library, with loops of its own
         if primitive.shape and (dtype.kind in "iu" or called):
             samples = [SAMPLE[k] if k else aval_of(a) for a, k in zip(args, kinds, strict=True)]
             out = primitive.shape(*samples).dtype
@@ -332,19 +332,6 @@ class Stage(Trace):
 
 _RANKS = (bool, int, float, complex)
 SAMPLE = {bool: True, int: 1, float: 1.0, complex: 1j}
-_BITS = {"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "invert"}
-_INTEGERS = {
-    *_BITS,
-    "gcd",
-    "lcm",
-}  # primitives without body in which Python's numbers take the dtype of others
-_QUESTIONS = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
-_OPERATORS = {
-    *("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "float_power"),
-    *("negative", "positive", "absolute", "fabs", "square", "reciprocal"),
-    *_BITS,
-    *_QUESTIONS,
-}  # the primitives by which Tensor answers to Python's operators
 
 
 def number_type(x: Any) -> type | None:
@@ -352,14 +339,6 @@ def number_type(x: Any) -> type | None:
     if x.__class__ is Tensor:
         return x._value.weak if isinstance(x._value, StagedTracer) else None
     return x.__class__ if x.__class__ in SAMPLE else None
-
-
-def _result_type(name: str, kinds: Sequence[type]) -> type:
-    """Return the type that Python's operator gives for numbers of these types."""
-    rank = max(map(_RANKS.index, kinds))
-    if name in _BITS and name not in {"left_shift", "right_shift", "invert"}:
-        return _RANKS[rank]
-    return _RANKS[max(rank, 2 if name in {"divide", "float_power", "reciprocal"} else 1)]
 
 
 def _is_floating(x: Any) -> bool:

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import PRIMITIVES
+from fgrad.core.primitive import PRIMITIVES, PRODUCT, REDUCES
 
 INPUT, OPERATION, OUTPUT, GROUP = "input", "operation", "output", "group"
-REDUCTIONS = {"sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "mean", "logsumexp", "norm"}
 
 
 @dataclass(eq=False)
@@ -65,12 +64,11 @@ class Item:
         if self.kind != OPERATION:
             return self.kind
         primitive = PRIMITIVES.get(self.name)
-        if self.name in REDUCTIONS:
-            return "reduction"
-        if self.name in ("contract", "matmul", "convolve") or self.name.startswith("conv"):
-            return "product"
         if primitive is None:
             return "other"
+        for trait in (REDUCES, PRODUCT):
+            if trait in primitive.traits:
+                return trait
         return (
             "elementwise"
             if primitive.body is not None

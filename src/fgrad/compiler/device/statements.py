@@ -17,16 +17,6 @@ from fgrad.core.program import Var
 from fgrad.kernels.body import FLOAT64, helpers
 from fgrad.kernels.cuda import device_codes, device_helpers
 
-JOINED = {
-    "sum": "{} + {}",
-    "prod": "{} * {}",
-    "max": "maximum({}, {})",
-    "min": "minimum({}, {})",
-    "nanmax": "fmax({}, {})",
-    "nanmin": "fmin({}, {})",
-}
-WHOLE = JOINED | {"max": "max({}, {})", "min": "min({}, {})"}
-
 
 class Partial(NamedTuple):
     """What the blocks or chunks of a reduction leave: `parts` numbers for each that is wanted."""
