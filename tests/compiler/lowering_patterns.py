@@ -13,12 +13,13 @@ from tests.compiler.drawing import COMPLEX, DTYPES, INTEGERS, PYTHON, REALS, Dra
 from tests.compiler.simplify.patterns import Pattern, factors, reduction, viewed
 
 from fgrad import checkpoint_name
-from fgrad.compiler.elements import INTEGERS as WHOLE
-from fgrad.compiler.elements import TRUTHS
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import bind
 from fgrad.ops.indexing import HOLE, filled
 
 LOWERED: dict[str, Pattern] = {}
+WHOLE = [name for name, primitive in PRIMITIVES.items() if primitive.integers]
+TRUTHS = [name for name, primitive in PRIMITIVES.items() if primitive.truths]
 NATIVE = ("bool", *INTEGERS, "float32", "float64")
 LONG = ((3,), (2, 3), (20,), (5, 18), (18, 2), (1, 3), (3, 1, 2))
 

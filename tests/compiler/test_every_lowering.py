@@ -19,16 +19,18 @@ from tests.compiler.lowering_patterns import LOWERED
 from tests.compiler.simplify.patterns import PATTERNS, Pattern
 
 from fgrad.compiler import Executable, decompose
-from fgrad.compiler.elements import INTEGERS, JOINS, TRUTHS, VIEWS
+from fgrad.compiler.elements import VIEWS
 from fgrad.compiler.fuse import is_fusable
 from fgrad.compiler.library import LIBRARY
+from fgrad.core import primitive
 from fgrad.core.program import Program
 
 SEED = os.environ.get("FGRAD_TEST_SEED", "")  # for other programs than those of the suite
 COUNT = int(os.environ.get("FGRAD_TEST_PROGRAMS", "25"))  # around each primitive
 WRITTEN_OUT = decompose.RULES | decompose.ON_DEVICE
 # `fitted` is a check, which tests/lax/test_control.py holds to NumPy's errors, and a `convert`
-PRIMITIVES = {*WRITTEN_OUT, *VIEWS, *JOINS, *INTEGERS, *TRUTHS, *LIBRARY} - {"fitted"}
+LOOPS = {name for name, p in primitive.PRIMITIVES.items() if p.reduction or p.integers or p.truths}
+PRIMITIVES = {*WRITTEN_OUT, *VIEWS, *LOOPS, *LIBRARY} - {"fitted"}
 
 
 @pytest.fixture(scope="module", autouse=True)
