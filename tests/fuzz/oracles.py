@@ -193,7 +193,7 @@ def held(f: Any, xs: list[Any]) -> tuple[Any, list[Any]]:
     where = floats(xs)
 
     def of_floats(*moving: Any) -> Any:
-        full: list[Any] = [x if k in where else x.copy() for k, x in enumerate(xs)]  # some are written to
+        full: list[Any] = [x if k in where else x.copy("K") for k, x in enumerate(xs)]  # some are written to
         for k, x in zip(where, moving, strict=True):
             full[k] = x
         return f(*full)
@@ -210,7 +210,7 @@ def every(xs: Any) -> tuple[int, ...]:
 
 
 def loop(f: Any, xs: list[Any]) -> Any:
-    runs = [reference.leaves(f(*(x.copy() for x in others(xs, k)))) for k in range(3)]
+    runs = [reference.leaves(f(*(x.copy("K") for x in others(xs, k)))) for k in range(3)]
     return [np.stack(list(map(plain, column))) for column in zip(*runs, strict=True)]
 
 
@@ -380,15 +380,15 @@ def silent(case: Case, what: str, xs: list[Any], error: Exception) -> Verdict:
         return Verdict("undetermined", "dead steps")
     if case.way not in {"eager", "vmap"}:
         f = live(case.program).function(np=np, fg=reference, lax=reference.lax)
-        if attempt(f, *(x.copy() for x in xs))[1] is None:
+        if attempt(f, *(x.copy("K") for x in xs))[1] is None:
             return Verdict("undetermined", "dead steps")
     return Verdict(f"{what}: no error", f"NumPy raises {type(error).__name__}: {error}")
 
 
 def values(case: Case, real: Any, plain_f: Any, xs: list[Any]) -> Verdict:
     mapped = "vmap" in case.way
-    before = [x.copy() for x in xs]
-    run = lambda ys: loop(plain_f, ys) if mapped else plain_f(*(y.copy() for y in ys))
+    before = [x.copy("K") for x in xs]
+    run = lambda ys: loop(plain_f, ys) if mapped else plain_f(*(y.copy("K") for y in ys))
     expected, error = attempt(run, xs)
     if case.way == "again":
         return again(case, real, plain_f, xs, expected, error)
@@ -424,7 +424,7 @@ def again(case: Case, real: Any, plain_f: Any, xs: list[Any], expected: Any, err
     longer = [np.concatenate([x, x[:1]]) if x.ndim else x for x in xs]
     size = None
     for k, ys in enumerate((others(xs, 1), longer, others(xs, 2), xs)):
-        e, failed = (expected, error) if ys is xs else attempt(plain_f, *(y.copy() for y in ys))
+        e, failed = (expected, error) if ys is xs else attempt(plain_f, *(y.copy("K") for y in ys))
         out, raised = attempt(jitted, *ys)
         if failed is not None:
             if raised is None and (said := silent(case, f"call {k}", ys, failed)).is_finding:
@@ -512,7 +512,7 @@ def has_signs_of_nan(case: Case) -> bool:
     )
     f = steps.function(np=np, fg=reference, lax=reference.lax)
     ks = range(3) if "vmap" in case.way or case.way == "again" else range(1)
-    met = [attempt(f, *(x.copy() for x in others(case.program.arrays(), k)))[0] for k in ks]
+    met = [attempt(f, *(x.copy("K") for x in others(case.program.arrays(), k)))[0] for k in ks]
     return any(np.any(np.isnan(y)) for y in map(np.asarray, reference.leaves(met)) if y.dtype.kind in "fc")
 
 
@@ -542,14 +542,14 @@ def is_fragile(case: Case) -> bool:
     xs = case.program.arrays()
     mapped = "vmap" in case.way
     if differentiates(case):
-        base = f(*(x.copy() for x in xs))
+        base = f(*(x.copy("K") for x in xs))
         with reference.other_steps():
-            other = f(*(x.copy() for x in xs))
+            other = f(*(x.copy("K") for x in xs))
         for y, e in zip(*(map(np.asarray, reference.leaves(o)) for o in (other, base)), strict=True):
             if y.shape != e.shape or differs(y, e, SLOPES * max(1.0, largest(e))):
                 return True
     for k in range(3) if mapped or case.way == "again" else range(1):
-        base = f(*(x.copy() for x in others(xs, k)))
+        base = f(*(x.copy("K") for x in others(xs, k)))
         for _ in range(4):
             rounded, error = attempt(with_other_roundings, case, others(xs, k), rng)
             if error is None and any(
@@ -561,7 +561,9 @@ def is_fragile(case: Case) -> bool:
             for x in others(xs, k):
                 eps = float(np.finfo(x.dtype).eps) if x.dtype.kind in "fc" else 0
                 moved.append(
-                    (x * (1 + 4 * eps * rng.choice([-1, 0, 1], x.shape))).astype(x.dtype) if eps else x.copy()
+                    (x * (1 + 4 * eps * rng.choice([-1, 0, 1], x.shape))).astype(x.dtype)
+                    if eps
+                    else x.copy("K")
                 )
             new, error = attempt(f, *moved)
             if error is not None:
@@ -577,7 +579,7 @@ def is_fragile(case: Case) -> bool:
 def with_other_roundings(case: Case, xs: list[Any], rng: Any) -> list[Any]:
     """Return what a program gives in NumPy if every step that makes new floats rounds them otherwise."""
     scope: dict[str, Any] = {"np": np, "fg": reference, "lax": reference.lax}
-    scope.update({f"x{i}": x.copy() for i, x in enumerate(xs)})
+    scope.update({f"x{i}": x.copy("K") for i, x in enumerate(xs)})
     for step in case.program.steps:
         exec(step, scope)
         for name in binds(step):
@@ -596,8 +598,8 @@ def with_other_roundings(case: Case, xs: list[Any], rng: Any) -> list[Any]:
 
 
 def slopes(case: Case, real: Any, plain_f: Any, xs: list[Any]) -> Verdict:
-    before = [x.copy() for x in xs]
-    _, error = attempt(plain_f, *(x.copy() for x in xs))
+    before = [x.copy("K") for x in xs]
+    _, error = attempt(plain_f, *(x.copy("K") for x in xs))
     if error is None and "vmap" in case.way:
         _, error = attempt(loop, plain_f, xs)
     f, ys = held(real, xs)
@@ -619,7 +621,7 @@ def slopes(case: Case, real: Any, plain_f: Any, xs: list[Any]) -> Verdict:
     unchanged(case, xs, before)
     size = extent(case)
     named = [np.dtype(name) for name in ("float16", "float32") if name in case.program.source()]
-    eps = epsilon(*xs, *(reference.leaves(plain_f(*(x.copy() for x in xs)))), *(d.type(0) for d in named))
+    eps = epsilon(*xs, *(reference.leaves(plain_f(*(x.copy("K") for x in xs)))), *(d.type(0) for d in named))
     close = max(1e-9, 1000 * eps)
     if way in FIRST:
         for g, x in zip(map(plain, out), ys, strict=True):

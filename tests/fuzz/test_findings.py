@@ -515,3 +515,13 @@ def test_whether_a_ravel_of_what_is_like_an_argument_is_a_copy_is_not_known_in_p
         fg.jit(f)(np.ones((2, 2)))
     exactly(f(fg.tensor(np.ones((2, 2))))[0, 0], 5.0)
     exactly(fg.jit(f)(np.ones(2))[0], 5.0)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", ["c16", "f4", "f8", "i8"])
+@pytest.mark.parametrize("shape, rowvar", [((0, 3), True), ((3, 0), False), ((0, 0), True), ((2, 0), True)])
+def test_covariances_of_nothing_have_the_dtype_of_numpys(shape, rowvar, dtype):
+    f = lambda x: np.cov(x, rowvar=rowvar)
+    expected, *outs = both(f, np.zeros(shape, dtype))
+    for out in (*outs, fg.vmap(f)(np.zeros((2, *shape), dtype))[0]):
+        assert (out.dtype, out.shape) == (expected.dtype, expected.shape)

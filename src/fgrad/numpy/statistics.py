@@ -518,7 +518,7 @@ def cov(
         )
     x = _variables(parts[0], kind, rowvar, "m")
     if x.shape[0] == 0:
-        return linear.reshape(x, (0, 0)) if x.size == 0 else x
+        return linear.convert(linear.reshape(x, (0, 0)), np.dtype(float))
     if y is not None:
         x = concatenate([x, _variables(parts[1], kind, rowvar, "y")])
     ddof = int(not bias) if ddof is None else int(ddof)
