@@ -58,6 +58,9 @@ BY_VALUE = {  # primitives whose errors depend on the values of operands, and th
     "draw": (ValueError,),
     "roots": (ValueError, np.linalg.LinAlgError),
     "power": (ValueError,),  # integers to negative integers
+    # orders that are no whole numbers
+    **dict.fromkeys((f"spherical_{kind}" for kind in ("jn", "yn", "in", "kn")), (ValueError,)),
+    **dict.fromkeys(("eval_hermite", "eval_hermitenorm", "lambertw"), (ValueError,)),
 }
 
 

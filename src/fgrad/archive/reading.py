@@ -18,7 +18,7 @@ from fgrad.core.control_flow import Back, Branches, Code, Grown, Mapped, Scan, W
 from fgrad.core.nonfinite import quiet
 from fgrad.core.program import Equation, Program, Region, Var
 from fgrad.core.trace import running
-from fgrad.ops.indexing import HOLE
+from fgrad.extend.engine import HOLE
 from fgrad.transforms.custom import CUSTOM
 
 PARTS = ("inputs", "equations", "outputs", "regions")

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from fgrad.core.primitive import PRIMITIVES, Primitive
 from fgrad.core.program import Program
-from fgrad.expr.node import postorder
+from fgrad.extend.engine import postorder
 from fgrad.transforms.custom import Rule
 
 

@@ -19,9 +19,7 @@ import numpy as np
 from fgrad.archive.container import LARGEST
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.primitive import PRIMITIVES, Primitive
-from fgrad.ops.indexing import HOLE, gathered
-from fgrad.ops.undetermined import MESSAGES
-from fgrad.ops.windows import places, spread
+from fgrad.extend.engine import HOLE, MESSAGES, gathered, places, spread
 
 Avals = Sequence[Aval]
 Check = Callable[[Any, Avals], bool]

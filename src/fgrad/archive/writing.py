@@ -14,7 +14,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Back, Branches, Code, Grown, Mapped, Scan, While
 from fgrad.core.program import Program, Region, Var
 from fgrad.core.tensor import Tensor
-from fgrad.ops.indexing import HOLE
+from fgrad.extend.engine import HOLE
 
 # The attributes of each kind of control flow, in the order of its constructor.
 FIELDS: dict[type[Code], tuple[str, ...]] = {

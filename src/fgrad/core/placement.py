@@ -30,6 +30,12 @@ def placed(like: Any, constant: Any) -> Any:
     return constant if make is np else make.constant(constant)
 
 
+def on_host(x: Any) -> np.ndarray[Any, Any]:
+    """Return the array of NumPy with the elements of an array, wherever that is."""
+    host: np.ndarray[Any, Any] = devices.on_host(x)
+    return host
+
+
 def near(x: Any) -> Any:
     """Return what makes arrays where `x` is, by NumPy's names: NumPy itself for the CPU."""
     return np if x.__class__ is np.ndarray else devices.near(buffer_of(x))

@@ -3,8 +3,9 @@
 Start a program on several ranks with `mpirun -n 4 python program.py`; the extra is `mpi`.
 """
 
-from fgrad.distributed.checkpoints import restore as restore
-from fgrad.distributed.checkpoints import save as save
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fgrad.distributed.collectives import all_gather as all_gather
 from fgrad.distributed.collectives import broadcast as broadcast
 from fgrad.distributed.collectives import pmax as pmax
@@ -21,3 +22,13 @@ from fgrad.distributed.world import World as World
 from fgrad.distributed.world import init as init
 from fgrad.distributed.world import simulate as simulate
 from fgrad.distributed.world import world as world
+
+if TYPE_CHECKING:
+    from fgrad.distributed.checkpoints import restore as restore
+    from fgrad.distributed.checkpoints import save as save
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("restore", "save"):
+        raise AttributeError(f"module 'fgrad.distributed' has no attribute {name!r}")
+    return getattr(import_module("fgrad.distributed.checkpoints"), name)  # late: files are those of `archive`

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.tensor import Tensor
+from fgrad.core.tensor import Tensor, bind
 from fgrad.distributed.world import RankAxis, world
-from fgrad.ops.linear import sum_axes
 from fgrad.transforms import collectives
 from fgrad.transforms.axes import Pairs, bound_axes
 from fgrad.transforms.messages import transfer
@@ -81,7 +80,9 @@ def send(x: Any, dest: int, axis_name: Hashable = None) -> Any:
     Source:
         Utke et al. (2009), Toward adjoinable MPI.
     """
-    zeros = [sum_axes(y, tuple(range(len(y.shape)))) for y in _moved(x, dest, None, "send", axis_name)[0]]
+    zeros = [
+        bind("sum", y, axes=tuple(range(len(y.shape)))) for y in _moved(x, dest, None, "send", axis_name)[0]
+    ]
     total = zeros[0]
     for zero in zeros[1:]:
         total = total + zero

@@ -8,9 +8,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from fgrad.numpy.arrays import as_value, together
-from fgrad.numpy.registry import holds_tensor
-from fgrad.ops.linear import convert
+from fgrad.extend.engine import as_value, convert, holds_tensor, together
 
 F = TypeVar("F", bound=Callable[..., Any])
 

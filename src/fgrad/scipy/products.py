@@ -17,8 +17,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.primitive import FOREIGN
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import below, running
-from fgrad.lax.opaque import OpaqueRule, apply_opaque
-from fgrad.ops.linear import convert
+from fgrad.extend.engine import OpaqueRule, apply_opaque, convert
 
 
 class ColumnRule(OpaqueRule):

@@ -9,7 +9,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.trace import running
-from fgrad.lax.opaque import OpaqueRule, apply_opaque
+from fgrad.extend.engine import OpaqueRule, apply_opaque
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.transforms.calling import plain
 

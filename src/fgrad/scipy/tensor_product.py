@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.tensor import bind
-from fgrad.ops.contraction import contract
-from fgrad.ops.indexing import HOLE
-from fgrad.ops.linear import convert, reshape
+from fgrad.extend.engine import HOLE, contract, convert, reshape
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyABCDEFGHIJKLMNOPQRSTUVWXY"
 

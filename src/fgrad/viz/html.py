@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.backend.devices import on_host
 from fgrad.core.aval import aval_of
 from fgrad.core.nonfinite import array_of
+from fgrad.core.placement import on_host
 from fgrad.core.primitive import VJP
 from fgrad.core.program import Program, shown
 from fgrad.core.tape import Node, Tape

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from fgrad import numpy as fnp
-from fgrad.compiler.simplify import simplify
 from fgrad.core.aval import Aval, aval_of
+from fgrad.extend.engine import simplify
 from fgrad.scipy.vectors import array
 from fgrad.transforms.forward import jvp
 from fgrad.transforms.reverse import jacrev, vjp

@@ -13,7 +13,7 @@ from fgrad.compat.scipy import ode_result
 from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer, current, running
-from fgrad.lax.opaque import plain_value
+from fgrad.extend.engine import plain_value
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.scipy.closures import Closed, Parametrised
 from fgrad.scipy.integrate.fields import Field

@@ -13,7 +13,7 @@ from fgrad import numpy as fnp
 from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import running
-from fgrad.lax.opaque import OpaqueRule, apply_opaque
+from fgrad.extend.engine import OpaqueRule, apply_opaque
 from fgrad.scipy.closures import Closed, Parametrised
 from fgrad.scipy.results import is_plain
 from fgrad.scipy.vectors import Vector, array, as_float, flat_values

@@ -21,8 +21,7 @@ import numpy as np
 from fgrad import numpy as fnp
 from fgrad.core.aval import Aval
 from fgrad.core.trace import running
-from fgrad.lax.opaque import OpaqueRule, apply_opaque
-from fgrad.lax.trees import as_tensors
+from fgrad.extend.engine import OpaqueRule, apply_opaque, as_tensors
 from fgrad.scipy.integrate.fields import Field, sensitivity_field, tangent_field
 from fgrad.scipy.integrate.steps import Data, Settings, adjoint, trajectory
 from fgrad.transforms.forward import jvp

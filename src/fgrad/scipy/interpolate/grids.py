@@ -6,15 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.backend.devices import on_host
 from fgrad.core.placement import near, placed
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import as_value, concrete, together
-from fgrad.numpy.arrays import asarray as as_tensor
+from fgrad.extend.engine import as_value, concrete, convert, on_host, reshape, together
+from fgrad.extend.engine import asarray as as_tensor
 from fgrad.numpy.indexing import take
 from fgrad.numpy.shapes import broadcast_arrays, flip, moveaxis
 from fgrad.numpy.shapes import stack as stacked
-from fgrad.ops.linear import convert, reshape
 from fgrad.scipy.interpolate.piecewise import interval, outside, rises
 from fgrad.scipy.interpolate.splines import basis, make_interp_spline
 from fgrad.scipy.linalg import arguments

@@ -9,11 +9,10 @@ import numpy as np
 
 from fgrad.core.placement import placed
 from fgrad.core.tensor import bind
-from fgrad.numpy.arrays import as_value, together
+from fgrad.extend.engine import as_value, convert, reshape, together
 from fgrad.numpy.indexing import stop_gradient, take
 from fgrad.numpy.reductions import diff
 from fgrad.numpy.shapes import concatenate
-from fgrad.ops.linear import convert, reshape
 from fgrad.scipy.linalg import arguments
 
 # ---- places

@@ -10,10 +10,9 @@ from scipy import interpolate as reference
 
 from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import as_tensor, together
+from fgrad.extend.engine import as_tensor, reshape, together
 from fgrad.numpy.indexing import take
 from fgrad.numpy.shapes import concatenate, moveaxis
-from fgrad.ops.linear import reshape
 from fgrad.scipy.interpolate.piecewise import (
     along,
     doubles,

@@ -8,9 +8,7 @@ import numpy as np
 
 from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer
-from fgrad.numpy.arrays import as_value
-from fgrad.ops.linear import broadcast_to, convert, reshape
-from fgrad.ops.matrices import as_column
+from fgrad.extend.engine import as_column, as_value, broadcast_to, convert, reshape
 
 
 def is_visible(x: Any) -> bool:

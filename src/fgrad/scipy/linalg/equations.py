@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fgrad.core.tensor import bind
-from fgrad.ops import matrices, systems
-from fgrad.ops.riccati import discrete_lyapunov
+from fgrad.extend.engine import discrete_lyapunov, matrices, systems
 from fgrad.scipy.linalg import arguments
 
 

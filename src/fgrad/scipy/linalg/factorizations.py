@@ -8,13 +8,10 @@ import numpy as np
 from scipy import linalg as reference
 
 from fgrad.core.tensor import bind
+from fgrad.extend.engine import concrete, convert, matrices, permutation, solve_triangular, systems, triangle
 from fgrad.numpy import linalg
-from fgrad.numpy.arrays import concrete
 from fgrad.numpy.indexing import take_along_axis
 from fgrad.numpy.ordering import argsort
-from fgrad.ops import matrices, systems
-from fgrad.ops.linear import convert
-from fgrad.ops.triangular import permutation, solve_triangular, triangle
 from fgrad.scipy.linalg import arguments
 from fgrad.scipy.linalg.systems import lower_part
 

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.tensor import Tensor, bind, is_tracked
+from fgrad.extend.engine import ComplexResultError, convert, imag, real, systems
 from fgrad.numpy import linalg
-from fgrad.ops import systems
-from fgrad.ops.linear import convert, imag, real
-from fgrad.ops.matrix_functions import ComplexResultError
 from fgrad.scipy.linalg import arguments
 
 

@@ -8,11 +8,18 @@ import numpy as np
 
 from fgrad.core.placement import near
 from fgrad.core.tensor import bind
-from fgrad.numpy.arrays import as_value
+from fgrad.extend.engine import (
+    as_column,
+    as_row,
+    as_value,
+    broadcast_to,
+    conjugate,
+    convert,
+    reshape,
+    reverse,
+)
 from fgrad.numpy.indexing import take
 from fgrad.numpy.shapes import concatenate
-from fgrad.ops.linear import broadcast_to, convert, reshape, reverse
-from fgrad.ops.matrices import as_column, as_row, conjugate
 from fgrad.scipy.linalg import arguments
 
 

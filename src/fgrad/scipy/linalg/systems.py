@@ -6,14 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.backend.devices import as_array
 from fgrad.core.placement import near
 from fgrad.core.tensor import bind
+from fgrad.extend.engine import as_array, as_value, concrete, matrices, permutation, systems, triangle
+from fgrad.extend.engine import solve_triangular as _solve_triangular
 from fgrad.numpy import linalg
-from fgrad.numpy.arrays import as_value, concrete
-from fgrad.ops import matrices, systems
-from fgrad.ops.triangular import permutation, triangle
-from fgrad.ops.triangular import solve_triangular as _solve_triangular
 from fgrad.scipy.linalg import arguments
 from fgrad.scipy.linalg.special_matrices import toeplitz
 

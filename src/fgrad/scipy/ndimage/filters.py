@@ -13,11 +13,8 @@ from scipy import ndimage as reference
 
 from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import as_tensor, concrete, together
+from fgrad.extend.engine import as_tensor, concrete, conjugate, convert, reshape, reverse, together, windows
 from fgrad.numpy.padding import pad
-from fgrad.ops import windows
-from fgrad.ops.linear import convert, reshape, reverse
-from fgrad.ops.matrices import conjugate
 from fgrad.scipy.dispatch import for_tensors, inexact
 from fgrad.scipy.ndimage.interpolation import as_output
 from fgrad.scipy.signal.convolution import sliding, turned

@@ -11,12 +11,11 @@ from scipy import ndimage as reference
 
 from fgrad.core.placement import near, placed
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import as_value, concrete, together
+from fgrad.extend.engine import as_value, broadcast_to, concrete, convert, reshape, together
 from fgrad.numpy.padding import pad
 from fgrad.numpy.products import matmul
 from fgrad.numpy.shapes import moveaxis
 from fgrad.numpy.shapes import stack as stacked
-from fgrad.ops.linear import broadcast_to, convert, reshape
 from fgrad.scipy.dispatch import for_tensors, inexact
 from fgrad.scipy.tensor_product import across, gathered, weighted
 

@@ -10,12 +10,9 @@ from scipy import fft as fourier
 from scipy import signal as reference
 
 from fgrad.core.tensor import bind
+from fgrad.extend.engine import conjugate, convert, promoted, reshape, windows
 from fgrad.numpy import fft
-from fgrad.numpy.arrays import promoted
 from fgrad.numpy.padding import pad
-from fgrad.ops import windows
-from fgrad.ops.linear import convert, reshape
-from fgrad.ops.matrices import conjugate
 from fgrad.scipy.dispatch import for_tensors, in_common
 
 _MODES = {"full", "same", "valid"}

@@ -12,16 +12,13 @@ from scipy import signal as reference
 
 from fgrad.core.placement import near, placed
 from fgrad.core.tensor import bind
+from fgrad.extend.engine import HOLE, conjugate, convert, imag, real, together
 from fgrad.numpy import fft
-from fgrad.numpy.arrays import together
 from fgrad.numpy.indexing import take
 from fgrad.numpy.padding import pad
 from fgrad.numpy.products import matmul
 from fgrad.numpy.shapes import concatenate, moveaxis
 from fgrad.numpy.statistics import median
-from fgrad.ops.indexing import HOLE
-from fgrad.ops.linear import convert, imag, real
-from fgrad.ops.matrices import conjugate
 from fgrad.scipy.dispatch import for_tensors, in_common, inexact
 from fgrad.scipy.linalg import arguments
 from fgrad.scipy.signal.filters import extended

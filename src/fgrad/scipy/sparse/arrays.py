@@ -11,9 +11,8 @@ import scipy.sparse
 from fgrad import numpy as fnp
 from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
-from fgrad.lax.opaque import apply_opaque
+from fgrad.extend.engine import apply_opaque, convert
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.ops.linear import convert
 from fgrad.scipy.products import ColumnRule, check_product
 from fgrad.transforms.calling import is_traced, plain
 from fgrad.tree import register_pytree_node

@@ -12,9 +12,8 @@ import scipy.sparse.linalg as theirs
 from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
 from fgrad.errors import UnsolvedWarning
+from fgrad.extend.engine import apply_opaque, convert
 from fgrad.lax.implicit import custom_linear_solve, custom_root
-from fgrad.lax.opaque import apply_opaque
-from fgrad.ops.linear import convert
 from fgrad.scipy.closures import Closed
 from fgrad.scipy.products import ColumnRule
 from fgrad.scipy.results import is_plain

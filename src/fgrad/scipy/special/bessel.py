@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from fgrad.expr.atoms import call, equal, where
-from fgrad.expr.node import Expr
+from fgrad.extend.engine import Expr, call, equal, where
 from fgrad.scipy.special.primitives import Row, declare, either, exp, fabs, maximum, sqrt
 
 iv: Callable[..., Expr]

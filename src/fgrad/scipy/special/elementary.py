@@ -7,9 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fgrad.core.tensor import bind
-from fgrad.expr.atoms import ATOMS, DEGREE, LN10, call, equal, where
-from fgrad.expr.node import Expr
-from fgrad.ops.elementwise import declare_word
+from fgrad.extend.engine import ATOMS, DEGREE, LN10, Expr, call, declare_word, equal, where
 from fgrad.scipy.special.primitives import (
     Row,
     both,

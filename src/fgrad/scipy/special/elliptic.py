@@ -15,16 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.backend.array import COMPOSED, DeviceArray
-from fgrad.backend.devices import near
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import VJP, Pattern, Primitive, register
 from fgrad.core.tensor import bind, unary
-from fgrad.expr.atoms import call
-from fgrad.expr.node import Expr
-from fgrad.numpy.arrays import as_value
-from fgrad.ops.elementwise import batch_elementwise, declare_word
-from fgrad.ops.linear import convert
+from fgrad.extend.engine import (
+    COMPOSED,
+    DeviceArray,
+    Expr,
+    as_value,
+    batch_elementwise,
+    call,
+    convert,
+    declare_word,
+    near,
+)
 from fgrad.scipy.special.primitives import Row, both, declare, sin, sqrt
 
 elliprd: Callable[..., Expr]

@@ -9,9 +9,7 @@ from typing import Any
 from scipy import special
 
 from fgrad.core.tensor import bind
-from fgrad.expr.atoms import call, where
-from fgrad.expr.node import Expr
-from fgrad.ops.elementwise import declare_word
+from fgrad.extend.engine import Expr, call, declare_word, where
 from fgrad.scipy.special.primitives import (
     Row,
     cos,

@@ -11,17 +11,21 @@ import numpy as np
 from scipy import special
 
 from fgrad import nn
-from fgrad.backend.devices import as_array, elsewhere
 from fgrad.compat.scipy import hidden_ufunc, hidden_ufuncs_are_found
 from fgrad.core.primitive import NUMPY
 from fgrad.core.tensor import bind, unary
-from fgrad.expr.atoms import call
-from fgrad.expr.node import Expr
-from fgrad.numpy.arrays import operand
+from fgrad.extend.engine import (
+    Expr,
+    as_array,
+    axes_of,
+    call,
+    elsewhere,
+    holds_tensor,
+    inexact,
+    operand,
+    reshape,
+)
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.numpy.reductions import axes_of, inexact
-from fgrad.numpy.registry import holds_tensor
-from fgrad.ops.linear import reshape
 from fgrad.scipy.special.primitives import Row, declare, exp, integers, maximum
 
 __all__ = [

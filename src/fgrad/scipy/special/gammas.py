@@ -9,10 +9,7 @@ from typing import Any
 from scipy import special
 
 from fgrad.core.tensor import bind, unary
-from fgrad.expr.atoms import call, where
-from fgrad.expr.node import Expr
-from fgrad.numpy.arrays import as_value
-from fgrad.ops.elementwise import declare_word
+from fgrad.extend.engine import Expr, as_value, call, declare_word, where
 from fgrad.scipy.special.primitives import Row, both, declare, exp, zero_unless, zero_where
 
 beta: Callable[..., Expr]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fgrad.expr.atoms import call, equal, where
-from fgrad.expr.node import Expr
+from fgrad.extend.engine import Expr, call, equal, where
 from fgrad.scipy.special.primitives import Row, declare
 
 binom: Callable[..., Expr]

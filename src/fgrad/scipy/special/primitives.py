@@ -13,13 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import Rule
 from fgrad.core.tensor import bind
-from fgrad.expr.atoms import call, where
-from fgrad.expr.node import Expr, Operand, var
-from fgrad.ops.elementwise import declare_call, declare_word
+from fgrad.extend.engine import Expr, Operand, as_array, call, declare_call, declare_word, var, where
 
 Slopes = Callable[..., Any]  # a sequence of expressions, numbers and None
 

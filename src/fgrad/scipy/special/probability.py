@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.tensor import bind, unary
-from fgrad.expr.atoms import call, where
-from fgrad.expr.node import Expr
-from fgrad.numpy.arrays import as_value
-from fgrad.ops.elementwise import declare_word
+from fgrad.extend.engine import Expr, as_value, call, declare_word, where
 from fgrad.scipy.special.gammas import beta_density, betainc_a, betainc_b, gamma_density, gammainc_a
 from fgrad.scipy.special.primitives import Row, declare, either, exp, log, log1p, sign, sqrt, zero_where
 

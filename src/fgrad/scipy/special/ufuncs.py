@@ -6,9 +6,7 @@ from typing import Any
 
 from fgrad.core.primitive import NUMPY, UFUNCS
 from fgrad.core.tensor import bind
-from fgrad.numpy.arrays import as_value, operand
-from fgrad.numpy.registry import Ufunc, holds_tensor, with_keywords
-from fgrad.ops.linear import convert
+from fgrad.extend.engine import Ufunc, as_value, convert, holds_tensor, operand, with_keywords
 from fgrad.scipy.special.primitives import PRIMITIVES_OF, TABLE, universal
 
 REUSED = {  # those that fgrad computes itself

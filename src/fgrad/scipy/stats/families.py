@@ -16,8 +16,7 @@ import numpy as np
 
 import fgrad.numpy as fnp
 from fgrad.core.tensor import Tensor, is_tracked
-from fgrad.numpy.arrays import operand
-from fgrad.ops.linear import convert
+from fgrad.extend.engine import convert, operand
 from fgrad.scipy import special as special_functions
 
 Formula = Callable[..., Any]

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 import fgrad.numpy as fnp
+from fgrad.extend.engine import completed, inexact, is_abstract
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.numpy.linalg.arguments import completed, is_abstract
-from fgrad.numpy.reductions import inexact
 from fgrad.scipy.stats.families import special
 
 
