@@ -1,12 +1,11 @@
 """Kernels for one row of a matrix at a time, which stays in the cache: softmax and layer norms.
 
-Sums and maxima run in lanes that are folded pairwise, so that they are accurate and the same each time.
+Sums and maxima are taken in an order that suits vectors, which is the same each time.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from fgrad.kernels import threads, vector
 from fgrad.kernels.functions import compiled
 from fgrad.kernels.threads import Loop
 
-LANES = 64
 CHUNK = 8192  # elements of an inner product that are added up on their own
 BLOCK = 64  # rows whose contributions to shared parameters are added up in one place
 
@@ -23,7 +21,7 @@ _HEAD = """
 CONTRACT = "{contract}"
 DISTINCT = True  # results are new arrays
 F = np.{dtype}
-LANES, ZERO, ONE = np.uintp({lanes}), np.uintp(0), np.uintp(1)
+ONE = np.uintp(1)
 NONE, LEAST = F(0.0), F(-np.inf)
 MATRIX = types.Array(types.{dtype}, 2, "C", readonly=True)
 EACH = SHARED = SINGLE = types.Array(types.{dtype}, 1, "C", readonly=True)
@@ -31,154 +29,90 @@ OUT, OUTS = types.Array(types.{dtype}, 2, "C"), types.Array(types.{dtype}, 1, "C
 PARTS = OUT
 
 """
-_FOLD = """
-@helper
-def {name}(full, rest, n, width):
-    if n >= LANES:
-        for k in range(LANES):
-            {whole}
-        {folded}
-        result = full[ZERO]
-    else:
-        level = width >> ONE
-        while level:
-            for k in range(level):
-                {part}
-            level >>= ONE
-        result = rest[ZERO]
-    return result
+_TOP = """
+top = LEAST
+for j in range(n):
+    top = larger(top, x[i, j])
 """
-_LOOP = """
-for k in range(width):
-    {rest} = {none}
-j = ZERO
-if n >= LANES:
-    for k in range(LANES):
-        {full} = {none}
-    while j + LANES <= n:
-        for k in range(LANES):
-            {whole}
-        j += LANES
-for k in range(n - j):
-    {step}
+_TOTAL = """
+total = NONE
+for j in range(n):
+    total = add_any(total, {})
 """
-
-
-def _fold(name: str, step: str) -> str:
-    """Return a function that makes one number of the lanes, pair by pair; LLVM keeps full ones in registers.
-
-    Args:
-        name: of the function.
-        step: what is done to a lane `a` and another one `b`.
-    """
-
-    def joined(lane: str, other: str) -> str:
-        return step.format(a=lane, b=other)
-
-    levels = (LANES >> k for k in range(1, LANES.bit_length()))
-    loop = "for k in range(np.uintp({})):\n            {}"
-    folded = (loop.format(n, joined("full[k]", f"full[k + np.uintp({n})]")) for n in levels)
-    return _FOLD.format(
-        name=name,
-        whole=joined("full[k]", "rest[k]"),
-        folded="\n        ".join(folded),
-        part=joined("rest[k]", "rest[level + k]"),
-    )
-
-
-def _loop(*steps: str, none: str = "NONE") -> str:
-    """Return a loop over a row that adds to `lanes`, which begin with `none`, and maybe to `others`."""
-
-    def written(text: str, kept: str, margin: int) -> str:
-        return indent(text.replace("lanes", kept).replace("others", f"{kept}_2"), margin * " ").strip()
-
-    step = "\n".join(steps)
-    start = "lanes[k] = others[k]" if "others" in step else "lanes[k]"
-    return _LOOP.format(
-        none=none,
-        rest=written(start, "rest", 0),
-        full=written(start, "full", 0),
-        whole=written(step, "full", 12),
-        step=written(step, "rest", 4),
-    )
-
-
-# NaN is larger than nothing; it shows up in the sum
-_LARGER = "{a} = {b} if {b} > {a} else {a}"
-_TOP = (
-    _loop("v = x[i, j + k]", _LARGER.format(a="lanes[k]", b="v"), none="LEAST")
-    + "top = largest(full, rest, n, width)\n"
+_EACH = "for j in range(n):\n    {}\n"
+_MOMENTS = (
+    _TOTAL.format("x[i, j]")
+    + """
+mean, square = total / F(n), NONE
+for j in range(n):
+    v = x[i, j] - mean
+    square = add_any(square, v * v)
+scale = F(1.0) / math.sqrt(square / F(n) + eps[np.uintp(0)])
+"""
 )
-_PLAIN = "for j in range(n):\n    {}\n"
 
 _BODIES = {
     # name: (arguments with their types, the code for row i)
     "softmax": (
         "x MATRIX, out OUT",
         _TOP
-        + _loop("v = math.exp(x[i, j + k] - top)", "out[i, j + k] = v", "lanes[k] += v")
-        + "share = F(1.0) / added(full, rest, n, width)\n"
-        + _PLAIN.format("out[i, j] *= share"),
+        + """
+total = NONE
+for j in range(n):
+    v = math.exp(x[i, j] - top)
+    out[i, j] = v
+    total = add_any(total, v)
+share = F(1.0) / total
+"""
+        + _EACH.format("out[i, j] *= share"),
     ),
     "softmax_back": (
         "ct MATRIX, y MATRIX, out OUT",
-        _loop("lanes[k] += ct[i, j + k] * y[i, j + k]")
-        + "total = added(full, rest, n, width)\n"
-        + _PLAIN.format("out[i, j] = y[i, j] * (ct[i, j] - total)"),
+        _TOTAL.format("ct[i, j] * y[i, j]") + _EACH.format("out[i, j] = y[i, j] * (ct[i, j] - total)"),
     ),
     "log_softmax": (
         "x MATRIX, out OUT",
         _TOP
-        + _loop("lanes[k] += math.exp(x[i, j + k] - top)")
-        + "total = math.log(added(full, rest, n, width))\n"
-        + _PLAIN.format("out[i, j] = (x[i, j] - top) - total"),
+        + _TOTAL.format("math.exp(x[i, j] - top)")
+        + "rest = math.log(total)\n"
+        + _EACH.format("out[i, j] = (x[i, j] - top) - rest"),
     ),
     "log_softmax_back": (
         "ct MATRIX, y MATRIX, out OUT",
-        _loop("lanes[k] += ct[i, j + k]")
-        + "total = added(full, rest, n, width)\n"
-        + _PLAIN.format("out[i, j] = ct[i, j] - math.exp(y[i, j]) * total"),
+        _TOTAL.format("ct[i, j]") + _EACH.format("out[i, j] = ct[i, j] - math.exp(y[i, j]) * total"),
     ),
     "logsumexp": (
         "x MATRIX, out OUTS",
         _TOP
         + "shift = top if abs(top) < F(np.inf) else NONE"
-        + _loop("lanes[k] += math.exp(x[i, j + k] - shift)")
-        + "out[i] = math.log(added(full, rest, n, width)) + shift",
+        + _TOTAL.format("math.exp(x[i, j] - shift)")
+        + "out[i] = math.log(total) + shift",
     ),
-    "inner": (
-        "x MATRIX, y MATRIX, out OUTS",
-        _loop("lanes[k] += x[i, j + k] * y[i, j + k]") + "out[i] = added(full, rest, n, width)",
-    ),
+    "inner": ("x MATRIX, y MATRIX, out OUTS", _TOTAL.format("x[i, j] * y[i, j]") + "out[i] = total"),
     "shifted_exp": (
         "ct EACH, x MATRIX, shift EACH, out OUT",
-        "c, s = ct[i], shift[i]\n" + _PLAIN.format("out[i, j] = c * math.exp(x[i, j] - s)"),
+        "c, s = ct[i], shift[i]\n" + _EACH.format("out[i, j] = c * math.exp(x[i, j] - s)"),
     ),
     "layer_norm": (
         "x MATRIX, weight SHARED, bias SHARED, eps SINGLE, out OUT",
-        _loop("lanes[k] += x[i, j + k]")
-        + "mean = added(full, rest, n, width) / F(n)"
-        + _loop("v = x[i, j + k] - mean", "lanes[k] += v * v")
-        + "scale = F(1.0) / math.sqrt(added(full, rest, n, width) / F(n) + eps[ZERO])\n"
-        + _PLAIN.format("out[i, j] = (x[i, j] - mean) * scale * weight[j] + bias[j]"),
+        _MOMENTS + _EACH.format("out[i, j] = (x[i, j] - mean) * scale * weight[j] + bias[j]"),
     ),
 }
 _LAYER_NORM_BACK = (
-    _loop("lanes[k] += x[i, j + k]", "others[k] += ct[i, j + k] * weight[j + k]")
-    + "mean, first = added(full, rest, n, width) / F(n), added(full_2, rest_2, n, width) / F(n)"
-    + _loop(
-        "v = x[i, j + k] - mean",
-        "lanes[k] += v * v",
-        "others[k] += ct[i, j + k] * weight[j + k] * v",
-    )
-    + "scale = F(1.0) / math.sqrt(added(full, rest, n, width) / F(n) + eps[ZERO])\n"
-    + "second = added(full_2, rest_2, n, width) / F(n) * scale * scale\n"
-    + _PLAIN.format(
-        "v = x[i, j] - mean\n"
-        "    out[i, j] = (ct[i, j] * weight[j] - first - v * second) * scale\n"
-        "    dweight[b, j] += ct[i, j] * (v * scale)\n"
-        "    dbias[b, j] += ct[i, j]"
-    )
+    _MOMENTS
+    + """
+first = second = NONE
+for j in range(n):
+    v = ct[i, j] * weight[j]
+    first = add_any(first, v)
+    second = add_any(second, v * (x[i, j] - mean))
+first, second = first / F(n), second / F(n) * scale * scale
+for j in range(n):
+    v = x[i, j] - mean
+    out[i, j] = (ct[i, j] * weight[j] - first - v * second) * scale
+    dweight[b, j] += ct[i, j] * (v * scale)
+    dbias[b, j] += ct[i, j]
+"""
 )
 
 
@@ -198,15 +132,8 @@ def _text(arguments: str, body: str, dtype: np.dtype, *, blocks: bool = False) -
     body = vector.substituted(body)
     contract = ", ".join(f"{n}{_SIZES[t]}" for n, t in zip(names, types, strict=True))
     contract += f", hi <= blocks, (hi - 1) * {BLOCK} < rows" if blocks else ", hi <= rows"
-    head = _HEAD.format(dtype=dtype.name, lanes=LANES, contract=contract)
-    folds = _fold("largest", _LARGER), _fold("added", "{a} += {b}")
-    lines = [
-        f"n, width = np.uintp({matrix}.shape[1]), ONE",
-        "while width < n and width < LANES:",
-        "    width += width",
-        "full, rest = np.empty(LANES, F), np.empty(LANES, F)",
-        "full_2, rest_2 = np.empty(LANES, F), np.empty(LANES, F)",
-    ]
+    head = _HEAD.format(dtype=dtype.name, contract=contract)
+    lines = [f"n = np.uintp({matrix}.shape[1])"]
     margin = "    "
     if blocks:
         lines += [
@@ -224,8 +151,6 @@ def _text(arguments: str, body: str, dtype: np.dtype, *, blocks: bool = False) -
     return "\n".join(
         [
             head.strip(),
-            *folds,
-            "",
             vector.preamble(body, dtype),
             "",
             "",

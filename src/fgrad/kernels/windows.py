@@ -49,10 +49,11 @@ def kernel(x, columns, image, channel, channels, kh, kw, sh, sw, ph, pw, dh, dw,
         c, i, j = k // area, k % area // kw, k % kw
         a, b, m, d = np.uintp(image + n), np.uintp(channel + c), np.uintp(n), np.uintp(k)
         left, right = inside(j * dw - pw, sw, width, length)
-        begin, step, count = np.uintp(left * sw + j * dw - pw), np.uintp(sw), np.uintp(right - left)
+        begin, step = np.uintp(max(0, left * sw + j * dw - pw)), np.uintp(sw)
+        count = np.uintp(right - left)
         for r in range(rows):
             y = (top + r) * sh + i * dh - ph
-            row, v = np.uintp(r * width), np.uintp(y)
+            row, v = np.uintp(r * width), np.uintp(max(0, y))
             part = row + np.uintp(left)
             if y < 0 or y >= height:
                 for q in range(np.uintp(width)):
@@ -78,10 +79,11 @@ def kernel(x, columns, image, channel, channels, kh, kw, sh, sw, ph, pw, dh, dw,
         for k in range(area):
             i, j, d = k // kw, k % kw, np.uintp(c * area + k)
             left, right = inside(j * dw - pw, sw, width, length)
-            begin, step, count = np.uintp(left * sw + j * dw - pw), np.uintp(sw), np.uintp(right - left)
+            begin, step = np.uintp(max(0, left * sw + j * dw - pw)), np.uintp(sw)
+            count = np.uintp(right - left)
             for r in range(rows):
                 y = (top + r) * sh + i * dh - ph
-                part, v = np.uintp(r * width + left), np.uintp(y)
+                part, v = np.uintp(r * width + left), np.uintp(max(0, y))
                 if y >= 0 and y < height:
                     if sw == 1:
                         for q in range(count):
