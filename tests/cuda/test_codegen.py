@@ -17,7 +17,7 @@ from tests.cuda.programs import PROGRAMS, V, single
 
 import fgrad as fg
 from fgrad.backend import library
-from fgrad.backend.array import Place
+from fgrad.backend.array import Device
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.derive import gradient
 from fgrad.expr.node import apply, var
@@ -67,7 +67,7 @@ def grids(f, args):
     from fgrad.compiler.device.plan import dtype_of
 
     program = fg.jit(f).lower(*args)._procedure.program
-    made = DeviceExecutable(program, Place(library.Simulated(), 0))
+    made = DeviceExecutable(program, Device(library.Simulated(), 0))
     for g in made.grids:
         yield g, tuple(dtype_of(b).name for b in g.buffers)
 

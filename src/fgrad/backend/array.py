@@ -50,9 +50,9 @@ class DeviceArray(NDArrayOperatorsMixin):
     __slots__ = ("__weakref__", "buffer", "place")
 
     buffer: Any  # the library's array
-    place: Place
+    place: Device
 
-    def __init__(self, buffer: Any, place: Place) -> None:
+    def __init__(self, buffer: Any, place: Device) -> None:
         self.buffer, self.place = buffer, place
 
     # fmt: off
@@ -243,7 +243,7 @@ NUMBERS = frozenset({int, float, complex, bool})
 _KEPT, _KEPT_BYTES = 256, 2**16  # how many constants a device keeps, and how large they may be
 
 
-class Place:
+class Device:
     """A device: what makes arrays there and computes with them."""
 
     library: Library

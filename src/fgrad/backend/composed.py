@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.backend.array import COMPOSED, METHODS, NUMBERS, DeviceArray, Place
+from fgrad.backend.array import COMPOSED, METHODS, NUMBERS, Device, DeviceArray
 
 
 def _axes(axis: Any, x: DeviceArray) -> tuple[int, ...]:
@@ -21,7 +21,7 @@ def _reduction(name: str, identity: Any = None) -> Callable[..., Any]:
     """Return the function that reduces over axes, also over none and over an empty one."""
 
     def reduce(
-        place: Place, x: DeviceArray, axis: Any = None, dtype: Any = None, out: Any = None,
+        place: Device, x: DeviceArray, axis: Any = None, dtype: Any = None, out: Any = None,
         keepdims: Any = False, initial: Any = None, where: Any = True, **_: Any
     ) -> Any:  # fmt: skip
         if where is not True:
@@ -52,7 +52,7 @@ _OF_INITIAL = {"max": np.maximum, "min": np.minimum, "sum": np.add, "prod": np.m
 def _without_nan(name: str, worst: float) -> Callable[..., Any]:
     """Return the reduction that passes over NaN, unless there is nothing else."""
 
-    def reduce(place: Place, x: DeviceArray, axis: Any = None, **kw: Any) -> Any:
+    def reduce(place: Device, x: DeviceArray, axis: Any = None, **kw: Any) -> Any:
         found = COMPOSED[name]
         if x.dtype.kind != "f":
             return found(place, x, axis, **kw)
@@ -63,7 +63,7 @@ def _without_nan(name: str, worst: float) -> Callable[..., Any]:
     return reduce
 
 
-def _where(place: Place, c: Any, *values: Any) -> Any:
+def _where(place: Device, c: Any, *values: Any) -> Any:
     if not values:
         return place.apply("nonzero", c)
     dtype = np.result_type(*(v.dtype if hasattr(v, "dtype") else v for v in values))
@@ -73,7 +73,7 @@ def _where(place: Place, c: Any, *values: Any) -> Any:
     return place.apply("where", c, x, y)
 
 
-def _argsort(place: Place, x: DeviceArray, axis: Any = -1, kind: Any = None, **_: Any) -> Any:
+def _argsort(place: Device, x: DeviceArray, axis: Any = -1, kind: Any = None, **_: Any) -> Any:
     if (
         place.library.simulated
     ):  # CuPy's sorting keeps the order of equal elements, whatever kind is asked for
@@ -81,30 +81,30 @@ def _argsort(place: Place, x: DeviceArray, axis: Any = -1, kind: Any = None, **_
     return place.apply("argsort", x, axis=axis)
 
 
-def _sort(place: Place, x: DeviceArray, axis: Any = -1, kind: Any = None, **_: Any) -> Any:
+def _sort(place: Device, x: DeviceArray, axis: Any = -1, kind: Any = None, **_: Any) -> Any:
     return place.apply("sort", x, axis=axis)
 
 
-def _along(place: Place, x: DeviceArray, indices: Any, axis: Any = -1) -> Any:
+def _along(place: Device, x: DeviceArray, indices: Any, axis: Any = -1) -> Any:
     return place.apply("take_along_axis", x, indices, axis=axis)
 
 
-def _count_nonzero(place: Place, x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def _count_nonzero(place: Device, x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     return np.sum(np.not_equal(x, 0), axis=axis, dtype=np.intp, keepdims=keepdims)
 
 
-def _mean(place: Place, x: DeviceArray, axis: Any = None, keepdims: bool = False, **_: Any) -> Any:
+def _mean(place: Device, x: DeviceArray, axis: Any = None, keepdims: bool = False, **_: Any) -> Any:
     n = math.prod([x.shape[i] for i in _axes(axis, x)])
     wide = x.astype(np.float32) if x.dtype == np.float16 else x  # as NumPy does
     made = np.sum(wide, axis=axis, keepdims=keepdims) / n
     return made.astype(x.dtype) if x.dtype == np.float16 else made
 
 
-def _result_type(place: Place, *xs: Any) -> np.dtype[Any]:
+def _result_type(place: Device, *xs: Any) -> np.dtype[Any]:
     return np.result_type(*(x.dtype if x.__class__ is DeviceArray else x for x in xs))
 
 
-def _solve(place: Place, a: Any, b: Any) -> Any:
+def _solve(place: Device, a: Any, b: Any) -> Any:
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # CuPy wants all of them
     kind = np.result_type(a.dtype, b.dtype)
     a = np.broadcast_to(a, (*lead, *a.shape[-2:])).astype(kind, copy=False)
@@ -114,7 +114,7 @@ def _solve(place: Place, a: Any, b: Any) -> Any:
     return place.apply("linalg.solve", a, b)
 
 
-def _qr(place: Place, a: Any, mode: str = "reduced") -> Any:
+def _qr(place: Device, a: Any, mode: str = "reduced") -> Any:
     *lead, m, n = a.shape
     if a.size == 0 and mode == "raw":
         return place.zeros((*lead, n, m), a.dtype), place.zeros((*lead, min(m, n)), a.dtype)
@@ -126,19 +126,19 @@ def _qr(place: Place, a: Any, mode: str = "reduced") -> Any:
     return place.apply("linalg.qr", a, mode=mode)
 
 
-def _svd(place: Place, a: Any, full_matrices: bool = True, compute_uv: bool = True, **_: Any) -> Any:
+def _svd(place: Device, a: Any, full_matrices: bool = True, compute_uv: bool = True, **_: Any) -> Any:
     return place.apply("linalg.svd", a, full_matrices=full_matrices, compute_uv=compute_uv)
 
 
-def _eigh(place: Place, a: Any, uplo: str = "L") -> Any:
+def _eigh(place: Device, a: Any, uplo: str = "L") -> Any:
     return place.apply("linalg.eigh", a, UPLO=uplo)
 
 
-def _eigvalsh(place: Place, a: Any, uplo: str = "L") -> Any:
+def _eigvalsh(place: Device, a: Any, uplo: str = "L") -> Any:
     return _eigh(place, a, uplo)[0]
 
 
-def _pinv(place: Place, a: Any, rcond: Any = None, hermitian: Any = False, **_: Any) -> Any:
+def _pinv(place: Device, a: Any, rcond: Any = None, hermitian: Any = False, **_: Any) -> Any:
     if a.size == 0:
         return place.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
     u, s, vh = np.linalg.svd(a, full_matrices=False)
@@ -151,59 +151,59 @@ def _pinv(place: Place, a: Any, rcond: Any = None, hermitian: Any = False, **_: 
     return turned.astype(a.dtype, copy=False)
 
 
-def _norm(place: Place, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+def _norm(place: Device, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     if ord is not None or not isinstance(axis, int):
         raise place.refusal("linalg.norm of matrices")
     size = np.absolute(x)
     return np.sqrt(np.sum(size * size, axis=axis, keepdims=keepdims))
 
 
-def _spacing(place: Place, x: Any) -> Any:
+def _spacing(place: Device, x: Any) -> Any:
     x = x.astype(np.spacing(np.ones(1, x.dtype)).dtype, copy=False)
     up = np.where(np.signbit(x), -np.inf, np.inf).astype(x.dtype)
     return np.nextafter(x, up) - x
 
 
-def _matmul(place: Place, x: Any, y: Any, **kw: Any) -> Any:
+def _matmul(place: Device, x: Any, y: Any, **kw: Any) -> Any:
     kind = np.result_type(x.dtype, y.dtype)
     x, y = (v.astype(kind, copy=False) if v.__class__ is DeviceArray else v for v in (x, y))
     return place.wrap(place.call(place.library.find("matmul"), place.operand(x), place.operand(y)))
 
 
-def _einsum(place: Place, subscripts: str, *operands: Any, **_: Any) -> Any:
+def _einsum(place: Device, subscripts: str, *operands: Any, **_: Any) -> Any:
     return place.apply("einsum", subscripts, *operands)
 
 
-def _convolve(place: Place, x: Any, y: Any, mode: str = "full") -> Any:
+def _convolve(place: Device, x: Any, y: Any, mode: str = "full") -> Any:
     if mode == "valid" and x.shape[0] < y.shape[0]:
         x, y = y, x
     return place.apply("convolve", x, y, mode=mode)
 
 
-def _broadcast_arrays(place: Place, *xs: Any, **_: Any) -> Any:
+def _broadcast_arrays(place: Device, *xs: Any, **_: Any) -> Any:
     shape = np.broadcast_shapes(*(np.shape(x) for x in xs))
     return tuple([np.broadcast_to(x, shape) for x in xs])
 
 
 def _like(fill: Any) -> Callable[..., Any]:
-    def make(place: Place, x: Any, *value: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Any:
+    def make(place: Device, x: Any, *value: Any, dtype: Any = None, shape: Any = None, **_: Any) -> Any:
         wanted = x.shape if shape is None else shape
         return place.full(wanted, value[0] if value else fill, dtype or x.dtype)
 
     return make
 
 
-def _clip(place: Place, x: Any, low: Any = None, high: Any = None, *_: Any, **__: Any) -> Any:
+def _clip(place: Device, x: Any, low: Any = None, high: Any = None, *_: Any, **__: Any) -> Any:
     x = x if low is None else np.maximum(x, low)
     return x if high is None else np.minimum(x, high)
 
 
-def _copyto(place: Place, target: DeviceArray, source: Any, **_: Any) -> None:
+def _copyto(place: Device, target: DeviceArray, source: Any, **_: Any) -> None:
     target[...] = source
 
 
 def _fft(name: str) -> Callable[..., Any]:
-    def transform(place: Place, x: Any, n: Any = None, axis: Any = -1, norm: Any = None, **_: Any) -> Any:
+    def transform(place: Device, x: Any, n: Any = None, axis: Any = -1, norm: Any = None, **_: Any) -> Any:
         shape = list(x.shape)
         if 0 in shape:  # cuFFT has no plan for nothing
             m = shape[axis] if n is None else n
@@ -216,7 +216,7 @@ def _fft(name: str) -> Callable[..., Any]:
 
 
 def _isclose(
-    place: Place, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
+    place: Device, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
 ) -> Any:
     b = b.astype(np.result_type(b.dtype, 1.0), copy=False) if hasattr(b, "dtype") else float(b)
     with np.errstate(invalid="ignore"):  # of infinities
@@ -224,7 +224,7 @@ def _isclose(
     return near | _same(a, b, equal_nan)
 
 
-def _allclose(place: Place, *args: Any, **kw: Any) -> Any:
+def _allclose(place: Device, *args: Any, **kw: Any) -> Any:
     return np.all(_isclose(place, *args, **kw))
 
 
@@ -232,11 +232,11 @@ def _same(a: Any, b: Any, equal_nan: bool) -> Any:
     return (a == b) | ((a != a) & (b != b)) if equal_nan else a == b  # noqa: PLR0124 -- NaN
 
 
-def _array_equal(place: Place, a: Any, b: Any, equal_nan: bool = False) -> Any:
+def _array_equal(place: Device, a: Any, b: Any, equal_nan: bool = False) -> Any:
     return np.shape(a) == np.shape(b) and np.all(_same(a, b, equal_nan))
 
 
-def _unique(place: Place, x: Any, *asked: Any, equal_nan: bool = True, **kw: Any) -> Any:
+def _unique(place: Device, x: Any, *asked: Any, equal_nan: bool = True, **kw: Any) -> Any:
     names = ("return_index", "return_inverse", "return_counts", "axis")
     options = dict(zip(names, asked, strict=False)) | kw
     found = place.apply("unique", x, **options, equal_nan=equal_nan)
@@ -247,7 +247,7 @@ def _unique(place: Place, x: Any, *asked: Any, equal_nan: bool = True, **kw: Any
     return (*found[:k], found[k].reshape(shape), *found[k + 1 :])
 
 
-def _isin(place: Place, x: Any, y: Any, assume_unique: bool = False, invert: bool = False, **_: Any) -> Any:
+def _isin(place: Device, x: Any, y: Any, assume_unique: bool = False, invert: bool = False, **_: Any) -> Any:
     y = np.sort(y.reshape(-1))
     if y.size:
         i = np.minimum(np.searchsorted(y, x.reshape(-1)), y.size - 1)
@@ -258,7 +258,7 @@ def _isin(place: Place, x: Any, y: Any, assume_unique: bool = False, invert: boo
 
 
 def _intersect1d(
-    place: Place, x: Any, y: Any, assume_unique: bool = False, return_indices: bool = False
+    place: Device, x: Any, y: Any, assume_unique: bool = False, return_indices: bool = False
 ) -> Any:
     firsts: tuple[Any, ...] = ()
     if not assume_unique:
@@ -275,7 +275,7 @@ def _intersect1d(
     return (found, *(f[p] for f, p in zip(firsts, places, strict=True))) if firsts else (found, *places)
 
 
-def _lexsort(place: Place, keys: Any, axis: int = -1) -> Any:
+def _lexsort(place: Device, keys: Any, axis: int = -1) -> Any:
     """Sort by one key after the other, the most important one last: equal elements keep their order."""
     first, *others = keys
     if not first.ndim:
@@ -287,7 +287,7 @@ def _lexsort(place: Place, keys: Any, axis: int = -1) -> Any:
     return order
 
 
-def _bincount(place: Place, x: Any, weights: Any = None, minlength: int = 0) -> Any:
+def _bincount(place: Device, x: Any, weights: Any = None, minlength: int = 0) -> Any:
     if weights is not None:
         raise place.refusal("bincount with weights")
     if np.any(x < 0):
@@ -295,7 +295,7 @@ def _bincount(place: Place, x: Any, weights: Any = None, minlength: int = 0) -> 
     return place.apply("bincount", x, minlength=minlength)
 
 
-def _eig(place: Place, a: Any) -> Any:
+def _eig(place: Device, a: Any) -> Any:
     w, v = place.apply("linalg.eig", a)
     return w, v
 
@@ -368,14 +368,14 @@ _REDUCTIONS = {
 }
 
 
-def _reduce(place: Place, ufunc: np.ufunc, x: Any, axis: Any = 0, **kw: Any) -> Any:
+def _reduce(place: Device, ufunc: np.ufunc, x: Any, axis: Any = 0, **kw: Any) -> Any:
     if ufunc.__name__ not in _REDUCTIONS:
         raise place.refusal(f"{ufunc.__name__}.reduce")
     kw.pop("out", None)
     return _REDUCTIONS[ufunc.__name__](place, x, axis, **kw)
 
 
-def _accumulate(place: Place, ufunc: np.ufunc, x: DeviceArray, axis: int = 0, **_: Any) -> Any:
+def _accumulate(place: Device, ufunc: np.ufunc, x: DeviceArray, axis: int = 0, **_: Any) -> Any:
     """Combine along an axis: sums and products by the library, everything else one place after the other."""
     if ufunc.__name__ in {"add", "multiply"}:
         return (np.cumsum if ufunc.__name__ == "add" else np.cumprod)(x, axis)
@@ -391,7 +391,7 @@ def _accumulate(place: Place, ufunc: np.ufunc, x: DeviceArray, axis: int = 0, **
     return np.moveaxis(np.stack(parts), 0, axis)
 
 
-def _at(place: Place, ufunc: np.ufunc, target: DeviceArray, index: Any, value: Any) -> None:
+def _at(place: Device, ufunc: np.ufunc, target: DeviceArray, index: Any, value: Any) -> None:
     """Combine `value` into places of `target`, also where a place is named twice."""
     if target.dtype.kind == "c":
         value = value if hasattr(value, "imag") else np.asarray(value)
@@ -405,7 +405,7 @@ def _at(place: Place, ufunc: np.ufunc, target: DeviceArray, index: Any, value: A
     place.call(call, target.buffer, place.index_of(index), place.operand(value))
 
 
-def _outer(place: Place, ufunc: np.ufunc, x: Any, y: Any, **_: Any) -> Any:
+def _outer(place: Device, ufunc: np.ufunc, x: Any, y: Any, **_: Any) -> Any:
     return ufunc(x.reshape((*x.shape, *(1,) * y.ndim)), y)
 
 

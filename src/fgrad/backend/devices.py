@@ -12,15 +12,15 @@ import numpy as np
 from fgrad import config
 from fgrad.backend import composed as composed  # noqa: PLC0414 -- fills the tables of DeviceArray
 from fgrad.backend import library
-from fgrad.backend.array import TRANSFERS, DeviceArray, Place
+from fgrad.backend.array import TRANSFERS, Device, DeviceArray
 from fgrad.blocks import Nested
 
 CPU = "cpu"
-_places: dict[tuple[bool, int], Place] = {}
-_default: ContextVar[Place | None] = ContextVar("fgrad device", default=None)
+_places: dict[tuple[bool, int], Device] = {}
+_default: ContextVar[Device | None] = ContextVar("fgrad device", default=None)
 
 
-def find(name: Any) -> Place | None:
+def find(name: Any) -> Device | None:
     """Return the device called `name`; None for the CPU.
 
     Raises:
@@ -39,10 +39,10 @@ def find(name: Any) -> Place | None:
     return _numbered(lib, index)
 
 
-def _numbered(lib: library.Library, index: int) -> Place:
+def _numbered(lib: library.Library, index: int) -> Device:
     key = (lib.simulated, index)
     if key not in _places:
-        _places[key] = Place(lib, index)
+        _places[key] = Device(lib, index)
     return _places[key]
 
 
@@ -95,7 +95,7 @@ class default_device(Nested):  # noqa: N801 -- JAX's name, which reads as a func
             config.occasions.remove(occasion)
 
 
-default_place: Callable[[], Place | None] = _default.get  # what `default_device` chose for the running block
+default_place: Callable[[], Device | None] = _default.get  # what `default_device` chose for the running block
 
 
 def maker(device: Any = None) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.backend.array import DeviceArray, Place
+from fgrad.backend.array import Device, DeviceArray
 from fgrad.backend.devices import as_array, find
 from fgrad.compiler import Executable, compile, partition
 from fgrad.core.aval import Aval, aval_of
@@ -50,7 +50,7 @@ class Procedure:
         self._saving: dict[Pattern, Saving | None] = {}
         self._unchecked: dict[Pattern, Procedure] = {}
         self._mapped: LRU[tuple[Pattern, int], Procedure] = LRU()
-        self._on: dict[tuple[Place, frozenset[int]], Any] = {}
+        self._on: dict[tuple[Device, frozenset[int]], Any] = {}
         self._between: dict[tuple[str | None, ...], partition.Partition] = {}  # by where the values are
         self._donating: dict[frozenset[int], Executable] = {}
 
@@ -85,13 +85,13 @@ class Procedure:
         return self._between[devices]
 
     @lazy
-    def held_place(self) -> Place | None:
+    def held_place(self) -> Device | None:
         """The device of an array that the program holds."""
         held = [*(a for e in self.program.equations for a in e.args), *self.program.outputs]
         arrays = (getattr(a, "_value", a) for a in held)
         return next((a.place for a in arrays if a.__class__ is DeviceArray), None)
 
-    def on(self, place: Place, donated: frozenset[int] = frozenset()) -> Any:
+    def on(self, place: Device, donated: frozenset[int] = frozenset()) -> Any:
         """Return the program compiled for a CUDA device; outputs may lie in the inputs `donated`."""
         key = (place, donated)
         if key not in self._on:

@@ -11,7 +11,7 @@ import fgrad as fg
 from fgrad.backend import devices
 from fgrad.compiler.device import executable as compiled
 from fgrad.compiler.device.executable import WARM
-from fgrad.compiler.device.plan import Row, within
+from fgrad.compiler.device.plan import LibraryCall, within
 from fgrad.compiler.device.runtime import FIRST
 
 lax = fg.lax
@@ -106,7 +106,7 @@ def test_no_step_is_left_to_python(name):
     f, args, *_ = PROGRAMS[name]
     for g in (f, lambda *a: fg.grad(f)(*a)):
         steps = list(within(made_of(g, *args).plan.steps))
-        assert not any(isinstance(s, Row) for s in steps)
+        assert not any(isinstance(s, LibraryCall) for s in steps)
 
 
 def test_which_loops_are_recorded(monkeypatch):

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from fgrad import config
-from fgrad.backend.array import DeviceArray, Place
-from fgrad.compiler.device.plan import Launch, Plan, Row, launches, within
+from fgrad.backend.array import Device, DeviceArray
+from fgrad.compiler.device.plan import Launch, LibraryCall, Plan, launches, within
 from fgrad.compiler.device.runtime import Context, as_argument, fresh, owned
 from fgrad.compiler.device.statements import Grid
 from fgrad.compiler.executable import lowered
@@ -44,7 +44,7 @@ class DeviceExecutable:
     def __init__(
         self,
         program: Program,
-        place: Place,
+        place: Device,
         donated: frozenset[int] = frozenset(),
         *,
         kept: int | None = None,
@@ -106,14 +106,14 @@ class DeviceExecutable:
             if isinstance(s, Launch):
                 parts.append(f"# {', '.join(map(str, s.grid.stores))}\n{s.grid.text}")
             else:
-                parts.append(f"# {s.equation if isinstance(s, Row) else type(s).__name__}")
+                parts.append(f"# {s.equation if isinstance(s, LibraryCall) else type(s).__name__}")
         return "\n\n".join(parts)
 
 
 class _Memory:
     """A context, and once it is recorded, the graph over it with the arrays that it reads and writes."""
 
-    def __init__(self, plan: Plan, place: Place) -> None:
+    def __init__(self, plan: Plan, place: Device) -> None:
         self.plan, self.place = plan, place
         self.context = Context(plan, place)
         self._replay: Callable[[], list[Any]] | None = None
@@ -154,7 +154,7 @@ def _pays(plan: Plan) -> bool:
     return is_small and count is not None and len(avals) < count <= NODES
 
 
-def _without_arrays(program: Program, place: Place) -> tuple[Program, list[DeviceArray]]:
+def _without_arrays(program: Program, place: Device) -> tuple[Program, list[DeviceArray]]:
     """Return the program with the arrays on devices that it holds as further inputs, and these."""
     found: dict[int, tuple[Var, DeviceArray]] = {}
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.backend.array import DeviceArray, Place
+from fgrad.backend.array import Device, DeviceArray
 from fgrad.compiler import layout
 from fgrad.compiler.decompose import ON_DEVICE, Plain, decompose
 from fgrad.compiler.device.grids import grids
@@ -56,8 +56,8 @@ class Product(NamedTuple):
     out: Matrix
 
 
-class Row(NamedTuple):
-    """A row that the library computes, in memory of its own."""
+class LibraryCall(NamedTuple):
+    """A primitive that the library computes, in memory of its own."""
 
     equation: Equation
     args: tuple[Any, ...]  # slots, or constants as tuples of one
@@ -89,7 +89,7 @@ class Ranking(NamedTuple):
     places: int
 
 
-Step = Launch | Product | Row | Region | Fill | Ranking
+Step = Launch | Product | LibraryCall | Region | Fill | Ranking
 
 
 class Plan(layout.Slots):
@@ -103,7 +103,7 @@ class Plan(layout.Slots):
 
     align = ALIGN
 
-    def __init__(self, program: Program, place: Place, donated: Collection[int] = ()) -> None:
+    def __init__(self, program: Program, place: Device, donated: Collection[int] = ()) -> None:
         super().__init__()
         plain = self.plain(program)
         self.program = plain.program
@@ -118,7 +118,7 @@ class Plan(layout.Slots):
             known[y] if isinstance(y, Var) else self.constant(_array(y)) for y in plain.program.outputs
         ]
         self.steps = block.steps()
-        made = {k for s in self.steps if isinstance(s, Row) for k in s.outs}
+        made = {k for s in self.steps if isinstance(s, LibraryCall) for k in s.outs}
         self.fresh = [k for k, v in enumerate(self.outputs) if known[v] not in made]
         self.held = {b.slot: _sent(place, b.array) for b in self.constants.values()}
 
@@ -258,7 +258,7 @@ class Block:
             return Product(*(m._replace(slot=self.known[m.slot]) for m in self.products[i]))  # type: ignore[index]
         if i not in self.inner:
             args = tuple(self.known[a] if isinstance(a, Var) else (a,) for a in e.args)
-            return Row(e, args, outs, frozenset(self.known[v] for v in e.outs if v in self.bound))
+            return LibraryCall(e, args, outs, frozenset(self.known[v] for v in e.outs if v in self.bound))
         inner, blocks = self.inner[i], self.inner[i].blocks
         slots = []
         for a, aval in zip(e.args, _avals(e), strict=True):
@@ -267,13 +267,13 @@ class Block:
 
     def _dropping(self, steps: list[Step]) -> list[Step]:
         """Let the memory of what libraries allocated go after its last use."""
-        made = {k for s in steps if isinstance(s, Row) for k in s.outs}
+        made = {k for s in steps if isinstance(s, LibraryCall) for k in s.outs}
         made -= {self.known[y] for y in self.plain.program.outputs if isinstance(y, Var)}
         last = {k: i for i, s in enumerate(steps) for k in _slots(s) if k in made}
         dead: list[int] = []
         for i, s in enumerate(steps):
             dead += [k for k, at in last.items() if at == i]
-            if isinstance(s, Row):  # which asks for memory next
+            if isinstance(s, LibraryCall):  # which asks for memory next
                 steps[i], dead = s._replace(dropped=tuple(dead)), []
         return steps
 
@@ -394,7 +394,7 @@ def _array(x: Any, dtype: np.dtype[Any] | None = None) -> Any:
     return value if value.__class__ is DeviceArray else np.asarray(value, dtype)
 
 
-def _sent(place: Place, x: Any) -> Any:
+def _sent(place: Device, x: Any) -> Any:
     """Return a constant as buffer of a device; a number is no transfer."""
     if not np.ndim(x):
         return place.full((), x[()], x.dtype).buffer

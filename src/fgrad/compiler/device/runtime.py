@@ -12,10 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.backend.array import DeviceArray, Place
+from fgrad.backend.array import Device, DeviceArray
 from fgrad.backend.devices import moved
 from fgrad.compiler import layout
-from fgrad.compiler.device.plan import Fill, Launch, Plan, Product, Ranking, Region, Row, Step, dtype_of
+from fgrad.compiler.device.plan import (
+    Fill,
+    Launch,
+    LibraryCall,
+    Plan,
+    Product,
+    Ranking,
+    Region,
+    Step,
+    dtype_of,
+)
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.control_flow import PLAIN
 from fgrad.core.primitive import PRIMITIVES
@@ -31,7 +41,7 @@ FIRST = 16  # rows of a stack that grows
 class Context:
     """The memory of one call at a time: the arena, and an array for every slot."""
 
-    def __init__(self, plan: Plan, place: Place) -> None:
+    def __init__(self, plan: Plan, place: Device) -> None:
         self.plan, self.place = plan, place
         self.empty = place.library.find("empty")
         is_needed = any(b is not None and b.array is None for b in plan.slots)
@@ -69,7 +79,7 @@ class Context:
             return partial(self._sort, step)
         if isinstance(step, Product):
             return partial(self._multiply, self.place.library.find("matmul"), step)
-        if isinstance(step, Row):
+        if isinstance(step, LibraryCall):
             return partial(self._apply, step, self._compiled(step.equation))
         blocks = [[self.bound(s) for s in b] for b in step.blocks]
         if isinstance(step.inner, layout.Loop):
@@ -100,7 +110,7 @@ class Context:
         order = np.argsort(keys, kind="stable")
         self.arrays[step.order], self.arrays[step.places] = order.buffer, keys[order].buffer  # type: ignore[attr-defined]
 
-    def _apply(self, step: Row, e: Equation) -> None:
+    def _apply(self, step: LibraryCall, e: Equation) -> None:
         arrays, place, primitive = self.arrays, self.place, PRIMITIVES[e.name]
         values = [a[0] if isinstance(a, tuple) else DeviceArray(arrays[a], place) for a in step.args]
         found = applied(primitive, values, e.params)
@@ -215,7 +225,7 @@ class _Stack:
 class _Compiled(Program):
     """A program inside of a loop that Python goes through, compiled when it first runs."""
 
-    def __init__(self, place: Place, program: Program) -> None:
+    def __init__(self, place: Device, program: Program) -> None:
         super().__init__(program.inputs, program.equations, program.outputs, (None, None))
         self.place, self._plain = place, program
 
@@ -254,7 +264,7 @@ def owned(context: Context, ins: Sequence[Any], outs: Sequence[Any]) -> list[Any
     return made
 
 
-def as_argument(place: Place, x: Any, aval: Any) -> Any:
+def as_argument(place: Device, x: Any, aval: Any) -> Any:
     """Return an argument as contiguous buffer of a shape and dtype.
 
     Raises:
@@ -266,7 +276,7 @@ def as_argument(place: Place, x: Any, aval: Any) -> Any:
     return buffer if buffer.shape == aval.shape else buffer.reshape(aval.shape)
 
 
-def contiguous(place: Place, x: Any, dtype: np.dtype[Any]) -> Any:
+def contiguous(place: Device, x: Any, dtype: np.dtype[Any]) -> Any:
     """Return the buffer of an array, of a dtype and in C order."""
     buffer = place.row_major(x)
     return buffer if buffer.dtype == dtype else place.call(buffer.astype, dtype)
