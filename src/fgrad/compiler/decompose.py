@@ -31,6 +31,19 @@ class Plain(NamedTuple):
 
 LITTLE = 2**18  # multiplications of a product of matrices that kernels on a device compute themselves
 Rules = Mapping[str, Callable[..., Any]]
+RULES: dict[str, Callable[..., Any]] = {}  # (writer, *operands, **params) -> the result, None: as it is
+ON_DEVICE: dict[str, Callable[..., Any]] = {}  # the same for what the CPU has kernels for
+
+
+def _rule(name: str, *tables: dict[str, Callable[..., Any]]) -> Callable[[Callable[..., Any]], Any]:
+    """Return the decorator that adds the rule of a primitive to tables, or to both."""
+
+    def add(rule: Callable[..., Any]) -> Callable[..., Any]:
+        for table in tables or (RULES, ON_DEVICE):
+            table[name] = rule
+        return rule
+
+    return add
 
 
 def decompose(program: Program, rules: Rules | None = None) -> Plain:
@@ -135,6 +148,7 @@ def _is_real(x: Any) -> bool:
     return isinstance(x, Var) and x.aval.dtype.char in "fd" and x.aval.size > 0
 
 
+@_rule("mean")
 def _mean(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not _is_real(x):
         return None
@@ -147,6 +161,7 @@ def _finite_top(w: _Writer, x: Var, axes: tuple[int, ...]) -> Var:
     return w.spread(w.write("where", w.write("isfinite", top), top, 0.0), x, axes)
 
 
+@_rule("logsumexp")
 def _logsumexp(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not _is_real(x):
         return None
@@ -155,6 +170,7 @@ def _logsumexp(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     return w.write("add", w.write("log", total), w.write("reshape", top, shape=total.aval.shape))
 
 
+@_rule("softmax")
 def _softmax(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not _is_real(x):
         return None
@@ -162,6 +178,7 @@ def _softmax(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     return w.write("divide", y, w.spread(w.write("sum", y, axes=axes), x, axes))
 
 
+@_rule("log_softmax")
 def _log_softmax(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not _is_real(x):
         return None
@@ -170,6 +187,7 @@ def _log_softmax(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     return w.write("subtract", y, w.spread(total, x, axes))
 
 
+@_rule("layer_norm", ON_DEVICE)
 def _layer_norm(w: _Writer, x: Any, weight: Any, bias: Any, *, rank: int, eps: float) -> Any:
     if not all(map(_is_real, (x, weight, bias))) or not x.aval.dtype == weight.aval.dtype == bias.aval.dtype:
         return None
@@ -183,6 +201,7 @@ def _layer_norm(w: _Writer, x: Any, weight: Any, bias: Any, *, rank: int, eps: f
     return w.write("add", w.write("multiply", y, weight), bias)
 
 
+@_rule("contract", RULES)
 def _contract(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
     """Let transposes be other subscripts, and products of equal axes sums of products."""
     if not isinstance(x, Var) or not isinstance(y, Var):
@@ -202,6 +221,7 @@ def _contract(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
     return z if kept == out else w.write("transpose", z, axes=tuple(kept.index(c) for c in out))
 
 
+@_rule("contract", ON_DEVICE)
 def _contract_there(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
     """Let small products of matrices be sums of products: CuPy does not let a CUDA graph record cuBLAS."""
     if isinstance(x, Var) and isinstance(y, Var) and x.aval.dtype.kind == y.aval.dtype.kind == "f":
@@ -257,6 +277,7 @@ def _untransposed(w: _Writer, x: Var, letters: str) -> tuple[Var, str]:
     return e.args[0], "".join(place[i] for i in range(len(letters)))
 
 
+@_rule("gather")
 def _gather(w: _Writer, x: Any, *arrays: Any, template: Any, unique: bool = False) -> Any:
     """Check the indices; the rest is said of each element."""
     if not isinstance(x, Var) or not all(isinstance(j, Var) for j in arrays):
@@ -292,6 +313,7 @@ def _signed(w: _Writer, j: Var) -> Var:
     )
 
 
+@_rule("fitted", RULES)  # on a device the primitive looks at its numbers: nobody looks at checks there
 def _fitted(w: _Writer, n: Any, *, dtype: np.dtype[Any]) -> Any:
     """Check that integers are in the range of another dtype."""
     if not isinstance(n, Var):
@@ -342,6 +364,7 @@ def _places(w: _Writer, arrays: Sequence[Any], template: Any, shape: Any, given:
     return None if given == "one" and np.count_nonzero(order >= 0) != count else order
 
 
+@_rule("put")
 def _put(w: _Writer, x: Any, value: Any, *arrays: Any, template: Any) -> Any:
     """Let each element choose between what was there and what is written, where it is known which."""
     if not isinstance(x, Var) or (isinstance(value, Var) and value.aval.dtype != x.aval.dtype):
@@ -374,6 +397,7 @@ def _chosen(w: _Writer, value: Var, order: Any) -> Any:
     return w.write("gather", flat, w.operand(np.maximum(order, 0)), template=(HOLE,), unique=False)
 
 
+@_rule("scatter_add")
 def _scatter_add(w: _Writer, ct: Any, *arrays: Any, template: Any, shape: Any, unique: bool = False) -> Any:
     """Let each element choose what is added to it, where at most one is."""
     if not isinstance(ct, Var) or not all(isinstance(j, Var) for j in arrays):
@@ -439,23 +463,16 @@ def _joined(w: _Writer, name: str, *arrays: Any, **params: Any) -> Any:
     return w.write(name, *(w.typed(a, out.aval.dtype) for a in arrays), **params)
 
 
+@_rule("concatenate")
+def _concatenate(w: _Writer, *arrays: Any, axis: int) -> Any:
+    return _joined(w, "concatenate", *arrays, axis=axis)
+
+
+@_rule("stack")
+def _stack(w: _Writer, *arrays: Any) -> Any:
+    return _joined(w, "stack", *arrays)
+
+
+@_rule("stop_gradient")
 def _discard(w: _Writer, x: Any, **_: Any) -> Any:
     return x
-
-
-RULES: dict[str, Callable[..., Any]] = {
-    "contract": _contract,
-    "gather": _gather,
-    "scatter_add": _scatter_add,
-    "concatenate": lambda w, *arrays, axis: _joined(w, "concatenate", *arrays, axis=axis),
-    "stack": lambda w, *arrays: _joined(w, "stack", *arrays),
-    "put": _put,
-    "mean": _mean,
-    "logsumexp": _logsumexp,
-    "softmax": _softmax,
-    "log_softmax": _log_softmax,
-    "stop_gradient": _discard,
-    "fitted": _fitted,
-}
-ON_DEVICE = RULES | {"contract": _contract_there, "layer_norm": _layer_norm}  # which the CPU has kernels for
-del ON_DEVICE["fitted"]  # the primitive itself looks at its number: nobody looks at checks there

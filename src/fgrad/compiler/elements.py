@@ -36,6 +36,17 @@ VIEWS: dict[str, View] = {}  # primitives without code of their own, which only 
 PIECES: set[str] = set()  # those of them whose elements come from several places
 
 
+def view(*names: str, pieces: bool = False) -> Callable[[View], View]:
+    """Return the decorator that adds how elements of primitives are found; `pieces`: in several places."""
+
+    def add(rule: View) -> View:
+        VIEWS.update(dict.fromkeys(names, rule))
+        PIECES.update(names if pieces else ())
+        return rule
+
+    return add
+
+
 class NeedsUnrolledError(Exception):
     """A loop has to be unrolled, because elements of different operands lie along it."""
 

@@ -32,7 +32,7 @@ from fgrad.compiler.loop_nests import Builder
 from fgrad.compiler.products import is_inline
 from fgrad.compiler.views import looked_up
 from fgrad.core.aval import Shape, aval_of
-from fgrad.core.primitive import PRIMITIVES
+from fgrad.core.primitive import ASSEMBLES, PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
 
 FEW = 4096  # elements whose way through memory costs nothing beside the compilation of long kernels
@@ -280,7 +280,7 @@ def is_fusable(equation: Equation) -> bool:
     if any(not isinstance(a, Var) and np.ndim(a) for a in equation.args):
         return False
     if name in VIEWS or name == "convert":
-        return _is_view(equation) and not (name in {"concatenate", "stack"} and is_joined(equation))
+        return _is_view(equation) and not (ASSEMBLES in PRIMITIVES[name].traits and is_joined(equation))
     if name == "scatter_add":
         template = params["template"]
         plain = all(isinstance(a, Var) for a in equation.args)

@@ -10,9 +10,10 @@ from fgrad.compiler.emit import Kernel, Part
 from fgrad.compiler.fuse import Call, Nest
 from fgrad.compiler.library import is_native
 from fgrad.compiler.plan import Block, Inner, Loop, Plan, While
+from fgrad.core.primitive import ASSEMBLES, PRIMITIVES, PRODUCT
 from fgrad.core.program import Equation, Var
 
-HOW = {"contract": "BLAS", "concatenate": "copies", "stack": "copies"}
+HOW = {PRODUCT: "BLAS", ASSEMBLES: "copies"}  # what a kernel of the library does
 
 
 def source(plan: Plan, name: str = "") -> str:
@@ -44,7 +45,9 @@ class _Listing:
             if isinstance(step, Call) and i in block.inner:
                 yield from self._inner(step.equation, block.inner[i])
             elif isinstance(step, Call):
-                how = HOW.get(step.equation.name, "a kernel") if is_native(step.equation) else "Python"
+                traits = PRIMITIVES[step.equation.name].traits
+                how = next((how for trait, how in HOW.items() if trait in traits), "a kernel")
+                how = how if is_native(step.equation) else "Python"
                 yield f"{_equation(step.equation)}  # {how}; {step.equation.line}"
             else:
                 first, *joining = block.kernels[i]

@@ -16,9 +16,9 @@ import numpy as np
 from fgrad.backend.array import DeviceArray, mixed
 from fgrad.backend.devices import CPU, device_of, find, moved
 from fgrad.core.control_flow import Code
+from fgrad.core.primitive import PRIMITIVES, TRANSFERS
 from fgrad.core.program import Equation, Program, Var
 
-MOVES = frozenset({"staged_to_device", "to_device_of"})
 Run = Callable[[Sequence[Any]], list[Any]]
 
 
@@ -47,7 +47,7 @@ def is_moving(program: Program) -> bool:
         code = e.params.get("code")
         if isinstance(code, Code):
             code.map(partial(_stays, outside=e))
-    return any(e.name in MOVES for e in program.equations)
+    return any(TRANSFERS in PRIMITIVES[e.name].traits for e in program.equations)
 
 
 def _stays(program: Program, outside: Equation) -> Program:
@@ -89,7 +89,7 @@ class Partition:
         for e in program.equations:
             e = Equation(e.name, tuple(map(self._same, e.args)), e.params, e.outs, e.line)  # noqa: PLW2901 -- renamed
             level = max((self._level[a] for a in e.args if isinstance(a, Var)), default=0)
-            if e.name in MOVES:
+            if TRANSFERS in PRIMITIVES[e.name].traits:
                 self._move(e, level)
                 continue
             device = self._common(e) or next((d for v in e.outs if (d := self._needed.get(v))), CPU)
@@ -157,7 +157,7 @@ def _needed(program: Program, devices: dict[Var, str | None]) -> dict[Var, str]:
     """Return on which device values of numbers alone are needed, by what they meet later."""
     found = {v: d for v, d in devices.items() if d}
     for e in program.equations:  # where values are, as far as that is known from what they are made of
-        if e.name in MOVES:
+        if TRANSFERS in PRIMITIVES[e.name].traits:
             if e.name == "to_device_of":
                 known = _located(e.args[1], found)
             else:
@@ -169,7 +169,7 @@ def _needed(program: Program, devices: dict[Var, str | None]) -> dict[Var, str]:
             found |= dict.fromkeys(e.outs, known)
     for e in reversed(program.equations):
         known = next((d for v in e.outs if (d := found.get(v))), None)
-        if known and e.name not in MOVES:
+        if known and TRANSFERS not in PRIMITIVES[e.name].traits:
             for a in e.args:
                 if isinstance(a, Var) and a not in devices:
                     found.setdefault(a, known)

@@ -10,14 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fgrad.compiler.elements import (
-    PIECES,
-    VIEWS,
     Elements,
     Indices,
     NeedsUnrolledError,
     Piece,
     aligned,
     shape_of,
+    view,
     within,
 )
 from fgrad.compiler.index import HERE, Index, linear, plus, times
@@ -27,17 +26,20 @@ from fgrad.core.program import Equation, Var
 from fgrad.ops.indexing import layout
 
 
+@view("broadcast_to")
 def _broadcast(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     x = equation.args[0]
     return e.value(x, aligned(at, shape_of(x)))
 
 
+@view("transpose")
 def _transpose(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     axes = equation.params["axes"]
     place = dict(zip(axes, at, strict=True))
     return e.value(equation.args[0], tuple(place[i] for i in range(len(axes))))
 
 
+@view("reshape")
 def _reshape(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     x = equation.args[0]
     if not isinstance(x, Var):
@@ -85,6 +87,7 @@ def sliced(index: tuple[Any, ...], shape: Shape) -> list[tuple[int, int, int, in
     return out
 
 
+@view("slice")
 def _slice(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     x = equation.args[0]
     place = [HERE] * len(shape_of(x))
@@ -98,6 +101,7 @@ def _slice(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     return e.value(x, tuple(place))
 
 
+@view("unslice", pieces=True)
 def _unslice(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     """Return an element of the slice, or zero."""
     (x,), aval = equation.args, equation.outs[0].aval
@@ -155,6 +159,7 @@ def _guarded(e: Elements, x: Any, place: Indices, guard: Line, other: Callable[[
     return e.load(x, linear(place, x.aval.shape), place, guard, rest)
 
 
+@view("concatenate", pieces=True)
 def _concatenate(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     axis, start, pieces = equation.params["axis"], 0, []
     for x in equation.args:
@@ -165,21 +170,25 @@ def _concatenate(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     return e.convert(e.piece(at[axis], pieces, dtype), dtype)
 
 
+@view("stack", pieces=True)
 def _stack(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     pieces = [Piece(i, i + 1, x, lambda _: at[1:]) for i, x in enumerate(equation.args)]
     dtype = equation.outs[0].aval.dtype
     return e.convert(e.piece(at[0], pieces, dtype), dtype)
 
 
+@view("unstack")
 def _unstack(e: Elements, equation: Equation, place: int, at: Indices) -> Value:
     axis = equation.params["axis"]
     return e.value(equation.args[0], (*at[:axis], Index(place), *at[axis:]))
 
 
+@view("positive", "stop_gradient", "name")
 def _same(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     return e.value(equation.args[0], at)
 
 
+@view("gather", pieces=True)
 def _gather(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     x, *arrays = equation.args
     place = looked_up(e, arrays, equation.params["template"], shape_of(x), at)
@@ -215,6 +224,7 @@ def looked_up(
     return tuple(place)
 
 
+@view("update", pieces=True)
 def _update(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     """Return an element of the value inside the slice, of the array outside."""
     (x, value), aval = equation.args, equation.outs[0].aval
@@ -226,23 +236,3 @@ def _update(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     where = aligned(place, shape[-len(place) :] if place else ())
     where = (*(HERE,) * (len(shape) - len(where)), *where)
     return e.convert(_guarded(e, value, where, guard, lambda: e.value(x, at)), aval.dtype)
-
-
-VIEWS.update(
-    {
-        "gather": _gather,
-        "update": _update,
-        "broadcast_to": _broadcast,
-        "transpose": _transpose,
-        "reshape": _reshape,
-        "slice": _slice,
-        "unslice": _unslice,
-        "concatenate": _concatenate,
-        "stack": _stack,
-        "unstack": _unstack,
-        "positive": _same,
-        "stop_gradient": _same,
-        "name": _same,
-    }
-)
-PIECES |= {"concatenate", "stack", "unslice", "update", "gather"}

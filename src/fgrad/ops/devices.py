@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fgrad.backend.devices import device_of, moved
-from fgrad.core.primitive import LINEAR, Pattern, Primitive, by_argument, register
+from fgrad.core.primitive import LINEAR, TRANSFERS, Pattern, Primitive, by_argument, register
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, linear
 
@@ -40,6 +40,7 @@ register(
         ),
         shape=lambda x, *, device: x,
         batch=lambda _, x, *, device: bind("staged_to_device", x, device=device),
+        traits={TRANSFERS},
     )
 )
 register(
@@ -49,5 +50,6 @@ register(
         vjp=by_argument(lambda ct, x: bind("to_device_of", ct, x), None, exact=True, linear=True),
         shape=lambda x, like: x,
         batch=_beside,
+        traits={TRANSFERS},
     )
 )

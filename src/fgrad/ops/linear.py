@@ -13,6 +13,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import on_host
 from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.primitive import (
+    ASSEMBLES,
     CHEAP,
     ELEMENTWISE,
     KEEPS_C_ORDER,
@@ -475,7 +476,7 @@ register(
         vjp=_concatenate_vjp,
         shape=_shape_concatenate,
         batch=_batch_concatenate,
-        traits={SPREADS, KEEPS_C_ORDER},
+        traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES},
     )
 )
 
@@ -500,6 +501,6 @@ register(
         vjp=_stack_vjp,
         shape=lambda *xs: Aval((len(xs), *xs[0].shape), np.result_type(*(x.dtype for x in xs))),
         batch=_batch_stack,
-        traits={SPREADS, KEEPS_C_ORDER},
+        traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES},
     )
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -214,6 +214,20 @@ def sliced(rw: Rewriting, e: Equation) -> Any:
 _NOTHING = Equation("", (), {}, (), "")
 
 
+_THROUGH: dict[str, Callable[..., Any]] = {}  # (rewriting, equation, what is taken, shape) -> it, or None
+
+
+def _through(name: str) -> Callable[[Callable[..., Any]], Any]:
+    """Return the decorator that adds how parts of the result of a primitive are made of parts of operands."""
+
+    def add(rule: Callable[..., Any]) -> Callable[..., Any]:
+        _THROUGH[name] = rule
+        return rule
+
+    return add
+
+
+@_through("slice")
 def _through_slice(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     first = boxes(rw.aval(made.args[0]).shape, made.params["index"])
     if first is None:
@@ -229,6 +243,7 @@ def _through_slice(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> An
     return rw.reshape(take(rw, made.args[0], joined), out)
 
 
+@_through("unslice")
 def _through_unslice(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     (x,), shape = made.args, made.params["shape"]
     written = boxes(shape, made.params["index"])
@@ -245,6 +260,7 @@ def _through_unslice(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> 
     return rw.reshape(take(rw, own, [b for b in inside if b]), out)
 
 
+@_through("update")
 def _through_update(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     x, value = made.args
     shape = rw.aval(x).shape
@@ -262,6 +278,7 @@ def _through_update(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> A
     return None
 
 
+@_through("concatenate")
 def _through_concatenate(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     axis = made.params["axis"]
     start = 0
@@ -275,6 +292,7 @@ def _through_concatenate(rw: Rewriting, made: Any, taken: list[Box], out: Shape)
     return None
 
 
+@_through("stack")
 def _through_stack(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     first, rest = taken[0], taken[1:]
     if first.length != 1 or rw.aval(made.args[first.start]).dtype != made.outs[0].aval.dtype:
@@ -282,6 +300,7 @@ def _through_stack(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> An
     return rw.reshape(take(rw, made.args[first.start], rest), out)
 
 
+@_through("broadcast_to")
 def _through_broadcast(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     (x,), shape = made.args, rw.aval(made.args[0]).shape
     own = [
@@ -291,6 +310,7 @@ def _through_broadcast(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -
     return rw.broadcast(take(rw, x, own), out) if all(t.length for t in taken) else None
 
 
+@_through("transpose")
 def _through_transpose(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     axes = made.params["axes"]
     if any(t.drops for t in taken):
@@ -301,6 +321,7 @@ def _through_transpose(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -
     return rw.make("transpose", take(rw, made.args[0], inner), axes=axes)
 
 
+@_through("add")
 def _through_sum(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     """Take of both terms, where one of them is mostly zero."""
     shape = made.outs[0].aval.shape
@@ -311,6 +332,7 @@ def _through_sum(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     return rw.make("add", *(take(rw, a, taken) for a in made.args))
 
 
+@_through("contract")
 def _through_contract(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     """Contract what is taken of the operands, where that is less than what need not be computed."""
     a, b, names = (made.params[k] for k in ("a", "b", "out"))
@@ -325,19 +347,6 @@ def _through_contract(rw: Rewriting, made: Any, taken: list[Box], out: Shape) ->
         return None
     args = [take(rw, v, own) for v, own in zip(made.args, parts, strict=True)]
     return rw.reshape(rw.make("contract", *args, a=a, b=b, out=names), out)
-
-
-_THROUGH = {
-    "contract": _through_contract,
-    "add": _through_sum,
-    "slice": _through_slice,
-    "unslice": _through_unslice,
-    "update": _through_update,
-    "concatenate": _through_concatenate,
-    "stack": _through_stack,
-    "broadcast_to": _through_broadcast,
-    "transpose": _through_transpose,
-}
 
 
 @SHAPES.on("unslice")
