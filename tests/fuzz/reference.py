@@ -49,22 +49,25 @@ def lift(x: Any) -> Any:
     return x.astype(WIDER[x.dtype.kind]) if x.dtype.kind in WIDER else x
 
 
-_turns = [1.0]  # by which steps are longer
+_steps = [
+    (1.0, 0.0)
+]  # by which they are longer, and what is done to slopes beside the numbers they come from
 
 
 @contextlib.contextmanager
-def other_steps(turn: float = 0.7) -> Iterator[None]:
-    """Take differences of other steps, and round them otherwise."""
-    _turns.append(turn)
+def other_steps(turn: float = 0.7, noise: float = 0.0) -> Iterator[None]:
+    """Take differences of other steps; slopes that are lost in the noise are other numbers, or zero."""
+    _steps.append((turn, noise))
     try:
         yield
     finally:
-        _turns.pop()
+        _steps.pop()
 
 
 def slope(f: Any, h: float = STEP) -> Any:
     """Return the derivative at 0 of a function of a number; NaN where it has none, or none that is found."""
-    h *= _turns[-1]
+    turn, lost = _steps[-1]
+    h *= turn
     at = {}
     for k in (0.0, 0.5, 1.0, 2.0):
         for s in (k, -k):
@@ -79,8 +82,10 @@ def slope(f: Any, h: float = STEP) -> Any:
     good &= (
         np.abs(side(1.0) - side(-1.0)) < 1e-3 * (size if h > 1.5 * STEP else 0.1 * size) + noise
     )  # no kink
-    if len(_turns) > 1:  # what they lose beside larger numbers
-        fine = fine + 1e-12 * np.abs(at[0.0])
+    if lost > 0:
+        fine = fine + lost * np.abs(at[0.0])
+    elif lost < 0:
+        fine = np.where(np.abs(fine) < -lost * (1 + np.abs(at[0.0])), 0, fine)
     return np.where(good, fine, np.nan)
 
 
