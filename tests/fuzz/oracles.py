@@ -880,7 +880,7 @@ def verdict(case: Case) -> Verdict:
     except Undetermined:
         return Verdict("undetermined", "roundings")
     except Exception as error:  # one way has a derivative that another one refuses
-        if isinstance(error, np.linalg.LinAlgError) and is_special(case):
+        if isinstance(error, np.linalg.LinAlgError) and (is_special(case) or is_fragile(case)):
             return Verdict("undetermined", "a matrix that is singular but for roundings")
         return Verdict(
             f"{case.way}: {type(error).__name__} beside", "".join(traceback.format_exception(error)[-6:])
