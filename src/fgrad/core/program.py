@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -154,21 +155,26 @@ class Program:
             raise ValueError(f"the program takes {len(self.inputs)} arrays, not {len(leaves)}")
         values: list[Any] = [*leaves, *rest]
         plain = not any(v.__class__ is Tensor for v in values)
-        at, regions, done = values.__getitem__, self.regions, 0
-        for i, (name, given, params, outs) in enumerate(steps):
-            if i < done:
-                continue
-            if not plain and i in regions:
-                region = regions[i]
-                known = [values[places[a]] if isinstance(a, Var) else a for a in region.args]
-                if any(map(_is_traced, known)):
-                    for v, y in region.apply(known):
-                        values[places[v]] = y
-                    done = region.stop
+        regions, done = self.regions, 0
+        for i, (name, arguments, params, outs) in enumerate(steps):
+            if not plain:
+                if i < done:
                     continue
-            p, args = PRIMITIVES[name], map(at, given)
+                if i in regions:
+                    region = regions[i]
+                    known = [values[places[a]] if isinstance(a, Var) else a for a in region.args]
+                    if any(map(_is_traced, known)):
+                        for v, y in region.apply(known):
+                            values[places[v]] = y
+                        done = region.stop
+                        continue
+            p = PRIMITIVES[name]
             try:
-                found = p.run(*args, **params) if plain and not p.apply else applied(p, args, params)
+                if plain and p.apply is None:
+                    found = p.run(*arguments(values), **params)
+                else:
+                    plain = False  # a user's operation may return Tensors
+                    found = applied(p, arguments(values), params)
             except NonFiniteError as error:
                 line = self.equations[i].line
                 raise NonFiniteError(f"{error}; traced at {line}", error.operation, line) from None
@@ -176,8 +182,7 @@ class Program:
                 for k, y in zip(outs, found, strict=True):
                     values[k] = y
             else:
-                values[outs[0]] = found
-            plain = plain and not p.apply  # a user's operation may return Tensors
+                values[outs] = found
         return [values[k] for k in outputs]
 
     @lazy
@@ -198,10 +203,11 @@ class Program:
             constants.append(a)
             return len(self.inputs) + len(constants) - 1
 
-        steps = [
-            (e.name, [place(a) for a in e.args], e.params, [places[v] for v in e.outs])
-            for e in self.equations
-        ]
+        steps = []
+        for e in self.equations:
+            outs = [places[v] for v in e.outs]
+            arguments = _sequence([place(a) for a in e.args])
+            steps.append((e.name, arguments, e.params, outs if PRIMITIVES[e.name].many else outs[0]))
         outputs = [place(y) for y in self.outputs]
         room = [None] * (first - len(self.inputs) - len(constants))
         return [*constants, *room], places, steps, outputs
@@ -250,6 +256,13 @@ def unexpected(primitive: Primitive, found: Aval, said: Aval) -> RuntimeError:
         f"{primitive.name} returned {found}, but its shape rule states {said}: the rule is wrong, or the "
         "operands are not what it expects; nothing is returned"
     )
+
+
+def _sequence(places: Sequence[int]) -> Callable[[list[Any]], Sequence[Any]]:
+    """Return what takes the items at `places` out of a list."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
 
 
 def _is_traced(x: Any) -> bool:
