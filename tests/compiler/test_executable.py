@@ -16,6 +16,7 @@ import pytest
 
 import fgrad as fg
 import fgrad.numpy as fnp
+from fgrad.compat import numpy as layout
 from fgrad.compiler import Executable
 from fgrad.kernels import native
 
@@ -70,6 +71,18 @@ def test_results_are_arrays_of_their_own(name):
     for a, g in zip(args, given, strict=True):
         np.testing.assert_array_equal(a, g)
     np.testing.assert_array_equal(TABLE, np.arange(12.0).reshape(3, 4))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_run_step_by_step_where_python_lays_objects_out_otherwise(name, monkeypatch):
+    f, args = PROGRAMS[name]
+    expected = executable(f, *args).run(args)
+    monkeypatch.setattr(layout, "layout_is_known", lambda: False)
+    jitted = fg.jit(f)
+    assert jitted.lower(*args).compile().entry is None
+    for _ in range(2):
+        for y, e in zip(fg.tree.leaves(jitted(*args)), expected, strict=True):
+            np.testing.assert_array_equal(y, e)
 
 
 @pytest.mark.parametrize("name", ["kernels", "calls", "scan"])

@@ -10,7 +10,7 @@ import pytest
 
 from fgrad.compat import numpy as layout
 from fgrad.compat.numpy import address
-from fgrad.kernels import checks, native, stacks, vm
+from fgrad.kernels import checks, entry, native, stacks, vm
 from fgrad.kernels.entry import Context, Spec
 
 FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)
@@ -32,15 +32,7 @@ def kernel(slots, args, lo, hi):
 _is_known = layout.layout_is_known.__wrapped__
 
 
-@pytest.fixture(params=["native", "plain", "interpreted"], autouse=True)
-def way(request, monkeypatch):
-    """Run the tests with built-in functions, and with those in Python that stand in for them."""
-    if request.param == "interpreted":
-        monkeypatch.setattr(native, "interpreted", lambda: True)
-        monkeypatch.setattr(native, "_kernels", {})
-    if request.param == "plain":
-        monkeypatch.setattr(layout, "layout_is_known", lambda: False)
-    return request.param
+pytestmark = pytest.mark.skipif(not entry.is_available(), reason="nothing is compiled")
 
 
 def affine(n=8, **options):
@@ -53,10 +45,8 @@ def affine(n=8, **options):
     )
 
 
-def test_examples_show_the_layout_of_objects(way):
-    assert (type(affine().entry) is type(len)) == (
-        way == "native" and _is_known() and not native.interpreted()
-    )
+def test_it_is_a_function_of_c():
+    assert type(affine().entry) is type(len)
 
 
 def test_another_layout(monkeypatch):
@@ -231,9 +221,9 @@ def test_each_context_has_its_own_stacks():
             assert faults == 0
 
 
-def test_stacks_are_freed_with_the_entry(way):
+def test_stacks_are_freed_with_the_entry():
     out, faults = np.zeros(1), np.zeros(1, np.int64)
-    steps = 10_000 if way == "interpreted" else 100_000  # of eight bytes
+    steps = 100_000  # of eight bytes
     pushing().entry(np.array(1), out, faults)
     tracemalloc.start()
     try:
@@ -250,10 +240,9 @@ def test_stacks_are_freed_with_the_entry(way):
         tracemalloc.stop()
 
 
-def test_references_are_counted_and_memory_stays(way):
+def test_references_are_counted_and_memory_stays():
     context = affine()
     x, out = np.arange(8.0), np.zeros(8)
-    n = 100_000 if way == "native" else 1000
     run, objects = context.entry, (None, NotImplemented, False, x, out, x.dtype)
     run(x, out)
     gc.collect()
@@ -261,7 +250,7 @@ def test_references_are_counted_and_memory_stays(way):
     try:
         before = [sys.getrefcount(o) for o in objects]
         start = tracemalloc.get_traced_memory()[0]
-        for _ in range(n):
+        for _ in range(100_000):
             run(x, out)
             run(out, x, out)
             run(None, out)
@@ -298,10 +287,7 @@ def test_a_context_is_freed():
     assert sys.getrefcount(constant) < references
 
 
-@pytest.mark.skipif(native.interpreted(), reason="Python's threads take turns")
-def test_threads_get_buffers_of_their_own(way):
-    if way == "interpreted":
-        return
+def test_threads_get_buffers_of_their_own():
     program = vm.Assembler()
     started, resumed = threading.Event(), threading.Event()
 

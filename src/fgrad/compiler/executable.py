@@ -150,7 +150,7 @@ class Executable:
     def entry(self) -> entry.Context | None:
         """The native entry, which takes the inputs and arrays for the outputs, where the table is all."""
         plan = self._plan
-        if not plan.is_native:
+        if not (plan.is_native and entry.is_available()):
             return None
         specs = [
             entry.Spec(

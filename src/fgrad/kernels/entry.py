@@ -3,7 +3,7 @@
 `Context(specs, program, slots).entry(x, y, out)` costs a tenth of a microsecond. No C compiler made the
 function, but what makes kernels, after CPython's convention METH_FASTCALL. It reads the fields of arrays
 where NumPy keeps them, which is tried on examples first; where that fails (another Python than CPython, a
-free-threaded or a debug build) a function in Python does the same.
+free-threaded or a debug build) programs run step by step from Python.
 
 An entry returns None when it has run, NotImplemented when an argument is not what the program was compiled
 for, and False when its buffers are in use by another thread; in the last two cases nothing has happened.
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ import numpy as np
 from fgrad import locks
 from fgrad.compat import numpy as layout
 from fgrad.compat.numpy import ALIGNED, CONTIGUOUS, WRITEABLE, address
-from fgrad.kernels import checks, intrinsics, native, signals, stacks, vm
+from fgrad.kernels import checks, native, signals, stacks, vm
 
 ALIGNMENT = 64  # of scratch buffers, in bytes
 
@@ -120,6 +119,11 @@ def kernel(this, args, count):
 )
 
 
+def is_available() -> bool:
+    """Return whether machine code can take Python's objects; checks of memory are made from Python."""
+    return layout.layout_is_known() and not (native.interpreted() or checks.ON)
+
+
 class Spec(NamedTuple):
     """What an argument of a program has to be, besides contiguous, aligned, and in native byte order."""
 
@@ -167,10 +171,7 @@ class Context:
             next(rows) if isinstance(s, stacks.Stack) else room.memory[s] if isinstance(s, slice) else s
             for s in slots
         ]
-        if layout.layout_is_known() and not (native.interpreted() or checks.ON):
-            self.entry: Callable[..., Any] = _native_entry(specs, program, arrays, release)
-        else:
-            self.entry = _plain_entry(specs, program, arrays, room)
+        self.entry = _native_entry(specs, program, arrays, release)
         stacks.free_with(self.entry, words)
 
     def clone(self) -> Context:
@@ -267,52 +268,3 @@ def _method() -> tuple[_Method, native.Kernel]:
     fastcall = 0x80
     code = native.compiled(_TEXT, "entry")
     return _Method(b"entry", code.address, fastcall, None), code
-
-
-def _plain_entry(
-    specs: list[Spec],
-    program: vm.Assembler,
-    arrays: list[np.ndarray | None],
-    room: checks.Scratch,
-) -> Callable[..., Any]:
-    """Return what `_native_entry` does, in Python."""
-    lock, interpreter, table = Lock(), vm.interpreter(), program.words
-    length, interpreted = len(table), native.interpreted()
-
-    def entry(*args: Any) -> Any:
-        if len(args) != len(specs):
-            return NotImplemented
-        given = [_accepted(a, spec) for a, spec in zip(args, specs, strict=True)]
-        if any(a is None for a in given):
-            return NotImplemented
-        if not lock.acquire(blocking=False):
-            return False
-        try:
-            buffers = list(arrays)
-            for spec, a in zip(specs, given, strict=True):
-                buffers[spec.slot] = a
-            addresses: Any = intrinsics.Slots(buffers)
-            if not interpreted:
-                addresses = checks.addresses(buffers)
-            vm.call(interpreter, table, addresses, 0, length)
-            room.look()
-        finally:
-            lock.release()
-        return None
-
-    return entry
-
-
-def _accepted(a: Any, spec: Spec) -> np.ndarray | None:
-    """Return the array that an argument is or stands for, None if it is not what `spec` says."""
-    kind, scalars = type(a), _scalars(spec)
-    if kind is np.ndarray:
-        flags = CONTIGUOUS | ALIGNED | (WRITEABLE if spec.written else 0)
-        if a.dtype is not spec.dtype or a.flags.num & flags != flags or a.ndim != len(spec.shape):
-            return None
-        return a if all(n is None or n == m for n, m in zip(spec.shape, a.shape, strict=True)) else None
-    if scalars == 1 and kind in {float, np.float64}:
-        return np.array(a)
-    if scalars == 2 and (kind is np.int64 or (kind is int and -(2**63) <= a < 2**63)):
-        return np.array(a, np.int64)
-    return None
