@@ -11,7 +11,7 @@ import pytest
 from tests import growth
 
 import fgrad as fg
-from fgrad.kernels import cpu, native, source
+from fgrad.kernels import cpu, native
 from fgrad.transforms import procedure
 
 LIMIT = 6
@@ -22,7 +22,7 @@ compiled_only = pytest.mark.skipif(native.interpreted(), reason="nothing is comp
 def small(monkeypatch):
     """Let caches hold little, and have what was in them before back in the end."""
     monkeypatch.setenv("FGRAD_CACHE_ENTRIES", str(LIMIT))
-    for module, name in [(native, "_kernels"), (cpu, "_loops"), (source, "_modules")]:
+    for module, name in [(native, "_kernels"), (cpu, "_loops")]:
         monkeypatch.setattr(module, name, type(getattr(module, name))())
 
 
