@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from threading import RLock
 from typing import Any
 
@@ -33,6 +34,7 @@ class _Shared(dict[Any, Any]):
         self._making.release()
 
 
+@cache
 def let_simulated_blocks_share() -> None:
     """Mend the simulator: two of its threads that ask for a shared array at once may get one each.
 
