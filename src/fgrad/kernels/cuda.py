@@ -1,15 +1,12 @@
 """The CUDA backend: the scalar text of the CPU kernels, a thread per element, on a GPU or simulated.
 
-Kernels see flat buffers, sizes and strides. `launched` takes arrays on a device; where operands are NumPy's,
-they and the results travel with each call.
+Kernels see flat buffers, sizes and strides.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -24,13 +21,10 @@ from fgrad.kernels.body import (
     FLOAT32,
     FLOAT64,
     Body,
-    as_arrays,
-    dtypes,
-    load_dtype,
     prepare,
     statements,
 )
-from fgrad.kernels.launching import compiled, device, module, on_grid, simulation
+from fgrad.kernels.launching import compiled, device
 
 _DEVICE_HELPERS = {  # Numba compiles neither `math.nextafter` nor an exact float `%` for CUDA
     "fmod": "def fmod(x, y):\n    return math.fmod(x, y)",
@@ -41,7 +35,6 @@ _DEVICE_HELPERS = {  # Numba compiles neither `math.nextafter` nor an exact floa
 class Operand(NamedTuple):
     """How a kernel finds the element of a buffer that belongs to an index."""
 
-    char: str  # of its dtype
     axes: tuple[int, ...]  # those that it moves along, each with a stride; none for a scalar
     linear: bool  # whether its index is the index of the output
     by_value: bool = False  # a number that comes with the launch
@@ -50,32 +43,13 @@ class Operand(NamedTuple):
 class Elementwise:
     """A grid of threads over elements; see `elementwise`."""
 
-    __slots__ = ("_body", "_kernels", "_launches", "_threads")
+    __slots__ = ("_body", "_launches", "_threads")
 
     def __init__(self, body: Body, threads: int) -> None:
         self._body, self._threads = body, threads
         self._launches: LRU[tuple[Any, ...], Callable[..., None]] = LRU()  # on buffers of a device
-        self._kernels: LRU[tuple[Any, ...], Any] = LRU()
 
     def __call__(self, *operands: Any) -> Any:
-        """Return the results for `operands`."""
-        arrays, compute, final = _load(self._body, operands)
-        shape = np.broadcast_shapes(*(a.shape for a in arrays))
-        count = math.prod(shape)
-        outs = [np.empty(shape, BOOL if t else compute) for t in self._body.truths]
-        if count:
-            sizes, strides = _collapse(shape, [_strides(a, shape) for a in arrays])
-            where = [_operand(a, sizes, s) for a, s in zip(arrays, strides, strict=True)]
-            key = (compute, len(sizes), *where)
-            kernel = self._kernels.get(key)
-            if kernel is None:
-                kernel = self._kernels[key] = _compile(self._text(compute, len(sizes), where), compute)
-            numbers = [count, *sizes[1:], *_moving(where, strides)]
-            _launch(kernel, -(-count // self._threads), self._threads, arrays, outs, numbers)
-        values = tuple(o.astype(final)[()] if o.dtype == compute else o[()] for o in outs)
-        return values if len(values) > 1 else values[0]
-
-    def launched(self, *operands: Any) -> Any:
         """Return the results for arrays on a device, at least one, and real numbers, of one dtype."""
         first = next(a for a in operands if a.__class__ is DeviceArray)
         place, dtype = first.place, first.dtype
@@ -89,9 +63,7 @@ class Elementwise:
         if count:
             sizes, strides = _collapse(shape, [_spread(s or (), shape) for s in shapes])
             where = [
-                Operand(dtype.char, (), linear=False, by_value=True)
-                if s is None
-                else _laid(dtype, sizes, own)
+                Operand((), linear=False, by_value=True) if s is None else _laid(sizes, own)
                 for s, own in zip(shapes, strides, strict=True)
             ]
             key = (dtype, len(sizes), *where)
@@ -108,7 +80,7 @@ class Elementwise:
 
     def text(self, dtype: np.dtype = FLOAT64) -> str:
         """Return the source of the kernel for contiguous arrays of `dtype`."""
-        return self._text(dtype, 1, [Operand(dtype.char, (0,), linear=True)] * len(self._body.params))
+        return self._text(dtype, 1, [Operand((0,), linear=True)] * len(self._body.params))
 
     def _text(self, dtype: np.dtype, rank: int, where: Sequence[Operand]) -> str:
         code = _statements(self._body, dtype)
@@ -117,7 +89,7 @@ class Elementwise:
         names = [*_buffers(where), *outs, "n", *sizes, *_stride_names(where)]
         lines = [
             *_split("i", [f"i{k}" for k in range(rank)], sizes),
-            *_loads(where, dtype, "i"),
+            *_loads(where, "i"),
             *code.lines,
             *(f"{o}[i] = {v}" for o, v in zip(outs, code.values, strict=True)),
             "i += step",
@@ -132,40 +104,20 @@ def _elementwise(body: Body, threads: int) -> Elementwise:
     return Elementwise(body, threads)
 
 
-def elementwise(
-    params: tuple[Expr, ...], results: tuple[Expr, ...], *, threads: int | None = None
-) -> Elementwise:
+def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Elementwise:
     """Return the kernel that computes `results` at every element of its broadcast operands.
 
     Args:
         params: the variables, one an operand.
         results: expressions in them.
-        threads: the size of a block; by default what suits the device.
 
     Returns:
-        A function of one array or scalar a parameter, with the dtypes of `fgrad.kernels.cpu.elementwise`.
+        A function of one array on a device or number a parameter.
 
     Raises:
         RuntimeError: there is neither a CUDA device nor the simulator.
     """
-    return _elementwise(prepare(params, results), _block(threads))
-
-
-def _block(threads: int | None) -> int:
-    return device().threads if threads is None else threads
-
-
-def _load(body: Body, operands: tuple[Any, ...]) -> tuple[list[np.ndarray], np.dtype, np.dtype]:
-    """Return the operands as contiguous arrays that a kernel can read, and the dtypes of work and results."""
-    arrays = as_arrays(body, operands)
-    compute, final = dtypes(body, arrays)
-    with np.errstate(all="ignore"):
-        return [np.asarray(a, load_dtype(a, compute), order="C") for a in arrays], compute, final
-
-
-def _strides(a: np.ndarray, shape: tuple[int, ...]) -> list[int]:
-    """Return how many elements `a` moves on along every axis of `shape`, to which it broadcasts."""
-    return [s // a.itemsize for s in np.broadcast_to(a, shape).strides]
+    return _elementwise(prepare(params, results), device().threads)
 
 
 def _collapse(shape: Sequence[int], strides: list[list[int]]) -> tuple[list[int], list[list[int]]]:
@@ -184,14 +136,9 @@ def _collapse(shape: Sequence[int], strides: list[list[int]]) -> tuple[list[int]
     return sizes or [1], list(map(list, zip(*steps, strict=True))) or [[0] for _ in strides]
 
 
-def _operand(a: np.ndarray, sizes: list[int], strides: list[int]) -> Operand:
-    linear = bool(sizes) and strides == [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
-    return Operand(a.dtype.char, tuple(k for k, s in enumerate(strides) if s), linear)
-
-
-def _laid(dtype: np.dtype, sizes: list[int], strides: list[int]) -> Operand:
+def _laid(sizes: list[int], strides: list[int]) -> Operand:
     linear = strides == [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
-    return Operand(dtype.char, tuple(k for k, s in enumerate(strides) if s), linear)
+    return Operand(tuple(k for k, s in enumerate(strides) if s), linear)
 
 
 def _spread(own: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:
@@ -212,14 +159,11 @@ def _buffers(where: Sequence[Operand]) -> list[str]:
     return [f"a{i}" for i in range(len(where))]
 
 
-def _loads(where: Sequence[Operand], dtype: np.dtype, index: str) -> list[str]:
+def _loads(where: Sequence[Operand], index: str) -> list[str]:
     lines = []
     for i, w in enumerate(where):
         place = index if w.linear else " + ".join(f"i{k} * s{i}_{k}" for k in w.axes) or "0"
-        value = f"a{i}[{place}]"
-        if w.by_value:
-            value, w = f"F(a{i})", w._replace(char=dtype.char)  # noqa: PLW2901 -- converted
-        lines.append(f"x{i} = {value if w.char == dtype.char else f'F({value})'}")
+        lines.append(f"x{i} = F(a{i})" if w.by_value else f"x{i} = a{i}[{place}]")
     return lines
 
 
@@ -259,30 +203,3 @@ def device_codes(dtype: np.dtype) -> dict[str, str]:
 
 def _statements(body: Body, dtype: np.dtype) -> Any:
     return statements(body, dtype, device_helpers(dtype), device_codes(dtype))
-
-
-def _compile(text: str, dtype: np.dtype) -> Callable[..., Any]:
-    kernel: Callable[..., Any] = device().cuda.jit(module(text))
-    return kernel
-
-
-def _launch(
-    kernel: Any,
-    blocks: int,
-    threads: int,
-    arrays: list[np.ndarray],
-    outs: list[np.ndarray],
-    numbers: list[int],
-) -> None:
-    """Run `kernel` on flat copies of `arrays` on the device, and copy its results to `outs`."""
-    cuda, simulated, _, most = device()
-    with ExitStack() as stack:
-        if simulated:
-            stack.enter_context(simulation)
-            stack.enter_context(warnings.catch_warnings())
-            warnings.simplefilter("ignore", RuntimeWarning)  # interpreted arithmetic warns, a GPU does not
-        buffers = [cuda.to_device(a.reshape(-1)) for a in arrays]
-        results = [cuda.device_array(o.size, o.dtype) for o in outs]
-        on_grid(kernel, min(blocks, most), threads)(*buffers, *results, *map(np.int64, numbers))
-        for buffer, out in zip(results, outs, strict=True):
-            buffer.copy_to_host(out.reshape(-1))

@@ -58,7 +58,7 @@ class Fused:
         """Return the results for `operands`."""
         first = operands[0]
         if first.__class__ is DeviceArray and one_dtype(first.dtype, operands):
-            return self._on_device.launched(*operands)
+            return self._on_device(*operands)
         if first.__class__ is not np.ndarray or first.size < LARGE or first.dtype.char not in self._kinds:
             return self.slow(*operands)
         if not one_dtype(first.dtype, operands):
