@@ -28,7 +28,7 @@ VERSION = 1  # of the format of stored programs: that of their containers
 def save(path: str | os.PathLike[str], state: Any, comm: World | None = None) -> None:
     """Write a pytree to a file that is never half-written; rank 0 writes, all ranks return when it has.
 
-    The new file takes the place of the old one in one step, after all of it is on the disk.
+    The new file replaces the old one atomically, after all of it is on disk.
 
     Args:
         path: the file.

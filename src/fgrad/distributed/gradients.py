@@ -232,7 +232,7 @@ def make_allreduce_cb(
         op: "MEAN" or "SUM".
         bucket_bytes: the size from which a bucket sets out; smaller ones do after the sweep.
         comm: a communicator of mpi4py, or a `World`; None is `world()`.
-        names: a pytree of the attached Tensors, whose places in it name them in errors.
+        names: a pytree of the attached Tensors, whose paths name them in errors.
         on_event: called with "gradient" and the number of a gradient that is complete, and with "start" and
             "done" and the number of a bucket.
 

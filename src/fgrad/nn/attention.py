@@ -28,7 +28,7 @@ def dot_product_attention(
         key: array (..., S, heads, H).
         value: array (..., S, heads, V).
         bias: array that broadcasts to (..., heads, T, S), added to the scores.
-        mask: truth values that broadcast to (..., heads, T, S): which keys a query sees.
+        mask: booleans that broadcast to (..., heads, T, S): which keys a query sees.
         scale: of the products; None: 1 / sqrt(H).
         is_causal: whether query t sees the keys 0 to t alone.
 

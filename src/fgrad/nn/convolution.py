@@ -40,7 +40,7 @@ def conv(
         groups: into how many parts the channels fall; the outputs of a part see its inputs alone.
 
     Returns:
-        Array (N, O, *places) of the common float dtype.
+        Array (N, O, *space) of the common float dtype.
 
     Raises:
         ValueError: incompatible shapes, or a window larger than the padded input.
@@ -85,14 +85,14 @@ def conv_transpose(
         w: kernel (C, O / groups, *window): the kernel of the `conv` that this transposes.
         bias: array of O summands; None: zeros.
         stride: that of the `conv`: here the distance at which windows are laid down.
-        padding: that of the `conv`: here what is cut off; "SAME" gives stride * n places.
-        output_padding: how many places to add behind each axis, where several input lengths of the `conv`
+        padding: that of the `conv`: here what is cut off; "SAME" gives stride * n elements.
+        output_padding: how many elements to add behind each axis, where several input lengths of the `conv`
             have one output length; less than the stride.
         dilation: the distance of the elements of a window.
         groups: into how many parts the channels fall.
 
     Returns:
-        Array (N, O, *places); (n - 1) stride + dilation (window - 1) + 1 - padding + output_padding places.
+        Array (N, O, *space); (n - 1) stride + dilation (window - 1) + 1 - padding + output_padding elements.
 
     Raises:
         ValueError: incompatible shapes, or nothing would remain.

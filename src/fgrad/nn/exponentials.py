@@ -121,13 +121,13 @@ def logsumexp(a: Any, axis: Any = None, *, b: Any = None, keepdims: bool = False
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = float, axis: int = -1) -> Any:
-    """Return ones at the places that integers name, and zeros elsewhere.
+    """Return ones at the positions given by integers, and zeros elsewhere.
 
     Args:
         x: integer array; a number outside of range(num_classes) gives zeros alone.
         num_classes: the length of the new axis.
         dtype: of the result.
-        axis: the place of the new axis in the result.
+        axis: the position of the new axis in the result.
 
     Returns:
         Array of the shape of `x` with one axis more.

@@ -63,7 +63,7 @@ def sigmoid_binary_cross_entropy(logits: Any, labels: Any) -> Any:
 
     Args:
         logits: real array.
-        labels: probabilities, or truth values, that broadcast with `logits`.
+        labels: probabilities, or booleans, that broadcast with `logits`.
 
     Returns:
         Array of losses; take its mean.

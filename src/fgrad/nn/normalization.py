@@ -173,7 +173,7 @@ def batch_norm(
             by the running ones, which stay.
         momentum: the share of the new statistics in the running ones.
         eps: added to the variance.
-        axis: the place of the channels.
+        axis: that of the channels.
 
     Returns:
         y, (new running mean, new running variance); the latter without Bessel's bias, and without gradient.

@@ -24,7 +24,7 @@ def max_pool(x: Any, window: Any, *, stride: Any = None, padding: Any = "VALID")
         padding: as for `conv`; the border never wins.
 
     Returns:
-        Array (N, C, *places).
+        Array (N, C, *space).
 
     Raises:
         ValueError: a window larger than the padded input, or one that lies in the border alone.
@@ -57,7 +57,7 @@ def avg_pool(
         count_include_pad: whether the zeros of the border count as elements.
 
     Returns:
-        Array (N, C, *places).
+        Array (N, C, *space).
 
     Raises:
         ValueError: a window larger than the padded input.

@@ -24,12 +24,12 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
     Args:
         y: samples.
-        x: their places, a vector or an array that broadcasts with `y`; None: `dx` apart.
+        x: their coordinates, a vector or an array that broadcasts with `y`; None: `dx` apart.
         dx: the distance of samples.
         axis: the axis to integrate along.
 
     Derivative:
-        in the samples, their places and their distance.
+        in the samples, their coordinates and their distance.
     """
     if not holds_tensor((y, x, dx)):
         return np.trapezoid(y, x, dx, axis)

@@ -269,7 +269,7 @@ def _halves(x: Any, axes: Any) -> tuple[Any, Any, list[int]]:
 
 @implements(np.fft.fftshift)
 def fftshift(x: Any, axes: Any = None) -> Any:
-    """Return a spectrum with the frequency zero moved from the first place to the middle of axes."""
+    """Return a spectrum with the frequency zero moved from the first position to the middle of axes."""
     x, axes, halves = _halves(x, axes)
     return roll(x, halves, axes)
 

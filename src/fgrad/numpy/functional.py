@@ -259,7 +259,7 @@ def _parsed_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple
 
 
 class ndenumerate:  # noqa: N801 -- NumPy's name
-    """The elements of an array with their places: (index, element), elements of a Tensor being Tensors."""
+    """The elements of an array with their indices: (index, element), elements of a Tensor being Tensors."""
 
     def __init__(self, arr: Any) -> None:
         x = arr if isinstance(arr, Tensor) else array(arr) if holds_tensor(arr) else None

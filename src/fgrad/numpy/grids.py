@@ -1,4 +1,4 @@
-"""Grids and places: coordinates of arrays, index arrays of triangles and diagonals, joining by slices."""
+"""Grids and indices: coordinates of arrays, index arrays of triangles and diagonals, joining by slices."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ def _shape_only(a: Any) -> Any:
 
 @implements(np.diag_indices_from)
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
-    """Return the places of the diagonal of an array whose axes are of equal length."""
+    """Return the indices of the diagonal of an array whose axes are of equal length."""
     return np.diag_indices_from(_shape_only(arr))
 
 
 @implements(np.tril_indices_from)
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
-    """Return the places of a matrix on and below its diagonal `k`."""
+    """Return the indices of a matrix on and below its diagonal `k`."""
     return np.tril_indices_from(_shape_only(arr), k)
 
 
 @implements(np.triu_indices_from)
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, ...]:
-    """Return the places of a matrix on and above its diagonal `k`."""
+    """Return the indices of a matrix on and above its diagonal `k`."""
     return np.triu_indices_from(_shape_only(arr), k)
 
 
 @implements(np.ix_)
 def ix_(*args: Any) -> tuple[Any, ...]:
-    """Return vectors of places, each along an axis of its own, which select a sub-grid; masks count too."""
+    """Return index vectors, each along an axis of its own, which select a sub-grid; masks count too."""
     varying = [
         isinstance(x, Tensor) and x.dtype.kind in "fc" for x in args
     ]  # no places, but NumPy takes them
@@ -51,7 +51,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
 
 @implements(np.ravel_multi_index)
 def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: Any = "C") -> Any:
-    """Return the places in the flattened array of places along every axis."""
+    """Return the indices in the flattened array of indices along every axis."""
     if isinstance(multi_index, tuple | list):
         places: Any = tuple(concrete(x, "ravel_multi_index") for x in multi_index)
     else:
@@ -61,7 +61,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: A
 
 @implements(np.unravel_index)
 def unravel_index(indices: Any, shape: Any, order: Any = "C") -> Any:
-    """Return the places along every axis of places in the flattened array."""
+    """Return the indices along every axis of indices in the flattened array."""
     return np.unravel_index(concrete(indices, "unravel_index"), shape, order)
 
 

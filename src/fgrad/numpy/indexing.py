@@ -193,21 +193,21 @@ def pick(condition: Any, x: Any, y: Any) -> Any:
 
 @implements(np.nonzero)
 def nonzero(a: Any) -> tuple[Any, ...]:
-    """Return the places of the nonzero elements, one array of integers per axis."""
+    """Return the indices of the nonzero elements, one array of integers per axis."""
     found = np.nonzero(concrete(a, "nonzero"))
     return tuple(map(wrap, found)) if isinstance(a, Tensor) else found
 
 
 @implements(np.argwhere)
 def argwhere(a: Any) -> Any:
-    """Return the places of the nonzero elements, one row per element."""
+    """Return the indices of the nonzero elements, one row per element."""
     found = np.argwhere(concrete(a, "argwhere"))
     return wrap(found) if isinstance(a, Tensor) else found
 
 
 @implements(np.flatnonzero)
 def flatnonzero(a: Any) -> Any:
-    """Return the places of the nonzero elements of the flattened array."""
+    """Return the indices of the nonzero elements of the flattened array."""
     found = np.flatnonzero(concrete(a, "flatnonzero"))
     return wrap(found) if isinstance(a, Tensor) else found
 
@@ -279,7 +279,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 @implements(np.choose)
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
-    """Return for every place the element of the array that `a` chooses; all broadcast.
+    """Return for every position the element of the array that `a` chooses; all broadcast.
 
     Args:
         a: integers that count choices.
@@ -326,7 +326,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 
 @implements(np.take)
 def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
-    """Return elements at places along an axis; None flattens first."""
+    """Return elements at indices along an axis; None flattens first."""
     a = next_to(a, indices)
     if axis is None or (not a.shape and axis in {0, -1}):
         a, axis = linear.reshape(a, (a.size,)), 0
@@ -365,7 +365,7 @@ def beside(y: Any, *xs: Any) -> Any:
 
 @implements(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
-    """Return elements at places along an axis, other axes matched."""
+    """Return elements at indices along an axis, other axes matched."""
     arr, given = next_to(arr, indices), indices
     indices = indices if isinstance(indices, Tensor) else np.asarray(indices)
     if indices.dtype.kind not in "iu":
@@ -380,7 +380,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
 
 
 def along_axis(x: Any, indices: Any, axis: int, *, unique: bool = False) -> Any:
-    """Return elements at places along an axis, other axes matched; `unique`: no place occurs twice."""
+    """Return elements at indices along an axis, other axes matched; `unique`: no index occurs twice."""
     n = len(x.shape)
     places = [np.arange(m).reshape([-1 if k == i else 1 for k in range(n)]) for i, m in enumerate(x.shape)]
     places[axis] = indices

@@ -56,16 +56,16 @@ def _write_flat(a: Tensor, places: Any, values: Any) -> None:
 
 @implements(np.put)
 def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
-    """Write elements to places of the flattened array; the last one stays where places repeat.
+    """Write elements to indices of the flattened array; the last one stays where indices repeat.
 
     Args:
         a: the target, a Tensor or array.
-        ind: places, in any shape.
+        ind: indices, in any shape.
         v: values, flattened; over again where there are too few.
-        mode: what a place beyond the end means: "raise" an error, "wrap" around, or "clip".
+        mode: what an index beyond the end means: "raise" an error, "wrap" around, or "clip".
 
     Raises:
-        IndexError: a place beyond the end.
+        IndexError: an index beyond the end.
         TypeError: the target is an array and a value is being differentiated.
     """
     if not isinstance(a, Tensor):
@@ -88,16 +88,16 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 
 @implements(np.put_along_axis)
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> None:
-    """Write values to places along an axis, other axes matched; the inverse of `take_along_axis`.
+    """Write values to indices along an axis, other axes matched; the inverse of `take_along_axis`.
 
     Args:
         arr: the target, a Tensor or array.
-        indices: places along the axis, with as many axes as the target.
+        indices: those along the axis, with as many axes as the target.
         values: broadcast to the shape of `indices`.
         axis: the axis; None flattens the target.
 
     Raises:
-        IndexError: places that are no integers, or outside.
+        IndexError: indices that are not integers, or out of bounds.
         ValueError: `indices` has another number of axes.
     """
     if not isinstance(arr, Tensor):
@@ -226,7 +226,7 @@ def resize_in_place(a: Tensor, *new_shape: Any, refcheck: bool = True) -> None:
     """Give the handle a new shape: its first elements, zeros behind them.
 
     Raises:
-        ValueError: it is a view, or somebody holds one of it.
+        ValueError: it is a view, or a view of it exists.
     """
     if a._base is not None:
         raise ValueError("cannot resize this array: it does not own its data")

@@ -21,7 +21,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     """Return the values at `x` of the function that is linear between the points (xp, fp).
 
     Args:
-        x: array of places.
+        x: array of points.
         xp: increasing vector of nodes (in any order if there is a period).
         fp: values at the nodes, real or complex.
         left: the value for x < xp[0]; None: fp[0].

@@ -67,13 +67,13 @@ def nanprod(
 
 @extends(np.nancumsum)
 def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the sums of the elements up to each place along an axis, NaN as zero; None flattens first."""
+    """Return the sums of the elements up to each position along an axis, NaN as zero; None flattens first."""
     return cumsum(_split(a, 0)[0], axis, dtype, out)
 
 
 @extends(np.nancumprod)
 def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the products of the elements up to each place along an axis, NaN as one; None flattens first."""
+    """Return the products of the elements up to each position along an axis, NaN as one; None flattens first."""
     return cumprod(_split(a, 1)[0], axis, dtype, out)
 
 

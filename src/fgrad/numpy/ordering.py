@@ -1,4 +1,4 @@
-"""Sorting and searching; what is sorted has the derivative of a permutation, places have none."""
+"""Sorting and searching; what is sorted has the derivative of a permutation, indices have none."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def sort(
     Args:
         a: array; NaN comes last, complex numbers are ordered by real, then imaginary part.
         axis: the axis along which to sort.
-        kind: the algorithm, of no consequence for the result.
+        kind: the algorithm, which does not affect the result.
         order: for structured arrays, which are no Tensors: None.
         stable: whether equal elements keep their order, which their gradients always do.
         descending: whether the greatest element comes first (a keyword of the array API standard), NaN
@@ -92,7 +92,7 @@ def argsort(
     stable: Any = None,
     descending: bool = False,
 ) -> Any:
-    """Return the places that sort `a` along an axis; None flattens first.
+    """Return the indices that sort `a` along an axis; None flattens first.
 
     The arguments are those of `sort`.
     """
@@ -115,7 +115,7 @@ def sort_complex(a: Any) -> Any:
 
 @implements(np.lexsort)
 def lexsort(keys: Any, axis: int = -1) -> Any:
-    """Return the places that sort by several keys, the last of which counts most."""
+    """Return the indices that sort by several keys, the last of which counts most."""
     rows = together(*keys) if isinstance(keys, tuple | list) else (keys,)
     values = tuple([concrete(k, "lexsort") for k in rows])
     found = np.lexsort(values if isinstance(keys, tuple | list) else values[0], axis)
@@ -123,7 +123,7 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
 
 
 def _kths(kth: Any) -> Any:
-    """Return places to partition at, as NumPy takes them."""
+    """Return indices to partition at, as NumPy takes them."""
     return concrete(kth, "partition") if isinstance(kth, Tensor) else kth
 
 
@@ -133,7 +133,7 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect"
 
     Args:
         a: array; NaN comes last.
-        kth: place or places along the axis.
+        kth: position or positions along the axis.
         axis: the axis to be partitioned; None flattens first.
         kind: "introselect".
         order: for structured arrays, which are no Tensors: None.
@@ -157,7 +157,7 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect"
 def argpartition(
     a: Any, kth: Any, axis: int | None = -1, kind: Any = "introselect", order: Any = None
 ) -> Any:
-    """Return the places that partition `a` along an axis; None flattens first."""
+    """Return the indices that partition `a` along an axis; None flattens first."""
     a, kth = as_value(a), _kths(kth)
     np.partition(np.zeros(1), 0, kind=kind, order=order)  # NumPy's checks
     a, place = along(a, axis)
@@ -171,8 +171,8 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     Args:
         a: sorted vector, or one that `sorter` sorts.
         v: array of elements.
-        side: "left" for the first such place, "right" for the last.
-        sorter: places that sort `a`.
+        side: "left" for the first such position, "right" for the last.
+        sorter: indices that sort `a`.
 
     Returns:
         Integers of the shape of `v`.
@@ -233,13 +233,13 @@ def _arg(name: str, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
 
 @implements(np.argmax)
 def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-    """Return the place of the first greatest element."""
+    """Return the index of the first greatest element."""
     return _arg("argmax", a, axis, out, keepdims)
 
 
 @implements(np.argmin)
 def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-    """Return the place of the first smallest element."""
+    """Return the index of the first smallest element."""
     return _arg("argmin", a, axis, out, keepdims)
 
 
@@ -257,7 +257,7 @@ def _nanarg(name: str, a: Any, axis: Any, out: Any, keepdims: Any, worst: float)
 
 @implements(np.nanargmax)
 def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-    """Return the place of the first greatest element that is not NaN.
+    """Return the index of the first greatest element that is not NaN.
 
     Raises:
         ValueError: every element of a slice is NaN.
@@ -267,7 +267,7 @@ def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = Fals
 
 @implements(np.nanargmin)
 def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-    """Return the place of the first smallest element that is not NaN.
+    """Return the index of the first smallest element that is not NaN.
 
     Raises:
         ValueError: every element of a slice is NaN.

@@ -129,7 +129,7 @@ def polyval(p: Any, x: Any) -> Any:
 
     Args:
         p: vector of coefficients, or a matrix whose columns broadcast with `x`.
-        x: places, of any shape.
+        x: points, of any shape.
 
     Raises:
         TypeError: a polynomial (poly1d) in place of `x`; multiply with `polymul` instead.

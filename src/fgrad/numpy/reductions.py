@@ -25,7 +25,7 @@ _EVERY = [tuple(range(n)) for n in range(65)]  # axis, of so many: NumPy has 64 
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
-    """Return `axis` (None: all) as a tuple of places.
+    """Return `axis` (None: all) as a tuple of non-negative integers.
 
     Raises:
         AxisError: an axis does not exist.
@@ -470,13 +470,13 @@ def average(
 
 @implements(np.cumsum)
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the sums of the elements up to each place along an axis; None flattens first."""
+    """Return the sums of the elements up to each position along an axis; None flattens first."""
     return _scan("cumsum", a, axis, dtype, out)
 
 
 @implements(np.cumprod)
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the products of the elements up to each place along an axis; right where elements are zero."""
+    """Return the products of the elements up to each position along an axis; also right for zeros."""
     return _scan("cumprod", a, axis, dtype, out)
 
 
@@ -484,7 +484,7 @@ def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any
 def cumulative_sum(
     x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
-    """Return the sums of the elements up to each place along an axis, after a zero if asked."""
+    """Return the sums of the elements up to each position along an axis, after a zero if asked."""
     return _cumulative("cumsum", x, axis, dtype, out, include_initial)
 
 
@@ -492,7 +492,7 @@ def cumulative_sum(
 def cumulative_prod(
     x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
-    """Return the products of the elements up to each place along an axis, after a one if asked."""
+    """Return the products of the elements up to each position along an axis, after a one if asked."""
     return _cumulative("cumprod", x, axis, dtype, out, include_initial)
 
 
@@ -519,7 +519,7 @@ def _scan(name: str, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
 
 
 def along(a: Any, axis: Any) -> tuple[Any, int]:
-    """Return `a`, flattened if `axis` is None or if there is none, and the place of the axis."""
+    """Return `a`, flattened if `axis` is None or if there is none, and the position of the axis."""
     if axis is None or not a.shape:
         a = linear.reshape(a, (a.size,))
     return a, 0 if axis is None else normalize_axis_index(axis, len(a.shape))

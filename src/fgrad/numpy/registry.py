@@ -71,7 +71,7 @@ _COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}  # each is the reflection of
 
 
 def declare_operator(name: str, letters: str, f: Callable[..., Any]) -> None:
-    """Make `f` the operator `name`, for Tensors and for whoever asks `OPERATORS`."""
+    """Make `f` the operator `name`, for Tensors and for lookups in `OPERATORS`."""
     OPERATORS[name] = f
     setattr(Tensor, f"__{letters}__", f)
 
@@ -146,7 +146,7 @@ class Ufunc:
         return self._method("reduce", array, axis=axis, dtype=dtype, out=out, **kw)
 
     def accumulate(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
-        """Return at each place along an axis the elements up to it combined."""
+        """Return at each position along an axis the elements up to it combined."""
         return self._method("accumulate", array, axis=axis, dtype=dtype, out=out)
 
     def reduceat(self, array: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
@@ -325,7 +325,7 @@ def stored(result: Any, out: Any) -> Any:
 
 
 def as_scalar(x: Any) -> Any:
-    """Return a result without axes as the scalar that NumPy returns, which nobody can write to."""
+    """Return a result without axes as the scalar that NumPy returns, which is read-only."""
     if isinstance(x, Tensor):
         value = x._value
         if value.__class__ is np.ndarray and not value.ndim:

@@ -30,8 +30,8 @@ def unique(
 
     Args:
         ar: array; flattened first if there is no axis.
-        return_index: whether the places of first occurrences are returned too.
-        return_inverse: whether the places in the result that rebuild `ar` are returned too.
+        return_index: whether the indices of first occurrences are returned too.
+        return_inverse: whether the indices in the result that rebuild `ar` are returned too.
         return_counts: whether the numbers of occurrences are returned too.
         axis: the axis along which slices are compared.
         equal_nan: whether all NaN are one element.
@@ -45,7 +45,7 @@ def unique(
         TypeError: inside vmap or staging, where the shape of the result is not known.
 
     Derivative:
-        Elements that are equal share the gradient of the one that stands for them equally.
+        Elements that are equal share the gradient of their representative equally.
     """
     value = concrete(ar, "unique")
     if not is_tracked(ar):
@@ -87,7 +87,7 @@ class UniqueInverse(NamedTuple):
 
 @extends(np.unique_all)
 def unique_all(x: Any) -> Any:
-    """Return the unique elements, where they first occur, the places that rebuild `x`, and their numbers."""
+    """Return the unique elements, where they first occur, the indices that rebuild `x`, and their numbers."""
     return UniqueAll(*unique(x, True, True, True, equal_nan=False))
 
 
@@ -99,7 +99,7 @@ def unique_counts(x: Any) -> Any:
 
 @extends(np.unique_inverse)
 def unique_inverse(x: Any) -> Any:
-    """Return the unique elements and the places that rebuild `x` from them."""
+    """Return the unique elements and the indices that rebuild `x` from them."""
     return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False))
 
 
@@ -133,10 +133,10 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
         ar1: array.
         ar2: array.
         assume_unique: promises that no element occurs twice in one array.
-        return_indices: whether the places of the first occurrences in both arrays are returned too.
+        return_indices: whether the indices of the first occurrences in both arrays are returned too.
 
     Returns:
-        A vector, or a tuple of this and two vectors of places.
+        A vector, or a tuple of this and two vectors of indices.
 
     Derivative:
         Equal elements of both arrays share the gradient equally.
@@ -183,7 +183,7 @@ def isin(
         test_elements: array of any shape.
         assume_unique: promises that no element occurs twice in one array.
         invert: whether the answer is inverted.
-        kind: "sort", "table" or None, of no consequence for the result.
+        kind: "sort", "table" or None, which does not affect the result.
 
     Returns:
         Truth values of the shape of `element`.

@@ -150,7 +150,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 
 @implements(np.moveaxis)
 def moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    """Return axes moved to new places, the others in their order."""
+    """Return axes moved to new positions, the others in their order."""
     a = as_value(a)
     n = len(a.shape)
     s, d = normalize_axis_tuple(source, n, "source"), normalize_axis_tuple(destination, n, "destination")
@@ -238,7 +238,7 @@ def atleast_2d(*arys: Any) -> Any:
 
 @implements(np.atleast_3d)
 def atleast_3d(*arys: Any) -> Any:
-    """Return arrays with at least three axes, as NumPy places them."""
+    """Return arrays with at least three axes, as NumPy arranges them."""
     found = alike(
         [reshaped(x, np.atleast_3d(np.broadcast_to(np.int8(0), x.shape)).shape) for x in values(arys)]
     )
@@ -382,17 +382,17 @@ FEW = 16  # places: parts between them are joined, where an index for each eleme
 
 @implements(np.insert)
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
-    """Return `arr` with values inserted before places along an axis; None flattens first.
+    """Return `arr` with values inserted before indices along an axis; None flattens first.
 
     Args:
         arr: array, whose dtype the values take.
-        obj: place, slice, sequence of places, or truth values of the elements to insert before.
+        obj: index, slice, sequence of indices, or boolean mask of the elements to insert before.
         values: what is inserted, broadcast to the new elements.
         axis: the axis, or None.
 
     Raises:
-        IndexError: a place outside.
-        ValueError: places of more than one axis, or values of another shape.
+        IndexError: an index out of bounds.
+        ValueError: indices of more than one axis, or values of another shape.
     """
     if not holds_tensor([arr, values]):
         return np.insert(arr, concrete(obj, "insert") if isinstance(obj, Tensor) else obj, values, axis)
@@ -471,15 +471,15 @@ def _places(obj: Any, n: int, name: str) -> Any:
 
 @implements(np.delete)
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
-    """Return `arr` without the places `obj` along an axis; None flattens first.
+    """Return `arr` without the elements `obj` along an axis; None flattens first.
 
     Args:
         arr: array.
-        obj: place, slice, sequence of places, or truth values of the elements to leave out.
+        obj: index, slice, sequence of indices, or boolean mask of the elements to leave out.
         axis: the axis, or None.
 
     Raises:
-        IndexError: a place outside.
+        IndexError: an index out of bounds.
     """
     if isinstance(obj, Tensor):
         obj = concrete(obj, "delete")
@@ -778,7 +778,7 @@ def ndim(a: Any) -> int:
 
 @implements(np.size)
 def size(a: Any, axis: Any = None) -> int:
-    """Return the number of elements, or of places along axes."""
+    """Return the number of elements, or of positions along axes."""
     a = as_value(a)
     axes = range(len(a.shape)) if axis is None else normalize_axis_tuple(axis, len(a.shape))
     return math.prod(a.shape[i] for i in axes)

@@ -66,7 +66,7 @@ def part(x: Any, *, imaginary: bool) -> Any:
 
 
 def repeated(x: Any, shape: tuple[int, ...]) -> Any:
-    """Return `x` broadcast to `shape`, which nobody may write to."""
+    """Return `x` broadcast to `shape`, read-only."""
     if isinstance(x, np.ndarray | np.generic):
         return np.broadcast_to(x, shape)
     made = linear.broadcast_to(x, shape)
@@ -90,7 +90,7 @@ def diagonal(x: Any, offset: int = 0, *, writable: bool = False) -> Any:
 
 
 def windows(x: Any, places: Any, axis: int) -> Any:
-    """Return the elements at `places` along an axis, which nobody may write to."""
+    """Return the elements at `places` along an axis, read-only."""
 
     def strided(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         found = np.lib.stride_tricks.sliding_window_view(a, places.shape[1], axis)
@@ -100,7 +100,7 @@ def windows(x: Any, places: Any, axis: int) -> Any:
 
 
 def zeros_beside(x: Any) -> Any:
-    """Return the imaginary part of real numbers, which nobody may write to."""
+    """Return the imaginary part of real numbers, read-only."""
     made = linear.imag(x)
     return linked(ReadOnly, x, made, _IMAG, {}) if x.__class__ is Tensor else made
 

@@ -34,7 +34,7 @@ def _fixed(x: Any, name: str, *others: Any) -> Any:
 
 
 def bernoulli(source: Any, p: Any = 0.5, size: Any = None) -> Any:
-    """Return truth values that hold with probability `p`.
+    """Return booleans that are true with probability `p`.
 
     Raises:
         TypeError: a derivative with respect to `p` is asked for; the message names what to do instead.
@@ -47,12 +47,12 @@ def bernoulli(source: Any, p: Any = 0.5, size: Any = None) -> Any:
 
 
 def categorical(source: Any, logits: Any, axis: int = -1, size: Any = None) -> Any:
-    """Return places along an axis, each with a probability proportional to the exponential of its logit.
+    """Return indices along an axis, each with a probability proportional to the exponential of its logit.
 
     Args:
         source: Generator or key.
-        logits: logarithms of probabilities, up to a constant; -inf where a place is impossible.
-        axis: the axis of the places.
+        logits: logarithms of probabilities, up to a constant; -inf where an index is impossible.
+        axis: the axis of the indices.
         size: shape of the result, to which the other axes of `logits` broadcast; None is theirs.
 
     Returns:

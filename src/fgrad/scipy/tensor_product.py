@@ -20,10 +20,10 @@ def across(parts: Sequence[Any], k: int) -> Any:
 
 
 def gathered(values: Any, places: Sequence[Any]) -> Any:
-    """Return the elements of `values` at places (width, points), one array for each of the first axes.
+    """Return the elements of `values` at indices (width, points), one array for each of the first axes.
 
     Returns:
-        (width, ..., width, points, ...), with the axes of `values` that have no places last.
+        (width, ..., width, points, ...), with the axes of `values` that have no indices last.
     """
     holes = [across(places, k) for k in range(len(places))]
     return bind("gather", values, *holes, template=(HOLE,) * len(places))

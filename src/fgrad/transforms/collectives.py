@@ -203,7 +203,7 @@ def psum(x: Any, axis_name: AxisName) -> Any:
 
     Raises:
         NameError: no axis of that name is around.
-        RuntimeError: a truth value that differs between examples has split the batch.
+        RuntimeError: a condition that differs between examples has split the batch.
 
     Derivative:
         The sum of the cotangents over the examples, as in JAX.
@@ -282,7 +282,7 @@ def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = Fals
     Args:
         x: pytree of arrays and Tensors.
         axis_name: the name that `vmap(..., axis_name=...)` gave, or a tuple of names.
-        axis: where the axis of the examples stands in the result.
+        axis: the position of the axis of the examples in the result.
         tiled: whether the examples are concatenated along `axis` instead of stacked.
 
     Returns:
@@ -290,7 +290,7 @@ def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = Fals
 
     Raises:
         NameError: no vmap around has an axis of that name.
-        RuntimeError: a truth value that differs between examples has split the batch.
+        RuntimeError: a condition that differs between examples has split the batch.
 
     Example:
         >>> import fgrad
@@ -376,7 +376,7 @@ def ppermute(x: Any, axis_name: AxisName, perm: Pairs) -> Any:
         x: pytree of arrays and Tensors.
         axis_name: the name of a vmap axis, or of an axis of processes.
         perm: pairs (source, destination) of numbers of examples, each at most once on either side. An
-            example that is nobody's destination gets zeros.
+            example that is no destination gets zeros.
 
     Raises:
         NameError: no axis of that name is around.

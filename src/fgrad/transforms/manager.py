@@ -242,7 +242,7 @@ class GradManager(Block):
         return self
 
     def make_linear(self) -> None:
-        """Expect a linear function: its value at the recorded point is of no consequence."""
+        """Expect a linear function: its value at the recorded point does not matter."""
         self._recorded().tape.linear_only = True
 
     def start(self, level: int | None = None, *, is_kept: bool = True) -> None:

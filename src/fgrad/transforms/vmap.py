@@ -222,7 +222,7 @@ def vmap(
 
     Raises:
         ValueError: axes that do not exist or differ in length.
-        RuntimeError: a truth value differs between examples, so the function runs again, but it is not pure;
+        RuntimeError: a condition differs between examples, so the function runs again, but it is not pure;
             or the examples take more than 1000 paths.
 
     Python's `if` and `while` on mapped values run the function once for each group of examples that takes the

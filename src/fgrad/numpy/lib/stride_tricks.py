@@ -15,13 +15,13 @@ from fgrad.numpy.views import transposed, windows
 def sliding_window_view(
     x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
 ) -> Any:
-    """Return every window of a shape: the places of the windows first, what they show in the last axes.
+    """Return every window of a shape: their positions first, their elements in the last axes.
 
     Args:
         x: array or Tensor.
         window_shape: length, or lengths, of a window.
         axis: the axis or axes along which it slides, which may repeat; None: all of them.
-        subok: of no consequence for a Tensor.
+        subok: ignored for Tensors.
         writeable: False; one element would be written through several windows.
 
     Raises:

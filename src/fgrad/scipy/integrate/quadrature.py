@@ -225,11 +225,11 @@ def fixed_quad(
     """Return the integral of `func` from `a` to `b` by Gauss-Legendre quadrature of order `n`, and None.
 
     Args:
-        func: `func(x, *args)` takes an array of places and returns the values, these on the last axis.
+        func: `func(x, *args)` takes an array of points and returns the values, these on the last axis.
         a: lower limit.
         b: upper limit.
         args: further arguments.
-        n: the number of places.
+        n: the number of points.
 
     Raises:
         ValueError: a limit is infinite.

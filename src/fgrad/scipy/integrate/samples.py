@@ -30,7 +30,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
     Args:
         y: samples.
-        x: their places, of one dimension or of the shape of `y`; None: `dx` apart.
+        x: their coordinates, of one dimension or of the shape of `y`; None: `dx` apart.
         dx: distance between samples.
         axis: along which.
 

@@ -38,10 +38,10 @@ def _prepared(x: Any, y: Any, axis: int) -> tuple[Any, Any, Any, Any, int]:
 
 
 class CubicHermiteSpline(PPoly):
-    """The piecewise cubic polynomial with given values and slopes at given places.
+    """The piecewise cubic polynomial with given values and slopes at given points.
 
     Args:
-        x: places, increasing.
+        x: points, increasing.
         y: values, as many along `axis`.
         dydx: slopes, of the shape of `y`.
         axis: the axis of interpolation.
@@ -51,7 +51,7 @@ class CubicHermiteSpline(PPoly):
         ValueError: incompatible shapes, or values that are seen to be wrong.
 
     Derivative:
-        In places, values, slopes and query points.
+        In points, values, slopes and query points.
 
     Source:
         Fritsch & Carlson (1980), Monotone piecewise cubic interpolation, SIAM J. Numer. Anal. 17, (2.1).
@@ -77,7 +77,7 @@ class CubicSpline(CubicHermiteSpline):
     """The piecewise cubic polynomial through given values whose second derivative is continuous.
 
     Args:
-        x: places, increasing.
+        x: points, increasing.
         y: values, as many along `axis`.
         axis: the axis of interpolation.
         bc_type: what holds at both ends: "not-a-knot", "periodic", "clamped" (slope zero), "natural" (second
@@ -88,7 +88,7 @@ class CubicSpline(CubicHermiteSpline):
         ValueError: incompatible shapes, ends that are unknown, or values that are seen to be wrong.
 
     Derivative:
-        In places, values, what is given at the ends, and query points, through a banded system.
+        In points, values, what is given at the ends, and query points, through a banded system.
 
     Source:
         de Boor (1978), A Practical Guide to Splines, chapter IV.
@@ -251,7 +251,7 @@ class PchipInterpolator(CubicHermiteSpline):
     """The piecewise cubic polynomial through given values that rises and falls where they do.
 
     Args:
-        x: places, increasing.
+        x: points, increasing.
         y: real values, as many along `axis`.
         axis: the axis of interpolation.
         extrapolate: as in `PPoly`; True by default.
@@ -260,7 +260,7 @@ class PchipInterpolator(CubicHermiteSpline):
         ValueError: incompatible shapes, complex values, or values that are seen to be wrong.
 
     Derivative:
-        In places, values and query points. Where the values make a corner, the slope there stays zero.
+        In points, values and query points. Where the values make a corner, the slope there stays zero.
 
     Source:
         Fritsch & Butland (1984), A method for constructing local monotone piecewise cubic interpolants, SIAM
@@ -307,7 +307,7 @@ class Akima1DInterpolator(CubicHermiteSpline):
     """The piecewise cubic polynomial through given values whose slopes are those of near neighbours.
 
     Args:
-        x: places, increasing.
+        x: points, increasing.
         y: real values, as many along `axis`.
         axis: the axis of interpolation.
         method: "akima" or "makima".
@@ -318,7 +318,7 @@ class Akima1DInterpolator(CubicHermiteSpline):
         ValueError: incompatible shapes, complex values, or values that are seen to be wrong.
 
     Derivative:
-        In places, values and query points.
+        In points, values and query points.
 
     Source:
         Akima (1970), A new method of interpolation and smooth curve fitting based on local procedures, J. ACM

@@ -26,7 +26,7 @@ class RegularGridInterpolator:
     """Interpolation between values on a rectangular grid.
 
     Args:
-        points: for each of the first axes of `values` its places, increasing or decreasing.
+        points: for each of the first axes of `values` its coordinates, increasing or decreasing.
         values: real or complex values (n_1, ..., n_d, ...).
         method: "linear", "nearest", "slinear", "cubic" or "quintic" (splines, whose grid is no Tensor that is
             differentiated).

@@ -1,4 +1,4 @@
-"""Piecewise polynomials, differentiable in places, coefficients and breakpoints."""
+"""Piecewise polynomials, differentiable in points, coefficients and breakpoints."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def interval(breaks: Any, x: Any, first: int, last: int) -> Any:
 
 
 def outside(x: Any, low: Any, high: Any) -> Any:
-    """Return where places are beyond an interval."""
+    """Return where points are beyond an interval."""
     return bind("logical_or", bind("less", x, low), bind("greater", x, high))
 
 
@@ -52,7 +52,7 @@ def part(x: Any, start: int | None, stop: int | None = None) -> Any:
 
 
 def along(y: Any, x_rank: int, axis: int) -> Any:
-    """Return values of shape (places, rest) with the places in the axis of interpolation."""
+    """Return values of shape (points, rest) with the points in the axis of interpolation."""
     if axis == 0:
         return y
     n = len(y.shape)
@@ -73,7 +73,7 @@ class PPoly:
         ValueError: incompatible shapes, or breakpoints that are seen not to increase.
 
     Derivative:
-        Of values, in places, coefficients and breakpoints; at a breakpoint that of the right side.
+        Of values, in points, coefficients and breakpoints; at a breakpoint that of the right side.
     """
 
     c: Any
@@ -93,7 +93,7 @@ class PPoly:
         increasing(self.x)
 
     def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
-        """Return values, or derivatives of order `nu`, at places of any shape."""
+        """Return values, or derivatives of order `nu`, at points of any shape."""
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         x = doubles(together(self.x, x)[1])
         if x.dtype.kind == "c":
@@ -168,7 +168,7 @@ class PPoly:
 
 
 def increasing(x: Any) -> None:
-    """Refuse places that are seen not to increase."""
+    """Refuse points that are seen not to increase."""
     if arguments.is_visible(x) and not rises(arguments.plain(x)):
         raise ValueError("`x` must be strictly increasing sequence.")
 

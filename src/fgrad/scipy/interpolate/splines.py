@@ -35,7 +35,7 @@ def basis(t: Any, k: int, x: Any, at: Any, nu: int = 0) -> list[Any]:
     Args:
         t: knots.
         k: degree.
-        x: places.
+        x: points.
         at: the number of the interval of each: t[at] <= x < t[at + 1].
         nu: order of the derivative.
 
@@ -216,7 +216,7 @@ def make_interp_spline(
     """Return the spline of degree k through given values.
 
     Args:
-        x: places, increasing; no Tensor that is differentiated.
+        x: points, increasing; no Tensor that is differentiated.
         y: values, as many along `axis`.
         k: degree.
         t: knots; None: chosen from `x` and `bc_type`, as SciPy does.

@@ -57,7 +57,7 @@ def lu(
         permute_l: whether to return p l and u.
         overwrite_a: taken for SciPy's sake: nothing is overwritten.
         check_finite: whether infinities and NaNs that can be seen are an error.
-        p_indices: whether to return the permutation as places: a = l[p] u.
+        p_indices: whether to return the permutation as indices: a = l[p] u.
 
     Raises:
         LinAlgError: it is differentiated where u is singular.
@@ -132,7 +132,7 @@ def qr(
         overwrite_a: taken for SciPy's sake: nothing is overwritten.
         lwork: taken for SciPy's sake.
         mode: "full" (square q), "economic" or "r" (r alone, in a tuple). "raw" has no derivative.
-        pivoting: whether to order columns by what is left of them, and to return their places too:
+        pivoting: whether to order columns by what is left of them, and to return their indices too:
             a[:, p] = q r.
         check_finite: whether infinities and NaNs that can be seen are an error.
 
@@ -143,7 +143,7 @@ def qr(
         ValueError: an unknown mode.
 
     Derivative:
-        That of `fgrad.numpy.linalg.qr`; with `pivoting` that for fixed places.
+        That of `fgrad.numpy.linalg.qr`; with `pivoting` that for a fixed order.
     """
     if mode not in {"full", "r", "economic"}:
         reason = "is not supported: it has no derivative; use" if mode == "raw" else "is unknown; give"

@@ -73,7 +73,7 @@ def hankel(c: Any, r: Any = None) -> Any:
 
 
 def circulant(c: Any) -> Any:
-    """Return the matrices (..., n, n) whose columns are the vectors (..., n), each turned by one place."""
+    """Return the matrices (..., n, n) whose columns are the vectors (..., n), each shifted by one."""
     (c,) = _vectors(c)
     n = c.shape[-1]
     return take(c, (np.arange(n)[:, None] - np.arange(n)) % max(n, 1), axis=-1)

@@ -106,11 +106,11 @@ def map_coordinates(
     cval: Any = 0.0,
     prefilter: bool = True,
 ) -> Any:
-    """Return the values of an image at places between its elements, by splines.
+    """Return the values of an image at points between its elements, by splines.
 
     Args:
         input: real or complex image of n axes; integers are taken as float64.
-        coordinates: real places, (n, ...).
+        coordinates: real, (n, ...).
         output: None, or the dtype of the result.
         order: of the spline, 0 to 5.
         mode: what lies beyond the edges: "constant" (`cval`), "grid-constant" (elements `cval`), "nearest",
@@ -122,12 +122,12 @@ def map_coordinates(
         Array of the shape of one coordinate, of the dtype of `input`.
 
     Raises:
-        RuntimeError: another order or mode, or places of another number of coordinates.
-        TypeError: complex places.
+        RuntimeError: another order or mode, or another number of coordinates.
+        TypeError: complex coordinates.
 
     Derivative:
-        In the image, the places and `cval`. Where a slope jumps (order 1, at elements), that to the right,
-        but to the left at the last element if nothing continues behind it. Order 0 is flat in the places.
+        In the image, the coordinates and `cval`. Where a slope jumps (order 1, at elements), that to the right;
+        at the last element that to the left, if nothing continues behind it. Order 0 is flat in coordinates.
 
     Source:
         Unser, Aldroubi & Eden (1993), B-spline signal processing; for B-splines Cox (1972), de Boor (1972).

@@ -373,11 +373,11 @@ def detrend(
         data: signals along `axis`.
         axis: the axis of time.
         type: "linear" or "constant".
-        bp: places at which another line begins.
+        bp: indices at which another line begins.
         overwrite_data: taken for SciPy's sake: nothing is overwritten.
 
     Raises:
-        ValueError: another type, or places behind the end.
+        ValueError: another type, or indices behind the end.
 
     Derivative:
         Of a linear map, a projection.

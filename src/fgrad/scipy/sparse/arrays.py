@@ -19,7 +19,7 @@ from fgrad.tree import register_pytree_node
 
 
 class Pattern:
-    """Where the values of a sparse array stand; values at the same place add up."""
+    """The indices of the values of a sparse array; values at the same index add up."""
 
     __slots__ = ("_key", "cols", "rows", "shape")
 
@@ -145,7 +145,7 @@ register_pytree_node(
 
 
 def sampled(pattern: Pattern, left: Any, right: Any) -> Any:
-    """Return the values of `left @ right.T` at the places of a pattern."""
+    """Return the values of `left @ right.T` at the indices of a pattern."""
     both = left[pattern.rows] * right[pattern.cols]
     return both if both.ndim == 1 else fnp.sum(both, axis=1)
 
@@ -246,7 +246,7 @@ def csc_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
 
 
 def coo_array(arg1: Any, shape: tuple[int, int] | None = None) -> SparseArray:
-    """Return a sparse array of values at places, `(data, (rows, columns))`; otherwise as `csr_array`.
+    """Return a sparse array of values at indices, `(data, (rows, columns))`; otherwise as `csr_array`.
 
     Example:
         >>> coo_array((np.array([1.0, 2.0]), ([0, 0], [1, 1]))).toarray()

@@ -82,7 +82,7 @@ def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = F
 
     Derivative:
         In the stored values and in `b`, of every order: with u = A^-T ct, b_ct = u and data_ct = -u x^T at
-        the places of the pattern.
+        the indices of the pattern.
 
     Source:
         Giles (2008), An extended collection of matrix derivative results, section 2.3.1.
