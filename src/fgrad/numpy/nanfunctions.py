@@ -73,7 +73,7 @@ def nancumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> A
 
 @extends(np.nancumprod)
 def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the products of the elements up to each position along an axis, NaN as one; None flattens first."""
+    """Return the products of the elements up to each position on an axis, NaN as one; None flattens first."""
     return cumprod(_split(a, 1)[0], axis, dtype, out)
 
 

@@ -126,7 +126,7 @@ def map_coordinates(
         TypeError: complex coordinates.
 
     Derivative:
-        In the image, the coordinates and `cval`. Where a slope jumps (order 1, at elements), that to the right;
+        In the image, the coordinates and `cval`. Where a slope jumps (order 1, elements) that to the right;
         at the last element that to the left, if nothing continues behind it. Order 0 is flat in coordinates.
 
     Source:
