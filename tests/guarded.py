@@ -234,8 +234,6 @@ def of_loops():
             for a in scattered(*shape, dtype=dtype):
                 for b in (new(*shape, dtype=dtype), 2.0, a):
                     loop(a, b)
-                out = (np.empty(shape, dtype), np.empty(shape, bool))
-                loop(a, a, out=out)
 
 
 def of_programs():

@@ -151,52 +151,6 @@ def test_a_kernel_is_keyed_by_structure_not_by_names_or_shapes(monkeypatch):
     assert len(texts) == 2
 
 
-def test_out():
-    kernel, expected = cpu.elementwise((X, Y), (BODY,)), A * np.tanh(A[0]) + A
-    out = np.empty_like(A)
-    assert kernel(A, A[0], out=out) is out
-    np.testing.assert_allclose(out, expected, rtol=1e-14)
-    single = np.empty(A.shape, "f")
-    kernel(A, A[0], out=single)
-    np.testing.assert_allclose(single, expected, rtol=1e-6)
-    turned = np.empty(A.T.shape).T
-    kernel(A, A[0], out=turned)
-    np.testing.assert_allclose(turned, expected, rtol=1e-14)
-    larger = np.empty((2, *A.shape))
-    kernel(A, A[0], out=(larger,))
-    np.testing.assert_allclose(larger[1], expected, rtol=1e-14)
-    scalar = np.empty(())
-    kernel(1.0, 2.0, out=scalar)
-    assert scalar[()] == np.tanh(2.0) + 1
-
-
-def test_out_of_several_results():
-    kernel = cpu.elementwise((X, Y), (X + Y, X * Y))
-    outs = np.empty(3), np.empty(3)
-    assert kernel(np.ones(3), 2.0, out=outs) is outs
-    assert [o[0] for o in outs] == [3.0, 2.0]
-    with pytest.raises(ValueError, match="out= must hold 2 arrays, one a result, not 1"):
-        kernel(np.ones(3), 2.0, out=outs[0])
-
-
-def test_out_may_overlap_operands():
-    kernel = cpu.elementwise((X, Y), (X - Y,))
-    a = np.arange(6.0)
-    kernel(a, a[::-1], out=a)
-    np.testing.assert_array_equal(a, [-5, -3, -1, 1, 3, 5])
-    a = np.arange(6.0)
-    kernel(a[1:], a[:-1], out=a[1:])
-    np.testing.assert_array_equal(a, [0, 1, 1, 1, 1, 1])
-
-
-def test_out_that_does_not_fit():
-    kernel = cpu.elementwise((X, Y), (BODY,))
-    with pytest.raises(TypeError, match="same_kind"):
-        kernel(A, A, out=np.empty(A.shape, int))
-    with pytest.raises(ValueError, match="non-broadcastable output operand"):
-        kernel(A, A, out=np.empty((1, 4, 5)))
-
-
 def test_wrong_operands():
     kernel = cpu.elementwise((X, Y), (BODY,))
     kernel(A, A)

@@ -35,7 +35,7 @@ _PLAIN = 0x101  # of `ndarray.flags.num`: C-contiguous and aligned
 _ARRAY, _EMPTY = np.ndarray, np.empty
 _TYPES = {"?": "boolean", "f": "float32", "d": "float64"}
 _INPUT: Any = ["readonly", "copy", "aligned", "nbo"]
-_OUTPUT: Any = ["writeonly", "allocate", "no_broadcast", "updateifcopy", "aligned", "nbo"]
+_OUTPUT: Any = ["writeonly", "allocate", "aligned", "nbo"]
 
 
 class Layout(NamedTuple):
@@ -70,31 +70,31 @@ class Elementwise:
         self._flat: dict[Any, tuple[Loop | None, list[np.dtype]]] = {}
         self._plans: dict[Key, Plan] = {}
 
-    def __call__(self, *operands: Any, out: Any = None) -> Any:
-        """Return the results for `operands`, written to `out` if given."""
+    def __call__(self, *operands: Any) -> Any:
+        """Return the results for `operands`."""
         for first in operands:
             if type(first) is _ARRAY:
                 break
         else:
-            return self._run_nest(operands, out)
+            return self._run_nest(operands)
         key: Any = first.dtype
         dtype, shape = first.dtype, first.shape
         for a in operands:
             if type(a) is _ARRAY:
                 if a.dtype is not dtype or a.shape != shape or a.flags.num & _PLAIN != _PLAIN:
-                    return self._run_nest(operands, out)
+                    return self._run_nest(operands)
             elif type(a) is float:
                 key = None
             else:
-                return self._run_nest(operands, out)
+                return self._run_nest(operands)
         if key is None:
             key = (dtype, *map(type, operands))
         found = self._flat.get(key)
         if found is None:
             found = self._flat[key] = self._make_flat(dtype, operands)
         loop, kinds = found
-        if not loop or not shape or out is not None:
-            return self._run_nest(operands, out)
+        if not loop or not shape:
+            return self._run_nest(operands)
         outs = [_EMPTY(shape, kind) for kind in kinds]
         if len(shape) == 1:
             flat = [*operands, *outs]
@@ -122,22 +122,18 @@ class Elementwise:
         inputs = [Layout(dtype.char, () if type(a) is float else (0,), contiguous=True) for a in operands]
         return inputs, [Layout("?" if t else dtype.char, (0,), contiguous=True) for t in self._body.truths]
 
-    def _run_nest(self, operands: tuple[Any, ...], out: Any) -> Any:
+    def _run_nest(self, operands: tuple[Any, ...]) -> Any:
         """Compute on operands of any kind: NumPy's iterator broadcasts them, and sorts and merges axes."""
         arrays = as_arrays(self._body, operands)
         count = len(self._body.results)
-        given = out if isinstance(out, tuple) else (out,) if out is not None else (None,) * count
-        if len(given) != count:
-            raise ValueError(f"out= must hold {count} arrays, one a result, not {len(given)}")
         key = tuple([getattr(a, "dtype", None) for a in arrays])
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans[key] = _plan(self._body, arrays)
-        flags: Any = ["zerosize_ok"] if out is None else ["zerosize_ok", "copy_if_overlap"]
-        with np.errstate(all="ignore") if plan.cast or out is not None else nullcontext():
+        with np.errstate(all="ignore") if plan.cast else nullcontext():
             steps = np.nditer(
-                [*arrays, *given],
-                flags,
+                [*arrays, *[None] * count],
+                ["zerosize_ok"],
                 [_INPUT] * len(arrays) + [_OUTPUT] * count,
                 plan.kinds,
                 casting="same_kind",
@@ -146,8 +142,6 @@ class Elementwise:
                 outs = steps.operands[len(arrays) :]
                 if steps.itersize:
                     self._run_views(plan, steps.itviews)
-        if out is not None:
-            return out
         values = tuple([_finish(o, plan) for o in outs])
         return values[0] if count == 1 else values
 
@@ -180,8 +174,8 @@ def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Elementw
         results: expressions in them; those that are equal but for the names of variables share a kernel.
 
     Returns:
-        A function of one array or scalar a parameter, and `out=`. Several results come as a tuple, those of
-        shape () as scalars. float32 stays float32, float16 is rounded from float32, other numbers are
+        A function of one array or scalar a parameter. Several results come as a tuple, those of shape () as
+        scalars. float32 stays float32, float16 is rounded from float32, other numbers are
         computed in float64; conditions are bool.
     """
     return _elementwise(prepare(params, results))
