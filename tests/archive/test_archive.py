@@ -457,3 +457,17 @@ def test_altered_programs_with_a_right_digest_are_refused_or_run(arguments):
     assert refused > 400
     assert ran > 5
     assert isinstance(loaded.program, Program)
+
+
+def test_what_a_function_refuses_is_refused_by_the_stored_one():
+    """A check whose result nobody needs is stored: eigenvectors of the identity are not determined."""
+
+    def f(x):
+        fg.vjp(lambda x: np.linalg.eigh(x)[1], x)[1](np.array([[1.0, 2.0], [3.0, 5.0]]))
+        return x + 1.0
+
+    loaded = fg.load(fg.export(f, np.eye(2)))
+    for g in (f, fg.jit(f), loaded, fg.jit(loaded)):
+        with pytest.raises(np.linalg.LinAlgError, match="eigenvalues"):
+            g(np.eye(2))
+    assert np.array_equal(loaded(np.diag([1.0, 2.0])), np.diag([1.0, 2.0]) + 1.0)

@@ -17,6 +17,7 @@ from fgrad.core.aval import Aval, aval_of
 from fgrad.core.control_flow import Back, Branches, Code, Grown, Mapped, Scan, While, avals_out
 from fgrad.core.nonfinite import quiet
 from fgrad.core.program import Equation, Program, Region, Var
+from fgrad.core.rewriting.substitution import replaced
 from fgrad.core.trace import running
 from fgrad.extend.engine import HOLE
 from fgrad.transforms.custom import CUSTOM
@@ -238,12 +239,8 @@ def body_of(args: Sequence[Any], inside: Sequence[Equation], outs: Sequence[Any]
     """Return the equations of a region as a program of its arguments."""
     fresh = [Var(a.aval if isinstance(a, Var) else aval_of(a), f"a{i}") for i, a in enumerate(args)]
     env = {a: v for a, v in reversed(list(zip(args, fresh, strict=True))) if isinstance(a, Var)}
-
-    def moved(xs: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(env.get(a, a) if isinstance(a, Var) else a for a in xs)
-
-    body = [Equation(e.name, moved(e.args), e.params, e.outs, e.line) for e in inside]
-    return Program(fresh, body, moved(outs), (None, None))
+    body = replaced(Program((), inside, outs, (None, None)), env)
+    return Program(fresh, body.equations, body.outputs, (None, None))
 
 
 def demand_closed(equations: Sequence[Equation], outputs: Sequence[Any], regions: Sequence[Region]) -> None:

@@ -13,6 +13,7 @@ from fgrad.archive.schema import reason
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Back, Branches, Code, Grown, Mapped, Scan, While
 from fgrad.core.program import Program, Region, Var
+from fgrad.core.rewriting.units import live, units
 from fgrad.core.tensor import Tensor
 from fgrad.extend.engine import HOLE
 
@@ -49,7 +50,8 @@ class Writer:
     def program(self, program: Program) -> dict[str, Any]:
         """Return a program: its variables are numbered in the order in which they are assigned."""
         regions = [r for r in program.regions.values() if r.start < r.stop]
-        places = _alive(program, regions)
+        alive = live(units(program), program.outputs)  # others may be such that cannot be stored
+        places = [u.start + i for u in alive for i in range(len(u.equations))]
         numbers = {v: i for i, v in enumerate(program.inputs)}
         said = []
         for e in (program.equations[i] for i in places):
@@ -151,23 +153,3 @@ class Writer:
                 "other classes are Python. Wrap the function in one that takes and returns those"
             )
         return x
-
-
-def _alive(program: Program, regions: Sequence[Region]) -> list[int]:
-    """Return which equations results, or effects, come from: others may be such that cannot be stored.
-
-    Those of a region are one: all or none.
-    """
-    kept: set[int] = set()
-    while True:
-        needed = {y for y in program.outputs if isinstance(y, Var)}
-        alive = []
-        for i, e in reversed(list(enumerate(program.equations))):
-            if i in kept or not e.outs or needed.intersection(e.outs):
-                alive.append(i)
-                needed.update(a for a in e.args if isinstance(a, Var))
-        spans = [range(r.start, r.stop) for r in regions]
-        wanted = {i for span in spans if not set(alive).isdisjoint(span) for i in span}
-        if wanted <= kept:
-            return alive[::-1]
-        kept |= wanted

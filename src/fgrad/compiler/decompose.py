@@ -71,7 +71,7 @@ class _Writer:
             rule = None if bool in map(type, e.params.get("template", ())) else self.rules.get(e.name)
             made = rule(self, *args, **e.params) if rule and e.outs[0].aval.size else None
             if made is None:
-                self.append(Equation(e.name, args, e.params, e.outs, e.line))
+                self.append(e.with_args(args))
             else:
                 known[e.outs[0]] = made
         outputs = [self.operand(known.get(y, y) if isinstance(y, Var) else y) for y in program.outputs]

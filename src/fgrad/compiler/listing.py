@@ -139,7 +139,7 @@ def _lines(equations: Iterable[Equation]) -> list[str]:
 def _equation(e: Equation) -> str:
     """Return an equation as a line: programs inside of it are left out."""
     params = {k: v for k, v in e.params.items() if k != "code"}
-    return str(Equation(e.name, e.args, params, e.outs, e.line))
+    return str(e.with_params(params))
 
 
 def _buffer(x: Any) -> str:

@@ -87,7 +87,7 @@ class Partition:
         self._moves: dict[int, list[Move]] = {}  # by the level that has to have run
         self._names: dict[Var, Any] = {}  # what was moved to where it was
         for e in program.equations:
-            e = Equation(e.name, tuple(map(self._same, e.args)), e.params, e.outs, e.line)  # noqa: PLW2901 -- renamed
+            e = e.with_args(map(self._same, e.args))  # noqa: PLW2901 -- renamed
             level = max((self._level[a] for a in e.args if isinstance(a, Var)), default=0)
             if TRANSFERS in PRIMITIVES[e.name].traits:
                 self._move(e, level)

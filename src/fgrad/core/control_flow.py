@@ -301,26 +301,10 @@ class Mapped(Code):
 PLAIN = (Branches, Scan, While)  # a loop or branch of programs, and no more
 
 
-def code_of(e: Equation) -> Any:
-    """Return what an equation runs, None where it holds no programs."""
-    return e.params.get("code")
-
-
-def plain_of(e: Equation) -> Any:
-    """Return the loop or branch that an equation is, None where it is none."""
-    code = e.params.get("code")
-    return code if isinstance(code, PLAIN) else None
-
-
 def programs_of(e: Equation) -> Sequence[Program]:
     """Return the programs that an equation of control flow holds."""
     code = e.params.get("code")
     return code.inner() if isinstance(code, Code) else ()
-
-
-def with_code(e: Equation, code: Code) -> Equation:
-    """Return an equation that runs another code of the same operands and results."""
-    return Equation(e.name, e.args, {**e.params, "code": code}, e.outs, e.line)
 
 
 def order(code: Any) -> int:

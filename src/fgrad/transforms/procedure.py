@@ -21,7 +21,7 @@ from fgrad.core.caches import LRU
 from fgrad.core.nonfinite import quiet, watching
 from fgrad.core.placement import near
 from fgrad.core.primitive import PRIMITIVES, VJP, Pattern, Primitive, flat, register
-from fgrad.core.program import Equation, Program, Var, aval_out
+from fgrad.core.program import Program, Var, aval_out
 from fgrad.core.rewriting.substitution import replaced
 from fgrad.core.snapshot import snapshot
 from fgrad.core.tape import HIDDEN, Pick, Tape
@@ -240,7 +240,7 @@ def _unchecked(procedure: Procedure, followed: Pattern) -> Procedure:
         if any(isinstance(a, Var) and a in reached for a in e.args):
             reached.update(e.outs)
             if unchecked and isinstance(e.args[0], Var) and e.args[0] in reached:
-                e = Equation(e.name, e.args, e.params | unchecked, e.outs, e.line)  # noqa: PLW2901 -- takes its place
+                e = e.with_params(e.params | unchecked)  # noqa: PLW2901 -- takes its place
         equations.append(e)
     return Procedure(
         Program(program.inputs, equations, program.outputs, (None, None), list(program.regions.values())),

@@ -20,7 +20,7 @@ from fgrad.compiler.device.runtime import Context, as_argument, fresh, owned
 from fgrad.compiler.device.statements import Grid
 from fgrad.compiler.executable import lowered
 from fgrad.core.aval import aval_of
-from fgrad.core.program import Equation, Program, Var
+from fgrad.core.program import Program, Var
 from fgrad.core.trace import running
 
 WARM = 2  # calls before a graph is recorded: many programs run once
@@ -164,9 +164,7 @@ def _without_arrays(program: Program, place: Device) -> tuple[Program, list[Devi
             return x
         return found.setdefault(id(value), (Var(aval_of(value), f"h{len(found)}"), value))[0]
 
-    equations = [
-        Equation(e.name, tuple(map(operand, e.args)), e.params, e.outs, e.line) for e in program.equations
-    ]
+    equations = [e.with_args(map(operand, e.args)) for e in program.equations]
     outputs = list(map(operand, program.outputs))
     if not found:
         return program, []

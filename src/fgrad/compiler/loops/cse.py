@@ -6,21 +6,16 @@ also those inside of loops; two loops with a result of one number are one loop w
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from fgrad.compiler.loops.fusion import joined
 from fgrad.core.control_flow import Branches, Scan, While
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.rewriting.effects import has_effect
+from fgrad.core.rewriting.keys import Keys
 from fgrad.core.rewriting.liveness import loop_inputs, with_programs
-from fgrad.core.tensor import Tensor
 
-Array = np.ndarray[Any, Any]
-LARGE = 1 << 12  # bytes of a constant that a key does not hold
 PLAIN = (Branches, Scan, While)
 
 
@@ -29,9 +24,7 @@ class Numbers:
 
     def __init__(self) -> None:
         self._ids: dict[Any, int] = {}
-        self._large: dict[Any, list[Array]] = {}
-        self._places: dict[int, Any] = {}
-        self._alive: list[Any] = []  # what is known by its address must keep it
+        self._key = Keys().of
 
     def of(self, key: Any) -> int:
         """Return the number of a hashable key."""
@@ -39,47 +32,7 @@ class Numbers:
 
     def value(self, env: Mapping[Var, int], a: Any) -> int:
         """Return the number of an argument."""
-        return env[a] if isinstance(a, Var) else self.of(("constant", self.frozen(a)))
-
-    def frozen(self, x: Any) -> Any:
-        """Return a key for a constant or parameter."""
-        if isinstance(x, Tensor):
-            return self._by_identity(x)
-        if isinstance(x, np.ndarray | np.generic):
-            if x.dtype.hasobject:
-                return self._by_identity(x)
-            if x.nbytes > LARGE:
-                return self._by_content(np.asarray(x))
-            return "array", x.dtype.str, x.shape, x.tobytes()
-        if isinstance(x, tuple | list):
-            return type(x), tuple(map(self.frozen, x))
-        if isinstance(x, dict):
-            return dict, tuple((k, self.frozen(v)) for k, v in x.items())
-        if isinstance(x, slice):
-            return slice, self.frozen((x.start, x.stop, x.step))
-        if isinstance(x, float | complex):
-            return type(x), repr(x)  # -0.0 is not 0.0
-        if x is None or x is Ellipsis or isinstance(x, bool | int | str | np.dtype | type):
-            return type(x), x
-        return self._by_identity(x)
-
-    def _by_content(self, x: Array) -> Any:
-        """Return a key for a large array, of which there may be copies."""
-        place = self._places.get(id(x))
-        if place is None:
-            bits = np.ascontiguousarray(x)
-            key = x.dtype.str, x.shape, zlib.crc32(bits.data)
-            equal = self._large.setdefault(key, [])
-            place = next((i for i, y in enumerate(equal) if y.tobytes() == bits.tobytes()), len(equal))
-            if place == len(equal):
-                equal.append(bits)
-            place = self._places[id(x)] = (*key, place)
-            self._alive.append(x)
-        return place
-
-    def _by_identity(self, x: Any) -> Any:
-        self._alive.append(x)
-        return "object", id(x)
+        return env[a] if isinstance(a, Var) else self.of(("constant", self._key(a)))
 
     def equation(self, e: Equation, env: Mapping[Var, int], depth: int = 0) -> list[int]:
         """Return the numbers of the outputs of an equation."""
@@ -91,7 +44,7 @@ class Numbers:
             return [self.of(("cond", args[0], *each)) for each in zip(*found, dtypes, strict=True)]
         if isinstance(code, Scan | While) and not getattr(code, "checkpoint", None):
             return self._loop(code, args, depth + 1)
-        whole = self.of((e.name, *args, *((k, self.frozen(v)) for k, v in sorted(e.params.items()))))
+        whole = self.of((e.name, *args, *((k, self._key(v)) for k, v in sorted(e.params.items()))))
         return [self.of((whole, i)) for i in range(len(e.outs))]
 
     def program(self, program: Program, inputs: Sequence[int], depth: int) -> list[int]:
@@ -146,7 +99,7 @@ class _Merging:
 
     def add(self, e: Equation, *, everything: bool) -> None:
         """Add an equation, or give its outputs those of another one."""
-        e = Equation(e.name, tuple(map(self.current, e.args)), e.params, e.outs, e.line)
+        e = e.with_args(map(self.current, e.args))
         ids = self.numbers.equation(e, self.env)
         self.env.update(zip(e.outs, ids, strict=True))
         is_code = isinstance(e.params.get("code"), PLAIN)
@@ -175,7 +128,7 @@ class _Merging:
             if args is None or has_effect(other):
                 continue
             new = [k not in self.first for k in ids]
-            e = Equation(e.name, args, e.params, e.outs, e.line)
+            e = e.with_args(args)
             both = once(joined(other, e, self._same(other, e), new))
             self.made[at] = both
             self.env.update((v, self.numbers.of(("unasked", v))) for v in both.outs if v not in self.env)

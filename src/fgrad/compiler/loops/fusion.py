@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from fgrad.core.control_flow import Branches, Code, Scan, While
 from fgrad.core.program import Equation, Var
+from fgrad.core.rewriting.keys import Keys
 from fgrad.core.rewriting.substitution import renewed, substituted
-from fgrad.core.tensor import Tensor
 
 Flags = Sequence[bool]
 
@@ -22,24 +20,19 @@ class Union:
         self.args: list[Any] = []
         self.inputs: list[Var] = []
         self._places: dict[Any, int] = {}
+        self._key = Keys().of
 
     def take(self, args: Sequence[Any], inputs: Sequence[Var]) -> dict[Var, Var]:
         """Add inputs, and return what they are called."""
         sub = {}
         for a, v in zip(args, inputs, strict=True):
-            key = a if isinstance(a, Var) else _constant(a)
+            key = a if isinstance(a, Var) else self._key(a)
             if key not in self._places:
                 self._places[key] = len(self.args)
                 self.args.append(a)
                 self.inputs.append(Var(v.aval, v.name))
             sub[v] = self.inputs[self._places[key]]
         return sub
-
-
-def _constant(a: Any) -> Any:
-    if isinstance(a, Tensor) or np.ndim(a):
-        return id(a)
-    return type(a), np.asarray(a).dtype, np.asarray(a).tobytes()
 
 
 def joined(one: Equation, two: Equation, same: dict[int, int], new: Flags) -> Equation:

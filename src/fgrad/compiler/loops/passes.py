@@ -54,7 +54,7 @@ def settled(equations: Sequence[Equation], outputs: Sequence[Any]) -> tuple[list
 
     made = []
     for e in equations:
-        e = Equation(e.name, tuple(map(current, e.args)), e.params, e.outs, e.line)  # noqa: PLW2901
+        e = e.with_args(map(current, e.args))  # noqa: PLW2901
         made.append(_settled(e, alias) if isinstance(e.params.get("code"), Loop) else e)
     return made, list(map(current, outputs))
 

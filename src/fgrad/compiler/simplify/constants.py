@@ -11,6 +11,7 @@ from fgrad.blocks import is_of_handler
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES
 from fgrad.core.program import Var
+from fgrad.core.rewriting.keys import Keys, without_repetitions
 from fgrad.core.tensor import Tensor
 
 FEW = 1000  # elements: a result of more is computed once only where an operand is as large
@@ -68,7 +69,7 @@ class Constants:
 
     def __init__(self) -> None:
         self._shapes: dict[int, tuple[Any, Any]] = {}
-        self._keys: dict[int, tuple[Any, Any]] = {}
+        self.key = Keys(_SCANNED).of
         self._equal: dict[Any, Any] = {}
 
     def canonical(self, x: Any) -> Any:
@@ -95,26 +96,13 @@ class Constants:
             return x[(0,) * x.ndim] if x.size and not any(x.strides) else None
         return x
 
-    def key(self, x: Any) -> Any:
-        """Return what equal constants, and only they, have in common; -0.0 is not 0.0, nor 1 True."""
-        if isinstance(x, np.ndarray):
-            known = self._keys.get(id(x))
-            if known is None:
-                known = self._keys[id(x)] = (x, _key(x))
-            return known[1]
-        if isinstance(x, np.generic):
-            return x.dtype, x.tobytes()
-        if isinstance(x, Tensor):
-            return "Tensor", id(x)
-        return type(x), repr(x)
-
 
 def _canonical(x: np.ndarray[Any, Any]) -> Any:
     if x.ndim == 0:
         return x[()]
     if x.size == 0 or not any(x.strides):
         return x
-    part = _part(x)
+    part = without_repetitions(x)
     first = part[(0,) * part.ndim]
     if part.nbytes <= _SCANNED and x.dtype.kind in "biufc":
         if part.size > 1 and first != part[(-1,) * part.ndim] and first == first:  # noqa: PLR0124 -- no NaN
@@ -124,23 +112,11 @@ def _canonical(x: np.ndarray[Any, Any]) -> Any:
     return x
 
 
-def _part(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return `x` without the repetitions along its axes."""
-    return x[tuple([slice(0, 1) if s == 0 else slice(None) for s in x.strides])]
-
-
-def _key(x: np.ndarray[Any, Any]) -> Any:
-    part = _part(x) if x.size else x
-    if part.nbytes > _SCANNED or x.dtype == object:
-        return "array", id(x)
-    return x.dtype, x.shape, part.shape, part.tobytes()
-
-
 def memory(x: Any) -> int:
     """Return the number of elements that a constant keeps."""
     if not isinstance(x, np.ndarray):
         return 1
-    return _part(x).size if x.size else 0
+    return without_repetitions(x).size
 
 
 def folded(name: str, args: tuple[Any, ...], params: dict[str, Any], aval: Aval) -> Any:

@@ -69,5 +69,5 @@ def _with_inner(program: Program) -> Program:
     for e in program.equations:
         code = e.params.get("code")
         params = e.params if code is None else e.params | {"code": code.map(simplify)}
-        equations.append(Equation(e.name, e.args, params, e.outs, e.line))
+        equations.append(e.with_params(params))
     return Program(program.inputs, equations, program.outputs, (program.in_tree, program.out_tree))

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from fgrad.compiler.simplify.constants import Constants, spread
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import COMMUTATIVE, PRIMITIVES
@@ -85,9 +83,7 @@ class Rewriting:
         for e in program.equations:
             self._line = e.line
             args = tuple(map(self._current, e.args))
-            for old, new in zip(
-                e.outs, self._write(Equation(e.name, args, e.params, e.outs, e.line)), strict=True
-            ):
+            for old, new in zip(e.outs, self._write(e.with_args(args)), strict=True):
                 if new is not old:
                     self._found[old] = new
                     if new.__class__ is Var:
@@ -190,7 +186,7 @@ class Rewriting:
             args = [a if a.__class__ is Var else self.constants.key(a) for a in e.args]
             if COMMUTATIVE in PRIMITIVES[e.name].traits:
                 args.sort(key=_order)
-            key = (e.name, tuple(args), param_key(e.params))
+            key = (e.name, tuple(args), self.constants.key(e.params))
             known = self._shared.get(key)
             if known is not None:
                 return known
@@ -224,41 +220,6 @@ def _number(v: Var) -> int:
 
 def _order(key: Any) -> tuple[int, Any]:
     return (0, id(key)) if key.__class__ is Var else (1, str(key))
-
-
-def param_key(p: Any) -> Any:
-    """Return what equal parameters, and only they, have in common; it can be hashed."""
-    kind = p.__class__
-    if kind is dict:
-        return tuple([(k, param_key(v)) for k, v in p.items()])
-    if kind is tuple or kind is list:
-        return kind, tuple(map(param_key, p))
-    if kind is slice:
-        return slice, param_key((p.start, p.stop, p.step))
-    if kind is float or kind is complex:
-        return kind, repr(p)  # NaN is itself, and -0.0 is not 0.0
-    if kind is int or kind is bool or kind is str or p is None:
-        return kind, p
-    if isinstance(p, np.ndarray | np.generic):
-        return np.ndarray, p.dtype, p.shape, p.tobytes()
-    if isinstance(p, np.dtype | type):
-        return p
-    return _Itself(p)
-
-
-class _Itself:
-    """A parameter that is equal to nothing but itself; it lives as long as its key."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
 
 
 @functools.cache
