@@ -525,3 +525,24 @@ def test_covariances_of_nothing_have_the_dtype_of_numpys(shape, rowvar, dtype):
     expected, *outs = both(f, np.zeros(shape, dtype))
     for out in (*outs, fg.vmap(f)(np.zeros((2, *shape), dtype))[0]):
         assert (out.dtype, out.shape) == (expected.dtype, expected.shape)
+
+
+@pytest.mark.parametrize("name", ["putmask", "place", "copyto", "put", "x[0] = v", "fill"])
+@pytest.mark.parametrize("value", [np.sum, np.copy, lambda x: x[:1], lambda x: np.where(x[0] > 0, x[0], 1.0)])
+def test_scalars_that_were_computed_are_cast_where_arrays_are_not(name, value):
+    def f(x):
+        y = (x * 2).astype(np.float16)
+        WRITES[name](y, value(x))
+        return y
+
+    x = np.ones((2, 2))
+    expected, *outs = both(f, x)
+    try:
+        outs.append(fg.vmap(f)(x[None])[0])
+    except (TypeError, ValueError) as error:
+        outs.append(type(error))
+    for out in outs:
+        if isinstance(expected, type):
+            assert isinstance(out, type)
+        else:
+            exactly(out, expected)

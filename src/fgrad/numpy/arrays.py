@@ -17,7 +17,7 @@ from fgrad.backend.devices import adopted, is_foreign, maker
 from fgrad.core.placement import buffer_of, device_of, near
 from fgrad.core.tensor import Tensor, binary, bind, unary, wrap
 from fgrad.core.trace import Tracer
-from fgrad.core.views import laid_out_like, unordered
+from fgrad.core.views import is_array, laid_out_like, unordered
 from fgrad.numpy.registry import as_array, holds_tensor, implements
 from fgrad.numpy.views import repeated, reshaped
 from fgrad.ops.linear import broadcast_to as _broadcast_to
@@ -78,7 +78,7 @@ def as_places(x: Any) -> Any:
     """
     if not isinstance(x, Tensor | np.ndarray | DeviceArray):
         return np.asarray(x, np.intp)
-    if not np.can_cast(x.dtype, np.intp) and not isinstance(getattr(x, "_value", None), np.generic):
+    if not np.can_cast(x.dtype, np.intp) and (not isinstance(x, Tensor) or is_array(x)):
         raise TypeError(
             f"Cannot cast array data from {x.dtype!r} to {np.dtype(np.intp)!r} according to the rule 'safe'"
         )

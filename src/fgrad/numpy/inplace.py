@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, alias, bind
-from fgrad.core.views import check_writable, has_views, rebind, reshape_handle
+from fgrad.core.views import check_writable, has_views, is_array, rebind, reshape_handle
 from fgrad.numpy.arrays import as_places, as_target, concrete, next_to, number_type
 from fgrad.numpy.indexing import clip, setitem
 from fgrad.numpy.registry import cast, implements, storable
@@ -33,7 +33,7 @@ def _numbers(x: Any) -> Any:
         return weak(1)
     if not isinstance(x, Tensor):
         return x
-    return x.dtype.type(0) if isinstance(x._value, np.generic) else np.zeros(min(x.size, 1), x.dtype)
+    return np.zeros(min(x.size, 1), x.dtype) if is_array(x) else x.dtype.type(0)
 
 
 def _flat(x: Any) -> Any:
