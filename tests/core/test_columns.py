@@ -15,8 +15,8 @@ import fgrad.scipy.special
 from fgrad.core.primitive import PRIMITIVES, VJP, Primitive
 
 SOURCE = Path(fgrad.__file__).parent
-# where primitives are declared, and what lists the functions of NumPy and SciPy
-DECLARING = {"ops", "expr", "numpy", "scipy", "backend", "coverage.py", "extend.py"}
+# where primitives are declared, and what lists functions: of NumPy, of SciPy and its own
+DECLARING = {"ops", "expr", "numpy", "scipy", "backend", "coverage.py", "extend", "__init__.py"}
 # names of something else that are those of primitives too
 OTHERS = {
     "compat/cpython.py": "methods of Python's containers",
