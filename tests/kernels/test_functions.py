@@ -108,6 +108,10 @@ x = np.random.default_rng(0).standard_normal((300, 400))
 one = np.ones(400)
 for f in (fg.nn.softmax, fg.nn.gelu, lambda x: fg.nn.layer_norm(x, one, one), np.cumsum):
     fg.grad(lambda x: np.sum(f(x) ** 2))(x)
+x = x.reshape(4, 3, 100, 100)
+for stride in (1, 2):  # in registers, and by way of unrolled windows
+    f = lambda x, w: np.sum(fg.nn.max_pool(fg.nn.conv(x, w, stride=stride), 2) ** 2)
+    fg.grad(f, argnums=(0, 1))(x, np.ones((4, 3, 3, 3)))
 print("numba" in sys.modules)
 """
 
