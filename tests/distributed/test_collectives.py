@@ -200,7 +200,7 @@ def test_programs_are_made_for_one_axis():
 
 
 def test_a_program_with_infinite_slopes_does_not_choose_for_itself():
-    """Forward mode runs a program for the usual case first; the rank that holds a zero would leave it."""
+    """Forward mode runs a speculative program first; the rank that holds a zero would leave it."""
 
     def f(x, t):
         around = fg.jvp(lambda x: np.exp(-1 / x) * 2.0, (x,), (t,))[1]
