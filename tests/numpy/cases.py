@@ -156,6 +156,9 @@ def check(case: Case) -> None:
         same(ours(*case.args, **case.options), expected, np.ndarray | np.generic)
         if not varying:
             return
+        if case.name == "linalg.cond" and np.iscomplexobj(expected):
+            assert not LATEST
+            pytest.skip("this NumPy gives complex condition numbers")
         same(ours(*tensors, **case.options), expected, fg.Tensor)
         same(plain(*tensors, **case.options), expected, fg.Tensor)
         for i in varying if len(varying) > 1 else ():

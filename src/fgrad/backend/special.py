@@ -7,13 +7,14 @@ compiled when it is first called, and CuPy keeps it on disk.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from fgrad.compat.cupy import headers, struve
 
 INCLUDE = Path(__file__).parent / "include"
 THREADS, BLOCKS = 128, 256
@@ -86,49 +87,26 @@ SOURCES: dict[str, tuple[str, str]] = {  # name -> (headers of xsf, or one of `i
 }
 
 
-def text(names: dict[str, str], headers: Path) -> str:
+def text(names: dict[str, str], folder: Path) -> str:
     """Return the source of kernels.
 
     Args:
         names: of a kernel -> what it computes, "airy d->dddd": a function and its loop as SciPy writes it,
             where "l" is an integer.
-        headers: the folder of xsf.
+        folder: that of xsf.
     """
     lines = dict.fromkeys(["#include <fgrad/standard.cuh>"])  # each once
     for what in names.values():
-        lines |= dict.fromkeys(_includes(SOURCES[what.split()[0]][0], headers))
+        lines |= dict.fromkeys(_includes(SOURCES[what.split()[0]][0], folder))
     return "\n".join([*lines, *(_kernel(name, what) for name, what in names.items())])
 
 
-def _includes(names: str, headers: Path) -> Iterator[str]:
+def _includes(names: str, folder: Path) -> Iterator[str]:
     for name in names.split():
         if name == "struve":
-            yield _spelled_out(headers / "struve.h")
+            yield struve(folder)
         else:
             yield f"#include <{name}>" if name.endswith(".cuh") else f"#include <cupy/xsf/{name}.h>"
-
-
-def _spelled_out(path: Path) -> str:
-    """Return a header, and in it those that lead to double-double numbers, which no device can compile.
-
-    Tables of these numbers have to be constants, so their constructors have to be constant expressions.
-    """
-
-    def included(match: re.Match[str]) -> str:
-        other = (path.parent / match[1]).resolve()
-        if other.name in {"struve.h", "dd_real.h"}:
-            return _spelled_out(other)
-        return f"#include <cupy/xsf/{other.relative_to(_root(path)).as_posix()}>"
-
-    found = path.read_text().replace("#pragma once", "")
-    found = re.sub(r'^#include "(.*)"$', included, found, flags=re.MULTILINE)
-    return re.sub(
-        r"^( *)((?:explicit )?double_double\(double )", r"\1constexpr \2", found, flags=re.MULTILINE
-    )
-
-
-def _root(path: Path) -> Path:
-    return next(p for p in path.resolve().parents if p.name == "xsf")
 
 
 def _kernel(kernel: str, what: str) -> str:
@@ -151,9 +129,8 @@ def _kernel(kernel: str, what: str) -> str:
 
 def kernel(cupy: Any, what: str) -> Callable[..., None]:
     """Return the kernel of a function and loop: (operands with their steps, results, size=...) -> None."""
-    headers = Path(cupy.__file__).parent / "_core" / "include" / "cupy" / "xsf"
     # CuPy knows what it has compiled by its source, and not by what that includes
-    source = f"// {_digest()}\n{text({'kernel': what}, headers)}"
+    source = f"// {_digest()}\n{text({'kernel': what}, headers(cupy))}"
     compiled = cupy.RawKernel(source, "kernel", options=OPTIONS)
 
     def launch(*args: Any, size: int) -> None:
