@@ -211,7 +211,15 @@ def every(xs: Any) -> tuple[int, ...]:
 
 def loop(f: Any, xs: list[Any]) -> Any:
     runs = [reference.leaves(f(*(x.copy() for x in others(xs, k)))) for k in range(3)]
-    return [np.stack(list(map(plain, column))) for column in zip(*runs, strict=True)]
+    return [stacked_results(column) for column in zip(*runs, strict=True)]
+
+
+def stacked_results(column: Any) -> Any:
+    """Return the results of all examples; numbers of Python give way to arrays, as they do beside them."""
+    made = np.stack(list(map(plain, column)))
+    if any(hasattr(y, "dtype") for y in column):
+        made = made.astype(np.result_type(*(y.dtype if hasattr(y, "dtype") else y for y in column)))
+    return made
 
 
 def managed(f: Any, xs: list[Any]) -> Any:
@@ -279,6 +287,7 @@ REFUSALS = [
         r"assignment destination is read-only",  # which NumPy's ufunc.at overlooks
         r"are equal, and the result depends",  # of singular values
         r"is determined only up to",  # vectors, up to a sign or phase
+        r"has no finite slope",  # the logarithm of the determinant of a singular matrix
         r"must be a string or a real number, not 'complex'",  # into an array of NumPy's
         r"matmul of Tensors takes no axes",  # what `array @= Tensor` asks for
     )
