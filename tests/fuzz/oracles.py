@@ -368,6 +368,8 @@ def attempt(f: Any, *args: Any) -> tuple[Any, Exception | None]:
 def refusal(case: Case, error: Exception) -> Verdict:
     """Return the verdict on an error of fgrad's where NumPy has none."""
     said = f"{type(error).__name__}: {str(error)[:200]}"
+    if isinstance(error, np.linalg.LinAlgError) and is_fragile(case):
+        return Verdict("undetermined", "a matrix that is singular but for roundings")
     if not any(words.search(str(error)) for words in REFUSALS):
         return Verdict(f"{case.way}: {type(error).__name__}", said)
     return Verdict("refused", said)
