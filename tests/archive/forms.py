@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.ops.test_primitives import SAMPLES
 
 from fgrad.archive.container import VERSIONS
-from fgrad.archive.schema import CHANGED, CODES, PARAMS, REFUSED, signature
+from fgrad.archive.schema import PARAMS, has_code, signature
 from fgrad.core.primitive import PRIMITIVES
 
 FILE = Path(__file__).with_name("forms.txt")
@@ -20,11 +20,13 @@ FILE = Path(__file__).with_name("forms.txt")
 def forms() -> dict[str, str]:
     """Return the operands and parameters of every primitive that can be stored."""
     found = {}
-    for name in sorted({s.primitive for s in SAMPLES} - set(REFUSED) - CODES):
-        count, optional = signature(PRIMITIVES[name])
+    for name in sorted({s.primitive for s in SAMPLES}):
+        primitive = PRIMITIVES[name]
+        if primitive.unstored or has_code(primitive):
+            continue
+        count, optional = signature(primitive)
         said = [f"{k}?" if k in optional else k for k in sorted(PARAMS.get(name, ()))]
-        since = CHANGED.get(name, 1)
-        found[name] = " ".join([f"version {since}:", "any" if count is None else str(count), *said])
+        found[name] = " ".join([f"version {primitive.since}:", "any" if count is None else str(count), *said])
     return found
 
 

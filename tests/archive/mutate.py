@@ -37,7 +37,7 @@ import fgrad as fg
 from fgrad import tree
 from fgrad.archive.container import DTYPES, unpacked
 from fgrad.archive.reading import Reader
-from fgrad.archive.schema import PARAMS, REFUSED
+from fgrad.archive.schema import PARAMS
 from fgrad.compiler.executable import Executable
 from fgrad.core.aval import aval_of
 from fgrad.core.primitive import PRIMITIVES
@@ -218,7 +218,7 @@ def repaired(header: Any, tail: bytes) -> Any:
     return header
 
 
-STORED = sorted(set(PRIMITIVES) - set(REFUSED))
+STORED = sorted(name for name, primitive in PRIMITIVES.items() if not primitive.unstored)
 
 
 def mutant(originals: Sequence[Original], seed: str, number: int) -> tuple[str, str, bytes]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fgrad.archive.container import checked_shape, checked_text, demanded, named_dtype, shortened, too_large
 from fgrad.archive.rules import Unstored
-from fgrad.archive.schema import CODES, check, work
+from fgrad.archive.schema import check, has_code, work
 from fgrad.archive.writing import FIELDS
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.control_flow import Back, Branches, Code, Grown, Mapped, Scan, While, avals_out
@@ -24,7 +24,6 @@ from fgrad.transforms.custom import CUSTOM
 
 PARTS = ("inputs", "equations", "outputs", "regions")
 KINDS = {kind.__name__: kind for kind in FIELDS}
-ROWS_OF = {"Branches": "lax.cond", "While": "lax.while_loop", "Scan": "lax.scan", "Back": "lax.pullback"}
 DEEPEST = 64  # words of a value inside of one another; loops and branches inside of one another are programs
 _FLOAT = re.compile(r"-?(\d+(\.\d+)?(e[+-]?\d+)?|inf|nan)")
 
@@ -96,11 +95,11 @@ class Reader:
         """Return the avals of an equation by the rules of its primitive, `count` of them."""
         avals = [a.aval if isinstance(a, Var) else aval_of(a) for a in args]
         primitive = check(demanded(name, str), avals, params, self.version)
-        if name in CODES:
+        if has_code(primitive):
             code = params.get("code")
             if set(params) != {"code"} or not isinstance(code, Code):
                 raise ValueError(f"{name} needs a code")
-            if not isinstance(code, Mapped) and ROWS_OF[type(code).__name__] != name:
+            if not isinstance(code, Mapped) and code.primitive != name:
                 raise ValueError(f"{name} does not run a {type(code).__name__}")
             _demand_equal(avals, _ins(code), f"the operands of {name}")
             return code.outs

@@ -24,28 +24,6 @@ from fgrad.extend.engine import HOLE, MESSAGES, gathered, places, spread
 Avals = Sequence[Aval]
 Check = Callable[[Any, Avals], bool]
 
-SOLVER = "a solver is Python, and Python is not stored"
-REFUSED = {
-    "custom": "a derivative of your own is Python, and Python is not stored",
-    "effect": "what it calls is Python, and Python is not stored",
-    "pure_callback": "what it calls is Python, and Python is not stored",
-    "jit": "it belongs to one process",
-    **dict.fromkeys(
-        ("to_device", "staged_to_device", "to_device_of"),
-        "devices belong to a machine, and a stored program to none",
-    ),
-    "lax.custom_root": SOLVER,
-    "lax.custom_linear_solve": SOLVER,
-    "lax.opaque": SOLVER,
-    **dict.fromkeys(
-        ("psum", "all_gather", "psum_scatter", "ppermute"),
-        "it belongs to the vmap or the processes around it",
-    ),
-    **dict.fromkeys(("transfer", "reduce", "replicate"), "it belongs to the processes of one run"),
-}
-# Rows whose parameters or operands are others since a version of the format: programs of versions before say
-# another thing by the same name.
-CHANGED = {"matrix_function": 2, "frechet": 2}
 # What is drawn: the parameters that are operands, those that may be, and the types of others.
 DRAWS: dict[str, tuple[set[str], set[str], dict[str, type]]] = {
     "binomial": ({"n", "p"}, set(), {"size": tuple}),
@@ -54,7 +32,6 @@ DRAWS: dict[str, tuple[set[str], set[str], dict[str, type]]] = {
     "poisson": ({"lam"}, set(), {"size": tuple}),
     "standard_gamma": ({"shape"}, set(), {"size": tuple}),
 }
-CODES = frozenset({"lax.cond", "lax.scan", "lax.while_loop", "lax.pullback"})  # whose parameter is a code
 
 
 def _one_of(*words: str | None) -> Check:
@@ -520,12 +497,18 @@ def work(name: str, avals: Avals, params: Mapping[str, Any]) -> int:
     return 16 * elements
 
 
-def reason(primitive: str, params: Mapping[str, Any]) -> str:
+def reason(name: str, params: Mapping[str, Any]) -> str:
     """Return why an equation cannot be stored; "" if it can."""
-    if primitive in REFUSED:
-        return REFUSED[primitive]
-    unknown = set() if primitive in CODES else set(params) - set(PARAMS.get(primitive, ()))
+    primitive = PRIMITIVES[name]
+    if primitive.unstored:
+        return primitive.unstored
+    unknown = set() if has_code(primitive) else set(params) - set(PARAMS.get(name, ()))
     return f"the format has no parameter {' and '.join(sorted(unknown))} of it" if unknown else ""
+
+
+def has_code(primitive: Primitive) -> bool:
+    """Return whether the parameter of a primitive is a code: a loop, a branch, or a way back through one."""
+    return primitive.lower is not None
 
 
 def check(name: str, avals: Avals, params: Mapping[str, Any], version: int) -> Primitive:
@@ -543,10 +526,10 @@ def check(name: str, avals: Avals, params: Mapping[str, Any], version: int) -> P
             "(fgrad.extend) before the program is loaded"
         )
     primitive = PRIMITIVES[name]
-    if version < CHANGED.get(name, 0):
+    if version < primitive.since:
         raise ValueError(
             f"the program is stored in version {version} of the format, and {name} means another thing since "
-            f"version {CHANGED[name]}: export the function again"
+            f"version {primitive.since}: export the function again"
         )
     wrong = reason(name, params)
     if wrong:
@@ -555,7 +538,7 @@ def check(name: str, avals: Avals, params: Mapping[str, Any], version: int) -> P
     count = OPERANDS.get(name, count)
     if count is not None and count != len(avals):
         raise ValueError(f"{name} takes {count} operands, not {len(avals)}")
-    if name in CODES:
+    if has_code(primitive):
         return primitive
     for k, predicate in PARAMS.get(name, {}).items():
         if k not in params and k in optional:

@@ -90,7 +90,7 @@ def _selected(known: Sequence[int], mapped: Sequence[bool]) -> list[bool]:
 class Code:
     """A function of flat lists of values that a program holds."""
 
-    primitive = ""  # that runs it as a loop or branch of programs, which a compiler may lay out
+    primitive = ""  # that runs it; "": several do, which are no loops and branches
     outs: tuple[Aval, ...]
 
     _known: list[int] | None = None
@@ -255,6 +255,7 @@ class While(Code):
 class Back(Code):
     """The cotangents of some arguments of `code`, from all arguments and the cotangents of float outputs."""
 
+    primitive = "lax.pullback"
     code: Code
     wanted: tuple[bool, ...]
     outs: tuple[Aval, ...]

@@ -220,10 +220,12 @@ class Primitive:
         "reduction",
         "run",
         "shape",
+        "since",
         "single",
         "traits",
         "truths",
         "unchecked",
+        "unstored",
         "write",
     )
 
@@ -250,6 +252,8 @@ class Primitive:
     truths: str
     python: type | None
     reduction: Reduction | None
+    unstored: str
+    since: int
     traits: frozenset[str]
 
     def __init__(
@@ -278,6 +282,8 @@ class Primitive:
         truths: str = "",
         python: type | None = None,
         reduction: Reduction | None = None,
+        unstored: str = "",
+        since: int = 1,
         traits: Iterable[str] = (),
     ) -> None:
         """Declare a primitive.
@@ -310,9 +316,11 @@ class Primitive:
             truths: the code of one element of truth values.
             python: the least type of what Python's operators make of Python's numbers by it; None: an array.
             reduction: how compiled loops join the elements along `axes`; None: they do not.
+            unstored: why no stored program may contain it; "": one may.
+            since: the version of the format of archives in which its operands and parameters changed last.
             traits: what else is asked of it, from `MOVES` on.
         """
-        self.lower = lower
+        self.lower, self.unstored, self.since = lower, unstored, since
         self.write, self.depends, self.large = write, depends, large
         self.mixes, self.costly, self.checks = mixes or body is not None, costly, checks
         self.unchecked, self.effect, self.traits = unchecked or {}, effect, frozenset(traits)

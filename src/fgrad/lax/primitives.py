@@ -142,7 +142,7 @@ def _vjp(linear: bool, pattern: tuple[bool, ...]) -> VJP:
     return VJP(call, keep=keep, params=True, exact=True, linear=linear)
 
 
-def _declare(name: str, *, linear: bool) -> None:
+def _declare(name: str, *, linear: bool = False, unstored: str = "") -> None:
     def batch(mapped: tuple[bool, ...], *values: Any, code: Code) -> Any:
         size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
         made = Mapped(code, mapped, size)
@@ -158,10 +158,13 @@ def _declare(name: str, *, linear: bool) -> None:
             batch=batch,
             many=True,
             lower=lower,
+            unstored=unstored,
         )
     )
 
 
-for _name in ("cond", "scan", "while_loop", "custom_root", "custom_linear_solve", "opaque"):
-    _declare(f"lax.{_name}", linear=False)
+for _name in ("cond", "scan", "while_loop"):
+    _declare(f"lax.{_name}")
+for _name in ("custom_root", "custom_linear_solve", "opaque"):
+    _declare(f"lax.{_name}", unstored="a solver is Python, and Python is not stored")
 _declare("lax.pullback", linear=True)  # in the cotangents, which are all that a linear recording follows

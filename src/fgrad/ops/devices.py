@@ -13,6 +13,8 @@ from fgrad.core.primitive import LINEAR, TRANSFERS, Pattern, Primitive, by_argum
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, linear
 
+UNSTORED = "devices belong to a machine, and a stored program to none"
+
 
 def to_device(x: Any, device: str, source: str) -> Any:
     """Return `x`, which is on the device `source`, on `device`; the adjoint goes back."""
@@ -30,6 +32,7 @@ linear(
     adjoint=lambda ct, x, *, device, source: to_device(ct, source, device),
     shape=lambda x, *, device, source: x,
     batch=lambda x, *, device, source: to_device(x, device, source),
+    unstored=UNSTORED,
 )
 register(
     Primitive(
@@ -40,6 +43,7 @@ register(
         ),
         shape=lambda x, *, device: x,
         batch=lambda _, x, *, device: bind("staged_to_device", x, device=device),
+        unstored=UNSTORED,
         traits={TRANSFERS},
     )
 )
@@ -50,6 +54,7 @@ register(
         vjp=by_argument(lambda ct, x: bind("to_device_of", ct, x), None, exact=True, linear=True),
         shape=lambda x, like: x,
         batch=_beside,
+        unstored=UNSTORED,
         traits={TRANSFERS},
     )
 )

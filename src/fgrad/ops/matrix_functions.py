@@ -131,6 +131,7 @@ def _run_regularized(x: Any, a: Any, *, function: str) -> Any:
 register(
     Primitive(
         "matrix_function",
+        since=2,
         run=elsewhere(_run, _there),
         vjp=_function_vjp,
         shape=lambda a, *, to_complex, **_: (
@@ -299,6 +300,7 @@ for _name, _run_it in (("regular", _run_regular), ("regularized", _run_regulariz
 register(
     Primitive(
         "frechet",
+        since=2,
         run=elsewhere(_run_frechet, _there_frechet),
         vjp=_frechet_vjp,
         shape=lambda a, e: Aval(a.shape, np.result_type(a.dtype, e.dtype)),

@@ -27,12 +27,14 @@ def replicate(x: Any, over: ProcessAxis) -> Any:
     return bind_over("replicate", x, over=over)
 
 
+_UNSTORED = "it belongs to the processes of one run"
 linear(
     "reduce",
     run=lambda x, *, over: over.psum(x),
     adjoint=lambda ct, x, *, over: replicate(ct, over),
     shape=lambda x, *, over: x,
     batch=reduce,
+    unstored=_UNSTORED,
 )
 linear(
     "replicate",
@@ -40,6 +42,7 @@ linear(
     adjoint=lambda ct, x, *, over: reduce(ct, over),
     shape=lambda x, *, over: x,
     batch=replicate,
+    unstored=_UNSTORED,
 )
 
 
@@ -81,5 +84,6 @@ register(
         vjp=_back,
         shape=lambda x, token, **params: x if isinstance(x, Aval) else aval_of(x),
         batch=_transfer_all,
+        unstored=_UNSTORED,
     )
 )

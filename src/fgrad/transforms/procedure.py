@@ -354,5 +354,13 @@ def _batch(mapped: Pattern, *values: Any, code: Procedure) -> tuple[Any, ...]:
 
 
 CALL = register(
-    Primitive("jit", run=_run, vjp=flat, shape=lambda *_, code: code.outs, batch=_batch, many=True)
+    Primitive(
+        "jit",
+        run=_run,
+        vjp=flat,
+        shape=lambda *_, code: code.outs,
+        batch=_batch,
+        many=True,
+        unstored="it belongs to one process",
+    )
 )
