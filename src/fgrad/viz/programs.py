@@ -9,12 +9,13 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.aval import aval_of
+from fgrad.core.control_flow import Branches, Scan, While, programs_of
 from fgrad.core.program import Equation, Program, Var, shown, shown_parameter
 from fgrad.core.scopes import Scope, scopes_of
 from fgrad.viz.formatting import cut
 from fgrad.viz.graph import INPUT, OPERATION, OUTPUT, Box, Graph, Item
 
-PARTS = {"While": ("condition", "step"), "Scan": ("step",)}
+PARTS: dict[Any, Sequence[str]] = {While: ("condition", "step"), Scan: ("step",)}
 
 
 def graph_of(program: Program, names: Sequence[str] = ()) -> Graph:
@@ -75,15 +76,14 @@ class _Reader:
     def inside(self, e: Equation, sources: Sequence[Item], box: Box | None) -> list[list[Item]] | None:
         """Add the programs that an operation holds, in boxes; None where it holds none that it runs."""
         code = e.params.get("code")
-        kind = type(code).__name__
-        if kind == "Procedure":
-            programs: Sequence[Program] = (code.program,)  # type: ignore[union-attr]
+        if e.name == "jit":  # whose class belongs to the compiler, which a picture does not load
+            programs: Sequence[Program] = (e.params["code"].program,)
             parts: Sequence[str] = ("",)
-        elif kind == "Branches":
-            programs = code.inner()  # type: ignore[union-attr]
+        elif isinstance(code, Branches):
+            programs = code.inner()
             parts = [f"branch {i}" for i in range(len(programs))]
-        elif kind in PARTS:
-            programs, parts = code.inner(), PARTS[kind]  # type: ignore[union-attr]
+        elif type(code) in PARTS:
+            programs, parts = programs_of(e), PARTS[type(code)]
         else:
             return None
         length = getattr(code, "length", None)
@@ -102,7 +102,7 @@ class _Reader:
             ]
             outs = reader.read(program, pins)
             found.append([o or [start] for o in outs])
-        if kind == "Branches":
+        if isinstance(code, Branches):
             return [[i for outs in found for i in outs[k]] for k in range(len(e.outs))]
         return found[-1][: len(e.outs)]
 
