@@ -16,7 +16,6 @@ from fgrad.blocks import Block, Setting, is_of_handler, suppress
 from fgrad.compiler.simplify import constants
 from fgrad.core.aval import aval_of
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.kernels import source
 from fgrad.transforms import captures
 
 place = ContextVar("place", default="outside")
@@ -202,11 +201,6 @@ def test_other_errors_are_suppressed():
         raise ValueError("else")
 
 
-def _loading(alarm, monkeypatch):
-    monkeypatch.setattr(source, "execute", alarm)
-    source.load("def kernel(): pass  # that nobody asked for before\n")
-
-
 def _folding(alarm, monkeypatch):
     monkeypatch.setattr(PRIMITIVES["add"], "run", alarm)
     constants.folded("add", (np.ones(2), np.ones(2)), {}, aval_of(np.ones(2)))
@@ -226,7 +220,7 @@ def _calling_again(alarm, monkeypatch):
     f(1.0)
 
 
-@pytest.mark.parametrize("reach", [_loading, _folding, _reading, _calling_again])
+@pytest.mark.parametrize("reach", [_folding, _reading, _calling_again])
 def test_where_something_is_tried_another_way_the_error_of_a_handler_is_the_callers(
     reach, alarm, monkeypatch, tmp_path
 ):

@@ -122,7 +122,6 @@ def test_every_lock_is_one_that_forks_know():
         "locks.py",
         "compat/cpython.py",  # makes those of `locks`
         "compat/numba.py",  # of one launch in the simulator
-        "kernels/entry.py",  # tried, not waited for
         "kernels/pool.py",  # what workers sleep on, of which a child has none
     }
 
