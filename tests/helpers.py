@@ -7,10 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import fgrad as fg
+from fgrad import config
 
 ROUNDING = {"float32": 2e-5, "complex64": 2e-5, "float64": 1e-10, "complex128": 1e-10}
+
+
+def unchecked(reason: str) -> pytest.MarkDecorator:
+    """Return the mark of a test of what is otherwise by design where kernels check all that they touch."""
+    return pytest.mark.skipif(config.checked(), reason=f"with FGRAD_CHECK=1, {reason}")
 
 
 def plain(x: Any) -> Any:

@@ -11,7 +11,7 @@ import pytest
 from tests import growth
 
 import fgrad as fg
-from fgrad.kernels import cpu, native
+from fgrad.kernels import checks, cpu, native, vm
 from fgrad.transforms import procedure
 
 LIMIT = 6
@@ -37,8 +37,7 @@ def text(number):
 
 def call(kernel):
     out = np.zeros(1)
-    slots, args = np.array([out.ctypes.data]), np.zeros(1, np.int64)
-    kernel.function(slots.ctypes.data, args.ctypes.data, 0, 1)
+    vm.call(kernel, np.zeros(1, np.int64), checks.addresses([out]), 0, 1)
     return out[0]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.compiler.interpreting import kernels_in_python
-from tests.helpers import close, differences
+from tests.helpers import close, differences, unchecked
 
 import fgrad as fg
 import fgrad.numpy as fnp
@@ -301,6 +301,7 @@ def test_no_memory_left(way, monkeypatch):
             assert f(0.7, 0) == 1  # nothing to keep
 
 
+@unchecked("as_njit is refused")
 def test_no_memory_left_inside_of_other_compiled_code(monkeypatch):
     refuse = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(lambda _, size: None)
     monkeypatch.setattr(stacks, "grow", lambda: ctypes.cast(refuse, ctypes.c_void_p).value)
@@ -308,6 +309,7 @@ def test_no_memory_left_inside_of_other_compiled_code(monkeypatch):
         fg.jit(fg.grad(repeated)).as_njit(0.7, 3)(0.7, 3)
 
 
+@unchecked("as_njit is refused")
 def test_inside_of_other_compiled_code():
     f = fg.jit(fg.value_and_grad(repeated)).as_njit(0.7, 3)
     for count in (0, 1, 5000, 3):

@@ -7,6 +7,7 @@ import weakref
 
 import numpy as np
 import pytest
+from tests.helpers import unchecked
 
 from fgrad.compat import numpy as layout
 from fgrad.compat.numpy import address
@@ -45,6 +46,7 @@ def affine(n=8, **options):
     )
 
 
+@unchecked("Python starts programs")
 def test_it_is_a_function_of_c():
     assert type(affine().entry) is type(len)
 

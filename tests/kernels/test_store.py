@@ -15,7 +15,7 @@ import pytest
 
 import fgrad as fg
 from fgrad import config
-from fgrad.kernels import native, store
+from fgrad.kernels import checks, native, store, vm
 
 posix_only = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="there are no numeric users")
 NAME = f"k_{'0123456789abcdef' * 2}.o"
@@ -70,8 +70,7 @@ def kernel(number=0):
     before = native.statistics()
     made = native.compiled(text)
     out = np.zeros(1)
-    slots, args = np.array([out.ctypes.data]), np.zeros(1, np.int64)
-    made.function(slots.ctypes.data, args.ctypes.data, 0, 1)
+    vm.call(made, np.zeros(1, np.int64), checks.addresses([out]), 0, 1)
     assert out[0] == number + 0.25
     after = native.statistics()
     return after.compiled - before.compiled, after.loaded - before.loaded

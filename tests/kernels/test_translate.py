@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from tests.kernels import by_numba
+from tests.helpers import unchecked
 
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import apply, var
@@ -264,6 +265,7 @@ def test_comparisons_in_a_chain():
     assert both_ways(text, x, x, x, hi=4).tolist() == [0, 1, 0, 0]
 
 
+@unchecked("kernels are no vector code")
 def test_long_sums_are_taken_in_vectors():
     text = kernel("s = 0.0", "for i in range(lo, hi):", "    s = add_any(s, a[i])", "c[0] = s")
     written = compilation.assembly(text, "kernel", "kernel")
@@ -363,6 +365,7 @@ def test_compiled_programs_do_not_import_numba(tmp_path):
     assert done.stdout.split() == ["True", "False"]
 
 
+@unchecked("places are those of the checks")
 def test_places_do_not_wrap_around_but_where_something_is_taken_away():
     """LLVM makes no vectors of many strided accesses without knowing that, and must not be told more."""
     text = """

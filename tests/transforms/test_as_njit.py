@@ -10,9 +10,12 @@ from typing import NamedTuple
 import numba
 import numpy as np
 import pytest
+from tests.helpers import unchecked
 
 import fgrad as fg
 from fgrad.kernels import native
+
+pytestmark = unchecked("as_njit is refused")
 
 
 class Pair(NamedTuple):
