@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from tests.kernels import by_numba
+from tests.helpers import unchecked
 
 from fgrad.errors import CacheWarning
 from fgrad.kernels import checks, compilation, intrinsics, native, store, vm
@@ -145,7 +146,8 @@ class TestCache:
         text = "\n    ".join(lines)
         native.compiled(text)
         (path,) = folder.iterdir()
-        assert path.read_bytes().split(b"\n", 2)[1].split(b" ")[1:] == [b"erf"]
+        symbols = {name.decode() for name in path.read_bytes().split(b"\n", 2)[1].split(b" ")[1:]}
+        assert symbols - {checks.SYMBOL} == {"erf"}
         native._kernels.clear()
         x = np.array([0.5])
         before = native.statistics().loaded
@@ -306,6 +308,7 @@ def kernel(slots, args, lo, hi):
             native._kernels.clear()
         check(kernel, 5)
 
+    @unchecked("kernels are no vector code")
     def test_many_pointers_are_vector_code_if_alone(self, folder):
         registers = {}
         for word in ("", "alone"):
