@@ -63,20 +63,23 @@ def _died(watch: Any) -> None:
     watch.block.undo(watch.mark)
 
 
-class _End:
+def _end(block: Block) -> Callable[..., None]:
+    """Return what a `with` statement calls at its end, and watch it."""
+    end = partial(block.__class__.leave, block)
+    mark = block.mark()
+    watch = _Watch(end, _died)
+    # no interrupt comes between here and the end, as nothing is called: there is a watch, or none
+    watch.block, watch.mark, watch.outer = block, mark, block._watch
+    block._watch = watch
+    return end
+
+
+class _End(property):
     """`__exit__` of blocks: a `with` statement gets a callable of its own."""
 
-    __slots__ = ()
-
-    def __get__(self, block: Block | None, owner: type[Block]) -> Callable[..., None]:
-        if block is None:
-            return owner.leave  # which `contextlib.ExitStack` calls
-        end, mark, outer = partial(owner.leave, block), block.mark(), block._watch
-        watch = _Watch(end, _died)
-        # no interrupt comes between here and the end, as nothing is called: there is a watch, or none
-        watch.block, watch.mark, watch.outer = block, mark, outer
-        block._watch = watch
-        return end
+    def __call__(self, block: Block, *error: object) -> None:
+        """Leave a block, as `contextlib.ExitStack` does."""
+        block.leave(*error)
 
 
 class Block:
@@ -89,7 +92,7 @@ class Block:
 
     _watch: _Watch | None
 
-    __exit__ = _End()
+    __exit__ = _End(_end)
 
     def mark(self) -> Any:
         """Return what `undo` has to know of the time before `__enter__`; change nothing."""

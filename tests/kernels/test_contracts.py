@@ -14,6 +14,7 @@ import fgrad.kernels
 from fgrad import nn
 from fgrad.compiler import concatenation, emit
 from fgrad.compiler import scans as compiled_scans
+from fgrad.compiler.device.statements import Writer
 from fgrad.compiler.index import Index
 from fgrad.compiler.library import launch
 from fgrad.compiler.loop_nests import Loop, Place
@@ -28,12 +29,11 @@ from fgrad.ops import pooling
 from fgrad.ops.indexing import HOLE
 
 RNG = np.random.default_rng(5)
-DEVICE = {"cuda", "launching", "recurrences", "linear_systems"}  # whose kernels are CUDA's
 OWN = {
     "vm",
     "entry",
     "embedding",
-    "crew",
+    "pool",
     "loops",
 }  # whose arguments are words of fgrad's own, or are handed on
 
@@ -42,7 +42,7 @@ def texts():
     """Yield each string of the package that has the head of a kernel, with its module."""
     for package in (fgrad.kernels, fgrad.compiler):
         for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-            if info.name.rpartition(".")[2] in DEVICE | OWN or info.ispkg:
+            if info.name.rpartition(".")[2] in OWN or info.ispkg:
                 continue
             tree = ast.parse(Path(importlib.util.find_spec(info.name).origin).read_text())
             documentation = {id(n.body[0].value) for n in ast.walk(tree) if isinstance(n, ast.Module)}
@@ -61,6 +61,8 @@ def test_every_kernel_states_its_contract():
         "kernels.scans",
         "kernels.sorting",
         "kernels.blas",
+        "kernels.recurrences",
+        "kernels.linear_systems",
         "compiler.scans",
         "compiler.concatenation",
     }
@@ -70,7 +72,8 @@ def test_every_kernel_states_its_contract():
     for name, text in texts():
         module = importlib.import_module(name)
         head = generated.get(name)
-        checked = (emit, importlib.import_module("fgrad.kernels.cpu"))  # see `emit._hold` and `cpu._module`
+        # see `emit.hold`, `cpu._module` and `cuda._contract`
+        checked = (emit, *(importlib.import_module(f"fgrad.kernels.{m}") for m in ("cpu", "cuda")))
         assert "CONTRACT = " in (getattr(module, head) if head else text) or module in checked, (name, text)
 
 
@@ -266,6 +269,20 @@ def test_loops_of_compiled_programs_reach_no_further_than_their_buffers():
         outer.size = 0
         inner.body = [("t0 = ", Place(x, at))]
         emit._hold(base, {})
+
+
+def test_lines_for_a_device_are_held_to_their_buffers_too():
+    x = Var(Aval((5, 6), np.dtype(float)), "x")
+    for at, fine in [(Index(0, ((0, 6), (1, 1))), True), (Index(1, ((0, 6), (1, 1))), False)]:
+        for merge in (False, True):
+            writer = Writer((5, 6), {}, {}, {}, {}, 4, {})
+            items = [("t0 = ", Place(x, at))]
+            show = (lambda: writer.flattened("i", [0, 1], items)) if merge else (lambda: writer.text(items))
+            if fine:
+                assert "b0[" in "".join(show())
+                continue
+            with pytest.raises(BrokenContractError, match="from element 1 to 30 of the 30 of x"):
+                show()
 
 
 @pytest.mark.parametrize("broken", [False, True])

@@ -15,6 +15,7 @@ from tests.kernels import reference
 from tests.kernels.samples import X, Y, check_atoms
 
 from fgrad.backend import devices
+from fgrad.errors import BrokenContractError
 from fgrad.expr.derive import gradient
 from fgrad.expr.node import apply, const
 from fgrad.kernels import cuda, launching
@@ -45,6 +46,32 @@ def on_device(kernel):
 
 def elementwise(params, results):
     return on_device(cuda.elementwise(params, results))
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (3, 1), (1, 3, 4), (2, 1, 1), (2, 3, 1), (2, 3, 4)])
+def test_contracts_ask_for_the_elements_that_there_are_and_no_less(shape):
+    whole, size = (2, 3, 4), int(np.prod(shape, dtype=int))
+    sizes, strides = cuda._collapse(whole, [cuda._spread(shape, whole)])
+    where = cuda._laid(sizes, strides[0])
+    text = cuda.elementwise((X,), (X,))._text(np.dtype(float), len(sizes), [where])
+    numbers = [24, *sizes[1:], *cuda._moving([where], strides)]
+    launching.ask(text, [np.zeros(size), np.zeros(24)], numbers)
+    for short in ([np.zeros(size - 1), np.zeros(24)], [np.zeros(size), np.zeros(23)]):
+        with pytest.raises(BrokenContractError, match="would read or write outside"):
+            launching.ask(text, short, numbers)
+    if where.axes and not where.linear:
+        with pytest.raises(BrokenContractError, match=">= 0"):
+            launching.ask(text, [np.zeros(size), np.zeros(24)], [*numbers[:-1], -1])
+
+
+def test_a_launch_that_breaks_the_contract_does_not_run():
+    out = np.zeros(3)
+    launch = launching.compiled(cuda.elementwise((X,), (X,)).text(), ("float64", "float64"), 1)
+    with pytest.raises(BrokenContractError, match=r"it asks for n <= len\(o0\), but n = 4"):
+        launch([np.ones(4), out], [4], 1, 4)
+    assert (out == 0).all()
+    launch([np.ones(4), out], [3], 1, 4)
+    assert (out == 1).all()
 
 
 @pytest.mark.parametrize("arity", [1, 2, 3])

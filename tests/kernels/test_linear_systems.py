@@ -7,6 +7,7 @@ import pytest
 from scipy import linalg
 from tests.kernels.samples import values
 
+from fgrad.errors import BrokenContractError
 from fgrad.kernels import linear_systems
 
 RNG = np.random.default_rng(0)
@@ -77,3 +78,23 @@ def test_singular_banded_systems_show(place):
         place.array(np.array([[0.0, 1, 1], [0, 0, 0], [0, 0, 0]])), place.array(np.ones((3, 1))), 1, 1
     )
     assert not np.all(pivots.download())
+
+
+@pytest.mark.parametrize(
+    ("shapes", "numbers"),
+    [
+        ([(3, 4), (4, 5), (4, 2)], (1, 4, 2, 1, 1)),
+        ([(3, 4), (4, 4), (4, 1)], (1, 4, 2, 1, 1)),
+        ([(3, 4), (4, 4), (4, 2)], (2, 4, 2, 1, 1)),
+        ([(3, 4), (4, 4), (4, 2)], (1, 4, 2, 3, -1)),
+        ([(4, 4), (4, 4), (4, 4), (4, 4), (3,)], (1, 4, 1)),
+        ([(4, 4), (4, 3), (4, 4), (4, 4), (4,)], (1, 4, 1)),
+    ],
+)
+def test_what_does_not_belong_together_is_not_launched(place, shapes, numbers):
+    dtype = np.dtype(float)
+    banded, factors = linear_systems.text_of_banded, linear_systems.text_of_ldl
+    text = banded(dtype) if len(shapes) == 3 else factors(dtype, hermitian=True)
+    arrays = [place.array(np.zeros(s)) for s in shapes]
+    with pytest.raises(BrokenContractError, match="would read or write outside of its arguments"):
+        linear_systems._launch(text, arrays, 4, list(numbers))

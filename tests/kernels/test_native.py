@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from tests.kernels import by_numba
 from tests.helpers import unchecked
+from tests.kernels import by_numba
 
 from fgrad.errors import CacheWarning
 from fgrad.kernels import checks, compilation, intrinsics, native, store, vm

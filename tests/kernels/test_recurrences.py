@@ -7,6 +7,7 @@ import pytest
 from scipy import signal
 from tests.kernels.samples import values
 
+from fgrad.errors import BrokenContractError
 from fgrad.kernels import recurrences
 
 RNG = np.random.default_rng(0)
@@ -22,6 +23,33 @@ def test_orders(place, lead):
         for k, other in enumerate(pivots[i]):
             rows[[k, other]] = rows[[other, k]]
         np.testing.assert_array_equal(found[i], rows)
+
+
+def test_exchanges_with_rows_that_there_are_not_stay_inside(place):
+    """They are data, which a stored program may bring."""
+    whole = place.empty((3, 4), np.int32)
+    whole.buffer[...] = 7
+    pivots = place.array(np.array([[-5, 1, 2**30]], np.int32))
+    inner = type(whole)(whole.buffer[1:2], place)
+    recurrences._launch(recurrences._ORDER, [pivots, inner], 1, 3, 4)
+    assert sorted(recurrences.order_of(pivots, 4).download()[0]) == [0, 1, 2, 3]
+    assert (whole.download()[[0, 2]] == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes", "numbers"),
+    [
+        (recurrences._ORDER, [(2, 3), (2, 4)], (3, 3, 4)),
+        (recurrences._ORDER, [(2, 3), (2, 2)], (2, 3, 2)),
+        (recurrences._ADVANCE + recurrences._RECURSION, [(2,), (3, 5), (3, 4)], (3, 5, 2)),
+        (recurrences._ADVANCE + recurrences._CHUNKS, [(2,), (3, 5), (3, 5), (3, 1)], (3, 5, 2, 1)),
+    ],
+)
+def test_what_does_not_belong_together_is_not_launched(place, text, shapes, numbers):
+    kinds = [np.int32 if "order" in text else np.float64] * len(shapes)
+    arrays = [place.array(np.zeros(s, d)) for s, d in zip(shapes, kinds, strict=True)]
+    with pytest.raises(BrokenContractError, match="would read or write outside of its arguments"):
+        recurrences._launch(text, arrays, *numbers)
 
 
 @pytest.mark.parametrize("dtype", "fdFD")

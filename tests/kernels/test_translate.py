@@ -7,8 +7,8 @@ import sys
 
 import numpy as np
 import pytest
-from tests.kernels import by_numba
 from tests.helpers import unchecked
+from tests.kernels import by_numba
 
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import apply, var

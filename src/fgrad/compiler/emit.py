@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -424,17 +424,26 @@ def _hold(loop: Loop, sizes: dict[int, int]) -> None:
     for item in itertools.chain(loop.before, loop.body, loop.after):
         if isinstance(item, Loop):
             _hold(item, sizes)
-        elif not any(isinstance(p, str) and ") if " in p for p in item):
-            for p in item:
-                if isinstance(p, Place):
-                    _hold_place(p, sizes)
+        else:
+            hold(item, sizes)
 
 
-def _hold_place(place: Place, sizes: dict[int, int]) -> None:
-    part = isinstance(place.buffer, Part)
-    count = place.buffer.count if part else place.buffer.aval.size
-    least, most = reach(place.at, sizes)
-    if least < 0 or most >= count:
+def hold(line: Line, sizes: Mapping[int, int]) -> None:
+    """Raise unless all that a line reads and writes, if no condition stands before it, lies in its buffer.
+
+    Raises:
+        BrokenContractError: a place is outside.
+    """
+    if any(isinstance(p, str) and ") if " in p for p in line):
+        return
+    for place in line:
+        if not isinstance(place, Place):
+            continue
+        part = isinstance(place.buffer, Part)
+        count = place.buffer.count if part else place.buffer.aval.size
+        least, most = reach(place.at, sizes)
+        if least >= 0 and most < count:
+            continue
         name = place.buffer.root.equation.name if part else str(place.buffer)
         raise BrokenContractError(
             f"a compiled loop would go from element {least} to {most} of the {count} of {name}. The "

@@ -7,7 +7,7 @@ A kernel's text says so beside the code, as one expression of Python in the name
 `x[n, width]` is the shape of an array: a name that means nothing yet gets the size, everything else has to be
 equal to it. What remains are conditions; `hi` is how many steps the loop has. Parameters of kernels that
 programs call are numbers of slots, and other numbers; `args(x, out, count)` gives them names, `len(x)` and
-`nbytes(x)` are how much there is in a slot.
+`nbytes(x)` are how much there is in a slot. Kernels of a device get flat buffers, of `len(x)` elements.
 
 Whoever calls a kernel holds the arguments to its contract before the loop, once for each shape: a mistake
 above it, or in a program that somebody else wrote, is then an error and no access to foreign memory.
@@ -68,7 +68,7 @@ class Contract:
         """
         if self._good.young.get(key) or self._good.get(key):
             return
-        self.hold(args, steps, len)
+        self.hold(args, steps, _size)
         self._good[key] = True
 
     def launched(self, numbers: Sequence[int], turns: int, sizes: Mapping[int, tuple[int, int]]) -> None:
@@ -113,6 +113,11 @@ class Contract:
             f"{self._title} would read or write outside of its arguments: it asks for {text}, but {shown}. "
             "The operands and parameters of the operation do not match"
         )
+
+
+def _size(x: Any) -> int:
+    """Return how many elements an array has, of whatever shape, on whatever device."""
+    return int(x.size)
 
 
 def _has_shape(shape: Sequence[int], wanted: Sequence[tuple[str, Any]], known: dict[str, Any]) -> bool:

@@ -94,8 +94,11 @@ class Elementwise:
             *(f"{o}[i] = {v}" for o, v in zip(outs, code.values, strict=True)),
             "i += step",
         ]
+        promise = f"CONTRACT = {_contract(where, outs, sizes)!r}"
         return _join(
-            code.preamble, names, ["i = cuda.grid(1)", "step = cuda.gridsize(1)", "while i < n:", *_in(lines)]
+            f"{code.preamble}\n\n{promise}",
+            names,
+            ["i = cuda.grid(1)", "step = cuda.gridsize(1)", "while i < n:", *_in(lines)],
         )
 
 
@@ -165,6 +168,19 @@ def _loads(where: Sequence[Operand], index: str) -> list[str]:
         place = index if w.linear else " + ".join(f"i{k} * s{i}_{k}" for k in w.axes) or "0"
         lines.append(f"x{i} = F(a{i})" if w.by_value else f"x{i} = a{i}[{place}]")
     return lines
+
+
+def _contract(where: Sequence[Operand], outs: Sequence[str], sizes: Sequence[str]) -> str:
+    """Return what a kernel asks of its buffers: the last element that each of them is read or written at."""
+    last = [f"(n - 1) // ({' * '.join(sizes) or '1'})", *(f"({size} - 1)" for size in sizes)]
+    clauses = [f"{size} > 0" for size in sizes] + [f"n <= len({o})" for o in outs]
+    for i, w in enumerate(where):
+        if w.linear:
+            clauses.append(f"n <= len(a{i})")
+        elif not w.by_value:
+            clauses += [f"s{i}_{k} >= 0" for k in w.axes]
+            clauses.append(f"{' + '.join(f'{last[k]} * s{i}_{k}' for k in w.axes) or '0'} < len(a{i})")
+    return ", ".join(clauses)
 
 
 def _split(index: str, axes: list[str], sizes: list[str]) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 from fgrad import config, locks
 from fgrad.backend.library import missing
 from fgrad.compat.numba import let_simulated_blocks_share
-from fgrad.kernels import mathlib, source
+from fgrad.kernels import contracts, mathlib, source
 
 simulation = locks.lock()  # the simulator runs one kernel at a time
 GRIDS = 256  # of a kernel that are known, on all streams
@@ -79,8 +79,25 @@ def compiled(text: str, buffers: tuple[str, ...], numbers: int) -> Callable[...,
     """
     cuda, simulated, *_ = device()
     if simulated:
-        return _simulated(cuda.jit(module(text)))
-    return _launched(cuda, cuda.jit(signature(buffers, numbers))(module(text)))
+        launch = _simulated(cuda.jit(module(text)))
+    else:
+        launch = _launched(cuda, cuda.jit(signature(buffers, numbers))(module(text)))
+    if contracts.of(text) is None:  # of a compiled program, whose places are known
+        return launch
+
+    def run(arrays: Sequence[Any], numbers: Sequence[int], blocks: int, threads: int) -> None:
+        ask(text, arrays, numbers)
+        launch(arrays, numbers, blocks, threads)
+
+    return run
+
+
+def ask(text: str, arrays: Sequence[Any], numbers: Sequence[int]) -> None:
+    """Hold the arguments of a launch to the contract of the kernel in a text; see `contracts`."""
+    contract = contracts.of(text)
+    assert contract is not None  # noqa: S101 -- it says one
+    sizes = [None if a.__class__ is float else a.size for a in arrays]
+    contract.ask((*numbers, *sizes), [*arrays, *numbers], 0)
 
 
 def signature(buffers: Sequence[str], numbers: int) -> Any:

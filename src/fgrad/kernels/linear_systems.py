@@ -35,6 +35,12 @@ def exchange(w, i, j):
 # Row r of `w` holds the columns r - low ... r + low + high: an exchange of rows reaches so far to the right.
 # What is done to rows of `w` is done to those of `x`, which are right-hand sides first, and solutions then.
 _BANDED = """
+CONTRACT = (
+    "low >= 0, high >= 0, len(ab) == count * (low + high + 1) * n, len(x) == count * n * columns,"
+    "len(w) == count * n * (2 * low + high + 1)"
+)
+
+
 def kernel(ab, w, x, count, n, columns, low, high):
     width = 2 * low + high + 1
     lane = np.int64(cuda.threadIdx.x)
@@ -202,6 +208,9 @@ def subtract(w, at, k, stop, n):
                 v = v - w[at + i * n + c] * w[at + c * n + j]
             put(w, at, i, j, n, v)
         e += cuda.blockDim.x
+
+
+CONTRACT = "len(a) == len(w) == len(outer) == len(d) == count * n * n, len(order) == count * n"
 
 
 def kernel(a, w, outer, d, order, count, n, sign):

@@ -13,6 +13,9 @@ from fgrad.backend.array import DeviceArray
 from fgrad.kernels.launching import compiled, device
 
 _ORDER = """
+CONTRACT = "len(pivots) == count * k, len(order) == count * m, 0 <= k <= m"
+
+
 def kernel(pivots, order, count, k, m):
     i = cuda.grid(1)
     while i < count:
@@ -20,7 +23,7 @@ def kernel(pivots, order, count, k, m):
             order[i * m + j] = j
         for j in range(k):
             a = i * m + j
-            b = i * m + pivots[i * k + j]
+            b = i * m + min(max(pivots[i * k + j], 0), m - 1)  # which are data
             held = order[a]
             order[a] = order[b]
             order[b] = held
@@ -38,6 +41,9 @@ def advance(a, u, y, row, start, stop, k, first):
 """
 
 _RECURSION = """
+
+CONTRACT = "len(a) == k, len(u) == count * n, len(y) == len(u)"
+
 
 def kernel(a, u, y, count, n, k):
     i = np.int64(cuda.grid(1))
@@ -70,6 +76,9 @@ def carry(a, y, g, at, start, length, k):
             for i in range(k):
                 last = start + length - 1 - i
                 y[last] = y[last] - g[at + length - 1 - i - m] * before
+
+
+CONTRACT = "len(a) == k > 0, len(u) == count * n, len(y) == len(u), len(g) == count * length, k <= length"
 
 
 def kernel(a, u, y, g, count, n, k, length):

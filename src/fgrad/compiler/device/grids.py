@@ -193,7 +193,7 @@ class _Rows(Writer):
             if root.var in self.kept:
                 self.stores[root.var] = None
                 place = Place(root.var, linear(out, root.var.aval.shape))
-                stored = f"{self.part(place)} = {total}"
+                (stored,) = self.text([(place, f" = {total}")])
                 end += [stored] if self.alone else ["if lane == 0:", f"    {stored}"]
         self.merged.clear()
         inner = self.flattened("j", range(depth, len(loops)), items) if items else []

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compiler.elements import BOOL, SMALL, Elements
+from fgrad.compiler.emit import hold
 from fgrad.compiler.fuse import Root
 from fgrad.compiler.index import Index, linear
 from fgrad.compiler.loop_nests import Bound, Builder, Line, Loop, Place
@@ -109,7 +110,14 @@ class Writer:
         return found
 
     def text(self, items: Sequence[Line]) -> list[str]:
-        """Return lines as text."""
+        """Return lines as text.
+
+        Raises:
+            BrokenContractError: one reads or writes outside of a buffer.
+        """
+        sizes = self.builder.sizes | self.merged
+        for item in items:
+            hold(item, sizes)
         return ["".join(map(self.part, item)) for item in items]
 
     def flattened(self, index: str, loops: Sequence[int], items: list[Line]) -> list[str]:
