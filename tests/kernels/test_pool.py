@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from tests.helpers import unchecked
 
 from fgrad.kernels import native, threads
 from fgrad.kernels import pool as module
@@ -85,7 +84,6 @@ def test_a_pool_that_never_comes_holds_nobody_up(loop):
     assert (seen == 1).all()
 
 
-@unchecked("loops that Numba compiles run alone")
 def test_who_helps_takes_pieces_and_leaves_when_there_is_nothing(loop):
     pool = ThreadPool(2)  # this thread is its worker
     helped = pool._code.help(pool.queue, 10)
