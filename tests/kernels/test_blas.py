@@ -1,6 +1,9 @@
+import ctypes
+
 import numpy as np
 import pytest
 
+from fgrad.compat import numpy as layout
 from fgrad.kernels import blas, checks, intrinsics, native, vm
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-13}
@@ -118,13 +121,22 @@ def test_what_is_not_finite_is_as_in_matmul(dtype, size):
 
 
 def test_without_openblas_there_is_no_kernel(monkeypatch):
-    monkeypatch.setattr(blas, "_libraries", list)
-    monkeypatch.setattr(blas, "_address", blas._address.__wrapped__)
-    assert blas._address("cblas_dgemm") == 0
+    monkeypatch.setattr(layout, "blas_is_known", lambda: False)
+    monkeypatch.setattr(blas, "blas_address", layout.blas_address.__wrapped__)
+    assert blas.blas_address("cblas_dgemm") == 0
     assert (blas.gemm("float64") is None) == (not native.interpreted())
     assert (blas.gemv("float32") is None) == (not native.interpreted())
 
 
-def test_a_file_that_is_no_library_is_passed_over(tmp_path):
-    (tmp_path / "libopenblas64_.so").write_text("no library")
-    assert blas._open(tmp_path / "libopenblas64_.so") is None
+def test_a_file_that_is_no_library_is_passed_over(tmp_path, monkeypatch):
+    (tmp_path / "numpy.libs").mkdir()
+    (tmp_path / "numpy.libs" / "libopenblas64_.so").write_text("no library")
+    monkeypatch.setattr(np, "__file__", str(tmp_path / "numpy" / "__init__.py"))
+    assert layout.blas_libraries.__wrapped__() == []
+
+
+def test_a_library_that_gives_something_else_is_not_called(monkeypatch):
+    monkeypatch.setattr(
+        layout, "_blas_function", lambda name: ctypes.CFUNCTYPE(ctypes.c_double)(lambda: 14.0)
+    )
+    assert not layout.blas_is_known.__wrapped__()

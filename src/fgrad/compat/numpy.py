@@ -8,12 +8,14 @@ import sys
 from collections import namedtuple
 from collections.abc import Callable
 from contextvars import copy_context
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fgrad import config
+from fgrad.blocks import suppress
 from fgrad.compat import self_test
 
 # ---- the layout of arrays and numbers ------------------------------------------------------------------
@@ -108,6 +110,42 @@ def _by_variable() -> Ways:
 documented_ways = Ways(np.geterr, partial(np.seterr, all="ignore"), lambda before: np.seterr(**before))
 # what `numpy.errstate` does, at a fifth of its cost where its variable is known
 setting, silence, restore = _by_variable() if errstate_is_found() else documented_ways
+
+
+# ---- the OpenBLAS of its wheels ------------------------------------------------------------------------
+
+
+@cache
+def blas_libraries() -> list[ctypes.CDLL]:
+    """Return the libraries in NumPy's wheel, which are loaded already: on Linux and Windows, on Macs."""
+    package, found = Path(np.__file__).parent, []
+    for file in (*package.parent.glob("numpy.libs/*openblas64_*"), *package.glob(".dylibs/*openblas64_*")):
+        with suppress(OSError):  # not for this machine
+            found.append(ctypes.CDLL(str(file)))
+    return found
+
+
+@self_test
+def blas_is_known() -> bool:
+    """Return whether a function of these libraries takes 64-bit integers, and gives what it should."""
+    dot: Any = _blas_function("cblas_ddot")
+    dot.restype, word = ctypes.c_double, ctypes.c_int64
+    x = (ctypes.c_double * 3)(1.0, 2.0, 3.0)
+    whole, part = dot(word(3), x, word(1), x, word(1)), dot(word(2), x, word(2), x, word(1))
+    return bool(whole == 14.0 and part == 7.0)
+
+
+def _blas_function(name: str) -> Any:
+    return next(f for lib in blas_libraries() if (f := getattr(lib, f"scipy_{name}64_", None)) is not None)
+
+
+@cache
+def blas_address(name: str) -> int:
+    """Return the address of a function of NumPy's OpenBLAS, 0 if it is not found: then NumPy multiplies."""
+    if blas_is_known():
+        with suppress(StopIteration):
+            return ctypes.cast(_blas_function(name), ctypes.c_void_p).value or 0
+    return 0
 
 
 # ---- names that NumPy keeps to itself ------------------------------------------------------------------

@@ -8,16 +8,14 @@ kernel, and programs call `numpy.matmul` between their tables.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from fgrad.blocks import suppress
+from fgrad.compat.numpy import blas_address
 from fgrad.kernels import intrinsics, native
 
 LETTERS = {"float32": "s", "float64": "d"}
@@ -146,7 +144,7 @@ def gemm(dtype: str) -> Gemm | None:
     """Return the product of matrices of "float32" or "float64"; None where NumPy's BLAS is not at hand."""
     if native.interpreted():
         return Gemm(_interpreted(dtype, _interpreted_gemm), 0)
-    address = _address(f"cblas_{LETTERS[dtype]}gemm")
+    address = blas_address(f"cblas_{LETTERS[dtype]}gemm")
     return Gemm(_compiled(dtype, _GEMM), address) if address else None
 
 
@@ -154,7 +152,7 @@ def gemv(dtype: str) -> Gemv | None:
     """Return the product of a matrix and a vector, as `gemm`."""
     if native.interpreted():
         return Gemv(_interpreted(dtype, _interpreted_gemv), 0)
-    address = _address(f"cblas_{LETTERS[dtype]}gemv")
+    address = blas_address(f"cblas_{LETTERS[dtype]}gemv")
     return Gemv(_compiled(dtype, _GEMV), address) if address else None
 
 
@@ -197,27 +195,3 @@ def _interpreted_gemv(buffers: list[np.ndarray], args: list[int], lo: int, hi: i
 
 def _matrix(flat: np.ndarray, rows: int, columns: int, leading: int) -> np.ndarray:
     return as_strided(flat, (rows, columns), (leading * flat.itemsize, flat.itemsize))
-
-
-@cache
-def _address(name: str) -> int:
-    """Return the address of a function of NumPy's OpenBLAS, 0 if that is not there."""
-    for library in _libraries():
-        function = getattr(library, f"scipy_{name}64_", None)
-        if function is not None:
-            return ctypes.cast(function, ctypes.c_void_p).value or 0
-    return 0
-
-
-@cache
-def _libraries() -> list[ctypes.CDLL]:
-    """Return the libraries in NumPy's wheel, which are loaded already: on Linux and Windows, on Macs."""
-    package = Path(np.__file__).parent
-    files = (*package.parent.glob("numpy.libs/*openblas64_*"), *package.glob(".dylibs/*openblas64_*"))
-    return [library for file in files if (library := _open(file))]
-
-
-def _open(file: Path) -> ctypes.CDLL | None:
-    with suppress(OSError):  # not for this machine
-        return ctypes.CDLL(str(file))
-    return None
