@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fgrad.core.control_flow import PLAIN, Branches, Code, Scan, While
+from fgrad.core.control_flow import PLAIN, Branches, Code, Scan, While, joined
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.rewriting.effects import has_effect, has_effects
 
@@ -49,20 +49,9 @@ class Flow:
             args = [env[a] if isinstance(a, Var) else 0 for a in e.args]
             always, outs = _through(e)
             if has_effect(e):
-                self.always |= _gathered(always, args)
-            env.update((v, _gathered(bits, args)) for v, bits in zip(e.outs, outs, strict=True))
+                self.always |= joined(always, args)
+            env.update((v, joined(bits, args)) for v, bits in zip(e.outs, outs, strict=True))
         self.outs = [env[y] if isinstance(y, Var) else 0 for y in program.outputs]
-
-
-def _gathered(bits: int, sets: Sequence[int]) -> int:
-    """Return the union of the sets that `bits` chooses."""
-    found, i = 0, 0
-    while bits:
-        if bits & 1:
-            found |= sets[i]
-        bits >>= 1
-        i += 1
-    return found
 
 
 _flows: weakref.WeakKeyDictionary[Program, Flow] = weakref.WeakKeyDictionary()  # programs do not change
