@@ -516,3 +516,11 @@ def test_themes():
     assert f"fill:{theme.DARK['card']}" in rules
     assert f"fill:{theme.LIGHT['card']}" in light
     assert set(theme.LIGHT) == set(theme.DARK)
+
+
+@pytest.mark.parametrize(
+    "name, family",
+    [("convert", "linear"), ("conv", "product"), ("contract", "product"), ("argmax", "reduction")],
+)
+def test_colours_are_by_what_a_primitive_does(name, family):
+    assert Item("operation", name).family == family
