@@ -546,3 +546,10 @@ def test_scalars_that_were_computed_are_cast_where_arrays_are_not(name, value):
             assert isinstance(out, type)
         else:
             exactly(out, expected)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 2)])
+def test_diagonals_of_what_is_read_only_are_not_filled_though_they_have_no_elements(shape):
+    expected, *outs = both(lambda x: np.fill_diagonal(x.imag, 1.0), np.zeros(shape))
+    assert expected is ValueError
+    assert outs == [ValueError] * 2

@@ -207,6 +207,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     if not isinstance(a, Tensor):
         _on_array(np.fill_diagonal, a, val, wrap)
         return
+    check_writable(a)
     if a.ndim < 2:
         raise ValueError("array must be at least 2-d")
     if a.ndim > 2 and len(set(a.shape)) > 1:
