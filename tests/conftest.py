@@ -9,6 +9,7 @@ import tempfile
 import numpy as np
 import pytest
 from hypothesis import settings
+from tests import slow
 from tests.compiler.interpreting import kernels_in_python
 from tests.helpers import unchecked
 
@@ -28,9 +29,13 @@ def pytest_configure(config):
     os.environ.setdefault("FGRAD_TRACEBACK", "full")  # who develops fgrad wants to see its frames
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
 def pytest_collection_modifyitems(items):
-    """Leave out the examples that `FGRAD_CHECK=1` refuses to run."""
+    """Mark the tests that a quick run leaves out, and the examples that `FGRAD_CHECK=1` refuses to run."""
+    listed = slow.listed()
     for item in items:
+        if slow.function_of(item.nodeid) in listed:
+            item.add_marker(pytest.mark.slow)
         if isinstance(item, pytest.DoctestItem) and "as_njit(" in item.dtest.docstring:
             item.add_marker(unchecked("as_njit is refused"))
 
