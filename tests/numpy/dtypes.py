@@ -1000,6 +1000,7 @@ DEVIATIONS = {  # what differs, as the command prints it, and why
     r"^(nan)?(mean|var|std)\(.*values of uint|^arc\w+\.at.*values of uint": "what a machine makes of NaN",
     r"^getitem of nothing.*no IndexError": "an array of NumPy's, which reads an empty Tensor as a list",
     r"^array_str of 0-d": "text is of arrays",
+    r"^(putmask|place) with a number.*(staged|array)[\s\S]*Cannot cast": "those of no axes count as scalars",
 }
 
 
