@@ -77,24 +77,16 @@ def call(name: str) -> Callable[..., Expr]:
     return lambda *args: apply(name, *args)
 
 
-exp2: Callable[..., Expr]
-exp: Callable[..., Expr]
-log: Callable[..., Expr]
-power: Callable[..., Expr]
-sqrt: Callable[..., Expr]
-exp, log, exp2, sqrt, power = map(call, ("exp", "log", "exp2", "sqrt", "power"))
-cos: Callable[..., Expr]
-cosh: Callable[..., Expr]
-sigmoid: Callable[..., Expr]
-sin: Callable[..., Expr]
-sinh: Callable[..., Expr]
-sin, cos, sinh, cosh, sigmoid = map(call, ("sin", "cos", "sinh", "cosh", "sigmoid"))
-copysign: Callable[..., Expr]
-floor_divide: Callable[..., Expr]
-sign: Callable[..., Expr]
-trunc: Callable[..., Expr]
-sign, copysign, floor_divide, trunc = map(call, ("sign", "copysign", "floor_divide", "trunc"))
+class _Functions:
+    """The functions that apply atoms, by name, for formulas: `fn.exp(-x)`."""
 
+    def __getattr__(self, name: str) -> Callable[..., Expr]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return call(name)
+
+
+fn: _Functions = _Functions()
 DEGREE, LN2, LN10, BELL = math.pi / 180, math.log(2), math.log(10), 2 / math.sqrt(math.pi)
 
 
@@ -139,7 +131,7 @@ def _logadd(rate: float) -> Callable[..., tuple[Operand, ...]]:
         def share(own: Expr, gap: Expr) -> Expr:
             tie = where(f > 0, 0.5, 0)
             flat = where(equal(x, y), tie, where(equal(f, own), 1, 0))
-            return where(end, flat, sigmoid(gap))
+            return where(end, flat, fn.sigmoid(gap))
 
         return share(x, gap), share(y, -gap)
 
@@ -149,8 +141,8 @@ def _logadd(rate: float) -> Callable[..., tuple[Operand, ...]]:
 def _power(f: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
     origin = equal(x, 0)
     return (
-        apply("both", y, power(x, y - 1)),  # zero where y is, with a slope in y that is 1 / x
-        where(origin, 0, f * log(where(origin, 1, x))),
+        apply("both", y, fn.power(x, y - 1)),  # zero where y is, with a slope in y that is 1 / x
+        where(origin, 0, f * fn.log(where(origin, 1, x))),
     )
 
 
@@ -179,15 +171,15 @@ def _gap(x: Expr) -> Expr:
 
 
 def _bell(x: Expr) -> Expr:
-    return BELL * exp(-(x * x))
+    return BELL * fn.exp(-(x * x))
 
 
 def _copysign(_: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
-    return sign(x) * copysign(1, y), 0
+    return fn.sign(x) * fn.copysign(1, y), 0
 
 
 def _remainder(_: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
-    return 1, -floor_divide(x, y)
+    return 1, -fn.floor_divide(x, y)
 
 
 def _where(_: Expr, c: Expr, x: Expr, y: Expr) -> tuple[Operand, ...]:
@@ -228,34 +220,34 @@ ATOMS: dict[str, Atom] = {
     "cbrt":          Atom("cbrt({})",             np.cbrt,         lambda f, x: (1 / (3 * f * f),), "sr"),
     "exp":           Atom("math.exp({})",         np.exp,          lambda f, x: (f,), "sn"),
     "exp2":          Atom("exp2({})",             np.exp2,         lambda f, x: (f * LN2,), "sn"),
-    "expm1":         Atom("math.expm1({})",       np.expm1,        lambda f, x: (exp(x),), "s"),
+    "expm1":         Atom("math.expm1({})",       np.expm1,        lambda f, x: (fn.exp(x),), "s"),
     "log":           Atom("math.log({})",         np.log,          lambda f, x: (1 / x,), "s"),
     "log2":          Atom("math.log2({})",        np.log2,         lambda f, x: (1 / (x * LN2),), "s"),
     "log10":         Atom("math.log10({})",       np.log10,        lambda f, x: (1 / (x * LN10),), "s"),
     "log1p":         Atom("math.log1p({})",       np.log1p,        lambda f, x: (1 / (1 + x),), "s"),
     "logaddexp":     Atom("logaddexp({}, {})",    np.logaddexp,    _logadd(1), "r"),
     "logaddexp2":    Atom("logaddexp2({}, {})",   np.logaddexp2,   _logadd(LN2), "r"),
-    "sin":           Atom("math.sin({})",         np.sin,          lambda f, x: (cos(x),)),
-    "cos":           Atom("math.cos({})",         np.cos,          lambda f, x: (-sin(x),)),
+    "sin":           Atom("math.sin({})",         np.sin,          lambda f, x: (fn.cos(x),)),
+    "cos":           Atom("math.cos({})",         np.cos,          lambda f, x: (-fn.sin(x),)),
     "tan":           Atom("math.tan({})",         np.tan,          lambda f, x: (1 + f * f,)),
-    "arcsin":        Atom("math.asin({})",        np.arcsin,       lambda f, x: (1 / sqrt(_gap(x)),), "s"),
-    "arccos":        Atom("math.acos({})",        np.arccos,       lambda f, x: (-1 / sqrt(_gap(x)),), "s"),
+    "arcsin":        Atom("math.asin({})",        np.arcsin,       lambda f, x: (1 / fn.sqrt(_gap(x)),), "s"),
+    "arccos":        Atom("math.acos({})",        np.arccos,    lambda f, x: (-1 / fn.sqrt(_gap(x)),), "s"),
     "arctan":        Atom("math.atan({})",        np.arctan,       lambda f, x: (1 / (1 + x * x),)),
     "arctan2":       Atom("math.atan2({}, {})",   np.arctan2,      _arctan2, "sr"),
     "hypot":         Atom("math.hypot({}, {})",   np.hypot,        _hypot, "r"),
-    "sinh":          Atom("math.sinh({})",        np.sinh,         lambda f, x: (cosh(x),), "s"),
-    "cosh":          Atom("math.cosh({})",        np.cosh,         lambda f, x: (sinh(x),), "sn"),
+    "sinh":          Atom("math.sinh({})",        np.sinh,         lambda f, x: (fn.cosh(x),), "s"),
+    "cosh":          Atom("math.cosh({})",        np.cosh,         lambda f, x: (fn.sinh(x),), "sn"),
     "tanh":          Atom("math.tanh({})",        np.tanh,         lambda f, x: (1 - f * f,)),
-    "arcsinh":       Atom("math.asinh({})",       np.arcsinh,      lambda f, x: (1 / cosh(f),)),
-    "arccosh":       Atom("math.acosh({})",       np.arccosh,      lambda f, x: (1 / sinh(f),), "s"),
+    "arcsinh":       Atom("math.asinh({})",       np.arcsinh,      lambda f, x: (1 / fn.cosh(f),)),
+    "arccosh":       Atom("math.acosh({})",       np.arccosh,      lambda f, x: (1 / fn.sinh(f),), "s"),
     "arctanh":       Atom("math.atanh({})",       np.arctanh,      lambda f, x: (1 / _gap(x),), "s"),
     "erf":           Atom("math.erf({})",         special.erf,     lambda f, x: (_bell(x),), "r"),
     "erfc":          Atom("math.erfc({})",        special.erfc,    lambda f, x: (-_bell(x),), "r"),
-    "sigmoid":       Atom("sigmoid({})",          special.sigmoid, lambda f, x: (f * sigmoid(-x),), "rn"),
-    "softplus":      Atom("softplus({})",         special.softplus, lambda f, x: (sigmoid(x),), "rn"),
+    "sigmoid":       Atom("sigmoid({})",          special.sigmoid, lambda f, x: (f * fn.sigmoid(-x),), "rn"),
+    "softplus":      Atom("softplus({})",         special.softplus, lambda f, x: (fn.sigmoid(x),), "rn"),
     "degrees":       Atom("degrees({})",          np.degrees,      lambda f, x: (1 / DEGREE,), "r"),
     "radians":       Atom("radians({})",          np.radians,      lambda f, x: (DEGREE,), "r"),
-    "fabs":          Atom("abs({})",              np.fabs,         lambda f, x: (sign(x),), "rnio"),
+    "fabs":          Atom("abs({})",              np.fabs,         lambda f, x: (fn.sign(x),), "rnio"),
     "maximum":       Atom("maximum({}, {})",      np.maximum,      _extremum, "cp",
                           on_integers="({0} if {0} >= {1} else {1})", on_truths="({} or {})"),
     "minimum":       Atom("minimum({}, {})",      np.minimum,      _extremum, "cp",
@@ -265,7 +257,7 @@ ATOMS: dict[str, Atom] = {
     "copysign":      Atom("math.copysign({}, {})", np.copysign,    _copysign, "r"),
     "remainder":     Atom("remainder({}, {})",    np.remainder,    _remainder, "sro",
                           on_integers="({} % {})"),
-    "fmod":          Atom("fmod({}, {})",         np.fmod,         lambda f, x, y: (1, -trunc(x / y)), "sr"),
+    "fmod":          Atom("fmod({}, {})",         np.fmod,      lambda f, x, y: (1, -fn.trunc(x / y)), "sr"),
     "nextafter":     Atom("nextafter({}, {})",    np.nextafter,    lambda f, x, y: (1, 0), "r"),
     "where":         Atom("({1} if {0} else {2})", np.where,       _where, "itp1", conditions=(0,)),
     "sign":          Atom("sign({})",             np.sign,         lambda f, x: (0,), "rc"),

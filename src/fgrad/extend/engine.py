@@ -17,6 +17,7 @@ from fgrad.expr.atoms import DEGREE as DEGREE
 from fgrad.expr.atoms import LN10 as LN10
 from fgrad.expr.atoms import call as call
 from fgrad.expr.atoms import equal as equal
+from fgrad.expr.atoms import fn as fn
 from fgrad.expr.atoms import where as where
 from fgrad.expr.node import Expr as Expr
 from fgrad.expr.node import Operand as Operand

@@ -5,21 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from fgrad.expr.atoms import call, where
+from fgrad.expr.atoms import fn, where
 from fgrad.expr.node import Expr, var
 from fgrad.ops.elementwise import composed, declare_body
 
 X, A = var("x"), var("y")
-erfc: Callable[..., Expr]
-expm1: Callable[..., Expr]
-isinf: Callable[..., Expr]
-sigmoid: Callable[..., Expr]
-sign: Callable[..., Expr]
-softplus: Callable[..., Expr]
-tanh: Callable[..., Expr]
-erfc, expm1, isinf, sigmoid, sign, softplus, tanh = map(
-    call, ("erfc", "expm1", "isinf", "sigmoid", "sign", "softplus", "tanh")
-)
 
 # Klambauer, Unterthiner, Mayr & Hochreiter (2017), Self-Normalizing Neural Networks
 SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
@@ -42,15 +32,15 @@ def _gated(gate: Callable[[Expr], Expr]) -> Expr:
 
 def _cubic_gate(x: Expr) -> Expr:
     z = where(x < -FLAT, -FLAT, where(x > FLAT, FLAT, x))
-    return sigmoid(2 * math.sqrt(2 / math.pi) * (z + 0.044715 * (z * z * z)))
+    return fn.sigmoid(2 * math.sqrt(2 / math.pi) * (z + 0.044715 * (z * z * z)))
 
 
 def _elu(x: Expr, alpha: Expr | float, scale: float = 1.0) -> Expr:
-    return where(x > 0, scale * x, scale * alpha * expm1(where(x > 0, 0, x)))
+    return where(x > 0, scale * x, scale * alpha * fn.expm1(where(x > 0, 0, x)))
 
 
 def _celu(x: Expr, alpha: Expr) -> Expr:
-    return where(x > 0, x, alpha * expm1(where(x > 0, 0, x) / alpha))
+    return where(x > 0, x, alpha * fn.expm1(where(x > 0, 0, x) / alpha))
 
 
 # fmt: off
@@ -61,12 +51,12 @@ BODIES = {
     "elu":         ((X, A), _elu(X, A)),
     "selu":        ((X,),   _elu(X, SELU_ALPHA, SELU_SCALE)),
     "celu":        ((X, A), _celu(X, A)),
-    "gelu":        ((X,),   _gated(lambda x: 0.5 * erfc(x * -math.sqrt(0.5)))),
+    "gelu":        ((X,),   _gated(lambda x: 0.5 * fn.erfc(x * -math.sqrt(0.5)))),
     "gelu_cubic":  ((X,),   _gated(_cubic_gate)),
-    "silu":        ((X,),   _gated(sigmoid)),
-    "mish":        ((X,),   _gated(lambda x: tanh(softplus(x)))),
-    "log_sigmoid": ((X,),   -softplus(-X)),
-    "soft_sign":   ((X,),   where(isinf(X), sign(X), X / (1 + abs(where(isinf(X), 0, X))))),
+    "silu":        ((X,),   _gated(fn.sigmoid)),
+    "mish":        ((X,),   _gated(lambda x: fn.tanh(fn.softplus(x)))),
+    "log_sigmoid": ((X,),   -fn.softplus(-X)),
+    "soft_sign":   ((X,),   where(fn.isinf(X), fn.sign(X), X / (1 + abs(where(fn.isinf(X), 0, X))))),
     "hard_tanh":   ((X,),   where(X > 1, 1, where(X < -1, -1, X))),
     "hard_sigmoid": ((X,),  where(X <= -3, 0, where(X >= 3, 1, (X + 3) / 6))),
 }

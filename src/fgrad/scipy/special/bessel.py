@@ -9,61 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from fgrad.extend.engine import Expr, call, equal, where
-from fgrad.scipy.special.primitives import Row, declare, either, exp, fabs, maximum, sqrt
-
-iv: Callable[..., Expr]
-ive: Callable[..., Expr]
-jv: Callable[..., Expr]
-kn: Callable[..., Expr]
-kv: Callable[..., Expr]
-kve: Callable[..., Expr]
-ive_signed: Callable[..., Expr]
-turned: Callable[..., Expr]
-yn: Callable[..., Expr]
-iv, ive, jv, kn, kv, kve, yn, ive_signed, turned = map(
-    call, ("iv", "ive", "jv", "kn", "kv", "kve", "yn", "ive_signed", "turned")
-)
-i0: Callable[..., Expr]
-i0e: Callable[..., Expr]
-i1: Callable[..., Expr]
-i1e: Callable[..., Expr]
-j0: Callable[..., Expr]
-j1: Callable[..., Expr]
-k0: Callable[..., Expr]
-k0e: Callable[..., Expr]
-k1: Callable[..., Expr]
-k1e: Callable[..., Expr]
-y0: Callable[..., Expr]
-y1: Callable[..., Expr]
-i0, i0e, i1, i1e, j0, j1, k0, k0e, k1, k1e, y0, y1 = map(
-    call, ("i0", "i0e", "i1", "i1e", "j0", "j1", "k0", "k0e", "k1", "k1e", "y0", "y1")
-)
-bei: Callable[..., Expr]
-beip: Callable[..., Expr]
-ber: Callable[..., Expr]
-berp: Callable[..., Expr]
-kei: Callable[..., Expr]
-keip: Callable[..., Expr]
-ker: Callable[..., Expr]
-kerp: Callable[..., Expr]
-ber, bei, berp, beip, ker, kei, kerp, keip = map(
-    call, ("ber", "bei", "berp", "beip", "ker", "kei", "kerp", "keip")
-)
-airy_ai: Callable[..., Expr]
-airy_aip: Callable[..., Expr]
-airy_bi: Callable[..., Expr]
-airy_bip: Callable[..., Expr]
-airy_ai, airy_aip, airy_bi, airy_bip = map(call, ("airy_ai", "airy_aip", "airy_bi", "airy_bip"))
-airye_ai: Callable[..., Expr]
-airye_aip: Callable[..., Expr]
-airye_bi: Callable[..., Expr]
-airye_bip: Callable[..., Expr]
-airye_ai, airye_aip, airye_bi, airye_bip = map(call, ("airye_ai", "airye_aip", "airye_bi", "airye_bip"))
-besselpoly: Callable[..., Expr]
-log_wright_bessel: Callable[..., Expr]
-wright_bessel: Callable[..., Expr]
-besselpoly, wright_bessel, log_wright_bessel = map(call, ("besselpoly", "wright_bessel", "log_wright_bessel"))
+from fgrad.extend.engine import Expr, call, equal, fn, where
+from fgrad.scipy.special.primitives import Row, declare, either
 
 
 def _neighbours(
@@ -83,7 +30,7 @@ def _neighbours(
 
 def _rising(x: Expr) -> Expr:
     """Return the slope of (2/3) x**1.5, by which Airy functions are scaled on the right."""
-    return sqrt(maximum(x, 0))
+    return fn.sqrt(fn.maximum(x, 0))
 
 
 def _quartic(terms: Sequence[float], x: Expr) -> Expr:
@@ -102,12 +49,12 @@ _BEI = [(-1) ** k * (4 * k + 2) / 4 / math.factorial(2 * k + 1) ** 2 for k in ra
 
 def _berp(f: Expr, x: Expr) -> tuple[Expr]:
     near = lambda x: x * x * _quartic(_BER, x)
-    return (-bei(x) - either(fabs(x) < 1, x, near, lambda x: berp(x) / x, inside=0.5, outside=2.0),)
+    return (-fn.bei(x) - either(fn.fabs(x) < 1, x, near, lambda x: fn.berp(x) / x, inside=0.5, outside=2.0),)
 
 
 def _beip(f: Expr, x: Expr) -> tuple[Expr]:
     near = lambda x: _quartic(_BEI, x)
-    return (ber(x) - either(fabs(x) < 1, x, near, lambda x: beip(x) / x, inside=0.5, outside=2.0),)
+    return (fn.ber(x) - either(fn.fabs(x) < 1, x, near, lambda x: fn.beip(x) / x, inside=0.5, outside=2.0),)
 
 
 # (I_0(t) - 1) / t**2 and (1 - J_0(t)) / t**2 at zero: 10.25.2
@@ -122,14 +69,14 @@ def _about_one(value: Callable[[Expr], Expr], sign: int, t: Expr) -> Expr:
             total = total * u + c
         return t * total  # type: ignore[no-any-return]
 
-    return either(fabs(t) < 1, t, near, lambda t: sign * (value(t) - 1) / t, inside=0.5, outside=2.0)
+    return either(fn.fabs(t) < 1, t, near, lambda t: sign * (value(t) - 1) / t, inside=0.5, outside=2.0)
 
 
 def _struve(name: str, sign: int) -> Any:
     g = call(name)
 
     def slopes(f: Expr, v: Expr, x: Expr) -> tuple[None, Expr]:
-        power = call("power")(x / 2, v) * call("rgamma")(v + 1.5) / math.sqrt(math.pi)
+        power = fn.power(x / 2, v) * fn.rgamma(v + 1.5) / math.sqrt(math.pi)
         lowest = equal(v, 0)  # the one below it has poles at zero that cancel: 11.4.25, 11.4.29
         below = where(lowest, power + sign * g(v + 1, x), g(where(lowest, 1, v) - 1, x))
         return None, (below + sign * g(v + 1, x) + power) / 2
@@ -151,25 +98,25 @@ def _struve0_over(x: Expr, sign: int) -> Expr:
             total = total * (sign * x * x) + c
         return total  # type: ignore[no-any-return]
 
-    return either(fabs(x) < 1, x, near, lambda x: value(0, x) / x, inside=0.5, outside=2.0)
+    return either(fn.fabs(x) < 1, x, near, lambda x: value(0, x) / x, inside=0.5, outside=2.0)
 
 
 def _second(x: Expr) -> Expr:
     """Return iv(2, x), near zero by its series, which SciPy has not where x * x is nothing."""
     near = lambda x: x * x / 8 + x * x * x * x / 96
-    return either(fabs(x) < 1e-4, x, near, lambda x: iv(2, x), inside=0.0, outside=1.0)
+    return either(fn.fabs(x) < 1e-4, x, near, lambda x: fn.iv(2, x), inside=0.0, outside=1.0)
 
 
 def _ive(f: Expr, v: Expr, x: Expr) -> tuple[None, Expr]:
-    return None, (ive(v - 1, x) + ive(v + 1, x)) / 2 - ive_signed(v, x)
+    return None, (fn.ive(v - 1, x) + fn.ive(v + 1, x)) / 2 - fn.ive_signed(v, x)
 
 
 def _ive_signed(f: Expr, v: Expr, x: Expr) -> tuple[None, Expr]:
-    return None, (ive_signed(v - 1, x) + ive_signed(v + 1, x)) / 2 - ive(v, x)
+    return None, (fn.ive_signed(v - 1, x) + fn.ive_signed(v + 1, x)) / 2 - fn.ive(v, x)
 
 
 def _besselpoly(f: Expr, a: Expr, lmb: Expr, nu: Expr) -> tuple[Expr, None, None]:
-    return besselpoly(a, lmb + 1, nu - 1) - besselpoly(a, lmb + 1, nu + 1), None, None
+    return fn.besselpoly(a, lmb + 1, nu - 1) - fn.besselpoly(a, lmb + 1, nu + 1), None, None
 
 
 # fmt: off
@@ -187,59 +134,60 @@ declare({
     "kve": Row("v z", _neighbours("kve", -1, -1, lambda f, z: f), "10.29.1", complex=True),
     "kn":  Row("n x", _neighbours("kn", -1, -1), "10.29.1"),
     "hankel1":  Row("v z", _neighbours("hankel1", 1, -1), "10.6.1", complex=True),
-    "hankel1e": Row("v z", _neighbours("hankel1e", 1, -1, lambda f, z: -turned(f)), "10.6.1", complex=True),
+    "hankel1e": Row("v z", _neighbours("hankel1e", 1, -1, lambda f, z: -fn.turned(f)), "10.6.1",
+                    complex=True),
     "hankel2":  Row("v z", _neighbours("hankel2", 1, -1), "10.6.1", complex=True),
-    "hankel2e": Row("v z", _neighbours("hankel2e", 1, -1, lambda f, z: turned(f)), "10.6.1", complex=True),
-    "j0":  Row("x", lambda f, x: (-j1(x),), "10.6.3"),
-    "j1":  Row("x", lambda f, x: ((j0(x) - jv(2, x)) / 2,), "10.6.1"),
-    "y0":  Row("x", lambda f, x: (-y1(x),), "10.6.3"),
-    "y1":  Row("x", lambda f, x: ((y0(x) - yn(2, x)) / 2,), "10.6.1"),
-    "i0":  Row("x", lambda f, x: (i1(x),), "10.29.3"),
-    "i1":  Row("x", lambda f, x: ((i0(x) + _second(x)) / 2,), "10.29.1"),
-    "i0e": Row("x", lambda f, x: (i1e(x) - ive_signed(0, x),), "10.29.3"),
-    "i1e": Row("x", lambda f, x: ((i0e(x) + ive(2, x)) / 2 - ive_signed(1, x),), "10.29.1"),
-    "k0":  Row("x", lambda f, x: (-k1(x),), "10.29.3"),
-    "k1":  Row("x", lambda f, x: (-(k0(x) + kn(2, x)) / 2,), "10.29.1"),
-    "k0e": Row("x", lambda f, x: (f - k1e(x),), "10.29.3"),
-    "k1e": Row("x", lambda f, x: (f - (k0e(x) + kve(2, x)) / 2,), "10.29.1"),
-    "airy_ai":  Row("z", lambda f, z: (airy_aip(z),), "9.2.1", complex=True, output=("airy", 0)),
-    "airy_aip": Row("z", lambda f, z: (z * airy_ai(z),), "9.2.1", complex=True, output=("airy", 1)),
-    "airy_bi":  Row("z", lambda f, z: (airy_bip(z),), "9.2.1", complex=True, output=("airy", 2)),
-    "airy_bip": Row("z", lambda f, z: (z * airy_bi(z),), "9.2.1", complex=True, output=("airy", 3)),
-    "airye_ai":  Row("z", lambda f, z: (airye_aip(z) + sqrt(z) * f,), "9.2.1", complex=True,
+    "hankel2e": Row("v z", _neighbours("hankel2e", 1, -1, lambda f, z: fn.turned(f)), "10.6.1", complex=True),
+    "j0":  Row("x", lambda f, x: (-fn.j1(x),), "10.6.3"),
+    "j1":  Row("x", lambda f, x: ((fn.j0(x) - fn.jv(2, x)) / 2,), "10.6.1"),
+    "y0":  Row("x", lambda f, x: (-fn.y1(x),), "10.6.3"),
+    "y1":  Row("x", lambda f, x: ((fn.y0(x) - fn.yn(2, x)) / 2,), "10.6.1"),
+    "i0":  Row("x", lambda f, x: (fn.i1(x),), "10.29.3"),
+    "i1":  Row("x", lambda f, x: ((fn.i0(x) + _second(x)) / 2,), "10.29.1"),
+    "i0e": Row("x", lambda f, x: (fn.i1e(x) - fn.ive_signed(0, x),), "10.29.3"),
+    "i1e": Row("x", lambda f, x: ((fn.i0e(x) + fn.ive(2, x)) / 2 - fn.ive_signed(1, x),), "10.29.1"),
+    "k0":  Row("x", lambda f, x: (-fn.k1(x),), "10.29.3"),
+    "k1":  Row("x", lambda f, x: (-(fn.k0(x) + fn.kn(2, x)) / 2,), "10.29.1"),
+    "k0e": Row("x", lambda f, x: (f - fn.k1e(x),), "10.29.3"),
+    "k1e": Row("x", lambda f, x: (f - (fn.k0e(x) + fn.kve(2, x)) / 2,), "10.29.1"),
+    "airy_ai":  Row("z", lambda f, z: (fn.airy_aip(z),), "9.2.1", complex=True, output=("airy", 0)),
+    "airy_aip": Row("z", lambda f, z: (z * fn.airy_ai(z),), "9.2.1", complex=True, output=("airy", 1)),
+    "airy_bi":  Row("z", lambda f, z: (fn.airy_bip(z),), "9.2.1", complex=True, output=("airy", 2)),
+    "airy_bip": Row("z", lambda f, z: (z * fn.airy_bi(z),), "9.2.1", complex=True, output=("airy", 3)),
+    "airye_ai":  Row("z", lambda f, z: (fn.airye_aip(z) + fn.sqrt(z) * f,), "9.2.1", complex=True,
                       output=("airye", 0)),
-    "airye_aip": Row("z", lambda f, z: (z * airye_ai(z) + sqrt(z) * f,), "9.2.1", complex=True,
+    "airye_aip": Row("z", lambda f, z: (z * fn.airye_ai(z) + fn.sqrt(z) * f,), "9.2.1", complex=True,
                       output=("airye", 1)),
-    "airye_bi":  Row("z", lambda f, z: (airye_bip(z) - _rising(z) * f,), "9.2.1", output=("airye", 2)),
-    "airye_bip": Row("z", lambda f, z: (z * airye_bi(z) - _rising(z) * f,), "9.2.1", output=("airye", 3)),
-    "itairy_apt": Row("x", lambda f, x: (airy_ai(x),), "9.10.1", output=("itairy", 0)),
-    "itairy_bpt": Row("x", lambda f, x: (airy_bi(x),), "9.10.2", output=("itairy", 1)),
-    "itairy_ant": Row("x", lambda f, x: (airy_ai(-x),), "9.10.1", output=("itairy", 2)),
-    "itairy_bnt": Row("x", lambda f, x: (airy_bi(-x),), "9.10.2", output=("itairy", 3)),
-    "ber":  Row("x", lambda f, x: (berp(x),), "10.61.1"),
-    "bei":  Row("x", lambda f, x: (beip(x),), "10.61.1"),
+    "airye_bi":  Row("z", lambda f, z: (fn.airye_bip(z) - _rising(z) * f,), "9.2.1", output=("airye", 2)),
+    "airye_bip": Row("z", lambda f, z: (z * fn.airye_bi(z) - _rising(z) * f,), "9.2.1", output=("airye", 3)),
+    "itairy_apt": Row("x", lambda f, x: (fn.airy_ai(x),), "9.10.1", output=("itairy", 0)),
+    "itairy_bpt": Row("x", lambda f, x: (fn.airy_bi(x),), "9.10.2", output=("itairy", 1)),
+    "itairy_ant": Row("x", lambda f, x: (fn.airy_ai(-x),), "9.10.1", output=("itairy", 2)),
+    "itairy_bnt": Row("x", lambda f, x: (fn.airy_bi(-x),), "9.10.2", output=("itairy", 3)),
+    "ber":  Row("x", lambda f, x: (fn.berp(x),), "10.61.1"),
+    "bei":  Row("x", lambda f, x: (fn.beip(x),), "10.61.1"),
     "berp": Row("x", _berp, "10.61.3"),
     "beip": Row("x", _beip, "10.61.3"),
-    "ker":  Row("x", lambda f, x: (kerp(x),), "10.61.2"),
-    "kei":  Row("x", lambda f, x: (keip(x),), "10.61.2"),
-    "kerp": Row("x", lambda f, x: (-kei(x) - f / x,), "10.61.3"),
-    "keip": Row("x", lambda f, x: (ker(x) - f / x,), "10.61.3"),
-    "itj0y0_j": Row("x", lambda f, x: (j0(x),), "10.22(i)", output=("itj0y0", 0)),
-    "itj0y0_y": Row("x", lambda f, x: (y0(x),), "10.22(i)", output=("itj0y0", 1)),
-    "iti0k0_i": Row("x", lambda f, x: (i0(x),), "10.43(i)", output=("iti0k0", 0)),
-    "iti0k0_k": Row("x", lambda f, x: (k0(x),), "10.43(i)", output=("iti0k0", 1)),
-    "it2j0y0_j": Row("x", lambda f, x: (_about_one(j0, -1, x),), "10.22(i)", output=("it2j0y0", 0)),
-    "it2j0y0_y": Row("x", lambda f, x: (-y0(x) / x,), "10.22(i)", output=("it2j0y0", 1)),
-    "it2i0k0_i": Row("x", lambda f, x: (_about_one(i0, 1, x),), "10.43(i)", output=("it2i0k0", 0)),
-    "it2i0k0_k": Row("x", lambda f, x: (-k0(x) / x,), "10.43(i)", output=("it2i0k0", 1)),
+    "ker":  Row("x", lambda f, x: (fn.kerp(x),), "10.61.2"),
+    "kei":  Row("x", lambda f, x: (fn.keip(x),), "10.61.2"),
+    "kerp": Row("x", lambda f, x: (-fn.kei(x) - f / x,), "10.61.3"),
+    "keip": Row("x", lambda f, x: (fn.ker(x) - f / x,), "10.61.3"),
+    "itj0y0_j": Row("x", lambda f, x: (fn.j0(x),), "10.22(i)", output=("itj0y0", 0)),
+    "itj0y0_y": Row("x", lambda f, x: (fn.y0(x),), "10.22(i)", output=("itj0y0", 1)),
+    "iti0k0_i": Row("x", lambda f, x: (fn.i0(x),), "10.43(i)", output=("iti0k0", 0)),
+    "iti0k0_k": Row("x", lambda f, x: (fn.k0(x),), "10.43(i)", output=("iti0k0", 1)),
+    "it2j0y0_j": Row("x", lambda f, x: (_about_one(fn.j0, -1, x),), "10.22(i)", output=("it2j0y0", 0)),
+    "it2j0y0_y": Row("x", lambda f, x: (-fn.y0(x) / x,), "10.22(i)", output=("it2j0y0", 1)),
+    "it2i0k0_i": Row("x", lambda f, x: (_about_one(fn.i0, 1, x),), "10.43(i)", output=("it2i0k0", 0)),
+    "it2i0k0_k": Row("x", lambda f, x: (-fn.k0(x) / x,), "10.43(i)", output=("it2i0k0", 1)),
     "struve":    Row("v x", _struve("struve", -1), "11.4.27"),
     "modstruve": Row("v x", _struve("modstruve", 1), "11.4.27"),
     "itstruve0": Row("x", lambda f, x: (x * _struve0_over(x, -1),), "11.7(i)"),
     "itmodstruve0": Row("x", lambda f, x: (x * _struve0_over(x, 1),), "11.7(i)"),
     "it2struve0": Row("x", lambda f, x: (-_struve0_over(x, -1),), "11.7(i)"),
     "besselpoly": Row("a lmb nu", _besselpoly, "10.6.1"),
-    "wright_bessel": Row("a b x", lambda f, a, b, x: (None, None, wright_bessel(a, b + a, x)), "10.46.1"),
+    "wright_bessel": Row("a b x", lambda f, a, b, x: (None, None, fn.wright_bessel(a, b + a, x)), "10.46.1"),
     "log_wright_bessel": Row("a b x", lambda f, a, b, x: (
-        None, None, exp(log_wright_bessel(a, b + a, x) - f)), "10.46.1"),
+        None, None, fn.exp(fn.log_wright_bessel(a, b + a, x) - f)), "10.46.1"),
 })
 # fmt: on

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,18 +26,10 @@ from fgrad.extend.engine import (
     call,
     convert,
     declare_word,
+    fn,
     near,
 )
-from fgrad.scipy.special.primitives import Row, both, declare, sin, sqrt
-
-elliprd: Callable[..., Expr]
-elliprf: Callable[..., Expr]
-elliprd, elliprf = map(call, ("elliprd", "elliprf"))
-ellipj_cn: Callable[..., Expr]
-ellipj_dn: Callable[..., Expr]
-ellipj_ph: Callable[..., Expr]
-ellipj_sn: Callable[..., Expr]
-ellipj_sn, ellipj_cn, ellipj_dn, ellipj_ph = map(call, ("ellipj_sn", "ellipj_cn", "ellipj_dn", "ellipj_ph"))
+from fgrad.scipy.special.primitives import Row, declare
 
 STEP = (
     0.5  # of the trapezoidal rule in log(t): singularities are pi away, so the error is exp(-2 pi**2 / STEP)
@@ -176,10 +167,10 @@ _rj_p = _integral(-1.5, 0.5, 0.5, 0.5, 2.0)
 
 
 def _elliprg(_: Expr, x: Expr, y: Expr, z: Expr) -> tuple[Expr, ...]:
-    first = elliprf(x, y, z) / 4
+    first = fn.elliprf(x, y, z) / 4
 
     def slope(x: Expr, y: Expr, z: Expr) -> Expr:
-        return first - both(z, elliprd(x, y, z)) / 12
+        return first - fn.both(z, fn.elliprd(x, y, z)) / 12
 
     return slope(y, z, x), slope(x, z, y), slope(x, y, z)
 
@@ -247,14 +238,14 @@ _second_by_m = _moment("ellipeinc_m", -0.5, 1.0, 0.5)
 
 
 def _root(phi: Expr, m: Expr) -> Expr:
-    s = sin(phi)
-    return sqrt(1 - m * s * s)
+    s = fn.sin(phi)
+    return fn.sqrt(1 - m * s * s)
 
 
 def _amplitude(u: Expr, m: Expr) -> tuple[Expr, Expr, Expr, Expr]:
     """Return sn, cn, dn and how the amplitude depends on m."""
-    sn, cn, dn = ellipj_sn(u, m), ellipj_cn(u, m), ellipj_dn(u, m)
-    return sn, cn, dn, -dn * _first_by_m(ellipj_ph(u, m), m)
+    sn, cn, dn = fn.ellipj_sn(u, m), fn.ellipj_cn(u, m), fn.ellipj_dn(u, m)
+    return sn, cn, dn, -dn * _first_by_m(fn.ellipj_ph(u, m), m)
 
 
 def _sn(f: Expr, u: Expr, m: Expr) -> tuple[Expr, Expr]:
@@ -279,20 +270,21 @@ def _ph(f: Expr, u: Expr, m: Expr) -> tuple[Expr, Expr]:
 
 # fmt: off
 declare({
-    "ellipk":    Row("m", lambda f, m: (elliprd(0, 1, 1 - m) / 6,), "19.25.1, 19.18.1"),
-    "ellipkm1":  Row("p", lambda f, p: (-elliprd(0, 1, p) / 6,), "19.25.1, 19.18.1"),
-    "ellipe":    Row("m", lambda f, m: (-elliprd(0, 1 - m, 1) / 6,), "19.4.2, 19.25.1"),
+    "ellipk":    Row("m", lambda f, m: (fn.elliprd(0, 1, 1 - m) / 6,), "19.25.1, 19.18.1"),
+    "ellipkm1":  Row("p", lambda f, p: (-fn.elliprd(0, 1, p) / 6,), "19.25.1, 19.18.1"),
+    "ellipe":    Row("m", lambda f, m: (-fn.elliprd(0, 1 - m, 1) / 6,), "19.4.2, 19.25.1"),
     "ellipkinc": Row("phi m", lambda f, phi, m: (1 / _root(phi, m), _first_by_m(phi, m)), "19.25.5, 19.18.1"),
     "ellipeinc": Row("phi m", lambda f, phi, m: (_root(phi, m), _second_by_m(phi, m)), "19.4.6, 19.25.9"),
     "ellipj_sn": Row("u m", _sn, "22.13.1, 22.16.1", output=("ellipj", 0)),
     "ellipj_cn": Row("u m", _cn, "22.13.2, 22.16.1", output=("ellipj", 1)),
     "ellipj_dn": Row("u m", _dn, "22.13.3, 22.16.1", output=("ellipj", 2)),
     "ellipj_ph": Row("u m", _ph, "22.16.3", output=("ellipj", 3)),
-    "elliprc":   Row("x y", lambda f, x, y: (-elliprd(y, y, x) / 6, -elliprd(x, y, y) / 3),
+    "elliprc":   Row("x y", lambda f, x, y: (-fn.elliprd(y, y, x) / 6, -fn.elliprd(x, y, y) / 3),
                      "19.20.4, 19.18.1"),
     "elliprd":   Row("x y z", lambda f, x, y, z: (_rd_x(x, y, z), _rd_x(y, x, z), _rd_z(x, y, z)), "19.16.5"),
     "elliprf":   Row("x y z", lambda f, x, y, z: (
-                     -elliprd(y, z, x) / 6, -elliprd(x, z, y) / 6, -elliprd(x, y, z) / 6), "19.18.1"),
+                     -fn.elliprd(y, z, x) / 6, -fn.elliprd(x, z, y) / 6, -fn.elliprd(x, y, z) / 6),
+                     "19.18.1"),
     "elliprg":   Row("x y z", _elliprg, "19.18.7, 19.21.10"),
     "elliprj":   Row("x y z p", lambda f, x, y, z, p: (
                      _rj_x(x, y, z, p), _rj_x(y, x, z, p), _rj_x(z, x, y, p), _rj_p(x, y, z, p)), "19.16.2"),

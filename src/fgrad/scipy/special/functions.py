@@ -20,13 +20,14 @@ from fgrad.extend.engine import (
     axes_of,
     call,
     elsewhere,
+    fn,
     holds_tensor,
     inexact,
     operand,
     reshape,
 )
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.scipy.special.primitives import Row, declare, exp, integers, maximum
+from fgrad.scipy.special.primitives import Row, declare, integers
 
 __all__ = [
     "lambertw",
@@ -59,7 +60,7 @@ def _derivative(name: str, g: Any, n: Any, below: Any, z: Any) -> Any:
 
 def _spherical_row(name: str) -> Row:
     def slopes(f: Expr, n: Expr, z: Expr) -> tuple[None, Expr]:
-        return None, _derivative(name, call(name), n, maximum(n - 1, 0), z)
+        return None, _derivative(name, call(name), n, fn.maximum(n - 1, 0), z)
 
     theirs = getattr(special, name)
     run = elsewhere(lambda n, z: theirs(integers(n), z), functools.partial(_spherical_there, name))
@@ -83,7 +84,7 @@ declare(
     {
         "lambertw": Row(
             "z k",
-            lambda f, z, k: (exp(-f) / (1 + f), None),
+            lambda f, z, k: (fn.exp(-f) / (1 + f), None),
             "4.13.4",
             complex=True,
             run=lambda z, k: special.lambertw(z, integers(k)),

@@ -9,34 +9,9 @@ from typing import Any
 from scipy import special
 
 from fgrad.core.tensor import bind, unary
-from fgrad.extend.engine import Expr, as_value, call, declare_word, where
-from fgrad.scipy.special.primitives import Row, both, declare, exp, zero_unless, zero_where
+from fgrad.extend.engine import Expr, as_value, declare_word, fn, where
+from fgrad.scipy.special.primitives import Row, declare, zero_unless, zero_where
 
-beta: Callable[..., Expr]
-betaln: Callable[..., Expr]
-binom: Callable[..., Expr]
-gamma: Callable[..., Expr]
-gammaln: Callable[..., Expr]
-poch: Callable[..., Expr]
-psi: Callable[..., Expr]
-rgamma: Callable[..., Expr]
-xlog1py: Callable[..., Expr]
-xlogy: Callable[..., Expr]
-zeta: Callable[..., Expr]
-psi, zeta, gamma, rgamma, gammaln, beta, betaln, poch, binom, xlogy, xlog1py = map(
-    call,
-    ("psi", "zeta", "gamma", "rgamma", "gammaln", "beta", "betaln", "poch", "binom", "xlogy", "xlog1py"),
-)
-betainc_a: Callable[..., Expr]
-betainc_b: Callable[..., Expr]
-betaincinv_a: Callable[..., Expr]
-betaincinv_b: Callable[..., Expr]
-gammainc_a: Callable[..., Expr]
-gammaincinv_a: Callable[..., Expr]
-gammainc_a, gammaincinv_a, betainc_a, betainc_b, betaincinv_a, betaincinv_b = map(
-    call, ("gammainc_a", "gammaincinv_a", "betainc_a", "betainc_b", "betaincinv_a", "betaincinv_b")
-)
-power: Callable[..., Expr] = call("power")
 Formula = Callable[..., Expr]
 FEW, NEAR = 20.0, 100.0  # shape parameters and points whose powers do not overflow
 
@@ -138,10 +113,10 @@ declare_word("betaincinv_b", _betaincinv_by(1))
 
 def gamma_density(a: Any, x: Any) -> Expr:
     """Return the density of a standard gamma variable."""
-    near = call("logical_and")(a < FEW, x < NEAR)  # where powers hold at x = 0 and a = 0 to every order
-    powers: Formula = lambda a, x: power(x, a - 1) * exp(-x) * rgamma(a)
-    logs: Formula = lambda a, x: exp(xlogy(a - 1, x) - x - gammaln(a))
-    far: Formula = lambda a, x: zero_where(call("isinf")(x), lambda x: logs(a, x), x, at=1.0)
+    near = fn.logical_and(a < FEW, x < NEAR)  # where powers hold at x = 0 and a = 0 to every order
+    powers: Formula = lambda a, x: fn.power(x, a - 1) * fn.exp(-x) * fn.rgamma(a)
+    logs: Formula = lambda a, x: fn.exp(fn.xlogy(a - 1, x) - x - fn.gammaln(a))
+    far: Formula = lambda a, x: zero_where(fn.isinf(x), lambda x: logs(a, x), x, at=1.0)
     return where(
         near,
         powers(where(near, a, 2.0), where(near, x, 1.0)),
@@ -151,11 +126,11 @@ def gamma_density(a: Any, x: Any) -> Expr:
 
 def beta_density(a: Any, b: Any, x: Any) -> Expr:
     """Return the density of a beta variable."""
-    near = call("logical_and")(a < FEW, b < FEW)
+    near = fn.logical_and(a < FEW, b < FEW)
     powers: Formula = lambda a, b: (
-        power(x, a - 1) * power(1 - x, b - 1) * (rgamma(a) * rgamma(b) * gamma(a + b))
+        fn.power(x, a - 1) * fn.power(1 - x, b - 1) * (fn.rgamma(a) * fn.rgamma(b) * fn.gamma(a + b))
     )
-    logs: Formula = lambda a, b: exp(xlogy(a - 1, x) + xlog1py(b - 1, -x) - betaln(a, b))
+    logs: Formula = lambda a, b: fn.exp(fn.xlogy(a - 1, x) + fn.xlog1py(b - 1, -x) - fn.betaln(a, b))
     return where(
         near,
         powers(where(near, a, 2.0), where(near, b, 2.0)),
@@ -168,12 +143,12 @@ def beta_density(a: Any, b: Any, x: Any) -> Expr:
 
 def _sine(x: Expr) -> Expr:
     """Return sin(pi x), zero for whole x."""
-    return call("sindg")(180 * x)
+    return fn.sindg(180 * x)
 
 
 def _cosine(x: Expr) -> Expr:
     """Return cos(pi x), zero for halves."""
-    return call("cosdg")(180 * x)
+    return fn.cosdg(180 * x)
 
 
 def _inverse_square(x: Expr) -> Expr:
@@ -186,18 +161,18 @@ def _is_low(x: Expr) -> Expr:
 
 def _folded_psi(x: Expr) -> Expr:
     """Return psi(x), and psi(1 - x) = psi(x) + pi cot(pi x) where x is low."""
-    return psi(where(_is_low(x), 1 - x, x))
+    return fn.psi(where(_is_low(x), 1 - x, x))
 
 
 def _psi(_: Expr, x: Expr) -> tuple[Expr]:
     low = _is_low(x)
-    rest = zeta(2, where(low, 1 - x, x))
+    rest = fn.zeta(2, where(low, 1 - x, x))
     return (where(low, math.pi**2 * _inverse_square(_sine(where(low, x, 0.5))) - rest, rest),)
 
 
 def _rgamma(_: Expr, x: Expr) -> tuple[Expr]:
-    pole = lambda x: gamma(1 - x) * _cosine(x)
-    return (zero_unless(_is_low(x), pole, (x, 0.5)) - _folded_psi(x) * rgamma(x),)
+    pole = lambda x: fn.gamma(1 - x) * _cosine(x)
+    return (zero_unless(_is_low(x), pole, (x, 0.5)) - _folded_psi(x) * fn.rgamma(x),)
 
 
 def _beta(f: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
@@ -210,7 +185,9 @@ def _beta(f: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
             """Return f (cot(pi a) - cot(pi s)), the first of them only where `a` is low."""
             low, s = _is_low(a), a + b
             top = where(low, _sine(b), -_cosine(s))
-            return beta(where(low, b, a), 1 - s) * both(top, 1 / where(low, _sine(a) * _sine(a), _sine(b)))
+            return fn.beta(where(low, b, a), 1 - s) * fn.both(
+                top, 1 / where(low, _sine(a) * _sine(a), _sine(b))
+            )
 
         poles = where(
             low_sum,
@@ -228,8 +205,8 @@ def _betaln(_: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
     def by_first(a: Expr, b: Expr) -> Expr:
         low, low_sum = _is_low(a), _is_low(s)
         left, right = where(low, a, 0.5), where(low_sum, s, 0.5)
-        gap = where(call("logical_and")(low, low_sum), b, right - left)
-        poles = both(_sine(gap), 1 / (_sine(left) * _sine(right)))  # cot(pi left) - cot(pi right)
+        gap = where(fn.logical_and(low, low_sum), b, right - left)
+        poles = fn.both(_sine(gap), 1 / (_sine(left) * _sine(right)))  # cot(pi left) - cot(pi right)
         return _folded_psi(a) - _folded_psi(s) - math.pi * poles
 
     return by_first(a, b), by_first(b, a)
@@ -237,38 +214,40 @@ def _betaln(_: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
 
 def _poch(f: Expr, z: Expr, m: Expr) -> tuple[Expr, Expr]:
     low, low_end = _is_low(z), _is_low(z + m)
-    cancel = call("logical_and")(low, low_end)
-    begins = call("logical_and")(low, call("logical_not")(low_end))
-    ends = call("logical_and")(low_end, call("logical_not")(low))
+    cancel = fn.logical_and(low, low_end)
+    begins = fn.logical_and(low, fn.logical_not(low_end))
+    ends = fn.logical_and(low_end, fn.logical_not(low))
     poles = (
         zero_unless(
             cancel,
-            lambda z, m: both(_sine(m), _inverse_square(_sine(z + m))) * poch(1 - z - m, m) * math.pi,
+            lambda z, m: fn.both(_sine(m), _inverse_square(_sine(z + m))) * fn.poch(1 - z - m, m) * math.pi,
             (z, -0.25),
             (m, 0.3),
         )
-        + zero_unless(begins, lambda z, m: gamma(z + m) * gamma(1 - z) * _cosine(z), (z, -0.25), (m, 1.6))
+        + zero_unless(
+            begins, lambda z, m: fn.gamma(z + m) * fn.gamma(1 - z) * _cosine(z), (z, -0.25), (m, 1.6)
+        )
         - zero_unless(ends, lambda f, w: math.pi * f * _cosine(w) / _sine(w), (f, 1.0), (z + m, 0.25))
     )
-    return f * (_folded_psi(z + m) - _folded_psi(z)) + poles, f * psi(z + m)
+    return f * (_folded_psi(z + m) - _folded_psi(z)) + poles, f * fn.psi(z + m)
 
 
 def _binom(f: Expr, n: Expr, k: Expr) -> tuple[Expr, Expr]:
     def times_psi(a: Expr) -> Expr:  # f = sin(pi a) beta(n + 1, 1 - a) / pi for a = k + 1, a = n - k + 1
-        pole = lambda n, a: _cosine(a) * beta(n + 1, 1 - a)
+        pole = lambda n, a: _cosine(a) * fn.beta(n + 1, 1 - a)
         return f * _folded_psi(a) - zero_unless(_is_low(a), pole, (n, 1.25), (a, -0.6))
 
     rest = times_psi(n - k + 1)
-    return f * psi(n + 1) - rest, rest - times_psi(k + 1)
+    return f * fn.psi(n + 1) - rest, rest - times_psi(k + 1)
 
 
 # In powers too: at the ends of the probabilities, a logarithm would hide behind zero that a slope has none.
 
 
 def _inverse_density(a: Expr, f: Expr) -> Expr:
-    near = call("logical_and")(a < FEW, f < NEAR)
-    powers: Formula = lambda a, f: power(f, 1 - a) * exp(f) * gamma(a)
-    logs: Formula = lambda a, f: exp(gammaln(a) + f - xlogy(a - 1, f))
+    near = fn.logical_and(a < FEW, f < NEAR)
+    powers: Formula = lambda a, f: fn.power(f, 1 - a) * fn.exp(f) * fn.gamma(a)
+    logs: Formula = lambda a, f: fn.exp(fn.gammaln(a) + f - fn.xlogy(a - 1, f))
     return where(
         near,
         powers(where(near, a, 2.0), where(near, f, 1.0)),
@@ -277,9 +256,9 @@ def _inverse_density(a: Expr, f: Expr) -> Expr:
 
 
 def _inverse_beta(f: Expr, a: Expr, b: Expr) -> Expr:
-    near = call("logical_and")(a < FEW, b < FEW)
-    powers: Formula = lambda a, b: power(f, 1 - a) * power(1 - f, 1 - b) * beta(a, b)
-    logs: Formula = lambda a, b: exp(betaln(a, b) - xlogy(a - 1, f) - xlog1py(b - 1, -f))
+    near = fn.logical_and(a < FEW, b < FEW)
+    powers: Formula = lambda a, b: fn.power(f, 1 - a) * fn.power(1 - f, 1 - b) * fn.beta(a, b)
+    logs: Formula = lambda a, b: fn.exp(fn.betaln(a, b) - fn.xlogy(a - 1, f) - fn.xlog1py(b - 1, -f))
     return where(
         near,
         powers(where(near, a, 2.0), where(near, b, 2.0)),
@@ -289,29 +268,31 @@ def _inverse_beta(f: Expr, a: Expr, b: Expr) -> Expr:
 
 # fmt: off
 declare({
-    "gamma":    Row("z", lambda f, z: (f * psi(z),), "5.2.2", complex=True),
-    "gammaln":  Row("x", lambda f, x: (psi(x),), "5.2.2"),
-    "loggamma": Row("z", lambda f, z: (psi(z),), "5.2.2", complex=True),
+    "gamma":    Row("z", lambda f, z: (f * fn.psi(z),), "5.2.2", complex=True),
+    "gammaln":  Row("x", lambda f, x: (fn.psi(x),), "5.2.2"),
+    "loggamma": Row("z", lambda f, z: (fn.psi(z),), "5.2.2", complex=True),
     "rgamma":   Row("z", _rgamma, "5.2.2, 5.5.3"),
     "gammasgn": Row("x", None, "constant between poles"),
     "psi":      Row("z", _psi, "5.15.1, 5.15.6"),
-    "zeta":     Row("x q", lambda f, x, q: (None, -x * zeta(x + 1, q)), "25.11.17",
+    "zeta":     Row("x q", lambda f, x, q: (None, -x * fn.zeta(x + 1, q)), "25.11.17",
                     run=lambda x, q: special.zeta(x, q)),  # noqa: PLW0108 -- it takes more
     "beta":     Row("a b", _beta, "5.12.1, 5.5.4"),
     "betaln":   Row("a b", _betaln, "5.12.1, 5.5.4"),
     "poch":     Row("z m", _poch, "5.2.5, 5.5.4"),
     "binom":    Row("x y", _binom, "1.2.6, 5.5.4"),
-    "gammainc":     Row("a x", lambda f, a, x: (gammainc_a(a, x), gamma_density(a, x)), "8.8.13"),
-    "gammaincc":    Row("a x", lambda f, a, x: (-gammainc_a(a, x), -gamma_density(a, x)), "8.8.14"),
-    "gammaincinv":  Row("a y", lambda f, a, y: (gammaincinv_a(a, f), _inverse_density(a, f)), "8.12(iv)"),
-    "gammainccinv": Row("a y", lambda f, a, y: (gammaincinv_a(a, f), -_inverse_density(a, f)), "8.12(iv)"),
+    "gammainc":     Row("a x", lambda f, a, x: (fn.gammainc_a(a, x), gamma_density(a, x)), "8.8.13"),
+    "gammaincc":    Row("a x", lambda f, a, x: (-fn.gammainc_a(a, x), -gamma_density(a, x)), "8.8.14"),
+    "gammaincinv":  Row("a y", lambda f, a, y: (fn.gammaincinv_a(a, f), _inverse_density(a, f)), "8.12(iv)"),
+    "gammainccinv": Row("a y", lambda f, a, y: (fn.gammaincinv_a(a, f), -_inverse_density(a, f)), "8.12(iv)"),
     "betainc":      Row("a b x", lambda f, a, b, x: (
-                        betainc_a(a, b, x), betainc_b(a, b, x), beta_density(a, b, x)), "8.17.1"),
+                        fn.betainc_a(a, b, x), fn.betainc_b(a, b, x), beta_density(a, b, x)), "8.17.1"),
     "betaincc":     Row("a b x", lambda f, a, b, x: (
-                        -betainc_a(a, b, x), -betainc_b(a, b, x), -beta_density(a, b, x)), "8.17.4"),
+                        -fn.betainc_a(a, b, x), -fn.betainc_b(a, b, x), -beta_density(a, b, x)), "8.17.4"),
     "betaincinv":   Row("a b y", lambda f, a, b, y: (
-                        betaincinv_a(a, b, f), betaincinv_b(a, b, f), _inverse_beta(f, a, b)), "8.17.1"),
+                        fn.betaincinv_a(a, b, f), fn.betaincinv_b(a, b, f), _inverse_beta(f, a, b)),
+                        "8.17.1"),
     "betainccinv":  Row("a b y", lambda f, a, b, y: (
-                        betaincinv_a(a, b, f), betaincinv_b(a, b, f), -_inverse_beta(f, a, b)), "8.17.4"),
+                        fn.betaincinv_a(a, b, f), fn.betaincinv_b(a, b, f), -_inverse_beta(f, a, b)),
+                        "8.17.4"),
 })
 # fmt: on

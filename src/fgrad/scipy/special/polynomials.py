@@ -5,36 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fgrad.extend.engine import Expr, call, equal, where
+from fgrad.extend.engine import Expr, equal, fn, where
 from fgrad.scipy.special.primitives import Row, declare
-
-binom: Callable[..., Expr]
-chebyu: Callable[..., Expr]
-gegenbauer: Callable[..., Expr]
-genlaguerre: Callable[..., Expr]
-hermite: Callable[..., Expr]
-hermitenorm: Callable[..., Expr]
-jacobi: Callable[..., Expr]
-lpmv: Callable[..., Expr]
-jacobi, gegenbauer, genlaguerre, chebyu, hermite, hermitenorm, binom, lpmv = map(
-    call,
-    ("eval_jacobi", "eval_gegenbauer", "eval_genlaguerre", "eval_chebyu", "eval_hermite",
-     "eval_hermitenorm", "binom", "lpmv"),
-)  # fmt: skip
-hyp0f1: Callable[..., Expr]
-hyp1f1: Callable[..., Expr]
-hyp2f1: Callable[..., Expr]
-hyperu: Callable[..., Expr]
-hyp0f1, hyp1f1, hyp2f1, hyperu = map(call, ("hyp0f1", "hyp1f1", "hyp2f1", "hyperu"))
-pbdv_d: Callable[..., Expr]
-pbdv_dp: Callable[..., Expr]
-pbvv_v: Callable[..., Expr]
-pbvv_vp: Callable[..., Expr]
-pbwa_w: Callable[..., Expr]
-pbwa_wp: Callable[..., Expr]
-pbdv_d, pbdv_dp, pbvv_v, pbvv_vp, pbwa_w, pbwa_wp = map(
-    call, ("pbdv_d", "pbdv_dp", "pbvv_v", "pbvv_vp", "pbwa_w", "pbwa_wp")
-)
 
 
 def _lower(n: Expr, slope: Callable[[Expr], Any]) -> Expr:
@@ -44,73 +16,75 @@ def _lower(n: Expr, slope: Callable[[Expr], Any]) -> Expr:
 
 
 def _sh_jacobi(f: Expr, n: Expr, p: Expr, q: Expr, x: Expr) -> tuple[None, None, None, Expr]:
-    scale = (n + p) / binom(2 * n + p - 1, n)
-    return None, None, None, _lower(n, lambda m: scale * jacobi(m, p - q + 1, q, 2 * x - 1))
+    scale = (n + p) / fn.binom(2 * n + p - 1, n)
+    return None, None, None, _lower(n, lambda m: scale * fn.eval_jacobi(m, p - q + 1, q, 2 * x - 1))
 
 
 def _jacobi(f: Expr, n: Expr, alpha: Expr, beta: Expr, x: Expr) -> tuple[None, None, None, Expr]:
     scale = (n + alpha + beta + 1) / 2
-    return None, None, None, _lower(n, lambda m: scale * jacobi(m, alpha + 1, beta + 1, x))
+    return None, None, None, _lower(n, lambda m: scale * fn.eval_jacobi(m, alpha + 1, beta + 1, x))
 
 
 def _lpmv(f: Expr, m: Expr, v: Expr, x: Expr) -> tuple[None, None, Expr]:
     order_zero = equal(m, 0)  # a polynomial, or as smooth at the ends
     inner = where(order_zero, 0.5, x)
-    plain = (v * inner * f - (v + m) * lpmv(m, v - 1, inner)) / (inner * inner - 1)
-    return None, None, where(order_zero, _lower(v, lambda n: (v + 1) / 2 * jacobi(n, 1, 1, x)), plain)
+    plain = (v * inner * f - (v + m) * fn.lpmv(m, v - 1, inner)) / (inner * inner - 1)
+    return None, None, where(order_zero, _lower(v, lambda n: (v + 1) / 2 * fn.eval_jacobi(n, 1, 1, x)), plain)
 
 
 # fmt: off
 declare({
     "eval_legendre":    Row("n x", lambda f, n, x: (
-                            None, _lower(n, lambda m: (n + 1) / 2 * jacobi(m, 1, 1, x))), "18.7.9, 18.9.15",
-                            complex=True),
+                            None, _lower(n, lambda m: (n + 1) / 2 * fn.eval_jacobi(m, 1, 1, x))),
+                            "18.7.9, 18.9.15", complex=True),
     "eval_sh_legendre": Row("n x", lambda f, n, x: (
-                            None, _lower(n, lambda m: (n + 1) * jacobi(m, 1, 1, 2 * x - 1))),
+                            None, _lower(n, lambda m: (n + 1) * fn.eval_jacobi(m, 1, 1, 2 * x - 1))),
                             "18.7.10, 18.9.15", complex=True),
-    "eval_chebyt":      Row("n x", lambda f, n, x: (None, _lower(n, lambda m: n * chebyu(m, x))), "18.9.21",
-                            complex=True),
-    "eval_chebyu":      Row("n x", lambda f, n, x: (None, _lower(n, lambda m: 2 * gegenbauer(m, 2, x))),
+    "eval_chebyt":      Row("n x", lambda f, n, x: (None, _lower(n, lambda m: n * fn.eval_chebyu(m, x))),
+                            "18.9.21", complex=True),
+    "eval_chebyu":      Row("n x", lambda f, n, x: (
+                            None, _lower(n, lambda m: 2 * fn.eval_gegenbauer(m, 2, x))),
                             "18.7.4, 18.9.19", complex=True),
-    "eval_chebyc":      Row("n x", lambda f, n, x: (None, _lower(n, lambda m: n * chebyu(m, x / 2))),
+    "eval_chebyc":      Row("n x", lambda f, n, x: (None, _lower(n, lambda m: n * fn.eval_chebyu(m, x / 2))),
                             "18.1.3, 18.9.21", complex=True),
-    "eval_chebys":      Row("n x", lambda f, n, x: (None, _lower(n, lambda m: gegenbauer(m, 2, x / 2))),
+    "eval_chebys":      Row("n x", lambda f, n, x: (
+                            None, _lower(n, lambda m: fn.eval_gegenbauer(m, 2, x / 2))),
                             "18.1.3, 18.9.19", complex=True),
     "eval_sh_chebyt":   Row("n x", lambda f, n, x: (
-                            None, _lower(n, lambda m: 2 * n * chebyu(m, 2 * x - 1))), "18.9.21",
+                            None, _lower(n, lambda m: 2 * n * fn.eval_chebyu(m, 2 * x - 1))), "18.9.21",
                             complex=True),
     "eval_sh_chebyu":   Row("n x", lambda f, n, x: (
-                            None, _lower(n, lambda m: 4 * gegenbauer(m, 2, 2 * x - 1))), "18.7.4, 18.9.19",
-                            complex=True),
+                            None, _lower(n, lambda m: 4 * fn.eval_gegenbauer(m, 2, 2 * x - 1))),
+                            "18.7.4, 18.9.19", complex=True),
     "eval_gegenbauer":  Row("n alpha x", lambda f, n, a, x: (
-                            None, None, _lower(n, lambda m: 2 * a * gegenbauer(m, a + 1, x))), "18.9.19",
-                            complex=True),
+                            None, None, _lower(n, lambda m: 2 * a * fn.eval_gegenbauer(m, a + 1, x))),
+                            "18.9.19", complex=True),
     "eval_jacobi":      Row("n alpha beta x", _jacobi, "18.9.15", complex=True),
     "eval_sh_jacobi":   Row("n p q x", _sh_jacobi, "18.1(iii), 18.9.15", complex=True),
-    "eval_laguerre":    Row("n x", lambda f, n, x: (None, _lower(n, lambda m: -genlaguerre(m, 1, x))),
+    "eval_laguerre":    Row("n x", lambda f, n, x: (None, _lower(n, lambda m: -fn.eval_genlaguerre(m, 1, x))),
                             "18.9.23", complex=True),
     "eval_genlaguerre": Row("n alpha x", lambda f, n, a, x: (
-                            None, None, _lower(n, lambda m: -genlaguerre(m, a + 1, x))), "18.9.23",
+                            None, None, _lower(n, lambda m: -fn.eval_genlaguerre(m, a + 1, x))), "18.9.23",
                             complex=True),
-    "eval_hermite":     Row("n x", lambda f, n, x: (None, _lower(n, lambda m: 2 * n * hermite(m, x))),
+    "eval_hermite":     Row("n x", lambda f, n, x: (None, _lower(n, lambda m: 2 * n * fn.eval_hermite(m, x))),
                             "18.9.25", whole=True),
-    "eval_hermitenorm": Row("n x", lambda f, n, x: (None, _lower(n, lambda m: n * hermitenorm(m, x))),
+    "eval_hermitenorm": Row("n x", lambda f, n, x: (None, _lower(n, lambda m: n * fn.eval_hermitenorm(m, x))),
                             "18.9.27", whole=True),
     "lpmv":   Row("m v x", _lpmv, "14.10.5"),
-    "hyp0f1": Row("v z", lambda f, v, z: (None, hyp0f1(v + 1, z) / v), "16.3.1", complex=True),
-    "hyp1f1": Row("a b z", lambda f, a, b, z: (None, None, a / b * hyp1f1(a + 1, b + 1, z)), "13.3.15",
+    "hyp0f1": Row("v z", lambda f, v, z: (None, fn.hyp0f1(v + 1, z) / v), "16.3.1", complex=True),
+    "hyp1f1": Row("a b z", lambda f, a, b, z: (None, None, a / b * fn.hyp1f1(a + 1, b + 1, z)), "13.3.15",
                   complex=True),
     "hyp2f1": Row("a b c z", lambda f, a, b, c, z: (
-                  None, None, None, a * b / c * hyp2f1(a + 1, b + 1, c + 1, z)), "15.5.1", complex=True),
-    "hyperu": Row("a b x", lambda f, a, b, x: (None, None, -a * hyperu(a + 1, b + 1, x)), "13.3.22"),
-    "pbdv_d":  Row("v x", lambda f, v, x: (None, pbdv_dp(v, x)), "12.2.4", output=("pbdv", 0)),
-    "pbdv_dp": Row("v x", lambda f, v, x: (None, (x * x / 4 - v - 0.5) * pbdv_d(v, x)), "12.2.4",
+                  None, None, None, a * b / c * fn.hyp2f1(a + 1, b + 1, c + 1, z)), "15.5.1", complex=True),
+    "hyperu": Row("a b x", lambda f, a, b, x: (None, None, -a * fn.hyperu(a + 1, b + 1, x)), "13.3.22"),
+    "pbdv_d":  Row("v x", lambda f, v, x: (None, fn.pbdv_dp(v, x)), "12.2.4", output=("pbdv", 0)),
+    "pbdv_dp": Row("v x", lambda f, v, x: (None, (x * x / 4 - v - 0.5) * fn.pbdv_d(v, x)), "12.2.4",
                    output=("pbdv", 1)),
-    "pbvv_v":  Row("v x", lambda f, v, x: (None, pbvv_vp(v, x)), "12.2.2", output=("pbvv", 0)),
-    "pbvv_vp": Row("v x", lambda f, v, x: (None, (x * x / 4 - v - 0.5) * pbvv_v(v, x)), "12.2.2",
+    "pbvv_v":  Row("v x", lambda f, v, x: (None, fn.pbvv_vp(v, x)), "12.2.2", output=("pbvv", 0)),
+    "pbvv_vp": Row("v x", lambda f, v, x: (None, (x * x / 4 - v - 0.5) * fn.pbvv_v(v, x)), "12.2.2",
                    output=("pbvv", 1)),
-    "pbwa_w":  Row("a x", lambda f, a, x: (None, pbwa_wp(a, x)), "12.14.1", output=("pbwa", 0)),
-    "pbwa_wp": Row("a x", lambda f, a, x: (None, (a - x * x / 4) * pbwa_w(a, x)), "12.14.1",
+    "pbwa_w":  Row("a x", lambda f, a, x: (None, fn.pbwa_wp(a, x)), "12.14.1", output=("pbwa", 0)),
+    "pbwa_wp": Row("a x", lambda f, a, x: (None, (a - x * x / 4) * fn.pbwa_w(a, x)), "12.14.1",
                    output=("pbwa", 1)),
 })
 # fmt: on

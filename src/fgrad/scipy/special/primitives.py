@@ -16,7 +16,7 @@ from scipy import special
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import Rule
 from fgrad.core.tensor import bind
-from fgrad.extend.engine import Expr, Operand, as_array, call, declare_call, declare_word, var, where
+from fgrad.extend.engine import Expr, Operand, as_array, declare_call, declare_word, var, where
 
 Slopes = Callable[..., Any]  # a sequence of expressions, numbers and None
 
@@ -36,28 +36,6 @@ class Row(NamedTuple):
 PRIMITIVES_OF: dict[str, tuple[str, ...]] = {}  # name of a function -> its primitives, one for each output
 TABLE: dict[str, Row] = {}  # the lines of all tables
 
-cos: Callable[..., Expr]
-cosh: Callable[..., Expr]
-exp: Callable[..., Expr]
-fabs: Callable[..., Expr]
-log1p: Callable[..., Expr]
-log: Callable[..., Expr]
-sign: Callable[..., Expr]
-sin: Callable[..., Expr]
-sinh: Callable[..., Expr]
-sqrt: Callable[..., Expr]
-log1p, exp, log, sqrt, sin, cos, sinh, cosh, fabs, sign = map(
-    call, ("log1p", "exp", "log", "sqrt", "sin", "cos", "sinh", "cosh", "fabs", "sign")
-)
-both: Callable[..., Expr]
-maximum: Callable[..., Expr]
-minimum: Callable[..., Expr]
-square: Callable[..., Expr]
-minimum, maximum, both, square = map(call, ("minimum", "maximum", "both", "square"))
-modulus: Callable[..., Expr]
-real_part: Callable[..., Expr]
-imag_part: Callable[..., Expr]
-modulus, real_part, imag_part = map(call, ("modulus", "real_part", "imag_part"))
 
 # what conditions of slopes that hold for complex arguments are made of
 declare_word("modulus", lambda z: bind("absolute", z))

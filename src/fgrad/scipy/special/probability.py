@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fgrad.core.tensor import bind, unary
-from fgrad.extend.engine import Expr, as_value, call, declare_word, where
-from fgrad.scipy.special.gammas import beta_density, betainc_a, betainc_b, gamma_density, gammainc_a
-from fgrad.scipy.special.primitives import Row, declare, either, exp, log, log1p, sign, sqrt, zero_where
+from fgrad.extend.engine import Expr, as_value, declare_word, fn, where
+from fgrad.scipy.special.gammas import beta_density, gamma_density
+from fgrad.scipy.special.primitives import Row, declare, either, zero_where
 
-betaln: Callable[..., Expr]
-chndtr: Callable[..., Expr]
-gammaln: Callable[..., Expr]
-hyp0f1: Callable[..., Expr]
-ive: Callable[..., Expr]
-kolmogorov: Callable[..., Expr]
-xlogy: Callable[..., Expr]
-chndtr, hyp0f1, ive, gammaln, xlogy, betaln, kolmogorov = map(
-    call, ("chndtr", "hyp0f1", "ive", "gammaln", "xlogy", "betaln", "kolmogorov")
-)
 ROOT_2PI = math.sqrt(2 * math.pi)
 TINY = 1e-300
 
 
 def _bell(z: Expr) -> Expr:
     """Return the slope of the normal quantile z."""
-    return ROOT_2PI * exp(z * z / 2)
+    return ROOT_2PI * fn.exp(z * z / 2)
 
 
 # ---- chi-square, gamma and Poisson
@@ -37,7 +26,7 @@ def _bell(z: Expr) -> Expr:
 
 def _chi(sgn: int) -> Any:
     def slopes(f: Expr, v: Expr, x: Expr) -> tuple[Expr, Expr]:
-        by_v = lambda x: sgn * gammainc_a(v / 2, x / 2) / 2
+        by_v = lambda x: sgn * fn.gammainc_a(v / 2, x / 2) / 2
         by_x = lambda x: sgn * gamma_density(v / 2, x / 2) / 2
         return zero_where(x < 0, by_v, x, at=1.0), zero_where(x < 0, by_x, x, at=1.0)
 
@@ -45,43 +34,43 @@ def _chi(sgn: int) -> Any:
 
 
 def _chdtri(f: Expr, v: Expr, p: Expr) -> tuple[Expr, Expr]:
-    return call("gammaincinv_a")(v / 2, f / 2), -2 / gamma_density(v / 2, f / 2)
+    return fn.gammaincinv_a(v / 2, f / 2), -2 / gamma_density(v / 2, f / 2)
 
 
 def _chdtriv(f: Expr, p: Expr, x: Expr) -> tuple[Expr, Expr]:
-    by_v = gammainc_a(f / 2, x / 2)
+    by_v = fn.gammainc_a(f / 2, x / 2)
     return 2 / by_v, -gamma_density(f / 2, x / 2) / by_v
 
 
 def _gdtr(sgn: int) -> Any:
     def slopes(f: Expr, a: Expr, b: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
         density = sgn * gamma_density(b, a * x)
-        return x * density, sgn * gammainc_a(b, a * x), a * density
+        return x * density, sgn * fn.gammainc_a(b, a * x), a * density
 
     return slopes
 
 
 def _gdtria(f: Expr, p: Expr, b: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
     density = x * gamma_density(b, f * x)
-    return 1 / density, -gammainc_a(b, f * x) / density, -f / x
+    return 1 / density, -fn.gammainc_a(b, f * x) / density, -f / x
 
 
 def _gdtrib(f: Expr, a: Expr, p: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
-    by_b, density = gammainc_a(f, a * x), gamma_density(f, a * x)
+    by_b, density = fn.gammainc_a(f, a * x), gamma_density(f, a * x)
     return -x * density / by_b, 1 / by_b, -a * density / by_b
 
 
 def _gdtrix(f: Expr, a: Expr, b: Expr, p: Expr) -> tuple[Expr, Expr, Expr]:
     density = a * gamma_density(b, a * f)
-    return -f / a, -gammainc_a(b, a * f) / density, 1 / density
+    return -f / a, -fn.gammainc_a(b, a * f) / density, 1 / density
 
 
 def _pdtr(sgn: int) -> Any:
-    return lambda f, k, m: (None, sgn * gamma_density(call("floor")(k) + 1, m))
+    return lambda f, k, m: (None, sgn * gamma_density(fn.floor(k) + 1, m))
 
 
 def _pdtrik(f: Expr, p: Expr, m: Expr) -> tuple[Expr, Expr]:
-    by_k = gammainc_a(f + 1, m)
+    by_k = fn.gammainc_a(f + 1, m)
     slopes = -1 / by_k, -gamma_density(f + 1, m) / by_k
     return where(f <= 0, 0, slopes[0]), where(f <= 0, 0, slopes[1])  # where no k is small enough
 
@@ -90,13 +79,13 @@ def _pdtrik(f: Expr, p: Expr, m: Expr) -> tuple[Expr, Expr]:
 
 
 def _btdtria(f: Expr, p: Expr, b: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
-    by_a = betainc_a(f, b, x)
-    return 1 / by_a, -betainc_b(f, b, x) / by_a, -beta_density(f, b, x) / by_a
+    by_a = fn.betainc_a(f, b, x)
+    return 1 / by_a, -fn.betainc_b(f, b, x) / by_a, -beta_density(f, b, x) / by_a
 
 
 def _btdtrib(f: Expr, a: Expr, p: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
-    by_b = betainc_b(a, f, x)
-    return -betainc_a(a, f, x) / by_b, 1 / by_b, -beta_density(a, f, x) / by_b
+    by_b = fn.betainc_b(a, f, x)
+    return -fn.betainc_a(a, f, x) / by_b, 1 / by_b, -beta_density(a, f, x) / by_b
 
 
 def _of_f(m: Expr, n: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
@@ -104,8 +93,8 @@ def _of_f(m: Expr, n: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
     total = n + m * x
     w = m * x / total
     density = beta_density(m / 2, n / 2, w) / (total * total)
-    by_m = betainc_a(m / 2, n / 2, w) / 2 + density * n * x
-    return by_m, betainc_b(m / 2, n / 2, w) / 2 - density * m * x, density * m * n
+    by_m = fn.betainc_a(m / 2, n / 2, w) / 2 + density * n * x
+    return by_m, fn.betainc_b(m / 2, n / 2, w) / 2 - density * m * x, density * m * n
 
 
 def _fdtr(sgn: int) -> Any:
@@ -147,18 +136,18 @@ def _of_t(df: Expr, t: Expr) -> tuple[Expr, Expr]:
     Beyond t > 0 it is half of that of beta(1/2, df/2) at t**2 / (df + t**2), and scales with sqrt(df). Near
     the centre the slope in df is the integral of that of the density from there.
     """
-    density = exp(-(df + 1) / 2 * log1p(t * t / df) - betaln(df / 2, 0.5)) / sqrt(df)
+    density = fn.exp(-(df + 1) / 2 * fn.log1p(t * t / df) - fn.betaln(df / 2, 0.5)) / fn.sqrt(df)
 
     def far(t: Expr) -> Expr:
         w = t * t / (df + t * t)
-        return sign(t) / 4 * betainc_b(0.5, df / 2, w) - t * density / (2 * df)
+        return fn.sign(t) / 4 * fn.betainc_b(0.5, df / 2, w) - t * density / (2 * df)
 
     def by_df(t: Expr) -> Expr:
         close = 16 * t * t < df
-        near = call("student_near")(df, where(close, t, 0.0))
-        return where(close, near, far(where(close, sqrt(df), t)))
+        near = fn.student_near(df, where(close, t, 0.0))
+        return where(close, near, far(where(close, fn.sqrt(df), t)))
 
-    return zero_where(call("isinf")(t), by_df, t, at=0.0), density
+    return zero_where(fn.isinf(t), by_df, t, at=0.0), density
 
 
 def _stdtrit(f: Expr, df: Expr, p: Expr) -> tuple[Expr, Expr]:
@@ -168,21 +157,21 @@ def _stdtrit(f: Expr, df: Expr, p: Expr) -> tuple[Expr, Expr]:
 
 def _binomial_density(k: Expr, n: Expr, p: Expr) -> Expr:
     """Return the density of beta, which is how fast a binomial distribution function falls in p."""
-    k = call("floor")(k)
+    k = fn.floor(k)
     at_top = k >= n
     k = where(at_top, n - 1, k)
     return where(at_top, 0, beta_density(k + 1, n - k, p))
 
 
 def _negative_density(k: Expr, n: Expr, p: Expr) -> Expr:
-    return beta_density(n, call("floor")(k) + 1, p)
+    return beta_density(n, fn.floor(k) + 1, p)
 
 
 # ---- normal, noncentral chi-square, Kolmogorov
 
 
 def _nrdtrisd(f: Expr, mn: Expr, p: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
-    z = call("ndtri")(p)
+    z = fn.ndtri(p)
     return -1 / z, -f / z * _bell(z), 1 / z
 
 
@@ -190,13 +179,13 @@ def _noncentral_density(x: Expr, df: Expr, nc: Expr) -> Expr:
     """Return the density of noncentral chi-square: a Bessel function, scaled where its argument is large."""
 
     def near(t: Expr) -> Expr:
-        central = exp(xlogy(df / 2 - 1, x / 2) - (x + nc) / 2 - gammaln(df / 2)) / 2
-        return central * hyp0f1(df / 2, t)
+        central = fn.exp(fn.xlogy(df / 2 - 1, x / 2) - (x + nc) / 2 - fn.gammaln(df / 2)) / 2
+        return central * fn.hyp0f1(df / 2, t)
 
     def far(x: Expr, nc: Expr) -> Expr:
-        gap = (x - nc) / (sqrt(x) + sqrt(nc))
-        scaled = ive(df / 2 - 1, sqrt(x * nc)) / 2
-        return exp((df / 4 - 0.5) * (log(x) - log(nc)) - gap * gap / 2) * scaled
+        gap = (x - nc) / (fn.sqrt(x) + fn.sqrt(nc))
+        scaled = fn.ive(df / 2 - 1, fn.sqrt(x * nc)) / 2
+        return fn.exp((df / 4 - 0.5) * (fn.log(x) - fn.log(nc)) - gap * gap / 2) * scaled
 
     close = x * nc < 400
     inner = near(where(close, x * nc / 4, 1.0))
@@ -224,14 +213,14 @@ def _kolmogorov_slope(y: Expr) -> Expr:
     def far(y: Expr) -> Expr:
         total: Any = 0
         for k in range(1, 8):
-            total = total + (-1) ** k * k * k * exp(-2 * k * k * y * y)
+            total = total + (-1) ** k * k * k * fn.exp(-2 * k * k * y * y)
         return 8 * y * total  # type: ignore[no-any-return]
 
     def near(y: Expr) -> Expr:
         total: Any = 0
         for k in range(1, 6):
             rate = ((2 * k - 1) * math.pi) ** 2 / 8
-            total = total + (1 / (y * y) - 2 * rate / (y * y * y * y)) * exp(-rate / (y * y))
+            total = total + (1 / (y * y) - 2 * rate / (y * y * y * y)) * fn.exp(-rate / (y * y))
         return ROOT_2PI * total  # type: ignore[no-any-return]
 
     slope = lambda y: either(y < 0.8, y, near, far, inside=0.5, outside=1.0)
@@ -251,7 +240,7 @@ declare({
     "gdtrix":  Row("a b p", _gdtrix, "inverse of gdtr"),
     "pdtr":    Row("k m", _pdtr(-1), "8.4.10, 8.8.14"),
     "pdtrc":   Row("k m", _pdtr(1), "8.4.9, 8.8.13"),
-    "pdtri":   Row("k y", lambda f, k, y: (None, -1 / gamma_density(call("floor")(k) + 1, f)),
+    "pdtri":   Row("k y", lambda f, k, y: (None, -1 / gamma_density(fn.floor(k) + 1, f)),
                     "inverse of pdtr"),
     "pdtrik":  Row("p m", _pdtrik, "inverse of pdtr"),
     "btdtria": Row("p b x", _btdtria, "inverse of betainc"),
@@ -270,7 +259,7 @@ declare({
     "stdtr":    Row("df t", lambda f, df, t: _of_t(df, t), "8.17.1"),
     "stdtrit":  Row("df p", _stdtrit, "inverse of stdtr"),
     "nrdtrimn": Row("p std x", lambda f, p, std, x: (
-                    -std * _bell(call("ndtri")(p)), -call("ndtri")(p), 1), "inverse of ndtr"),
+                    -std * _bell(fn.ndtri(p)), -fn.ndtri(p), 1), "inverse of ndtr"),
     "nrdtrisd": Row("mn p x", _nrdtrisd, "inverse of ndtr"),
     "chndtr":   Row("x df nc", lambda f, x, df, nc: (
                     _noncentral_density(x, df, nc), None, _by_noncentrality(x, df, nc)),
