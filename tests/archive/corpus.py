@@ -104,7 +104,7 @@ def rows(each: int) -> Iterator[Entry]:
     for s in SAMPLES:
         small = sum(np.size(a) for a in s.args) < LARGE
         if (
-            PRIMITIVES[s.primitive].unstored
+            isinstance(PRIMITIVES[s.primitive].stored, str)
             or has_code(PRIMITIVES[s.primitive])
             or s.stops
             or not small

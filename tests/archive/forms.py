@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.ops.test_primitives import SAMPLES
 
 from fgrad.archive.container import VERSIONS
-from fgrad.archive.schema import PARAMS, has_code, signature
+from fgrad.archive.schema import has_code, signature
 from fgrad.core.primitive import PRIMITIVES
 
 FILE = Path(__file__).with_name("forms.txt")
@@ -22,11 +22,12 @@ def forms() -> dict[str, str]:
     found = {}
     for name in sorted({s.primitive for s in SAMPLES}):
         primitive = PRIMITIVES[name]
-        if primitive.unstored or has_code(primitive):
+        stored = primitive.stored
+        if isinstance(stored, str) or has_code(primitive):
             continue
         count, optional = signature(primitive)
-        said = [f"{k}?" if k in optional else k for k in sorted(PARAMS.get(name, ()))]
-        found[name] = " ".join([f"version {primitive.since}:", "any" if count is None else str(count), *said])
+        said = [f"{k}?" if k in optional else k for k in sorted(stored.params)]
+        found[name] = " ".join([f"version {stored.since}:", "any" if count is None else str(count), *said])
     return found
 
 

@@ -37,7 +37,6 @@ import fgrad as fg
 from fgrad import tree
 from fgrad.archive.container import DTYPES, unpacked
 from fgrad.archive.reading import Reader
-from fgrad.archive.schema import PARAMS
 from fgrad.compiler.executable import Executable
 from fgrad.core.aval import aval_of
 from fgrad.core.primitive import PRIMITIVES
@@ -174,7 +173,7 @@ def by_rows(header: Any, rng: random.Random) -> Any:
     program = header["program"]
     if rng.random() < 0.3 and program["equations"]:
         e = rng.choice(program["equations"])
-        alike = [n for n in STORED if {*PARAMS.get(n, ())} == {*PARAMS.get(e[0], ())}]
+        alike = [n for n in STORED if STORED[n].params.keys() == STORED[e[0]].params.keys()]
         e[0] = rng.choice(alike or [e[0]])
     for aval in program["inputs"]:
         if rng.random() < 0.4:
@@ -218,7 +217,7 @@ def repaired(header: Any, tail: bytes) -> Any:
     return header
 
 
-STORED = sorted(name for name, primitive in PRIMITIVES.items() if not primitive.unstored)
+STORED = {name: p.stored for name, p in sorted(PRIMITIVES.items()) if not isinstance(p.stored, str)}
 
 
 def mutant(originals: Sequence[Original], seed: str, number: int) -> tuple[str, str, bytes]:

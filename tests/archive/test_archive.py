@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import pickle
 import random
@@ -17,10 +18,10 @@ from tests.ops.test_primitives import SAMPLES
 import fgrad as fg
 from fgrad.archive.container import MAGIC, unpacked
 from fgrad.archive.reading import Reader
-from fgrad.archive.schema import PARAMS, has_code, reason
+from fgrad.archive.schema import has_code, reason
 from fgrad.archive.writing import Writer
 from fgrad.core.aval import aval_of
-from fgrad.core.primitive import PRIMITIVES
+from fgrad.core.primitive import PRIMITIVES, Primitive, flat
 from fgrad.core.program import Program
 from fgrad.transforms.stage import staged
 
@@ -180,15 +181,27 @@ def test_arrays(dtype):
         assert found.dtype == constant.dtype
 
 
-STORED = [s for s in SAMPLES if not PRIMITIVES[s.primitive].unstored]
+STORED = [s for s in SAMPLES if not isinstance(PRIMITIVES[s.primitive].stored, str)]
 
 
-def test_every_primitive_is_in_the_table():
+def test_every_primitive_says_how_it_is_stored():
     """A new primitive says what its parameters are, or why it cannot be stored."""
+    silent = inspect.signature(Primitive).parameters["stored"].default
+    assert not [name for name, primitive in PRIMITIVES.items() if primitive.stored == silent]
     for s in SAMPLES:
-        if not PRIMITIVES[s.primitive].unstored:
+        if not isinstance(PRIMITIVES[s.primitive].stored, str):
             assert not reason(s.primitive, s.params), s
-    assert set(PARAMS) <= {name for name, primitive in PRIMITIVES.items() if not primitive.unstored}
+
+
+def test_a_primitive_that_does_not_say_how_is_refused(monkeypatch):
+    """It is neither stored nor loaded, and the reason is given."""
+    stored = fg.export(lambda x: np.sin(x) + 1, 1.0)
+    monkeypatch.setattr(PRIMITIVES["sin"], "stored", Primitive("sin", run=np.sin, vjp=flat).stored)
+    why = r"it does not say how files hold it \(`stored=`\)"
+    with pytest.raises(TypeError, match=f"sin, .* cannot be stored: {why}"):
+        fg.export(lambda x: np.sin(x), 1.0)
+    with pytest.raises(ValueError, match=f"sin cannot be part of a stored program: {why}"):
+        fg.load(stored)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fgrad.core.stored import LARGEST
+
 MAGIC = b"\x89fgrad\r\n"  # no text, and not the same after a transfer as text
 VERSIONS = (1, 2)  # that can be read; the last one is written
 ALIGN = 64  # where arrays begin
@@ -24,7 +26,6 @@ DTYPES = {
         *("float16", "float32", "float64", "complex64", "complex128"),
     )
 }
-LARGEST = 2**48  # bytes of one value
 READING = 64  # bytes of memory, at most, for each byte of a header that is read
 
 

@@ -54,3 +54,16 @@ def aval_of(x: Any) -> Aval:
     aval = _new(Aval)
     aval.shape, aval.dtype = x.shape, x.dtype
     return aval
+
+
+def broadcasts(small: Shape, shape: Shape) -> bool:
+    """Return whether an array of one shape can be broadcast to another."""
+    return len(small) <= len(shape) and all(
+        n in (1, m) for n, m in zip(reversed(small), reversed(shape), strict=False)
+    )
+
+
+def assignable(given: Shape, place: Shape) -> bool:
+    """Return whether NumPy writes a value of one shape to a place of another: leading ones are dropped."""
+    lead = max(0, len(given) - len(place))
+    return all(n == 1 for n in given[:lead]) and broadcasts(given[lead:], place)

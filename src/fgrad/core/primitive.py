@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fgrad import config
+from fgrad.core.stored import Stored
 
 if TYPE_CHECKING:
     from fgrad.core.tensor import Tensor
@@ -220,12 +221,11 @@ class Primitive:
         "reduction",
         "run",
         "shape",
-        "since",
         "single",
+        "stored",
         "traits",
         "truths",
         "unchecked",
-        "unstored",
         "write",
     )
 
@@ -252,8 +252,7 @@ class Primitive:
     truths: str
     python: type | None
     reduction: Reduction | None
-    unstored: str
-    since: int
+    stored: Stored | str
     traits: frozenset[str]
 
     def __init__(
@@ -282,8 +281,7 @@ class Primitive:
         truths: str = "",
         python: type | None = None,
         reduction: Reduction | None = None,
-        unstored: str = "",
-        since: int = 1,
+        stored: Stored | str = "it does not say how files hold it (`stored=`)",
         traits: Iterable[str] = (),
     ) -> None:
         """Declare a primitive.
@@ -316,11 +314,10 @@ class Primitive:
             truths: the code of one element of truth values.
             python: the least type of what Python's operators make of Python's numbers by it; None: an array.
             reduction: how compiled loops join the elements along `axes`; None: they do not.
-            unstored: why no stored program may contain it; "": one may.
-            since: the version of the format of archives in which its operands and parameters changed last.
+            stored: how files hold it; or why no stored program may contain it.
             traits: what else is asked of it, from `MOVES` on.
         """
-        self.lower, self.unstored, self.since = lower, unstored, since
+        self.lower, self.stored = lower, stored
         self.write, self.depends, self.large = write, depends, large
         self.mixes, self.costly, self.checks = mixes or body is not None, costly, checks
         self.unchecked, self.effect, self.traits = unchecked or {}, effect, frozenset(traits)

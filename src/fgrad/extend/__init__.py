@@ -18,6 +18,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
 from fgrad.core.placement import device_of
 from fgrad.core.primitive import PRIMITIVES, Rule
+from fgrad.core.stored import PLAIN
 from fgrad.core.tensor import Tensor, bind
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, Operand, apply, postorder, var, variables
@@ -418,7 +419,7 @@ def linear(
         return convert(back, aval.dtype)
 
     primitive = _free(f"{adjoint.__module__}.{name}")
-    declare_linear(primitive, run=run, adjoint=fitted, shape=shape, batch=batch)  # type: ignore[arg-type]
+    declare_linear(primitive, run=run, adjoint=fitted, shape=shape, batch=batch, stored=PLAIN)  # type: ignore[arg-type]
 
     def operation(x: Any, **params: Any) -> Any:
         return bind(primitive, as_value(x), **params)

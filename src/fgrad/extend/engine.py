@@ -49,7 +49,6 @@ from fgrad.ops.elementwise import batch_elementwise as batch_elementwise
 from fgrad.ops.elementwise import declare_call as declare_call
 from fgrad.ops.elementwise import declare_word as declare_word
 from fgrad.ops.indexing import HOLE as HOLE
-from fgrad.ops.indexing import gathered as gathered
 from fgrad.ops.linear import broadcast_to as broadcast_to
 from fgrad.ops.linear import convert as convert
 from fgrad.ops.linear import imag as imag
@@ -64,6 +63,3 @@ from fgrad.ops.riccati import discrete_lyapunov as discrete_lyapunov
 from fgrad.ops.triangular import permutation as permutation
 from fgrad.ops.triangular import solve_triangular as solve_triangular
 from fgrad.ops.triangular import triangle as triangle
-from fgrad.ops.undetermined import MESSAGES as MESSAGES
-from fgrad.ops.windows import places as places
-from fgrad.ops.windows import spread as spread

@@ -13,6 +13,7 @@ from fgrad.core.aval import aval_of
 from fgrad.core.control_flow import Back, Branches, Code, Mapped, Scan, While, avals_out
 from fgrad.core.placement import near
 from fgrad.core.primitive import VJP, Primitive, register
+from fgrad.core.stored import PLAIN, Stored
 from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor, bind, node_on
 from fgrad.core.trace import current, next_level, running
@@ -142,7 +143,7 @@ def _vjp(linear: bool, pattern: tuple[bool, ...]) -> VJP:
     return VJP(call, keep=keep, params=True, exact=True, linear=linear)
 
 
-def _declare(name: str, *, linear: bool = False, unstored: str = "") -> None:
+def _declare(name: str, *, linear: bool = False, stored: Stored | str = PLAIN) -> None:
     def batch(mapped: tuple[bool, ...], *values: Any, code: Code) -> Any:
         size = next(v.shape[0] for v, m in zip(values, mapped, strict=True) if m)
         made = Mapped(code, mapped, size)
@@ -158,7 +159,7 @@ def _declare(name: str, *, linear: bool = False, unstored: str = "") -> None:
             batch=batch,
             many=True,
             lower=lower,
-            unstored=unstored,
+            stored=stored,
         )
     )
 
@@ -166,5 +167,5 @@ def _declare(name: str, *, linear: bool = False, unstored: str = "") -> None:
 for _name in ("cond", "scan", "while_loop"):
     _declare(f"lax.{_name}")
 for _name in ("custom_root", "custom_linear_solve", "opaque"):
-    _declare(f"lax.{_name}", unstored="a solver is Python, and Python is not stored")
+    _declare(f"lax.{_name}", stored="a solver is Python, and Python is not stored")
 _declare("lax.pullback", linear=True)  # in the cotangents, which are all that a linear recording follows

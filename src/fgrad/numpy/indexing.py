@@ -24,6 +24,7 @@ from fgrad.core.primitive import (
     flat,
     register,
 )
+from fgrad.core.stored import PLAIN
 from fgrad.core.tape import CUT
 from fgrad.core.tensor import Tensor, apply_unary, binary, bind, unary, wrap
 from fgrad.core.trace import Tracer
@@ -61,6 +62,7 @@ register(
         shape=lambda x: x,
         batch=lambda _, x: bind("stop_gradient", x),
         traits={MOVES, CHEAP, TOTAL},
+        stored=PLAIN,
     )
 )
 

@@ -18,6 +18,7 @@ import numpy as np
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import ITSELF, Primitive, Rule, by_argument, register
+from fgrad.core.stored import NUMBERS, REAL, Stored, up_to
 from fgrad.core.tensor import bind
 
 _FAR = 30.0  # from here on the asymptotic series of I_n is exact to rounding
@@ -82,7 +83,7 @@ def _modified_far(x: Any, n: int) -> Any:
     return y
 
 
-def _declare(name: str, run: Rule, sign: int, *, real: bool) -> None:
+def _declare(name: str, run: Rule, sign: int, *, real: bool, dtypes: str) -> None:
     register(
         Primitive(
             name,
@@ -93,9 +94,10 @@ def _declare(name: str, run: Rule, sign: int, *, real: bool) -> None:
             shape=lambda x, *, n: Aval(x.shape, x.dtype),
             batch=lambda _, x, *, n: bind(name, x, n=n),
             real=real,
+            stored=Stored({"n": up_to(100)}, dtypes=dtypes),
         )
     )
 
 
-_declare("spherical", _run_spherical, -1, real=False)
-_declare("modified", _run_modified, 1, real=True)
+_declare("spherical", _run_spherical, -1, real=False, dtypes=NUMBERS)
+_declare("modified", _run_modified, 1, real=True, dtypes=REAL)

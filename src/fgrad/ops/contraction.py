@@ -32,6 +32,7 @@ from fgrad.core.primitive import (
     by_argument,
     register,
 )
+from fgrad.core.stored import Stored, is_text
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
 
@@ -184,6 +185,17 @@ def _vjp(pattern: Pattern) -> VJP | None:
     return made
 
 
+def _contracts(x: Aval, y: Aval, *, a: str, b: str, out: str) -> bool:
+    lengths = dict(zip(a + b, (*x.shape, *y.shape), strict=True))
+    return (
+        all(len(set(s)) == len(s) and s.isalpha() and s.isascii() for s in (a, b, out) if s)
+        and tuple(lengths[c] for c in a) == x.shape
+        and tuple(lengths[c] for c in b) == y.shape
+        and set(out) <= {*a, *b}
+        and set(a) ^ set(b) <= set(out)
+    )
+
+
 register(
     Primitive(
         "contract",
@@ -193,5 +205,6 @@ register(
         batch=_batch,
         costly=True,
         traits={TOTAL, SPREADS, PRODUCT},
+        stored=Stored({"a": is_text, "b": is_text, "out": is_text}, fits=_contracts),
     )
 )

@@ -13,6 +13,7 @@ import numpy as np
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import MULTILINEAR, PRODUCT, Primitive, by_argument, register
+from fgrad.core.stored import Stored, one_of
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, reverse
 
@@ -72,5 +73,13 @@ register(
         batch=_batch,
         costly=True,
         traits={PRODUCT},
+        stored=Stored(
+            {"mode": one_of("full", "valid")},
+            fits=lambda x, y, *, mode: (
+                x.shape[:-1] == y.shape[:-1]
+                and x.shape[-1] > 0 < y.shape[-1]
+                and (mode == "full" or x.shape[-1] >= y.shape[-1])
+            ),
+        ),
     )
 )

@@ -32,7 +32,7 @@ linear(
     adjoint=lambda ct, x, *, device, source: to_device(ct, source, device),
     shape=lambda x, *, device, source: x,
     batch=lambda x, *, device, source: to_device(x, device, source),
-    unstored=UNSTORED,
+    stored=UNSTORED,
 )
 register(
     Primitive(
@@ -43,7 +43,7 @@ register(
         ),
         shape=lambda x, *, device: x,
         batch=lambda _, x, *, device: bind("staged_to_device", x, device=device),
-        unstored=UNSTORED,
+        stored=UNSTORED,
         traits={TRANSFERS},
     )
 )
@@ -54,7 +54,7 @@ register(
         vjp=by_argument(lambda ct, x: bind("to_device_of", ct, x), None, exact=True, linear=True),
         shape=lambda x, like: x,
         batch=_beside,
-        unstored=UNSTORED,
+        stored=UNSTORED,
         traits={TRANSFERS},
     )
 )

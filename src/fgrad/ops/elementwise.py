@@ -32,6 +32,7 @@ from fgrad.core.primitive import (
     flat,
     register,
 )
+from fgrad.core.stored import PLAIN, REAL, Stored
 from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.derive import chain, gradient
@@ -209,6 +210,7 @@ def _declare(
     *,
     real: bool,
     shape: Rule | None = None,
+    stored: Stored = PLAIN,
     **columns: Any,
 ) -> Primitive:
     return register(
@@ -220,6 +222,7 @@ def _declare(
             batch=functools.partial(batch_elementwise, name),
             body=None if body is None else Body(params, body),
             real=real,
+            stored=stored,
             **columns,
         )
     )
@@ -447,7 +450,9 @@ def _declare_table() -> None:
         real=True,
         shape=lambda x: Aval(x.shape, np.modf.resolve_dtypes((x.dtype, None, None))[1]),
     )
-    _declare("exponent", x, None, _run_exponent, flat, real=True, shape=_shape_exponent)
+    _declare(
+        "exponent", x, None, _run_exponent, flat, real=True, shape=_shape_exponent, stored=Stored(dtypes=REAL)
+    )
 
 
 def _ldexp(ct: Any, y: Any) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import OUT, VJP, Primitive, by_argument, register
+from fgrad.core.stored import is_flag, of_matrices, one_of
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import convert, real
 from fgrad.ops.matrices import (
@@ -54,6 +55,7 @@ register(
         vjp=by_argument(_cholesky, exact=True),
         shape=lambda a: a,
         batch=mapped_rest("cholesky"),
+        stored=of_matrices("0", "0", {"upper": is_flag}),
     )
 )
 
@@ -123,6 +125,7 @@ register(
         batch=mapped_rest("qr"),
         many=True,
         checks=True,
+        stored=of_matrices("0", params={"mode": one_of("reduced", "complete")}),
     )
 )
 
@@ -161,6 +164,7 @@ register(
         batch=mapped_rest("eigh"),
         many=True,
         checks=True,
+        stored=of_matrices("0", "0", {"uplo": one_of("L", "U")}),
     )
 )
 
@@ -205,6 +209,7 @@ register(
         batch=mapped_rest("eig"),
         many=True,
         checks=True,
+        stored=of_matrices("0", "0"),
     )
 )
 
@@ -292,5 +297,6 @@ register(
         batch=mapped_rest("svd"),
         many=True,
         checks=True,
+        stored=of_matrices("0", params={"full_matrices": is_flag}),
     )
 )

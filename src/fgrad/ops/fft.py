@@ -19,6 +19,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
+from fgrad.core.stored import Stored, is_axis, is_count, one_of
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import convert, linear
 
@@ -66,6 +67,8 @@ def _irfft_adjoint(ct: Any, x: Aval, *, axis: int, norm: str, n: int) -> Any:
     return convert(bind("conjugate", half) * _weights(half, axis, n, 2.0), x.dtype)
 
 
+_NORM = one_of(None, "backward", "ortho", "forward")
+_STORED = Stored({"axis": is_axis, "norm": _NORM}, fits=lambda x, *, axis, norm: x.shape[axis] > 0)
 for _name in ("fft", "ifft"):
     linear(
         _name,
@@ -73,6 +76,7 @@ for _name in ("fft", "ifft"):
         adjoint=lambda ct, x, *, axis, norm, name=_name: _complex_adjoint(name, ct, x, axis, norm),
         shape=lambda x, *, axis, norm, name=_name: Aval(x.shape, _dtype(name, x.dtype)),
         batch=lambda x, *, axis, norm, name=_name: bind(name, x, axis=axis + 1, norm=norm),
+        stored=_STORED,
     )
 linear(
     "rfft",
@@ -82,6 +86,7 @@ linear(
         _replaced(x.shape, axis, x.shape[axis] // 2 + 1), _dtype("rfft", x.dtype)
     ),
     batch=lambda x, *, axis, norm: bind("rfft", x, axis=axis + 1, norm=norm),
+    stored=_STORED,
 )
 linear(
     "irfft",
@@ -89,4 +94,8 @@ linear(
     adjoint=_irfft_adjoint,
     shape=lambda x, *, axis, norm, n: Aval(_replaced(x.shape, axis, n), _dtype("irfft", x.dtype)),
     batch=lambda x, *, axis, norm, n: bind("irfft", x, axis=axis + 1, norm=norm, n=n),
+    stored=Stored(
+        {"axis": is_axis, "norm": _NORM, "n": is_count},
+        fits=lambda x, *, axis, norm, n: n > 0 and x.shape[axis] > 0,
+    ),
 )

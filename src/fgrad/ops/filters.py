@@ -13,6 +13,7 @@ from fgrad.backend.devices import elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, register
+from fgrad.core.stored import LAPACK, Stored, one_of, up_to
 from fgrad.core.tensor import bind
 from fgrad.kernels import recurrences
 from fgrad.ops.contraction import contract
@@ -76,6 +77,7 @@ register(
         vjp=_recursion_vjp,
         shape=lambda a, u: Aval(u.shape, np.result_type(a.dtype, u.dtype)),
         batch=_batch_recursion,
+        stored=Stored(dtypes=LAPACK, fits=lambda a, u: a.ndim == 1 and u.ndim > 0),
     )
 )
 
@@ -128,4 +130,9 @@ linear(
     adjoint=_spline_adjoint,
     shape=lambda x, **_: x,
     batch=lambda x, **params: bind("spline_filter", x, **params),
+    stored=Stored(
+        {"degree": up_to(5), "mode": one_of("mirror", "reflect", "grid-wrap")},
+        dtypes=LAPACK,
+        fits=lambda x, *, degree, mode: x.ndim > 0,
+    ),
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
-from fgrad.core.aval import Aval, Shape, aval_of
+from fgrad.core.aval import Aval, Shape, assignable, aval_of
 from fgrad.core.placement import buffer_of, device_of, near, placed
 from fgrad.core.primitive import (
     C_ORDER,
@@ -28,6 +28,7 @@ from fgrad.core.primitive import (
     register,
 )
 from fgrad.core.snapshot import compact
+from fgrad.core.stored import Stored, is_axis, is_flag, is_part, is_shape
 from fgrad.core.tensor import Tensor, apply_primitive, bind
 from fgrad.core.trace import Tracer
 from fgrad.ops.compiled import FLOATS, backend, launched, launches
@@ -179,23 +180,16 @@ def _run_update(x: Any, value: Any, *, index: Index) -> Any:
     return out
 
 
-def _broadcasts(given: Shape, place: Shape) -> bool:
-    """Return whether NumPy writes a value of one shape to a place of another: leading ones are dropped."""
-    lead = max(0, len(given) - len(place))
-    fits = all(n in (1, m) for n, m in zip(reversed(given), reversed(place), strict=False))
-    return fits and all(n == 1 for n in given[:lead])
-
-
 def _shape_update(x: Any, value: Any, *, index: Index) -> Aval:
     inner, given = _indexed(np.shape(x), index), np.shape(value)
-    if not _broadcasts(given, inner):
+    if not assignable(given, inner):
         raise ValueError(f"could not broadcast input array from shape {given} into shape {inner}")
     return aval_of(x)
 
 
 def _shape_put(x: Any, value: Any, *arrays: Any, template: Index) -> Aval:
     place, given = gathered(np.shape(x), arrays, template), np.shape(value)
-    if not _broadcasts(given, place):
+    if not assignable(given, place):
         raise ValueError(
             f"shape mismatch: value array of shape {given} could not be broadcast to indexing result of "
             f"shape {place}"
@@ -290,6 +284,28 @@ def _places(shape: Shape, index: Index) -> Any:
     return places.reshape(-1)
 
 
+def is_index(v: Any, _: Any) -> bool:
+    """Return whether a value is an index of slices and integers."""
+    return type(v) is tuple and all(map(is_part, v))
+
+
+def is_template(v: Any, _: Any) -> bool:
+    """Return whether a value is a template of an index."""
+    return type(v) is tuple and all(p is HOLE or type(p) is bool or is_part(p) for p in v)
+
+
+def _assigns(value: Aval, place: Shape) -> bool:
+    """Return whether a value can be written: NumPy makes no complex number of an array with axes."""
+    return assignable(value.shape, place) and not (place == () and value.ndim and value.dtype.kind == "c")
+
+
+def _fitting(shape: Shape, arrays: Sequence[Aval], template: Index) -> Shape:
+    """Return the shape that index arrays give which a file says."""
+    if sum(p is HOLE for p in template) != len(arrays) or any(a.dtype.kind not in "iu" for a in arrays):
+        raise ValueError("index arrays are missing or not integers")
+    return gathered(shape, arrays, template)
+
+
 linear(
     "slice",
     run=lambda x, *, index: x[index],
@@ -300,6 +316,7 @@ linear(
     batch=lambda x, *, index: bind("slice", x, index=_all(index)),
     write=lambda x, new, *, index: bind("update", x, new, index=index),
     traits={TOTAL},
+    stored=Stored({"index": is_index}),
 )
 linear(
     "unslice",
@@ -308,6 +325,10 @@ linear(
     shape=lambda x, *, shape, index: _filling(x, shape, _indexed(shape, index)),
     batch=lambda x, *, shape, index: bind("unslice", x, shape=(x.shape[0], *shape), index=_all(index)),
     traits={SPREADS_FIRST, KEEPS_C_ORDER_OF_FIRST},
+    stored=Stored(
+        {"shape": is_shape, "index": is_index},
+        fits=lambda x, *, shape, index: x.shape == _indexed(shape, index),
+    ),
 )
 
 
@@ -390,6 +411,7 @@ register(
         shape=_shape_update,
         batch=_batch_update,
         traits={KEEPS_C_ORDER_OF_FIRST},
+        stored=Stored({"index": is_index}, fits=lambda x, y, *, index: _assigns(y, _indexed(x.shape, index))),
     )
 )
 
@@ -693,6 +715,10 @@ _GATHER = register(
         shape=lambda x, *arrays, template, **_: Aval(gathered(x.shape, arrays, template), x.dtype),
         batch=_batch_gather,
         write=lambda x, new, *arrays, template, **_: bind("put", x, new, *arrays, template=template),
+        stored=Stored(
+            {"template": is_template, "unique": is_flag},
+            fits=lambda x, *arrays, template, **_: _fitting(x.shape, arrays, template) is not None,
+        ),
     )
 )
 register(
@@ -705,6 +731,10 @@ register(
         ),
         batch=_batch_scatter_add,
         traits={C_ORDER},
+        stored=Stored(
+            {"shape": is_shape, "template": is_template, "unique": is_flag},
+            fits=lambda x, *arrays, template, shape, **_: x.shape == _fitting(shape, arrays, template),
+        ),
     )
 )
 
@@ -744,6 +774,10 @@ register(
         shape=_shape_put,
         batch=_batch_put,
         traits={KEEPS_C_ORDER_OF_FIRST},
+        stored=Stored(
+            {"template": is_template},
+            fits=lambda x, y, *arrays, template: _assigns(y, _fitting(x.shape, arrays, template)),
+        ),
     )
 )
 register(
@@ -753,6 +787,11 @@ register(
         vjp=flat,
         shape=lambda *arrays, template, shape: Aval(gathered(shape, arrays, template), np.dtype(bool)),
         batch=_batch_winners,
+        stored=Stored(
+            {"template": is_template, "shape": is_shape},
+            fits=lambda *arrays, template, shape: _fitting(shape, arrays, template) is not None,
+            work=lambda *_, shape, **__: math.prod(shape),
+        ),
     )
 )
 
@@ -789,5 +828,6 @@ register(
         shape=lambda x, *, axis: (Aval((*x.shape[:axis], *x.shape[axis + 1 :]), x.dtype),) * x.shape[axis],
         batch=lambda _, x, *, axis: unstack(x, axis + 1),
         many=True,
+        stored=Stored({"axis": is_axis}),
     )
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import on_host
-from fgrad.core.aval import Aval, Shape, aval_of
+from fgrad.core.aval import Aval, Shape, assignable, aval_of
 from fgrad.core.primitive import (
     ASSEMBLES,
     CHEAP,
@@ -30,6 +30,18 @@ from fgrad.core.primitive import (
     Rule,
     flat,
     register,
+)
+from fgrad.core.stored import (
+    INTEGERS,
+    NUMBERS,
+    PLAIN,
+    Stored,
+    are_axes,
+    is_axis,
+    is_dtype,
+    is_flag,
+    is_shape,
+    same_shapes,
 )
 from fgrad.core.tensor import Tensor, bind
 from fgrad.ops.compiled import FLOATS, backend
@@ -302,6 +314,7 @@ linear(
     write=lambda x, new, *, shape: reshape(new, x.shape),
     depends=True,
     traits={MOVES, CHEAP, TOTAL, SPREADS_FIRST, KEEPS_C_ORDER},
+    stored=Stored({"shape": is_shape}, fits=lambda x, *, shape: math.prod(shape) == x.size),
 )
 linear(
     "transpose",
@@ -311,6 +324,7 @@ linear(
     batch=lambda x, *, axes: transpose(x, (0, *shifted(axes))),
     write=lambda x, new, *, axes: transpose(new, _inverse(axes)),
     traits={MOVES, CHEAP, TOTAL, SPREADS_FIRST},
+    stored=Stored({"axes": are_axes}, fits=lambda x, *, axes: len(axes) == x.ndim),
 )
 linear(
     "broadcast_to",
@@ -319,6 +333,7 @@ linear(
     shape=_shape_broadcast,
     batch=_batch_broadcast,
     traits={MOVES, CHEAP, TOTAL, SPREADS_FIRST},
+    stored=Stored({"shape": is_shape}, fits=lambda x, *, shape: np.broadcast_shapes(x.shape, shape) == shape),
 )
 linear(
     "sum",
@@ -329,6 +344,7 @@ linear(
     batch=lambda x, *, axes: sum_axes(x, shifted(axes)),
     reduction=Reduction("add", 0.0, "add_any({}, {})", "{} + {}"),
     traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER, REDUCES},
+    stored=Stored({"axes": are_axes}),
 )
 linear(
     "mean",
@@ -337,6 +353,7 @@ linear(
     shape=lambda x, *, axes: Aval(_summed(x, axes).shape, x.dtype),
     batch=lambda x, *, axes: bind("mean", x, axes=shifted(axes)),
     traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER, REDUCES},
+    stored=Stored({"axes": are_axes}, dtypes=NUMBERS),
 )
 linear(
     "convert",
@@ -345,6 +362,7 @@ linear(
     shape=lambda x, *, dtype: Aval(x.shape, dtype),
     batch=lambda x, *, dtype: convert(x, dtype),
     traits={MOVES, CHEAP, TOTAL, KEEPS_C_ORDER, ELEMENTWISE},
+    stored=Stored({"dtype": is_dtype}),
 )
 register(
     Primitive(
@@ -355,6 +373,7 @@ register(
         shape=lambda n, *, dtype: Aval(n.shape, dtype),
         batch=lambda _, n, *, dtype: bind("fitted", n, dtype=dtype),
         traits={KEEPS_C_ORDER},
+        stored=Stored({"dtype": lambda v, _: isinstance(v, np.dtype) and v.kind in "iu"}, dtypes=INTEGERS),
     )
 )
 linear(
@@ -365,6 +384,7 @@ linear(
     batch=real,
     write=lambda x, new: bind("put_part", x, new, imaginary=False),
     traits={ELEMENTWISE},
+    stored=PLAIN,
 )
 linear(
     "imag",
@@ -374,6 +394,7 @@ linear(
     batch=imag,
     write=lambda x, new: bind("put_part", x, new, imaginary=True),
     traits={ELEMENTWISE},
+    stored=PLAIN,
 )
 
 
@@ -414,6 +435,10 @@ register(
         vjp=_put_part_vjp,
         shape=lambda z, part, *, imaginary: aval_of(z),
         batch=_batch_put_part,
+        stored=Stored(
+            {"imaginary": is_flag},
+            fits=lambda z, x, *, imaginary: z.dtype.kind == "c" and assignable(x.shape, z.shape),
+        ),
     )
 )
 linear(
@@ -423,6 +448,7 @@ linear(
     shape=lambda x: Aval(x.shape, np.conjugate(np.empty(0, x.dtype)).dtype),
     batch=lambda x: bind("conjugate", x),
     traits={ELEMENTWISE},
+    stored=PLAIN,
 )
 linear(
     "cumsum",
@@ -431,6 +457,7 @@ linear(
     shape=lambda x, *, axis: Aval(x.shape, _summed(x, ()).dtype),
     batch=lambda x, *, axis: bind("cumsum", x, axis=axis + 1),
     traits={SPREADS_FIRST, KEEPS_C_ORDER},
+    stored=Stored({"axis": is_axis}),
 )
 
 
@@ -477,6 +504,10 @@ register(
         shape=_shape_concatenate,
         batch=_batch_concatenate,
         traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES},
+        stored=Stored(
+            {"axis": is_axis},
+            fits=lambda *xs, axis: len({(*x.shape[:axis], -1, *x.shape[axis + 1 :]) for x in xs}) == 1,
+        ),
     )
 )
 
@@ -502,5 +533,6 @@ register(
         shape=lambda *xs: Aval((len(xs), *xs[0].shape), np.result_type(*(x.dtype for x in xs))),
         batch=_batch_stack,
         traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES},
+        stored=Stored(fits=same_shapes),
     )
 )

@@ -24,6 +24,7 @@ from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, by_argument, register
+from fgrad.core.stored import is_flag, of_matrices, one_of, same_shapes, typed
 from fgrad.core.tensor import bind, unary
 from fgrad.ops import iterations
 from fgrad.ops.foreign import each, scipy
@@ -131,13 +132,22 @@ def _run_regularized(x: Any, a: Any, *, function: str) -> Any:
 register(
     Primitive(
         "matrix_function",
-        since=2,
         run=elsewhere(_run, _there),
         vjp=_function_vjp,
         shape=lambda a, *, to_complex, **_: (
             Aval(a.shape, np.result_type(a.dtype, np.complex64)) if to_complex else a
         ),
         batch=lambda _, a, **params: bind("matrix_function", a, **params),
+        stored=of_matrices(
+            "0",
+            "0",
+            {
+                "function": one_of("expm", "logm", "sqrtm", "power"),
+                "exponent": typed(float),
+                "to_complex": is_flag,
+            },
+            since=2,
+        ),
     )
 )
 
@@ -295,16 +305,17 @@ for _name, _run_it in (("regular", _run_regular), ("regularized", _run_regulariz
             vjp=by_argument(lambda ct, **_: ct, None),
             shape=lambda x, _, **__: x,
             batch=_batch_stacks(_name),
+            stored=of_matrices("01", "01", {"function": one_of("logm", "sqrtm", "power")}, fits=same_shapes),
         )
     )
 register(
     Primitive(
         "frechet",
-        since=2,
         run=elsewhere(_run_frechet, _there_frechet),
         vjp=_frechet_vjp,
         shape=lambda a, e: Aval(a.shape, np.result_type(a.dtype, e.dtype)),
         batch=_batch_stacks("frechet"),
+        stored=of_matrices("01", "01", fits=same_shapes, since=2),
     )
 )
 register(
@@ -314,6 +325,7 @@ register(
         vjp=_log_frechet_vjp,
         shape=lambda y, e: Aval(y.shape, np.result_type(y.dtype, e.dtype)),
         batch=_batch_stacks("log_frechet"),
+        stored=of_matrices("01", "01", fits=same_shapes),
     )
 )
 
@@ -371,6 +383,11 @@ register(
         vjp=_sylvester_vjp,
         shape=lambda a, b, q: Aval(q.shape, np.result_type(a.dtype, b.dtype, q.dtype)),
         batch=_batch_stacks("sylvester"),
+        stored=of_matrices(
+            "012",
+            "01",
+            fits=lambda a, b, q: q.shape == (*a.shape[:-1], b.shape[-1]) and a.shape[:-2] == b.shape[:-2],
+        ),
     )
 )
 
@@ -414,5 +431,6 @@ register(
         shape=lambda a: (a, Aval((*a.shape[:-2], a.shape[-1], a.shape[-1]), a.dtype)),
         batch=lambda _, a: bind("polar", a),
         many=True,
+        stored=of_matrices("0", fits=lambda a: a.shape[-2] >= a.shape[-1]),
     )
 )

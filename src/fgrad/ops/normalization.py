@@ -26,6 +26,7 @@ from fgrad.core.primitive import (
     by_argument,
     register,
 )
+from fgrad.core.stored import REAL, Stored, are_axes, is_count, is_number
 from fgrad.core.tensor import bind, unary
 from fgrad.ops.compiled import FLOATS, backend, launched, launches
 from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, shifted, sum_axes
@@ -158,6 +159,7 @@ def _declare(
             batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
             real=True,
             traits=traits,
+            stored=Stored({"axes": are_axes}, dtypes=REAL),
         )
     )
 
@@ -286,5 +288,12 @@ register(
         shape=_shape_layer_norm,
         batch=_batch_layer_norm,
         real=True,
+        stored=Stored(
+            {"rank": is_count, "eps": is_number},
+            dtypes=REAL,
+            fits=lambda x, *others, rank, eps: (
+                0 < rank <= x.ndim and all(a.shape == x.shape[x.ndim - rank :] for a in others)
+            ),
+        ),
     )
 )

@@ -15,6 +15,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import LARGE, REDUCES, Primitive, by_argument, flat, register
+from fgrad.core.stored import LARGEST, Check, Stored, is_axis, is_flag, is_int, one_of
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.indexing import HOLE
@@ -26,7 +27,13 @@ _CHUNK = 2**14  # elements
 _SHORT = 256  # elements of a line that NumPy's sort puts in order as fast as the kernel
 
 
-def _declare(name: str, run: Callable[..., Any], *traits: str) -> None:
+def _declare(
+    name: str,
+    run: Callable[..., Any],
+    *traits: str,
+    fits: Callable[..., bool] | None = None,
+    **params: Check,
+) -> None:
     def shape(x: Any, *, axis: int, **_: Any) -> Aval:
         return Aval((*x.shape[:axis], *x.shape[axis + 1 :]) if REDUCES in traits else x.shape, _PLACES)
 
@@ -38,6 +45,7 @@ def _declare(name: str, run: Callable[..., Any], *traits: str) -> None:
             shape=shape,
             batch=lambda _, x, *, axis, **params: bind(name, x, axis=axis + 1, **params),
             traits=traits,
+            stored=Stored({"axis": is_axis, **params}, fits=fits),
         )
     )
 
@@ -89,10 +97,29 @@ def _run_argsort(x: Any, *, axis: int, kind: Any = "stable") -> Any:
     return np.argsort(x, axis, kind=kind)
 
 
-_declare("argsort", _run_argsort)
-_declare("argpartition", lambda x, *, axis, kth: np.argpartition(x, kth, axis))
-_declare("argmax", lambda x, *, axis: np.argmax(x, axis), REDUCES)
-_declare("argmin", lambda x, *, axis: np.argmin(x, axis), REDUCES)
+def _is_kth(v: Any, _: Any) -> bool:
+    numbers = isinstance(v, np.ndarray | np.generic) and v.dtype.kind in "iu"
+    if not numbers and type(v) not in {tuple, list, int}:
+        return False
+    found = v.ravel().tolist() if numbers else v if type(v) in {tuple, list} else [v]
+    return bool(found) and all(is_int(k, -LARGEST, LARGEST) for k in found)
+
+
+def _has_elements(x: Aval, *, axis: int) -> bool:
+    return x.shape[axis] > 0
+
+
+_declare("argsort", _run_argsort, kind=one_of(None, "quicksort", "mergesort", "heapsort", "stable"))
+_declare(
+    "argpartition",
+    lambda x, *, axis, kth: np.argpartition(x, kth, axis),
+    kth=_is_kth,
+    fits=lambda x, *, axis, kth: all(
+        -x.shape[axis] <= k < x.shape[axis] for k in np.asarray(kth, np.int64).ravel().tolist()
+    ),
+)
+_declare("argmax", lambda x, *, axis: np.argmax(x, axis), REDUCES, fits=_has_elements)
+_declare("argmin", lambda x, *, axis: np.argmin(x, axis), REDUCES, fits=_has_elements)
 
 
 # Order statistics of lanes: the last axis of `x` is ordered, its other axes are those of `ranks`, if any.
@@ -152,7 +179,27 @@ def _batch_rank(mapped: tuple[bool, ...], x: Any, ranks: Any, *, propagate: bool
     return bind("rank", x, ranks, propagate=propagate)
 
 
-register(Primitive("rank", run=_run_rank, vjp=flat, shape=_shape_rank, batch=_batch_rank))
+def _ranks(x: Aval, ranks: Aval, **_: Any) -> bool:
+    alone = ranks.ndim == 1 or ranks.shape[:-1] == x.shape[:-1]
+    integers = ranks.dtype.kind in "iu" and np.can_cast(ranks.dtype, np.intp)
+    return x.ndim > 0 and ranks.ndim > 0 and integers and alone
+
+
+def _represents(x: Aval, first: Aval, group: Aval) -> bool:
+    integers = all(a.ndim == 1 and a.dtype.kind in "iu" for a in (first, group))
+    return x.ndim > 0 and integers and group.shape == x.shape[:1]
+
+
+register(
+    Primitive(
+        "rank",
+        run=_run_rank,
+        vjp=flat,
+        shape=_shape_rank,
+        batch=_batch_rank,
+        stored=Stored({"propagate": is_flag}, fits=_ranks),
+    )
+)
 
 
 # Searching: the last axis of `a` is sorted, and its other axes, if any, are the first ones of `v`.
@@ -182,6 +229,10 @@ register(
         vjp=flat,
         shape=lambda a, v, *, side: Aval(v.shape, _PLACES),
         batch=_batch_search,
+        stored=Stored(
+            {"side": one_of("left", "right")},
+            fits=lambda a, v, *, side: a.ndim == 1 or (a.ndim > 1 and v.shape[: a.ndim - 1] == a.shape[:-1]),
+        ),
     )
 )
 
@@ -220,5 +271,6 @@ register(
         vjp=by_argument(_share, None, None, exact=True),
         shape=lambda x, first, group: Aval((*first.shape, *x.shape[1:]), x.dtype),
         batch=_batch_representative,
+        stored=Stored(fits=_represents),
     )
 )

@@ -12,10 +12,11 @@ import numpy as np
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
 from fgrad.core.primitive import LARGE, Primitive, by_argument, register
+from fgrad.core.stored import Stored, are_steps, is_shape
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.linear import linear
-from fgrad.ops.windows import Pads, Steps, padded, places
+from fgrad.ops.windows import Pads, Steps, are_pads, padded, padded_size, places
 
 
 def _count(space: Shape, window: Steps, stride: Steps, padding: Pads) -> Shape:
@@ -99,6 +100,20 @@ def _max_adjoint(ct: Any, out: Any, x: Any, *, window: Steps, stride: Steps, pad
     return bind("unslice", back, shape=shape, index=here) if _cuts(padding) else back
 
 
+def _adds(v: Any, _: Any) -> bool:
+    return are_pads(v, _) and all(n >= 0 for p in v for n in p)
+
+
+def _slides(x: Aval, *, window: Shape, stride: Shape, padding: Any, space: Shape | None = None) -> bool:
+    rank = len(window)
+    return (
+        0 < rank <= x.ndim
+        and len(stride) == len(padding) == rank
+        and (space is None or _count(space, window, stride, padding) == x.shape[-rank:])
+    )
+
+
+_STORED = {"window": are_steps, "stride": are_steps, "padding": _adds}
 register(
     Primitive(
         "max_pool",
@@ -107,6 +122,7 @@ register(
         shape=lambda x, *, window, stride, padding: Aval(_pooled(x, window, stride, padding), x.dtype),
         batch=lambda _, x, **params: bind("max_pool", x, **params),
         real=True,
+        stored=Stored(_STORED, fits=_slides, work=lambda x, *, padding, **_: padded_size(x, padding)),
     )
 )
 
@@ -155,6 +171,7 @@ linear(
     adjoint=_sum_adjoint,
     shape=lambda x, *, window, stride, padding: Aval(_pooled(x, window, stride, padding), x.dtype),
     batch=lambda x, **params: bind("window_sum", x, **params),
+    stored=Stored(_STORED, fits=_slides, work=lambda x, *, padding, **_: padded_size(x, padding)),
 )
 linear(
     "window_spread",
@@ -164,4 +181,11 @@ linear(
     ),
     shape=lambda x, *, window, stride, padding, space: Aval((*x.shape[: -len(window)], *space), x.dtype),
     batch=lambda x, **params: bind("window_spread", x, **params),
+    stored=Stored(
+        {**_STORED, "space": is_shape},
+        fits=_slides,
+        work=lambda x, *, padding, space, **_: padded_size(
+            Aval((*x.shape[: -len(space)], *space), x.dtype), padding
+        ),
+    ),
 )

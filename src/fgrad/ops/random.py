@@ -23,7 +23,7 @@ import numpy as np
 
 from fgrad.backend.array import DeviceArray, mixed
 from fgrad.backend.devices import as_array
-from fgrad.core.aval import Aval, Shape
+from fgrad.core.aval import Aval, Shape, broadcasts
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
     NOT_FOLDED,
@@ -34,6 +34,19 @@ from fgrad.core.primitive import (
     by_argument,
     flat,
     register,
+)
+from fgrad.core.stored import (
+    LARGEST,
+    PLAIN,
+    REAL,
+    Check,
+    Stored,
+    are_integers,
+    is_dtype,
+    is_shape,
+    one_of,
+    typed,
+    up_to,
 )
 from fgrad.core.tensor import bind, unary
 from fgrad.ops import sampling
@@ -136,8 +149,47 @@ register(
         vjp=flat,
         shape=lambda key, count: Aval(np.broadcast_shapes(key.shape, count.shape), np.dtype(np.uint32)),
         batch=functools.partial(batch_elementwise, "threefry"),
+        stored=Stored(
+            fits=lambda key, count: (
+                key.shape[-1:] == count.shape[-1:] == (2,) and key.dtype == count.dtype == np.uint32
+            )
+        ),
     )
 )
+# the parameters of a method that are operands, those that may be, and the types of others
+_DRAWN: dict[str, tuple[set[str], set[str], dict[str, type]]] = {
+    "binomial": ({"n", "p"}, set(), {"size": tuple}),
+    "choice": (set(), {"p"}, {"a": int, "size": tuple, "replace": bool, "shuffle": bool}),
+    "permutation": (set(), set(), {"x": int}),
+    "poisson": ({"lam"}, set(), {"size": tuple}),
+    "standard_gamma": ({"shape"}, set(), {"size": tuple}),
+}
+
+
+def _draws(
+    key: Aval, *operands: Aval, method: str, names: Any, options: Any, shape: Shape, dtype: Any
+) -> bool:
+    needed, possible, types = _DRAWN[method]
+    lead = key.shape[:-1]
+    rest = [a.shape[len(lead) :] for a in operands]
+    return (
+        key.shape[-1:] == (2,)
+        and key.dtype == np.uint32
+        and needed <= {*names} <= needed | possible
+        and len({*names}) == len(names) == len(operands)
+        and all(a.dtype.kind in "biuf" and a.shape[: len(lead)] == lead for a in operands)
+        and types.keys() - {"size"} <= options.keys() <= types.keys()
+        and all(type(v) is types[k] for k, v in options.items())
+        and options.get("size", np.broadcast_shapes(*rest) if "size" in types else shape) == shape
+        and (method != "permutation" or shape == (options["x"],))
+        and (
+            all(r == (options["a"],) for r in rest) and 0 <= options["a"] < LARGEST
+            if method == "choice"
+            else all(broadcasts(r, shape) for r in rest)
+        )
+    )
+
+
 register(
     Primitive(
         "draw",
@@ -146,6 +198,17 @@ register(
         shape=lambda key, *_, shape, dtype, **params: Aval((*key.shape[:-1], *shape), dtype),
         batch=_batch_draw,
         traits={NOT_FOLDED},
+        stored=Stored(
+            {
+                "method": one_of(*_DRAWN),
+                "names": lambda v, _: type(v) is tuple and all(type(s) is str for s in v),
+                "options": typed(dict),
+                "shape": is_shape,
+                "dtype": is_dtype,
+            },
+            fits=_draws,
+            work=lambda *_, options, **__: 2 * options.get("a", 0),
+        ),
     )
 )
 register(
@@ -155,6 +218,7 @@ register(
         vjp=_refuse,
         shape=lambda x: x,
         batch=lambda _, x: bind("discrete", x),
+        stored=PLAIN,
     )
 )
 
@@ -201,7 +265,7 @@ def _polygamma(x: Array, *, n: int) -> Array:
     return sign * (far ** -float(n) * (scale / n + scale / 2 / far + tail) + scale * near)
 
 
-def _elementwise(name: str, run: Rule, vjp: Any, *, floats: int) -> None:
+def _elementwise(name: str, run: Rule, vjp: Any, stored: Stored, *, floats: int) -> None:
     """Declare a primitive of operands that broadcast: integers first, floats from `floats` on."""
 
     def shape(*xs: Any, **_: Any) -> Aval:
@@ -219,11 +283,18 @@ def _elementwise(name: str, run: Rule, vjp: Any, *, floats: int) -> None:
             shape=shape,
             batch=functools.partial(batch_elementwise, name),
             real=True,
+            stored=stored,
         )
     )
 
 
-_elementwise("polygamma", _polygamma, by_argument(lambda ct, x, *, n: ct * polygamma(x, n + 1)), floats=0)
+_elementwise(
+    "polygamma",
+    _polygamma,
+    by_argument(lambda ct, x, *, n: ct * polygamma(x, n + 1)),
+    Stored({"n": up_to(100)}, dtypes=REAL),
+    floats=0,
+)
 
 
 # ---- implicit derivatives
@@ -367,6 +438,11 @@ def _ratio(family: Any, y: Array, *theta: Array, index: tuple[int, ...]) -> Arra
     return -side * total / rate
 
 
+def _are_orders(parameters: int) -> Check:
+    """Return the check for the parameters of a distribution by which something is differentiated."""
+    return lambda v, _: are_integers(v, _) and 0 < len(v) <= 8 and all(0 <= i < parameters for i in v)
+
+
 def _declare_implicit(name: str, family: Any) -> None:
     """Declare the primitive that says how a sample depends on its parameters, and that of its ratios."""
     ratio = f"{name}_ratio"
@@ -394,8 +470,9 @@ def _declare_implicit(name: str, family: Any) -> None:
     n = family.parameters
     rules = [of_sample(i) for i in range(n)]
     slopes = [of_ratio, *(of_parameter(i) for i in range(n))]
-    _elementwise(name, _first, _keeping_all([None, *rules]), floats=0)
-    _elementwise(ratio, functools.partial(_ratio, family), _keeping_all(slopes), floats=0)
+    _elementwise(name, _first, _keeping_all([None, *rules]), Stored(operands=n + 1, dtypes=REAL), floats=0)
+    stored = Stored({"index": _are_orders(n)}, operands=n + 1, dtypes=REAL)
+    _elementwise(ratio, functools.partial(_ratio, family), _keeping_all(slopes), stored, floats=0)
 
 
 def _first(y: Array, *theta: Array) -> Array:
@@ -497,5 +574,6 @@ _elementwise(
         lambda ct, out, x, y: _at_limit(ct, out, y, 1 - _share(x, ct.dtype)),
         lambda ct, out, x, z: _at_limit(ct, out, z, _share(x, ct.dtype)),
     ),
+    Stored(operands=3),
     floats=1,
 )

@@ -23,6 +23,7 @@ from fgrad.core.primitive import (
     by_argument,
     register,
 )
+from fgrad.core.stored import Stored, are_axes, is_axis
 from fgrad.core.tensor import bind, refuse_complex
 from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, reverse, shifted, sum_axes
 
@@ -33,7 +34,14 @@ def reduced(x: Any, axes: Axes) -> Aval:
 
 
 def _reduction(
-    name: str, run: Rule, rule: Rule, how: Reduction, shape: Rule = reduced, *, raw: Sequence[Rule] = ()
+    name: str,
+    run: Rule,
+    rule: Rule,
+    how: Reduction | None = None,
+    shape: Rule = reduced,
+    *,
+    raw: Sequence[Rule] = (),
+    fits: Rule | None = None,
 ) -> None:
     register(
         Primitive(
@@ -44,8 +52,13 @@ def _reduction(
             batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
             reduction=how,
             traits={TOTAL, REDUCES},
+            stored=Stored({"axes": are_axes}, fits=fits),
         )
     )
+
+
+def _has_elements(x: Aval, *, axes: Axes) -> bool:
+    return 0 not in [x.shape[i] for i in axes]
 
 
 def _extremum(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
@@ -159,24 +172,28 @@ _reduction(
     lambda x, *, axes: np.maximum.reduce(x, axis=axes),
     _extremum,
     Reduction("maximum", -math.inf, "larger({}, {})", "max({}, {})"),
+    fits=_has_elements,
 )
 _reduction(
     "min",
     lambda x, *, axes: np.minimum.reduce(x, axis=axes),
     _extremum,
     Reduction("minimum", math.inf, "smaller({}, {})", "min({}, {})"),
+    fits=_has_elements,
 )
 _reduction(
     "nanmax",
     lambda x, *, axes: np.fmax.reduce(x, axis=axes),
     _extremum,
     Reduction("fmax", math.nan, "fmax({}, {})"),
+    fits=_has_elements,
 )
 _reduction(
     "nanmin",
     lambda x, *, axes: np.fmin.reduce(x, axis=axes),
     _extremum,
     Reduction("fmin", math.nan, "fmin({}, {})"),
+    fits=_has_elements,
 )
 _reduction(
     "prod",
@@ -193,6 +210,7 @@ register(
         shape=lambda x, *, axis: Aval(x.shape, np.cumprod(np.empty(0, x.dtype)).dtype),
         batch=lambda _, x, *, axis: bind("cumprod", x, axis=axis + 1),
         traits={KEEPS_C_ORDER},
+        stored=Stored({"axis": is_axis}),
     )
 )
 
@@ -210,6 +228,7 @@ register(
         vjp=by_argument(_recur_first, _recur_second),
         shape=lambda a, b, *, axis: Aval(a.shape, np.result_type(a.dtype, b.dtype)),
         batch=_batch_recur,
+        stored=Stored({"axis": is_axis}, fits=lambda a, b, *, axis: a == b),
     )
 )
 
@@ -245,6 +264,11 @@ def _accumulate(ct: Any, out: Any, x: Any, *, ufunc: str, axis: int) -> Any:
     return bind("scale", contributed, own)
 
 
+def _is_ufunc(v: Any, _: Any) -> bool:
+    run = PRIMITIVES[v].run if type(v) is str and v in PRIMITIVES else None
+    return isinstance(run, np.ufunc) and run.nin == 2 and run.nout == 1 and run.signature is None
+
+
 register(
     Primitive(
         "accumulate",
@@ -252,5 +276,6 @@ register(
         vjp=by_argument(_accumulate),
         shape=lambda x, *, ufunc, axis: Aval(x.shape, _accumulated(x, ufunc)),
         batch=lambda _, x, *, ufunc, axis: bind("accumulate", x, ufunc=ufunc, axis=axis + 1),
+        stored=Stored({"ufunc": _is_ufunc, "axis": is_axis}),
     )
 )

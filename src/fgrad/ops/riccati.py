@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.backend.devices import elsewhere
+from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import OUT, VJP, Pattern, Primitive, register
+from fgrad.core.stored import is_flag, of_matrices
 from fgrad.core.tensor import bind
 from fgrad.ops import iterations
 from fgrad.ops.foreign import each, scipy
@@ -99,4 +101,20 @@ def _shape(a: Any, *others: Any, discrete: bool) -> Any:
     return type(a)(a.shape, np.result_type(a.dtype, *(o.dtype for o in others)))
 
 
-register(Primitive("riccati", run=elsewhere(_run, _there), vjp=_vjp, shape=_shape, batch=_batch))
+def _fits(a: Aval, b: Aval, q: Aval, r: Aval, *, discrete: bool) -> bool:
+    n, m = b.shape[-2:]
+    lead = a.shape[:-2]
+    wanted = ((*lead, n, n), (*lead, n, m), (*lead, n, n), (*lead, m, m))
+    return tuple(v.shape for v in (a, b, q, r)) == wanted
+
+
+register(
+    Primitive(
+        "riccati",
+        run=elsewhere(_run, _there),
+        vjp=_vjp,
+        shape=_shape,
+        batch=_batch,
+        stored=of_matrices("0123", "023", {"discrete": is_flag}, fits=_fits),
+    )
+)

@@ -13,6 +13,7 @@ from fgrad.backend.devices import elsewhere, on_host
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import Primitive, by_argument, register
+from fgrad.core.stored import LAPACK, Stored, is_count
 from fgrad.core.tensor import bind
 from fgrad.ops.contraction import contract
 from fgrad.ops.linear import broadcast_to, convert, reshape, reverse
@@ -114,6 +115,12 @@ register(
         vjp=by_argument(_vjp),
         shape=lambda p, *, lead: Aval((p.shape[0] - lead - 1,), _complex(p.dtype)),
         costly=True,
+        stored=Stored(
+            {"lead": is_count},
+            dtypes=LAPACK,
+            fits=lambda p, *, lead: p.ndim == 1 and lead < p.shape[0],
+            work=lambda p, **_: p.size**2,
+        ),
     )
 )
 register(
@@ -122,5 +129,11 @@ register(
         run=_run_simple,
         vjp=by_argument(lambda ct: ct, None, None),
         shape=lambda ct, r, p: ct,
+        stored=Stored(
+            dtypes=LAPACK,
+            fits=lambda ct, r, p: (
+                ct.ndim == r.ndim == p.ndim == 1 and ct.shape == r.shape and p.shape[0] == r.shape[0] + 1
+            ),
+        ),
     )
 )

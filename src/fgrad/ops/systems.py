@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from numpy.linalg import LinAlgError
 
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
-from fgrad.core.aval import Aval
+from fgrad.core.aval import Aval, broadcasts
 from fgrad.core.placement import near
 from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, Rule, by_argument, register
+from fgrad.core.stored import is_flag, is_number, of_matrices, one_of, same_shapes
 from fgrad.core.tensor import bind
 from fgrad.ops.linear import broadcast_to, convert, imag, reshape, sum_axes, transpose, with_rank
 from fgrad.ops.matrices import adjoint, as_column, conjugate, mapped_rest, matrix_product, real_dtype, swapped
@@ -95,6 +97,12 @@ def _batch_solve(mapped: Pattern, a: Any, b: Any, *, check: str) -> Any:
     return solve(a, b, check)
 
 
+def _divided(a: Aval, b: Aval, *, check: str) -> bool:
+    """Return whether two stacks of matrices broadcast, and the second has a row for each of the first."""
+    np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return a.shape[-1] == b.shape[-2]
+
+
 register(
     Primitive(
         "solve",
@@ -104,6 +112,7 @@ register(
         batch=_batch_solve,
         unchecked={"check": ""},
         effect=lambda params: bool(params["check"]),
+        stored=of_matrices("01", "0", {"check": one_of("", "qr", "eig", "det")}, fits=_divided),
     )
 )
 
@@ -278,6 +287,7 @@ register(
         vjp=by_argument(lambda ct, x: reshape(ct, (*ct.shape, 1, 1)) * bind("cofactor", x), exact=True),
         shape=lambda a: Aval(a.shape[:-2], a.dtype),
         batch=mapped_rest("det"),
+        stored=of_matrices("0", "0"),
     )
 )
 
@@ -289,6 +299,7 @@ register(
         vjp=by_argument(lambda ct, x: bind("minors", x, ct), exact=True),
         shape=lambda a: a,
         batch=mapped_rest("cofactor"),
+        stored=of_matrices("0", "0"),
     )
 )
 
@@ -302,6 +313,7 @@ register(
         ),
         shape=_shape_minors,
         batch=_batch_minors("minors"),
+        stored=of_matrices("01", "01", fits=same_shapes),
     )
 )
 
@@ -317,6 +329,7 @@ register(
         ),
         shape=_shape_minors,
         batch=_batch_minors("second_minors"),
+        stored=of_matrices("012", "012", fits=same_shapes),
     )
 )
 
@@ -330,6 +343,7 @@ register(
         batch=mapped_rest("slogdet"),
         many=True,
         checks=True,
+        stored=of_matrices("0", "0"),
     )
 )
 
@@ -354,6 +368,11 @@ def _shape_pinv(a: Aval, *, rcond: Any, hermitian: bool) -> Aval:
     return Aval((*lead, n, m), a.dtype)
 
 
+def _is_tolerance(v: Any, avals: Sequence[Aval]) -> bool:
+    numbers = isinstance(v, np.ndarray | np.generic) and v.dtype.kind == "f"
+    return v is None or is_number(v, avals) or (numbers and broadcasts(v.shape, avals[0].shape[:-2]))
+
+
 register(
     Primitive(
         "pinv",
@@ -361,5 +380,6 @@ register(
         vjp=by_argument(_pinv, exact=True),
         shape=_shape_pinv,
         batch=mapped_rest("pinv"),
+        stored=of_matrices("0", params={"rcond": _is_tolerance, "hermitian": is_flag}),
     )
 )

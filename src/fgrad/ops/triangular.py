@@ -17,6 +17,7 @@ from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
 from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, flat, register
+from fgrad.core.stored import INTEGERS, Stored, is_count, is_flag, of_matrices
 from fgrad.core.tensor import bind
 from fgrad.kernels import linear_systems, recurrences
 from fgrad.ops.foreign import each, scipy
@@ -113,6 +114,12 @@ register(
         vjp=_solve_vjp,
         shape=lambda a, b, **_: Aval(b.shape, np.result_type(a.dtype, b.dtype)),
         batch=_batch_solve,
+        stored=of_matrices(
+            "01",
+            "0",
+            {"lower": is_flag, "unit": is_flag},
+            fits=lambda a, b, **_: a.shape[:-1] == b.shape[:-1] and a.shape[-1] == b.shape[-2],
+        ),
     )
 )
 
@@ -194,6 +201,11 @@ register(
         vjp=_banded_vjp,
         shape=lambda ab, b, **_: Aval(b.shape, np.result_type(ab.dtype, b.dtype)),
         batch=_batch_banded,
+        stored=of_matrices(
+            "01",
+            params={"below": is_count, "above": is_count},
+            fits=lambda ab, b, *, below, above: ab.shape == (*b.shape[:-2], below + above + 1, b.shape[-2]),
+        ),
     )
 )
 
@@ -291,6 +303,7 @@ register(
         shape=_shape_lu,
         batch=lambda _, a: bind("lu_factor", a),
         many=True,
+        stored=of_matrices("0"),
     )
 )
 
@@ -312,6 +325,7 @@ register(
         vjp=flat,
         shape=lambda piv: Aval(piv.shape, np.dtype(np.int32)),
         batch=lambda _, piv: bind("pivot_order", piv),
+        stored=Stored(dtypes=INTEGERS, fits=lambda piv: piv.ndim > 0),
     )
 )
 
@@ -375,5 +389,6 @@ register(
         shape=_shape_ldl,
         batch=lambda _, a, **params: bind("ldl", a, **params),
         many=True,
+        stored=of_matrices("0", "0", {"lower": is_flag, "hermitian": is_flag}),
     )
 )

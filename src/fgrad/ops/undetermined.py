@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fgrad.core.aval import aval_of
+from fgrad.core.aval import Aval, aval_of, broadcasts
 from fgrad.core.placement import near
 from fgrad.core.primitive import (
     NOT_FOLDED,
@@ -18,6 +18,7 @@ from fgrad.core.primitive import (
     Primitive,
     register,
 )
+from fgrad.core.stored import LAPACK, Stored, is_flag, is_text, one_of
 from fgrad.core.tensor import bind, unary
 from fgrad.ops.linear import broadcast_to, reshape, with_rank
 from fgrad.ops.matrices import as_column, as_row
@@ -163,6 +164,17 @@ def _batch_guard(mapped: Pattern, *values: Any, **params: Any) -> Any:
     return bind("guard", x, with_rank(bad, len(x.shape)), w, *likes, **params)
 
 
+def _guards(x: Aval, bad: Aval, w: Aval, *likes: Aval, **_: Any) -> bool:
+    return (
+        x.ndim > 1
+        and w.ndim > 0
+        and bad.dtype.kind == "b"
+        and broadcasts(bad.shape, x.shape)
+        and broadcasts(w.shape[:-1], x.shape[:-2])
+        and all(a.ndim > 1 and broadcasts(a.shape[:-2], x.shape[:-2]) for a in likes)
+    )
+
+
 register(
     Primitive(
         "guard",
@@ -173,6 +185,15 @@ register(
         unchecked={"look": False},
         effect=lambda params: bool(params["look"]),
         traits={NOT_FOLDED},
+        stored=Stored(
+            {
+                "kind": one_of(*MESSAGES),
+                "what": is_text,
+                **dict.fromkeys(("both", "strict", "second", "look"), is_flag),
+            },
+            dtypes=LAPACK + "?",
+            fits=_guards,
+        ),
     )
 )
 

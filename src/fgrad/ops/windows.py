@@ -16,6 +16,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.placement import near
 from fgrad.core.primitive import LARGE, MULTILINEAR, PRODUCT, Primitive, by_argument, register
+from fgrad.core.stored import Stored, are_integers, are_steps, is_count
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import FLOATS, backend
 from fgrad.ops.linear import reshape, transpose
@@ -267,6 +268,40 @@ def _batch(mapped: tuple[bool, ...], x: Any, w: Any, **params: Any) -> Any:
     return swapped(reshape(out, (x.shape[1], size, channels, *out.shape[2:])), 0, 1)
 
 
+def are_pads(v: Any, _: Any) -> bool:
+    """Return whether a value is how much stands before and after each axis."""
+    return type(v) is tuple and all(are_integers(p, _) and len(p) == 2 for p in v)
+
+
+def padded_size(x: Aval, padding: Pads, dilation: Steps = ()) -> int:
+    """Return how many elements a padded operand has."""
+    rank = len(padding)
+    extents = (
+        max(0, spread(n, u) + low + high)
+        for n, u, (low, high) in zip(x.shape[-rank:], dilation or (1,) * rank, padding, strict=True)
+    )
+    size: int = math.prod(x.shape[:-rank]) * math.prod(extents)
+    return size
+
+
+def _convolves(x: Aval, w: Aval, **p: Any) -> bool:
+    rank = x.ndim - 2
+    return (
+        rank == w.ndim - 2 > 0
+        and all(len(p[k]) == rank for k in ("stride", "padding", "dilation", "input_dilation"))
+        and p["groups"] > 0
+        and x.shape[1] == w.shape[1] * p["groups"]
+        and w.shape[0] % p["groups"] == 0
+    )
+
+
+def _work(x: Aval, w: Aval, *, padding: Pads, input_dilation: Steps, **p: Any) -> int:
+    wide = padded_size(x, padding, input_dilation)
+    count = places(x.shape[2:], w.shape[2:], p["stride"], padding, p["dilation"], input_dilation)
+    columns: int = math.prod(x.shape[:2]) * math.prod(w.shape[2:]) * math.prod(count)
+    return wide + columns
+
+
 register(
     Primitive(
         "conv",
@@ -280,5 +315,16 @@ register(
         batch=_batch,
         costly=True,
         traits={PRODUCT},
+        stored=Stored(
+            {
+                "stride": are_steps,
+                "padding": are_pads,
+                "dilation": are_steps,
+                "input_dilation": are_steps,
+                "groups": is_count,
+            },
+            fits=_convolves,
+            work=_work,
+        ),
     )
 )

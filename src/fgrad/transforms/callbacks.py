@@ -221,7 +221,7 @@ CALL = register(
         vjp=_refuse,
         shape=lambda *_, avals, **__: avals,
         batch=_map_call,
-        unstored="what it calls is Python, and Python is not stored",
+        stored="what it calls is Python, and Python is not stored",
         many=True,
         traits={NOT_FOLDED},
     )
@@ -277,7 +277,7 @@ EFFECT = register(
         vjp=flat,
         shape=lambda *_, call: (),
         batch=_look_at_each,
-        unstored="what it calls is Python, and Python is not stored",
+        stored="what it calls is Python, and Python is not stored",
         many=True,
         apply=lambda *values, call: _look(call, values),
         traits={NOT_FOLDED},

@@ -11,6 +11,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.core.aval import aval_of
 from fgrad.core.primitive import VJP
+from fgrad.core.stored import Stored, is_text
 from fgrad.core.tape import Node
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import user_line
@@ -27,6 +28,7 @@ linear(
     adjoint=lambda ct, x, *, label: ct,
     shape=lambda x, *, label: x,
     batch=lambda x, *, label: bind("name", x, label=label),
+    stored=Stored({"label": is_text}),
 )
 
 

@@ -158,7 +158,7 @@ linear(
     adjoint=lambda ct, x, *, over: _summed(ct, over),
     shape=lambda x, *, over: x,
     batch=lambda x, *, over: _summed(x, over),
-    unstored=_UNSTORED,
+    stored=_UNSTORED,
 )
 linear(
     "all_gather",
@@ -166,7 +166,7 @@ linear(
     adjoint=lambda ct, x, *, over: _scattered(ct, over),
     shape=lambda x, *, over: Aval((over.size, *x.shape), x.dtype),
     batch=lambda x, *, over: _second_first(_gathered(x, over)),
-    unstored=_UNSTORED,
+    stored=_UNSTORED,
 )
 linear(
     "psum_scatter",
@@ -174,7 +174,7 @@ linear(
     adjoint=lambda ct, x, *, over: _gathered(ct, over),
     shape=lambda x, *, over: Aval(x.shape[1:], x.dtype),
     batch=lambda x, *, over: _scattered(_second_first(x), over),
-    unstored=_UNSTORED,
+    stored=_UNSTORED,
 )
 linear(
     "ppermute",
@@ -182,7 +182,7 @@ linear(
     adjoint=lambda ct, x, *, over, perm: _permuted(ct, over, _inverse(perm)),
     shape=lambda x, *, over, perm: x,
     batch=lambda x, *, over, perm: _permuted(x, over, perm),
-    unstored=_UNSTORED,
+    stored=_UNSTORED,
 )
 Batch.across.update(  # the result, and whether it differs between examples
     psum=lambda x, *, over: (sum_axes(x, (0,)), False),

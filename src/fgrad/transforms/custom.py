@@ -244,7 +244,7 @@ CUSTOM = register(
         batch=_batch,
         many=True,
         inline=lambda *values, rule: rule.primal(*values),
-        unstored="a derivative of your own is Python, and Python is not stored",
+        stored="a derivative of your own is Python, and Python is not stored",
         apply=lambda *values, rule: apply_rule(rule.clone(), values),
         traits={NOT_FOLDED},
     )

@@ -34,7 +34,7 @@ linear(
     adjoint=lambda ct, x, *, over: replicate(ct, over),
     shape=lambda x, *, over: x,
     batch=reduce,
-    unstored=_UNSTORED,
+    stored=_UNSTORED,
 )
 linear(
     "replicate",
@@ -42,7 +42,7 @@ linear(
     adjoint=lambda ct, x, *, over: reduce(ct, over),
     shape=lambda x, *, over: x,
     batch=replicate,
-    unstored=_UNSTORED,
+    stored=_UNSTORED,
 )
 
 
@@ -84,6 +84,6 @@ register(
         vjp=_back,
         shape=lambda x, token, **params: x if isinstance(x, Aval) else aval_of(x),
         batch=_transfer_all,
-        unstored=_UNSTORED,
+        stored=_UNSTORED,
     )
 )

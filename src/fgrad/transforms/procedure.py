@@ -361,6 +361,6 @@ CALL = register(
         shape=lambda *_, code: code.outs,
         batch=_batch,
         many=True,
-        unstored="it belongs to one process",
+        stored="it belongs to one process",
     )
 )

@@ -16,6 +16,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import VJP, Pattern, Primitive, register
+from fgrad.core.stored import REAL, Stored, are_positive_powers
 from fgrad.core.tensor import bind, unary
 from fgrad.extend.engine import (
     COMPOSED,
@@ -143,6 +144,7 @@ register(
         ),
         batch=functools.partial(batch_elementwise, "carlson"),
         real=True,
+        stored=Stored({"powers": are_positive_powers}, dtypes=REAL),
     )
 )
 
@@ -219,6 +221,7 @@ register(
         ),
         batch=functools.partial(batch_elementwise, "elliptic_moment"),
         real=True,
+        stored=Stored({"powers": are_positive_powers}, dtypes=REAL),
     )
 )
 
