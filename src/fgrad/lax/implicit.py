@@ -25,7 +25,6 @@ from fgrad.errors import NotLinearError
 from fgrad.lax.opaque import OpaqueRule, apply_opaque, plain_value
 from fgrad.lax.trees import as_tensors
 from fgrad.transforms.calling import name_of
-from fgrad.transforms.custom import Rule
 from fgrad.transforms.reverse import vjp
 from fgrad.transforms.stage import staged, staging
 
@@ -120,10 +119,6 @@ class _LinearSolve(_Solved):
     ) -> None:
         self.equation, self.solvers, self.symmetric, self.has_aux = equation, solvers, symmetric, has_aux
         self.outs = tuple(equation.avals)
-
-    def clone(self) -> Rule:
-        """Return a rule that can run forward beside this one."""
-        return _LinearSolve(self.equation, self.solvers, symmetric=self.symmetric, has_aux=self.has_aux)
 
     def solve(self, values: Sequence[Any]) -> list[Any]:
         """Return the solution for arrays."""
@@ -281,10 +276,6 @@ class _Root(_Solved):
     def __init__(self, equation: _Equation, guess: Any, solvers: tuple[Any, Any], *, has_aux: bool) -> None:
         self.equation, self.guess, self.solvers, self.has_aux = equation, guess, solvers, has_aux
         self.outs = tuple(equation.avals)
-
-    def clone(self) -> Rule:
-        """Return a rule that can run forward beside this one."""
-        return _Root(self.equation, self.guess, self.solvers, has_aux=self.has_aux)
 
     def solve(self, values: Sequence[Any]) -> list[Any]:
         """Return the root for arrays."""

@@ -59,7 +59,7 @@ class OpaqueRule(Rule):
         ):
             inner = self.clone()
             found = apply_rule(inner, values)
-            self.aux = inner.aux  # type: ignore[attr-defined]
+            self.aux = inner.aux
             return list(found)
         if tracers:
             return self._each(values, next(b.trace for b in tracers if b.trace.level == floor))

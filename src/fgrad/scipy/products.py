@@ -43,10 +43,6 @@ class _Product(ColumnRule):
     def __init__(self, matrix: Any, aval: Aval) -> None:
         self.matrix, self.outs = matrix, (aval,)
 
-    def clone(self) -> _Product:
-        """Return a rule that can run forward beside this one."""
-        return _Product(self.matrix, self.outs[0])
-
     def solve(self, values: Sequence[Any]) -> list[Any]:
         """Return the product of arrays."""
         return [self.matrix @ values[0]]

@@ -27,10 +27,6 @@ class SolverCall(OpaqueRule):
     def __init__(self, name: str, run: Run, outs: Sequence[Aval]) -> None:
         self.name, self.run, self.outs = name, run, tuple(outs)
 
-    def clone(self) -> SolverCall:
-        """Return a rule that can run forward beside this one."""
-        return SolverCall(self.name, self.run, self.outs)
-
     def solve(self, values: Sequence[Any]) -> list[Any]:
         """Return the results for arrays."""
         with running(()):

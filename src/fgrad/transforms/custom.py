@@ -10,9 +10,11 @@ import inspect
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
+from copy import copy
 from typing import Any
 
 import numpy as np
+from typing_extensions import Self
 
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
@@ -55,9 +57,9 @@ class Rule:
         """Return one cotangent per argument (None: no gradient) from one per output (None: unused)."""
         raise NotImplementedError
 
-    def clone(self) -> Rule:
+    def clone(self) -> Self:
         """Return a rule that can run forward beside this one."""
-        raise NotImplementedError
+        return copy(self)
 
 
 def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
@@ -195,11 +197,11 @@ class BatchedRule(Rule):
         self.rule, self.mapped, self.size, self.name = rule, mapped, size, rule.name
         self.trace: Batch | None = None
 
-    def clone(self) -> Rule:
+    def clone(self) -> Self:
         """Return a rule that can run forward beside this one."""
-        twin = self.rule.clone()
-        twin.origin = self.rule.origin
-        return BatchedRule(twin, self.mapped, self.size)
+        twin = super().clone()
+        twin.rule = self.rule.clone()
+        return twin
 
     def primal(self, *values: Any) -> list[Any]:
         """Return the outputs of all examples."""
@@ -294,11 +296,12 @@ class _FunctionRule(Rule):
     def __init__(self, function: Function) -> None:
         self.function, self.name, self.several = function, type(function).__name__, False
 
-    def clone(self) -> _FunctionRule:
+    def clone(self) -> Self:
         """Return a rule on a copy of the instance, whose state is then its own."""
-        twin = object.__new__(type(self.function))
-        twin.__dict__.update(self.function.__dict__)
-        return _FunctionRule(twin)
+        twin = super().clone()
+        twin.function = object.__new__(type(self.function))
+        twin.function.__dict__.update(self.function.__dict__)
+        return twin
 
     def forward(self, *values: Any) -> list[Any]:
         out = self.function.forward(*values)
@@ -330,10 +333,6 @@ class _TreeRule(Rule):
         self.args = [None if i in place else a for i, a in enumerate(args)]
         self.name = name_of(operation.fun)
         self.out_structure: Any = None
-
-    def clone(self) -> Rule:
-        """Return a rule that can run forward beside this one."""
-        return type(self)(self.operation, self.args, self.place, self.structures)
 
     def filled(self, values: Sequence[Any]) -> list[Any]:
         """Return the arguments of the call with `values` as leaves of the differentiable ones."""

@@ -36,10 +36,6 @@ class _Integral(OpaqueRule):
         self.integrand, self.size, self.options = integrand, size, options
         self.outs = (Aval((size,), FLOAT), Aval((), FLOAT))
 
-    def clone(self) -> _Integral:
-        """Return a rule that can run forward beside this one."""
-        return _Integral(self.integrand, self.size, self.options)
-
     def solve(self, values: Sequence[Any]) -> list[Any]:
         """Return the integral and its error for arrays."""
         a, b, parameters, *others = values

@@ -41,10 +41,6 @@ class _Rule(OpaqueRule):
     def __init__(self, field: Field, settings: Settings, outs: Sequence[Aval]) -> None:
         self.field, self.settings, self.outs = field, settings, tuple(outs)
 
-    def clone(self) -> _Rule:
-        """Return a rule that can run forward beside this one."""
-        return type(self)(self.field, self.settings, self.outs)
-
     @property
     def given(self) -> tuple[Sequence[Any], Data]:
         """The arguments, as they came: those in which it is linear, and the data."""
@@ -62,12 +58,6 @@ class _Rule(OpaqueRule):
 class _Trajectory(_Rule):
     name = "solve_ivp"
     sensitivity: str | None = None
-
-    def clone(self) -> _Rule:
-        """Return a rule that can run forward beside this one."""
-        twin = _Trajectory(self.field, self.settings, self.outs)
-        twin.sensitivity = self.sensitivity
-        return twin
 
     def solve(self, values: Sequence[Any]) -> list[Any]:
         """Return y at the times, and SciPy's counts."""

@@ -158,10 +158,6 @@ class _Product(ColumnRule):
     def __init__(self, pattern: Pattern, aval: Aval) -> None:
         self.pattern, self.outs = pattern, (aval,)
 
-    def clone(self) -> _Product:
-        """Return a rule that can run forward beside this one."""
-        return _Product(self.pattern, self.outs[0])
-
     def solve(self, values: Sequence[Any]) -> list[Any]:
         """Return the product of arrays."""
         data, x = values

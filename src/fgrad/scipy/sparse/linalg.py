@@ -30,10 +30,6 @@ class _Solve(ColumnRule):
     def __init__(self, pattern: Pattern, permc_spec: str | None, aval: Aval) -> None:
         self.pattern, self.permc_spec, self.outs = pattern, permc_spec, (aval,)
 
-    def clone(self) -> _Solve:
-        """Return a rule that can run forward beside this one."""
-        return _Solve(self.pattern, self.permc_spec, self.outs[0])
-
     def solve(self, values: Sequence[Any]) -> list[Any]:
         """Return the solution for arrays."""
         data, b = values
