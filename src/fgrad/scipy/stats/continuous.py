@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import fgrad.numpy as fnp
-from fgrad.scipy.stats.families import LOG_2, Continuous, log1mexp, special
+from fgrad.scipy.stats.families import LOG_2, Continuous, Formula, log1mexp, special
 from fgrad.scipy.stats.tails import (
     LOG_ROOT_2PI,
     log_betainc,
@@ -19,6 +19,44 @@ from fgrad.scipy.stats.tails import (
 INF, PI, ROOT_2 = math.inf, math.pi, math.sqrt(2)
 HALF_LINE = (0.0, INF)
 
+Formulas = dict[str, Any]
+
+
+NORMAL = special.ndtr, special.log_ndtr, special.ndtri
+LOGISTIC = special.expit, special.log_expit, special.logit
+
+
+def _mapped(symmetric: Any, to: Formula = lambda z: z, back: Formula = lambda z: z) -> Formulas:
+    """Return the formulas of a family that `to` maps to a symmetric distribution, and `back` from there."""
+    cdf, logcdf, ppf = symmetric
+    return {
+        "cdf": lambda z, *shapes: cdf(to(z, *shapes)),
+        "sf": lambda z, *shapes: cdf(-to(z, *shapes)),
+        "logcdf": lambda z, *shapes: logcdf(to(z, *shapes)),
+        "logsf": lambda z, *shapes: logcdf(-to(z, *shapes)),
+        "ppf": lambda q, *shapes: back(ppf(q), *shapes),
+        "isf": lambda q, *shapes: back(-ppf(q), *shapes),
+    }
+
+
+def _by_hazard(hazard: Formula, back: Formula) -> Formulas:
+    """Return the formulas of a family by its cumulative hazard, minus log of `sf`, and its inverse."""
+    return {
+        "cdf": lambda z, *shapes: -fnp.expm1(-hazard(z, *shapes)),
+        "sf": lambda z, *shapes: fnp.exp(-hazard(z, *shapes)),
+        "logcdf": lambda z, *shapes: log1mexp(hazard(z, *shapes)),
+        "logsf": lambda z, *shapes: -hazard(z, *shapes),
+        "ppf": lambda q, *shapes: back(-fnp.log1p(-q), *shapes),
+        "isf": lambda q, *shapes: back(-fnp.log(q), *shapes),
+    }
+
+
+def _by_reversed_hazard(hazard: Formula, back: Formula) -> Formulas:
+    """Return the formulas of a family by minus log of `cdf`, and its inverse."""
+    names = ("sf", "cdf", "logsf", "logcdf", "isf", "ppf")
+    return dict(zip(names, _by_hazard(hazard, back).values(), strict=True))
+
+
 # ---- around the normal distribution
 
 
@@ -29,12 +67,7 @@ def _normal(z: Any) -> Any:
 norm: Continuous = Continuous(
     "norm",
     logpdf=_normal,
-    cdf=special.ndtr,
-    sf=lambda z: special.ndtr(-z),
-    logcdf=special.log_ndtr,
-    logsf=lambda z: special.log_ndtr(-z),
-    ppf=special.ndtri,
-    isf=lambda q: -special.ndtri(q),
+    **_mapped(NORMAL),
 )
 halfnorm: Continuous = Continuous(
     "halfnorm",
@@ -51,12 +84,7 @@ lognorm: Continuous = Continuous(
     "lognorm",
     "s",
     logpdf=lambda z, s: _normal(fnp.log(z) / s) - fnp.log(s * z),
-    cdf=lambda z, s: special.ndtr(fnp.log(z) / s),
-    sf=lambda z, s: special.ndtr(-fnp.log(z) / s),
-    logcdf=lambda z, s: special.log_ndtr(fnp.log(z) / s),
-    logsf=lambda z, s: special.log_ndtr(-fnp.log(z) / s),
-    ppf=lambda q, s: fnp.exp(s * special.ndtri(q)),
-    isf=lambda q, s: fnp.exp(-s * special.ndtri(q)),
+    **_mapped(NORMAL, lambda z, s: fnp.log(z) / s, lambda z, s: fnp.exp(s * z)),
     support=HALF_LINE,
     inside=1.0,
     open_ends=True,
@@ -64,12 +92,7 @@ lognorm: Continuous = Continuous(
 rayleigh: Continuous = Continuous(
     "rayleigh",
     logpdf=lambda z: fnp.log(z) - z * z / 2,
-    cdf=lambda z: -fnp.expm1(-z * z / 2),
-    sf=lambda z: fnp.exp(-z * z / 2),
-    logcdf=lambda z: log1mexp(z * z / 2),
-    logsf=lambda z: -z * z / 2,
-    ppf=lambda q: fnp.sqrt(-2 * fnp.log1p(-q)),
-    isf=lambda q: fnp.sqrt(-2 * fnp.log(q)),
+    **_by_hazard(lambda z: z * z / 2, lambda x: fnp.sqrt(2 * x)),
     support=HALF_LINE,
     inside=1.0,
 )
@@ -188,12 +211,7 @@ invgamma: Continuous = Continuous(
 expon: Continuous = Continuous(
     "expon",
     logpdf=lambda z: -z,
-    cdf=lambda z: -fnp.expm1(-z),
-    sf=lambda z: fnp.exp(-z),
-    logcdf=log1mexp,
-    logsf=lambda z: -z,
-    ppf=lambda q: -fnp.log1p(-q),
-    isf=lambda q: -fnp.log(q),
+    **_by_hazard(lambda z: z, lambda x: x),
     support=HALF_LINE,
     inside=1.0,
 )
@@ -314,12 +332,7 @@ laplace: Continuous = Continuous(
 logistic: Continuous = Continuous(
     "logistic",
     logpdf=lambda z: special.log_expit(z) + special.log_expit(-z),
-    cdf=special.expit,
-    sf=lambda z: special.expit(-z),
-    logcdf=special.log_expit,
-    logsf=lambda z: special.log_expit(-z),
-    ppf=special.logit,
-    isf=lambda q: -special.logit(q),
+    **_mapped(LOGISTIC),
 )
 fisk: Continuous = Continuous(
     "fisk",
@@ -327,12 +340,7 @@ fisk: Continuous = Continuous(
     logpdf=lambda z, c: (
         fnp.log(c) - fnp.log(z) + special.log_expit(c * fnp.log(z)) + special.log_expit(-c * fnp.log(z))
     ),
-    cdf=lambda z, c: special.expit(c * fnp.log(z)),
-    sf=lambda z, c: special.expit(-c * fnp.log(z)),
-    logcdf=lambda z, c: special.log_expit(c * fnp.log(z)),
-    logsf=lambda z, c: special.log_expit(-c * fnp.log(z)),
-    ppf=lambda q, c: fnp.exp(special.logit(q) / c),
-    isf=lambda q, c: fnp.exp(-special.logit(q) / c),
+    **_mapped(LOGISTIC, lambda z, c: c * fnp.log(z), lambda z, c: fnp.exp(z / c)),
     support=HALF_LINE,
     inside=1.0,
     open_ends=True,
@@ -359,12 +367,7 @@ pareto: Continuous = Continuous(
     "pareto",
     "b",
     logpdf=lambda z, b: fnp.log(b) - (b + 1) * fnp.log(z),
-    cdf=lambda z, b: -fnp.expm1(-b * fnp.log(z)),
-    sf=lambda z, b: fnp.exp(-b * fnp.log(z)),
-    logcdf=lambda z, b: log1mexp(b * fnp.log(z)),
-    logsf=lambda z, b: -b * fnp.log(z),
-    ppf=lambda q, b: fnp.exp(-fnp.log1p(-q) / b),
-    isf=lambda q, b: fnp.exp(-fnp.log(q) / b),
+    **_by_hazard(lambda z, b: b * fnp.log(z), lambda x, b: fnp.exp(x / b)),
     support=(1.0, INF),
     inside=2.0,
 )
@@ -372,12 +375,7 @@ weibull_min: Continuous = Continuous(
     "weibull_min",
     "c",
     logpdf=lambda z, c: fnp.log(c) + special.xlogy(c - 1, z) - z**c,
-    cdf=lambda z, c: -fnp.expm1(-(z**c)),
-    sf=lambda z, c: fnp.exp(-(z**c)),
-    logcdf=lambda z, c: log1mexp(z**c),
-    logsf=lambda z, c: -(z**c),
-    ppf=lambda q, c: (-fnp.log1p(-q)) ** (1 / c),
-    isf=lambda q, c: (-fnp.log(q)) ** (1 / c),
+    **_by_hazard(lambda z, c: z**c, lambda x, c: x ** (1 / c)),
     support=HALF_LINE,
     inside=1.0,
 )
@@ -385,12 +383,7 @@ weibull_max: Continuous = Continuous(
     "weibull_max",
     "c",
     logpdf=lambda z, c: fnp.log(c) + special.xlogy(c - 1, -z) - (-z) ** c,
-    cdf=lambda z, c: fnp.exp(-((-z) ** c)),
-    sf=lambda z, c: -fnp.expm1(-((-z) ** c)),
-    logcdf=lambda z, c: -((-z) ** c),
-    logsf=lambda z, c: log1mexp((-z) ** c),
-    ppf=lambda q, c: -((-fnp.log(q)) ** (1 / c)),
-    isf=lambda q, c: -((-fnp.log1p(-q)) ** (1 / c)),
+    **_by_reversed_hazard(lambda z, c: (-z) ** c, lambda x, c: -(x ** (1 / c))),
     support=(-INF, 0.0),
     inside=-1.0,
 )
@@ -400,22 +393,12 @@ weibull_max: Continuous = Continuous(
 gumbel_r: Continuous = Continuous(
     "gumbel_r",
     logpdf=lambda z: -z - fnp.exp(-z),
-    cdf=lambda z: fnp.exp(-fnp.exp(-z)),
-    sf=lambda z: -fnp.expm1(-fnp.exp(-z)),
-    logcdf=lambda z: -fnp.exp(-z),
-    logsf=lambda z: log1mexp(fnp.exp(-z)),
-    ppf=lambda q: -fnp.log(-fnp.log(q)),
-    isf=lambda q: -fnp.log(-fnp.log1p(-q)),
+    **_by_reversed_hazard(lambda z: fnp.exp(-z), lambda x: -fnp.log(x)),
 )
 gumbel_l: Continuous = Continuous(
     "gumbel_l",
     logpdf=lambda z: z - fnp.exp(z),
-    cdf=lambda z: -fnp.expm1(-fnp.exp(z)),
-    sf=lambda z: fnp.exp(-fnp.exp(z)),
-    logcdf=lambda z: log1mexp(fnp.exp(z)),
-    logsf=lambda z: -fnp.exp(z),
-    ppf=lambda q: fnp.log(-fnp.log1p(-q)),
-    isf=lambda q: fnp.log(-fnp.log(q)),
+    **_by_hazard(fnp.exp, fnp.log),
 )
 
 
@@ -434,12 +417,7 @@ genextreme: Continuous = Continuous(
     "genextreme",
     "c",
     logpdf=lambda z, c: -fnp.exp(-_extreme(z, c)) - (1 - c) * _extreme(z, c),
-    cdf=lambda z, c: fnp.exp(-fnp.exp(-_extreme(z, c))),
-    sf=lambda z, c: -fnp.expm1(-fnp.exp(-_extreme(z, c))),
-    logcdf=lambda z, c: -fnp.exp(-_extreme(z, c)),
-    logsf=lambda z, c: log1mexp(fnp.exp(-_extreme(z, c))),
-    ppf=lambda q, c: -special.boxcox(-fnp.log(q), c),
-    isf=lambda q, c: -special.boxcox(-fnp.log1p(-q), c),
+    **_by_reversed_hazard(lambda z, c: fnp.exp(-_extreme(z, c)), lambda x, c: -special.boxcox(x, c)),
     support=(lambda c: _end(c, -1), lambda c: _end(c, 1)),
     inside=0.0,
     valid=lambda c: fnp.equal(c, c),

@@ -42,13 +42,28 @@ def log1mexp(x: Any) -> Any:
     )
 
 
-class Distribution:
+class Named:
+    """A distribution of SciPy's, of which some methods are there."""
+
+    name: str
+    methods: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"<distribution fgrad.scipy.stats.{self.name}>"
+
+    def __getattr__(self, method: str) -> Any:
+        if method.startswith("_"):
+            raise AttributeError(method)
+        raise AttributeError(
+            f"fgrad.scipy.stats.{self.name} has no {method}; it has {', '.join(self.methods)}. "
+            f"scipy.stats.{self.name} may have it, for arrays"
+        )
+
+
+class Distribution(Named):
     """A family of one variable: how SciPy's arguments are read, and what is said where they make no sense."""
 
-    parameters: tuple[str, ...]  # beside the shapes, with their defaults in `defaults`
-    defaults: dict[str, float]
-    methods: tuple[str, ...]
-    name: str
+    defaults: dict[str, float]  # of the parameters beside the shapes
     shapes: tuple[str, ...]
     valid: Formula
     signature: inspect.Signature
@@ -65,20 +80,9 @@ class Distribution:
         )
         self.__doc__ = f"The distribution scipy.stats.{name}, with derivatives. Shapes: {shapes or 'none'}."
 
-    def __repr__(self) -> str:
-        return f"<distribution fgrad.scipy.stats.{self.name}>"
-
     def __call__(self, *args: Any, **kw: Any) -> Frozen:
         """Return the distribution with these parameters."""
         return Frozen(self, args, kw)
-
-    def __getattr__(self, method: str) -> Any:
-        if method.startswith("_"):
-            raise AttributeError(method)
-        raise AttributeError(
-            f"fgrad.scipy.stats.{self.name} has no {method}; it has {', '.join(self.methods)}. "
-            f"scipy.stats.{self.name} may have it, for arrays"
-        )
 
     def read(self, x: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> list[Any]:
         """Return x, the shapes and the other parameters in double precision, in which SciPy computes."""
@@ -117,8 +121,6 @@ class Continuous(Distribution):
     their derivatives too; the derivative of a density at an end of the support is the one from inside. Where
     parameters are not valid the result is NaN.
     """
-
-    methods: tuple[str, ...]
 
     defaults: dict[str, float] = {"loc": 0, "scale": 1}  # noqa: RUF012 -- a constant
 
@@ -253,8 +255,6 @@ class Discrete(Distribution):
     Methods take (k, *shapes, loc=0), as SciPy's do, and differentiate in the shapes. Where `k` is no whole
     number or outside of the support the probability is zero.
     """
-
-    methods: tuple[str, ...]
 
     defaults: dict[str, float] = {"loc": 0}  # noqa: RUF012 -- a constant
 

@@ -10,28 +10,17 @@ import numpy as np
 import fgrad.numpy as fnp
 from fgrad.extend.engine import completed, inexact, is_abstract
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.scipy.stats.families import special
+from fgrad.scipy.stats.families import Named, special
 
 
-class _Density:
+class _Density(Named):
     """A distribution of which densities are computed."""
 
-    methods = "pdf, logpdf"
+    methods: tuple[str, ...] = ("pdf", "logpdf")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.__doc__ = f"The distribution scipy.stats.{name}: densities, with derivatives in all parameters."
-
-    def __repr__(self) -> str:
-        return f"<distribution fgrad.scipy.stats.{self.name}>"
-
-    def __getattr__(self, method: str) -> Any:
-        if method.startswith("_"):
-            raise AttributeError(method)
-        raise AttributeError(
-            f"fgrad.scipy.stats.{self.name} has no {method}; it has {self.methods}. "
-            f"scipy.stats.{self.name} may have it, for arrays"
-        )
 
     def logpdf(self, x: Any, *args: Any, **kw: Any) -> Any:
         """Return the logarithm of the density at `x`."""
@@ -113,7 +102,7 @@ def _squares(x: Any, factor: Any) -> Any:
 
 
 class _Normal(_Density):
-    methods = "pdf, logpdf, entropy"
+    methods = ("pdf", "logpdf", "entropy")
 
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
         """Return the logarithm of the density at `x`, whose last axis holds the components.
