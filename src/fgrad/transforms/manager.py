@@ -280,7 +280,8 @@ class GradManager(Block):
     def _follow_all(self, tensors: Sequence[Tensor], recording: _Recording) -> None:
         with _following:
             for t in tensors:
-                _refuse_other_thread(t, recording.tape)
+                if t._nodes:
+                    _refuse_other_thread(t, recording.tape)
             for t in tensors:
                 self._follow(t, recording)
 
@@ -288,7 +289,7 @@ class GradManager(Block):
         """Make the value that `t` has now a leaf; gradients still flow through an intermediate."""
         tape = recording.tape
         if not t._nodes:
-            leaf = tape.node(None, (), ())
+            leaf = tape.leaf()
             t._nodes = (leaf,)
         else:
             alive = [n for n in t._nodes if n.tape is not None]
@@ -374,7 +375,7 @@ class GradManager(Block):
                 note_of(leaf).tensor = weakref.ref(t)
         for t, leaf in recording.leaves.values():
             if leaf in t._nodes:
-                t._nodes = tuple([n for n in t._nodes if n is not leaf])
+                t._nodes = tuple([n for n in t._nodes if n is not leaf]) if len(t._nodes) > 1 else ()
         tape.release()
         self._recording = None
 
@@ -392,8 +393,9 @@ class GradManager(Block):
 
     def leave(self, kind: object = None, error: object = None, *_: object) -> None:
         """Stop recording."""
-        if self._recording is not None:
-            self.release()
+        if self._sweeping:
+            self.release()  # which refuses that
+        self._stop()
         if self._watch is not None:
             self._watch = self._watch.outer
         if isinstance(error, Exception):
@@ -633,6 +635,9 @@ def _close(tape: Tape) -> None:
     """Take a tape off the stack of traces, and others that have ended."""
     tape.is_open = False
     state = current()
+    if state.sole is tape:
+        set_traces((), state)
+        return
     for t in state.traces:
         if not t.is_open:
             set_traces(tuple([t for t in state.traces if t.is_open]), state)
