@@ -46,20 +46,25 @@ def snapshot(a: Any, dtype: np.dtype[Any]) -> Any:
     return np.array(a, dtype.char.lower() if dtype.kind == "c" and a.__class__ is not complex else dtype)
 
 
+class _Bytes(np.ndarray[Any, np.dtype[np.uint8]]):
+    """Memory of an array: views of views refer to that array, as NumPy stops at a base of another class."""
+
+
 class _Block:
     """Memory for one array at a time.
 
     Attributes:
         memory: the bytes.
-        used: returns what every array in it keeps alive, None as soon as there is no such array.
+        used: returns the array in it, to which all views refer, None as soon as there is none.
     """
 
-    __slots__ = ("memory", "used")
+    __slots__ = ("memory", "size", "used")
 
     used: Callable[[], Any]
 
     def __init__(self, size: int) -> None:
-        self.memory = memoryview(cast("Any", np.empty(size, np.uint8)))
+        self.size = size
+        self.memory = memoryview(cast("Any", _Bytes(size, np.uint8)))
         self.used = lambda: None
 
 
@@ -74,23 +79,18 @@ class _Pool(threading.local):
         blocks, size = self.blocks, a.nbytes
         for _ in range(len(blocks)):
             block = blocks.pop()  # a handler of signals that interrupts this finds the others
-            if block.memory.nbytes == size and block.used() is None:
+            if block.size == size and block.used() is None:
                 break
             blocks.appendleft(block)
         else:
             block = _Block(size)
             if len(blocks) == _POOL_LENGTH:
                 blocks.popleft()
-        flat = np.frombuffer(block.memory, a.dtype)
-        block.used = weakref.ref(cast("Any", flat.base))  # a buffer of its own, which views of views refer to
-        out: np.ndarray[Any, Any] = flat.reshape(a.shape)
+        out: np.ndarray[Any, Any] = np.ndarray(a.shape, a.dtype, block.memory)
+        block.used = weakref.ref(out)
         blocks.append(block)
         out[...] = a
         return out
-
-    def lent(self, base: Any) -> bool:
-        """Return whether `base` is what arrays in one of the blocks keep alive."""
-        return base is not None and any(base is block.used() for block in self.blocks)
 
 
 _POOLED_FROM, _POOLED_TO, _POOL_LENGTH = 2**16, 2**23, 8  # bytes, bytes, blocks per thread
@@ -102,7 +102,9 @@ def is_private(a: np.ndarray[Any, Any]) -> bool:
     if a.flags.writeable:
         return False
     base: Any = a.base
-    return base is None or _pool.lent(base.base if isinstance(base, np.ndarray) else base)
+    while base.__class__ is np.ndarray:
+        base = base.base
+    return a.base is None or base.__class__ is _Bytes
 
 
 def private_copy(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
