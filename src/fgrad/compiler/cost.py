@@ -9,8 +9,7 @@ from fgrad.compiler.elements import shape_of
 from fgrad.compiler.emit import Part
 from fgrad.compiler.fuse import Call, Nest
 from fgrad.compiler.plan import Block, Choice, Inner, Loop, Plan
-from fgrad.core.aval import aval_of
-from fgrad.core.program import Equation, Var
+from fgrad.core.program import Equation, aval_out
 
 
 class Cost(NamedTuple):
@@ -86,5 +85,5 @@ def _sum(found: list[tuple[int, int, int]]) -> tuple[int, int, int]:
 def _bytes(x: Any) -> int:
     if isinstance(x, Part):
         return x.count * x.blocks * int(x.root.var.aval.dtype.itemsize)
-    aval = x.aval if isinstance(x, Var) else aval_of(x)
+    aval = aval_out(x)
     return int(aval.size * aval.dtype.itemsize)

@@ -31,9 +31,9 @@ from fgrad.compiler.index import HERE, Index, counter
 from fgrad.compiler.loop_nests import Builder
 from fgrad.compiler.products import is_inline
 from fgrad.compiler.views import looked_up
-from fgrad.core.aval import Shape, aval_of
+from fgrad.core.aval import Shape
 from fgrad.core.primitive import ASSEMBLES, PRIMITIVES
-from fgrad.core.program import Equation, Program, Var
+from fgrad.core.program import Equation, Program, Var, aval_out
 
 FEW = 4096  # elements whose way through memory costs nothing beside the compilation of long kernels
 SHORT, LONG = 40, 150  # scalar operations of a nest, for few elements and for many
@@ -272,7 +272,7 @@ def is_short(equation: Equation) -> bool:
 def is_fusable(equation: Equation) -> bool:
     """Return whether kernels can compute an equation element by element."""
     name, params = equation.name, equation.params
-    dtypes = [(a.aval if isinstance(a, Var) else aval_of(a)).dtype for a in (*equation.args, *equation.outs)]
+    dtypes = [aval_out(a).dtype for a in (*equation.args, *equation.outs)]
     if any(d.char not in NATIVE or not d.isnative for d in dtypes):
         return False
     if any(0 in shape_of(a) for a in (*equation.args, *equation.outs)):

@@ -15,7 +15,7 @@ from fgrad.compiler.decompose import Plain, decompose
 from fgrad.compiler.fuse import Call, Nest
 from fgrad.core import control_flow
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.program import Equation, Program, Var
+from fgrad.core.program import Equation, Program, Var, aval_out
 
 Key = TypeVar("Key")
 
@@ -90,11 +90,6 @@ def lifetimes(touched: Iterable[Iterable[Key]]) -> dict[Key, tuple[int, int]]:
 def variables(e: Equation) -> list[Var]:
     """Return the variables that an equation reads and makes."""
     return [v for v in (*e.args, *e.outs) if isinstance(v, Var)]
-
-
-def aval_at(y: Any) -> Aval:
-    """Return the aval of a variable or constant."""
-    return y.aval if isinstance(y, Var) else aval_of(y)
 
 
 def heirs(steps: Sequence[Any]) -> dict[Var, Var]:
@@ -210,7 +205,7 @@ class Inner:
         found = []
         for y, slot in copies:
             source = made.known[y] if isinstance(y, Var) else self.plan.constant(np.asarray(y))
-            aval = aval_at(y)
+            aval = aval_out(y)
             found.append((slot, source, aval.size * aval.dtype.itemsize))
         return found
 
@@ -302,6 +297,6 @@ def is_alike(equation: Equation) -> bool:
     avals = [v.aval for v in equation.outs]
     return all(
         [v.aval for v in p.inputs] == [v.aval for v in programs[0].inputs]
-        and list(map(aval_at, p.outputs)) == avals
+        and list(map(aval_out, p.outputs)) == avals
         for p in programs
     )

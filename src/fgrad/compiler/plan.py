@@ -18,11 +18,11 @@ from fgrad.compiler import (
 from fgrad.compiler.decompose import Plain, decompose
 from fgrad.compiler.emit import Kernel, Part, combine, emit
 from fgrad.compiler.fuse import Call, Nest, fuse
-from fgrad.compiler.layout import Buffer, aval_at, computed, dying, heirs, lifetimes, packed, variables
+from fgrad.compiler.layout import Buffer, computed, dying, heirs, lifetimes, packed, variables
 from fgrad.compiler.library import Launch, is_native, launch
 from fgrad.core import control_flow
-from fgrad.core.aval import Aval, aval_of
-from fgrad.core.program import Equation, Program, Var
+from fgrad.core.aval import Aval
+from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.kernels import native, stacks, vm
 
 ALIGN = 64  # bytes: a cache line
@@ -469,7 +469,7 @@ class Loop(Repeated, layout.Loop):
         super().__init__(plan, equation)
         code = self.code
         if code.length is None and self.ys:
-            self.record = Record(plan, list(map(aval_at, code.body.outputs[code.carry :])))
+            self.record = Record(plan, list(map(aval_out, code.body.outputs[code.carry :])))
 
     def write(self, block: Block) -> None:
         """Write the instructions into the table, for the block around it."""
@@ -514,7 +514,7 @@ class While(Repeated, layout.While):
     def __init__(self, plan: Plan, equation: Equation) -> None:
         super().__init__(plan, equation)
         if self.ys:
-            self.record = Record(plan, list(map(aval_at, self.code.body.outputs[self.code.carry :])))
+            self.record = Record(plan, list(map(aval_out, self.code.body.outputs[self.code.carry :])))
 
     def write(self, block: Block) -> None:
         """Write the instructions into the table, for the block around it."""
@@ -555,7 +555,7 @@ class Choice(Inner, layout.Choice):
             table.view(slot, self.given(block, a, v.aval))
         for slot, y in zip(self.outs, self.equation.outs, strict=True):
             table.view(slot, block.known[y])
-        aval = index.aval if isinstance(index, Var) else aval_of(index)
+        aval = aval_out(index)
         labels = [vm.Label() for _ in self.blocks]
         end = vm.Label()
         table.branch(self.given(block, index, aval), labels, aval.dtype.name)
@@ -596,7 +596,7 @@ def _is_plain(equation: Equation, code: Any) -> bool:
     if isinstance(code, control_flow.Scan):
         if code.length is None:  # what it goes through has been stacked: a constant would not be as long
             count, *rows = equation.args[0], *equation.args[1 + code.consts + code.carry :]
-            return aval_at(count) == FAULTS and all(isinstance(a, Var) for a in rows)
+            return aval_out(count) == FAULTS and all(isinstance(a, Var) for a in rows)
         return code.length > 0 and not code.checkpoint
     if isinstance(code, control_flow.While):
         return True

@@ -241,7 +241,7 @@ class Program:
 
 
 def aval_out(y: Any) -> Aval:
-    """Return the aval of an output of a program."""
+    """Return the aval of an operand of an equation, or of an output: of a variable or constant."""
     return y.aval if isinstance(y, Var) else aval_of(y)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -172,21 +171,6 @@ def alike(xs: Sequence[Any]) -> list[Any]:
         else asarray(x)
         for x in xs
     ]
-
-
-def extends(function: Any) -> Callable[[F], F]:
-    """Return the decorator that makes a function do for Tensors what NumPy's `function` does for arrays."""
-
-    def register(f: F) -> F:
-        @functools.wraps(f)
-        def call(*args: Any, **kw: Any) -> Any:
-            if any(map(holds_tensor, args)) or any(map(holds_tensor, kw.values())):
-                return f(*args, **kw)
-            return function(*args, **kw)
-
-        return cast("F", implements(function)(call))
-
-    return register
 
 
 _RAGGED = {"nonzero", "argwhere", "flatnonzero", "compress", "extract", "trim_zeros"}

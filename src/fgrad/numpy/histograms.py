@@ -11,11 +11,12 @@ import numpy as np
 
 from fgrad.core.placement import near, placed
 from fgrad.core.tensor import Tensor, bind
-from fgrad.numpy.arrays import as_tensor, concrete, extends, next_to, together
+from fgrad.numpy.arrays import as_tensor, concrete, next_to, together
 from fgrad.numpy.ordering import searchsorted
 from fgrad.numpy.reductions import diff, sum
 from fgrad.numpy.reductions import max as _max
 from fgrad.numpy.reductions import min as _min
+from fgrad.numpy.registry import extends
 from fgrad.numpy.shapes import atleast_2d, transpose
 from fgrad.numpy.statistics import known
 from fgrad.ops import linear

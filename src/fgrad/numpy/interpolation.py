@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.tensor import bind, unary
-from fgrad.numpy.arrays import as_value, extends, operands, promoted
+from fgrad.numpy.arrays import as_value, operands, promoted
 from fgrad.numpy.ordering import argsort, searchsorted
-from fgrad.numpy.registry import as_scalar
+from fgrad.numpy.registry import as_scalar, extends
 from fgrad.numpy.shapes import concatenate
 from fgrad.numpy.statistics import known
 from fgrad.ops import linear

@@ -11,11 +11,11 @@ import numpy as np
 
 from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.tensor import bind, unary
-from fgrad.numpy.arrays import as_value, extends, next_to
+from fgrad.numpy.arrays import as_value, next_to
 from fgrad.numpy.reductions import abs2, cumprod, cumsum, extremum, prod, rooted, sum
 from fgrad.numpy.reductions import mean as _mean
 from fgrad.numpy.reductions import var as _var
-from fgrad.numpy.registry import as_scalar, stored
+from fgrad.numpy.registry import as_scalar, extends, stored
 from fgrad.numpy.statistics import known
 from fgrad.ops import linear
 

@@ -12,11 +12,11 @@ from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, is_tracked, unary, wrap
 from fgrad.core.trace import Tracer
-from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends, next_to, together
+from fgrad.numpy.arrays import as_tensor, as_value, concrete, next_to, together
 from fgrad.numpy.indexing import along_axis, beside
 from fgrad.numpy.reductions import all as _all
 from fgrad.numpy.reductions import along
-from fgrad.numpy.registry import holds_tensor, implements, written_back
+from fgrad.numpy.registry import extends, holds_tensor, implements, written_back
 from fgrad.numpy.shapes import flip
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
+from typing import cast as cast_type
 
 import numpy as np
 
@@ -30,6 +32,26 @@ def implements(*functions: Any, name: str | None = None) -> Callable[[F], F]:
         return f
 
     return register
+
+
+def for_tensors(reference: Callable[..., Any]) -> Callable[[F], F]:
+    """Return the decorator of a function that `reference` stands in for where no argument holds a Tensor."""
+
+    def decorate(f: F) -> F:
+        @functools.wraps(f)
+        def call(*args: Any, **kw: Any) -> Any:
+            if any(map(holds_tensor, args)) or any(map(holds_tensor, kw.values())):
+                return f(*args, **kw)
+            return reference(*args, **kw)
+
+        return cast_type("F", call)
+
+    return decorate
+
+
+def extends(function: Any) -> Callable[[F], F]:
+    """Return the decorator that makes a function do for Tensors what NumPy's `function` does for arrays."""
+    return lambda f: implements(function)(for_tensors(function)(f))
 
 
 def declare_operators() -> None:

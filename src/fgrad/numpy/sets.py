@@ -9,7 +9,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import bind, is_tracked, wrap
-from fgrad.numpy.arrays import as_tensor, as_value, concrete, extends, promoted, together
+from fgrad.numpy.arrays import as_tensor, as_value, concrete, promoted, together
+from fgrad.numpy.registry import extends
 from fgrad.numpy.shapes import concatenate, moveaxis
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE

@@ -15,11 +15,11 @@ from fgrad.core.placement import near, placed
 from fgrad.core.tensor import Tensor, bind, unary
 from fgrad.core.trace import Tracer
 from fgrad.core.views import unordered
-from fgrad.numpy.arrays import as_value, extends, next_to, number_type, together
+from fgrad.numpy.arrays import as_value, next_to, number_type, together
 from fgrad.numpy.indexing import along_axis, clip, stop_gradient
 from fgrad.numpy.products import dot
 from fgrad.numpy.reductions import average, axes_of, cumsum, given_to, mean, sum
-from fgrad.numpy.registry import as_array, as_scalar, stored
+from fgrad.numpy.registry import as_array, as_scalar, extends, stored
 from fgrad.numpy.shapes import concatenate, diag
 from fgrad.ops import linear
 from fgrad.ops.linear import Axes

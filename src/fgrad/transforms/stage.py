@@ -19,7 +19,7 @@ from fgrad.core.primitive import (
     PRIMITIVES,
     Primitive,
 )
-from fgrad.core.program import Equation, Program, Region, Var
+from fgrad.core.program import Equation, Program, Region, Var, aval_out
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
 from fgrad.core.trace import Trace, Tracer, below, current, next_level, running, user_line
@@ -310,7 +310,7 @@ class Stage(Trace):
 
     def _renamed(self, x: Any) -> Var:
         """Return a new variable for a variable or constant."""
-        v = self.var(x.aval if isinstance(x, Var) else aval_of(x))
+        v = self.var(aval_out(x))
         self.equations.append(Equation("positive", (x,), {}, (v,), origin()))
         return v
 
@@ -342,7 +342,7 @@ def number_type(x: Any) -> type | None:
 
 
 def _is_floating(x: Any) -> bool:
-    dtype: np.dtype[Any] = (x.aval if isinstance(x, Var) else aval_of(x)).dtype
+    dtype: np.dtype[Any] = aval_out(x).dtype
     return dtype.kind in "fc"
 
 
@@ -587,4 +587,4 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         (2, 3)
     """
     program = make_graph(fun)(*args, **kwargs)
-    return program.out_tree.unflatten([y.aval if isinstance(y, Var) else aval_of(y) for y in program.outputs])
+    return program.out_tree.unflatten([aval_out(y) for y in program.outputs])

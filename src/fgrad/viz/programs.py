@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.aval import aval_of
 from fgrad.core.control_flow import Branches, Scan, While, programs_of
-from fgrad.core.program import Equation, Program, Var, shown, shown_parameter
+from fgrad.core.program import Equation, Program, Var, aval_out, shown, shown_parameter
 from fgrad.core.scopes import Scope, scopes_of
 from fgrad.viz.formatting import cut
 from fgrad.viz.graph import INPUT, OPERATION, OUTPUT, Box, Graph, Item
@@ -33,7 +32,7 @@ def graph_of(program: Program, names: Sequence[str] = ()) -> Graph:
         places = [f"[{i}]" for i in range(len(made))]
     for place, y, source in zip(places, program.outputs, made, strict=True):
         name = "output" if len(made) == 1 else f"output{place}"
-        graph.add(Item(OUTPUT, name, [y.aval if isinstance(y, Var) else aval_of(y)]), source)
+        graph.add(Item(OUTPUT, name, [aval_out(y)]), source)
     return graph
 
 

@@ -20,10 +20,10 @@ from fgrad.compiler.device.grids import grids
 from fgrad.compiler.device.scatter import Piece, Sort, Table, Zeros
 from fgrad.compiler.device.statements import Grid, Scratch
 from fgrad.compiler.fuse import Call, Nest, fuse
-from fgrad.compiler.layout import Buffer, aval_at, computed, dying, heirs, lifetimes, packed, variables
+from fgrad.compiler.layout import Buffer, computed, dying, heirs, lifetimes, packed, variables
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Branches, Scan, While
-from fgrad.core.program import Equation, Program, Var
+from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.rewriting.liveness import eliminate
 from fgrad.kernels.launching import device
 
@@ -336,7 +336,7 @@ def _avals(e: Equation) -> list[Aval]:
     code = e.params["code"]
     inner = code.branches[0] if isinstance(code, Branches) else code.body
     avals = [v.aval for v in inner.inputs]
-    first = [aval_at(a) for a in e.args[: len(e.args) - len(avals)]]  # the index, or the number of steps
+    first = [aval_out(a) for a in e.args[: len(e.args) - len(avals)]]  # the index, or the number of steps
     return [*first, *avals]
 
 

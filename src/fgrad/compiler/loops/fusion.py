@@ -8,6 +8,7 @@ from typing import Any
 from fgrad.core.control_flow import Branches, Code, Scan, While
 from fgrad.core.program import Equation, Var
 from fgrad.core.rewriting.keys import Keys
+from fgrad.core.rewriting.liveness import chosen
 from fgrad.core.rewriting.substitution import renewed, substituted
 
 Flags = Sequence[bool]
@@ -60,14 +61,10 @@ def _joined_branches(one: Equation, two: Equation, new: Flags) -> Equation:
     for p, q, (sp, sq) in zip(a.branches, b.branches, subs, strict=True):
         first, ys = substituted(p, dict(sp))
         second, zs = substituted(q, dict(sq))
-        programs.append(renewed(union.inputs, [*first, *second], [*ys, *_chosen(zs, new)]))
-    code = Branches(programs, [*a.outs, *_chosen(b.outs, new)])
-    outs = (*one.outs, *_chosen(two.outs, new))
+        programs.append(renewed(union.inputs, [*first, *second], [*ys, *chosen(zs, new)]))
+    code = Branches(programs, [*a.outs, *chosen(b.outs, new)])
+    outs = (*one.outs, *chosen(two.outs, new))
     return Equation(one.name, (one.args[0], *union.args), {"code": code}, outs, one.line)
-
-
-def _chosen(xs: Sequence[Any], flags: Flags) -> list[Any]:
-    return [x for x, f in zip(xs, flags, strict=True) if f]
 
 
 def _joined_loops(one: Equation, two: Equation, same: dict[int, int], new: Flags) -> Equation:
@@ -82,8 +79,8 @@ def _joined_loops(one: Equation, two: Equation, same: dict[int, int], new: Flags
     carry1 = [Var(v.aval, v.name) for v in in1[n1 : n1 + m1]]
     sub1.update(zip(in1[n1:], carry1, strict=False))
     apart = [i not in same for i in range(m2)]
-    carry2 = [Var(v.aval, v.name) for v in _chosen(in2[n2 : n2 + m2], apart)]
-    sub2.update(zip(_chosen(in2[n2 : n2 + m2], apart), carry2, strict=True))
+    carry2 = [Var(v.aval, v.name) for v in chosen(in2[n2 : n2 + m2], apart)]
+    sub2.update(zip(chosen(in2[n2 : n2 + m2], apart), carry2, strict=True))
     sub2.update((in2[n2 + i], carry1[j]) for i, j in same.items())
     sub1.update(xs.take(x1[n1 + m1 :], in1[n1 + m1 :]))
     first, ys = substituted(a.body, sub1)
@@ -91,11 +88,11 @@ def _joined_loops(one: Equation, two: Equation, same: dict[int, int], new: Flags
     taken = [isinstance(x, Var) and x in rows for x in x2[n2 + m2 :]]
     sub2.update((v, rows[x]) for x, v, t in zip(x2[n2 + m2 :], in2[n2 + m2 :], taken, strict=True) if t)
     others = [not t for t in taken]
-    sub2.update(xs.take(_chosen(x2[n2 + m2 :], others), _chosen(in2[n2 + m2 :], others)))
+    sub2.update(xs.take(chosen(x2[n2 + m2 :], others), chosen(in2[n2 + m2 :], others)))
     second, zs = substituted(b.body, sub2)
     inputs = [*consts.inputs, *carry1, *carry2, *xs.inputs]
-    extra = _chosen(zs[m2:], new[m2:])
-    body = renewed(inputs, [*first, *second], [*ys[:m1], *_chosen(zs[:m2], apart), *ys[m1:], *extra])
+    extra = chosen(zs[m2:], new[m2:])
+    body = renewed(inputs, [*first, *second], [*ys[:m1], *chosen(zs[:m2], apart), *ys[m1:], *extra])
     code: Code
     if isinstance(a, While):
         goes, truth = substituted(a.condition, _renamed(a, sub1))
@@ -110,11 +107,11 @@ def _joined_loops(one: Equation, two: Equation, same: dict[int, int], new: Flags
             *one.args[:lead],
             *consts.args,
             *x1[n1 : n1 + m1],
-            *_chosen(x2[n2 : n2 + m2], apart),
+            *chosen(x2[n2 : n2 + m2], apart),
             *xs.args,
         ),
         {"code": code},
-        (*one.outs[:m1], *_chosen(ends, apart), *one.outs[m1:], *_chosen(two.outs[m2:], new[m2:])),
+        (*one.outs[:m1], *chosen(ends, apart), *one.outs[m1:], *chosen(two.outs[m2:], new[m2:])),
         one.line,
     )
 

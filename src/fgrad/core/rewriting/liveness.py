@@ -126,14 +126,14 @@ def pruned(e: Equation, wanted: Flags) -> Equation:
     if isinstance(code, Branches):
         needs = zip(*(inputs_for(p, wanted) for p in code.branches), strict=True)
         flags, kept = [True, *map(any, needs)], wanted
-        programs = [restricted(p, flags[1:], _chosen(p.outputs, wanted)) for p in code.branches]
-        made = Branches(programs, _chosen(code.outs, wanted))
+        programs = [restricted(p, flags[1:], chosen(p.outputs, wanted)) for p in code.branches]
+        made = Branches(programs, chosen(code.outs, wanted))
     elif isinstance(code, Scan | While):
         n, m = code.consts, code.carry
         used = loop_inputs(code, wanted)
         flags = [*[True] * (len(e.args) - len(used)), *used]
         kept = [*used[n : n + m], *wanted[m:]]
-        body = restricted(code.body, used, _chosen(code.body.outputs, kept))
+        body = restricted(code.body, used, chosen(code.body.outputs, kept))
         if isinstance(code, While):
             made = While(restricted(code.condition, used, code.condition.outputs), body, sum(used[:n]))
         else:
@@ -149,12 +149,11 @@ def pruned(e: Equation, wanted: Flags) -> Equation:
         return e
     if all(a is b for a, b in zip(made.inner(), code.inner(), strict=True)):
         return e
-    return Equation(
-        e.name, tuple(_chosen(e.args, flags)), {"code": made}, tuple(_chosen(e.outs, kept)), e.line
-    )
+    return Equation(e.name, tuple(chosen(e.args, flags)), {"code": made}, tuple(chosen(e.outs, kept)), e.line)
 
 
-def _chosen(xs: Sequence[Any], flags: Flags) -> list[Any]:
+def chosen(xs: Sequence[Any], flags: Flags) -> list[Any]:
+    """Return what has a flag."""
     return [x for x, f in zip(xs, flags, strict=True) if f]
 
 
@@ -163,7 +162,7 @@ def restricted(program: Program, inputs: Flags, outputs: Sequence[Any]) -> Progr
     equations = live(program.equations, outputs)
     if all(inputs) and len(outputs) == len(program.outputs) and equations == list(program.equations):
         return program
-    return Program(_chosen(program.inputs, inputs), equations, outputs, (None, None))
+    return Program(chosen(program.inputs, inputs), equations, outputs, (None, None))
 
 
 def live(equations: Sequence[Equation], outputs: Iterable[Any]) -> list[Equation]:

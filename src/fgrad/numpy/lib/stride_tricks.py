@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from fgrad.numpy.arrays import as_value, extends
+from fgrad.numpy.arrays import as_value
+from fgrad.numpy.registry import extends
 from fgrad.numpy.views import transposed, windows
 
 

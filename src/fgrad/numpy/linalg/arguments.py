@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ from numpy.linalg import LinAlgError
 from fgrad.core.tensor import Tensor, is_tracked
 from fgrad.core.trace import Tracer
 from fgrad.numpy.arrays import as_value
-from fgrad.numpy.registry import holds_tensor, implements
+from fgrad.numpy.registry import for_tensors, implements
 from fgrad.ops import linear, matrices
 
 Function = Callable[..., Any]
@@ -20,17 +19,7 @@ Function = Callable[..., Any]
 
 def linalg_function(function: Function) -> Callable[[Function], Function]:
     """Return the decorator of what answers for NumPy's function where there is a Tensor."""
-
-    def decorate(f: Function) -> Function:
-        @functools.wraps(f)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if any(map(holds_tensor, args)) or any(map(holds_tensor, kwargs.values())):
-                return f(*args, **kwargs)
-            return function(*args, **kwargs)
-
-        return implements(function, name=f"linalg.{f.__name__}")(call)
-
-    return decorate
+    return lambda f: implements(function, name=f"linalg.{f.__name__}")(for_tensors(function)(f))
 
 
 def is_abstract(*xs: Any) -> bool:

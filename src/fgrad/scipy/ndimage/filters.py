@@ -13,9 +13,19 @@ from scipy import ndimage as reference
 
 from fgrad.core.placement import placed
 from fgrad.core.tensor import Tensor, bind
-from fgrad.extend.engine import as_tensor, concrete, conjugate, convert, reshape, reverse, together, windows
+from fgrad.extend.engine import (
+    as_tensor,
+    concrete,
+    conjugate,
+    convert,
+    for_tensors,
+    inexact,
+    reshape,
+    reverse,
+    together,
+    windows,
+)
 from fgrad.numpy.padding import pad
-from fgrad.scipy.dispatch import for_tensors, inexact
 from fgrad.scipy.ndimage.interpolation import as_output
 from fgrad.scipy.signal.convolution import sliding, turned
 

@@ -11,12 +11,20 @@ from scipy import ndimage as reference
 
 from fgrad.core.placement import near, placed
 from fgrad.core.tensor import Tensor, bind
-from fgrad.extend.engine import as_value, broadcast_to, concrete, convert, reshape, together
+from fgrad.extend.engine import (
+    as_value,
+    broadcast_to,
+    concrete,
+    convert,
+    for_tensors,
+    inexact,
+    reshape,
+    together,
+)
 from fgrad.numpy.padding import pad
 from fgrad.numpy.products import matmul
 from fgrad.numpy.shapes import moveaxis
 from fgrad.numpy.shapes import stack as stacked
-from fgrad.scipy.dispatch import for_tensors, inexact
 from fgrad.scipy.tensor_product import across, gathered, weighted
 
 _EDGES = {  # how coefficients go on beyond the edges while they are computed

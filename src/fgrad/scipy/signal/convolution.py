@@ -10,10 +10,9 @@ from scipy import fft as fourier
 from scipy import signal as reference
 
 from fgrad.core.tensor import bind
-from fgrad.extend.engine import conjugate, convert, promoted, reshape, windows
+from fgrad.extend.engine import conjugate, convert, for_tensors, inexact, promoted, reshape, together, windows
 from fgrad.numpy import fft
 from fgrad.numpy.padding import pad
-from fgrad.scipy.dispatch import for_tensors, in_common
 
 _MODES = {"full", "same", "valid"}
 _BOUNDARIES = {
@@ -21,6 +20,13 @@ _BOUNDARIES = {
     **dict.fromkeys(("wrap", "circular"), "wrap"),
     **dict.fromkeys(("symm", "symmetric"), "symmetric"),
 }
+
+
+def in_common(*xs: Any) -> list[Any]:
+    """Return arrays and Tensors of floating-point numbers in their common dtype; lists go along."""
+    values = [inexact(x) for x in together(*xs)]
+    dtype = np.result_type(*(v.dtype for v in values))
+    return [convert(v, dtype) for v in values]
 
 
 def _check_mode(mode: str) -> None:

@@ -8,14 +8,14 @@ from scipy import signal as reference
 
 from fgrad.core.placement import near
 from fgrad.core.tensor import bind
-from fgrad.extend.engine import reshape, reverse
+from fgrad.extend.engine import for_tensors, reshape, reverse
 from fgrad.numpy import linalg
 from fgrad.numpy.padding import pad
 from fgrad.numpy.shapes import broadcast_to, concatenate, moveaxis
 from fgrad.numpy.shapes import stack as stacked
-from fgrad.scipy.dispatch import for_tensors, in_common
 from fgrad.scipy.linalg import arguments
 from fgrad.scipy.linalg.special_matrices import companion
+from fgrad.scipy.signal.convolution import in_common
 
 
 def _part(x: Any, start: int | None, stop: int | None = None) -> Any:

@@ -12,15 +12,15 @@ from scipy import signal as reference
 
 from fgrad.core.placement import near, placed
 from fgrad.core.tensor import bind
-from fgrad.extend.engine import HOLE, conjugate, convert, imag, real, together
+from fgrad.extend.engine import HOLE, conjugate, convert, for_tensors, imag, inexact, real, together
 from fgrad.numpy import fft
 from fgrad.numpy.indexing import take
 from fgrad.numpy.padding import pad
 from fgrad.numpy.products import matmul
 from fgrad.numpy.shapes import concatenate, moveaxis
 from fgrad.numpy.statistics import median
-from fgrad.scipy.dispatch import for_tensors, in_common, inexact
 from fgrad.scipy.linalg import arguments
+from fgrad.scipy.signal.convolution import in_common
 from fgrad.scipy.signal.filters import extended
 
 

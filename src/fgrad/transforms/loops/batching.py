@@ -13,7 +13,7 @@ from fgrad.core.program import Program, aval_out
 from fgrad.core.tensor import bind
 from fgrad.core.trace import current, next_level, running
 from fgrad.transforms.batch import Batch
-from fgrad.transforms.loops.builder import BOOL, Builder, Flags, aval_of_arg, cast
+from fgrad.transforms.loops.builder import BOOL, Builder, Flags, cast
 from fgrad.transforms.stage import staged
 
 
@@ -61,7 +61,7 @@ class BatchBuilder(Builder):
 
         avals = [v.aval for v in whole.inputs]
         avals.insert(n + m, Aval((), np.dtype(int)))
-        masked, _ = staged(step, [aval_of_arg(args[0]), *avals])
+        masked, _ = staged(step, [aval_out(args[0]), *avals])
         start = self.staged(lambda k: k - 1, total) if inner.reverse else np.asarray(0)
         made = Scan(masked, n + 1, m + 1, None, reverse=inner.reverse)
         values = [total, args[0], *args[1 : 1 + n + m], start, *args[1 + n + m :]]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.aval import Aval, aval_of
+from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Code
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program, Region, Var, aval_out
@@ -88,12 +88,12 @@ class Builder:
 
     def staged(self, fun: Callable[..., Any], *args: Any) -> Any:
         """Add what a function of values does, and return its result."""
-        program, _ = staged(lambda *xs: [fun(*xs)], list(map(aval_of_arg, args)))
+        program, _ = staged(lambda *xs: [fun(*xs)], list(map(aval_out, args)))
         return self.inline(program, args)[0]
 
     def op(self, name: str, *args: Any, **params: Any) -> Any:
         """Add one operation, and return its result."""
-        aval = PRIMITIVES[name].shape(*map(aval_of_arg, args), **params)  # type: ignore[misc]
+        aval = PRIMITIVES[name].shape(*map(aval_out, args), **params)  # type: ignore[misc]
         return self.emit(name, args, params, [aval], self.line)[0]
 
     def swapped(self, x: Any) -> Any:
@@ -105,11 +105,6 @@ class Builder:
             made = self.op("transpose", x, axes=axes)
             self.moved[x], self.moved[made] = made, x
         return self.moved[x]
-
-
-def aval_of_arg(a: Any) -> Aval:
-    """Return the aval of an argument of an equation."""
-    return a.aval if isinstance(a, Var) else aval_of(a)
 
 
 def zero_if_none(x: Any, aval: Aval) -> Any:

@@ -41,13 +41,13 @@ from fgrad.core.control_flow import (
     order,
     programs_of,
 )
-from fgrad.core.program import Equation, Program, Var
+from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.rewriting.liveness import live, with_programs
 from fgrad.core.rewriting.substitution import renewed
 from fgrad.core.trace import running
 from fgrad.errors import NoValueError
 from fgrad.transforms.loops.batching import BatchBuilder, mapped_program
-from fgrad.transforms.loops.builder import BOOL, Flags, aval_of_arg, cast, only, zero_if_none
+from fgrad.transforms.loops.builder import BOOL, Flags, cast, only, zero_if_none
 from fgrad.transforms.loops.partial_eval import Joint, is_float, is_zero
 from fgrad.transforms.loops.vjp import VJPBuilder
 
@@ -152,7 +152,7 @@ class _Builder(VJPBuilder, BatchBuilder):
         """Add a loop or branch, its programs lowered."""
         if self.raw:
             return list(self.add(code, args))
-        if isinstance(code, Scan | While) and (outside := hoisted(code, list(map(aval_of_arg, args)))):
+        if isinstance(code, Scan | While) and (outside := hoisted(code, list(map(aval_out, args)))):
             return self.inline(outside, args)
         if isinstance(code, Branches):
             made: Code = Branches([self.typed(p, code.outs) for p in code.branches], code.outs)
@@ -189,7 +189,7 @@ class _Builder(VJPBuilder, BatchBuilder):
         cts = _cotangents(inner, args[n:])
         outside: Program | None = None
         if isinstance(inner, Scan | While):
-            outside = hoisted(inner, list(map(aval_of_arg, primals)))
+            outside = hoisted(inner, list(map(aval_out, primals)))
         elif not isinstance(inner, Branches):
             outside = _flat(inner, primals, wanted)
         if outside:
@@ -223,7 +223,7 @@ def _cotangents(code: Code, given: Sequence[Any]) -> list[Any]:
 
 def _flat(code: Code, args: Sequence[Any], varying: Flags, *, examples: bool = False) -> Program:
     """Return the program of a code for arguments like these; those that do not vary stay if constant."""
-    avals = [aval_of_arg(a) for a in args]
+    avals = [aval_out(a) for a in args]
     if examples:
         avals = [Aval(a.shape[1:], a.dtype) if v else a for a, v in zip(avals, varying, strict=True)]
     inputs = [Var(a, "v") for a in avals]

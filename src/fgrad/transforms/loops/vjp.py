@@ -9,9 +9,9 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Branches, Code, Scan, While
-from fgrad.core.program import Equation, Program, Var
+from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.rewriting.liveness import inputs_for
-from fgrad.transforms.loops.builder import BOOL, Builder, Flags, aval_of_arg, cast, only, zero_if_none
+from fgrad.transforms.loops.builder import BOOL, Builder, Flags, cast, only, zero_if_none
 from fgrad.transforms.loops.partial_eval import Cut, Joint, is_float, reaching
 
 
@@ -55,7 +55,7 @@ class VJPBuilder(Builder):
             crossed = [kept.get(i) or Var(all_outs[i], "r") for i in used]
             back.append(only([*cut.inputs, *crossed, *cut.seeds], cut.back, _filled(cut, wanted[1:])))
         outs = self.add(Branches(ahead, all_outs), args)
-        avals = [aval_of_arg(a) for a, w in zip(args, wanted, strict=True) if w]
+        avals = [aval_out(a) for a, w in zip(args, wanted, strict=True) if w]
         made = Branches(back, avals)
         seeds = [c for c in cts if c is not None]
         return list(self.add(made, [index, *operands, *(outs[i] for i in used), *seeds]))
