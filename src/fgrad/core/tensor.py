@@ -7,7 +7,7 @@ while at most one tape is live, which is nearly always; in every other case they
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -754,6 +754,18 @@ def record(
         parent_avals = None if vjp.exact else _parent_avals(args, vjp.pattern, outs[0], shaped=vjp.shaped)
         made = tape.node(vjp, tuple(saved), parents, parent_avals, _outputs(outs, many=primitive.many))
         _to_outputs(made, tape, primitive, outs)
+
+
+def following(args: Iterable[Any], traces: Sequence[Trace], floor: int) -> list[Tape]:
+    """Return the tapes among `traces` above level `floor` that follow an argument, the outermost first."""
+    found = {
+        n.tape: None
+        for a in args
+        if a.__class__ is Tensor
+        for n in a._nodes
+        if n.tape is not None and n.tape.level > floor and n.tape in traces
+    }
+    return sorted(found, key=lambda t: t.level)
 
 
 def node_on(tape: Tape, a: Any) -> Node | None:

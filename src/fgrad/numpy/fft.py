@@ -7,10 +7,11 @@ for an even length, the last bin, and these imaginary parts get no gradient.
 
 from __future__ import annotations
 
+import functools
 import operator
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -21,6 +22,8 @@ from fgrad.numpy.arrays import as_value, asarray
 from fgrad.numpy.registry import as_array, implements, stored
 from fgrad.numpy.shapes import roll
 from fgrad.ops.fft import ADJOINT_NORM
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _norm(norm: Any) -> str:
@@ -93,12 +96,22 @@ def _several(name: str, a: Any, plan: Sequence[tuple[int | None, int]], norm: An
     return as_array(a)
 
 
-def _plain(*xs: Any) -> bool:
-    """Return whether no Tensor is concerned, so that NumPy itself may answer."""
-    return not any(isinstance(x, Tensor) for x in xs)
+def _transforms(theirs: F) -> Callable[[F], F]:
+    """Return the decorator of a transform for Tensors; NumPy's transforms arrays."""
+
+    def decorate(f: F) -> F:
+        @functools.wraps(f)
+        def transform(a: Any, *args: Any, **kw: Any) -> Any:
+            a = as_value(a)
+            is_tensor = any(isinstance(x, Tensor) for x in (a, *args, *kw.values()))
+            return (f if is_tensor else theirs)(a, *args, **kw)
+
+        return cast("F", implements(theirs)(transform))
+
+    return decorate
 
 
-@implements(np.fft.fft)
+@_transforms(np.fft.fft)
 def fft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
     """Return the discrete Fourier transform along an axis.
 
@@ -121,31 +134,22 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any
     Derivative:
         the transform itself; the gradient of a real array is real.
     """
-    a = as_value(a)
-    if _plain(a, out):
-        return np.fft.fft(a, n, axis, norm, out)
     return stored(_transform("fft", a, n, axis, norm), out)
 
 
-@implements(np.fft.ifft)
+@_transforms(np.fft.ifft)
 def ifft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
     """Return the inverse of `fft` along an axis: a_j = sum_k out_k exp(2 pi i j k / n) / n."""
-    a = as_value(a)
-    if _plain(a, out):
-        return np.fft.ifft(a, n, axis, norm, out)
     return stored(_transform("ifft", a, n, axis, norm), out)
 
 
-@implements(np.fft.rfft)
+@_transforms(np.fft.rfft)
 def rfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
     """Return the first n // 2 + 1 elements of the Fourier transform of real numbers."""
-    a = as_value(a)
-    if _plain(a, out):
-        return np.fft.rfft(a, n, axis, norm, out)
     return stored(_transform("rfft", a, n, axis, norm), out)
 
 
-@implements(np.fft.irfft)
+@_transforms(np.fft.irfft)
 def irfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
     """Return the inverse of `rfft`, of length n, by default the even one: 2 (m - 1) from m elements.
 
@@ -153,67 +157,46 @@ def irfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: A
         linear in the real and imaginary parts; the imaginary parts of the first element and, for even n, of
         the last are ignored and have gradient zero.
     """
-    a = as_value(a)
-    if _plain(a, out):
-        return np.fft.irfft(a, n, axis, norm, out)
     return stored(_to_real(a, n, axis, norm), out)
 
 
-@implements(np.fft.hfft)
+@_transforms(np.fft.hfft)
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
     """Return the real Fourier transform of a signal of which half is given, the other half mirroring it."""
-    a = as_value(a)
-    if _plain(a, out):
-        return np.fft.hfft(a, n, axis, norm, out)
     return stored(_to_real(bind("conjugate", a), n, axis, ADJOINT_NORM[_norm(norm)]), out)
 
 
-@implements(np.fft.ihfft)
+@_transforms(np.fft.ihfft)
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
     """Return the inverse of `hfft`: the first half of a signal whose spectrum is real."""
-    a = as_value(a)
-    if _plain(a, out):
-        return np.fft.ihfft(a, n, axis, norm, out)
     return stored(bind("conjugate", _transform("rfft", a, n, axis, ADJOINT_NORM[_norm(norm)])), out)
 
 
-@implements(np.fft.fftn)
+@_transforms(np.fft.fftn)
 def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
     """Return the Fourier transform along several axes (None: all), of lengths `s` (-1: as they are).
 
     An axis that is named twice is transformed twice.
     """
-    a = as_value(a)
-    if _plain(a, out):
-        return np.fft.fftn(a, s, axes, norm, out)
     return stored(_several("fft", a, _plan(a, s, axes)[::-1], norm), out)
 
 
-@implements(np.fft.ifftn)
+@_transforms(np.fft.ifftn)
 def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
     """Return the inverse of `fftn`."""
-    a = as_value(a)
-    if _plain(a, out):
-        return np.fft.ifftn(a, s, axes, norm, out)
     return stored(_several("ifft", a, _plan(a, s, axes)[::-1], norm), out)
 
 
-@implements(np.fft.rfftn)
+@_transforms(np.fft.rfftn)
 def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
     """Return the Fourier transform of real numbers along several axes, half of it along the last one."""
-    a = as_value(a)
-    if _plain(a, out):
-        return np.fft.rfftn(a, s, axes, norm, out)
     *others, (n, last) = _plan(a, s, axes, half=True)
     return stored(_several("fft", _transform("rfft", a, n, last, norm), others[::-1], norm), out)
 
 
-@implements(np.fft.irfftn)
+@_transforms(np.fft.irfftn)
 def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
     """Return the inverse of `rfftn`; the last length is by default the even one."""
-    a = as_value(a)
-    if _plain(a, out):
-        return np.fft.irfftn(a, s, axes, norm, out)
     *others, (n, last) = _plan(a, s, axes, half=True, to_real=True)
     return stored(_to_real(_several("ifft", a, others, norm), n, last, norm), out)
 

@@ -28,8 +28,8 @@ from fgrad.core.primitive import (
     flat,
     register,
 )
-from fgrad.core.tape import HIDDEN, Pick, Tape
-from fgrad.core.tensor import Tensor, lowered, wrap
+from fgrad.core.tape import HIDDEN, Pick
+from fgrad.core.tensor import Tensor, following, lowered, wrap
 from fgrad.core.trace import Trace, Tracer, below, current, next_level, running
 from fgrad.ops.linear import sum_axes
 from fgrad.transforms.batch import Batch
@@ -70,7 +70,7 @@ def apply_rule(rule: Rule, args: Sequence[Any]) -> list[Tensor]:
         if tracer.trace not in state.traces:
             tracer.escaped()
     floor = max((b.trace.level for b in tracers), default=-1)
-    tapes = _tapes(args, state.traces, floor)
+    tapes = following(args, state.traces, floor)
     top = tapes[-1].level if tapes else None
     outs: list[Tensor] | None = None
     if tracers and not (tapes and all(isinstance(t, Batch) for t in below(tapes[-1].level))):
@@ -112,17 +112,6 @@ def _seen_by(traces: Sequence[Trace], rule: Rule) -> AbstractContextManager[None
     if not rule.hidden:
         return running(traces)
     return running([t for t in traces if not t.is_tape], tuple(t for t in traces if t.is_tape))
-
-
-def _tapes(args: Sequence[Any], traces: tuple[Trace, ...], floor: int) -> list[Tape]:
-    found = {
-        n.tape: None
-        for a in args
-        if a.__class__ is Tensor
-        for n in a._nodes
-        if n.tape is not None and n.tape in traces and n.tape.level > floor
-    }
-    return sorted(found, key=lambda t: t.level)
 
 
 def _as_tensor(x: Any) -> Tensor:

@@ -19,6 +19,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.program import Program
 from fgrad.kernels import native, vm
 from fgrad.kernels.embedding import Embedding
+from fgrad.transforms.guard import Mark
 
 LEAVES = (np.ndarray, np.generic, bool, int, float, complex)
 
@@ -56,18 +57,9 @@ def embedded(staged: Staged) -> Callable[..., Any]:
     outs = iter(body(lowered(staged.program), leaves))
     shown = [next(outs) if t is None else writer.constant(t[0]) for t in staged.template]
     writer.lines.append(
-        f"return {writer.result(tree.unflatten(staged.out_structure, list(map(_Mark, shown))))}"
+        f"return {writer.result(tree.unflatten(staged.out_structure, list(map(Mark, shown))))}"
     )
     return writer.function(params)
-
-
-class _Mark:
-    """Stands for a leaf of the result."""
-
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.text = text
 
 
 class _Writer:
@@ -205,7 +197,7 @@ class _Writer:
 
     def result(self, x: Any) -> str:
         """Return the text of a tree of tuples."""
-        if isinstance(x, _Mark):
+        if isinstance(x, Mark):
             return x.text
         if not isinstance(x, tuple):
             raise self.refuse(f"the result is or holds a {type(x).__name__}")

@@ -194,14 +194,14 @@ class _Writer:
 
     def result(self, structure: Any, leaves: Sequence[str]) -> str:
         """Return the expression that builds the results."""
-        marks = [_Mark(text) for text in leaves]
+        marks = [Mark(text) for text in leaves]
         shown = _display(tree.unflatten(structure, marks))
         if shown is not None:
             return shown
         return f"{self.name(tree.unflatten)}({self.name(structure)}, [{', '.join(leaves)}])"
 
 
-class _Mark:
+class Mark:
     """Stands for a leaf of the results."""
 
     __slots__ = ("text",)
@@ -213,7 +213,7 @@ class _Mark:
 def _display(x: Any) -> str | None:
     """Return the expression that builds a tree of plain containers."""
     kind = x.__class__
-    if kind is _Mark:
+    if kind is Mark:
         return str(x.text)
     if x is None:
         return "None"

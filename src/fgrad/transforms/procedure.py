@@ -25,7 +25,7 @@ from fgrad.core.program import Program, Var, aval_out
 from fgrad.core.rewriting.substitution import replaced
 from fgrad.core.snapshot import snapshot
 from fgrad.core.tape import HIDDEN, Pick, Tape
-from fgrad.core.tensor import Tensor, alias, lowered, node_on, wrap
+from fgrad.core.tensor import Tensor, alias, following, lowered, node_on, wrap
 from fgrad.core.trace import State, Tracer, current, next_level, running
 from fgrad.locks import lazy, making
 from fgrad.ops.linear import convert
@@ -280,7 +280,7 @@ def apply(procedure: Procedure, args: Sequence[Any]) -> list[Any]:
     floor = max((b.trace.level for b in tracers), default=-1)
     steps: list[tuple[Tape, Saving, int]] = []
     whole = procedure
-    tapes = _tapes(args, state, floor)
+    tapes = following(args, state.traces, floor)
     for tape in tapes:
         if tape.linear_only:
             whole = whole.unchecked(tuple([node_on(tape, a) is not None for a in args]))
@@ -310,18 +310,6 @@ def apply(procedure: Procedure, args: Sequence[Any]) -> list[Any]:
 
 def _value(a: Any) -> Any:
     return as_array(a._value if a.__class__ is Tensor else a)
-
-
-def _tapes(args: Sequence[Any], state: State, floor: int) -> list[Tape]:
-    """Return the tapes above level `floor` that follow an argument, the outermost first."""
-    found = {
-        n.tape: None
-        for a in args
-        if a.__class__ is Tensor
-        for n in a._nodes
-        if n.tape is not None and n.tape.level > floor and n.tape in state.traces
-    }
-    return sorted(found, key=lambda t: t.level)
 
 
 def _record(

@@ -76,6 +76,19 @@ def _outer(rw: Rewriting, e: Equation, x: Any, *names: str) -> Equation | None:
     return made if made is not None and rw.uses[x] <= _SHARED and _as_large(rw, x, e) else None
 
 
+def _signs_outside(rw: Rewriting, e: Equation) -> Any:
+    """(-x) (-y) = x y, and (-x) y = -(x y), for products and quotients."""
+    x, y = e.args
+    a, b = rw.negation(x, e), rw.negation(y, e)
+    if a and b:
+        return rw.make(e.name, a.args[0], b.args[0])
+    if a and _outer(rw, e, x, "negative"):
+        return rw.make("negative", rw.make(e.name, a.args[0], y))
+    if b and _outer(rw, e, y, "negative"):
+        return rw.make("negative", rw.make(e.name, x, b.args[0]))
+    return None
+
+
 _SHARED = 2  # uses of a sign or factor that goes outside of each of them, where it may meet another one
 
 
@@ -240,14 +253,7 @@ def quotient(rw: Rewriting, e: Equation) -> Any:
         return x
     if s is not None and _is_power_of_two(e, s):
         return rw.make("multiply", x, _typed(e, 1 / s))
-    a, b = rw.negation(x, e), rw.negation(y, e)
-    if a and b:
-        return rw.make("divide", a.args[0], b.args[0])
-    if a and _outer(rw, e, x, "negative"):
-        return rw.make("negative", rw.make("divide", a.args[0], y))
-    if b and _outer(rw, e, y, "negative"):
-        return rw.make("negative", rw.make("divide", x, b.args[0]))
-    return None
+    return _signs_outside(rw, e)
 
 
 @ALGEBRA.on("scale", "both")
@@ -269,14 +275,7 @@ def product_where_zero_wins(rw: Rewriting, e: Equation) -> Any:
         nonzero = bool(np.count_nonzero(value) == np.size(value))
         if (e.name == "scale" and wins and nonzero) or (finite and (nonzero or not wins)):
             return rw.make("multiply", x, y)
-    a, b = rw.negation(x, e), rw.negation(y, e)
-    if a and b:
-        return rw.make(e.name, a.args[0], b.args[0])
-    if a and _outer(rw, e, x, "negative"):
-        return rw.make("negative", rw.make(e.name, a.args[0], y))
-    if b and _outer(rw, e, y, "negative"):
-        return rw.make("negative", rw.make(e.name, x, b.args[0]))
-    return None
+    return _signs_outside(rw, e)
 
 
 @ALGEBRA.on("power")

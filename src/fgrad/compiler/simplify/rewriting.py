@@ -116,6 +116,19 @@ class Rewriting:
         """Return whether `x` is used once, so that its equation goes where it is rewritten."""
         return x.__class__ is Var and self.uses[x] == 1
 
+    def chain(self, e: Equation, joins: Callable[[Equation], bool]) -> list[Any]:
+        """Return the operands of `e`, of equations of its kind that join their own ones, in order."""
+        found: list[Any] = []
+        todo = [*reversed(e.args)]
+        while todo:
+            x = todo.pop()
+            made = self.maker(x, e.name) if self.single(x) else None
+            if made and joins(made):
+                todo += reversed(made.args)
+            else:
+                found.append(x)
+        return found
+
     def goes_into(self, x: Var, name: str) -> bool:
         """Return whether the only use of `x` is one by the primitive `name`, or its uses are not known."""
         return x not in self.uses or (self.uses[x] == 1 and self._user.get(x) == name)

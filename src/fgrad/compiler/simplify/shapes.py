@@ -146,6 +146,16 @@ def boxes(shape: Shape, index: tuple[Any, ...]) -> list[Box] | None:
     return found
 
 
+def lengths(taken: Sequence[Box]) -> Shape:
+    """Return the shape of what is taken, with integers as axes of length one."""
+    return tuple(b.length for b in taken)
+
+
+def kept_lengths(taken: Sequence[Box]) -> Shape:
+    """Return the shape of what is taken."""
+    return tuple(b.length for b in taken if not b.drops)
+
+
 def is_whole(shape: Shape, taken: Sequence[Box]) -> bool:
     """Return whether all is taken, in order."""
     return all(b.start == 0 and b.step == 1 and b.length == n for n, b in zip(shape, taken, strict=True))
@@ -178,11 +188,6 @@ def _apart(a: Box, b: Box) -> bool:
     return high_a < low_b or high_b < low_a
 
 
-def _whole_axes(x: Any, taken: Sequence[Box]) -> Shape:
-    """Return the shape of what `taken` takes, with integers as axes of length one."""
-    return tuple(b.length for b in taken)
-
-
 def _kept(b: Box) -> Box:
     return Box(b.start, b.length, b.step)
 
@@ -191,7 +196,7 @@ def take(rw: Rewriting, x: Any, taken: Sequence[Box]) -> Any:
     """Return what `taken` takes of `x`."""
     shape = rw.aval(x).shape
     if is_whole(shape, taken):
-        return rw.reshape(x, tuple(b.length for b in taken if not b.drops))
+        return rw.reshape(x, kept_lengths(taken))
     return rw.make("slice", x, index=index_of(taken))
 
 
@@ -230,17 +235,17 @@ def _through(name: str) -> Callable[[Callable[..., Any]], Any]:
 @_through("slice")
 def _through_slice(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     first = boxes(rw.aval(made.args[0]).shape, made.params["index"])
-    if first is None:
-        return None
-    second = iter(taken)
+    return None if first is None else rw.reshape(take(rw, made.args[0], _of_taken(first, taken)), out)
+
+
+def _of_taken(first: Sequence[Box], second: Sequence[Box]) -> list[Box]:
+    """Return what `second` takes of what `first` takes."""
+    rest = iter(second)
     joined = []
     for b in first:
-        if b.drops:
-            joined.append(b)
-        else:
-            c = next(second)
-            joined.append(Box(b.start + c.start * b.step, c.length, b.step * c.step, c.drops))
-    return rw.reshape(take(rw, made.args[0], joined), out)
+        c = None if b.drops else next(rest)
+        joined.append(Box(b.start + c.start * b.step, c.length, b.step * c.step, c.drops) if c else b)
+    return joined
 
 
 @_through("unslice")
@@ -251,7 +256,7 @@ def _through_unslice(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> 
         return None
     if any(_apart(w, t) for w, t in zip(written, taken, strict=True)):
         return rw.full(0, Aval(out, rw.aval(x).dtype))
-    own = rw.reshape(x, tuple(w.length for w in written))
+    own = rw.reshape(x, lengths(written))
     if all(_kept(w) == _kept(t) for w, t in zip(written, taken, strict=True)):
         return rw.reshape(own, out)
     inside = [_within(w, t) for w, t in zip(written, taken, strict=True)]
@@ -270,7 +275,7 @@ def _through_update(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> A
     if any(_apart(w, t) for w, t in zip(written, taken, strict=True)):
         return take(rw, x, taken)
     aval = rw.aval(value)
-    region = tuple(w.length for w in written if not w.drops)
+    region = kept_lengths(written)
     same = all(_kept(w) == _kept(t) for w, t in zip(written, taken, strict=True))
     typed = value.__class__ is Var or hasattr(value, "dtype")
     if same and typed and aval.dtype == rw.aval(x).dtype and len(aval.shape) <= len(region):
@@ -358,7 +363,7 @@ def unsliced(rw: Rewriting, e: Equation) -> Any:
         taken = boxes(shape, plain)
         if taken is None:
             return None
-        own = rw.reshape(x, tuple(b.length for b in taken if not b.drops))
+        own = rw.reshape(x, kept_lengths(taken))
         return rw.make("unslice", own, shape=shape, index=plain)
     taken = boxes(shape, index)
     if taken is None:
@@ -371,14 +376,7 @@ def unsliced(rw: Rewriting, e: Equation) -> Any:
     made = rw.maker(x, "unslice")
     inner = boxes(made.params["shape"], made.params["index"]) if made else None
     if made and inner is not None:
-        second = iter(inner)
-        joined = []
-        for b in taken:
-            c = b if b.drops else next(second)
-            joined.append(
-                b if b.drops else Box(b.start + c.start * b.step, c.length, b.step * c.step, c.drops)
-            )
-        return rw.make("unslice", made.args[0], shape=shape, index=index_of(joined))
+        return rw.make("unslice", made.args[0], shape=shape, index=index_of(_of_taken(taken, inner)))
     return None
 
 
@@ -391,15 +389,7 @@ def concatenation(rw: Rewriting, e: Equation) -> Any:
     axis, dtype = e.params["axis"], e.outs[0].aval.dtype
     if rw.goes_into(e.outs[0], "concatenate"):
         return None  # the last one of a chain takes all pieces
-    pieces: list[Any] = []
-    todo = [*reversed(e.args)]
-    while todo:
-        x = todo.pop()
-        made = rw.maker(x, "concatenate") if rw.single(x) else None
-        if made and made.params["axis"] == axis and rw.aval(x).dtype == dtype:
-            todo += reversed(made.args)
-        else:
-            pieces.append(x)
+    pieces = rw.chain(e, lambda made: made.params["axis"] == axis and made.outs[0].aval.dtype == dtype)
     full = [x for x in pieces if rw.aval(x).shape[axis] and rw.aval(x).dtype == dtype]
     if all(rw.aval(x).dtype == dtype for x in pieces) and full:
         pieces = full

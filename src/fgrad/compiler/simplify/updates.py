@@ -6,11 +6,12 @@ chain is looked at once, at its end, and becomes one `concatenate`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
-from fgrad.compiler.simplify.shapes import Box, boxes, index_of
+from fgrad.compiler.simplify.shapes import Box, boxes, index_of, kept_lengths, lengths
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.program import Equation
 
@@ -36,7 +37,7 @@ def added(rw: Rewriting, e: Equation) -> Any:
         made = rw.maker(term, "unslice") if rw.single(term) else None
         place = _place(shape, made.params["index"]) if made and term.aval == out.aval else None
         if made and place:
-            parts.append(Part(rw.reshape(made.args[0], _lengths(place)), place))
+            parts.append(Part(rw.reshape(made.args[0], lengths(place)), place))
         else:
             others.append(term)
     if len(parts) < 2:
@@ -52,16 +53,7 @@ def added(rw: Rewriting, e: Equation) -> Any:
 
 def _terms(rw: Rewriting, e: Equation) -> list[Any]:
     """Return what is added up, in order."""
-    found: list[Any] = []
-    todo = [*reversed(e.args)]
-    while todo:
-        x = todo.pop()
-        made = rw.maker(x, "add") if rw.single(x) else None
-        if made and x.aval == e.outs[0].aval:
-            todo += reversed(made.args)
-        else:
-            found.append(x)
-    return found
+    return rw.chain(e, lambda made: made.outs[0].aval == e.outs[0].aval)
 
 
 def _summed(rw: Rewriting, parts: Sequence[Part]) -> list[Part]:
@@ -93,9 +85,9 @@ def assigned(rw: Rewriting, e: Equation) -> Any:
         if place not in parts:  # what was assigned later stays
             parts[place] = value
         made = rw.maker(base, "update") if rw.single(base) else None
-    if sum(_size(place) for place in parts) != out.aval.size:
+    if sum(math.prod(lengths(place)) for place in parts) != out.aval.size:
         return None
-    return _assembled(rw, [Part(rw.reshape(v, _lengths(p)), p) for p, v in parts.items()], out.aval)
+    return _assembled(rw, [Part(rw.reshape(v, lengths(p)), p) for p, v in parts.items()], out.aval)
 
 
 def _wider(rw: Rewriting, e: Equation) -> Any:
@@ -140,20 +132,9 @@ def _place(shape: Shape, index: tuple[Any, ...]) -> tuple[Box, ...] | None:
     return tuple(Box(b.start, b.length, 1) for b in taken)
 
 
-def _lengths(place: Sequence[Box]) -> Shape:
-    return tuple(b.length for b in place)
-
-
 def _written(shape: Shape, index: tuple[Any, ...]) -> Shape:
     """Return the shape of what an index takes."""
-    return tuple(b.length for b in boxes(shape, index) or () if not b.drops)
-
-
-def _size(place: Sequence[Box]) -> int:
-    size = 1
-    for b in place:
-        size *= b.length
-    return size
+    return kept_lengths(boxes(shape, index) or ())
 
 
 def _assembled(rw: Rewriting, parts: Sequence[Part], aval: Aval) -> Any:
@@ -164,14 +145,14 @@ def _assembled(rw: Rewriting, parts: Sequence[Part], aval: Aval) -> Any:
         return None
     (axis,) = axes or {0}
     pieces: list[Any] = []
-    lengths = _lengths(first)
+    region_lengths = lengths(first)
     begin = end = min(part.place[axis].start for part in parts)
     for value, place in sorted(parts, key=lambda part: part.place[axis].start):
         start, length, *_ = place[axis]
         if start < end:
             return None
         if start > end:
-            gap = (*lengths[:axis], start - end, *lengths[axis + 1 :])
+            gap = (*region_lengths[:axis], start - end, *region_lengths[axis + 1 :])
             pieces.append(rw.full(0, Aval(gap, aval.dtype)))
         pieces.append(value)
         end = start + length
