@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.distributed.world import RankAxis, world
+from fgrad.extend.engine import sum_axes
 from fgrad.transforms import collectives
 from fgrad.transforms.axes import Pairs, bound_axes
 from fgrad.transforms.messages import transfer
@@ -80,9 +81,7 @@ def send(x: Any, dest: int, axis_name: Hashable = None) -> Any:
     Source:
         Utke et al. (2009), Toward adjoinable MPI.
     """
-    zeros = [
-        bind("sum", y, axes=tuple(range(len(y.shape)))) for y in _moved(x, dest, None, "send", axis_name)[0]
-    ]
+    zeros = [sum_axes(y, tuple(range(len(y.shape)))) for y in _moved(x, dest, None, "send", axis_name)[0]]
     total = zeros[0]
     for zero in zeros[1:]:
         total = total + zero

@@ -56,6 +56,7 @@ from fgrad.ops.linear import imag as imag
 from fgrad.ops.linear import real as real
 from fgrad.ops.linear import reshape as reshape
 from fgrad.ops.linear import reverse as reverse
+from fgrad.ops.linear import sum_axes as sum_axes
 from fgrad.ops.matrices import as_column as as_column
 from fgrad.ops.matrices import as_row as as_row
 from fgrad.ops.matrices import conjugate as conjugate

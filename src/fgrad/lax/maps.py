@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.tensor import bind
 from fgrad.lax.scans import common_length, scan
+from fgrad.ops import functions
 from fgrad.ops.linear import reshape
 from fgrad.transforms.vmap import vmap
 
@@ -47,7 +47,7 @@ def map(f: Fun, xs: Any, *, batch_size: int | None = None) -> Any:
         parts.append(tree.map(lambda y: reshape(y, (full * batch_size, *y.shape[2:])), ys))
     if n % batch_size or not full:
         parts.append(mapped(tree.unflatten(structure, [x[full * batch_size :] for x in leaves])))
-    return parts[0] if len(parts) == 1 else tree.map(lambda *ys: bind("concatenate", *ys, axis=0), *parts)
+    return parts[0] if len(parts) == 1 else tree.map(lambda *ys: functions.concatenate(*ys, axis=0), *parts)
 
 
 def associative_scan(fn: Fun, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
@@ -93,7 +93,7 @@ def associative_scan(fn: Fun, elems: Any, reverse: bool = False, axis: int = 0) 
             stop = None if n % 2 else -1
             rest = combine([along(x, slice(0, stop)) for x in odd], [along(x, slice(2, None, 2)) for x in xs])
             even = [
-                bind("concatenate", along(x, slice(0, 1)), r, axis=axis % x.ndim)
+                functions.concatenate(along(x, slice(0, 1)), r, axis=axis % x.ndim)
                 for x, r in zip(xs, rest, strict=True)
             ]
         return [_interleaved(e, o, axis % e.ndim) for e, o in zip(even, odd, strict=True)]
@@ -109,7 +109,7 @@ def _interleaved(even: Any, odd: Any, axis: int) -> Any:
     index = (*(slice(None),) * axis, slice(0, n))
     both = [reshape(x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :])) for x in (even[index], odd)]
     shape = even.shape
-    turns = reshape(bind("concatenate", *both, axis=axis + 1), (*shape[:axis], 2 * n, *shape[axis + 1 :]))
+    turns = reshape(functions.concatenate(*both, axis=axis + 1), (*shape[:axis], 2 * n, *shape[axis + 1 :]))
     if shape[axis] == n:
         return turns
-    return bind("concatenate", turns, even[(*(slice(None),) * axis, slice(n, None))], axis=axis)
+    return functions.concatenate(turns, even[(*(slice(None),) * axis, slice(n, None))], axis=axis)

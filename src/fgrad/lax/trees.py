@@ -11,7 +11,8 @@ from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval, Shape
-from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.core.tensor import Tensor, wrap
+from fgrad.ops import functions
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.stage import StagedTracer
 
@@ -113,7 +114,7 @@ def stack(xs: Sequence[Any]) -> Any:
         dtype = np.result_type(*fixed, *(x for x in xs if isinstance(x, NUMBERS)))
         xs = [x if hasattr(x, "dtype") else np.asarray(x, dtype) for x in xs]
     if any(x.__class__ is Tensor for x in xs):
-        return bind("stack", *xs)
+        return functions.stack(*xs)
     return (
         np.stack(xs)
         if np.shape(xs[0])

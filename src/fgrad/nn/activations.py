@@ -11,6 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.tensor import bind, unary
 from fgrad.numpy.reductions import inexact
+from fgrad.ops import functions
 
 
 def real(x: Any) -> Any:
@@ -232,7 +233,7 @@ def glu(x: Any, axis: int = -1) -> Any:
     if odd:
         raise ValueError(f"glu halves an axis, but axis {axis} has the odd length {x.shape[place]}")
     lead = (slice(None),) * place
-    a, b = (bind("slice", x, index=(*lead, s)) for s in (slice(None, half), slice(half, None)))
+    a, b = (functions.sliced(x, index=(*lead, s)) for s in (slice(None, half), slice(half, None)))
     return a * sigmoid(b)
 
 

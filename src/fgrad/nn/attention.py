@@ -9,6 +9,8 @@ from fgrad.core.tensor import bind
 from fgrad.nn.exponentials import softmax
 from fgrad.numpy.products import einsum
 from fgrad.numpy.reductions import inexact
+from fgrad.ops import functions
+from fgrad.ops.linear import broadcast_to
 
 
 def dot_product_attention(
@@ -49,7 +51,7 @@ def dot_product_attention(
     if is_causal:
         rows, columns = map(near(scores).arange, scores.shape[-2:])
         causal = columns <= rows.reshape(-1, 1)
-        seen = causal if seen is None else bind("logical_and", seen, causal)
+        seen = causal if seen is None else functions.logical_and(seen, causal)
     if seen is not None:
-        seen = bind("broadcast_to", seen, shape=tuple(scores.shape))
+        seen = broadcast_to(seen, tuple(scores.shape))
     return einsum("...nts,...snv->...tnv", softmax(scores, where=seen), v)

@@ -8,14 +8,15 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.placement import near
-from fgrad.core.tensor import bind, unary
+from fgrad.core.tensor import bind
 from fgrad.nn.activations import real
 from fgrad.numpy import reductions
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.reductions import axes_of, inexact
 from fgrad.numpy.shapes import expand_dims, moveaxis
-from fgrad.ops.linear import convert, reshape
+from fgrad.ops import functions
+from fgrad.ops.linear import broadcast_to, convert, reshape, sum_axes
 
 
 def softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
@@ -44,7 +45,7 @@ def softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
     """
     x = _included(x, where)
     y = bind("softmax", x, axes=_axes(axis, x))
-    return y if where is None else bind("where", where, y, 0)
+    return y if where is None else functions.where(where, y, 0)
 
 
 def log_softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
@@ -69,7 +70,7 @@ def log_softmax(x: Any, axis: Any = -1, *, where: Any = None) -> Any:
     """
     x = _included(x, where)
     y = bind("log_softmax", x, axes=_axes(axis, x))
-    return y if where is None else bind("where", where, y, -np.inf)
+    return y if where is None else functions.where(where, y, -np.inf)
 
 
 def logsumexp(a: Any, axis: Any = None, *, b: Any = None, keepdims: bool = False, where: Any = None) -> Any:
@@ -108,15 +109,15 @@ def logsumexp(a: Any, axis: Any = None, *, b: Any = None, keepdims: bool = False
         return reductions.logsumexp(a, axis, keepdims)
     weights = inexact(b)
     shape = np.broadcast_shapes(a.shape, weights.shape)
-    a, weights = (bind("broadcast_to", v, shape=shape) for v in (a, weights))
-    a = bind("where", bind("equal", weights, 0), -np.inf, a)
+    a, weights = (broadcast_to(v, shape) for v in (a, weights))
+    a = functions.where(functions.equal(weights, 0), -np.inf, a)
     axes = _axes(axis, a)
     kept = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
     top = reshape(bind("logsumexp", stop_gradient(a), axes=axes), kept)
-    top = bind("where", bind("isfinite", top), top, 0)
+    top = functions.where(functions.isfinite(top), top, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        total = bind("sum", bind("both", weights, unary("exp", a - top)), axes=axes)
-        y = unary("log", total) + reshape(top, total.shape)
+        total = sum_axes(functions.both(weights, functions.exp(a - top)), axes)
+        y = functions.log(total) + reshape(top, total.shape)
     return reshape(y, kept) if keepdims else y
 
 
@@ -143,7 +144,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = float, axis: int = -1) -> 
     x = as_value(x)
     if x.dtype.kind not in "iub":
         raise TypeError(f"one_hot takes integers, not {x.dtype}; convert them with astype(int)")
-    ones = convert(bind("equal", expand_dims(x, -1), near(x).arange(num_classes)), np.dtype(dtype))
+    ones = convert(functions.equal(expand_dims(x, -1), near(x).arange(num_classes)), np.dtype(dtype))
     return moveaxis(ones, -1, normalize_axis_index(axis, len(ones.shape)))
 
 
@@ -153,4 +154,4 @@ def _axes(axis: Any, x: Any) -> tuple[int, ...]:
 
 def _included(x: Any, where: Any) -> Any:
     x = inexact(x)
-    return x if where is None else bind("where", where, x, -np.inf)
+    return x if where is None else functions.where(where, x, -np.inf)

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from fgrad.core.tensor import Tensor, bind, unary
+from fgrad.core.tensor import Tensor, unary
 from fgrad.nn.exponentials import log_softmax, logsumexp
 from fgrad.numpy.arrays import as_value
 from fgrad.numpy.indexing import take_along_axis
 from fgrad.numpy.reductions import inexact
 from fgrad.numpy.shapes import expand_dims
-from fgrad.ops.linear import convert, reshape
+from fgrad.ops import functions
+from fgrad.ops.linear import convert, reshape, sum_axes
 
 
 def softmax_cross_entropy(logits: Any, labels: Any, axis: int = -1) -> Any:
@@ -55,7 +56,7 @@ def softmax_cross_entropy(logits: Any, labels: Any, axis: int = -1) -> Any:
             f"nor probabilities of shape {tuple(x.shape)}"
         )
     with np.errstate(invalid="ignore"):  # a probability of zero wins over log(0)
-        return -bind("sum", bind("both", inexact(y), log_softmax(x, place)), axes=(place,))
+        return -sum_axes(functions.both(inexact(y), log_softmax(x, place)), (place,))
 
 
 def sigmoid_binary_cross_entropy(logits: Any, labels: Any) -> Any:
@@ -74,4 +75,4 @@ def sigmoid_binary_cross_entropy(logits: Any, labels: Any) -> Any:
     x, y = inexact(logits), as_value(labels)
     y = y if y.dtype.kind == "f" else convert(y, x.dtype)
     with np.errstate(invalid="ignore"):
-        return bind("both", y, unary("softplus", -x)) + bind("both", 1 - y, unary("softplus", x))
+        return functions.both(y, unary("softplus", -x)) + functions.both(1 - y, unary("softplus", x))

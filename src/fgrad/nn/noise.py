@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.placement import near
-from fgrad.core.tensor import bind
 from fgrad.numpy.reductions import inexact
+from fgrad.ops import functions
 from fgrad.random.keys import is_key
 from fgrad.random.sources import closed
 from fgrad.transforms.stage import staging
@@ -52,7 +52,7 @@ def dropout(x: Any, rate: float, rng: Any = None, *, train: bool = True) -> Any:
     if not train or rate == 0:
         return x
     if rate == 1:
-        return bind("where", False, x, 0)
+        return functions.where(False, x, 0)
     if not isinstance(rng, np.random.Generator) and not is_key(rng):
         raise TypeError(
             f"dropout takes its random numbers from a numpy.random.Generator, not {type(rng).__name__}, or "
@@ -63,5 +63,5 @@ def dropout(x: Any, rate: float, rng: Any = None, *, train: bool = True) -> Any:
         make = near(x)
         kept = kept if make is np else make.array(kept)
     else:
-        kept = bind("greater_equal", closed(rng, tuple(x.shape), SINGLE), np.float32(rate))
-    return bind("where", kept, x / (1 - rate), 0)
+        kept = functions.greater_equal(closed(rng, tuple(x.shape), SINGLE), np.float32(rate))
+    return functions.where(kept, x / (1 - rate), 0)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.placement import near
-from fgrad.core.tensor import Tensor, bind, unary
+from fgrad.core.tensor import Tensor, bind
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.reductions import axes_of, inexact, mean, var
+from fgrad.ops import functions
 from fgrad.ops.linear import convert, reshape, transpose
 
 _mean, _var = mean, var
@@ -46,7 +47,7 @@ def standardize(
     center = _mean(x, axes, keepdims=True, where=mask) if mean is None else inexact(mean)
     if variance is None:
         variance = _var(x, axes, keepdims=True, where=mask, mean=center)
-    return (x - center) / unary("sqrt", inexact(variance) + eps)
+    return (x - center) / functions.sqrt(inexact(variance) + eps)
 
 
 def layer_norm(
@@ -115,7 +116,7 @@ def rms_norm(x: Any, weight: Any = None, *, axis: int | Sequence[int] = -1, eps:
         Zhang & Sennrich (2019), Root mean square layer normalization.
     """
     x = inexact(x)
-    y = x / unary("sqrt", _mean(unary("square", x), axis, keepdims=True) + eps)
+    y = x / functions.sqrt(_mean(functions.square(x), axis, keepdims=True) + eps)
     return y if weight is None else y * inexact(weight)
 
 
@@ -191,7 +192,7 @@ def batch_norm(
     old = inexact(running_mean), inexact(running_var)
     if not train:
         center, variance = (reshape(s, kept) for s in old)
-        y = (x - center) / unary("sqrt", variance + eps)
+        y = (x - center) / functions.sqrt(variance + eps)
         return _scaled(y, weight, bias, place), old
     n = math.prod(x.shape[i] for i in axes)
     if n < 2:
@@ -201,8 +202,8 @@ def batch_norm(
         )
     center = _mean(x, axes, keepdims=True)
     gap = x - center
-    variance = _mean(unary("square", gap), axes, keepdims=True)
-    y = gap / unary("sqrt", variance + eps)
+    variance = _mean(functions.square(gap), axes, keepdims=True)
+    y = gap / functions.sqrt(variance + eps)
     seen = center, variance * (n / (n - 1))
     new = tuple(
         (1 - momentum) * o + momentum * reshape(_constant(s), (x.shape[place],))

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Shape
-from fgrad.core.tensor import bind, unary
+from fgrad.core.tensor import bind
 from fgrad.numpy.indexing import stop_gradient
+from fgrad.ops import functions
 from fgrad.ops.linear import convert, reshape, sum_axes, transpose
 from fgrad.random.keys import lengths
 from fgrad.random.sources import (
@@ -38,7 +39,7 @@ FLOAT64 = np.float64
 
 
 def _where(condition: Any, x: Any, y: Any) -> Any:
-    return bind("where", condition, x, y)
+    return functions.where(condition, x, y)
 
 
 def normal(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
@@ -91,8 +92,8 @@ def gumbel(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtyp
     kind = float_dtype(dtype)
     loc, scale = parameters(kind, loc, scale)
     demand("scale", scale)
-    return loc - scale * unary(
-        "log", -unary("log1p", -inner(source, size_of(size, loc, scale), kind, loc, scale))
+    return loc - scale * functions.log(
+        -functions.log1p(-inner(source, size_of(size, loc, scale), kind, loc, scale))
     )
 
 
@@ -102,8 +103,8 @@ def laplace(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dty
     loc, scale = parameters(kind, loc, scale)
     demand("scale", scale)
     u = inner(source, size_of(size, loc, scale), kind, loc, scale)
-    upper = bind("greater_equal", u, 0.5)
-    size_log = unary("log", _where(upper, 2.0 - u - u, u + u))
+    upper = functions.greater_equal(u, 0.5)
+    size_log = functions.log(_where(upper, 2.0 - u - u, u + u))
     return loc + scale * _where(upper, -size_log, size_log)
 
 
@@ -113,7 +114,7 @@ def logistic(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dt
     loc, scale = parameters(kind, loc, scale)
     demand("scale", scale)
     u = inner(source, size_of(size, loc, scale), kind, loc, scale)
-    return loc + scale * unary("log", u / (1.0 - u))
+    return loc + scale * functions.log(u / (1.0 - u))
 
 
 def lognormal(source: Any, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
@@ -121,7 +122,7 @@ def lognormal(source: Any, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, 
     kind = float_dtype(dtype)
     mean, sigma = parameters(kind, mean, sigma)
     demand("sigma", sigma)
-    return unary("exp", mean + sigma * normals(source, size_of(size, mean, sigma), kind, mean, sigma))
+    return functions.exp(mean + sigma * normals(source, size_of(size, mean, sigma), kind, mean, sigma))
 
 
 def weibull(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
@@ -133,7 +134,7 @@ def weibull(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     kind = float_dtype(dtype)
     (a,) = parameters(kind, a)
     demand("a", a, positive=True)
-    return bind("power", exponentials(source, size_of(size, a), kind, a), 1.0 / a)
+    return functions.power(exponentials(source, size_of(size, a), kind, a), 1.0 / a)
 
 
 def pareto(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
@@ -141,7 +142,7 @@ def pareto(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     kind = float_dtype(dtype)
     (a,) = parameters(kind, a)
     demand("a", a, positive=True)
-    return unary("expm1", exponentials(source, size_of(size, a), kind, a) / a)
+    return functions.expm1(exponentials(source, size_of(size, a), kind, a) / a)
 
 
 def power(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
@@ -149,7 +150,7 @@ def power(source: Any, a: Any, size: Any = None, dtype: Any = FLOAT64) -> Any:
     kind = float_dtype(dtype)
     (a,) = parameters(kind, a)
     demand("a", a, positive=True)
-    return bind("power", -unary("expm1", -exponentials(source, size_of(size, a), kind, a)), 1.0 / a)
+    return functions.power(-functions.expm1(-exponentials(source, size_of(size, a), kind, a)), 1.0 / a)
 
 
 def rayleigh(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
@@ -157,7 +158,7 @@ def rayleigh(source: Any, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT
     kind = float_dtype(dtype)
     (scale,) = parameters(kind, scale)
     demand("scale", scale)
-    return scale * unary("sqrt", 2.0 * exponentials(source, size_of(size, scale), kind, scale))
+    return scale * functions.sqrt(2.0 * exponentials(source, size_of(size, scale), kind, scale))
 
 
 def cauchy(source: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = FLOAT64) -> Any:
@@ -184,7 +185,7 @@ def triangular(source: Any, left: Any, mode: Any, right: Any, size: Any = None, 
     base = right - left
     ahead = bind("less_equal", u, (mode - left) / base)
     rise = _where(ahead, u * (mode - left), (1.0 - u) * (right - mode))
-    way = unary("sqrt", rise * base)
+    way = functions.sqrt(rise * base)
     return _where(ahead, left + way, right - way)
 
 
@@ -229,7 +230,7 @@ def truncated_normal(
 
 def _standard(limit: Any, loc: Any, scale: Any) -> Any:
     """Return a limit of the standardised sample; an infinite one does not depend on the parameters."""
-    finite = unary("isfinite", limit)
+    finite = functions.isfinite(limit)
     return _where(finite, (_where(finite, limit, 0.0) - loc) / scale, limit)
 
 
@@ -245,8 +246,8 @@ def _log_gamma_values(source: Any, shape: Any) -> Any:
     size, kind = tuple(shape.shape), np.dtype(float)
     wide = stop_gradient(convert(shape, kind))
     larger = drawn(first, "standard_gamma", {"shape": wide + 1.0}, size, kind, size=size)
-    small = unary("log", inner(second, size, kind)) / wide
-    return convert(unary("log", larger) + small, shape.dtype)
+    small = functions.log(inner(second, size, kind)) / wide
+    return convert(functions.log(larger) + small, shape.dtype)
 
 
 def _log_gamma(source: Any, shape: Any) -> Any:
@@ -255,13 +256,13 @@ def _log_gamma(source: Any, shape: Any) -> Any:
 
 def _following(z: Any, y0: Any, y: Any) -> Any:
     """Return the sample `z`, bit by bit, with the derivative that its logarithm `y`, of value `y0`, has."""
-    return z * unary("exp", y - y0)
+    return z * functions.exp(y - y0)
 
 
 def _standard_gamma(source: Any, shape: Any) -> Any:
     source = keyed(source, shape)
     if not is_generator(source):
-        return unary("exp", _log_gamma(source, shape))
+        return functions.exp(_log_gamma(source, shape))
     z = np.asarray(source.standard_gamma(plain(shape)), shape.dtype)
     with np.errstate(divide="ignore"):
         y = np.log(np.where(z > 0, z, 1))  # a sample that underflowed stays zero
@@ -318,7 +319,7 @@ def student_t(
     first, second = several(source, 2)
     top = normals(first, shape, kind, df, loc, scale)
     half = spread(df / 2.0, shape)
-    width = unary("sqrt", half / _standard_gamma(second, half))
+    width = functions.sqrt(half / _standard_gamma(second, half))
     return loc + scale * (top * sent(width, loc, scale))
 
 
@@ -358,12 +359,12 @@ def beta(source: Any, a: Any, b: Any, size: Any = None, dtype: Any = FLOAT64) ->
     if not is_generator(source):
         first, second = several(source, 2)
         y = _log_gamma_values(first, a) - _log_gamma_values(second, b)
-        return unary("exp", -bind("logaddexp", -bind("logit_beta", y, a, b), 0.0))
+        return functions.exp(-bind("logaddexp", -bind("logit_beta", y, a, b), 0.0))
     x = np.asarray(source.beta(plain(a), plain(b)), kind)
     inside = (x > 0) & (x < 1)  # one that underflowed, or was rounded to one, stays
     safe = np.where(inside, x, 0.5)
     y = np.log(safe) - np.log1p(-safe)
-    growth = unary("exp", bind("logit_beta", y, a, b) - y)
+    growth = functions.exp(bind("logit_beta", y, a, b) - y)
     moved = x * growth / (1.0 + x * (growth - 1.0))
     return given(_where(inside, moved, x), a, b)
 

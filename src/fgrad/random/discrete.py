@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from fgrad.core.tensor import Tensor, bind, unary
+from fgrad.core.tensor import Tensor, bind
 from fgrad.numpy.arrays import as_value, next_to
 from fgrad.numpy.indexing import setitem, take
+from fgrad.ops import functions
 from fgrad.ops.linear import convert
 from fgrad.random.keys import lengths
 from fgrad.random.sources import closed, demand, drawn, given, inner, size_of
@@ -43,7 +44,7 @@ def bernoulli(source: Any, p: Any = 0.5, size: Any = None) -> Any:
     p = convert(_fixed(p, "p"), DOUBLE)
     demand("p", p)
     demand("1 - p", 1.0 - p)
-    return given(bind("less", closed(source, size_of(size, p), DOUBLE, p), p), p)
+    return given(functions.less(closed(source, size_of(size, p), DOUBLE, p), p), p)
 
 
 def categorical(source: Any, logits: Any, axis: int = -1, size: Any = None) -> Any:
@@ -74,7 +75,7 @@ def categorical(source: Any, logits: Any, axis: int = -1, size: Any = None) -> A
         )
     place += len(shape) - len(rest)
     full = (*shape[:place], logits.shape[axis], *shape[place:])
-    noise = -unary("log", -unary("log", inner(source, full, DOUBLE, logits)))
+    noise = -functions.log(-functions.log(inner(source, full, DOUBLE, logits)))
     return given(convert(bind("argmax", logits + noise, axis=place), PLACE), logits)
 
 

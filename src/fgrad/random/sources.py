@@ -17,6 +17,7 @@ from fgrad.core.trace import Tracer, current
 from fgrad.numpy.arrays import as_value, next_to
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.numpy.shapes import stack
+from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, convert, reshape
 from fgrad.random.keys import WORD, fractions, is_key, lengths, split
 
@@ -201,7 +202,7 @@ def normals(source: Any, shape: Shape, dtype: np.dtype[Any], *params: Any) -> An
         return _cast(source.standard_normal(shape, _native(dtype)), dtype, *params)
     n = math.prod(shape)
     u = fractions(source, ((n + 1) // 2, 2), dtype, open=True)
-    radius, angle = bind("sqrt", -2.0 * bind("log", u[:, 0])), (2 * math.pi) * u[:, 1]
+    radius, angle = functions.sqrt(-2.0 * functions.log(u[:, 0])), (2 * math.pi) * u[:, 1]
     pairs = stack([radius * bind("cos", angle), radius * bind("sin", angle)], -1)
     return convert(reshape(reshape(pairs, (n + n % 2,))[:n], shape), dtype)
 
@@ -213,7 +214,7 @@ def exponentials(source: Any, shape: Shape, dtype: np.dtype[Any], *params: Any) 
     """
     if is_generator(source):
         return _cast(source.standard_exponential(shape, _native(dtype)), dtype, *params)
-    return convert(-bind("log", inner(source, shape, dtype)), dtype)
+    return convert(-functions.log(inner(source, shape, dtype)), dtype)
 
 
 def spread(x: Any, shape: Shape) -> Any:

@@ -15,6 +15,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import ITSELF, VJP, WEIGHTS, Primitive
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import Trace, Tracer, below, current, next_level, running, user_line
+from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, reshape, shifted
 from fgrad.transforms.calling import plain
 
@@ -248,11 +249,11 @@ class Batch(Trace):
 
 
 def _example(x: Any, i: int) -> Any:
-    return bind("slice", x, index=(i,))
+    return functions.sliced(x, index=(i,))
 
 
 def _stacked(examples: Sequence[Any]) -> Any:
-    return bind("concatenate", *(reshape(e, (1, *e.shape)) for e in examples), axis=0)
+    return functions.concatenate(*(reshape(e, (1, *e.shape)) for e in examples), axis=0)
 
 
 def batched_map(f: Callable[[Any], Sequence[Any]], x: Any) -> list[Any]:

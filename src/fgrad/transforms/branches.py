@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.core.tensor import Tensor, alias, bind
+from fgrad.core.tensor import Tensor, alias
 from fgrad.core.trace import current, next_level, running
 from fgrad.errors import NoValueError
+from fgrad.ops import functions
 from fgrad.ops.indexing import HOLE
 from fgrad.ops.linear import broadcast_to
 from fgrad.transforms.batch import Batch, Split
@@ -140,7 +141,7 @@ class Runs:
                 trace.is_running = True
                 tracers = [
                     trace.tracer(
-                        x if part is None else bind("gather", x, part, template=(HOLE,), unique=True)
+                        x if part is None else functions.gather(x, part, template=(HOLE,), unique=True)
                     )
                     if m
                     else x

@@ -27,6 +27,7 @@ from fgrad.core.primitive import (
 from fgrad.core.tape import Tape
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import Tracer, current, user_line
+from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, reshape
 from fgrad.transforms.calling import check_live, name_of
 from fgrad.transforms.stage import Stage
@@ -195,7 +196,7 @@ def _map_call(
             bind("pure_callback", *_example(mapped, values, i), avals=avals, **options) for i in range(size)
         ]
         return tuple(
-            bind("concatenate", *[reshape(o, (1, *o.shape)) for o in outs], axis=0)
+            functions.concatenate(*[reshape(o, (1, *o.shape)) for o in outs], axis=0)
             for outs in zip(*rows, strict=True)
         )
     whole = tuple(Aval((size, *a.shape), a.dtype) for a in avals)
@@ -207,7 +208,7 @@ def _map_call(
 
 
 def _example(mapped: tuple[bool, ...], values: Sequence[Any], i: int) -> list[Any]:
-    return [bind("slice", v, index=(i,)) if m else v for v, m in zip(values, mapped, strict=True)]
+    return [functions.sliced(v, index=(i,)) if m else v for v, m in zip(values, mapped, strict=True)]
 
 
 def _repeated(v: Any, n: int) -> Any:

@@ -16,8 +16,9 @@ import numpy as np
 from fgrad import tree
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import FUNCTIONS
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.core.trace import current, user_line
+from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, linear, reshape, sum_axes, transpose
 from fgrad.transforms.axes import Pairs, ProcessAxis, bind_over, bound_axes
 from fgrad.transforms.batch import Batch, BatchedTracer
@@ -148,7 +149,7 @@ def _from_sources(x: Any, perm: Pairs) -> Any:
     arrives = np.zeros((x.shape[0], *(1,) * (len(x.shape) - 1)), bool)
     for source, dest in perm:
         sources[dest], arrives[dest] = source, True
-    return bind("where", arrives, FUNCTIONS["getitem"](x, sources), np.zeros((), x.dtype))
+    return functions.where(arrives, FUNCTIONS["getitem"](x, sources), np.zeros((), x.dtype))
 
 
 _UNSTORED = "it belongs to the vmap or the processes around it"
@@ -433,7 +434,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int = 0) -> Any:
     def one(leaf: Any) -> Any:
         leaf = _value(leaf, "pbroadcast")
         nothing = np.asarray(-0.0, leaf.dtype) if leaf.dtype.kind in "fc" else np.zeros((), leaf.dtype)
-        return _summed(bind("where", _index(over) == source, leaf, nothing), over)
+        return _summed(functions.where(_index(over) == source, leaf, nothing), over)
 
     return tree.map(one, x)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import OUT, VJP, Pattern, Primitive, register
-from fgrad.core.tensor import bind
+from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, linear
 from fgrad.transforms.axes import ProcessAxis, bind_over
 
@@ -65,7 +65,7 @@ def _back(pattern: Pattern) -> VJP:
     def step(ct: Any, out: Any, params: dict[str, Any]) -> list[Any]:
         over, dest, source = params["over"], params["dest"], params["source"]
         back = transfer(ct, out, over, dest=source, source=dest)
-        nothing = bind("where", np.False_, back, np.zeros((), back.dtype))
+        nothing = functions.where(np.False_, back, np.zeros((), back.dtype))
         return [c for c, tracked in zip((back, nothing), pattern, strict=True) if tracked]
 
     return VJP(step, keep=(OUT,), params=True, linear=True)

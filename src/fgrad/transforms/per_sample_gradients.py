@@ -20,8 +20,9 @@ from fgrad.core.aval import Shape
 from fgrad.core.placement import near
 from fgrad.core.primitive import ELEMENTWISE, ITSELF, OPERATORS, PRIMITIVES, VJP, WEIGHTS
 from fgrad.core.tape import Node, Pick, Tape
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.core.trace import current, next_level, running
+from fgrad.ops import functions
 from fgrad.ops.contraction import contract
 from fgrad.ops.indexing import HOLE
 from fgrad.ops.linear import reshape, transpose, unbroadcast
@@ -69,7 +70,7 @@ def per_sample(tape: Tape, node: Node, ct: Any) -> dict[Node, Any]:
         sweep = _Sweep(tape, n, start, min(n, start + step))
         sweep.limit = math.inf
         parts.append(sweep(node, ct))
-    return {leaf: bind("concatenate", *(p[leaf] for p in parts), axis=0) for leaf in parts[0]}
+    return {leaf: functions.concatenate(*(p[leaf] for p in parts), axis=0) for leaf in parts[0]}
 
 
 class _Sweep:
@@ -142,7 +143,7 @@ class _Sweep:
         eye[np.arange(len(eye)), np.arange(self.start, self.stop)] = True
         mask = eye.reshape(len(eye), *(self.n if i == c.axis else 1 for i in range(len(shape))))
         make = near(c.value)
-        return self.trace.tracer(bind("where", mask if make is np else make.array(mask), c.value, 0))
+        return self.trace.tracer(functions.where(mask if make is np else make.array(mask), c.value, 0))
 
     def apart(self, value: Any, axis: int) -> Any:
         """Return the rows of `value` along `axis`, each one a sample, with that axis of length one."""
@@ -156,7 +157,7 @@ class _Sweep:
         """Return the rows of these samples."""
         if self.stop - self.start == self.n:
             return value
-        return bind("slice", value, index=(slice(self.start, self.stop),))
+        return functions.sliced(value, index=(slice(self.start, self.stop),))
 
 
 # ---- steps that keep the samples apart: the axis of the samples in the output -> that of each parent

@@ -28,6 +28,7 @@ from fgrad.core.primitive import ITSELF, LINEAR, MULTILINEAR, OPERATORS, PRIMITI
 from fgrad.core.tape import Node, Pick
 from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Tracer, current
+from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, convert, sum_axes, unbroadcast
 from fgrad.transforms.batch import BatchedTracer
 from fgrad.transforms.cotangents import lift
@@ -230,7 +231,7 @@ def _weighted(node: Node, vjp: VJP, t: Any, *, raw: bool) -> Any:
     (weights,) = vjp.raw(ones, *saved) if raw else vjp.lifted(ones, *saved)
     axes = node.saved[-1]["axes"]
     if not raw:
-        return sum_axes(bind("scale", t, weights), axes)
+        return sum_axes(functions.scale(t, weights), axes)
     total = np.add.reduce(t * weights, axis=axes)
     if math.isfinite(np.add.reduce(total, axis=None)):
         return total

@@ -13,7 +13,8 @@ from fgrad import tree
 from fgrad.backend.devices import adopted, is_foreign
 from fgrad.core.aval import aval_of
 from fgrad.core.snapshot import private_copy
-from fgrad.core.tensor import Tensor, alias, bind
+from fgrad.core.tensor import Tensor, alias
+from fgrad.ops import functions
 from fgrad.ops.indexing import HOLE
 from fgrad.ops.linear import convert, transpose
 from fgrad.transforms.branches import Done, Leaf, Runs, is_same
@@ -158,8 +159,8 @@ class VMap(Transformed):
                 "because they took different branches; return arrays of one shape from all of them"
             )
         dtype = np.result_type(*(y.value if y.is_weak else a.dtype for y, a in zip(ys, avals, strict=True)))
-        joined = bind("concatenate", *(convert(plain(y.stacked()), dtype) for y in ys), axis=0)
-        return deliver.made(_moved(bind("gather", joined, order, template=(HOLE,), unique=True), 0, axis))
+        joined = functions.concatenate(*(convert(plain(y.stacked()), dtype) for y in ys), axis=0)
+        return deliver.made(_moved(functions.gather(joined, order, template=(HOLE,), unique=True), 0, axis))
 
 
 def _leaf_names(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compiler.device.statements import Grid, Scratch, Writer, inside, striding
-from fgrad.compiler.emit import identity
 from fgrad.compiler.fuse import Root
 from fgrad.compiler.index import HERE, Index, linear
 from fgrad.core.program import Var
@@ -154,7 +153,7 @@ class _Sums(Writer):
         self.enter(0, len(root.loops))
         value = self.elements.converted(root.equation.args[0], root.at, dtype)
         lines = self.text(self.items(0, len(self.builder.chain)))
-        zero = self.builder.constant(identity("sum", dtype))
+        zero = self.builder.constant(f"{dtype.name}(0.0)")
         width, count = self.number(self.width), self.number(self.count)
         sorted_, out, part = self.buffer(places), self.buffer(root.var), self.buffer(self.partial)
         self.stores |= {root.var: None, self.partial: None}

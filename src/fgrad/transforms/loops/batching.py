@@ -10,8 +10,8 @@ import numpy as np
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Branches, Mapped, Scan, While, varies
 from fgrad.core.program import Program, aval_out
-from fgrad.core.tensor import bind
 from fgrad.core.trace import current, next_level, running
+from fgrad.ops import functions
 from fgrad.transforms.batch import Batch
 from fgrad.transforms.loops.builder import BOOL, Builder, Flags, cast
 from fgrad.transforms.stage import staged
@@ -147,12 +147,12 @@ def mapped_program(program: Program, mapped: Flags, which: Flags, size: int) -> 
 
 def _where(condition: Any, a: Any, b: Any) -> Any:
     """Return `a` in the examples where the condition holds, else `b`."""
-    return bind("where", _beside(condition, max(np.ndim(a), np.ndim(b))), a, b)
+    return functions.where(_beside(condition, max(np.ndim(a), np.ndim(b))), a, b)
 
 
 def held_back(taken: Any, x: Any) -> Any:
     """Return `x`, whose cotangent is zero where `taken` does not hold."""
-    return bind("where", taken, x, bind("stop_gradient", x)) if x.dtype.kind in "fc" else x
+    return functions.where(taken, x, functions.stop_gradient(x)) if x.dtype.kind in "fc" else x
 
 
 def _inside(taken: Any, x: Any) -> Any:
