@@ -451,21 +451,26 @@ def average(
         return (y, alike([near(y).full(y.shape, n, y.dtype)[()], y])[0]) if returned else y
     w = as_value(weights)
     w = linear.convert(w, np.result_type(a.dtype, w.dtype))
-    if w.shape != a.shape:
-        if axis is None:
-            raise TypeError("Axis must be specified when shapes of a and weights differ.")
-        axes = axes_of(axis, len(a.shape))
-        if w.shape != tuple(a.shape[i] for i in axes):
-            raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
-        order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
-        w = linear.transpose(w, order)
-        w = linear.reshape(w, tuple(a.shape[i] if i in axes else 1 for i in range(len(a.shape))))
+    w = weights_beside(w, a, axis)
     total = sum(linear.broadcast_to(w, a.shape), axis, keepdims=keepdims)
     value = total._value if isinstance(total, Tensor) else total
     if not isinstance(value, Tracer) and np.any(np.equal(value, 0)):
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
     y = sum(a * w, axis, keepdims=keepdims) / total
     return (y, alike([total, y])[0]) if returned else y
+
+
+def weights_beside(w: Any, a: Any, axis: Any) -> Any:
+    """Return weights of elements, or of places along axes, so that they broadcast with `a`."""
+    if w.shape == a.shape:
+        return w
+    if axis is None:
+        raise TypeError("Axis must be specified when shapes of a and weights differ.")
+    axes = axes_of(axis, len(a.shape))
+    if w.shape != tuple(a.shape[i] for i in axes):
+        raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+    w = linear.transpose(w, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
+    return linear.reshape(w, tuple(n if i in axes else 1 for i, n in enumerate(a.shape)))
 
 
 @implements(np.cumsum)

@@ -18,7 +18,7 @@ from fgrad.core.views import unordered
 from fgrad.numpy.arrays import as_value, next_to, number_type, together
 from fgrad.numpy.indexing import along_axis, clip, stop_gradient
 from fgrad.numpy.products import dot
-from fgrad.numpy.reductions import average, axes_of, cumsum, given_to, mean, sum
+from fgrad.numpy.reductions import average, axes_of, cumsum, given_to, mean, sum, weights_beside
 from fgrad.numpy.registry import as_array, as_scalar, extends, stored
 from fgrad.numpy.shapes import concatenate, diag
 from fgrad.ops import linear
@@ -201,20 +201,11 @@ def _check_quantiles(q: Any, message: str) -> None:
         raise ValueError(message)
 
 
-def _check_weights(weights: Any, a: Any, axes: Axes, axis: Any, method: str) -> Any:
+def _check_weights(weights: Any, a: Any, axis: Any, method: str) -> Any:
     """Return the weights in the shape of `a`."""
     if method != "inverted_cdf":
         raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
-    w = next_to(weights, a)
-    if w.shape != a.shape:
-        if axis is None:
-            raise TypeError("Axis must be specified when shapes of a and weights differ.")
-        if w.shape != tuple(a.shape[i] for i in axes):
-            raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
-        order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
-        w = linear.transpose(w, order)
-        w = linear.reshape(w, tuple(n if i in axes else 1 for i, n in enumerate(a.shape)))
-        w = linear.broadcast_to(w, a.shape)
+    w = linear.broadcast_to(weights_beside(next_to(weights, a), a, axis), a.shape)
     value = known(w)
     if value is not None and np.any(value < 0):
         raise ValueError("Weights must be non-negative.")
@@ -245,7 +236,7 @@ def _quantiles(
     axes = axes_of(axis, len(a.shape))
     if method not in _METHODS:
         raise ValueError(f"{method!r} is not a valid method. Use one of: {_METHODS.keys()}")
-    w = None if weights is None else _lanes(_check_weights(weights, a, axes, axis, method), axes)
+    w = None if weights is None else _lanes(_check_weights(weights, a, axis, method), axes)
     x = _lanes(a, axes)
     if skip and a.size == 0:
         return mean(a, axis, out=out, keepdims=keepdims)

@@ -26,7 +26,7 @@ from fgrad.extend.engine import (
     windows,
 )
 from fgrad.numpy.padding import pad
-from fgrad.scipy.ndimage.interpolation import as_output
+from fgrad.scipy.ndimage.interpolation import as_output, per_axis
 from fgrad.scipy.signal.convolution import sliding, turned
 
 _BORDERS = {
@@ -142,12 +142,16 @@ def convolve1d(
     return as_output(convert(y, dtype), output)
 
 
+def _axes(axes: Any, rank: int) -> tuple[int, ...]:
+    return tuple(range(rank)) if axes is None else normalize_axis_tuple(axes, rank)
+
+
 def _everywhere(
     x: Any, w: Any, mode: str, cval: Any, origin: Any, axes: Any, name: str, *, flips: bool
 ) -> Any:
     """Return the weighted sums of neighbours along `axes`."""
     rank = len(x.shape)
-    axes = tuple(range(rank)) if axes is None else normalize_axis_tuple(axes, rank)
+    axes = _axes(axes, rank)
     if len(w.shape) != len(axes) or 0 in w.shape:
         raise RuntimeError(f"weights.ndim ({len(w.shape)}) must match len(axes) ({len(axes)})")
     origins = list(origin) if isinstance(origin, list | tuple | np.ndarray) else [origin] * len(axes)
@@ -286,20 +290,6 @@ def gaussian_filter1d(
     return as_output(_along(x, w, axis, mode, cval, 0, "gaussian_filter1d"), output)
 
 
-def _sequence(x: Any, n: int) -> list[Any]:
-    if isinstance(x, Tensor) and x.shape:
-        x = [bind("slice", x, index=(k,)) for k in range(x.shape[0])]
-    several = isinstance(x, list | tuple) or (isinstance(x, np.ndarray) and x.ndim > 0)
-    values = list(x) if several else [x] * n
-    if len(values) != n:
-        raise RuntimeError("sequence argument must have length equal to input rank")
-    return values
-
-
-def _axes(axes: Any, rank: int) -> tuple[int, ...]:
-    return tuple(range(rank)) if axes is None else normalize_axis_tuple(axes, rank)
-
-
 @for_tensors(reference.gaussian_filter)
 def gaussian_filter(
     input: Any,
@@ -332,7 +322,7 @@ def gaussian_filter(
     x = inexact(input)
     axes = _axes(axes, len(x.shape))
     n = len(axes)
-    columns = [_sequence(v, n) for v in (sigma, order, mode, radius)]
+    columns = [per_axis(v, n) for v in (sigma, order, mode, radius)]
     for axis, s, o, m, r in zip(axes, *columns, strict=True):
         if isinstance(s, Tensor) or s > 1e-15:
             x = gaussian_filter1d(as_tensor(x), s, axis, o, None, m, cval, truncate, radius=r)
@@ -371,7 +361,7 @@ def uniform_filter(
     """Return the means of neighbours; sizes, modes and origins are one, or one for each of `axes`."""
     x = inexact(input)
     axes = _axes(axes, len(x.shape))
-    columns = [_sequence(v, len(axes)) for v in (size, mode, origin)]
+    columns = [per_axis(v, len(axes)) for v in (size, mode, origin)]
     for axis, s, m, o in zip(axes, *columns, strict=True):
         if s > 1:
             x = uniform_filter1d(as_tensor(x), int(s), axis, None, m, cval, o)
@@ -381,7 +371,7 @@ def uniform_filter(
 def _slope(input: Any, axis: int, output: Any, mode: Any, cval: Any, across: Sequence[float]) -> Any:
     x = inexact(input)
     rank = len(x.shape)
-    axis, modes = normalize_axis_index(axis, rank), _sequence(mode, rank)
+    axis, modes = normalize_axis_index(axis, rank), per_axis(mode, rank)
     for i in (axis, *(k for k in range(rank) if k != axis)):
         w = np.asarray((-1, 0, 1) if i == axis else across, np.empty(0, x.dtype).real.dtype)
         x = _along(x, placed(x, w), i, modes[i], cval, 0, "slope")
@@ -408,7 +398,7 @@ def laplace(
     x = inexact(input)
     axes = _axes(axes, len(x.shape))
     w = placed(x, np.asarray((1, -2, 1), np.empty(0, x.dtype).real.dtype))
-    modes = _sequence(mode, len(axes))
+    modes = per_axis(mode, len(axes))
     parts = [_along(x, w, a, m, cval, 0, "laplace") for a, m in zip(axes, modes, strict=True)]
     return as_output(_sum(parts), output)
 

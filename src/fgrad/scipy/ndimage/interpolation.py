@@ -294,14 +294,14 @@ def _weights(x: Any, order: int) -> list[Any]:
 # ---- moved and turned images
 
 
-def _per_axis(x: Any, n: int, name: str) -> list[Any]:
-    """Return one number for each axis, of one number or a sequence."""
+def per_axis(x: Any, n: int, name: str = "") -> list[Any]:
+    """Return one value for each axis, of one or a sequence."""
     if isinstance(x, Tensor) and x.shape:
         x = [bind("slice", x, index=(k,)) for k in range(x.shape[0])]
     several = isinstance(x, list | tuple) or (isinstance(x, np.ndarray) and x.ndim > 0)
     values = list(x) if several else [x] * n
     if len(values) != n:
-        raise RuntimeError(f"{name}: sequence argument must have length equal to input rank")
+        raise RuntimeError(f"{name and name + ': '}sequence argument must have length equal to input rank")
     return values
 
 
@@ -361,7 +361,7 @@ def affine_transform(
     grid = stacked([reshape(c, (c.size,)) for c in _coordinates(x, shape)])
     turned = matmul(m, grid) if len(m.shape) == 2 else reshape(m, (n, 1)) * grid
     places = []
-    for k, o in enumerate(_per_axis(offset, n, "affine_transform")):
+    for k, o in enumerate(per_axis(offset, n, "affine_transform")):
         places.append(reshape(bind("slice", turned, index=(k,)) + o, shape))
     return as_output(
         _interpolated(x, list(map(as_value, places)), order, mode, cval, prefilter=prefilter), output
@@ -386,7 +386,7 @@ def shift(
     order, mode = _checked_order(order), _checked_mode(mode)
     x = inexact(input)
     grid = _coordinates(x, x.shape)
-    steps = _per_axis(shift, len(x.shape), "shift")
+    steps = per_axis(shift, len(x.shape), "shift")
     places = [as_value(g - s) for g, s in zip(grid, steps, strict=True)]
     return as_output(_interpolated(x, places, order, mode, cval, prefilter=prefilter), output)
 
@@ -420,7 +420,7 @@ def zoom(
     """
     order, mode = _checked_order(order), _checked_mode(mode)
     x = inexact(input)
-    factors = [float(concrete(z, "zoom")) for z in _per_axis(zoom, len(x.shape), "zoom")]
+    factors = [float(concrete(z, "zoom")) for z in per_axis(zoom, len(x.shape), "zoom")]
     shape = tuple(round(n * z) for n, z in zip(x.shape, factors, strict=True))
     if all(z == 1 for z in factors) and prefilter:
         return as_output(x + 0, output)

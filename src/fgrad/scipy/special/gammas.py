@@ -111,31 +111,30 @@ declare_word("betaincinv_b", _betaincinv_by(1))
 # ---- formulas
 
 
+def _near_or_far(near: Expr, powers: Formula, logs: Formula, *xs: tuple[Any, float]) -> Expr:
+    """Return powers(*xs) where arguments are near, else logs(*xs); each of `xs` with one that is near.
+
+    Powers hold at the ends of the support, and for vanishing parameters, to every order.
+    """
+    inside = powers(*(where(near, x, harmless) for x, harmless in xs))
+    return where(near, inside, logs(*(where(near, 30.0, x) for x, _ in xs)))
+
+
 def gamma_density(a: Any, x: Any) -> Expr:
     """Return the density of a standard gamma variable."""
-    near = fn.logical_and(a < FEW, x < NEAR)  # where powers hold at x = 0 and a = 0 to every order
     powers: Formula = lambda a, x: fn.power(x, a - 1) * fn.exp(-x) * fn.rgamma(a)
     logs: Formula = lambda a, x: fn.exp(fn.xlogy(a - 1, x) - x - fn.gammaln(a))
     far: Formula = lambda a, x: zero_where(fn.isinf(x), lambda x: logs(a, x), x, at=1.0)
-    return where(
-        near,
-        powers(where(near, a, 2.0), where(near, x, 1.0)),
-        far(where(near, 30.0, a), where(near, 30.0, x)),
-    )
+    return _near_or_far(fn.logical_and(a < FEW, x < NEAR), powers, far, (a, 2.0), (x, 1.0))
 
 
 def beta_density(a: Any, b: Any, x: Any) -> Expr:
     """Return the density of a beta variable."""
-    near = fn.logical_and(a < FEW, b < FEW)
     powers: Formula = lambda a, b: (
         fn.power(x, a - 1) * fn.power(1 - x, b - 1) * (fn.rgamma(a) * fn.rgamma(b) * fn.gamma(a + b))
     )
     logs: Formula = lambda a, b: fn.exp(fn.xlogy(a - 1, x) + fn.xlog1py(b - 1, -x) - fn.betaln(a, b))
-    return where(
-        near,
-        powers(where(near, a, 2.0), where(near, b, 2.0)),
-        logs(where(near, 30.0, a), where(near, 30.0, b)),
-    )
+    return _near_or_far(fn.logical_and(a < FEW, b < FEW), powers, logs, (a, 2.0), (b, 2.0))
 
 
 # ---- where poles cancel, or zeros meet poles of psi: below one half by reflection (5.5.3, 5.5.4)
@@ -245,25 +244,15 @@ def _binom(f: Expr, n: Expr, k: Expr) -> tuple[Expr, Expr]:
 
 
 def _inverse_density(a: Expr, f: Expr) -> Expr:
-    near = fn.logical_and(a < FEW, f < NEAR)
     powers: Formula = lambda a, f: fn.power(f, 1 - a) * fn.exp(f) * fn.gamma(a)
     logs: Formula = lambda a, f: fn.exp(fn.gammaln(a) + f - fn.xlogy(a - 1, f))
-    return where(
-        near,
-        powers(where(near, a, 2.0), where(near, f, 1.0)),
-        logs(where(near, 30.0, a), where(near, 30.0, f)),
-    )
+    return _near_or_far(fn.logical_and(a < FEW, f < NEAR), powers, logs, (a, 2.0), (f, 1.0))
 
 
 def _inverse_beta(f: Expr, a: Expr, b: Expr) -> Expr:
-    near = fn.logical_and(a < FEW, b < FEW)
     powers: Formula = lambda a, b: fn.power(f, 1 - a) * fn.power(1 - f, 1 - b) * fn.beta(a, b)
     logs: Formula = lambda a, b: fn.exp(fn.betaln(a, b) - fn.xlogy(a - 1, f) - fn.xlog1py(b - 1, -f))
-    return where(
-        near,
-        powers(where(near, a, 2.0), where(near, b, 2.0)),
-        logs(where(near, 30.0, a), where(near, 30.0, b)),
-    )
+    return _near_or_far(fn.logical_and(a < FEW, b < FEW), powers, logs, (a, 2.0), (b, 2.0))
 
 
 # fmt: off
