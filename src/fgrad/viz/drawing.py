@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,14 +18,15 @@ from fgrad.transforms.jit import Lowered
 from fgrad.transforms.manager import GradManager, GradManagerGroup
 from fgrad.transforms.retrace import leaf_names
 from fgrad.transforms.stage import make_graph
-from fgrad.viz import programs, svg, tapes, text, theme
+from fgrad.viz import programs, svg, tapes, text
 from fgrad.viz.collapse import Collapse, check_collapse, collapsed
 from fgrad.viz.graph import Graph
+from fgrad.viz.theme import chosen
 
 Theme = Literal["auto", "light", "dark"]
-THEMES = {"auto": None, "light": theme.LIGHT, "dark": theme.DARK}
 
 
+@dataclass(eq=False, repr=False)
 class Drawing:
     """A picture of a computation; a notebook shows it, `save` writes it.
 
@@ -33,10 +35,7 @@ class Drawing:
     """
 
     graph: Graph
-    width: float
-
-    def __init__(self, graph: Graph, width: float = 1000.0) -> None:
-        self.graph, self.width = graph, width
+    width: float = 1000.0
 
     def to_svg(self, theme: Theme = "auto") -> str:
         """Return the picture as SVG.
@@ -45,7 +44,7 @@ class Drawing:
             theme: "light", "dark", or "auto": that of the page (JupyterLab, MkDocs, Sphinx), else of the
                 system.
         """
-        return svg.render(self.graph, colours=_colours(theme), width=self.width)
+        return svg.render(self.graph, colours=chosen(theme), width=self.width)
 
     def to_dot(self) -> str:
         """Return the graph in the language of Graphviz."""
@@ -88,12 +87,6 @@ class Drawing:
     def __repr__(self) -> str:
         boxes = len(self.graph.boxes())
         return f"<Drawing of {self.graph.count()} operations, {len(self.graph.edges)} edges, {boxes} boxes>"
-
-
-def _colours(name: str) -> dict[str, str] | None:
-    if name not in THEMES:
-        raise ValueError(f"theme is one of {', '.join(map(repr, THEMES))}, not {name!r}")
-    return THEMES[name]
 
 
 def _page(picture: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -27,18 +28,15 @@ _CSS = (
 )
 
 
+@dataclass(eq=False)
 class Bar:
     """Some time, and what it is made of."""
 
     name: str
     kind: str
-    tip: str
-    own: float
-
-    def __init__(self, name: str, kind: str, tip: str = "") -> None:
-        self.name, self.kind, self.tip = name, kind, tip or name
-        self.own = 0.0
-        self.parts: dict[tuple[str, str], Bar] = {}
+    tip: str = ""
+    own: float = 0.0
+    parts: dict[tuple[str, str], Bar] = field(default_factory=dict)
 
     def part(self, name: str, kind: str, tip: str = "") -> Bar:
         """Return the part of a name, new if there is none."""
@@ -75,9 +73,7 @@ def _leaf(root: Bar, e: Event) -> Bar:
 
 def svg(profile: Profile, theme: str = "auto") -> str:
     """Return the picture as SVG."""
-    chosen = {"auto": None, "light": colours_of.LIGHT, "dark": colours_of.DARK}
-    if theme not in chosen:
-        raise ValueError(f"theme is one of {', '.join(map(repr, chosen))}, not {theme!r}")
+    colours = colours_of.chosen(theme)
     root = bars(profile)
     tall = root.depth() * (HEIGHT + GAP)
     made = "\n".join(
@@ -90,7 +86,6 @@ def svg(profile: Profile, theme: str = "auto") -> str:
             "</svg>",
         ]
     )
-    colours = chosen[theme]
     return made if colours is None else colours_of.resolved(made, colours)
 
 
@@ -104,7 +99,7 @@ def _drawn(bar: Bar, left: float, row: int, scale: float) -> Iterator[str]:
     text = cut(f"{bar.name}  {time(bar.seconds)}" if room > len(bar.name) + 10 else bar.name, max(room, 1))
     label = f'<text x="{left + 5:.1f}" y="{top + 15:.1f}">{escape(text)}</text>' if room > 2 else ""
     yield (
-        f"<g><title>{escape(bar.tip)}\n{time(bar.seconds)}</title>"
+        f"<g><title>{escape(bar.tip or bar.name)}\n{time(bar.seconds)}</title>"
         f'<rect class="{bar.kind}" x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{HEIGHT:g}" '
         'rx="3"/>'
         f"{label}</g>"

@@ -8,6 +8,7 @@ that have to be kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from fgrad.viz.graph import Item
@@ -16,41 +17,30 @@ GAP = 26.0  # between neighbours of a layer
 SWEEPS = 12
 
 
+@dataclass(eq=False, slots=True)
 class Cell:
     """A node of the layers of one box: an item, an inner box, a port of this box, or the dummy of an edge."""
-
-    __slots__ = ("down", "height", "key", "layer", "place", "source", "up", "what", "width", "x")
 
     what: Any
     width: float
     height: float
     key: int
-    source: Item | None
-    layer: int
-    place: int
-    x: float
-
-    def __init__(self, what: Any, width: float, height: float, key: int, source: Item | None = None) -> None:
-        self.what, self.width, self.height, self.key = what, width, height, key
-        self.source = source  # of a port or dummy: whose result passes
-        self.layer = self.place = 0
-        self.x = 0.0
-        self.up: list[Link] = []
-        self.down: list[Link] = []
+    source: Item | None = None  # of a port or dummy: whose result passes
+    layer: int = 0
+    place: int = 0
+    x: float = 0.0
+    up: list[Link] = field(default_factory=list)
+    down: list[Link] = field(default_factory=list)
 
 
+@dataclass(eq=False, slots=True)
 class Link:
     """An edge between neighbouring layers, from `start` to `stop`, counted from the middle of its cells."""
 
-    __slots__ = ("head", "start", "stop", "tail")
-
     tail: Cell
     head: Cell
-    start: float
-    stop: float
-
-    def __init__(self, tail: Cell, head: Cell, start: float = 0.0, stop: float = 0.0) -> None:
-        self.tail, self.head, self.start, self.stop = tail, head, start, stop
+    start: float = 0.0
+    stop: float = 0.0
 
     @property
     def weight(self) -> int:

@@ -9,6 +9,7 @@ around what they do not concern.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -23,13 +24,12 @@ Point = tuple[float, float]
 Size = tuple[float, float]
 
 
+@dataclass(eq=False, slots=True)
 class Path:
     """A piece of an edge inside of one box: its points, and whose result it carries to what.
 
     `target` is None where it ends at an inner box or at a port; `enters` and `leaves` tell of ports.
     """
-
-    __slots__ = ("enters", "leaves", "points", "source", "target")
 
     source: Item
     target: Item | None
@@ -37,25 +37,15 @@ class Path:
     enters: bool
     leaves: bool
 
-    def __init__(
-        self, source: Item, target: Item | None, points: list[Point], *, enters: bool, leaves: bool
-    ) -> None:
-        self.source, self.target, self.points = source, target, points
-        self.enters, self.leaves = enters, leaves
 
-
+@dataclass(eq=False, slots=True)
 class Frame:
     """A rectangle of the picture: left, top, width, height."""
-
-    __slots__ = ("height", "left", "top", "width")
 
     left: float
     top: float
     width: float
     height: float
-
-    def __init__(self, left: float, top: float, width: float, height: float) -> None:
-        self.left, self.top, self.width, self.height = left, top, width, height
 
     def moved(self, dx: float, dy: float) -> None:
         """Move by an offset."""

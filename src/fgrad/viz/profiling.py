@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 from weakref import ref
@@ -115,6 +116,7 @@ class Meter(Notes):
         return forget
 
 
+@dataclass(eq=False, repr=False)
 class Profile:
     """Where the time and memory of one call went: a table for `print`, a picture and tables in a notebook.
 
@@ -132,12 +134,6 @@ class Profile:
     unprofiled: float
     peak: int
     events: list[Event]
-
-    def __init__(
-        self, name: str, value: Any, seconds: float, unprofiled: float, peak: int, events: Sequence[Event]
-    ) -> None:
-        self.name, self.value, self.seconds, self.unprofiled = name, value, seconds, unprofiled
-        self.peak, self.events = peak, list(events)
 
     @property
     def between(self) -> float:

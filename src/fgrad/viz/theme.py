@@ -20,8 +20,16 @@ DARK = {
     "other": "#ff7fa9", "heat": "#ff6369",
     "manager": "#6ea8ff", "sweep": "#f5a04c", "backward": "#f5a04c", "scope": "#4cc38a", "control": "#b794ff",
 }  # fmt: skip
+THEMES = {"auto": None, "light": LIGHT, "dark": DARK}
 SANS = "system-ui,-apple-system,'Segoe UI',Helvetica,Arial,'DejaVu Sans',sans-serif"
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
+
+
+def chosen(name: str) -> dict[str, str] | None:
+    """Return the colours of a theme; None for those of the page or system."""
+    if name not in THEMES:
+        raise ValueError(f"theme is one of {', '.join(map(repr, THEMES))}, not {name!r}")
+    return THEMES[name]
 
 
 def variables(colours: dict[str, str]) -> str:
