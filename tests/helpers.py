@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +20,13 @@ ROUNDING = {"float32": 2e-5, "complex64": 2e-5, "float64": 1e-10, "complex128": 
 def unchecked(reason: str) -> pytest.MarkDecorator:
     """Return the mark of a test of what is otherwise by design where kernels check all that they touch."""
     return pytest.mark.skipif(config.checked(), reason=f"with FGRAD_CHECK=1, {reason}")
+
+
+def simulate_devices() -> None:
+    """Let fgrad find simulated GPUs, unless NUMBA_ENABLE_CUDASIM=0 asks for those of the machine."""
+    os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
+    if "numba" in sys.modules and os.environ["NUMBA_ENABLE_CUDASIM"] == "1":
+        sys.modules["numba"].config.ENABLE_CUDASIM = 1  # read as `numba.cuda` is imported
 
 
 def plain(x: Any) -> Any:

@@ -1,13 +1,11 @@
 """Devices are simulated, unless NUMBA_ENABLE_CUDASIM=0 asks for those of the machine."""
 
-import os
 import sys
 
 import pytest
+from tests.helpers import simulate_devices
 
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
-if "numba" in sys.modules and os.environ["NUMBA_ENABLE_CUDASIM"] == "1":
-    sys.modules["numba"].config.ENABLE_CUDASIM = 1  # read when `numba.cuda` is imported, which happens late
+simulate_devices()
 
 
 @pytest.fixture(autouse=True)

@@ -1,16 +1,12 @@
 """CUDA kernels run in Numba's simulator, and compiled kernels go to a cache of the session's own."""
 
-import os
-import sys
-
 import pytest
+from tests.helpers import simulate_devices
 
 from fgrad.backend.devices import find
 from fgrad.kernels import native
 
-os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # 0 runs the tests on the device of the machine
-if "numba" in sys.modules and os.environ["NUMBA_ENABLE_CUDASIM"] == "1":
-    sys.modules["numba"].config.ENABLE_CUDASIM = 1  # read when `numba.cuda` is imported, which happens late
+simulate_devices()
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What every test may rely on: its own kernel cache, fixed random numbers, a patient simulator."""
+"""What tests and examples rely on: a kernel cache of their own, fixed random numbers, a patient simulator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from tests import slow
 from tests.compiler.interpreting import kernels_in_python
-from tests.helpers import unchecked
+from tests.helpers import simulate_devices, unchecked
 
 settings.register_profile("fgrad", deadline=None, derandomize=True)  # a first call may compile
 settings.load_profile("fgrad")
@@ -38,6 +38,12 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
         if isinstance(item, pytest.DoctestItem) and "as_njit(" in item.dtest.docstring:
             item.add_marker(unchecked("as_njit is refused"))
+
+
+def pytest_runtest_setup(item):
+    """Let the page about GPUs find some."""
+    if item.path.name == "cuda.md":
+        simulate_devices()
 
 
 @pytest.fixture
