@@ -162,6 +162,9 @@ class Nested(Block):
 class Setting(Nested):
     """Gives a context variable a value for a block."""
 
+    variable: ContextVar[Any]
+    value: Any
+
     def __init__(self, variable: ContextVar[Any], value: Any) -> None:
         super().__init__()
         self.variable, self.value = variable, value

@@ -44,7 +44,7 @@ def lock() -> Any:
     return made
 
 
-making = lock()  # for all that is made once: with a lock each, two threads could wait for one another
+making: Any = lock()  # for all that is made once: with a lock each, two threads could wait for one another
 
 
 def in_child(function: Callable[[], None]) -> Callable[[], None]:
@@ -93,6 +93,9 @@ class lazy(Generic[T]):  # noqa: N801 -- used as `property` is
     `functools.cached_property` takes a lock of its own before Python 3.12, which a fork may leave taken, and
     none from then on.
     """
+
+    function: Callable[[Any], T]
+    name: str
 
     def __init__(self, function: Callable[[Any], T]) -> None:
         self.function, self.name = function, function.__name__

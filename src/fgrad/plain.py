@@ -186,6 +186,8 @@ def _counterparts() -> dict[int, Any]:
 class _Binding:
     """How the functions of one package are bound, for one decorated function or class."""
 
+    lock: Any
+
     def __init__(self, package: str) -> None:
         self.package = package
         self.functions: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -448,6 +450,9 @@ class _Globals(dict[str, Any]):
     """
 
     __slots__ = ("binding", "live", "shown", "written")
+
+    binding: _Binding
+    live: dict[str, Any]
 
     def __init__(self, live: dict[str, Any], binding: _Binding) -> None:
         # what Python looks for in the dictionary itself, for warnings say

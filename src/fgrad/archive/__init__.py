@@ -129,6 +129,10 @@ class _Stored:
     leaves: list[tuple[Any, ...] | None]
     limits: list[tuple[Any, np.dtype[Any]]]
 
+    data: bytes
+    max_bytes: float
+    name: str
+
     def __init__(self, data: bytes, max_bytes: float = math.inf) -> None:
         self.data, self.max_bytes = data, max_bytes
         header, arrays, version = unpacked(data, max_bytes)

@@ -50,6 +50,10 @@ class Reader:
         ValueError: there is something that the format does not say.
     """
 
+    arrays: Sequence[np.ndarray[Any, Any]]
+    version: int
+    max_bytes: float
+
     def __init__(self, arrays: Sequence[np.ndarray], version: int, max_bytes: float = math.inf) -> None:
         self.arrays, self.version, self.max_bytes = arrays, version, max_bytes
         self._depth = 0

@@ -176,6 +176,8 @@ class Bindings:
 
     __slots__ = ("assigned", "deleted", "imports", "names", "shown", "written")
 
+    imports: bool
+
     def __init__(self) -> None:
         self.names: set[str] = set()  # global names it reads
         self.written: set[str] = set()  # global names it writes

@@ -78,6 +78,9 @@ class Elements:
     unrollable: frozenset[int]
     tiny: frozenset[int]
 
+    codes: Callable[[np.dtype[Any]], Mapping[str, str]]
+    mixed: bool
+
     def __init__(
         self,
         makers: dict[Var, tuple[Equation, int]],

@@ -236,12 +236,12 @@ class Loop(Repeated):
         self.code, body = code, code.body
         n, m = code.consts, code.carry
         self.consts = [plan.argument() for _ in body.inputs[:n]]
-        self.carry = [self.buffer(v.aval) for v in body.inputs[n : n + m]]
-        self.next = [self.buffer(v.aval) for v in body.inputs[n : n + m]]
+        self.carry: list[int] = [self.buffer(v.aval) for v in body.inputs[n : n + m]]
+        self.next: list[int] = [self.buffer(v.aval) for v in body.inputs[n : n + m]]
         self.rows = [plan.argument() for _ in body.inputs[n + m :]]
         self.ys = [plan.argument() for _ in body.outputs[m:]]
         slots = [*self.consts, *self.carry, *self.rows]
-        self.copies = self.block(body, slots, [*self.next, *self.ys])
+        self.copies: list[tuple[int, int, int]] = self.block(body, slots, [*self.next, *self.ys])
 
 
 class While(Repeated):
@@ -259,13 +259,13 @@ class While(Repeated):
         self.code = code
         n, m = code.consts, code.carry
         self.consts = [plan.argument() for _ in code.body.inputs[:n]]
-        self.carry = [self.buffer(v.aval) for v in code.body.inputs[n:]]
-        self.next = [self.buffer(v.aval) for v in code.body.inputs[n:]]
+        self.carry: list[int] = [self.buffer(v.aval) for v in code.body.inputs[n:]]
+        self.next: list[int] = [self.buffer(v.aval) for v in code.body.inputs[n:]]
         self.ys = [plan.argument() for _ in code.body.outputs[m:]]
         self.go = self.buffer(Aval((), np.dtype(bool)))
         slots = [*self.consts, *self.carry]
         self.asked = self.block(code.condition, slots, [self.go])
-        self.copies = self.block(code.body, slots, [*self.next, *self.ys])
+        self.copies: list[tuple[int, int, int]] = self.block(code.body, slots, [*self.next, *self.ys])
 
 
 class Choice(Inner):

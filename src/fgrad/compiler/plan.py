@@ -109,6 +109,8 @@ class Plan(layout.Slots):
     has_faults: bool
     align = ALIGN
 
+    outputs: list[Var]
+
     def __init__(
         self,
         program: Program,

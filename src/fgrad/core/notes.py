@@ -379,6 +379,9 @@ LOOKUPS.append(noting)
 class observed(Nested):  # noqa: N801 -- reads as a function
     """Let an observer be the one that a context variable names in a block; None: let there be none."""
 
+    variable: ContextVar[Any]
+    who: Any
+
     def __init__(self, variable: ContextVar[Any], who: Any) -> None:
         super().__init__()
         self.variable, self.who = variable, who

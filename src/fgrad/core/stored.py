@@ -70,7 +70,8 @@ def typed(*kinds: type) -> Check:
     return lambda v, _: type(v) in kinds
 
 
-is_text, is_flag = typed(str), typed(bool)
+is_text: Check = typed(str)
+is_flag: Check = typed(bool)
 
 
 def is_int(v: Any, least: float = -math.inf, below: float = math.inf) -> bool:
@@ -83,7 +84,9 @@ def integers(least: float) -> Check:
     return lambda v, _: type(v) is tuple and len(v) <= 64 and all(is_int(n, least, LARGEST) for n in v)
 
 
-is_shape, are_steps, are_integers = integers(0), integers(1), integers(-LARGEST)
+is_shape: Check = integers(0)
+are_steps: Check = integers(1)
+are_integers: Check = integers(-LARGEST)
 
 
 def up_to(most: int) -> Check:
@@ -91,7 +94,7 @@ def up_to(most: int) -> Check:
     return lambda v, _: is_int(v, 0, most + 1)
 
 
-is_count = up_to(LARGEST - 1)
+is_count: Check = up_to(LARGEST - 1)
 
 
 def is_axis(v: Any, avals: Avals) -> bool:

@@ -79,6 +79,8 @@ class Pieces:
     base: Any  # the sum of all else, or None
     size: int  # how many elements the parts have
 
+    vjp: AccumulatingVJP
+
     def __init__(self, vjp: AccumulatingVJP, base: Any) -> None:
         self.vjp, self.base, self.size = vjp, base, 0
         self.parts: list[tuple[Any, ...]] = []

@@ -228,6 +228,14 @@ class Geometry:
         steps: window, stride, padding before, and dilation.
     """
 
+    x: Steps
+    out: Steps
+    channels: int
+    lines: int
+    outputs: int
+    groups: int
+    steps: Steps
+
     def __init__(
         self, x: Steps, w: Steps, out: Steps, stride: Steps, padding: Pads, dilation: Steps, groups: int
     ) -> None:

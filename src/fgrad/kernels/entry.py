@@ -141,6 +141,8 @@ class Context:
         entry: the built-in function that starts it.
     """
 
+    entry: Callable[..., Any]
+
     def __init__(
         self,
         specs: Sequence[Spec],

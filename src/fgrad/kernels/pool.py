@@ -237,6 +237,8 @@ class ThreadPool:
         queue: its address, for `runner`.
     """
 
+    queue: int
+
     def __init__(self, parts: int) -> None:
         """Make a queue for a worker less than there are `parts`; `start` starts them."""
         self._code, self._parts = _code(), parts

@@ -417,10 +417,25 @@ from fgrad.numpy.windows import hamming as hamming
 from fgrad.numpy.windows import hanning as hanning
 from fgrad.numpy.windows import kaiser as kaiser
 
-abs, pow, acos, asin, atan, atan2 = absolute, power, arccos, arcsin, arctan, arctan2
-acosh, asinh, atanh, conj, mod, true_divide = arccosh, arcsinh, arctanh, conjugate, remainder, divide
-concat, permute_dims, around, bitwise_not = concatenate, transpose, round, invert
-bitwise_invert, bitwise_left_shift, bitwise_right_shift = invert, left_shift, right_shift
+abs = absolute
+pow = power
+acos = arccos
+asin = arcsin
+atan = arctan
+atan2 = arctan2
+acosh = arccosh
+asinh = arcsinh
+atanh = arctanh
+conj = conjugate
+mod = remainder
+true_divide = divide
+concat = concatenate
+permute_dims = transpose
+around = round
+bitwise_not = invert
+bitwise_invert = invert
+bitwise_left_shift = left_shift
+bitwise_right_shift = right_shift
 
 declare_operators()
 declare_methods()

@@ -298,6 +298,12 @@ class nditer:  # noqa: N801 -- NumPy's name
 
     multi_index: Any  # the place of the element; with the flag of this name
     index: int  # its number in C or Fortran order; with the flags "c_index", "f_index"
+    shape: tuple[int, ...]
+    ndim: int
+    nop: int
+    itersize: int
+    iterindex: int
+    operands: tuple[Any, ...]
     _order: Any
 
     def __new__(cls, op: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: D102 -- the class says it

@@ -9,6 +9,7 @@ minds, so that they can spoil neither a value nor a derivative.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -90,8 +91,17 @@ class MaskedSelection(np.lib.mixins.NDArrayOperatorsMixin):
     def __repr__(self) -> str:
         return f"<elements of {self.full!r} that a mask chooses>"
 
-    __array__ = __array_function__ = __len__ = __iter__ = __getitem__ = __setitem__ = _refuse
-    __bool__ = __int__ = __float__ = __complex__ = __index__ = _refuse
+    __array__: Callable[..., NoReturn] = _refuse
+    __array_function__: Callable[..., NoReturn] = _refuse
+    __len__: Callable[..., NoReturn] = _refuse
+    __iter__: Callable[..., NoReturn] = _refuse
+    __getitem__: Callable[..., NoReturn] = _refuse
+    __setitem__: Callable[..., NoReturn] = _refuse
+    __bool__: Callable[..., NoReturn] = _refuse
+    __int__: Callable[..., NoReturn] = _refuse
+    __float__: Callable[..., NoReturn] = _refuse
+    __complex__: Callable[..., NoReturn] = _refuse
+    __index__: Callable[..., NoReturn] = _refuse
 
 
 @functools.cache

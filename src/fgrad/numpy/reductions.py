@@ -240,7 +240,8 @@ def min(
     return extremum("min", a, axis, out, keepdims, initial, where)
 
 
-amax, amin = max, min
+amax = max
+amin = min
 
 
 @implements(np.ptp)

@@ -34,6 +34,12 @@ class Stream:
         shape: of the samples of one key.
     """
 
+    cipher: Callable[[Array, Array], Array]
+    key: Array
+    shape: Shape
+    place: Any
+    count: Any
+
     def __init__(self, cipher: Callable[[Array, Array], Array], key: Array, shape: Shape) -> None:
         self.cipher, self.key, self.shape, self.place = cipher, key, shape, near(key)
         n = math.prod(shape)

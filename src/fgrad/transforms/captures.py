@@ -49,6 +49,8 @@ _MISSING = object()
 class Captures:
     """What a function reached by name, as it is now; calling it says whether that holds still."""
 
+    fresh: Callable[[], bool]
+
     def __init__(self, fun: Callable[..., Any], given: Iterable[Any] = ()) -> None:
         """Look.
 

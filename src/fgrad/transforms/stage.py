@@ -38,6 +38,8 @@ class StagedTracer(Tracer):
     weak: type | None
     is_in_order: bool
 
+    form: str
+
     def __init__(self, trace: Stage, var: Var, weak: type | None = None) -> None:
         self.trace, self.var, self.line = trace, var, user_line()
         self.weak = weak  # the type of the Python number that it stands for, whose dtype is not fixed

@@ -103,6 +103,17 @@ class Plan(layout.Slots):
 
     align = ALIGN
 
+    program: Program
+    inputs: list[Var]
+    outputs: list[Var]
+    donations: dict[int, int]
+    size: int
+    total: int
+    results: list[int]
+    steps: list[Step]
+    fresh: list[int]
+    held: dict[int, Any]
+
     def __init__(self, program: Program, place: Device, donated: Collection[int] = ()) -> None:
         super().__init__()
         plain = self.plain(program)
@@ -141,6 +152,18 @@ class Block:
         free: outputs whose memory is there from the start, so that other values may lie in it.
         donated: inputs in whose memory outputs may lie.
     """
+
+    plan: Plan
+    plain: Plain
+    known: dict[Var, int]
+    free: Sequence[Var]
+    bound: set[Var]
+    nests: list[Any]
+    products: dict[int, Product]
+    grids: dict[int, list[Piece]]
+    heirs: dict[Var, Var]
+    size: int
+    total: int
 
     def __init__(
         self,

@@ -41,6 +41,13 @@ FIRST = 16  # rows of a stack that grows
 class Context:
     """The memory of one call at a time: the arena, and an array for every slot."""
 
+    plan: Plan
+    place: Any
+    empty: Callable[..., Any]
+    arena: Any
+    given: list[int]
+    steps: list[Run]
+
     def __init__(self, plan: Plan, place: Device) -> None:
         self.plan, self.place = plan, place
         self.empty = place.library.find("empty")

@@ -67,6 +67,8 @@ class Writer:
     builder: Builder
     elements: Elements
 
+    heirs: dict[Var, Var]
+
     def __init__(
         self,
         loops: Sequence[int],

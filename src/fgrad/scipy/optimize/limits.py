@@ -84,6 +84,8 @@ class Limits:
         TypeError: a constraint is of no known kind.
     """
 
+    constraints: list[Any]
+
     def __init__(self, constraints: Any, vector: Vector) -> None:
         single = hasattr(constraints, "lb") or isinstance(constraints, dict)
         self.constraints = [constraints] if single else list(constraints)

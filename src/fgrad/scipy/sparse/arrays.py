@@ -25,6 +25,9 @@ class Pattern:
 
     shape: tuple[int, int]
 
+    rows: np.ndarray[Any, Any]
+    cols: np.ndarray[Any, Any]
+
     def __init__(self, rows: Any, cols: Any, shape: tuple[int, int]) -> None:
         self.rows, self.cols, self.shape = np.array(rows), np.array(cols), shape
         self._key: tuple[Any, ...] | None = None

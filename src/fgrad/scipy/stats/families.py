@@ -163,7 +163,12 @@ class Continuous(Distribution):
         self._logcdf, self._logsf = logcdf, logsf
         self._support, self._inside, self._open = support, inside, open_ends
         cumulative = () if cdf is None else ("cdf", "sf", "logcdf", "logsf")
-        self.methods = ("pdf", "logpdf", *cumulative, *(() if ppf is None else ("ppf", "isf")))
+        self.methods: tuple[str, ...] = (
+            "pdf",
+            "logpdf",
+            *cumulative,
+            *(() if ppf is None else ("ppf", "isf")),
+        )
 
     def support(self, *shapes: Any, loc: Any = 0, scale: Any = 1) -> tuple[Any, Any]:
         """Return the ends of the support."""
@@ -282,7 +287,11 @@ class Discrete(Distribution):
         """
         super().__init__(name, shapes, valid)
         self._logpmf, self._cdf, self._sf, self._support = logpmf, cdf, sf, support
-        self.methods = ("pmf", "logpmf", *(() if cdf is None else ("cdf", "sf", "logcdf", "logsf")))
+        self.methods: tuple[str, ...] = (
+            "pmf",
+            "logpmf",
+            *(() if cdf is None else ("cdf", "sf", "logcdf", "logsf")),
+        )
 
     def logpmf(self, k: Any, *args: Any, **kw: Any) -> Any:
         """Return the logarithm of the probability of `k`; -inf outside of the support."""

@@ -102,7 +102,7 @@ def _squares(x: Any, factor: Any) -> Any:
 
 
 class _Normal(_Density):
-    methods = ("pdf", "logpdf", "entropy")
+    methods: tuple[str, ...] = ("pdf", "logpdf", "entropy")
 
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
         """Return the logarithm of the density at `x`, whose last axis holds the components.

@@ -54,6 +54,8 @@ class Joint:
     outputs: list[Any]
     cts: list[Any | None]
 
+    regions: list[Any]
+
     def __init__(self, program: Program, wanted: Flags, given: Flags) -> None:
         program = silent(program)  # what it does beside its outputs, the loop does that is reversed
         stage = Inner(next_level())
