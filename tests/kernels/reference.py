@@ -9,7 +9,7 @@ import numpy as np
 
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, postorder
-from fgrad.kernels.body import Body, as_arrays, dtypes, prepare
+from fgrad.kernels.body import Body, prepare
 
 
 def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Callable[..., Any]:
@@ -24,17 +24,15 @@ def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Callable
 
 
 def _evaluate(body: Body, operands: tuple[Any, ...]) -> list[np.ndarray]:
-    arrays = as_arrays(body, operands)
-    common = np.result_type(*arrays)
-    compute, final = (common, common) if common.kind == "c" else dtypes(body, arrays)
-    shape = np.broadcast_shapes(*map(np.shape, arrays))
+    dtype = np.result_type(*operands)
+    shape = np.broadcast_shapes(*map(np.shape, operands))
     with np.errstate(all="ignore"):
-        inputs = (np.asarray(a).astype(compute) for a in arrays)
+        inputs = (np.asarray(a).astype(dtype) for a in operands)
         value: dict[Expr, Any] = dict(zip(body.params, inputs, strict=True))
         for e in postorder(*body.results):
             if e.head == "const":
-                value[e] = compute.type(e.leaf)
+                value[e] = dtype.type(e.leaf)
             elif e not in value:
                 value[e] = ATOMS[e.head].reference(*(value[a] for a in e.args))
         outs = [np.broadcast_to(value[e], shape) for e in body.results]
-        return [o.astype(bool if t else final) for o, t in zip(outs, body.truths, strict=True)]
+        return [o.astype(bool if t else dtype) for o, t in zip(outs, body.truths, strict=True)]

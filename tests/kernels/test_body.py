@@ -2,12 +2,11 @@ import numpy as np
 import pytest
 
 from fgrad.expr.atoms import where
-from fgrad.expr.node import apply, const, var
-from fgrad.kernels.body import dtypes, prepare, statements
+from fgrad.expr.node import apply, var
+from fgrad.kernels.body import prepare, statements
 
 X, Y = var("x"), var("y")
 F = np.dtype("f")
-D = np.dtype("d")
 
 
 def test_bodies_equal_but_for_names_are_equal():
@@ -38,51 +37,6 @@ def test_a_truth_value_used_as_a_number_is_0_or_1():
     assert prepare((X, Y), (X * less,)) == prepare((X, Y), (X * where(less, 1, 0),))
 
 
-def zeros(code):
-    return np.zeros(3, code)
-
-
-@pytest.mark.parametrize(
-    ("operands", "compute", "final"),
-    [
-        ((), "d", "d"),
-        ((1, 2.0), "d", "d"),
-        ((zeros("f"), 2.0), "f", "f"),
-        ((zeros("f"), 2), "f", "f"),
-        ((zeros("f"), True), "f", "f"),
-        ((zeros("f"), np.float64(2)), "d", "d"),
-        ((zeros("f"), zeros("d")), "d", "d"),
-        ((zeros("f"), zeros("?")), "f", "f"),
-        ((zeros("f"), zeros("i1")), "f", "f"),
-        ((zeros("f"), zeros("i4")), "d", "d"),
-        ((zeros("i8"),), "d", "d"),
-        ((zeros("i1"),), "d", "d"),
-        ((zeros("?"),), "d", "d"),
-        ((zeros("e"),), "f", "e"),
-        ((zeros("e"), zeros("f")), "f", "f"),
-        ((zeros(">f4"),), "f", "f"),
-        ((zeros(">f8"),), "d", "d"),
-    ],
-)
-def test_dtypes(operands, compute, final):
-    params = tuple(var(f"p{i}") for i in range(len(operands)))
-    body = prepare(params, (const(0),))
-    assert dtypes(body, operands) == (np.dtype(compute), np.dtype(final))
-
-
-def test_float_power_is_computed_in_float64():
-    body = prepare((X, Y), (apply("float_power", X, Y),))
-    assert dtypes(body, [zeros("f"), zeros("f")]) == (D, D)
-
-
-@pytest.mark.parametrize("code", ["F", "D", "g", "O", "M8[s]", "U1"])
-def test_other_dtypes_are_refused(code):
-    body = prepare((X, Y), (X + Y,))
-    message = r"real numbers of at most 64 bits, but operand 1 is "
-    with pytest.raises(TypeError, match=message):
-        dtypes(body, [zeros("d"), zeros(code)])
-
-
 def test_constants_have_the_dtype_of_the_arithmetic():
     code = statements(prepare((X,), (X * 0.1 + np.inf,)), F)
     assert "F = np.float32\nK0 = F(0.1)\nK1 = F('inf')" in code.preamble
@@ -92,7 +46,7 @@ def test_constants_have_the_dtype_of_the_arithmetic():
 
 def test_a_constant_beyond_float32_is_infinite_without_a_warning():
     assert "F('inf')" in statements(prepare((X,), (X * 1e300,)), F).preamble
-    assert "F(1e+300)" in statements(prepare((X,), (X * 1e300,)), D).preamble
+    assert "F(1e+300)" in statements(prepare((X,), (X * 1e300,)), np.dtype("d")).preamble
 
 
 def test_helpers_come_with_those_they_call():

@@ -52,12 +52,8 @@ ROW, COLUMN, DEEP = A[0, 0], A[0, :, :1], A[:, :1]
         pytest.param((A, A), id="contiguous"),
         pytest.param((A[0, 0], A[0, 0]), id="vector"),
         pytest.param((A, 0.5), id="float"),
-        pytest.param((0.5, A), id="float first"),
-        pytest.param((A, 2), id="int"),
-        pytest.param((A, True), id="bool"),
         pytest.param((A, np.float64(0.5)), id="scalar"),
         pytest.param((A, np.array(0.5)), id="0-d"),
-        pytest.param((A, [1.0, 2.0, 3.0, 4.0, 5.0]), id="list"),
         pytest.param((A, ROW), id="row"),
         pytest.param((A, COLUMN), id="column"),
         pytest.param((A, DEEP), id="middle"),
@@ -69,25 +65,13 @@ ROW, COLUMN, DEEP = A[0, 0], A[0, :, :1], A[:, :1]
         pytest.param((A[..., ::-1], A[..., ::-1]), id="reversed"),
         pytest.param((A[:, 1], A[:, 2]), id="slices"),
         pytest.param((A[:0], A[:0]), id="empty"),
-        pytest.param((A[:0], 1.0), id="empty and scalar"),
+        pytest.param((A[:0], 1.0), id="empty and float"),
         pytest.param((A[:, :0], DEEP), id="empty, broadcast"),
-        pytest.param((0.5, 2), id="numbers"),
-        pytest.param((np.array(0.5), np.float64(2)), id="0-d operands"),
         pytest.param((A.reshape(3, 1, 2, 2, 1, 5), A[:, :2, None, None]), id="rank 6"),
         pytest.param((A[:1, :1, :1], A[:1, :1, :1]), id="size 1"),
         pytest.param((np.broadcast_to(0.5, (3, 4)), 1.0), id="stride 0"),
         pytest.param((A.astype("f"), A.astype("f")), id="float32"),
         pytest.param((A.astype("f"), 0.1), id="float32 and float"),
-        pytest.param((A.astype("f"), A), id="mixed"),
-        pytest.param((A.astype("f")[:, ::2], A[:, ::2]), id="mixed, strided"),
-        pytest.param((A > 0, A), id="bool and float64"),
-        pytest.param((A > 0, A.astype("f")), id="bool and float32"),
-        pytest.param((A > 0, A < 1), id="bools"),
-        pytest.param((A.astype(int), A.astype("i1")), id="ints"),
-        pytest.param((A.astype("f"), A.astype("i1")), id="int8 and float32"),
-        pytest.param((A.astype("e"), 0.5), id="float16"),
-        pytest.param((A.astype(">f4"), A.astype(">f4")), id="other byte order"),
-        pytest.param((A.astype(">f8"), A), id="other byte order, float64"),
     ],
 )
 def test_operands_of_every_kind(operands):
@@ -102,8 +86,9 @@ def test_unaligned_operands():
 
 
 def test_subclasses_are_read_as_arrays():
-    value = cpu.elementwise((X,), (X + 1,))(np.ma.masked_array([1.0, 2.0]))
-    assert type(value) is np.ndarray
+    for given in ([1.0, 2.0], [[1.0], [2.0]]):
+        value = cpu.elementwise((X, Y), (BODY,))(np.ones(2), np.ma.masked_array(given))
+        assert type(value) is np.ndarray
 
 
 def test_results_are_laid_out_as_numpy_does():
@@ -128,7 +113,6 @@ def test_results_that_depend_on_few_parameters_or_none():
     values = cpu.elementwise((X, Y), (Y, const(3), X))(A[0, 0], A[0, :, :1])
     for value, expected in zip(values, (A[0, :, :1], 3.0, A[0, 0]), strict=True):
         np.testing.assert_array_equal(value, np.broadcast_to(expected, (4, 5)))
-    assert cpu.elementwise((), (const(3),))() == 3.0
 
 
 def test_results_are_fresh():
@@ -156,14 +140,15 @@ def test_wrong_operands():
     kernel(A, A)
     with pytest.raises(ValueError, match="could not be broadcast"):
         kernel(A, np.ones(3))
-    with pytest.raises(TypeError, match="operand 1 is complex128"):
-        kernel(A, A * 1j)
-    with pytest.raises(TypeError, match="operand 0 is complex128"):
-        kernel(2j, A)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="not with complex128"):
+        kernel(A * 1j, A * 1j)
+    for other in (A * 1j, A.astype("f"), A > 0):
+        with pytest.raises(TypeError, match="according to the rule 'no'"):
+            kernel(A, other)
+    with pytest.raises(TypeError, match="takes 3 arguments, not 2"):
         kernel(A)
     with pytest.raises(TypeError, match="this kernel takes 2 operands, not 3"):
-        kernel(1.0, 2.0, 3.0)
+        kernel(A, A[0], 3.0)
 
 
 def test_numbers_beyond_the_dtype_become_infinite_without_a_warning():
@@ -171,16 +156,6 @@ def test_numbers_beyond_the_dtype_become_infinite_without_a_warning():
     single = np.ones((2, 2), "f")
     for operands in ((single, 1e300), (single[:, ::-1], 1e300), (single[:, :1], 1e300)):
         assert np.isinf(kernel(*operands)).all()
-    assert np.isinf(kernel(np.full(3, 6e4, "e"), 10.0)).all()
-    with pytest.raises(OverflowError):
-        kernel(A, 10**400)
-
-
-def test_float_power_computes_in_float64_as_numpy_does():
-    kernel = cpu.elementwise((X, Y), (apply("float_power", X, Y),))
-    x = np.array([1.1, 2.5], "f")
-    np.testing.assert_allclose(kernel(x, x), np.float_power(x, x), rtol=1e-15)
-    assert kernel(x, x).dtype == np.float64
 
 
 def test_names_of_variables_do_not_matter():

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from fgrad.expr.emit import emit
 from fgrad.expr.node import Expr, apply, postorder, var
 from fgrad.kernels import mathlib
 
-BOOL, FLOAT16, FLOAT32, FLOAT64 = map(np.dtype, ("?", "e", "f", "d"))
+BOOL, FLOAT32, FLOAT64 = map(np.dtype, ("?", "f", "d"))
 _HELPERS = {name: f for name, f in vars(mathlib).items() if isinstance(f, FunctionType)}
 
 
@@ -26,7 +26,6 @@ class Body(NamedTuple):
     params: tuple[Expr, ...]
     results: tuple[Expr, ...]
     truths: tuple[bool, ...]  # whether a result is a truth value and not a number
-    wide: bool  # whether to compute in float64 whatever the operands are
 
 
 class Statements(NamedTuple):
@@ -67,35 +66,7 @@ def prepare(params: Sequence[Expr], results: Sequence[Expr]) -> Body:
         if not mixed or _gives_truth(e.head):
             truths.add(new[e])
     finals = tuple(new[e] for e in results)
-    wide = any(e.head == "float_power" for e in postorder(*finals))
-    return Body(tuple(new[p] for p in params), finals, tuple(e in truths for e in finals), wide)
-
-
-def as_arrays(body: Body, operands: tuple[Any, ...]) -> list[Any]:
-    """Return `operands` as arrays, but Python's numbers as floats: those adopt the dtype of the arrays."""
-    if len(operands) != len(body.params):
-        raise TypeError(f"this kernel takes {len(body.params)} operands, not {len(operands)}")
-    return [float(a) if type(a) in (float, int, bool) else np.asarray(a) for a in operands]
-
-
-def dtypes(body: Body, operands: Sequence[Any]) -> tuple[np.dtype, np.dtype]:
-    """Return the dtype to compute in and the dtype of results that are numbers, as NumPy promotes."""
-    for i, a in enumerate(operands):
-        if not _is_real(a):
-            raise TypeError(
-                f"a kernel computes with real numbers of at most 64 bits, but operand {i} is "
-                f"{getattr(a, 'dtype', type(a).__name__)}"
-            )
-    common = np.result_type(*operands) if operands else FLOAT64
-    if body.wide or common not in (FLOAT16, FLOAT32):
-        return FLOAT64, FLOAT64
-    return FLOAT32, common
-
-
-def load_dtype(a: Any, compute: np.dtype) -> np.dtype:
-    """Return the dtype in which a loop reads `a`: its own if the loop can convert it, else `compute`."""
-    dtype = getattr(a, "dtype", compute)
-    return dtype if dtype in (BOOL, FLOAT32, FLOAT64) else compute
+    return Body(tuple(new[p] for p in params), finals, tuple(e in truths for e in finals))
 
 
 def statements(
@@ -138,13 +109,6 @@ def helpers(
     named = [f"F = np.{dtype.name}", *(f"{name} = F({_literal(v, dtype)})" for name, v in values.items())]
     texts = [f"@helper\n{(replaced or {}).get(name) or _text(name)}" for name in names]
     return "\n\n\n".join(["\n".join(named), *texts])
-
-
-def _is_real(a: Any) -> bool:
-    dtype = getattr(a, "dtype", None)
-    if dtype is None:
-        return isinstance(a, (bool, int, float))
-    return dtype.kind in "biuf" and dtype.itemsize <= FLOAT64.itemsize
 
 
 def _gives_truth(head: str) -> bool:

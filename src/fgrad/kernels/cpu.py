@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import lru_cache
-from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,17 +13,7 @@ from fgrad import config
 from fgrad.core.caches import LRU
 from fgrad.expr.node import Expr
 from fgrad.kernels import threads, vector
-from fgrad.kernels.body import (
-    BOOL,
-    FLOAT64,
-    Body,
-    Statements,
-    as_arrays,
-    dtypes,
-    load_dtype,
-    prepare,
-    statements,
-)
+from fgrad.kernels.body import BOOL, FLOAT32, FLOAT64, Body, Statements, prepare, statements
 from fgrad.kernels.functions import compiled
 from fgrad.kernels.threads import Loop
 
@@ -33,52 +22,33 @@ Key: TypeAlias = tuple[Any, ...]
 
 _PLAIN = 0x101  # of `ndarray.flags.num`: C-contiguous and aligned
 _ARRAY, _EMPTY = np.ndarray, np.empty
-_TYPES = {"?": "boolean", "f": "float32", "d": "float64"}
-_INPUT: Any = ["readonly", "copy", "aligned", "nbo"]
-_OUTPUT: Any = ["writeonly", "allocate", "aligned", "nbo"]
+_INPUT: Any = ["readonly", "copy", "aligned"]
+_OUTPUT: Any = ["writeonly", "allocate", "aligned"]
 
 
 class Layout(NamedTuple):
     """How a loop nest sees one operand."""
 
-    char: str  # of its dtype
     axes: tuple[int, ...]  # the loops that move along it; none for a scalar
     contiguous: bool
 
 
-_loops: LRU[tuple[int, Key], Any] = LRU()  # by plan and layout: a `Loop`
-_number = count()
-
-
-class Plan(NamedTuple):
-    """What the dtypes of the operands decide."""
-
-    number: int  # of which there is no other
-    compute: np.dtype  # the dtype of the arithmetic
-    final: np.dtype  # the dtype of results that are numbers
-    kinds: Any  # the dtypes in which the loops see the operands and the results
-    cast: bool  # whether an operand is converted before the loops
+_loops: LRU[Key, Any] = LRU()  # by kernel, dtype and layouts: a `Loop`
 
 
 class Elementwise:
     """A loop over elements; see `elementwise`."""
 
-    __slots__ = ("_body", "_flat", "_plans")
+    __slots__ = ("_body", "_flat")
 
     def __init__(self, body: Body) -> None:
         self._body = body
-        self._flat: dict[Any, tuple[Loop | None, list[np.dtype]]] = {}
-        self._plans: dict[Key, Plan] = {}
+        self._flat: dict[Any, tuple[Loop, list[np.dtype]]] = {}
 
-    def __call__(self, *operands: Any) -> Any:
-        """Return the results for `operands`."""
-        for first in operands:
-            if type(first) is _ARRAY:
-                break
-        else:
-            return self._run_nest(operands)
+    def __call__(self, first: Any, *others: Any) -> Any:
+        """Return the results for arrays of one dtype, of which `first` is one, and floats."""
         key: Any = first.dtype
-        dtype, shape = first.dtype, first.shape
+        dtype, shape, operands = first.dtype, first.shape, (first, *others)
         for a in operands:
             if type(a) is _ARRAY:
                 if a.dtype is not dtype or a.shape != shape or a.flags.num & _PLAIN != _PLAIN:
@@ -91,10 +61,9 @@ class Elementwise:
             key = (dtype, *map(type, operands))
         found = self._flat.get(key)
         if found is None:
-            found = self._flat[key] = self._make_flat(dtype, operands)
+            text = self._flat_text(dtype, [type(a) is float for a in operands])
+            found = self._flat[key] = compiled(text), self._kinds(dtype)
         loop, kinds = found
-        if not loop or not shape:
-            return self._run_nest(operands)
         outs = [_EMPTY(shape, kind) for kind in kinds]
         if len(shape) == 1:
             flat = [*operands, *outs]
@@ -108,57 +77,49 @@ class Elementwise:
 
     def text(self, dtype: np.dtype = FLOAT64) -> str:
         """Return the source of the kernel for contiguous arrays of `dtype`."""
-        return _elementwise_text(self._body, dtype, 1, *self._flat_layouts(dtype, self._body.params))
+        return self._flat_text(dtype, [False] * len(self._body.params))
 
-    def _make_flat(self, dtype: np.dtype, operands: tuple[Any, ...]) -> tuple[Loop | None, list[np.dtype]]:
-        """Return the loop for arrays of `dtype` and floats; none if those must be converted first."""
-        compute, final = dtypes(self._body, as_arrays(self._body, operands))
-        if compute is not dtype:
-            return None, []
-        text = _elementwise_text(self._body, dtype, 1, *self._flat_layouts(dtype, operands))
-        return compiled(text), [BOOL if t else final for t in self._body.truths]
+    def _flat_text(self, dtype: np.dtype, scalars: Sequence[bool]) -> str:
+        layouts = [Layout(() if s else (0,), contiguous=True) for s in scalars]
+        layouts += [Layout((0,), contiguous=True)] * len(self._body.results)
+        return _elementwise_text(self._body, dtype, 1, layouts)
 
-    def _flat_layouts(self, dtype: np.dtype, operands: Sequence[Any]) -> tuple[list[Layout], list[Layout]]:
-        inputs = [Layout(dtype.char, () if type(a) is float else (0,), contiguous=True) for a in operands]
-        return inputs, [Layout("?" if t else dtype.char, (0,), contiguous=True) for t in self._body.truths]
+    def _kinds(self, dtype: np.dtype) -> list[np.dtype]:
+        """Return the dtypes of the results."""
+        return [BOOL if t else dtype for t in self._body.truths]
 
     def _run_nest(self, operands: tuple[Any, ...]) -> Any:
-        """Compute on operands of any kind: NumPy's iterator broadcasts them, and sorts and merges axes."""
-        arrays = as_arrays(self._body, operands)
-        count = len(self._body.results)
-        key = tuple([getattr(a, "dtype", None) for a in arrays])
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = _plan(self._body, arrays)
-        with np.errstate(all="ignore") if plan.cast else nullcontext():
-            steps = np.nditer(
-                [*arrays, *[None] * count],
-                ["zerosize_ok"],
-                [_INPUT] * len(arrays) + [_OUTPUT] * count,
-                plan.kinds,
-                casting="same_kind",
-            )
-            with steps:
-                outs = steps.operands[len(arrays) :]
-                if steps.itersize:
-                    self._run_views(plan, steps.itviews)
-        values = tuple([_finish(o, plan) for o in outs])
-        return values[0] if count == 1 else values
+        """Compute on operands that lie in any way: NumPy's iterator broadcasts, and sorts and merges axes."""
+        body, dtype = self._body, np.dtype(operands[0].dtype.char)
+        if len(operands) != len(body.params):
+            raise TypeError(f"this kernel takes {len(body.params)} operands, not {len(operands)}")
+        narrow = dtype == FLOAT32 and float in map(type, operands)
+        with np.errstate(over="ignore") if narrow else nullcontext():
+            arrays = [dtype.type(a) if type(a) is float else np.asarray(a) for a in operands]
+        steps = np.nditer(
+            [*arrays, *[None] * len(body.results)],
+            ["zerosize_ok"],
+            [_INPUT] * len(arrays) + [_OUTPUT] * len(body.results),
+            [*[dtype] * len(arrays), *self._kinds(dtype)],
+            casting="no",
+        )
+        with steps:
+            outs = steps.operands[len(arrays) :]
+            if steps.itersize:
+                self._run_views(dtype, steps.itviews)
+        return outs[0] if len(outs) == 1 else outs
 
-    def _run_views(self, plan: Plan, views: tuple[np.ndarray, ...]) -> None:
-        """Compute on views of one shape."""
-        if not views[-1].ndim:
-            views = tuple([v.reshape(1) for v in views])
+    def _run_views(self, dtype: np.dtype, views: tuple[np.ndarray, ...]) -> None:
+        """Compute on views of one shape, the last of which are the results."""
         count = len(self._body.params)
-        outs = views[count:]
-        key, arrays = _layout(views[:count], outs)
-        known = plan.number, key
+        key, arrays = _layouts(views[:count], views[count:])
+        known = self, dtype, key
         loop = _loops.young.get(known) or _loops.get(known)
         if loop is None:
-            layouts = _layouts(plan, key)
-            text = _elementwise_text(self._body, plan.compute, key[0], layouts[:count], layouts[count:])
+            rank = views[-1].ndim
+            text = _elementwise_text(self._body, dtype, rank, [Layout(*x) for x in key])
             loop = _loops.setdefault(known, compiled(text))
-        threads.share(loop, (*arrays, *outs), views[-1].shape[0], views[-1].size)
+        threads.share(loop, tuple(arrays), views[-1].shape[0], views[-1].size)
 
 
 @lru_cache(config.cache_entries())
@@ -174,70 +135,49 @@ def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Elementw
         results: expressions in them; those that are equal but for the names of variables share a kernel.
 
     Returns:
-        A function of one array or scalar a parameter. Several results come as a tuple, those of shape () as
-        scalars. float32 stays float32, float16 is rounded from float32, other numbers are
-        computed in float64; conditions are bool.
+        A function of one array or float a parameter, of which the first is an array. Arrays are all of
+        float32, or all of float64, and so are the results, but for conditions, which are bool. Several
+        results come as a tuple.
     """
     return _elementwise(prepare(params, results))
 
 
-def _plan(body: Body, arrays: list[Any]) -> Plan:
-    compute, final = dtypes(body, arrays)
-    loads = [load_dtype(a, compute) for a in arrays]
-    cast = loads != [getattr(a, "dtype", FLOAT64) for a in arrays]
-    return Plan(next(_number), compute, final, [*loads, *(BOOL if t else compute for t in body.truths)], cast)
-
-
-def _finish(out: Any, plan: Plan) -> Any:
-    """Return `out` in its final dtype, and as a scalar if its shape is ()."""
-    if plan.final is not plan.compute and out.dtype == plan.compute:
-        with np.errstate(over="ignore"):
-            out = out.astype(plan.final)
-    return out if out.ndim else out[()]
-
-
-def _layout(views: tuple[np.ndarray, ...], whole: tuple[np.ndarray, ...] = ()) -> tuple[Key, list[Any]]:
-    """Return what loops must know of strides, and `views` without the axes along which they stand still."""
-    key: list[Any] = [(whole or views)[0].ndim]
+def _layouts(inputs: tuple[np.ndarray, ...], outs: tuple[np.ndarray, ...]) -> tuple[Key, list[Any]]:
+    """Return the layouts of views, and the views, of inputs without the axes along which they stand still."""
+    every = tuple(range(outs[0].ndim))
+    key: list[Any] = []
     arrays: list[Any] = []
-    for view in views:
-        v, strides = view, view.strides
+    for view in inputs:
+        v, strides, axes = view, view.strides, every
         if 0 in strides:
-            moving = (..., *[slice(None) if s else 0 for s in strides])
-            v = view[moving]
-            key += (tuple([i for i, s in enumerate(strides) if s]), v.flags.num & 1)
-        else:
-            key += (None, v.flags.num & 1)
+            v = view[(..., *[slice(None) if s else 0 for s in strides])]
+            axes = tuple([i for i, s in enumerate(strides) if s])
+        key.append((axes, v.flags.num & 1))
         arrays.append(v)
-    for v in whole:
-        key += (None, v.flags.num & 1)
-    return tuple(key), arrays
+    key += [(every, o.flags.num & 1) for o in outs]
+    return tuple(key), [*arrays, *outs]
 
 
-def _layouts(plan: Plan, key: Key) -> list[Layout]:
-    """Return the layouts that `key`, made by `_layout`, stands for."""
-    every = tuple(range(key[0]))
-    pairs = zip(key[1::2], key[2::2], strict=False)
-    return [
-        Layout(kind.char, every if axes is None else axes, bool(contiguous))
-        for kind, (axes, contiguous) in zip(plan.kinds, pairs, strict=False)
-    ]
-
-
-def _elementwise_text(
-    body: Body, dtype: np.dtype, rank: int, inputs: Sequence[Layout], outputs: Sequence[Layout]
-) -> str:
+def _elementwise_text(body: Body, dtype: np.dtype, rank: int, layouts: Sequence[Layout]) -> str:
+    """Return the kernel for operands and results with these layouts, whose loops are `rank` deep."""
+    if dtype not in (FLOAT32, FLOAT64):
+        raise TypeError(f"a kernel computes with float32 or float64, not with {dtype}")
     code = _statements(body, dtype)
-    names = [*_names("a", inputs), *_names("o", outputs), "lo", "hi"]
-    types = [*(_type(x, "True") for x in inputs), *(_type(x) for x in outputs), *["types.uintp"] * 2]
-    stores = [f"{_at(f'o{i}', o)} = {v}" for i, (o, v) in enumerate(zip(outputs, code.values, strict=True))]
+    inputs = [f"a{i}" for i in range(len(body.params))]
+    names = [*inputs, *(f"o{i}" for i in range(len(body.results)))]
+    kinds = [dtype.name] * len(inputs) + ["boolean" if t else dtype.name for t in body.truths]
+    each = list(zip(names, kinds, layouts, strict=True))
+    elements = [_at(name, x) for name, _, x in each]
+    loads = [f"x{i} = {a}" for i, a in enumerate(elements[: len(inputs)])]
+    stores = [f"{o} = {v}" for o, v in zip(elements[len(inputs) :], code.values, strict=True)]
     loops = ["for i0 in range(lo, hi):", *(f"for i{k} in range(n{k}):" for k in range(1, rank))]
     lines = [
         *(f"n{k} = np.uintp(o0.shape[{k}])" for k in range(1, rank)),
-        *_nest(loops, [*_loads(inputs, dtype), *code.lines, *stores]),
+        *_nest(loops, [*loads, *code.lines, *stores]),
     ]
-    asked = [*_shapes("a", inputs), *_shapes("o", outputs), "hi <= n0"]
-    return _module(code.preamble, names, types, lines, asked)
+    types = [_type(kind, x, readonly=name in inputs) for name, kind, x in each] + ["types.uintp"] * 2
+    asked = [f"{name}[{', '.join(f'n{k}' for k in x.axes)}]" for name, _, x in each if x.axes]
+    return _module(code.preamble, [*names, "lo", "hi"], types, lines, [*asked, "hi <= n0"])
 
 
 def _statements(body: Body, dtype: np.dtype) -> Statements:
@@ -272,27 +212,12 @@ def _nest(headers: list[str], lines: list[str]) -> list[str]:
     return lines
 
 
-def _shapes(letter: str, layouts: Sequence[Layout]) -> list[str]:
-    """Return the shapes of arrays, as contracts say them."""
-    axes = [", ".join(f"n{k}" for k in x.axes) for x in layouts]
-    return [f"{letter}{i}[{sizes}]" for i, sizes in enumerate(axes) if sizes]
-
-
-def _names(letter: str, layouts: Sequence[Layout]) -> list[str]:
-    return [f"{letter}{i}" for i in range(len(layouts))]
-
-
-def _type(x: Layout, readonly: str = "False") -> str:
-    scalar = f"types.{_TYPES[x.char]}"
+def _type(kind: str, x: Layout, *, readonly: bool) -> str:
+    if not x.axes:
+        return f"types.{kind}"
     order = "C" if x.contiguous else "A"
-    return f'types.Array({scalar}, {len(x.axes)}, "{order}", readonly={readonly})' if x.axes else scalar
+    return f'types.Array(types.{kind}, {len(x.axes)}, "{order}", readonly={readonly})'
 
 
 def _at(name: str, x: Layout) -> str:
     return f"{name}[{', '.join(f'i{k}' for k in x.axes)}]" if x.axes else name
-
-
-def _loads(inputs: Sequence[Layout], dtype: np.dtype) -> list[str]:
-    loads = [_at(f"a{i}", x) for i, x in enumerate(inputs)]
-    same = [x.char == dtype.char for x in inputs]
-    return [f"x{i} = {a if s else f'F({a})'}" for i, (a, s) in enumerate(zip(loads, same, strict=True))]
