@@ -1,6 +1,6 @@
 """The table of primitives: each is declared once, with all its rules."""
 
-from fgrad.ops import (
+from fgrad.ops import (  # noqa: F401 -- each declares its primitives
     activation,
     bessel,
     contraction,
@@ -25,29 +25,3 @@ from fgrad.ops import (
     undetermined,
     windows,
 )
-
-__all__ = [
-    "activation",
-    "bessel",
-    "contraction",
-    "convolution",
-    "devices",
-    "elementwise",
-    "factorization",
-    "fft",
-    "filters",
-    "indexing",
-    "linear",
-    "matrix_functions",
-    "normalization",
-    "ordering",
-    "pooling",
-    "random",
-    "reduction",
-    "riccati",
-    "roots",
-    "systems",
-    "triangular",
-    "undetermined",
-    "windows",
-]

@@ -12,10 +12,11 @@ from tests.compiler.drawing import Drawing, Traced, computed, described, differs
 from tests.compiler.simplify.patterns import PATTERNS, Pattern
 
 import fgrad as fg
-from fgrad.compiler.simplify import SHARING, eliminate, passes, shapes, simplify, speculate, speculation
+from fgrad.compiler.simplify import passes, shapes, simplify, speculate, speculation
 from fgrad.compiler.simplify.constants import Constants
 from fgrad.compiler.simplify.rewriting import Rules
 from fgrad.core.program import Program
+from fgrad.core.rewriting.liveness import eliminate
 
 SEED = os.environ.get("FGRAD_TEST_SEED", "")  # for other programs than those of the suite
 COUNT = int(os.environ.get("FGRAD_TEST_PROGRAMS", "60"))  # around each rule
@@ -102,7 +103,7 @@ def test_equal_equations_are_one_and_only_they():
         d = Drawing(chosen, pattern.modes)
         t = staged(d, pattern.draw(d))
         if t is not None:
-            shared = SHARING(t.program)
+            shared = Rules()(t.program)
             fewer["shared"] += len(shared.equations) < len(t.program.equations)
             fewer["needed"] += len(eliminate(shared).equations) < len(shared.equations)
             hold(t, shared, "sharing", pattern)

@@ -6,7 +6,6 @@ from fgrad.compiler.simplify.algebra import ALGEBRA
 from fgrad.compiler.simplify.constants import Constants
 from fgrad.compiler.simplify.operands import FOLDING, OPERANDS
 from fgrad.compiler.simplify.reductions import REDUCTIONS
-from fgrad.compiler.simplify.rewriting import Rules
 from fgrad.compiler.simplify.shapes import SHAPES
 from fgrad.compiler.simplify.updates import ASSEMBLY
 from fgrad.core.control_flow import order
@@ -14,9 +13,6 @@ from fgrad.core.program import Equation, Program
 from fgrad.core.rewriting.liveness import eliminate
 
 ROUNDS = 6  # enough for what was seen; a program of more is right, if not the simplest
-
-SHARING = Rules()  # no rule at all: equal equations are written once
-
 
 ALL = FOLDING | SHAPES | ASSEMBLY | OPERANDS | ALGEBRA | REDUCTIONS
 
