@@ -405,16 +405,14 @@ def _body(name: str) -> Body:
 
 
 def _gives_truth(e: Expr, known: dict[Expr, Value]) -> bool:
-    if e.head == "where":
-        return known[e.args[1]].dtype == BOOL and known[e.args[2]].dtype == BOOL
-    reference = ATOMS[e.head].reference
-    return isinstance(reference, np.ufunc) and "d" * ATOMS[e.head].arity + "->?" in reference.types
+    atom = ATOMS[e.head]
+    chosen = [a for i, a in enumerate(e.args) if i not in atom.conditions] if atom.conditions else ()
+    return atom.gives_truth or (bool(chosen) and all(known[a].dtype == BOOL for a in chosen))
 
 
 def result_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return what an element-wise primitive of integers or truths gives."""
-    compares = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_not"}
-    return BOOL if name in compares else dtype
+    return BOOL if name in ATOMS and ATOMS[name].gives_truth else dtype
 
 
 def loop_dtypes(equation: Equation) -> list[np.dtype[Any]]:

@@ -23,6 +23,9 @@ class Atom(NamedTuple):
     on_integers: str = ""  # the code for integers, before the result is cut to the width of its dtype
     on_truths: str = ""  # the code for truth values
     conditions: tuple[int, ...] = ()  # the arguments that are truth values
+    # the dtypes of large arrays that take NumPy longer than a compiled loop in one thread, up to thirty times
+    loops: str = ""
+    slope_loops: str = ""  # likewise of slopes
 
     @property
     def products(self) -> tuple[str, ...]:
@@ -57,9 +60,24 @@ class Atom(NamedTuple):
         return "r" not in self.flags
 
     @property
+    def fused(self) -> bool:
+        """Whether large arrays take a compiled loop, here and in the reverse step."""
+        return "u" in self.flags
+
+    @property
+    def silent(self) -> bool:
+        """Whether NumPy never warns of its arguments and results."""
+        return "q" in self.flags
+
+    @property
     def arity(self) -> int:
         """The number of arguments."""
         return self.slopes.__code__.co_argcount - 1
+
+    @property
+    def gives_truth(self) -> bool:
+        """Whether it gives a truth value."""
+        return isinstance(self.reference, np.ufunc) and "d" * self.arity + "->?" in self.reference.types
 
 
 def where(c: Operand, x: Operand, y: Operand) -> Expr:
@@ -195,7 +213,8 @@ def _heaviside(_: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
 # k = commutative, n = never -0.0, a = gives infinity or NaN wherever an operand has some, f = the first one,
 # p = gives one of its operands; i, t = the code holds for integers and for truth values, 1, 0 = takes
 # the time of one of the fastest operations, or of none; o, d = Python's operators call it, d = and it gives a
-# float.
+# float; u = fused: large arrays take a compiled loop, here and in the reverse step; q = quiet: NumPy never
+# warns of its arguments and results.
 # fmt: off
 ATOMS: dict[str, Atom] = {
     # name                code                    reference        slopes (f is the atom's own value)
@@ -220,31 +239,39 @@ ATOMS: dict[str, Atom] = {
     "cbrt":          Atom("cbrt({})",             np.cbrt,         lambda f, x: (1 / (3 * f * f),), "sr"),
     "exp":           Atom("math.exp({})",         np.exp,          lambda f, x: (f,), "sn"),
     "exp2":          Atom("exp2({})",             np.exp2,         lambda f, x: (f * LN2,), "sn"),
-    "expm1":         Atom("math.expm1({})",       np.expm1,        lambda f, x: (fn.exp(x),), "s"),
+    "expm1":         Atom("math.expm1({})",       np.expm1,        lambda f, x: (fn.exp(x),), "s",
+                          loops="d"),
     "log":           Atom("math.log({})",         np.log,          lambda f, x: (1 / x,), "s"),
     "log2":          Atom("math.log2({})",        np.log2,         lambda f, x: (1 / (x * LN2),), "s"),
     "log10":         Atom("math.log10({})",       np.log10,        lambda f, x: (1 / (x * LN10),), "s"),
     "log1p":         Atom("math.log1p({})",       np.log1p,        lambda f, x: (1 / (1 + x),), "s"),
-    "logaddexp":     Atom("logaddexp({}, {})",    np.logaddexp,    _logadd(1), "r"),
-    "logaddexp2":    Atom("logaddexp2({}, {})",   np.logaddexp2,   _logadd(LN2), "r"),
-    "sin":           Atom("math.sin({})",         np.sin,          lambda f, x: (fn.cos(x),)),
-    "cos":           Atom("math.cos({})",         np.cos,          lambda f, x: (-fn.sin(x),)),
+    "logaddexp":     Atom("logaddexp({}, {})",    np.logaddexp,    _logadd(1), "r",
+                          loops="fd", slope_loops="fd"),
+    "logaddexp2":    Atom("logaddexp2({}, {})",   np.logaddexp2,   _logadd(LN2), "r",
+                          loops="fd", slope_loops="fd"),
+    "sin":           Atom("math.sin({})",         np.sin,          lambda f, x: (fn.cos(x),),
+                          loops="d", slope_loops="d"),
+    "cos":           Atom("math.cos({})",         np.cos,          lambda f, x: (-fn.sin(x),),
+                          loops="d", slope_loops="d"),
     "tan":           Atom("math.tan({})",         np.tan,          lambda f, x: (1 + f * f,)),
     "arcsin":        Atom("math.asin({})",        np.arcsin,       lambda f, x: (1 / fn.sqrt(_gap(x)),), "s"),
     "arccos":        Atom("math.acos({})",        np.arccos,    lambda f, x: (-1 / fn.sqrt(_gap(x)),), "s"),
-    "arctan":        Atom("math.atan({})",        np.arctan,       lambda f, x: (1 / (1 + x * x),)),
-    "arctan2":       Atom("math.atan2({}, {})",   np.arctan2,      _arctan2, "sr"),
-    "hypot":         Atom("math.hypot({}, {})",   np.hypot,        _hypot, "r"),
+    "arctan":        Atom("math.atan({})",        np.arctan,       lambda f, x: (1 / (1 + x * x),),
+                          loops="d"),
+    "arctan2":       Atom("math.atan2({}, {})",   np.arctan2,      _arctan2, "sr", loops="d"),
+    "hypot":         Atom("math.hypot({}, {})",   np.hypot,        _hypot, "r",
+                          loops="fd", slope_loops="fd"),
     "sinh":          Atom("math.sinh({})",        np.sinh,         lambda f, x: (fn.cosh(x),), "s"),
     "cosh":          Atom("math.cosh({})",        np.cosh,         lambda f, x: (fn.sinh(x),), "sn"),
-    "tanh":          Atom("math.tanh({})",        np.tanh,         lambda f, x: (1 - f * f,)),
+    "tanh":          Atom("math.tanh({})",        np.tanh,         lambda f, x: (1 - f * f,), "q",
+                          loops="d"),
     "arcsinh":       Atom("math.asinh({})",       np.arcsinh,      lambda f, x: (1 / fn.cosh(f),)),
     "arccosh":       Atom("math.acosh({})",       np.arccosh,      lambda f, x: (1 / fn.sinh(f),), "s"),
     "arctanh":       Atom("math.atanh({})",       np.arctanh,      lambda f, x: (1 / _gap(x),), "s"),
-    "erf":           Atom("math.erf({})",         special.erf,     lambda f, x: (_bell(x),), "r"),
-    "erfc":          Atom("math.erfc({})",        special.erfc,    lambda f, x: (-_bell(x),), "r"),
-    "sigmoid":       Atom("sigmoid({})",          special.sigmoid, lambda f, x: (f * fn.sigmoid(-x),), "rn"),
-    "softplus":      Atom("softplus({})",         special.softplus, lambda f, x: (fn.sigmoid(x),), "rn"),
+    "erf":           Atom("math.erf({})",         special.erf,     lambda f, x: (_bell(x),), "ru"),
+    "erfc":          Atom("math.erfc({})",        special.erfc,    lambda f, x: (-_bell(x),), "ru"),
+    "sigmoid":       Atom("sigmoid({})",          special.sigmoid, lambda f, x: (f * fn.sigmoid(-x),), "rnu"),
+    "softplus":      Atom("softplus({})",         special.softplus, lambda f, x: (fn.sigmoid(x),), "rnu"),
     "degrees":       Atom("degrees({})",          np.degrees,      lambda f, x: (1 / DEGREE,), "r"),
     "radians":       Atom("radians({})",          np.radians,      lambda f, x: (DEGREE,), "r"),
     "fabs":          Atom("abs({})",              np.fabs,         lambda f, x: (fn.sign(x),), "rnio"),

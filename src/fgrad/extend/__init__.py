@@ -192,19 +192,6 @@ degrees: Callable[..., Expr]
 radians: Callable[..., Expr]
 arctanh, arctan2, degrees, radians = map(_word, ("arctanh", "arctan2", "degrees", "radians"))
 
-_TRUTHS = {
-    name
-    for name, atom in ATOMS.items()
-    if isinstance(atom.reference, np.ufunc) and "d" * atom.arity + "->?" in atom.reference.types
-}
-_CONDITIONS = {
-    "where": (0,),
-    "logical_and": (0, 1),
-    "logical_or": (0, 1),
-    "logical_xor": (0, 1),
-    "logical_not": (0,),
-}
-
 
 # ---- element-wise operations
 
@@ -308,9 +295,10 @@ def _traced(body: Callable[..., Any], title: str, params: Sequence[Expr], names:
                 f"elementwise: the body of {title} does not use its parameter {name!r}; leave it out"
             )
     for e in postorder(result):
-        numbers = [a for i, a in enumerate(e.args) if i not in _CONDITIONS.get(e.head, ())]
+        conditions = ATOMS[e.head].conditions if e.args else ()
+        numbers = [a for i, a in enumerate(e.args) if i not in conditions]
         for a in numbers if e is not result else [*numbers, result]:
-            if a.head in _TRUTHS:
+            if a.args and ATOMS[a.head].gives_truth:
                 raise TypeError(
                     f"elementwise: the body of {title} uses the truth value of {a.head} as a number; "
                     "write where(condition, 1, 0)"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.expr.atoms import ATOMS
+from fgrad.expr.atoms import ATOMS, where
 from fgrad.expr.emit import emit
 from fgrad.expr.node import Expr, apply, postorder, var
 from fgrad.kernels import mathlib
@@ -47,7 +47,7 @@ def prepare(params: Sequence[Expr], results: Sequence[Expr]) -> Body:
     truths: set[Expr] = set()
 
     def number(e: Expr) -> Expr:
-        return apply("where", e, 1, 0) if e in truths else e
+        return where(e, 1, 0) if e in truths else e
 
     for e in postorder(*results):
         if e in new:
@@ -58,12 +58,13 @@ def prepare(params: Sequence[Expr], results: Sequence[Expr]) -> Body:
             new[e] = e
             continue
         args = [new[a] for a in e.args]
-        mixed = e.head != "where" or not truths.issuperset(args[1:])
+        atom = ATOMS[e.head]
+        chosen = [a for i, a in enumerate(args) if i not in atom.conditions]
+        mixed = not atom.conditions or not truths.issuperset(chosen)
         if mixed:
-            keep = ATOMS[e.head].conditions
-            args = [a if i in keep else number(a) for i, a in enumerate(args)]
+            args = [a if i in atom.conditions else number(a) for i, a in enumerate(args)]
         new[e] = apply(e.head, *args)
-        if not mixed or _gives_truth(e.head):
+        if not mixed or atom.gives_truth:
             truths.add(new[e])
     finals = tuple(new[e] for e in results)
     return Body(tuple(new[p] for p in params), finals, tuple(e in truths for e in finals))
@@ -109,11 +110,6 @@ def helpers(
     named = [f"F = np.{dtype.name}", *(f"{name} = F({_literal(v, dtype)})" for name, v in values.items())]
     texts = [f"@helper\n{(replaced or {}).get(name) or _text(name)}" for name in names]
     return "\n\n\n".join(["\n".join(named), *texts])
-
-
-def _gives_truth(head: str) -> bool:
-    reference = ATOMS[head].reference
-    return isinstance(reference, np.ufunc) and "d" * ATOMS[head].arity + "->?" in reference.types
 
 
 def _needed(names: set[str]) -> tuple[list[str], list[str]]:

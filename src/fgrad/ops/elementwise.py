@@ -41,15 +41,6 @@ from fgrad.expr.node import ZERO, Expr, Operand, apply, const, postorder, var, v
 from fgrad.ops.compiled import FastUfunc, Fused, FusedVJP
 from fgrad.ops.linear import convert, with_rank
 
-FUSED = {"erf", "erfc", "sigmoid", "softplus"}
-# what takes NumPy longer than a compiled loop in one thread, up to thirty times: functions of large arrays of
-# these dtypes, and slopes
-LARGE_VALUES = {
-    **dict.fromkeys(("sin", "cos", "tanh", "expm1", "arctan", "arctan2"), "d"),
-    **dict.fromkeys(("hypot", "logaddexp", "logaddexp2"), "fd"),
-}
-LARGE_SLOPES = {"sin": "d", "cos": "d", "hypot": "fd", "logaddexp": "fd", "logaddexp2": "fd"}
-SILENT = {"tanh"}  # of whose arguments and results NumPy never warns
 _TRAITS = {  # by the flags of atoms
     "m": MOVES, "c": CHEAP, "k": COMMUTATIVE, "z": BILINEAR, "n": NEVER_NEGATIVE_ZERO,
     "a": SPREADS, "f": SPREADS_FIRST, "p": SELECTS,
@@ -71,13 +62,12 @@ def declare_atom(name: str) -> Primitive:
     atom = ATOMS[name]
     params = PARAMS[: atom.arity]
     slopes = [s if isinstance(s, Expr) else const(s) for s in atom.slopes(OUT, *params)]
-    fused = name in FUSED
-    vjp = _vjp_maker(slopes, params, atom.products, fused=fused, large=LARGE_SLOPES.get(name, ""))
+    vjp = _vjp_maker(slopes, params, atom.products, fused=atom.fused, large=atom.slope_loops)
     body = apply_unshared(name, params)
-    run = Fused(params, (body,), atom.reference) if fused else atom.reference
+    run = Fused(params, (body,), atom.reference) if atom.fused else atom.reference
     large = None
-    if name in LARGE_VALUES:
-        large = FastUfunc(params, body, run, LARGE_VALUES[name], silent=name in SILENT)
+    if atom.loops:
+        large = FastUfunc(params, body, run, atom.loops, silent=atom.silent)
     traits = [TOTAL, *(trait for flag, trait in _TRAITS.items() if flag in atom.flags)]
     columns: dict[str, Any] = {
         "integers": atom.integers,
