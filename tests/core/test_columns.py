@@ -102,12 +102,18 @@ def test_nothing_assigns_to_primitives_from_elsewhere():
                     assert ast.unparse(target.value) not in {"primitive", "vjp", "step"}, f"{name}: {written}"
 
 
-# what programs are rewritten to and built of: passes know these by name, and no others in more than 3 modules
+# the words of the IR, that rules of different kinds are about; no others are named in more than 3 modules
 VOCABULARY = {
-    "add", "broadcast_to", "concatenate", "contract", "convert", "divide", "gather", "isfinite",
-    "logical_not", "mean", "multiply", "negative", "reshape", "slice", "stack", "sum", "transpose", "unslice",
-    "update", "where",
-}  # fmt: skip
+    "add",  # terms are collected, gradients and counters of loops add up
+    "broadcast_to",  # is what rules for shapes, operands and sums move out of each other's way
+    "concatenate",  # slices, sums and writes look through it, and writes become it
+    "convert",  # whatever makes equations makes operands of one dtype
+    "divide",  # factors of sums, of products and of slopes are divided once
+    "multiply",  # the same of factors
+    "reshape",  # moves as broadcasts do, and between all of them
+    "transpose",  # is absorbed by products and sums, and written by loops and products
+    "unslice",  # slices, sums and additions look through its zeros
+}
 
 
 def named_in(tree):

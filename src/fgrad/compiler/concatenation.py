@@ -10,6 +10,7 @@ import math
 
 from fgrad.compiler.elements import SMALL, shape_of
 from fgrad.compiler.library import LIBRARY, Launch
+from fgrad.core.primitive import ASSEMBLES, PRIMITIVES
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import native
 
@@ -50,7 +51,7 @@ def kernel(slots, args, lo, hi):
 def is_joined(equation: Equation) -> bool:
     """Return whether an equation puts many arrays side by side."""
     (out,) = equation.outs
-    axis = equation.params["axis"] if equation.name == "concatenate" else 0
+    axis = equation.params.get("axis", 0)
     return len(equation.args) > FEW and out.aval.size > 0 and out.aval.shape[axis] > SMALL
 
 
@@ -61,7 +62,7 @@ def joined(equation: Equation, slots: dict[Var, int]) -> Launch | None:
         return None
     if any(x.aval.dtype != out.aval.dtype for x in equation.args):
         return None
-    axis = equation.params["axis"] if equation.name == "concatenate" else 0
+    axis = equation.params.get("axis", 0)
     bytes_ = out.aval.dtype.itemsize
     word = min(bytes_, 8)
     rows = math.prod(out.aval.shape[:axis])
@@ -78,4 +79,4 @@ def joined(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     return Launch(kernel, numbers, -(-rows // size), out.aval.size)
 
 
-LIBRARY.update(dict.fromkeys(("concatenate", "stack"), joined))
+LIBRARY.update({name: joined for name, p in PRIMITIVES.items() if ASSEMBLES in p.traits})

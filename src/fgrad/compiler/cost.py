@@ -9,6 +9,7 @@ from fgrad.compiler.elements import shape_of
 from fgrad.compiler.emit import Part
 from fgrad.compiler.fuse import Call, Nest
 from fgrad.compiler.plan import Block, Choice, Inner, Loop, Plan
+from fgrad.core.primitive import CONTRACTION
 from fgrad.core.program import Equation, aval_out
 
 
@@ -64,7 +65,7 @@ def _block(block: Block) -> tuple[int, int, int]:
             found += [(k.work, sum(map(_bytes, k.buffers)), 1) for k in block.kernels[i]]
         elif isinstance(step, Call):
             e = step.equation
-            flops = contraction(e) if e.name == "contract" else 0
+            flops = contraction(e) if CONTRACTION in e.traits else 0
             found.append((flops, sum(map(_bytes, (*e.args, *e.outs))), 1))
     return _sum(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from fgrad.compiler.library import is_native
 from fgrad.compiler.products import arranged, is_inline
 from fgrad.compiler.simplify.constants import cast
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import PRIMITIVES
+from fgrad.core.primitive import ASSEMBLES, PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.tensor import Tensor
 from fgrad.ops.indexing import HOLE, filled
@@ -454,7 +455,7 @@ def _at_one(w: _Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: An
     return w.write("where", here, ct, 0.0)
 
 
-def _joined(w: _Writer, name: str, *arrays: Any, **params: Any) -> Any:
+def _joined(name: str, w: _Writer, *arrays: Any, **params: Any) -> Any:
     """Let many arrays that are put side by side have one dtype, so that they can be copied."""
     avals = [a.aval if isinstance(a, Var) else a for a in arrays]
     out = Var(PRIMITIVES[name].shape(*avals, **params), "")  # type: ignore[misc]
@@ -463,14 +464,8 @@ def _joined(w: _Writer, name: str, *arrays: Any, **params: Any) -> Any:
     return w.write(name, *(w.typed(a, out.aval.dtype) for a in arrays), **params)
 
 
-@_rule("concatenate")
-def _concatenate(w: _Writer, *arrays: Any, axis: int) -> Any:
-    return _joined(w, "concatenate", *arrays, axis=axis)
-
-
-@_rule("stack")
-def _stack(w: _Writer, *arrays: Any) -> Any:
-    return _joined(w, "stack", *arrays)
+for _name in [name for name, p in PRIMITIVES.items() if ASSEMBLES in p.traits]:
+    _rule(_name)(functools.partial(_joined, _name))
 
 
 @_rule("stop_gradient")

@@ -18,7 +18,7 @@ import numpy as np
 from fgrad.compiler.index import HERE, Index, linear, plus, reach, split
 from fgrad.compiler.loop_nests import Bound, Builder, Line, Place, Value
 from fgrad.core.aval import Shape, aval_of
-from fgrad.core.primitive import PRIMITIVES, SELECTS
+from fgrad.core.primitive import CASTS, CHOOSES, CONTRACTION, PRIMITIVES, SELECTS
 from fgrad.core.program import Equation, Var
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, postorder
@@ -31,17 +31,28 @@ SMALL = 16  # axes up to this length may be unrolled
 SHARE = 64  # elements of unrolled axes in all
 _CALL = re.compile(r"\w\(")  # of a helper function
 BOOL, INT64, FLOAT32 = np.dtype(bool), np.dtype(np.int64), np.dtype(np.float32)
-View = Callable[["Elements", Equation, int, Indices], Value]
-VIEWS: dict[str, View] = {}  # primitives without code of their own, which only say where elements come from
-PIECES: set[str] = set()  # those of them whose elements come from several places
+Element = Callable[["Elements", Equation, int, Indices], Value]
 
 
-def view(*names: str, pieces: bool = False) -> Callable[[View], View]:
-    """Return the decorator that adds how elements of primitives are found; `pieces`: in several places."""
+class View(NamedTuple):
+    """How elements of a primitive without code of its own are found, which only says where they come from."""
 
-    def add(rule: View) -> View:
-        VIEWS.update(dict.fromkeys(names, rule))
-        PIECES.update(names if pieces else ())
+    element: Element
+    pieces: bool  # whether they come from several places
+    flat: bool  # whether they lie in memory in the order of those of the operand
+    when: Callable[[Equation], bool]  # of which equations
+
+
+VIEWS: dict[str, View] = {}
+
+
+def view(
+    *names: str, pieces: bool = False, flat: bool = False, when: Callable[[Equation], bool] = lambda _: True
+) -> Callable[[Element], Element]:
+    """Return the decorator that adds how elements of primitives are found; the columns of `View`."""
+
+    def add(rule: Element) -> Element:
+        VIEWS.update(dict.fromkeys(names, View(rule, pieces, flat, when)))
         return rule
 
     return add
@@ -116,10 +127,10 @@ class Elements:
         equation, place = self.makers[x]
         view = VIEWS.get(equation.name)
         if view is not None:
-            value = view(self, equation, place, at)
-        elif equation.name == "convert":
+            value = view.element(self, equation, place, at)
+        elif CASTS in equation.traits:
             value = self.converted(equation.args[0], at, x.aval.dtype)
-        elif equation.name == "contract":
+        elif CONTRACTION in equation.traits:
             value = self.contract(equation, at)
         elif PRIMITIVES[equation.name].reduction:
             value = self.reduced(equation, at)
@@ -147,9 +158,8 @@ class Elements:
         if indices is not None:
             return self.value(x, indices)
         equation, _ = self.makers[x]
-        if equation.name == "reshape":
-            return self.flat(equation.args[0], at)
-        return None
+        view = VIEWS.get(equation.name)
+        return self.flat(equation.args[0], at) if view and view.flat else None
 
     def load(self, x: Var, place: Index, at: Any, guard: Line = (), other: Value | None = None) -> Value:
         """Return an element from memory; where `guard` does not hold, `other`."""
@@ -318,7 +328,8 @@ class Elements:
         """Return whether `x` is memory seen through views."""
         while isinstance(x, Var) and x not in self.stored:
             equation, _ = self.makers[x]
-            if equation.name not in VIEWS or equation.name in PIECES:
+            view = VIEWS.get(equation.name)
+            if view is None or view.pieces:
                 return False
             x = equation.args[0]
         return True
@@ -419,7 +430,7 @@ def loop_dtypes(equation: Equation) -> list[np.dtype[Any]]:
     """Return the dtypes of the operands inside an element-wise primitive; the first is the condition."""
     primitive = PRIMITIVES[equation.name]
     kinds = tuple(map(_kind, equation.args))
-    if equation.name == "where":
+    if CHOOSES in primitive.traits:
         dtype = equation.outs[0].aval.dtype
         first = equation.args[0]
         return [first.aval.dtype if isinstance(first, Var) else aval_of(first).dtype, dtype, dtype]

@@ -32,7 +32,7 @@ from fgrad.compiler.loop_nests import Builder
 from fgrad.compiler.products import is_inline
 from fgrad.compiler.views import looked_up
 from fgrad.core.aval import Shape
-from fgrad.core.primitive import ASSEMBLES, PRIMITIVES
+from fgrad.core.primitive import ASSEMBLES, CASTS, CONTRACTION, PRIMITIVES, REPEATS
 from fgrad.core.program import Equation, Program, Var, aval_out
 
 FEW = 4096  # elements whose way through memory costs nothing beside the compilation of long kernels
@@ -279,8 +279,10 @@ def is_fusable(equation: Equation) -> bool:
         return False
     if any(not isinstance(a, Var) and np.ndim(a) for a in equation.args):
         return False
-    if name in VIEWS or name == "convert":
-        return _is_view(equation) and not (ASSEMBLES in PRIMITIVES[name].traits and is_joined(equation))
+    if name in VIEWS:
+        return VIEWS[name].when(equation) and not (ASSEMBLES in equation.traits and is_joined(equation))
+    if CASTS in equation.traits:
+        return True
     if name == "scatter_add":
         template = params["template"]
         plain = all(isinstance(a, Var) for a in equation.args)
@@ -289,7 +291,7 @@ def is_fusable(equation: Equation) -> bool:
     primitive = PRIMITIVES[name]
     if primitive.reduction:
         return dtypes[-1].kind in ("iuf" if primitive.reduction.integers else "f")
-    if name == "contract":
+    if CONTRACTION in equation.traits:
         return dtypes[-1].kind == "f" and is_inline(equation)
     if (primitive.body is None and not primitive.integers) or params or primitive.many:
         return False
@@ -310,20 +312,6 @@ def _holds(dtype: np.dtype[Any], x: Any) -> bool:
         return True
     limits = np.iinfo(dtype)
     return limits.min <= x <= limits.max
-
-
-def _is_view(equation: Equation) -> bool:
-    if equation.name == "gather":
-        arrays, template = equation.args[1:], equation.params["template"]
-        return all(isinstance(j, Var) for j in arrays) and not any(isinstance(p, bool) for p in template)
-    if equation.name == "update":
-        index = equation.params["index"]
-        (x, value), out = equation.args, equation.outs[0].aval
-        same = not isinstance(value, Var) or value.aval.dtype == out.dtype
-        return same and isinstance(x, Var) and not any(isinstance(p, bool) for p in index)
-    if equation.name in {"slice", "unslice"}:
-        return not any(isinstance(p, bool) for p in equation.params["index"])
-    return True
 
 
 def fuse(
@@ -426,7 +414,7 @@ def _work(e: Equation) -> int:
     if e.name in VIEWS or e.name == "scatter_add":
         return 0
     reduces = PRIMITIVES[e.name].reduction is not None
-    if reduces or e.name == "contract":
+    if reduces or CONTRACTION in e.traits:
         shape = shape_of(e.args[0])
         axes = e.params["axes"] if reduces else range(len(shape))
         return min(math.prod(shape[i] for i in axes), SMALL)
@@ -446,7 +434,7 @@ def _bases(a: Var, shape: Shape, makers: Any, fusable: Any) -> Iterable[tuple[Va
         if e.name in VIEWS:
             for x in e.args:
                 if isinstance(x, Var):
-                    again = e.name == "broadcast_to" and _repeats(x.aval.shape, v.aval.shape)
+                    again = REPEATS in e.traits and _repeats(x.aval.shape, v.aval.shape)
                     todo.append((x, repeated or again))
         else:
             yield v, repeated

@@ -8,7 +8,8 @@ from typing import Any
 from fgrad.compiler.cost import contraction
 from fgrad.compiler.elements import VIEWS, scalar_work, shape_of
 from fgrad.compiler.simplify import speculate
-from fgrad.core.primitive import PRIMITIVES
+from fgrad.compiler.simplify.speculation import is_checked
+from fgrad.core.primitive import CONTRACTION, PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.rewriting.effects import communicates
 
@@ -26,7 +27,7 @@ def speculative_program(program: Program) -> Program | None:
         no step that asks whether a slope is infinite, or too little is gained; or if other processes take
         part, each of which would choose alone.
     """
-    if not any(e.name == "isfinite" for e in program.equations) or communicates(program):
+    if not is_checked(program) or communicates(program):
         return None
     fast = speculate(program)
     if fast is None or operations(fast) > (1 - SAVING) * operations(program):
@@ -51,7 +52,7 @@ def _operations(e: Equation) -> int:
         return sum(map(operations, inner)) * (length if isinstance(length, int) else 1)
     if e.name in VIEWS:
         return 0
-    if e.name == "contract":
+    if CONTRACTION in e.traits:
         return contraction(e)
     if PRIMITIVES[e.name].body is not None:
         return scalar_work(e.name) * math.prod(e.outs[0].aval.shape)

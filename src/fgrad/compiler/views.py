@@ -39,7 +39,7 @@ def _transpose(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     return e.value(equation.args[0], tuple(place[i] for i in range(len(axes))))
 
 
-@view("reshape")
+@view("reshape", flat=True)
 def _reshape(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     x = equation.args[0]
     if not isinstance(x, Var):
@@ -87,7 +87,11 @@ def sliced(index: tuple[Any, ...], shape: Shape) -> list[tuple[int, int, int, in
     return out
 
 
-@view("slice")
+def _has_no_truths(equation: Equation) -> bool:
+    return bool not in map(type, equation.params["index"])
+
+
+@view("slice", when=_has_no_truths)
 def _slice(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     x = equation.args[0]
     place = [HERE] * len(shape_of(x))
@@ -101,7 +105,7 @@ def _slice(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     return e.value(x, tuple(place))
 
 
-@view("unslice", pieces=True)
+@view("unslice", pieces=True, when=_has_no_truths)
 def _unslice(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     """Return an element of the slice, or zero."""
     (x,), aval = equation.args, equation.outs[0].aval
@@ -188,7 +192,12 @@ def _same(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     return e.value(equation.args[0], at)
 
 
-@view("gather", pieces=True)
+def _is_looked_up(equation: Equation) -> bool:
+    arrays = equation.args[1:]
+    return all(isinstance(j, Var) for j in arrays) and bool not in map(type, equation.params["template"])
+
+
+@view("gather", pieces=True, when=_is_looked_up)
 def _gather(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     x, *arrays = equation.args
     place = looked_up(e, arrays, equation.params["template"], shape_of(x), at)
@@ -224,7 +233,13 @@ def looked_up(
     return tuple(place)
 
 
-@view("update", pieces=True)
+def _is_written(equation: Equation) -> bool:
+    (x, value), out = equation.args, equation.outs[0].aval
+    same = not isinstance(value, Var) or value.aval.dtype == out.dtype
+    return same and isinstance(x, Var) and _has_no_truths(equation)
+
+
+@view("update", pieces=True, when=_is_written)
 def _update(e: Elements, equation: Equation, _: int, at: Indices) -> Value:
     """Return an element of the value inside the slice, of the array outside."""
     (x, value), aval = equation.args, equation.outs[0].aval

@@ -39,6 +39,11 @@ REDUCES = "reduction"  # gives one element for many
 TRANSFERS = "transfers"  # moves its first operand to a device
 ASSEMBLES = "assembles"  # puts its operands side by side
 PRODUCT = "product"  # sums products of elements
+CONTRACTION = "contraction"  # sums products by subscripts: `a` and `b` of its operands, `out` of its result
+REPEATS = "repeats"  # repeats its operand up to a shape
+REARRANGES = "rearranges"  # gives elements of its one operand, and no others
+CASTS = "casts"  # gives its operand in another dtype
+CHOOSES = "chooses"  # between its other operands, by a condition, which is the first one
 NOT_FOLDED = "not folded"  # looks at the world, or calls the user: not computed before the program runs
 _interned: dict[tuple[int, ...], tuple[int, ...]] = {}
 KEEP_OUT, KEEP_X, KEEP_Y, KEEP_XY = (_interned.setdefault(k, k) for k in ((0,), (1,), (2,), (1, 2)))
@@ -198,6 +203,7 @@ class Primitive:
     __slots__ = (
         "_make_vjp",
         "_vjps",
+        "apart",
         "apply",
         "batch",
         "body",
@@ -253,6 +259,7 @@ class Primitive:
     python: type | None
     reduction: Reduction | None
     stored: Stored | str
+    apart: Rule | None
     traits: frozenset[str]
 
     def __init__(
@@ -282,6 +289,7 @@ class Primitive:
         python: type | None = None,
         reduction: Reduction | None = None,
         stored: Stored | str = "it does not say how files hold it (`stored=`)",
+        apart: Rule | None = None,
         traits: Iterable[str] = (),
     ) -> None:
         """Declare a primitive.
@@ -315,9 +323,11 @@ class Primitive:
             python: the least type of what Python's operators make of Python's numbers by it; None: an array.
             reduction: how compiled loops join the elements along `axes`; None: they do not.
             stored: how files hold it; or why no stored program may contain it.
+            apart: (axis, shape, saved) -> the axis of its one tracked operand of which `axis` of the result,
+                of `shape`, holds the examples one by one; None where it mixes them. None: not known.
             traits: what else is asked of it, from `MOVES` on.
         """
-        self.lower, self.stored = lower, stored
+        self.lower, self.stored, self.apart = lower, stored, apart
         self.write, self.depends, self.large = write, depends, large
         self.mixes, self.costly, self.checks = mixes or body is not None, costly, checks
         self.unchecked, self.effect, self.traits = unchecked or {}, effect, frozenset(traits)

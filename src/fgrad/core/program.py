@@ -61,6 +61,11 @@ class Equation:
     ) -> None:
         self.name, self.args, self.params, self.outs, self.line = name, args, params, outs, line
 
+    @property
+    def traits(self) -> frozenset[str]:
+        """What passes ask of its primitive."""
+        return PRIMITIVES[self.name].traits
+
     def with_args(self, args: Iterable[Any]) -> Equation:
         """Return the same of other arguments."""
         return Equation(self.name, tuple(args), self.params, self.outs, self.line)

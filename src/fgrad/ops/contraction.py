@@ -20,6 +20,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import (
+    CONTRACTION,
     LARGE,
     MULTILINEAR,
     PRODUCT,
@@ -204,7 +205,7 @@ register(
         shape=_shape,
         batch=_batch,
         costly=True,
-        traits={TOTAL, SPREADS, PRODUCT},
+        traits={CONTRACTION, TOTAL, SPREADS, PRODUCT},
         stored=Stored({"a": is_text, "b": is_text, "out": is_text}, fits=_contracts),
     )
 )

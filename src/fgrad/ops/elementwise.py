@@ -13,6 +13,7 @@ from fgrad.core.aval import Aval
 from fgrad.core.primitive import (
     BILINEAR,
     CHEAP,
+    CHOOSES,
     COMMUTATIVE,
     INTEGRAL,
     ITSELF,
@@ -395,7 +396,7 @@ def _declare_table() -> None:
         shape=_shape_where,
         integers=ATOMS["where"].integers,
         truths=ATOMS["where"].truths,
-        traits={CHEAP, TOTAL, KEEPS_C_ORDER, SELECTS},
+        traits={CHEAP, TOTAL, KEEPS_C_ORDER, SELECTS, CHOOSES},
     )
     x = PARAMS[:1]
     _declare(

@@ -18,6 +18,7 @@ from fgrad.core.primitive import (
     KEEPS_C_ORDER_OF_FIRST,
     LARGE,
     MULTILINEAR,
+    REARRANGES,
     SPREADS_FIRST,
     TOTAL,
     VJP,
@@ -284,6 +285,56 @@ def _places(shape: Shape, index: Index) -> Any:
     return places.reshape(-1)
 
 
+def _apart_sliced(axis: int, _: Shape, saved: Any) -> int | None:
+    """Return the axis from which a basic index takes all of output axis `axis`."""
+    index, shape = saved[-1]["index"], saved[0].shape
+    used = sum(part is not None and part is not Ellipsis for part in index)
+    parts = list(index) if Ellipsis in index else [*index, Ellipsis]
+    hidden = [slice(None)] * (len(shape) - used)
+    at = parts.index(Ellipsis)
+    before = out = 0
+    for part in (*parts[:at], *hidden, *parts[at + 1 :]):
+        if isinstance(part, slice):
+            if out == axis:
+                m = shape[before]
+                return before if part.indices(m) == (0, m, 1) else None
+            before, out = before + 1, out + 1
+        elif part is None:
+            out += 1
+        else:
+            before += 1
+    return None
+
+
+def _apart_gathered(axis: int, shape: Shape, saved: Any) -> int | None:
+    """Return 0 where an index array takes something of each sample in turn, or other axes are indexed."""
+    *arrays, aval, params = saved
+    template, n = params["template"], shape[axis]
+    if axis or aval.shape[:1] != (n,):
+        return None
+    plain = [a._value if a.__class__ is Tensor else a for a in arrays]
+    if not all(isinstance(a, np.ndarray) for a in plain):
+        return None
+    if template[0] is HOLE:
+        first = plain[0]
+        whole = all(p is HOLE or isinstance(p, slice | int) for p in template)
+        together = [p is HOLE or isinstance(p, int) for p in template]
+        in_front = together == sorted(together, reverse=True)
+        ordered = first.ndim and first.shape[0] == n and np.array_equal(_column(first), np.arange(n))
+        return 0 if whole and in_front and ordered and np.ndim(first) == max(map(np.ndim, plain)) else None
+    if isinstance(template[0], slice) and template[0] == slice(None):
+        kinds = [p is HOLE or isinstance(p, int) for p in template]
+        first_hole, last = kinds.index(True), len(kinds) - kinds[::-1].index(True)
+        return 0 if all(kinds[first_hole:last]) else None
+    return None
+
+
+def _column(a: Any) -> Any:
+    """Return the first element of each row, if all of a row are equal."""
+    rows = a.reshape(a.shape[0], -1)
+    return rows[:, 0] if (rows == rows[:, :1]).all() else np.zeros(0)
+
+
 def is_index(v: Any, _: Any) -> bool:
     """Return whether a value is an index of slices and integers."""
     return type(v) is tuple and all(map(is_part, v))
@@ -315,8 +366,9 @@ linear(
     shape=lambda x, *, index: Aval(_indexed(x.shape, index), x.dtype),
     batch=lambda x, *, index: bind("slice", x, index=_all(index)),
     write=lambda x, new, *, index: bind("update", x, new, index=index),
-    traits={TOTAL},
+    traits={REARRANGES, TOTAL},
     stored=Stored({"index": is_index}),
+    apart=_apart_sliced,
 )
 linear(
     "unslice",
@@ -719,6 +771,7 @@ _GATHER = register(
             {"template": is_template, "unique": is_flag},
             fits=lambda x, *arrays, template, **_: _fitting(x.shape, arrays, template) is not None,
         ),
+        apart=_apart_gathered,
     )
 )
 register(

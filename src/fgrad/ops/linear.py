@@ -14,13 +14,16 @@ from fgrad.backend.devices import on_host
 from fgrad.core.aval import Aval, Shape, assignable, aval_of
 from fgrad.core.primitive import (
     ASSEMBLES,
+    CASTS,
     CHEAP,
     ELEMENTWISE,
     KEEPS_C_ORDER,
     LARGE,
     LINEAR,
     MOVES,
+    REARRANGES,
     REDUCES,
+    REPEATS,
     SPREADS,
     SPREADS_FIRST,
     TOTAL,
@@ -305,6 +308,17 @@ def _imaginary_adjoint(ct: Any, x: Aval) -> Any:
 _NOWHERE = np.zeros((), bool)
 
 
+def _apart_reshaped(axis: int, shape: Shape, saved: Any) -> int | None:
+    before, own = math.prod(shape[:axis]), saved[0].shape
+    axes = [i for i, m in enumerate(own) if m == shape[axis] and math.prod(own[:i]) == before]
+    return axes[0] if axes else None
+
+
+def apart_along_others(axis: int, _: Any, saved: Any) -> int | None:
+    """Be `apart` of a primitive that mixes elements along the axis `axis`."""
+    return None if saved[-1]["axis"] == axis else axis
+
+
 linear(
     "reshape",
     run=lambda x, *, shape: x.reshape(shape),
@@ -313,8 +327,9 @@ linear(
     batch=lambda x, *, shape: reshape(x, (x.shape[0], *shape)),
     write=lambda x, new, *, shape: reshape(new, x.shape),
     depends=True,
-    traits={MOVES, CHEAP, TOTAL, SPREADS_FIRST, KEEPS_C_ORDER},
+    traits={REARRANGES, MOVES, CHEAP, TOTAL, SPREADS_FIRST, KEEPS_C_ORDER},
     stored=Stored({"shape": is_shape}, fits=lambda x, *, shape: math.prod(shape) == x.size),
+    apart=_apart_reshaped,
 )
 linear(
     "transpose",
@@ -323,8 +338,9 @@ linear(
     shape=lambda x, *, axes: Aval(tuple(x.shape[a] for a in axes), x.dtype),
     batch=lambda x, *, axes: transpose(x, (0, *shifted(axes))),
     write=lambda x, new, *, axes: transpose(new, _inverse(axes)),
-    traits={MOVES, CHEAP, TOTAL, SPREADS_FIRST},
+    traits={REARRANGES, MOVES, CHEAP, TOTAL, SPREADS_FIRST},
     stored=Stored({"axes": are_axes}, fits=lambda x, *, axes: len(axes) == x.ndim),
+    apart=lambda axis, _, saved: int(saved[-1]["axes"][axis]),
 )
 linear(
     "broadcast_to",
@@ -332,7 +348,7 @@ linear(
     adjoint=lambda ct, x, *, shape: sum_to(ct, x.shape),
     shape=_shape_broadcast,
     batch=_batch_broadcast,
-    traits={MOVES, CHEAP, TOTAL, SPREADS_FIRST},
+    traits={REARRANGES, REPEATS, MOVES, CHEAP, TOTAL, SPREADS_FIRST},
     stored=Stored({"shape": is_shape}, fits=lambda x, *, shape: np.broadcast_shapes(x.shape, shape) == shape),
 )
 linear(
@@ -361,7 +377,7 @@ linear(
     adjoint=lambda ct, x, *, dtype: convert(ct, x.dtype),
     shape=lambda x, *, dtype: Aval(x.shape, dtype),
     batch=lambda x, *, dtype: convert(x, dtype),
-    traits={MOVES, CHEAP, TOTAL, KEEPS_C_ORDER, ELEMENTWISE},
+    traits={CASTS, MOVES, CHEAP, TOTAL, KEEPS_C_ORDER, ELEMENTWISE},
     stored=Stored({"dtype": is_dtype}),
 )
 register(
@@ -458,6 +474,7 @@ linear(
     batch=lambda x, *, axis: bind("cumsum", x, axis=axis + 1),
     traits={SPREADS_FIRST, KEEPS_C_ORDER},
     stored=Stored({"axis": is_axis}),
+    apart=apart_along_others,
 )
 
 

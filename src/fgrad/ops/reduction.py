@@ -25,7 +25,16 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.stored import Stored, are_axes, is_axis
 from fgrad.core.tensor import bind, refuse_complex
-from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, reverse, shifted, sum_axes
+from fgrad.ops.linear import (
+    Axes,
+    apart_along_others,
+    broadcast_to,
+    expand,
+    reshape,
+    reverse,
+    shifted,
+    sum_axes,
+)
 
 
 def reduced(x: Any, axes: Axes) -> Aval:
@@ -211,6 +220,7 @@ register(
         batch=lambda _, x, *, axis: bind("cumprod", x, axis=axis + 1),
         traits={KEEPS_C_ORDER},
         stored=Stored({"axis": is_axis}),
+        apart=apart_along_others,
     )
 )
 

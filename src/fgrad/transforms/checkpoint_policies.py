@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fgrad.core.primitive import CONTRACTION, PRIMITIVES
+
 Policy = Callable[..., bool]
 
 
@@ -20,7 +22,7 @@ def nothing_saveable(primitive: str, **params: Any) -> bool:
 
 def dots_saveable(primitive: str, **params: Any) -> bool:
     """Keep the results of products of matrices and of contractions (`matmul`, `dot`, `einsum`, ...)."""
-    return primitive == "contract"
+    return primitive in PRIMITIVES and CONTRACTION in PRIMITIVES[primitive].traits
 
 
 def save_only_these_names(*names: str) -> Policy:

@@ -18,13 +18,22 @@ import numpy as np
 
 from fgrad.core.aval import Shape
 from fgrad.core.placement import near
-from fgrad.core.primitive import ELEMENTWISE, ITSELF, OPERATORS, PRIMITIVES, VJP, WEIGHTS
+from fgrad.core.primitive import (
+    ASSEMBLES,
+    CONTRACTION,
+    ELEMENTWISE,
+    ITSELF,
+    OPERATORS,
+    PRIMITIVES,
+    REDUCES,
+    REPEATS,
+    VJP,
+    WEIGHTS,
+)
 from fgrad.core.tape import Node, Pick, Tape
-from fgrad.core.tensor import Tensor
 from fgrad.core.trace import current, next_level, running
 from fgrad.ops import functions
 from fgrad.ops.contraction import contract
-from fgrad.ops.indexing import HOLE
 from fgrad.ops.linear import reshape, transpose, unbroadcast
 from fgrad.transforms.batch import Batch
 from fgrad.transforms.cotangents import lift
@@ -166,20 +175,19 @@ class _Sweep:
 def _by_rows(sweep: _Sweep, node: Node, vjp: VJP, c: Rows) -> Sequence[Any] | None:
     """Return the cotangents of the parents, if the step treats the samples one by one."""
     saved = tuple(map(lift, node.saved))
-    if vjp.transpose is ITSELF or (
-        vjp.primitive in PRIMITIVES and ELEMENTWISE in PRIMITIVES[vjp.primitive].traits
-    ):
+    traits = PRIMITIVES[vjp.primitive].traits if vjp.primitive in PRIMITIVES else ()
+    if vjp.transpose is ITSELF or ELEMENTWISE in traits:
         return _elementwise(sweep, node, vjp, c, saved)
-    if vjp.primitive == "contract":
+    if CONTRACTION in traits:
         return _contract(sweep, node, vjp, c, saved)
-    if vjp.primitive == "broadcast_to":
+    if REPEATS in traits:
         aval = node.saved[0]
         return [_unbroadcast(sweep, c, (aval.shape, aval.dtype))]
-    if vjp.primitive == "concatenate":
+    if ASSEMBLES in traits and vjp.params:
         if saved[-1]["axis"] == c.axis:
             return None
         return [Rows(b, c.axis) for b in vjp.lifted(c.value, *saved)]
-    axis = _axis_before(sweep.n, node, vjp, c) if vjp.params else None
+    axis = _axis_before(node, vjp, c) if vjp.params else None
     if axis is None:
         return None
     (back,) = vjp.lifted(c.value, *saved)
@@ -232,70 +240,12 @@ def _contract(sweep: _Sweep, node: Node, vjp: VJP, c: Rows, saved: tuple[Any, ..
     return back
 
 
-def _axis_before(n: int, node: Node, vjp: VJP, c: Rows) -> int | None:
+def _axis_before(node: Node, vjp: VJP, c: Rows) -> int | None:
     """Return the axis of the samples in the one argument of a step, if it has them one by one."""
-    params = node.saved[-1]
-    if vjp.transpose is WEIGHTS or vjp.primitive in {"sum", "mean"}:
+    primitive = PRIMITIVES.get(vjp.primitive)
+    if vjp.transpose is WEIGHTS or (primitive and REDUCES in primitive.traits):
+        params = node.saved[-1]
         rank = len(node.saved[list(vjp.keep).index(1)].shape if vjp.keep else node.saved[0].shape)
         return [i for i in range(rank) if i not in params["axes"]][c.axis]
-    if vjp.primitive == "reshape":
-        before, shape = math.prod(c.value.shape[: c.axis]), node.saved[0].shape
-        axes = [i for i, m in enumerate(shape) if m == n and math.prod(shape[:i]) == before]
-        return axes[0] if axes else None
-    if vjp.primitive == "transpose":
-        return int(params["axes"][c.axis])
-    if vjp.primitive == "slice":
-        return _axis_of_index(params["index"], node.saved[0].shape, c.axis)
-    if vjp.primitive in {"cumsum", "cumprod"}:
-        return None if params["axis"] == c.axis else c.axis
-    if vjp.primitive == "gather":
-        return _axis_of_gather(n, node, params["template"], c.axis)
-    return None
-
-
-def _axis_of_index(index: tuple[Any, ...], shape: Shape, axis: int) -> int | None:
-    """Return the axis from which a basic index takes all of output axis `axis`."""
-    used = sum(part is not None and part is not Ellipsis for part in index)
-    parts = list(index) if Ellipsis in index else [*index, Ellipsis]
-    hidden = [slice(None)] * (len(shape) - used)
-    at = parts.index(Ellipsis)
-    before = out = 0
-    for part in (*parts[:at], *hidden, *parts[at + 1 :]):
-        if isinstance(part, slice):
-            if out == axis:
-                m = shape[before]
-                return before if part.indices(m) == (0, m, 1) else None
-            before, out = before + 1, out + 1
-        elif part is None:
-            out += 1
-        else:
-            before += 1
-    return None
-
-
-def _axis_of_gather(n: int, node: Node, template: tuple[Any, ...], axis: int) -> int | None:
-    """Return 0 where an index array takes something of each sample in turn, or other axes are indexed."""
-    *arrays, aval, _ = node.saved
-    if axis or aval.shape[:1] != (n,):
-        return None
-    plain = [a._value if a.__class__ is Tensor else a for a in arrays]
-    if not all(isinstance(a, np.ndarray) for a in plain):
-        return None
-    if template[0] is HOLE:
-        first = plain[0]
-        whole = all(p is HOLE or isinstance(p, slice | int) for p in template)
-        together = [p is HOLE or isinstance(p, int) for p in template]
-        in_front = together == sorted(together, reverse=True)
-        ordered = first.ndim and first.shape[0] == n and np.array_equal(_column(first), np.arange(n))
-        return 0 if whole and in_front and ordered and np.ndim(first) == max(map(np.ndim, plain)) else None
-    if isinstance(template[0], slice) and template[0] == slice(None):
-        kinds = [p is HOLE or isinstance(p, int) for p in template]
-        first_hole, last = kinds.index(True), len(kinds) - kinds[::-1].index(True)
-        return 0 if all(kinds[first_hole:last]) else None
-    return None
-
-
-def _column(a: Any) -> Any:
-    """Return the first element of each row, if all of a row are equal."""
-    rows = a.reshape(a.shape[0], -1)
-    return rows[:, 0] if (rows == rows[:, :1]).all() else np.zeros(0)
+    apart = primitive.apart if primitive else None
+    return None if apart is None else apart(c.axis, c.value.shape, node.saved)

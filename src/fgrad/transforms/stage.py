@@ -13,6 +13,7 @@ from fgrad.core.nonfinite import quiet
 from fgrad.core.notes import origin
 from fgrad.core.primitive import (
     C_ORDER,
+    CHOOSES,
     INTEGRAL,
     KEEPS_C_ORDER,
     KEEPS_C_ORDER_OF_FIRST,
@@ -222,12 +223,9 @@ class Stage(Trace):
         integral = INTEGRAL in primitive.traits
         if not primitive.mixes and not integral:
             return args, None
-        free = {i for i, k in enumerate(kinds) if k and not (i == 0 and primitive.name == "where")}
-        fixed = [
-            aval_of(a).dtype
-            for i, a in enumerate(args)
-            if not (kinds[i] or (i == 0 and primitive.name == "where"))
-        ]
+        first = 1 if CHOOSES in primitive.traits else 0
+        free = {i for i, k in enumerate(kinds) if k and i >= first}
+        fixed = [aval_of(a).dtype for i, a in enumerate(args) if not kinds[i] and i >= first]
         if not fixed:
             return args, None
         dtype = np.result_type(*fixed, *(SAMPLE[k] for i, k in enumerate(kinds) if i in free and k))

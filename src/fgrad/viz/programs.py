@@ -9,6 +9,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.core.control_flow import Branches, Scan, While, programs_of
+from fgrad.core.primitive import CONTRACTION
 from fgrad.core.program import Equation, Program, Var, aval_out, shown, shown_parameter
 from fgrad.core.scopes import Scope, scopes_of
 from fgrad.viz.formatting import cut
@@ -120,7 +121,7 @@ def _avals(e: Equation) -> list[Any]:
 
 def _detail(e: Equation) -> str:
     """Return constants and parameters of an equation."""
-    if e.name == "contract":
+    if CONTRACTION in e.traits:
         return f"{e.params['a']},{e.params['b']}→{e.params['out']}"
     constants = [shown(a) for a in e.args if not isinstance(a, Var)]
     given = [f"{k}={shown_parameter(v)}" for k, v in e.params.items() if k != "code" and _is_plain(v)]

@@ -23,6 +23,7 @@ from fgrad.compiler.fuse import Call, Nest, fuse
 from fgrad.compiler.layout import Buffer, computed, dying, heirs, lifetimes, packed, variables
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Branches, Scan, While
+from fgrad.core.primitive import CONTRACTION
 from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.rewriting.liveness import eliminate
 from fgrad.kernels.launching import device
@@ -366,7 +367,7 @@ def _avals(e: Equation) -> list[Aval]:
 def product(step: Call) -> Product | None:
     """Return the product of matrices that a contraction is, with variables for slots; None if it is none."""
     e = step.equation
-    if e.name != "contract":
+    if CONTRACTION not in e.traits:
         return None
     (x, y), (z,) = e.args, e.outs
     if not (isinstance(x, Var) and isinstance(y, Var)) or x.aval.dtype != y.aval.dtype:

@@ -15,7 +15,7 @@ from fgrad.compiler.loops.cse import once
 from fgrad.compiler.loops.fusion import joined
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Code, Scan, While
-from fgrad.core.primitive import MOVES, PRIMITIVES, TOTAL
+from fgrad.core.primitive import CONTRACTION, MOVES, PRIMITIVES, TOTAL
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.rewriting.effects import has_effect
 from fgrad.core.rewriting.liveness import live
@@ -326,7 +326,7 @@ def _summed_after(e: Equation) -> list[Equation]:
             continue
         factor = next((a for a in s.args if a is not total), None)
         product = maker.get(factor) if isinstance(factor, Var) else None
-        if product and product.name == "contract" and total in s.args:
+        if product and CONTRACTION in product.traits and total in s.args:
             pair = [a for a in product.args if isinstance(a, Var) and a not in constant]
             small = len(pair) == 2 and sum(a.aval.size for a in pair) < total.aval.size
             if small and all(a.aval.dtype == total.aval.dtype for a in pair):
@@ -362,9 +362,9 @@ def _summed_after(e: Equation) -> list[Equation]:
         whole = {**params, "a": step + params["a"], "b": step + params["b"]}
         factors = tuple(stacks[a] for a in product.args)
         if not isinstance(init[k], Var) and not np.any(init[k]):
-            after.append(Equation("contract", factors, whole, (e.outs[k],), e.line))
+            after.append(Equation(product.name, factors, whole, (e.outs[k],), e.line))
         else:
             part = Var(e.outs[k].aval, "v")
-            after.append(Equation("contract", factors, whole, (part,), e.line))
+            after.append(Equation(product.name, factors, whole, (part,), e.line))
             after.append(Equation("add", (init[k], part), {}, (e.outs[k],), e.line))
     return [loop, *after]

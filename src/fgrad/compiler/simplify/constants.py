@@ -9,7 +9,7 @@ import numpy as np
 
 from fgrad.blocks import is_of_handler
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES
+from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, REPEATS
 from fgrad.core.program import Var
 from fgrad.core.rewriting.keys import Keys, without_repetitions
 from fgrad.core.tensor import Tensor
@@ -129,7 +129,7 @@ def folded(name: str, args: tuple[Any, ...], params: dict[str, Any], aval: Aval)
         return None
     try:
         with np.errstate(all="ignore"):
-            if name == "broadcast_to":
+            if REPEATS in primitive.traits:
                 out = np.broadcast_to(args[0], aval.shape)
             elif aval.size <= max(FEW, *map(memory, args)):
                 out = primitive.run(

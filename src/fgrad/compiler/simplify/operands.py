@@ -8,7 +8,7 @@ import numpy as np
 
 from fgrad.compiler.simplify.constants import folded, is_constant
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules, is_elementwise
-from fgrad.core.primitive import PRIMITIVES
+from fgrad.core.primitive import CASTS, PRIMITIVES, REARRANGES
 from fgrad.core.program import Equation, Var
 
 FOLDING, OPERANDS = Rules(), Rules()
@@ -22,11 +22,11 @@ def known(rw: Rewriting, e: Equation) -> Any:
     aval = e.outs[0].aval
     scalars = [rw.scalar(a) for a in e.args]
     if aval.size and all(s is not None for s in scalars) and (aval.shape or any(map(np.ndim, e.args))):
-        if e.name in {"reshape", "transpose", "slice", "broadcast_to"}:
+        if REARRANGES in e.traits:
             return rw.full(scalars[0], aval)
-        if e.name == "convert":
+        if CASTS in e.traits:
             with np.errstate(all="ignore"):
-                return rw.full(PRIMITIVES["convert"].run(scalars[0], dtype=aval.dtype), aval)
+                return rw.full(PRIMITIVES[e.name].run(scalars[0], **e.params), aval)
         if e.name == "mean" and aval.dtype.kind in "fc":
             return rw.full(scalars[0], aval)
     return folded(e.name, e.args, e.params, aval)

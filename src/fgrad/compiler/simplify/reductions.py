@@ -13,7 +13,7 @@ import numpy as np
 
 from fgrad.compiler.simplify.constants import is_constant, number, typed
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
-from fgrad.compiler.simplify.shapes import boxes, index_of
+from fgrad.compiler.simplify.shapes import Box, boxes, index_of, is_whole, take, through, undropped
 from fgrad.core.aval import Shape
 from fgrad.core.program import Equation
 
@@ -302,3 +302,20 @@ def _with_weight(rw: Rewriting, inner: Equation, weight: Any, own: str, kept: st
             letters[k] = "".join(c for c in letters[k] if c not in gone)
     (x, y), (a, b) = operands, letters
     return _contract(rw, x, y, a, b, kept, flipped=False)
+
+
+@through("contract")
+def _through_contract(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
+    """Contract what is taken of the operands, where that is less than what need not be computed."""
+    a, b, names = (made.params[k] for k in ("a", "b", "out"))
+    where = dict(zip(names, map(undropped, taken), strict=True))
+    parts, moved = [], 0
+    for v, letters in zip(made.args, (a, b), strict=True):
+        shape = rw.aval(v).shape
+        own = [where.get(c) or Box(0, n, 1) for c, n in zip(letters, shape, strict=True)]
+        moved += 0 if is_whole(shape, own) else math.prod(p.length for p in own)
+        parts.append(own)
+    if not rw.single(made.outs[0]) or moved > made.outs[0].aval.size - math.prod(out):
+        return None
+    args = [take(rw, v, own) for v, own in zip(made.args, parts, strict=True)]
+    return rw.reshape(rw.make("contract", *args, a=a, b=b, out=names), out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 from fgrad.compiler.simplify.constants import is_constant, is_plain_zero
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
 from fgrad.core.aval import Aval, Shape
+from fgrad.core.primitive import CONTRACTION
 from fgrad.core.program import Equation, Var
 
 SHAPES = Rules()
@@ -49,10 +49,10 @@ def transpose(rw: Rewriting, e: Equation) -> Any:
         small = rw.aval(made.args[0]).shape
         full = rw.reshape(made.args[0], (1,) * (len(shape) - len(small)) + small)
         return rw.broadcast(rw.make("transpose", full, axes=axes), e.outs[0].aval.shape)
-    made = rw.maker(x, "contract")
-    if made and rw.single(x):
+    made = rw.maker(x)
+    if made and CONTRACTION in made.traits and rw.single(x):
         out = "".join(made.params["out"][a] for a in axes)
-        return rw.make("contract", *made.args, a=made.params["a"], b=made.params["b"], out=out)
+        return rw.make(made.name, *made.args, a=made.params["a"], b=made.params["b"], out=out)
     return None
 
 
@@ -188,7 +188,8 @@ def _apart(a: Box, b: Box) -> bool:
     return high_a < low_b or high_b < low_a
 
 
-def _kept(b: Box) -> Box:
+def undropped(b: Box) -> Box:
+    """Return what takes the same, an integer as an axis of length one."""
     return Box(b.start, b.length, b.step)
 
 
@@ -222,7 +223,7 @@ _NOTHING = Equation("", (), {}, (), "")
 _THROUGH: dict[str, Callable[..., Any]] = {}  # (rewriting, equation, what is taken, shape) -> it, or None
 
 
-def _through(name: str) -> Callable[[Callable[..., Any]], Any]:
+def through(name: str) -> Callable[[Callable[..., Any]], Any]:
     """Return the decorator that adds how parts of the result of a primitive are made of parts of operands."""
 
     def add(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -232,7 +233,7 @@ def _through(name: str) -> Callable[[Callable[..., Any]], Any]:
     return add
 
 
-@_through("slice")
+@through("slice")
 def _through_slice(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     first = boxes(rw.aval(made.args[0]).shape, made.params["index"])
     return None if first is None else rw.reshape(take(rw, made.args[0], _of_taken(first, taken)), out)
@@ -248,7 +249,7 @@ def _of_taken(first: Sequence[Box], second: Sequence[Box]) -> list[Box]:
     return joined
 
 
-@_through("unslice")
+@through("unslice")
 def _through_unslice(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     (x,), shape = made.args, made.params["shape"]
     written = boxes(shape, made.params["index"])
@@ -257,7 +258,7 @@ def _through_unslice(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> 
     if any(_apart(w, t) for w, t in zip(written, taken, strict=True)):
         return rw.full(0, Aval(out, rw.aval(x).dtype))
     own = rw.reshape(x, lengths(written))
-    if all(_kept(w) == _kept(t) for w, t in zip(written, taken, strict=True)):
+    if all(undropped(w) == undropped(t) for w, t in zip(written, taken, strict=True)):
         return rw.reshape(own, out)
     inside = [_within(w, t) for w, t in zip(written, taken, strict=True)]
     if any(b is None for b in inside):
@@ -265,7 +266,7 @@ def _through_unslice(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> 
     return rw.reshape(take(rw, own, [b for b in inside if b]), out)
 
 
-@_through("update")
+@through("update")
 def _through_update(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     x, value = made.args
     shape = rw.aval(x).shape
@@ -276,14 +277,14 @@ def _through_update(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> A
         return take(rw, x, taken)
     aval = rw.aval(value)
     region = kept_lengths(written)
-    same = all(_kept(w) == _kept(t) for w, t in zip(written, taken, strict=True))
+    same = all(undropped(w) == undropped(t) for w, t in zip(written, taken, strict=True))
     typed = value.__class__ is Var or hasattr(value, "dtype")
     if same and typed and aval.dtype == rw.aval(x).dtype and len(aval.shape) <= len(region):
         return rw.reshape(rw.broadcast(value, region), out)
     return None
 
 
-@_through("concatenate")
+@through("concatenate")
 def _through_concatenate(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     axis = made.params["axis"]
     start = 0
@@ -297,7 +298,7 @@ def _through_concatenate(rw: Rewriting, made: Any, taken: list[Box], out: Shape)
     return None
 
 
-@_through("stack")
+@through("stack")
 def _through_stack(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     first, rest = taken[0], taken[1:]
     if first.length != 1 or rw.aval(made.args[first.start]).dtype != made.outs[0].aval.dtype:
@@ -305,7 +306,7 @@ def _through_stack(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> An
     return rw.reshape(take(rw, made.args[first.start], rest), out)
 
 
-@_through("broadcast_to")
+@through("broadcast_to")
 def _through_broadcast(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     (x,), shape = made.args, rw.aval(made.args[0]).shape
     own = [
@@ -315,7 +316,7 @@ def _through_broadcast(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -
     return rw.broadcast(take(rw, x, own), out) if all(t.length for t in taken) else None
 
 
-@_through("transpose")
+@through("transpose")
 def _through_transpose(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     axes = made.params["axes"]
     if any(t.drops for t in taken):
@@ -326,7 +327,7 @@ def _through_transpose(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -
     return rw.make("transpose", take(rw, made.args[0], inner), axes=axes)
 
 
-@_through("add")
+@through("add")
 def _through_sum(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     """Take of both terms, where one of them is mostly zero."""
     shape = made.outs[0].aval.shape
@@ -335,23 +336,6 @@ def _through_sum(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
     ):
         return None
     return rw.make("add", *(take(rw, a, taken) for a in made.args))
-
-
-@_through("contract")
-def _through_contract(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
-    """Contract what is taken of the operands, where that is less than what need not be computed."""
-    a, b, names = (made.params[k] for k in ("a", "b", "out"))
-    where = dict(zip(names, map(_kept, taken), strict=True))
-    parts, moved = [], 0
-    for v, letters in zip(made.args, (a, b), strict=True):
-        shape = rw.aval(v).shape
-        own = [where.get(c) or Box(0, n, 1) for c, n in zip(letters, shape, strict=True)]
-        moved += 0 if is_whole(shape, own) else math.prod(p.length for p in own)
-        parts.append(own)
-    if not rw.single(made.outs[0]) or moved > made.outs[0].aval.size - math.prod(out):
-        return None
-    args = [take(rw, v, own) for v, own in zip(made.args, parts, strict=True)]
-    return rw.reshape(rw.make("contract", *args, a=a, b=b, out=names), out)
 
 
 @SHAPES.on("unslice")

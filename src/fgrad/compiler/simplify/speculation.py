@@ -26,6 +26,11 @@ from fgrad.core.program import Equation, Program, Var
 _ROUNDS = 2  # what a choice hid is seen in the second one
 
 
+def is_checked(program: Program) -> bool:
+    """Return whether a program asks whether a slope is infinite."""
+    return any(e.name == "isfinite" for e in program.equations)
+
+
 def speculate(program: Program) -> Program | None:
     """Return a speculative program, None where there is no simpler one.
 
@@ -90,7 +95,7 @@ class Speculation(Rules):
         condition, zero, tangent = e.args
         if rw.scalar(zero) is None or rw.scalar(zero) != 0 or rw.aval(tangent) != e.outs[0].aval:
             return None
-        turned = rw.maker(tangent, "negative")
+        turned = rw.negation(tangent, e)
         scaled = rw.maker(turned.args[0] if turned else tangent, "scale")
         both = rw.maker(condition, "logical_and")
         for side in both.args if scaled and both else ():
