@@ -10,18 +10,14 @@ import numpy as np
 import scipy.optimize
 
 from fgrad import numpy as fnp
-from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
 from fgrad.numpy import linalg
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.scipy.closures import Closed, Several, first
-from fgrad.scipy.optimize.limits import Active, Bounds, active_set, bounds_of, on_bounds
+from fgrad.scipy.optimize.limits import Bounds, bounds_of
+from fgrad.scipy.optimize.minimization import minimum
 from fgrad.scipy.optimize.solution import (
-    BOOL,
-    INT,
     OptimizeResult,
-    is_solved,
-    solution,
     told,
 )
 from fgrad.scipy.results import is_plain
@@ -29,7 +25,7 @@ from fgrad.scipy.solver_calls import run_solver
 from fgrad.scipy.vectors import Vector, array, as_float, flat_values, listed
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.forward import jacfwd
-from fgrad.transforms.reverse import grad, jacrev
+from fgrad.transforms.reverse import jacrev
 
 LOSSES: dict[str, Callable[[Any], Any]] = {
     "linear": lambda z: z,
@@ -155,33 +151,19 @@ def least_squares(
         result["x"] = vector.restore(result["x"])
         return result
 
-    def conditions(v: Any, vs: Sequence[Any], active: Active) -> Any:
-        _, low, high, *cs = vs
-        return on_bounds(grad(cost)(v, cs), v, low, high, active)
-
-    def run(vs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-        result = search(vs)
-        _, low, high, *cs = vs
-        nothing, no_rows = [np.zeros(0)] * 3, np.zeros((0, vector.size))
-        slope = array(grad(cost)(result.x, cs))
-        active = active_set(result.x, slope, array(low), array(high), nothing, no_rows)
-        solved = is_solved(lambda v: conditions(v, vs, active), result.x, result.success)
-        counts = result.status, result.nfev, result.njev or 0
-        return [result.x, *active[:2], result.success, solved, *counts], result
-
-    outs = [vector.aval, *[Aval((vector.size,), BOOL)] * 2, *[Aval((), BOOL)] * 2, *[Aval((), INT)] * 3]
-    (found, *flags, success, solved, status, nfev, njev), raw = run_solver("least_squares", run, values, outs)
-    active = Active(*flags, *[np.zeros(0)] * 3)
-    x = solution("least_squares", lambda v: conditions(v, values, active), found, solved, status)
-    known = {"message": raw.message} if raw is not None else {}
+    x, known = minimum(
+        "least_squares",
+        search,
+        values,
+        lambda cs: lambda v: cost(v, cs),
+        None,
+        0,
+        ("status", "nfev", "njev"),
+    )
     return OptimizeResult(
         x=vector.restore(x),
         cost=cost(x, problem.captured),
         fun=problem.at(problem.captured)["residuals"](x)[0],
-        success=success,
-        status=status,
-        nfev=nfev,
-        njev=njev,
         **known,
     )
 

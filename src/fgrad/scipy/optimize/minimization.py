@@ -119,40 +119,85 @@ def minimize(
         _, result = run_solver("minimize", lambda vs: ((), search(vs)), values, ())
         return delivered(result, vector)
 
-    m = limited.outs(start)[0].shape[0] if limited else 0
-    outs = [Aval((n,), FLOAT), Aval((n,), BOOL), Aval((n,), BOOL)]
-    outs += [
-        Aval((m,), FLOAT),
-        Aval((m,), BOOL),
-        Aval((m,), BOOL),
-        *[Aval((), BOOL)] * 2,
-        *[Aval((), INT)] * 5,
-    ]
-
-    def run(vs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-        result = search(vs)
-        active = search.active(vs, result.x)
-        z = np.concatenate([result.x, active.multipliers])
-        solved = is_solved(lambda z: search.conditions(z, vs, active), z, result.success)
-        return [result.x, *active, result.success, solved, result.status, *counts_of(result)], result
-
-    (found, *flags, success, solved, status, nfev, njev, nhev, nit), raw = run_solver(
-        "minimize", run, values, outs
+    x, known = minimum(
+        "minimize",
+        search,
+        values,
+        lambda cs: first(problem.at(cs)["objective"]),
+        (lambda cs: problem.at(cs)["limits"]) if limited else None,
+        limited.outs(start)[0].shape[0] if limited else 0,
+        ("status", *COUNTS),
     )
-    active = Active(*flags)
-    guess = fnp.concatenate([found, active.multipliers])
-    z = solution("minimize", lambda z: search.conditions(z, values, active), guess, solved, status)
-    x = z[:n]
     (value,) = problem.at(problem.captured)["objective"](x)
-    known = dict(zip(("success", "status", *COUNTS), (success, status, nfev, njev, nhev, nit), strict=True))
-    if raw is not None:
-        known["message"] = raw.message
     return OptimizeResult(x=vector.restore(x), fun=value, **known)
 
 
-def counts_of(result: Any) -> list[Any]:
-    """Return how often SciPy called what; 0 where it did not count."""
-    return [result.get(k, 0) for k in COUNTS]
+def minimum(
+    name: str,
+    search: Callable[[Sequence[Any]], Any],
+    values: Sequence[Any],
+    objective: Callable[[Sequence[Any]], Callable[[Any], Any]],
+    limits: Callable[[Sequence[Any]], Callable[[Any], Any]] | None,
+    m: int,
+    counts: Sequence[str],
+) -> tuple[Any, dict[str, Any]]:
+    """Return the vector that a search finds, a function of what the problem is made of, and what SciPy says.
+
+    Args:
+        name: of the solver.
+        search: returns SciPy's result for arrays of `values`.
+        values: the start, lower and upper bounds, and what functions capture.
+        objective: returns the function of the vector for captured values.
+        limits: returns that of constrained values and their limits; None: there are none.
+        m: how many values are constrained.
+        counts: SciPy's fields of integers.
+    """
+    n = values[1].shape[0]
+
+    def conditions(z: Any, vs: Sequence[Any], active: Active) -> Any:
+        """Return the first-order conditions at `z`, variables and multipliers, with the active limits."""
+        x, multipliers = z[:n], z[n:]
+        _, lower, upper, *captured = vs
+        value = objective(captured)
+        if limits is None:
+            return on_bounds(grad(value)(x), x, lower, upper, active)
+        limited = limits(captured)
+
+        def lagrangian(v: Any) -> Any:
+            return value(v) + fnp.sum(multipliers * limited(v)[0])
+
+        slope = on_bounds(grad(lagrangian)(x), x, lower, upper, active)
+        given, low, high = limited(x)
+        tight = fnp.where(active.on_upper, given - high, multipliers)
+        return fnp.concatenate([slope, fnp.where(active.on_lower, given - low, tight)])
+
+    def active_at(x: Any, vs: Sequence[Any]) -> Active:
+        _, lower, upper, *captured = vs
+        slope = array(grad(objective(captured))(x))
+        known, jacobian = [np.zeros(0)] * 3, np.zeros((0, n))
+        if limits is not None:
+            known = list(map(array, limits(captured)(x)))
+            jacobian = array(jacrev(first(limits(captured)))(x))
+        return active_set(x, slope, array(lower), array(upper), known, jacobian)
+
+    def run(vs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+        result = search(vs)
+        x = np.array(result.x, float).reshape(n)
+        active = active_at(x, vs)
+        z = np.concatenate([x, active.multipliers])
+        solved = is_solved(lambda z: conditions(z, vs, active), z, result.success)
+        return [x, *active, result.success, solved, *(result.get(k) or 0 for k in counts)], result
+
+    outs = [Aval((n,), FLOAT), *[Aval((n,), BOOL)] * 2, Aval((m,), FLOAT), *[Aval((m,), BOOL)] * 2]
+    outs += [*[Aval((), BOOL)] * 2, *[Aval((), INT)] * len(counts)]
+    ys, raw = run_solver(name, run, values, outs)
+    found, active, (success, solved) = ys[0], Active(*ys[1:6]), ys[6:8]
+    known = {"success": success, **dict(zip(counts, ys[8:], strict=True))}
+    guess = fnp.concatenate([found, active.multipliers])
+    z = solution(name, lambda z: conditions(z, values, active), guess, solved, known.get("status", 0))
+    if raw is not None and "status" in known:
+        known["message"] = raw.message
+    return z[:n], known
 
 
 def real_value(value: Any, fun: Callable[..., Any], jac: Any = None) -> Any:
@@ -254,36 +299,6 @@ class _Search:
         if method in HESSIAN:
             return {"hess": _on_arrays(jacrev(slope))}
         return {}
-
-    def conditions(self, z: Any, values: Sequence[Any], active: Active) -> Any:
-        """Return the first-order conditions at `z`, variables and multipliers, with the active limits."""
-        n = self.vector.size
-        x, multipliers = z[:n], z[n:]
-        _, lower, upper, *captured = values
-        functions = self.problem.at(captured)
-        limits = functions.get("limits")
-
-        def lagrangian(v: Any) -> Any:
-            (value,) = functions["objective"](v)
-            return value + fnp.sum(multipliers * limits(v)[0]) if limits else value
-
-        slope = on_bounds(grad(lagrangian)(x), x, lower, upper, active)
-        if not limits:
-            return slope
-        value, low, high = limits(x)
-        tight = fnp.where(active.on_upper, value - high, multipliers)
-        return fnp.concatenate([slope, fnp.where(active.on_lower, value - low, tight)])
-
-    def active(self, values: Sequence[Any], x: Any) -> Active:
-        """Return the active set at the solution `x`."""
-        _, lower, upper, *captured = values
-        functions = self.problem.at(captured)
-        slope = array(grad(first(functions["objective"]))(x))
-        known, jacobian = [np.zeros(0)] * 3, np.zeros((0, x.size))
-        if "limits" in functions:
-            known = list(map(array, functions["limits"](x)))
-            jacobian = array(jacrev(first(functions["limits"]))(x))
-        return active_set(x, slope, array(lower), array(upper), known, jacobian)
 
 
 def _products(slope: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:

@@ -14,14 +14,12 @@ from fgrad.core.aval import Aval
 from fgrad.core.tensor import Tensor
 from fgrad.numpy.indexing import stop_gradient
 from fgrad.scipy.closures import Closed, Several, first
-from fgrad.scipy.optimize.limits import Active, active_set, on_bounds
-from fgrad.scipy.optimize.minimization import delivered, real_value
+from fgrad.scipy.optimize.minimization import delivered, minimum, real_value
 from fgrad.scipy.optimize.solution import (
     BOOL,
     FLOAT,
     INT,
     OptimizeResult,
-    is_solved,
     solution,
 )
 from fgrad.scipy.results import is_plain, register_result
@@ -75,10 +73,10 @@ def minimize_scalar(
     objective = Closed(lambda v: [real_value(fun(v, *args), fun)], [Aval((), FLOAT)])
     lower, upper = bounds if bounds is not None else (-np.inf, np.inf)
     lower, upper = (fnp.reshape(as_float(_array_like(b)), (1,)) for b in (lower, upper))
-    values = [lower, upper, *objective.captured]
+    values = [np.zeros(1), lower, upper, *objective.captured]
 
     def search(vs: Sequence[Any]) -> Any:
-        low, high, *cs = vs
+        _, low, high, *cs = vs
         known = {"bounds": (float(array(low)[0]), float(array(high)[0]))} if bounds is not None else {}
         return scipy.optimize.minimize_scalar(
             lambda v: float(array(objective(cs, np.float64(v))[0])),
@@ -92,26 +90,16 @@ def minimize_scalar(
     if is_plain(values):
         return delivered(run_solver("minimize_scalar", lambda vs: ((), search(vs)), values, ())[1], vector)
 
-    def conditions(z: Any, vs: Sequence[Any], active: Active) -> Any:
-        low, high, *cs = vs
-        slope = grad(objective.at(cs))(z[0])
-        return on_bounds(fnp.reshape(slope, (1,)), z, low, high, active)
-
-    def run(vs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-        result = search(vs)
-        low, high, *cs = vs
-        x = np.array([result.x], float)
-        slope = array(grad(objective.at(cs))(np.float64(result.x))).reshape(1)
-        active = active_set(x, slope, array(low), array(high), [np.zeros(0)] * 3, np.zeros((0, 1)))
-        solved = is_solved(lambda z: conditions(z, vs, active), x, result.success)
-        return [x, *active[:2], result.success, solved, result.nfev, result.nit], result
-
-    outs = [Aval((1,), FLOAT), *[Aval((1,), BOOL)] * 2, *[Aval((), BOOL)] * 2, *[Aval((), INT)] * 2]
-    (found, low, high, success, solved, nfev, nit), _ = run_solver("minimize_scalar", run, values, outs)
-    active = Active(low, high, *[np.zeros(0)] * 3)
-    x = solution("minimize_scalar", lambda z: conditions(z, values, active), found, solved, 0)[0]
-    value = objective(objective.captured, x)[0]
-    return OptimizeResult(x=x, fun=value, success=success, nfev=nfev, nit=nit)
+    x, known = minimum(
+        "minimize_scalar",
+        search,
+        values,
+        lambda cs: lambda v: objective.at(cs)(v[0]),
+        None,
+        0,
+        ("nfev", "nit"),
+    )
+    return OptimizeResult(x=x[0], fun=objective(objective.captured, x[0])[0], **known)
 
 
 def root_scalar(
