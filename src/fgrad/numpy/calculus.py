@@ -13,12 +13,12 @@ from fgrad.numpy.arrays import alike, as_value, operands, promoted
 from fgrad.numpy.indexing import where
 from fgrad.numpy.reductions import cumsum, diff
 from fgrad.numpy.reductions import sum as _sum
-from fgrad.numpy.registry import holds_tensor, implements
+from fgrad.numpy.registry import extends
 from fgrad.numpy.shapes import concatenate
 from fgrad.ops import linear
 
 
-@implements(np.trapezoid)
+@extends(np.trapezoid)
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """Return the integral of samples `y` along an axis by the trapezoidal rule.
 
@@ -31,8 +31,6 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     Derivative:
         in the samples, their coordinates and their distance.
     """
-    if not holds_tensor((y, x, dx)):
-        return np.trapezoid(y, x, dx, axis)
     y, x, dx = operands(y, x, dx)
     y = as_value(y)
     place = normalize_axis_index(axis, len(y.shape))
@@ -49,7 +47,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     return _sum(step * (after + before) / 2.0, axis)
 
 
-@implements(np.gradient)
+@extends(np.gradient)
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> Any:
     """Return the slopes of samples along axes: second-order central differences, one-sided at the ends.
 
@@ -70,8 +68,6 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = 1) -> An
     Derivative:
         in the samples, the distances and the coordinates.
     """
-    if not holds_tensor((f, *varargs)):
-        return np.gradient(f, *varargs, axis=axis, edge_order=edge_order)
     f, *spaces = operands(f, *varargs)
     f = as_value(f)
     axes = tuple(range(len(f.shape))) if axis is None else normalize_axis_tuple(axis, len(f.shape))
@@ -150,7 +146,7 @@ def _slopes(f: Any, axis: int, gaps: Any, edge_order: int) -> Any:
     return linear.convert(slopes, f.dtype if f.dtype.kind in "fc" else np.dtype(float))
 
 
-@implements(np.unwrap)
+@extends(np.unwrap)
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.pi) -> Any:
     """Return phases without jumps: whole periods are added where neighbours differ by more than half of one.
 
@@ -163,8 +159,6 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.
     Derivative:
         one in the phases; of `period`, how many periods were added.
     """
-    if not holds_tensor((p, discont, period)):
-        return np.unwrap(p, discont, axis, period=period)
     p, discont, period = operands(p, discont, period)
     p = as_value(p)
     place = normalize_axis_index(axis, len(p.shape))

@@ -19,7 +19,7 @@ from fgrad.numpy.arrays import as_tensor, as_value, asarray, concrete, next_to, 
 from fgrad.numpy.linalg import eigvals, inv, lstsq
 from fgrad.numpy.products import matmul
 from fgrad.numpy.reductions import inexact
-from fgrad.numpy.registry import holds_tensor, implements
+from fgrad.numpy.registry import extends
 from fgrad.numpy.shapes import atleast_1d, concatenate
 from fgrad.numpy.statistics import known
 from fgrad.ops import linear
@@ -48,7 +48,7 @@ def _leading_zeros(p: Any, name: str) -> int:
     return int(nonzero[0]) if nonzero.size else int(p.shape[0])
 
 
-@implements(np.poly)
+@extends(np.poly)
 def poly(seq_of_zeros: Any) -> Any:
     """Return the coefficients of the polynomial with these roots and the leading coefficient one.
 
@@ -61,8 +61,6 @@ def poly(seq_of_zeros: Any) -> Any:
     Raises:
         ValueError: neither a vector nor a square matrix.
     """
-    if not holds_tensor((seq_of_zeros,)):
-        return np.poly(seq_of_zeros)
     z = atleast_1d(as_value(seq_of_zeros))
     if len(z.shape) == 2 and z.shape[0] == z.shape[1] != 0:
         z = eigvals(z)
@@ -87,7 +85,7 @@ def poly(seq_of_zeros: Any) -> Any:
     return a
 
 
-@implements(np.roots)
+@extends(np.roots)
 def roots(p: Any) -> Any:
     """Return the roots of a polynomial, as eigenvalues of its companion matrix, in no particular order.
 
@@ -104,8 +102,6 @@ def roots(p: Any) -> Any:
     Derivative:
         -r**(N-j) / p'(r) of the root r in the coefficient j, by the implicit function theorem.
     """
-    if not holds_tensor((p,)):
-        return np.roots(p)
     (p,) = _coefficients(p)
     if len(p.shape) != 1:
         raise ValueError("Input must be a rank-1 array.")
@@ -123,7 +119,7 @@ def roots(p: Any) -> Any:
     return linear.real(r)
 
 
-@implements(np.polyval)
+@extends(np.polyval)
 def polyval(p: Any, x: Any) -> Any:
     """Return the values of a polynomial at `x`, by Horner's rule.
 
@@ -134,8 +130,6 @@ def polyval(p: Any, x: Any) -> Any:
     Raises:
         TypeError: a polynomial (poly1d) in place of `x`; multiply with `polymul` instead.
     """
-    if not holds_tensor((p, x)):
-        return np.polyval(p, x)
     if isinstance(x, np.poly1d):
         raise TypeError("polyval of Tensors takes numbers, no poly1d; compose polynomials with polymul")
     p, x = together(_plain(p), x)
@@ -145,7 +139,7 @@ def polyval(p: Any, x: Any) -> Any:
     return as_tensor(y)
 
 
-@implements(np.polyfit)
+@extends(np.polyfit)
 def polyfit(
     x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False
 ) -> Any:
@@ -171,9 +165,6 @@ def polyfit(
     Derivative:
         In x, y and w: that of `lstsq`, along problems of the same rank.
     """
-    if not holds_tensor((x, y, w)):
-        fitted: Any = np.polyfit(x, y, deg, rcond, full, w, cov)  # type: ignore[call-overload]
-        return fitted
     x, y, w = operands(x, y, w)
     x, y, n = inexact(x), inexact(y), int(deg) + 1
     if n < 1:
@@ -219,16 +210,16 @@ def polyfit(
     return c, base * factor if len(y.shape) == 1 else linear.reshape(base, (n, n, 1)) * factor
 
 
-@implements(np.polyadd)
+@extends(np.polyadd)
 def polyadd(a1: Any, a2: Any) -> Any:
     """Return the sum of two polynomials."""
-    return np.polyadd(a1, a2) if not holds_tensor((a1, a2)) else _sum(np.add, a1, a2)
+    return _sum(np.add, a1, a2)
 
 
-@implements(np.polysub)
+@extends(np.polysub)
 def polysub(a1: Any, a2: Any) -> Any:
     """Return the difference of two polynomials."""
-    return np.polysub(a1, a2) if not holds_tensor((a1, a2)) else _sum(np.subtract, a1, a2)
+    return _sum(np.subtract, a1, a2)
 
 
 def _sum(f: Any, a1: Any, a2: Any) -> Any:
@@ -238,11 +229,9 @@ def _sum(f: Any, a1: Any, a2: Any) -> Any:
     return f(*full)
 
 
-@implements(np.polymul)
+@extends(np.polymul)
 def polymul(a1: Any, a2: Any) -> Any:
     """Return the product of two polynomials, without leading zeros of the factors."""
-    if not holds_tensor((a1, a2)):
-        return np.polymul(a1, a2)
     x, y = _coefficients(a1, a2)
     if len(x.shape) > 1 or len(y.shape) > 1:
         raise ValueError("Polynomial must be 1d only.")
@@ -253,12 +242,9 @@ def polymul(a1: Any, a2: Any) -> Any:
     return _part(bind("convolve", x, y, mode="full"), drop, None)
 
 
-@implements(np.polydiv)
+@extends(np.polydiv)
 def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
     """Return quotient and remainder of two polynomials, the remainder without leading zeros."""
-    if not holds_tensor((u, v)):
-        quotient, rest = np.polydiv(u, v)
-        return quotient, rest
     x, y = (p + 0.0 for p in _coefficients(u, v))
     if not x.shape[0] or not y.shape[0]:
         raise IndexError("index 0 is out of bounds for axis 0 with size 0: a polynomial has coefficients")
@@ -275,11 +261,9 @@ def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
     return q, _part(r, min(int(far[0]) if far.size else r.shape[0], r.shape[0] - 1), None)
 
 
-@implements(np.polyder)
+@extends(np.polyder)
 def polyder(p: Any, m: int = 1) -> Any:
     """Return the m-th derivative of a polynomial."""
-    if not holds_tensor((p,)):
-        return np.polyder(p, m)
     if m < 0:
         raise ValueError("Order of derivative must be positive (see polyint)")
     p = as_value(p)
@@ -288,7 +272,7 @@ def polyder(p: Any, m: int = 1) -> Any:
     return p
 
 
-@implements(np.polyint)
+@extends(np.polyint)
 def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     """Return the m-th antiderivative of a polynomial.
 
@@ -297,8 +281,6 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
         m: how often to integrate.
         k: the constants of integration, the first integration's first; one for all, or as many as `m`.
     """
-    if not holds_tensor((p, k)):
-        return np.polyint(p, m, k)
     m = int(m)
     if m < 0:
         raise ValueError("Order of integral must be positive (see polyder)")
@@ -314,11 +296,9 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     return p
 
 
-@implements(np.vander)
+@extends(np.vander)
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803 -- NumPy's name
     """Return the powers of a vector as columns, N of them, the highest first unless `increasing`."""
-    if not holds_tensor((x,)):
-        return np.vander(x, N, increasing)
     x = as_value(x)
     if len(x.shape) != 1:
         raise ValueError("x must be a one-dimensional array or sequence.")

@@ -29,7 +29,7 @@ from fgrad.numpy.arrays import (
     together,
     values,
 )
-from fgrad.numpy.registry import as_array, cast, holds_tensor, implements, stored
+from fgrad.numpy.registry import as_array, cast, extends, holds_tensor, implements, stored
 from fgrad.numpy.views import diagonal as _diagonal
 from fgrad.numpy.views import raveled, repeated, reshaped, sliced, transposed
 from fgrad.ops import linear
@@ -323,7 +323,7 @@ def row_stack(tup: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kin
     return vstack(tup, dtype=dtype, casting=casting)
 
 
-@implements(np.block)
+@extends(np.block)
 def block(arrays: Any) -> Any:
     """Return arrays joined as nested lists show them: the innermost along the last axis, and so outwards.
 
@@ -331,8 +331,6 @@ def block(arrays: Any) -> Any:
         TypeError: a tuple among the lists.
         ValueError: lists of unequal depth, empty ones, or arrays of incompatible shapes.
     """
-    if not holds_tensor(arrays):
-        return np.block(arrays)
     np.block(_placeholders(arrays))  # it finds what does not fit
     depth, leaves = _depth(arrays), together(*_leaves(arrays))
     rank = max([depth, *(len(x.shape) for x in leaves)])

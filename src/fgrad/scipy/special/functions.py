@@ -21,6 +21,7 @@ from fgrad.extend.engine import (
     call,
     elsewhere,
     fn,
+    for_tensors,
     holds_tensor,
     inexact,
     operand,
@@ -112,18 +113,19 @@ spherical_in: Any = _spherical_function("spherical_in")
 spherical_kn: Any = _spherical_function("spherical_kn")
 
 
+@for_tensors(special.lambertw)
 def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
     """Return the complex solution w of w exp(w) = z on branch `k`, as scipy.special.lambertw does."""
-    return bind("lambertw", operand(z), operand(k)) if holds_tensor((z, k)) else special.lambertw(z, k, tol)
+    return bind("lambertw", operand(z), operand(k))
 
 
+@for_tensors(special.zeta)
 def zeta(x: Any, q: Any = None) -> Any:
     """Return the sum of (k + q)**-x over k >= 0, as scipy.special.zeta does; q = 1 where it is None."""
-    if not holds_tensor((x, q)):
-        return special.zeta(x, q)
     return bind("zeta", operand(x), 1.0 if q is None else operand(q))
 
 
+@for_tensors(special.polygamma)
 def polygamma(n: Any, x: Any) -> Any:
     """Return the derivative of order `n` of digamma at `x`, as scipy.special.polygamma does.
 
@@ -131,22 +133,19 @@ def polygamma(n: Any, x: Any) -> Any:
         n: integers >= 0, known ones.
         x: real array.
     """
-    if not holds_tensor((n, x)):
-        return special.polygamma(n, x)
     n, x = np.asarray(n), operand(x)
     order = np.maximum(n, 1)
     higher = (-1.0) ** (order + 1) * special.gamma(order + 1.0) * bind("zeta", order + 1.0, x)
     return higher if n.all() else bind("where", n == 0, bind("psi", x), higher)
 
 
+@for_tensors(special.multigammaln)
 def multigammaln(a: Any, d: int) -> Any:
     """Return the logarithm of the multivariate gamma function of dimension `d`, for a > (d - 1) / 2.
 
     log of pi**(d (d - 1) / 4) times the product of gamma(a - j / 2) over j < d
     """
     d = operator.index(d)
-    if not holds_tensor((a,)):
-        return special.multigammaln(a, d)
     a = operand(a)
     total = d * (d - 1) / 4 * math.log(math.pi)
     for j in range(d):
