@@ -38,6 +38,7 @@ from fgrad.core import observers, trace
 from fgrad.core.trace import FLOOR
 from fgrad.kernels import store
 
+FILES = Path("/proc/self/fd")
 SOURCE = str(Path(fg.__file__).parent)
 CALLS = {op for name, op in opcode.opmap.items() if name.startswith("CALL")}
 MAKING = CALLS | {
@@ -138,6 +139,7 @@ def state():
     found["occasions"] = len(config.occasions)
     found["observers"] = len(observers.observed_primitives), observers._users
     found["collector"] = gc.isenabled()
+    found["files"] = sorted(x.name for x in FILES.iterdir()) if FILES.exists() else []
     return found
 
 
@@ -516,6 +518,7 @@ def solved():
 def _silent():
     with redirect_stderr(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        warnings.simplefilter("error", ResourceWarning)  # which arrives where nobody can raise it
         yield
 
 
@@ -559,6 +562,7 @@ def interrupt(name, error, at):
             except BaseException as caught:
                 wrong.append(f"the check raises {caught!r}")
             wrong += left(before)
+            wrong += [f"{x.exc_value!r}" for x in heard if x.exc_type is ResourceWarning]
             if found is not None:
                 wrong += _compared(found, expected, "though it went on")
             for again in ("afterwards", "the next time"):

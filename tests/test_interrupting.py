@@ -16,6 +16,13 @@ def test_every_point_of_a_small_program(name):
         assert not wrong, where
 
 
+@pytest.mark.parametrize("error", ERRORS)
+def test_no_file_stays_open(error):
+    for at in range(count_of("kept", error)):
+        where, wrong = interrupt("kept", error, at)
+        assert not wrong, where
+
+
 def test_random_points_of_small_programs():
     assert _failures(SMALL, 330) == []
 

@@ -22,6 +22,7 @@ from collections import defaultdict
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -102,9 +103,8 @@ def read(path: Path) -> bytes:
     with suppress(OSError):
         why = _doubt_of_file(path.lstat())
         if not why:
-            file = os.open(path, os.O_RDONLY | _SAFELY)  # which waits for nobody, whatever has come there
-            with open(file, "rb") as stream:  # noqa: PTH123 -- a number, which stands for the file itself
-                status = os.fstat(file)
+            with _opened(path, os.O_RDONLY, "rb") as stream:  # it waits for nobody, whatever came there
+                status = os.fstat(stream.fileno())
                 why = _doubt_of_file(status)
                 if not why:
                     return stream.read() if status.st_size <= LARGEST else b""
@@ -114,6 +114,12 @@ def read(path: Path) -> bytes:
             "replaced where possible; `fgrad.cache.clear()` removes all there is",
         )
     return b""
+
+
+def _opened(path: Path, flags: int, mode: str) -> Any:
+    """Return an open file, which no interrupt leaves open: none comes where no function is called."""
+    [stream] = map(open, map(os.open, [path], [flags | _SAFELY], [0o600]), [mode])
+    return stream
 
 
 def _doubt_of_file(status: os.stat_result) -> str:
@@ -178,10 +184,9 @@ def write(path: Path, content: bytes) -> None:
     """
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}.tmp")
     try:
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY, 0o600)
-        with open(file, "wb") as stream:  # noqa: PTH123 -- as in `read`
+        with _opened(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, "wb") as stream:
             if hasattr(os, "fchmod"):
-                os.fchmod(file, 0o600)  # whatever the umask
+                os.fchmod(stream.fileno(), 0o600)  # whatever the umask
             stream.write(content)
         part.replace(path)
     finally:
