@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import faulthandler
+import gc
+import math
 import os
 import sys
 import tempfile
+import time
 
 import numpy as np
 import pytest
@@ -16,6 +20,8 @@ from tests.helpers import simulate_devices, unchecked
 settings.register_profile("fgrad", deadline=None, derandomize=True)  # a first call may compile
 settings.load_profile("fgrad")
 
+HANGS_AFTER = 300  # seconds
+
 if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1":
     sys.setswitchinterval(1e-4)  # its barriers wait for the next thread switch: 5 ms each by default
 
@@ -24,6 +30,7 @@ def pytest_configure(config):
     """Keep the kernels of tests and doctests out of the user's cache."""
     folder = tempfile.TemporaryDirectory(prefix="fgrad-kernels-", ignore_cleanup_errors=True)
     config.add_cleanup(folder.cleanup)
+    config.pluginmanager.register(Watchdog(config))
     os.environ["FGRAD_CACHE_DIR"] = folder.name
     os.environ["FGRAD_QUIET"] = "1"  # some tests look at stderr
     os.environ.setdefault("FGRAD_TRACEBACK", "full")  # who develops fgrad wants to see its frames
@@ -44,6 +51,34 @@ def pytest_runtest_setup(item):
     """Let the page about GPUs find some."""
     if item.path.name == "cuda.md":
         simulate_devices()
+
+
+def pytest_collection_finish():
+    """Spare the collector the tests themselves: they live as long as the process."""
+    gc.collect()
+    gc.freeze()
+
+
+class Watchdog:
+    """Shows where a test hangs; unlike that of pytest, one timer (a thread) serves many tests."""
+
+    def __init__(self, config):
+        self.config, self.started, self.stderr = config, -math.inf, os.dup(sys.__stderr__.fileno())
+        config.add_cleanup(self.stop)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self):
+        """Start the timer anew, unless it started just now."""
+        if time.monotonic() - self.started > HANGS_AFTER / 10:
+            self.started = time.monotonic()
+            leaves = self.config.getini("faulthandler_exit_on_timeout")
+            faulthandler.dump_traceback_later(HANGS_AFTER, file=self.stderr, exit=leaves)
+        return (yield)
+
+    def stop(self):
+        """All tests ran."""
+        faulthandler.cancel_dump_traceback_later()
+        os.close(self.stderr)
 
 
 @pytest.fixture

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -27,6 +30,53 @@ def simulate_devices() -> None:
     os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")
     if "numba" in sys.modules and os.environ["NUMBA_ENABLE_CUDASIM"] == "1":
         sys.modules["numba"].config.ENABLE_CUDASIM = 1  # read as `numba.cuda` is imported
+
+
+def outcome(test: Callable[..., None], **arguments: Any) -> BaseException | None:
+    """Return what ended a test early, if anything did."""
+    try:
+        test(**arguments)
+    except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
+        return error
+    return None
+
+
+def grouped(
+    parameter: str, cases: Iterable[Any], by: str | Callable[[Any], str]
+) -> Callable[[Callable[..., None]], Any]:
+    """Parametrize a test by groups of cases: one item runs every case of a group, and names those that fail.
+
+    Items cost more than most cases of a large table take. `by` returns the group of a case, or names the
+    attribute that holds it. A test takes no fixture that a case could leave changed.
+    """
+    key = by if callable(by) else lambda case: getattr(case, by)
+    groups: dict[str, list[Any]] = {}
+    for case in cases:
+        groups.setdefault(key(case), []).append(case)
+
+    def decorate(test: Callable[..., None]) -> Any:
+        @functools.wraps(test)
+        def run(group: str, **others: Any) -> None:
+            members = groups[group]
+            outcomes = [(case, outcome(test, **{parameter: case}, **others)) for case in members]
+            skipped = [error for _, error in outcomes if isinstance(error, pytest.skip.Exception)]
+            failed = [(case, error) for case, error in outcomes if error is not None and error not in skipped]
+            if failed:
+                told = [
+                    f"{parameter} {case}\n{''.join(traceback.format_exception(error))}"
+                    for case, error in failed
+                ]
+                pytest.fail("\n\n".join([f"{len(failed)} of {len(members)} cases", *told]), pytrace=False)
+            if len(skipped) == len(members):
+                raise skipped[0]
+
+        taken = inspect.signature(test).parameters
+        others = [p.replace(kind=p.KEYWORD_ONLY) for name, p in taken.items() if name != parameter]
+        first = inspect.Parameter("group", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        run.__signature__ = inspect.Signature([first, *others])
+        return pytest.mark.parametrize("group", groups)(run)
+
+    return decorate
 
 
 def plain(x: Any) -> Any:

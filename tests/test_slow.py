@@ -31,3 +31,4 @@ def test_those_that_take_the_longest_are_left_out(tmp_path):
     assert slow.chosen(slow.durations(report), 10.0) == []
     assert slow.chosen(slow.durations(report), 4.0) == [a]
     assert slow.chosen(slow.durations(report), 0.6) == [a, b]
+    assert slow.chosen({name: [9.0] for name in slow.KEPT}, 1.0) == []

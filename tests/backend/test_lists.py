@@ -8,6 +8,7 @@ import operator
 import numpy as np
 import pytest
 from tests.backend.checks import no_transfers, on_device, same
+from tests.helpers import grouped
 
 import fgrad as fg
 import fgrad.numpy as fnp
@@ -292,7 +293,7 @@ def test_lists_beside_a_tensor_go_where_it_is(name):
     same(f(on_device(ROWS)), f(ROWS.copy()))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@grouped("name", PROGRAMS, lambda name: name.partition(":")[0])
 @pytest.mark.parametrize("kind", TRANSFORMED)
 def test_lists_in_transformations(name, kind):
     run, f = TRANSFORMED[kind], PROGRAMS[name]

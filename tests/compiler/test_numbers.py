@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.helpers import grouped
 
 import fgrad as fg
 import fgrad.numpy as fnp
@@ -178,7 +179,7 @@ INDICES |= {
 
 
 @pytest.mark.parametrize("f", [chosen, written, added, gradient])
-@pytest.mark.parametrize("name", INDICES)
+@grouped("name", INDICES, lambda name: name.partition(" ")[0])
 def test_compiled_indices_are_those_of_numpy(name, f):
     """Constant indices; those that are arguments of the program; and programs that are not compiled."""
     index, x = INDICES[name], np.arange(12.0).reshape(4, 3)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.helpers import grouped
 from tests.numpy.cases import Case, as_tensors, check, integers, kinds, strided, truths, values
 
 import fgrad as fg
@@ -146,7 +147,7 @@ CASES = [
 NAMES = {c.name for c in CASES}
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@grouped("case", CASES, "name")
 def test_as_numpy(case):
     check(case)
 

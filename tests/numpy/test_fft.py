@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers import grouped
 from tests.numpy.cases import Case, check, integers, kinds, named, strided, values
 
 import fgrad as fg
@@ -60,7 +61,7 @@ CASES = [
 NAMES = {f.__name__ for f in vars(fnp.fft).values() if inspect.isfunction(f) and hasattr(np.fft, f.__name__)}
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@grouped("case", CASES, "name")
 def test_as_numpy(case):
     check(case)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.helpers import exactly
+from tests.helpers import exactly, grouped
 from tests.numpy.cases import Case, check, integers, kinds, named, strided, truths, values
 
 import fgrad as fg
@@ -129,7 +129,7 @@ NAMES = {c.name for c in CASES}
 
 @pytest.mark.filterwarnings("ignore:Calling nonzero on 0d arrays")
 @pytest.mark.filterwarnings("ignore:invalid value")
-@pytest.mark.parametrize("case", CASES, ids=str)
+@grouped("case", CASES, "name")
 def test_as_numpy(case):
     check(case)
 

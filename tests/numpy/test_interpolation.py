@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers import grouped
 from tests.numpy.cases import Case, Fixed, check, named
 
 import fgrad as fg
@@ -45,7 +45,7 @@ CASES = [
 NAMES = {c.name for c in CASES}
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@grouped("case", CASES, "name")
 def test_as_numpy(case):
     check(case)
 

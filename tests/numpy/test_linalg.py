@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.linalg import LinAlgError
-from tests.helpers import differences
+from tests.helpers import differences, grouped
 from tests.numpy.cases import Case, Fixed, check, integers, kinds, named, strided, truths, values
 
 import fgrad as fg
@@ -213,7 +213,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@grouped("case", CASES, "name")
 def test_as_numpy(case):
     check(case)
 

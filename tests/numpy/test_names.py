@@ -6,7 +6,7 @@ import inspect
 from operator import attrgetter
 
 import numpy as np
-import pytest
+from tests.helpers import grouped
 from tests.numpy import (
     test_arrays,
     test_creation,
@@ -79,6 +79,10 @@ def test_every_name_has_a_test():
     assert set(PUBLIC) == set().union(*(m.NAMES for m in MODULES))
 
 
+def module_of(name):
+    return "linalg" if "." in name else "numpy"
+
+
 def test_every_derivative_is_tested_to_second_order():
     order: dict[str, int] = {}
     for m in MODULES:
@@ -87,7 +91,7 @@ def test_every_derivative_is_tested_to_second_order():
     assert {name for name, n in order.items() if n < 2} == STEPS | ANSWERS | LOOKS
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@grouped("name", PUBLIC, module_of)
 def test_the_namesake_in_numpy_finds_it(name):
     if name in OWN:
         assert not hasattr(np, name)
@@ -100,7 +104,7 @@ def test_the_namesake_in_numpy_finds_it(name):
         assert NUMPY[theirs] is ours
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@grouped("name", PUBLIC, module_of)
 def test_every_name_has_a_docstring_of_its_own(name):
     text = inspect.getdoc(attrgetter(name)(fnp))
     assert text

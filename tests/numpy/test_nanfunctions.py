@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers import grouped
 from tests.numpy.cases import Case, check, integers, kinds, named, strided, truths, values
 
 import fgrad as fg
@@ -70,7 +71,7 @@ NAMES = {c.name for c in CASES}
 
 
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
-@pytest.mark.parametrize("case", CASES, ids=str)
+@grouped("case", CASES, "name")
 def test_as_numpy(case):
     check(case)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers import grouped
 from tests.numpy.cases import Case, Fixed, check, integers, kinds, named, strided, values
 
 import fgrad as fg
@@ -67,7 +68,7 @@ NAMES = {c.name for c in CASES} | {"argmax", "argmin"}
 
 
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
-@pytest.mark.parametrize("case", CASES, ids=str)
+@grouped("case", CASES, "name")
 def test_as_numpy(case):
     check(case)
 

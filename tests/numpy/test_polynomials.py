@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers import grouped
 from tests.numpy.cases import Case, Fixed, check, integers, kinds, named, strided, truths, values
 
 import fgrad as fg
@@ -129,7 +130,7 @@ NAMES = {c.name for c in CASES} | {"isscalar", "polyfit"}
 BY_VALUE = {"polydiv", "roots", "poly", "polymul", "real_if_close"}  # whose shapes or dtypes depend on values
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@grouped("case", CASES, "name")
 def test_as_numpy(case):
     if case.name not in BY_VALUE or case.order < 2:
         check(case)

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from tests.helpers import grouped
 from tests.numpy.cases import Case, check, integers, kinds, named, strided, truths, values
 
 import fgrad as fg
@@ -148,7 +149,7 @@ for name in ("matmul", "dot", "inner", "outer", "kron", "tensordot", "vdot", "ve
 NAMES = {c.name for c in CASES} | {"einsum_path"}
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@grouped("case", CASES, "name")
 def test_as_numpy(case):
     check(case)
 

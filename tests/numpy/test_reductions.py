@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from tests.helpers import grouped
 from tests.numpy.cases import Case, Fixed, check, integers, kinds, named, strided, truths, values
 
 import fgrad as fg
@@ -148,7 +149,7 @@ NAMES = {c.name for c in CASES} | {"abs2"}
 
 
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
-@pytest.mark.parametrize("case", CASES, ids=str)
+@grouped("case", CASES, "name")
 def test_as_numpy(case):
     check(case)
 

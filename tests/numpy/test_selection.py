@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers import grouped
 from tests.numpy.cases import Case, Fixed, check, integers, named, truths, values
 
 import fgrad as fg
@@ -57,7 +58,7 @@ CASES = [
 NAMES = {c.name for c in CASES} | {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"}
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@grouped("case", CASES, "name")
 def test_as_numpy(case: Case):
     check(case)
 

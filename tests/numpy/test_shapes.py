@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.helpers import grouped
 from tests.numpy.cases import Case, Fixed, check, integers, kinds, named, strided, truths, values
 
 import fgrad as fg
@@ -245,7 +246,7 @@ NAMES = {c.name for c in CASES} | {"row_stack", "trim_zeros"}
 
 @pytest.mark.filterwarnings("ignore:Mean of empty slice")
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
-@pytest.mark.parametrize("case", CASES, ids=str)
+@grouped("case", CASES, "name")
 def test_as_numpy(case):
     check(case)
 

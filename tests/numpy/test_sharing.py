@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.helpers import grouped
 from tests.numpy.cases import Case, Fixed, numpy_function
 from tests.numpy.test_names import MODULES
 
@@ -79,7 +80,7 @@ def written(x: Any) -> Any:
     return ~x if x.dtype.kind == "b" else x + np.ones((), x.dtype)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@grouped("case", CASES, "name")
 def test_sharing_is_numpys(case):
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")

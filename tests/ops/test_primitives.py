@@ -6,12 +6,14 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from scipy import linalg, signal, special
+from tests.helpers import grouped
 from tests.scipy.special_cases import CASES, operands
 
 import fgrad as fg
@@ -1254,7 +1256,7 @@ def test_names_of_samples_differ():
     assert len(set(names)) == len(names), sorted(n for n in set(names) if names.count(n) > 1)
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@grouped("sample", SAMPLES, "primitive")
 def test_primitive(sample):
     reference = sample.reference
     check_primitive(
@@ -1267,7 +1269,7 @@ def test_primitive(sample):
     )
 
 
-@pytest.mark.parametrize("name", sorted({s.primitive for s in SAMPLES}))
+@grouped("name", sorted({s.primitive for s in SAMPLES}), itemgetter(0))
 def test_primitives_that_are_flat_are_declared_to_be(name):
     primitive = PRIMITIVES[name]
     patterns = {
@@ -1317,7 +1319,7 @@ def works_by_element(sample: Sample) -> bool:
     return vjp is not None and vjp.transpose is ITSELF
 
 
-@pytest.mark.parametrize("sample", [s for s in SAMPLES if works_by_element(s)], ids=str)
+@grouped("sample", [s for s in SAMPLES if works_by_element(s)], "primitive")
 def test_steps_that_work_element_by_element(sample):
     """Forward mode and vmap rely on it."""
     x, *rest = sample.args

@@ -11,11 +11,12 @@ from __future__ import annotations
 import itertools
 import random
 import warnings
+from operator import itemgetter
 
 import mpmath
 import numpy as np
 import pytest
-from tests.helpers import close, plain
+from tests.helpers import close, grouped, plain
 
 import fgrad as fg
 
@@ -307,7 +308,7 @@ def test_one(name, base):
 
 
 @pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize("pair", list(itertools.product(FGRAD, repeat=2)), ids="-".join)
+@grouped("pair", itertools.product(FGRAD, repeat=2), itemgetter(0))
 def test_pair(pair, base):
     agree(pair, base)
 

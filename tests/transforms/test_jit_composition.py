@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 import pytest
-from tests.helpers import close, differences, exactly
+from tests.helpers import close, differences, exactly, grouped
 from tests.numpy.programs import PROGRAMS
 from tests.ops.test_primitives import SAMPLES
 from tests.transforms.test_stage import RULED
@@ -63,7 +63,7 @@ PRIMITIVE_SAMPLES = [s for s in SAMPLES if s.primitive != "custom"]  # which is 
 
 
 @pytest.mark.usefixtures("interpreted")
-@pytest.mark.parametrize("sample", PRIMITIVE_SAMPLES, ids=str)
+@grouped("sample", PRIMITIVE_SAMPLES, "primitive")
 @np.errstate(all="ignore")
 def test_every_primitive(sample):
     f = lambda *args: bind(sample.primitive, *args, **sample.params)
