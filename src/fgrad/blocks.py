@@ -92,7 +92,7 @@ class Block:
 
     _watch: _Watch | None
 
-    __exit__ = _End(_end)
+    __exit__: _End = _End(_end)
 
     def mark(self) -> Any:
         """Return what `undo` has to know of the time before `__enter__`; change nothing."""

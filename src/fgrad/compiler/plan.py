@@ -467,6 +467,8 @@ class Repeated(Inner, layout.Repeated):
 class Loop(Repeated, layout.Loop):
     """A scan."""
 
+    record: Record | None
+
     def __init__(self, plan: Plan, equation: Equation) -> None:
         super().__init__(plan, equation)
         code = self.code
@@ -512,6 +514,8 @@ class Loop(Repeated, layout.Loop):
 
 class While(Repeated, layout.While):
     """A loop that goes on as long as its condition says so."""
+
+    record: Record | None
 
     def __init__(self, plan: Plan, equation: Equation) -> None:
         super().__init__(plan, equation)

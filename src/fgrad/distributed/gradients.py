@@ -15,7 +15,7 @@ from fgrad.core.aval import aval_of
 from fgrad.core.tensor import Tensor, wrap
 from fgrad.distributed import operations, staging
 from fgrad.distributed.exchange import Task
-from fgrad.distributed.world import RankAxis, world_of
+from fgrad.distributed.world import RankAxis, World, world_of
 from fgrad.errors import RankError
 from fgrad.transforms.calling import is_traced
 from fgrad.transforms.collectives import pmean, psum
@@ -92,6 +92,7 @@ class AllReduce:
     """The callback: `make_allreduce_cb` explains it."""
 
     bucket_bytes: int
+    world: World
 
     def __init__(
         self,

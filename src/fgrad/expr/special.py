@@ -16,7 +16,7 @@ from fgrad.backend.devices import as_array
 CENTER = 3.75  # of the map t = (|x| - CENTER) / (|x| + CENTER)
 FAR = 30.0  # erfc is zero from here on
 # exp(x^2) erfc(x) (x + CENTER) / CENTER for x >= 0, in t: Shepherd & Laframboise (1981), Math. Comp. 36, 249
-ERFC = {
+ERFC: dict[str, tuple[float, ...]] = {
     "float32": (
         *(0.2911794388555254, -0.255664444433042, 0.19635198150288458, -0.1307916317951096),
         *(0.07441338364665129, -0.03519030634865152, 0.013112062216606215, -0.0033390740617009734),
@@ -32,7 +32,7 @@ ERFC = {
     ),
 }
 # erf(x) / x for |x| <= 1, in x^2
-ERF = {
+ERF: dict[str, tuple[float, ...]] = {
     "float32": (
         *(1.1283791658815026, -0.3761262690358044, 0.11283597463488053, -0.026854328796067244),
         *(0.005189311942686617, -0.0008018854992786387, 7.882497110086663e-05),

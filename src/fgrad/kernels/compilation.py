@@ -17,7 +17,7 @@ from fgrad.kernels import checks, source, store
 LEAST = 2**24  # bytes that LLVM takes for little code
 EXPANSION = 320  # for each byte of a text in its language
 COPIES = 8  # for each byte of an object file
-SIGNATURES = {
+SIGNATURES: dict[str, tuple[tuple[str, ...], str]] = {
     # by name: the kinds of the parameters and of the result
     "kernel": (("int64*", "int64*", "uint64", "uint64"), "void"),
     "entry": (("int64*", "int64*", "int64"), "int64"),  # of the function that Python calls

@@ -19,7 +19,7 @@ from fgrad.backend.library import missing
 from fgrad.compat.numba import let_simulated_blocks_share
 from fgrad.kernels import contracts, mathlib, source
 
-simulation = locks.lock()  # the simulator runs one kernel at a time
+simulation: Any = locks.lock()  # the simulator runs one kernel at a time
 GRIDS = 256  # of a kernel that are known, on all streams
 POINTERS = {"bool": "uint8"}  # dtypes as kernels see them, where that is another one
 

@@ -44,7 +44,7 @@ def _celu(x: Expr, alpha: Expr) -> Expr:
 
 
 # fmt: off
-BODIES = {
+BODIES: dict[str, tuple[tuple[Expr, ...], Expr]] = {
     "relu":        ((X,),   _relu(X)),
     "relu6":       ((X,),   where(X <= 0, 0, where(X >= 6, 6, X))),
     "leaky_relu":  ((X, A), where(X >= 0, X, A * X)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -59,7 +59,8 @@ class ProcessAxis(ABC):
 
 
 _bound: ContextVar[tuple[ProcessAxis, ...]] = ContextVar("fgrad.axes", default=())
-bound_axes = _bound.get  # the axes of processes that have names here, innermost last
+# the axes of processes that have names here, innermost last
+bound_axes: Callable[[], tuple[ProcessAxis, ...]] = _bound.get
 
 
 class binding(Nested):  # noqa: N801 -- reads as a function

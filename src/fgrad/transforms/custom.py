@@ -501,6 +501,7 @@ class CustomVjp(Custom):
 
     made: type[_VjpRule]
     how: str
+    needed: tuple[str]
     rules: dict[str, Callable[..., Any]]
 
     made, how, needed = _VjpRule, "f.defvjp(fwd, bwd)", ("fwd",)

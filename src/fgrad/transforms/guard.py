@@ -206,6 +206,8 @@ class Mark:
 
     __slots__ = ("text",)
 
+    text: str
+
     def __init__(self, text: str) -> None:
         self.text = text
 

@@ -28,7 +28,7 @@ from fgrad.transforms.calling import (
     positions,
 )
 from fgrad.transforms.cotangents import OnUnused, check_on_unused, cotangent, one_of, report_unused
-from fgrad.transforms.manager import GradManager
+from fgrad.transforms.manager import GradManager, Recorded
 
 Argnums = "int | Sequence[int]"
 
@@ -40,6 +40,7 @@ class Evaluated:
 
     aux: Any
     outs: list[Any]
+    pullback: Recorded
     structure: Any
 
     def __init__(

@@ -331,7 +331,7 @@ class Stage(Trace):
 
 
 _RANKS = (bool, int, float, complex)
-SAMPLE = {bool: True, int: 1, float: 1.0, complex: 1j}
+SAMPLE: dict[type, complex] = {bool: True, int: 1, float: 1.0, complex: 1j}
 
 
 def number_type(x: Any) -> type | None:

@@ -20,7 +20,7 @@ DARK = {
     "other": "#ff7fa9", "heat": "#ff6369",
     "manager": "#6ea8ff", "sweep": "#f5a04c", "backward": "#f5a04c", "scope": "#4cc38a", "control": "#b794ff",
 }  # fmt: skip
-THEMES = {"auto": None, "light": LIGHT, "dark": DARK}
+THEMES: dict[str, dict[str, str] | None] = {"auto": None, "light": LIGHT, "dark": DARK}
 SANS = "system-ui,-apple-system,'Segoe UI',Helvetica,Arial,'DejaVu Sans',sans-serif"
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 

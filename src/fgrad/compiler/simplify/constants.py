@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,8 @@ def is_plain_zero(x: Any) -> bool:
 
 class Constants:
     """What is known of the constants of a program, each of them looked at once."""
+
+    key: Callable[[Any], Any]
 
     def __init__(self) -> None:
         self._shapes: dict[int, tuple[Any, Any]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fgrad.expr.special import ERF
 
-COEFFICIENTS = {
+COEFFICIENTS: dict[tuple[str, ...], dict[str, tuple[float, ...]]] = {
     # erf(x) / x - 1 for |x| <= 1, in x^2
     ("erf", "w"): {
         "float32": (  # the second was rounded to float32, the others are for it
@@ -50,7 +50,7 @@ COEFFICIENTS = {
     },
 }
 _COMMON = {"center_inverse": 1 / 3.5, "erfc_scale": 9 / 3.5, "two_by_root_pi": 1.1283791670955126}
-NUMBERS = {
+NUMBERS: dict[str, dict[str, float]] = {
     # where erf is 1, where erfc is 0, where 1 - erf has lost too many bits, what rounding took from the
     # first coefficient of erf; TAIL and FIRST in two parts
     "float32": _COMMON

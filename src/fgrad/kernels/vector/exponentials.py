@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 LN2 = 0.6931471805599453
-COEFFICIENTS = {
+COEFFICIENTS: dict[tuple[str, ...], dict[str, tuple[float, ...]]] = {
     # of r: (exp(r) - 1 - r) / r^2 for |r| <= log(2) / 2
     ("exp", "r"): {
         "float32": (
@@ -41,7 +41,7 @@ COEFFICIENTS = {
         ),
     },
 }
-NUMBERS = {
+NUMBERS: dict[str, dict[str, float | tuple[float, ...]]] = {
     # where exp overflows, and where it is zero; the same of exp2; where sinh overflows; where tanh is 1,
     # and ROUNDING with BIAS in its last bits
     "float32": {

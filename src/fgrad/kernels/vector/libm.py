@@ -18,7 +18,7 @@ from llvmlite.binding import llvm_version_info
 LIMIT = 4194304.0  # 2^22
 WIDE = 256  # bits: LLVM ends narrower functions with `vzeroupper`, which no register survives
 LANES = (2, 4, 8, 16)
-PRESERVES = platform.machine().lower() in {"x86_64", "amd64"} and llvm_version_info >= (22,)
+PRESERVES: bool = platform.machine().lower() in {"x86_64", "amd64"} and llvm_version_info >= (22,)
 
 
 def _variant(module: ir.Module, libm: ir.Function, scalar: ir.Type, lanes: int) -> ir.Function:

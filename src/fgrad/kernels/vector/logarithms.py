@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-COEFFICIENTS = {
+COEFFICIENTS: dict[tuple[str, ...], dict[str, tuple[float, ...]]] = {
     # (atanh(s) / s - 1) / s^2 for |s| <= 0.172, in s^2
     ("atanh", "w"): {
         "float32": (0.33333333275615173, 0.20000062176817815, 0.1427527332446269, 0.11668860824318344),
@@ -55,7 +55,7 @@ _WIDE = {
     "wide_rounding_bits": 4843621399236968448,
     "third": 1 / 3,
 }
-NUMBERS = {
+NUMBERS: dict[str, dict[str, float]] = {
     # 1 / log(2), 1 / log(10) and log10(2) in two parts, the first half as long as the dtype or less
     "float32": _WIDE
     | {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-COEFFICIENTS = {
+COEFFICIENTS: dict[tuple[str, ...], dict[str, tuple[float, ...]]] = {
     # of r^2: (sin(r) / r - 1) / r^2 for |r| <= pi / 4
     ("sin", "w"): {
         "float32": (
@@ -47,14 +47,14 @@ COEFFICIENTS = {
         ),
     },
 }
-_COMMON = {
+_COMMON: dict[str, float | tuple[float, ...]] = {
     "far": 2.0**22,
     "two_over_pi": 0.6366197723675814,
     "half_pi": (1.570796325802803, 9.920935791635221e-10, 5.17018297889025e-19),
     "tan_steep": 2.414213562373095,
     "tan_flat": 0.41421356237309503,
 }
-NUMBERS = {
+NUMBERS: dict[str, dict[str, float | tuple[float, ...]]] = {
     "float32": _COMMON
     | {
         "quarter": 2.0**126,

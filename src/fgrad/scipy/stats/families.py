@@ -63,6 +63,7 @@ class Named:
 class Distribution(Named):
     """A family of one variable: how SciPy's arguments are read, and what is said where they make no sense."""
 
+    name: str
     defaults: dict[str, float]  # of the parameters beside the shapes
     shapes: tuple[str, ...]
     valid: Formula
