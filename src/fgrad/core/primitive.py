@@ -24,6 +24,7 @@ _NAMES = {"out": OUT, "x": 1, "y": 2, "z": 3}
 MOVES = "moves"  # hands its operand on: at other places, repeated, or in another dtype
 CHEAP = "cheap"  # computed again in less time than it takes to keep the result
 TOTAL = "total"  # raises for no values, so that it may be computed before it is known to be needed
+TOTAL_OF_FLOATS = "total of floats"  # raises for no floats, but for some integers
 ELEMENTWISE = "elementwise"  # works element by element, though it has no body
 COMMUTATIVE = "commutative"
 BILINEAR = "bilinear"  # linear in each factor, though where one is zero it keeps its value

@@ -214,7 +214,7 @@ def _heaviside(_: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
 # p = gives one of its operands; i, t = the code holds for integers and for truth values, 1, 0 = takes
 # the time of one of the fastest operations, or of none; o, d = Python's operators call it, d = and it gives a
 # float; u = fused: large arrays take a compiled loop, here and in the reverse step; q = quiet: NumPy never
-# warns of its arguments and results.
+# warns of its arguments and results; w = refuses some integers.
 # fmt: off
 ATOMS: dict[str, Atom] = {
     # name                code                    reference        slopes (f is the atom's own value)
@@ -229,7 +229,7 @@ ATOMS: dict[str, Atom] = {
     "scale":         Atom("scale({}, {})",        scale,           _scale, "szf", on_integers="({} * {})"),
     "both":          Atom("both({}, {})",         both,            lambda f, x, y: (y, x), "zk",
                           on_integers="({} * {})"),
-    "power":         Atom("power({}, {})",        np.power,        _power, "so"),
+    "power":         Atom("power({}, {})",        np.power,        _power, "sow"),
     "float_power":   Atom("power({}, {})",        np.float_power,  _power, "sd"),
     "square":        Atom("({0} * {0})",          np.square,       lambda f, x: (x + x,), "cni1o"),
     "reciprocal":    Atom("reciprocal({})",       np.reciprocal,   lambda f, x: (-apply("both", f, f),),

@@ -25,6 +25,7 @@ from fgrad.core.primitive import (
     SPREADS,
     SPREADS_FIRST,
     TOTAL,
+    TOTAL_OF_FLOATS,
     VJP,
     Pattern,
     Primitive,
@@ -69,7 +70,10 @@ def declare_atom(name: str) -> Primitive:
     large = None
     if atom.loops:
         large = FastUfunc(params, body, run, atom.loops, silent=atom.silent)
-    traits = [TOTAL, *(trait for flag, trait in _TRAITS.items() if flag in atom.flags)]
+    traits = [
+        TOTAL_OF_FLOATS if "w" in atom.flags else TOTAL,
+        *(trait for flag, trait in _TRAITS.items() if flag in atom.flags),
+    ]
     columns: dict[str, Any] = {
         "integers": atom.integers,
         "truths": atom.truths,

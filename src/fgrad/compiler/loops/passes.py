@@ -15,7 +15,7 @@ from fgrad.compiler.loops.cse import once
 from fgrad.compiler.loops.fusion import joined
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Code, Scan, While
-from fgrad.core.primitive import CONTRACTION, MOVES, PRIMITIVES, TOTAL
+from fgrad.core.primitive import CONTRACTION, MOVES, PRIMITIVES, TOTAL, TOTAL_OF_FLOATS
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.rewriting.effects import has_effect
 from fgrad.core.rewriting.liveness import live
@@ -106,9 +106,8 @@ def hoisted(code: Scan | While, avals: Sequence[Aval]) -> Program | None:
     fixed = set(body.inputs[:n])
     moved: list[Equation] = []
     for e in body.equations:
-        steady = TOTAL in PRIMITIVES[e.name].traits
-        if e.name == "power" and e.outs[0].aval.dtype.kind in "iu":
-            steady = False  # NumPy refuses integers to negative powers
+        integers = any(v.aval.dtype.kind in "iu" for v in e.outs)
+        steady = TOTAL in e.traits or (TOTAL_OF_FLOATS in e.traits and not integers)
         if steady and all(a in fixed for a in e.args if isinstance(a, Var)):
             moved.append(e)
             fixed.update(e.outs)
