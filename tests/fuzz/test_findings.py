@@ -553,3 +553,18 @@ def test_diagonals_of_what_is_read_only_are_not_filled_though_they_have_no_eleme
     expected, *outs = both(lambda x: np.fill_diagonal(x.imag, 1.0), np.zeros(shape))
     assert expected is ValueError
     assert outs == [ValueError] * 2
+
+
+@pytest.mark.parametrize("shape, axis", [((0, 0), -1), ((0, 0), 0), ((0, 3), 0), ((3, 0), 1), ((0, 2), 1)])
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_weights_without_a_sum_average_nothing(shape, axis, weight):
+    weights = np.full(shape[axis], weight)
+    f = lambda x: np.average(x, axis=axis, weights=weights)
+    ways = (f, lambda x: f(fg.tensor(x)), fg.jit(f), fg.grad(lambda x: np.sum(f(x))))
+    if np.sum(weights) == 0:
+        for way in ways:
+            with pytest.raises(ZeroDivisionError):
+                way(np.zeros(shape))
+    else:
+        for way in ways:
+            assert np.size(way(np.zeros(shape))) == 0

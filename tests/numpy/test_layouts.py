@@ -6,11 +6,14 @@ the order in memory. Every call of the table of dtypes is compared.
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.compiler.interpreting import kernels_in_python
 from tests.dtypes import attempt, leaves, like
 from tests.numpy.dtypes import CALLS
 
@@ -267,3 +270,116 @@ def test_numbers_that_are_arrays_are_written_to_under_every_name(make):
         assert [float(np.squeeze(y)) for y in run(x)] == expected
     slopes = lambda x: fg.jvp(f, (x,), (1.0,))[1]
     assert [float(y) for y in fg.jit(slopes)(x)] == [float(y) for y in slopes(x)]
+
+
+BLOCK = np.arange(1.0, 13.0).reshape(2, 2, 3)
+LAYOUTS = {
+    "rows": BLOCK.copy,
+    "columns": lambda: np.asfortranarray(BLOCK),
+    "swapped": lambda: laid_out(BLOCK, "first two swapped"),
+    "rotated": lambda: laid_out(BLOCK, "rotated"),
+    "reversed": lambda: BLOCK[::-1, :, ::-1].copy()[::-1, :, ::-1],
+    "columns, reversed": lambda: np.asfortranarray(BLOCK[::-1])[::-1],
+    "with gaps": lambda: np.repeat(BLOCK, 2, -1)[..., ::2],
+    "repeated": lambda: np.broadcast_to(BLOCK[:1], (2, 2, 3)),
+    "columns, repeated": lambda: np.broadcast_to(np.asfortranarray(BLOCK[:1]), (2, 2, 3)),
+    "repeated last": lambda: np.broadcast_to(BLOCK[..., :1], (2, 2, 3)),
+    "an axis of one": lambda: np.asfortranarray(BLOCK.reshape(2, 1, 6)),
+}
+MADE = {
+    "itself": lambda x: x,
+    "product": lambda x: x * 1.0,
+    "array": np.array,
+    "copy": lambda x: x.copy("K"),
+    "copy in order": lambda x: x.copy(),
+    "columns": lambda x: x.copy("F"),
+    "beside columns": lambda x: x + np.asfortranarray(np.ones(x.shape)),
+    "zeros": np.zeros_like,
+    "filled": lambda x: np.full_like(x, 2.0),
+    "sorted": lambda x: np.sort(x, -1),
+    "repeated": lambda x: np.broadcast_to(x, (2, *x.shape)) * 1.0,
+    "numbers": np.nan_to_num,
+    "rolled": lambda x: np.roll(x, 1, 0),
+    "padded": lambda x: np.pad(x, 1),
+    "picked": lambda x: x[..., [0, 1]],
+}
+SHOWN = {
+    "reshape": lambda v: v.reshape(-1),
+    "reshape, columns": lambda v: v.reshape(-1, order="F"),
+    "transposed": lambda v: v.T.reshape(-1),
+    "ravel": lambda v: v.ravel(),
+    "ravel, as it lies": lambda v: v.ravel("K"),
+    "in order": lambda v: (fnp if isinstance(v, fg.Tensor) else np).ascontiguousarray(v),
+    "in columns": lambda v: (fnp if isinstance(v, fg.Tensor) else np).asfortranarray(v),
+}
+WAYS = {  # how it is run; and the array that the function gets
+    "eager": (lambda f, x: f(fg.tensor(x)), np.array),
+    "vjp": (lambda f, x: fg.vjp(f, x)[0], None),
+    "jvp": (lambda f, x: fg.jvp(f, (x,), (np.ones(x.shape),))[0], None),
+    "checkpoint": (lambda f, x: fg.checkpoint(f)(x), None),
+    "vjp(checkpoint)": (lambda f, x: fg.vjp(fg.checkpoint(f), x)[0], None),
+    "custom": (lambda f, x: fg.vjp(with_rule(f), x)[0], None),
+    "jit": (lambda f, x: fg.jit(f)(x), None),
+    "vmap": (lambda f, x: fg.vmap(f)(np.stack([x, x]))[0], lambda x: np.stack([x, x])[0]),
+    "vmap, last": (
+        lambda f, x: fg.vmap(f, -1)(np.stack([x, x], -1))[0],
+        lambda x: np.stack([x, x], -1)[..., 0],
+    ),
+    "vmap, columns": (
+        lambda f, x: fg.vmap(f)(np.asfortranarray(np.stack([x, x])))[0],
+        lambda x: np.asfortranarray(np.stack([x, x]))[0],
+    ),
+}
+
+
+def writing(make: Any, show: Any) -> Any:
+    def f(x: Any) -> Any:
+        y = make(x)
+        show(y)[...] = np.asarray(99.0)
+        return y
+
+    return f
+
+
+def with_rule(f: Any) -> Any:
+    ruled = fg.custom_vjp(f)
+    ruled.defvjp(lambda x: (f(x), None), lambda _, ct: (ct,))
+    return ruled
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_write_is_seen_where_numpys_array_shares_memory(way):
+    seen, wrong = 0, set()
+    run, given = WAYS[way]
+    with kernels_in_python():
+        for (layout, lay), (made, make), (shown, show) in itertools.product(
+            LAYOUTS.items(), MADE.items(), SHOWN.items()
+        ):
+            f = writing(make, show)
+            expected = attempt(f, given(lay()) if given else lay())
+            found = attempt(run, f, lay())
+            if isinstance(expected, Exception):  # of an argument that repeats elements
+                continue
+            try:
+                found = found.numpy() if isinstance(found, fg.Tensor) else found
+            except TypeError as error:
+                found = error
+            if isinstance(found, np.ndarray):
+                seen += 1
+                if not np.array_equal(found, expected):
+                    wrong.add(f"{layout}, {made}, {shown}")
+            elif not re.search("memory layout|would lose its gradient|needs the value", str(found)):
+                wrong.add(f"{layout}, {made}, {shown}: {found!r}")
+    assert wrong == set()
+    assert seen > (10 if way == "jit" else 100)  # whose arguments lie in memory in any order
+
+
+def test_a_custom_rule_may_return_what_was_replaced_as_a_whole():
+    def constant(x):
+        y = x * 1.0
+        y[...] = 2.0
+        return y
+
+    y, pull = fg.vjp(with_rule(constant), np.ones(3))
+    assert y.tolist() == [2.0] * 3
+    assert pull(np.ones(3))[0].tolist() == [1.0] * 3

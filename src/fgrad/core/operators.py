@@ -349,7 +349,7 @@ class Operators:
                 raise ValueError(f"conversion of a Tensor from {value.dtype} to {dtype} needs a copy")
             return value.astype(dtype)
         if copy:
-            return value.copy()
+            return value.copy("K")
         view = value.view()
         view.flags.writeable = False
         return view

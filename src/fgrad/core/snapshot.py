@@ -112,29 +112,40 @@ def private_copy(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
     It lies in memory as the array does, as far as that decides which of its shapes are views of it.
     """
-    if a.ndim > 1 and not a.flags.c_contiguous:
-        return compact(a) if a.size and 0 in a.strides else _copied_as_it_lies(a)
-    copied = _pool.copy(a) if _POOLED_FROM <= a.nbytes <= _POOLED_TO else a.copy()
+    if a.ndim and not a.flags.c_contiguous:
+        if a.size and 0 in a.strides:
+            return compact(a)
+        order = _axes_in_memory(a)
+        in_order = a.transpose(order)
+        if in_order.flags.c_contiguous:
+            return private_copy(in_order).transpose(np.argsort(order))
+        copied = copy_as_it_lies(a)
+    else:
+        copied = _pool.copy(a) if _POOLED_FROM <= a.nbytes <= _POOLED_TO else a.copy()
     copied.setflags(write=False)  # an assignment to a.flags takes four times as long
     return copied
 
 
-def _copied_as_it_lies(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a read-only copy with the axes of `a` in their order in memory, and gaps where `a` has some."""
-    order = sorted(range(a.ndim), key=lambda i: -abs(a.strides[i]))
-    sorted_a = a.transpose(order)
-    if sorted_a.flags.c_contiguous:
-        copied = private_copy(sorted_a)
-    else:
-        lengths = list(sorted_a.shape)
-        for i in range(1, a.ndim):
-            if sorted_a.strides[i - 1] != lengths[i] * sorted_a.strides[i]:
-                lengths[i] += 1
-        whole = np.empty(lengths, a.dtype)
-        copied = whole[tuple([slice(n) for n in sorted_a.shape])]
-        copied[...] = sorted_a
-        copied.setflags(write=False)
-    return copied.transpose(np.argsort(order))
+def _axes_in_memory(a: np.ndarray[Any, Any]) -> list[int]:
+    return sorted(range(a.ndim), key=lambda i: -abs(a.strides[i]))
+
+
+def copy_as_it_lies(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a copy with the axes of `a` in their order and direction in memory, and gaps where there are."""
+    if a.flags.c_contiguous:
+        return a.copy()
+    order = _axes_in_memory(a)
+    strides = [abs(a.strides[i]) for i in order] + [a.itemsize]
+    lengths = [a.shape[i] for i in order] + [1]
+    for i in range(1, len(lengths)):
+        if strides[i - 1] != lengths[i] * strides[i]:
+            lengths[i] += 1
+    copied = np.empty(lengths, a.dtype)[tuple([slice(a.shape[i]) for i in order] + [0])]
+    copied = copied.transpose(np.argsort(order))[
+        tuple([slice(None, None, -1 if s < 0 else 1) for s in a.strides])
+    ]
+    copied[...] = a
+    return copied
 
 
 def compact(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

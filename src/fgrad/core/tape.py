@@ -43,6 +43,7 @@ class Node:
 
 CUT = Node()  # stands on a Tensor whose whole value was replaced by a constant
 CUT.clear()
+CUT.vjp = None
 
 
 class Pick:

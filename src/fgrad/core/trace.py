@@ -140,6 +140,10 @@ class Tracer:
         """Return the same value as an array that lies in memory row by row."""
         return self
 
+    def disordered(self) -> Tracer:
+        """Return the same value, of which nobody knows how it lies in memory."""
+        return self
+
     def ordered_like(self, other: Any) -> Tracer:
         """Return the same value, which lies in memory row by row if `other` is known to."""
         return self

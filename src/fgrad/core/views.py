@@ -398,7 +398,7 @@ def _write(x: Tensor, new: Tensor) -> None:
         whole = values[k + 1]
         if whole.__class__ is _ndarray:  # where the elements lie, as in NumPy
             view = _view_in(path[k][0])
-            values[k] = view.primitive.run(whole, *view.rest, **view.params)
+            values[k] = _shown(view, whole)
     below: Any = None
     for (handle, _), value in zip(path, values, strict=True):
         # of examples a view is made anew, to lie in memory as NumPy's does
@@ -537,6 +537,8 @@ def _turned(value: Any, lead: int) -> Any:
         whole = value.held
         new = _turned(whole._value if isinstance(whole, Tensor) else whole, lead + 1)
         return value.like(wrap(new, whole._nodes) if isinstance(whole, Tensor) else new)
+    if isinstance(value, Tracer):
+        return value.disordered()
     if value.__class__ is not _ndarray or not value.flags.c_contiguous:
         return value
     axes = (*range(lead), *range(value.ndim - 1, lead - 1, -1))
@@ -580,7 +582,43 @@ def _made(x: Tensor) -> Tensor:
     """Return what a view is now."""
     view = _view_in(x)
     made: Tensor = bind(view.primitive.name, view.base, *view.rest, **view.params)
+    if isinstance(view, Gathered):
+        made._value = _strided(view, made)
     return made
+
+
+def _strided(view: Gathered, made: Tensor) -> Any:
+    """Return the value of what a primitive made for a view, of an array so that it lies as in NumPy."""
+    value, whole = made._value, view.base._value
+    if len(value.shape) < 2:
+        return value
+    if value.__class__ is _ndarray:
+        return view.strided(whole) if whole.__class__ is _ndarray else value
+    example = memory_of(view.base)
+    return value if example is None or example.flags.c_contiguous else _turned(value, 0)
+
+
+def linked_by_strides(
+    kind: type[Gathered],
+    strided: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
+    base: Tensor,
+    viewer: Tensor,
+    primitive: Primitive,
+    params: dict[str, Any],
+    *rest: Any,
+) -> Tensor:
+    """Return `viewer`, which a primitive made of `base` and `rest`, as what NumPy makes by `strided`."""
+    view: Any = _view_in(linked(kind, base, viewer, primitive, params, *rest))
+    view.strided = strided
+    viewer._value = _strided(view, viewer)
+    return viewer
+
+
+def _shown(view: View, whole: np.ndarray[Any, Any]) -> Any:
+    """Return what a view shows of its base's value, and lies in memory as in NumPy."""
+    if isinstance(view, Gathered):
+        return view.strided(whole)
+    return view.primitive.run(whole, *view.rest, **view.params)
 
 
 def in_place(x: Any, new: Any) -> Any:

@@ -16,9 +16,9 @@ from fgrad.backend.devices import adopted, is_foreign, maker
 from fgrad.core.placement import buffer_of, device_of, near
 from fgrad.core.tensor import Tensor, binary, bind, unary, wrap
 from fgrad.core.trace import Tracer
-from fgrad.core.views import is_array, laid_out_like, unordered
+from fgrad.core.views import is_array, is_laid_out, laid_out_like, memory_of, unordered
 from fgrad.numpy.registry import as_array, holds_tensor, implements
-from fgrad.numpy.views import repeated, reshaped
+from fgrad.numpy.views import in_order, repeated, reshaped, transposed
 from fgrad.ops.linear import broadcast_to as _broadcast_to
 from fgrad.ops.linear import convert, reshape
 
@@ -239,8 +239,8 @@ def array(
         ValueError: parts of unequal shapes, or `copy=False` where a copy is needed.
     """
     if isinstance(object, Tensor):
-        if not copy and dtype in (None, object.dtype) and _lies(object, order):
-            return ones_before(object, ndmin)  # type: ignore[no-any-return]
+        if not copy and dtype in (None, object.dtype):
+            return ones_before(_lying(object, order), ndmin)  # type: ignore[no-any-return]
         made = as_array(recopied(object, order))
     elif copy is False:
         raise ValueError("a Tensor cannot share the memory of an array, so copy=False is impossible")
@@ -259,12 +259,18 @@ def array(
     return result
 
 
-def _lies(x: Tensor, order: Any) -> bool:
-    """Return whether a value lies in memory as `order` demands."""
-    v = x._value
-    if v.__class__ is not np.ndarray or order not in {"C", "F"}:
-        return True
-    return bool(v.flags.c_contiguous if order == "C" else v.flags.f_contiguous)
+def _lying(x: Tensor, order: Any) -> Tensor:
+    """Return `x` if it lies in memory as `order` demands, else a copy; which of them may be unknown."""
+    if order not in {"C", "F"} or not is_array(x) or buffer_of(x).__class__ is DeviceArray:
+        return x
+    example = memory_of(x)
+    if example is not None and is_laid_out(x):
+        flags = example.flags
+        return x if (flags.c_contiguous if order == "C" else flags.f_contiguous) else recopied(x, order)
+    axes = tuple(range(len(x.shape) - 1, -1, -1))
+    turned = x if order == "C" else transposed(x, axes)
+    found = in_order(turned, recopied(turned, "C"))
+    return found if order == "C" else transposed(found, axes)  # type: ignore[no-any-return]
 
 
 @implements(name="copied")
@@ -279,8 +285,14 @@ def recopied(x: Tensor, order: Any) -> Tensor:
         ):
             v = v.copy(order)
             v.setflags(write=False)  # its order is that of NumPy's copy
-    elif isinstance(v, Tracer) and order == "C":
-        v = v.in_order()
+    elif isinstance(v, Tracer):
+        if order == "C":
+            v = v.in_order()
+        elif order == "F" and len(v.shape) > 1:
+            axes = tuple(range(len(v.shape) - 1, -1, -1))
+            return transposed(recopied(transposed(x, axes), "C"), axes)  # type: ignore[no-any-return]
+        elif memory_of(x) is not None:  # of an example
+            return unordered(wrap(v.in_order(), x._nodes), x)  # type: ignore[no-any-return]
     return wrap(v, x._nodes)
 
 
@@ -291,8 +303,8 @@ def asarray(
     """Return `a` itself if it is a Tensor of `dtype`, otherwise a Tensor made of it; `copy`: a new handle."""
     if isinstance(a, Tensor) and device is not None:
         a = a.to(device)
-    if isinstance(a, Tensor) and not copy and (dtype is None or a.dtype == dtype) and _lies(a, order):
-        return strong(as_array(a))
+    if isinstance(a, Tensor) and not copy and (dtype is None or a.dtype == dtype):
+        return strong(as_array(_lying(a, order)))
     if copy is False:
         raise ValueError("a Tensor cannot share the memory of an array, so copy=False is impossible")
     return (

@@ -28,7 +28,7 @@ from fgrad.core.stored import PLAIN
 from fgrad.core.tape import CUT
 from fgrad.core.tensor import Tensor, apply_unary, binary, bind, unary, wrap
 from fgrad.core.trace import Tracer
-from fgrad.core.views import is_array, rebind, view_of
+from fgrad.core.views import is_array, rebind, unordered, view_of
 from fgrad.numpy.arrays import (
     as_target,
     as_value,
@@ -490,7 +490,7 @@ def nan_to_num(
         raise TypeError(
             f"Cannot cast a replacement from {y.dtype} to {x.dtype} according to the rule 'same_kind'"
         )
-    return as_scalar(linear.convert(y, x.dtype))
+    return as_scalar(unordered(linear.convert(y, x.dtype), x))
 
 
 @implements(np.isclose)

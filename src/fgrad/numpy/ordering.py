@@ -12,6 +12,7 @@ from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, is_tracked, unary, wrap
 from fgrad.core.trace import Tracer
+from fgrad.core.views import unordered
 from fgrad.numpy.arrays import as_tensor, as_value, concrete, next_to, together
 from fgrad.numpy.indexing import along_axis, beside
 from fgrad.numpy.reductions import all as _all
@@ -37,7 +38,7 @@ def _permuted(a: Tensor, axis: Any, order: Callable[..., Any], directly: Callabl
     axis = normalize_axis_index(axis, len(a.shape))
     if not isinstance(a._value, Tracer) and not is_tracked(a):
         return wrap(directly(a._value, axis=axis))
-    return along_axis(a, order(a, axis=axis), axis, unique=True)
+    return unordered(along_axis(a, order(a, axis=axis), axis, unique=True), a)
 
 
 def _descending(a: Any, axis: int | None, ascending: Callable[[Any, int], Any]) -> Any:

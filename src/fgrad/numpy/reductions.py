@@ -454,7 +454,10 @@ def average(
     w = linear.convert(w, np.result_type(a.dtype, w.dtype))
     w = weights_beside(w, a, axis)
     total = sum(linear.broadcast_to(w, a.shape), axis, keepdims=keepdims)
-    value = total._value if isinstance(total, Tensor) else total
+    lone = (
+        sum(w, axis, keepdims=keepdims) if 0 in total.shape else total
+    )  # which there are though none is left
+    value = lone._value if isinstance(lone, Tensor) else lone
     if not isinstance(value, Tracer) and np.any(np.equal(value, 0)):
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
     y = sum(a * w, axis, keepdims=keepdims) / total

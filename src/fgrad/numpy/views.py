@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.core.primitive import PRIMITIVES, Primitive
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, alias, bind
 from fgrad.core.views import (
     Gathered,
@@ -19,6 +19,7 @@ from fgrad.core.views import (
     ReadOnly,
     lies_row_by_row,
     linked,
+    linked_by_strides,
     reshaped_view,
     view_of,
 )
@@ -55,6 +56,11 @@ def raveled(x: Any) -> Any:
     return reshaped_view(x, made, _RESHAPE, params, is_raveled=True)
 
 
+def in_order(x: Tensor, copy: Tensor) -> Tensor:
+    """Return `copy`, which lies in memory row by row, as a view of `x` where that does so too."""
+    return reshaped_view(x, copy, _RESHAPE, {"shape": x.shape}, is_raveled=True)
+
+
 def transposed(x: Any, axes: tuple[int, ...]) -> Any:
     """Return `x` with its axes permuted."""
     return view_of(x, _TRANSPOSE, {"axes": axes})
@@ -73,7 +79,7 @@ def repeated(x: Any, shape: tuple[int, ...]) -> Any:
     if x.__class__ is not Tensor:
         return made
     made = alias(made) if made is x else made
-    return _by_strides(
+    return linked_by_strides(
         GatheredReadOnly, lambda a: np.broadcast_to(a, shape), x, made, _BROADCAST, {"shape": shape}
     )
 
@@ -113,18 +119,4 @@ def _gathered(kind: type[Gathered], strided: Any, x: Any, *places: Any, template
     made = bind("gather", x, *places, template=template)
     if x.__class__ is not Tensor:
         return made
-    return _by_strides(kind, strided, x, made, _GATHER, {"template": template}, *places)
-
-
-def _by_strides(
-    kind: type[Gathered],
-    strided: Any,
-    x: Any,
-    made: Any,
-    primitive: Primitive,
-    params: dict[str, Any],
-    *rest: Any,
-) -> Any:
-    linked(kind, x, made, primitive, params, *rest)
-    made._base.strided = strided
-    return made
+    return linked_by_strides(kind, strided, x, made, _GATHER, {"template": template}, *places)

@@ -21,6 +21,7 @@ from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import as_array
 from fgrad.blocks import Block
 from fgrad.core.primitive import VJP, Primitive
+from fgrad.core.snapshot import compact, copy_as_it_lies
 from fgrad.core.tape import Node, Pick, Tape
 from fgrad.core.tensor import Tensor, alias, wrap
 from fgrad.core.trace import Trace, current, next_level, running, settle
@@ -407,4 +408,6 @@ class Call:
 
 
 def _own(x: Any) -> Any:
-    return alias(x) if x.__class__ is Tensor else x.copy() if isinstance(x, np.ndarray | DeviceArray) else x
+    if isinstance(x, np.ndarray):  # what views of it show depends on its order in memory
+        return compact(x) if 0 in x.strides and not x.flags.writeable else copy_as_it_lies(x)
+    return alias(x) if x.__class__ is Tensor else x.copy() if isinstance(x, DeviceArray) else x

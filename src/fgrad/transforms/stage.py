@@ -79,6 +79,11 @@ class StagedTracer(Tracer):
         copy.is_in_order, copy.form = True, self.form
         return copy
 
+    def disordered(self) -> StagedTracer:
+        """Return the same value, of which nobody knows how it lies in memory."""
+        self.trace.disordered.add(self.var)
+        return self
+
     def is_array(self) -> bool:
         """Return whether it has axes, or is an array without."""
         if self.form in {"array", "scalar"}:
@@ -150,6 +155,7 @@ class Stage(Trace):
         self.numbers: dict[
             Var, set[np.dtype[Any]]
         ] = {}  # Python integers, and the dtypes that they have to fit
+        self.disordered: set[Var] = set()  # of which nobody knows how they lie in memory
         self.ranges: dict[Var, tuple[int, int]] = {}  # the least and the greatest value of counters
         self.count = 0
         self.is_parted = False  # whether it matters which arguments without axes are arrays
@@ -285,6 +291,8 @@ class Stage(Trace):
                 continue
             if sum(n > 1 for n in x.aval.shape) <= int(gaps) or x in seen:
                 continue
+            if x in self.disordered:
+                return False
             seen.add(x)
             equation = made.get(x)
             if equation is None:  # an argument
