@@ -43,9 +43,14 @@ def like(out: Any, flat: Any) -> Any:
     return next(flat)
 
 
+def ordered(x: Any) -> Any:
+    """Return an array without repetitions, in memory in the order of what is computed of it."""
+    return x * x.dtype.type(1) if 0 in x.strides else x
+
+
 def lift(x: Any) -> Any:
     """Return an array in extended precision."""
-    x = np.asarray(x)
+    x = ordered(np.asarray(x))
     return x.astype(WIDER[x.dtype.kind]) if x.dtype.kind in WIDER else x
 
 

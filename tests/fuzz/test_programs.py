@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tests.compiler.interpreting import kernels_in_python
-from tests.fuzz.oracles import quiet, verdict
+from tests.fuzz import oracles, reference
+from tests.fuzz.oracles import Case, quiet, verdict
+from tests.fuzz.programs import Input, Program
 from tests.fuzz.session import NORMAL, case_of, described
 
 
@@ -27,3 +29,60 @@ def test_programs_interpreted(part):
 def test_programs_compiled(part):
     for seed in range(1000 + part * 8, 1008 + part * 8):
         check(NORMAL[seed % len(NORMAL)], seed)
+
+
+ONES = (1.0,) * 4
+UNDEFINED = {
+    "signs of zeros that tie for an extremum": Case(
+        Program(
+            (Input("f8", (1,), (-0.0,)),),
+            ("v0 = x0.clip(0, 1)", "v1 = np.arctan2(x0, v0)"),
+            ("v1",),
+        )
+    ),
+    "signs of zeros in mapped products": Case(
+        Program(
+            (Input("f4", (2,), (0.0, -0.0)),),
+            ("v0 = np.linalg.outer(x0, x0)", "v1 = np.arctan2(v0, -1.0)"),
+            ("v1",),
+        ),
+        way="vmap",
+    ),
+    "the last digit of a coarser float, seen in a finer one": Case(
+        Program(
+            (Input("u2", (4,), (1, 0, 0, 9)), Input("u4", (4,), (1,) * 4)),
+            ("v0 = np.where(x0 < 2.0, x1, np.sin(x0))",),
+            ("v0",),
+        ),
+        way="jit",
+    ),
+    "a tie that a step makes of every argument": Case(
+        Program(
+            (Input("f8", (1,), (1.0,)),),
+            ("v0 = np.multiply(x0, 0)", "v1 = fg.hessian(lambda t: np.max(t * t, initial=0.0))(v0)"),
+            ("v1",),
+        ),
+        way="vmap",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNDEFINED)
+def test_what_is_not_defined_is_no_finding_but_other_values_are(name, monkeypatch):
+    case = UNDEFINED[name]
+    assert not verdict(case).is_finding
+    run = oracles.VALUES[case.way]
+    wrong = lambda f, xs: [y + 0.25 for y in reference.leaves(run(f, xs))]
+    monkeypatch.setitem(oracles.VALUES, case.way, wrong)
+    assert verdict(case).is_finding
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 2), (2, 2, 1)])
+@pytest.mark.parametrize("layout", ["broadcast", "transposed", "F", "strided"])
+@pytest.mark.parametrize("way", ["grad", "grad(checkpoint)"])
+def test_differences_are_of_arrays_that_lie_as_the_arguments_do(shape, layout, way):
+    steps = ("v0 = x0 * 1.0", "v1 = v0.reshape(-1)", "np.expand_dims(v1, 0).fill(-0.0)")
+    program = Program((Input("f8", shape, ONES, layout),), steps, ("v0",))
+    with kernels_in_python():
+        found = verdict(Case(program, way=way))
+    assert not found.is_finding, found.text
