@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.compiler.interpreting import kernels_in_python
 from tests.fuzz.programs import swapped
 from tests.helpers import close, exactly
 
@@ -568,3 +569,13 @@ def test_weights_without_a_sum_average_nothing(shape, axis, weight):
     else:
         for way in ways:
             assert np.size(way(np.zeros(shape))) == 0
+
+
+def test_slopes_that_may_be_infinite_are_written_into_constants():
+    def f(x):
+        first = fg.hessian(lambda t: np.sum(np.exp(-t * t)))(x)
+        return fg.hessian(lambda t: np.sum(t**3) * np.sum(first))(first)
+
+    x = np.array([1.0, 0.5])
+    with kernels_in_python():
+        close(fg.jit(f)(x), f(x))

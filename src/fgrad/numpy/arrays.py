@@ -270,7 +270,7 @@ def _lying(x: Tensor, order: Any) -> Tensor:
     axes = tuple(range(len(x.shape) - 1, -1, -1))
     turned = x if order == "C" else transposed(x, axes)
     found = in_order(turned, recopied(turned, "C"))
-    return found if order == "C" else transposed(found, axes)  # type: ignore[no-any-return]
+    return found if order == "C" else transposed(found, axes)
 
 
 @implements(name="copied")

@@ -61,7 +61,7 @@ def _is_valid(rw: Rewriting, doubtful: set[Var], outputs: list[Any], valid: list
         if found:
             traits = PRIMITIVES[e.name].traits
             handed_on = SPREADS in traits or (
-                SPREADS_FIRST in traits and len(found) == 1 and e.args[0] in found
+                SPREADS_FIRST in traits and len(found) == 1 and e.args[0] is found[0]
             )
             if handed_on:
                 reached.update(e.outs)
