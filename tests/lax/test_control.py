@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers import close, differences, exactly, is_numpy
 
 import fgrad as fg
+import fgrad.numpy as fnp
 from fgrad import lax
 
 W = np.array([[0.3, 0.5], [0.2, -0.7]])
@@ -559,6 +560,21 @@ def _as_often(x):
     return lax.fori_loop(0, np.argmax(x) + 1, grow, np.sum(x))
 
 
+def _closed_over(x):
+    falls = lambda: np.sum(x * np.exp(x[0] * -1000.0))
+    return lax.switch(np.argmax(x), [falls, lambda: np.sum(np.sin(x))])
+
+
+def _closed_over_in_while_loop(x):
+    step = lambda v: (v[0] * np.sum(x * np.exp(1e3 * (v[1] > x[0]))), v[1] + 1.0)
+    return lax.while_loop(lambda v: v[1] < x[0] * 2.0, step, (1.0, 0.0))[0]
+
+
+def _closed_over_in_fori_loop(x):
+    grow = lambda i, c: c * x[0] * np.exp(1000.0 * (x[0] - 2.0) * i)
+    return lax.fori_loop(0, np.argmax(x) + 1, grow, np.sum(x))
+
+
 _BATCHES = {
     "vmap(grad)": lambda f: fg.vmap(fg.grad(f)),
     "grad(vmap)": lambda f: fg.grad(lambda xs: np.sum(fg.vmap(f)(xs))),
@@ -572,10 +588,83 @@ _BATCHES = {
 
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid")
 @pytest.mark.parametrize("way", _BATCHES)
-@pytest.mark.parametrize("f", [_chosen_by_place, _chosen_by_sign, _as_long_as, _as_often])
+@pytest.mark.parametrize(
+    "f",
+    [
+        _chosen_by_place,
+        _chosen_by_sign,
+        _as_long_as,
+        _as_often,
+        _closed_over,
+        _closed_over_in_while_loop,
+        _closed_over_in_fori_loop,
+    ],
+)
 def test_what_an_example_does_not_run_has_no_part_in_its_gradient(f, way):
     xs = np.array([[1.0, -2.0], [-1.0, 2.0], [3.0, 0.5]])
     np.testing.assert_array_equal(_BATCHES[way](f)(xs), np.stack([fg.grad(f)(x) for x in xs]))
+
+
+TABLE = np.arange(3.0)
+
+
+def _looked_up(x, limit=0.0):
+    """Return an element of a table; there is none for examples that go the other way."""
+    i = np.where(x[0] > limit, 1, 7)
+    return lax.cond(x[0] > limit, lambda t: t[i] * x[1], lambda t: x[1] ** 2, fnp.asarray(TABLE))
+
+
+FAILING = {
+    "a singular matrix": lambda x: lax.cond(
+        x[0] > 0,
+        lambda: np.linalg.inv(np.outer(x, x) + np.eye(2) * np.maximum(x[0], 0.0))[0, 1],
+        lambda: x[0] * x[1],
+    ),
+    "a matrix that is not definite": lambda x: lax.cond(
+        x[0] > 0, lambda m: np.sum(np.linalg.cholesky(m)), np.sum, x[0] * np.eye(2)
+    ),
+    "no such place": _looked_up,
+    "no such place, taken by none": lambda x: _looked_up(x, 100.0),
+    "no such place in switch": lambda x: lax.switch(
+        np.argmax(x), [lambda i: x[i], lambda i: x[i - 5]], np.argmax(x) * 5
+    ),
+}
+
+
+@pytest.mark.parametrize("way", [*_BATCHES, "vmap", "jit(vmap)", "vmap(jit)", "vmap(vmap)"])
+@pytest.mark.parametrize("name", FAILING)
+def test_a_branch_raises_nothing_for_examples_that_do_not_take_it(name, way):
+    f, xs = FAILING[name], np.array([[1.0, -2.0], [-1.0, 2.0], [3.0, 0.5]])
+    if way in _BATCHES:
+        np.testing.assert_allclose(_BATCHES[way](f)(xs), np.stack([fg.grad(f)(x) for x in xs]), rtol=1e-13)
+        return
+    run = {
+        "vmap": fg.vmap,
+        "jit(vmap)": lambda f: fg.jit(fg.vmap(f)),
+        "vmap(jit)": lambda f: fg.vmap(fg.jit(f)),
+    }
+    expected = np.array([f(x) for x in xs])
+    if way == "vmap(vmap)":
+        close(fg.vmap(fg.vmap(f))(np.stack([xs, xs[::-1]])), np.stack([expected, expected[::-1]]))
+    else:
+        close(run[way](f)(xs), expected)
+
+
+def test_a_branch_that_some_examples_take_raises_their_error():
+    f = lambda x: lax.cond(x > 0, lambda: np.linalg.inv(x * np.zeros((2, 2)))[0, 0], lambda: x)
+    for run in (fg.vmap(f), fg.jit(fg.vmap(f)), fg.vmap(fg.grad(f)), fg.vmap(fg.jit(f))):
+        with pytest.raises(np.linalg.LinAlgError):
+            run(np.array([1.0, -1.0]))
+
+
+def test_branches_that_look_at_values_run_for_the_examples_that_take_them():
+    def f(x):
+        return lax.cond(x > 0, lambda: np.sqrt(x) if x > 1 else x, lambda: x * np.inf if x > 0 else -x)
+
+    xs = np.array([4.0, 0.5, -3.0])
+    exactly(fg.vmap(f)(xs), [2.0, 0.5, 3.0])
+    exactly(fg.vmap(fg.grad(f))(xs), [0.25, 1.0, -1.0])
+    exactly(fg.grad(lambda xs: np.sum(fg.vmap(f)(xs)))(xs), [0.25, 1.0, -1.0])
 
 
 def test_a_branch_holds_what_it_does_with_values_from_around():

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from fgrad import tree
 from fgrad.core.aval import Aval, aval_of
+from fgrad.core.control_flow import avals_out
 from fgrad.core.program import Program, Var
 from fgrad.core.tensor import Tensor
-from fgrad.transforms.stage import SAMPLE, common_type, number_type, settled, staged
+from fgrad.lax.predicates import anywhere, going
+from fgrad.transforms.stage import SAMPLE, common_type, number_type, settled, staged, staging, weakened
 
 Fun = Callable[..., Any]
 
@@ -18,6 +21,59 @@ Fun = Callable[..., Any]
 def run(program: Program, *values: Any) -> list[Any]:
     """Return the results of a program as arrays or Tensors."""
     return [np.asarray(y) if not hasattr(y, "dtype") else y for y in program.run(values)]
+
+
+class Closed:
+    """A branch or step for examples of a batch, with what it takes from around it among its arguments.
+
+    Each example for which it is not called gets the arguments of one for which it is.
+
+    Attributes:
+        kind: leaves like those of the result, and its structure.
+    """
+
+    def __init__(self, fun: Fun, args: Sequence[Any]) -> None:
+        leaves, structure = tree.flatten(args)
+        self._values, avals, kinds = abstract(leaves)
+        self.like = (structure, avals, kinds)
+        results: list[Any] = []
+
+        def flat(*xs: Any) -> list[Any]:
+            results[:] = tree.flatten(fun(*tree.unflatten(structure, xs)))
+            found: list[Any] = results[0]
+            return found
+
+        self._program, self._captured = staged(flat, avals, kinds, greedy=True)
+        self._numbers = list(map(number_type, results[0]))
+        self.kind = tuple(results)
+
+    def __call__(self, taken: Any, args: Sequence[Any] | None = None) -> Any:
+        """Return the result for those examples of which `taken` holds, and anything for the others.
+
+        Args:
+            taken: bool, of each example.
+            args: like those at first; these themselves where there are none.
+        """
+        values = self._values if args is None else abstract(tree.leaves(args))[0]
+        if staging() or anywhere(taken):
+            outs = run(self._program, *(going(taken, x) for x in (*self._captured, *values)))
+        else:
+            outs = [np.zeros(a.shape, a.dtype) for a in avals_out(self._program)]
+        return tree.unflatten(self.kind[1], map(weakened, outs, self._numbers))
+
+    def takes(self, args: Sequence[Any]) -> bool:
+        """Return whether `args` are like those at first."""
+        leaves, structure = tree.flatten(args)
+        _, avals, kinds = abstract(leaves)
+        return self.like == (structure, avals, kinds)
+
+
+def closed(fun: Fun, args: Sequence[Any]) -> Closed | None:
+    """Return a branch or step with what it takes from around it, None where that cannot be staged."""
+    try:
+        return Closed(fun, args)
+    except Exception:  # noqa: BLE001 -- whatever it is, it says more where the function runs with values
+        return None
 
 
 def sharing(

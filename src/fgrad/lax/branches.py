@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,8 +12,8 @@ from fgrad import tree
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.control_flow import Branches, avals_out
 from fgrad.core.tensor import Tensor, bind
-from fgrad.lax.bodies import abstract, sharing
-from fgrad.lax.predicates import choose, demand_equal, differs, only, scalar
+from fgrad.lax.bodies import abstract, closed, sharing
+from fgrad.lax.predicates import choose, demand_equal, following, scalar
 from fgrad.lax.trees import kind_of
 from fgrad.numpy.indexing import clip, pick
 from fgrad.ops.linear import convert
@@ -26,7 +26,8 @@ def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
     """Return `true_fun(*operands)` if `pred` is true, else `false_fun(*operands)`.
 
     Where `pred` is known, only one branch runs. Where it differs between the examples of a batch, both run,
-    and each example gets the result of its own branch. In a program it is one operation.
+    and each example gets the result of its own branch; the other one raises nothing for it. In a program it
+    is one operation.
 
     Args:
         pred: bool or number without axes.
@@ -42,14 +43,10 @@ def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
         2.0
     """
     pred = scalar(pred, "the predicate of cond")
-    if differs(pred):
-        with np.errstate(all="ignore"):  # of examples that go the other way
-            yes = pred != 0
-            outs = [true_fun(*only(yes, operands)), false_fun(*only(np.logical_not(yes), operands))]
-        return choose(functools.partial(pick, pred), outs, "cond")
     if isinstance(pred, Tensor) or staging():
         index = convert(pred != 0, np.dtype(int)) if isinstance(pred, Tensor) else np.asarray(int(bool(pred)))
-        return _staged_switch(index, (false_fun, true_fun), operands, "cond")
+        choice = _staged_switch if staging() else _mapped_switch
+        return choice(index, (false_fun, true_fun), operands, "cond")
     return true_fun(*operands) if pred else false_fun(*operands)
 
 
@@ -76,14 +73,10 @@ def switch(index: Any, branches: Sequence[Fun], *operands: Any) -> Any:
     if kind not in "iu":
         raise TypeError(f"the index of switch must be an integer, not {kind_of(index) or index!r}")
     last = len(branches) - 1
-    if differs(index):
-        with np.errstate(all="ignore"):  # of examples that go another way
-            at = clip(index, 0, last)
-            outs = [f(*only(at == k, operands)) for k, f in enumerate(branches)]
-        return choose(lambda *ys: _pick(index, ys), outs, "switch")
     if isinstance(index, Tensor) or staging():
         known = index if isinstance(index, Tensor) else np.asarray(int(index))
-        return _staged_switch(known, tuple(branches), operands, "switch")
+        choice = _staged_switch if staging() else _mapped_switch
+        return choice(known, tuple(branches), operands, "switch")
     return branches[min(max(int(index), 0), last)](*operands)
 
 
@@ -92,6 +85,27 @@ def _pick(index: Any, ys: Sequence[Any]) -> Any:
     for k in range(len(ys) - 2, -1, -1):
         out = pick(index <= k, ys[k], out)
     return out
+
+
+def _mapped_switch(index: Any, branches: tuple[Fun, ...], operands: tuple[Any, ...], what: str) -> Any:
+    """Return the result of the branch of each example of a batch."""
+    last = len(branches) - 1
+
+    def chosen(*ys: Any) -> Any:
+        return _pick(index, ys)
+
+    with np.errstate(all="ignore"):  # of examples that go another way
+        if not following():
+            with contextlib.suppress(Exception):  # of such examples, else it is raised below
+                return choose(chosen, [f(*operands) for f in branches], what)
+        at = clip(index, 0, last)
+        known = [c for f in branches if (c := closed(f, operands))]
+        if len(known) == len(branches):
+            for c in known[1:]:
+                demand_equal(what, known[0].kind, c.kind)
+            return choose(chosen, [c(at == k) for k, c in enumerate(known)], what)
+    # each group of examples runs its own: the truth values split the batch
+    return next((f for k, f in enumerate(branches[:-1]) if at == k), branches[-1])(*operands)
 
 
 def _staged_switch(index: Any, branches: tuple[Fun, ...], operands: tuple[Any, ...], what: str) -> Any:

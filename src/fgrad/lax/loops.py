@@ -11,8 +11,8 @@ import numpy as np
 from fgrad import tree
 from fgrad.core.control_flow import While
 from fgrad.core.tensor import Tensor, bind
-from fgrad.lax.bodies import fitting, promoted, sharing
-from fgrad.lax.predicates import anywhere, choose, differs, only_inside, scalar
+from fgrad.lax.bodies import Closed, closed, fitting, promoted, sharing
+from fgrad.lax.predicates import anywhere, choose, differs, following, going, scalar
 from fgrad.lax.scans import counted, scan
 from fgrad.lax.trees import Carry, kind_of
 from fgrad.numpy.indexing import pick
@@ -43,18 +43,36 @@ def while_loop(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
         return _staged_while(cond_fun, body_fun, init_val)
     carry = Carry("while_loop", body_fun, init_val)
     value = init_val
+    step = _Step(body_fun)
     while True:
         go = scalar(cond_fun(value), "the condition of while_loop")
         if not anywhere(go):
             return value
         if differs(go):
-            with np.errstate(all="ignore"):  # of examples that are done
-                new = body_fun(only_inside(go, value))
+            new = step(go, value)
             carry.check(new)
             value = choose(functools.partial(pick, go), [new, value], "while_loop")
         else:
             value = body_fun(value)
             carry.check(value)
+
+
+class _Step:
+    """A step of a loop for those examples that go on; the others get the values of one of these."""
+
+    def __init__(self, fun: Fun) -> None:
+        self._fun = fun
+        self._closed: Closed | None = None
+
+    def __call__(self, goes: Any, *args: Any) -> Any:
+        """Return the result, of any value for the examples for which `goes` does not hold."""
+        with np.errstate(all="ignore"):  # of examples that have not begun, or are done
+            if following() or staging():
+                if self._closed is None or not self._closed.takes(args):
+                    self._closed = closed(self._fun, args)
+                if self._closed is not None:
+                    return self._closed(goes, args)
+            return self._fun(*tree.map(lambda x: going(goes, x), args))
 
 
 def _staged_while(cond_fun: Fun, body_fun: Fun, init_val: Any) -> Any:
@@ -142,12 +160,12 @@ def _fori_of_examples(bounds: Sequence[Any], body_fun: Fun, init_val: Any) -> An
 
     def step(i: Any, value: Any) -> Any:
         inside = np.logical_and(start <= i, i < stop)
-        with np.errstate(all="ignore"):  # of examples that have not begun, or are done
-            new = body_fun(i, only_inside(inside, value))
+        new = each(inside, i, value)
         carry.check(new)
         return choose(functools.partial(pick, inside), [new, value], "fori_loop")
 
     carry = Carry("fori_loop", body_fun, init_val)
+    each = _Step(body_fun)
     return fori_loop(np.min(ends[0]), np.max(ends[1]), step, init_val)
 
 

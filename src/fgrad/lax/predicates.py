@@ -10,11 +10,13 @@ import numpy as np
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
-from fgrad.core.tensor import Tensor
+from fgrad.core.tensor import Tensor, bind
 from fgrad.core.trace import Tracer, current
 from fgrad.lax.trees import kind_of
 from fgrad.numpy.indexing import pick
-from fgrad.transforms.batch import Batch, BatchedTracer
+from fgrad.ops import functions
+from fgrad.ops.indexing import HOLE
+from fgrad.transforms.batch import BatchedTracer
 from fgrad.transforms.loops.batching import held_back
 
 Fun = Callable[..., Any]
@@ -53,41 +55,33 @@ def anywhere(x: Any) -> bool:
     return bool(np.any(x))
 
 
-def only(taken: Any, operands: Any) -> Any:
-    """Return a pytree whose derivatives are of those examples alone in which `taken` holds.
-
-    What a branch makes of the others may be infinite or NaN, and zero times that is NaN. What is the same for
-    all examples stays so.
-    """
-    if any(t.is_tape for t in current().traces):
-        return tree.map(lambda x: held_back(taken, x) if differs(x) else x, operands)
-    return operands
-
-
-def only_inside(taken: Any, carry: Any) -> Any:
-    """Return what `only` does of a carry, all of which differs between examples, also if it is staged.
-
-    Examples that are done count with integers of one that is not: theirs may be places that do not exist.
-    """
-    is_followed = any(not isinstance(t, Batch) for t in current().traces)
-
-    def inside(x: Any) -> Any:
-        if not isinstance(x, Tensor):
-            return x
-        return going(taken, x) if x.dtype.kind in "iu" else held_back(taken, x) if is_followed else x
-
-    return tree.map(inside, carry)
+def following() -> bool:
+    """Return whether derivatives are taken here."""
+    return any(t.is_tape for t in current().traces)
 
 
 def going(taken: Any, x: Any) -> Any:
-    """Return `x`; examples for which `taken` does not hold get that of one for which it does."""
+    """Return `x`; examples for which `taken` does not hold get that of one for which it does, as a constant.
+
+    What a branch or step makes of the others may be an error, infinite or NaN, and zero times that is NaN.
+    What is the same for all examples stays so.
+    """
+    if not isinstance(x, Tensor) or not isinstance(taken, Tensor):
+        return x
+    return _standing_in(taken, x) if differs(taken) else held_back(taken, x)  # staged: examples are not seen
+
+
+def _standing_in(taken: Any, x: Any) -> Any:
     if not differs(taken):
         return x
     trace = taken._value.trace
-    those, one = trace.unbox(taken), x
-    if trace.owns(x):
-        one = x._value.whole[np.argmax(those)]
-    return pick(taken, x, going(np.any(those), one))
+    those = trace.unbox(taken)
+    if not trace.owns(x):
+        return _standing_in(np.any(those), x)
+    one = bind("gather", x._value.whole, np.argmax(those), template=(HOLE,), unique=True)
+    if x.dtype.kind in "fc":
+        one = functions.stop_gradient(one)
+    return pick(taken, x, _standing_in(np.any(those), one))
 
 
 def choose(pick: Callable[..., Any], outs: Sequence[Any], what: str) -> Any:

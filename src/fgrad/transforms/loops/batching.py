@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.core.aval import Aval
-from fgrad.core.control_flow import Branches, Mapped, Scan, While, varies
+from fgrad.core.control_flow import Branches, Mapped, Scan, While, avals_out, programs_of, varies
+from fgrad.core.primitive import PRIMITIVES, TOTAL
 from fgrad.core.program import Program, aval_out
 from fgrad.core.trace import current, next_level, running
 from fgrad.ops import functions
@@ -39,7 +40,7 @@ class BatchBuilder(Builder):
         body = cast(inner.body, inner.outs[:m])
         whole = mapped_program(body, mapped[lead:], which, size)
         if lead and mapped[0]:
-            outs = self._masked_scan(inner, whole, args)
+            outs = self._masked_scan(inner, whole, args, mapped[1:])
         else:
             made = Scan(whole, n, m, inner.length, reverse=inner.reverse, checkpoint=inner.checkpoint)
             outs = self.plain(made, args)
@@ -47,15 +48,16 @@ class BatchBuilder(Builder):
             self.swapped(y) if i >= m and w else y for i, (y, w) in enumerate(zip(outs, which, strict=True))
         ]
 
-    def _masked_scan(self, inner: Scan, whole: Program, args: Sequence[Any]) -> list[Any]:
+    def _masked_scan(self, inner: Scan, whole: Program, args: Sequence[Any], mapped: Flags) -> list[Any]:
         """Add a scan in which each example makes its own number of steps, the first argument."""
         n, m = inner.consts, inner.carry
         total = self.staged(lambda counts: np.max(counts, initial=0), args[0])
 
         def step(counts: Any, *values: Any) -> list[Any]:
-            consts, old, i, xs = values[:n], values[n : n + m], values[n + m], values[n + m + 1 :]
+            old, i = values[n : n + m], values[n + m]
             goes = i < counts
-            outs = whole.run([*consts, *(_held_back(goes, x) for x in old), *xs])
+            given = zip([*values[: n + m], *values[n + m + 1 :]], mapped, strict=True)
+            outs = whole.run([_inside(goes, x) if f else x for x, f in given])
             new = [_where(goes, a, b) for a, b in zip(outs, old, strict=False)]
             return [*new, i - 1 if inner.reverse else i + 1, *(_where(goes, y, 0 * y) for y in outs[m:])]
 
@@ -79,18 +81,20 @@ class BatchBuilder(Builder):
             outs = self.plain(While(condition, body, n), args)
         else:
             goes = mapped_program(cast(inner.condition, [BOOL]), mapped, [True], size)
-            outs = self._masked_while(goes, body, n, args)
+            outs = self._masked_while(goes, body, n, args, mapped)
         return [
             self.swapped(y) if i >= m and w else y for i, (y, w) in enumerate(zip(outs, which, strict=True))
         ]
 
-    def _masked_while(self, goes: Program, body: Program, n: int, args: list[Any]) -> list[Any]:
+    def _masked_while(
+        self, goes: Program, body: Program, n: int, args: list[Any], mapped: Flags
+    ) -> list[Any]:
         """Add a loop until no example goes on; an additional carry says which ones do."""
         m = len(args) - n
 
         def step(*values: Any) -> list[Any]:
             consts, old, go = values[:n], values[n:-1], values[-1]
-            outs = body.run([*consts, *(_inside(go, x) for x in old)])
+            outs = body.run([_inside(go, x) if f else x for x, f in zip(values[:-1], mapped, strict=True)])
             new = [_where(go, a, b) for a, b in zip(outs, old, strict=False)]
             return [*new, np.logical_and(goes.run([*consts, *new])[0], go), *outs[m:]]
 
@@ -113,9 +117,11 @@ class BatchBuilder(Builder):
         outs = []
         for k, p in enumerate(programs):
             taken = self.staged(lambda i, k=k: np.clip(i, 0, last) == k, index)
-            own = [
-                self.staged(_held_back, taken, x) if m else x for x, m in zip(operands, mapped, strict=True)
-            ]
+            if not self.in_loop and may_raise(p):
+                outs.append(self._guarded(p, taken, operands, mapped))
+                continue
+            hold = _inside if may_raise(p) else _held_back
+            own = [self.staged(hold, taken, x) if m else x for x, m in zip(operands, mapped, strict=True)]
             outs.append(self.inline(p, own))
         chosen = []
         for ys in zip(*outs, strict=True):
@@ -124,6 +130,31 @@ class BatchBuilder(Builder):
                 y = self.staged(lambda i, a, b, k=k: _where(i <= k, a, b), index, ys[k], y)
             chosen.append(y)
         return chosen
+
+    def _guarded(self, program: Program, taken: Any, operands: Sequence[Any], mapped: Flags) -> list[Any]:
+        """Add a branch that runs if any example takes it; the others get the operands of one that does."""
+        avals = avals_out(program)
+
+        def ran(taken: Any, *values: Any) -> list[Any]:
+            return list(
+                program.run([_standing_in(taken, x) if f else x for x, f in zip(values, mapped, strict=True)])
+            )
+
+        def skipped(*_: Any) -> list[Any]:
+            return [np.zeros(a.shape, a.dtype) for a in avals]
+
+        given = [taken, *operands]
+        programs = [staged(f, list(map(aval_out, given)))[0] for f in (skipped, ran)]
+        index = self.staged(lambda t: np.any(t).astype(int), taken)
+        return self.plain(Branches([cast(p, avals) for p in programs], avals), [index, *given])
+
+
+def may_raise(program: Program) -> bool:
+    """Return whether there may be values for which a program raises."""
+    return any(
+        any(map(may_raise, inner)) if (inner := programs_of(e)) else TOTAL not in PRIMITIVES[e.name].traits
+        for e in program.equations
+    )
 
 
 def mapped_program(program: Program, mapped: Flags, which: Flags, size: int) -> Program:
@@ -156,14 +187,23 @@ def held_back(taken: Any, x: Any) -> Any:
 
 
 def _inside(taken: Any, x: Any) -> Any:
-    """Return what `_held_back` does; of integers those of an example for which `taken` holds."""
-    if x.dtype.kind in "iu" and np.ndim(x) == 1:  # the greatest of them: found in the loop, without a call
+    """Return what `_held_back` does; of integers those of an example for which `taken` holds.
+
+    This is the greatest, if there is one: found in the loop, without a call.
+    """
+    if x.dtype.kind in "iu" and np.ndim(x) == 1:
         limits = np.iinfo(x.dtype)
         least = np.min(x, initial=limits.max)
         return _where(taken, x, np.max(_where(taken, x, least), initial=limits.min))
-    if x.dtype.kind in "iu":
-        return _where(taken, x, x[np.argmax(taken)])
-    return _held_back(taken, x)
+    return _standing_in(taken, x) if x.dtype.kind in "iu" else _held_back(taken, x)
+
+
+def _standing_in(taken: Any, x: Any) -> Any:
+    """Return `x`; examples for which `taken` does not hold get that of one for which it does, a constant."""
+    one = x[np.argmax(taken)]
+    return _where(
+        _beside(taken, np.ndim(x)), x, functions.stop_gradient(one) if x.dtype.kind in "fc" else one
+    )
 
 
 def _held_back(taken: Any, x: Any) -> Any:

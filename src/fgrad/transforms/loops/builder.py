@@ -24,9 +24,10 @@ class Builder:
 
     boundary: int
 
-    def __init__(self, line: str = "", *, raw: bool = False) -> None:
+    def __init__(self, line: str = "", *, raw: bool = False, in_loop: bool = False) -> None:
         self.line = line  # of the user, of the equation that is being lowered
         self.raw = raw  # whether programs inside of loops and branches stay as they are
+        self.in_loop = in_loop  # whether this may be a step, which runs as machine code if it can
         self.equations: list[Equation] = []
         self.regions: list[Region] = []
         self.moved: dict[Var, Var] = {}  # what swapping the first two axes of a variable gives
@@ -40,7 +41,7 @@ class Builder:
         """Add a loop or branch, its programs lowered, and return its outputs."""
         raise NotImplementedError
 
-    def typed(self, program: Program, avals: Sequence[Aval]) -> Program:
+    def typed(self, program: Program, avals: Sequence[Aval], *, in_loop: bool = True) -> Program:
         """Return a program lowered, its first outputs of these types."""
         raise NotImplementedError
 

@@ -68,8 +68,8 @@ def lower(program: Program, simplify: Simplify = lambda program: program) -> Pro
     return Program(plain.inputs, plain.equations, plain.outputs, (program.in_tree, program.out_tree))
 
 
-def _lowered(program: Program) -> tuple[list[Equation], list[Any]]:
-    builder = _Builder()
+def _lowered(program: Program, *, in_loop: bool = False) -> tuple[list[Equation], list[Any]]:
+    builder = _Builder(in_loop=in_loop)
     outputs = builder.inline(program, program.inputs)
     equations, outputs, _ = merged(builder.equations, program.inputs, outputs)
     return live(equations, outputs), outputs
@@ -155,7 +155,9 @@ class _Builder(VJPBuilder, BatchBuilder):
         if isinstance(code, Scan | While) and (outside := hoisted(code, list(map(aval_out, args)))):
             return self.inline(outside, args)
         if isinstance(code, Branches):
-            made: Code = Branches([self.typed(p, code.outs) for p in code.branches], code.outs)
+            made: Code = Branches(
+                [self.typed(p, code.outs, in_loop=self.in_loop) for p in code.branches], code.outs
+            )
         elif isinstance(code, While):
             carry = [v.aval for v in code.body.inputs[code.consts :]]
             made = While(self.typed(code.condition, [BOOL]), self.typed(code.body, carry), code.consts)
@@ -170,16 +172,16 @@ class _Builder(VJPBuilder, BatchBuilder):
         """Add what a derivative or batching of a loop or branch is."""
         return self._mapped(code, args) if isinstance(code, Mapped) else self._reversed(code, args)
 
-    def typed(self, program: Program, avals: Sequence[Aval]) -> Program:
+    def typed(self, program: Program, avals: Sequence[Aval], *, in_loop: bool = True) -> Program:
         """Return a program lowered, its first outputs of these types."""
         found = cast(program, avals)
-        return only(found.inputs, *_lowered(found))
+        return only(found.inputs, *_lowered(found, in_loop=in_loop))
 
     def prepared(
         self, equations: Sequence[Equation], inputs: Sequence[Var], ends: Sequence[Any], boundary: int
     ) -> tuple[list[Equation], list[Any], int]:
         """Return a joint program lowered, what it repeats once."""
-        builder = _Builder()
+        builder = _Builder(in_loop=True)
         outputs = builder.inline(Program(inputs, equations, ends, (None, None)), inputs, boundary)
         return merged(builder.equations, inputs, outputs, builder.boundary)
 
@@ -191,7 +193,7 @@ class _Builder(VJPBuilder, BatchBuilder):
         if isinstance(inner, Scan | While):
             outside = hoisted(inner, list(map(aval_out, primals)))
         elif not isinstance(inner, Branches):
-            outside = _flat(inner, primals, wanted)
+            outside = _flat(inner, primals, wanted, in_loop=self.in_loop)
         if outside:
             joint = Joint(outside, wanted, [c is not None for c in cts])
             flat = Program([*joint.inputs, *joint.seeds], joint.equations, joint.cts, (None, None))
@@ -210,7 +212,7 @@ class _Builder(VJPBuilder, BatchBuilder):
             return self.mapped_while(inner, code, args)
         if isinstance(inner, Branches):
             return self.mapped_branches(inner, code, args)
-        program = _flat(inner, args, code.mapped, examples=True)
+        program = _flat(inner, args, code.mapped, examples=True, in_loop=self.in_loop)
         return self.inline(mapped_program(program, code.mapped, code.which, code.size), args)
 
 
@@ -221,7 +223,9 @@ def _cotangents(code: Code, given: Sequence[Any]) -> list[Any]:
     return [None if c is None or is_zero(c) else c for c in found]
 
 
-def _flat(code: Code, args: Sequence[Any], varying: Flags, *, examples: bool = False) -> Program:
+def _flat(
+    code: Code, args: Sequence[Any], varying: Flags, *, in_loop: bool, examples: bool = False
+) -> Program:
     """Return the program of a code for arguments like these; those that do not vary stay if constant."""
     avals = [aval_out(a) for a in args]
     if examples:
@@ -231,7 +235,7 @@ def _flat(code: Code, args: Sequence[Any], varying: Flags, *, examples: bool = F
         a if not v and not isinstance(a, Var) else i for a, v, i in zip(args, varying, inputs, strict=True)
     ]
     raw = any(map(_has_regions, code.inner()))
-    builder = _Builder(raw=raw)
+    builder = _Builder(raw=raw, in_loop=in_loop)
     outputs = builder.derived(code, values)  # type: ignore[arg-type]
     if raw:  # a function has a derivative of its own, which what follows would dissolve
         return Program(inputs, builder.equations, outputs, (None, None), builder.regions)
