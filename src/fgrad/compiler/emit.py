@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ import numpy as np
 from fgrad.compiler.elements import BOOL, SMALL, Elements
 from fgrad.compiler.fuse import BLOCK, Nest, Root
 from fgrad.compiler.index import Index, counter, linear, reach
-from fgrad.compiler.loop_nests import Bound, Builder, Line, Loop, Place, Value
+from fgrad.compiler.loop_nests import Bound, Builder, Line, Loop, Place, Value, module, without
 from fgrad.core.aval import Shape
 from fgrad.core.primitive import PRIMITIVES, Reduction
 from fgrad.core.program import Equation, Var
@@ -57,11 +56,12 @@ class Kernel(NamedTuple):
 
 def joined(name: str, dtype: np.dtype[Any], x: str, y: str) -> str:
     """Return the code that joins two scalars of a reduction."""
-    reduction = _reduction(name)
+    reduction = reduction_of(name)
     return (reduction.floats if dtype.kind == "f" else reduction.integers).format(x, y)
 
 
-def _reduction(name: str) -> Reduction:
+def reduction_of(name: str) -> Reduction:
+    """Return how a primitive joins elements."""
     found = PRIMITIVES[name].reduction
     assert found is not None  # noqa: S101 -- others are no roots of reductions
     return found
@@ -69,7 +69,7 @@ def _reduction(name: str) -> Reduction:
 
 def identity(name: str, dtype: np.dtype[Any]) -> str:
     """Return the code of the number that changes nothing."""
-    value = _reduction(name).identity
+    value = reduction_of(name).identity
     if dtype.kind != "f":
         limits = np.iinfo(dtype)
         return f"{dtype.name}({int(min(max(value, limits.min), limits.max))})"
@@ -313,13 +313,10 @@ class _Text:
         if len(loop.body) != 1 or not isinstance(loop.body[0], Loop):
             return loop
         inner = loop.body[0]
-        if inner.before or inner.after or {loop.number, inner.number} & self.builder.pinned:
+        if inner.before or inner.after:
             return loop
-        places = list(_places(inner))
-        for place in places:
-            c = dict(place.at.terms)
-            if c.get(loop.number, 0) != c.get(inner.number, 0) * inner.size:
-                return loop
+        if not self.builder.merge(loop.number, inner.number, inner.size, _places(inner)):
+            return loop
         merged = Loop(inner.number, loop.size * inner.size)
         merged.before, merged.after = loop.before, loop.after
         merged.body = [_without(x, loop.number) for x in inner.body]
@@ -461,30 +458,19 @@ def _places(loop: Loop) -> Any:
 
 def _without(item: Any, number: int) -> Any:
     """Return a line or loop whose places do not depend on a loop any more."""
-    if isinstance(item, Loop):
-        for part in (item.before, item.body, item.after):
-            part[:] = [_without(x, number) for x in part]
-        return item
-    return tuple(
-        Place(p.buffer, Index(p.at.const, tuple(t for t in p.at.terms if t[0] != number)))
-        if isinstance(p, Place)
-        else p
-        for p in item
-    )
+    if not isinstance(item, Loop):
+        return without(item, number)
+    for part in (item.before, item.body, item.after):
+        part[:] = [_without(x, number) for x in part]
+    return item
 
 
 def _module(body: str, constants: dict[str, str], literals: set[int], dtype: np.dtype[Any]) -> str:
-    """Return the text of the module: names, helper functions, the kernel."""
+    """Return the text of the module."""
     kernel = f"def kernel(slots, args, lo, hi):\n{body}\n"
-    defined = "\n".join(f"{name} = {text}" for text, name in constants.items())
-    used = sorted(set(re.findall(r"(?<![\w.])(u?int(?:8|16|32|64)|float32|float64)(?=\()", kernel + defined)))
-    lines = [f"{name} = np.{name}" for name in used]
-    lines += [f"U{n} = np.uintp({n})" for n in sorted(literals)]
-    if defined:
-        lines.append(defined)
-    parts = ["\n".join(lines)] if lines else []
     library = vector.substituted(helpers(kernel, dtype, replaced=vector.REPLACED))
     kernel = vector.substituted(kernel)
     functions = vector.preamble(f"{library}\n{kernel}", dtype)
-    parts += [p for p in (library, functions) if p]
-    return "\n\n\n".join([*parts, kernel])
+    return module(
+        kernel, constants, [f"U{n} = np.uintp({n})" for n in sorted(literals)], [library, functions]
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,6 +103,13 @@ class Builder:
         known = (self.symbols[k].depth if k in self.symbols else numbers.index(k) for k, _ in terms)
         return max(known, default=0)
 
+    def merge(self, outer: int, inner: int, size: int, places: Iterable[Place]) -> bool:
+        """Return whether two loops may be one: what they reach lies in one line; `size`: of the inner one."""
+        if {outer, inner} & self.pinned:
+            return False
+        terms = (dict(p.at.terms) for p in places)
+        return all(c.get(outer, 0) == c.get(inner, 0) * size for c in terms)
+
     def constant(self, text: str) -> str:
         """Return the name of a constant of the module."""
         return self.constants.setdefault(text, f"C{len(self.constants)}")
@@ -136,3 +144,21 @@ class Builder:
             depth = max([v.depth for v in operands], default=0)
             found = self.define(text, (text,), depth, dtype)
         return found
+
+
+def without(line: Line, number: int) -> Line:
+    """Return a line whose places do not depend on the counter of a loop any more."""
+    return tuple(
+        Place(p.buffer, Index(p.at.const, tuple(t for t in p.at.terms if t[0] != number)))
+        if isinstance(p, Place)
+        else p
+        for p in line
+    )
+
+
+def module(kernel: str, constants: Mapping[str, str], names: Sequence[str], libraries: Sequence[str]) -> str:
+    """Return the text of a module: dtypes, names and constants, then helper functions, then the kernel."""
+    defined = [f"{name} = {text}" for text, name in constants.items()]
+    used = re.findall(r"(?<![\w.])(u?int(?:8|16|32|64)|float32|float64)\b", "\n".join([kernel, *defined]))
+    head = "\n".join([*(f"{name} = np.{name}" for name in sorted(set(used))), *names, *defined])
+    return "\n\n\n".join([*(part for part in (head, *libraries) if part), kernel])

@@ -86,20 +86,16 @@ class Elementwise:
         code = _statements(self._body, dtype)
         outs = [f"o{i}" for i in range(len(code.values))]
         sizes = [f"n{k}" for k in range(1, rank)]
-        names = [*_buffers(where), *outs, "n", *sizes, *_stride_names(where)]
+        names = [*(f"a{i}" for i in range(len(where))), *outs, "n", *sizes, *_stride_names(where)]
         lines = [
-            *_split("i", [f"i{k}" for k in range(rank)], sizes),
-            *_loads(where, "i"),
+            *split("i", [f"i{k}" for k in range(rank)], sizes),
+            *_loads(where),
             *code.lines,
             *(f"{o}[i] = {v}" for o, v in zip(outs, code.values, strict=True)),
-            "i += step",
         ]
         promise = f"CONTRACT = {_contract(where, outs, sizes)!r}"
-        return _join(
-            f"{code.preamble}\n\n{promise}",
-            names,
-            ["i = cuda.grid(1)", "step = cuda.gridsize(1)", "while i < n:", *_in(lines)],
-        )
+        kernel = [f"def kernel({', '.join(names)}):", *inside(striding("i", "n", lines))]
+        return "\n".join([code.preamble, "", promise, "", "", *kernel, ""])
 
 
 @lru_cache(config.cache_entries())
@@ -158,14 +154,10 @@ def _stride_names(where: Sequence[Operand]) -> list[str]:
     return [f"s{i}_{k}" for i, w in enumerate(where) if not w.linear for k in w.axes]
 
 
-def _buffers(where: Sequence[Operand]) -> list[str]:
-    return [f"a{i}" for i in range(len(where))]
-
-
-def _loads(where: Sequence[Operand], index: str) -> list[str]:
+def _loads(where: Sequence[Operand]) -> list[str]:
     lines = []
     for i, w in enumerate(where):
-        place = index if w.linear else " + ".join(f"i{k} * s{i}_{k}" for k in w.axes) or "0"
+        place = "i" if w.linear else " + ".join(f"i{k} * s{i}_{k}" for k in w.axes) or "0"
         lines.append(f"x{i} = F(a{i})" if w.by_value else f"x{i} = a{i}[{place}]")
     return lines
 
@@ -183,21 +175,34 @@ def _contract(where: Sequence[Operand], outs: Sequence[str], sizes: Sequence[str
     return ", ".join(clauses)
 
 
-def _split(index: str, axes: list[str], sizes: list[str]) -> list[str]:
-    """Return the lines that split `index` into one an axis; `sizes` are those of all axes but the first."""
+def split(index: str, counters: Sequence[str], sizes: Sequence[str]) -> list[str]:
+    """Return the lines that split an index into counters, the last one fastest.
+
+    Args:
+        index: its name.
+        counters: their names.
+        sizes: the lengths of all axes but the first.
+    """
     lines, rest = [], index
-    for axis, size in zip(axes[:0:-1], reversed(sizes), strict=True):
-        lines += [f"{axis} = {rest} % {size}", f"{axes[0]} = {rest} // {size}"]
-        rest = axes[0]
-    return lines or [f"{axes[0]} = {index}"]
+    for counter, size in zip(counters[:0:-1], reversed(sizes), strict=True):
+        lines += [f"{counter} = {rest} % {size}", f"{rest}_ = {rest} // {size}"]
+        rest += "_"
+    return [*lines, *(f"{counter} = {rest}" for counter in counters[:1])]
 
 
-def _in(lines: list[str]) -> list[str]:
+def inside(lines: Sequence[str]) -> list[str]:
+    """Return lines that stand inside of a loop."""
     return [f"    {line}" for line in lines]
 
 
-def _join(preamble: str, names: list[str], lines: list[str]) -> str:
-    return "\n".join([preamble, "", "", f"def kernel({', '.join(names)}):", *_in(lines), ""])
+def striding(index: str, stop: str, lines: Sequence[str], *, blocks: bool = False) -> list[str]:
+    """Return the loop of a thread, or a block, over what the grid does not cover at once."""
+    start, step = ("cuda.blockIdx.x", "cuda.gridDim.x") if blocks else ("cuda.grid(1)", "cuda.gridsize(1)")
+    return [
+        f"{index} = np.int64({start})",
+        f"while {index} < {stop}:",
+        *inside([*lines, f"{index} += {step}"]),
+    ]
 
 
 def device_helpers(dtype: np.dtype) -> dict[str, str]:

@@ -20,14 +20,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from fgrad.compiler.device.scatter import Piece, scattered
-from fgrad.compiler.device.statements import Grid, Partial, Writer, inside, striding
-from fgrad.compiler.emit import identity
+from fgrad.compiler.device.statements import Grid, Partial, Writer
+from fgrad.compiler.emit import identity, reduction_of
 from fgrad.compiler.fuse import Nest, Root
 from fgrad.compiler.index import linear
 from fgrad.compiler.loop_nests import Place, Value
-from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Var
 from fgrad.expr.atoms import ATOMS
+from fgrad.kernels.cuda import inside, striding
 
 RUN = 16  # elements that a thread of a reduction adds up before there is another block
 MOST = 1024  # blocks for one number of a reduction
@@ -209,8 +209,7 @@ class _Rows(Writer):
 
 def _code(root: Root) -> str:
     """Return how a reduction joins two elements."""
-    reduction = PRIMITIVES[root.equation.name].reduction
-    assert reduction is not None  # noqa: S101 -- others are no roots of reductions
+    reduction = reduction_of(root.equation.name)
     return ATOMS[reduction.join].code if root.var.aval.dtype.kind == "f" else reduction.integers
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
@@ -13,10 +12,10 @@ from fgrad.compiler.elements import BOOL, SMALL, Elements
 from fgrad.compiler.emit import hold
 from fgrad.compiler.fuse import Root
 from fgrad.compiler.index import Index, linear
-from fgrad.compiler.loop_nests import Bound, Builder, Line, Loop, Place
+from fgrad.compiler.loop_nests import Bound, Builder, Line, Loop, Place, module, without
 from fgrad.core.program import Var
 from fgrad.kernels.body import FLOAT64, helpers
-from fgrad.kernels.cuda import device_codes, device_helpers
+from fgrad.kernels.cuda import device_codes, device_helpers, split
 
 
 class Partial(NamedTuple):
@@ -132,15 +131,12 @@ class Writer:
         k = len(left) - 1
         while k > 0:
             outer, inner = left[k - 1], left[k]
-            size = self.size(inner)
-            terms = [dict(p.at.terms) for item in items for p in item if isinstance(p, Place)]
-            if {outer, inner} & self.builder.pinned or any(
-                c.get(outer, 0) != c.get(inner, 0) * size for c in terms
-            ):
+            places = [p for item in items for p in item if isinstance(p, Place)]
+            if not self.builder.merge(outer, inner, self.size(inner), places):
                 k -= 1
                 continue
-            self.merged[inner] = size * self.size(outer)
-            items = [tuple(_without(p, outer) for p in item) for item in items]
+            self.merged[inner] = self.size(inner) * self.size(outer)
+            items = [without(item, outer) for item in items]
             del left[k - 1]
             k = len(left) - 1
         return [*self.counters(index, left), *self.text(items)]
@@ -199,14 +195,10 @@ class Writer:
 
     def counters(self, index: str, loops: Sequence[int]) -> list[str]:
         """Return the lines that split an index into the counters of loops, the last one fastest."""
-        if not loops:
-            return []
-        lines, rest = [], index
-        for k in reversed(loops[1:]):
-            size = self.number(self.size(k))
-            lines += [f"i{k} = {rest} % {size}", f"{rest}_ = {rest} // {size}"]
-            rest += "_"
-        return [*lines, f"i{loops[0]} = {rest}"]
+        sizes = [
+            self.number(self.size(k)) for k in loops[:0:-1]
+        ]  # numbers are named in the order of the text
+        return split(index, [f"i{k}" for k in loops], sizes[::-1])
 
     def tree(self, total: str, code: str, dtype: np.dtype[Any]) -> list[str]:
         """Return the lines after which `total` is what all threads of the block have, joined in pairs."""
@@ -234,49 +226,12 @@ class Writer:
         names = [*(f"b{k}" for k in range(len(self.buffers))), *self.numbers.values()]
         body = "\n".join(f"    {line}" for line in [*head, *lines])
         floats = self.elements.floats
-        text = module(
-            f"def kernel({', '.join(names)}):\n{body}\n",
-            self.builder.constants,
-            next(iter(floats)) if len(floats) == 1 else FLOAT64,
-            self.threads,
-        )
+        kernel = f"def kernel({', '.join(names)}):\n{body}\n"
+        dtype = next(iter(floats)) if len(floats) == 1 else FLOAT64
+        library = helpers(kernel, dtype, replaced=device_helpers(dtype))
+        text = module(kernel, self.builder.constants, [f"THREADS = {self.threads}"], [library])
         loads = frozenset(v for v, _ in self.builder.loads)
         numbers = tuple(self.numbers)
         return Grid(
             kind, text, tuple(self.buffers), numbers, tasks, whole_blocks, loads, frozenset(self.stores)
         )
-
-
-def module(kernel: str, constants: dict[str, str], dtype: np.dtype[Any], threads: int) -> str:
-    """Return the text of a module: names, constants, helper functions, the kernel."""
-    defined = "\n".join(f"{name} = {text}" for text, name in constants.items())
-    used = sorted(set(re.findall(r"(?<![\w.])(u?int(?:8|16|32|64)|float32|float64)\b", kernel + defined)))
-    lines = [
-        *(f"{name} = np.{name}" for name in used),
-        f"THREADS = {threads}",
-        *([defined] if defined else []),
-    ]
-    library = helpers(kernel, dtype, replaced=device_helpers(dtype))
-    return "\n\n\n".join(["\n".join(lines), library, kernel])
-
-
-def _without(part: Any, loop: int) -> Any:
-    """Return a part of a line that does not depend on the counter of a loop any more."""
-    if not isinstance(part, Place):
-        return part
-    return Place(part.buffer, Index(part.at.const, tuple(t for t in part.at.terms if t[0] != loop)))
-
-
-def inside(lines: Sequence[str]) -> list[str]:
-    """Return lines that stand inside of a loop."""
-    return [f"    {line}" for line in lines]
-
-
-def striding(index: str, stop: str, lines: Sequence[str], *, blocks: bool = False) -> list[str]:
-    """Return the loop of a thread, or a block, over what the grid does not cover at once."""
-    start, step = ("cuda.blockIdx.x", "cuda.gridDim.x") if blocks else ("cuda.grid(1)", "cuda.gridsize(1)")
-    return [
-        f"{index} = np.int64({start})",
-        f"while {index} < {stop}:",
-        *inside([*lines, f"{index} += {step}"]),
-    ]
