@@ -107,7 +107,6 @@ VOCABULARY = {
     "add",  # terms are collected, gradients and counters of loops add up
     "broadcast_to",  # is what rules for shapes, operands and sums move out of each other's way
     "concatenate",  # slices, sums and writes look through it, and writes become it
-    "convert",  # whatever makes equations makes operands of one dtype
     "divide",  # factors of sums, of products and of slopes are divided once
     "multiply",  # the same of factors
     "reshape",  # moves as broadcasts do, and between all of them

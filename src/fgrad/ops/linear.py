@@ -371,7 +371,7 @@ linear(
     traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER, REDUCES},
     stored=Stored({"axes": are_axes}, dtypes=NUMBERS),
 )
-linear(
+CONVERT = linear(
     "convert",
     run=_run_convert,
     adjoint=lambda ct, x, *, dtype: convert(ct, x.dtype),
@@ -380,7 +380,7 @@ linear(
     traits={CASTS, MOVES, CHEAP, TOTAL, KEEPS_C_ORDER, ELEMENTWISE},
     stored=Stored({"dtype": is_dtype}),
 )
-register(
+FITTED = register(
     Primitive(
         "fitted",
         run=_run_fitted,

@@ -24,6 +24,7 @@ from fgrad.core.program import Equation, Program, Region, Var, aval_out
 from fgrad.core.snapshot import compact
 from fgrad.core.tensor import Tensor, alias, is_tracked, wrap
 from fgrad.core.trace import Trace, Tracer, below, current, next_level, running, user_line
+from fgrad.ops.linear import CONVERT, FITTED
 from fgrad.transforms.calling import Transformed, bound, check_live, name_of
 from fgrad.transforms.captures import Draws
 
@@ -252,9 +253,10 @@ class Stage(Trace):
         if x.__class__ is not Tensor or x.dtype == dtype:
             return x
         checked = dtype.kind in "iu" and x._value.weak is int
-        name = "fitted" if checked and not x._value.trace.demand(x._value.var, dtype) else "convert"
+        primitive = FITTED if checked and not x._value.trace.demand(x._value.var, dtype) else CONVERT
         v = self.var(Aval((), dtype))
-        self.equations.append(Equation(name, (self.operand(x),), {"dtype": dtype}, (v,), origin()))
+        args = (self.operand(x),)
+        self.equations.append(Equation(primitive.name, args, {"dtype": dtype}, (v,), origin()))
         return wrap(StagedTracer(self, v))
 
     def demand(self, number: Var, dtype: np.dtype[Any]) -> bool:

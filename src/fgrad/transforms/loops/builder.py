@@ -13,6 +13,7 @@ from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program, Region, Var, aval_out
 from fgrad.core.rewriting.liveness import live
 from fgrad.core.rewriting.substitution import renewed
+from fgrad.ops.linear import CONVERT
 from fgrad.transforms.stage import staged
 
 BOOL = Aval((), np.dtype(bool))
@@ -122,7 +123,7 @@ def cast(program: Program, avals: Sequence[Aval]) -> Program:
             y = np.asarray(y, aval.dtype)  # noqa: PLW2901 -- the same, typed
         elif y.aval.dtype != aval.dtype:
             v = Var(Aval(y.aval.shape, aval.dtype), "v")
-            extra.append(Equation("convert", (y,), {"dtype": aval.dtype}, (v,), ""))
+            extra.append(Equation(CONVERT.name, (y,), {"dtype": aval.dtype}, (v,), ""))
             y = v  # noqa: PLW2901 -- likewise
         outputs.append(y)
     return Program(
