@@ -10,7 +10,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
 from fgrad.core.aval import Aval
-from fgrad.core.tensor import Tensor, bind
+from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer, current
 from fgrad.lax.trees import kind_of
 from fgrad.numpy.indexing import pick
@@ -78,7 +78,7 @@ def _standing_in(taken: Any, x: Any) -> Any:
     those = trace.unbox(taken)
     if not trace.owns(x):
         return _standing_in(np.any(those), x)
-    one = bind("gather", x._value.whole, np.argmax(those), template=(HOLE,), unique=True)
+    one = functions.gather(x._value.whole, np.argmax(those), template=(HOLE,), unique=True)
     if x.dtype.kind in "fc":
         one = functions.stop_gradient(one)
     return pick(taken, x, _standing_in(np.any(those), one))
