@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compiler.elements import BOOL, SMALL, Elements
+from fgrad.compiler.elements import SMALL, Elements
 from fgrad.compiler.fuse import BLOCK, Nest, Root
 from fgrad.compiler.index import Index, counter, linear, reach
 from fgrad.compiler.loop_nests import Bound, Builder, Line, Loop, Place, Value, module, without
@@ -150,7 +150,7 @@ class _Writer:
             if root.scatters:
                 self._scatter(root, value, root.places_of(self.elements, at))
                 continue
-            out = tuple(ix for i, ix in enumerate(at) if i not in root.reduced)
+            out = root.out_at(at)
             place = Place(root.var, linear(out, root.var.aval.shape))
             if root.folded:
                 self._fold(root, value, out, place)
@@ -158,8 +158,7 @@ class _Writer:
             self.builder.chain[value.depth].memo.setdefault((root.var, out), value)
             if root.var in self.kept:
                 self.stores[root.var] = None
-                shown = f"uint8({value.name})" if value.dtype == BOOL else value.name
-                self.builder.chain[len(root.loops)].body.append((place, " = ", shown))
+                self.builder.store(place, value, len(root.loops))
 
     def _scatter(self, root: Root, value: Value, out: Any) -> None:
         """Add an element wherever index arrays say, in order."""

@@ -82,7 +82,11 @@ class Root:
     @property
     def out(self) -> Indices:
         """The index of the element of the output, where an unrolled axis stands at its first element."""
-        return tuple(ix for i, ix in enumerate(self.at) if i not in self.reduced)
+        return self.out_at(self.at)
+
+    def out_at(self, at: Indices) -> Indices:
+        """Return the index of the element of the output to which that of the iteration at `at` belongs."""
+        return tuple(ix for i, ix in enumerate(at) if i not in self.reduced)
 
     @property
     def folded(self) -> frozenset[int]:
@@ -315,17 +319,16 @@ def _holds(dtype: np.dtype[Any], x: Any) -> bool:
 
 
 def fuse(
-    program: Program, constants: dict[Var, np.ndarray], *, scattering: bool = True
+    program: Program, constants: dict[Var, np.ndarray]
 ) -> tuple[list[Step], dict[Var, tuple[Equation, int]]]:
     """Return the steps that compute a program, and the equation that makes each variable.
 
     Args:
         program: decomposed.
         constants: the arrays of variables that are constant.
-        scattering: whether kernels add up wherever index arrays say: not where threads do it in any order.
     """
     makers = {v: (e, i) for e in program.equations for i, v in enumerate(e.outs)}
-    fusable = {id(e): is_fusable(e) and (scattering or e.name != "scatter_add") for e in program.equations}
+    fusable = {id(e): is_fusable(e) for e in program.equations}
     chosen = _roots(program, makers, fusable)
     while True:
         stored = _Stored(chosen, program, makers, fusable)

@@ -135,6 +135,11 @@ class Builder:
         scope.memo[key] = value
         return value
 
+    def store(self, place: Place, value: Value, scope: int) -> None:
+        """Write a scalar to memory, in a scope of the chain; truth values are bytes there."""
+        shown = f"uint8({value.name})" if value.dtype.kind == "b" else value.name
+        self.chain[scope].body.append((place, " = ", shown))
+
     def operation(self, code: str, operands: Sequence[Value], dtype: np.dtype[Any], cost: int = 1) -> Value:
         """Return the scalar `code`, in which {} stand for the operands."""
         text = code.format(*(v.name for v in operands))

@@ -178,7 +178,7 @@ class _Rows(Writer):
                 begin.append(f"{total} = {self.builder.constant(identity(name, dtype))}")
                 self.builder.chain[-1].body.append((f"{total} = {code.format(total, value.name)}",))
                 end += [] if self.alone else self.tree(total, code, dtype)
-                out = tuple(ix for i, ix in enumerate(at) if i not in root.reduced)
+                out = root.out_at(at)
                 totals.append((root, out, total, dtype))
         items = self.items(depth + 1, len(self.builder.chain))
         del self.builder.chain[depth + 1 :]
@@ -237,7 +237,7 @@ class _Reduced(Writer):
             value = root.element(self.elements, at)
             begin.append(f"s{n} = {self.builder.constant(identity(root.equation.name, root.var.aval.dtype))}")
             self.builder.chain[-1].body.append((f"s{n} = {_code(root).format(f's{n}', value.name)}",))
-            totals.append((f"s{n}", root, tuple(ix for i, ix in enumerate(at) if i not in root.reduced)))
+            totals.append((f"s{n}", root, root.out_at(at)))
         items = self.items(0, len(self.builder.chain))
         return begin, self.flattened(index, self.folded, items), totals
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compiler.elements import BOOL, SMALL, Elements
+from fgrad.compiler.elements import SMALL, Elements
 from fgrad.compiler.emit import hold
 from fgrad.compiler.fuse import Root
 from fgrad.compiler.index import Index, linear
@@ -153,13 +153,11 @@ class Writer:
     def store(self, root: Root, at: Any) -> None:
         """Compute an element, and write it to memory if that is asked for."""
         value = root.element(self.elements, at)
-        out = tuple(ix for i, ix in enumerate(at) if i not in root.reduced)
+        out = root.out_at(at)
         self.builder.chain[value.depth].memo.setdefault((root.var, out), value)
         if root.var in self.kept:
             self.stores[root.var] = None
-            shown = f"uint8({value.name})" if value.dtype == BOOL else value.name
-            place = Place(root.var, linear(out, root.var.aval.shape))
-            self.builder.chain[-1].body.append((place, " = ", shown))
+            self.builder.store(Place(root.var, linear(out, root.var.aval.shape)), value, -1)
 
     def part(self, part: Any) -> str:
         """Return a part of a line as text."""
