@@ -15,7 +15,7 @@ from fgrad.core.observers import observed_primitives
 from fgrad.viz import flame
 
 SVG = "{http://www.w3.org/2000/svg}"
-HERE = "test_profile.py:"
+HERE = "test_profiling.py:"
 
 
 def network(p, x):

@@ -88,7 +88,7 @@ def test_every_operation_edge_and_box_is_drawn():
     for text in ("contract", "ij,jk→ik", "tanh", "x", "p['w']", "hidden", "loss", "inside", "output"):
         assert text in found, text
     assert "float64[4,2]" in found
-    assert any(re.fullmatch(r"test_draw\.py:\d+", t) for t in found)
+    assert any(re.fullmatch(r"test_drawing\.py:\d+", t) for t in found)
     assert "64 B" in found
 
 
@@ -102,7 +102,7 @@ def test_elements_are_those_of_the_graph(name):
 def test_lines_and_tooltips_name_the_source():
     drawing = draw(lambda x: np.sin(x) * 2.0)(1.0)
     titles = [t.text for t in parsed(drawing).iter(f"{SVG}title")]
-    assert any("np.sin(x) * 2.0" in t and "test_draw.py:" in t for t in titles)
+    assert any("np.sin(x) * 2.0" in t and "test_drawing.py:" in t for t in titles)
 
 
 def test_parts_of_loops_and_branches_are_boxes():
@@ -128,7 +128,7 @@ def test_steps_back_stand_where_their_operations_do():
     assert {i.line for i in boxes["hidden, backward",]} == {line}
     assert "contract" in {i.name for i in boxes["hidden, backward",]}
     found = texts(draw(fg.grad(in_scopes))(P, X))
-    assert any(re.fullmatch(r"test_draw\.py:\d+, backward", t) for t in found)
+    assert any(re.fullmatch(r"test_drawing\.py:\d+, backward", t) for t in found)
 
 
 def test_the_users_own_rule_keeps_its_lines():
@@ -423,7 +423,7 @@ def test_notes_keep_what_was_there_after_backward():
     assert by_name["y"].norm == pytest.approx(2**0.5)
     assert [b.title for b in by_name["y"].box.path()] == ["gm", "square"]
     assert all(
-        i.seconds > 0 and i.reverse_seconds > 0 and "test_draw.py" in i.line
+        i.seconds > 0 and i.reverse_seconds > 0 and "test_drawing.py" in i.line
         for i in graph.items
         if i.name != "attached"
     )
