@@ -107,10 +107,11 @@ def is_private(a: np.ndarray[Any, Any]) -> bool:
     return a.base is None or base.__class__ is _Bytes
 
 
-def private_copy(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def private_copy(a: np.ndarray[Any, Any], *, gaps: bool = True) -> np.ndarray[Any, Any]:
     """Return a read-only copy of an array, for keeping while a gradient is computed.
 
-    It lies in memory as the array does, as far as that decides which of its shapes are views of it.
+    It lies in memory as the array does, as far as that decides which of its shapes are views of it;
+    without `gaps` it has none between its elements, which is enough where nobody takes views.
     """
     if a.ndim and not a.flags.c_contiguous:
         if a.size and 0 in a.strides:
@@ -119,7 +120,7 @@ def private_copy(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         in_order = a.transpose(order)
         if in_order.flags.c_contiguous:
             return private_copy(in_order).transpose(np.argsort(order))
-        copied = copy_as_it_lies(a)
+        copied = copy_as_it_lies(a) if gaps else a.copy("K")
     else:
         copied = _pool.copy(a) if _POOLED_FROM <= a.nbytes <= _POOLED_TO else a.copy()
     copied.setflags(write=False)  # an assignment to a.flags takes four times as long
@@ -153,4 +154,4 @@ def compact(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if a.size and 0 in a.strides:
         part = a[tuple([slice(0, 1) if s == 0 else slice(None) for s in a.strides])]
         return np.broadcast_to(part.copy("K"), a.shape)
-    return private_copy(a)
+    return private_copy(a, gaps=False)
