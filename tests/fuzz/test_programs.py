@@ -86,3 +86,13 @@ def test_differences_are_of_arrays_that_lie_as_the_arguments_do(shape, layout, w
     with kernels_in_python():
         found = verdict(Case(program, way=way))
     assert not found.is_finding, found.text
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_differences_are_of_the_element_that_numpy_puts_at_a_place_left_open(dtype):
+    values = (0.0, 1.0, 2.575, 1.0, 5.34)
+    steps = ("v0 = np.partition(x0, 3, axis=0)", "v1 = np.sort(v0[..., :1], 0)")
+    program = Program((Input(dtype, (5,), values),), steps, ("v1",))
+    with kernels_in_python():
+        found = verdict(Case(program, way="jit(jvp)"))
+    assert not found.is_finding, found.text
