@@ -41,6 +41,20 @@ def outcome(test: Callable[..., None], **arguments: Any) -> BaseException | None
     return None
 
 
+def spread(cases: Iterable[Any], by: str, count: int = 3) -> tuple[list[Any], list[Any]]:
+    """Return some cases of each group, spread over its list, for quick runs; and all others."""
+    groups: dict[str, list[Any]] = {}
+    for case in cases:
+        groups.setdefault(getattr(case, by), []).append(case)
+    some: list[Any] = []
+    others: list[Any] = []
+    for members in groups.values():
+        step = -(-len(members) // count)
+        for i, case in enumerate(members):
+            (others if i % step else some).append(case)
+    return some, others
+
+
 def grouped(
     parameter: str, cases: Iterable[Any], by: str | Callable[[Any], str]
 ) -> Callable[[Callable[..., None]], Any]:

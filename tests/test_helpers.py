@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
-from tests.helpers import grouped
+from tests.helpers import grouped, spread
 
 CASES = ["a 1", "a 2", "b 1", "b skipped", "c skipped", "d bad", "d 1", "d worse"]
 
@@ -55,3 +57,11 @@ def test_fixtures_and_other_parameters_come_along(case, other, seen):
     assert other in {1, 2}
     seen.append(case)
     assert seen == CASES[: len(seen)]
+
+
+def test_some_cases_of_every_group_are_spread_over_it():
+    cases = [Fraction(i, 7 if i < 9 else 11) for i in (1, 2, 3, 4, 5, 6, 8, 9)]
+    some, others = spread(cases, "denominator")
+    assert some == [Fraction(i, 7) for i in (1, 4, 8)] + [Fraction(9, 11)]
+    assert sorted(some + others) == sorted(cases)
+    assert not set(some) & set(others)

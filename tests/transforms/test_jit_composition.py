@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 import pytest
-from tests.helpers import close, differences, exactly, grouped
+from tests.helpers import close, differences, exactly, grouped, spread
 from tests.numpy.programs import PROGRAMS
 from tests.ops.test_primitives import SAMPLES
 from tests.transforms.test_stage import RULED
@@ -62,10 +62,9 @@ def same(actual, expected):
 PRIMITIVE_SAMPLES = [s for s in SAMPLES if s.primitive != "custom"]  # which is a rule of its own each time
 
 
-@pytest.mark.usefixtures("interpreted")
-@grouped("sample", PRIMITIVE_SAMPLES, "primitive")
 @np.errstate(all="ignore")
-def test_every_primitive(sample):
+def composes(sample):
+    """Compare jit, its derivatives and vmap of it with the primitive."""
     f = lambda *args: bind(sample.primitive, *args, **sample.params)
     try:
         expected = f(*sample.args)
@@ -93,6 +92,21 @@ def test_every_primitive(sample):
     expected = mapped(*wide)
     same(fg.jit(mapped)(*wide), expected)
     same(fg.vmap(fg.jit(f), axes)(*wide), expected)
+
+
+SOME, OTHERS = spread(PRIMITIVE_SAMPLES, "primitive")
+
+
+@pytest.mark.usefixtures("interpreted")
+@grouped("sample", SOME, "primitive")
+def test_every_primitive(sample):
+    composes(sample)
+
+
+@pytest.mark.usefixtures("interpreted")
+@grouped("sample", OTHERS, "primitive")
+def test_every_primitive_at_all_other_samples(sample):
+    composes(sample)
 
 
 MIRRORED = {  # whose domain is not closed under reversal
