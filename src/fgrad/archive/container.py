@@ -34,9 +34,9 @@ class Arrays:
 
     def __init__(self) -> None:
         self._places: dict[int, int] = {}
-        self.found: list[np.ndarray] = []
+        self.found: list[np.ndarray[Any, Any]] = []
 
-    def place(self, x: np.ndarray) -> int:
+    def place(self, x: np.ndarray[Any, Any]) -> int:
         """Return the number of an array."""
         if id(x) not in self._places:
             self._places[id(x)] = len(self.found)
@@ -44,7 +44,7 @@ class Arrays:
         return self._places[id(x)]
 
 
-def packed(content: Any, arrays: Sequence[np.ndarray], version: int = VERSIONS[-1]) -> bytes:
+def packed(content: Any, arrays: Sequence[np.ndarray[Any, Any]], version: int = VERSIONS[-1]) -> bytes:
     """Return the bytes of a program."""
     described, raw = [], []
     for x in arrays:
@@ -59,7 +59,9 @@ def packed(content: Any, arrays: Sequence[np.ndarray], version: int = VERSIONS[-
     return bytes(data) + hashlib.sha256(data).digest()
 
 
-def unpacked(data: bytes, max_bytes: float = math.inf) -> tuple[dict[str, Any], list[np.ndarray], int]:
+def unpacked(
+    data: bytes, max_bytes: float = math.inf
+) -> tuple[dict[str, Any], list[np.ndarray[Any, Any]], int]:
     """Return the header of a stored program, its arrays, which are read-only, and the version of its format.
 
     Raises:
@@ -96,7 +98,7 @@ def unpacked(data: bytes, max_bytes: float = math.inf) -> tuple[dict[str, Any], 
         raise ValueError(f"the header is invalid: {type(error).__name__}: {error}") from error
 
 
-def _arrays(described: list[Any], data: bytes, at: int, end: int) -> list[np.ndarray]:
+def _arrays(described: list[Any], data: bytes, at: int, end: int) -> list[np.ndarray[Any, Any]]:
     """Return the arrays that lie one after the other from byte `at` to `end`."""
     arrays = []
     for name, shape, repeated in described:

@@ -54,7 +54,9 @@ class Reader:
     version: int
     max_bytes: float
 
-    def __init__(self, arrays: Sequence[np.ndarray], version: int, max_bytes: float = math.inf) -> None:
+    def __init__(
+        self, arrays: Sequence[np.ndarray[Any, Any]], version: int, max_bytes: float = math.inf
+    ) -> None:
         self.arrays, self.version, self.max_bytes = arrays, version, max_bytes
         self._depth = 0
         self._needs: dict[Program, Need] = {}
@@ -202,7 +204,7 @@ class Reader:
         """Return several values."""
         return [self.value(x) for x in demanded(said, list)]
 
-    def array(self, said: Any) -> np.ndarray:
+    def array(self, said: Any) -> np.ndarray[Any, Any]:
         """Return an array."""
         return self.arrays[_number(said, len(self.arrays))]
 

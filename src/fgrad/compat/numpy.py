@@ -54,7 +54,7 @@ class _Subclass(np.ndarray):
     """Some subclass."""
 
 
-def _is_laid_out(a: np.ndarray) -> bool:
+def _is_laid_out(a: np.ndarray[Any, Any]) -> bool:
     words = (ctypes.c_int64 * 9).from_address(id(a))
     low = ctypes.c_int32 * 18
     halves = low.from_address(id(a))
@@ -70,7 +70,7 @@ def _is_laid_out(a: np.ndarray) -> bool:
     )
 
 
-def address(a: np.ndarray) -> int:
+def address(a: np.ndarray[Any, Any]) -> int:
     """Return where the elements of an array begin, in an eighth of the time of `a.ctypes.data`."""
     return _word(id(a) + 8 * DATA).value if layout_is_known() else int(a.ctypes.data)
 

@@ -26,7 +26,7 @@ class Plain(NamedTuple):
     """A program without composite primitives and constant arrays."""
 
     program: Program
-    constants: dict[Var, np.ndarray]  # inputs besides those of the program
+    constants: dict[Var, np.ndarray[Any, Any]]  # inputs besides those of the program
     checks: tuple[Var, ...]  # integers that are zero unless an index or a number is out of bounds
 
 

@@ -85,7 +85,7 @@ class Elements:
     makers: dict[Var, tuple[Equation, int]]
     stored: Any
     builder: Builder
-    constants: dict[Var, np.ndarray]
+    constants: dict[Var, np.ndarray[Any, Any]]
     unrollable: frozenset[int]
     tiny: frozenset[int]
 
@@ -97,7 +97,7 @@ class Elements:
         makers: dict[Var, tuple[Equation, int]],
         stored: Any,
         builder: Builder,
-        constants: dict[Var, np.ndarray],
+        constants: dict[Var, np.ndarray[Any, Any]],
         unrollable: frozenset[int] = frozenset(),
         tiny: frozenset[int] = frozenset(),
         codes: Callable[[np.dtype[Any]], Mapping[str, str]] = lambda _: {},

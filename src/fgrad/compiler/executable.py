@@ -76,7 +76,7 @@ class Executable:
         self._free: list[_Context] = []
         self._free_apart: list[_Context] = []  # of nests and calls one by one
 
-    def run(self, leaves: Sequence[Any]) -> list[np.ndarray]:
+    def run(self, leaves: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         """Return new arrays of the outputs for arrays of the inputs.
 
         Raises:
@@ -133,7 +133,9 @@ class Executable:
         """What runs where speculation failed."""
         return Executable(self.program, self.name, speculative=False)
 
-    def _result(self, i: int, ins: Sequence[np.ndarray], outs: Sequence[np.ndarray]) -> np.ndarray:
+    def _result(
+        self, i: int, ins: Sequence[np.ndarray[Any, Any]], outs: Sequence[np.ndarray[Any, Any]]
+    ) -> np.ndarray[Any, Any]:
         """Return an output as an array of its own."""
         plan = self._plan
         k = plan.results[i]
@@ -216,7 +218,7 @@ def compile(program: Program, name: str = "", donated: frozenset[int] = frozense
     return Executable(program, name, donated=donated)
 
 
-def _given(leaves: Sequence[Any], j: int, new: np.ndarray) -> np.ndarray:
+def _given(leaves: Sequence[Any], j: int, new: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return a donated array itself where it can be written to, else `new` with its elements."""
     x = leaves[j]
     if x.dtype == new.dtype and x.flags.c_contiguous and x.flags.writeable and x.flags.aligned:
@@ -275,7 +277,12 @@ class _Context:
         self.titles = titles(plan) if apart else []
         self.steps = [(i, self._step(s)) for i, s in plan.pieces(apart=apart)]
 
-    def run(self, ins: Sequence[np.ndarray], outs: Sequence[np.ndarray], notes: Notes | None = None) -> None:
+    def run(
+        self,
+        ins: Sequence[np.ndarray[Any, Any]],
+        outs: Sequence[np.ndarray[Any, Any]],
+        notes: Notes | None = None,
+    ) -> None:
         """Compute the outputs from the inputs, which are contiguous; `notes` run each step if given."""
         if self.interpreted:
             self.slots.__init__(self.arrays)
@@ -323,7 +330,7 @@ class _Context:
                 raise unexpected(primitive, aval_of(y), v.aval)
 
 
-def _array(buffer: Buffer | None, arena: np.ndarray) -> Any:
+def _array(buffer: Buffer | None, arena: np.ndarray[Any, Any]) -> Any:
     if buffer is None or buffer.array is not None:
         return buffer and buffer.array
     part = arena[buffer.start : buffer.start + buffer.size]

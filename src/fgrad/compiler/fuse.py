@@ -319,7 +319,7 @@ def _holds(dtype: np.dtype[Any], x: Any) -> bool:
 
 
 def fuse(
-    program: Program, constants: dict[Var, np.ndarray]
+    program: Program, constants: dict[Var, np.ndarray[Any, Any]]
 ) -> tuple[list[Step], dict[Var, tuple[Equation, int]]]:
     """Return the steps that compute a program, and the equation that makes each variable.
 

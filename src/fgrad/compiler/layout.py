@@ -147,7 +147,7 @@ class Slots:
             buffer.slot = len(self.slots) - 1
         return buffer.slot
 
-    def constant(self, x: np.ndarray) -> int:
+    def constant(self, x: np.ndarray[Any, Any]) -> int:
         """Return the slot of a constant array."""
         if id(x) not in self.constants:
             self.constants[id(x)] = Buffer(0, aval_of(x))

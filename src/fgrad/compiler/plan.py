@@ -43,7 +43,7 @@ class Shared(NamedTuple):
     """A kernel whose loop threads share."""
 
     kernel: native.Kernel
-    numbers: np.ndarray
+    numbers: np.ndarray[Any, Any]
     turns: int
     elements: int
 
@@ -76,7 +76,7 @@ class Rows(NamedTuple):
     is_stacked: bool = False
 
 
-def _content(buffer: Buffer) -> np.ndarray | slice | stacks.Stack:
+def _content(buffer: Buffer) -> np.ndarray[Any, Any] | slice | stacks.Stack:
     """Return what its slot holds at first: the array of a constant, a stack, or the place in the arena."""
     if buffer.is_stack:
         return stacks.STACK
@@ -151,7 +151,7 @@ class Plan(layout.Slots):
         made.is_stack = True
         return self.slot(made)
 
-    def places(self) -> list[np.ndarray | slice | stacks.Stack | None]:
+    def places(self) -> list[np.ndarray[Any, Any] | slice | stacks.Stack | None]:
         """Return what each slot holds at first: an array, a place in the arena, a stack, or nothing."""
         return [None if b is None else _content(b) for b in self.slots]
 

@@ -50,7 +50,7 @@ def save(path: str | os.PathLike[str], state: Any, comm: World | None = None) ->
         [{'step': 3, 'w': array([1., 1.])}]
     """
     here = comm or world()
-    arrays: list[np.ndarray] = []
+    arrays: list[np.ndarray[Any, Any]] = []
     content = {"checkpoint": _described(state, "", arrays)}
     if here.rank == 0:
         _write(Path(path), packed(content, arrays, VERSION))
@@ -138,7 +138,7 @@ def _write(path: Path, data: bytes) -> None:
             os.close(folder)
 
 
-def _described(x: Any, path: str, arrays: list[np.ndarray]) -> list[Any]:
+def _described(x: Any, path: str, arrays: list[np.ndarray[Any, Any]]) -> list[Any]:
     """Return a tree as lists, of which each begins with a word; arrays are numbered."""
     if x is None:
         return ["none"]
@@ -173,7 +173,7 @@ def _described(x: Any, path: str, arrays: list[np.ndarray]) -> list[Any]:
     ]
 
 
-def _demand(described: Any, arrays: list[np.ndarray]) -> int:
+def _demand(described: Any, arrays: list[np.ndarray[Any, Any]]) -> int:
     """Refuse what `save` does not write: any program can write a file with a right digest.
 
     Returns:
@@ -202,7 +202,7 @@ def _demand(described: Any, arrays: list[np.ndarray]) -> int:
     return sum(_demand(part, arrays) for part in parts)
 
 
-def _built(described: list[Any], arrays: list[np.ndarray]) -> Any:
+def _built(described: list[Any], arrays: list[np.ndarray[Any, Any]]) -> Any:
     match described:
         case ["none"]:
             return None
@@ -226,7 +226,7 @@ def _built(described: list[Any], arrays: list[np.ndarray]) -> Any:
     )
 
 
-def _collect(described: list[Any], arrays: list[np.ndarray], leaves: list[Any]) -> None:
+def _collect(described: list[Any], arrays: list[np.ndarray[Any, Any]], leaves: list[Any]) -> None:
     """Append the leaves of a tree, in the order of `tree.flatten`."""
     if described[0] in ("dict", "list", "tuple", "other"):
         for part in described[-1]:

@@ -170,7 +170,7 @@ def _interpreted(dtype: str, product: Callable[..., None]) -> native.Kernel:
     return native.python_kernel(function)
 
 
-def _interpreted_gemm(buffers: list[np.ndarray], args: list[int], lo: int, hi: int) -> None:
+def _interpreted_gemm(buffers: list[np.ndarray[Any, Any]], args: list[int], lo: int, hi: int) -> None:
     m, n, k, transposed_a, transposed_b, leading_a, leading_b, leading_c, keep, *strides = args[:12]
     for i in range(lo, hi):
         a, b, c = (x[i * s :] for x, s in zip(buffers, strides, strict=True))
@@ -180,7 +180,7 @@ def _interpreted_gemm(buffers: list[np.ndarray], args: list[int], lo: int, hi: i
         out[...] = left @ right + (out if keep else 0)
 
 
-def _interpreted_gemv(buffers: list[np.ndarray], args: list[int], lo: int, hi: int) -> None:
+def _interpreted_gemv(buffers: list[np.ndarray[Any, Any]], args: list[int], lo: int, hi: int) -> None:
     m, n, transposed, leading, keep, step_x, step_y, *strides = args[:10]
     for i in range(lo, hi):
         a, x, y = (x[i * s :] for x, s in zip(buffers, strides, strict=True))
@@ -193,5 +193,5 @@ def _interpreted_gemv(buffers: list[np.ndarray], args: list[int], lo: int, hi: i
         out[...] = matrix @ column + (out if keep else 0)
 
 
-def _matrix(flat: np.ndarray, rows: int, columns: int, leading: int) -> np.ndarray:
+def _matrix(flat: np.ndarray[Any, Any], rows: int, columns: int, leading: int) -> np.ndarray[Any, Any]:
     return as_strided(flat, (rows, columns), (leading * flat.itemsize, flat.itemsize))

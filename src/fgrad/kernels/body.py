@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from types import FunctionType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,7 +72,7 @@ def prepare(params: Sequence[Expr], results: Sequence[Expr]) -> Body:
 
 def statements(
     body: Body,
-    dtype: np.dtype,
+    dtype: np.dtype[Any],
     replaced: Mapping[str, str] | None = None,
     codes: Mapping[str, str] | None = None,
 ) -> Statements:
@@ -92,7 +92,7 @@ def statements(
 
 def helpers(
     text: str,
-    dtype: np.dtype,
+    dtype: np.dtype[Any],
     own: Mapping[str, float] | None = None,
     replaced: Mapping[str, str] | None = None,
 ) -> str:
@@ -124,7 +124,7 @@ def _needed(names: set[str]) -> tuple[list[str], list[str]]:
     return [n for n in _HELPERS if n in found], [n for n in mathlib.constants(FLOAT64) if n in used]
 
 
-def _literal(value: float, dtype: np.dtype) -> str:
+def _literal(value: float, dtype: np.dtype[Any]) -> str:
     with np.errstate(over="ignore"):
         number = dtype.type(value)
     return repr(value) if np.isfinite(number) else repr(str(number))

@@ -50,7 +50,7 @@ def look() -> None:
         raise RuntimeError(f"a kernel reads or writes outside of its memory: {first}{more}")
 
 
-def addresses(arrays: Iterable[np.ndarray | None]) -> np.ndarray:
+def addresses(arrays: Iterable[np.ndarray[Any, Any] | None]) -> np.ndarray[Any, Any]:
     """Return the words of slots that hold arrays, which stay alive elsewhere."""
     arrays = list(arrays)
     slots = np.zeros(WORDS * len(arrays), np.int64)
@@ -60,7 +60,7 @@ def addresses(arrays: Iterable[np.ndarray | None]) -> np.ndarray:
     return slots
 
 
-def hold(slots: np.ndarray, k: int, a: np.ndarray) -> None:
+def hold(slots: np.ndarray[Any, Any], k: int, a: np.ndarray[Any, Any]) -> None:
     """Let a slot hold an array."""
     start = address(a)
     slots[WORDS * k] = start
@@ -73,7 +73,7 @@ class Scratch:
 
     __slots__ = ("_whole", "memory")
 
-    memory: np.ndarray
+    memory: np.ndarray[Any, Any]
 
     def __init__(self, size: int, align: int) -> None:
         margin = MARGIN if ON else 0

@@ -43,7 +43,7 @@ class Elementwise:
 
     def __init__(self, body: Body) -> None:
         self._body = body
-        self._flat: dict[Any, tuple[Loop, list[np.dtype]]] = {}
+        self._flat: dict[Any, tuple[Loop, list[np.dtype[Any]]]] = {}
 
     def __call__(self, first: Any, *others: Any) -> Any:
         """Return the results for arrays of one dtype, of which `first` is one, and floats."""
@@ -75,16 +75,16 @@ class Elementwise:
             threads.share(loop, tuple(flat), first.size, first.size)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
-    def text(self, dtype: np.dtype = FLOAT64) -> str:
+    def text(self, dtype: np.dtype[Any] = FLOAT64) -> str:
         """Return the source of the kernel for contiguous arrays of `dtype`."""
         return self._flat_text(dtype, [False] * len(self._body.params))
 
-    def _flat_text(self, dtype: np.dtype, scalars: Sequence[bool]) -> str:
+    def _flat_text(self, dtype: np.dtype[Any], scalars: Sequence[bool]) -> str:
         layouts = [Layout(() if s else (0,), contiguous=True) for s in scalars]
         layouts += [Layout((0,), contiguous=True)] * len(self._body.results)
         return _elementwise_text(self._body, dtype, 1, layouts)
 
-    def _kinds(self, dtype: np.dtype) -> list[np.dtype]:
+    def _kinds(self, dtype: np.dtype[Any]) -> list[np.dtype[Any]]:
         """Return the dtypes of the results."""
         return [BOOL if t else dtype for t in self._body.truths]
 
@@ -109,7 +109,7 @@ class Elementwise:
                 self._run_views(dtype, steps.itviews)
         return outs[0] if len(outs) == 1 else outs
 
-    def _run_views(self, dtype: np.dtype, views: tuple[np.ndarray, ...]) -> None:
+    def _run_views(self, dtype: np.dtype[Any], views: tuple[np.ndarray[Any, Any], ...]) -> None:
         """Compute on views of one shape, the last of which are the results."""
         count = len(self._body.params)
         key, arrays = _layouts(views[:count], views[count:])
@@ -142,7 +142,9 @@ def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Elementw
     return _elementwise(prepare(params, results))
 
 
-def _layouts(inputs: tuple[np.ndarray, ...], outs: tuple[np.ndarray, ...]) -> tuple[Key, list[Any]]:
+def _layouts(
+    inputs: tuple[np.ndarray[Any, Any], ...], outs: tuple[np.ndarray[Any, Any], ...]
+) -> tuple[Key, list[Any]]:
     """Return the layouts of views, and the views, of inputs without the axes along which they stand still."""
     every = tuple(range(outs[0].ndim))
     key: list[Any] = []
@@ -158,7 +160,7 @@ def _layouts(inputs: tuple[np.ndarray, ...], outs: tuple[np.ndarray, ...]) -> tu
     return tuple(key), [*arrays, *outs]
 
 
-def _elementwise_text(body: Body, dtype: np.dtype, rank: int, layouts: Sequence[Layout]) -> str:
+def _elementwise_text(body: Body, dtype: np.dtype[Any], rank: int, layouts: Sequence[Layout]) -> str:
     """Return the kernel for operands and results with these layouts, whose loops are `rank` deep."""
     if dtype not in (FLOAT32, FLOAT64):
         raise TypeError(f"a kernel computes with float32 or float64, not with {dtype}")
@@ -180,7 +182,7 @@ def _elementwise_text(body: Body, dtype: np.dtype, rank: int, layouts: Sequence[
     return _module(code.preamble, [*names, "lo", "hi"], types, lines, [*asked, "hi <= n0"])
 
 
-def _statements(body: Body, dtype: np.dtype) -> Statements:
+def _statements(body: Body, dtype: np.dtype[Any]) -> Statements:
     """Return the text of `body`, in which functions of `math` are vector code."""
     code = statements(body, dtype, vector.REPLACED)
     lines, head = list(map(vector.substituted, code.lines)), vector.substituted(code.preamble)

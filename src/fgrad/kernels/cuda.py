@@ -78,11 +78,11 @@ class Elementwise:
             place.call(kernel, [*buffers, *(o.buffer for o in outs)], numbers, blocks, self._threads)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
-    def text(self, dtype: np.dtype = FLOAT64) -> str:
+    def text(self, dtype: np.dtype[Any] = FLOAT64) -> str:
         """Return the source of the kernel for contiguous arrays of `dtype`."""
         return self._text(dtype, 1, [Operand((0,), linear=True)] * len(self._body.params))
 
-    def _text(self, dtype: np.dtype, rank: int, where: Sequence[Operand]) -> str:
+    def _text(self, dtype: np.dtype[Any], rank: int, where: Sequence[Operand]) -> str:
         code = _statements(self._body, dtype)
         outs = [f"o{i}" for i in range(len(code.values))]
         sizes = [f"n{k}" for k in range(1, rank)]
@@ -205,14 +205,14 @@ def striding(index: str, stop: str, lines: Sequence[str], *, blocks: bool = Fals
     ]
 
 
-def device_helpers(dtype: np.dtype) -> dict[str, str]:
+def device_helpers(dtype: np.dtype[Any]) -> dict[str, str]:
     """Return the text of helper functions for which the device has better ones; the simulator has none."""
     suffix = "f" if dtype == FLOAT32 else ""
     helpers = {name: text.replace("{suffix}", suffix) for name, text in _DEVICE_HELPERS.items()}
     return {} if device().simulated else helpers
 
 
-def device_codes(dtype: np.dtype) -> dict[str, str]:
+def device_codes(dtype: np.dtype[Any]) -> dict[str, str]:
     """Return the code of atoms of which the device has another one.
 
     CUDA's compiler joins a product and a sum in one rounding. A difference rounds both of its sides, as on
@@ -222,5 +222,5 @@ def device_codes(dtype: np.dtype) -> dict[str, str]:
     return {} if device().simulated else {"subtract": f"libdevice.{kind}add_rn({{}}, -{{}})"}
 
 
-def _statements(body: Body, dtype: np.dtype) -> Any:
+def _statements(body: Body, dtype: np.dtype[Any]) -> Any:
     return statements(body, dtype, device_helpers(dtype), device_codes(dtype))

@@ -62,7 +62,7 @@ class Embedding:
     def __init__(
         self,
         program: vm.Assembler,
-        slots: Sequence[np.ndarray | slice | stacks.Stack | None],
+        slots: Sequence[np.ndarray[Any, Any] | slice | stacks.Stack | None],
         arguments: int,
         *,
         scratch: int,

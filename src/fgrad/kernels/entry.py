@@ -128,7 +128,7 @@ class Spec(NamedTuple):
     """What an argument of a program has to be, besides contiguous, aligned, and in native byte order."""
 
     slot: int  # which gets its address
-    dtype: np.dtype
+    dtype: np.dtype[Any]
     shape: tuple[int | None, ...] = ()  # None where any size will do
     written: bool = False
     weak: bool = False  # float64 and int64 of shape (): numbers of Python and NumPy are as good
@@ -147,7 +147,7 @@ class Context:
         self,
         specs: Sequence[Spec],
         program: vm.Assembler,
-        slots: Sequence[np.ndarray | slice | stacks.Stack | None],
+        slots: Sequence[np.ndarray[Any, Any] | slice | stacks.Stack | None],
         *,
         scratch: int = 0,
         release: bool = False,
@@ -211,7 +211,7 @@ class _Method(ctypes.Structure):
 
 
 def _native_entry(
-    specs: list[Spec], program: vm.Assembler, arrays: list[np.ndarray | None], release: bool
+    specs: list[Spec], program: vm.Assembler, arrays: list[np.ndarray[Any, Any] | None], release: bool
 ) -> Callable[..., Any]:
     table, interpreter = program.words, vm.interpreter()
     encoded = [word for spec in specs for word in _encoded(spec)]

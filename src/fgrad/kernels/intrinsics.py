@@ -65,17 +65,17 @@ kernels: WeakValueDictionary[int, Callable[..., None]] = WeakValueDictionary()
 class Slots:
     """The buffers of kernels that Python runs: flat arrays, and how far into each its slot has moved."""
 
-    def __init__(self, arrays: Iterable[np.ndarray | None]) -> None:
+    def __init__(self, arrays: Iterable[np.ndarray[Any, Any] | None]) -> None:
         self._bytes = [None if a is None else _as_bytes(a) for a in arrays]
         self._moved = [0] * len(self._bytes)
 
-    def __getitem__(self, k: int) -> np.ndarray:
+    def __getitem__(self, k: int) -> np.ndarray[Any, Any]:
         data = self._bytes[k]
         if data is None:
             raise IndexError(f"slot {k} has no buffer")
         return data[self._moved[k] :]
 
-    def __setitem__(self, k: int, array: np.ndarray) -> None:
+    def __setitem__(self, k: int, array: np.ndarray[Any, Any]) -> None:
         self._bytes[k], self._moved[k] = _as_bytes(array), 0
 
     def move(self, k: int, count: int) -> None:
@@ -129,7 +129,7 @@ def interpreted_names() -> dict[str, Any]:
         used, address, _ = map(int, slots[stack][: 8 * stacks.WORDS].view(np.int64))
         slots[target] = stacks.memory(address, used)
 
-    def part(pointer: np.ndarray, start: int) -> np.ndarray:
+    def part(pointer: np.ndarray[Any, Any], start: int) -> np.ndarray[Any, Any]:
         return pointer[start:]
 
     def clipped(number: int, count: int) -> int:
@@ -154,14 +154,14 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _as_bytes(array: np.ndarray) -> np.ndarray:
+def _as_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array.reshape(-1).view(np.uint8)
 
 
-def _reader(dtype: np.dtype) -> Callable[..., np.ndarray]:
+def _reader(dtype: np.dtype[Any]) -> Callable[..., np.ndarray[Any, Any]]:
     dtype = np.dtype(np.uint16) if dtype == np.float16 else dtype
 
-    def read(slots: Any, args: Sequence[int], k: int) -> np.ndarray:
+    def read(slots: Any, args: Sequence[int], k: int) -> np.ndarray[Any, Any]:
         data = slots[args[k]].view(np.uint8)
         return data[: data.size // dtype.itemsize * dtype.itemsize].view(dtype)  # type: ignore[no-any-return]
 

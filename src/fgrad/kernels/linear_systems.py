@@ -6,6 +6,7 @@ They are for matrices on a device that no library has a function for.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -321,16 +322,16 @@ def _launch(text: str, arrays: list[DeviceArray], busy: int, numbers: list[int])
     place.call(kernel, buffers, numbers, min(numbers[0], chip.blocks), threads)
 
 
-def text_of_banded(dtype: np.dtype) -> str:
+def text_of_banded(dtype: np.dtype[Any]) -> str:
     """Return the text of the kernel for matrices of `dtype`."""
     return _shared(dtype) + _BANDED
 
 
-def text_of_ldl(dtype: np.dtype, *, hermitian: bool) -> str:
+def text_of_ldl(dtype: np.dtype[Any], *, hermitian: bool) -> str:
     """Return the text of the kernel for matrices of `dtype`."""
     mirrored = "v.conjugate()" if hermitian and dtype.kind == "c" else "v"
     return _shared(dtype) + _LDL.format(mirrored=mirrored, threads=THREADS)
 
 
-def _shared(dtype: np.dtype) -> str:
+def _shared(dtype: np.dtype[Any]) -> str:
     return _SHARED.format(real=np.empty(0, dtype).real.dtype.name, size=_SIZES[dtype.kind])

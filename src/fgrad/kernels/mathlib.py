@@ -35,7 +35,7 @@ _NUMPY_NAMES = {
 }
 
 
-def constants(dtype: np.dtype) -> dict[str, float]:
+def constants(dtype: np.dtype[Any]) -> dict[str, float]:
     """Return the value of every constant for numbers of `dtype`."""
     values = {name: value for name, value in globals().items() if isinstance(value, float)}
     return values | {"ROUND": float(1 / np.finfo(dtype).eps)}

@@ -125,7 +125,7 @@ _SIZES = {
 }
 
 
-def _text(arguments: str, body: str, dtype: np.dtype, *, blocks: bool = False) -> str:
+def _text(arguments: str, body: str, dtype: np.dtype[Any], *, blocks: bool = False) -> str:
     """Return a module whose kernel runs `body` for rows `lo` to `hi`, or blocks of `BLOCK` rows."""
     names, types = zip(*(a.split() for a in arguments.split(", ")), strict=True)
     matrix = next(n for n, t in zip(names, types, strict=True) if t == "MATRIX")

@@ -16,7 +16,7 @@ FIELDS = ("clock", "save", "restore", "ensure", "check", "release")
 
 
 @locks.once  # its address is known to tables
-def _words() -> np.ndarray:
+def _words() -> np.ndarray[Any, Any]:
     names = (*AROUND, "PyGILState_Ensure", "PyErr_CheckSignals", "PyGILState_Release")
     library: Any = ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.pythonapi
     clock = library._time64 if sys.platform == "win32" else library.time

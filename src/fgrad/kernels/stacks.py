@@ -24,12 +24,12 @@ class Stack:
 STACK: Final = Stack()
 
 
-def empty(count: int) -> np.ndarray:
+def empty(count: int) -> np.ndarray[Any, Any]:
     """Return the words of stacks without memory, a row for each."""
     return np.zeros((count, WORDS), np.int64)
 
 
-def free_with(owner: Any, words: np.ndarray) -> None:
+def free_with(owner: Any, words: np.ndarray[Any, Any]) -> None:
     """Let the memory of stacks be free as soon as `owner` is."""
     if len(words):
         weakref.finalize(owner, _free, words).atexit = False
@@ -47,14 +47,14 @@ def release() -> int:
     return ctypes.cast(ctypes.pythonapi.PyMem_RawFree, ctypes.c_void_p).value or 0
 
 
-def memory(address: int, count: int) -> np.ndarray:
+def memory(address: int, count: int) -> np.ndarray[Any, Any]:
     """Return the bytes at an address as an array."""
     if not count:
         return np.empty(0, np.uint8)
     return np.frombuffer(memoryview((ctypes.c_uint8 * count).from_address(address)), np.uint8)
 
 
-def _free(words: np.ndarray) -> None:
+def _free(words: np.ndarray[Any, Any]) -> None:
     free = ctypes.pythonapi.PyMem_RawFree
     for address in words[:, 1].tolist():
         free(ctypes.c_void_p(address))

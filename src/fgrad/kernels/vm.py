@@ -259,12 +259,12 @@ class Assembler:
             self._words[use] = label.at
 
     @property
-    def words(self) -> np.ndarray:
+    def words(self) -> np.ndarray[Any, Any]:
         """The table."""
         return np.array(self._words, np.int64)
 
     @property
-    def deaf_words(self) -> np.ndarray:
+    def deaf_words(self) -> np.ndarray[Any, Any]:
         """The table, whose loops do not look for signals: for who cannot raise exceptions of Python's."""
         words = self.words
         words[[at + 7 for at in self._starts if self._words[at] == LOOP]] = 0

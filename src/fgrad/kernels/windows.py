@@ -188,7 +188,7 @@ def _pool_kernel(name: str, char: str, window: Steps, stride: int) -> Loop:
     return compiled(_pool_text(name, np.dtype(char), window, stride))
 
 
-def _pool_text(name: str, dtype: np.dtype, window: Steps, stride: int) -> str:
+def _pool_text(name: str, dtype: np.dtype[Any], window: Steps, stride: int) -> str:
     """Return a module that pools; windows that lie inside are written out where they are small."""
     parts = (
         dict.fromkeys(("clear", "start", "step", "middle_step", "last_step", "end"), "pass") | _POOLS[name]
@@ -230,7 +230,7 @@ class _Tiles:
                 for r in range(0, self.out[2], self.rows):
                     yield g, n, min(self.images, self.out[0] - n), r, min(self.rows, self.out[2] - r)
 
-    def columns(self, dtype: np.dtype) -> Callable[[int, int], Any]:
+    def columns(self, dtype: np.dtype[Any]) -> Callable[[int, int], Any]:
         """Return what gives the memory for the windows of some rows of some images."""
         work = np.empty(self.images * self.plan.lines * self.rows * self.out[3], dtype)
 

@@ -32,6 +32,9 @@ class Closed:
         kind: leaves like those of the result, and its structure.
     """
 
+    like: tuple[Any, list[Aval], list[type | None]]
+    kind: tuple[Any, ...]
+
     def __init__(self, fun: Fun, args: Sequence[Any]) -> None:
         leaves, structure = tree.flatten(args)
         self._values, avals, kinds = abstract(leaves)

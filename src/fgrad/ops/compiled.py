@@ -106,7 +106,7 @@ class FastUfunc:
         return backend().elementwise(self._params, (self._result,))
 
 
-def _is_finite(x: np.ndarray) -> bool:
+def _is_finite(x: np.ndarray[Any, Any]) -> bool:
     """Return whether no number is infinite or NaN; False also where their sum is infinite."""
     with np.errstate(all="ignore"):
         return bool(np.isfinite(np.add.reduce(x, axis=None)))

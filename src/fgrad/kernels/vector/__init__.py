@@ -53,7 +53,7 @@ def _calls() -> re.Pattern[str]:
     return re.compile(rf"\bmath\.({names})\(")
 
 
-def preamble(text: str, dtype: np.dtype) -> str:
+def preamble(text: str, dtype: np.dtype[Any]) -> str:
     """Return the definitions of the functions that `text` calls, for numbers of `dtype`, called F there."""
     head, functions = _functions(dtype.name)
     todo, needed = _called(text), set()
