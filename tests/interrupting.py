@@ -46,7 +46,7 @@ MAKING = CALLS | {
     for name, op in opcode.opmap.items()
     if name.startswith(("BUILD_", "BINARY_", "LIST_", "MAKE_", "FORMAT_", "GET_ITER", "UNARY_", "COMPARE_"))
 }
-LOADING = {opcode.opmap["LOAD_CONST"]}
+LOADING = {op for name, op in opcode.opmap.items() if name in {"LOAD_CONST", "DUP_TOP"}}
 BETWEEN = {op for name, op in opcode.opmap.items() if name in {"PRECALL", "CACHE", "PUSH_NULL"}}
 ERRORS = KeyboardInterrupt, TimeoutError, MemoryError
 _ = archive, compiler  # which are imported late otherwise
