@@ -202,3 +202,22 @@ def test_numbers_of_python_give_way_in_make_graph():
     program = fg.make_graph(lambda n, x: n + x)(2, small)
     with pytest.raises(OverflowError):
         program(300, small)
+
+
+ARRAYS_OF_SCALARS = {
+    "an ellipsis": lambda x: (x[0] > 0)[...],
+    "an ellipsis of an ellipsis": lambda x: (x[..., 0] > 0)[...],
+    "an ellipsis of a reduction": lambda x: np.any(x > 0)[...],
+    "a copy of a view": lambda x: (x > 0)[..., 0].copy(),
+    "a cast of a view": lambda x: (x > 0)[..., 0].astype(bool),
+    "a scalar of it": lambda x: (x[0] > 0)[...][()],
+    "a scalar": lambda x: x[0] > 0,
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS_OF_SCALARS)
+def test_arrays_of_scalars_are_arrays_while_traced(name):
+    f, x = (lambda x: ARRAYS_OF_SCALARS[name](x) ** 2), np.array([0.5, -1.0])
+    expected = np.asarray(f(x)).dtype
+    assert expected == (np.int64 if "a scalar" in name else np.int8)
+    assert fg.jit(f)(x).dtype == fg.vmap(f)(x[None]).dtype == fg.eval_shape(f, x).dtype == expected

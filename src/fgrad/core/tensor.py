@@ -581,8 +581,9 @@ def _to_outputs(node: Node, tape: Tape, primitive: Primitive, outs: tuple[Tensor
 def refuse_complex(primitive: Primitive) -> None:
     """Say that a primitive cannot be differentiated with respect to complex arguments."""
     raise TypeError(
-        f"{primitive.name} has no complex derivative: it is not holomorphic. "
-        "Differentiate a real function of the real and imaginary parts instead."
+        f"{primitive.name} has no complex derivative: it is not holomorphic, or its derivative is "
+        "implemented for real arguments only. Differentiate a real function of the real and imaginary parts instead, or "
+        "declare a derivative: fgrad.custom_vjp."
     )
 
 

@@ -120,7 +120,8 @@ def _forget(base: Tensor, known: list[ref[Tensor]]) -> None:
 def view_of(x: Any, primitive: Primitive, params: dict[str, Any], out: Any = None) -> Any:
     """Return a linear primitive of `x`, of a Tensor as a view of it, unless one of them is a scalar.
 
-    `out` is what the primitive makes of the array in `x`, if that is known.
+    An ellipsis makes an array of a scalar. `out` is what the primitive makes of the array in `x`, if that is
+    known.
     """
     made = apply_linear(primitive, x, params, out)
     if made.__class__ is not Tensor:
@@ -129,7 +130,13 @@ def view_of(x: Any, primitive: Primitive, params: dict[str, Any], out: Any = Non
     if value.__class__ is _ndarray:
         if x._value.__class__ is not _ndarray:
             return made
-    elif isinstance(value, np.generic) or not _is_array(x) or _is_item(value, params):
+    elif isinstance(value, np.generic):
+        return made
+    elif not _is_array(x):
+        if isinstance(value, Tracer) and Ellipsis in params.get("index", ()):
+            return wrap(value.as_array(), made._nodes)
+        return made
+    elif _is_item(value, params):
         return made
     if primitive.depends and not lies_row_by_row(x):
         return reshaped_view(x, made, primitive, params)

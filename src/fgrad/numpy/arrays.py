@@ -293,6 +293,8 @@ def recopied(x: Tensor, order: Any) -> Tensor:
             return transposed(recopied(transposed(x, axes), "C"), axes)  # type: ignore[no-any-return]
         elif memory_of(x) is not None:  # of an example
             return unordered(wrap(v.in_order(), x._nodes), x)  # type: ignore[no-any-return]
+        if x._base is not None and not v.shape:  # as views are
+            v = v.as_array()
     return wrap(v, x._nodes)
 
 
