@@ -289,3 +289,16 @@ def test_a_zero_cotangent_wins_where_a_matrix_is_singular(name):
             np.testing.assert_allclose(grad(stack), [alone, 0 * singular], 1e-9, 1e-12)
         with pytest.raises(np.linalg.LinAlgError, match=r"singular|dependent|defective"):
             fg.grad(lambda a: np.sum(np.real(f(a)) ** 2 + np.real(f(a))))(np.where(True, singular, stack[0]))
+
+
+def test_second_derivatives_of_pseudoinverses_of_low_rank_are_the_same_in_every_mode():
+    rng = np.random.default_rng(0)
+    (b, db), (c, dc) = rng.normal(size=(2, 4, 2)), rng.normal(size=(2, 2, 3))
+    w = rng.normal(size=(3, 4))
+    f = lambda t: np.sum(w * np.linalg.pinv((b + t * db) @ (c + t * dc), rcond=1e-10))  # of rank 2 for all t
+    forward = lambda g: lambda t: fg.jvp(g, (t,), (1.0,))[1]
+    second = (f(1e-3) - 2 * f(0.0) + f(-1e-3)) / 1e-6
+    for outer in (fg.grad, forward):
+        for inner in (fg.grad, forward):
+            g = outer(inner(f))
+            np.testing.assert_allclose([g(0.0), fg.jit(g)(0.0), *fg.vmap(g)(np.zeros(2))], second, rtol=1e-4)

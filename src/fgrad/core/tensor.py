@@ -582,8 +582,8 @@ def refuse_complex(primitive: Primitive) -> None:
     """Say that a primitive cannot be differentiated with respect to complex arguments."""
     raise TypeError(
         f"{primitive.name} has no complex derivative: it is not holomorphic, or its derivative is "
-        "implemented for real arguments only. Differentiate a real function of the real and imaginary parts instead, or "
-        "declare a derivative: fgrad.custom_vjp."
+        "implemented for real arguments only. Differentiate a real function of the real and imaginary parts "
+        "instead, or declare a derivative: fgrad.custom_vjp."
     )
 
 
