@@ -266,6 +266,17 @@ def test_scan_of_nothing_knows_its_results_nevertheless():
     assert ys[1].shape == (0,)
 
 
+def test_scan_of_nothing_draws_nothing():
+    rng = np.random.default_rng(0)
+    before = rng.bit_generator.state
+    step = lambda c, x: (fg.nn.dropout(c, 0.5, rng), fg.random.normal(rng, (2,)) * x)
+    _, ys = lax.scan(step, np.ones(3), np.zeros((0, 2)))
+    assert ys.shape == (0, 2)
+    assert rng.bit_generator.state == before
+    with pytest.raises(TypeError, match="inside jit would draw only once"):
+        fg.jit(lambda c: lax.scan(step, c, np.zeros((0, 2))))(np.ones(3))
+
+
 def test_numbers_take_the_dtype_they_get():
     x = np.ones(3, "f4")
     for f in (lax.scan, lambda *a: fg.make_graph(lambda x: lax.scan(a[0], a[1], x))(a[2])(a[2])):

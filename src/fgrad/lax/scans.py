@@ -142,7 +142,8 @@ def _no_results(f: Fun, init: Any, leaves: Sequence[Any], structure: Any) -> Any
         found.append(y_structure)
         return ys
 
-    program, _ = staged(flat, [*map(aval_of, first), *(Aval(a.shape[1:], a.dtype) for a in leaves)])
+    avals = [*map(aval_of, first), *(Aval(a.shape[1:], a.dtype) for a in leaves)]
+    program, _ = staged(flat, avals, undrawn=True)
     empty = [np.zeros((0, *a.shape), a.dtype) for a in avals_out(program)]
     return tree.unflatten(found[0], map(wrap, empty) if has_tensor((init, *leaves)) else empty)
 

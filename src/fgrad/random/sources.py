@@ -39,11 +39,14 @@ def is_generator(source: Any) -> bool:
             "the first argument of a sampler is its source of randomness, numpy.random.default_rng(seed) "
             f"or fgrad.random.key(seed), not {given}"
         )
-    traces = [t.title for t in current().traces if not t.is_tape]
+    traces = [t for t in current().traces if not t.is_tape]
+    if traces and traces[-1].drawn is not None and len(traces) == 1:
+        traces[-1].drawn.append((source.bit_generator, source.bit_generator.state))
+        return True
     if traces:
         raise TypeError(
-            f"a numpy.random.Generator inside {traces[-1]} would draw only once for all examples or calls; "
-            "pass a key as argument instead (fgrad.random.split(key, n) makes one for each), or draw "
+            f"a numpy.random.Generator inside {traces[-1].title} would draw only once for all examples or "
+            "calls; pass a key as argument instead (fgrad.random.split(key, n) makes one for each), or draw "
             "outside"
         )
     return True

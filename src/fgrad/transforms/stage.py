@@ -398,6 +398,7 @@ def staged(
     ranges: dict[int, tuple[int, int]] | None = None,
     *,
     greedy: bool = False,
+    undrawn: bool = False,
 ) -> tuple[Program, list[Tensor]]:
     """Return the program of `fun`, a function of flat values, and the values that it takes from outside.
 
@@ -410,14 +411,20 @@ def staged(
         ranges: the least and the greatest value of integers among them, by position, where they are known.
         greedy: whether what is done with values from outside alone is part of the program: of a branch, which
             may not be taken. A loop needs it once, before it begins.
+        undrawn: whether the program is never run, so that random generators may draw, and then have not.
     """
     stage = Inner(next_level(), greedy=greedy)
+    stage.drawn = [] if undrawn else None
     inputs = [stage.var(a) for a in avals]
     stage.ranges = {inputs[i]: limits for i, limits in (ranges or {}).items()}
     kinds = weak or [None] * len(inputs)
-    with running((*current().traces, stage)):
-        given = [wrap(StagedTracer(stage, v, k)) for v, k in zip(inputs, kinds, strict=True)]
-        outputs = [stage.operand(y) for y in fun(*given)]
+    try:
+        with running((*current().traces, stage)):
+            given = [wrap(StagedTracer(stage, v, k)) for v, k in zip(inputs, kinds, strict=True)]
+            outputs = [stage.operand(y) for y in fun(*given)]
+    finally:
+        for generator, state in reversed(stage.drawn or ()):
+            generator.state = state
     return stage.program(inputs, outputs), [t for _, t in stage.captured.values()]
 
 
