@@ -24,7 +24,8 @@ def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Callable
 
 
 def _evaluate(body: Body, operands: tuple[Any, ...]) -> list[np.ndarray]:
-    dtype = np.result_type(*operands)
+    common = np.result_type(*operands)
+    dtype = common if common.kind in "fc" else np.dtype(float)
     shape = np.broadcast_shapes(*map(np.shape, operands))
     with np.errstate(all="ignore"):
         inputs = (np.asarray(a).astype(dtype) for a in operands)
