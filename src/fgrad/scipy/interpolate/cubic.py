@@ -172,8 +172,8 @@ def _spline_slopes(x: Any, y: Any, dx: Any, wide: Any, ends: list[Any]) -> Any:
     if named[0] and ends[0] == "periodic":
         return _periodic_slopes(y, dx, wide, slope)
     inner = 3 * (part(wide, 1) * part(slope, 0, -1) + part(wide, 0, -1) * part(slope, 1))
-    start = _first_row(ends[0], dx, wide, slope)
-    final = _last_row(ends[1], dx, wide, slope)
+    start = _end_row(ends[0], dx, wide, slope, 0, 1)
+    final = _end_row(ends[1], dx, wide, slope, -1, -2)
     zero = near(dx).zeros(1)
     bands = stacked(
         [
@@ -196,30 +196,17 @@ def _banded(bands: Any, b: Any) -> Any:
     return reshape(bind("solve_banded", bands, flat, below=1, above=1), b.shape)
 
 
-def _first_row(end: Any, dx: Any, wide: Any, slope: Any) -> tuple[Any, Any, Any]:
-    """Return diagonal, neighbour and right side of the first equation."""
-    h, h1, m = element(dx, 0), element(wide, 0), element(slope, 0)
+def _end_row(end: Any, dx: Any, wide: Any, slope: Any, i: int, j: int) -> tuple[Any, Any, Any]:
+    """Return diagonal, neighbour and right side of the equation of an end, interval `i` beside `j`."""
+    h, h1, m = element(dx, i), element(wide, i), element(slope, i)
     if isinstance(end, str):
-        d, h2 = element(dx, 0) + element(dx, 1), element(wide, 1)
-        right = ((h1 + 2 * d) * h2 * m + h1 * h1 * element(slope, 1)) / d
-        return element(dx, 1), d, right
+        d, h2 = h + element(dx, j), element(wide, j)
+        right = ((h1 + 2 * d) * h2 * m + h1 * h1 * element(slope, j)) / d
+        return element(dx, j), d, right
     order, value = end
     if order == 1:
         return 1.0, 0.0, value + 0 * m
-    return 2 * h, h, -0.5 * value * h1 * h1 + 3 * m * h1
-
-
-def _last_row(end: Any, dx: Any, wide: Any, slope: Any) -> tuple[Any, Any, Any]:
-    """Return diagonal, neighbour and right side of the last equation."""
-    h, h1, m = element(dx, -1), element(wide, -1), element(slope, -1)
-    if isinstance(end, str):
-        d, h2 = element(dx, -1) + element(dx, -2), element(wide, -2)
-        right = (h1 * h1 * element(slope, -2) + (2 * d + h1) * h2 * m) / d
-        return element(dx, -2), d, right
-    order, value = end
-    if order == 1:
-        return 1.0, 0.0, value + 0 * m
-    return 2 * h, h, 0.5 * value * h1 * h1 + 3 * m * h1
+    return 2 * h, h, (0.5 if i else -0.5) * value * h1 * h1 + 3 * m * h1
 
 
 def _periodic_slopes(y: Any, dx: Any, wide: Any, slope: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -142,8 +143,8 @@ class BSpline:
         return max(self.k, int(np.count_nonzero(knots[:n] < knots[n])) - 1)
 
     def _like(self, t: Any, c: Any, k: int) -> BSpline:
-        made = BSpline.__new__(BSpline)
-        made.t, made.c, made.k, made.extrapolate, made.axis = t, c, k, self.extrapolate, self.axis
+        made = copy(self)
+        made.t, made.c, made.k = t, c, k
         return made
 
     def _widths(self, c: Any, k: int) -> Any:

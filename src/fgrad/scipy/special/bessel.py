@@ -33,13 +33,17 @@ def _rising(x: Expr) -> Expr:
     return fn.sqrt(fn.maximum(x, 0))
 
 
-def _quartic(terms: Sequence[float], x: Expr) -> Expr:
-    """Return the sum over k of terms[k] (x / 2)**(4 k)."""
-    t = x * x * x * x / 16
+def _sum_of_powers(terms: Sequence[float], t: Expr) -> Any:
+    """Return the sum over k of terms[k] t**k, by Horner's rule."""
     total: Any = terms[-1]
     for c in reversed(terms[:-1]):
         total = total * t + c
-    return total  # type: ignore[no-any-return]
+    return total
+
+
+def _quartic(terms: Sequence[float], x: Expr) -> Any:
+    """Return the sum over k of terms[k] (x / 2)**(4 k)."""
+    return _sum_of_powers(terms, x * x * x * x / 16)
 
 
 # of ber'(x) / x**3 and bei'(x) / x at zero: 10.65.1, to the last bit for |x| < 1
@@ -62,13 +66,7 @@ _ABOUT_ONE = [1 / 4 / math.factorial(k + 1) ** 2 for k in range(9)]
 
 
 def _about_one(value: Callable[[Expr], Expr], sign: int, t: Expr) -> Expr:
-    def near(t: Expr) -> Expr:
-        u = sign * t * t / 4
-        total: Any = _ABOUT_ONE[-1]
-        for c in reversed(_ABOUT_ONE[:-1]):
-            total = total * u + c
-        return t * total  # type: ignore[no-any-return]
-
+    near = lambda t: t * _sum_of_powers(_ABOUT_ONE, sign * t * t / 4)
     return either(fn.fabs(t) < 1, t, near, lambda t: sign * (value(t) - 1) / t, inside=0.5, outside=2.0)
 
 
@@ -91,13 +89,7 @@ _ODD_FACTORIALS = [2 / math.pi / math.prod(range(1, 2 * k + 2, 2)) ** 2 for k in
 def _struve0_over(x: Expr, sign: int) -> Expr:
     """Return the function of order zero over x, which is entire."""
     value = call("struve" if sign < 0 else "modstruve")
-
-    def near(x: Expr) -> Expr:
-        total: Any = 0
-        for c in reversed(_ODD_FACTORIALS):
-            total = total * (sign * x * x) + c
-        return total  # type: ignore[no-any-return]
-
+    near = lambda x: _sum_of_powers(_ODD_FACTORIALS, sign * (x * x))
     return either(fn.fabs(x) < 1, x, near, lambda x: value(0, x) / x, inside=0.5, outside=2.0)
 
 
