@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import signal
 
 import numpy as np
 import pytest
@@ -691,3 +692,24 @@ def test_a_branch_holds_what_it_does_with_values_from_around():
     assert len(equation.args) == 2  # the value that both take is taken once
     fg.jit(lambda x: lax.cond(x[0] > 0, lambda: np.sum(ask(x)), lambda: np.sum(x)))(x)
     assert not seen
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="signals of POSIX")
+@pytest.mark.parametrize("way", [lambda f: f, fg.grad], ids=["value", "grad"])
+def test_what_the_handler_of_a_signal_raises_in_a_branch_reaches_the_caller(way):
+    def late(*_):
+        raise TimeoutError("late")
+
+    def branch(x):
+        if not calls:
+            calls.append(x)
+            signal.raise_signal(signal.SIGUSR1)
+        return np.sin(x)
+
+    calls = []
+    before = signal.signal(signal.SIGUSR1, late)
+    try:
+        with pytest.raises(TimeoutError, match="late"):
+            fg.vmap(way(lambda x: lax.cond(x > 0, branch, np.cos, x)))(np.array([1.0, -1.0]))
+    finally:
+        signal.signal(signal.SIGUSR1, before)

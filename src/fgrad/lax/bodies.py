@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.blocks import suppress
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.control_flow import avals_out
 from fgrad.core.program import Program, Var
@@ -73,10 +74,9 @@ class Closed:
 
 def closed(fun: Fun, args: Sequence[Any]) -> Closed | None:
     """Return a branch or step with what it takes from around it, None where that cannot be staged."""
-    try:
+    with suppress(Exception):  # whatever it is, it says more where the function runs with values
         return Closed(fun, args)
-    except Exception:  # noqa: BLE001 -- whatever it is, it says more where the function runs with values
-        return None
+    return None
 
 
 def sharing(

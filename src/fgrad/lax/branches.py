@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.blocks import suppress
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.control_flow import Branches, avals_out
 from fgrad.core.tensor import Tensor, bind
@@ -96,7 +96,7 @@ def _mapped_switch(index: Any, branches: tuple[Fun, ...], operands: tuple[Any, .
 
     with np.errstate(all="ignore"):  # of examples that go another way
         if not following():
-            with contextlib.suppress(Exception):  # of such examples, else it is raised below
+            with suppress(Exception):  # of such examples, else it is raised below
                 return choose(chosen, [f(*operands) for f in branches], what)
         at = clip(index, 0, last)
         known = [c for f in branches if (c := closed(f, operands))]
