@@ -11,7 +11,7 @@ from tests.helpers import plain
 import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad.compiler.simplify import passes, simplify
-from fgrad.compiler.simplify.rewriting import Rules
+from fgrad.compiler.simplify.rewriting import Rewriting, Rules
 from fgrad.core.program import Equation, Program
 from fgrad.core.rewriting.liveness import eliminate
 from fgrad.core.tensor import bind
@@ -459,10 +459,8 @@ def test_a_tensor_of_a_recording_around_stays():
 
 def test_work_is_proportional_to_the_program(monkeypatch):
     calls = []
-    write = passes.rewriting.Rewriting._write
-    monkeypatch.setattr(
-        passes.rewriting.Rewriting, "_write", lambda self, e: calls.append(0) or write(self, e)
-    )
+    write = Rewriting._write
+    monkeypatch.setattr(Rewriting, "_write", lambda self, e: calls.append(0) or write(self, e))
 
     def f(x):
         y = fnp.zeros(x.shape[0])
