@@ -20,7 +20,7 @@ from fgrad.archive.container import MAGIC, unpacked
 from fgrad.archive.reading import Reader
 from fgrad.archive.schema import has_code, reason
 from fgrad.archive.writing import Writer
-from fgrad.core.aval import aval_of
+from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import PRIMITIVES, Primitive, flat
 from fgrad.core.program import Program
 from fgrad.transforms.stage import staged
@@ -484,3 +484,11 @@ def test_what_a_function_refuses_is_refused_by_the_stored_one():
         with pytest.raises(np.linalg.LinAlgError, match="eigenvalues"):
             g(np.eye(2))
     assert np.array_equal(loaded(np.diag([1.0, 2.0])), np.diag([1.0, 2.0]) + 1.0)
+
+
+def test_guards_of_truth_values_are_refused():
+    fits = PRIMITIVES["guard"].stored.fits
+    x, bad, w = Aval((4, 2, 3), np.dtype(float)), Aval((2, 3), np.dtype(bool)), Aval((3,), np.dtype(float))
+    assert fits(x, bad, w, x)
+    for wrong in ((bad, bad, w, x), (x, x, w, x), (x, bad, bad, x), (x, bad, w, bad)):
+        assert not fits(*wrong)

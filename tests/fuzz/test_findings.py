@@ -579,3 +579,28 @@ def test_slopes_that_may_be_infinite_are_written_into_constants():
     x = np.array([1.0, 0.5])
     with kernels_in_python():
         close(fg.jit(f)(x), f(x))
+
+
+def test_what_raises_for_some_values_raises_for_an_example_of_a_batch():
+    rows = np.array([[1.0, np.nan], [np.nan, np.nan]])
+    for name in ("nanargmax", "nanargmin"):
+        with pytest.raises(ValueError, match="All-NaN"):
+            fg.vmap(getattr(np, name))(rows)
+        exactly(fg.vmap(getattr(np, name))(rows[:1]), [0])
+    with pytest.raises(ZeroDivisionError):
+        fg.vmap(lambda w: np.average(np.ones(2), weights=w))(np.array([[1.0, 1.0], [1.0, -1.0]]))
+    with pytest.raises(ZeroDivisionError):
+        fg.vmap(fg.vmap(lambda w: np.average(np.ones(2), weights=w)))(np.array([[[1.0, 1.0], [1.0, -1.0]]]))
+    with pytest.raises(ValueError, match="< 0"):
+        rng = np.random.default_rng(0)
+        fg.vmap(lambda s: fg.random.normal(rng, scale=s))(np.array([1.0, -1.0]))
+
+
+@pytest.mark.parametrize(
+    "convert", [np.asarray, np.ascontiguousarray, fnp.ascontiguousarray, fnp.asfortranarray]
+)
+def test_an_array_made_of_a_scalar_can_be_written_to(convert):
+    made = convert(np.min(fg.tensor(np.ones(2))))
+    made += 1
+    made.fill(3.0)
+    exactly(made, np.full(made.shape, 3.0))

@@ -343,13 +343,16 @@ class Operators:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if asks_for_operators(frame_of(1)):
             return np.array(None)
-        value = np.asarray(self._untracked("conversion to a NumPy array"))
+        held = self._untracked("conversion to a NumPy array")
+        value = np.asarray(held)
         if dtype is not None and value.dtype != dtype:
             if copy is False:
                 raise ValueError(f"conversion of a Tensor from {value.dtype} to {dtype} needs a copy")
             return value.astype(dtype)
         if copy:
             return value.copy("K")
+        if isinstance(held, np.generic):
+            return value  # new memory, as NumPy's arrays of its scalars have
         view = value.view()
         view.flags.writeable = False
         return view

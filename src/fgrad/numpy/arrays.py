@@ -17,7 +17,7 @@ from fgrad.core.placement import buffer_of, device_of, near
 from fgrad.core.tensor import Tensor, binary, bind, unary, wrap
 from fgrad.core.trace import Tracer
 from fgrad.core.views import is_array, is_laid_out, laid_out_like, memory_of, unordered
-from fgrad.numpy.registry import as_array, holds_tensor, implements
+from fgrad.numpy.registry import as_array, elements, holds_tensor, implements
 from fgrad.numpy.views import in_order, repeated, reshaped, transposed
 from fgrad.ops.linear import broadcast_to as _broadcast_to
 from fgrad.ops.linear import convert, reshape
@@ -239,7 +239,7 @@ def array(
         ValueError: parts of unequal shapes, or `copy=False` where a copy is needed.
     """
     if isinstance(object, Tensor):
-        if not copy and dtype in (None, object.dtype):
+        if not copy and dtype in (None, object.dtype) and (not ndmin or is_array(object)):
             return ones_before(_lying(object, order), ndmin)  # type: ignore[no-any-return]
         made = as_array(recopied(object, order))
     elif copy is False:
@@ -606,8 +606,8 @@ def linspace(
 
 
 def _has_zero(x: Any) -> bool:
-    value = x._value if isinstance(x, Tensor) else x
-    return not isinstance(value, Tracer) and bool(np.any(value == 0))
+    found = elements(x)
+    return found is not None and bool(np.any(found == 0))
 
 
 def _first_to(y: Any, axis: int) -> Any:

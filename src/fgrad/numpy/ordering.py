@@ -17,7 +17,7 @@ from fgrad.numpy.arrays import as_tensor, as_value, concrete, next_to, together
 from fgrad.numpy.indexing import along_axis, beside
 from fgrad.numpy.reductions import all as _all
 from fgrad.numpy.reductions import along
-from fgrad.numpy.registry import extends, holds_tensor, implements, written_back
+from fgrad.numpy.registry import elements, extends, holds_tensor, implements, written_back
 from fgrad.numpy.shapes import flip
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
@@ -250,8 +250,7 @@ def _nanarg(name: str, a: Any, axis: Any, out: Any, keepdims: Any, worst: float)
         nan = unary("isnan", a)
         a = bind("where", nan, worst, a)
         nothing = _all(nan, axis) if a.size else False
-        value = nothing._value if isinstance(nothing, Tensor) else nothing
-        if not isinstance(value, Tracer) and np.any(value):
+        if (found := elements(nothing)) is not None and np.any(found):
             raise ValueError("All-NaN slice encountered")
     return _arg(name, a, axis, out, keepdims)
 

@@ -13,10 +13,9 @@ from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.placement import near
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, apply_linear, bind, unary
-from fgrad.core.trace import Tracer
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import alike, as_value, next_to, operands, together
-from fgrad.numpy.registry import as_scalar, implements, stored
+from fgrad.numpy.registry import as_scalar, elements, implements, stored
 from fgrad.numpy.shapes import broadcast_to, concatenate
 from fgrad.ops import linear
 
@@ -457,8 +456,7 @@ def average(
     lone = (
         sum(w, axis, keepdims=keepdims) if 0 in total.shape else total
     )  # which there are though none is left
-    value = lone._value if isinstance(lone, Tensor) else lone
-    if not isinstance(value, Tracer) and np.any(np.equal(value, 0)):
+    if (found := elements(lone)) is not None and np.any(np.equal(found, 0)):
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
     y = sum(a * w, axis, keepdims=keepdims) / total
     return (y, alike([total, y])[0]) if returned else y

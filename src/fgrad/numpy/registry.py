@@ -346,6 +346,15 @@ def stored(result: Any, out: Any) -> Any:
     return out
 
 
+def elements(x: Any) -> Any:
+    """Return the elements of a value, of all examples of batches; None where they are not known."""
+    while isinstance(x, Tensor):
+        x = x._value
+        if isinstance(x, Tracer):
+            x = x.held
+    return x
+
+
 def as_scalar(x: Any) -> Any:
     """Return a result without axes as the scalar that NumPy returns, which is read-only."""
     if isinstance(x, Tensor):

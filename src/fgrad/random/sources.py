@@ -13,9 +13,10 @@ from fgrad.backend.devices import CPU
 from fgrad.core.aval import Shape
 from fgrad.core.placement import near
 from fgrad.core.tensor import Tensor, bind, wrap
-from fgrad.core.trace import Tracer, current
+from fgrad.core.trace import current
 from fgrad.numpy.arrays import as_value, next_to
 from fgrad.numpy.indexing import stop_gradient
+from fgrad.numpy.registry import elements
 from fgrad.numpy.shapes import stack
 from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, convert, reshape
@@ -125,8 +126,8 @@ def demand(name: str, x: Any, *, positive: bool = False) -> None:
     Raises:
         ValueError: an element is out of range, or NaN.
     """
-    value = x._value if isinstance(x, Tensor) else x
-    if not isinstance(value, Tracer) and not np.all(value > 0 if positive else value >= 0):
+    found = elements(x)
+    if found is not None and not np.all(found > 0 if positive else found >= 0):
         raise ValueError(f"{name} {'<= 0' if positive else '< 0'}")
 
 
