@@ -16,7 +16,7 @@ import numpy as np
 from fgrad.backend.array import DeviceArray, mixed
 from fgrad.backend.devices import CPU, device_of, find, moved
 from fgrad.core.control_flow import Code
-from fgrad.core.primitive import PRIMITIVES, TRANSFERS
+from fgrad.core.primitive import TRANSFERS
 from fgrad.core.program import Equation, Program, Var
 
 Run = Callable[[Sequence[Any]], list[Any]]
@@ -47,7 +47,7 @@ def is_moving(program: Program) -> bool:
         code = e.params.get("code")
         if isinstance(code, Code):
             code.map(partial(_stays, outside=e))
-    return any(TRANSFERS in PRIMITIVES[e.name].traits for e in program.equations)
+    return any(TRANSFERS in e.traits for e in program.equations)
 
 
 def _stays(program: Program, outside: Equation) -> Program:
@@ -89,7 +89,7 @@ class Partition:
         for e in program.equations:
             e = e.with_args(map(self._same, e.args))  # noqa: PLW2901 -- renamed
             level = max((self._level[a] for a in e.args if isinstance(a, Var)), default=0)
-            if TRANSFERS in PRIMITIVES[e.name].traits:
+            if TRANSFERS in e.traits:
                 self._move(e, level)
                 continue
             device = self._common(e) or next((d for v in e.outs if (d := self._needed.get(v))), CPU)
@@ -157,7 +157,7 @@ def _needed(program: Program, devices: dict[Var, str | None]) -> dict[Var, str]:
     """Return on which device values of numbers alone are needed, by what they meet later."""
     found = {v: d for v, d in devices.items() if d}
     for e in program.equations:  # where values are, as far as that is known from what they are made of
-        if TRANSFERS in PRIMITIVES[e.name].traits:
+        if TRANSFERS in e.traits:
             if e.name == "to_device_of":
                 known = _located(e.args[1], found)
             else:
@@ -169,7 +169,7 @@ def _needed(program: Program, devices: dict[Var, str | None]) -> dict[Var, str]:
             found |= dict.fromkeys(e.outs, known)
     for e in reversed(program.equations):
         known = next((d for v in e.outs if (d := found.get(v))), None)
-        if known and TRANSFERS not in PRIMITIVES[e.name].traits:
+        if known and TRANSFERS not in e.traits:
             for a in e.args:
                 if isinstance(a, Var) and a not in devices:
                     found.setdefault(a, known)

@@ -35,9 +35,8 @@ class Trace:
     title: str = "trace"
     remedy = ""  # what to do instead of asking a tracer for its value
     is_tape = False
-    drawn: list[tuple[Any, Any]] | None = (
-        None  # generators that draw for the sake of shapes, and their states
-    )
+    # generators that draw for the sake of shapes, and their states
+    drawn: list[tuple[Any, Any]] | None = None
     greedy = False  # whether it takes what is done with values of lower traces alone, too
     is_open = True  # a tape closes before it leaves the stack, where managers end out of order
     changes: dict[int, weakref.ref[Any]] | None = None  # what changed since, where it may have to run again

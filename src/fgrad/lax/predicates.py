@@ -14,6 +14,7 @@ from fgrad.core.tensor import Tensor
 from fgrad.core.trace import Tracer, current
 from fgrad.lax.trees import kind_of
 from fgrad.numpy.indexing import pick
+from fgrad.numpy.registry import elements
 from fgrad.ops import functions
 from fgrad.ops.indexing import HOLE
 from fgrad.transforms.batch import BatchedTracer
@@ -47,12 +48,9 @@ def differs(x: Any) -> bool:
 
 
 def anywhere(x: Any) -> bool:
-    """Return whether a scalar is true for any example."""
-    while isinstance(x, Tensor):
-        x = x._value
-        if isinstance(x, BatchedTracer):
-            x = x.whole
-    return bool(np.any(x))
+    """Return whether a scalar is true for any example, as far as that is known."""
+    found = elements(x)
+    return found is None or bool(np.any(found))
 
 
 def following() -> bool:

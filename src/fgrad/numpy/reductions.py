@@ -453,10 +453,9 @@ def average(
     w = linear.convert(w, np.result_type(a.dtype, w.dtype))
     w = weights_beside(w, a, axis)
     total = sum(linear.broadcast_to(w, a.shape), axis, keepdims=keepdims)
-    lone = (
-        sum(w, axis, keepdims=keepdims) if 0 in total.shape else total
-    )  # which there are though none is left
-    if (found := elements(lone)) is not None and np.any(np.equal(found, 0)):
+    # where no average is left, there are weights
+    known = sum(w, axis, keepdims=keepdims) if 0 in total.shape else total
+    if (found := elements(known)) is not None and np.any(np.equal(found, 0)):
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
     y = sum(a * w, axis, keepdims=keepdims) / total
     return (y, alike([total, y])[0]) if returned else y

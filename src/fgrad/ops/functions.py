@@ -19,26 +19,21 @@ def _bound(name: str) -> _Function:
     return functools.partial(bind, name)
 
 
-exp: _Function
-expm1: _Function
-log: _Function
-log1p: _Function
-sqrt: _Function
-square: _Function
-isfinite: _Function
-exp, expm1, log, log1p = map(_unary, ("exp", "expm1", "log", "log1p"))
-sqrt, square, isfinite = map(_unary, ("sqrt", "square", "isfinite"))
+exp: _Function = _unary("exp")
+expm1: _Function = _unary("expm1")
+log: _Function = _unary("log")
+log1p: _Function = _unary("log1p")
+sqrt: _Function = _unary("sqrt")
+square: _Function = _unary("square")
+isfinite: _Function = _unary("isfinite")
 
-both: _Function
-equal: _Function
-greater_equal: _Function
-less: _Function
-logical_and: _Function
-power: _Function
-scale: _Function
-both, power, scale, logical_and = map(_bound, ("both", "power", "scale", "logical_and"))
-equal, less, greater_equal = map(_bound, ("equal", "less", "greater_equal"))
-
+both: _Function = _bound("both")
+equal: _Function = _bound("equal")
+greater_equal: _Function = _bound("greater_equal")
+less: _Function = _bound("less")
+logical_and: _Function = _bound("logical_and")
+power: _Function = _bound("power")
+scale: _Function = _bound("scale")
 where: _Function = _bound("where")  # (condition, x, y)
 stop_gradient: _Function = _bound("stop_gradient")
 concatenate: _Function = _bound("concatenate")  # (*arrays, axis=)

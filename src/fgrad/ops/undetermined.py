@@ -168,8 +168,8 @@ def _guards(x: Aval, bad: Aval, w: Aval, *likes: Aval, **_: Any) -> bool:
     return (
         x.ndim > 1
         and w.ndim > 0
-        and [a.dtype.kind == "b" for a in (x, bad, w, *likes)]
-        == [False, True, False, *(False for _ in likes)]
+        and bad.dtype.kind == "b"
+        and all(a.dtype.kind != "b" for a in (x, w, *likes))
         and broadcasts(bad.shape, x.shape)
         and broadcasts(w.shape[:-1], x.shape[:-2])
         and all(a.ndim > 1 and broadcasts(a.shape[:-2], x.shape[:-2]) for a in likes)

@@ -193,9 +193,8 @@ class Writer:
 
     def counters(self, index: str, loops: Sequence[int]) -> list[str]:
         """Return the lines that split an index into the counters of loops, the last one fastest."""
-        sizes = [
-            self.number(self.size(k)) for k in loops[:0:-1]
-        ]  # numbers are named in the order of the text
+        # numbers are named in the order of the text
+        sizes = [self.number(self.size(k)) for k in loops[:0:-1]]
         return split(index, [f"i{k}" for k in loops], sizes[::-1])
 
     def tree(self, total: str, code: str, dtype: np.dtype[Any]) -> list[str]:

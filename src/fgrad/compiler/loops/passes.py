@@ -15,7 +15,7 @@ from fgrad.compiler.loops.cse import once
 from fgrad.compiler.loops.fusion import joined
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Code, Scan, While
-from fgrad.core.primitive import CONTRACTION, MOVES, PRIMITIVES, TOTAL, TOTAL_OF_FLOATS
+from fgrad.core.primitive import CONTRACTION, MOVES, TOTAL, TOTAL_OF_FLOATS
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.rewriting.effects import has_effect
 from fgrad.core.rewriting.liveness import live
@@ -118,7 +118,7 @@ def hoisted(code: Scan | While, avals: Sequence[Aval]) -> Program | None:
             y for y in body.outputs if isinstance(y, Var)
         }
         here = {id(e) for e in inside}
-        moves = {id(e) for e in moved if MOVES in PRIMITIVES[e.name].traits and e.outs[0] in used}
+        moves = {id(e) for e in moved if MOVES in e.traits and e.outs[0] in used}
         if moves <= here:
             break
         inside = [e for e in body.equations if id(e) in here | moves]  # such cost nothing, and may grow

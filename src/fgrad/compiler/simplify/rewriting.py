@@ -197,7 +197,7 @@ class Rewriting:
         key = None
         if not has_effect(e):
             args = [a if a.__class__ is Var else self.constants.key(a) for a in e.args]
-            if COMMUTATIVE in PRIMITIVES[e.name].traits:
+            if COMMUTATIVE in e.traits:
                 args.sort(key=_order)
             key = (e.name, tuple(args), self.constants.key(e.params))
             known = self._shared.get(key)

@@ -20,7 +20,7 @@ import numpy as np
 from fgrad.compiler.simplify.constants import Constants
 from fgrad.compiler.simplify.passes import simplify
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
-from fgrad.core.primitive import PRIMITIVES, SPREADS, SPREADS_FIRST
+from fgrad.core.primitive import SPREADS, SPREADS_FIRST
 from fgrad.core.program import Equation, Program, Var
 
 _ROUNDS = 2  # what a choice hid is seen in the second one
@@ -59,7 +59,7 @@ def _is_valid(rw: Rewriting, doubtful: set[Var], outputs: list[Any], valid: list
     for e in rw.equations:
         found = [a for a in e.args if a.__class__ is Var and a in reached]
         if found:
-            traits = PRIMITIVES[e.name].traits
+            traits = e.traits
             handed_on = SPREADS in traits or (
                 SPREADS_FIRST in traits and len(found) == 1 and e.args[0] is found[0]
             )

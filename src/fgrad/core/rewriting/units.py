@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fgrad.core.primitive import MOVES, PRIMITIVES
+from fgrad.core.primitive import MOVES
 from fgrad.core.program import Equation, Program, Region, Var
 from fgrad.core.rewriting.effects import has_effect, is_shared
 
@@ -44,7 +44,7 @@ class Unit:
         if len(self.equations) != 1 or len(self.args) != 1:
             return False
         (e,) = self.equations
-        return MOVES in PRIMITIVES[e.name].traits and e.outs[0].aval.dtype == self.args[0].aval.dtype
+        return MOVES in e.traits and e.outs[0].aval.dtype == self.args[0].aval.dtype
 
 
 def units(program: Program) -> list[Unit]:

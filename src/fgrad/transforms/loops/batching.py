@@ -9,7 +9,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Branches, Mapped, Scan, While, avals_out, programs_of, varies
-from fgrad.core.primitive import PRIMITIVES, TOTAL
+from fgrad.core.primitive import TOTAL
 from fgrad.core.program import Program, aval_out
 from fgrad.core.trace import current, next_level, running
 from fgrad.ops import functions
@@ -152,7 +152,7 @@ class BatchBuilder(Builder):
 def may_raise(program: Program) -> bool:
     """Return whether there may be values for which a program raises."""
     return any(
-        any(map(may_raise, inner)) if (inner := programs_of(e)) else TOTAL not in PRIMITIVES[e.name].traits
+        any(map(may_raise, inner)) if (inner := programs_of(e)) else TOTAL not in e.traits
         for e in program.equations
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Code, Grown
-from fgrad.core.primitive import CHEAP, MOVES, PRIMITIVES
+from fgrad.core.primitive import CHEAP, MOVES
 from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.rewriting.liveness import live, silent
 from fgrad.core.rewriting.substitution import substituted
@@ -145,7 +145,7 @@ class Cut:
             if v in there:
                 return True
             e = maker.get(v)
-            if e is None or CHEAP not in PRIMITIVES[e.name].traits or len(steps) > LONG:
+            if e is None or CHEAP not in e.traits or len(steps) > LONG:
                 return False
             if all(plan(a, there, steps) for a in e.args if isinstance(a, Var)):
                 steps[id(e)] = e
@@ -174,7 +174,7 @@ class Cut:
 def _origin(v: Var, maker: dict[Var, Equation], free: set[Var]) -> Var:
     """Return what a variable only is another view of, unless that is larger."""
     root = v
-    while (e := maker.get(root)) and MOVES in PRIMITIVES[e.name].traits and isinstance(e.args[0], Var):
+    while (e := maker.get(root)) and MOVES in e.traits and isinstance(e.args[0], Var):
         if e.args[0] not in free and _bytes(e.args[0]) > _bytes(root):
             break
         root = e.args[0]
