@@ -61,7 +61,7 @@ TITLES = {  # sections of the page of fgrad, in this order; elsewhere the module
     "fgrad.transforms.checkpoint": "Memory",
     "fgrad.lax.checkpointing": "Memory",
     "fgrad.transforms.nonfinite": "Looking inside",
-    "fgrad.coverage": "Looking inside",
+    "fgrad.numpy_coverage": "Looking inside",
     "fgrad.viz.profiling": "Looking inside",
     "fgrad.config": "Settings",
     "fgrad.tree": "Pytrees",

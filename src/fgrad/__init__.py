@@ -12,7 +12,6 @@ from fgrad.backend.devices import devices as devices
 from fgrad.config import disable_jit as disable_jit
 from fgrad.core.tensor import Tensor as Tensor
 from fgrad.core.tensor import tensor as tensor
-from fgrad.coverage import coverage as coverage
 from fgrad.errors import CacheWarning as CacheWarning
 from fgrad.errors import EscapedTensorError as EscapedTensorError
 from fgrad.errors import EscapeWarning as EscapeWarning
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from fgrad.archive import load as load
     from fgrad.core.scopes import named_scope as named_scope
     from fgrad.lax.checkpointing import checkpointed as checkpointed
+    from fgrad.numpy_coverage import coverage as coverage
     from fgrad.plain import plain_numpy as plain_numpy
     from fgrad.transforms import checkpoint_policies as checkpoint_policies
     from fgrad.transforms.callbacks import pure_callback as pure_callback
@@ -88,6 +88,7 @@ _LATE = {
     "checkpoint_name": "fgrad.transforms.checkpoint",
     "checkpoint_policies": "fgrad.transforms.",
     "checkpointed": "fgrad.lax.checkpointing",
+    "coverage": "fgrad.numpy_coverage",
     "debug": "fgrad.",
     "distributed": "fgrad.",
     "explain_retrace": "fgrad.transforms.retrace",

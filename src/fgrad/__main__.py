@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fgrad import cache, config
-from fgrad.coverage import coverage
 from fgrad.demo import parallel, run
+from fgrad.numpy_coverage import coverage
 
 
 def main(argv: Sequence[str] | None = None) -> int:

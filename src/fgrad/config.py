@@ -6,10 +6,12 @@ import os
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
-from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from fgrad.blocks import Setting
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Policy = Literal["error", "warn", "ignore"]
 _policy: ContextVar[Policy | None] = ContextVar("fgrad.on_escape", default=None)
@@ -23,6 +25,8 @@ occasions: list[object] = []
 
 def cache_dir() -> Path:
     """Return the folder of compiled kernels: `FGRAD_CACHE_DIR`, else `fgrad` in the user's cache folder."""
+    from pathlib import Path  # noqa: PLC0415 -- late: few programs that differentiate use files
+
     chosen = os.environ.get("FGRAD_CACHE_DIR")
     if chosen:
         return Path(chosen).expanduser()

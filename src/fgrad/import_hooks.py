@@ -6,12 +6,14 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fgrad.compat import scipy
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
 
 DECLARED_BY = {  # a library -> what declares Tensors to it
     "einops": "fgrad.einops",
@@ -20,7 +22,7 @@ DECLARED_BY = {  # a library -> what declares Tensors to it
 UFUNCS = {"scipy.special": "fgrad.scipy.special"}  # ... when one of its ufuncs first meets a Tensor
 
 
-class _TellingLoader(Loader):
+class _TellingLoader:
     """Loads a library as `loader` does, then declares Tensors to it."""
 
     def __init__(self, loader: Loader) -> None:
@@ -40,7 +42,7 @@ class _TellingLoader(Loader):
         _tell(module.__name__)
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Finds the libraries of `DECLARED_BY` where the other finders do."""
 
     def find_spec(
@@ -52,7 +54,7 @@ class _Finder(MetaPathFinder):
             spec = None if isinstance(finder, _Finder) else finder.find_spec(fullname, path, target)
             if spec is not None:
                 if spec.loader is not None:
-                    spec.loader = _TellingLoader(spec.loader)
+                    spec.loader = cast("Loader", _TellingLoader(spec.loader))
                 return spec
         return None
 

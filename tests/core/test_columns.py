@@ -11,7 +11,7 @@ from fgrad.core.primitive import VJP, Primitive
 
 SOURCE = Path(fgrad.__file__).parent
 # where primitives are declared, and what lists functions: of NumPy, of SciPy and its own
-DECLARING = {"ops", "expr", "numpy", "scipy", "backend", "coverage.py", "extend", "__init__.py"}
+DECLARING = {"ops", "expr", "numpy", "scipy", "backend", "numpy_coverage.py", "extend", "__init__.py"}
 # names of something else that are those of primitives too
 OTHERS = {
     "compat/cpython.py": "methods of Python's containers",

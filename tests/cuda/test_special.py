@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.points import arguments
 
-from fgrad.backend.special import INCLUDE, OPTIONS, SOURCES, text
+from fgrad.backend.special import SOURCES, include, options, text
 
 pytestmark = pytest.mark.codegen
 special = pytest.importorskip("scipy.special")
@@ -46,9 +46,9 @@ def test_kernels_are_compiled(headers, header, chip):
     asked = [loop for loop in LOOPS if SOURCES[loop.split()[0]][0] == header]
     asked = asked if chip == CHIPS[-1] else asked[:1]
     source = text({f"k{i}": loop for i, loop in enumerate(asked)}, headers)
-    options = ("--device-as-default-execution-space", "-ftz=true", f"-arch=compute_{chip}")
-    options = core.assemble_cupy_compiler_options((*OPTIONS, *options))
-    ptx, _ = compiler._NVRTCProgram(source, "kernels.cu", (), (), method="ptx").compile(options, None)
+    given = ("--device-as-default-execution-space", "-ftz=true", f"-arch=compute_{chip}")
+    given = core.assemble_cupy_compiler_options((*options(), *given))
+    ptx, _ = compiler._NVRTCProgram(source, "kernels.cu", (), (), method="ptx").compile(given, None)
     for i in range(len(asked)):
         assert f".entry k{i}(".encode() in ptx
 
@@ -68,7 +68,7 @@ def compiled(headers, tmp_path_factory):
         "-w",
         "-shared",
         "-fPIC",
-        f"-I{INCLUDE}",
+        f"-I{include()}",
         f"-I{headers.parent.parent}",
     ]
     subprocess.run([*command, str(source), "-o", str(library)], check=True)

@@ -6,19 +6,18 @@ compiled when it is first called, and CuPy keeps it on disk.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fgrad.compat.cupy import headers, struve
 
-INCLUDE = Path(__file__).parent / "include"
+if TYPE_CHECKING:
+    from pathlib import Path
+
 THREADS, BLOCKS = 128, 256
-OPTIONS = (f"-I{INCLUDE}", f"-I{INCLUDE / 'std'}")
 
 _TYPES = {  # of a loop: in memory, and what is computed with
     "f": ("float", "double"),
@@ -87,6 +86,18 @@ SOURCES: dict[str, tuple[str, str]] = {  # name -> (headers of xsf, or one of `i
 }
 
 
+def include() -> Path:
+    """Return the folder of headers of our own."""
+    from pathlib import Path  # noqa: PLC0415 -- late: few programs compile kernels of C++
+
+    return Path(__file__).parent / "include"
+
+
+def options() -> tuple[str, ...]:
+    """Return the compiler's options."""
+    return f"-I{include()}", f"-I{include() / 'std'}"
+
+
 def text(names: dict[str, str], folder: Path) -> str:
     """Return the source of kernels.
 
@@ -131,7 +142,7 @@ def kernel(cupy: Any, what: str) -> Callable[..., None]:
     """Return the kernel of a function and loop: (operands with their steps, results, size=...) -> None."""
     # CuPy knows what it has compiled by its source, and not by what that includes
     source = f"// {_digest()}\n{text({'kernel': what}, headers(cupy))}"
-    compiled = cupy.RawKernel(source, "kernel", options=OPTIONS)
+    compiled = cupy.RawKernel(source, "kernel", options=options())
 
     def launch(*args: Any, size: int) -> None:
         steps = [np.int64(a) if a.__class__ is int else a for a in (*args, size)]
@@ -142,7 +153,9 @@ def kernel(cupy: Any, what: str) -> Callable[..., None]:
 
 @cache
 def _digest() -> str:
+    import hashlib  # noqa: PLC0415 -- late: as in `include`
+
     found = hashlib.sha256()
-    for path in sorted(INCLUDE.rglob("*.*")):
+    for path in sorted(include().rglob("*.*")):
         found.update(path.read_bytes())
     return found.hexdigest()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _CONSTRUCTOR = re.compile(r"^( *)((?:explicit )?double_double\(double )", re.MULTILINE)
 _UNKNOWN = (
@@ -19,6 +21,8 @@ def headers(cupy: Any) -> Path:
     Raises:
         NotImplementedError: it is not where it was.
     """
+    from pathlib import Path  # noqa: PLC0415 -- late: few programs compile kernels of C++
+
     found = Path(cupy.__file__).parent / "_core" / "include" / "cupy" / "xsf"
     if not (found / "config.h").is_file():
         raise NotImplementedError(_UNKNOWN)

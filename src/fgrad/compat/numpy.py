@@ -9,7 +9,6 @@ from collections import namedtuple
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -121,6 +120,8 @@ setting, silence, restore = _by_variable() if errstate_is_found() else documente
 @cache
 def blas_libraries() -> list[ctypes.CDLL]:
     """Return the libraries in NumPy's wheel, which are loaded already: on Linux and Windows, on Macs."""
+    from pathlib import Path  # noqa: PLC0415 -- late: few programs that differentiate use files
+
     package, found = Path(np.__file__).parent, []
     for file in (*package.parent.glob("numpy.libs/*openblas64_*"), *package.glob(".dylibs/*openblas64_*")):
         with suppress(OSError):  # not for this machine

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, TypeVar
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fgrad.blocks import Nested
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 T = TypeVar("T")
 

@@ -20,7 +20,6 @@ import uuid
 import warnings
 from collections import defaultdict
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -306,6 +305,8 @@ def processor() -> tuple[str, str]:
 
 
 def _version(package: str) -> str:
+    from importlib import metadata  # noqa: PLC0415 -- late: it takes more time than all else here
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

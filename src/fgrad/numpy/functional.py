@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
-from typing_extensions import Self
 
 from fgrad import tree
 from fgrad.core.placement import buffer_of, near
@@ -22,6 +21,9 @@ from fgrad.numpy.registry import as_array, cast, holds_tensor, implements
 from fgrad.numpy.shapes import expand_dims, moveaxis
 from fgrad.ops import linear
 from fgrad.ops.indexing import unstack
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 def _rows(x: Any, rank: int) -> list[Any]:

@@ -15,7 +15,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, register
 from fgrad.core.stored import LAPACK, Stored, one_of, up_to
 from fgrad.core.tensor import bind
-from fgrad.kernels import recurrences
+from fgrad.ops.compiled import backend
 from fgrad.ops.contraction import contract
 from fgrad.ops.foreign import scipy
 from fgrad.ops.linear import broadcast_to, linear, reverse, sum_axes
@@ -35,7 +35,7 @@ def _there_recursion(a: Any, u: Any) -> Any:
     dtype = np.result_type(a.dtype, u.dtype)
     if not u.size or not a.size:
         return u.astype(dtype)
-    return recurrences.recursion(a.astype(dtype, copy=False), u.astype(dtype, copy=False))
+    return backend("recurrences").recursion(a.astype(dtype, copy=False), u.astype(dtype, copy=False))
 
 
 def _recursion_vjp(pattern: Pattern) -> VJP:

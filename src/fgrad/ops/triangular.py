@@ -19,7 +19,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, flat, register
 from fgrad.core.stored import INTEGERS, Stored, is_count, is_flag, of_matrices
 from fgrad.core.tensor import bind
-from fgrad.kernels import linear_systems, recurrences
+from fgrad.ops.compiled import backend
 from fgrad.ops.foreign import each, scipy
 from fgrad.ops.linear import broadcast_to, convert, reshape, transpose
 from fgrad.ops.matrices import adjoint, as_column, below, columns, conjugate, matrix_product, rows, swapped
@@ -140,7 +140,8 @@ def _there_banded(ab: Any, b: Any, *, below: int, above: int) -> Any:
     dtype = np.result_type(ab.dtype, b.dtype)
     if not b.size:
         return near(b).zeros(b.shape, dtype)
-    x, pivots = linear_systems.banded(ab.astype(dtype, copy=False), b.astype(dtype, copy=False), below, above)
+    solve = backend("linear_systems").banded
+    x, pivots = solve(ab.astype(dtype, copy=False), b.astype(dtype, copy=False), below, above)
     if np.any(pivots == 0):
         raise LinAlgError("singular matrix")
     return x
@@ -238,7 +239,7 @@ def _there_lu(a: Any) -> tuple[Any, Any, Any]:
                 warnings.simplefilter("ignore", RuntimeWarning)
                 found, exchanges = make.apply("scipy.linalg.lu_factor", a[i], check_finite=False)
             lu[i], piv[i] = found, exchanges
-    return lu, piv, recurrences.order_of(piv, m)
+    return lu, piv, backend("recurrences").order_of(piv, m)
 
 
 def _lu(ct: Any, out: Any) -> tuple[Any]:
@@ -320,7 +321,8 @@ register(
     Primitive(
         "pivot_order",  # of square matrices: from exchanges of rows to the order to which they lead
         run=elsewhere(
-            _run_order, lambda piv: recurrences.order_of(piv.astype(np.int32, copy=False), piv.shape[-1])
+            _run_order,
+            lambda piv: backend("recurrences").order_of(piv.astype(np.int32, copy=False), piv.shape[-1]),
         ),
         vjp=flat,
         shape=lambda piv: Aval(piv.shape, np.dtype(np.int32)),
@@ -384,7 +386,7 @@ def _shape_ldl(a: Aval, **_: Any) -> tuple[Aval, Aval, Aval]:
 register(
     Primitive(
         "ldl",
-        run=elsewhere(_run_ldl, linear_systems.ldl),
+        run=elsewhere(_run_ldl, lambda *args, **params: backend("linear_systems").ldl(*args, **params)),
         vjp=lambda _: VJP(_ldl, keep=(OUT,), params=True, exact=True),
         shape=_shape_ldl,
         batch=lambda _, a, **params: bind("ldl", a, **params),

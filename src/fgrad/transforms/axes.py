@@ -5,15 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
-from typing import Any
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any
 
 from fgrad.blocks import Nested
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, bind, wrap
 from fgrad.core.trace import current
 from fgrad.transforms.stage import Stage
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Pairs = Sequence[tuple[int, int]]
 

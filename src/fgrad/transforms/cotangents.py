@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -25,6 +25,10 @@ from fgrad.errors import NoGradientWarning, UnusedArgumentError
 from fgrad.ops.linear import convert, unbroadcast
 from fgrad.transforms.batch import Batch, vjp_batched
 from fgrad.transforms.calling import plain
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from typing import TypeGuard
 
 OnUnused = Literal["warn", "error", "ignore"]
 Callback = Callable[[Tensor, Tensor], Any]
@@ -200,17 +204,22 @@ def _why_no_gradient(t: Tensor) -> str:
     return f"backward: y of shape {t.shape} gives no gradient, because {why}"
 
 
+def is_future(x: Any) -> TypeGuard[Future[Any]]:
+    """Return whether `x` is a Future, without the import of futures, which takes long: who has one has it."""
+    return isinstance(x, getattr(sys.modules.get("concurrent.futures"), "Future", ()))
+
+
 def called(callbacks: Sequence[Callback], t: Tensor, grad: Any) -> tuple[Any, str]:
     """Return what the callbacks make of a complete gradient, and what to call the last one."""
     who = ""
     for call in callbacks:
-        if isinstance(grad, Future):
+        if is_future(grad):
             raise TypeError(f"{who} returned a Future, so it must be the last callback of its tensor")
         note_call(call)
         result = call(t, grad)
         if result is not None:
             who = f"the callback {getattr(call, '__qualname__', type(call).__qualname__)}"
-            grad = result if isinstance(result, Future) else checked(result, grad, who)
+            grad = result if is_future(result) else checked(result, grad, who)
     return grad, who
 
 

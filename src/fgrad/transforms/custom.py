@@ -11,10 +11,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from typing_extensions import Self
 
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
@@ -35,6 +34,9 @@ from fgrad.ops.linear import sum_axes
 from fgrad.transforms.batch import Batch
 from fgrad.transforms.calling import Transformed, existing, integers, is_traced, name_of, plain
 from fgrad.transforms.reverse import vjp
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Rule:

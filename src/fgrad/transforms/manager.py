@@ -5,13 +5,11 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
 from itertools import starmap
 from threading import get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from typing_extensions import Self
 
 from fgrad import tree
 from fgrad.blocks import Block
@@ -37,11 +35,15 @@ from fgrad.transforms.cotangents import (
     checked,
     described,
     given,
+    is_future,
     owned,
     report_unused,
     seeds_of,
     sweep,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _NO_HISTORY = (
     "no computation history; did you forget record(), or was the history cleared by backward() or release()?"
@@ -457,7 +459,7 @@ class GradManager(Block):
                 results = self._gradients(recording, seeds, chosen, on_unused, per_sample=per_sample)
             except BaseException:
                 for g, _ in chosen.values():
-                    if isinstance(g, Future):
+                    if is_future(g):
                         g.cancel()  # nobody will ask for it
                 raise
             self._sweeping = False
@@ -530,7 +532,7 @@ class GradManager(Block):
             if leaf in grads:
                 raw = given(grads[leaf])
                 g, who = chosen.get(leaf, (raw, ""))
-                if isinstance(g, Future):
+                if is_future(g):
                     result = g.result()
                     g = raw if result is None else checked(result, raw, who)
                 old = t.grad

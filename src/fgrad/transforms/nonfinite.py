@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing_extensions import Self
+from typing import TYPE_CHECKING
 
 from fgrad.core.nonfinite import Watch, looking, switch
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class debug_nans(looking):  # noqa: N801 -- JAX's name, which reads as a function

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import numpy as np
-from typing_extensions import Self
 
 from fgrad import tree
 from fgrad.backend.array import DeviceArray
@@ -28,6 +27,9 @@ from fgrad.core.trace import Trace, current, next_level, running, settle
 from fgrad.transforms.batch import Batch, BatchedTracer
 from fgrad.transforms.calling import name_of
 from fgrad.transforms.cotangents import sweep
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class PolicyRecorder:

@@ -14,7 +14,7 @@ import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad.__main__ import main
 from fgrad.core.primitive import NUMPY
-from fgrad.coverage import ASIDE, HEAD
+from fgrad.numpy_coverage import ASIDE, HEAD
 
 PAGE = Path(__file__).parents[1] / "docs" / "coverage.md"
 
