@@ -91,6 +91,8 @@ SPREAD = {"window": tup(3), "stride": tup(3), "space": tup(4)}
             "do not match",
         ),
         (one("scatter_add", [[F, []], [I, [3]]], [[F, [4]]], template=HOLES, shape=tup(4)), "do not match"),
+        (one("update", [[F, [4]], [F, [1]]], [[F, [4]]], index=tup(0)), "an array element with a sequence"),
+        (one("put", [[F, [4]], [F, [1]], [I, []]], [[F, [4]]], template=HOLES), "element with a sequence"),
         (one("log_gamma", [[F, []], [F, [3]]], [[F, []]]), r"have to be float64\[3\]"),
         (
             one(

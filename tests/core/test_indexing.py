@@ -159,3 +159,65 @@ def test_setitem_casts_to_the_dtype_of_the_tensor():
     with pytest.raises(ValueError, match=r"broadcast|shape"):
         t[:] = np.ones(3)
     exactly(t, np.array([0.1, 2.0], np.float32))
+
+
+WRITTEN = {
+    "slice": (slice(0, 2),),
+    "a new axis": (slice(None), None),
+    "of one element": (Ellipsis, 0),
+    "array": (np.array([1, 0]),),
+    "truth": (True, 0),
+}
+
+
+@pytest.mark.parametrize("index", WRITTEN.values(), ids=WRITTEN)
+@pytest.mark.parametrize("lead", [1, 2])
+def test_values_may_have_more_axes_than_their_place(index, lead):
+    """NumPy drops those of length one; of constants and of values that are not known yet."""
+
+    def put(x, v):
+        y = fg.tensor(x) * 1.0
+        y[index] = v
+        return y
+
+    x, xs = np.arange(4.0), np.arange(12.0).reshape(3, 4)
+    for shape in {x[index].shape, (1,) * x[index].ndim}:
+        v = np.random.default_rng(0).standard_normal((3,) + (1,) * lead + shape)
+        one, many = np.array(x), np.array(xs)
+        one[index] = v[0]
+        for row, value in zip(many, v, strict=True):
+            row[index] = value
+        for f in (lambda x: put(x, v[0]), lambda x: fg.vmap(put, (None, 0))(x, v)[0]):
+            np.testing.assert_array_equal(f(x), one)
+            np.testing.assert_array_equal(fg.jit(f)(x), one)
+        for f in (fg.vmap(put), fg.jit(fg.vmap(put))):
+            np.testing.assert_array_equal(f(xs, v), many)
+        if index is WRITTEN["array"]:
+            f = fg.vmap(lambda x, i: put_at(x, i, v[0]))
+            np.testing.assert_array_equal(f(xs, np.stack([index[0]] * 3))[0, :2], one[:2])
+
+
+def put_at(x, i, v):
+    y = fg.tensor(x) * 1.0
+    y[i] = v
+    return y
+
+
+@pytest.mark.parametrize("index", [0, np.array(1), (np.array(1),)])
+def test_an_array_is_not_written_to_one_element(index):
+    """NumPy has come to refuse it; programs and mapped functions do with every NumPy."""
+
+    def put(x, v):
+        y = x * 1.0
+        y[index] = v
+        return y
+
+    x, xs = np.zeros(4), np.zeros((3, 4))
+    for v in (np.ones(1), np.ones((1, 1))):
+        for f in (
+            fg.jit(put),
+            lambda x, v: fg.vmap(put, (0, None))(xs, v),
+            fg.jit(fg.grad(lambda x, v: put(x, v).sum())),
+        ):
+            with pytest.raises(ValueError, match="setting an array element with a sequence"):
+                f(x, v)

@@ -181,10 +181,20 @@ def _run_update(x: Any, value: Any, *, index: Index) -> Any:
     return out
 
 
+def _refuse_sequence(given: Shape, place: Shape, template: Index) -> None:
+    """Refuse to write an array with axes to a single element, as NumPy does: `x[0] = [1]`."""
+    if given and not place and Ellipsis not in template:
+        raise ValueError(
+            f"setting an array element with a sequence: a value of shape {given} is written to one element; "
+            "write its element, or to a slice"
+        )
+
+
 def _shape_update(x: Any, value: Any, *, index: Index) -> Aval:
     inner, given = _indexed(np.shape(x), index), np.shape(value)
     if not assignable(given, inner):
         raise ValueError(f"could not broadcast input array from shape {given} into shape {inner}")
+    _refuse_sequence(given, inner, index)
     return aval_of(x)
 
 
@@ -195,6 +205,7 @@ def _shape_put(x: Any, value: Any, *arrays: Any, template: Index) -> Aval:
             f"shape mismatch: value array of shape {given} could not be broadcast to indexing result of "
             f"shape {place}"
         )
+    _refuse_sequence(given, place, template)
     return aval_of(x)
 
 
@@ -345,11 +356,6 @@ def is_template(v: Any, _: Any) -> bool:
     return type(v) is tuple and all(p is HOLE or type(p) is bool or is_part(p) for p in v)
 
 
-def _assigns(value: Aval, place: Shape) -> bool:
-    """Return whether a value can be written: NumPy makes no complex number of an array with axes."""
-    return assignable(value.shape, place) and not (place == () and value.ndim and value.dtype.kind == "c")
-
-
 def _fitting(shape: Shape, arrays: Sequence[Aval], template: Index) -> Shape:
     """Return the shape that index arrays give which a file says."""
     if sum(p is HOLE for p in template) != len(arrays) or any(a.dtype.kind not in "iu" for a in arrays):
@@ -426,11 +432,17 @@ def _narrow(x: Tensor, places: Any) -> Any:
 def _batch_update(mapped: tuple[bool, ...], x: Any, value: Any, *, index: Index) -> Any:
     if not mapped[0]:
         x = broadcast_to(x, (value.shape[0], *x.shape))
+    place = _indexed(x.shape[1:], index)
+    _refuse_sequence(np.shape(value)[mapped[1] :], place, index)
     if mapped[1]:
-        rank = len(_indexed(x.shape[1:], index))
-        lead = max(0, len(value.shape) - 1 - rank)  # of length one, which NumPy drops
-        value = with_rank(reshape(value, (value.shape[0], *value.shape[1 + lead :])), 1 + rank)
+        value = _without_lead(value, place)
     return bind("update", x, value, index=_all(index))
+
+
+def _without_lead(values: Any, place: Shape) -> Any:
+    """Return values for examples with the axes of the place of one; NumPy drops leading ones."""
+    lead = max(0, len(values.shape) - 1 - len(place))
+    return with_rank(reshape(values, (values.shape[0], *values.shape[1 + lead :])), 1 + len(place))
 
 
 def _update_vjp(pattern: Pattern) -> VJP:
@@ -463,7 +475,7 @@ register(
         shape=_shape_update,
         batch=_batch_update,
         traits={KEEPS_C_ORDER_OF_FIRST},
-        stored=Stored({"index": is_index}, fits=lambda x, y, *, index: _assigns(y, _indexed(x.shape, index))),
+        stored=Stored({"index": is_index}),
     )
 )
 
@@ -803,9 +815,12 @@ def _batch_put(mapped: tuple[bool, ...], x: Any, value: Any, *arrays: Any, templ
     examples = [np.empty(a.shape[1:], np.int8) if m else a for a, m in zip(arrays, mapped[2:], strict=True)]
     place = gathered(x.shape[1:], examples, template)
     pre, rank = layout(x.shape[1:], examples, template)
+    given = np.shape(value)[mapped[1] :]
+    _refuse_sequence(given, place, template)
     if mapped[1]:
-        lead = max(0, len(value.shape) - 1 - len(place))  # of length one, which NumPy drops
-        value = with_rank(reshape(value, (n, *value.shape[1 + lead :])), 1 + len(place))
+        value = _without_lead(value, place)
+    elif len(given) > len(place):
+        value = reshape(value, given[len(given) - len(place) :])
     index, full = _batched_index(mapped[2:], arrays, template, n)
     full_value = broadcast_to(value if hasattr(value, "shape") else np.asarray(value), (n, *place))
     return bind("put", x, _block_from(full_value, pre, rank), *full, template=index)
@@ -829,7 +844,7 @@ register(
         traits={KEEPS_C_ORDER_OF_FIRST},
         stored=Stored(
             {"template": is_template},
-            fits=lambda x, y, *arrays, template: _assigns(y, _fitting(x.shape, arrays, template)),
+            fits=lambda x, y, *arrays, template: _fitting(x.shape, arrays, template) is not None,
         ),
     )
 )

@@ -77,8 +77,9 @@ def assigned(rw: Rewriting, e: Equation) -> Any:
     made: Equation | None = e
     while made:
         base, value = made.args
-        if rw.scalar(value) is not None:
-            value = rw.full(value, Aval(_written(shape, made.params["index"]), out.aval.dtype))
+        number = rw.scalar(value)
+        if number is not None:
+            value = rw.full(number, Aval(_written(shape, made.params["index"]), out.aval.dtype))
         place = _place(shape, made.params["index"])
         if place is None or rw.aval(value) != Aval(_written(shape, made.params["index"]), out.aval.dtype):
             return None
