@@ -33,7 +33,7 @@ import fgrad as fg
 import fgrad.numpy as fnp
 import fgrad.scipy.optimize
 import fgrad.viz
-from fgrad import archive, compiler, config, lax
+from fgrad import archive, compiler, config, distributed, files, lax
 from fgrad.core import observers, trace
 from fgrad.core.trace import FLOOR
 from fgrad.kernels import store
@@ -495,9 +495,24 @@ def kept():
 
     def run():
         store.keep(path, W.tobytes())
+        files.write(path, W.tobytes(), lasting=True)
         return [np.frombuffer(store.read(path)), np.array(len(store.entries(path.parent)))]
 
     return run, _nothing
+
+
+@program
+def saved():
+    folder = _folder() / "states"
+    folder.mkdir(exist_ok=True)
+    path, alone = folder / "state", distributed.simulate(1, distributed.world)[0]
+
+    def run():
+        distributed.save(path, {"v": V, "step": 3}, alone)
+        found = distributed.restore(path, comm=alone)
+        return [found["v"], np.array(found["step"])]
+
+    return run, lambda: [f"{f.name} stays" for f in folder.iterdir() if f != path]
 
 
 @program

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import re
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from fgrad.core.aval import aval_of
 from fgrad.core.tensor import Tensor, tensor
 from fgrad.distributed import operations
 from fgrad.distributed.world import World, world
+from fgrad.files import write
 
 _FLOAT = re.compile(r"-?(\d+(\.\d+)?(e[+-]?\d+)?|inf|nan)")  # as `repr` writes it
 _PLAIN = (bool, int, float, str)
@@ -53,7 +52,7 @@ def save(path: str | os.PathLike[str], state: Any, comm: World | None = None) ->
     arrays: list[np.ndarray[Any, Any]] = []
     content = {"checkpoint": _described(state, "", arrays)}
     if here.rank == 0:
-        _write(Path(path), packed(content, arrays, VERSION))
+        write(Path(path), packed(content, arrays, VERSION), lasting=True)
     here.barrier()
 
 
@@ -116,26 +115,6 @@ def restore(
             f"{_listed(avals)}, or they stand in other containers"
         )
     return tree.unflatten(structure, leaves)
-
-
-def _write(path: Path, data: bytes) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(name).unlink()
-        raise
-    if hasattr(os, "O_DIRECTORY"):  # the new name has to be on the disk too
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _described(x: Any, path: str, arrays: list[np.ndarray[Any, Any]]) -> list[Any]:

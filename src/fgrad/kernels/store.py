@@ -16,12 +16,10 @@ import platform
 import stat
 import sys
 import time
-import uuid
 import warnings
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -29,15 +27,13 @@ from fgrad import config
 from fgrad.blocks import suppress
 from fgrad.core.trace import user_frame
 from fgrad.errors import CacheWarning
+from fgrad.files import opened, write
 
 LARGEST = 2**26  # bytes of an entry: one of more is not fgrad's
 SLACK = 32  # of the limit, this part may be written between two looks at what the folder holds
 ABANDONED = 3600.0  # seconds after which nobody still writes a file
 
 _NAMES = f"k_{'[0-9a-f]' * 32}.*"
-_SAFELY = 0  # flags to open a file with
-for _name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"):  # which no system has all of
-    _SAFELY |= getattr(os, _name, 0)
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -102,7 +98,7 @@ def read(path: Path) -> bytes:
     with suppress(OSError):
         why = _doubt_of_file(path.lstat())
         if not why:
-            with _opened(path, os.O_RDONLY, "rb") as stream:  # it waits for nobody, whatever came there
+            with opened(path, os.O_RDONLY, "rb") as stream:  # it waits for nobody, whatever came there
                 status = os.fstat(stream.fileno())
                 why = _doubt_of_file(status)
                 if not why:
@@ -113,12 +109,6 @@ def read(path: Path) -> bytes:
             "replaced where possible; `fgrad.cache.clear()` removes all there is",
         )
     return b""
-
-
-def _opened(path: Path, flags: int, mode: str) -> Any:
-    """Return an open file, which no interrupt leaves open: none comes where no function is called."""
-    [stream] = map(open, map(os.open, [path], [flags | _SAFELY], [0o600]), [mode])
-    return stream
 
 
 def _doubt_of_file(status: os.stat_result) -> str:
@@ -169,28 +159,6 @@ def keep(path: Path, content: bytes) -> None:
         _unseen.clear()
         written = -len(content)
     _unseen[path.parent] = written + len(content)
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write a file that is the user's alone, in such a way that no process ever sees part of it.
-
-    Args:
-        path: of the file.
-        content: what is to be in it.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}.tmp")
-    try:
-        with _opened(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, "wb") as stream:
-            if hasattr(os, "fchmod"):
-                os.fchmod(stream.fileno(), 0o600)  # whatever the umask
-            stream.write(content)
-        part.replace(path)
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
 
 
 def remove(files: list[Path]) -> None:
