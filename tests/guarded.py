@@ -22,7 +22,20 @@ import fgrad as fg
 from fgrad import lax, random
 from fgrad.errors import BrokenContractError
 from fgrad.expr.node import apply, var
-from fgrad.kernels import cpu, functions, gather_scatter, outer, rows, scans, sorting, threads, windows
+from fgrad.kernels import (
+    blas,
+    cpu,
+    functions,
+    gather_scatter,
+    outer,
+    rows,
+    scans,
+    small_matrices,
+    sorting,
+    threads,
+    windows,
+)
+from fgrad.scipy import linalg
 
 PAGE = mmap.PAGESIZE
 SET_HANDLER = 304  # of NumPy's C API (NEP 49), the same in all releases since 1.22
@@ -225,6 +238,34 @@ def of_windows():
         windows.convolve_kernel(ct, a, w, *given)
 
 
+def of_matrices():
+    """Factor matrices and solve systems, one by one and in stacks, from Python and in programs."""
+    least, small_matrices.MANY = small_matrices.MANY, 1
+    for dtype in "fd":
+        for count, n, k in (
+            (1, 1, 1),
+            (1, 5, 3),
+            (9, 3, 130),
+            (16, 16, 1),
+            (11, 7, 40),
+            (3, 32, 5),
+            (2, 33, 2),
+        ):
+            a, b = new(count, n, n, dtype=dtype), new(count, n, k, dtype=dtype)
+            a = (a @ np.swapaxes(a, 1, 2) + n * np.eye(n)).astype(dtype)
+            small_matrices.factor(a)
+            for x in (a, np.swapaxes(a, 1, 2)):
+                for lower, unit in ((False, False), (True, True)):
+                    small_matrices.solve_triangular(x, b, lower=lower, unit=unit)
+                    blas.solve_triangular(x, b, lower=lower, unit=unit)
+            whole = fg.jit(lambda a, b: linalg.cho_solve((np.linalg.cholesky(a), True), b))
+            slopes = fg.jit(fg.grad(lambda a, b, f=whole: np.sum(f(a, b) ** 2), (0, 1)))
+            for _ in range(3):
+                whole(a, b)
+                slopes(a, b)
+    small_matrices.MANY = least
+
+
 def of_loops():
     """Run loops over elements of arrays that lie in every way."""
     x, y = var("x"), var("y")
@@ -284,7 +325,7 @@ def of_programs():
 
 FAMILIES = {
     f.__name__.removeprefix("of_"): f
-    for f in (of_rows, of_scans, of_places, of_windows, of_loops, of_programs)
+    for f in (of_rows, of_scans, of_places, of_windows, of_matrices, of_loops, of_programs)
 }
 
 

@@ -278,6 +278,22 @@ def _untransposed(w: _Writer, x: Var, letters: str) -> tuple[Var, str]:
     return e.args[0], "".join(place[i] for i in range(len(letters)))
 
 
+@_rule("solve_triangular", RULES)
+def _solve_triangular(w: _Writer, a: Any, b: Any, **params: Any) -> Any:
+    """Let matrices be read as they lie, if they are transposes of others."""
+    e = w.makers.get(a)
+    n = len(a.aval.shape)
+    if e is None or e.name != "transpose" or e.params["axes"] != (*range(n - 2), n - 1, n - 2):
+        return None
+    params["turned"] = True
+    made = Equation("solve_triangular", (e.args[0], b), params, (Var(b.aval, f"d{w.count}"),), w.line)
+    if not isinstance(e.args[0], Var) or not is_native(made):
+        return None
+    w.count += 1
+    w.append(made)
+    return made.outs[0]
+
+
 @_rule("gather")
 def _gather(w: _Writer, x: Any, *arrays: Any, template: Any, unique: bool = False) -> Any:
     """Check the indices; the rest is said of each element."""

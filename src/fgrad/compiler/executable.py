@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.linalg import LinAlgError
 
 from fgrad.compiler.cost import Cost, cost
 from fgrad.compiler.layout import Buffer
@@ -33,6 +34,9 @@ OUTSIDE = (
 NO_MEMORY = (
     "there is no memory left for the residuals that a loop of a compiled function keeps of each step. "
     "`scan` with `checkpoint=True` keeps fewer and recomputes the others"
+)
+REFUSED = (
+    "a matrix in a compiled function is not positive definite, or singular, to rounding, or it holds NaN"
 )
 DOUBTS = 3  # failed speculations in a row, after which it is given up
 RELEASE = 100_000  # elements times operations of a program that lets other threads run meanwhile
@@ -81,6 +85,7 @@ class Executable:
 
         Raises:
             IndexError: an index is out of bounds.
+            LinAlgError: a matrix is singular, or not positive definite.
             MemoryError: there is no memory for what a loop keeps of each step.
         """
         if self._doubted >= DOUBTS:
@@ -104,15 +109,24 @@ class Executable:
                 return self.plain.run(leaves)
             if outs[-1] == vm.EXHAUSTED:
                 raise MemoryError(NO_MEMORY)
-            if not communicates(self.program):  # other processes would not take part a second time
-                with running(()):
-                    self.program.run(ins)
-            raise IndexError(OUTSIDE)
+            found = self._again(ins)
+            if outs[-1] != vm.REFUSED:
+                raise IndexError(OUTSIDE)
+            if found is None:
+                raise LinAlgError(REFUSED)
+            return found
         if any(outs[k] for k in self._doubts):
             self._doubted += 1
             return self.plain.run(leaves)
         self._doubted = 0
         return [self._result(i, ins, outs) for i in range(len(plan.results))]
+
+    def _again(self, ins: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:
+        """Return what NumPy computes, which says what is wrong; None if it cannot be asked once more."""
+        if communicates(self.program) or self._plan.donations:  # others take no part; operands have changed
+            return None
+        with running(()), np.errstate(all="ignore"):
+            return [np.array(getattr(y, "_value", y)) for y in self.program.run(ins)]
 
     def _run_steps(
         self, free: list[_Context], ins: Sequence[Any], outs: Sequence[Any], notes: Notes | None = None

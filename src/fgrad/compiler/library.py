@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+
+from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import native
 
@@ -15,7 +18,8 @@ from fgrad.kernels import native
 class Launch(NamedTuple):
     """A kernel, its numbers, how many turns its loop has, and how many operations that takes.
 
-    `shared` says whether threads may share the turns, which BLAS has its own for.
+    `shared` says whether threads may share the turns, which BLAS has its own for; `fails` whether one of the
+    numbers is the slot of `FAULTS`, where the kernel writes why the program cannot go on.
     """
 
     kernel: native.Kernel
@@ -23,8 +27,10 @@ class Launch(NamedTuple):
     turns: int
     work: int
     shared: bool = True
+    fails: bool = False
 
 
+FAULTS = Var(Aval((), np.dtype(np.int64)), "faults")  # 0, how many indices are out of bounds, or one of `vm`
 LIBRARY: dict[str, Callable[[Equation, dict[Var, int]], Launch | None]] = {}
 
 
@@ -38,7 +44,7 @@ def launch(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     made = rule(equation, slots) if rule else None
     if made is not None and made.kernel.contract is not None and not isinstance(slots, _Anywhere):
         sizes: dict[int, tuple[int, int]] = {}
-        for v in (*equation.args, *equation.outs):
+        for v in (*equation.args, *equation.outs, *([FAULTS] if made.fails else [])):
             if isinstance(v, Var):
                 size = v.aval.size
                 sizes[slots[v]] = max(sizes.get(slots[v], (0, 0)), (size, size * v.aval.dtype.itemsize))
@@ -49,6 +55,12 @@ def launch(equation: Equation, slots: dict[Var, int]) -> Launch | None:
 def is_native(equation: Equation) -> bool:
     """Return whether a kernel computes an equation."""
     return launch(equation, _Anywhere()) is not None
+
+
+def fails(equation: Equation) -> bool:
+    """Return whether a kernel computes an equation that may end the program."""
+    made = launch(equation, _Anywhere())
+    return made is not None and made.fails
 
 
 class _Anywhere(dict[Var, int]):

@@ -13,13 +13,14 @@ import numpy as np
 
 from fgrad.compiler import (
     layout,
-    scans,  # noqa: F401 -- fills the library
+    matrices,  # noqa: F401 -- fills the library
+    scans,  # noqa: F401 -- likewise
 )
 from fgrad.compiler.decompose import Plain, decompose
 from fgrad.compiler.emit import Kernel, Part, combine, emit
 from fgrad.compiler.fuse import Call, Nest, fuse
 from fgrad.compiler.layout import Buffer, computed, dying, heirs, lifetimes, packed, variables
-from fgrad.compiler.library import Launch, is_native, launch
+from fgrad.compiler.library import FAULTS, Launch, fails, is_native, launch
 from fgrad.core import control_flow
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Program, Var, aval_out
@@ -83,9 +84,6 @@ def _content(buffer: Buffer) -> np.ndarray[Any, Any] | slice | stacks.Stack:
     return slice(buffer.start, buffer.start + buffer.size) if buffer.array is None else buffer.array
 
 
-FAULTS = Aval((), np.dtype(np.int64))  # 0, how many indices are out of bounds, or `vm.EXHAUSTED`
-
-
 class Plan(layout.Slots):
     """A program laid out: slots, arena, table, steps; where `has_faults`, the last output says what failed.
 
@@ -141,8 +139,8 @@ class Plan(layout.Slots):
         self.marks: list[Mark] = []
         self.has_faults = self.block.has_faults
         if self.has_faults:
-            self.outputs.append(Var(FAULTS, "faults"))
-            self.table.zero(self.faults, FAULTS.dtype.itemsize)
+            self.outputs.append(FAULTS)
+            self.table.zero(self.faults, _bytes(FAULTS))
         self.block.write(self, alone=alone)
 
     def stack(self) -> int:
@@ -221,6 +219,7 @@ class Block:
 
     def __init__(self, plan: Plan, plain: Plain, known: dict[Var, int], donated: Sequence[Var] = ()) -> None:
         self.plan, self.plain, self.known = plan, plain, known
+        known[FAULTS] = plan.faults
         for v, x in plain.constants.items():
             known[v] = plan.constant(x)
         self.steps, makers = fuse(plain.program, plain.constants)
@@ -243,7 +242,11 @@ class Block:
     def has_faults(self) -> bool:
         """Whether something can fail in it."""
         inside = self.inner.values()
-        return bool(self.plain.checks) or any(i.record or any(b.has_faults for b in i.blocks) for i in inside)
+        return (
+            bool(self.plain.checks)
+            or any(i.record or any(b.has_faults for b in i.blocks) for i in inside)
+            or any(isinstance(s, Call) and fails(s.equation) for s in self.steps)
+        )
 
     def _inner(self, calls: dict[int, Equation]) -> dict[int, Inner]:
         """Return the loops and branches that the table can hold: of those that share a stack all or none."""
@@ -302,6 +305,8 @@ class Block:
             plan.apart(Python(equation, tuple(args), tuple(self.known[v] for v in equation.outs)))
         else:
             self._write_launch(plan, made, alone=alone)
+            if made.fails:
+                plan.table.halt_if(plan.faults, plan.faults)
 
     def _place(self) -> int:
         """Give every buffer its place; return how many bytes they take."""
@@ -483,7 +488,7 @@ class Loop(Repeated, layout.Loop):
         counted = length is None
         steps = None
         if counted or code.reverse:
-            steps = self.given(block, args.pop(0) if counted else length, FAULTS)
+            steps = self.given(block, args.pop(0) if counted else length, FAULTS.aval)
         for slot, a, v in zip(self.consts, args, inputs, strict=False):
             table.view(slot, self.given(block, a, v.aval))
         for slot, a, v in zip(self.carry, args[n:], inputs[n:], strict=False):
@@ -493,7 +498,7 @@ class Loop(Repeated, layout.Loop):
             whole = Aval((length or 0, *v.aval.shape), v.aval.dtype)
             ways.append(block.stacked[a] if counted else Rows(self.given(block, a, whole), 0, _bytes(v)))
         if self.record:
-            table.zero(self.record.stack, FAULTS.dtype.itemsize)
+            table.zero(self.record.stack, _bytes(FAULTS))
             table.push(self.ys[0], self.record.stack, self.record.size, plan.faults, times_slot=steps)
             block.stacked.update(zip(outs[m:], self.record.rows(), strict=True))
         ways += [
@@ -533,7 +538,7 @@ class While(Repeated, layout.While):
             table.copy(slot, source, _bytes(v))
         record = self.record
         if record:
-            table.zero(record.stack, FAULTS.dtype.itemsize)
+            table.zero(record.stack, _bytes(FAULTS))
             block.stacked.update(zip(outs[self.code.carry :], record.rows(), strict=True))
         work = plan.work
         with table.loop(FOREVER):
@@ -602,7 +607,7 @@ def _is_plain(equation: Equation, code: Any) -> bool:
     if isinstance(code, control_flow.Scan):
         if code.length is None:  # what it goes through has been stacked: a constant would not be as long
             count, *rows = equation.args[0], *equation.args[1 + code.consts + code.carry :]
-            return aval_out(count) == FAULTS and all(isinstance(a, Var) for a in rows)
+            return aval_out(count) == FAULTS.aval and all(isinstance(a, Var) for a in rows)
         return code.length > 0 and not code.checkpoint
     if isinstance(code, control_flow.While):
         return True

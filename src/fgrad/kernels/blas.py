@@ -8,6 +8,7 @@ kernel, and programs call `numpy.matmul` between their tables.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
@@ -15,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from fgrad.compat.numpy import blas_address
-from fgrad.kernels import intrinsics, native
+from fgrad.compat.numpy import address, blas_address
+from fgrad.kernels import intrinsics, native, vm
 
 LETTERS = {"float32": "s", "float64": "d"}
 
@@ -67,6 +68,34 @@ def kernel(slots, args, lo, hi):
             args[13], ROWS_FIRST, I(PLAIN + args[5]), args[3], args[4], R(1.0),
             a + SIZE * i * args[10], args[6], x + SIZE * i * args[11], args[8],
             R(1.0), address(out) + SIZE * i * args[12], args[9],
+        )
+"""
+
+_TRSM = """
+CONTRACT = (
+    "args(a, b, out, failed, count, n, columns, lower, unit, turned, blas), "
+    "min(count, n, columns) > 0, len(a) == count * n * n, len(b) == len(out) == count * n * columns, "
+    "len(failed) == 1, hi <= count"
+)
+I, R, SIZE = np.int32, np.{dtype}, {size}
+NOTHING, REFUSED = R(0.0), {refused}
+ROWS_FIRST, LEFT, UPPER, PLAIN, FREE = I(101), I(141), 121, 111, 131
+
+
+def kernel(slots, args, lo, hi):
+    a, b = {dtype}_at(slots, args, 0), {dtype}_at(slots, args, 1)
+    out, failed = {dtype}_at(slots, args, 2), int64_at(slots, args, 3)
+    n, columns = args[5], args[6]
+    upper = UPPER + (args[7] ^ args[9])
+    for i in range(np.int64(lo), np.int64(hi)):
+        for k in range(n * columns):
+            out[i * n * columns + k] = b[i * n * columns + k]
+        for k in range(n):
+            if args[8] == 0 and a[i * n * n + k * n + k] == NOTHING:
+                failed[0] = REFUSED
+        invoke(
+            args[10], ROWS_FIRST, LEFT, I(upper), I(PLAIN + args[9]), I(FREE + args[8]), n, columns, R(1.0),
+            address(a) + SIZE * i * n * n, n, address(out) + SIZE * i * n * columns, columns,
         )
 """
 
@@ -144,20 +173,65 @@ def gemm(dtype: str) -> Gemm | None:
     """Return the product of matrices of "float32" or "float64"; None where NumPy's BLAS is not at hand."""
     if native.interpreted():
         return Gemm(_interpreted(dtype, _interpreted_gemm), 0)
-    address = blas_address(f"cblas_{LETTERS[dtype]}gemm")
-    return Gemm(_compiled(dtype, _GEMM), address) if address else None
+    place = blas_address(f"cblas_{LETTERS[dtype]}gemm")
+    return Gemm(_compiled(dtype, _GEMM), place) if place else None
 
 
 def gemv(dtype: str) -> Gemv | None:
     """Return the product of a matrix and a vector, as `gemm`."""
     if native.interpreted():
         return Gemv(_interpreted(dtype, _interpreted_gemv), 0)
-    address = blas_address(f"cblas_{LETTERS[dtype]}gemv")
-    return Gemv(_compiled(dtype, _GEMV), address) if address else None
+    place = blas_address(f"cblas_{LETTERS[dtype]}gemv")
+    return Gemv(_compiled(dtype, _GEMV), place) if place else None
+
+
+def trsm(dtype: str) -> tuple[native.Kernel, int] | None:
+    """Return the kernel of triangular systems, and the last of its numbers, the function; None as `gemm`.
+
+    The others are those of `small_matrices.triangular`.
+    """
+    place = 0 if native.interpreted() else blas_address(f"cblas_{LETTERS[dtype]}trsm")
+    return (_compiled(dtype, _TRSM), place) if place else None
+
+
+def solve_triangular(
+    a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], *, lower: bool, unit: bool
+) -> np.ndarray[Any, Any] | None:
+    """Return the solutions of triangular systems, in stacks; None where NumPy's BLAS is not at hand.
+
+    Args:
+        a: matrices (..., n, n) without zeros on their diagonals, unless `unit`.
+        b: right-hand sides (..., n, k), of the same dtype; none of the lengths is zero.
+        lower: which triangle is read.
+        unit: whether the diagonal stands for ones.
+    """
+    function = _trsm(a.dtype.char) if a.dtype.isnative else None
+    if function is None:
+        return None
+    turned = not a.flags.c_contiguous and np.swapaxes(a, -1, -2).flags.c_contiguous
+    a, out = np.ascontiguousarray(np.swapaxes(a, -1, -2) if turned else a), np.array(b, order="C")
+    n, k = out.shape[-2:]
+    kind = (101, 141, 121 + (lower != turned), 111 + turned, 131 + unit, n, k)
+    one: Any = 1.0 if a.dtype.kind == "f" else np.ones(1, a.dtype)
+    alpha = one if a.dtype.kind == "f" else one.ctypes.data
+    left, right, size = address(a), address(out), a.itemsize
+    for i in range(out.size // (n * k)):
+        function(*kind, alpha, left + i * n * n * size, n, right + i * n * k * size, k)
+    return out
+
+
+@cache
+def _trsm(char: str) -> Callable[..., None] | None:
+    """Return the function of BLAS for a dtype."""
+    place = blas_address(f"cblas_{'sdcz'['fdFD'.index(char)]}trsm") if char in "fdFD" else 0
+    number = {"f": ctypes.c_float, "d": ctypes.c_double}.get(char, ctypes.c_void_p)
+    word, pointer = ctypes.c_int64, ctypes.c_void_p
+    kinds = [*[ctypes.c_int] * 5, word, word, number, pointer, word, pointer, word]
+    return ctypes.CFUNCTYPE(None, *kinds)(place) if place else None
 
 
 def _compiled(dtype: str, text: str) -> native.Kernel:
-    return native.compiled(text.format(dtype=dtype, size=np.dtype(dtype).itemsize))
+    return native.compiled(text.format(dtype=dtype, size=np.dtype(dtype).itemsize, refused=vm.REFUSED))
 
 
 @cache

@@ -26,7 +26,9 @@ OPERATIONS = (
     *("PUSH", "FOLLOW", "HALT"),
 )
 CALL, LOOP, NEXT, LEAVE, BRANCH, COPY, ZERO, SWAP, VIEW, PUSH, FOLLOW, HALT = range(len(OPERATIONS))
-EXHAUSTED = -1  # the fault of a stack for which there is no memory; others are counts
+# faults; others are counts
+EXHAUSTED = -1  # of a stack for which there is no memory
+REFUSED = -2  # of a matrix that NumPy may refuse
 
 _TEXT = (
     f"{', '.join(OPERATIONS)} = range({len(OPERATIONS)})\nEXHAUSTED = {EXHAUSTED}\n"

@@ -15,6 +15,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import OUT, VJP, Primitive, by_argument, register
 from fgrad.core.stored import is_flag, of_matrices, one_of
 from fgrad.core.tensor import bind
+from fgrad.ops.compiled import backend
 from fgrad.ops.linear import convert, real
 from fgrad.ops.matrices import (
     adjoint,
@@ -31,6 +32,7 @@ from fgrad.ops.matrices import (
     swapped,
 )
 from fgrad.ops.systems import solve
+from fgrad.ops.triangular import solve_triangular
 from fgrad.ops.undetermined import guarded, negligible, over_gaps
 
 
@@ -44,14 +46,19 @@ def _cholesky(ct: Any, out: Any) -> Any:
     # dl = l Phi(l^-1 da l^-H), Phi the lower triangle with half the diagonal: Giles (2008) and Murray (2016),
     # Differentiation of the Cholesky decomposition
     phi = matrix_product(swapped(out), ct) * below(out, out.shape[-1], real_dtype(out.dtype))
-    left = solve(swapped(out), phi)
-    return _from_triangle(swapped(solve(adjoint(out), swapped(left))), lower=True)
+    left = solve_triangular(swapped(out), phi, lower=False)
+    return _from_triangle(swapped(solve_triangular(adjoint(out), swapped(left), lower=False)), lower=True)
+
+
+def _run_cholesky(a: Any) -> Any:
+    found = backend("small_matrices").factor(a) if a.ndim > 2 else None
+    return np.linalg.cholesky(a) if found is None else found
 
 
 register(
     Primitive(
         "cholesky",
-        run=np.linalg.cholesky,
+        run=_run_cholesky,
         vjp=by_argument(_cholesky, exact=True),
         shape=lambda a: a,
         batch=mapped_rest("cholesky"),

@@ -1,6 +1,6 @@
 """Triangular and banded systems, and the factorizations L U and L D L^H.
 
-SciPy computes them on the CPU; on a device CuPy, and kernels where it has nothing.
+Kernels, BLAS and SciPy compute them on the CPU; on a device CuPy, and kernels where it has nothing.
 
 Rules are written for the pairing Re sum(ct * tangent), as in `factorization`.
 """
@@ -40,12 +40,15 @@ def _run_solve(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
     dtype = np.result_type(a.dtype, b.dtype)
     if not b.size:
         return np.zeros(b.shape, dtype)
-    solver, options = scipy("linalg").solve_triangular, {"lower": lower, "unit_diagonal": unit}
-    try:
-        found = each(lambda m, v: solver(m, v, check_finite=False, **options), a, b)
-    except LinAlgError as error:
-        raise LinAlgError(f"solve_triangular: the matrix is singular: {error}") from None
-    return found.astype(dtype, copy=False)
+    a, b = (x.astype(dtype, copy=False) for x in (a, b))
+    if not unit:
+        _demand_pivots(np.diagonal(a, axis1=-2, axis2=-1), "solve_triangular")
+    for solver in (backend("small_matrices"), backend("blas")):
+        found = solver.solve_triangular(a, b, lower=lower, unit=unit)
+        if found is not None:
+            return found
+    part = np.tril(a, -unit) if lower else np.triu(a, unit)
+    return np.linalg.solve(part + np.eye(a.shape[-1], dtype=dtype) if unit else part, b)
 
 
 def _there_solve(a: Any, b: Any, *, lower: bool, unit: bool) -> Any:

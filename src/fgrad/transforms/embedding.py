@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.linalg import LinAlgError
 
 from fgrad import tree
 from fgrad.compiler import Executable
-from fgrad.compiler.executable import NO_MEMORY, OUTSIDE, lowered
+from fgrad.compiler.executable import NO_MEMORY, OUTSIDE, REFUSED, lowered
 from fgrad.compiler.plan import Plan, Python
 from fgrad.core.aval import Aval
 from fgrad.core.program import Program
@@ -150,9 +151,12 @@ class _Writer:
         arrays = [n for n, v in zip(names, arguments, strict=True) if v.aval.shape]
         self.lines.append(f"{self.name(made.runner())}(memory, ({''.join(f'{a}, ' for a in arrays)}))")
         if plan.has_faults:
-            faults = (f"== {vm.EXHAUSTED}", MemoryError(NO_MEMORY)), ("!= 0", IndexError(OUTSIDE))
-            for failed, error in faults:
-                self.lines += [f"if {names[-1]} {failed}:", f"    raise {error!r}"]
+            for failed, error, text in (
+                (f"== {vm.EXHAUSTED}", MemoryError, NO_MEMORY),
+                (f"== {vm.REFUSED}", LinAlgError, REFUSED),
+                ("!= 0", IndexError, OUTSIDE),
+            ):
+                self.lines += [f"if {names[-1]} {failed}:", f"    raise {self.name(error)}({text!r})"]
         return [self.output(plan, i, names, len(leaves)) for i in range(len(plan.results))]
 
     def output(self, plan: Plan, i: int, names: Sequence[str], inputs: int) -> str:

@@ -1,0 +1,231 @@
+"""Factorizations and systems in compiled programs: no step of Python, NumPy's results, NumPy's refusals."""
+
+import numpy as np
+import pytest
+from numpy.linalg import LinAlgError
+from scipy import linalg as reference
+from tests.compiler.interpreting import kernels_in_python
+from tests.helpers import unchecked
+
+import fgrad as fg
+from fgrad import lax
+from fgrad.scipy import linalg
+
+RNG = np.random.default_rng(21)
+
+
+def definite(*shape, dtype="d"):
+    a = RNG.standard_normal((*shape, shape[-1]))
+    return (a @ np.swapaxes(a, -1, -2) / shape[-1] + np.eye(shape[-1])).astype(dtype)
+
+
+def is_native(f, *args):
+    """Return whether no step of a compiled program is Python's."""
+    return "# Python" not in fg.jit(f).lower(*args).source
+
+
+def lower_system(a, b):
+    return linalg.solve_triangular(a, b, lower=True, check_finite=False)
+
+
+NATIVE = {
+    "cholesky": (lambda a, b: np.linalg.cholesky(a), 32),
+    "upper": (lambda a, b: np.linalg.cholesky(a, upper=True), 32),
+    "triangular": (lower_system, 64),
+    "transposed": (lambda a, b: linalg.solve_triangular(a, b, lower=True, trans=1), 64),
+    "upper, unit": (lambda a, b: linalg.solve_triangular(a, b, unit_diagonal=True), 64),
+    "cho_solve": (lambda a, b: linalg.cho_solve((np.linalg.cholesky(a), True), b), 32),
+}
+PLAIN = {
+    "triangular": lambda a, b: np.linalg.solve(np.tril(a), b),
+    "transposed": lambda a, b: np.linalg.solve(np.swapaxes(np.tril(a), -1, -2), b),
+    "upper, unit": lambda a, b: np.linalg.solve(np.triu(a, 1) + np.eye(a.shape[-1]), b),
+    "cho_solve": np.linalg.solve,
+}
+
+
+def total(f):
+    return lambda *args: sum(np.sum(np.sin(y)) for y in fg.tree.leaves(f(*args)))
+
+
+@pytest.mark.parametrize("name", NATIVE)
+@pytest.mark.parametrize("lead", [(), (3,), (2, 5)])
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_programs_are_native_and_agree_with_numpy(name, lead, dtype):
+    f, most = NATIVE[name]
+    eps = np.finfo(dtype).eps
+    for n in (1, 4, most):
+        a, b = definite(*lead, n, dtype=dtype), RNG.standard_normal((*lead, n, 2)).astype(dtype)
+        expected = PLAIN.get(name, f)(a.astype("d"), b.astype("d"))
+        np.testing.assert_allclose(fg.jit(f)(a, b), expected, rtol=0, atol=50 * n * eps * abs(expected).max())
+        assert is_native(f, a, b)
+        slope = fg.grad(total(f), (0, 1))
+        assert is_native(slope, a, b)
+        for found, y in zip(fg.jit(slope)(a, b), slope(a, b), strict=True):
+            np.testing.assert_allclose(found, y, rtol=0, atol=200 * n * eps * max(1, abs(y).max()))
+
+
+def test_what_kernels_do_not_know_is_left_to_numpy():
+    a = definite(3, 4)
+    for x in (a.astype("D"), definite(33)):
+        np.testing.assert_allclose(fg.jit(np.linalg.cholesky)(x), np.linalg.cholesky(x), atol=1e-14)
+    for shape in ((0, 3, 3), (0, 0), (2, 0, 0)):
+        assert fg.jit(np.linalg.cholesky)(np.zeros(shape)).shape == shape
+        assert fg.jit(lower_system)(np.zeros(shape), np.zeros((*shape[:-1], 1))).shape == (*shape[:-1], 1)
+    np.testing.assert_allclose(fg.jit(np.linalg.cholesky)(np.float64([[4.0]])), [[2.0]])
+
+
+def filtered(observations, start):
+    """Return the log-likelihood of a Kalman filter."""
+    turn, noise = np.array([[0.9, 0.2], [-0.1, 0.8]]), 0.1 * np.eye(2)
+
+    def step(state, y):
+        mean, covariance = state
+        mean, covariance = turn @ mean, turn @ covariance @ turn.T + noise
+        root = np.linalg.cholesky(covariance + 0.5 * np.eye(2))
+        white = linalg.solve_triangular(root, y - mean, lower=True)
+        gain = linalg.cho_solve((root, True), covariance)
+        found = -0.5 * white @ white - np.sum(np.log(np.diagonal(root)))
+        return (mean + (y - mean) @ gain, covariance - covariance @ gain), found
+
+    _, found = lax.scan(step, (start, np.eye(2)), observations)
+    return np.sum(found)
+
+
+def test_loops_with_factors_stay_native():
+    y, start = RNG.standard_normal((20, 2)), np.zeros(2)
+    for f in (filtered, fg.grad(filtered, (0, 1))):
+        assert is_native(f, y, start)
+        expected = fg.tree.leaves(f(y, start))
+        for found, e in zip(fg.tree.leaves(fg.jit(f)(y, start)), expected, strict=True):
+            np.testing.assert_allclose(found, e, rtol=1e-10, atol=1e-12)
+    mapped = fg.vmap(filtered, (0, None))
+    ys = np.stack([y, 2 * y, -y])
+    assert is_native(mapped, ys, start)
+    np.testing.assert_allclose(fg.jit(mapped)(ys, start), [filtered(v, start) for v in ys], rtol=1e-10)
+
+    def settled(a):
+        def step(state):
+            x, k = state
+            return np.linalg.cholesky(x @ x.T), k + 1
+
+        return lax.while_loop(lambda state: state[1] < 5, step, (a, 0))[0]
+
+    a = definite(4)
+    assert is_native(settled, a)
+    np.testing.assert_allclose(fg.jit(settled)(a), settled(a), rtol=1e-10)
+
+
+# ---- what is refused ----------------------------------------------------------------------------------
+
+SPOILED = {
+    "negative": [[1.0, 2.0], [2.0, 1.0]],
+    "zero": [[0.0, 0.0], [0.0, 0.0]],
+    "singular to rounding": [[1.0, 1.0], [1.0, 1.0]],
+    "NaN": [[np.nan, 0.0], [0.0, 1.0]],
+    "NaN below": [[1.0, 0.0], [np.nan, 1.0]],
+    "NaN above": [[1.0, np.nan], [0.5, 1.0]],
+    "infinite": [[np.inf, 0.0], [0.0, 1.0]],
+    "tiny": [[1e-300, 0.0], [0.0, 1e-300]],
+    "nearly singular": [[1.0, 1.0], [1.0, 1.0 + 2e-16]],
+}
+
+
+def outcome(f, *args):
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(f(*args))
+    except (LinAlgError, ZeroDivisionError) as error:
+        return type(error)
+
+
+def same(f, *args):
+    """Ask whether a function and its compiled form give the same, or raise the same, time after time."""
+    expected, compiled = outcome(f, *args), fg.jit(f)
+    for _ in range(3):
+        found = outcome(compiled, *args)
+        if isinstance(expected, type):
+            assert found is expected
+        else:
+            np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-12)
+    return expected
+
+
+@pytest.mark.parametrize("name", SPOILED)
+@pytest.mark.parametrize("lead", [0, 1, 20])
+def test_compiled_programs_refuse_what_numpy_refuses(name, lead):
+    a = np.array(SPOILED[name])
+    if lead:
+        a = np.concatenate([definite(lead, 2), a[None], definite(lead, 2)])
+    expected = same(np.linalg.cholesky, a)
+    same(lambda a: np.sum(np.linalg.cholesky(a)) * 2, a)
+    same(lambda a: lower_system(a, a), a)
+    if name in {"negative", "zero"}:
+        assert expected is LinAlgError
+
+
+def test_a_program_goes_on_after_it_has_refused():
+    f = fg.jit(lambda a: np.linalg.cholesky(a) @ a)
+    good = definite(3)
+    expected = f(good)
+    for _ in range(3):
+        with pytest.raises(LinAlgError, match="positive definite"):
+            f(-good)
+        np.testing.assert_array_equal(f(good), expected)
+
+
+def test_loops_end_where_a_matrix_is_refused():
+    def step(c, k):
+        return np.linalg.cholesky(c - k * np.eye(2)), c[0, 0]
+
+    f = fg.jit(lambda a: lax.scan(step, a, np.arange(5.0)))
+    with pytest.raises(LinAlgError):
+        f(np.eye(2))
+    g = fg.jit(fg.grad(lambda a: np.sum(lax.scan(step, a, np.zeros(3))[0])))
+    assert np.isfinite(g(np.eye(2))).all()
+    with pytest.raises(LinAlgError):
+        g(-np.eye(2))
+
+
+def test_branches_refuse_only_what_they_compute():
+    f = fg.jit(lambda x, a: lax.cond(x > 0, np.linalg.cholesky, lambda a: a, a))
+    np.testing.assert_array_equal(f(-1.0, -np.eye(2)), -np.eye(2))
+    np.testing.assert_array_equal(f(1.0, np.eye(2)), np.eye(2))
+    with pytest.raises(LinAlgError):
+        f(1.0, -np.eye(2))
+
+
+def test_operands_that_were_given_away_are_not_asked_again():
+    f = fg.jit(lambda a: a @ np.linalg.cholesky(a).T * 2, donate_argnums=0)
+    with pytest.raises(LinAlgError):
+        f(-np.eye(3))
+    np.testing.assert_array_equal(f(np.eye(3)), 2 * np.eye(3))
+
+
+def test_singular_triangles_are_refused_unless_their_diagonal_is_not_read():
+    for n in (3, 40):
+        a = np.tril(definite(n))
+        a[1, 1] = 0.0
+        with pytest.raises(LinAlgError, match="diagonal is zero"):
+            fg.jit(lower_system)(a, a)
+        unit = lambda a, b: linalg.solve_triangular(a, b, lower=True, unit_diagonal=True)
+        expected = reference.solve_triangular(a, a, lower=True, unit_diagonal=True)
+        np.testing.assert_allclose(fg.jit(unit)(a, a), expected, rtol=1e-9, atol=1e-9)
+
+
+@unchecked("as_njit is refused")
+def test_code_that_numba_compiles_refuses_too():
+    f = fg.jit(lambda a: np.linalg.cholesky(a) * 2).as_njit(np.eye(2))
+    np.testing.assert_array_equal(f(np.eye(2)), 2 * np.eye(2))
+    with pytest.raises(LinAlgError, match="not positive definite"):
+        f(-np.eye(2))
+
+
+def test_kernels_that_python_runs():
+    a, b = definite(9, 3), RNG.standard_normal((9, 3, 2))
+    with kernels_in_python():
+        f = fg.jit(lambda a, b: (np.linalg.cholesky(a), lower_system(a, b)))
+        for found, expected in zip(f(a, b), (np.linalg.cholesky(a), lower_system(a, b)), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+        with pytest.raises(LinAlgError):
+            f(-a, b)

@@ -1,0 +1,109 @@
+"""Kernels for small matrices against NumPy: every size around their classes, single ones and stacks."""
+
+import numpy as np
+import pytest
+
+from fgrad.kernels import blas, small_matrices
+from fgrad.kernels.small_matrices import LANES, MANY, MOST, SIDE_BY_SIDE
+
+RNG = np.random.default_rng(21)
+SIZES = (1, 2, 3, 5, SIDE_BY_SIDE, SIDE_BY_SIDE + 1, MOST)
+COUNTS = (1, LANES - 1, LANES, 2 * LANES + 3)
+
+
+def definite(dtype, *shape):
+    a = RNG.standard_normal((*shape, shape[-1]))
+    return (a @ np.swapaxes(a, -1, -2) / shape[-1] + np.eye(shape[-1])).astype(dtype)
+
+
+def other_triangle(a, value):
+    """Return matrices whose upper triangles hold what kernels must not read."""
+    return np.where(np.tri(a.shape[-1], dtype=bool), a, value)
+
+
+@pytest.fixture(autouse=True)
+def any_stack(monkeypatch):
+    monkeypatch.setattr(small_matrices, "MANY", 1)
+
+
+SYSTEMS = [(n, count, 3) for n in SIZES for count in COUNTS]
+SYSTEMS += [(n, count, 300) for n, count in ((2, 1), (2, LANES), (SIDE_BY_SIDE, LANES), (MOST, 1))]
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("count", COUNTS)
+def test_factors_are_numpys(dtype, n, count):
+    a = definite(dtype, count, n)
+    found = small_matrices.factor(other_triangle(a, np.nan).astype(dtype))
+    expected = np.linalg.cholesky(a)
+    assert found.dtype == a.dtype
+    np.testing.assert_allclose(found, expected, rtol=0, atol=8 * np.finfo(dtype).eps * abs(expected).max())
+    assert not np.triu(found, 1).any()
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize(("n", "count", "columns"), SYSTEMS)
+def test_triangular_systems(dtype, n, count, columns):
+    whole, b = definite(dtype, count, n), RNG.standard_normal((count, n, columns)).astype(dtype)
+    for lower in (False, True):
+        for unit in (False, True):
+            part = np.tril(whole, -unit) if lower else np.triu(whole, unit)
+            exact = np.linalg.solve((part + unit * np.eye(n)).astype("d"), b.astype("d"))
+            a = np.where(part != 0, whole, np.nan).astype(dtype)
+            flat = np.ascontiguousarray(np.swapaxes(a, 1, 2))
+            for x in (a, np.swapaxes(flat, 1, 2)):
+                for solver in (small_matrices, blas):
+                    found = solver.solve_triangular(x, b, lower=lower, unit=unit)
+                    if solver is blas and found is None:
+                        continue  # NumPy has another one
+                    assert found.dtype == dtype
+                    size = abs(exact).max() * n * np.finfo(dtype).eps
+                    np.testing.assert_allclose(found, exact, rtol=0, atol=4 * size)
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_kernels_that_python_runs():
+    a, b = definite("d", LANES + 1, 3), RNG.standard_normal((LANES + 1, 3, 2))
+    np.testing.assert_allclose(small_matrices.factor(a), np.linalg.cholesky(a), rtol=1e-14, atol=1e-14)
+    found = small_matrices.solve_triangular(a, b, lower=False, unit=False)
+    np.testing.assert_allclose(found, np.linalg.solve(np.triu(a), b), rtol=1e-13, atol=1e-13)
+    assert small_matrices.factor(-a) is None
+
+
+@pytest.mark.parametrize("count", [3, 11])
+@pytest.mark.parametrize("place", [0, -1])
+def test_doubtful_matrices_are_left_to_numpy(count, place):
+    n, good = 4, definite("d", count, 4)
+    for spoiled in (-1.0, 0.0, np.nan, np.inf, 1e-17):
+        a = good.copy()
+        a[place, 1:, 0] = a[place, 2:, 1] = a[place, 3, 2] = 0.0  # so that pivots are elements
+        a[place, 2, 2] = spoiled
+        if spoiled == 1e-17:  # the difference of equal numbers, to rounding
+            a[place, 2, 2] = a[place, 2, 0] = a[place, 0, 0] = 1.0
+            a[place, 2, 2] += 2e-16
+        assert small_matrices.factor(a) is None, spoiled
+    b = np.ones((count, n, 1))
+    good[place, 2, 2] = 0.0
+    for lower in (False, True):
+        assert small_matrices.solve_triangular(good, b, lower=lower, unit=False) is None
+        assert small_matrices.solve_triangular(good, b, lower=lower, unit=True) is not None
+
+
+def test_few_matrices_and_large_ones_wait_for_no_compiler(monkeypatch):
+    monkeypatch.setattr(small_matrices, "MANY", MANY)
+    monkeypatch.setattr(small_matrices, "_run", None)
+    for shape in ((MANY - 1, 3, 3), (3, 3), (MANY, MOST + 1, MOST + 1), (MANY, 0, 0)):
+        a = np.zeros(shape)
+        assert small_matrices.factor(a) is None
+        assert small_matrices.solve_triangular(a, a, lower=True, unit=False) is None
+    for dtype in ("D", ">f8", "e"):
+        assert small_matrices.factor(np.zeros((MANY, 3, 3), dtype)) is None
+
+
+def test_results_do_not_depend_on_the_stack_around_them():
+    """A matrix gives the same bits at every place, so that threads do not matter either."""
+    a = definite("d", 1, 7)
+    for count in (LANES, 3 * LANES + 1):
+        found = small_matrices.factor(np.repeat(a, count, 0))
+        assert (found == found[0]).all()
