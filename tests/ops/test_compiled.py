@@ -316,3 +316,14 @@ def test_large_arrays_of_another_byte_order(name, dtype):
             np.testing.assert_allclose(found, slope, **room)
         for found, slope in zip(fg.jit(fg.grad(loss, wanted))(*args), expected, strict=True):
             np.testing.assert_allclose(found, slope, **room)
+
+
+@pytest.mark.parametrize("f", [np.hypot, np.arctan2, np.logaddexp, np.logaddexp2, np.multiply])
+@pytest.mark.parametrize("number", [True, -1, 2**62, 2**70, 0.5], ids=str)
+def test_large_arrays_beside_numbers_of_python(f, number):
+    """A number has no dtype, which NumPy takes for double precision."""
+    x = np.linspace(0.5, 2.0, LARGE)
+    slope = fg.grad(lambda x: np.sum(f(x, number)))
+    np.testing.assert_allclose(slope(x)[::1000], slope(x[::1000]), rtol=1e-13)
+    np.testing.assert_array_equal(fg.vjp(lambda x: f(x, number), x)[0], f(x, number))
+    np.testing.assert_array_equal(fg.jvp(lambda x: x * number, (x,), (x,))[1], x * number)

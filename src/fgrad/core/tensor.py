@@ -376,7 +376,7 @@ _numbers: dict[
 def _number(x: float) -> np.ndarray[Any, Any]:
     """Return an array of a Python number, which NumPy handles faster than the number."""
     array = np.array(x, _FLOAT64)
-    if x and not np.isnan(x):  # 0.0 and -0.0 are one key, NaN is none
+    if x and not np.isnan(array):  # 0.0 and -0.0 are one key, NaN is none
         if len(_numbers) > 255:
             _numbers.clear()
         _numbers[x] = array

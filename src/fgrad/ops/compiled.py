@@ -128,4 +128,5 @@ def one_dtype(dtype: np.dtype[Any], operands: Sequence[Any]) -> bool:
     """Return whether kernels compute in `dtype`, and `operands` are such arrays and Python's numbers."""
     if dtype not in FLOATS:
         return False
-    return all(a.__class__ is float or getattr(a, "dtype", None) == dtype for a in operands)
+    # None would be float64 to NumPy
+    return all(a.__class__ is float or getattr(a, "dtype", bool) == dtype for a in operands)
