@@ -17,6 +17,8 @@ from tests import slow
 from tests.compiler.interpreting import kernels_in_python
 from tests.helpers import simulate_devices, unchecked
 
+from fgrad.kernels.store import doubt
+
 settings.register_profile("fgrad", deadline=None, derandomize=True)  # a first call may compile
 settings.load_profile("fgrad")
 
@@ -26,12 +28,23 @@ if os.environ.get("NUMBA_ENABLE_CUDASIM") == "1":
     sys.setswitchinterval(1e-4)  # its barriers wait for the next thread switch: 5 ms each by default
 
 
-def pytest_configure(config):
-    """Keep the kernels of tests and doctests out of the user's cache."""
+def kernel_cache(config):
+    """Return a folder for kernels that is not the user's: pytest's, unless others may write to it."""
+    if config.pluginmanager.hasplugin("cacheprovider"):
+        folder = config.cache.mkdir("kernels")
+        folder.chmod(0o700)
+        if not doubt(folder):
+            return str(folder)
     folder = tempfile.TemporaryDirectory(prefix="fgrad-kernels-", ignore_cleanup_errors=True)
     config.add_cleanup(folder.cleanup)
+    return folder.name
+
+
+def pytest_configure(config):
+    """Let all processes, and later runs, share what they compile."""
     config.pluginmanager.register(Watchdog(config))
-    os.environ["FGRAD_CACHE_DIR"] = folder.name
+    os.environ["FGRAD_CACHE_DIR"] = kernel_cache(config)
+    os.environ.pop("FGRAD_CACHE_SIZE", None)
     os.environ["FGRAD_QUIET"] = "1"  # some tests look at stderr
     os.environ.setdefault("FGRAD_TRACEBACK", "full")  # who develops fgrad wants to see its frames
 

@@ -9,10 +9,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.slow import OTHERS
 
 import fgrad as fg
 from fgrad import config
@@ -41,43 +43,54 @@ def outcome(test: Callable[..., None], **arguments: Any) -> BaseException | None
     return None
 
 
-def spread(cases: Iterable[Any], by: str, count: int = 3) -> tuple[list[Any], list[Any]]:
-    """Return some cases of each group, spread over its list, for quick runs; and all others."""
-    groups: dict[str, list[Any]] = {}
-    for case in cases:
-        groups.setdefault(getattr(case, by), []).append(case)
-    some: list[Any] = []
-    others: list[Any] = []
-    for members in groups.values():
-        step = -(-len(members) // count)
-        for i, case in enumerate(members):
-            (others if i % step else some).append(case)
-    return some, others
+def spread(members: list[Any], count: int) -> tuple[list[Any], list[Any]]:
+    """Return at most so many of a list, spread over it, and all others."""
+    step = -(-len(members) // count)
+    return members[::step], [x for i, x in enumerate(members) if i % step]
 
 
 def grouped(
-    parameter: str, cases: Iterable[Any], by: str | Callable[[Any], str]
+    parameters: str,
+    cases: Iterable[Any],
+    by: str | Callable[[Any], Any] = itemgetter(0),
+    quick: int | None = None,
 ) -> Callable[[Callable[..., None]], Any]:
     """Parametrize a test by groups of cases: one item runs every case of a group, and names those that fail.
 
-    Items cost more than most cases of a large table take. `by` returns the group of a case, or names the
-    attribute that holds it. A test takes no fixture that a case could leave changed.
+    Items cost more than most cases of a large table take. A test takes no fixture that a case could leave
+    changed.
+
+    Args:
+        parameters: name of the parameter that takes a case; several, with commas, take its parts.
+        cases: what the test runs with.
+        by: returns the group of a case, or names the attribute that holds it; by default, its first part.
+        quick: so many of a group, spread over it, are all that a quick run tries; its others are a slow item.
     """
-    key = by if callable(by) else lambda case: getattr(case, by)
+    names = parameters.split(", ")
+    key = by if callable(by) else attrgetter(by)
     groups: dict[str, list[Any]] = {}
     for case in cases:
-        groups.setdefault(key(case), []).append(case)
+        groups.setdefault(str(key(case)), []).append(case)
+    others = {}
+    if quick is not None:
+        for group, members in groups.items():
+            groups[group], others[group + OTHERS] = spread(members, quick)
+    others = {group: members for group, members in others.items() if members}
+    groups |= others
+
+    def arguments(case: Any) -> dict[str, Any]:
+        return dict(zip(names, case if len(names) > 1 else [case], strict=True))
 
     def decorate(test: Callable[..., None]) -> Any:
         @functools.wraps(test)
-        def run(group: str, **others: Any) -> None:
+        def run(group: str, **fixtures: Any) -> None:
             members = groups[group]
-            outcomes = [(case, outcome(test, **{parameter: case}, **others)) for case in members]
+            outcomes = [(case, outcome(test, **arguments(case), **fixtures)) for case in members]
             skipped = [error for _, error in outcomes if isinstance(error, pytest.skip.Exception)]
             failed = [(case, error) for case, error in outcomes if error is not None and error not in skipped]
             if failed:
                 told = [
-                    f"{parameter} {case}\n{''.join(traceback.format_exception(error))}"
+                    f"{parameters} {case}\n{''.join(traceback.format_exception(error))}"
                     for case, error in failed
                 ]
                 pytest.fail("\n\n".join([f"{len(failed)} of {len(members)} cases", *told]), pytrace=False)
@@ -85,10 +98,11 @@ def grouped(
                 raise skipped[0]
 
         taken = inspect.signature(test).parameters
-        others = [p.replace(kind=p.KEYWORD_ONLY) for name, p in taken.items() if name != parameter]
+        rest = [p.replace(kind=p.KEYWORD_ONLY) for name, p in taken.items() if name not in names]
         first = inspect.Parameter("group", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        run.__signature__ = inspect.Signature([first, *others])
-        return pytest.mark.parametrize("group", groups)(run)
+        run.__signature__ = inspect.Signature([first, *rest])
+        marked = [pytest.param(g, marks=pytest.mark.slow) if g in others else g for g in groups]
+        return pytest.mark.parametrize("group", marked)(run)
 
     return decorate
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+from operator import itemgetter
 
 import pytest
-from tests.helpers import grouped, spread
+from tests.helpers import grouped
 
 CASES = ["a 1", "a 2", "b 1", "b skipped", "c skipped", "d bad", "d 1", "d worse"]
 
@@ -59,9 +59,22 @@ def test_fixtures_and_other_parameters_come_along(case, other, seen):
     assert seen == CASES[: len(seen)]
 
 
-def test_some_cases_of_every_group_are_spread_over_it():
-    cases = [Fraction(i, 7 if i < 9 else 11) for i in (1, 2, 3, 4, 5, 6, 8, 9)]
-    some, others = spread(cases, "denominator")
-    assert some == [Fraction(i, 7) for i in (1, 4, 8)] + [Fraction(9, 11)]
-    assert sorted(some + others) == sorted(cases)
-    assert not set(some) & set(others)
+def test_a_quick_run_tries_some_cases_of_every_group(seen):
+    cases = ["a 1", "a 2", "a 3", "a 4", "a 5", "a 6", "a 7", "b 1"]
+    run = grouped("case", cases, itemgetter(0), quick=3)(example)
+    (mark,) = run.pytestmark
+    quick, slow = mark.args[1][:2], mark.args[1][2:]
+    assert quick == ["a", "b"]
+    assert [(p.values, [m.name for m in p.marks]) for p in slow] == [(("a (others)",), ["slow"])]
+    for group in quick:
+        run(group, seen=seen)
+    assert seen == ["a 1", "a 4", "a 7", "b 1"]
+    run("a (others)", seen=seen)
+    assert sorted(seen) == sorted(cases)
+
+
+@pytest.mark.parametrize("last", [5])
+@grouped("name, number", [("a", 1), ("b", 2), ("a", 3)])
+def test_parts_of_a_case_are_parameters(number, seen, name, last):
+    seen.append((name, number, last))
+    assert seen in ([("a", 1, 5)], [("a", 1, 5), ("a", 3, 5)], [("b", 2, 5)])

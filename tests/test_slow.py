@@ -18,17 +18,24 @@ def test_every_slow_test_exists():
 
 
 def test_those_that_take_the_longest_are_left_out(tmp_path):
-    report = tmp_path / "report.xml"
     took = {"test_a": [3.0], "test_b": [1.0, 2.5], "test_c": [0.5]}
-    cases = "".join(
+    took["test_table"] = [9.0]
+    cases = [
         f'<testcase classname="tests.x.test_y" name="{name}[{i}]" time="{seconds}"/>'
         for name, times in took.items()
         for i, seconds in enumerate(times)
-    )
-    report.write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>", encoding="utf-8")
-    a, b, c = (f"tests/x/test_y.py::{name}" for name in took)
-    assert slow.durations(report) == {a: [3.0], b: [1.0, 2.5], c: [0.5]}
-    assert slow.chosen(slow.durations(report), 10.0) == []
-    assert slow.chosen(slow.durations(report), 4.0) == [a]
-    assert slow.chosen(slow.durations(report), 0.6) == [a, b]
-    assert slow.chosen({name: [9.0] for name in slow.KEPT}, 1.0) == []
+    ]
+    cases.append(f'<testcase classname="tests.x.test_y" name="test_table[0{slow.OTHERS}]" time="50"/>')
+    reports = [tmp_path / "one.xml", tmp_path / "other.xml"]
+    for report, part in zip(reports, (cases[:2], cases[2:]), strict=True):
+        report.write_text(
+            f"<testsuites><testsuite>{''.join(part)}</testsuite></testsuites>", encoding="utf-8"
+        )
+    a, b, c, table = (f"tests/x/test_y.py::{name}" for name in took)
+    found, cut = slow.durations(reports)
+    assert found == {a: [3.0], b: [1.0, 2.5], c: [0.5], table: [9.0]}
+    assert cut == {table}
+    assert slow.chosen(found, cut, 16.0) == []
+    assert slow.chosen(found, cut, 13.0) == [a]
+    assert slow.chosen(found, cut, 9.6) == [a, b]
+    assert slow.chosen(found, cut, 1.0) == [a, b, c]

@@ -293,7 +293,7 @@ def test_lists_beside_a_tensor_go_where_it_is(name):
     same(f(on_device(ROWS)), f(ROWS.copy()))
 
 
-@grouped("name", PROGRAMS, lambda name: name.partition(":")[0])
+@grouped("name", PROGRAMS, lambda name: name.partition(":")[0], quick=4)
 @pytest.mark.parametrize("kind", TRANSFORMED)
 def test_lists_in_transformations(name, kind):
     run, f = TRANSFORMED[kind], PROGRAMS[name]

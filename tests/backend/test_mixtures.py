@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.backend.checks import LOOSE, on_device
+from tests.helpers import grouped
 from tests.numpy.cases import Case, Fixed, has_array, has_slope, numpy_function
 from tests.numpy.test_names import MODULES
 
@@ -16,12 +17,7 @@ import fgrad as fg
 import fgrad.numpy as fnp
 from fgrad import tree
 
-CASES: dict[str, list[Case]] = {}
-for module in MODULES:
-    for case in getattr(module, "CASES", ()):
-        if any(map(has_array, case.args)):
-            CASES.setdefault(case.name, []).append(case)
-
+CASES = [case for m in MODULES for case in getattr(m, "CASES", ()) if any(map(has_array, case.args))]
 OF_TYPES = {"result_type", "common_type", "can_cast", "min_scalar_type"}
 RULES = {"histogram", "histogram_bin_edges"}  # NumPy's for the number of bins look at all elements
 UNASKED = {  # functions with arguments that NumPy does not look at, so that it does not ask a Tensor there
@@ -86,23 +82,25 @@ def agrees(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(a, e, rtol=10 * tol, atol=10 * tol)
 
 
+def has_values(case: Case) -> bool:
+    """Return whether a case is of a function of values, not of dtypes or of all elements together."""
+    return case.name not in OF_TYPES and not (case.name in RULES and case.label.startswith("rule"))
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", sorted(set(CASES) - OF_TYPES))
-def test_values(name):
-    for case in CASES[name]:
-        if name in RULES and case.label.startswith("rule"):
-            continue
-        options = {k: as_lists(v) for k, v in case.options.items()}
-        plain, ours = numpy_function(name), attrgetter(name)(fnp)
-        for given, arrays in mixtures(case):
-            with np.errstate(all="ignore"):
-                try:
-                    expected = plain(*arrays, **options)
-                except Exception:
-                    continue
-                agrees(ours(*given, **options), expected)
-                if name not in UNASKED:
-                    agrees(plain(*given, **options), expected)
+@grouped("case", filter(has_values, CASES), "name", quick=2)
+def test_values(case):
+    options = {k: as_lists(v) for k, v in case.options.items()}
+    plain, ours = numpy_function(case.name), attrgetter(case.name)(fnp)
+    for given, arrays in mixtures(case):
+        with np.errstate(all="ignore"):
+            try:
+                expected = plain(*arrays, **options)
+            except Exception:
+                continue
+            agrees(ours(*given, **options), expected)
+            if case.name not in UNASKED:
+                agrees(plain(*given, **options), expected)
 
 
 def floats(x: Any) -> list[Any]:
@@ -110,29 +108,33 @@ def floats(x: Any) -> list[Any]:
     return [y for y in tree.leaves(x) if isinstance(y, fg.Tensor) and y.dtype.kind in "fc"]
 
 
+def has_slopes_beside(case: Case) -> bool:
+    """Return whether a case has several arrays, and derivatives with respect to some."""
+    several = sum(map(has_array, (*case.args, *case.options.values()))) > 1
+    return several and case.order > 0 and any(isinstance(x, np.ndarray) and has_slope(x) for x in case.args)
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", sorted({n for n in CASES if any(c.order for c in CASES[n])}))
-def test_derivatives(name):
-    for case in CASES[name]:
-        options = {k: as_lists(v) for k, v in case.options.items()}
-        lists = list(map(as_lists, case.args))
-        several = sum(map(has_array, (*case.args, *case.options.values()))) > 1
-        for i, x in enumerate(case.args):
-            if not (several and case.order and isinstance(x, np.ndarray) and has_slope(x)):
+@grouped("case", filter(has_slopes_beside, CASES), "name", quick=2)
+def test_derivatives(case):
+    options = {k: as_lists(v) for k, v in case.options.items()}
+    lists = list(map(as_lists, case.args))
+    for i, x in enumerate(case.args):
+        if not (isinstance(x, np.ndarray) and has_slope(x)):
+            continue
+
+        def f(x, i=i):
+            return floats(attrgetter(case.name)(fnp)(*lists[:i], x, *lists[i + 1 :], **options))
+
+        with np.errstate(all="ignore"):
+            try:
+                outs, back = fg.vjp(f, fg.tensor(x))
+            except Exception:
                 continue
-
-            def f(x, i=i, lists=lists, options=options):
-                return floats(attrgetter(name)(fnp)(*lists[:i], x, *lists[i + 1 :], **options))
-
-            with np.errstate(all="ignore"):
-                try:
-                    outs, back = fg.vjp(f, fg.tensor(x))
-                except Exception:
-                    continue
-                if not outs:
-                    continue
-                rng = np.random.default_rng(0)
-                cts = [rng.uniform(0.5, 1.5, y.shape).astype(y.dtype) for y in outs]
-                expected = back(list(map(fg.tensor, cts)))
-                found = fg.vjp(f, on_device(x))[1](list(map(on_device, cts)))
-            agrees(found, tree.map(lambda t: t.numpy(), expected))
+            if not outs:
+                continue
+            rng = np.random.default_rng(0)
+            cts = [rng.uniform(0.5, 1.5, y.shape).astype(y.dtype) for y in outs]
+            expected = back(list(map(fg.tensor, cts)))
+            found = fg.vjp(f, on_device(x))[1](list(map(on_device, cts)))
+        agrees(found, tree.map(lambda t: t.numpy(), expected))

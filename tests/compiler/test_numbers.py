@@ -179,7 +179,7 @@ INDICES |= {
 
 
 @pytest.mark.parametrize("f", [chosen, written, added, gradient])
-@grouped("name", INDICES, lambda name: name.partition(" ")[0])
+@grouped("name", INDICES, lambda name: name.partition(" ")[0], quick=3)
 def test_compiled_indices_are_those_of_numpy(name, f):
     """Constant indices; those that are arguments of the program; and programs that are not compiled."""
     index, x = INDICES[name], np.arange(12.0).reshape(4, 3)

@@ -1,4 +1,4 @@
-"""CUDA kernels run in Numba's simulator, and compiled kernels go to a cache of the session's own."""
+"""CUDA kernels run in Numba's simulator."""
 
 import pytest
 from tests.helpers import simulate_devices
@@ -7,18 +7,6 @@ from fgrad.backend.devices import find
 from fgrad.kernels import native
 
 simulate_devices()
-
-
-@pytest.fixture(scope="session")
-def session_cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("kernels")
-
-
-@pytest.fixture(autouse=True)
-def kernel_cache(monkeypatch, session_cache):
-    monkeypatch.setenv("FGRAD_CACHE_DIR", str(session_cache))
-    monkeypatch.delenv("FGRAD_CACHE_SIZE", raising=False)
-    return session_cache
 
 
 @pytest.fixture(params=["compiled", "interpreted"])

@@ -1,7 +1,9 @@
 import ctypes
+import itertools
 
 import numpy as np
 import pytest
+from tests.helpers import grouped
 
 from fgrad.compat import numpy as layout
 from fgrad.kernels import blas, checks, intrinsics, native, vm
@@ -44,10 +46,7 @@ SIZES = [
 ]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize("left", [False, True])
-@pytest.mark.parametrize("right", [False, True])
+@grouped("dtype, sizes, left, right", itertools.product(DTYPES, SIZES, [False, True], [False, True]))
 def test_gemm_is_matmul(dtype, sizes, left, right):
     rng = np.random.default_rng(0)
     m, n, k = sizes

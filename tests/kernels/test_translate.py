@@ -1,5 +1,6 @@
 """The translation of kernels, against Numba and Python, which say what the same text means."""
 
+import itertools
 import math
 import os
 import subprocess
@@ -7,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from tests.helpers import unchecked
+from tests.helpers import grouped, unchecked
 from tests.kernels import by_numba
 
 from fgrad.expr.atoms import ATOMS
@@ -246,8 +247,7 @@ def third(x):
     assert np.isinf(both_ways(text, x, x, np.zeros(4), hi=4)).all()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", sorted(ATOMS))
+@grouped("name, dtype", itertools.product(sorted(ATOMS), ["float32", "float64"]))
 def test_every_function_of_elements_is_known(name, dtype):
     params = [var(letter) for letter in "xyz"[: ATOMS[name].arity]]
     code = cpu._statements(

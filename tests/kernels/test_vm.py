@@ -1,7 +1,9 @@
 import ctypes
+import itertools
 
 import numpy as np
 import pytest
+from tests.helpers import grouped
 
 from fgrad.kernels import checks, intrinsics, native, signals, stacks, vm
 from fgrad.kernels.vm import Assembler, Label
@@ -122,8 +124,7 @@ def test_leaving_a_loop(start):
 INTEGERS = vm.INTEGERS
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
-@pytest.mark.parametrize("value", [-7, 0, 1, 2, 3, 100])
+@grouped("dtype, value", itertools.product(INTEGERS, [-7, 0, 1, 2, 3, 100]))
 def test_branches(dtype, value):
     if dtype == "bool" or dtype.startswith("uint"):
         value = abs(value)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers import close, differences, exactly, is_numpy
+from tests.helpers import close, differences, exactly, grouped, is_numpy
 
 import fgrad as fg
 import fgrad.numpy as fnp
@@ -452,9 +452,9 @@ COUNTED = {
 }
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.complex64, np.float16, np.float64])
-@pytest.mark.parametrize("f", COUNTED.values(), ids=COUNTED)
-def test_python_numbers_stay_such_in_loops(f, dtype):
+@grouped("name, dtype", itertools.product(COUNTED, ["f4", "i1", "c8", "f2", "f8"]))
+def test_python_numbers_stay_such_in_loops(name, dtype):
+    f = COUNTED[name]
     x = np.array([1, 2, 3, 4], dtype)
     expected = fg.tree.leaves(f(x))
     program = fg.make_graph(f)(x)
@@ -643,9 +643,12 @@ FAILING = {
 }
 
 
-@pytest.mark.parametrize("way", [*_BATCHES, "vmap", "jit(vmap)", "vmap(jit)", "vmap(vmap)"])
-@pytest.mark.parametrize("name", FAILING)
-def test_a_branch_raises_nothing_for_examples_that_do_not_take_it(name, way):
+@grouped(
+    "way, name",
+    itertools.product([*_BATCHES, "vmap", "jit(vmap)", "vmap(jit)", "vmap(vmap)"], FAILING),
+    quick=2,
+)
+def test_a_branch_raises_nothing_for_examples_that_do_not_take_it(way, name):
     f, xs = FAILING[name], np.array([[1.0, -2.0], [-1.0, 2.0], [3.0, 0.5]])
     if way in _BATCHES:
         np.testing.assert_allclose(_BATCHES[way](f)(xs), np.stack([fg.grad(f)(x) for x in xs]), rtol=1e-13)

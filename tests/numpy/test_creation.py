@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
 
 import numpy as np
 import pytest
+from tests.helpers import grouped
 from tests.numpy.cases import values
 
 import fgrad as fg
@@ -53,8 +55,7 @@ SETTINGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LINES)
-@pytest.mark.parametrize("options", SETTINGS, ids=str)
+@grouped("name, options", itertools.product(LINES, SETTINGS))
 def test_lines(name, options):
     a, b = LINES[name]
     if np.iscomplexobj(a) and options.get("dtype") is not None:
@@ -124,11 +125,10 @@ SEQUENCES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SEQUENCES)
-@pytest.mark.parametrize(
-    "options", [{}, {"num": 5, "endpoint": False}, {"num": 1}, {"num": 0}, {"num": 3, "axis": -1},
-        {"num": 2}],
-    ids=str)  # fmt: skip
+COUNTS = [{}, {"num": 5, "endpoint": False}, {"num": 1}, {"num": 0}, {"num": 3, "axis": -1}, {"num": 2}]
+
+
+@grouped("name, options", itertools.product(SEQUENCES, COUNTS))
 def test_geometric_sequences(name, options):
     a, b = SEQUENCES[name]
     expected = np.geomspace(a, b, **options)

@@ -61,7 +61,7 @@ CASES = [
 NAMES = {f.__name__ for f in vars(fnp.fft).values() if inspect.isfunction(f) and hasattr(np.fft, f.__name__)}
 
 
-@grouped("case", CASES, "name")
+@grouped("case", CASES, "name", quick=4)
 def test_as_numpy(case):
     check(case)
 

@@ -78,7 +78,7 @@ NAMES = {c.name for c in CASES} | {"histogram"}
 
 
 @pytest.mark.filterwarnings("ignore:Converting input from bool", "ignore:Casting complex values to real")
-@grouped("case", CASES, "name")
+@grouped("case", CASES, "name", quick=4)
 def test_as_numpy(case):
     check(case)
 

@@ -129,7 +129,7 @@ NAMES = {c.name for c in CASES}
 
 @pytest.mark.filterwarnings("ignore:Calling nonzero on 0d arrays")
 @pytest.mark.filterwarnings("ignore:invalid value")
-@grouped("case", CASES, "name")
+@grouped("case", CASES, "name", quick=4)
 def test_as_numpy(case):
     check(case)
 

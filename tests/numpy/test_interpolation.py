@@ -45,7 +45,7 @@ CASES = [
 NAMES = {c.name for c in CASES}
 
 
-@grouped("case", CASES, "name")
+@grouped("case", CASES, "name", quick=4)
 def test_as_numpy(case):
     check(case)
 

@@ -213,7 +213,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@grouped("case", CASES, "name")
+@grouped("case", CASES, "name", quick=4)
 def test_as_numpy(case):
     check(case)
 

@@ -68,7 +68,7 @@ NAMES = {c.name for c in CASES} | {"argmax", "argmin"}
 
 
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
-@grouped("case", CASES, "name")
+@grouped("case", CASES, "name", quick=4)
 def test_as_numpy(case):
     check(case)
 

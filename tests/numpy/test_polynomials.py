@@ -130,7 +130,7 @@ NAMES = {c.name for c in CASES} | {"isscalar", "polyfit"}
 BY_VALUE = {"polydiv", "roots", "poly", "polymul", "real_if_close"}  # whose shapes or dtypes depend on values
 
 
-@grouped("case", CASES, "name")
+@grouped("case", CASES, "name", quick=4)
 def test_as_numpy(case):
     if case.name not in BY_VALUE or case.order < 2:
         check(case)

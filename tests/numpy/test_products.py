@@ -149,7 +149,7 @@ for name in ("matmul", "dot", "inner", "outer", "kron", "tensordot", "vdot", "ve
 NAMES = {c.name for c in CASES} | {"einsum_path"}
 
 
-@grouped("case", CASES, "name")
+@grouped("case", CASES, "name", quick=4)
 def test_as_numpy(case):
     check(case)
 

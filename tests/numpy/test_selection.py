@@ -58,7 +58,7 @@ CASES = [
 NAMES = {c.name for c in CASES} | {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"}
 
 
-@grouped("case", CASES, "name")
+@grouped("case", CASES, "name", quick=4)
 def test_as_numpy(case: Case):
     check(case)
 

@@ -246,7 +246,7 @@ NAMES = {c.name for c in CASES} | {"row_stack", "trim_zeros"}
 
 @pytest.mark.filterwarnings("ignore:Mean of empty slice")
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")
-@grouped("case", CASES, "name")
+@grouped("case", CASES, "name", quick=4)
 def test_as_numpy(case):
     check(case)
 

@@ -80,7 +80,7 @@ def written(x: Any) -> Any:
     return ~x if x.dtype.kind == "b" else x + np.ones((), x.dtype)
 
 
-@grouped("case", CASES, "name")
+@grouped("case", CASES, "name", quick=2)
 def test_sharing_is_numpys(case):
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")

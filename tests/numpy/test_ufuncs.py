@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
 import pickle
 import warnings
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers import grouped
 from tests.numpy.cases import integers, kinds, refuses, truths, values
 
 import fgrad as fg
@@ -78,8 +80,7 @@ OPTIONS = [
     {"axis": 1, "dtype": np.float32}, {"initial": None, "axis": 1}]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SMOOTH)
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda o: " ".join(map(str, o)))
+@grouped("name, options", itertools.product(SMOOTH, OPTIONS))
 def test_reduce(name, options):
     if name in MISREAD and (options.get("dtype") or "initial" in options or options.get("axis") == 2):
         return
@@ -91,8 +92,10 @@ def test_reduce(name, options):
     agrees(X, theirs, ours, lambda x: expected(name, x, **options))
 
 
-@pytest.mark.parametrize("name", [*SMOOTH, *BITS, "logical_and", "logical_or", "logical_xor", "less"])
-@pytest.mark.parametrize("kind", kinds((3, 4)))
+REDUCED = [*SMOOTH, *BITS, "logical_and", "logical_or", "logical_xor", "less"]
+
+
+@grouped("name, kind", itertools.product(REDUCED, kinds((3, 4))))
 def test_dtypes(name, kind):
     x = kinds((3, 4), 0.6, 2.0)[kind]
     if x.dtype.kind in "iu":
@@ -203,8 +206,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("name", [*SMOOTH, "floor_divide", "greater", "ldexp"])
-@pytest.mark.parametrize("label", PLACES)
+@grouped("name, label", itertools.product([*SMOOTH, "floor_divide", "greater", "ldexp"], PLACES))
 def test_at(name, label):
     f, (index, value) = getattr(np, name), PLACES[label]
     if name == "ldexp":

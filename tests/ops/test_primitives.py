@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from scipy import linalg, signal, special
-from tests.helpers import grouped, spread
+from tests.helpers import grouped
 from tests.scipy.special_cases import CASES, operands
 
 import fgrad as fg
@@ -1256,10 +1256,8 @@ def test_names_of_samples_differ():
     assert len(set(names)) == len(names), sorted(n for n in set(names) if names.count(n) > 1)
 
 
-SOME, OTHERS = spread(SAMPLES, "primitive")
-
-
-def agrees(sample: Sample) -> None:
+@grouped("sample", SAMPLES, "primitive", quick=2)
+def test_primitive(sample):
     """Check values, derivatives and rules of a primitive at one point."""
     check_primitive(
         sample.primitive,
@@ -1269,16 +1267,6 @@ def agrees(sample: Sample) -> None:
         stops=sample.stops,
         **sample.params,
     )
-
-
-@grouped("sample", SOME, "primitive")
-def test_primitive(sample):
-    agrees(sample)
-
-
-@grouped("sample", OTHERS, "primitive")
-def test_primitive_at_all_other_samples(sample):
-    agrees(sample)
 
 
 @grouped("name", sorted({s.primitive for s in SAMPLES}), itemgetter(0))

@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 import pytest
+from tests.helpers import grouped
 from tests.ops.test_primitives import SAMPLES, Sample, values
 
 from fgrad.core import primitive as p
@@ -174,7 +175,7 @@ def is_joined(sample):
     return how and np.size(sample.args[0]) and (how.integers or sample.args[0].dtype.kind not in "iub")
 
 
-@pytest.mark.parametrize("sample", [s for s in SAMPLES if is_joined(s)], ids=str)
+@grouped("sample", filter(is_joined, SAMPLES), "primitive")
 def test_reductions_join_elements_in_any_order(sample):
     (x,), how = sample.args, PRIMITIVES[sample.primitive].reduction
     join, y = PRIMITIVES[how.join].run, run(sample, sample.args)

@@ -1,10 +1,12 @@
 """fgrad.scipy.linalg: SciPy's values, derivatives to second order, vmap and jit."""
 
+from operator import itemgetter
+
 import numpy as np
 import pytest
 from numpy.linalg import LinAlgError
 from scipy import linalg as reference
-from tests.helpers import close
+from tests.helpers import close, grouped
 from tests.scipy.checking import agrees, check
 
 import fgrad as fg
@@ -31,7 +33,7 @@ DTYPES = [np.float64, np.complex128, np.float32]
 
 
 def case(name, *args, order=2, label="", **options):
-    return pytest.param(name, args, options, order, id=f"{name} {label} {args[0].dtype}".replace("  ", " "))
+    return f"{name} {label} {args[0].dtype}", name, args, options, order
 
 
 def cases():
@@ -95,8 +97,8 @@ def cases():
         yield case("solve_toeplitz", v + 3, b, order=1)
 
 
-@pytest.mark.parametrize("name, args, options, order", list(cases()))
-def test_values_and_derivatives(name, args, options, order):
+@grouped("label, name, args, options, order", cases(), itemgetter(1), quick=4)
+def test_values_and_derivatives(label, name, args, options, order):
     f, g = (lambda *xs, m=m: getattr(m, name)(*xs, **options) for m in (linalg, reference))
     narrow = args[0].dtype == np.float32
     compiled = args[0].dtype == np.float64 and order == 2 and name in {"expm", "lu_factor", "ldl"}

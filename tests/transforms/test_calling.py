@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+from tests.helpers import grouped
 
 import fgrad as fg
 
@@ -29,8 +32,7 @@ POSITIONS = {
 NO_INTEGERS = [1.5, "x", b"x", None, True, (0, 1.5), ([0],), np.float64(0), {"x": 1}, len]
 
 
-@pytest.mark.parametrize("wrong", NO_INTEGERS, ids=repr)
-@pytest.mark.parametrize("name", POSITIONS)
+@grouped("name, wrong", itertools.product(POSITIONS, NO_INTEGERS))
 def test_positions_are_integers(name, wrong):
     parameter = name if "argnums" in name else "nondiff_argnums" if "custom" in name else "argnums"
     with pytest.raises(TypeError, match=rf"^{parameter} must be an integer or a sequence of integers, not "):

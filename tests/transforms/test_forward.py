@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
-from tests.helpers import close, differences, exactly, is_numpy, layouts
+from tests.helpers import close, differences, exactly, grouped, is_numpy, layouts
 
 import fgrad as fg
 import fgrad.numpy as fnp
@@ -66,9 +68,10 @@ SCALAR = {
 # ---- jvp --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("shape", [(1,), (3,), (2, 3), (0,), (2, 0)])
-@pytest.mark.parametrize("name", FUNCTIONS)
+SHAPES = [(1,), (3,), (2, 3), (0,), (2, 0)]
+
+
+@grouped("name, shape, dtype", itertools.product(FUNCTIONS, SHAPES, ["float64", "float32"]))
 def test_tangents_in_closed_form(name, shape, dtype):
     f, tangent = FUNCTIONS[name]
     rng = np.random.default_rng(0)

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import dataclasses
 import functools
+import itertools
 import pickle
 import re
 import subprocess
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from tests.helpers import close, exactly, is_numpy, layouts
+from tests.helpers import close, exactly, grouped, is_numpy, layouts
 
 import fgrad as fg
 import fgrad.numpy as fnp
@@ -188,9 +189,8 @@ WEAK = {
 }
 
 
-@pytest.mark.parametrize("array", ARRAYS, ids=lambda a: f"{a.dtype}{a.shape}")
-@pytest.mark.parametrize("number", NUMBERS)
-@pytest.mark.parametrize("name", WEAK)
+@pytest.mark.usefixtures("interpreted")
+@grouped("name, number, array", itertools.product(WEAK, NUMBERS, ARRAYS), quick=5)
 def test_python_numbers_promote_as_they_do_in_numpy(name, number, array):
     f = WEAK[name]
     got, expected = fg.jit(f)(array, number), f(fg.tensor(array), number)

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 import pytest
-from tests.helpers import close, differences, exactly, grouped, spread
+from tests.helpers import close, differences, exactly, grouped
 from tests.numpy.programs import PROGRAMS
 from tests.ops.test_primitives import SAMPLES
 from tests.transforms.test_stage import RULED
@@ -62,8 +62,10 @@ def same(actual, expected):
 PRIMITIVE_SAMPLES = [s for s in SAMPLES if s.primitive != "custom"]  # which is a rule of its own each time
 
 
+@pytest.mark.usefixtures("interpreted")
+@grouped("sample", PRIMITIVE_SAMPLES, "primitive", quick=1)
 @np.errstate(all="ignore")
-def composes(sample):
+def test_every_primitive(sample):
     """Compare jit, its derivatives and vmap of it with the primitive."""
     f = lambda *args: bind(sample.primitive, *args, **sample.params)
     try:
@@ -92,21 +94,6 @@ def composes(sample):
     expected = mapped(*wide)
     same(fg.jit(mapped)(*wide), expected)
     same(fg.vmap(fg.jit(f), axes)(*wide), expected)
-
-
-SOME, OTHERS = spread(PRIMITIVE_SAMPLES, "primitive")
-
-
-@pytest.mark.usefixtures("interpreted")
-@grouped("sample", SOME, "primitive")
-def test_every_primitive(sample):
-    composes(sample)
-
-
-@pytest.mark.usefixtures("interpreted")
-@grouped("sample", OTHERS, "primitive")
-def test_every_primitive_at_all_other_samples(sample):
-    composes(sample)
 
 
 MIRRORED = {  # whose domain is not closed under reversal

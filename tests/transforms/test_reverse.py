@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import scipy.optimize
-from tests.helpers import close, differences, exactly, is_numpy, layouts
+from tests.helpers import close, differences, exactly, grouped, is_numpy, layouts
 
 import fgrad as fg
 
@@ -77,9 +78,7 @@ def quadratic(x, y=2.0, *, scale=1.0):
 # ---- grad and value_and_grad: values ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("name", SCALAR)
+@grouped("name, point, dtype", itertools.product(SCALAR, POINTS, ["float64", "float32"]))
 def test_gradient_has_the_value_shape_and_dtype_of_the_closed_form(name, point, dtype):
     f, df = SCALAR[name]
     x = POINTS[point].astype(dtype)
