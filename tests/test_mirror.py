@@ -73,6 +73,7 @@ TOGETHER = {
     # what other processes, files and libraries see
     "archive/test_archive": "core/stored",
     "distributed/test_exchange": "distributed/operations distributed/transport",
+    "kernels/test_store": "files",
     "core/test_process": "import_hooks",
 }
 
