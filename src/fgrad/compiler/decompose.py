@@ -124,7 +124,7 @@ class _Writer:
 
     def append(self, e: Equation) -> None:
         """Add an equation, with its numbers as inputs unless they are such that a text may hold."""
-        if PRIMITIVES[e.name].body is not None and any(_is_odd(a) for a in e.args):
+        if PRIMITIVES[e.name].scalar is not None and any(_is_odd(a) for a in e.args):
             dtypes = loop_dtypes(e)
             args = [self.number(a, d) if _is_odd(a) else a for a, d in zip(e.args, dtypes, strict=True)]
             e = Equation(e.name, tuple(args), e.params, e.outs, e.line)

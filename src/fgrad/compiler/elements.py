@@ -411,7 +411,8 @@ def aligned(at: Indices, shape: Shape) -> Indices:
 
 @functools.cache
 def _body(name: str) -> Body:
-    body = PRIMITIVES[name].body
+    body = PRIMITIVES[name].scalar
+    assert body is not None  # noqa: S101 -- others are not fused
     return prepare(body.params, (body.result,))
 
 
@@ -451,5 +452,5 @@ def _kind(a: Any) -> Any:
 
 def scalar_work(name: str) -> int:
     """Return how many operations an element of a primitive takes."""
-    body = PRIMITIVES[name].body
+    body = PRIMITIVES[name].scalar
     return 1 if body is None else sum(ATOMS[x.head].cost for x in postorder(body.result) if x.args)

@@ -297,13 +297,13 @@ def is_fusable(equation: Equation) -> bool:
         return dtypes[-1].kind in ("iuf" if primitive.reduction.integers else "f")
     if CONTRACTION in equation.traits:
         return dtypes[-1].kind == "f" and is_inline(equation)
-    if (primitive.body is None and not primitive.integers) or params or primitive.many:
+    if (primitive.scalar is None and not primitive.integers) or params or primitive.many:
         return False
     dtypes = loop_dtypes(equation)
     if any(d.char not in NATIVE for d in dtypes) or not all(map(_holds, dtypes, equation.args)):
         return False
     if dtypes[-1].kind == "f":
-        return primitive.body is not None
+        return primitive.scalar is not None
     if name in {"floor_divide", "remainder"}:  # the processor stops at 0, and at the least number over -1
         divisor = equation.args[1]
         return dtypes[-1].kind in "iu" and isinstance(divisor, int) and divisor > 0

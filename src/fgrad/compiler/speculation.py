@@ -54,7 +54,7 @@ def _operations(e: Equation) -> int:
         return 0
     if CONTRACTION in e.traits:
         return contraction(e)
-    if PRIMITIVES[e.name].body is not None:
+    if PRIMITIVES[e.name].scalar is not None:
         return scalar_work(e.name) * math.prod(e.outs[0].aval.shape)
     return sum(math.prod(_shape(x)) for x in (*e.args, *e.outs))
 

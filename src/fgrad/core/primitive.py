@@ -213,6 +213,7 @@ class Primitive:
         "depends",
         "effect",
         "flat",
+        "formula",
         "inline",
         "integers",
         "large",
@@ -241,6 +242,7 @@ class Primitive:
     shape: Rule | None
     batch: Rule | None
     body: Any
+    formula: Any
     many: bool
     real: bool
     inline: Rule | None
@@ -272,6 +274,7 @@ class Primitive:
         shape: Rule | None = None,
         batch: Rule | None = None,
         body: Any = None,
+        formula: Any = None,
         many: bool = False,
         real: bool = False,
         inline: Rule | None = None,
@@ -302,6 +305,7 @@ class Primitive:
             shape: (*avals, **params) -> aval (or a tuple); None runs the primitive on placeholder data.
             batch: (mapped, *values, **params) -> out, the batch axis first in and out; None loops.
             body: the scalar code that may be fused; None where elements mix.
+            formula: the same of a function that a library computes, to a few units in the last place.
             many: whether the output is a tuple.
             real: whether the derivative holds for real arguments only.
             inline: the same by other operations, which take its place in a staged program.
@@ -334,7 +338,7 @@ class Primitive:
         self.unchecked, self.effect, self.traits = unchecked or {}, effect, frozenset(traits)
         self.integers, self.truths, self.python, self.reduction = integers, truths, python, reduction
         self.name, self.run, self.shape, self.batch, self.body = name, run, shape, batch, body
-        self.many, self.real, self.inline, self.apply = many, real, inline, apply
+        self.many, self.real, self.inline, self.apply, self.formula = many, real, inline, apply, formula
         self._make_vjp, self._vjps = vjp, dict[Pattern, "VJP | None"]()
         self.flat = vjp is flat  # no derivative at all
         # where eager mode looks first: vjp rules that save values only, of one tracked argument, or of two
@@ -344,6 +348,11 @@ class Primitive:
         self.plans: dict[
             int, VJP
         ] = {}  # by tracked arguments as binary digits; primitives of one output only
+
+    @property
+    def scalar(self) -> Any:
+        """What compiled loops compute at one element; None: they do not."""
+        return self.body or self.formula
 
     def vjp(self, pattern: Pattern) -> VJP | None:
         """Return how cotangents go back to the arguments that `pattern` marks."""

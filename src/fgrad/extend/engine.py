@@ -23,6 +23,8 @@ from fgrad.expr.node import Expr as Expr
 from fgrad.expr.node import Operand as Operand
 from fgrad.expr.node import postorder as postorder
 from fgrad.expr.node import var as var
+from fgrad.expr.special import CENTER as CENTER
+from fgrad.expr.special import ERFC as ERFC
 from fgrad.lax.opaque import OpaqueRule as OpaqueRule
 from fgrad.lax.opaque import apply_opaque as apply_opaque
 from fgrad.lax.opaque import plain_value as plain_value
@@ -45,6 +47,7 @@ from fgrad.numpy.registry import with_keywords as with_keywords
 from fgrad.ops import matrices as matrices
 from fgrad.ops import systems as systems
 from fgrad.ops import windows as windows
+from fgrad.ops.compiled import FastUfunc as FastUfunc
 from fgrad.ops.contraction import contract as contract
 from fgrad.ops.elementwise import batch_elementwise as batch_elementwise
 from fgrad.ops.elementwise import declare_call as declare_call

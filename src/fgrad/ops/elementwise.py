@@ -92,8 +92,10 @@ def declare_call(
     title: str,
     real: bool,
     shape: Rule | None = None,
+    formula: Callable[..., Expr] | None = None,
+    large: Rule | None = None,
 ) -> Primitive:
-    """Add the primitive of a function that has no scalar code here, because another library computes it.
+    """Add the primitive of a function that another library computes.
 
     Args:
         name: the name of the primitive, an identifier.
@@ -104,6 +106,8 @@ def declare_call(
         title: what messages call the function.
         real: whether the slopes hold for real arguments only.
         shape: (*avals) -> aval; None asks the ufunc `run`.
+        formula: (*operands) -> its value by atoms, for compiled loops of real numbers.
+        large: what eager mode calls in place of `run` for large arrays.
     """
     params = tuple(var(f"x{i}") for i in range(len(arguments)))
     called = (unary, binary)[len(params) - 1] if len(params) < 3 else bind
@@ -125,7 +129,9 @@ def declare_call(
                 )
         return make_vjp(pattern)
 
-    return _declare(name, params, None, run, vjp if slopes else flat, real=real, shape=shape, mixes=True)
+    scalar = None if formula is None else Body(params, formula(*params))
+    columns: dict[str, Any] = {"formula": scalar, "large": large, "mixes": True}
+    return _declare(name, params, None, run, vjp if slopes else flat, real=real, shape=shape, **columns)
 
 
 def declare_word(name: str, f: Rule) -> None:

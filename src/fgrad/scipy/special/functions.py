@@ -19,6 +19,7 @@ from fgrad.extend.engine import (
     as_array,
     axes_of,
     call,
+    convert,
     elsewhere,
     fn,
     for_tensors,
@@ -134,6 +135,8 @@ def polygamma(n: Any, x: Any) -> Any:
         x: real array.
     """
     n, x = np.asarray(n), operand(x)
+    if not n.ndim and n == 1 and x.dtype.kind != "c":
+        return bind("trigamma", convert(x, np.dtype(float)))
     order = np.maximum(n, 1)
     higher = (-1.0) ** (order + 1) * special.gamma(order + 1.0) * bind("zeta", order + 1.0, x)
     return higher if n.all() else bind("where", n == 0, bind("psi", x), higher)

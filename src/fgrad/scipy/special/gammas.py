@@ -165,8 +165,12 @@ def _folded_psi(x: Expr) -> Expr:
 
 def _psi(_: Expr, x: Expr) -> tuple[Expr]:
     low = _is_low(x)
-    rest = fn.zeta(2, where(low, 1 - x, x))
+    rest = fn.trigamma(where(low, 1 - x, x))
     return (where(low, math.pi**2 * _inverse_square(_sine(where(low, x, 0.5))) - rest, rest),)
+
+
+def _trigamma(_: Expr, x: Expr) -> tuple[Expr]:
+    return (-2 * fn.zeta(3, x),)
 
 
 def _rgamma(_: Expr, x: Expr) -> tuple[Expr]:
@@ -263,6 +267,8 @@ declare({
     "rgamma":   Row("z", _rgamma, "5.2.2, 5.5.3"),
     "gammasgn": Row("x", None, "constant between poles"),
     "psi":      Row("z", _psi, "5.15.1, 5.15.6"),
+    "trigamma": Row("x", _trigamma, "5.15.1, 5.15.6",
+                    run=lambda x: special.zeta(2, x)),
     "zeta":     Row("x q", lambda f, x, q: (None, -x * fn.zeta(x + 1, q)), "25.11.17",
                     run=lambda x, q: special.zeta(x, q)),  # noqa: PLW0108 -- it takes more
     "beta":     Row("a b", _beta, "5.12.1, 5.5.4"),

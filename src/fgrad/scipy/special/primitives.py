@@ -16,7 +16,17 @@ from scipy import special
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import Rule
 from fgrad.core.tensor import bind
-from fgrad.extend.engine import Expr, Operand, as_array, declare_call, declare_word, var, where
+from fgrad.extend.engine import (
+    Expr,
+    FastUfunc,
+    Operand,
+    as_array,
+    declare_call,
+    declare_word,
+    var,
+    where,
+)
+from fgrad.scipy.special.formulas import FORMULAS
 
 Slopes = Callable[..., Any]  # a sequence of expressions, numbers and None
 
@@ -93,6 +103,8 @@ def declare(table: Mapping[str, Row]) -> None:
             title=f"scipy.special.{function}",
             real=not row.complex,
             shape=shape,
+            formula=FORMULAS.get(name),
+            large=_large(name, run, len(arguments)),
         )
         if function in vars(special):
             PRIMITIVES_OF[function] = (*PRIMITIVES_OF.get(function, ()), name)
@@ -107,6 +119,20 @@ def constants(function: str) -> set[int]:
         slopes = row.slopes(*map(var, ("f", *"abcdefgh"[:count]))) if row.slopes else (0,) * count
         found |= {i for i, slope in enumerate(slopes) if slope is None}
     return found
+
+
+def _large(name: str, run: Rule, count: int) -> Rule | None:
+    """Return what computes large arrays: the formula, unless SciPy is to speak of errors."""
+    formula = FORMULAS.get(name)
+    if formula is None:
+        return None
+    params = tuple(var(f"x{i}") for i in range(count))
+    fast = FastUfunc(params, formula(*params), run, "fd", silent=True)
+
+    def large(*operands: Any) -> Any:
+        return (fast if {*special.geterr().values()} == {"ignore"} else run)(*operands)
+
+    return large
 
 
 def _computed(ufunc: Any, row: Row) -> tuple[Rule, Rule | None]:
