@@ -273,6 +273,27 @@ i0, i0e = (_bessel(I0_NEAR, I0_FAR, 0, scaled=s) for s in (False, True))
 i1, i1e = (_bessel(I1_NEAR, I1_FAR, 1, scaled=s) for s in (False, True))
 
 
+# ---- angles in degrees
+
+
+def _degrees(quarter: float) -> Formula:
+    def formula(x: Expr) -> Expr:
+        """Return the sine of `x` and some quarters of a turn: exact multiples of them are taken off first."""
+        near = fn.fabs(x) <= 1e14  # SciPy gives zero elsewhere
+        turns = fn.rint(where(near, x, 0) / 90)
+        rest = (where(near, x, 0) - 90 * turns) * (math.pi / 180)
+        turns = turns + quarter
+        quadrant = turns - 4 * fn.floor(0.25 * turns)
+        value = where(fn.logical_or(equal(quadrant, 0), equal(quadrant, 2)), fn.sin(rest), fn.cos(rest))
+        value = where(quadrant >= 2, -value, value)
+        return where(equal(x, x), where(near, value, 0), x)
+
+    return formula
+
+
+sindg, cosdg = _degrees(0.0), _degrees(1.0)
+
+
 # ---- entropies and transformations
 
 
@@ -322,4 +343,4 @@ FORMULAS: dict[str, Formula] = {  # name of a primitive -> what compiled loops c
         *(entr, erfcx, erfinv, exprel, gammaln, huber, log_expit, log_ndtr, logit),
         *(ndtr, ndtri, psi, trigamma, xlog1py, xlogy),
     )
-} | {"i0": i0, "i0e": i0e, "i1": i1, "i1e": i1e}
+} | {"cosdg": cosdg, "sindg": sindg, "i0": i0, "i0e": i0e, "i1": i1, "i1e": i1e}

@@ -1,0 +1,121 @@
+"""Formulas of special functions, which compiled loops compute, against mpmath and SciPy."""
+
+from __future__ import annotations
+
+import mpmath as mp
+import numpy as np
+import pytest
+import scipy.special as theirs
+from tests.scipy.special_cases import CASES
+
+import fgrad as fg
+from fgrad.core.primitive import LARGE
+from fgrad.core.tensor import bind
+from fgrad.scipy.special.formulas import FORMULAS
+
+rng = np.random.default_rng(0)
+EVERYWHERE = np.concatenate(
+    [rng.uniform(-20, 20, 60), rng.normal(size=60), *(s * 10 ** rng.uniform(-12, 2, 25) for s in (-1, 1))]
+)
+CLOSE, WIDE = 10 ** rng.uniform(-12, -1, 20), 10 ** rng.uniform(-12, 12, 40)
+ABOVE = np.concatenate([rng.uniform(0, 20, 60), rng.uniform(0, 3, 60), WIDE, np.arange(1.0, 12)])
+ABOVE = np.concatenate([ABOVE, 1 + CLOSE, 1 - CLOSE])
+UNIT = np.concatenate([rng.uniform(size=100), CLOSE, 1 - CLOSE])
+BELOW = -np.concatenate([rng.uniform(0, 20, 60), 10 ** rng.uniform(-12, 0, 30)])
+# name -> where it is computed, one array an operand
+DOMAINS = {
+    **dict.fromkeys(("gammaln", "psi", "trigamma"), (np.concatenate([ABOVE, BELOW]),)),
+    **dict.fromkeys(
+        ("erfcx", "exprel", "i0", "i0e", "i1", "i1e", "log_expit", "log_ndtr", "ndtr"), (EVERYWHERE,)
+    ),
+    **dict.fromkeys(("logit", "ndtri"), (UNIT,)),
+    "erfinv": (np.concatenate([UNIT, -UNIT]),),
+    "entr": (ABOVE,),
+    "erfcx": (EVERYWHERE[EVERYWHERE > -9],),
+    **dict.fromkeys(("cosdg", "sindg"), (40 * EVERYWHERE,)),
+    "huber": (np.resize(ABOVE, EVERYWHERE.size), EVERYWHERE),
+    "xlogy": (np.resize(EVERYWHERE, ABOVE.size), ABOVE),
+    "xlog1py": (np.resize(EVERYWHERE, ABOVE.size), ABOVE),
+}
+SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.5, np.inf, -np.inf, np.nan, 1e300, 1e-300])
+ULPS = 6.0
+EXCEPT = {  # where SciPy's value is not the limit, or not that of the exact function
+    "trigamma": [-np.inf],
+}
+
+
+def compiled(name):
+    return fg.jit(lambda *xs: bind(name, *xs))
+
+
+def test_every_formula_is_tested():
+    assert set(DOMAINS) == set(FORMULAS)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_compiled_values_are_those_of_mpmath(name):
+    """To a few units in the last place, and what the rounding of one number on the way may cost."""
+    points = DOMAINS[name]
+    f = compiled(name)
+    assert f.lower(*points).cost().kernels == 1
+    found = f(*points)
+    slopes = [
+        np.asarray(fg.grad(lambda *xs: np.sum(bind(name, *xs)), argnums=i)(*points))
+        for i in range(len(points))
+    ]
+    sizes = [np.abs(slope * x) for slope, x in zip(slopes, points, strict=True)]
+    with mp.workdps(30):
+        for i, value in enumerate(found):
+            exact = CASES[name].definition(*(mp.mpf(float(x[i])) for x in points))
+            exact = mp.re(exact)
+            allowed = ULPS * np.spacing(abs(float(exact))) + 2e-15 * np.nan_to_num(sum(s[i] for s in sizes))
+            assert abs(mp.mpf(float(value)) - exact) <= allowed, [x[i] for x in points]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", FORMULAS)
+def test_special_values_are_those_of_scipy(name, dtype):
+    count = len(DOMAINS[name])
+    points = [x.ravel() for x in np.meshgrid(*[SPECIAL] * count)]
+    keep = ~np.isin(points[0], EXCEPT.get(name, []))
+    points = [x[keep] for x in points]
+    with np.errstate(all="ignore"):
+        points = [x.astype(dtype) for x in points]
+        expected = bind(name, *points)
+    found = compiled(name)(*points)
+    assert found.dtype == expected.dtype
+    rtol = 1e-13 if dtype is np.float64 else 2e-5
+    np.testing.assert_allclose(found, expected, rtol=rtol, atol=0)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_large_arrays_take_the_formula_and_small_ones_scipy(name):
+    points = [np.resize(x, LARGE) for x in DOMAINS[name]]
+    run = getattr(theirs, name, lambda x: theirs.zeta(2, x))
+    for dtype, rtol in ((np.float64, 1e-12), (np.float32, 2e-4)):
+        given = [x.astype(dtype) for x in points]
+        found = bind(name, *map(fg.tensor, given))
+        expected = run(*(x.astype(np.float64) for x in given))
+        assert found.dtype == dtype
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=rtol, atol=10 * rtol)
+        few = [x[:7] for x in given]
+        np.testing.assert_array_equal(np.asarray(bind(name, *map(fg.tensor, few))), run(*few))
+
+
+def test_scipy_speaks_of_errors_where_it_is_asked_to():
+    zeros = fg.tensor(np.zeros(LARGE))
+    with theirs.errstate(all="raise"), pytest.raises(theirs.SpecialFunctionError):
+        theirs.psi(zeros)
+    assert np.all(np.isinf(np.asarray(theirs.psi(zeros))))
+
+
+@pytest.mark.parametrize(
+    "name", ["gammaln", "psi", "ndtr", "log_ndtr", "ndtri", "erfinv", "i0", "logit", "entr"]
+)
+def test_gradients_need_no_python(name):
+    points = DOMAINS[name]
+    g = fg.jit(fg.grad(lambda *xs: np.sum(bind(name, *xs))))
+    assert "# Python; " not in g.lower(*points).source
+    np.testing.assert_allclose(
+        g(*points), fg.grad(lambda *xs: np.sum(bind(name, *xs)))(*points), rtol=1e-9, atol=1e-12
+    )
