@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.backend.checks import check, check_primitive, on_device, same
-from tests.backend.test_primitives import GROUPS
+from tests.backend.checks import check, on_device, same
+from tests.backend.test_primitives import test_primitive as test_primitive  # noqa: PLC0414
 from tests.backend.test_scipy import test_functions_and_derivatives as test_functions_and_derivatives  # noqa: PLC0414
 from tests.backend.test_special import test_integrals_of_carlson as test_integrals_of_carlson  # noqa: PLC0414
 from tests.backend.test_special import (
@@ -21,13 +21,6 @@ from fgrad.compiler.device.executable import WARM
 
 pytestmark = pytest.mark.cuda
 RNG = np.random.default_rng(1)
-
-
-@pytest.mark.parametrize("name", sorted(GROUPS))
-def test_primitive(name):
-    for sample in GROUPS[name]:
-        if sample.args and any(hasattr(a, "shape") for a in sample.args):
-            check_primitive(sample)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
