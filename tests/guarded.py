@@ -20,6 +20,7 @@ import numpy as np
 
 import fgrad as fg
 from fgrad import lax, random
+from fgrad.compiler.fuse import BLOCK
 from fgrad.errors import BrokenContractError
 from fgrad.expr.node import apply, var
 from fgrad.kernels import (
@@ -28,13 +29,13 @@ from fgrad.kernels import (
     functions,
     gather_scatter,
     outer,
-    rows,
     scans,
     small_matrices,
     sorting,
     threads,
     windows,
 )
+from fgrad.ops import contraction, normalization
 from fgrad.scipy import linalg
 
 PAGE = mmap.PAGESIZE
@@ -152,17 +153,17 @@ SHAPES = [(1, 1), (1, 7), (3, 5), (9, 1), (7, 67), (65, 3), (33, 257)]
 
 
 def of_rows():
-    """Run softmax, norms and their like."""
+    """Run softmax, norms and their like, as programs of large arrays."""
+    normalization.LARGE = contraction.LARGE = 1
     for dtype in "fd":
         for r, n in SHAPES:
-            x, y, ct = (new(r, n, dtype=dtype) for _ in range(3))
-            rows.softmax(x, n), rows.softmax_back(ct, y, n)
-            rows.log_softmax(x, n), rows.log_softmax_back(ct, y, n), rows.logsumexp(x, n)
-            rows.shifted_exp(new(r, dtype=dtype), x, new(r, dtype=dtype), n)
-            rows.layer_norm(x, new(n, dtype=dtype), new(n, dtype=dtype), 1e-5)
-            rows.layer_norm_back(ct, x, new(n, dtype=dtype), 1e-5)
-        for n in (rows.CHUNK - 1, 2 * rows.CHUNK + 3):
-            rows.inner(new(n, dtype=dtype), new(n, dtype=dtype))
+            x, ct = new(r, n, dtype=dtype), new(r, n, dtype=dtype)
+            for f in (fg.nn.softmax, fg.nn.log_softmax):
+                fg.vjp(f, x)[1](ct)
+            fg.vjp(lambda x: fg.nn.logsumexp(x, -1), x)[1](new(r, dtype=dtype))
+            fg.vjp(fg.nn.layer_norm, x, new(n, dtype=dtype), new(n, dtype=dtype))[1](ct)
+        for n in (BLOCK - 1, 2 * BLOCK + 3):
+            np.dot(fg.tensor(new(n, dtype=dtype)), new(n, dtype=dtype))
 
 
 def of_scans():

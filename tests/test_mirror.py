@@ -51,7 +51,7 @@ TOGETHER = {
     "lax/test_control": "lax/*",
     # devices, simulated
     "backend/test_functions": "backend/array backend/composed backend/library",
-    "backend/test_launches": "transforms/device_rules",
+    "backend/test_launches": "transforms/compiled_rules",
     # NumPy's surface, by its own chapters
     "numpy/test_polynomials": "numpy/calculus",
     "numpy/test_creation": "numpy/grids numpy/windows numpy/nondifferentiable",

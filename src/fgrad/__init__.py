@@ -25,10 +25,10 @@ from fgrad.errors import UnsolvedWarning as UnsolvedWarning
 from fgrad.errors import UnusedArgumentError as UnusedArgumentError
 from fgrad.locks import survive_forks as _survive_forks
 from fgrad.numpy.indexing import stop_gradient as stop_gradient
+from fgrad.transforms.compiled_rules import launched as _launched  # noqa: F401 -- what runs primitives of large arrays, and on a device
 from fgrad.transforms.custom import Function as Function
 from fgrad.transforms.custom import custom_jvp as custom_jvp
 from fgrad.transforms.custom import custom_vjp as custom_vjp
-from fgrad.transforms.device_rules import launched as _launched  # noqa: F401 -- what primitives on a device are run by
 from fgrad.transforms.forward import hessian as hessian
 from fgrad.transforms.forward import hvp as hvp
 from fgrad.transforms.forward import jacfwd as jacfwd

@@ -13,8 +13,9 @@ from tests.backend.checks import no_transfers, on_device, same
 import fgrad as fg
 from fgrad.backend import library
 from fgrad.compiler.device import executable
+from fgrad.core.caches import LRU
 from fgrad.kernels import launching
-from fgrad.transforms import device_rules
+from fgrad.transforms import compiled_rules
 
 RNG = np.random.default_rng(0)
 X, V = RNG.uniform(-2, 2, (3, 40)), RNG.uniform(0.5, 1.5, 40)
@@ -171,8 +172,8 @@ def test_eager_operations_hold_on_to_little_memory(monkeypatch):
         contexts.append(weakref.ref(found))
         return found
 
-    monkeypatch.setattr(device_rules, "PROGRAMS", {})
-    monkeypatch.setattr(device_rules, "BYTES", 0)
+    monkeypatch.setattr(compiled_rules, "PROGRAMS", LRU())
+    monkeypatch.setattr(compiled_rules, "BYTES", 0)
     monkeypatch.setattr(executable, "Context", made)
     f = lambda x: fg.nn.layer_norm(x, on_device(V), on_device(V))
     gc.disable()
@@ -183,5 +184,5 @@ def test_eager_operations_hold_on_to_little_memory(monkeypatch):
         alive = [c() for c in contexts if c() is not None]
     finally:
         gc.enable()
-    assert any(e.plan.size for e in device_rules.PROGRAMS.values())
+    assert any(e.plan.size for e in compiled_rules.PROGRAMS.young.values())
     assert not any(c.plan.size for c in alive)

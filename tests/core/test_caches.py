@@ -108,7 +108,6 @@ FEW = {
     "kernels/convolution.py": {"_kernel"},  # tiles: of at most 8 rows, two vectors, and four kinds of lanes
     "kernels/outer.py": {"_kernel"},  # dtypes
     "kernels/gather_scatter.py": {"_kernel", "_rows", "_shared", "_fetched"},  # names of primitives, dtypes
-    "kernels/rows.py": {"_kernel", "_layer_norm_back"},  # names of primitives, dtypes
     "kernels/scans.py": {"_kernel"},  # one axis or two, dtypes
     "kernels/signals.py": {"_words"},
     "kernels/sorting.py": {"_kernel"},  # dtypes

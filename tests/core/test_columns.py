@@ -17,7 +17,6 @@ OTHERS = {
     "compat/cpython.py": "methods of Python's containers",
     "kernels/cuda.py": "functions of CUDA's library",
     "kernels/mathlib.py": "functions of NumPy that tests hold the scalar library against",
-    "kernels/rows.py": "kernels of rows",
     "kernels/scalars.py": "functions and instructions that LLVM calls",
     "kernels/vector/__init__.py": "functions of the scalar library",
     "kernels/vector/errors.py": "polynomials",

@@ -67,7 +67,7 @@ def test_every_kernel_states_its_contract():
         "compiler.concatenation",
     }
     # in these the head of a kernel is joined to others that say it
-    heads = {"windows": "_HEAD", "convolution": "_HEAD", "rows": "_HEAD", "scans": "_TEXT"}
+    heads = {"windows": "_HEAD", "convolution": "_HEAD", "scans": "_TEXT"}
     heads |= {"small_matrices": "_HEAD"}
     generated = {f"fgrad.kernels.{name}": head for name, head in heads.items()}
     for name, text in texts():

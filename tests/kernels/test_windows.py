@@ -1,7 +1,13 @@
-"""Pooling kernels against loops over windows: those that lie inside are written out, those at edges not."""
+"""Pooling kernels against loops over windows: those that lie inside are written out, those at edges not.
+
+Those and convolutions also against the NumPy code that primitives use for small arrays.
+"""
 
 import numpy as np
+import pytest
 
+from fgrad import ops
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.kernels import windows
 
 IMAGES = [(2, 7, 9), (1, 3, 1), (3, 1, 5), (1, 2, 2)]
@@ -10,6 +16,19 @@ WINDOWS = {
     (3, 3): [(1, 2)],
     (5, 4): [(1, 1), (2, 1)],
 }  # and strides; every pair compiles
+
+POOLS = [
+    {"window": (2, 2), "stride": (2, 2), "padding": ((0, 0), (0, 0))},
+    {"window": (3, 2), "stride": (1, 3), "padding": ((1, 2), (0, 1))},
+    {"window": (3,), "stride": (2,), "padding": ((1, 1),)},
+]
+CONVOLUTIONS = [
+    ((2, 3, 6, 7), (4, 3, 3, 3), {"padding": ((1, 1), (1, 1))}),
+    ((3, 4, 7, 6), (6, 2, 2, 3), {"stride": (2, 3), "padding": ((0, 3), (2, 1)), "groups": 2}),
+    ((2, 4, 9, 8), (4, 1, 2, 3), {"dilation": (3, 2), "padding": ((2, 2), (4, 4)), "groups": 4}),
+    ((2, 2, 17), (3, 2, 4), {"stride": (3,), "padding": ((1, 6),), "dilation": (2,)}),
+    ((1, 2, 5, 5), (2, 2, 1, 1), {"padding": ((-1, 2), (0, -2))}),
+]
 
 
 def settings():
@@ -65,3 +84,70 @@ def test_nan_is_a_maximum_and_gets_no_cotangent():
     back = windows.max_pool_back(np.ones((1, 2, 2)), y, x, *given)
     np.testing.assert_array_equal(back[0, :2, :2], 0)
     np.testing.assert_array_equal(back[0, 2:, 2:], 0.25)
+
+
+@pytest.fixture
+def limit(monkeypatch):
+    def set_to(n):
+        for module in (ops.windows, ops.pooling):
+            monkeypatch.setattr(module, "LARGE", n)
+
+    return set_to
+
+
+@pytest.fixture
+def twice(limit):
+    """Return the function that runs something by NumPy and by kernels, and compares."""
+
+    def compare(f, rtol):
+        results = []
+        for n in (2**62, 0):
+            limit(n)
+            with np.errstate(all="ignore"):
+                found = f()
+            results.append(found if isinstance(found, list | tuple) else [found])
+        for slow, fast in zip(*results, strict=True):
+            assert (slow.shape, slow.dtype) == (fast.shape, fast.dtype)
+            largest = np.abs(slow[np.isfinite(slow)]).max(initial=0)
+            np.testing.assert_allclose(fast, slow, rtol=rtol, atol=rtol * largest)
+        return results[0]
+
+    return compare
+
+
+@pytest.mark.parametrize("params", POOLS)
+@pytest.mark.parametrize("dtype", [np.float64])
+def test_pooling(twice, params, dtype):
+    rtol = 50 * np.finfo(dtype).eps
+    rng = np.random.default_rng(0)
+    x = rng.integers(-3, 3, (3, 7, 8)).astype(dtype)  # many ties
+    x[0, :4] = -np.inf
+    (out,) = twice(lambda: PRIMITIVES["max_pool"].run(x, **params), 0)
+    ct = rng.standard_normal(out.shape).astype(dtype)
+    twice(lambda: ops.pooling._max_adjoint(ct, out, x, **params), rtol)
+    x[0, :4] = 2
+    x[1, 1, 1] = np.nan
+    (out,) = twice(lambda: PRIMITIVES["max_pool"].run(x, **params), 0)
+    twice(lambda: ops.pooling._max_adjoint(ct, out, x, **params), rtol)
+    x[1, 1, 1] = 2
+    twice(lambda: PRIMITIVES["window_sum"].run(x, **params), rtol)
+    space = x.shape[x.ndim - len(params["window"]) :]
+    twice(lambda: PRIMITIVES["window_spread"].run(ct, **params, space=space), rtol)
+
+
+@pytest.mark.parametrize(("x", "w", "params"), CONVOLUTIONS)
+@pytest.mark.parametrize("dtype", [np.float64])
+@pytest.mark.parametrize("tile", [1, 1000, 2**20])
+def test_convolution(twice, x, w, params, dtype, tile, monkeypatch):
+    monkeypatch.setattr(windows, "TILE", tile)
+    rank = len(x) - 2
+    zeros = ((0, 0),) * rank
+    ones = (1,) * rank
+    full = {"stride": ones, "padding": zeros, "dilation": ones, "groups": 1, **params, "input_dilation": ones}
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype(dtype) for s in (x, w))
+    rtol = 50 * np.finfo(dtype).eps
+    (out,) = twice(lambda: PRIMITIVES["conv"].run(x, w, **full), rtol)
+    ct = rng.standard_normal(out.shape).astype(dtype)
+    twice(lambda: ops.windows._input_adjoint(ct, w, x, **full), rtol)
+    twice(lambda: ops.windows._kernel_adjoint(ct, x, w, **full), rtol)

@@ -176,19 +176,20 @@ def _softmax(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not _is_real(x):
         return None
     y = w.write("exp", w.write("subtract", x, w.spread(w.write("max", x, axes=axes), x, axes)))
-    return w.write("divide", y, w.spread(w.write("sum", y, axes=axes), x, axes))
+    return w.write("multiply", y, w.spread(w.write("divide", 1.0, w.write("sum", y, axes=axes)), x, axes))
 
 
 @_rule("log_softmax")
 def _log_softmax(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not _is_real(x):
         return None
-    y = w.write("subtract", x, w.spread(w.write("max", x, axes=axes), x, axes))
-    total = w.write("log", w.write("sum", w.write("exp", y), axes=axes))
-    return w.write("subtract", y, w.spread(total, x, axes))
+    top = w.spread(w.write("max", x, axes=axes), x, axes)
+    total = w.write("log", w.write("sum", w.write("exp", w.write("subtract", x, top)), axes=axes))
+    # the difference again, which takes less time than to write and read a row of them
+    return w.write("subtract", w.write("subtract", x, top), w.spread(total, x, axes))
 
 
-@_rule("layer_norm", ON_DEVICE)
+@_rule("layer_norm")
 def _layer_norm(w: _Writer, x: Any, weight: Any, bias: Any, *, rank: int, eps: float) -> Any:
     if not all(map(_is_real, (x, weight, bias))) or not x.aval.dtype == weight.aval.dtype == bias.aval.dtype:
         return None
@@ -197,8 +198,8 @@ def _layer_norm(w: _Writer, x: Any, weight: Any, bias: Any, *, rank: int, eps: f
     count = float(math.prod(x.aval.shape[i] for i in axes))
     gap = w.write("subtract", x, w.spread(w.write("divide", w.write("sum", x, axes=axes), count), x, axes))
     variance = w.write("divide", w.write("sum", w.write("multiply", gap, gap), axes=axes), count)
-    size = w.write("sqrt", w.write("add", variance, eps))
-    y = w.write("divide", gap, w.spread(size, x, axes))
+    scale = w.write("divide", 1.0, w.write("sqrt", w.write("add", variance, eps)))
+    y = w.write("multiply", gap, w.spread(scale, x, axes))
     return w.write("add", w.write("multiply", y, weight), bias)
 
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad import config
 from fgrad.compiler.elements import SMALL, Elements
 from fgrad.compiler.fuse import BLOCK, Nest, Root
 from fgrad.compiler.index import Index, counter, linear, reach
@@ -26,6 +29,7 @@ from fgrad.kernels.body import FLOAT64, helpers
 TURNS = 4  # of a loop that LLVM may write out: longer ones it should make vectors of
 BLOCKS = 1024  # at most, and as few as take an eighth of the memory of what they read
 FILLING = 900  # the number of the loop that fills an array with zeros
+_CALLED = re.compile(r"(?<![\w.])[\w.]+(?=\()")
 
 
 class Part:
@@ -101,10 +105,21 @@ def combine(part: Part) -> Kernel:
         "count = np.uintp(args[2])",
         "blocks = np.uintp(args[3])",
         "for i in range(lo, hi):",
-        "    total = b0[i]",
-        "    for k in range(U1, blocks):",
-        f"        total = {joined(name, dtype, 'total', 'b0[k * count + i]')}",
-        "    b1[i] = total",
+        *(
+            [  # of many numbers: all of one block, then all of the next, which vectors do together
+                "    b1[i] = b0[i]",
+                "for k in range(U1, blocks):",
+                "    for i in range(lo, hi):",
+                f"        b1[i] = {joined(name, dtype, 'b1[i]', 'b0[k * count + i]')}",
+            ]
+            if part.count > SMALL
+            else [
+                "    total = b0[i]",
+                "    for k in range(U1, blocks):",
+                f"        total = {joined(name, dtype, 'total', 'b0[k * count + i]')}",
+                "    b1[i] = total",
+            ]
+        ),
     ]
     body = "\n".join(f"    {line}" for line in lines)
     text = _module(body, {}, {1}, dtype if dtype.kind == "f" else FLOAT64)
@@ -467,9 +482,14 @@ def _without(item: Any, number: int) -> Any:
 def _module(body: str, constants: dict[str, str], literals: set[int], dtype: np.dtype[Any]) -> str:
     """Return the text of the module."""
     kernel = f"def kernel(slots, args, lo, hi):\n{body}\n"
-    library = vector.substituted(helpers(kernel, dtype, replaced=vector.REPLACED))
-    kernel = vector.substituted(kernel)
-    functions = vector.preamble(f"{library}\n{kernel}", dtype)
-    return module(
-        kernel, constants, [f"U{n} = np.uintp({n})" for n in sorted(literals)], [library, functions]
-    )
+    libraries = _libraries(frozenset(_CALLED.findall(kernel)), dtype)
+    numbers = [f"U{n} = np.uintp({n})" for n in sorted(literals)]
+    return module(vector.substituted(kernel), constants, numbers, libraries)
+
+
+@lru_cache(config.cache_entries())
+def _libraries(called: frozenset[str], dtype: np.dtype[Any]) -> tuple[str, str]:
+    """Return the helper functions of a kernel that calls these functions, and the vector code they need."""
+    text = "".join(f"{name}(\n" for name in sorted(called))
+    library = vector.substituted(helpers(text, dtype, replaced=vector.REPLACED))
+    return library, vector.preamble(f"{library}\n{vector.substituted(text)}", dtype)

@@ -53,6 +53,7 @@ class Executable:
         name: what to call it.
         speculative: whether there may be a speculative program.
         donated: inputs in whose memory outputs may be computed; then nothing is speculative.
+        kept: bytes of scratch memory, at most, that stays for the next call.
     """
 
     program: Program
@@ -65,6 +66,7 @@ class Executable:
         *,
         speculative: bool = True,
         donated: frozenset[int] = frozenset(),
+        kept: int | None = None,
     ) -> None:
         self.name = name
         self.program = lowered(program)
@@ -77,6 +79,7 @@ class Executable:
         ]
         self._doubts = [self._plan.outputs.index(v) for v in self._plan.doubts]
         self._doubted = 0  # times in a row
+        self._keeps = kept is None or self._plan.size <= kept
         self._free: list[_Context] = []
         self._free_apart: list[_Context] = []  # of nests and calls one by one
 
@@ -137,10 +140,14 @@ class Executable:
         except IndexError:  # asked for, not tested: another thread may take the last one in between
             context = _Context(self._plan, apart=notes is not None)
         try:
-            with running(()), np.errstate(all="ignore"):
+            if context.is_compiled:
                 context.run(ins, outs, notes)
+            else:
+                with running(()), np.errstate(all="ignore"):
+                    context.run(ins, outs, notes)
         finally:
-            free.append(context)
+            if self._keeps:
+                free.append(context)
 
     @lazy
     def plain(self) -> Executable:
@@ -289,7 +296,9 @@ class _Context:
         self.initial = None if self.interpreted else self.slots.copy()
         self.words = plan.table.words
         self.titles = titles(plan) if apart else []
-        self.steps = [(i, self._step(s)) for i, s in plan.pieces(apart=apart)]
+        pieces = list(plan.pieces(apart=apart))
+        self.is_compiled = not self.interpreted and not any(isinstance(s, Python) for _, s in pieces)
+        self.steps = [(i, self._step(s)) for i, s in pieces]
 
     def run(
         self,

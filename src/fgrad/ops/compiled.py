@@ -23,7 +23,7 @@ def backend(name: str = "cpu") -> Any:
     return import_module(f"fgrad.kernels.{name}")
 
 
-LAUNCH: list[Callable[..., Any]] = []  # what compiles a rule for arrays on a device, once that is loaded
+LAUNCH: list[Callable[..., Any]] = []  # what compiles rules as programs, once that is loaded
 
 
 def launches(x: Any, *others: Any) -> bool:
@@ -34,7 +34,7 @@ def launches(x: Any, *others: Any) -> bool:
 
 
 def launched(rule: Rule, *arrays: Any, **params: Any) -> Any:
-    """Return what a rule of primitives and Tensors gives for arrays that it `launches`."""
+    """Return what a rule of primitives and Tensors gives, compiled: for large arrays, or what `launches`."""
     return LAUNCH[0](rule, arrays, params)
 
 

@@ -35,7 +35,7 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.stored import Stored, is_text
 from fgrad.core.tensor import bind
-from fgrad.ops.compiled import FLOATS, backend
+from fgrad.ops.compiled import FLOATS, LAUNCH, backend, launched
 
 
 def contract(x: Any, y: Any, a: str, b: str, out: str) -> Any:
@@ -93,6 +93,9 @@ def _plan(a: str, b: str, out: str) -> Callable[[Any, Any], Any]:
     return call
 
 
+_contracted = functools.partial(bind, "contract")
+
+
 def _inner(slow: Rule) -> Rule:
     """Return the recipe of an inner product, by all threads where the arrays are large."""
 
@@ -102,10 +105,10 @@ def _inner(slow: Rule) -> Rule:
             or x.dtype != y.dtype
             or x.dtype not in FLOATS
             or x.__class__ is DeviceArray
-            or not (x.flags.c_contiguous and y.flags.c_contiguous)
+            or not (x.flags.c_contiguous and y.flags.c_contiguous and LAUNCH)
         ):
             return slow(x, y)
-        return backend("rows").inner(x.ravel(), y.ravel())
+        return launched(_contracted, x.ravel(), y.ravel(), a="a", b="a", out="")[()]
 
     return call
 

@@ -28,14 +28,16 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.stored import REAL, Stored, are_axes, is_count, is_number
 from fgrad.core.tensor import bind, unary
-from fgrad.ops.compiled import FLOATS, backend, launched, launches
+from fgrad.ops.compiled import FLOATS, LAUNCH, launched, launches
 from fgrad.ops.linear import Axes, broadcast_to, expand, reshape, shifted, sum_axes
 from fgrad.ops.reduction import reduced
 
 
 def _rows(x: Any, axes: Axes, *others: Any) -> bool:
-    """Return whether compiled code computes this: large arrays of one dtype, over their last axes."""
-    if x.__class__ is not np.ndarray or x.size < LARGE or x.dtype not in FLOATS:
+    """Return whether compiled code computes this: on a device, or large arrays along their last axes."""
+    if x.__class__ is not np.ndarray:
+        return launches(x, *others)
+    if x.size < LARGE or x.dtype not in FLOATS or not LAUNCH:
         return False
     n = x.ndim
     return axes == tuple(range(n - len(axes), n)) and all(
@@ -53,8 +55,6 @@ def _top(x: Any, axes: Axes) -> Any:
 
 def _run_softmax(x: Any, *, axes: Axes) -> Any:
     if _rows(x, axes):
-        return backend("rows").softmax(x, _length(x, axes))
-    if launches(x):
         return launched(_rows_of["softmax"], x, axes=axes)
     with np.errstate(invalid="ignore"):
         y = np.exp(x - _top(x, axes))
@@ -63,16 +63,12 @@ def _run_softmax(x: Any, *, axes: Axes) -> Any:
 
 def _softmax(ct: Any, out: Any, *, axes: Axes) -> Any:
     if _rows(out, axes, ct):
-        return backend("rows").softmax_back(ct, out, _length(out, axes))
-    if launches(out, ct):
         return launched(_softmax, ct, out, axes=axes)
     return out * (ct - expand(sum_axes(ct * out, axes), out.shape, axes))
 
 
 def _run_log_softmax(x: Any, *, axes: Axes) -> Any:
     if _rows(x, axes):
-        return backend("rows").log_softmax(x, _length(x, axes))
-    if launches(x):
         return launched(_rows_of["log_softmax"], x, axes=axes)
     with np.errstate(invalid="ignore", divide="ignore"):  # of infinities, and of rows without elements
         y = x - _top(x, axes)
@@ -81,19 +77,15 @@ def _run_log_softmax(x: Any, *, axes: Axes) -> Any:
 
 def _log_softmax(ct: Any, out: Any, *, axes: Axes) -> Any:
     if _rows(out, axes, ct):
-        return backend("rows").log_softmax_back(ct, out, _length(out, axes))
-    if launches(out, ct):
         return launched(_log_softmax, ct, out, axes=axes)
     return ct - unary("exp", out) * expand(sum_axes(ct, axes), out.shape, axes)
 
 
 def _run_logsumexp(x: Any, *, axes: Axes) -> Any:
     if _rows(x, axes):
-        return backend("rows").logsumexp(x, _length(x, axes)).reshape(x.shape[: x.ndim - len(axes)])
+        return launched(_rows_of["logsumexp"], x, axes=axes)
     if x.size == 0:
         return near(x).full(reduced(x, axes).shape, -np.inf, x.dtype)[()]
-    if launches(x):
-        return launched(_rows_of["logsumexp"], x, axes=axes)
     if x.__class__ is DeviceArray:
         return _run_logsumexp_of_infinite(x, np.maximum.reduce(x, axis=axes, keepdims=True), axes)
     if axes == (1,) and x.ndim == 2 and x.shape[1] < min(64, x.shape[0]):
@@ -115,7 +107,7 @@ def _run_logsumexp_of_infinite(x: Any, top: Any, axes: Axes) -> Any:
 
 
 def _logsumexp_of_arrays(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
-    if launches(x, ct, out):
+    if _rows(x, axes, ct, out):
         return launched(_logsumexp, ct, out, x, axes=axes)
     kept = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
     shift = out.reshape(kept)
@@ -123,8 +115,6 @@ def _logsumexp_of_arrays(ct: Any, out: Any, x: Any, *, axes: Axes) -> Any:
         return ct.reshape(kept) * np.exp(x - np.where(shift == -np.inf, 0, shift))
     if not math.isfinite(np.add.reduce(out, axis=None)):
         shift = np.where(shift == -np.inf, 0, shift)
-    if _rows(x, axes, ct, shift):
-        return backend("rows").shifted_exp(ct, x, shift, _length(x, axes))
     weights = np.subtract(x, shift)
     if not weights.shape:
         return ct.reshape(kept) * np.exp(weights)
@@ -187,8 +177,6 @@ def _last(x: Any, rank: int) -> Axes:
 def _run_layer_norm(x: Any, weight: Any, bias: Any, *, rank: int, eps: float) -> Any:
     axes = _last(x, rank)
     if _rows(x, axes, weight, bias):
-        return backend("rows").layer_norm(x, weight, bias, eps)
-    if launches(x, weight, bias):
         return launched(_rows_of["layer_norm"], x, weight, bias, rank=rank, eps=eps)
     dtype = np.result_type(x, weight, bias)
     if dtype == np.float16:
@@ -200,29 +188,29 @@ def _run_layer_norm(x: Any, weight: Any, bias: Any, *, rank: int, eps: float) ->
 
 
 def standardized(x: Any, rank: int, eps: float) -> tuple[Any, Any]:
-    """Return `x` with mean zero and variance one over its last `rank` axes, and what it was divided by."""
+    """Return `x` with mean zero and variance one over its last `rank` axes, and its factor."""
     axes = _last(x, rank)
     n = max(1, _length(x, axes))
     gap = x - expand(sum_axes(x, axes) / n, x.shape, axes)
-    size = unary("sqrt", sum_axes(unary("square", gap), axes) / n + eps)
-    size = expand(size, x.shape, axes)
-    return gap / size, size
+    scale = 1.0 / unary("sqrt", sum_axes(unary("square", gap), axes) / n + eps)
+    return gap * expand(scale, x.shape, axes), scale
 
 
 def _layer_norm_back(pattern: Pattern, ct: Any, x: Any, weight: Any, *, rank: int, eps: float) -> list[Any]:
     """Return the cotangents of those of x, weight and bias that are tracked."""
-    lead = tuple(range(len(ct.shape) - rank))
+    lead, axes = tuple(range(len(ct.shape) - rank)), _last(ct, rank)
     back = []
+
+    def spread(v: Any) -> Any:
+        return expand(v, ct.shape, axes)
+
     if pattern[0] or pattern[1]:
-        y, size = standardized(x, rank, eps)
+        y, scale = standardized(x, rank, eps)
     if pattern[0]:
-        axes = _last(x, rank)
         n = max(1, _length(x, axes))
-        # first, so that kernels compute it with y
-        slope = expand(sum_axes(ct * (weight * y), axes) / n, x.shape, axes)
-        part = ct * weight
-        mean = expand(sum_axes(part, axes) / n, x.shape, axes)
-        back.append((part - mean - y * slope) / size)
+        # the slope first, so that kernels compute it with y; ct * weight has one use, which saves its memory
+        slope, mean = (sum_axes(ct * v, axes) / n * scale for v in (weight * y, weight))
+        back.append(ct * (weight * spread(scale)) - spread(mean) - y * spread(slope))
     if pattern[1]:
         back.append(sum_axes(ct * y, lead))
     if pattern[2]:
@@ -242,19 +230,12 @@ def _layer_norm_vjp(pattern: Pattern) -> VJP:
         *values, params = saved
         return _layer_norm_back(pattern, ct, *values, *(None,) * (2 - len(values)), **params)
 
-    def on_device(ct: Any, *saved: Any) -> list[Any]:
+    def raw(ct: Any, *saved: Any) -> Any:
         *values, params = saved
+        if not _rows(ct, _last(ct, params["rank"]), *values):
+            return lifted(ct, *saved)
         made = launched(_layer_norm_of[pattern], ct, *values, *(ct,) * (2 - len(values)), **params)
         return list(made) if isinstance(made, tuple) else [made]
-
-    def raw(ct: Any, *saved: Any) -> Any:
-        if launches(ct, *saved[:-1]):
-            return on_device(ct, *saved)
-        rank = saved[-1]["rank"]
-        if not pattern[0] or not _rows(saved[0], _last(ct, rank), ct, saved[1]):
-            return lifted(ct, *saved)
-        found = backend("rows").layer_norm_back(ct, saved[0], saved[1], saved[-1]["eps"])
-        return [f for f, tracked in zip(found, pattern, strict=True) if tracked]
 
     return VJP(lifted, raw=raw, keep=keep, params=True)
 

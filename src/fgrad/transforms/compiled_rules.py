@@ -1,0 +1,63 @@
+"""Rules of primitives as compiled programs: for large arrays, and on a device.
+
+Normalizing rows of a matrix reads each of them several times. Operation by operation that is a pass over
+memory every time, and on a device a launch; staged and compiled it is one kernel, in which a row stays in the
+cache, or with a block of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from fgrad import locks
+from fgrad.backend.array import DeviceArray
+from fgrad.core.aval import aval_of
+from fgrad.core.caches import LRU
+from fgrad.core.nonfinite import quiet
+from fgrad.core.primitive import Rule
+from fgrad.core.trace import running
+from fgrad.ops import compiled
+from fgrad.transforms.stage import staged
+
+PROGRAMS: LRU[Any, Any] = LRU()  # by rule, device, avals and parameters
+BYTES = (
+    2**20
+)  # of temporaries that stay for the next call: nobody expects eager operations to hold on to memory
+
+
+def launched(rule: Rule, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Return what `rule(*arrays, **params)` does, an array or a tuple, compiled for arrays of this kind."""
+    if arrays[0].__class__ is DeviceArray:
+        key = (rule, arrays[0].place, *((a.shape, a.dtype) for a in arrays), *map(_frozen, params.items()))
+    else:
+        key = (rule, arrays[0].dtype, *[a.shape for a in arrays], *params.items())
+    executable = PROGRAMS.young.get(key) or PROGRAMS.get(key) or _made(key, rule, arrays, params)
+    outs = executable.run(arrays)
+    return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def _made(key: Any, rule: Rule, arrays: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Return the program of a rule, ready to run where the arrays are."""
+    with locks.making, quiet(), running(()):
+        program, _ = staged(lambda *xs: _several(rule(*xs, **params)), list(map(aval_of, arrays)))
+        if arrays[0].__class__ is DeviceArray:  # modules come late: most programs need neither
+            made = import_module("fgrad.compiler.device").DeviceExecutable
+            return PROGRAMS.setdefault(key, made(program, arrays[0].place, kept=BYTES))
+        made = import_module("fgrad.compiler.executable").Executable
+        return PROGRAMS.setdefault(key, made(program, speculative=False, kept=BYTES))
+
+
+def _frozen(x: Any) -> Any:
+    """Return a parameter as part of a key; slices have no hash before Python 3.12."""
+    if x.__class__ is slice:
+        return slice, x.start, x.stop, x.step
+    return tuple(map(_frozen, x)) if isinstance(x, tuple) else x
+
+
+def _several(found: Any) -> list[Any]:
+    return list(found) if isinstance(found, tuple | list) else [found]
+
+
+compiled.LAUNCH.append(launched)

@@ -1,0 +1,82 @@
+"""Normalization and inner products of large arrays, compiled, against the NumPy code for small ones."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+
+from fgrad.core.primitive import PRIMITIVES
+from fgrad.ops import contraction, normalization
+
+
+@pytest.fixture
+def twice(monkeypatch):
+    """Return the function that runs something by NumPy and by kernels, and compares."""
+
+    def compare(f, rtol):
+        results = []
+        for n in (2**62, 0):
+            monkeypatch.setattr(normalization, "LARGE", n)
+            with np.errstate(all="ignore"):
+                found = f()
+            results.append(found if isinstance(found, list | tuple) else [found])
+        for slow, fast in zip(*results, strict=True):
+            assert (slow.shape, slow.dtype) == (fast.shape, fast.dtype)
+            largest = np.abs(slow[np.isfinite(slow)]).max(initial=0)
+            np.testing.assert_allclose(fast, slow, rtol=rtol, atol=rtol * largest)
+        return results[0]
+
+    return compare
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_softmax(twice, dtype):
+    rtol = 50 * np.finfo(dtype).eps
+    rng = np.random.default_rng(0)
+    for shape, axes in [((3, 5), (1,)), ((2, 3, 70), (1, 2)), ((4, 300), (1,)), ((3, 1), (1,)), ((5,), ())]:
+        x, ct = (3 * rng.standard_normal(shape).astype(dtype) for _ in range(2))
+        x.flat[:3] = -np.inf, 80, -1000
+        vjps = {"softmax": normalization._softmax, "log_softmax": normalization._log_softmax}
+        for name, vjp in vjps.items():
+            (out,) = twice(lambda name=name: PRIMITIVES[name].run(x, axes=axes), rtol)
+            out = np.nan_to_num(out)
+            twice(lambda vjp=vjp: vjp(ct, out, axes=axes), rtol)
+        (out,) = twice(lambda: np.asarray(PRIMITIVES["logsumexp"].run(x, axes=axes)), rtol)
+        back = np.asarray(rng.standard_normal(out.shape), dtype)
+        twice(lambda: normalization._logsumexp(back, out, x, axes=axes), rtol)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 16_383, 16_384, 100_003])
+def test_inner_products(n, dtype, monkeypatch):
+    monkeypatch.setattr(contraction, "LARGE", 1)
+    inner = partial(PRIMITIVES["contract"].run, a="a", b="a", out="")
+    rng = np.random.default_rng(n)
+    x, y = (rng.standard_normal(n).astype(dtype) for _ in range(2))
+    terms = x.astype(np.longdouble) * y
+    found = inner(x, y)
+    assert (found.shape, found.dtype) == ((), dtype)
+    assert abs(found - math.fsum(terms)) <= 4 * np.finfo(dtype).eps * np.abs(terms).sum()
+    x[n // 2] = np.nan
+    assert np.isnan(inner(x, y))
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
+def test_infinite_rows(twice, name):
+    rows = [[-np.inf] * 3, [np.inf, 0, 1], [np.nan, 0, 1], [-np.inf, 0, -np.inf], [0, -np.inf, np.nan]]
+    twice(lambda: PRIMITIVES[name].run(np.array(rows), axes=(1,)), 1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_layer_norm(twice, dtype):
+    rtol = 100 * np.finfo(dtype).eps
+    rng = np.random.default_rng(0)
+    for shape, rank in [((3, 5), 1), ((150, 2, 70), 2), ((4, 300), 1), ((7,), 1)]:
+        x, ct = (rng.standard_normal(shape).astype(dtype) for _ in range(2))
+        w, b = (rng.standard_normal(shape[-rank:]).astype(dtype) for _ in range(2))
+        params = {"rank": rank, "eps": 1e-2}
+        twice(lambda: PRIMITIVES["layer_norm"].run(x, w, b, **params), rtol)
+        for pattern, saved in {(True, True, True): (x, w), (True, False, False): (x, w)}.items():
+            vjp = normalization._layer_norm_vjp(pattern)
+            twice(lambda vjp=vjp, saved=saved: vjp.raw(ct, *saved, params), rtol)
