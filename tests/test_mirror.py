@@ -32,7 +32,6 @@ TOGETHER = {
     "kernels/test_translate": "kernels/elements kernels/instructions kernels/intrinsics kernels/scalars",
     "kernels/test_blas": "kernels/microkernel",
     "kernels/test_vm": "kernels/signals kernels/stacks",
-    "kernels/test_cuda": "kernels/launching",
     "kernels/test_vector": "expr/special",
     # parts of recordings and traces, which tests reach by transformations
     "core/test_tensor": "core/aval core/operators core/placement",

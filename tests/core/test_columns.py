@@ -15,7 +15,7 @@ DECLARING = {"ops", "expr", "numpy", "scipy", "backend", "numpy_coverage.py", "e
 # names of something else that are those of primitives too
 OTHERS = {
     "compat/cpython.py": "methods of Python's containers",
-    "kernels/cuda.py": "functions of CUDA's library",
+    "kernels/launching.py": "functions of CUDA's library",
     "kernels/mathlib.py": "functions of NumPy that tests hold the scalar library against",
     "kernels/scalars.py": "functions and instructions that LLVM calls",
     "kernels/vector/__init__.py": "functions of the scalar library",

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cuda.programs import PROGRAMS, V, single
+from tests.cuda.programs import PROGRAMS, V, X, single
 
 import fgrad as fg
 from fgrad.backend import library
@@ -50,15 +50,12 @@ def compiler(monkeypatch):
     from numba import cuda
     from numba.cuda import dispatcher
 
-    from fgrad.compiler.device import plan as programs
-    from fgrad.kernels import cuda as kernels
     from fgrad.kernels import launching
 
     chip = type("Chip", (), {"compute_capability": (8, 0)})
     monkeypatch.setattr(dispatcher, "get_current_device", lambda: chip)
     device = launching.Device(cuda, simulated=False, threads=256, blocks=1024)
-    for module in (kernels, launching, programs):
-        monkeypatch.setattr(module, "device", lambda: device)
+    monkeypatch.setattr(launching, "device", lambda: device)
     return Compiler(cuda, launching)
 
 
@@ -70,6 +67,14 @@ def grids(f, args):
     made = DeviceExecutable(program, Device(library.Simulated(), 0))
     for g in made.grids:
         yield g, tuple(dtype_of(b).name for b in g.buffers)
+
+
+def eager(params, results, dtype, *shapes):
+    """Return the kernel of scalar expressions of arrays of these shapes, and what its buffers hold."""
+    from fgrad.compiler.device import elementwise as eager
+
+    kernel, _ = eager.elementwise(params, results).grid(dtype, shapes)
+    return kernel, eager._kinds(kernel)
 
 
 def doubles(ptx):
@@ -102,8 +107,6 @@ def test_programs_have_every_kind_of_kernel(compiler):
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_differences_round_both_of_their_sides_and_sums_join_products(compiler, precision):
-    from fgrad.kernels import cuda as kernels
-
     dtype, x, y = np.dtype(precision), var("x"), var("y")
     v, short = V.astype(dtype), precision[0] + precision[-2:]
     difference = apply("subtract", apply("multiply", x, x), apply("multiply", y, y))
@@ -118,24 +121,21 @@ def test_differences_round_both_of_their_sides_and_sums_join_products(compiler, 
         (lambda x, y: (x * y + x) * y + x, polynomial, True),
     ):
         ((g, buffers),) = grids(f, (v, v))
-        kernel = kernels.Elementwise(kernels.prepare((x, y), (body,)), 256).text(dtype)
-        for text, names, numbers in ((g.text, buffers, len(g.numbers)), (kernel, (precision,) * 3, 1)):
-            ptx = compiler.ptx(text, names, numbers, "sm_90")
-            assert bool(re.search(rf"\bfma\.rn\.{short}", ptx)) == joined, text
-            assert bool(re.search(rf"\b(add|sub)\.rn\.{short}", ptx)) != joined, text
+        for kernel, names in ((g, buffers), eager((x, y), (body,), dtype, v.shape, v.shape)):
+            ptx = compiler.ptx(kernel.text, names, len(kernel.numbers), "sm_90")
+            assert bool(re.search(rf"\bfma\.rn\.{short}", ptx)) == joined, kernel.text
+            assert bool(re.search(rf"\b(add|sub)\.rn\.{short}", ptx)) != joined, kernel.text
 
 
 @pytest.mark.parametrize("name", sorted(ATOMS))
 def test_atoms_and_slopes_stay_in_single_precision(compiler, name):
     params = tuple(map(var, ("x", "y", "z")[: ATOMS[name].arity]))
     body = apply(name, *params)
-    from fgrad.kernels import cuda as kernels
-
-    kernel = kernels.Elementwise(kernels.prepare(params, (body, *gradient(body, params))), 256)
-    text = kernel.text(np.dtype("f"))
-    outs = ["bool" if t else "float32" for t in kernel._body.truths]
-    ptx = compiler.ptx(text, (*["float32"] * len(params), *outs), 1, "sm_90")
-    assert bool(doubles(ptx)) == (name in MATH), text
+    results = (body, *gradient(body, params))
+    for shapes in ((V.shape,) * 3, (X.shape, V.shape, None)):
+        kernel, buffers = eager(params, results, np.dtype("f"), *shapes[: len(params)])
+        ptx = compiler.ptx(kernel.text, buffers, len(kernel.numbers), "sm_90")
+        assert bool(doubles(ptx)) == (name in MATH), kernel.text
 
 
 def test_launches_take_what_they_are_given(compiler):

@@ -253,16 +253,18 @@ class Elements:
 
     def apply(self, name: str, operands: Sequence[Value], dtype: np.dtype[Any]) -> Value:
         """Return a row of scalars, in the dtype in which they are given."""
-        operation = self.builder.operation
         if dtype.kind == "f":
-            self.floats.add(dtype)
-        else:
-            primitive = PRIMITIVES[name]
-            code = primitive.truths if dtype == BOOL else primitive.integers
-            out = result_dtype(name, dtype)
-            cut = out.kind in "iu" and SELECTS not in primitive.traits
-            return operation(f"{dtype.name}({code})" if cut else code, operands, out)
-        body = _body(name)
+            (found,) = self.expressions(_body(name), operands, dtype)
+            return found
+        primitive = PRIMITIVES[name]
+        code = primitive.truths if dtype == BOOL else primitive.integers
+        out = result_dtype(name, dtype)
+        cut = out.kind in "iu" and SELECTS not in primitive.traits
+        return self.builder.operation(f"{dtype.name}({code})" if cut else code, operands, out)
+
+    def expressions(self, body: Body, operands: Sequence[Value], dtype: np.dtype[Any]) -> list[Value]:
+        """Return the results of scalar expressions, computed in a dtype of floats."""
+        self.floats.add(dtype)
         known = dict(zip(body.params, operands, strict=True))
         for e in postorder(*body.results):
             if e in known:
@@ -276,8 +278,8 @@ class Elements:
             if self.mixed and dtype == FLOAT32 and _CALL.search(code):
                 parts = [self.convert(p, FLOAT64) if p.dtype == FLOAT32 else p for p in parts]
                 code = f"float32({code})" if out == FLOAT32 else code
-            known[e] = operation(code, parts, out, ATOMS[e.head].cost)
-        return known[body.results[0]]
+            known[e] = self.builder.operation(code, parts, out, ATOMS[e.head].cost)
+        return [known[e] for e in body.results]
 
     def reduced(self, equation: Equation, at: Indices) -> Value:
         """Return a reduction over short axes, one element after the other."""

@@ -21,6 +21,10 @@ from fgrad.kernels import contracts, mathlib, source
 
 simulation: Any = locks.lock()  # the simulator runs one kernel at a time
 GRIDS = 256  # of a kernel that are known, on all streams
+_HELPERS = {  # Numba compiles neither `math.nextafter` nor an exact float `%` for CUDA
+    "fmod": "def fmod(x, y):\n    return math.fmod(x, y)",
+    "nextafter": "def nextafter(x, y):\n    return libdevice.nextafter{suffix}(x, y)",
+}
 POINTERS = {"bool": "uint8"}  # dtypes as kernels see them, where that is another one
 
 
@@ -55,6 +59,23 @@ def device() -> Device:
     if not cuda.is_available():
         raise RuntimeError(missing(f"Numba finds none ({cuda.cuda_error() or 'no device is visible'})"))
     return Device(cuda, simulated=False, threads=256, blocks=1024)
+
+
+def library(dtype: np.dtype[Any]) -> dict[str, str]:
+    """Return the text of helper functions for which the device has better ones; the simulator has none."""
+    suffix = "f" if dtype.char == "f" else ""
+    helpers = {name: text.replace("{suffix}", suffix) for name, text in _HELPERS.items()}
+    return {} if device().simulated else helpers
+
+
+def codes(dtype: np.dtype[Any]) -> dict[str, str]:
+    """Return the code of atoms of which the device has another one.
+
+    CUDA's compiler joins a product and a sum in one rounding. A difference rounds both of its sides, as on
+    the CPU: else `x*x - y*y` of equal x and y is a rounding, which no root of may exist.
+    """
+    kind = "f" if dtype.char == "f" else "d"
+    return {} if device().simulated else {"subtract": f"libdevice.{kind}add_rn({{}}, -{{}})"}
 
 
 def module(text: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,14 @@ def backend(name: str = "cpu") -> Any:
     return import_module(f"fgrad.kernels.{name}")
 
 
-LAUNCH: list[Callable[..., Any]] = []  # what compiles rules as programs, once that is loaded
+class Launcher(NamedTuple):
+    """What compiles for large arrays, and for arrays on a device."""
+
+    rule: Callable[..., Any]  # (rule, arrays, params) -> what the rule gives
+    elementwise: Callable[..., Rule]  # (params, results) -> the function that computes scalar expressions
+
+
+LAUNCH: list[Launcher] = []  # one, once that is loaded
 
 
 def launches(x: Any, *others: Any) -> bool:
@@ -35,7 +42,7 @@ def launches(x: Any, *others: Any) -> bool:
 
 def launched(rule: Rule, *arrays: Any, **params: Any) -> Any:
     """Return what a rule of primitives and Tensors gives, compiled: for large arrays, or what `launches`."""
-    return LAUNCH[0](rule, arrays, params)
+    return LAUNCH[0].rule(rule, arrays, params)
 
 
 class Fused:
@@ -57,7 +64,7 @@ class Fused:
     def __call__(self, *operands: Any) -> Any:
         """Return the results for `operands`."""
         first = operands[0]
-        if first.__class__ is DeviceArray and one_dtype(first.dtype, operands):
+        if first.__class__ is DeviceArray and LAUNCH and one_dtype(first.dtype, operands):
             return self._on_device(*operands)
         if first.__class__ is not np.ndarray or first.size < LARGE or first.dtype.char not in self._kinds:
             return self.slow(*operands)
@@ -72,7 +79,7 @@ class Fused:
 
     @lazy
     def _on_device(self) -> Any:
-        return backend("cuda").elementwise(self._params, self._numbers())
+        return LAUNCH[0].elementwise(self._params, self._numbers())
 
 
 class FastUfunc:

@@ -18,6 +18,7 @@ from fgrad.core.caches import LRU
 from fgrad.core.nonfinite import quiet
 from fgrad.core.primitive import Rule
 from fgrad.core.trace import running
+from fgrad.expr.node import Expr
 from fgrad.ops import compiled
 from fgrad.transforms.stage import staged
 
@@ -60,4 +61,10 @@ def _several(found: Any) -> list[Any]:
     return list(found) if isinstance(found, tuple | list) else [found]
 
 
-compiled.LAUNCH.append(launched)
+def _elementwise(params: Sequence[Expr], results: Sequence[Expr]) -> Rule:
+    module = import_module("fgrad.compiler.device.elementwise")  # late, as above
+    rule: Rule = module.elementwise(params, results)
+    return rule
+
+
+compiled.LAUNCH.append(compiled.Launcher(launched, _elementwise))

@@ -12,7 +12,7 @@ from fgrad.compiler import decompose
 from fgrad.compiler.device import executable as compiled
 from fgrad.compiler.device import plan as laid_out
 from fgrad.compiler.device.grids import CHUNK, RUN
-from fgrad.kernels import cuda
+from fgrad.kernels import launching
 
 RNG = np.random.default_rng(0)
 X, W, V = RNG.uniform(0.5, 1.5, (6, 20)), RNG.uniform(-1, 1, (20, 3)), RNG.uniform(-1, 1, 20)
@@ -87,8 +87,8 @@ def test_programs(name):
 @pytest.mark.parametrize("threads", [1, 2, 8])
 @pytest.mark.parametrize("name", ["softmax", "long sum", "rows", "few columns", "standardized"])
 def test_any_block(monkeypatch, threads, name):
-    chip = cuda.device()._replace(threads=threads, blocks=3)
-    monkeypatch.setattr(laid_out, "device", lambda: chip)
+    chip = launching.device()._replace(threads=threads, blocks=3)
+    monkeypatch.setattr(launching, "device", lambda: chip)
     f, _, *args = PROGRAMS[name]
     same(fg.jit(f)(*map(on_device, args)), f(*args))
 

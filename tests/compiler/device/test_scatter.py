@@ -8,10 +8,9 @@ from tests.backend.checks import DEVICE, no_transfers, on_device, same
 from tests.backend.conftest import quick_switching as quick_switching  # noqa: PLC0414 -- a fixture of these tests too
 
 import fgrad as fg
-from fgrad.compiler.device import plan as laid_out
 from fgrad.compiler.device import scatter
 from fgrad.compiler.device.executable import WARM
-from fgrad.kernels import cuda
+from fgrad.kernels import launching
 
 RNG = np.random.default_rng(0)
 X, CUBE = RNG.integers(-9, 9, (7, 5)).astype(float), RNG.integers(-9, 9, (4, 3, 5)).astype(float)
@@ -97,8 +96,8 @@ def test_sums_do_not_depend_on_the_grid(monkeypatch, dtype):
     x, ct = np.zeros(3, dtype), RNG.uniform(-1, 1, 50).astype(dtype)
     place, found = RNG.integers(0, 3, 50), set()
     for threads, blocks in ((1, 1), (2, 3), (8, 2)):
-        chip = cuda.device()._replace(threads=threads, blocks=blocks)
-        monkeypatch.setattr(laid_out, "device", lambda chip=chip: chip)
+        chip = launching.device()._replace(threads=threads, blocks=blocks)
+        monkeypatch.setattr(launching, "device", lambda chip=chip: chip)
         f = fg.jit(lambda x, ct, i: fg.grad(lambda x: np.sum(x[i] * ct))(x))
         found.add(f(*map(on_device, (x, ct, place))).numpy().tobytes())
     (made,) = found

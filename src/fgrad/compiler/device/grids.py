@@ -20,14 +20,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from fgrad.compiler.device.scatter import Piece, scattered
-from fgrad.compiler.device.statements import Grid, Partial, Writer
+from fgrad.compiler.device.statements import Grid, Partial, Writer, inside, striding
 from fgrad.compiler.emit import identity, reduction_of
 from fgrad.compiler.fuse import Nest, Root
 from fgrad.compiler.index import linear
 from fgrad.compiler.loop_nests import Place, Value
 from fgrad.core.program import Equation, Var
 from fgrad.expr.atoms import ATOMS
-from fgrad.kernels.cuda import inside, striding
 
 RUN = 16  # elements that a thread of a reduction adds up before there is another block
 MOST = 1024  # blocks for one number of a reduction
@@ -134,9 +133,7 @@ class _Flat(Writer):
         for root in self.roots:
             for at in root.places():
                 self.store(root, at)
-        count = math.prod(self.roots[0].loops)
-        body = self.flattened("i", loops, self.items(0, len(self.builder.chain)))
-        return self.grid("flat", striding("i", self.number(count), body), count)
+        return self.flat(loops)
 
 
 class _Rows(Writer):

@@ -26,7 +26,7 @@ from fgrad.core.control_flow import Branches, Scan, While
 from fgrad.core.primitive import CONTRACTION
 from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.rewriting.liveness import eliminate
-from fgrad.kernels.launching import device
+from fgrad.kernels import launching
 
 ALIGN = 256  # bytes, as CUDA's own allocations
 SORTING = 8  # launches of CuPy's sorting of places, at least; since its version 14 it does not wait for them
@@ -192,7 +192,7 @@ class Block:
 
     def _grids(self, makers: Any, donated: Sequence[Var]) -> dict[int, list[Piece]]:
         """Return the kernels of every nest; a root that nobody reads is not written."""
-        program, constants, threads = self.plain.program, self.plain.constants, device().threads
+        program, constants, threads = self.plain.program, self.plain.constants, launching.device().threads
         nests = {i: s for i, s in enumerate(self.nests) if isinstance(s, Nest)}
         calls = {i: s.equation for i, s in enumerate(self.nests) if isinstance(s, Call)}
         roots = {r.var for s in nests.values() for r in s.roots}
@@ -271,10 +271,8 @@ class Block:
             return Fill(self.known[grid.buffers[0]])
         if isinstance(grid, Sort):
             return Ranking(*(self.known[b] for b in grid.buffers))  # type: ignore[index]
-        chip = device()
-        blocks = grid.tasks if grid.whole_blocks else -(-grid.tasks // chip.threads)
         slots = tuple(self.known[b] for b in grid.buffers)
-        return Launch(grid, slots, max(1, min(blocks, chip.blocks)), chip.threads)
+        return Launch(grid, slots, grid.blocks(), launching.device().threads)
 
     def _call(self, i: int, e: Equation) -> Step:
         outs = tuple(self.known[v] for v in e.outs)

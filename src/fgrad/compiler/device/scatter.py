@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compiler.device.statements import Grid, Scratch, Writer
+from fgrad.compiler.device.statements import Grid, Scratch, Writer, inside, striding
 from fgrad.compiler.fuse import Root
 from fgrad.compiler.index import HERE, Index, linear
 from fgrad.core.program import Var
-from fgrad.kernels.cuda import inside, striding
 from fgrad.ops.indexing import filled, layout
 
 CHUNK = 64  # sorted places that a thread goes through

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
@@ -14,8 +15,38 @@ from fgrad.compiler.fuse import Root
 from fgrad.compiler.index import Index, linear
 from fgrad.compiler.loop_nests import Bound, Builder, Line, Loop, Place, module, without
 from fgrad.core.program import Var
+from fgrad.kernels import launching
 from fgrad.kernels.body import FLOAT64, helpers
-from fgrad.kernels.cuda import device_codes, device_helpers, split
+
+
+def split(index: str, counters: Sequence[str], sizes: Sequence[str]) -> list[str]:
+    """Return the lines that split an index into counters, the last one fastest.
+
+    Args:
+        index: its name.
+        counters: their names.
+        sizes: the lengths of all axes but the first.
+    """
+    lines, rest = [], index
+    for counter, size in zip(counters[:0:-1], reversed(sizes), strict=True):
+        lines += [f"{counter} = {rest} % {size}", f"{rest}_ = {rest} // {size}"]
+        rest += "_"
+    return [*lines, *(f"{counter} = {rest}" for counter in counters[:1])]
+
+
+def inside(lines: Sequence[str]) -> list[str]:
+    """Return lines that stand inside of a loop."""
+    return [f"    {line}" for line in lines]
+
+
+def striding(index: str, stop: str, lines: Sequence[str], *, blocks: bool = False) -> list[str]:
+    """Return the loop of a thread, or a block, over what the grid does not cover at once."""
+    start, step = ("cuda.blockIdx.x", "cuda.gridDim.x") if blocks else ("cuda.grid(1)", "cuda.gridsize(1)")
+    return [
+        f"{index} = np.int64({start})",
+        f"while {index} < {stop}:",
+        *inside([*lines, f"{index} += {step}"]),
+    ]
 
 
 class Partial(NamedTuple):
@@ -57,6 +88,12 @@ class Grid(NamedTuple):
     loads: frozenset[Var]
     stores: frozenset[Any]
 
+    def blocks(self) -> int:
+        """Return how many blocks to launch: those that it has tasks for, as far as the device suits them."""
+        chip = launching.device()
+        blocks = self.tasks if self.whole_blocks else -(-self.tasks // chip.threads)
+        return max(1, min(blocks, chip.blocks))
+
 
 class Writer:
     """Writes the lines of elements, and names for what they read."""
@@ -67,6 +104,7 @@ class Writer:
     elements: Elements
 
     heirs: dict[Var, Var]
+    literal: int = SMALL  # the largest integer that stands in the text
 
     def __init__(
         self,
@@ -82,7 +120,7 @@ class Writer:
         self.kept, self.threads, self.heirs = kept, threads, heirs
         self.builder = Builder(loops)
         mixed = len(floats) > 1
-        self.elements = Elements(makers, stored, self.builder, constants, codes=device_codes, mixed=mixed)
+        self.elements = Elements(makers, stored, self.builder, constants, codes=launching.codes, mixed=mixed)
         self.buffers: dict[Any, int] = {}
         self.numbers: dict[int, str] = {}
         self.stores: dict[Any, None] = {}
@@ -182,7 +220,7 @@ class Writer:
 
     def number(self, n: int) -> str:
         """Return an integer as text: a literal where it is small, else an argument."""
-        if -SMALL <= n <= SMALL:
+        if abs(n) <= self.literal:
             return str(n) if n >= 0 else f"({n})"
         return self.numbers.setdefault(n, f"n{len(self.numbers)}")
 
@@ -190,6 +228,12 @@ class Writer:
         """Return the name of a buffer; what lies where another value will has one name with it."""
         x = self.heirs.get(x, x)
         return f"b{self.buffers.setdefault(x, len(self.buffers))}"
+
+    def flat(self, loops: Sequence[int]) -> Grid:
+        """Return the kernel of a thread for each turn of all loops."""
+        count = math.prod(self.builder.sizes[k] for k in loops)
+        body = self.flattened("i", loops, self.items(0, len(self.builder.chain)))
+        return self.grid("flat", striding("i", self.number(count), body), count)
 
     def counters(self, index: str, loops: Sequence[int]) -> list[str]:
         """Return the lines that split an index into the counters of loops, the last one fastest."""
@@ -225,8 +269,8 @@ class Writer:
         floats = self.elements.floats
         kernel = f"def kernel({', '.join(names)}):\n{body}\n"
         dtype = next(iter(floats)) if len(floats) == 1 else FLOAT64
-        library = helpers(kernel, dtype, replaced=device_helpers(dtype))
-        text = module(kernel, self.builder.constants, [f"THREADS = {self.threads}"], [library])
+        functions = helpers(kernel, dtype, replaced=launching.library(dtype))
+        text = module(kernel, self.builder.constants, [f"THREADS = {self.threads}"], [functions])
         loads = frozenset(v for v, _ in self.builder.loads)
         numbers = tuple(self.numbers)
         return Grid(
