@@ -62,7 +62,7 @@ register(
         vjp=by_argument(_cholesky, exact=True),
         shape=lambda a: a,
         batch=mapped_rest("cholesky"),
-        stored=of_matrices("0", "0", {"upper": is_flag}),
+        stored=of_matrices("0", "0"),
     )
 )
 
