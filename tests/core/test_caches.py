@@ -102,7 +102,7 @@ FEW = {
     "compat/numpy.py": {"blas_address"},  # names of functions of BLAS
     "compiler/elements.py": {"_body"},  # names of primitives
     "compiler/simplify/rewriting.py": {"is_elementwise"},  # names of primitives
-    "kernels/blas.py": {"_interpreted"},  # dtypes
+    "kernels/blas.py": {"_interpreted", "_trsm"},  # dtypes
     "kernels/body.py": {"_text"},  # names of functions
     "kernels/compilation.py": {"_builder"},  # the name of the processor
     "kernels/convolution.py": {"_kernel"},  # tiles: of at most 8 rows, two vectors, and four kinds of lanes
@@ -110,6 +110,7 @@ FEW = {
     "kernels/gather_scatter.py": {"_kernel", "_rows", "_shared", "_fetched"},  # names of primitives, dtypes
     "kernels/scans.py": {"_kernel"},  # one axis or two, dtypes
     "kernels/signals.py": {"_words"},
+    "kernels/small_matrices.py": {"_text"},  # two kernels, dtypes
     "kernels/sorting.py": {"_kernel"},  # dtypes
     "kernels/vector/__init__.py": {"_functions"},  # dtypes
     "kernels/windows.py": {"_window_kernel"},  # names of primitives, dtypes
