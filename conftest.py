@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 from tests import slow
 from tests.compiler.interpreting import kernels_in_python
@@ -49,6 +50,13 @@ def pytest_configure(config):
     os.environ.setdefault("FGRAD_TRACEBACK", "full")  # who develops fgrad wants to see its frames
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path):
+    """Look for examples in what is not a test only."""
+    found = yield
+    return [c for c in found if not (isinstance(c, DoctestModule) and "tests" in file_path.parts)]
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
 def pytest_collection_modifyitems(items):
     """Mark the tests that a quick run leaves out, and the examples that `FGRAD_CHECK=1` refuses to run."""
@@ -66,10 +74,16 @@ def pytest_runtest_setup(item):
         simulate_devices()
 
 
-def pytest_collection_finish():
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
     """Spare the collector the tests themselves: they live as long as the process."""
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 class Watchdog:
