@@ -29,16 +29,26 @@ DOMAINS = {
         ("erfcx", "exprel", "i0", "i0e", "i1", "i1e", "log_expit", "log_ndtr", "ndtr"), (EVERYWHERE,)
     ),
     **dict.fromkeys(("logit", "ndtri"), (UNIT,)),
+    **dict.fromkeys(("exp1", "k0", "k0e", "k1", "k1e"), (ABOVE,)),
+    **dict.fromkeys(("kl_div", "rel_entr"), (np.roll(ABOVE, 7), ABOVE)),
+    "betaln": (np.roll(ABOVE, 7), ABOVE),
+    "erfcinv": (2 * UNIT,),
     "erfinv": (np.concatenate([UNIT, -UNIT]),),
     "entr": (ABOVE,),
     "erfcx": (EVERYWHERE[EVERYWHERE > -9],),
     **dict.fromkeys(("cosdg", "sindg"), (40 * EVERYWHERE,)),
-    "huber": (np.resize(ABOVE, EVERYWHERE.size), EVERYWHERE),
+    **dict.fromkeys(("huber", "pseudo_huber"), (np.resize(ABOVE, EVERYWHERE.size), EVERYWHERE)),
     "xlogy": (np.resize(EVERYWHERE, ABOVE.size), ABOVE),
     "xlog1py": (np.resize(EVERYWHERE, ABOVE.size), ABOVE),
 }
-SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.5, np.inf, -np.inf, np.nan, 1e300, 1e-300])
+MODERATE = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.5, np.inf, np.nan])
+SPECIAL = np.append(MODERATE, [-np.inf, 1e300, 1e-300])
 ULPS = 6.0
+ROUGH = {  # what cancels: SciPy loses as much
+    "betaln": lambda a, b: sum(np.abs(theirs.gammaln(x)) for x in (a, b, a + b)),
+    "kl_div": lambda x, y: x + y,
+    "rel_entr": lambda x, y: x,
+}
 EXCEPT = {  # where SciPy's value is not the limit, or not that of the exact function
     "trigamma": [-np.inf],
 }
@@ -64,11 +74,13 @@ def test_compiled_values_are_those_of_mpmath(name):
         for i in range(len(points))
     ]
     sizes = [np.abs(slope * x) for slope, x in zip(slopes, points, strict=True)]
-    with mp.workdps(30):
+    lost = ROUGH.get(name, lambda *xs: 0 * xs[0])(*points)
+    with mp.workdps(60):
         for i, value in enumerate(found):
             exact = CASES[name].definition(*(mp.mpf(float(x[i])) for x in points))
             exact = mp.re(exact)
-            allowed = ULPS * np.spacing(abs(float(exact))) + 2e-15 * np.nan_to_num(sum(s[i] for s in sizes))
+            rounded = np.nan_to_num(sum(s[i] for s in sizes)) + lost[i]
+            allowed = ULPS * np.spacing(abs(float(exact))) + 2e-15 * rounded
             assert abs(mp.mpf(float(value)) - exact) <= allowed, [x[i] for x in points]
 
 
@@ -76,7 +88,7 @@ def test_compiled_values_are_those_of_mpmath(name):
 @pytest.mark.parametrize("name", FORMULAS)
 def test_special_values_are_those_of_scipy(name, dtype):
     count = len(DOMAINS[name])
-    points = [x.ravel() for x in np.meshgrid(*[SPECIAL] * count)]
+    points = [x.ravel() for x in np.meshgrid(*[SPECIAL if count == 1 else MODERATE] * count)]
     keep = ~np.isin(points[0], EXCEPT.get(name, []))
     points = [x[keep] for x in points]
     with np.errstate(all="ignore"):

@@ -60,6 +60,54 @@ I1_FAR = (
     *(1.8513716745511988e-09, -1.342266320082222e-10, -5.388285995923524e-10, 1.7502497778701306e-11),
     *(7.347992441734663e-11,),
 )
+# K_0(x) + log(x / 2) I_0(x), and K_1(x) - log(x / 2) I_1(x) - 1 / x over x, in x^2 / 4 (10.31.1)
+K0_NEAR = (
+    *(-0.5772156649015329, 0.42278433509846713, 0.23069608377461678, 0.0348921574564389),
+    *(0.0026147876188052093, 0.00011848039364109726, 3.6126241031992037e-06, 7.935096521304209e-08),
+    *(1.3167486730385647e-09, 1.709994072705808e-11, 1.785934656987074e-13, 1.5330343403208473e-15),
+    *(1.1009270959725744e-17, 6.712740659979047e-20),
+)
+K1_NEAR = (
+    *(0.03860783245076643, -0.16819608377461678, -0.04539379174021391, -0.0047955474598326405),
+    *(-0.000278839872991632, -1.0355619223177857e-05, -2.6788647852279523e-07, -5.113215008984695e-09),
+    *(-7.50512186647297e-11, -8.739821824232205e-13, -8.27478683812568e-15, -6.496602830252822e-17),
+    *(-4.2988082067481413e-19, -2.4303018797059044e-21),
+)
+# exp(x) sqrt(x) K(x) for x >= 2, in 4 / x - 1
+K0_FAR = (
+    *(1.2185953385133905, -0.031071461824889554, 0.0030328918102751935, -0.0004797690567629981),
+    *(9.956054742546008e-05, -2.473520464665274e-05, 7.002245564109627e-06, -2.1911767539401716e-06),
+    *(7.427807838466459e-07, -2.689135887009184e-07, 1.0295120376495239e-07, -4.131061283701578e-08),
+    *(1.7056674605334674e-08, -7.3618275080282515e-09, 3.791192703615846e-09, -1.8006773523392004e-09),
+    *(6.837018659348517e-11, 3.233433692180319e-11, 7.977983533091815e-10, -4.506683106759898e-10),
+    *(-3.0539020868001565e-10, 1.7977981899954878e-10, 1.0806290149518295e-10, -6.183509185741941e-11),
+)
+K1_FAR = (
+    *(1.363151890371342, 0.10334973775386527, -0.005566729880074451, 0.0007357241549046456),
+    *(-0.00013959021956830856, 3.284386565057862e-05, -8.961207299463647e-06, 2.730040312895642e-06),
+    *(-9.067094776630646e-07, 3.2298873862640425e-07, -1.220284967173793e-07, 4.843094038201199e-08),
+    *(-1.9827457966367164e-08, 8.49114322410236e-09, -4.313336112817399e-09, 2.0346220468711174e-09),
+    *(-1.0584430289297026e-10, -2.104015257574649e-11, -8.740019154894709e-10, 4.921710202548386e-10),
+    *(3.3153918291421876e-10, -1.948680720152238e-10, -1.1801191034535537e-10, 6.73716173849808e-11),
+)
+# E_1(x) + log(x) in x (6.6.2), and x exp(x) E_1(x) for x >= 1, in (x - 4) / (x + 2)
+E1_NEAR = (
+    *(-0.5772156649015329, 1.0, -0.25, 0.05555555555555555),
+    *(-0.010416666666666666, 0.0016666666666666668, -0.0002314814814814815, 2.834467120181406e-05),
+    *(-3.1001984126984127e-06, 3.0619243582206544e-07, -2.755731922398589e-08, 2.27746439867652e-09),
+    *(-1.7397297489890083e-10, 1.2353110643708935e-11, -8.193389712664089e-13, 5.0981091545465446e-14),
+    *(-2.9871733327421158e-15, 1.6537983849091297e-16, -8.677337204770125e-18),
+)
+E1_FAR = (
+    *(0.8253825996042233, 0.190369497031675, -0.02430031365429492, 0.010133650725804962),
+    *(-0.0025078525719148767, 0.0011289560044493911, -0.0003379858129704204, 0.0001617676046847692),
+    *(-5.2193986862470885e-05, 2.653624176599646e-05, -8.721585104003837e-06, 4.758524452929523e-06),
+    *(-1.524725042475804e-06, 9.132287290861108e-07, -2.6910877016276854e-07, 1.8753466272464202e-07),
+    *(-5.348697155473794e-08, 3.6056243728993066e-08, 7.211326220347334e-09, 1.9622090133243495e-08),
+    *(-2.6485994239058474e-08, -1.5431969906317103e-08, 3.1965046455892346e-08, 2.2786339847912914e-08),
+    *(-2.784756452485897e-08, -1.9196984299929964e-08, 1.6498378324075915e-08, 1.1463612050252254e-08),
+    *(-5.854361348075136e-09, -4.052116630638729e-09, 1.0024737006772207e-09, 6.949631860835052e-10),
+)
 # quotients of polynomials, each the numerator and the denominator: Wichura (1988), Algorithm AS 241, Applied
 # Statistics 37, 477
 MIDDLE = (
@@ -124,6 +172,30 @@ def _from_whole(x: Expr) -> Expr:
 
 def _reflected(x: Expr) -> Expr:
     return where(x < 0, 1 - x, x)
+
+
+def betaln(a: Expr, b: Expr) -> Expr:
+    """Return log(abs(beta(a, b))) (5.12.1, 5.11.13)."""
+    a, b = _without_poles(a, b)
+    b, a = _without_poles(b, a)
+    first = fn.fabs(a) >= fn.fabs(b)
+    large, small = where(first, a, b), where(first, b, a)
+    far = fn.logical_and(large > 1e6, large > 1e6 * fn.fabs(small))
+    rest = small * (1 - small) / (2 * large)  # of the series by which gammaln(large + small) differs
+    series = rest * (1 + (1 - 2 * small) / (6 * large) - rest / (3 * large)) - small * fn.log(large)
+    difference = gammaln(where(far, 2, large)) - gammaln(where(far, 2, large + small))
+    value = gammaln(small) + where(far, series, difference)
+    return where(fn.logical_or(_is_pole(a), _is_pole(b)), math.inf, value)
+
+
+def _is_pole(a: Expr) -> Expr:
+    return fn.logical_and(a <= 0, equal(a, fn.floor(a)))
+
+
+def _without_poles(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Return arguments of the same beta function, but for its sign, without poles of gamma that cancel."""
+    poles = fn.logical_and(fn.logical_and(_is_pole(a), equal(b, fn.floor(b))), a + b < 1)
+    return where(poles, 1 - a - b, a), b
 
 
 def _to_unit(x: Expr) -> tuple[Expr, list[tuple[Expr, Expr]]]:
@@ -240,6 +312,11 @@ def ndtri(p: Expr) -> Expr:
     return _quantile(p - 0.5, where(p < 0.5, p, 1 - p))
 
 
+def erfcinv(y: Expr) -> Expr:
+    """Return the inverse of 1 - erf."""
+    return ROOT_HALF * _quantile(0.5 * (1 - y), 0.5 * where(y < 1, y, 2 - y))
+
+
 def erfinv(y: Expr) -> Expr:
     """Return the inverse of the error function."""
     return ROOT_HALF * _quantile(0.5 * y, 0.5 * (1 - fn.fabs(y)))
@@ -271,6 +348,41 @@ def _bessel(
 
 i0, i0e = (_bessel(I0_NEAR, I0_FAR, 0, scaled=s) for s in (False, True))
 i1, i1e = (_bessel(I1_NEAR, I1_FAR, 1, scaled=s) for s in (False, True))
+
+
+def _second(order: int, *, scaled: bool) -> Formula:
+    near, far = ((K0_NEAR, K0_FAR), (K1_NEAR, K1_FAR))[order]
+
+    def formula(x: Expr) -> Expr:
+        """Return K(x), or exp(x) K(x) where `scaled`."""
+        beyond = x >= 2
+        inside, outside = where(beyond, 1, x), where(beyond, x, 2)
+        square = 0.25 * inside * inside
+        series = polynomial(near, square)
+        if order:
+            log = fn.log(where(equal(inside, 0), 1, 0.5 * inside))
+            series = 1 / fn.fabs(inside) + inside * (series + log * polynomial(I1_NEAR[:12], square))
+        else:
+            series = series - fn.log(0.5 * inside) * polynomial(I0_NEAR[:12], square)
+        tail = polynomial(far, 4 / outside - 1) / fn.sqrt(outside)
+        if scaled:
+            return where(beyond, tail, series * fn.exp(inside))
+        return where(beyond, tail * fn.exp(-outside), series)
+
+    return formula
+
+
+k0, k0e = (_second(0, scaled=s) for s in (False, True))
+k1, k1e = (_second(1, scaled=s) for s in (False, True))
+
+
+def exp1(x: Expr) -> Expr:
+    """Return the exponential integral E_1(x) (6.6.2)."""
+    near = x <= 1
+    inside, outside = where(near, x, 1), where(near, 1, x)
+    series = polynomial(E1_NEAR, inside) - fn.log(inside)
+    fraction = where(equal(outside, math.inf), 1, (outside - 4) / (outside + 2))
+    return where(near, series, fn.exp(-outside) / outside * polynomial(E1_FAR, fraction))
 
 
 # ---- angles in degrees
@@ -314,6 +426,28 @@ def entr(x: Expr) -> Expr:
     return where(x < 0, -math.inf, where(equal(x, 0), 0, -x * fn.log(x)))
 
 
+def rel_entr(x: Expr, y: Expr) -> Expr:
+    """Return x log(x / y), zero where x is, inf outside of the domain."""
+    return _relative(x, y, lambda log: x * log)
+
+
+def kl_div(x: Expr, y: Expr) -> Expr:
+    """Return x log(x / y) - x + y, inf outside of the domain."""
+    return _relative(x, y, lambda log: x * log - x + y)
+
+
+def _relative(x: Expr, y: Expr, value: Formula) -> Expr:
+    """Return value(log(x / y)), also where the quotient overflows or vanishes."""
+    ratio = x / y
+    far = fn.logical_or(ratio < 1e-30, ratio > 1e30)
+    inside = fn.logical_and(x > 0, y > 0)
+    origin = fn.logical_and(equal(x, 0), y >= 0)
+    log = where(inside, where(far, fn.log(x) - fn.log(y), fn.log(ratio)), 0)
+    outside = fn.logical_not(fn.logical_or(inside, origin))
+    known = fn.logical_and(equal(x, x), equal(y, y))
+    return where(known, where(outside, math.inf, value(log)), math.nan)
+
+
 def logit(x: Expr) -> Expr:
     """Return log(x / (1 - x)), without cancellation around one half."""
     s = 2 * (x - 0.5)
@@ -332,6 +466,14 @@ def huber(delta: Expr, r: Expr) -> Expr:
     return where(delta < 0, math.inf, where(size <= delta, 0.5 * r * r, delta * (size - 0.5 * delta)))
 
 
+def pseudo_huber(delta: Expr, r: Expr) -> Expr:
+    """Return delta^2 (sqrt(1 + (r / delta)^2) - 1); inf where delta < 0."""
+    flat = fn.logical_or(equal(delta, 0), equal(r, 0))
+    u = where(flat, 1, r / delta)
+    value = delta * delta * fn.expm1(0.5 * fn.log1p(u * u))
+    return where(delta < 0, math.inf, where(flat, 0, value))
+
+
 def exprel(x: Expr) -> Expr:
     """Return (exp(x) - 1) / x, one at zero."""
     return where(fn.fabs(x) < 2.0**-53, 1, where(x > 717, math.inf, fn.expm1(x) / x))
@@ -340,7 +482,32 @@ def exprel(x: Expr) -> Expr:
 FORMULAS: dict[str, Formula] = {  # name of a primitive -> what compiled loops compute
     f.__name__: f
     for f in (
-        *(entr, erfcx, erfinv, exprel, gammaln, huber, log_expit, log_ndtr, logit),
-        *(ndtr, ndtri, psi, trigamma, xlog1py, xlogy),
+        *(
+            betaln,
+            entr,
+            erfcinv,
+            erfcx,
+            erfinv,
+            exp1,
+            exprel,
+            gammaln,
+            huber,
+            kl_div,
+            log_expit,
+            log_ndtr,
+            logit,
+        ),
+        *(ndtr, ndtri, pseudo_huber, psi, rel_entr, trigamma, xlog1py, xlogy),
     )
-} | {"cosdg": cosdg, "sindg": sindg, "i0": i0, "i0e": i0e, "i1": i1, "i1e": i1e}
+} | {
+    "cosdg": cosdg,
+    "sindg": sindg,
+    "i0": i0,
+    "i0e": i0e,
+    "i1": i1,
+    "i1e": i1e,
+    "k0": k0,
+    "k0e": k0e,
+    "k1": k1,
+    "k1e": k1e,
+}
