@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fgrad.errors import BrokenContractError
 from fgrad.kernels import blas, small_matrices
 from fgrad.kernels.small_matrices import LANES, MANY, MOST, SIDE_BY_SIDE
 
@@ -107,3 +108,15 @@ def test_results_do_not_depend_on_the_stack_around_them():
     for count in (LANES, 3 * LANES + 1):
         found = small_matrices.factor(np.repeat(a, count, 0))
         assert (found == found[0]).all()
+
+
+@pytest.mark.parametrize("solver", [small_matrices, blas])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((3, 3), (5, 3, 2)), ((4, 3, 3), (5, 3, 2)), ((2, 2), (3, 2)), ((5, 3, 2), (5, 3, 2)), ((4, 4), (3, 2))],
+)
+def test_matrices_that_do_not_belong_to_right_hand_sides_are_refused(solver, a, b):
+    if solver is blas and blas.trsm("float64") is None:
+        pytest.skip("NumPy has another BLAS")
+    with pytest.raises(BrokenContractError):
+        solver.solve_triangular(np.ones(a), np.ones(b), lower=True, unit=False)

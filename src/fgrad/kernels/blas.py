@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from fgrad.compat.numpy import address, blas_address
 from fgrad.kernels import intrinsics, native, vm
+from fgrad.kernels.contracts import Contract
 
 LETTERS = {"float32": "s", "float64": "d"}
 
@@ -98,6 +99,9 @@ def kernel(slots, args, lo, hi):
             address(a) + SIZE * i * n * n, n, address(out) + SIZE * i * n * columns, columns,
         )
 """
+
+
+_SYSTEMS = Contract("a[count, n, n], b[count, n, k], min(n, k) > 0", ("a", "b"))
 
 
 class Gemm(NamedTuple):
@@ -204,6 +208,9 @@ def solve_triangular(
         b: right-hand sides (..., n, k), of the same dtype; none of the lengths is zero.
         lower: which triangle is read.
         unit: whether the diagonal stands for ones.
+
+    Raises:
+        BrokenContractError: BLAS would read or write outside of the arrays.
     """
     function = _trsm(a.dtype.char) if a.dtype.isnative else None
     if function is None:
@@ -211,11 +218,13 @@ def solve_triangular(
     turned = not a.flags.c_contiguous and np.swapaxes(a, -1, -2).flags.c_contiguous
     a, out = np.ascontiguousarray(np.swapaxes(a, -1, -2) if turned else a), np.array(b, order="C")
     n, k = out.shape[-2:]
+    stacks = [x.reshape(-1, *x.shape[-2:]) for x in (a, out)]
+    _SYSTEMS.ask((a.shape, out.shape), stacks, 0)
     kind = (101, 141, 121 + (lower != turned), 111 + turned, 131 + unit, n, k)
     one: Any = 1.0 if a.dtype.kind == "f" else np.ones(1, a.dtype)
     alpha = one if a.dtype.kind == "f" else one.ctypes.data
     left, right, size = address(a), address(out), a.itemsize
-    for i in range(out.size // (n * k)):
+    for i in range(len(stacks[0])):
         function(*kind, alpha, left + i * n * n * size, n, right + i * n * k * size, k)
     return out
 
