@@ -604,3 +604,83 @@ def test_an_array_made_of_a_scalar_can_be_written_to(convert):
     made += 1
     made.fill(3.0)
     exactly(made, np.full(made.shape, 3.0))
+
+
+ELEMENTS = {
+    "x[0] = v": lambda x, v: x.__setitem__(0, v),
+    "x[...] = v": lambda x, v: x.__setitem__(..., v),
+    "x[:0] = v": lambda x, v: x.__setitem__(slice(0), v),
+    "x[argmax] = v": lambda x, v: x.__setitem__(np.argmax(x), v),
+    "x[:] = [v, 1]": lambda x, v: x.__setitem__(slice(None), [v, 1]),
+    "x[True] = v": lambda x, v: x.__setitem__(True, v),
+    "x[[0]] = v": lambda x, v: x.__setitem__([0], v),
+    "x[:1][0] = v": lambda x, v: x[:1].__setitem__(0, v),
+    "fill": lambda x, v: x.fill(v),
+    "put": lambda x, v: np.put(x, [0], v),
+    "flat[0] = v": lambda x, v: x.flat.__setitem__(0, v),
+    "flat[:] = v": lambda x, v: x.flat.__setitem__(slice(None), v),
+    "pad": lambda x, v: np.pad(x, 1, constant_values=v),
+    "max": lambda x, v: np.max(x, initial=v),
+    "sum": lambda x, v: np.sum(x, initial=v),
+    "an array without axes": lambda x, v: x.__setitem__(0, np.reshape(v, ())),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ELEMENTS)
+@pytest.mark.parametrize("dtype", ["i1", "u1"])
+def test_scalars_become_integers_with_the_errors_of_numpy(name, dtype):
+    def f(x, s):
+        new = ELEMENTS[name](x, np.sum(s))
+        return x if new is None else new
+
+    x = np.array([1, 0], dtype)
+    compiled, mapped = fg.jit(f), fg.jit(fg.vmap(f))
+    with kernels_in_python():
+        for v in (2.5, -128.9, np.nan, np.inf, 1e30, 300.0, 300):
+            s = np.array([v])
+            try:
+                expected = f(x.copy(), s)
+            except (ValueError, OverflowError) as error:
+                expected = type(error)
+            ways = [
+                lambda s=s: f(fg.tensor(x), fg.tensor(s)),
+                lambda s=s: compiled(x, s),
+                lambda s=s: fg.vmap(f)(x[None], s[None])[0],
+                lambda s=s: mapped(x[None], s[None])[0],
+            ]
+            if s.dtype.kind == "f":
+                total = lambda t: (np.sum(t), f(fg.tensor(x), t))
+                ways.append(lambda s=s, total=total: fg.value_and_grad(total, has_aux=True)(s)[0][1])
+            for way in ways:
+                if isinstance(expected, type):
+                    with pytest.raises((ValueError, OverflowError)) as found:
+                        way()
+                    assert name.startswith("flat") or found.type is expected
+                elif abs(v) < 1e3 and (v > 0 or dtype[0] == "i"):
+                    exactly(np.asarray(way()), np.asarray(expected))
+                else:  # what C makes of it
+                    way()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["jit", "vmap", "jit(vmap)"])
+def test_scalars_that_do_not_fit_raise_where_a_branch_runs(name):
+    def write(c, i, v):
+        c[i] = v * 100
+        return c
+
+    def f(x, s):
+        y = np.zeros_like(x)
+        steps = lambda: lax.fori_loop(0, 2, lambda i, c: write(c, i, s[0]), y)
+        return lax.cond(np.sum(s) > 0, steps, lambda: y)
+
+    run = {"jit": fg.jit(f), "vmap": fg.vmap(f), "jit(vmap)": fg.jit(fg.vmap(f))}[name]
+    x, batch = np.zeros(2, np.int8), (None,) * ("vmap" in name)
+    for v, y in ((1.0, 100), (-2.0, 0), (-np.inf, 0), (2.0, None), (np.inf, None)):
+        args = x[(*batch, ...)], np.array([v])[(*batch, ...)]
+        if y is None:
+            with pytest.raises(OverflowError):
+                run(*args)
+        else:
+            exactly(np.asarray(run(*args)), np.full_like(args[0], y))

@@ -280,7 +280,7 @@ def _lifted(x: Any) -> Any:
     x = np.asarray(x)
     if x.dtype.kind != "f" or not np.all(np.isfinite(x)):
         raise Unsuited
-    made = np.empty(x.shape, object)
+    made = np.empty_like(x, object)
     made[...] = _fifty(x.astype(float))
     return made
 

@@ -383,3 +383,85 @@ def test_a_custom_rule_may_return_what_was_replaced_as_a_whole():
     y, pull = fg.vjp(with_rule(constant), np.ones(3))
     assert y.tolist() == [2.0] * 3
     assert pull(np.ones(3))[0].tolist() == [1.0] * 3
+
+
+NUMBERS, CUBE = np.arange(1.0, 7.0).reshape(2, 3), np.arange(1.0, 25.0).reshape(2, 3, 4)
+ARRANGED = {
+    "F": np.asfortranarray(NUMBERS),
+    "reversed": NUMBERS[:, ::-1],
+    "rows reversed": NUMBERS[::-1],
+    "one row for all": np.broadcast_to(NUMBERS[:1], (2, 3)),
+    "one reversed row for all": np.broadcast_to(NUMBERS[:1, ::-1], (2, 3)),
+    "one column for all": np.broadcast_to(NUMBERS[:, 1:2], (2, 3)),
+    "one number for all": np.broadcast_to(np.array(3.0), (2, 3)),
+    "windows": np.lib.stride_tricks.sliding_window_view(np.arange(1.0, 9.0), 3)[:2],
+    "windows with steps": np.lib.stride_tricks.sliding_window_view(np.arange(1.0, 12.0), (5,))[::2, 1:],
+    "windows, turned": np.lib.stride_tricks.as_strided(np.arange(1.0, 9.0), (3, 2), (8, 16)),
+    "a column of columns": np.asfortranarray(NUMBERS)[:, :1],
+    "a row with a long stride": np.lib.stride_tricks.as_strided(np.arange(1.0, 4.0), (1, 3), (1000, 8)),
+    "nothing": np.zeros((3, 0), order="F"),
+    "no axes": np.array(3.0),
+    "axes in another order": CUBE.transpose(2, 0, 1),
+    "one matrix for all, turned": np.broadcast_to(CUBE[:, :, :1], CUBE.shape).transpose(2, 1, 0),
+    "one of three, reversed": np.broadcast_to(CUBE[:1, :, ::-1], CUBE.shape).swapaxes(1, 2),
+    "gaps": CUBE[:, :, ::2],
+    "an axis of length one": CUBE[:, :1].transpose(2, 1, 0),
+}
+IN_MEMORY = {
+    **{f"{name} {o}": (lambda x, f=f, o=o: f(x, o)) for name, f, orders in (
+        ("flatten", lambda x, o: x.flatten(o), "CFAK"),
+        ("ravel", lambda x, o: x.ravel(o), "CFAK"),
+        ("reshape", lambda x, o: np.reshape(x, -1, order=o), "CFA"),
+        ("copy", lambda x, o: x.copy(o).ravel("K"), "CFAK"),
+        ("astype", lambda x, o: x.astype("f4", order=o).ravel("K"), "CFAK"),
+        ("turned", lambda x, o: x.T.flatten(o), "CFAK"),
+        ("part", lambda x, o: x[..., :2][..., ::-1].flatten(o) if x.ndim else x.flatten(o), "CFAK"),
+    ) for o in orders},
+    "a sum": lambda x: (x + 1).ravel("K"),
+    "a write to a flat view": lambda x: written(x * 1, lambda u: u.ravel()),
+    "a write to a reshaped view": lambda x: written(x * 1, lambda u: u.reshape(-1)),
+    "a write to a copy": lambda x: written(x.copy("K"), lambda u: u.ravel("K") if x.ndim else u),
+}  # fmt: skip
+
+
+def written(x: Any, view: Any) -> Any:
+    view(x)[...] = 9.0
+    return x
+
+
+PATHS: dict[str, Any] = {  # and whether they see a copy of the array that they are given
+    "eager": (lambda f, x: f(fg.tensor(x)), True),
+    "manager": (lambda f, x: attached(f, fg.tensor(x)), True),
+    "grad": (lambda f, x: fg.grad(lambda t: (np.sum(t), f(t)), has_aux=True)(x)[1], False),
+    "jvp": (lambda f, x: fg.jvp(f, (x,), (np.ones(x.shape),))[0], False),
+    "checkpoint": (lambda f, x: fg.checkpoint(f)(x), False),
+    "vmap": (lambda f, x: fg.vmap(f)(x[None])[0], False),
+    "jit": (lambda f, x: fg.jit(f)(x), False),
+}
+
+
+def attached(f: Any, t: Any) -> Any:
+    with fg.GradManager().attach([t]):
+        return f(t)
+
+
+@pytest.mark.parametrize("way", PATHS)
+def test_what_depends_on_the_order_in_memory_is_that_of_numpy_for_every_arrangement(way):
+    run, copies = PATHS[way]
+    right, wrong = 0, []
+    with kernels_in_python():
+        for arranged, x in ARRANGED.items():
+            for name, f in IN_MEMORY.items():
+                if way == "vmap" and not x.ndim:  # an example is a scalar
+                    continue
+                try:
+                    found = np.asarray(run(f, x))
+                except TypeError as error:
+                    if "depends on the memory layout" not in str(error):
+                        raise
+                    continue
+                right += 1
+                if not np.array_equal(found, f(np.array(x) if copies else x)):
+                    wrong.append((arranged, name))
+    assert not wrong
+    assert right > (200 if way == "jit" else 400)

@@ -331,14 +331,24 @@ def _signed(w: _Writer, j: Var) -> Var:
     )
 
 
+_DOUBLE = np.dtype(np.float64)
+
+
 @_rule("fitted", RULES)  # on a device the primitive looks at its numbers: nobody looks at checks there
 def _fitted(w: _Writer, n: Any, *, dtype: np.dtype[Any]) -> Any:
-    """Check that integers are in the range of another dtype."""
-    if not isinstance(n, Var):
+    """Check that numbers are in the range of a dtype of integers."""
+    if not isinstance(n, Var) or n.aval.dtype.char == "g":
         return None
-    own, limits = np.iinfo(n.aval.dtype), np.iinfo(dtype)
-    found = [w.write("greater", n, limits.max)] if limits.max < own.max else []
-    found += [w.write("less", n, limits.min)] if limits.min > own.min else []
+    limits = np.iinfo(dtype)
+    if n.aval.dtype.kind == "f":
+        whole = w.write("trunc", n if n.aval.dtype.itemsize == 8 else w.write("convert", n, dtype=_DOUBLE))
+        inside = w.write("greater_equal", whole, float(limits.min))
+        below = w.write("less", whole, float(limits.max) + (limits.bits < 64))
+        found = [w.write("logical_not", w.write("logical_and", inside, below))]  # of NaN too
+    else:
+        own = np.iinfo(n.aval.dtype)
+        found = [w.write("greater", n, limits.max)] if limits.max < own.max else []
+        found += [w.write("less", n, limits.min)] if limits.min > own.min else []
     for bad in found:
         w.checks[w.write("sum", bad, axes=tuple(range(len(n.aval.shape))))] = None
     return w.write("convert", n, dtype=dtype)

@@ -115,8 +115,10 @@ def private_copy(a: np.ndarray[Any, Any], *, gaps: bool = True) -> np.ndarray[An
     without `gaps` it has none between its elements, which is enough where nobody takes views.
     """
     if not a.flags.c_contiguous:
-        if a.size and 0 in a.strides:
-            return compact(a)
+        if a.size and 0 in a.strides:  # no memory for repetitions
+            held = a[(*[0 if s == 0 else slice(None) for s in a.strides], ...)]
+            repeated = [None if s == 0 else slice(None) for s in a.strides]
+            return np.broadcast_to(private_copy(held, gaps=gaps)[tuple(repeated)], a.shape)
         order = _axes_in_memory(a)
         in_order = a.transpose(order)
         if in_order.flags.c_contiguous:
@@ -143,6 +145,8 @@ def _copied(a: np.ndarray[Any, Any], order: list[int]) -> np.ndarray[Any, Any]:
     lengths = [a.shape[i] for i in order] + [1]
     for i in range(1, len(lengths)):
         if strides[i - 1] != lengths[i] * strides[i]:
+            if strides[i - 1] < lengths[i] * strides[i] and a.shape[order[i - 1]] > 1 and _in_items(a):
+                return _overlapping(a)
             lengths[i] += 1
     copied = np.empty(lengths, a.dtype)[tuple([slice(a.shape[i]) for i in order] + [0])]
     copied = copied.transpose(np.argsort(order))[
@@ -152,9 +156,20 @@ def _copied(a: np.ndarray[Any, Any], order: list[int]) -> np.ndarray[Any, Any]:
     return copied
 
 
+def _in_items(a: np.ndarray[Any, Any]) -> bool:
+    return not any(s % a.itemsize for s in a.strides)
+
+
+def _overlapping(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a copy of the memory of `a`, and of how its elements overlap there."""
+    turned = tuple([slice(None, None, -1 if s < 0 else 1) for s in a.strides])
+    first = a[turned]
+    length = sum((n - 1) * s for n, s in zip(first.shape, first.strides, strict=True)) // a.itemsize + 1
+    memory = np.lib.stride_tricks.as_strided(first, (length,), (a.itemsize,)).copy()
+    copied: np.ndarray[Any, Any] = np.ndarray(a.shape, a.dtype, memory, strides=first.strides)
+    return copied[turned]
+
+
 def compact(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return a read-only copy that repeats elements where `a` does, without memory for the repetitions."""
-    if a.size and 0 in a.strides:
-        part = a[tuple([slice(0, 1) if s == 0 else slice(None) for s in a.strides])]
-        return np.broadcast_to(part.copy("K"), a.shape)
     return private_copy(a, gaps=False)

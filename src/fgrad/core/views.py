@@ -180,6 +180,8 @@ def reshaped_view(
     value = x._value
     if isinstance(made._value, Tracer):
         made._value = made._value.ordered_like(value)
+    if not is_array(x):
+        return made
     if not is_raveled and only_splits(x.shape, params["shape"]):
         return linked(View, x, made, primitive, params)
     example = memory_of(x)

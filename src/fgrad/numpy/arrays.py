@@ -247,6 +247,8 @@ def array(
     elif isinstance(object, list | tuple) and holds_tensor(object):
         leaves: list[Any] = []
         shape = _parts(object, leaves)
+        if dtype is not None:
+            leaves = [as_item(as_value(p), np.dtype(dtype)) if is_scalar(p) else p for p in leaves]
         leaves = together(*leaves)
         kind = np.result_type(*(p.dtype for p in leaves))
         flat = [reshape(convert(p, kind), (math.prod(p.shape),)) for p in leaves]
@@ -790,22 +792,66 @@ def values(xs: Sequence[Any]) -> list[Any]:
     return together(*xs)
 
 
-def as_target(x: Any, target: Any) -> Any:
+def as_target(x: Any, target: Any, index: Any = False) -> Any:
     """Return what is written to a Tensor, in its dtype and where it is.
+
+    Args:
+        x: an array, Tensor, number or sequence of these.
+        target: the Tensor.
+        index: what is written to; at a basic index NumPy converts scalars as elements.
 
     Raises:
         TypeError: `x` is complex and `target` is not.
         OverflowError: a number of Python that an integer dtype does not have.
     """
     given, dtype = x, target.dtype
-    x = next_to(x, target)
+    if dtype.kind == "i" and given.__class__ in _SEQUENCES and holds_tensor(given):
+        given = array(given, dtype)  # each scalar is an element
+    x = next_to(given, target)
     if x.dtype == dtype:
         return x
     if x.dtype.kind == "c" and dtype.kind not in "cb":
         raise TypeError(f"cannot write a complex value into a Tensor of dtype {dtype}; take value.real first")
-    if dtype.kind in "iu" and not isinstance(x, Tensor) and given.__class__ in _BUILT_IN:
-        np.array(given, dtype)  # it knows what fits
+    if dtype.kind in "iu":
+        if number_type(x) is float:
+            return bind("fitted", x, dtype=dtype)
+        if not isinstance(x, Tensor) and given.__class__ in _BUILT_IN:
+            np.array(given, dtype)  # it knows what fits
+    is_item = (is_scalar(given) or is_scalar(x)) and _is_basic(index)
+    return as_item(x, dtype) if is_item else convert(x, dtype)
+
+
+def _is_basic(index: Any) -> bool:
+    """Return whether an index consists of integers, slices, new axes and an ellipsis."""
+    for part in index if index.__class__ is tuple else (index,):
+        if not (part is None or part is Ellipsis or part.__class__ in _BASIC or _is_integer(part)):
+            return False
+    return True
+
+
+_BASIC = (int, slice)
+
+
+def _is_integer(x: Any) -> bool:
+    return isinstance(x, np.generic | np.ndarray | Tensor) and not x.shape and x.dtype.kind in "iu"
+
+
+def as_item(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a scalar as NumPy makes it an element: by way of Python's integers where they are signed.
+
+    Raises:
+        ValueError: NaN.
+        OverflowError: an infinity, or a number that the dtype does not have.
+    """
+    if dtype.kind == "i" and x.dtype.kind in "iuf" and not np.can_cast(x.dtype, dtype):
+        return bind("fitted", x, dtype=dtype)
     return convert(x, dtype)
 
 
-_BUILT_IN = (int, float, list, tuple)
+def is_scalar(x: Any) -> bool:
+    """Return whether `x` is a scalar of NumPy's, or a Tensor that holds or stands for one."""
+    return isinstance(x, np.generic) or (isinstance(x, Tensor) and not x.shape and not is_array(x))
+
+
+_SEQUENCES = (list, tuple)
+_BUILT_IN = (int, float, *_SEQUENCES)

@@ -131,7 +131,7 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
     if value.__class__ is MaskedSelection:
         rebind(x, value.written(x, index))
         return
-    value = as_target(value, x)
+    value = as_target(value, x, index)
     if _is_everything(index):
         shape = tuple(value.shape)
         lead = len(shape) - len(x.shape)

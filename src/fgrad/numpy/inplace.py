@@ -281,8 +281,8 @@ class Flat:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         check_writable(self.base)
-        values = _flat(as_target(value, self.base))
         places = np.arange(self.base.size)[index]
+        values = _flat(as_target(value, self.base, () if not places.ndim else False))
         if not places.ndim and np.ndim(value):
             raise ValueError("setting an array element with a sequence.")
         _write_flat(self.base, _flat(places), _repeated(values, places.size))

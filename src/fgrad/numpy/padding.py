@@ -132,7 +132,7 @@ def _spread(x: Any, axis: int, n: int) -> Any:
 def _constant(x: Any, axis: int, width: tuple[int, int], constant_values: Any = (0, 0)) -> tuple[Any, Any]:
     shape = tuple(x.shape)
     sides = [
-        linear.broadcast_to(as_target(v, x), (*shape[:axis], n, *shape[axis + 1 :]))
+        linear.broadcast_to(as_target(v, x, ()), (*shape[:axis], n, *shape[axis + 1 :]))
         for v, n in zip(constant_values, width, strict=True)
     ]
     return sides[0], sides[1]

@@ -14,7 +14,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, apply_linear, bind, unary
 from fgrad.core.views import unordered
-from fgrad.numpy.arrays import alike, as_value, next_to, operands, together
+from fgrad.numpy.arrays import alike, as_item, as_value, is_scalar, next_to, operands, together
 from fgrad.numpy.registry import as_scalar, elements, implements, stored
 from fgrad.numpy.shapes import broadcast_to, concatenate
 from fgrad.ops import linear
@@ -81,12 +81,13 @@ def first_term(initial: Any, dtype: np.dtype[Any]) -> Any:
     """
     if dtype.kind in _OWN.get(initial.__class__, ""):
         return initial
+    given = initial
     initial = np.array(initial, dtype) if initial.__class__ in _PYTHON else as_value(initial)
     if initial.shape:
         raise ValueError(f"initial must be one number, not an array of shape {initial.shape}")
     if initial.dtype.kind == "c" and dtype.kind not in "cb":
         raise TypeError(f"initial is complex, the result has dtype {dtype}")
-    return linear.convert(initial, dtype)
+    return as_item(initial, dtype) if is_scalar(given) else linear.convert(initial, dtype)
 
 
 _OWN = {float: "fc", int: "iufc"}  # numbers of Python that take these dtypes by themselves

@@ -106,8 +106,18 @@ def _order_of(a: Tensor, name: str) -> str:
 
 def _axes_in_memory(a: Tensor) -> tuple[int, ...]:
     """Return the axes of an array in their order in memory."""
-    strides = _example(a, "ravel", "K").strides
-    return tuple(np.argsort([-abs(s) for s in strides], kind="stable").tolist())
+    example = _example(a, "ravel", "K")
+    strides = [abs(s) if n > 1 else 0 for s, n in zip(example.strides, a.shape, strict=True)]
+    axes: list[int] = []  # NumPy's iterators insert axes, of which those without strides have no place
+    for i in reversed(range(len(strides))):
+        place = 0
+        for k in range(len(axes)):
+            if strides[i] and strides[axes[k]]:
+                if strides[axes[k]] <= strides[i]:
+                    break
+                place = k + 1
+        axes.insert(place, i)
+    return tuple(axes)
 
 
 @implements()
@@ -759,7 +769,10 @@ def astype(
         raise TypeError(f"cannot cast from {x.dtype} to {kind} with casting={casting!r}")
     if isinstance(x, Tensor) and x.dtype == kind:
         return recopied(x, order) if copy else x
-    return bind("convert", x, dtype=kind)
+    if order == "A" and isinstance(x, Tensor):
+        x = recopied(x, "A")
+    made = bind("convert", x, dtype=kind)
+    return recopied(made, order) if order in {"C", "F"} and isinstance(x, Tensor) else made
 
 
 @implements(np.shape)

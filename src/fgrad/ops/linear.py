@@ -38,6 +38,7 @@ from fgrad.core.stored import (
     INTEGERS,
     NUMBERS,
     PLAIN,
+    REAL,
     Stored,
     are_axes,
     is_axis,
@@ -286,12 +287,21 @@ def _batch_broadcast(x: Any, *, shape: Shape) -> Any:
 
 
 def _run_fitted(n: Any, *, dtype: np.dtype[Any]) -> Any:
-    """Return Python's integers in the dtype of the integers beside them, as NumPy converts them."""
-    own, limits = np.iinfo(n.dtype), np.iinfo(dtype)
-    low, high = max(own.min, limits.min), min(own.max, limits.max)
-    if bool(np.any(n < low)) or bool(np.any(n > high)):
+    """Return numbers in a dtype of integers, as NumPy converts those of Python."""
+    limits = np.iinfo(dtype)
+    if n.dtype.kind == "f":
         values = np.asarray(on_host(n))
-        bad = values[(values < low) | (values > high)].flat[0]
+        whole = np.trunc(values.astype(np.float64))
+        fits = (whole >= float(limits.min)) & (whole < float(limits.max) + (limits.bits < 64))
+    else:
+        own = np.iinfo(n.dtype)
+        low, high = max(own.min, limits.min), min(own.max, limits.max)
+        if not bool(np.any(n < low)) and not bool(np.any(n > high)):
+            return _run_convert(n, dtype=dtype)
+        values = np.asarray(on_host(n))
+        fits = (values >= low) & (values <= high)
+    if not np.all(fits):
+        bad = int(values[~fits].flat[0])  # which raises where it is not finite
         raise OverflowError(f"Python integer {bad} out of bounds for {dtype.name}")
     return _run_convert(n, dtype=dtype)
 
@@ -389,7 +399,9 @@ FITTED = register(
         shape=lambda n, *, dtype: Aval(n.shape, dtype),
         batch=lambda _, n, *, dtype: bind("fitted", n, dtype=dtype),
         traits={KEEPS_C_ORDER},
-        stored=Stored({"dtype": lambda v, _: isinstance(v, np.dtype) and v.kind in "iu"}, dtypes=INTEGERS),
+        stored=Stored(
+            {"dtype": lambda v, _: isinstance(v, np.dtype) and v.kind in "iu"}, dtypes=INTEGERS + REAL
+        ),
     )
 )
 linear(
