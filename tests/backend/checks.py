@@ -20,7 +20,16 @@ LOOSE = {"e": 2e-3, "f": 1e-4, "F": 1e-4}  # relative; other dtypes: 1e-8
 
 WAITS = {  # primitives that look at values, and refuse some of them: a truth value is read from the device
     *("fitted", "guard", "solve", "second_minors", "slogdet", "qr", "eig", "eigh", "svd", "pinv"),
-    *("solve_triangular", "solve_banded", "lu_factor", "polar", "sylvester", "riccati", "matrix_function"),
+    *(
+        "cholesky",
+        "solve_triangular",
+        "solve_banded",
+        "lu_factor",
+        "polar",
+        "sylvester",
+        "riccati",
+        "matrix_function",
+    ),
     *("frechet", "log_frechet", "regular", "regularized", "roots", "simple_roots", "lambertw"),
     # or at how far an integral goes, or a recurrence
     *("carlson", "agm", "ellipe", "ellipeinc", "ellipj_cn", "ellipj_dn", "ellipj_ph", "ellipj_sn", "ellipk"),

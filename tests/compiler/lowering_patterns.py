@@ -202,3 +202,19 @@ def products(_: str, d: Drawing) -> Any:
         return bind("contract", xs[x], xs[y], a=a, b=b, out=out)
 
     return f
+
+
+@lowered("cholesky", "solve_triangular", ulp=200.0, modes=("plain",))
+def matrices(name: str, d: Drawing) -> Any:
+    """Draw factors of definite matrices, and systems of triangular ones as they lie, or transposed."""
+    n, dtype = d.pick((1, 2, 3, 5)), d.pick(("float32", "float64"))
+    x, y = d.given((2, n, n), dtype), d.given((2, n, d.pick((1, 3))), dtype)
+
+    def f(*xs: Any) -> Any:
+        a = np.tanh(xs[x]) / (2 * n) + np.eye(n, dtype=dtype)
+        turned = bind("transpose", a, axes=(0, 2, 1))
+        if name == "cholesky":
+            return bind("cholesky", bind("add", a, turned))
+        return bind("solve_triangular", d.pick((a, turned)), xs[y], lower=d.chance(), unit=d.chance())
+
+    return f
