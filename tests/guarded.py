@@ -20,12 +20,12 @@ import numpy as np
 
 import fgrad as fg
 from fgrad import lax, random
+from fgrad.compiler.elementwise import elementwise
 from fgrad.compiler.fuse import BLOCK
 from fgrad.errors import BrokenContractError
 from fgrad.expr.node import apply, var
 from fgrad.kernels import (
     blas,
-    cpu,
     functions,
     gather_scatter,
     outer,
@@ -270,7 +270,7 @@ def of_matrices():
 def of_loops():
     """Run loops over elements of arrays that lie in every way."""
     x, y = var("x"), var("y")
-    loop = cpu.elementwise((x, y), (apply("multiply", apply("exp", x), y), apply("less", x, y)))
+    loop = elementwise((x, y), (apply("multiply", apply("exp", x), y), apply("less", x, y)))
     for dtype in "fd":
         for shape in ((67,), (5, 7), (3, 1, 5)) if dtype == "d" else ((7,),):
             for a in scattered(*shape, dtype=dtype):

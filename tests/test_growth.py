@@ -11,7 +11,8 @@ import pytest
 from tests import growth
 
 import fgrad as fg
-from fgrad.kernels import checks, cpu, native, vm
+from fgrad.compiler import elementwise
+from fgrad.kernels import checks, native, vm
 from fgrad.transforms import procedure
 
 LIMIT = 6
@@ -22,7 +23,7 @@ compiled_only = pytest.mark.skipif(native.interpreted(), reason="nothing is comp
 def small(monkeypatch):
     """Let caches hold little, and have what was in them before back in the end."""
     monkeypatch.setenv("FGRAD_CACHE_ENTRIES", str(LIMIT))
-    for module, name in [(native, "_kernels"), (cpu, "_loops")]:
+    for module, name in [(native, "_kernels"), (elementwise, "_nests")]:
         monkeypatch.setattr(module, name, type(getattr(module, name))())
 
 
@@ -120,12 +121,12 @@ def test_loops_for_layouts_are_bounded(small):
     from fgrad.expr.node import var
 
     x, y = var("x"), var("y")
-    kernel = cpu.elementwise((x, y), (x * y + x,))
+    kernel = elementwise.elementwise((x, y), (x * y + x,))
     for k in range(8):
         which = tuple(2 if k >> i & 1 else 1 for i in range(3))
         left, right = np.arange(8.0).reshape(2, 2, 2), np.ones(which)
         assert np.array_equal(kernel(left[::-1], right), left[::-1] * right + left[::-1])
-    assert len(cpu._loops) <= LIMIT
+    assert len(elementwise._nests) <= LIMIT
 
 
 def test_vjp_rules_of_primitives_of_any_number_of_arguments_are_bounded(monkeypatch):

@@ -11,10 +11,10 @@ import pytest
 from tests.helpers import grouped, unchecked
 from tests.kernels import by_numba
 
+from fgrad.compiler.elementwise import elementwise
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import apply, var
-from fgrad.kernels import checks, compilation, cpu, native, vm
-from fgrad.kernels.body import prepare
+from fgrad.kernels import checks, compilation, native, vm
 from fgrad.kernels.scalars import UntranslatableError
 
 pytestmark = pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
@@ -249,12 +249,8 @@ def third(x):
 
 @grouped("name, dtype", itertools.product(sorted(ATOMS), ["float32", "float64"]))
 def test_every_function_of_elements_is_known(name, dtype):
-    params = [var(letter) for letter in "xyz"[: ATOMS[name].arity]]
-    code = cpu._statements(
-        prepare(params, [apply(name, *params) * 1]), np.dtype(dtype)
-    )  # a truth value is 1 or 0
-    loads = [f"x{k} = {dtype}_at(slots, args, {k})[0]" for k in range(len(params))]
-    text = kernel(*loads, *code.lines, f"c[0] = {code.values[0]}", head=code.preamble + "\n\n")
+    params = tuple(var(letter) for letter in "xyz"[: ATOMS[name].arity])
+    text = elementwise(params, (apply(name, *params) * 1,)).text(np.dtype(dtype))  # a truth value is 1 or 0
     assert compilation.assembly(text, "kernel", "kernel")
 
 

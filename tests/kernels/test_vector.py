@@ -5,10 +5,11 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from fgrad.compiler.elementwise import elementwise
 from fgrad.expr import special
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import apply, var
-from fgrad.kernels import checks, compilation, cpu, vector
+from fgrad.kernels import checks, compilation, vector
 
 mp.mp.prec = 120
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"  # then a point takes as long as a thousand
@@ -51,7 +52,7 @@ HUGE_ARGUMENTS = [4194303.5, 4194304.0, 4194305.0, 1e7, 1e10, 1e22, 1e200, 1.7e3
 
 def kernel(name, dtype):
     """Return the function for arrays of `dtype`, and check that it is vector code that runs."""
-    run = cpu.elementwise((X, Y)[: ATOMS[name].arity], (apply(name, *(X, Y)[: ATOMS[name].arity]),))
+    run = elementwise((X, Y)[: ATOMS[name].arity], (apply(name, *(X, Y)[: ATOMS[name].arity]),))
     assert "def fast_" in run.text(np.dtype(dtype))
     return run
 
@@ -240,7 +241,7 @@ def test_what_is_left_to_the_c_library(kind):
         pytest.skip("nothing is compiled")
     found, few = set(), (X, Y, var("z"))
     for name, atom in ATOMS.items():
-        text = cpu.elementwise(few[: atom.arity], (apply(name, *few[: atom.arity]),)).text(np.dtype(kind))
+        text = elementwise(few[: atom.arity], (apply(name, *few[: atom.arity]),)).text(np.dtype(kind))
         code = compilation.assembly(text, "function", "f")
         found |= set(re.findall(r'^declare [^@]*@"?([a-z]\w*)"?\(', code, re.MULTILINE))
     assert {name.removesuffix("f") for name in found} - {checks.SYMBOL} == {"sin", "cos", "tan", "nextafter"}
@@ -248,7 +249,7 @@ def test_what_is_left_to_the_c_library(kind):
 
 def test_several_libm_fallbacks_fit_into_one_kernel():
     x = np.array([0.5, 1e9, -2.0, 1e20])
-    run = cpu.elementwise((X,), tuple(apply(name, X) for name in ("sin", "cos", "tan")))
+    run = elementwise((X,), tuple(apply(name, X) for name in ("sin", "cos", "tan")))
     for y, f in zip(run(x), (np.sin, np.cos, np.tan), strict=True):
         np.testing.assert_allclose(y, f(x), rtol=1e-15)
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import fgrad as fg
+from fgrad.compiler.elementwise import Elementwise
 from fgrad.core.primitive import LARGE, PRIMITIVES
 from fgrad.expr.atoms import ATOMS
-from fgrad.kernels import cpu
 from fgrad.ops import compiled
 
 RNG = np.random.default_rng(6)
@@ -40,8 +40,8 @@ def test_other_slopes_are_those_of_numpy():
 
 
 def test_large_arrays_of_doubles_and_no_others_go_to_a_kernel(monkeypatch):
-    calls, run = [], cpu.Elementwise.__call__
-    monkeypatch.setattr(cpu.Elementwise, "__call__", lambda *args: (calls.append(len(args)), run(*args))[1])
+    calls, run = [], Elementwise.__call__
+    monkeypatch.setattr(Elementwise, "__call__", lambda *args: (calls.append(len(args)), run(*args))[1])
     slope = fg.grad(lambda x: np.sin(x).sum())
     for count, dtype, expected in [(0, "d", 2), (-1, "d", 0), (0, "f", 0)]:
         slope(np.ones(LARGE + count, dtype))
@@ -160,8 +160,8 @@ def test_values_of_large_arrays(name, dtype, monkeypatch):
     wide = {"f": np.float64, "d": np.longdouble}[dtype]
     if np.finfo(wide).nmant < np.finfo(dtype).nmant + 8:
         pytest.skip("NumPy has no wider numbers here")
-    calls, run = [], cpu.Elementwise.__call__
-    monkeypatch.setattr(cpu.Elementwise, "__call__", lambda *args: (calls.append(len(args)), run(*args))[1])
+    calls, run = [], Elementwise.__call__
+    monkeypatch.setattr(Elementwise, "__call__", lambda *args: (calls.append(len(args)), run(*args))[1])
     f, given = getattr(np, name), operands(name, dtype)
     for change in (
         lambda x: x,

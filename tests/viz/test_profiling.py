@@ -12,6 +12,7 @@ from tests.helpers import close
 
 import fgrad as fg
 from fgrad.core.observers import observed_primitives
+from fgrad.core.primitive import LARGE
 from fgrad.viz import flame
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -115,6 +116,11 @@ def test_forward_mode_and_mapped_functions():
     assert names(p, "tangent") == names(p, "forward") == ["sin", "sum"]
     p = fg.profile(fg.vmap(fg.grad(lambda x: np.sum(np.sin(x)))))(np.ones((5, 3)))
     assert names(p, "backward") == names(p, "forward") == ["sin", "sum"]
+
+
+def test_operations_that_are_compiled_programs_are_one_event():
+    p = fg.profile(fg.grad(lambda x: np.sum(fg.nn.softmax(x) * x)))(np.ones((40, LARGE // 40 + 1)))
+    assert names(p, "forward") == names(p, "backward") == ["multiply", "softmax", "sum"]
 
 
 def test_jitted_functions_run_kernel_by_kernel():

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from fgrad.core.primitive import PRIMITIVES, Reduction
 from fgrad.core.program import Equation, Var
 from fgrad.errors import BrokenContractError
 from fgrad.kernels import vector
-from fgrad.kernels.body import FLOAT64, helpers
+from fgrad.kernels.body import FLOAT64, Body, helpers
 
 TURNS = 4  # of a loop that LLVM may write out: longer ones it should make vectors of
 BLOCKS = 1024  # at most, and as few as take an eighth of the memory of what they read
@@ -43,6 +44,12 @@ class Part:
 
     def __init__(self, root: Root) -> None:
         self.root, self.count, self.blocks = root, math.prod(root.var.aval.shape), 1
+
+
+class Memory(Var):
+    """A piece of memory of which a loop reads or writes elements at any distance: an argument, if not one."""
+
+    __slots__ = ()
 
 
 class Kernel(NamedTuple):
@@ -129,8 +136,11 @@ def combine(part: Part) -> Kernel:
 
 
 class _Writer:
+    rounds = False  # products that are added may stay exact
+
     def __init__(self, nest: Nest, makers: Any, stored: Any, kept: Any, constants: Any) -> None:
         self.nest, self.kept = nest, kept
+        self.roots, self.floats, self.shared = nest.roots, nest.floats, nest.shared
         self.builder = Builder(nest.phases[0][0].loops)
         mixed = len(nest.floats) > 1
         self.elements = Elements(makers, stored, self.builder, constants, mixed=mixed)
@@ -236,10 +246,57 @@ class _Writer:
         finish.append((place, f" = {joined(name, dtype, old, x.name)}"))
 
 
+def pointwise(
+    body: Body, dtype: np.dtype[Any], sizes: Sequence[int], operands: Sequence[Place], outs: Sequence[Place]
+) -> Kernel:
+    """Return the kernel of scalar expressions at every element of operands that lie in any way.
+
+    Args:
+        body: what is computed of one element.
+        dtype: of the operands, and in which it is computed.
+        sizes: the lengths of the loops.
+        operands: where each is read, in `Memory`.
+        outs: where each result is written, likewise.
+    """
+    return _Pointwise(body, dtype, sizes, operands, outs).run()
+
+
+class _Pointwise:
+    whole = blocked = False
+    rounds = True
+    parts: tuple[Part, ...] = ()
+    roots: tuple[Root, ...] = ()
+    shared: Mapping[Var, Var] = MappingProxyType({})
+
+    def __init__(
+        self, body: Body, dtype: np.dtype[Any], sizes: Sequence[int], operands: Any, outs: Any
+    ) -> None:
+        self.body, self.operands, self.outs = body, operands, outs
+        self.floats = {dtype}
+        self.builder = Builder(sizes)
+        self.stores = frozenset(p.buffer for p in outs)
+
+    def run(self) -> Kernel:
+        builder, (dtype,) = self.builder, self.floats
+        elements = Elements({}, (), builder, {})
+        loops = len(builder.sizes)
+        for k in range(loops):
+            builder.enter(k)
+        given = [
+            builder.define(p.buffer, (p,), builder.depth(p.at.terms), p.buffer.aval.dtype)
+            for p in self.operands
+        ]
+        for place, value in zip(self.outs, elements.expressions(self.body, given, dtype), strict=True):
+            builder.store(place, elements.convert(value, place.buffer.aval.dtype), loops)
+        for _ in range(loops):
+            builder.leave()
+        return _Text(self).run()
+
+
 class _Text:
     """Writes scopes as text."""
 
-    def __init__(self, writer: _Writer) -> None:
+    def __init__(self, writer: _Writer | _Pointwise) -> None:
         self.writer, self.builder = writer, writer.builder
         self.buffers: dict[Any, int] = {}
         self.numbers: list[int] = []
@@ -264,10 +321,10 @@ class _Text:
         first = len(self.buffers)
         head += [f"n{k} = np.uintp(args[{first + k}])" for k in range(len(self.numbers))]
         body = "\n".join(f"    {line}" for line in [*head, *lines])
-        floats = writer.nest.floats
+        floats = writer.floats
         dtype = next(iter(floats)) if len(floats) == 1 else FLOAT64  # of helper functions
-        text = _module(body, builder.constants, self.literals, dtype)
-        total = sum(math.prod(r.loops) * max(1, r.work) for r in writer.nest.roots)
+        text = _module(body, builder.constants, self.literals, dtype, rounds=writer.rounds)
+        total = sum(math.prod(r.loops) * max(1, r.work) for r in writer.roots)
         return Kernel(
             text,
             tuple(self.buffers),
@@ -297,12 +354,12 @@ class _Text:
                 *self._lines(loop.body, 1),
                 *self._lines(loop.after, 0),
             ], loop.size
-        elements = [math.prod(r.loops) for r in self.writer.nest.roots]
+        elements = [math.prod(r.loops) for r in self.writer.roots]
         inner = max(1, sum(elements) // len(elements) // loop.size)
         wide = max((p.count for p in self.writer.parts), default=1)
         most = max(1, min(BLOCKS, inner * loop.size // (8 * wide)))
         size = max(-(-BLOCK // inner), -(-loop.size // most))
-        if any(r.scatters for r in self.writer.nest.roots):
+        if any(r.scatters for r in self.writer.roots):
             size = loop.size  # in one block, so that the order is always the same
         blocks = -(-loop.size // size)
         for part in self.writer.parts:
@@ -359,7 +416,7 @@ class _Text:
         if isinstance(part, str):
             return part
         if isinstance(part, Place):
-            shared = self.writer.nest.shared
+            shared = self.writer.shared
             k = self.buffers.setdefault(shared.get(part.buffer, part.buffer), len(self.buffers))
             offset = self._sum(part.at, k, _row(part.buffer))
             if isinstance(part.buffer, Part):
@@ -419,6 +476,8 @@ class _Text:
 
 def _row(buffer: Any) -> int:
     """Return the size of the last axes of an array that are so short that their lengths are literal."""
+    if isinstance(buffer, Memory):
+        return 1
     shape: Shape = () if isinstance(buffer, Part) else buffer.aval.shape
     return max(SMALL, math.prod(itertools.takewhile(lambda n: n <= SMALL, reversed(shape))))
 
@@ -479,12 +538,28 @@ def _without(item: Any, number: int) -> Any:
     return item
 
 
-def _module(body: str, constants: dict[str, str], literals: set[int], dtype: np.dtype[Any]) -> str:
-    """Return the text of the module."""
+def _module(
+    body: str,
+    constants: dict[str, str],
+    literals: set[int],
+    dtype: np.dtype[Any],
+    *,
+    rounds: bool = False,
+) -> str:
+    """Return the text of the module.
+
+    Args:
+        body: of the kernel.
+        constants: names by what they stand for.
+        literals: integers that have names.
+        dtype: of helper functions.
+        rounds: whether products are rounded before they are added, as NumPy does, but beside vector code.
+    """
     kernel = f"def kernel(slots, args, lo, hi):\n{body}\n"
     libraries = _libraries(frozenset(_CALLED.findall(kernel)), dtype)
     numbers = [f"U{n} = np.uintp({n})" for n in sorted(literals)]
-    return module(vector.substituted(kernel), constants, numbers, libraries)
+    text = module(vector.substituted(kernel), constants, numbers, libraries)
+    return text if not rounds or "def fast_" in text else f"{text}\n\nkernel.floats = ()\n"
 
 
 @lru_cache(config.cache_entries())

@@ -53,7 +53,8 @@ class Executable:
         name: what to call it.
         speculative: whether there may be a speculative program.
         donated: inputs in whose memory outputs may be computed; then nothing is speculative.
-        kept: bytes of scratch memory, at most, that stays for the next call.
+        kept: of the program of one operation, how many bytes of scratch memory, at most, stay for the next
+            call; profiles do not look into it.
     """
 
     program: Program
@@ -80,6 +81,7 @@ class Executable:
         self._doubts = [self._plan.outputs.index(v) for v in self._plan.doubts]
         self._doubted = 0  # times in a row
         self._keeps = kept is None or self._plan.size <= kept
+        self._is_operation = kept is not None
         self._free: list[_Context] = []
         self._free_apart: list[_Context] = []  # of nests and calls one by one
 
@@ -99,7 +101,7 @@ class Executable:
             for v, x in zip(plan.inputs, leaves, strict=True)
         ]
         outs = [np.empty(v.aval.shape, v.aval.dtype) for v in plan.outputs]
-        notes = noting() if observed_primitives else None
+        notes = noting() if observed_primitives and not self._is_operation else None
         if notes is None or not notes.apart:
             for k, j in plan.donations.items():
                 outs[k] = _given(leaves, j, outs[k])

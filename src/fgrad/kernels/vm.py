@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import locks
+from fgrad.compat.numpy import address
 from fgrad.kernels import checks, intrinsics, native, pool, signals, stacks
 
 INTEGERS = intrinsics.INTEGERS
@@ -381,7 +382,7 @@ def call(kernel: native.Kernel, args: Any, slots: Any, lo: int, hi: int) -> None
     if isinstance(slots, intrinsics.Slots):
         kernel.function(slots, args, lo, hi)
     else:
-        kernel.function(slots.ctypes.data, args.ctypes.data, lo, hi)
+        kernel.function(address(slots), address(args), lo, hi)
         if checks.ON:
             checks.look()
 
@@ -402,8 +403,8 @@ class Loop:
         self._run = partial(call, kernel, args, slots)
         self.is_native = not isinstance(slots, intrinsics.Slots)
         if self.is_native:
-            self._words = np.array([kernel.address, slots.ctypes.data, args.ctypes.data])
-            self._task = self._words.ctypes.data
+            self._words = np.array([kernel.address, address(slots), address(args)])
+            self._task = address(self._words)
 
     def __call__(self, lo: int, hi: int) -> None:
         """Run a piece."""

@@ -18,7 +18,7 @@ FLOATS = frozenset(map(np.dtype, "fd"))  # dtypes that kernels compute in: those
 
 
 @cache
-def backend(name: str = "cpu") -> Any:
+def backend(name: str) -> Any:
     """Return a module of `fgrad.kernels`, loaded late: few programs that differentiate need it."""
     return import_module(f"fgrad.kernels.{name}")
 
@@ -28,6 +28,7 @@ class Launcher(NamedTuple):
 
     rule: Callable[..., Any]  # (rule, arrays, params) -> what the rule gives
     elementwise: Callable[..., Rule]  # (params, results) -> the function that computes scalar expressions
+    elementwise_on_device: Callable[..., Rule]  # the same
 
 
 LAUNCH: list[Launcher] = []  # one, once that is loaded
@@ -71,7 +72,7 @@ class Fused:
         if not one_dtype(first.dtype, operands):
             return self.slow(*operands)
         if self._kernel is None:
-            self._kernel = backend().elementwise(self._params, self._numbers())
+            self._kernel = LAUNCH[0].elementwise(self._params, self._numbers())
         return self._kernel(*operands)
 
     def _numbers(self) -> tuple[Expr, ...]:
@@ -79,7 +80,7 @@ class Fused:
 
     @lazy
     def _on_device(self) -> Any:
-        return LAUNCH[0].elementwise(self._params, self._numbers())
+        return LAUNCH[0].elementwise_on_device(self._params, self._numbers())
 
 
 class FastUfunc:
@@ -110,7 +111,7 @@ class FastUfunc:
 
     @lazy
     def _kernel(self) -> Any:
-        return backend().elementwise(self._params, (self._result,))
+        return LAUNCH[0].elementwise(self._params, (self._result,))
 
 
 def _is_finite(x: np.ndarray[Any, Any]) -> bool:

@@ -8,6 +8,7 @@ cache, or with a block of threads.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -61,10 +62,15 @@ def _several(found: Any) -> list[Any]:
     return list(found) if isinstance(found, tuple | list) else [found]
 
 
-def _elementwise(params: Sequence[Expr], results: Sequence[Expr]) -> Rule:
-    module = import_module("fgrad.compiler.device.elementwise")  # late, as above
-    rule: Rule = module.elementwise(params, results)
-    return rule
+def _elementwise(module: str, params: Sequence[Expr], results: Sequence[Expr]) -> Rule:
+    made: Rule = import_module(module).elementwise(params, results)  # late, as above
+    return made
 
 
-compiled.LAUNCH.append(compiled.Launcher(launched, _elementwise))
+compiled.LAUNCH.append(
+    compiled.Launcher(
+        launched,
+        partial(_elementwise, "fgrad.compiler.elementwise"),
+        partial(_elementwise, "fgrad.compiler.device.elementwise"),
+    )
+)

@@ -8,10 +8,11 @@ import pytest
 from tests.kernels import reference
 from tests.kernels.samples import X, Y, check_atoms
 
+from fgrad.compiler import elementwise as cpu
 from fgrad.expr.atoms import fn
 from fgrad.expr.derive import gradient
 from fgrad.expr.node import apply, const, var
-from fgrad.kernels import cpu
+from fgrad.kernels import native
 
 A = np.linspace(-2, 2, 60).reshape(3, 4, 5)
 TANH = apply("tanh", Y)
@@ -33,13 +34,14 @@ def test_atoms_and_slopes_agree_with_numpy(dtype, arity):
 
 def count_compilations(monkeypatch):
     texts = []
-    translated = cpu.compiled
+    translated = native.compiled
 
     def count(text):
-        texts.append(text)
+        if native._kernels.get((text, "kernel")) is None:
+            texts.append(text)
         return translated(text)
 
-    monkeypatch.setattr(cpu, "compiled", count)
+    monkeypatch.setattr(native, "compiled", count)
     return texts
 
 
@@ -145,7 +147,7 @@ def test_wrong_operands():
     for other in (A * 1j, A.astype("f"), A > 0):
         with pytest.raises(TypeError, match="according to the rule 'no'"):
             kernel(A, other)
-    with pytest.raises(TypeError, match="takes 3 arguments, not 2"):
+    with pytest.raises(TypeError, match="this kernel takes 2 operands, not 1"):
         kernel(A)
     with pytest.raises(TypeError, match="this kernel takes 2 operands, not 3"):
         kernel(A, A[0], 3.0)
@@ -175,7 +177,9 @@ def test_many_threads_build_and_run_the_same_kernel():
 
 
 def test_importing_a_backend_does_not_import_numba():
-    code = "import sys, fgrad.kernels.cpu, fgrad.kernels.launching; assert 'numba' not in sys.modules"
+    code = (
+        "import sys, fgrad.compiler.elementwise, fgrad.kernels.launching; assert 'numba' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -184,7 +188,7 @@ def test_without_compilation_kernels_compute_the_same(tmp_path):
 import numpy as np, warnings
 warnings.simplefilter("error")
 from fgrad.expr.node import apply, var
-from fgrad.kernels import cpu
+from fgrad.compiler import elementwise as cpu
 from tests.kernels import reference
 x, y = var("x"), var("y")
 a = np.array([[-1.0, 0.0, np.nan], [2.0, np.inf, 0.5]])
