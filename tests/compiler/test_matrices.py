@@ -49,8 +49,7 @@ def total(f):
 
 
 @pytest.mark.parametrize("name", NATIVE)
-@pytest.mark.parametrize("lead", [(), (3,), (2, 5)])
-@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize(("lead", "dtype"), [((), "d"), ((3,), "f"), ((2, 5), "d")])
 def test_programs_are_native_and_agree_with_numpy(name, lead, dtype):
     f, most = NATIVE[name]
     eps = np.finfo(dtype).eps
@@ -229,3 +228,126 @@ def test_kernels_that_python_runs():
             np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
         with pytest.raises(LinAlgError):
             f(-a, b)
+
+
+# ---- systems and determinants --------------------------------------------------------------------------
+
+BY_PIVOTS = {
+    "solve": np.linalg.solve,
+    "one for all": lambda a, b: np.linalg.solve(a, np.stack([b, 2 * b])),
+    "inv": lambda a, b: np.linalg.inv(a),
+    "det": lambda a, b: np.linalg.det(a),
+    "slogdet": lambda a, b: tuple(np.linalg.slogdet(a)),
+}
+
+
+@pytest.mark.parametrize("name", BY_PIVOTS)
+@pytest.mark.parametrize(("lead", "dtype"), [((), "d"), ((3,), "f"), ((2, 5), "d")])
+def test_systems_are_native_and_agree_with_numpy(name, lead, dtype):
+    f, eps = BY_PIVOTS[name], np.finfo(dtype).eps
+    for n in (1, 4, 32):
+        a = (RNG.permutation(definite(*lead, n), axis=-1) * RNG.choice([-0.5, 0.5])).astype(dtype)
+        b = RNG.standard_normal((*lead, n, 2)).astype(dtype)
+        wide = [x.astype("d") for x in (a, b)]
+        for found, expected in zip(fg.tree.leaves(fg.jit(f)(a, b)), fg.tree.leaves(f(*wide)), strict=True):
+            assert found.dtype == dtype
+            np.testing.assert_allclose(
+                found, expected, rtol=0, atol=100 * n * eps * max(1, abs(expected).max())
+            )
+        slope = fg.grad(total(f), (0, 1))
+        assert is_native(f, a, b)
+        assert is_native(slope, a, b)
+        for found, y in zip(fg.jit(slope)(a, b), slope(*wide), strict=True):
+            np.testing.assert_allclose(found, y, rtol=0, atol=1000 * n * eps * max(1, abs(y).max()))
+
+
+def test_systems_of_one_matrix_or_one_right_hand_side_and_of_stacks_that_broadcast():
+    for first in ((), (1,), (5,), (4, 1), (4, 5)):
+        for second in ((), (5,), (1, 5), (4, 5)):
+            a, b = definite(*first, 3), RNG.standard_normal((*second, 3, 2))
+            for f in (np.linalg.solve, lambda a, b: np.linalg.solve(np.swapaxes(a, -1, -2), b)):
+                np.testing.assert_allclose(fg.jit(f)(a, b), f(a, b), rtol=1e-11, atol=1e-11)
+                assert is_native(f, a, b)
+
+
+def test_determinants_neither_overflow_nor_vanish_on_the_way():
+    for dtype, big in (("d", 1e200), ("f", 1e30)):
+        for diagonal in ((big, big, 1 / big, 1 / big), (1 / big, 1 / big, big, -big), (0.0, big, big, big)):
+            a = np.diag(diagonal).astype(dtype)
+            with np.errstate(all="ignore"):
+                expected = np.linalg.det(a)
+            np.testing.assert_allclose(fg.jit(np.linalg.det)(a), expected, rtol=1e-3)
+    assert fg.jit(np.linalg.det)(np.zeros((9, 3, 3))).tolist() == [0.0] * 9
+    assert np.isnan(fg.jit(np.linalg.det)(np.full((3, 3), np.nan)))
+
+
+SINGULAR = {
+    "zeros": np.zeros((3, 3)),
+    "zero column": [[1.0, 0.0, 2.0], [3.0, 0.0, 4.0], [5.0, 0.0, 6.0]],
+    "by rounding": np.arange(1.0, 10.0).reshape(3, 3),
+    "of tenths": np.arange(1.0, 10.0).reshape(3, 3) / 10,
+    "equal rows": [[0.1, 0.2, 0.7], [0.3, 0.6, 0.3], [0.1, 0.2, 0.7]],
+    "of two": [[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [3.0, 6.0, 9.0]],
+    "thirds": np.outer([1 / 3, 0.2, 0.7], [0.6, 1 / 7, 0.3]),
+    "NaN": np.where(np.eye(3) == 1, np.nan, 1.0),
+    "NaN in a corner": [[1.0, 2.0, np.nan], [3.0, 1.0, 1.0], [1.0, 1.0, 5.0]],
+    "infinite": [[np.inf, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+    "scaled": np.diag([1.0, 1e-200, 1e200]),
+}
+
+
+@pytest.mark.parametrize("name", SINGULAR)
+@pytest.mark.parametrize("lead", [0, 1, 20])
+def test_systems_are_refused_where_numpy_refuses_them(name, lead):
+    a = np.array(SINGULAR[name])
+    if lead:
+        a = np.concatenate([definite(lead, 3), a[None], definite(lead, 3)])
+    same(lambda a: np.linalg.solve(a, a[..., :1] * 0 + 1), a)
+    inverse = same(np.linalg.inv, a)
+    assert (inverse is LinAlgError) or name not in {"zeros", "zero column", "of two"}
+    for k in range(2):
+        same(lambda a, k=k: np.linalg.slogdet(a)[k], a)
+    for f in (lambda a: np.sum(np.linalg.det(a)), lambda a: np.sum(np.linalg.slogdet(a)[1])):
+        same(fg.grad(f), a)
+
+
+def test_random_matrices_of_low_rank_are_refused_alike():
+    """Where it depends on rounding whether a pivot is zero, NumPy is asked."""
+    for n in (2, 3, 5):
+        whole = RNG.integers(-4, 5, (100, n, n - 1)) @ RNG.integers(-4, 5, (100, n - 1, n)) / 8
+        inverse, root = fg.jit(np.linalg.inv), fg.jit(np.linalg.cholesky)
+        for a in whole:
+            assert isinstance(outcome(inverse, a), type) == isinstance(outcome(np.linalg.inv, a), type)
+            a = a @ a.T
+            assert isinstance(outcome(root, a), type) == isinstance(outcome(np.linalg.cholesky, a), type)
+
+
+def test_ill_conditioned_matrices_are_factored_natively(monkeypatch):
+    """Small pivots are no reason to ask NumPy, as long as rounding errors are smaller."""
+    monkeypatch.setattr(fg.compiler.Executable, "_again", None)
+    x = np.linspace(0.0, 1.0, 12)
+    kernel = np.exp(-((x[:, None] - x) ** 2) * 4)
+    for noise in (1e-4, 1e-8, 1e-11):
+        a = kernel + noise * np.eye(12)
+        for stack in (a, np.stack([a] * 9)):
+            found = fg.jit(np.linalg.cholesky)(stack)
+            np.testing.assert_allclose(found @ np.swapaxes(found, -1, -2), stack, rtol=1e-13, atol=1e-14)
+    a = np.diag([1.0, 1e-30, 1e30])
+    np.testing.assert_array_equal(fg.jit(np.linalg.cholesky)(a), np.linalg.cholesky(a))
+
+
+def test_gradients_of_what_is_undetermined_are_looked_at_natively():
+    f = lambda a: np.linalg.eigh(a)[1][1, 0] ** 2 + np.linalg.eigh(a)[1][1, 0]
+    slope = fg.jit(fg.grad(f))
+    a = np.diag([1.0, 2.0, 4.0]) + 0.1
+    np.testing.assert_allclose(slope(a), fg.grad(f)(a), rtol=1e-12, atol=1e-14)
+    assert slope.lower(a).source.count("# Python") == 1  # the factorization
+    with pytest.raises(LinAlgError, match="are equal"):
+        slope(np.eye(3))
+
+
+def test_what_only_a_check_needs_is_listed():
+    a, b = definite(4), RNG.standard_normal((4, 2))
+    slope = fg.grad(lambda a: np.sum(np.linalg.lstsq(a, b, rcond=None)[0] ** 2))
+    assert "pinv" in fg.jit(slope).lower(a).source
+    np.testing.assert_allclose(fg.jit(slope)(a), slope(a), rtol=1e-9, atol=1e-12)

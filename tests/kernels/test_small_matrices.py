@@ -120,3 +120,36 @@ def test_matrices_that_do_not_belong_to_right_hand_sides_are_refused(solver, a, 
         pytest.skip("NumPy has another BLAS")
     with pytest.raises(BrokenContractError):
         solver.solve_triangular(np.ones(a), np.ones(b), lower=True, unit=False)
+
+
+def general(dtype, *shape):
+    return (RNG.permutation(definite("d", *shape), axis=-1) - 0.25).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("count", COUNTS)
+def test_systems_and_cofactors_are_numpys(dtype, n, count):
+    a, b, eps = (
+        general(dtype, count, n),
+        RNG.standard_normal((count, n, 3)).astype(dtype),
+        np.finfo(dtype).eps,
+    )
+    for x, y in ((a, b), (a[0], b), (a, b[0])):
+        expected = np.linalg.solve(x.astype("d"), y.astype("d"))
+        size = abs(expected).max() * n * np.linalg.cond(x).max()
+        found = small_matrices.solve(x, y)
+        np.testing.assert_allclose(found, expected.astype(dtype), rtol=0, atol=4 * eps * size)
+    whole = a.astype("d")
+    expected = np.linalg.det(whole)[:, None, None] * np.swapaxes(np.linalg.inv(whole), 1, 2)
+    found = small_matrices.cofactor(a)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=100 * n * eps * abs(expected).max())
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_systems_that_python_computes():
+    a, b = general("d", LANES + 1, 3), RNG.standard_normal((LANES + 1, 3, 2))
+    np.testing.assert_allclose(small_matrices.solve(a, b), np.linalg.solve(a, b), rtol=1e-10)
+    assert small_matrices.solve(np.ones((LANES, 3, 3)), b[:-1]) is None
+    assert small_matrices.cofactor(np.ones((LANES, 3, 3))) is None
+    assert small_matrices.solve(np.zeros((LANES, 3, 3)), b[:-1]) is None

@@ -19,6 +19,7 @@ from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import ASSEMBLES, PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.tensor import Tensor
+from fgrad.kernels import vm
 from fgrad.ops.indexing import HOLE, filled
 
 
@@ -27,7 +28,7 @@ class Plain(NamedTuple):
 
     program: Program
     constants: dict[Var, np.ndarray[Any, Any]]  # inputs besides those of the program
-    checks: tuple[Var, ...]  # integers that are zero unless an index or a number is out of bounds
+    checks: tuple[Var, ...]  # reductions, zero unless an index or a number is out of bounds, or one of `vm`
 
 
 LITTLE = 2**18  # multiplications of a product of matrices that kernels on a device compute themselves
@@ -281,18 +282,55 @@ def _untransposed(w: _Writer, x: Var, letters: str) -> tuple[Var, str]:
 
 @_rule("solve_triangular", RULES)
 def _solve_triangular(w: _Writer, a: Any, b: Any, **params: Any) -> Any:
-    """Let matrices be read as they lie, if they are transposes of others."""
-    e = w.makers.get(a)
-    n = len(a.aval.shape)
-    if e is None or e.name != "transpose" or e.params["axes"] != (*range(n - 2), n - 1, n - 2):
-        return None
-    params["turned"] = True
-    made = Equation("solve_triangular", (e.args[0], b), params, (Var(b.aval, f"d{w.count}"),), w.line)
-    if not isinstance(e.args[0], Var) or not is_native(made):
+    return _solved(w, "solve_triangular", a, b, b.aval.shape, params)
+
+
+@_rule("solve", RULES)
+def _solve(w: _Writer, a: Any, b: Any, *, check: str) -> Any:
+    lead = np.broadcast_shapes(a.aval.shape[:-2], b.aval.shape[:-2])
+    if math.prod(a.aval.shape[:-2]) not in (1, math.prod(lead)):
+        a = w.write("broadcast_to", a, shape=(*lead, *a.aval.shape[-2:]))
+    if math.prod(b.aval.shape[:-2]) not in (1, math.prod(lead)):
+        b = w.write("broadcast_to", b, shape=(*lead, *b.aval.shape[-2:]))
+    return _solved(w, "solve", a, b, (*lead, *b.aval.shape[-2:]), {"check": check})
+
+
+def _solved(w: _Writer, name: str, a: Var, b: Var, shape: Any, params: dict[str, Any]) -> Any:
+    """Let the matrices of systems be read as they lie, if they are transposes of others."""
+    e, n = w.makers.get(a), len(a.aval.shape)
+    if e is not None and e.name == "transpose" and e.params["axes"] == (*range(n - 2), n - 1, n - 2):
+        a, params = e.args[0], params | {"turned": True}
+    out = Var(Aval(shape, b.aval.dtype), f"d{w.count}")
+    made = Equation(name, (a, b), params, (out,), w.line)
+    if not isinstance(a, Var) or not is_native(made):
         return None
     w.count += 1
     w.append(made)
-    return made.outs[0]
+    return out
+
+
+@_rule("guard", RULES)
+def _guard(w: _Writer, x: Any, bad: Any, _: Any, *likes: Any, look: bool, strict: bool, **__: Any) -> Any:
+    """Look for what is not negligible where it is bad; the primitive, asked again, says what that is."""
+    if not all(map(_is_real, (x, *likes))) or not isinstance(bad, Var):
+        return None
+    kept = w.write("where", bad, 0.0, x)
+    if kept.aval != x.aval:
+        return None
+    wrong = bad
+    if look and not strict:
+        eps = float(np.finfo(x.aval.dtype).eps)
+        scale: Any = eps**0.25
+        for like in likes:
+            axes = (len(like.aval.shape) - 2, len(like.aval.shape) - 1)
+            top = w.spread(w.write("max", w.write("absolute", like), axes=axes), like, axes)
+            scale = w.write("maximum", top, scale)
+        limit = w.write("multiply", scale, math.sqrt(eps)) if likes else scale * math.sqrt(eps)
+        wrong = w.write("logical_and", bad, w.write("greater", w.write("absolute", x), limit))
+    if look:
+        fault = w.write("where", wrong, vm.REFUSED, 0)
+        w.checks[w.write("min", fault, axes=tuple(range(len(wrong.aval.shape))))] = None
+    return kept
 
 
 @_rule("gather")

@@ -49,7 +49,7 @@ class _Listing:
                 how = next((how for trait, how in HOW.items() if trait in traits), "a kernel")
                 how = how if is_native(step.equation) else "Python"
                 yield f"{_equation(step.equation)}  # {how}; {step.equation.line}"
-            else:
+            elif block.kernels[i]:  # otherwise nobody reads what it computes
                 first, *joining = block.kernels[i]
                 yield self._use(first, _lines(_computed(step, block)))
                 for k in joining:

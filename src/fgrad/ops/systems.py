@@ -20,6 +20,7 @@ from fgrad.core.placement import near
 from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, Rule, by_argument, register
 from fgrad.core.stored import is_flag, is_number, of_matrices, one_of, same_shapes
 from fgrad.core.tensor import bind
+from fgrad.ops.compiled import backend
 from fgrad.ops.linear import broadcast_to, convert, imag, reshape, sum_axes, transpose, with_rank
 from fgrad.ops.matrices import adjoint, as_column, conjugate, mapped_rest, matrix_product, real_dtype, swapped
 from fgrad.ops.undetermined import guarded
@@ -63,7 +64,8 @@ def _run_solve(a: Any, b: Any, *, check: str) -> Any:
                 place = int(np.argwhere(low & as_array(lost)[..., None])[0][-1])
                 raise LinAlgError(_SINGULAR[check].format(i=place))
             a = np.where(singular[..., None, None], near(a).eye(a.shape[-1], dtype=a.dtype), a)
-    return np.linalg.solve(a, b)
+    found = backend("small_matrices").solve(a, b) if a.ndim > 2 and a.__class__ is np.ndarray else None
+    return np.linalg.solve(a, b) if found is None else found
 
 
 def _solve_vjp(pattern: Pattern) -> VJP:
@@ -118,8 +120,9 @@ register(
 
 
 def _phase_and_factors(a: Any) -> tuple[Any, Any, Any, Any]:
-    u, s, vh = np.linalg.svd(a)
-    return np.linalg.det(u) * np.linalg.det(vh), u, s, vh
+    finite = np.all(np.isfinite(a), axis=(-2, -1), keepdims=True)
+    u, s, vh = np.linalg.svd(np.where(finite, a, 0))  # the iteration may never end beside infinities
+    return np.linalg.det(u) * np.linalg.det(vh), u, np.where(finite[..., 0], s, np.nan), vh
 
 
 def _transposed_inverse(a: Any, det: Any, order: int = 1) -> Any:
@@ -136,6 +139,9 @@ def _transposed_inverse(a: Any, det: Any, order: int = 1) -> Any:
 
 def _run_cofactor(a: Any) -> Any:
     """Return the matrix of cofactors, the gradient of the determinant."""
+    found = backend("small_matrices").cofactor(a) if a.ndim > 2 and a.__class__ is np.ndarray else None
+    if found is not None:
+        return found
     det = np.linalg.det(a)
     b = _transposed_inverse(a, det)
     if b is not None:
