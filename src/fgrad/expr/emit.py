@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,17 +19,6 @@ class Source(NamedTuple):
     constants: dict[str, float]
 
 
-def emit(
-    name: str, params: Sequence[Expr], results: Sequence[Expr], codes: Mapping[str, str] | None = None
-) -> Source:
-    """Return `def name(*params)` for Numba, on CPU and CUDA: operators, `math` and own helpers.
-
-    Constants are names, because a Python literal beside a float32 would make the arithmetic float64. `codes`
-    are those of atoms for which a backend has its own.
-    """
-    return _emit(name, params, results, codes or {})
-
-
 def emit_calls(
     name: str, params: Sequence[Expr], results: Sequence[Expr | None], mixed: Sequence[Expr] = ()
 ) -> Source:
@@ -37,7 +26,7 @@ def emit_calls(
 
     Those of `mixed` which are not of the kind of the first parameter go through `widened(x, first)` before.
     """
-    text, constants = _emit(name, params, results, None)
+    text, constants = _emit(name, params, results)
     head, rest = text.split("\n", 1)
     first = params[0].leaf
     guards = (
@@ -87,10 +76,8 @@ _FLOATING = frozenset(
 )
 
 
-def _emit(
-    name: str, params: Sequence[Expr], results: Sequence[Expr | None], codes: Mapping[str, str] | None
-) -> Source:
-    """Return the function; without `codes` that of whole arrays."""
+def _emit(name: str, params: Sequence[Expr], results: Sequence[Expr | None]) -> Source:
+    """Return the function."""
     term: dict[Expr | None, str] = {None: "None", **{p: str(p.leaf) for p in params}}
     lines, constants = [f"def {name}({', '.join(str(p.leaf) for p in params)}):"], dict[str, float]()
     for e in postorder(*(r for r in results if r is not None)):
@@ -100,13 +87,7 @@ def _emit(
             term[e] = f"K{len(constants)}"
             constants[term[e]] = float(e.leaf)
             continue
-        args = [term[a] for a in e.args]
-        if codes is None:
-            code = f"{e.head}({', '.join(args)})"
-        else:
-            code = codes.get(e.head, ATOMS[e.head].code).format(*args)
         term[e] = f"t{len(lines)}"
-        lines.append(f"    {term[e]} = {code}")
-    values = ", ".join(term[e] for e in results)
-    lines.append(f"    return ({values},)" if codes is None else f"    return {values}")
+        lines.append(f"    {term[e]} = {e.head}({', '.join(term[a] for a in e.args)})")
+    lines.append(f"    return ({', '.join(term[e] for e in results)},)")
     return Source("\n".join(lines) + "\n", constants)

@@ -1,4 +1,4 @@
-"""A scalar body prepared for all backends: its names, dtypes, constants and helper functions."""
+"""Scalar expressions prepared for all backends, and the helper functions that kernels call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.expr.atoms import ATOMS, where
-from fgrad.expr.emit import emit
 from fgrad.expr.node import Expr, apply, postorder, var
 from fgrad.kernels import mathlib
 
@@ -26,14 +25,6 @@ class Body(NamedTuple):
     params: tuple[Expr, ...]
     results: tuple[Expr, ...]
     truths: tuple[bool, ...]  # whether a result is a truth value and not a number
-
-
-class Statements(NamedTuple):
-    """A body as text that a backend puts inside its loop."""
-
-    preamble: str  # constants and helper functions, for the top of the module
-    lines: list[str]  # one assignment an atom
-    values: list[str]  # the name of every result
 
 
 def prepare(params: Sequence[Expr], results: Sequence[Expr]) -> Body:
@@ -70,45 +61,18 @@ def prepare(params: Sequence[Expr], results: Sequence[Expr]) -> Body:
     return Body(tuple(new[p] for p in params), finals, tuple(e in truths for e in finals))
 
 
-def statements(
-    body: Body,
-    dtype: np.dtype[Any],
-    replaced: Mapping[str, str] | None = None,
-    codes: Mapping[str, str] | None = None,
-) -> Statements:
-    """Return `body` as text that computes in `dtype`.
-
-    Args:
-        body: what to compute.
-        dtype: float32 or float64; in the text it is called F.
-        replaced: the text of helper functions that the backend has better ones for.
-        codes: those of atoms, likewise.
-    """
-    source = emit("body", body.params, body.results, codes)
-    _, *lines, last = (line.strip() for line in source.text.splitlines())
-    preamble = helpers(source.text, dtype, source.constants, replaced)
-    return Statements(preamble, lines, last.removeprefix("return ").split(", "))
-
-
-def helpers(
-    text: str,
-    dtype: np.dtype[Any],
-    own: Mapping[str, float] | None = None,
-    replaced: Mapping[str, str] | None = None,
-) -> str:
+def helpers(text: str, dtype: np.dtype[Any], replaced: Mapping[str, str]) -> str:
     """Return the definitions of constants and helper functions that `text` names; F is `dtype` in it.
 
     Args:
         text: of a kernel.
         dtype: float32 or float64.
-        own: the constants of the text itself.
         replaced: the text of helper functions that the backend has better ones for.
     """
     names, constants = _needed(set(re.findall(r"(?<![\w.])\w+(?=\()", text)))
     values = mathlib.constants(dtype)
-    values = {**(own or {}), **{name: values[name] for name in constants}}
-    named = [f"F = np.{dtype.name}", *(f"{name} = F({_literal(v, dtype)})" for name, v in values.items())]
-    texts = [f"@helper\n{(replaced or {}).get(name) or _text(name)}" for name in names]
+    named = [f"F = np.{dtype.name}", *(f"{name} = F({_literal(values[name], dtype)})" for name in constants)]
+    texts = [f"@helper\n{replaced.get(name) or _text(name)}" for name in names]
     return "\n\n\n".join(["\n".join(named), *texts])
 
 
