@@ -270,7 +270,7 @@ class Elements:
             if e in known:
                 continue
             if e.head == "const":
-                known[e] = self.constant(dtype.type(e.leaf))
+                known[e] = self.constant(e.leaf, dtype)
                 continue
             out = BOOL if _gives_truth(e, known) else dtype
             code = self.codes(dtype).get(e.head, ATOMS[e.head].code)
