@@ -21,7 +21,7 @@ TOGETHER = {
     "compiler/test_every_lowering": "compiler/elements compiler/emit compiler/decompose expr/emit",
     "test_messages": "errors",
     # compiled programs: modules are the stages, tests compare what comes out with NumPy
-    "compiler/test_fuse": "compiler/index compiler/loop_nests",
+    "compiler/test_fuse": "compiler/index compiler/loop_nests compiler/writer",
     "compiler/test_library": "compiler/concatenation compiler/products compiler/scans",
     "compiler/test_listing": "compiler/cost compiler/plan",
     "compiler/test_executable": "compiler/layout",

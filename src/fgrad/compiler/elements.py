@@ -18,7 +18,7 @@ import numpy as np
 from fgrad.compiler.index import HERE, Index, linear, plus, reach, split
 from fgrad.compiler.loop_nests import Bound, Builder, Line, Place, Value
 from fgrad.core.aval import Shape, aval_of
-from fgrad.core.primitive import CASTS, CHOOSES, CONTRACTION, PRIMITIVES, SELECTS
+from fgrad.core.primitive import CASTS, CHOOSES, CONTRACTION, PRIMITIVES, SELECTS, Reduction
 from fgrad.core.program import Equation, Var
 from fgrad.expr.atoms import ATOMS
 from fgrad.expr.node import Expr, postorder
@@ -285,8 +285,7 @@ class Elements:
         """Return a reduction over short axes, one element after the other."""
         (x,) = equation.args
         axes = equation.params["axes"]
-        reduction = PRIMITIVES[equation.name].reduction
-        assert reduction is not None  # noqa: S101 -- it was asked for
+        join = reduction_of(equation.name).join
         rest, dtype = iter(at), equation.outs[0].aval.dtype
         place = [HERE if i in axes else next(rest) for i in range(len(x.aval.shape))]
         total = None
@@ -294,7 +293,7 @@ class Elements:
             for i, p in zip(axes, part, strict=True):
                 place[i] = Index(p)
             term = self.converted(x, tuple(place), dtype)
-            total = term if total is None else self.apply(reduction.join, [total, term], dtype)
+            total = term if total is None else self.apply(join, [total, term], dtype)
         assert total is not None  # noqa: S101 -- axes of length zero are computed by NumPy
         return total
 
@@ -398,6 +397,13 @@ def within(out: Index, start: int, stop: int, least: int, most: int) -> Line:
     above: Line = (out, " >= ", Bound(start)) if start > least else ()
     below: Line = (out, " < ", Bound(stop)) if stop <= most else ()
     return (*above, " and ", *below) if above and below else above or below
+
+
+def reduction_of(name: str) -> Reduction:
+    """Return how a primitive joins elements."""
+    found = PRIMITIVES[name].reduction
+    assert found is not None  # noqa: S101 -- it was asked for
+    return found
 
 
 def shape_of(x: Any) -> Shape:

@@ -16,14 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad import config
-from fgrad.compiler.elements import SMALL, Elements
+from fgrad.compiler.elements import SMALL
 from fgrad.compiler.fuse import BLOCK, Nest, Root
-from fgrad.compiler.index import Index, counter, linear, reach
-from fgrad.compiler.loop_nests import Bound, Builder, Line, Loop, Place, Value, module, without
+from fgrad.compiler.index import Index, counter, linear
+from fgrad.compiler.loop_nests import Bound, Line, Loop, Place, Value, module, without
+from fgrad.compiler.writer import Writer, dtype_of_helpers, hold, identity, joined
 from fgrad.core.aval import Shape
-from fgrad.core.primitive import PRIMITIVES, Reduction
 from fgrad.core.program import Equation, Var
-from fgrad.errors import BrokenContractError
 from fgrad.kernels import vector
 from fgrad.kernels.body import FLOAT64, Body, helpers
 
@@ -65,28 +64,6 @@ class Kernel(NamedTuple):
     work: int  # elements times operations
 
 
-def joined(name: str, dtype: np.dtype[Any], x: str, y: str) -> str:
-    """Return the code that joins two scalars of a reduction."""
-    reduction = reduction_of(name)
-    return (reduction.floats if dtype.kind == "f" else reduction.integers).format(x, y)
-
-
-def reduction_of(name: str) -> Reduction:
-    """Return how a primitive joins elements."""
-    found = PRIMITIVES[name].reduction
-    assert found is not None  # noqa: S101 -- others are no roots of reductions
-    return found
-
-
-def identity(name: str, dtype: np.dtype[Any]) -> str:
-    """Return the code of the number that changes nothing."""
-    value = reduction_of(name).identity
-    if dtype.kind != "f":
-        limits = np.iinfo(dtype)
-        return f"{dtype.name}({int(min(max(value, limits.min), limits.max))})"
-    return f"{dtype.name}({value!r})" if math.isfinite(value) else f"{dtype.name}({str(value)!r})"
-
-
 def emit(
     nest: Nest, makers: dict[Var, tuple[Equation, int]], stored: Any, kept: Any, constants: Any
 ) -> Kernel:
@@ -99,13 +76,13 @@ def emit(
         kept: of the roots those that are written to memory.
         constants: the arrays of variables that are constant.
     """
-    return _Writer(nest, makers, stored, kept, constants).run()
+    return _Nest(nest, makers, stored, kept, constants).run()
 
 
 def combine(part: Part) -> Kernel:
     """Return the kernel that joins what the blocks of a reduction found, in their order."""
     root = part.root
-    name, dtype = root.equation.name, root.var.aval.dtype
+    dtype = root.var.aval.dtype
     lines = [
         f"b0 = alone({dtype.name}_at(slots, args, 0))",
         f"b1 = {dtype.name}_at(slots, args, 1)",
@@ -117,13 +94,13 @@ def combine(part: Part) -> Kernel:
                 "    b1[i] = b0[i]",
                 "for k in range(U1, blocks):",
                 "    for i in range(lo, hi):",
-                f"        b1[i] = {joined(name, dtype, 'b1[i]', 'b0[k * count + i]')}",
+                f"        b1[i] = {joined(root, 'b1[i]', 'b0[k * count + i]', lanes=True)}",
             ]
             if part.count > SMALL
             else [
                 "    total = b0[i]",
                 "    for k in range(U1, blocks):",
-                f"        total = {joined(name, dtype, 'total', 'b0[k * count + i]')}",
+                f"        total = {joined(root, 'total', 'b0[k * count + i]', lanes=True)}",
                 "    b1[i] = total",
             ]
         ),
@@ -135,176 +112,26 @@ def combine(part: Part) -> Kernel:
     return Kernel(text, (part, root.var), (count, blocks), count, frozenset(), stores, (), count * blocks)
 
 
-class _Writer:
-    rounds = False  # products that are added may stay exact
+class _Loops(Writer):
+    """Writes scopes as loops."""
 
-    def __init__(self, nest: Nest, makers: Any, stored: Any, kept: Any, constants: Any) -> None:
-        self.nest, self.kept = nest, kept
-        self.roots, self.floats, self.shared = nest.roots, nest.floats, nest.shared
-        self.builder = Builder(nest.phases[0][0].loops)
-        mixed = len(nest.floats) > 1
-        self.elements = Elements(makers, stored, self.builder, constants, mixed=mixed)
-        self.parts: list[Part] = []
-        self.stores: dict[Var, None] = {}
-        self.filled: dict[Var, None] = {}
-        self.whole = nest.is_whole and any(0 in r.folded or r.scatters for r in nest.roots)
-        self.blocked = not self.whole and bool(nest.loops) and any(0 in r.folded for r in nest.roots)
-
-    def run(self) -> Kernel:
-        builder, nest = self.builder, self.nest
-        for k in range(nest.depth):
-            builder.enter(k)
-        for phase in nest.phases:
-            loops = phase[0].loops
-            builder.resize(loops)
-            for k in range(nest.depth, len(loops)):
-                builder.enter(k)
-            for root in phase:
-                self._root(root)
-            for _ in range(nest.depth, len(loops)):
-                builder.leave()
-        for _ in range(nest.depth):
-            builder.leave()
-        for root in nest.tails:
-            self._root(root)
-        return _Text(self).run()
-
-    def _root(self, root: Root) -> None:
-        for at in root.places():
-            value = root.element(self.elements, at)
-            if root.scatters:
-                self._scatter(root, value, root.places_of(self.elements, at))
-                continue
-            out = root.out_at(at)
-            place = Place(root.var, linear(out, root.var.aval.shape))
-            if root.folded:
-                self._fold(root, value, out, place)
-                continue
-            self.builder.chain[value.depth].memo.setdefault((root.var, out), value)
-            if root.var in self.kept:
-                self.stores[root.var] = None
-                self.builder.store(place, value, len(root.loops))
-
-    def _scatter(self, root: Root, value: Value, out: Any) -> None:
-        """Add an element wherever index arrays say, in order."""
-        chain, count = self.builder.chain, len(root.loops)
-        place = Place(root.var, linear(out, root.var.aval.shape))
-        self.stores[root.var] = None
-        old = self.builder.name()
-        chain[count].body += [(f"{old} = ", place), (place, f" = {old} + {value.name}")]
-        if root.var in self.filled:
-            return
-        self.filled[root.var] = None
-        zero = self.builder.constant(f"{root.var.aval.dtype.name}(0.0)")
-        fill = Loop(FILLING, root.var.aval.size)
-        fill.body.append((Place(root.var, counter(FILLING)), f" = {zero}"))
-        (chain[1].before if count else chain[0].body).insert(0, fill)
-
-    def _fold(self, root: Root, value: Value, out: Any, place: Place) -> None:
-        """Add an element to a reduction."""
-        chain, folded, count = self.builder.chain, root.folded, len(root.loops)
-        name, dtype = root.equation.name, root.var.aval.dtype
-        last = max((k for k in range(count) if k not in folded), default=-1)  # the innermost kept loop
-        zero = self.builder.constant(identity(name, dtype))
-        finish: list[Line] | list[Line | Loop]
-        if last + 1 < count:
-            total = f"s{self.builder.count}"
-            self.builder.count += 1
-            inner = chain[last + 2]
-            inner.before.append((f"{total} = {zero}",))
-            chain[count].body.append((f"{total} = {joined(name, dtype, total, value.name)}",))
-            finish = inner.after
-        else:
-            total, finish = value.name, chain[count].body
-        first = min(folded)
-        if first > last and (first > 0 or self.whole):
-            self.builder.chain[last + 1].memo[(root.var, out)] = Value(total, last + 1, dtype)
-            if root.var in self.kept:
-                self.stores[root.var] = None
-                finish.append((place, " = ", total))
-            return
-        self.stores[root.var] = None
-        if first == 0 and self.blocked:
-            part = next((p for p in self.parts if p.root is root), None)
-            if part is None:
-                part = Part(root)
-                self.parts.append(part)
-            place = Place(part, place.at)
-        if first > last:
-            finish.append((place, " = ", total))
-            return
-        start: Line | Loop = (place, f" = {zero}")
-        for k in range(last, first, -1):
-            if k not in folded:
-                loop = Loop(k, self.builder.sizes[k])
-                loop.body.append(start)
-                start = loop
-        chain[first + 1].before.append(start)
-        x = Value(total, 0, dtype)
-        old = self.builder.name()
-        finish.append((f"{old} = ", place))
-        finish.append((place, f" = {joined(name, dtype, old, x.name)}"))
-
-
-def pointwise(
-    body: Body, dtype: np.dtype[Any], sizes: Sequence[int], operands: Sequence[Place], outs: Sequence[Place]
-) -> Kernel:
-    """Return the kernel of scalar expressions at every element of operands that lie in any way.
-
-    Args:
-        body: what is computed of one element.
-        dtype: of the operands, and in which it is computed.
-        sizes: the lengths of the loops.
-        operands: where each is read, in `Memory`.
-        outs: where each result is written, likewise.
-    """
-    return _Pointwise(body, dtype, sizes, operands, outs).run()
-
-
-class _Pointwise:
-    whole = blocked = False
-    rounds = True
-    parts: tuple[Part, ...] = ()
-    roots: tuple[Root, ...] = ()
+    lanes = True
+    whole = blocked = False  # whether one turn of the kernel does all; whether reductions are in parts
+    rounds = False  # whether products are rounded before they are added
+    roots: Sequence[Root] = ()
     shared: Mapping[Var, Var] = MappingProxyType({})
 
-    def __init__(
-        self, body: Body, dtype: np.dtype[Any], sizes: Sequence[int], operands: Any, outs: Any
-    ) -> None:
-        self.body, self.operands, self.outs = body, operands, outs
-        self.floats = {dtype}
-        self.builder = Builder(sizes)
-        self.stores = frozenset(p.buffer for p in outs)
-
-    def run(self) -> Kernel:
-        builder, (dtype,) = self.builder, self.floats
-        elements = Elements({}, (), builder, {})
-        loops = len(builder.sizes)
-        for k in range(loops):
-            builder.enter(k)
-        given = [
-            builder.define(p.buffer, (p,), builder.depth(p.at.terms), p.buffer.aval.dtype)
-            for p in self.operands
-        ]
-        for place, value in zip(self.outs, elements.expressions(self.body, given, dtype), strict=True):
-            builder.store(place, elements.convert(value, place.buffer.aval.dtype), loops)
-        for _ in range(loops):
-            builder.leave()
-        return _Text(self).run()
-
-
-class _Text:
-    """Writes scopes as text."""
-
-    def __init__(self, writer: _Writer | _Pointwise) -> None:
-        self.writer, self.builder = writer, writer.builder
+    def __init__(self, *context: Any) -> None:
+        super().__init__(*context)
+        self.parts: list[Part] = []
         self.buffers: dict[Any, int] = {}
         self.numbers: list[int] = []
         self.names: dict[Any, str] = {}
         self.literals: set[int] = set()
 
-    def run(self) -> Kernel:
-        writer, builder = self.writer, self.builder
+    def kernel(self) -> Kernel:
+        """Return the kernel of what is in the builder."""
+        builder = self.builder
         base = builder.base
         _hold(base, dict(builder.sizes))
         for i, item in enumerate(base.body):
@@ -316,23 +143,22 @@ class _Text:
             dtype = (x.root.var if isinstance(x, Part) else x).aval.dtype
             pointer = f"{dtype.name}_at(slots, args, {k})"
             # stores by way of a pointer that is alone are lost: to LLVM nobody else can see them
-            written = isinstance(x, Part) or x in writer.stores
+            written = isinstance(x, Part) or x in self.stores
             head.append(f"b{k} = {pointer if written else f'alone({pointer})'}")
         first = len(self.buffers)
         head += [f"n{k} = np.uintp(args[{first + k}])" for k in range(len(self.numbers))]
         body = "\n".join(f"    {line}" for line in [*head, *lines])
-        floats = writer.floats
-        dtype = next(iter(floats)) if len(floats) == 1 else FLOAT64  # of helper functions
-        text = _module(body, builder.constants, self.literals, dtype, rounds=writer.rounds)
-        total = sum(math.prod(r.loops) * max(1, r.work) for r in writer.roots)
+        dtype = dtype_of_helpers(self.floats)
+        text = _module(body, builder.constants, self.literals, dtype, rounds=self.rounds)
+        total = sum(math.prod(r.loops) * max(1, r.work) for r in self.roots)
         return Kernel(
             text,
             tuple(self.buffers),
             tuple(self.numbers),
             count,
             frozenset(v for v, _ in builder.loads),
-            frozenset(writer.stores),
-            tuple(writer.parts),
+            frozenset(self.stores),
+            tuple(self.parts),
             total,
         )
 
@@ -341,12 +167,12 @@ class _Text:
         loops = [x for x in base.body if isinstance(x, Loop)]
         if not loops:
             return self._lines(base.body, 0), 1
-        if self.writer.whole:
+        if self.whole:
             return self._lines(base.body, 0), 1
         (loop,) = loops
         before = self._lines([x for x in base.body if x is not loop], 0)
         i = f"i{loop.number}"
-        if not self.writer.blocked:
+        if not self.blocked:
             return [
                 *before,
                 *self._lines(loop.before, 0),
@@ -354,15 +180,15 @@ class _Text:
                 *self._lines(loop.body, 1),
                 *self._lines(loop.after, 0),
             ], loop.size
-        elements = [math.prod(r.loops) for r in self.writer.roots]
+        elements = [math.prod(r.loops) for r in self.roots]
         inner = max(1, sum(elements) // len(elements) // loop.size)
-        wide = max((p.count for p in self.writer.parts), default=1)
+        wide = max((p.count for p in self.parts), default=1)
         most = max(1, min(BLOCKS, inner * loop.size // (8 * wide)))
         size = max(-(-BLOCK // inner), -(-loop.size // most))
-        if any(r.scatters for r in self.writer.roots):
+        if any(r.scatters for r in self.roots):
             size = loop.size  # in one block, so that the order is always the same
         blocks = -(-loop.size // size)
-        for part in self.writer.parts:
+        for part in self.parts:
             part.blocks = blocks
         step, stop = self._argument(("block",), size), self._argument(("total",), loop.size)
         return [
@@ -416,7 +242,7 @@ class _Text:
         if isinstance(part, str):
             return part
         if isinstance(part, Place):
-            shared = self.writer.shared
+            shared = self.shared
             k = self.buffers.setdefault(shared.get(part.buffer, part.buffer), len(self.buffers))
             offset = self._sum(part.at, k, _row(part.buffer))
             if isinstance(part.buffer, Part):
@@ -474,6 +300,128 @@ class _Text:
         return self.names[key]
 
 
+class _Nest(_Loops):
+    """Writes the roots of a nest."""
+
+    def __init__(self, nest: Nest, *context: Any) -> None:
+        super().__init__(nest.phases[0][0].loops, *context, nest.floats)
+        self.nest, self.roots, self.shared = nest, nest.roots, nest.shared
+        self.filled: dict[Var, None] = {}
+        self.whole = nest.is_whole and any(0 in r.folded or r.scatters for r in nest.roots)
+        self.blocked = not self.whole and bool(nest.loops) and any(0 in r.folded for r in nest.roots)
+
+    def run(self) -> Kernel:
+        builder, nest = self.builder, self.nest
+        for k in range(nest.depth):
+            builder.enter(k)
+        for phase in nest.phases:
+            loops = phase[0].loops
+            builder.resize(loops)
+            for k in range(nest.depth, len(loops)):
+                builder.enter(k)
+            for root in phase:
+                self._root(root)
+            for _ in range(nest.depth, len(loops)):
+                builder.leave()
+        for _ in range(nest.depth):
+            builder.leave()
+        for root in nest.tails:
+            self._root(root)
+        return self.kernel()
+
+    def _root(self, root: Root) -> None:
+        for at in root.places():
+            value = root.element(self.elements, at)
+            if root.scatters:
+                self._scatter(root, value, root.places_of(self.elements, at))
+                continue
+            if root.folded:
+                self._fold(root, value, root.out_at(at))
+            else:
+                self.store(root, at, value)
+
+    def _scatter(self, root: Root, value: Value, out: Any) -> None:
+        """Add an element wherever index arrays say, in order."""
+        chain, count = self.builder.chain, len(root.loops)
+        place = Place(root.var, linear(out, root.var.aval.shape))
+        self.stores[root.var] = None
+        old = self.builder.name()
+        chain[count].body += [(f"{old} = ", place), (place, f" = {old} + {value.name}")]
+        if root.var in self.filled:
+            return
+        self.filled[root.var] = None
+        zero = self.builder.constant(f"{root.var.aval.dtype.name}(0.0)")
+        fill = Loop(FILLING, root.var.aval.size)
+        fill.body.append((Place(root.var, counter(FILLING)), f" = {zero}"))
+        (chain[1].before if count else chain[0].body).insert(0, fill)
+
+    def _fold(self, root: Root, value: Value, out: Any) -> None:
+        """Add an element to a reduction."""
+        chain, folded, count = self.builder.chain, root.folded, len(root.loops)
+        place = Place(root.var, linear(out, root.var.aval.shape))
+        last = max((k for k in range(count) if k not in folded), default=-1)  # the innermost kept loop
+        zero = self.builder.constant(identity(root))
+        finish: list[Line] | list[Line | Loop]
+        if last + 1 < count:
+            total = f"s{self.builder.count}"
+            self.builder.count += 1
+            inner = chain[last + 2]
+            inner.before.append((self.fold(root, total, value),))
+            finish = inner.after
+        else:
+            total, finish = value.name, chain[count].body
+        first = min(folded)
+        if first > last and (first > 0 or self.whole):
+            self.builder.chain[last + 1].memo[(root.var, out)] = Value(total, last + 1, root.var.aval.dtype)
+            if root.var in self.kept:
+                self.stores[root.var] = None
+                finish.append((place, " = ", total))
+            return
+        self.stores[root.var] = None
+        if first == 0 and self.blocked:
+            part = next((p for p in self.parts if p.root is root), None)
+            if part is None:
+                part = Part(root)
+                self.parts.append(part)
+            place = Place(part, place.at)
+        if first > last:
+            finish.append((place, " = ", total))
+            return
+        start: Line | Loop = (place, f" = {zero}")
+        for k in range(last, first, -1):
+            if k not in folded:
+                loop = Loop(k, self.builder.sizes[k])
+                loop.body.append(start)
+                start = loop
+        chain[first + 1].before.append(start)
+        old = self.builder.name()
+        finish.append((f"{old} = ", place))
+        finish.append((place, f" = {joined(root, old, total, lanes=True)}"))
+
+
+def pointwise(
+    body: Body, dtype: np.dtype[Any], sizes: Sequence[int], operands: Sequence[Place], outs: Sequence[Place]
+) -> Kernel:
+    """Return the kernel of scalar expressions at every element of operands that lie in any way.
+
+    Args:
+        body: what is computed of one element.
+        dtype: of the operands, and in which it is computed.
+        sizes: the lengths of the loops.
+        operands: where each is read, in `Memory`.
+        outs: where each result is written, likewise.
+    """
+    writer = _Loops(sizes, {}, (), (), {}, {dtype})
+    builder, writer.rounds = writer.builder, True
+    for k in range(len(sizes)):
+        builder.enter(k)
+    given = [builder.define(p.buffer, (p,), builder.depth(p.at.terms), p.buffer.aval.dtype) for p in operands]
+    writer.write(body, given, dtype, outs)
+    for _ in sizes:
+        builder.leave()
+    return writer.kernel()
+
+
 def _row(buffer: Any) -> int:
     """Return the size of the last axes of an array that are so short that their lengths are literal."""
     if isinstance(buffer, Memory):
@@ -496,29 +444,6 @@ def _hold(loop: Loop, sizes: dict[int, int]) -> None:
             _hold(item, sizes)
         else:
             hold(item, sizes)
-
-
-def hold(line: Line, sizes: Mapping[int, int]) -> None:
-    """Raise unless all that a line reads and writes, if no condition stands before it, lies in its buffer.
-
-    Raises:
-        BrokenContractError: a place is outside.
-    """
-    if any(isinstance(p, str) and ") if " in p for p in line):
-        return
-    for place in line:
-        if not isinstance(place, Place):
-            continue
-        part = isinstance(place.buffer, Part)
-        count = place.buffer.count if part else place.buffer.aval.size
-        least, most = reach(place.at, sizes)
-        if least >= 0 and most < count:
-            continue
-        name = place.buffer.root.equation.name if part else str(place.buffer)
-        raise BrokenContractError(
-            f"a compiled loop would go from element {least} to {most} of the {count} of {name}. The "
-            "operands and parameters of an operation do not match"
-        )
 
 
 def _places(loop: Loop) -> Any:

@@ -135,10 +135,10 @@ class Builder:
         scope.memo[key] = value
         return value
 
-    def store(self, place: Place, value: Value, scope: int) -> None:
-        """Write a scalar to memory, in a scope of the chain; truth values are bytes there."""
+    def store(self, place: Place, value: Value) -> None:
+        """Write a scalar to memory, in the innermost scope; truth values are bytes there."""
         shown = f"uint8({value.name})" if value.dtype.kind == "b" else value.name
-        self.chain[scope].body.append((place, " = ", shown))
+        self.chain[-1].body.append((place, " = ", shown))
 
     def operation(self, code: str, operands: Sequence[Value], dtype: np.dtype[Any], cost: int = 1) -> Value:
         """Return the scalar `code`, in which {} stand for the operands."""

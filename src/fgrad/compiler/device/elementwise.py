@@ -14,7 +14,7 @@ import numpy as np
 
 from fgrad import config
 from fgrad.backend.array import DeviceArray
-from fgrad.compiler.device.statements import Grid, Writer
+from fgrad.compiler.device.statements import Grid, GridWriter
 from fgrad.compiler.elements import Indices, aligned
 from fgrad.compiler.index import HERE, counter, linear
 from fgrad.compiler.loop_nests import Place, Value
@@ -90,7 +90,7 @@ class Elementwise:
         return writer.run(self._body, dtype, operands, outs), [*operands, *outs]
 
 
-class _Writer(Writer):
+class _Writer(GridWriter):
     literal = 1
 
     def run(
@@ -103,11 +103,7 @@ class _Writer(Writer):
         left = iter(loops)
         at = tuple(HERE if n == 1 else counter(next(left)) for n in shape)
         given = [self.operand(x, at) for x in operands]
-        results = self.elements.expressions(body, given, dtype)
-        for out, value in zip(outs, results, strict=True):
-            self.stores[out] = None
-            shown = self.elements.convert(value, out.aval.dtype)
-            self.builder.store(Place(out, linear(at, shape)), shown, -1)
+        self.write(body, given, dtype, [Place(out, linear(at, shape)) for out in outs])
         return self.flat(loops)
 
     def operand(self, x: Var | Number, at: Indices) -> Value:

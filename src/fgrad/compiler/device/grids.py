@@ -20,13 +20,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fgrad.compiler.device.scatter import Piece, scattered
-from fgrad.compiler.device.statements import Grid, Partial, Writer, inside, striding
-from fgrad.compiler.emit import identity, reduction_of
+from fgrad.compiler.device.statements import Grid, GridWriter, Partial, inside, striding
 from fgrad.compiler.fuse import Nest, Root
 from fgrad.compiler.index import linear
 from fgrad.compiler.loop_nests import Place, Value
+from fgrad.compiler.writer import identity, joined
 from fgrad.core.program import Equation, Var
-from fgrad.expr.atoms import ATOMS
 
 RUN = 16  # elements that a thread of a reduction adds up before there is another block
 MOST = 1024  # blocks for one number of a reduction
@@ -120,7 +119,7 @@ def _reductions(roots: list[Root], context: Any) -> list[Grid]:
     return made
 
 
-class _Flat(Writer):
+class _Flat(GridWriter):
     """A thread for each element of roots with the same loops."""
 
     def __init__(self, roots: Sequence[Root], *context: Any) -> None:
@@ -132,11 +131,11 @@ class _Flat(Writer):
         self.enter(0, len(loops))
         for root in self.roots:
             for at in root.places():
-                self.store(root, at)
+                self.store(root, at, root.element(self.elements, at))
         return self.flat(loops)
 
 
-class _Rows(Writer):
+class _Rows(GridWriter):
     """A block for each turn of the outer loops, or where there is little to share, a thread."""
 
     def __init__(self, phases: Sequence[Sequence[Root]], depth: int, *context: Any) -> None:
@@ -163,20 +162,16 @@ class _Rows(Writer):
         self.enter(depth, len(loops))
         begin, end, totals = list[str](), list[str](), []
         for root in phase:
-            name, dtype = root.equation.name, root.var.aval.dtype
             for at in root.places():
-                if not root.folded:
-                    self.store(root, at)
-                    continue
                 value = root.element(self.elements, at)
+                if not root.folded:
+                    self.store(root, at, value)
+                    continue
                 total = f"s{self.builder.count}"
                 self.builder.count += 1
-                code = _code(root)
-                begin.append(f"{total} = {self.builder.constant(identity(name, dtype))}")
-                self.builder.chain[-1].body.append((f"{total} = {code.format(total, value.name)}",))
-                end += [] if self.alone else self.tree(total, code, dtype)
-                out = root.out_at(at)
-                totals.append((root, out, total, dtype))
+                begin.append(self.fold(root, total, value))
+                end += [] if self.alone else self.tree(root, total)
+                totals.append((root, root.out_at(at), total))
         items = self.items(depth + 1, len(self.builder.chain))
         del self.builder.chain[depth + 1 :]
         outer = self.items(0, depth + 1)
@@ -185,8 +180,8 @@ class _Rows(Writer):
             outer = [line for line in outer if line not in stores]
             end += ["cuda.syncthreads()", "if lane == 0:", *inside(self.text(stores))] if stores else []
         count = math.prod(loops[depth:])
-        for root, out, total, dtype in totals:
-            self.builder.chain[depth].memo[(root.var, out)] = Value(total, depth, dtype)
+        for root, out, total in totals:
+            self.builder.chain[depth].memo[(root.var, out)] = Value(total, depth, root.var.aval.dtype)
             if root.var in self.kept:
                 self.stores[root.var] = None
                 place = Place(root.var, linear(out, root.var.aval.shape))
@@ -204,13 +199,7 @@ class _Rows(Writer):
         return [*self.text(outer), *begin, *(lanes if inner else []), *end, *meet]
 
 
-def _code(root: Root) -> str:
-    """Return how a reduction joins two elements."""
-    reduction = reduction_of(root.equation.name)
-    return ATOMS[reduction.join].code if root.var.aval.dtype.kind == "f" else reduction.integers
-
-
-class _Reduced(Writer):
+class _Reduced(GridWriter):
     """Reductions that fold the same loops, by themselves or in parts."""
 
     def __init__(self, roots: Sequence[Root], parts: int, *context: Any) -> None:
@@ -232,8 +221,7 @@ class _Reduced(Writer):
         begin, totals = [], []
         for n, (root, at) in enumerate((r, at) for r in self.roots for at in r.places()):
             value = root.element(self.elements, at)
-            begin.append(f"s{n} = {self.builder.constant(identity(root.equation.name, root.var.aval.dtype))}")
-            self.builder.chain[-1].body.append((f"s{n} = {_code(root).format(f's{n}', value.name)}",))
+            begin.append(self.fold(root, f"s{n}", value))
             totals.append((f"s{n}", root, root.out_at(at)))
         items = self.items(0, len(self.builder.chain))
         return begin, self.flattened(index, self.folded, items), totals
@@ -280,7 +268,7 @@ class _Blocks(_Reduced):
     def run(self) -> Grid:
         begin, lines, totals = self.terms("j")
         parts, total = self.number(self.parts), self.number(self.total)
-        joined = [line for s, r, _ in totals for line in self.tree(s, _code(r), r.var.aval.dtype)]
+        joined = [line for s, r, _ in totals for line in self.tree(r, s)]
         task = [
             f"part = task % {parts}",
             f"k = task // {parts}",
@@ -301,15 +289,15 @@ class _Blocks(_Reduced):
 def _joined(roots: Sequence[Root], parts: int, columns: bool, threads: int) -> Grid:
     """Return the kernel that joins the parts of reductions, in an order that is always the same."""
     count = math.prod(roots[0].var.aval.shape)
-    writer = Writer((), {}, (), (), {}, threads, {})
+    writer = GridWriter((), {}, (), (), {}, threads, {})
     lane, step, place = ("0", "1", "j * n0 + k") if columns else ("lane", "THREADS", "k * n1 + j")
     begin, terms, end, written = list[str](), list[str](), list[str](), list[str]()
     for n, root in enumerate(roots):
         dtype, total = root.var.aval.dtype, f"s{n}"
         part, out = (writer.buffer(b) for b in (Partial(root, parts), root.var))
-        begin.append(f"{total} = {writer.builder.constant(identity(root.equation.name, dtype))}")
-        terms.append(f"{total} = {_code(root).format(total, f'{part}[{place}]')}")
-        end += [] if columns else writer.tree(total, _code(root), dtype)
+        begin.append(f"{total} = {writer.builder.constant(identity(root))}")
+        terms.append(f"{total} = {joined(root, total, f'{part}[{place}]')}")
+        end += [] if columns else writer.tree(root, total)
         written.append(f"{out}[k] = {total}")
         writer.stores[root.var] = None
         if dtype.kind == "f":

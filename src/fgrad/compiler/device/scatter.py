@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compiler.device.statements import Grid, Scratch, Writer, inside, striding
+from fgrad.compiler.device.statements import Grid, GridWriter, Scratch, inside, striding
 from fgrad.compiler.fuse import Root
 from fgrad.compiler.index import HERE, Index, linear
 from fgrad.core.program import Var
@@ -120,7 +120,7 @@ def _known(root: Root, sums: _Sums, constants: Any) -> tuple[Table, Table] | Non
 
 def _keys(root: Root, sums: _Sums, keys: Scratch, context: tuple[Any, ...]) -> Grid:
     """Return the kernel that finds the place of every element, where the other axes begin."""
-    writer = Writer(root.loops, *context)
+    writer = GridWriter(root.loops, *context)
     writer.enter(0, len(root.loops))
     at = tuple(ix if i in _axes(root) else HERE for i, ix in enumerate(root.at))
     place = linear(root.places_of(writer.elements, at), root.var.aval.shape)
@@ -132,7 +132,7 @@ def _keys(root: Root, sums: _Sums, keys: Scratch, context: tuple[Any, ...]) -> G
     return writer.grid("places", body, sums.count)
 
 
-class _Sums(Writer):
+class _Sums(GridWriter):
     """The kernel that adds up what goes to one place, for each of the other axes."""
 
     def __init__(self, root: Root, context: tuple[Any, ...]) -> None:
@@ -188,16 +188,16 @@ class _Sums(Writer):
         tasks = self.parts * self.width
         return self.grid("sums", striding("task", self.number(tasks), task), tasks)
 
-    def offset(self, writer: Writer) -> str:
+    def offset(self, writer: GridWriter) -> str:
         """Return how far from a place its other axes lead, as text."""
-        probe = Writer(self.root.loops, *self.context)
+        probe = GridWriter(self.root.loops, *self.context)
         probe.enter(0, len(self.root.loops))
         place = linear(self.root.places_of(probe.elements, self.root.at), self.root.var.aval.shape)
         return writer.index(Index(0, tuple(t for t in place.terms if t[0] in self.rest)))
 
     def joined(self, places: Any) -> Grid:
         """Return the kernel that adds to a place what later chunks have for it."""
-        writer = Writer(self.root.loops, *self.context)
+        writer = GridWriter(self.root.loops, *self.context)
         writer.enter(0, len(self.root.loops))
         width, count = writer.number(self.width), writer.number(self.count)
         sorted_, out, part = (writer.buffer(b) for b in (places, self.root.var, self.partial))

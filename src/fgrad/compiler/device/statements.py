@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.compiler.elements import SMALL, Elements
-from fgrad.compiler.emit import hold
+from fgrad.compiler.elements import SMALL
 from fgrad.compiler.fuse import Root
-from fgrad.compiler.index import Index, linear
-from fgrad.compiler.loop_nests import Bound, Builder, Line, Loop, Place, module, without
+from fgrad.compiler.index import Index
+from fgrad.compiler.loop_nests import Bound, Line, Loop, Place, module, without
+from fgrad.compiler.writer import Writer, dtype_of_helpers, hold, joined
 from fgrad.core.program import Var
 from fgrad.kernels import launching
-from fgrad.kernels.body import FLOAT64, helpers
+from fgrad.kernels.body import helpers
 
 
 def split(index: str, counters: Sequence[str], sizes: Sequence[str]) -> list[str]:
@@ -95,14 +95,10 @@ class Grid(NamedTuple):
         return max(1, min(blocks, chip.blocks))
 
 
-class Writer:
+class GridWriter(Writer):
     """Writes the lines of elements, and names for what they read."""
 
-    kept: Any
     threads: int
-    builder: Builder
-    elements: Elements
-
     heirs: dict[Var, Var]
     literal: int = SMALL  # the largest integer that stands in the text
 
@@ -117,13 +113,10 @@ class Writer:
         heirs: dict[Var, Var],
         floats: AbstractSet[np.dtype[Any]] = frozenset(),
     ) -> None:
-        self.kept, self.threads, self.heirs = kept, threads, heirs
-        self.builder = Builder(loops)
-        mixed = len(floats) > 1
-        self.elements = Elements(makers, stored, self.builder, constants, codes=launching.codes, mixed=mixed)
+        super().__init__(loops, makers, stored, kept, constants, floats, launching.codes)
+        self.threads, self.heirs = threads, heirs
         self.buffers: dict[Any, int] = {}
         self.numbers: dict[int, str] = {}
-        self.stores: dict[Any, None] = {}
         self.shared: dict[str, str] = {}  # dtype -> the name of an array that threads of a block share
         self.merged: dict[int, int] = {}  # lengths of loops that stand for others too
 
@@ -188,15 +181,6 @@ class Writer:
         self.elements.mixed = len({dtype for root in roots for dtype in root.floats}) > 1
         return roots
 
-    def store(self, root: Root, at: Any) -> None:
-        """Compute an element, and write it to memory if that is asked for."""
-        value = root.element(self.elements, at)
-        out = root.out_at(at)
-        self.builder.chain[value.depth].memo.setdefault((root.var, out), value)
-        if root.var in self.kept:
-            self.stores[root.var] = None
-            self.builder.store(Place(root.var, linear(out, root.var.aval.shape)), value, -1)
-
     def part(self, part: Any) -> str:
         """Return a part of a line as text."""
         if isinstance(part, str):
@@ -241,16 +225,16 @@ class Writer:
         sizes = [self.number(self.size(k)) for k in loops[:0:-1]]
         return split(index, [f"i{k}" for k in loops], sizes[::-1])
 
-    def tree(self, total: str, code: str, dtype: np.dtype[Any]) -> list[str]:
+    def tree(self, root: Root, total: str) -> list[str]:
         """Return the lines after which `total` is what all threads of the block have, joined in pairs."""
-        name = self.shared.setdefault(dtype.name, f"shared{len(self.shared)}")
+        name = self.shared.setdefault(root.var.aval.dtype.name, f"shared{len(self.shared)}")
         return [
             f"{name}[lane] = {total}",
             "cuda.syncthreads()",
             "half = THREADS // 2",
             "while half > 0:",
             "    if lane < half:",
-            f"        {name}[lane] = {code.format(f'{name}[lane]', f'{name}[lane + half]')}",
+            f"        {name}[lane] = {joined(root, f'{name}[lane]', f'{name}[lane + half]')}",
             "    cuda.syncthreads()",
             "    half //= 2",
             f"{total} = {name}[0]",
@@ -266,9 +250,8 @@ class Writer:
             head.append("lane = cuda.threadIdx.x")
         names = [*(f"b{k}" for k in range(len(self.buffers))), *self.numbers.values()]
         body = "\n".join(f"    {line}" for line in [*head, *lines])
-        floats = self.elements.floats
         kernel = f"def kernel({', '.join(names)}):\n{body}\n"
-        dtype = next(iter(floats)) if len(floats) == 1 else FLOAT64
+        dtype = dtype_of_helpers(self.elements.floats)
         functions = helpers(kernel, dtype, replaced=launching.library(dtype))
         text = module(kernel, self.builder.constants, [f"THREADS = {self.threads}"], [functions])
         loads = frozenset(v for v, _ in self.builder.loads)
