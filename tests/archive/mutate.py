@@ -53,7 +53,7 @@ BY_VALUE = {  # primitives whose errors depend on the values of operands, and th
     "riccati": (ValueError,),
     "rank": (IndexError, ValueError),
     "search": (),
-    "fitted": (OverflowError,),
+    "fitted": (OverflowError, ValueError),
     "draw": (ValueError,),
     "roots": (ValueError, np.linalg.LinAlgError),
     "power": (ValueError,),  # integers to negative integers

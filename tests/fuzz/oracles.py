@@ -291,6 +291,7 @@ REFUSALS = [
         r"has no finite slope",  # the logarithm of the determinant of a singular matrix
         r"must be a string or a real number, not 'complex'",  # into an array of NumPy's
         r"matmul of Tensors takes no axes",  # what `array @= Tensor` asks for
+        r"takes a mask without elements for integers",  # an array that is indexed by a Tensor
     )
 ]
 

@@ -684,3 +684,13 @@ def test_scalars_that_do_not_fit_raise_where_a_branch_runs(name):
                 run(*args)
         else:
             exactly(np.asarray(run(*args)), np.full_like(args[0], y))
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0)])
+def test_an_array_is_not_indexed_by_a_tensor_without_elements_that_it_takes_for_integers(shape):
+    mask, y = np.zeros(shape, bool), np.ones(shape)
+    with pytest.raises(IndexError, match=r"mask\.numpy\(\)"):
+        y[fg.tensor(mask)]
+    assert y[fg.tensor(mask).numpy()].shape == fg.tensor(y)[fg.tensor(mask)].shape == y[mask].shape
+    assert np.asarray(fg.tensor(mask)).shape == shape
+    exactly(np.ones((2, 2))[fg.tensor(np.eye(2, dtype=bool))], np.ones(2))

@@ -69,6 +69,12 @@ def _is_storing(frame: FrameType) -> bool:
     return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _STORING
 
 
+def is_indexing(frame: FrameType) -> bool:
+    """Return whether a frame reads an element, as in `y[i]`."""
+    return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _INDEXING
+
+
+_INDEXING = dis.opmap.get("BINARY_SUBSCR", dis.opmap.get("BINARY_OP"))
 _STORING = frozenset(dis.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in dis.opmap)
 
 # ---- what code does with names -------------------------------------------------------------------------

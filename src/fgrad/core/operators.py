@@ -15,7 +15,7 @@ from fgrad import config
 from fgrad.backend.array import DeviceArray
 from fgrad.backend.devices import copied, on_host
 from fgrad.compat.array_api_compat import namespace_beside_arrays
-from fgrad.compat.cpython import frame_of, is_storing
+from fgrad.compat.cpython import frame_of, is_indexing, is_storing
 from fgrad.compat.scipy import asks_for_operators, owner
 from fgrad.core.placement import buffer_of, device_of
 from fgrad.core.primitive import FUNCTIONS, METHODS, NUMPY, OPERATORS, UFUNCS
@@ -345,6 +345,12 @@ class Operators:
             return np.array(None)
         held = self._untracked("conversion to a NumPy array")
         value = np.asarray(held)
+        if not value.size and value.dtype.kind == "b" and is_indexing(frame_of(1)):
+            raise IndexError(
+                f"a NumPy array takes a mask without elements for integers unless it is an array itself, so the "
+                f"Tensor of shape {value.shape} cannot be its index. Index with mask.numpy(), or make the array "
+                "a Tensor: fg.tensor(y)[mask]"
+            )
         if dtype is not None and value.dtype != dtype:
             if copy is False:
                 raise ValueError(f"conversion of a Tensor from {value.dtype} to {dtype} needs a copy")
