@@ -70,6 +70,7 @@ REAL = {
     "ptp of ties, squared":  (lambda x: np.ptp(x) ** 2, [1.0, 1.0, 3.0], [-2, -2, 4],
                              [[0.5, 0.5, -1], [0.5, 0.5, -1], [-1, -1, 2]]),
     "maximum.accumulate of ties": (lambda x: np.maximum.accumulate(x), [2.0, 2.0, 1.0], [2, 1, 0], 0),
+    "max of extrema of ties": (lambda x: np.max(np.minimum.accumulate(x)), [1.0, 1.0], [0.75, 0.25], 0),
     "max of ties with a number": (lambda x: np.max(x, initial=2.0, where=np.array([True, True, False])),
                              [2.0, 2.0, 5.0], [0.25, 0.25, 0], 0),
     "sort of ties":          (lambda x: np.sort(x) * W, [2.0, 1.0, 2.0], [-2, 1, 3], 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.compiler.interpreting import kernels_in_python
 from tests.fuzz import oracles, reference
@@ -64,6 +65,14 @@ UNDEFINED = {
         ),
         way="vmap",
     ),
+    "places beside that of a partition": Case(
+        Program(
+            (Input("f8", (4,), (float("nan"), 0.0, 1.0, 2.0)),),
+            ("v0 = np.partition(x0, 2)", "v1 = np.partition(x0, 1)[1]"),
+            ("v0", "v1"),
+        ),
+        way="vmap",
+    ),
 }
 
 
@@ -96,3 +105,24 @@ def test_differences_are_of_the_element_that_numpy_puts_at_a_place_left_open(dty
     with kernels_in_python():
         found = verdict(Case(program, way="jit(jvp)"))
     assert not found.is_finding, found.text
+
+
+def test_an_error_is_dead_only_if_no_result_depends_on_what_raises():
+    matrix = Input("f8", (2, 2), (0.0, 0.0, 1.0, 1.0))
+    steps = "v0 = np.linalg.cholesky(x0)", "v1 = v0 ** 0", "v2 = v0 * 0"
+    assert oracles.is_dead(Case(Program((matrix,), steps, ("v1",))), [matrix.array()])
+    assert not oracles.is_dead(Case(Program((matrix,), steps, ("v1", "v0"))), [matrix.array()])
+    assert not verdict(Case(Program((matrix,), steps[:2], ("v1",)), way="jit")).is_finding
+
+
+TIED = "v0 = np.minimum.accumulate(x0)", "v1 = v0.max()"
+
+
+@pytest.mark.parametrize("values", [(1.0, 1.0), (1.0, 2.0)])
+@pytest.mark.parametrize("way", ["grad(checkpoint)", "grad(jit)"])
+def test_slopes_of_extrema_of_extrema_are_excused_where_both_tie(values, way):
+    case = Case(Program((Input("f8", (2,), values),), TIED, ("v1",)), way=way)
+    assert not verdict(case).is_finding
+    shares = [[0.75, 0.25], [0.75, 0.45]] if values[1] == 1 else [[1.0, 0.0], [0.75, 0.25]]
+    between = [oracles.lies_between(np.array(y), case, case.program.arrays(), 0) for y in shares]
+    assert between == [True, False]
