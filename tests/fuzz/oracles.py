@@ -954,6 +954,8 @@ def has_ties(case: Case, xs: list[Any]) -> bool:
 
 def lies_between(y: Any, case: Case, xs: list[Any], k: int) -> bool:
     """Return whether a gradient is a mean of those that a program without ties at any step has."""
+    from scipy.optimize import nnls
+
     steps, size = [f"x{i} = apart(x{i}, 1e-5)" for i in range(len(xs))], 1e-5
     for step in case.program.steps:
         size *= 4
@@ -969,8 +971,9 @@ def lies_between(y: Any, case: Case, xs: list[Any], k: int) -> bool:
         program = replace(case.program, steps=tuple(steps))
         f, ys = held(program.function(np=np, fg=fg, lax=lax, apart=apart), xs)
         found.append(plain(gradient(weighted(f), ys)[k]))
-    slack = 0.01 * max(1.0, largest(*found))
-    return bool(np.all((y >= np.min(found, 0) - slack) & (y <= np.max(found, 0) + slack)))
+    corners = np.stack([np.append(np.ravel(g), 1.0) for g in found], -1)
+    _, distance = nnls(corners, np.append(np.ravel(y), 1.0))
+    return bool(distance <= 0.01 * max(1.0, largest(*found)))
 
 
 def pushes(case: Case, xs: list[Any]) -> bool:
