@@ -505,8 +505,8 @@ def test_loops_between_what_python_computes():
 
 
 def solving(x, i):
-    """A system of equations in each step, of which only Python knows the solution."""
-    step = lambda v: (v[0] + 1, np.linalg.solve(matrix(x), np.cos(v[1])) * x[i])
+    """An inverse in each step, which only Python knows."""
+    step = lambda v: (v[0] + 1, np.linalg.pinv(matrix(x)) @ np.cos(v[1]) * x[i])
     return np.sum(lax.while_loop(lambda v: v[0] < 3, step, (0, x))[1] ** 2)
 
 
@@ -527,7 +527,7 @@ def test_the_body_of_a_loop_that_python_goes_through_is_compiled():
     plan = fg.jit(solving).lower(X, 1).compile()._plan
     (loop,) = [s.equation.params["code"] for s in plan.steps if isinstance(s, Python)]
     inside = loop.body.executable._plan.steps
-    assert [s.equation.name for s in inside if isinstance(s, Python)] == ["solve"]
+    assert [s.equation.name for s in inside if isinstance(s, Python)] == ["pinv"]
 
 
 def test_derivatives_of_third_order():
