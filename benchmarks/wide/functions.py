@@ -228,7 +228,7 @@ def paths(r, steps, n):
 def asian(xp, p, z, _):
     steps = z.shape[0]
     sigma = xp.sqrt(p[0])
-    logs = xp.cumsum((0.02 - 0.5 * p[0]) / steps + sigma * z / np.sqrt(steps), axis=0)
+    logs = xp.cumsum((0.02 - 0.5 * p[0]) / steps + sigma * z / steps**0.5, axis=0)
     return xp.mean(xp.maximum(100 * xp.mean(xp.exp(logs), axis=0) - 100.0, 0.0))
 
 

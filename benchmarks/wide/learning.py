@@ -104,7 +104,7 @@ def transformer(xp, qkv, up, down, x):
 
     heads = (norm(x) @ qkv).reshape(batch, n, 3, 4, d // 4)
     q, k, v = (xp.transpose(heads[:, :, i], (0, 2, 1, 3)) for i in range(3))
-    weights = xp.softmax(q @ xp.swapaxes(k, -1, -2) / np.sqrt(d // 4), axis=-1)
+    weights = xp.softmax(q @ xp.swapaxes(k, -1, -2) / (d // 4) ** 0.5, axis=-1)
     x = x + xp.transpose(weights @ v, (0, 2, 1, 3)).reshape(batch, n, d)
     hidden = norm(x) @ up
     gelu = 0.5 * hidden * (1 + xp.tanh(0.7978845608 * (hidden + 0.044715 * hidden**3)))

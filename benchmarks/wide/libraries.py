@@ -275,7 +275,8 @@ def torch_namespace(torch: Any) -> Any:
         logaddexp = staticmethod(pair(torch.logaddexp))
         power = staticmethod(torch.pow)
         abs, tanh = torch.abs, torch.tanh
-        vmap, grad, hessian, jacobian = func.vmap, func.grad, func.hessian, func.jacrev
+        vmap, grad = staticmethod(func.vmap), staticmethod(func.grad)
+        hessian, jacobian = staticmethod(func.hessian), staticmethod(func.jacrev)
         einsum = staticmethod(torch.einsum)
         max, min = staticmethod(of_axis(torch.amax)), staticmethod(of_axis(torch.amin))
         conj = staticmethod(torch.conj)

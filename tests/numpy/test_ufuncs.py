@@ -292,6 +292,41 @@ def test_at_refuses_what_numpy_refuses():
     np.testing.assert_array_equal(t.numpy(), 1)
 
 
+@pytest.mark.parametrize("name", ["add", "subtract"])
+def test_sums_at_places_that_are_traced(name):
+    weights, v = np.arange(12.0).reshape(3, 4), np.array([1.1, 1.2, 1.3])
+    i, j = np.array([0, -1, 0]), np.array([1, 2, 1])
+
+    def done(x, v, i, j):
+        y = x * fnp.ones((3, 4))
+        getattr(np, name).at(y, (i, j), v)
+        getattr(np, name).at(y[1:], (slice(None), j), v)
+        return np.sum(y * weights)
+
+    slopes = fg.value_and_grad(done, (0, 1))
+    wanted, gradients = slopes(X, v, i, j)
+    value, compiled = fg.jit(slopes)(X, v, i, j)
+    np.testing.assert_allclose(value, wanted, rtol=1e-12)
+    for g, e in zip(compiled, gradients, strict=True):
+        np.testing.assert_allclose(g, e, rtol=1e-12)
+    several = np.stack([i, j, j - 2])
+    mapped = fg.vmap(done, (None, None, 0, None))(X, v, several, j)
+    np.testing.assert_allclose(mapped, [done(fg.tensor(X), v, k, j) for k in several], rtol=1e-12)
+
+
+def test_sums_at_traced_places_that_are_not_there_are_refused():
+    def done(i):
+        y = fnp.zeros(3, int)
+        np.add.at(y, i, 1)
+        return y
+
+    np.testing.assert_array_equal(fg.jit(done)(np.array([0, 2, -1])), [1, 0, 2])
+    with pytest.raises(IndexError, match="index 5"):
+        fg.jit(done)(np.array([0, 2, 5]))
+    with pytest.raises(TypeError, match="'at'"):  # a mask has as many places as it has truths
+        fg.jit(done)(np.array([True, False, True]))
+
+
 def test_at_into_an_array():
     a = np.zeros(3)
     np.add.at(a, [0, 0, 2], fg.tensor([1.0, 2.0, 3.0]))

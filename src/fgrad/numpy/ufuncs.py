@@ -25,6 +25,7 @@ from fgrad.core.trace import Tracer
 from fgrad.core.views import rebind, unordered
 from fgrad.numpy import reductions
 from fgrad.numpy.arrays import as_value, next_to, together
+from fgrad.numpy.indexing import getitem
 from fgrad.numpy.registry import stored
 from fgrad.numpy.shapes import concatenate, moveaxis
 from fgrad.ops import linear
@@ -265,21 +266,24 @@ _ATOMIC = _SUMS | {
 def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
     """Do what `ufunc.at(a, indices, *b)` does, to a Tensor `a`."""
     operands = tuple([next_to(x, a) for x in b])
-    index = _concrete(indices, "at")
+    numbers = a.dtype.kind in "iufc" and isinstance(a, Tensor)
+    known = not (numbers and ufunc in _SUMS and _traced_places(indices))  # sums need no order of the places
+    index = _concrete(indices, "at") if known else indices
     if not isinstance(a, Tensor):
         if _followed(*operands):
             stored(operands[0], a)  # refuses
         _at(ufunc, a, index, operands)
         return
     at_once = ufunc in (_SUMS if a.dtype.kind == "c" else _ATOMIC)
-    if not _followed(a, *operands) and (at_once or _is_numpys(a, *operands)):
+    if known and not _followed(a, *operands) and (at_once or _is_numpys(a, *operands)):
         new = copied(a._value)
         _at(ufunc, new, index, operands)
         rebind(a, wrap(new))
         return
     _at(ufunc, np.ones(1, a.dtype), 0, tuple(np.ones((), v.dtype) for v in operands))  # raises what is due
-    places = np.arange(a.size).reshape(a.shape)[index]
-    shape, places = places.shape, places.ravel()
+    places = np.arange(a.size).reshape(a.shape)
+    places = places[index] if known else getitem(Tensor(places), index)
+    shape, places = places.shape, places.reshape(-1)
     flat = linear.reshape(a, (a.size,))
     if ufunc.nin == 1:
         new = _repeated(ufunc, flat, places)
@@ -294,6 +298,7 @@ def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
             raise ValueError(f"array is not broadcastable to correct shape: {value.shape} to {shape}")
         value = linear.reshape(linear.broadcast_to(value, shape), (places.size,))
         if value.dtype != a.dtype:
+            _concrete(indices, "at")  # the places of each round have to be known
             new = _converted_each_time(ufunc, flat, places, value)
         elif _primitive_of(ufunc).flat:
             new = _stepped(ufunc, flat, places, value)
@@ -307,6 +312,13 @@ def at(ufunc: Any, a: Any, indices: Any, /, *b: Any) -> None:
 
 def _at(ufunc: Any, a: Any, index: Any, operands: tuple[Any, ...]) -> None:
     ufunc.at(a, index, *map(_value, operands))
+
+
+def _traced_places(indices: Any) -> bool:
+    """Tell whether an index has traced parts, none of which is a mask."""
+    parts = indices if isinstance(indices, tuple) else (indices,)
+    traced = [x for x in parts if isinstance(x, Tensor) and isinstance(x._value, Tracer)]
+    return bool(traced) and all(x.dtype.kind in "iu" for x in traced)
 
 
 def _concrete(indices: Any, method: str) -> Any:
