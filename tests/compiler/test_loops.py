@@ -506,7 +506,7 @@ def test_loops_between_what_python_computes():
 
 def solving(x, i):
     """An inverse in each step, which only Python knows."""
-    step = lambda v: (v[0] + 1, np.linalg.pinv(matrix(x)) @ np.cos(v[1]) * x[i])
+    step = lambda v: (v[0] + 1, np.linalg.pinv(matrix(v[1])) @ np.cos(v[1]) * x[i])
     return np.sum(lax.while_loop(lambda v: v[0] < 3, step, (0, x))[1] ** 2)
 
 
@@ -514,7 +514,7 @@ def test_the_body_of_a_loop_that_python_goes_through_is_compiled():
     def plainly(x):
         v = x
         for _ in range(3):
-            v = np.linalg.solve(matrix(x), np.cos(v)) * x[1]
+            v = np.linalg.solve(matrix(v), np.cos(v)) * x[1]
         return np.sum(v**2)
 
     f = fg.jit(fg.value_and_grad(solving))
