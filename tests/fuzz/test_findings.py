@@ -694,3 +694,17 @@ def test_an_array_is_not_indexed_by_a_tensor_without_elements_that_it_takes_for_
     assert y[fg.tensor(mask).numpy()].shape == fg.tensor(y)[fg.tensor(mask)].shape == y[mask].shape
     assert np.asarray(fg.tensor(mask)).shape == shape
     exactly(np.ones((2, 2))[fg.tensor(np.eye(2, dtype=bool))], np.ones(2))
+
+
+@pytest.mark.parametrize("write", [lambda v: v.put([0], -1.0), lambda v: np.fill_diagonal(v, -1.0)])
+def test_what_was_written_to_by_flat_places_lies_in_memory_as_before(write):
+    def f(x):
+        turned = x.T
+        write(turned)
+        flat = turned.reshape(-1)
+        x[...] = -3.0
+        return flat
+
+    with pytest.raises(TypeError, match="depends on the memory layout"):
+        np.asarray(fg.jit(f)(np.ones((2, 2))))
+    exactly(np.asarray(f(fg.tensor(np.ones((2, 2))))), f(np.ones((2, 2))))

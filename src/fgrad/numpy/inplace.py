@@ -11,7 +11,8 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.tensor import Tensor, alias, bind
-from fgrad.core.views import check_writable, has_views, is_array, rebind, reshape_handle
+from fgrad.core.trace import Tracer
+from fgrad.core.views import check_writable, has_views, is_array, rebind, reshape_handle, unordered
 from fgrad.numpy.arrays import as_places, as_target, concrete, next_to, number_type
 from fgrad.numpy.indexing import clip, setitem
 from fgrad.numpy.registry import cast, implements, storable
@@ -51,7 +52,8 @@ def _repeated(values: Any, n: int) -> Any:
 
 def _write_flat(a: Tensor, places: Any, values: Any) -> None:
     """Give the handle `a` the value it has with `values` at places of the flattened array."""
-    rebind(a, linear.reshape(indexing.setitem(_flat(a), places, values), a.shape))
+    new = linear.reshape(indexing.setitem(_flat(a), places, values), a.shape)
+    rebind(a, unordered(new, a) if isinstance(a._value, Tracer) else new)  # the memory of `a` stays as it was
 
 
 @implements(np.put)
