@@ -120,11 +120,13 @@ def ratios(found: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def line(cells: list[str], *, markdown: bool) -> str:
-    """Return a line of the table."""
+def line(cells: list[str], head: list[str], *, markdown: bool) -> str:
+    """Return a line of the table, in columns as wide as their titles."""
     if markdown:
         return "| " + " | ".join(cells) + " |"
-    return cells[0].ljust(38) + "".join(cell.rjust(12) for cell in cells[1:])
+    return cells[0].ljust(38) + "".join(
+        cell.rjust(max(11, len(title) + 2)) for cell, title in zip(cells[1:], head[1:], strict=True)
+    )
 
 
 def summary(found: dict[str, dict[str, Any]]) -> list[str]:
@@ -173,10 +175,10 @@ def main(arguments: list[str] | None = None) -> int:
     }
     peers = [peer for peer in options.peers if installed(peer)]
     libraries = {peer: LIBRARIES[peer]() for peer in peers}
-    show = lambda cells: print(line(cells, markdown=options.markdown), flush=True)
     kinds = [*(["first"] if options.first else []), *(["memory"] if options.memory else [])]
     quotients = [k for k in BUDGETS if (":" not in k or k.split(":")[0] in kinds)]
     head = ["ms", *peers, *quotients]
+    show = lambda cells: print(line(cells, head, markdown=options.markdown), flush=True)
     show(head)
     if options.markdown:
         show(["---"] * len(head))
