@@ -152,7 +152,9 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=PROGRAMS, metavar="NAME", help=", ".join(PROGRAMS))
     parser.add_argument("--family", nargs="+", choices=sorted({p.family for p in PROGRAMS.values()}))
     parser.add_argument("--peers", nargs="+", choices=LIBRARIES, default=list(LIBRARIES))
-    parser.add_argument("--seconds", type=float, default=2.0, help="for each program; 0: only compare")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="for each program (default: 1); 0: only compare"
+    )
     parser.add_argument("--first", action="store_true", help="first calls too, in fresh processes")
     parser.add_argument("--memory", action="store_true", help="peak memory too, in fresh processes")
     parser.add_argument("--small", action="store_true", help="small inputs, to try the programs")
