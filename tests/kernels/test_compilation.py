@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -47,3 +48,30 @@ def test_what_nobody_can_have_is_refused():
     with pytest.raises(MemoryError, match="cut the function into smaller ones"):
         compilation.demand_memory(2**62)
     compilation.demand_memory(0)
+
+
+@pytest.mark.skipif(native.interpreted(), reason="nothing is compiled")
+@pytest.mark.parametrize("where", ["__enter__", "__exit__"])
+def test_an_interrupt_between_functions_of_llvm_leaves_its_lock_free(monkeypatch, where):
+    """CPython looks for signals where llvmlite's own functions begin, with the lock taken."""
+    from llvmlite import binding
+
+    lock = binding.ffi.lib._lock
+    theirs = getattr(type(lock), where)
+
+    def interrupted(self, *error):
+        monkeypatch.setattr(type(lock), where, theirs)
+        if where == "__enter__":
+            theirs(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(lock), where, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compilation.compiled(TEXT.format(lines=f"        a = a + {where == '__exit__'}"), "kernel")
+    made = []
+    other = threading.Thread(
+        target=lambda: made.append(compilation.compiled(TEXT.format(lines=""), "kernel")), daemon=True
+    )
+    other.start()
+    other.join(60)
+    assert made

@@ -6,11 +6,24 @@ import sys
 from typing import Any
 
 from fgrad import config
+from fgrad.compat import cpython
 
 
 def lock_holder() -> Any:
     """Return the object whose `_lock` all calls of LLVM take; None where none is known, or none was made."""
     return getattr(getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None), "_lock", None)
+
+
+def is_locked() -> bool:
+    """Return whether this thread holds that lock."""
+    lock = getattr(lock_holder(), "_lock", None)
+    return isinstance(lock, cpython.LOCK) and cpython.is_owned(lock)
+
+
+def unlock() -> None:
+    """Let go of that lock, which an interrupt in the middle of llvmlite's `__enter__` leaves taken."""
+    while is_locked():
+        lock_holder()._lock.release()
 
 
 def free(passes: Any) -> None:

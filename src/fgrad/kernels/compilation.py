@@ -41,6 +41,30 @@ class Compiled(NamedTuple):
     owner: Any  # which keeps it alive
 
 
+class _CallingLLVM(Nested):
+    """Call LLVM without the collector of cycles, which finds nothing and takes its time.
+
+    An interrupt may leave the lock around LLVM's functions taken: it is free at the end, if it was before.
+    """
+
+    def __enter__(self) -> None:
+        self.stays.append((gc.isenabled(), llvmlite.is_locked()))
+        if config.process_effects():
+            gc.disable()
+
+    def put_back(self, stay: tuple[bool, bool]) -> None:
+        """Let the collector run if it did before, and others call LLVM."""
+        collects, locked = stay
+        if collects:
+            gc.enable()
+        if not locked:
+            llvmlite.unlock()
+
+
+_calling_llvm = _CallingLLVM()  # for those who make things, of which there is one thread at a time
+
+
+@_calling_llvm
 def compiled(text: str, signature: str) -> Compiled:
     """Return the machine code of the function `kernel` in a text.
 
@@ -53,22 +77,21 @@ def compiled(text: str, signature: str) -> Compiled:
         RuntimeError: it calls functions that this platform does not have.
     """
     symbol = f"fgrad_{store.digest(text)}"
-    with _collector_asleep:
-        written = assembly(text, signature, symbol)
-        demand_memory(len(written) * EXPANSION)
-        machine = target_machine()
-        module = optimised(written, machine)
-        externals = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
-        code = Code(symbol, tuple(externals), machine.emit_object(module))
-        address, owner = link(code)
-        if not address:
-            missing = [name for name in externals if not _is_known(name)]
-            raise RuntimeError(
-                f"a compiled kernel cannot be linked: the C library here lacks {', '.join(missing)}"
-                if missing
-                else "LLVM does not link the machine code that it has made for this processor"
-            )
-        return Compiled(code, address, owner)
+    written = assembly(text, signature, symbol)
+    demand_memory(len(written) * EXPANSION)
+    machine = target_machine()
+    module = optimised(written, machine)
+    externals = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
+    code = Code(symbol, tuple(externals), machine.emit_object(module))
+    address, owner = link(code)
+    if not address:
+        missing = [name for name in externals if not _is_known(name)]
+        raise RuntimeError(
+            f"a compiled kernel cannot be linked: the C library here lacks {', '.join(missing)}"
+            if missing
+            else "LLVM does not link the machine code that it has made for this processor"
+        )
+    return Compiled(code, address, owner)
 
 
 def assembly(text: str, signature: str, symbol: str) -> str:
@@ -119,6 +142,7 @@ def _builder(_: tuple[str, str], straight: bool) -> Any:
     return binding.create_pass_builder(target_machine(), tuning)
 
 
+@_calling_llvm
 def link(code: Code) -> tuple[int, Any]:
     """Return the address of a function given as machine code, and what keeps it alive; 0 if it is damaged."""
     _load_libraries()  # not only for externals: LLVM turns some instructions into calls
@@ -131,6 +155,7 @@ def link(code: Code) -> tuple[int, Any]:
         return 0, None
 
 
+@_calling_llvm
 def linked(text: str, *objects: bytes) -> Any:
     """Return an engine with the functions of `text`, in LLVM's language, and of object files.
 
@@ -211,26 +236,9 @@ def _load_libraries() -> None:
             binding.load_library_permanently("libm.so.6")
 
 
-class _CollectorAsleep(Nested):
-    """Compile without the collector of cycles, which finds nothing and takes its time."""
-
-    def __enter__(self) -> None:
-        self.stays.append(gc.isenabled())
-        if config.process_effects():
-            gc.disable()
-
-    def put_back(self, stay: bool) -> None:
-        """Let the collector run if it did before."""
-        if stay:
-            gc.enable()
-
-
-_collector_asleep = _CollectorAsleep()  # for those who compile: of one thread at a time
-
-
 @locks.in_child
 def _wake_collector() -> None:
     """Let the collector run in a child process where another thread had stopped it for a moment."""
-    if any(_collector_asleep.stays) and not cpython.is_owned(locks.making):
-        _collector_asleep.stays.clear()
+    if any(collects for collects, _ in _calling_llvm.stays) and not cpython.is_owned(locks.making):
+        _calling_llvm.stays.clear()
         gc.enable()
