@@ -114,6 +114,14 @@ def test_large_arrays_take_the_formula_and_small_ones_scipy(name):
         np.testing.assert_array_equal(np.asarray(bind(name, *map(fg.tensor, few))), run(*few))
 
 
+@pytest.mark.parametrize("name", ["cosdg", "sindg"])
+def test_zeros_of_sines_of_degrees_have_scipys_signs(name):
+    points = 90.0 * np.arange(-9, 10)
+    np.testing.assert_array_equal(
+        np.signbit(compiled(name)(points)), np.signbit(getattr(theirs, name)(points))
+    )
+
+
 def test_scipy_speaks_of_errors_where_it_is_asked_to():
     zeros = fg.tensor(np.zeros(LARGE))
     with theirs.errstate(all="raise"), pytest.raises(theirs.SpecialFunctionError):

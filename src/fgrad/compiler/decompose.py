@@ -380,9 +380,11 @@ def _fitted(w: _Writer, n: Any, *, dtype: np.dtype[Any]) -> Any:
     limits = np.iinfo(dtype)
     if n.aval.dtype.kind == "f":
         whole = w.write("trunc", n if n.aval.dtype.itemsize == 8 else w.write("convert", n, dtype=_DOUBLE))
-        inside = w.write("greater_equal", whole, float(limits.min))
-        below = w.write("less", whole, float(limits.max) + (limits.bits < 64))
-        found = [w.write("logical_not", w.write("logical_and", inside, below))]  # of NaN too
+        found = [
+            w.write("less", whole, float(limits.min)),
+            w.write("greater_equal", whole, float(limits.max) + (limits.bits < 64)),
+            w.write("isnan", whole),
+        ]
     else:
         own = np.iinfo(n.aval.dtype)
         found = [w.write("greater", n, limits.max)] if limits.max < own.max else []

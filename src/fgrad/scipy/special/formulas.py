@@ -391,13 +391,16 @@ def exp1(x: Expr) -> Expr:
 def _degrees(quarter: float) -> Formula:
     def formula(x: Expr) -> Expr:
         """Return the sine of `x` and some quarters of a turn: exact multiples of them are taken off first."""
-        near = fn.fabs(x) <= 1e14  # SciPy gives zero elsewhere
-        turns = fn.rint(where(near, x, 0) / 90)
-        rest = (where(near, x, 0) - 90 * turns) * (math.pi / 180)
+        size = fn.fabs(x)
+        near = size <= 1e14  # SciPy gives zero elsewhere
+        size = where(near, size, 0)
+        turns = fn.rint(size / 90)
+        rest = (size - 90 * turns) * (math.pi / 180)
         turns = turns + quarter
         quadrant = turns - 4 * fn.floor(0.25 * turns)
         value = where(fn.logical_or(equal(quadrant, 0), equal(quadrant, 2)), fn.sin(rest), fn.cos(rest))
         value = where(quadrant >= 2, -value, value)
+        value = value if quarter else where(x < 0, -value, value)  # zeros have SciPy's signs
         return where(equal(x, x), where(near, value, 0), x)
 
     return formula
