@@ -8,7 +8,8 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -25,6 +26,38 @@ ROUNDING = {"float32": 2e-5, "complex64": 2e-5, "float64": 1e-10, "complex128": 
 def unchecked(reason: str) -> pytest.MarkDecorator:
     """Return the mark of a test of what is otherwise by design where kernels check all that they touch."""
     return pytest.mark.skipif(config.checked(), reason=f"with FGRAD_CHECK=1, {reason}")
+
+
+def by_numpy_and_kernels(limit: Callable[[int], None]) -> Callable[[Callable[[], Any], float], list[Any]]:
+    """Return the function that runs something by NumPy and by kernels, and compares.
+
+    Args:
+        limit: sets from how many elements on kernels compute.
+    """
+
+    def compare(f, rtol):
+        results = []
+        for n in (2**62, 0):
+            limit(n)
+            with np.errstate(all="ignore"):
+                found = f()
+            results.append(found if isinstance(found, list | tuple) else [found])
+        for slow, fast in zip(*results, strict=True):
+            assert (slow.shape, slow.dtype) == (fast.shape, fast.dtype)
+            largest = np.abs(slow[np.isfinite(slow)]).max(initial=0)
+            np.testing.assert_allclose(fast, slow, rtol=rtol, atol=rtol * largest)
+        return results[0]
+
+    return compare
+
+
+@contextmanager
+def switching_every(seconds: float) -> Iterator[None]:
+    """Let threads take turns so often, which Python lets them do every 5 ms."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(seconds)
+    yield
+    sys.setswitchinterval(before)
 
 
 def simulate_devices() -> None:

@@ -8,6 +8,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
+from tests.helpers import switching_every
 
 from fgrad.errors import BrokenContractError
 from fgrad.kernels import launching
@@ -26,10 +27,8 @@ def kernel(a0, o0, n):
 @pytest.fixture(autouse=True)
 def quick_switching():
     """Let the threads of a simulated block meet without waiting for Python's usual 5 ms."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-4)
-    yield
-    sys.setswitchinterval(before)
+    with switching_every(1e-4):
+        yield
 
 
 def test_a_launch_that_breaks_the_contract_does_not_run():

@@ -5,6 +5,7 @@ Those and convolutions also against the NumPy code that primitives use for small
 
 import numpy as np
 import pytest
+from tests.helpers import by_numpy_and_kernels
 
 from fgrad import ops
 from fgrad.core.primitive import PRIMITIVES
@@ -97,22 +98,7 @@ def limit(monkeypatch):
 
 @pytest.fixture
 def twice(limit):
-    """Return the function that runs something by NumPy and by kernels, and compares."""
-
-    def compare(f, rtol):
-        results = []
-        for n in (2**62, 0):
-            limit(n)
-            with np.errstate(all="ignore"):
-                found = f()
-            results.append(found if isinstance(found, list | tuple) else [found])
-        for slow, fast in zip(*results, strict=True):
-            assert (slow.shape, slow.dtype) == (fast.shape, fast.dtype)
-            largest = np.abs(slow[np.isfinite(slow)]).max(initial=0)
-            np.testing.assert_allclose(fast, slow, rtol=rtol, atol=rtol * largest)
-        return results[0]
-
-    return compare
+    return by_numpy_and_kernels(limit)
 
 
 @pytest.mark.parametrize("params", POOLS)

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tests.helpers import by_numpy_and_kernels
 
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.ops import contraction, normalization
@@ -12,22 +13,7 @@ from fgrad.ops import contraction, normalization
 
 @pytest.fixture
 def twice(monkeypatch):
-    """Return the function that runs something by NumPy and by kernels, and compares."""
-
-    def compare(f, rtol):
-        results = []
-        for n in (2**62, 0):
-            monkeypatch.setattr(normalization, "LARGE", n)
-            with np.errstate(all="ignore"):
-                found = f()
-            results.append(found if isinstance(found, list | tuple) else [found])
-        for slow, fast in zip(*results, strict=True):
-            assert (slow.shape, slow.dtype) == (fast.shape, fast.dtype)
-            largest = np.abs(slow[np.isfinite(slow)]).max(initial=0)
-            np.testing.assert_allclose(fast, slow, rtol=rtol, atol=rtol * largest)
-        return results[0]
-
-    return compare
+    return by_numpy_and_kernels(partial(monkeypatch.setattr, normalization, "LARGE"))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import sys
 import threading
 
 import numpy as np
 import pytest
-from tests.helpers import close
+from tests.helpers import close, switching_every
 
 import fgrad as fg
 from fgrad import GradManager, NoGradientWarning, tensor
@@ -24,10 +23,8 @@ THREADS, TASKS = 8, 100
 
 @pytest.fixture(autouse=True)
 def switch_often():
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
+    with switching_every(1e-6):
+        yield
 
 
 def in_threads(work, n=THREADS):
