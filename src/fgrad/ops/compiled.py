@@ -105,7 +105,7 @@ class FastUfunc:
         if not one_dtype(first.dtype, operands) or np.geterr()["under"] != "ignore":
             return self._ufunc(*operands)
         out = self._kernel(*operands)
-        if self._silent or _is_finite(out):
+        if self._silent or is_finite(out):
             return out
         return self._ufunc(*operands)
 
@@ -114,7 +114,7 @@ class FastUfunc:
         return LAUNCH[0].elementwise(self._params, (self._result,))
 
 
-def _is_finite(x: np.ndarray[Any, Any]) -> bool:
+def is_finite(x: np.ndarray[Any, Any]) -> bool:
     """Return whether no number is infinite or NaN; False also where their sum is infinite."""
     with np.errstate(all="ignore"):
         return bool(np.isfinite(np.add.reduce(x, axis=None)))

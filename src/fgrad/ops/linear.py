@@ -48,7 +48,7 @@ from fgrad.core.stored import (
     same_shapes,
 )
 from fgrad.core.tensor import Tensor, bind
-from fgrad.ops.compiled import FLOATS, backend
+from fgrad.ops.compiled import FLOATS, backend, is_finite
 
 Axes = tuple[int, ...]
 SMALL = 4096  # elements
@@ -165,7 +165,7 @@ def _sum_array_to(x: Any, shape: Shape) -> Any:
     ):
         return np.dot(_ones(full[0], x.dtype), x)  # in a third of the time
     axes = _repeated(full, shape)
-    return np.add.reduce(x, axis=axes).reshape(shape) if axes else x
+    return added(x, axes).reshape(shape) if axes else x
 
 
 @functools.lru_cache(64)
@@ -206,6 +206,26 @@ def _sum_adjoint(ct: Any, x: Aval, *, axes: Axes) -> Any:
     return expand(ct, x.shape, axes)
 
 
+def added(x: Any, axes: Axes) -> Any:
+    """Return what `np.add.reduce` does; compiled code adds short stretches of large arrays."""
+    if x.size < LARGE or len(axes) != 1 or not _is_short(x, axes[0]):
+        return np.add.reduce(x, axis=axes)
+    (axis,) = axes
+    shape = x.shape
+    rows = x.reshape(-1, shape[axis], math.prod(shape[axis + 1 :]))
+    out = backend("sums").added(rows).reshape(*shape[:axis], *shape[axis + 1 :])
+    return out if is_finite(out) else np.add.reduce(x, axis=axes)  # which may have something to say
+
+
+def _is_short(x: Any, axis: int) -> bool:
+    return (
+        x.__class__ is np.ndarray
+        and x.dtype in FLOATS
+        and x.flags.c_contiguous
+        and backend("sums").is_short(x.shape[axis], math.prod(x.shape[axis + 1 :]))
+    )
+
+
 def _raw_sum(ct: Any, x: Aval, params: dict[str, Any]) -> tuple[Any]:
     shape, axes = x.shape, params["axes"]
     if len(axes) == len(shape) and math.prod(shape) <= SMALL and ct.__class__ is not DeviceArray:
@@ -218,7 +238,7 @@ def _raw_sum(ct: Any, x: Aval, params: dict[str, Any]) -> tuple[Any]:
 def _run_mean(x: Any, *, axes: Axes) -> Any:
     if x.dtype.char == "e":
         return np.mean(x, axis=axes)  # which sums in single precision
-    return np.add.reduce(x, axis=axes) / math.prod([x.shape[i] for i in axes])
+    return added(x, axes) / math.prod([x.shape[i] for i in axes])
 
 
 def _mean_adjoint(ct: Any, x: Aval, *, axes: Axes) -> Any:
@@ -363,7 +383,7 @@ linear(
 )
 linear(
     "sum",
-    run=lambda x, *, axes: np.add.reduce(x, axis=axes),
+    run=added,
     adjoint=_sum_adjoint,
     raw=_raw_sum,
     shape=lambda x, *, axes: _summed(x, axes),
