@@ -60,6 +60,7 @@ def test_every_kernel_states_its_contract():
         "kernels.gather_scatter",
         "kernels.scans",
         "kernels.sorting",
+        "kernels.sums",
         "kernels.blas",
         "kernels.recurrences",
         "kernels.linear_systems",
