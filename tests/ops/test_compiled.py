@@ -12,6 +12,7 @@ import fgrad as fg
 from fgrad.compiler.elementwise import Elementwise
 from fgrad.core.primitive import LARGE, PRIMITIVES
 from fgrad.expr.atoms import ATOMS
+from fgrad.kernels import selection
 from fgrad.ops import compiled
 
 RNG = np.random.default_rng(6)
@@ -147,12 +148,17 @@ def test_sorting_large_arrays(dtype, shape, axis):
     np.testing.assert_array_equal(fg.numpy.argsort(fg.tensor(x), axis, stable=True), order)
 
 
-LARGE_VALUES = [name for name, atom in ATOMS.items() if atom.loops]
+LARGE_VALUES = [name for name, atom in ATOMS.items() if atom.loops and hasattr(np, name)]
 VALUES = [(name, dtype) for name in LARGE_VALUES for dtype in ATOMS[name].loops]
 
 
 def operands(name, dtype, count=2**17):
-    return [RNG.uniform(-50, 50, count).astype(dtype) for _ in range(getattr(np, name).nin)]
+    given = [RNG.uniform(-50, 50, count).astype(dtype) for _ in range(getattr(np, name).nin)]
+    if name in {"power", "sqrt"}:
+        given[0] = np.abs(given[0])
+    if name == "power":
+        given[1] /= 10
+    return given
 
 
 @pytest.mark.parametrize(("name", "dtype"), VALUES)
@@ -244,7 +250,10 @@ def test_out_and_where_are_kept():
 def test_slopes_of_two_large_arguments(name, dtype):
     f = getattr(np, name)
     x, y = operands(name, dtype)
-    y[:9], x[9:12], y[9:12] = x[:9], 0, 0
+    if name != "power":
+        y[:9], x[9:12] = x[:9], 0
+    if name in {"hypot", "arctan2", "logaddexp", "logaddexp2", "heaviside"}:
+        y[9:12] = 0
     few = slice(20000)
     for parts in ((x, y), (x[:400].reshape(-1, 1), y[:300]), (x, y[:1])):
         found = fg.grad(lambda x, y: f(x, y).sum(), argnums=(0, 1))(*map(fg.tensor, parts))
@@ -325,5 +334,96 @@ def test_large_arrays_beside_numbers_of_python(f, number):
     x = np.linspace(0.5, 2.0, LARGE)
     slope = fg.grad(lambda x: np.sum(f(x, number)))
     np.testing.assert_allclose(slope(x)[::1000], slope(x[::1000]), rtol=1e-13)
-    np.testing.assert_array_equal(fg.vjp(lambda x: f(x, number), x)[0], f(x, number))
+    np.testing.assert_allclose(fg.vjp(lambda x: f(x, number), x)[0], f(x, number), rtol=1e-15)
     np.testing.assert_array_equal(fg.jvp(lambda x: x * number, (x,), (x,))[1], x * number)
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("exponent", [-6, -3.0, -2, -1, -0.5, 0, 0.5, 1.0, 2, 3, 3.0, 4, 7, 2.5], ids=str)
+def test_powers_of_large_arrays(exponent, dtype):
+    x = operands("hypot", dtype)[0]
+    x = np.abs(x) if exponent % 1 else x
+    given = fg.tensor(x)
+    wide = x.astype(np.longdouble)
+    value, pullback = fg.vjp(lambda x: x**exponent, x)
+    for number in (
+        exponent,
+        x.dtype.type(exponent),
+        np.asarray(exponent, dtype),
+        np.full(x.shape, exponent, dtype),
+    ):
+        found = np.power(given, number).numpy()
+        assert found.dtype == x.dtype
+        assert (np.abs(found - wide**exponent) <= 2 * np.spacing(np.abs(x**exponent))).all()
+        np.testing.assert_allclose(found, value, rtol=4 * np.finfo(dtype).eps)
+    slope = exponent * wide ** (exponent - 1)
+    np.testing.assert_allclose(
+        pullback(np.ones_like(x))[0], slope.astype(dtype), rtol=8 * np.finfo(dtype).eps
+    )
+
+
+@pytest.mark.parametrize(
+    ("bad", "exponent", "what"), [(0, -3, "divide"), (1e200, 3, "overflow"), (-2, 1.5, "invalid")]
+)
+def test_what_numpy_says_of_large_powers(bad, exponent, what):
+    x = np.abs(operands("hypot", "d")[0])
+    x[5] = bad
+    with pytest.warns(RuntimeWarning, match=f"{what}.*power") as found:
+        np.testing.assert_allclose((fg.tensor(x) ** exponent).numpy(), np.power(x, exponent), rtol=1e-15)
+    assert len(found) == 2  # fgrad's, and NumPy's for the expected value
+
+
+def test_large_powers_of_integers_and_complex_numbers_are_those_of_numpy():
+    x = np.arange(LARGE)
+    for given in (x, x * 1j, x.astype("e")):
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal((fg.tensor(given) ** 3).numpy(), given**3, strict=True)
+    with pytest.raises(ValueError, match="negative integer powers"):
+        fg.tensor(x) ** -2
+
+
+@pytest.mark.parametrize("dtype", "fd")
+def test_choices_between_large_arrays(dtype):
+    x, y = operands("hypot", dtype, LARGE)
+    x[:3], y[3:6] = [np.nan, -0.0, np.inf], [np.nan, -0.0, -np.inf]
+    c = RNG.random(LARGE) < 0.5
+    one = x.dtype.type(1.5)
+    square = (256, -1)
+    for given in (
+        (c, x, y),
+        (c, x, 0),
+        (c, 2.5, y),
+        (c, one, y),
+        (c, x, np.array(1.5, dtype)),
+        (c, np.broadcast_to(one, c.shape), y),
+        (c, x, y.astype("f")),
+        (c, x, y.astype("e")),
+        (c, x, y.astype(complex)),
+        (c, x, y.astype(">f8")),
+        (c, x, y[:1]),
+        (c, 1, 0),
+        (c, x, 1e300),
+        (c.astype(int), x, y),
+        (c[::-1], x, y[::-1]),
+        (c.reshape(square), x.reshape(square), y.reshape(square).T.copy().T),
+        (c.reshape(square).T, x.reshape(square).T, y.reshape(square).T),
+    ):
+        with np.errstate(over="ignore"):
+            expected = np.where(*given)
+            found = compiled.chosen(*given)
+        np.testing.assert_array_equal(found, expected, strict=True)
+        np.testing.assert_array_equal(np.signbit(found.real), np.signbit(expected.real))
+        assert found.strides == expected.strides
+
+
+def test_choices_beside_each_other_are_loops(monkeypatch):
+    calls, run = [], selection.chosen
+    monkeypatch.setattr(selection, "chosen", lambda *args: (calls.append(0), run(*args))[1])
+    x = RNG.standard_normal(LARGE)
+    np.testing.assert_array_equal(fg.grad(lambda x: np.where(x > 0, x, 0).sum())(x), x > 0)
+    assert len(calls) == 2
+    calls.clear()
+    x[3] = 0.0
+    slope = fg.grad(lambda x: np.sqrt(np.where(x > 0, x, 0)).sum())(x)
+    positive = x > 0
+    np.testing.assert_allclose(slope[positive], 0.5 / np.sqrt(x[positive]), rtol=1e-15)

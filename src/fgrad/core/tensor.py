@@ -318,11 +318,13 @@ def apply_binary(primitive: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 
     if (vy.__class__ is float or vy.__class__ is int) and vx.dtype is _FLOAT64:
         kept = _numbers.get(vy)
         vy = _number(vy) if kept is None else kept
-        out = primitive.run(vx, vy)
+        large = primitive.large
+        out = primitive.run(vx, vy) if large is None or vx.size < LARGE else large(vx, vy)
     elif (vx.__class__ is float or vx.__class__ is int) and vy.dtype is _FLOAT64:
         kept = _numbers.get(vx)
         vx = _number(vx) if kept is None else kept
-        out = primitive.run(vx, vy)
+        large = primitive.large
+        out = primitive.run(vx, vy) if large is None or vy.size < LARGE else large(vx, vy)
     else:
         out = (primitive.large or primitive.run)(vx, vy)
         shape, dtype = out.shape, out.dtype
@@ -395,7 +397,7 @@ def bind(name: str, *args: Any, **params: Any) -> Any:
         if a.__class__ is Tensor:
             break
     else:
-        return primitive.run(*args, **params)
+        return (primitive.large or primitive.run)(*args, **params)
     return apply_primitive(primitive, args, params)
 
 

@@ -108,25 +108,35 @@ fn: _Functions = _Functions()
 DEGREE, LN2, LN10, BELL = math.pi / 180, math.log(2), math.log(10), 2 / math.sqrt(math.pi)
 
 
-def scale(ct: Any, slope: Any) -> Any:
-    """Return `ct * slope`, and zero wherever `ct` is zero even if the slope is infinite or NaN."""
-    product = np.multiply(ct, slope)
-    # a device would be waited for, to read what it counts
-    if product.__class__ is not DeviceArray and np.count_nonzero(ct) == np.size(ct):
-        return product
-    return np.where(np.equal(ct, 0), product.dtype.type(0), product)
+def products(chosen: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return `scale` and `both`, which call `chosen` for what NumPy calls `where`."""
+
+    def scale(ct: Any, slope: Any) -> Any:
+        """Return `ct * slope`, and zero wherever `ct` is zero even if the slope is infinite or NaN."""
+        product = np.multiply(ct, slope)
+        # a device would be waited for, to read what it counts
+        if product.__class__ is not DeviceArray and _has_no_zero(ct):
+            return product
+        return chosen(np.equal(ct, 0), product.dtype.type(0), product)
+
+    def both(x: Any, y: Any) -> Any:
+        """Return `x * y`, and zero wherever one of them is zero even if the other is infinite or NaN."""
+        product = np.multiply(x, y)
+        if product.__class__ is not DeviceArray and _has_no_zero(x) and _has_no_zero(y):
+            return product
+        return chosen(np.logical_or(np.equal(x, 0), np.equal(y, 0)), product.dtype.type(0), product)
+
+    return scale, both
 
 
-def both(x: Any, y: Any) -> Any:
-    """Return `x * y`, and zero wherever one of them is zero even if the other is infinite or NaN."""
-    product = np.multiply(x, y)
-    if (
-        product.__class__ is not DeviceArray
-        and np.count_nonzero(x) == np.size(x)
-        and np.count_nonzero(y) == np.size(y)
-    ):
-        return product
-    return np.where(np.logical_or(np.equal(x, 0), np.equal(y, 0)), product.dtype.type(0), product)
+def _has_no_zero(x: Any) -> bool:
+    size = np.size(x)
+    if size < 2048:
+        return bool(np.count_nonzero(x) == size)
+    return not np.equal(x, 0).any()  # which takes longer to begin
+
+
+scale, both = products(np.where)
 
 
 def _scale(_: Expr, ct: Expr, slope: Expr) -> tuple[Operand, Operand]:
@@ -229,13 +239,13 @@ ATOMS: dict[str, Atom] = {
     "scale":         Atom("scale({}, {})",        scale,           _scale, "szf", on_integers="({} * {})"),
     "both":          Atom("both({}, {})",         both,            lambda f, x, y: (y, x), "zk",
                           on_integers="({} * {})"),
-    "power":         Atom("power({}, {})",        np.power,        _power, "sow"),
+    "power":         Atom("power({}, {})",        np.power,        _power, "sow", loops="fd"),
     "float_power":   Atom("power({}, {})",        np.float_power,  _power, "sd"),
     "square":        Atom("({0} * {0})",          np.square,       lambda f, x: (x + x,), "cni1o"),
     "reciprocal":    Atom("reciprocal({})",       np.reciprocal,   lambda f, x: (-apply("both", f, f),),
                           "sd"),
-    "sqrt":          Atom("math.sqrt({})",        np.sqrt,         lambda f, x: (0.5 / f,), "s"),
-    "root":          Atom("math.sqrt({})",        np.sqrt,         _root),
+    "sqrt":          Atom("math.sqrt({})",        np.sqrt,         lambda f, x: (0.5 / f,), "s", loops="d"),
+    "root":          Atom("math.sqrt({})",        np.sqrt,         _root, loops="d"),
     "cbrt":          Atom("cbrt({})",             np.cbrt,         lambda f, x: (1 / (3 * f * f),), "sr"),
     "exp":           Atom("math.exp({})",         np.exp,          lambda f, x: (f,), "sn"),
     "exp2":          Atom("exp2({})",             np.exp2,         lambda f, x: (f * LN2,), "sn"),
@@ -276,15 +286,18 @@ ATOMS: dict[str, Atom] = {
     "radians":       Atom("radians({})",          np.radians,      lambda f, x: (DEGREE,), "r"),
     "fabs":          Atom("abs({})",              np.fabs,         lambda f, x: (fn.sign(x),), "rnio"),
     "maximum":       Atom("maximum({}, {})",      np.maximum,      _extremum, "cp",
-                          on_integers="({0} if {0} >= {1} else {1})", on_truths="({} or {})"),
+                          on_integers="({0} if {0} >= {1} else {1})", on_truths="({} or {})",
+                          slope_loops="fd"),
     "minimum":       Atom("minimum({}, {})",      np.minimum,      _extremum, "cp",
-                          on_integers="({0} if {0} <= {1} else {1})", on_truths="({} and {})"),
-    "fmax":          Atom("fmax({}, {})",         np.fmax,         _extremum),
-    "fmin":          Atom("fmin({}, {})",         np.fmin,         _extremum),
+                          on_integers="({0} if {0} <= {1} else {1})", on_truths="({} and {})",
+                          slope_loops="fd"),
+    "fmax":          Atom("fmax({}, {})",         np.fmax,         _extremum, slope_loops="fd"),
+    "fmin":          Atom("fmin({}, {})",         np.fmin,         _extremum, slope_loops="fd"),
     "copysign":      Atom("math.copysign({}, {})", np.copysign,    _copysign, "r"),
     "remainder":     Atom("remainder({}, {})",    np.remainder,    _remainder, "sro",
-                          on_integers="({} % {})"),
-    "fmod":          Atom("fmod({}, {})",         np.fmod,      lambda f, x, y: (1, -fn.trunc(x / y)), "sr"),
+                          on_integers="({} % {})", loops="fd"),
+    "fmod":          Atom("fmod({}, {})",         np.fmod,      lambda f, x, y: (1, -fn.trunc(x / y)), "sr",
+                          loops="fd"),
     "nextafter":     Atom("nextafter({}, {})",    np.nextafter,    lambda f, x, y: (1, 0), "r"),
     "where":         Atom("({1} if {0} else {2})", np.where,       _where, "itp1", conditions=(0,)),
     "sign":          Atom("sign({})",             np.sign,         lambda f, x: (0,), "rc"),
@@ -293,8 +306,8 @@ ATOMS: dict[str, Atom] = {
     "trunc":         Atom("trunc({})",            np.trunc,        lambda f, x: (0,), "r"),
     "rint":          Atom("rint({})",             np.rint,         lambda f, x: (0,), "r"),
     "floor_divide":  Atom("floor_divide({}, {})", np.floor_divide, lambda f, x, y: (0, 0), "ro",
-                          on_integers="({} // {})"),
-    "heaviside":     Atom("heaviside({}, {})",    np.heaviside,    _heaviside, "r"),
+                          on_integers="({} // {})", loops="fd"),
+    "heaviside":     Atom("heaviside({}, {})",    np.heaviside,    _heaviside, "r", loops="fd"),
     "equal":         Atom("({} == {})",           np.equal,        lambda f, x, y: (0, 0), "ckit"),
     "not_equal":     Atom("({} != {})",           np.not_equal,    lambda f, x, y: (0, 0), "ckit"),
     "less":          Atom("({} < {})",            np.less,         lambda f, x, y: (0, 0), "ci"),

@@ -36,11 +36,11 @@ from fgrad.core.primitive import (
 )
 from fgrad.core.stored import PLAIN, REAL, Stored
 from fgrad.core.tensor import binary, bind, unary
-from fgrad.expr.atoms import ATOMS
+from fgrad.expr.atoms import ATOMS, products
 from fgrad.expr.derive import chain, gradient
 from fgrad.expr.emit import emit_calls, emit_in_place
 from fgrad.expr.node import ZERO, Expr, Operand, apply, const, postorder, var, variables
-from fgrad.ops.compiled import FastUfunc, Fused, FusedVJP
+from fgrad.ops.compiled import FastPower, FastUfunc, Fused, FusedVJP, chosen
 from fgrad.ops.linear import convert, with_rank
 
 _TRAITS = {  # by the flags of atoms
@@ -69,7 +69,8 @@ def declare_atom(name: str) -> Primitive:
     run = Fused(params, (body,), atom.reference) if atom.fused else atom.reference
     large = None
     if atom.loops:
-        large = FastUfunc(params, body, run, atom.loops, silent=atom.silent)
+        kind = FastPower if name == "power" else functools.partial(FastUfunc, silent=atom.silent)
+        large = _RAW[name] = kind(params, body, run, atom.loops)
     traits = [
         TOTAL_OF_FLOATS if "w" in atom.flags else TOTAL,
         *(trait for flag, trait in _TRAITS.items() if flag in atom.flags),
@@ -407,6 +408,7 @@ def _declare_table() -> None:
         integers=ATOMS["where"].integers,
         truths=ATOMS["where"].truths,
         traits={CHEAP, TOTAL, KEEPS_C_ORDER, SELECTS, CHOOSES},
+        large=chosen,
     )
     x = PARAMS[:1]
     _declare(
@@ -473,5 +475,6 @@ def _shape_exponent(x: Any) -> Aval:
 
 
 _RAW: dict[str, Any] = {"widened": _like, **{name: atom.reference for name, atom in ATOMS.items()}}
+_RAW["where"], (_RAW["scale"], _RAW["both"]) = chosen, products(chosen)
 _LIFTED: dict[str, Any] = {"widened": _like, **{name: caller(name) for name in ATOMS}}
 _declare_table()
