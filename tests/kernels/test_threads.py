@@ -68,14 +68,16 @@ def test_a_worker_that_does_not_wake_up_holds_nobody_up(monkeypatch):
 
 
 def test_errors_of_workers_reach_the_caller_after_all_pieces_have_ended(three):
-    caller, started, ended = get_ident(), Event(), []
+    caller, started, inside, ended = get_ident(), Event(), Event(), []
 
     def kernel(lo, hi):
         if get_ident() == caller:
+            inside.set()
             assert started.wait(60)
             ended.append((lo, hi))
             return
         started.set()
+        assert inside.wait(60)  # without it, the loop may end before the caller takes a piece
         raise ValueError(f"piece {lo}")
 
     with pytest.raises(ValueError, match="piece"):

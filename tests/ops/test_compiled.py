@@ -10,7 +10,7 @@ import pytest
 
 import fgrad as fg
 from fgrad.compiler.elementwise import Elementwise
-from fgrad.core.primitive import LARGE, PRIMITIVES
+from fgrad.core.primitive import LARGE, MEDIUM, PRIMITIVES
 from fgrad.expr.atoms import ATOMS
 from fgrad.kernels import selection
 from fgrad.ops import compiled
@@ -33,7 +33,7 @@ def test_slopes_of_large_arrays_in_double_precision(name):
 
 
 def test_other_slopes_are_those_of_numpy():
-    x = RNG.standard_normal(LARGE - 1)
+    x = RNG.standard_normal(MEDIUM - 1)
     slope = fg.grad(lambda x: np.sin(x).sum())
     np.testing.assert_array_equal(slope(x), np.cos(x))
     x = RNG.standard_normal(LARGE)
@@ -45,7 +45,7 @@ def test_large_arrays_of_doubles_and_no_others_go_to_a_kernel(monkeypatch):
     monkeypatch.setattr(Elementwise, "__call__", lambda *args: (calls.append(len(args)), run(*args))[1])
     slope = fg.grad(lambda x: np.sin(x).sum())
     for count, dtype, expected in [(0, "d", 2), (-1, "d", 0), (0, "f", 0)]:
-        slope(np.ones(LARGE + count, dtype))
+        slope(np.ones(MEDIUM + count, dtype))
         assert len(calls) == expected
         calls.clear()
 
@@ -189,7 +189,7 @@ def test_values_of_large_arrays(name, dtype, monkeypatch):
 @pytest.mark.parametrize("name", LARGE_VALUES)
 def test_other_values_are_those_of_numpy(name):
     f = getattr(np, name)
-    few = operands(name, "d", LARGE - 1)
+    few = operands(name, "d", MEDIUM - 1)
     many = operands(name, "d", LARGE)
     for given in (few, [x.astype("e") for x in many], [x.astype(">f8")[:9] for x in many]):
         with np.errstate(over="ignore"):  # as half of the exponentials do in half precision
@@ -226,6 +226,21 @@ def test_numpy_tells_of_underflow_where_it_is_asked_to():
     x[3] = 1e-310
     with np.errstate(under="warn"):
         np.testing.assert_array_equal(np.tanh(fg.tensor(x)).numpy(), np.tanh(x))
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("number", [0, 0.5, -3, 2**60, 1e300, np.inf])
+def test_numbers_come_first_too(number, dtype, monkeypatch):
+    calls, run = [], Elementwise.__call__
+    monkeypatch.setattr(Elementwise, "__call__", lambda *args: (calls.append(len(args)), run(*args))[1])
+    (x, _) = operands("hypot", dtype, MEDIUM)
+    with np.errstate(all="ignore"):
+        expected = np.logaddexp(number, x)
+        found, pullback = fg.vjp(lambda x: np.logaddexp(number, x), x)
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=4 * np.finfo(dtype).eps, atol=np.finfo(dtype).eps)
+        assert pullback(np.ones_like(x))[0].dtype == dtype
+    assert calls or abs(number) > 1e30
 
 
 def test_large_and_small_operands_broadcast():

@@ -16,6 +16,7 @@ Rule = Callable[..., Any]
 Pattern = tuple[bool, ...]
 
 LARGE = 32768  # elements: more are worth a compiled loop
+MEDIUM = 8192  # elements: more are worth one where NumPy's own loop takes several times as long
 OUT = 0  # the place of the output among the values that a rule may keep; primal i is at i + 1
 _NAMES = {"out": OUT, "x": 1, "y": 2, "z": 3}
 
@@ -314,7 +315,7 @@ class Primitive:
             write: (x, new, **params) -> x with what the primitive takes of it replaced by `new`, where the
                 result is a view of x that NumPy lets one write to.
             depends: whether it depends on how x lies in memory that the result is a view.
-            large: what eager mode calls in place of `run` for LARGE arrays, where a compiled loop is faster.
+            large: what eager mode calls in place of `run` for MEDIUM arrays, where a compiled loop is faster.
             mixes: whether a Python number takes the dtype of the arrays beside it; all with a body do so.
             costly: whether it costs much more than a pass over its operands.
             checks: whether its vjp rule looks at cotangents, and refuses some.

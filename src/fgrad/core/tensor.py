@@ -28,7 +28,7 @@ from fgrad.core.primitive import (
     KEEP_X,
     KEEP_XY,
     KEEP_Y,
-    LARGE,
+    MEDIUM,
     OUT,
     PRIMITIVES,
     Primitive,
@@ -226,7 +226,7 @@ def apply_unary(primitive: Primitive, x: Any) -> Any:
         if v.__class__ is not _ndarray and isinstance(v, Tracer):
             return _boxed(primitive, (x,), {})
         t: Tensor = _new(Tensor)
-        t._value = primitive.run(v) if primitive.large is None or v.size < LARGE else primitive.large(v)
+        t._value = primitive.run(v) if primitive.large is None or v.size < MEDIUM else primitive.large(v)
         t._nodes = ()
         t._base = t._viewers = None
         return t
@@ -243,7 +243,7 @@ def apply_unary(primitive: Primitive, x: Any) -> Any:
         return bind(primitive.name, x)
     if primitive.real and v.dtype.kind == "c":
         return bind(primitive.name, x)
-    out = primitive.run(v) if primitive.large is None or v.size < LARGE else primitive.large(v)
+    out = primitive.run(v) if primitive.large is None or v.size < MEDIUM else primitive.large(v)
     n = Node()
     n.tape = tape
     n.vjp = vjp
@@ -319,12 +319,12 @@ def apply_binary(primitive: Primitive, x: Any, y: Any) -> Any:  # noqa: PLR0915 
         kept = _numbers.get(vy)
         vy = _number(vy) if kept is None else kept
         large = primitive.large
-        out = primitive.run(vx, vy) if large is None or vx.size < LARGE else large(vx, vy)
+        out = primitive.run(vx, vy) if large is None or vx.size < MEDIUM else large(vx, vy)
     elif (vx.__class__ is float or vx.__class__ is int) and vy.dtype is _FLOAT64:
         kept = _numbers.get(vx)
         vx = _number(vx) if kept is None else kept
         large = primitive.large
-        out = primitive.run(vx, vy) if large is None or vy.size < LARGE else large(vx, vy)
+        out = primitive.run(vx, vy) if large is None or vy.size < MEDIUM else large(vx, vy)
     else:
         out = (primitive.large or primitive.run)(vx, vy)
         shape, dtype = out.shape, out.dtype

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.backend.array import DeviceArray
-from fgrad.core.primitive import LARGE, Rule
+from fgrad.core.primitive import LARGE, MEDIUM, Rule
 from fgrad.expr.node import Expr
 from fgrad.locks import lazy
 
@@ -46,6 +46,25 @@ def launched(rule: Rule, *arrays: Any, **params: Any) -> Any:
     return LAUNCH[0].rule(rule, arrays, params)
 
 
+def _for_kernels(operands: tuple[Any, ...], kinds: str, least: int) -> list[Any] | None:
+    """Return what a kernel takes for operands: an array, and more of its dtype or floats.
+
+    None where there are others, where no array has `least` elements, or not one of the dtypes in `kinds`.
+    """
+    dtype = next((a.dtype for a in operands if a.__class__ is np.ndarray and a.size >= least), np.dtype(bool))
+    if dtype not in FLOATS or dtype.char not in kinds:
+        return None
+    given: list[Any] = []
+    for a in operands:
+        if getattr(a, "dtype", bool) == dtype:  # to NumPy, None would be float64
+            given.append(a)
+        elif (a.__class__ is float or a.__class__ is int) and abs(a) < 1e30:  # as float32 can hold
+            given.append(float(a) if given else np.array(a, dtype))
+        else:
+            return None
+    return given
+
+
 class Fused:
     """Scalar expressions of whole arrays: by one compiled loop where arrays are large or on a device.
 
@@ -57,9 +76,15 @@ class Fused:
     slow: Rule
 
     def __init__(
-        self, params: Sequence[Expr], results: Sequence[Expr | None], slow: Rule, kinds: str = "fd"
+        self,
+        params: Sequence[Expr],
+        results: Sequence[Expr | None],
+        slow: Rule,
+        kinds: str = "fd",
+        least: int = LARGE,
     ) -> None:
-        self._params, self._results, self.slow, self._kinds = tuple(params), tuple(results), slow, kinds
+        self._params, self._results, self.slow = tuple(params), tuple(results), slow
+        self._kinds, self._least = kinds, least
         self._kernel: Rule | None = None
 
     def __call__(self, *operands: Any) -> Any:
@@ -67,13 +92,14 @@ class Fused:
         first = operands[0]
         if first.__class__ is DeviceArray and LAUNCH and one_dtype(first.dtype, operands):
             return self._on_device(*operands)
-        if first.__class__ is not np.ndarray or first.size < LARGE or first.dtype.char not in self._kinds:
+        if first.__class__ is np.ndarray and first.size < self._least:
             return self.slow(*operands)
-        if not one_dtype(first.dtype, operands):
+        given = _for_kernels(operands, self._kinds, self._least)
+        if given is None:
             return self.slow(*operands)
         if self._kernel is None:
             self._kernel = LAUNCH[0].elementwise(self._params, self._numbers())
-        return self._kernel(*operands)
+        return self._kernel(*given)
 
     def _numbers(self) -> tuple[Expr, ...]:
         return tuple(r for r in self._results if r is not None)
@@ -100,11 +126,12 @@ class FastUfunc:
     def __call__(self, *operands: Any) -> Any:
         """Return the result for `operands`."""
         first = operands[0]
-        if first.__class__ is not np.ndarray or first.size < LARGE or first.dtype.char not in self._kinds:
+        if first.__class__ is np.ndarray and first.size < MEDIUM:
             return self._ufunc(*operands)
-        if not one_dtype(first.dtype, operands) or np.geterr()["under"] != "ignore":
+        given = _for_kernels(operands, self._kinds, MEDIUM)
+        if given is None or np.geterr()["under"] != "ignore":
             return self._ufunc(*operands)
-        out = self._kernel(*operands)
+        out = self._kernel(*given)
         if self._silent or is_finite(out):
             return out
         return self._ufunc(*operands)
@@ -125,7 +152,7 @@ class FastPower(FastUfunc):
 
     def __call__(self, x: Any, y: Any) -> Any:
         """Return `x ** y`."""
-        if x.__class__ is not np.ndarray or x.size < LARGE or x.dtype not in FLOATS:
+        if x.__class__ is not np.ndarray or x.size < MEDIUM or x.dtype not in FLOATS:
             return self._ufunc(x, y)
         if y.__class__ is int or y.__class__ is float:
             exponent = y
@@ -135,7 +162,7 @@ class FastPower(FastUfunc):
             return super().__call__(x, y)
         if exponent in {-1, 0, 1, 2} or abs(exponent) > 1e9:
             return self._ufunc(x, y)
-        return self._cube(x) if exponent == 3 else super().__call__(x, float(exponent))
+        return self._cube(x) if exponent == 3 else super().__call__(x, exponent)
 
 
 def is_finite(x: np.ndarray[Any, Any]) -> bool:
@@ -146,22 +173,22 @@ def is_finite(x: np.ndarray[Any, Any]) -> bool:
 
 def chosen(c: Any, x: Any, y: Any) -> Any:
     """Return `np.where(c, x, y)`, of large arrays by a compiled loop."""
-    if c.__class__ is not np.ndarray or c.size < LARGE or c.dtype.char != "?" or not c.flags.c_contiguous:
+    if c.__class__ is not np.ndarray or c.size < MEDIUM or c.dtype.char != "?" or not c.flags.c_contiguous:
         return np.where(c, x, y)
-    dtype = getattr(y, "dtype", None) if np.ndim(x) == 0 else x.dtype
+    dtype = getattr(y if np.ndim(x) == 0 else x, "dtype", bool)
     if dtype not in FLOATS:
         return np.where(c, x, y)
     operands = [_operand(a, c.shape, dtype) for a in (x, y)]
-    return (
-        np.where(c, x, y) if any(a is None for a in operands) else backend("selection").chosen(c, *operands)
-    )
+    if any(a is None for a in operands):
+        return np.where(c, x, y)
+    return backend("selection").chosen(c, *operands)
 
 
 def _operand(a: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Return one number, or numbers of `shape` that lie row by row; None where `a` is neither."""
     if a.__class__ is int or a.__class__ is float:
         return np.array(a, dtype) if abs(a) < 1e30 else None
-    if getattr(a, "dtype", None) != dtype:
+    if getattr(a, "dtype", bool) != dtype:
         return None
     if a.ndim == 0:
         return np.asarray(a)
@@ -188,5 +215,4 @@ def one_dtype(dtype: np.dtype[Any], operands: Sequence[Any]) -> bool:
     """Return whether kernels compute in `dtype`, and `operands` are such arrays and Python's numbers."""
     if dtype not in FLOATS:
         return False
-    # None would be float64 to NumPy
     return all(a.__class__ is float or getattr(a, "dtype", bool) == dtype for a in operands)

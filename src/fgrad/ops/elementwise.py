@@ -19,6 +19,7 @@ from fgrad.core.primitive import (
     ITSELF,
     KEEPS_C_ORDER,
     LARGE,
+    MEDIUM,
     MOVES,
     NEVER_NEGATIVE_ZERO,
     SELECTS,
@@ -322,11 +323,11 @@ def _vjp_maker(
         lifted, raw = (built(text, space, constants) for space in (_LIFTED, _RAW))
         if len(params) == 1 and built is _built:  # no broadcasting: intermediate results may share memory
             for bounded in (False, True) if large else (False,):
-                other = FusedVJP((CT, *kept), results, raw, large) if bounded else raw
+                other = FusedVJP((CT, *kept), results, raw, large, MEDIUM) if bounded else raw
                 text, constants = emit_in_place("vjp", (CT, *kept), results, "other", bounded=bounded)
-                raw = built(text, {**_RAW, "other": other, "LARGE": LARGE}, constants)
+                raw = built(text, {**_RAW, "other": other, "MEDIUM": MEDIUM}, constants)
         if fused or (large and len(params) > 1):
-            raw = FusedVJP((CT, *kept), results, raw, large or "fd")
+            raw = FusedVJP((CT, *kept), results, raw, large or "fd", MEDIUM if large else LARGE)
         return VJP(lifted, raw=raw, keep=keep, transpose=ITSELF)
 
     return vjp
