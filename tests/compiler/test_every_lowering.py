@@ -28,9 +28,10 @@ from fgrad.core.program import Program
 SEED = os.environ.get("FGRAD_TEST_SEED", "")  # for other programs than those of the suite
 COUNT = int(os.environ.get("FGRAD_TEST_PROGRAMS", "25"))  # around each primitive
 WRITTEN_OUT = decompose.RULES | decompose.ON_DEVICE
-# `fitted` is a check, which tests/lax/test_control.py holds to NumPy's errors, and a `convert`
+# `fitted` is a check, which tests/lax/test_control.py holds to NumPy's errors, and a `convert`;
+# `complex.pairs` is written by the compiler alone, for tests/compiler/test_complex.py
 LOOPS = {name for name, p in primitive.PRIMITIVES.items() if p.reduction or p.integers or p.truths}
-PRIMITIVES = {*WRITTEN_OUT, *VIEWS, *LOOPS, *LIBRARY} - {"fitted"}
+PRIMITIVES = {*WRITTEN_OUT, *VIEWS, *LOOPS, *LIBRARY} - {"fitted", "complex.pairs"}
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -32,6 +32,7 @@ class Plain(NamedTuple):
 
 
 LITTLE = 2**18  # multiplications of a product of matrices that kernels on a device compute themselves
+MANY = 6  # axes of a product of arrays: those of more are short, and some may be taken as one
 Rules = Mapping[str, Callable[..., Any]]
 RULES: dict[str, Callable[..., Any]] = {}  # (writer, *operands, **params) -> the result, None: as it is
 ON_DEVICE: dict[str, Callable[..., Any]] = {}  # the same for what the CPU has kernels for
@@ -213,6 +214,8 @@ def _contract(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
         return None  # sums widen integers, products do not
     x, a = _untransposed(w, x, a)
     y, b = _untransposed(w, y, b)
+    if len(set(a + b)) > MANY and (runs := _runs(a, b, out)):
+        return _merged(w, x, y, (a, b, out), runs)
     if set(a) != set(b):
         return _multiplied(w, x, y, a, b, out)
     if a != b:
@@ -222,6 +225,39 @@ def _contract(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
     z = w.write("sum", z, axes=axes) if axes else z
     kept = "".join(c for c in a if c in out)
     return z if kept == out else w.write("transpose", z, axes=tuple(kept.index(c) for c in out))
+
+
+def _runs(*places: str) -> list[str]:
+    """Return the letters that follow one another wherever one of them is."""
+    after = {
+        c: d
+        for p in places
+        for c, d in itertools.pairwise(p)
+        if all((c + d in q) if c in q else d not in q for q in places)
+    }
+    runs = []
+    for c in after:
+        if c not in after.values():
+            run = c
+            while run[-1] in after:
+                run += after[run[-1]]
+            runs.append(run)
+    return runs
+
+
+def _merged(w: _Writer, x: Var, y: Var, places: tuple[str, str, str], runs: Sequence[str]) -> Var:
+    """Write a contraction of short axes as one of fewer: kernels would write out loops over them."""
+    a, b, out = places
+    lengths = dict(zip(a + b, x.aval.shape + y.aval.shape, strict=True))
+    shape = tuple([lengths[c] for c in out])
+    for run in runs:
+        lengths[run[0]] = math.prod(lengths[c] for c in run)
+        a, b, out = (p.replace(run, run[0]) for p in (a, b, out))
+    x, y = (w.write("reshape", v, shape=tuple([lengths[c] for c in p])) for v, p in ((x, a), (y, b)))
+    z = _contract(w, x, y, a=a, b=b, out=out)
+    if z is None:
+        z = w.write("contract", x, y, a=a, b=b, out=out)
+    return w.write("reshape", z, shape=shape)
 
 
 @_rule("contract", ON_DEVICE)

@@ -320,7 +320,8 @@ class Elements:
         """Ask for `others` to be unrolled, unless `x`, which does not depend on them, is cheap to repeat."""
         if isinstance(x, Var) and not self.is_plain(x):
             loops = {k for ix in others for k, _ in ix.terms}
-            if loops & self.unrollable:
+            small = x.aval.size * SMALL <= math.prod(self.builder.sizes.values())  # it is stored in less time
+            if loops & self.unrollable and not small:
                 raise NeedsUnrolledError(sorted(loops & self.unrollable))
             if loops:
                 self.wanted[x] = None

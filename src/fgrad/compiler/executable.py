@@ -12,6 +12,7 @@ from numpy.linalg import LinAlgError
 from fgrad.compiler.cost import Cost, cost
 from fgrad.compiler.layout import Buffer
 from fgrad.compiler.listing import source, titles
+from fgrad.compiler.pairs import as_pairs
 from fgrad.compiler.plan import ALIGN, Plan, Python, Segment, Shared
 from fgrad.compiler.simplify import simplify
 from fgrad.compiler.speculation import speculative_program
@@ -313,7 +314,7 @@ class _Context:
             self.slots.__init__(self.arrays)
         else:
             self.slots[:] = self.initial
-        for k, x in enumerate((*ins, *outs)):
+        for k, x in enumerate(map(as_pairs, (*ins, *outs))):
             self.arrays[k] = x
             if self.interpreted:
                 self.slots[k] = x

@@ -9,6 +9,7 @@ from fgrad.compiler.cost import cost
 from fgrad.compiler.emit import Kernel, Part
 from fgrad.compiler.fuse import Call, Nest
 from fgrad.compiler.library import is_native
+from fgrad.compiler.pairs import as_staged
 from fgrad.compiler.plan import Block, Inner, Loop, Plan, While
 from fgrad.core.primitive import ASSEMBLES, PRIMITIVES, PRODUCT
 from fgrad.core.program import Equation, Var
@@ -97,7 +98,7 @@ def titles(plan: Plan) -> list[tuple[str, str, int]]:
     for step in plan.block.steps:
         if isinstance(step, Call):
             e = step.equation
-            found.append((e.name, e.line, _size(e.outs)))
+            found.append((as_staged(e).name, e.line, _size(e.outs)))
         else:
             computed = _computed(step, plan.block)
             names = list(dict.fromkeys(e.name for e in computed))
@@ -138,6 +139,7 @@ def _lines(equations: Iterable[Equation]) -> list[str]:
 
 def _equation(e: Equation) -> str:
     """Return an equation as a line: programs inside of it are left out."""
+    e = as_staged(e)
     params = {k: v for k, v in e.params.items() if k != "code"}
     return str(e.with_params(params))
 

@@ -21,6 +21,7 @@ from fgrad.compiler.emit import Kernel, Part, combine, emit
 from fgrad.compiler.fuse import Call, Nest, fuse
 from fgrad.compiler.layout import Buffer, computed, dying, heirs, lifetimes, packed, variables
 from fgrad.compiler.library import FAULTS, Launch, fails, is_native, launch
+from fgrad.compiler.pairs import in_pairs, is_pair
 from fgrad.core import control_flow
 from fgrad.core.aval import Aval
 from fgrad.core.program import Equation, Program, Var, aval_out
@@ -120,7 +121,7 @@ class Plan(layout.Slots):
     ) -> None:
         super().__init__()
         self.kernels: list[Kernel] = []
-        plain = decompose(program)
+        plain = decompose(in_pairs(program))
         self.program = plain.program
         results = plain.program.outputs[: len(plain.program.outputs) - doubts]
         self.doubts = plain.program.outputs[len(results) :]
@@ -131,6 +132,7 @@ class Plan(layout.Slots):
         self.block = Block(self, plain, known, [self.inputs[i] for i in donated])
         heir = self.block.heirs
         self.donations = {self.outputs.index(heir[v]): i for i, v in enumerate(self.inputs) if v in heir}
+        self._speak_of(program)
         self.size = self.block.size
         self.results = [self.block.known[y] if isinstance(y, Var) else None for y in results]
         native.compiled_all((k.text for k in self.kernels), name)
@@ -142,6 +144,13 @@ class Plan(layout.Slots):
             self.outputs.append(FAULTS)
             self.table.zero(self.faults, _bytes(FAULTS))
         self.block.write(self, alone=alone)
+
+    def _speak_of(self, program: Program) -> None:
+        """Let inputs and outputs be those of a program of complex numbers, which take pairs here."""
+        given = zip(self.program.outputs, map(aval_out, program.outputs), strict=True)
+        known = {v: Var(a, v.name) for v, a in given if isinstance(v, Var) and is_pair(a)}
+        self.inputs = list(program.inputs)
+        self.outputs = [known.get(v, v) for v in self.outputs]
 
     def stack(self) -> int:
         """Return the slot of a new stack."""

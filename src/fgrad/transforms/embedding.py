@@ -15,6 +15,7 @@ from numpy.linalg import LinAlgError
 from fgrad import tree
 from fgrad.compiler import Executable
 from fgrad.compiler.executable import NO_MEMORY, OUTSIDE, REFUSED, lowered
+from fgrad.compiler.pairs import as_staged
 from fgrad.compiler.plan import Plan, Python
 from fgrad.core.aval import Aval
 from fgrad.core.program import Program
@@ -189,7 +190,8 @@ class _Writer:
         for v in plan.outputs:
             self.check_dtype(v.aval, "a result")
         equations = [s.equation for s in plan.steps if isinstance(s, Python)]
-        rows = dict.fromkeys(f"{e.name} (giving {', '.join(str(v.aval) for v in e.outs)})" for e in equations)
+        shown = [(e.name, [v.aval for v in e.outs]) for e in map(as_staged, equations)]
+        rows = dict.fromkeys(f"{name} (giving {', '.join(map(str, outs))})" for name, outs in shown)
         if rows:
             raise NotImplementedError(
                 f"as_njit of {self.staged.name}: Python computes {' and '.join(rows)}, which compiled code "
