@@ -9,7 +9,8 @@ import scipy.special as theirs
 from tests.scipy.special_cases import CASES
 
 import fgrad as fg
-from fgrad.core.primitive import LARGE
+from fgrad.compiler.elementwise import Elementwise
+from fgrad.core.primitive import MEDIUM
 from fgrad.core.tensor import bind
 from fgrad.scipy.special.formulas import FORMULAS
 
@@ -101,17 +102,24 @@ def test_special_values_are_those_of_scipy(name, dtype):
 
 
 @pytest.mark.parametrize("name", FORMULAS)
-def test_large_arrays_take_the_formula_and_small_ones_scipy(name):
-    points = [np.resize(x, LARGE) for x in DOMAINS[name]]
+def test_large_arrays_take_the_formula_and_small_ones_scipy(name, monkeypatch):
+    calls, kernel = [], Elementwise.__call__
+    monkeypatch.setattr(Elementwise, "__call__", lambda *args: (calls.append(name), kernel(*args))[1])
+    points = [np.resize(x, MEDIUM) for x in DOMAINS[name]]
     run = getattr(theirs, name, lambda x: theirs.zeta(2, x))
-    for dtype, rtol in ((np.float64, 1e-12), (np.float32, 2e-4)):
+    exact = 1e-6 if name == "betaln" else 1e-12  # of beta functions SciPy loses as many digits
+    for dtype, rtol in ((np.float64, exact), (np.float32, 2e-4)):
         given = [x.astype(dtype) for x in points]
         found = bind(name, *map(fg.tensor, given))
         expected = run(*(x.astype(np.float64) for x in given))
         assert found.dtype == dtype
-        np.testing.assert_allclose(np.asarray(found), expected, rtol=rtol, atol=10 * rtol)
+        np.testing.assert_allclose(
+            np.asarray(found), expected, rtol=rtol, atol=1e-11 if dtype is np.float64 else 2e-3
+        )
         few = [x[:7] for x in given]
         np.testing.assert_array_equal(np.asarray(bind(name, *map(fg.tensor, few))), run(*few))
+        assert calls == [name]
+        calls.clear()
 
 
 @pytest.mark.parametrize("name", ["cosdg", "sindg"])
@@ -123,7 +131,7 @@ def test_zeros_of_sines_of_degrees_have_scipys_signs(name):
 
 
 def test_scipy_speaks_of_errors_where_it_is_asked_to():
-    zeros = fg.tensor(np.zeros(LARGE))
+    zeros = fg.tensor(np.zeros(MEDIUM))
     with theirs.errstate(all="raise"), pytest.raises(theirs.SpecialFunctionError):
         theirs.psi(zeros)
     assert np.all(np.isinf(np.asarray(theirs.psi(zeros))))
