@@ -32,7 +32,7 @@ from fgrad.compiler.loop_nests import Builder
 from fgrad.compiler.products import is_inline
 from fgrad.compiler.views import looked_up
 from fgrad.core.aval import Shape
-from fgrad.core.primitive import ASSEMBLES, CASTS, CONTRACTION, PRIMITIVES, REPEATS
+from fgrad.core.primitive import ASSEMBLES, CANCELS, CASTS, CONTRACTION, PRIMITIVES, REPEATS
 from fgrad.core.program import Equation, Program, Var, aval_out
 
 FEW = 4096  # elements whose way through memory costs nothing beside the compilation of long kernels
@@ -303,7 +303,7 @@ def is_fusable(equation: Equation) -> bool:
     if any(d.char not in NATIVE for d in dtypes) or not all(map(_holds, dtypes, equation.args)):
         return False
     if dtypes[-1].kind == "f":
-        return primitive.scalar is not None
+        return primitive.scalar is not None and (dtypes[-1].char != "f" or CANCELS not in primitive.traits)
     if name in {"floor_divide", "remainder"}:  # the processor stops at 0, and at the least number over -1
         divisor = equation.args[1]
         return dtypes[-1].kind in "iu" and isinstance(divisor, int) and divisor > 0

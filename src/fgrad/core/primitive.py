@@ -46,6 +46,7 @@ REPEATS = "repeats"  # repeats its operand up to a shape
 REARRANGES = "rearranges"  # gives elements of its one operand, and no others
 CASTS = "casts"  # gives its operand in another dtype
 CHOOSES = "chooses"  # between its other operands, by a condition, which is the first one
+CANCELS = "cancels"  # its formula loses most digits of float32, which other libraries compute in double
 NOT_FOLDED = "not folded"  # looks at the world, or calls the user: not computed before the program runs
 _interned: dict[tuple[int, ...], tuple[int, ...]] = {}
 KEEP_OUT, KEEP_X, KEEP_Y, KEEP_XY = (_interned.setdefault(k, k) for k in ((0,), (1,), (2,), (1, 2)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,6 +96,7 @@ def declare_call(
     shape: Rule | None = None,
     formula: Callable[..., Expr] | None = None,
     large: Rule | None = None,
+    traits: Iterable[str] = (),
 ) -> Primitive:
     """Add the primitive of a function that another library computes.
 
@@ -110,6 +111,7 @@ def declare_call(
         shape: (*avals) -> aval; None asks the ufunc `run`.
         formula: (*operands) -> its value by atoms, for compiled loops of real numbers.
         large: what eager mode calls in place of `run` for large arrays.
+        traits: what else is asked of it.
     """
     params = tuple(var(f"x{i}") for i in range(len(arguments)))
     called = (unary, binary)[len(params) - 1] if len(params) < 3 else bind
@@ -132,7 +134,7 @@ def declare_call(
         return make_vjp(pattern)
 
     scalar = None if formula is None else Body(params, formula(*params))
-    columns: dict[str, Any] = {"formula": scalar, "large": large, "mixes": True}
+    columns: dict[str, Any] = {"formula": scalar, "large": large, "mixes": True, "traits": traits}
     return _declare(name, params, None, run, vjp if slopes else flat, real=real, shape=shape, **columns)
 
 

@@ -482,6 +482,8 @@ def exprel(x: Expr) -> Expr:
     return where(fn.fabs(x) < 2.0**-53, 1, where(x > 717, math.inf, fn.expm1(x) / x))
 
 
+CANCELLING = frozenset({"betaln", "kl_div", "pseudo_huber", "rel_entr"})  # not computed in float32
+
 FORMULAS: dict[str, Formula] = {  # name of a primitive -> what compiled loops compute
     f.__name__: f
     for f in (

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special
 
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import Rule
+from fgrad.core.primitive import CANCELS, Rule
 from fgrad.core.tensor import bind
 from fgrad.extend.engine import (
     Expr,
@@ -26,7 +26,7 @@ from fgrad.extend.engine import (
     var,
     where,
 )
-from fgrad.scipy.special.formulas import FORMULAS
+from fgrad.scipy.special.formulas import CANCELLING, FORMULAS
 
 Slopes = Callable[..., Any]  # a sequence of expressions, numbers and None
 
@@ -105,6 +105,7 @@ def declare(table: Mapping[str, Row]) -> None:
             shape=shape,
             formula=FORMULAS.get(name),
             large=_large(name, run, len(arguments)),
+            traits={CANCELS} if name in CANCELLING else (),
         )
         if function in vars(special):
             PRIMITIVES_OF[function] = (*PRIMITIVES_OF.get(function, ()), name)
@@ -127,7 +128,7 @@ def _large(name: str, run: Rule, count: int) -> Rule | None:
     if formula is None:
         return None
     params = tuple(var(f"x{i}") for i in range(count))
-    fast = FastUfunc(params, formula(*params), run, "fd", silent=True)
+    fast = FastUfunc(params, formula(*params), run, "d" if name in CANCELLING else "fd", silent=True)
 
     def large(*operands: Any) -> Any:
         ways = special.geterr()
