@@ -21,6 +21,7 @@ from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, TOTAL, Primitive, flat,
 from fgrad.core.program import Equation, Program, Var, applied, aval_out
 
 Parts: TypeAlias = tuple[Any, Any]  # variables, numbers or constant arrays, which broadcast to the shape
+MOST = 99  # the largest exponent for which NumPy multiplies
 RULES: dict[str, Callable[..., Any]] = {}  # (writer, equation) -> the result or its parts; None: Python's
 
 
@@ -80,6 +81,7 @@ class _Writer:
         self.equations: list[Equation] = []
         self.known: dict[Var, Any] = {}
         self.constants: dict[int, Parts] = {}
+        self.void: set[Var] = set()  # which are zero or NaN
         self.line = ""
         self.count = 0
 
@@ -250,7 +252,16 @@ class _Writer:
         avals = [a.aval if isinstance(a, Var) else aval_of(a) if np.ndim(a) or params else a for a in args]
         out = self.variable(PRIMITIVES[name].shape(*avals, **params))  # type: ignore[misc]
         self.equations.append(Equation(name, args, params, (out,), self.line))
+        if name in VOIDS and VOIDS[name](map(self.is_void, args)):
+            self.void.add(out)
         return out
+
+    def is_void(self, x: Any) -> bool:
+        """Return whether an operand is zero or NaN, like the real part of `1j * x`."""
+        return x in self.void if isinstance(x, Var) else not np.ndim(x) and x == 0
+
+
+VOIDS = {"multiply": any, "add": all, "subtract": all, "negative": all, "reshape": all, "broadcast_to": all}
 
 
 def _number(x: Any) -> Any:
@@ -294,6 +305,9 @@ class Real:
 
     def __ge__(self, other: Any) -> Real:
         return self.to("greater_equal", other)
+
+    def __lt__(self, other: Any) -> Real:
+        return self.to("less", other)
 
     def __gt__(self, other: Any) -> Real:
         return self.to("greater", other)
@@ -558,6 +572,211 @@ def _contract(w: _Writer, e: Equation) -> Any:
     return joined("subtract", product(0, 0), product(1, 1)), joined("add", product(0, 1), product(1, 0))
 
 
+@rule("prod")
+def _prod(w: _Writer, e: Equation) -> Any:
+    """Multiply halves until one element is left."""
+    (x,), out = e.args, e.outs[0].aval
+    aval = aval_out(x)
+    axes = e.params["axes"]
+    count = int(np.prod([aval.shape[i] for i in axes]))
+    if not count or not axes:
+        return None
+    order = (*axes, *(i for i in range(len(aval.shape)) if i not in axes))
+    parts = [w.write("transpose", w.full(p, aval), axes=order) for p in w.parts(x)]
+    re, im = (w.write("reshape", p, shape=(count, *out.shape)) for p in parts)
+
+    def part(start: int, stop: int) -> Number:
+        index = (slice(start, stop),)
+        return Real(w, w.write("slice", re, index=index)), Real(w, w.write("slice", im, index=index))
+
+    rest: list[Number] = []
+    while count > 1:
+        if count % 2:
+            rest.append(part(count - 1, count))
+        count //= 2
+        re, im = _values(_product(part(0, count), part(count, 2 * count)))
+    total = part(0, 1)
+    for other in rest:
+        total = _product(total, other)
+    return tuple([w.write("reshape", p, shape=out.shape) for p in _values(total)])
+
+
+@rule("power")
+def _power(w: _Writer, e: Equation) -> Any:
+    """Multiply as NumPy does for small integral exponents."""
+    exponent = e.args[1]
+    if isinstance(exponent, Var) or np.ndim(exponent):
+        return None
+    number = complex(getattr(exponent, "_value", exponent))
+    if number.imag or abs(number.real) > MOST or number.real % 1:
+        return None
+    if not number.real:
+        return 1.0, 0.0
+    n = int(number.real)
+    (base, _), one = _numbers(w, e.args), (Real(w, 1.0), Real(w, 0.0))
+    zero, found = _is_zero(base), base if 0 < n < 4 else one
+    if 0 < n < 4:
+        for _ in range(n - 1):
+            found = _product(base, found)
+    else:
+        left, square = abs(n), base
+        while left:
+            found = _product(found, square) if left % 2 else found
+            left //= 2
+            square = _product(square, square) if left else square
+    if n > 0:
+        return _values(_unless(zero, found))
+    re, im = _divide(one, found)
+    return _values((zero.choose(np.nan, re), zero.choose(np.nan, im)))
+
+
+# ---- elementary functions -------------------------------------------------------------------------
+
+
+@formula("exp")
+def _exp(z: Number) -> Number:
+    """Compute exp(x) (cos y, sin y), by halves of x where exp(x) is too large."""
+    x, y = z
+    c, s = y.to("cos"), y.to("sin")
+    if x.writer.is_void(x.value):
+        size = x + 1.0
+        return size * c, y.equals(0.0).choose(y, size * s)
+    large = x > _exponent(z)
+    size = large.choose(x * 0.5, x).to("exp")
+    re, im = size * c, size * s
+    re, im = large.choose(re * size, re), large.choose(im * size, im)
+    lost = x.to("isinf") & _is_lost(y)  # C gives zero and infinity any angle
+    re, im = lost.choose(size, re), (lost & (x < 0.0)).choose(size.to("copysign", y), im)
+    return re, y.equals(0.0).choose(y, im)
+
+
+def _limits(z: Number) -> Any:
+    return np.finfo(next((aval_out(x.value).dtype for x in z if not isinstance(x.value, float)), np.float64))
+
+
+def _exponent(z: Number) -> float:
+    """Return up to which whole number `exp` is finite."""
+    return float(np.floor(np.log(_limits(z).max)))
+
+
+def _is_lost(x: Real) -> Real:
+    return x.to("isfinite").to("logical_not")
+
+
+def _hyperbolic(y: Real, limit: float) -> tuple[Callable[[Real], Real], Callable[[Real], Real]]:
+    """Return what multiplies by cosh(y), and by sinh(y), which may be too large themselves."""
+    large, half = abs(y) > limit, (abs(y) * 0.5).to("exp")
+    cosh, sinh, side = y.to("cosh"), y.to("sinh"), (half * 0.5).to("copysign", y)
+    return (
+        lambda x: large.choose(half * 0.5 * x * half, cosh * x),
+        lambda x: large.choose(side * x * half, sinh * x),
+    )
+
+
+def _sine(z: Number) -> Number:
+    x, y = z
+    cosh, sinh = _hyperbolic(y, _exponent(z))
+    re, im, lost = cosh(x.to("sin")), sinh(x.to("cos")), _is_lost(x)
+    im = (lost & y.equals(0.0)).choose(y, (lost & y.to("isinf")).choose(np.inf, im))
+    return x.equals(0.0).choose(x, re), im
+
+
+def _cosine(z: Number, *, sign: int) -> Number:
+    x, y = z
+    cosh, sinh = _hyperbolic(y, _exponent(z))
+    re, im = cosh(x.to("cos")), sinh(x.to("sin"))
+    im = x.equals(0.0).choose(x * Real(x.writer, 1.0).to("copysign", y), im)
+    im = -im if sign < 0 else im
+    im = (x.equals(0.0) & y.to("isnan")).choose(x, im)
+    lost = _is_lost(x)
+    return (lost & y.to("isinf")).choose(np.inf, re), (lost & y.equals(0.0)).choose(0.0, im)
+
+
+def _swapped(z: Number) -> Number:
+    return z[1], z[0]
+
+
+@formula("sin")
+def _sin(z: Number) -> Number:
+    return _sine(z)
+
+
+@formula("sinh")
+def _sinh(z: Number) -> Number:
+    return _swapped(_sine(_swapped(z)))
+
+
+@formula("cos")
+def _cos(z: Number) -> Number:
+    return _cosine(z, sign=-1)
+
+
+@formula("cosh")
+def _cosh(z: Number) -> Number:
+    return _cosine(_swapped(z), sign=1)
+
+
+@formula("sqrt")
+def _sqrt(z: Number) -> Number:
+    """Take the root of half of length plus size, scaled so that it neither overflows nor vanishes."""
+    x, y = z
+    (u, v), (large, small), far = _scaled(z)
+    half = ((u.to("hypot", v) + u) * 0.5).to("sqrt")
+    half = large.choose(half * 2.0**far, small.choose(half * 2.0**-far, half))
+    zero, left = _is_zero(z), x < 0.0
+    other = abs(y) / half * 0.5
+    re, im = left.choose(other, half), left.choose(half, other).to("copysign", y)
+    re, im = zero.choose(0.0, re), zero.choose(y, im)
+    im = y.to("isnan").choose(left.choose(half, y), im)
+    infinite = y.to("isinf")
+    return infinite.choose(np.inf, re), infinite.choose(y, im)
+
+
+def _scaled(z: Number) -> tuple[Number, Number, int]:
+    """Return the sizes of both parts times a power of 4, whether they were too large or small, and it."""
+    sizes = abs(z[0]), abs(z[1])
+    far = _limits(z).maxexp // 4
+    most = sizes[0].to("maximum", sizes[1])
+    large, small = most > 2.0 ** (3 * far), most < 2.0 ** (-3 * far)
+    u, v = (large.choose(x * 4.0**-far, small.choose(x * 4.0**far, x)) for x in sizes)
+    return (u, v), (large, small), far
+
+
+@formula("log")
+def _log(z: Number) -> Number:
+    """Return the logarithm of the length and the angle; near one from its square less one, in two numbers."""
+    x, y = z
+    (u, v), (large, small), far = _scaled(z)
+    length = u.to("hypot", v)
+    re, shift = length.to("log"), far * float(np.log(4.0))
+    re = large.choose(re + shift, small.choose(re - shift, re))
+    long, short = u.to("maximum", v), u.to("minimum", v)
+    excess = long - 1.0
+    first, square = excess * 2.0, _squared(excess)
+    other = _squared(short)
+    first, lost = _added(first, other[0])
+    first, rest = _added(first, square[0])
+    near = (length > 0.75) & (length < 1.5)
+    square_less_one = near.choose(first + (lost + rest + square[1] + other[1]), 0.0)
+    return near.choose(square_less_one.to("log1p") * 0.5, re), y.to("arctan2", x)
+
+
+def _added(x: Real, y: Real) -> Number:
+    """Return a sum and what it has lost by rounding (Knuth)."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
+
+
+def _squared(x: Real) -> Number:
+    """Return a square and what it has lost by rounding (Dekker)."""
+    spread = x * (2.0 ** ((_limits((x, x)).nmant + 2) // 2) + 1.0)
+    high = spread - (spread - x)
+    low = x - high
+    square = x * x
+    return square, (high * high - square) + high * low * 2.0 + low * low
+
+
 # ---- both parts side by side ----------------------------------------------------------------------
 
 
@@ -608,7 +827,7 @@ register(
         run=_run_pairs,
         vjp=flat,
         shape=_shape_pairs,
-        traits={TOTAL},
+        traits={TOTAL, NOT_FOLDED},
         stored="compilers write it",
     )
 )
