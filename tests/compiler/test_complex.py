@@ -264,6 +264,22 @@ def test_outputs_are_inputs_constants_and_each_other() -> None:
         assert np.shape(found) == np.shape(expected)
 
 
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i4", "i8", "f4", "f8", "F", "D"])
+def test_mixed_dtypes(dtype: str) -> None:
+    x = (drawn(7) * 3 if dtype in "FD" else drawn(7).real * 3).astype(dtype)
+    others = (1j, 2.5 - 1e60j, np.complex64(1 + 2j), drawn(7), drawn(7, dtype=np.complex64))
+
+    def f(np: Any, x: Any) -> Any:
+        sums = [np.where(x != 1, x, y) + (x * 2 + y).astype(np.complex64) for y in others]
+        return [*sums, *(g for y in others for g in (x * y, y - x, y / (x + 2)))]
+
+    j = fg.jit(lambda x: f(fnp, x))
+    assert python_steps(j, x) == []
+    with np.errstate(all="ignore"):
+        for found, expected in zip(j(x), f(np, x), strict=True):
+            agree(found, expected)
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (1, 1), (2, 0, 3), (17,)])
 def test_shapes(shape: tuple[int, ...]) -> None:
     z = drawn(*shape)

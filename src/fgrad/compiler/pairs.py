@@ -226,16 +226,17 @@ class _Writer:
         return parts[0], parts[1]
 
     def converted(self, x: Any, dtype: np.dtype[Any]) -> Any:
-        """Return an array in a dtype; numbers adopt that of arrays beside them."""
+        """Return an array in a dtype, or a number that it holds."""
         if not isinstance(x, Var):
-            return x.astype(dtype) if np.ndim(x) else x
+            with np.errstate(all="ignore"):  # of compiled code nobody is warned
+                return x.astype(dtype) if np.ndim(x) else float(dtype.type(x))
         return x if x.aval.dtype == dtype else self.write("convert", x, dtype=dtype)
 
     def full(self, x: Any, aval: Aval) -> Any:
         """Return an array of the shape of an aval, and of its dtype or that of its parts."""
         dtype = part_of(aval.dtype) if is_pair(aval) else aval.dtype
         if not isinstance(x, Var):
-            return np.broadcast_to(np.asarray(x, dtype), aval.shape)
+            return np.broadcast_to(np.asarray(self.converted(x, dtype), dtype), aval.shape)
         x = self.converted(x, dtype)
         return x if x.aval.shape == aval.shape else self.write("broadcast_to", x, shape=aval.shape)
 
@@ -352,7 +353,7 @@ def formula(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def _numbers(w: _Writer, args: Sequence[Any]) -> list[Number]:
     """Return operands in the precision in which NumPy computes with them."""
     kinds = [aval_out(a).dtype if isinstance(a, Var) or hasattr(a, "dtype") else type(a)(0) for a in args]
-    dtype = part_of(np.result_type(*kinds, np.complex64))
+    dtype = part_of(np.result_type(*kinds))
     pairs = [w.typed(a, dtype) for a in args]
     return [(Real(w, re), Real(w, im)) for re, im in pairs]
 
@@ -399,7 +400,7 @@ def _where(w: _Writer, e: Equation) -> Any:
         return w.write("where", asked, *map(w.same, others))
     dtype = part_of(e.outs[0].aval.dtype)
     given = [w.typed(a, dtype) for a in others]
-    typed = ([p if isinstance(p, Var) else np.asarray(p, dtype)[()] for p in parts] for parts in given)
+    typed = [[p if isinstance(p, Var) else np.asarray(p, dtype)[()] for p in parts] for parts in given]
     return tuple([w.write("where", asked, x, y) for x, y in zip(*typed, strict=True)])
 
 
