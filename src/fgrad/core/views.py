@@ -288,18 +288,35 @@ def as_it_lies(value: np.ndarray[Any, Any], like: Any) -> np.ndarray[Any, Any]:
 
 def _fitting(new: Tensor, x: Tensor) -> Tensor:
     """Return the new value of `x` as an array that lies in memory as the old one does."""
-    value = new._value
+    value, old = new._value, x._value
     found: Any
-    if value.__class__ is _ndarray:
-        if value.ndim < 2 or (found := as_it_lies(value, x._value)) is value:
+    if isinstance(value, Tracer) or isinstance(old, Tracer):
+        found = _lying_as(value, old)
+    elif value.__class__ is _ndarray:
+        if value.ndim < 2 or (found := as_it_lies(value, old)) is value:
             return new
     elif isinstance(value, np.generic):  # what can be written to is an array
         found = np.asarray(value)
-    elif isinstance(value, Tracer):
-        found = value.ordered_like(x._value)
     else:
         return new
     return wrap(found, new._nodes)
+
+
+def _lying_as(value: Any, old: Any) -> Any:
+    """Return a value of whose memory layout as much is known as of that of the one it replaces."""
+    if isinstance(value, Tracer):
+        value = value.ordered_like(old)
+    if sum(n > 1 for n in value.shape) < 2:
+        return value
+    held, before = (v.held if isinstance(v, Tracer) else None for v in (value, old))
+    if held is not None and before is not None and held.shape == before.shape:  # examples
+        inner = _lying_as(*(v._value if isinstance(v, Tensor) else v for v in (held, before)))
+        return value.like(wrap(inner, held._nodes) if isinstance(held, Tensor) else inner)
+    if value.__class__ is _ndarray and old.__class__ is _ndarray:
+        return as_it_lies(value, old)
+    if isinstance(old, Tracer) and not old.lies_in_order():
+        return _turned(value, 0)
+    return value
 
 
 def rebind(x: Tensor, new: Tensor) -> None:

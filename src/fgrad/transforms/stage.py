@@ -82,8 +82,12 @@ class StagedTracer(Tracer):
 
     def disordered(self) -> StagedTracer:
         """Return the same value, of which nobody knows how it lies in memory."""
-        self.trace.disordered.add(self.var)
-        return self
+        if not (self.is_in_order or self.trace.lies_in_order(self.var)):
+            return self
+        found = StagedTracer(self.trace, self.trace.renamed(self.var), self.weak)
+        found.form = self.form
+        self.trace.disordered.add(found.var)
+        return found
 
     def is_array(self) -> bool:
         """Return whether it has axes, or is an array without."""
@@ -110,7 +114,11 @@ class StagedTracer(Tracer):
 
     def ordered_like(self, other: Any) -> StagedTracer:
         """Return the same value, which lies in memory row by row if `other` is known to."""
-        found = self.in_order() if isinstance(other, StagedTracer) and other.is_in_order else self
+        if isinstance(other, StagedTracer):
+            is_ordered = other.lies_in_order()
+        else:
+            is_ordered = isinstance(other, np.ndarray) and other.flags.c_contiguous
+        found = self.in_order() if is_ordered else self
         if not self.shape and (isinstance(other, np.ndarray) or getattr(other, "form", "") in _ARRAYS):
             found = self._formed("made")
         return found
@@ -157,6 +165,9 @@ class Stage(Trace):
             Var, set[np.dtype[Any]]
         ] = {}  # Python integers, and the dtypes that they have to fit
         self.disordered: set[Var] = set()  # of which nobody knows how they lie in memory
+        self._orders: dict[tuple[Var, bool], bool] = {}  # what `lies_in_order` has found
+        self._makers: dict[Var, Equation] = {}
+        self._looked_at = 0  # equations whose results are in there
         self.ranges: dict[Var, tuple[int, int]] = {}  # the least and the greatest value of counters
         self.count = 0
         self.is_parted = False  # whether it matters which arguments without axes are arrays
@@ -277,8 +288,19 @@ class Stage(Trace):
 
         There may be `gaps` between elements of one axis.
         """
-        made = {v: e for e in self.equations for v in e.outs}
-        todo, seen = [var], set[Any]()
+        found = self._orders.get((var, gaps))
+        if found is None:
+            for e in self.equations[self._looked_at :]:
+                self._makers.update(dict.fromkeys(e.outs, e))
+            self._looked_at = len(self.equations)
+            seen = set[Var]()
+            found = self._lie_in_order([var], seen, gaps=gaps)
+            self._orders[var, gaps] = found
+            if found:
+                self._orders.update(dict.fromkeys([(v, gaps) for v in seen], True))
+        return found
+
+    def _lie_in_order(self, todo: list[Any], seen: set[Var], *, gaps: bool) -> bool:
         while todo:
             x = todo.pop()
             if isinstance(x, Tensor):
@@ -293,10 +315,13 @@ class Stage(Trace):
                 continue
             if sum(n > 1 for n in x.aval.shape) <= int(gaps) or x in seen:
                 continue
-            if x in self.disordered:
-                return False
+            known = False if x in self.disordered else self._orders.get((x, gaps))
+            if known is not None:
+                if not known:
+                    return False
+                continue
             seen.add(x)
-            equation = made.get(x)
+            equation = self._makers.get(x)
             if equation is None:  # an argument
                 return False
             primitive = PRIMITIVES[equation.name]
@@ -313,15 +338,16 @@ class Stage(Trace):
         made = {v for e in self.equations[region.start :] for v in e.outs}
         for i, o in enumerate(region.outs):
             if _is_floating(o) and not (isinstance(o, Var) and o in made):
-                region.outs[i] = self._renamed(o)
+                region.outs[i] = self.renamed(o)
         region.stop = len(self.equations)
         if region.start < region.stop:
             self.regions.append(region)
 
-    def _renamed(self, x: Any) -> Var:
+    def renamed(self, x: Any) -> Var:
         """Return a new variable for a variable or constant."""
         v = self.var(aval_out(x))
-        self.equations.append(Equation("positive", (x,), {}, (v,), origin()))
+        name = "stop_gradient" if v.aval.dtype.kind == "b" else "positive"
+        self.equations.append(Equation(name, (x,), {}, (v,), origin()))
         return v
 
     def operand(self, x: Any) -> Any:
