@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from fgrad.compat.numpy import TRANSFORM_WORDS
 from fgrad.compiler.elements import Elements, Indices, Piece, shape_of, view
 from fgrad.compiler.loop_nests import Value
 from fgrad.compiler.simplify import simplify
@@ -21,6 +22,8 @@ from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, TOTAL, Primitive, flat,
 from fgrad.core.program import Equation, Program, Var, applied, aval_out
 
 Parts: TypeAlias = tuple[Any, Any]  # variables, numbers or constant arrays, which broadcast to the shape
+TRANSFORMS = ("fft", "ifft", "rfft", "irfft")  # which take memory besides their result
+WORDS = Aval((TRANSFORM_WORDS,), np.dtype(np.int64))
 MOST = 99  # the largest exponent for which NumPy multiplies
 RULES: dict[str, Callable[..., Any]] = {}  # (writer, equation) -> the result or its parts; None: Python's
 
@@ -173,7 +176,12 @@ class _Writer:
         self.equations.append(Equation(e.name, flat_args, e.params | {"code": made}, tuple(outs), e.line))
 
     def call(self, e: Equation) -> None:
-        """Let Python compute an equation, from pairs to pairs."""
+        """Let Python, or a library, compute an equation, from pairs to pairs."""
+        if e.name in {"fft", "ifft"} and not is_pair(aval_out(e.args[0])):  # which take complex numbers
+            aval = Aval(shape_of(e.args[0]), e.outs[0].aval.dtype)
+            whole = self.variable(aval)
+            self.known[whole] = _Complex(aval, self.typed(e.args[0], part_of(aval.dtype)))
+            e = e.with_args([whole])
         given = tuple(isinstance(a, Var) and is_pair(a.aval) for a in e.args)
         args = [self.joined(a) if g else self.same(a) for a, g in zip(e.args, given, strict=True)]
         outs = []
@@ -181,8 +189,10 @@ class _Writer:
             if is_pair(v.aval):
                 self.known[v] = _Complex(v.aval, pairs=self.variable(pair_of(v.aval)))
             outs.append(self.known[v].pairs if v in self.known else v)
-        avals = tuple(aval_out(a) for a in e.args), tuple(v.aval for v in e.outs)
-        params = {**e.params, "of": e.name, "avals": avals}
+        if e.name in TRANSFORMS:
+            outs.append(self.variable(WORDS))
+        made = (*(v.aval for v in e.outs), *(v.aval for v in outs[len(e.outs) :]))
+        params = {**e.params, "of": e.name, "avals": (tuple(map(aval_out, e.args)), made)}
         self.equations.append(Equation("complex.call", tuple(args), params, tuple(outs), e.line))
 
     def same(self, x: Any) -> Any:
@@ -794,7 +804,7 @@ def _run_on_pairs(*args: Any, of: str, avals: tuple[Any, Any], **params: Any) ->
     primitive = PRIMITIVES[of]
     found = applied(primitive, values, params)
     outs = [as_pairs(getattr(y, "_value", y)) for y in (found if primitive.many else (found,))]
-    return tuple(outs)
+    return (*outs, *(np.zeros(a.shape, a.dtype) for a in avals[1][len(outs) :]))
 
 
 def _as_numbers(x: Any, aval: Aval) -> Any:
@@ -814,6 +824,7 @@ def as_staged(e: Equation) -> Equation:
         return e
     params = {k: v for k, v in e.params.items() if k not in {"of", "avals"}}
     outs = [Var(aval, v.name) for v, aval in zip(e.outs, e.params["avals"][1], strict=True)]
+    outs = outs if PRIMITIVES[e.params["of"]].many else outs[:1]
     return Equation(e.params["of"], e.args, params, tuple(outs), e.line)
 
 

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fgrad.compiler import (
+    fourier,  # noqa: F401 -- fills the library
     layout,
-    matrices,  # noqa: F401 -- fills the library
+    matrices,  # noqa: F401 -- likewise
     scans,  # noqa: F401 -- likewise
 )
 from fgrad.compiler.decompose import Plain, decompose
