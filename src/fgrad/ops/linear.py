@@ -383,7 +383,7 @@ linear(
 )
 linear(
     "sum",
-    run=added,
+    run=lambda x, *, axes: added(x, axes),
     adjoint=_sum_adjoint,
     raw=_raw_sum,
     shape=lambda x, *, axes: _summed(x, axes),
