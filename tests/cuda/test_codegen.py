@@ -72,8 +72,9 @@ def grids(f, args):
 def eager(params, results, dtype, *shapes):
     """Return the kernel of scalar expressions of arrays of these shapes, and what its buffers hold."""
     from fgrad.compiler.device import elementwise as eager
+    from fgrad.kernels.body import prepare
 
-    kernel, _ = eager.elementwise(params, results).grid(dtype, shapes)
+    kernel, _ = eager.Elementwise(prepare(params, results)).grid(dtype, shapes)
     return kernel, eager._kinds(kernel)
 
 

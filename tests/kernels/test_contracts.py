@@ -276,7 +276,7 @@ def test_lines_for_a_device_are_held_to_their_buffers_too():
     x = Var(Aval((5, 6), np.dtype(float)), "x")
     for at, fine in [(Index(0, ((0, 6), (1, 1))), True), (Index(1, ((0, 6), (1, 1))), False)]:
         for merge in (False, True):
-            writer = GridWriter((5, 6), {}, {}, {}, {}, 4, {})
+            writer = GridWriter((5, 6), 4, {}, {}, {}, {}, {})
             items = [("t0 = ", Place(x, at))]
             show = (lambda: writer.flattened("i", [0, 1], items)) if merge else (lambda: writer.text(items))
             if fine:

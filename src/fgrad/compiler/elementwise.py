@@ -5,7 +5,7 @@ A loop is compiled once for all arrays that lie alike: lengths and strides are a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
@@ -195,21 +195,24 @@ def _slots(pieces: Sequence[tuple[int, int]], arrays: Sequence[Array]) -> Any:
     return np.array([start for start, _ in pieces], np.int64)
 
 
-@lru_cache(config.cache_entries())
-def _elementwise(body: Body) -> Elementwise:
-    return Elementwise(body)
-
-
-def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Elementwise:
+def elementwise(
+    params: Sequence[Expr], results: Sequence[Expr], kind: Callable[[Body], Any] = Elementwise
+) -> Any:
     """Return the function that computes `results` at every element of its broadcast operands.
 
     Args:
         params: the variables, one an operand.
         results: expressions in them; those that are equal but for the names of variables share a kernel.
+        kind: what makes the function: the `Elementwise` of this module or of `device`.
 
     Returns:
-        A function of one array or float a parameter, of which the first is an array. Arrays are all of
-        float32, or all of float64, and so are the results, but for conditions, which are bool. Several
-        results come as a tuple.
+        A function of one array or float a parameter, of which the first (on a device at least one) is an
+        array. Arrays are all of float32, or all of float64, and so are the results, but for conditions,
+        which are bool. Several results come as a tuple.
     """
-    return _elementwise(prepare(params, results))
+    return _made(kind, prepare(params, results))
+
+
+@lru_cache(config.cache_entries())
+def _made(kind: Callable[[Body], Any], body: Body) -> Any:
+    return kind(body)

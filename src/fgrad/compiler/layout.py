@@ -114,8 +114,9 @@ def dying(
         read: Iterable[Var] = variables(step.equation) if isinstance(step, Call) else loads[i]
         last |= dict.fromkeys(read, i)
     found: dict[int, list[Var]] = {i: [] for i in loads}
-    for v, i in last.items():
-        if i in found and made.get(v, i) < i and v not in kept:
+    for v, at in made.items():  # their order decides who is whose heir: `loads` have none
+        i = last.get(v, at)
+        if i in found and at < i and v not in kept:
             found[i].append(v)
     return found
 

@@ -63,7 +63,8 @@ def _several(found: Any) -> list[Any]:
 
 
 def _elementwise(module: str, params: Sequence[Expr], results: Sequence[Expr]) -> Rule:
-    made: Rule = import_module(module).elementwise(params, results)  # late, as above
+    kind = import_module(module).Elementwise  # late, as above
+    made: Rule = import_module("fgrad.compiler.elementwise").elementwise(params, results, kind)
     return made
 
 

@@ -14,9 +14,11 @@ from tests.kernels.samples import X, Y, check_atoms
 import fgrad as fg
 from fgrad.backend import devices
 from fgrad.compiler.device import elementwise as eager
+from fgrad.compiler.elementwise import elementwise as made
 from fgrad.expr.derive import gradient
 from fgrad.expr.node import apply, const
 from fgrad.kernels import launching
+from fgrad.kernels.body import prepare
 
 A = np.linspace(-2, 2, 24).reshape(2, 3, 4)
 BODY = X * apply("tanh", Y) + X
@@ -34,12 +36,12 @@ def on_device(kernel):
 
 
 def elementwise(params, results):
-    return on_device(eager.elementwise(params, results))
+    return on_device(made(params, results, eager.Elementwise))
 
 
 def text(results, *shapes, dtype="d"):
     """Return the text for operands of these shapes, and its numbers."""
-    grid, _ = eager.elementwise((X, Y)[: len(shapes)], results).grid(np.dtype(dtype), shapes)
+    grid, _ = made((X, Y)[: len(shapes)], results, eager.Elementwise).grid(np.dtype(dtype), shapes)
     return grid.text, grid.numbers
 
 
@@ -80,7 +82,7 @@ def test_operands_of_every_kind(operands):
 def test_any_block_covers_all_elements(monkeypatch, threads):
     chip = launching.device()._replace(threads=threads)
     monkeypatch.setattr(launching, "device", lambda: chip)
-    kernel = on_device(eager.Elementwise(eager.prepare((X,), (X + 1,))))
+    kernel = on_device(eager.Elementwise(prepare((X,), (X + 1,))))
     for n in (1, 7, 8, 50):
         np.testing.assert_array_equal(kernel(np.arange(float(n))), np.arange(1.0, n + 1))
 

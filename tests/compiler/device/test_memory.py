@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import numpy as np
@@ -13,6 +14,8 @@ import fgrad as fg
 from fgrad.backend.array import DeviceArray
 from fgrad.compiler import decompose
 from fgrad.compiler.device.executable import WARM
+from fgrad.compiler.device.plan import Launch, Plan
+from fgrad.core.program import Var
 
 RNG = np.random.default_rng(0)
 X, W = RNG.uniform(-1, 1, (18, 20)), RNG.uniform(-0.3, 0.3, (20, 20))  # too long to be written out
@@ -150,3 +153,28 @@ def test_a_donated_argument_that_is_given_twice_is_copied():
         x = given(X)
         np.testing.assert_allclose(f(x, x).download(), X * 2 + X[::-1])
         np.testing.assert_array_equal(x.download(), X)
+
+
+def late(x, y, w):
+    return np.tanh(x @ w) * np.exp(y @ w)
+
+
+@pytest.mark.parametrize("donated", [(), (0, 1)])
+@pytest.mark.parametrize(
+    "f", [late, lambda x, y, w: fg.grad(lambda w: late(x, y, w).sum())(w), lambda x, y, w: x * y]
+)
+def test_the_order_of_sets_does_not_decide_where_values_lie(monkeypatch, f, donated):
+    """Variables are hashed by their addresses: each process has another order."""
+    place, found = on_device(X)._value.place, set()
+    for seed in range(8):
+        hashes = {}  # of a variable, which it keeps alive
+        draw = random.Random(seed).getrandbits
+        monkeypatch.setattr(
+            Var, "__hash__", lambda v, h=hashes, draw=draw: h.setdefault(id(v), (draw(16), v))[0]
+        )
+        program = fg.jit(lambda x, y, w: f(x, y, w)).lower(X, X, W)._procedure.program
+        plan = Plan(program, place, donated)
+        steps = [(s.grid.text, s.slots) if isinstance(s, Launch) else s for s in plan.steps]
+        found.add(repr([steps, plan.donations, [b and (b.offset, b.size) for b in plan.slots]]))
+    monkeypatch.undo()
+    assert len(found) == 1

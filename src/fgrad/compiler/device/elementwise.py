@@ -7,12 +7,10 @@ is compiled once for all that are read alike, as every length but one is an argu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad import config
 from fgrad.backend.array import DeviceArray
 from fgrad.compiler.device.statements import Grid, GridWriter
 from fgrad.compiler.elements import Indices, aligned
@@ -21,9 +19,8 @@ from fgrad.compiler.loop_nests import Place, Value
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.caches import LRU
 from fgrad.core.program import Var
-from fgrad.expr.node import Expr
 from fgrad.kernels import launching
-from fgrad.kernels.body import BOOL, Body, prepare
+from fgrad.kernels.body import BOOL, Body
 
 
 class Number(NamedTuple):
@@ -47,6 +44,8 @@ class Elementwise:
     __slots__ = ("_body", "_launches")
 
     def __init__(self, body: Body) -> None:
+        """Raise RuntimeError if there is neither a CUDA device nor the simulator."""
+        launching.device()
         self._body = body
         self._launches: LRU[tuple[Any, ...], _Launch] = LRU()
 
@@ -86,7 +85,7 @@ class Elementwise:
         outs = [Var(Aval(shape, d), f"out{i}") for i, d in enumerate(kinds)]
         # loops count from the last axis: so the text is the same, however many there are before it
         loops = [n for n in shape[::-1] if n != 1]
-        writer = _Writer(loops, {}, operands, outs, {}, launching.device().threads, {})
+        writer = _Writer(loops, launching.device().threads, {}, {}, operands, outs, {})
         return writer.run(self._body, dtype, operands, outs), [*operands, *outs]
 
 
@@ -116,25 +115,3 @@ class _Writer(GridWriter):
 def _kinds(grid: Grid) -> tuple[str, ...]:
     """Return what the buffers of a kernel hold, as `launching.compiled` wants it."""
     return tuple(f"={b.dtype.name}" if isinstance(b, Number) else b.aval.dtype.name for b in grid.buffers)
-
-
-@lru_cache(config.cache_entries())
-def _elementwise(body: Body) -> Elementwise:
-    return Elementwise(body)
-
-
-def elementwise(params: tuple[Expr, ...], results: tuple[Expr, ...]) -> Elementwise:
-    """Return the function that computes `results` at every element of its broadcast operands.
-
-    Args:
-        params: the variables, one an operand.
-        results: expressions in them.
-
-    Returns:
-        A function of one array on a device or number a parameter.
-
-    Raises:
-        RuntimeError: there is neither a CUDA device nor the simulator.
-    """
-    launching.device()
-    return _elementwise(prepare(params, results))

@@ -53,7 +53,7 @@ def grids(
         constants: the arrays of variables that are constant.
         threads: in a block, a power of two.
     """
-    context = makers, stored, kept, constants, threads, nest.shared, nest.floats
+    context = threads, nest.shared, makers, stored, kept, constants, nest.floats
     if nest.roots[0].scatters:
         return scattered(nest.roots[0], kept, context)
     first, others = _split(nest)
@@ -100,7 +100,7 @@ def _alike(roots: Sequence[Root]) -> list[list[Root]]:
 
 def _reductions(roots: list[Root], context: Any) -> list[Grid]:
     """Return the kernels of reductions that fold the same loops."""
-    threads, root = context[4], roots[0]
+    threads, root = context[0], roots[0]
     kept = [k for k in range(len(root.loops)) if k not in root.folded]
     count = math.prod(root.loops[k] for k in kept)
     total = math.prod(root.loops[k] for k in root.folded)
@@ -289,7 +289,7 @@ class _Blocks(_Reduced):
 def _joined(roots: Sequence[Root], parts: int, columns: bool, threads: int) -> Grid:
     """Return the kernel that joins the parts of reductions, in an order that is always the same."""
     count = math.prod(roots[0].var.aval.shape)
-    writer = GridWriter((), {}, (), (), {}, threads, {})
+    writer = GridWriter((), threads, {}, {}, (), (), {})
     lane, step, place = ("0", "1", "j * n0 + k") if columns else ("lane", "THREADS", "k * n1 + j")
     begin, terms, end, written = list[str](), list[str](), list[str](), list[str]()
     for n, root in enumerate(roots):

@@ -222,7 +222,7 @@ class Block:
         for i, e in calls.items():  # what the library allocates, or a loop
             made = layout.stacks(e) if i in self.inner else () if i in self.products else e.outs
             self.known |= {v: self.plan.argument() for v in made if v not in self.known}
-        for b in {b for gs in self.grids.values() for g in gs for b in g.buffers}:
+        for b in dict.fromkeys(b for gs in self.grids.values() for g in gs for b in g.buffers):
             if isinstance(b, Table):
                 self.known[b] = self.plan.constant(b.array)  # type: ignore[index]
             elif isinstance(b, Scratch) and b.name in {"order", "places"}:  # the library sorts

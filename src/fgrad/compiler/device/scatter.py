@@ -80,7 +80,7 @@ def scattered(root: Root, kept: Any, context: tuple[Any, ...]) -> list[Piece]:
     if root.var not in kept:
         return []
     sums = _Sums(root, context)
-    known = _known(root, sums, context[3])
+    known = _known(root, sums, context[5])
     steps: list[Piece] = []
     if known is None:
         n = sums.count

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,24 +95,19 @@ class Grid(NamedTuple):
 
 
 class GridWriter(Writer):
-    """Writes the lines of elements, and names for what they read."""
+    """Writes the lines of elements, and names for what they read.
 
-    threads: int
-    heirs: dict[Var, Var]
+    Args:
+        loops: their lengths.
+        threads: in a block.
+        heirs: values -> those computed from them that lie in their memory.
+        context: makers and what follows, as of `Writer`.
+    """
+
     literal: int = SMALL  # the largest integer that stands in the text
 
-    def __init__(
-        self,
-        loops: Sequence[int],
-        makers: Any,
-        stored: Any,
-        kept: Any,
-        constants: Any,
-        threads: int,
-        heirs: dict[Var, Var],
-        floats: AbstractSet[np.dtype[Any]] = frozenset(),
-    ) -> None:
-        super().__init__(loops, makers, stored, kept, constants, floats, launching.codes)
+    def __init__(self, loops: Sequence[int], threads: int, heirs: Mapping[Var, Var], *context: Any) -> None:
+        super().__init__(loops, *context, codes=launching.codes)
         self.threads, self.heirs = threads, heirs
         self.buffers: dict[Any, int] = {}
         self.numbers: dict[int, str] = {}
