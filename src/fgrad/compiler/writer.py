@@ -6,7 +6,7 @@ What becomes of the lines is said by `fgrad.compiler.emit`, of loops, and `fgrad
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,6 @@ class Writer:
         kept: of the roots those that are written to memory.
         constants: the arrays of variables that are constant.
         floats: dtypes in which floats are computed.
-        codes: a dtype of floats -> the code of atoms that are not computed as `ATOMS` has them.
     """
 
     lanes = False  # whether floats may be joined in any order, as lanes of vectors are
@@ -47,13 +46,16 @@ class Writer:
         kept: Any,
         constants: Any,
         floats: Collection[np.dtype[Any]] = (),
-        codes: Callable[[np.dtype[Any]], Mapping[str, str]] = lambda _: {},
     ) -> None:
         self.kept, self.floats = kept, floats
         self.builder = Builder(loops)
         mixed = len(floats) > 1
-        self.elements = Elements(makers, stored, self.builder, constants, codes=codes, mixed=mixed)
+        self.elements = Elements(makers, stored, self.builder, constants, codes=self.codes, mixed=mixed)
         self.stores: dict[Any, None] = {}
+
+    def codes(self, dtype: np.dtype[Any]) -> Mapping[str, str]:
+        """Return the code of atoms that are not computed as `ATOMS` has them, for a dtype of floats."""
+        return {}
 
     def store(self, root: Root, at: Indices, value: Value) -> None:
         """Write an element of a root to memory if that is asked for; whoever else needs it finds it."""

@@ -107,12 +107,16 @@ class GridWriter(Writer):
     literal: int = SMALL  # the largest integer that stands in the text
 
     def __init__(self, loops: Sequence[int], threads: int, heirs: Mapping[Var, Var], *context: Any) -> None:
-        super().__init__(loops, *context, codes=launching.codes)
+        super().__init__(loops, *context)
         self.threads, self.heirs = threads, heirs
         self.buffers: dict[Any, int] = {}
         self.numbers: dict[int, str] = {}
         self.shared: dict[str, str] = {}  # dtype -> the name of an array that threads of a block share
         self.merged: dict[int, int] = {}  # lengths of loops that stand for others too
+
+    def codes(self, dtype: np.dtype[Any]) -> Mapping[str, str]:
+        """Return the code of atoms that a device has functions of its own for."""
+        return launching.codes(dtype)
 
     # ---- lines ----------------------------------------------------------------------------------
 
