@@ -214,6 +214,64 @@ def transform(name: str, char: str) -> Transform | None:
     return _transform(name, char) if transforms_are_known() else None
 
 
+# ---- the loops of universal functions -------------------------------------------------------------------
+
+# words of a ufunc, whose layout is part of NumPy's interface for C
+_FUNCTIONS, _DATA, _COUNT, _NAME, _TYPES = 4, 5, 6, 7, 8
+
+
+class Loop(NamedTuple):
+    """The address of a loop, and of what it is given besides arrays."""
+
+    function: int
+    data: int
+
+
+@cache
+def loops_of(ufunc: np.ufunc) -> dict[str, Loop]:
+    """Return the loops of a universal function by the characters of its operands and results.
+
+    Of several for the same ones the first is kept, which is what NumPy takes. None are known where NumPy is
+    another one than this module knows.
+    """
+    return _loops_of(ufunc) if loops_are_known() and not ufunc.signature else {}
+
+
+def _loops_of(ufunc: np.ufunc) -> dict[str, Loop]:
+    words = (ctypes.c_size_t * (_TYPES + 1)).from_address(id(ufunc))
+    found: dict[str, Loop] = {}
+    for i, kinds in enumerate(ufunc.types):
+        function, data = (_word(words[place] + 8 * i).value for place in (_FUNCTIONS, _DATA))
+        if function:
+            found.setdefault(kinds.replace("->", ""), Loop(function, data))
+    return found
+
+
+@self_test
+def loops_are_known() -> bool:
+    """Return whether loops are where fgrad looks for them, which calls of some show."""
+    if not layout_is_known():
+        return False
+    for ufunc in (np.hypot, np.sin, np.modf, np.divmod):
+        words = (ctypes.c_size_t * (_TYPES + 1)).from_address(id(ufunc))
+        sizes = (ctypes.c_int32 * 6).from_address(id(ufunc))
+        kinds = [np.dtype(c).num for kinds in ufunc.types for c in kinds.replace("->", "")]
+        if (
+            tuple(sizes[4:6]) != (ufunc.nin, ufunc.nout)
+            or ctypes.c_int32.from_address(id(ufunc) + 8 * _COUNT).value != ufunc.ntypes
+            or ctypes.string_at(words[_NAME]) != ufunc.__name__.encode()
+            or list(ctypes.string_at(words[_TYPES], len(kinds))) != kinds
+        ):
+            return False
+    pointer = ctypes.c_void_p
+    x, y, out = (np.array(v) for v in ([3.0, 5.0], 4.0, [0.0, 0.0]))
+    function, data = _loops_of(np.hypot)["ddd"]
+    places = (pointer * 3)(*(a.ctypes.data for a in (x, y, out)))
+    count, steps = (ctypes.c_ssize_t * 1)(2), (ctypes.c_ssize_t * 3)(8, 0, 8)
+    ctypes.CFUNCTYPE(None, *[pointer] * 4)(function)(places, count, steps, data)
+    return bool(out[0] == 5.0 and out[1] == np.hypot(5.0, 4.0))
+
+
 # ---- names that NumPy keeps to itself ------------------------------------------------------------------
 
 NO_VALUE: Any = (config.private() and getattr(np, "_NoValue", None)) or object()  # an argument not given

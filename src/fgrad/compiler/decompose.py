@@ -12,6 +12,7 @@ import numpy as np
 
 from fgrad.compiler.concatenation import is_joined
 from fgrad.compiler.elements import SMALL, loop_dtypes
+from fgrad.compiler.fuse import is_fusable
 from fgrad.compiler.library import is_native
 from fgrad.compiler.products import arranged, is_inline
 from fgrad.compiler.simplify.constants import cast
@@ -19,7 +20,7 @@ from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import ASSEMBLES, PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.tensor import Tensor
-from fgrad.kernels import vm
+from fgrad.kernels import native, ufuncs, vm
 from fgrad.ops.indexing import HOLE, filled
 
 
@@ -74,7 +75,7 @@ class _Writer:
             rule = None if bool in map(type, e.params.get("template", ())) else self.rules.get(e.name)
             made = rule(self, *args, **e.params) if rule and e.outs[0].aval.size else None
             if made is None:
-                self.append(e.with_args(args))
+                self.append(self.called(e.with_args(args)))
             else:
                 known[e.outs[0]] = made
         outputs = [self.operand(known.get(y, y) if isinstance(y, Var) else y) for y in program.outputs]
@@ -132,6 +133,47 @@ class _Writer:
             e = Equation(e.name, tuple(args), e.params, e.outs, e.line)
         self.equations.append(e)
         self.makers.update((v, e) for v in e.outs)
+
+    def called(self, e: Equation) -> Equation:
+        """Return an equation with its operands as the loop of a universal function takes them."""
+        universal = PRIMITIVES[e.name].universal
+        if universal is None or e.params or len(e.outs) != 1:
+            return e
+        if self.rules is not RULES or native.interpreted():
+            return e
+        (out,) = e.outs
+        if is_native(e) or not out.aval.size or is_fusable(e):
+            return e
+        ufunc, args = universal.ufunc, [*e.args, *universal.constants]
+        kinds: list[Any] = [
+            a.aval.dtype if isinstance(a, Var) else getattr(a, "dtype", type(a)) for a in args
+        ]
+        if universal.whole:
+            if not self.is_whole(args[0]):
+                return e
+            kinds[0] = np.dtype(np.int64)
+        try:
+            dtypes = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout))
+        except TypeError:
+            return e
+        if ufuncs.loop(universal, dtypes[: ufunc.nin], out.aval.dtype) is None:
+            return e
+        operands = [self.typed(a, d) for a, d in zip(args, dtypes, strict=False)]
+        spread = [
+            a if a.aval.shape == out.aval.shape or a.aval.size == 1
+            else self.write("broadcast_to", a, shape=out.aval.shape)
+            for a in operands
+        ]  # fmt: skip
+        return Equation(e.name, tuple(spread), e.params, e.outs, e.line)
+
+    def is_whole(self, x: Any) -> bool:
+        """Return whether a number or array is known to hold integers."""
+        if isinstance(x, Var):
+            x = dict(self.constants.values()).get(x, x)
+            if isinstance(x, Var):
+                return x.aval.dtype.kind in "iu"
+        x = np.asarray(x)
+        return x.dtype.kind in "biu" or bool(x.dtype.kind == "f" and np.all(x.astype(np.int64) == x))
 
     def spread(self, x: Var, like: Var, axes: tuple[int, ...]) -> Var:
         """Return a reduced array with axes of length one where it was reduced."""

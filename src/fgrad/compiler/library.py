@@ -11,8 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fgrad.core.aval import Aval
+from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Var
-from fgrad.kernels import native
+from fgrad.kernels import native, ufuncs
+
+WORK = 64  # operations of a function that a library computes, or so
 
 
 class Launch(NamedTuple):
@@ -40,8 +43,7 @@ def launch(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     Raises:
         BrokenContractError: it would read or write outside of what is in the slots.
     """
-    rule = LIBRARY.get(equation.name)
-    made = rule(equation, slots) if rule else None
+    made = LIBRARY.get(equation.name, _universal)(equation, slots)
     if made is not None and made.kernel.contract is not None and not isinstance(slots, _Anywhere):
         sizes: dict[int, tuple[int, int]] = {}
         for v in (*equation.args, *equation.outs, *([FAULTS] if made.fails else [])):
@@ -50,6 +52,28 @@ def launch(equation: Equation, slots: dict[Var, int]) -> Launch | None:
                 sizes[slots[v]] = max(sizes.get(slots[v], (0, 0)), (size, size * v.aval.dtype.itemsize))
         made.kernel.contract.launched(made.numbers, made.turns, sizes)
     return made
+
+
+def _universal(equation: Equation, slots: dict[Var, int]) -> Launch | None:
+    """Return the call of the loop of a universal function; numbers have to be variables then."""
+    primitive, args, outs = PRIMITIVES[equation.name], equation.args, equation.outs
+    if primitive.universal is None or equation.params or len(outs) != 1 or native.interpreted():
+        return None
+    ufunc, output, *_ = primitive.universal
+    operands = [a for a in args if isinstance(a, Var)]
+    if len(operands) != len(args) or len(args) != ufunc.nin or not outs[0].aval.size:
+        return None
+    if any(a.aval.size != 1 and a.aval.shape != outs[0].aval.shape for a in operands):
+        return None
+    dtypes = [v.aval.dtype for v in (*operands, outs[0])]
+    found = ufuncs.loop(primitive.universal, dtypes[:-1], dtypes[-1])
+    if found is None:
+        return None
+    sizes = [d.itemsize for d in dtypes]
+    count = outs[0].aval.size
+    steps = [0 if a.aval.size < count else size for a, size in zip((*operands, outs[0]), sizes, strict=True)]
+    numbers = ufuncs.numbers_of(found, [slots[v] for v in (*operands, outs[0])], steps, sizes)
+    return Launch(ufuncs.kernel(ufunc, output), numbers, count, WORK * count)
 
 
 def is_native(equation: Equation) -> bool:

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from fgrad import config
 from fgrad.core.stored import Stored
 
@@ -200,6 +202,15 @@ class Reduction(NamedTuple):
     integers: str = ""  # the code that joins two integers; "": it reduces floats alone
 
 
+class Universal(NamedTuple):
+    """The universal function whose loops compute a primitive."""
+
+    ufunc: np.ufunc
+    output: int = 0  # which of its outputs
+    whole: bool = False  # whether its first operand has to be an integer: other loops may warn, or raise
+    constants: tuple[float, ...] = ()  # its last operands, which the primitive has not
+
+
 class Primitive:
     """One operation with all of its rules."""
 
@@ -236,6 +247,7 @@ class Primitive:
         "traits",
         "truths",
         "unchecked",
+        "universal",
         "write",
     )
 
@@ -266,6 +278,7 @@ class Primitive:
     stored: Stored | str
     apart: Rule | None
     traits: frozenset[str]
+    universal: Universal | None
 
     def __init__(
         self,
@@ -297,6 +310,7 @@ class Primitive:
         stored: Stored | str = "it does not say how files hold it (`stored=`)",
         apart: Rule | None = None,
         traits: Iterable[str] = (),
+        universal: Universal | None = None,
     ) -> None:
         """Declare a primitive.
 
@@ -333,7 +347,11 @@ class Primitive:
             apart: (axis, shape, saved) -> the axis of its one tracked operand of which `axis` of the result,
                 of `shape`, holds the examples one by one; None where it mixes them. None: not known.
             traits: what else is asked of it, from `MOVES` on.
+            universal: the function whose loops compute it; None: `run`, if that is one.
         """
+        if universal is None and isinstance(run, np.ufunc):
+            universal = Universal(run)
+        self.universal = universal
         self.lower, self.stored, self.apart = lower, stored, apart
         self.write, self.depends, self.large = write, depends, large
         self.mixes, self.costly, self.checks = mixes or body is not None, costly, checks

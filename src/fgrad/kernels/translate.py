@@ -331,8 +331,10 @@ class _Writer:
 
     # expressions
 
-    def _number(self, node: ast.expr) -> Number:
+    def _number(self, node: ast.expr, *, pointer: bool = False) -> Number:
         value = self._value(node)
+        if pointer and isinstance(value, Array) and len(value.sizes) == 1 and not value.strides:
+            return Number(f"{value.dtype}*", value.pointer)
         if not isinstance(value, Number):
             raise UntranslatableError(f"{ast.unparse(node)} is not a number")
         return value
@@ -481,10 +483,10 @@ class _Writer:
         if isinstance(called, Tile):
             self.builder.where = ast.unparse(node)
             return called.emit(self.builder, *[self._value(a) for a in node.args])
-        given = [self._number(a) for a in node.args]
         if isinstance(called, Intrinsic):
             self.builder.where = ast.unparse(node)
-            return self._written(called, given)
+            return self._written(called, [self._number(a, pointer=True) for a in node.args])
+        given = [self._number(a) for a in node.args]
         if called in _FUNCTIONS:
             return _FUNCTIONS[called](self.builder, *given)
         if getattr(math, name, None) is called:

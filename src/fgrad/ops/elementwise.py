@@ -31,6 +31,7 @@ from fgrad.core.primitive import (
     Pattern,
     Primitive,
     Rule,
+    Universal,
     by_argument,
     flat,
     register,
@@ -97,6 +98,7 @@ def declare_call(
     formula: Callable[..., Expr] | None = None,
     large: Rule | None = None,
     traits: Iterable[str] = (),
+    universal: Universal | None = None,
 ) -> Primitive:
     """Add the primitive of a function that another library computes.
 
@@ -112,6 +114,7 @@ def declare_call(
         formula: (*operands) -> its value by atoms, for compiled loops of real numbers.
         large: what eager mode calls in place of `run` for large arrays.
         traits: what else is asked of it.
+        universal: the universal function whose loops compute it, where that is not `run`.
     """
     params = tuple(var(f"x{i}") for i in range(len(arguments)))
     called = (unary, binary)[len(params) - 1] if len(params) < 3 else bind
@@ -134,7 +137,8 @@ def declare_call(
         return make_vjp(pattern)
 
     scalar = None if formula is None else Body(params, formula(*params))
-    columns: dict[str, Any] = {"formula": scalar, "large": large, "mixes": True, "traits": traits}
+    columns: dict[str, Any] = {"formula": scalar, "large": large, "mixes": True}
+    columns |= {"traits": traits, "universal": universal}
     return _declare(name, params, None, run, vjp if slopes else flat, real=real, shape=shape, **columns)
 
 
@@ -457,7 +461,15 @@ def _declare_table() -> None:
         shape=lambda x: Aval(x.shape, np.modf.resolve_dtypes((x.dtype, None, None))[1]),
     )
     _declare(
-        "exponent", x, None, _run_exponent, flat, real=True, shape=_shape_exponent, stored=Stored(dtypes=REAL)
+        "exponent",
+        x,
+        None,
+        _run_exponent,
+        flat,
+        real=True,
+        shape=_shape_exponent,
+        stored=Stored(dtypes=REAL),
+        universal=Universal(np.frexp, 1),
     )
 
 

@@ -29,7 +29,7 @@ from fgrad.extend.engine import (
     reshape,
 )
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.scipy.special.primitives import Row, declare, integers
+from fgrad.scipy.special.primitives import Row, declare, hidden, integers
 
 __all__ = [
     "lambertw",
@@ -90,6 +90,7 @@ declare(
             "4.13.4",
             complex=True,
             run=lambda z, k: special.lambertw(z, integers(k)),
+            loops=hidden("lambertw", constants=(1e-8,)),
         )
     }
 )

@@ -10,7 +10,7 @@ from scipy import special
 
 from fgrad.core.tensor import bind, unary
 from fgrad.extend.engine import Expr, as_value, declare_word, fn, where
-from fgrad.scipy.special.primitives import Row, declare, zero_unless, zero_where
+from fgrad.scipy.special.primitives import Row, declare, hidden, zero_unless, zero_where
 
 Formula = Callable[..., Expr]
 FEW, NEAR = 20.0, 100.0  # shape parameters and points whose powers do not overflow
@@ -270,7 +270,7 @@ declare({
     "trigamma": Row("x", _trigamma, "5.15.1, 5.15.6",
                     run=lambda x: special.zeta(2, x)),
     "zeta":     Row("x q", lambda f, x, q: (None, -x * fn.zeta(x + 1, q)), "25.11.17",
-                    run=lambda x, q: special.zeta(x, q)),  # noqa: PLW0108 -- it takes more
+                    run=lambda x, q: special.zeta(x, q), loops=hidden("zeta")),  # noqa: PLW0108 -- it takes more
     "beta":     Row("a b", _beta, "5.12.1, 5.5.4"),
     "betaln":   Row("a b", _betaln, "5.12.1, 5.5.4"),
     "poch":     Row("z m", _poch, "5.2.5, 5.5.4"),

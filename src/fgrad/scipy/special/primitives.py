@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
+from fgrad.compat.scipy import hidden_ufunc, hidden_ufuncs_are_found
 from fgrad.core.aval import Aval
-from fgrad.core.primitive import CANCELS, Rule
+from fgrad.core.primitive import CANCELS, Rule, Universal
 from fgrad.core.tensor import bind
 from fgrad.extend.engine import (
     Expr,
@@ -41,8 +42,13 @@ class Row(NamedTuple):
     output: tuple[str, int] | None = None  # (ufunc, which of its outputs), where it has several
     run: Rule | None = None  # what computes it, where it is no ufunc
     whole: bool = False  # whether the first argument has to be an integer
+    loops: Universal | None = None  # what computes it in compiled programs, where `run` does elsewhere
 
 
+# whose loops of floats warn where a number is not whole, or raise, whatever `errstate` says
+SPEAKING = frozenset(
+    ("yn", "kn", "expn", "pdtri", "nbdtr", "nbdtrc", "nbdtri", "bdtr", "bdtrc", "bdtri", "pbdv", "pbvv")
+)
 PRIMITIVES_OF: dict[str, tuple[str, ...]] = {}  # name of a function -> its primitives, one for each output
 TABLE: dict[str, Row] = {}  # the lines of all tables
 
@@ -106,10 +112,25 @@ def declare(table: Mapping[str, Row]) -> None:
             formula=FORMULAS.get(name),
             large=_large(name, run, len(arguments)),
             traits={CANCELS} if name in CANCELLING else (),
+            universal=_loops(ufunc, row),
         )
         if function in vars(special):
             PRIMITIVES_OF[function] = (*PRIMITIVES_OF.get(function, ()), name)
         TABLE[name] = row
+
+
+def _loops(ufunc: Any, row: Row) -> Universal | None:
+    """Return the universal function that computes a primitive."""
+    if row.loops is not None:
+        return row.loops
+    if row.run is not None or not isinstance(ufunc, np.ufunc):
+        return None
+    return Universal(ufunc, row.output[1] if row.output else 0, row.whole or ufunc.__name__ in SPEAKING)
+
+
+def hidden(name: str, **options: Any) -> Universal | None:
+    """Return the universal function behind a function of SciPy, if it is found."""
+    return Universal(hidden_ufunc(name), **options) if hidden_ufuncs_are_found() else None
 
 
 def constants(function: str) -> set[int]:
