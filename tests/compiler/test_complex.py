@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.compiler.interpreting import kernels_in_python
 
 import fgrad as fg
 import fgrad.numpy as fnp
@@ -77,6 +78,8 @@ UNARY: dict[str, Callable[..., Any]] = {
     "dividing": lambda np, z: 1 / z,
     "exp": lambda np, z: np.exp(z),
     "log": lambda np, z: np.log(z),
+    "log2": lambda np, z: np.log2(z),
+    "log10": lambda np, z: np.log10(z),
     "sqrt": lambda np, z: np.sqrt(z),
     "sin": lambda np, z: np.sin(z),
     "cos": lambda np, z: np.cos(z),
@@ -342,6 +345,18 @@ def test_donated_memory() -> None:
     z = drawn(100)
     expected = z * 2 + 1
     np.testing.assert_array_equal(f(z), expected)
+
+
+def test_kernels_that_python_runs() -> None:
+    def f(z: Any, x: Any) -> Any:
+        last, ys = fg.lax.scan(lambda c, y: (c * y + 1j, fnp.abs(c)), z, x)
+        return fnp.exp(last) @ fnp.conj(last), ys, fnp.fft.fft(last), fnp.tan(z) / last
+
+    z, x = drawn(3), drawn(4, 3, seed=1)
+    expected = f(z, x)
+    with kernels_in_python():
+        for found, y in zip(fg.jit(f)(z, x), expected, strict=True):
+            np.testing.assert_allclose(found, y, rtol=1e-12)
 
 
 def test_batches_of_complex_functions() -> None:

@@ -43,6 +43,15 @@ def both_ways(request, monkeypatch):
     return request.param
 
 
+def test_complex_numbers(both_ways, rng):
+    def f(z, w):
+        return np.sum(z * w), np.fft.fft(z), abs(z)
+
+    z, w = rng.normal(size=6) + 1j * rng.normal(size=6), 2j
+    for found, expected in zip(fg.jit(f).as_njit(z, w)(z, w), f(z, w), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
 def test_value_gradient_and_product(both_ways, rng):
     x, v = rng.normal(size=(2, 5))
 

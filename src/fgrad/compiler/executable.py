@@ -12,7 +12,7 @@ from numpy.linalg import LinAlgError
 from fgrad.compiler.cost import Cost, cost
 from fgrad.compiler.layout import Buffer
 from fgrad.compiler.listing import source, titles
-from fgrad.compiler.pairs import as_pairs
+from fgrad.compiler.pairs import as_pairs, is_pair
 from fgrad.compiler.plan import ALIGN, Plan, Python, Segment, Shared
 from fgrad.compiler.simplify import simplify
 from fgrad.compiler.speculation import speculative_program
@@ -298,6 +298,7 @@ class _Context:
             self.slots = checks.addresses(self.arrays)
         self.initial = None if self.interpreted else self.slots.copy()
         self.words = plan.table.words
+        self.complex = [k for k, v in enumerate((*plan.inputs, *plan.outputs)) if is_pair(v.aval)]
         self.titles = titles(plan) if apart else []
         pieces = list(plan.pieces(apart=apart))
         self.is_compiled = not self.interpreted and not any(isinstance(s, Python) for _, s in pieces)
@@ -314,7 +315,10 @@ class _Context:
             self.slots.__init__(self.arrays)
         else:
             self.slots[:] = self.initial
-        for k, x in enumerate(map(as_pairs, (*ins, *outs))):
+        given = [*ins, *outs]
+        for k in self.complex:
+            given[k] = as_pairs(given[k])
+        for k, x in enumerate(given):
             self.arrays[k] = x
             if self.interpreted:
                 self.slots[k] = x

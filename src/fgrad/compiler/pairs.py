@@ -20,6 +20,7 @@ from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.control_flow import PLAIN, Branches, Code, Grown, Scan, While
 from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, TOTAL, Primitive, flat, register
 from fgrad.core.program import Equation, Program, Var, applied, aval_out
+from fgrad.expr.atoms import LN2, LN10
 
 Parts: TypeAlias = tuple[Any, Any]  # variables, numbers or constant arrays, which broadcast to the shape
 TRANSFORMS = ("fft", "ifft", "rfft", "irfft")  # which take memory besides their result
@@ -770,6 +771,20 @@ def _log(z: Number) -> Number:
     near = (length > 0.75) & (length < 1.5)
     square_less_one = near.choose(first + (lost + rest + square[1] + other[1]), 0.0)
     return near.choose(square_less_one.to("log1p") * 0.5, re), y.to("arctan2", x)
+
+
+@formula("log2")
+def _log2(z: Number) -> Number:
+    return _scaled_by(_log(z), 1 / LN2)
+
+
+@formula("log10")
+def _log10(z: Number) -> Number:
+    return _scaled_by(_log(z), 1 / LN10)
+
+
+def _scaled_by(z: Number, factor: float) -> Number:
+    return z[0] * factor, z[1] * factor
 
 
 def _added(x: Real, y: Real) -> Number:
