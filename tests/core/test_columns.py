@@ -105,12 +105,10 @@ def test_nothing_assigns_to_primitives_from_elsewhere():
 VOCABULARY = {
     "add",  # terms are collected, gradients and counters of loops add up
     "broadcast_to",  # is what rules for shapes, operands and sums move out of each other's way
-    "concatenate",  # slices, sums and writes look through it, and writes become it
     "divide",  # factors of sums, of products and of slopes are divided once
     "multiply",  # the same of factors
     "reshape",  # moves as broadcasts do, and between all of them
     "transpose",  # is absorbed by products and sums, and written by loops and products
-    "unslice",  # slices, sums and additions look through its zeros
 }
 
 

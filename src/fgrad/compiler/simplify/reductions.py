@@ -6,14 +6,13 @@ These rules change the order of additions, so results may differ by rounding, an
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fgrad.compiler.simplify.constants import is_constant, number, typed
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
-from fgrad.compiler.simplify.shapes import Box, boxes, index_of, is_whole, take, through, undropped
+from fgrad.compiler.simplify.shapes import SUMMED, Box, is_whole, remaining, take, through, undropped
 from fgrad.core.aval import Shape
 from fgrad.core.program import Equation
 
@@ -37,10 +36,6 @@ def _repeated(rw: Rewriting, x: Any) -> tuple[Any, set[int]] | None:
 def _squeezed(rw: Rewriting, inner: Any, shape: Shape, repeated: set[int]) -> Any:
     """Return what is repeated, without the axes along which it is."""
     return rw.reshape(inner, tuple(n for i, n in enumerate(shape) if i not in repeated))
-
-
-def _remaining(axes: Sequence[int], rank: int) -> list[int]:
-    return [i for i in range(rank) if i not in axes]
 
 
 # ---- sums -------------------------------------------------------------------------------------------
@@ -83,63 +78,11 @@ def summed(rw: Rewriting, e: Equation) -> Any:
         return rw.reshape(x, out.shape)
     if made := rw.maker(x, "sum"):
         (inner,), first = made.args, made.params["axes"]
-        rest = _remaining(first, rw.aval(inner).ndim)
+        rest = remaining(first, rw.aval(inner).ndim)
         return rw.make("sum", inner, axes=tuple(sorted({*first, *(rest[a] for a in axes)})))
-    if made := rw.maker(x, "transpose"):
-        order = made.params["axes"]
-        old = tuple(sorted(order[a] for a in axes))
-        total = rw.make("sum", made.args[0], axes=old)
-        kept = [order[a] for a in _remaining(axes, aval.ndim)]
-        names = sorted(kept)
-        return rw.make("transpose", total, axes=tuple(names.index(a) for a in kept))
-    if made := rw.maker(x, "reshape"):
-        return _sum_of_reshape(rw, made.args[0], axes, aval.shape)
-    if made := rw.maker(x, "unslice"):
-        return _sum_of_unslice(rw, made, axes)
-    if made := rw.maker(x, "concatenate"):
-        return _sum_of_pieces(rw, e, made)
-    return None
-
-
-def _sum_of_reshape(rw: Rewriting, x: Any, axes: Sequence[int], shape: Shape) -> Any:
-    """Sum before a reshape that adds or takes away axes of length one, or where everything is summed."""
-    own = rw.aval(x).shape
-    if len(axes) == len(shape):
-        return rw.make("sum", x, axes=tuple(range(len(own))))
-    wide = [i for i, n in enumerate(shape) if n != 1]
-    own_wide = [i for i, n in enumerate(own) if n != 1]
-    if [shape[i] for i in wide] != [own[i] for i in own_wide]:
-        return None
-    where = dict(zip(wide, own_wide, strict=True))
-    total = rw.make("sum", x, axes=tuple(where[a] for a in axes if a in where))
-    return rw.reshape(total, tuple(shape[i] for i in _remaining(axes, len(shape))))
-
-
-def _sum_of_unslice(rw: Rewriting, made: Equation, axes: Sequence[int]) -> Any:
-    shape = made.params["shape"]
-    taken = boxes(shape, made.params["index"])
-    if taken is None:
-        return None
-    own = rw.reshape(made.args[0], tuple(b.length for b in taken))
-    total = rw.make("sum", own, axes=tuple(axes))
-    rest = _remaining(axes, len(shape))
-    if not rest:
-        return total
-    kept = [taken[i] for i in rest]
-    value = rw.reshape(total, tuple(b.length for b in kept if not b.drops))
-    return rw.make("unslice", value, shape=tuple(shape[i] for i in rest), index=index_of(kept))
-
-
-def _sum_of_pieces(rw: Rewriting, e: Equation, made: Equation) -> Any:
-    """Sum pieces that are joined along an axis that stays each for itself; a scalar sum adds few of them."""
-    axis, axes = made.params["axis"], e.params["axes"]
-    if axis in axes or not rw.single(e.args[0]):
-        return None
-    rest = _remaining(axes, rw.aval(e.args[0]).ndim)
-    parts = [rw.make("sum", p, axes=axes) for p in made.args if rw.aval(p).dtype == made.outs[0].aval.dtype]
-    if len(parts) != len(made.args):
-        return None
-    return rw.make("concatenate", *parts, axis=rest.index(axis))
+    made = rw.maker(x)
+    rule = SUMMED.get(made.name) if made else None
+    return rule(rw, e, made) if rule else None
 
 
 @REDUCTIONS.on("sum", "mean")

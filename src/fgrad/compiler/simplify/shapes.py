@@ -166,6 +166,11 @@ def index_of(taken: Sequence[Box]) -> tuple[Any, ...]:
     return tuple(b.index for b in taken)
 
 
+def remaining(axes: Sequence[int], rank: int) -> list[int]:
+    """Return the axes that are left without `axes`."""
+    return [i for i in range(rank) if i not in axes]
+
+
 def _added(shape: Shape, index: tuple[Any, ...]) -> bool:
     return any(p is None for p in index) and not any(p.__class__ is bool for p in index)
 
@@ -220,17 +225,24 @@ def sliced(rw: Rewriting, e: Equation) -> Any:
 _NOTHING = Equation("", (), {}, (), "")
 
 
-_THROUGH: dict[str, Callable[..., Any]] = {}  # (rewriting, equation, what is taken, shape) -> it, or None
+Table = dict[str, Callable[..., Any]]  # of a primitive: what its result is replaced by
 
 
-def through(name: str) -> Callable[[Callable[..., Any]], Any]:
-    """Return the decorator that adds how parts of the result of a primitive are made of parts of operands."""
+def _filling(table: Table) -> Callable[[str], Callable[[Callable[..., Any]], Any]]:
+    """Return what makes decorators that add the rule of a primitive to a table."""
 
-    def add(rule: Callable[..., Any]) -> Callable[..., Any]:
-        _THROUGH[name] = rule
-        return rule
+    def on(name: str) -> Callable[[Callable[..., Any]], Any]:
+        def add(rule: Callable[..., Any]) -> Callable[..., Any]:
+            table[name] = rule
+            return rule
 
-    return add
+        return add
+
+    return on
+
+
+_THROUGH: Table = {}  # parts of it, of parts of operands: (rewriting, equation, what is taken, shape) -> them
+through = _filling(_THROUGH)
 
 
 @through("slice")
@@ -360,8 +372,19 @@ def unsliced(rw: Rewriting, e: Equation) -> Any:
     made = rw.maker(x, "unslice")
     inner = boxes(made.params["shape"], made.params["index"]) if made else None
     if made and inner is not None:
-        return rw.make("unslice", made.args[0], shape=shape, index=index_of(_of_taken(taken, inner)))
+        return padded(rw, made.args[0], shape, _of_taken(taken, inner))
     return None
+
+
+def part(rw: Rewriting, x: Any, shape: Shape) -> tuple[Any, Any] | None:
+    """Return what is written into zeros of this shape, and its index; None if `x` is nothing like it."""
+    made = rw.maker(x, "unslice")
+    return (made.args[0], made.params["index"]) if made and rw.aval(x).shape == shape else None
+
+
+def padded(rw: Rewriting, x: Any, shape: Shape, taken: Sequence[Box]) -> Any:
+    """Return the array that holds `x` at `taken`, and zeros beside it."""
+    return rw.make("unslice", x, shape=shape, index=index_of(taken))
 
 
 # ---- joined arrays ----------------------------------------------------------------------------------
@@ -377,11 +400,14 @@ def concatenation(rw: Rewriting, e: Equation) -> Any:
     full = [x for x in pieces if rw.aval(x).shape[axis] and rw.aval(x).dtype == dtype]
     if all(rw.aval(x).dtype == dtype for x in pieces) and full:
         pieces = full
-    if len(pieces) == 1:
-        return pieces[0]
-    if len(pieces) != len(e.args):
-        return rw.make("concatenate", *pieces, axis=axis)
+    if len(pieces) != len(e.args) or len(pieces) == 1:
+        return joined(rw, pieces, axis)
     return None
+
+
+def joined(rw: Rewriting, pieces: Sequence[Any], axis: int) -> Any:
+    """Return pieces joined along an axis."""
+    return rw.make("concatenate", *pieces, axis=axis) if len(pieces) > 1 else pieces[0]
 
 
 @SHAPES.on("stack")
@@ -418,3 +444,64 @@ def gathered(rw: Rewriting, e: Equation) -> Any:
         return None
     rest = [Box(0, m, 1) for m in rw.aval(x).shape[1:]]
     return take(rw, x, [Box(int(places[0]), places.size, step), *rest])
+
+
+# ---- sums of the same elements in other places ------------------------------------------------------
+
+
+SUMMED: Table = {}  # its sum, of sums of operands: (rewriting, the sum, equation of what is summed) -> it
+summed = _filling(SUMMED)
+
+
+@summed("transpose")
+def _sum_of_transpose(rw: Rewriting, e: Equation, made: Equation) -> Any:
+    axes, order = e.params["axes"], made.params["axes"]
+    total = rw.make("sum", made.args[0], axes=tuple(sorted(order[a] for a in axes)))
+    kept = [order[a] for a in remaining(axes, len(order))]
+    names = sorted(kept)
+    return rw.make("transpose", total, axes=tuple(names.index(a) for a in kept))
+
+
+@summed("reshape")
+def _sum_of_reshape(rw: Rewriting, e: Equation, made: Equation) -> Any:
+    """Sum before a reshape that adds or takes away axes of length one, or where everything is summed."""
+    (x,), shape, axes = made.args, made.outs[0].aval.shape, e.params["axes"]
+    own = rw.aval(x).shape
+    if len(axes) == len(shape):
+        return rw.make("sum", x, axes=tuple(range(len(own))))
+    wide = [i for i, n in enumerate(shape) if n != 1]
+    own_wide = [i for i, n in enumerate(own) if n != 1]
+    if [shape[i] for i in wide] != [own[i] for i in own_wide]:
+        return None
+    where = dict(zip(wide, own_wide, strict=True))
+    total = rw.make("sum", x, axes=tuple(where[a] for a in axes if a in where))
+    return rw.reshape(total, tuple(shape[i] for i in remaining(axes, len(shape))))
+
+
+@summed("unslice")
+def _sum_of_unslice(rw: Rewriting, e: Equation, made: Equation) -> Any:
+    shape, axes = made.params["shape"], e.params["axes"]
+    taken = boxes(shape, made.params["index"])
+    if taken is None:
+        return None
+    own = rw.reshape(made.args[0], tuple(b.length for b in taken))
+    total = rw.make("sum", own, axes=axes)
+    rest = remaining(axes, len(shape))
+    if not rest:
+        return total
+    kept = [taken[i] for i in rest]
+    value = rw.reshape(total, tuple(b.length for b in kept if not b.drops))
+    return padded(rw, value, tuple(shape[i] for i in rest), kept)
+
+
+@summed("concatenate")
+def _sum_of_pieces(rw: Rewriting, e: Equation, made: Equation) -> Any:
+    """Sum pieces that are joined along an axis that stays each for itself; a scalar sum adds few of them."""
+    axis, axes = made.params["axis"], e.params["axes"]
+    if axis in axes or not rw.single(e.args[0]):
+        return None
+    rest = remaining(axes, rw.aval(e.args[0]).ndim)
+    parts = [rw.make("sum", p, axes=axes) for p in made.args if rw.aval(p).dtype == made.outs[0].aval.dtype]
+    if len(parts) != len(made.args):
+        return None
+    return joined(rw, parts, rest.index(axis))

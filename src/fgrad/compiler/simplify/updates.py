@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
-from fgrad.compiler.simplify.shapes import Box, boxes, index_of, kept_lengths, lengths
+from fgrad.compiler.simplify.shapes import Box, boxes, index_of, joined, kept_lengths, lengths, padded, part
 from fgrad.core.aval import Aval, Shape
 from fgrad.core.program import Equation
 
@@ -34,10 +34,10 @@ def added(rw: Rewriting, e: Equation) -> Any:
     shape, others = out.aval.shape, []
     parts: list[Part] = []
     for term in _terms(rw, e):
-        made = rw.maker(term, "unslice") if rw.single(term) else None
-        place = _place(shape, made.params["index"]) if made and term.aval == out.aval else None
-        if made and place:
-            parts.append(Part(rw.reshape(made.args[0], lengths(place)), place))
+        held = part(rw, term, shape) if rw.single(term) and term.aval == out.aval else None
+        place = _place(shape, held[1]) if held else None
+        if held and place:
+            parts.append(Part(rw.reshape(held[0], lengths(place)), place))
         else:
             others.append(term)
     if len(parts) < 2:
@@ -101,16 +101,16 @@ def _wider(rw: Rewriting, e: Equation) -> Any:
         return None
     summed = rw.maker(base, "add")
     for x, y in (summed.args, summed.args[::-1]) if summed else ():
-        made = rw.maker(y, "unslice")
-        if made and rw.aval(x) == base.aval and _place(shape, made.params["index"]) == place:
+        held = part(rw, y, shape)
+        if held and rw.aval(x) == base.aval and _place(shape, held[1]) == place:
             return rw.make("update", x, number, index=index_of(place))
     before = rw.maker(base, "update")
     own = rw.scalar(before.args[1]) if before else None
     if not before or own is None or rw.constants.key(own) != rw.constants.key(number):
         return None
     first = _place(shape, before.params["index"])
-    joined = _joined(first, place) if first else None
-    return rw.make("update", before.args[0], number, index=index_of(joined)) if joined else None
+    both = _joined(first, place) if first else None
+    return rw.make("update", before.args[0], number, index=index_of(both)) if both else None
 
 
 def _joined(a: tuple[Box, ...], b: tuple[Box, ...]) -> tuple[Box, ...] | None:
@@ -157,7 +157,5 @@ def _assembled(rw: Rewriting, parts: Sequence[Part], aval: Aval) -> Any:
             pieces.append(rw.full(0, Aval(gap, aval.dtype)))
         pieces.append(value)
         end = start + length
-    joined = rw.make("concatenate", *pieces, axis=axis) if len(pieces) > 1 else pieces[0]
     region = (*first[:axis], Box(begin, end - begin, 1), *first[axis + 1 :])
-    whole: Any = rw.make("unslice", joined, shape=aval.shape, index=index_of(region))
-    return whole
+    return padded(rw, joined(rw, pieces, axis), aval.shape, region)
