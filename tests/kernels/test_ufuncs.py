@@ -15,7 +15,7 @@ from tests.ops.test_primitives import SAMPLES, Sample
 import fgrad as fg
 from fgrad.compiler.decompose import decompose
 from fgrad.compiler.fuse import Call, fuse
-from fgrad.compiler.library import LIBRARY, is_native
+from fgrad.compiler.library import LIBRARY, REASONS, is_native
 from fgrad.compiler.pairs import in_pairs
 from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation
@@ -24,87 +24,6 @@ from fgrad.kernels import native
 from fgrad.scipy.special.primitives import TABLE
 
 NATIVE, LIBRARIES, PYTHON = "native", "library by address", "Python"
-ITERATIONS = "an iteration of NumPy's calls over whole arrays, as eager mode runs it"
-FACTORS = "LAPACK's or SciPy's routine"
-REASONS = {  # of primitives that leave machine code for some operands: the list may only become shorter
-    **dict.fromkeys(
-        ("broadcast_to", "cumprod", "cumsum", "gather", "imag", "real", "scatter_add", "slice", "where"),
-        "views of nothing, single elements by lists, and narrow integers",
-    ),
-    **dict.fromkeys(("to_device", "staged_to_device", "to_device_of"), "a copy between devices"),
-    **dict.fromkeys(
-        [
-            "second_minors",
-            "minors",
-            "eigh",
-            "solve",
-            "qr",
-            "pinv",
-            "svd",
-            "sylvester",
-            "riccati",
-            "polar",
-            "ldl",
-            "solve_banded",
-            "lu_factor",
-            "pivot_order",
-            "roots",
-            "simple_roots",
-        ],
-        FACTORS,
-    ),
-    **dict.fromkeys(
-        [
-            "matrix_function",
-            "frechet",
-            "log_frechet",
-            "regular",
-            "regularized",
-            "recursion",
-            "spline_filter",
-            "log_gamma_ratio",
-            "logit_beta_ratio",
-            "normal_between",
-            "carlson",
-            "elliptic_moment",
-            "polygamma",
-            "spherical",
-            "modified",
-            "recur",
-        ],
-        ITERATIONS,
-    ),
-    **dict.fromkeys(("fft", "ifft", "rfft", "irfft"), "NumPy's transform"),
-    **dict.fromkeys(("convolve", "conv", "max_pool", "window_sum", "window_spread"), "what eager mode calls"),
-    **dict.fromkeys(("argsort", "argpartition", "rank", "search"), "NumPy's sort and search"),
-    **dict.fromkeys(("put", "winners", "representative"), "the last of several writes counts"),
-    **dict.fromkeys(("threefry", "draw"), "a sampler"),
-    **dict.fromkeys(
-        (
-            "pbdv_d",
-            "pbdv_dp",
-            "pbvv_v",
-            "pbvv_vp",
-            "bdtr",
-            "bdtrc",
-            "bdtri",
-            "nbdtr",
-            "nbdtrc",
-            "nbdtri",
-            "pdtri",
-            "expn",
-            "yn",
-            "kn",
-        ),
-        "SciPy warns or raises, whatever errstate says",
-    ),
-    "power": "integers raise where an exponent is negative",
-    "accumulate": "NumPy's running ufunc",
-    "ive_signed": "a product with SciPy's function",
-    **dict.fromkeys(
-        ("spherical_jn", "spherical_yn", "spherical_in", "spherical_kn"), "reflections of negative arguments"
-    ),
-}
 
 
 def staged(primitive: str, args: Any, params: Any) -> Any:
@@ -149,6 +68,14 @@ def test_no_primitive_leaves_machine_code_but_those_that_are_listed():
     missing = {name for name, places in table().items() if PYTHON in places} - REASONS.keys()
     assert not missing, f"Python computes {missing}: give them kernels"
     assert not REASONS.keys() - PRIMITIVES.keys()
+    assert len(REASONS) <= 88  # which may only become fewer
+
+
+def test_the_cost_of_a_program_names_what_python_computes_and_why():
+    cost = fg.jit(lambda x: np.linalg.svd(np.sin(x))[1] * 2).lower(np.eye(3)).cost()
+    assert cost.python == ("svd: a routine of LAPACK or SciPy computes it",)
+    assert str(cost).endswith("; Python computes svd: a routine of LAPACK or SciPy computes it")
+    assert not fg.jit(lambda x: np.exp(x).sum()).lower(np.ones(3)).cost().python
 
 
 POINTS = (0.5, -0.5, 2.0, 0.0, -1.0, np.nan, 1.5, 3.0, -0.0, 30.0, np.inf, -np.inf, -2.5, 1e-8, 5e-324, 700.0)

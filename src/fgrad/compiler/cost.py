@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from fgrad.compiler.elements import shape_of
 from fgrad.compiler.emit import Part
 from fgrad.compiler.fuse import Call, Nest
+from fgrad.compiler.library import reason
 from fgrad.compiler.plan import Block, Choice, Inner, Loop, Plan
 from fgrad.core.primitive import CONTRACTION
 from fgrad.core.program import Equation, aval_out
@@ -27,6 +28,7 @@ class Cost(NamedTuple):
         kernels: how many there are, equal ones counted once: what had to be compiled.
         launches: how often kernels and libraries are called.
         temporaries: bytes of the memory that a call needs besides its arguments and results.
+        python: which operations Python computes between kernels, and why: each once.
     """
 
     flops: int
@@ -34,18 +36,26 @@ class Cost(NamedTuple):
     kernels: int
     launches: int
     temporaries: int
+    python: tuple[str, ...]
 
     def __str__(self) -> str:
         return (
             f"{self.flops:,} operations, {self.bytes:,} bytes read and written, {self.kernels} kernels, "
             f"{self.launches} launches, {self.temporaries:,} bytes of temporaries"
+            + "".join(f"; Python computes {why}" for why in self.python)
         )
 
 
 def cost(plan: Plan) -> Cost:
     """Return what a call of a program takes."""
     flops, moved, launches = _block(plan.block)
-    return Cost(flops, moved, len({k.text for k in plan.kernels}), launches, plan.size)
+    return Cost(flops, moved, len({k.text for k in plan.kernels}), launches, plan.size, _python(plan.block))
+
+
+def _python(block: Block) -> tuple[str, ...]:
+    """Return what Python computes, and why: nothing in loops that the table runs."""
+    calls = (s.equation for i, s in enumerate(block.steps) if isinstance(s, Call) and i not in block.inner)
+    return tuple(dict.fromkeys(filter(None, map(reason, calls))))
 
 
 def contraction(equation: Equation) -> int:

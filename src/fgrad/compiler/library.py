@@ -15,6 +15,33 @@ from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import native, ufuncs
 
+# why Python computes what it does: reasons, and the primitives that are never native, or not for all operands
+_REASONS = """
+no kernel knows these dtypes: broadcast_to cumprod cumsum gather imag real scatter_add slice
+it copies between devices: to_device staged_to_device to_device_of
+a routine of LAPACK or SciPy computes it: second_minors minors eigh solve qr pinv svd sylvester riccati polar
+a routine of LAPACK or SciPy computes it: ldl solve_banded lu_factor pivot_order roots simple_roots eig
+it is an iteration over whole arrays: matrix_function frechet log_frechet regular regularized recursion recur
+it is an iteration over whole arrays: spline_filter log_gamma_ratio logit_beta_ratio normal_between carlson
+it is an iteration over whole arrays: elliptic_moment polygamma spherical modified
+NumPy transforms these lengths or dtypes: fft ifft rfft irfft
+eager mode's kernel computes it: convolve conv max_pool window_sum window_spread
+NumPy sorts and searches: argsort argpartition rank search
+of several writes to a place the last one counts: put winners representative
+it draws random numbers: threefry draw
+SciPy warns or raises whatever errstate says: pbdv_d pbdv_dp pbvv_v pbvv_vp bdtr bdtrc bdtri
+SciPy warns or raises whatever errstate says: nbdtr nbdtrc nbdtri pdtri expn yn kn
+NumPy raises where integers have negative exponents: power
+it is a running ufunc: accumulate
+SciPy's function is computed by reflection: spherical_jn spherical_yn spherical_in spherical_kn ive_signed
+it is a loop or branch with operations that Python computes: lax.scan lax.while_loop lax.cond
+it calls a function of Python: pure_callback effect
+"""
+REASONS = {
+    name: reason
+    for reason, _, names in (line.partition(": ") for line in _REASONS.strip().splitlines())
+    for name in names.split()
+}
 WORK = 64  # operations of a function that a library computes, or so
 
 
@@ -79,6 +106,14 @@ def _universal(equation: Equation, slots: dict[Var, int]) -> Launch | None:
 def is_native(equation: Equation) -> bool:
     """Return whether a kernel computes an equation."""
     return launch(equation, _Anywhere()) is not None
+
+
+def reason(equation: Equation) -> str:
+    """Return why Python computes an equation; "" if a kernel does."""
+    if is_native(equation):
+        return ""
+    name = equation.params["of"] if equation.name == "complex.call" else equation.name
+    return f"{name}: {REASONS.get(name, 'no kernel knows these operands')}"
 
 
 def fails(equation: Equation) -> bool:
