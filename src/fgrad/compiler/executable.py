@@ -14,6 +14,7 @@ from fgrad.compiler.layout import Buffer
 from fgrad.compiler.listing import source, titles
 from fgrad.compiler.pairs import as_pairs, is_pair
 from fgrad.compiler.plan import ALIGN, Plan, Python, Segment, Shared
+from fgrad.compiler.rolling import rolled
 from fgrad.compiler.simplify import simplify
 from fgrad.compiler.speculation import speculative_program
 from fgrad.core.aval import Aval, aval_of
@@ -71,7 +72,7 @@ class Executable:
         kept: int | None = None,
     ) -> None:
         self.name = name
-        self.program = lowered(program)
+        self.program = lowered(rolled(program))
         fast = speculative_program(self.program) if speculative and not donated else None
         self.is_speculative = fast is not None
         self._plan = Plan(fast or self.program, name, doubts=int(self.is_speculative), donated=donated)

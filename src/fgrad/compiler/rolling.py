@@ -1,0 +1,720 @@
+"""Rolling: equal stretches of a long program become one loop, so that they are compiled once.
+
+A Python loop is staged step by step, and so is the way back through it. Equations are numbered, equal ones
+alike, whatever they take and whatever the constants are. Where the numbers repeat with a period, each operand
+of a step comes from
+
+- the step itself, or one of the steps before, which makes it a carry of the loop,
+- outside, the same in each step: a constant of the loop,
+- outside, another one in each step: these are stacked, and the loop goes along them. What another loop has
+  made step by step is stacked already, and the way back goes along that in reverse.
+
+Steps of which an operand does not fit end a loop; a shorter one of the others may remain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from fgrad.compiler.decompose import decompose
+from fgrad.compiler.fuse import is_fusable
+from fgrad.compiler.library import is_native
+from fgrad.core.aval import Aval, aval_of
+from fgrad.core.control_flow import PLAIN, Branches, Scan, While, programs_of
+from fgrad.core.primitive import PRIMITIVES
+from fgrad.core.program import Equation, Program, Var, aval_out
+from fgrad.core.rewriting.effects import has_effect
+from fgrad.core.rewriting.keys import Keys
+from fgrad.core.rewriting.liveness import eliminate
+
+LONG = 600  # equations: shorter programs are compiled as they are, and run as fast as they can
+TURNS = 8  # steps, at least, of a loop
+PART = 96  # equations, at least, of which a loop is made
+LAG = 4  # steps, at most, that a value waits for its use
+STEP = 128  # equations of a step that are compiled in no time, so that loops inside of it stay as they are
+WORK = 1 << 15  # elements that a step computes: threads share the work of larger ones outside of loops
+ROUNDS = 6  # loops in loops
+
+
+def rolled(program: Program) -> Program:
+    """Return a program that computes the same, with loops where a long one repeats itself."""
+    if len(program.equations) < LONG:
+        return program
+    found = eliminate(program)
+    before = len(found.equations)
+    changed = False
+    for _ in range(ROUNDS):
+        new = _Roller(found).run() if len(found.equations) >= PART else None
+        if new is None:
+            break
+        import_module("fgrad.lax.primitives")  # late: few programs have loops
+        found, changed = eliminate(new), True
+    return found if changed and 2 * _size(found) <= before else program
+
+
+def _size(program: Program) -> int:
+    """Return how many equations are to be compiled."""
+    return sum(1 + sum(map(_size, programs_of(e))) for e in program.equations)
+
+
+# ---- equations as numbers -----------------------------------------------------------------------
+
+
+class _Numbers:
+    """Numbers of equations that are equal but for what they take, and for the integers of indices."""
+
+    def __init__(self) -> None:
+        self._keys = Keys()
+        self._known: dict[Any, int] = {}
+        self._bodies: dict[int, tuple[Any, Any]] = {}
+
+    def of(self, e: Equation) -> int:
+        """Return the number of an equation; of one that must stay where it is, a new one."""
+        if has_effect(e) or ("code" in e.params and not isinstance(e.params["code"], PLAIN)):
+            key: Any = object()
+        else:
+            args = tuple([self._kind(a) for a in e.args])
+            outs = tuple([(v.aval.shape, v.aval.dtype) for v in e.outs])
+            key = e.name, args, outs, self.params(e) if e.params else None
+        return self._known.setdefault(key, len(self._known))
+
+    def constant(self, x: Any) -> Any:
+        """Return the key of a constant."""
+        return self._keys.of(x)
+
+    def params(self, e: Equation) -> Any:
+        """Return the key of the parameters, without the integers of an index."""
+        if "index" in e.params:
+            others = {k: v for k, v in e.params.items() if k != "index"}
+            return self._keys.of(others), tuple(
+                [int if type(i) is int else self._keys.of(i) for i in e.params["index"]]
+            )
+        if "code" in e.params:
+            return self._code(e.params["code"])
+        return self._keys.of(e.params)
+
+    def _kind(self, a: Any) -> Any:
+        if a.__class__ is Var:
+            return a.aval.shape, a.aval.dtype
+        if isinstance(a, np.ndarray | np.generic):
+            return a.shape, a.dtype
+        return a.__class__
+
+    def _code(self, code: Any) -> Any:
+        known = self._bodies.get(id(code))
+        if known is None:
+            if isinstance(code, Scan):
+                rest: tuple[Any, ...] = (
+                    code.consts,
+                    code.carry,
+                    code.length,
+                    code.reverse,
+                    repr(code.checkpoint),
+                )
+            else:
+                rest = (code.consts,) if isinstance(code, While) else ()
+            key = code.__class__, rest, tuple(map(self._program, code.inner()))
+            known = self._bodies[id(code)] = key, code
+        return known[0]
+
+    def _program(self, program: Program) -> Any:
+        places: dict[Var, int] = {v: i for i, v in enumerate(program.inputs)}
+
+        def key(a: Any) -> Any:
+            return (places[a],) if a.__class__ is Var else (self._kind(a), self._keys.of(a))
+
+        rows: list[Any] = [tuple([(v.aval.shape, v.aval.dtype) for v in program.inputs])]
+        for e in program.equations:
+            params = (
+                self._code(e.params["code"])
+                if isinstance(e.params.get("code"), PLAIN)
+                else self._keys.of(e.params)
+            )
+            rows.append((e.name, tuple(map(key, e.args)), params, len(e.outs)))
+            for v in e.outs:
+                places[v] = len(places)
+        return tuple(rows), tuple(map(key, program.outputs))
+
+
+def _periods(numbers: np.ndarray[Any, Any]) -> Iterator[tuple[int, int, int]]:
+    """Return where `numbers` begin to repeat themselves, after how many, and how many take part."""
+    n = len(numbers)
+    rank, width = numbers, 1
+    while width * TURNS <= n:
+        order = np.argsort(rank, kind="stable")
+        ranks = rank[order]
+        distances = np.diff(order)[ranks[1:] == ranks[:-1]]
+        counts = np.bincount(distances[distances <= width], minlength=width + 1)
+        for p in np.flatnonzero(counts[width // 2 + 1 :] > 0) + width // 2 + 1:
+            if counts[p] < (TURNS - 3) * p:
+                continue
+            same = np.concatenate([[False], numbers[:-p] == numbers[p:], [False]])
+            edges = np.flatnonzero(same[1:] != same[:-1])
+            for start, stop in zip(edges[::2], edges[1::2], strict=True):
+                if stop - start >= (TURNS - 1) * p and stop - start + p >= PART:
+                    yield int(start), int(p), int(stop - start + p)
+        if len(rank) <= width:
+            break
+        pairs = rank[:-width].astype(np.int64) * (int(rank.max()) + 1) + rank[width:]
+        rank = np.unique(pairs, return_inverse=True)[1].reshape(-1)
+        width *= 2
+
+
+# ---- loops --------------------------------------------------------------------------------------
+
+
+class _Carry:
+    """What a loop hands on: output `out` of equation `at`, or another carry, for the next step."""
+
+    def __init__(self, source: tuple[int, int] | _Carry, first: Any) -> None:
+        self.source, self.first = source, first
+
+
+class _Loop:
+    """Steps of `size` equations from `start`, `turns` of them.
+
+    The operands are known by equation and place: `("here", at, out)`, a `_Carry`, `("same", x)`, or
+    `("each", xs)`. Where an index is another one in each step, its equation is `("each", ...)` itself.
+    """
+
+    def __init__(self, start: int, size: int, turns: int) -> None:
+        self.start, self.size, self.turns = start, size, turns
+        self.operands: list[list[Any]] = []
+        self.indices: dict[int, list[Any]] = {}
+        self.carries: dict[Any, _Carry] = {}
+        self.stacks: dict[Any, Var] = {}  # of an output of an equation, or of a carry as it comes
+        self.lasts: dict[_Carry, Var] = {}
+        self.args: list[list[Any]] = []
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.size * self.turns
+
+    def carry(self, source: Any, lag: int, first: Sequence[Any], key: Any) -> _Carry:
+        """Return the carry that brings the value of `lag` steps before."""
+        for i in range(lag):
+            x = first[lag - 1 - i]
+            name = source, id(x) if isinstance(x, Var) else key(x)
+            source = self.carries.setdefault(name, _Carry(source, x))
+        return source  # type: ignore[no-any-return]
+
+
+class _Roller:
+    """One round: loops whose steps are equations of the program, or loops found before."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.equations = program.equations
+        self.numbers = _Numbers()
+        self.places = {v: (i, k) for i, e in enumerate(self.equations) for k, v in enumerate(e.outs)}
+        self.loops: list[_Loop] = []
+        self.owner: dict[int, _Loop] = {}
+        self.made: list[Any] = []  # equations, and loops, whose equations are made in the end
+        self.count = 0
+        self.extracts: dict[Any, Var] = {}
+        self.effort = 40 * len(
+            self.equations
+        )  # operands to be looked at: irregular programs stay as they are
+
+    def run(self) -> Program | None:
+        """Return a program with loops; None if there are none."""
+        found = sorted(
+            _periods(np.array([self.numbers.of(e) for e in self.equations])),
+            key=lambda f: (f[1] > STEP, f[1] if f[1] > STEP else -f[1], f[0]),
+        )
+        taken = np.zeros(len(self.equations), bool)
+        for start, size, length in found:
+            todo = [(start, start + length)]
+            while todo and self.effort > 0:
+                low, high = todo.pop()
+                while low < high and taken[low]:
+                    low += 1
+                busy = np.flatnonzero(taken[low:high])
+                if len(busy):
+                    todo.append((low + int(busy[0]), high))
+                    high = low + int(busy[0])
+                if high - low < max(TURNS * size, PART):
+                    continue
+                loop, rest = self._loop(low, high, size)
+                if loop:
+                    self.loops.append(loop)
+                    taken[loop.start : loop.stop] = True
+                todo += rest
+        if not self.loops:
+            return None
+        return self._written()
+
+    # ---- finding out what the steps take -------------------------------------------------------
+
+    def _loop(self, low: int, high: int, size: int) -> tuple[_Loop | None, list[tuple[int, int]]]:
+        """Return a loop of the last steps between two places that fit together, and what remains."""
+        turns = (high - low) // size
+        first = self._fitting(low, size, turns)
+        if first:  # the steps before it are tried for themselves
+            rest = [(low, low + min(first, turns - 1) * size)]
+            if (turns - first) < TURNS or (turns - first) * size < PART:
+                return None, rest
+            low += first * size
+            turns -= first
+        else:
+            rest = []
+        loop = self._known(low, size, turns)
+        if loop is None:
+            return None, rest
+        shift = self._best_cut(loop)
+        if shift:
+            other = (high - low - shift) // size
+            if other >= TURNS and other * size >= PART and not self._fitting(low + shift, size, other):
+                loop = self._known(low + shift, size, other) or loop
+        return (loop if self._is_worth_it(loop) else None), rest
+
+    def _fitting(self, low: int, size: int, turns: int) -> int:
+        """Return the first of the steps from which on all of them take alike what they take."""
+        first = 0
+        while True:
+            before = first
+            for at in range(size):
+                es = self.equations
+                for slot in range(len(es[low + at].args)):
+                    first = max(first, self._suffix(low, size, turns, at, slot, first))
+                    if turns - first < TURNS:
+                        return first
+                if "index" in es[low + at].params:
+                    first = max(first, self._same_index(low, size, turns, at, first))
+            if first == before:
+                return first
+
+    def _suffix(self, low: int, size: int, turns: int, at: int, slot: int, first: int) -> int:
+        """Return the first step from which on an operand comes from the same place relative to its step."""
+        es, places = self.equations, self.places
+        self.effort -= turns - first
+        start = low + first * size
+        x = es[low + (turns - 1) * size + at].args[slot]
+        place = places.get(x) if x.__class__ is Var else None
+        if place is None or place[0] < start:  # from outside, as far as that is known
+            for r in range(turns - 2, first - 1, -1):
+                y = es[low + r * size + at].args[slot]
+                if y.__class__ is Var:
+                    other = places.get(y)
+                    if other is not None and other[0] >= start:
+                        return r + 1
+            return first
+        lag = turns - 1 - (place[0] - low) // size
+        if lag > LAG:
+            if lag < turns - 1 - first:  # the same value for many steps: those after it may take it
+                return turns - lag
+            return turns
+        inside, out = (place[0] - low) % size, place[1]
+        r = turns - 2
+        while r >= first:
+            y = es[low + r * size + at].args[slot]
+            where = places.get(y) if y.__class__ is Var else None
+            if where != (low + (r - lag) * size + inside, out):
+                break
+            r -= 1
+        # before step `r + 1`, what the first steps take is their own, if it is from outside of the loop
+        begin = max(r + 1 - lag, first)
+        edge = low + begin * size
+        for q in range(begin, r + 1):
+            y = es[low + q * size + at].args[slot]
+            where = places.get(y) if y.__class__ is Var else None
+            if where is not None and where[0] >= edge:
+                return r + 1
+        return begin
+
+    def _same_index(self, low: int, size: int, turns: int, at: int, first: int) -> int:
+        """Return the first step from which on an index is the same, or is that of one outside."""
+        es = self.equations
+        last = es[low + (turns - 1) * size + at]
+        index = last.params["index"]
+        start = low + first * size
+        outside = last.name == "slice"
+        if outside:
+            x = last.args[0]
+            place = self.places.get(x) if x.__class__ is Var else None
+            outside = place is None or place[0] < start
+        for r in range(turns - 2, first - 1, -1):
+            e = es[low + r * size + at]
+            if e.params["index"] != index and not (outside and e.args[0] is last.args[0]):
+                return r + 1
+        return first
+
+    def _known(self, low: int, size: int, turns: int) -> _Loop | None:
+        """Return the loop of steps that fit together; None if one of its operands does not after all."""
+        loop = _Loop(low, size, turns)
+        es, places = self.equations, self.places
+        key = self.numbers.constant
+        for at in range(size):
+            row: list[Any] = []
+            column = es[low + at : low + size * turns : size]
+            for slot in range(len(column[0].args)):
+                xs = [e.args[slot] for e in column]
+                last = xs[-1]
+                place = places.get(last) if last.__class__ is Var else None
+                if place is not None and place[0] >= low:
+                    lag = turns - 1 - (place[0] - low) // size
+                    inside, out = (place[0] - low) % size, place[1]
+                    if lag == 0:
+                        row.append(("here", inside, out))
+                        continue
+                    aval = es[low + inside].outs[out].aval
+                    first = [self._as(x, aval) for x in xs[:lag]]
+                    if any(x is None for x in first):
+                        return None
+                    row.append(loop.carry((inside, out), lag, first, key))
+                elif all(x is last for x in xs):
+                    row.append(("same", last))
+                elif any(x.__class__ is Var for x in xs):
+                    if not all(x.__class__ is Var or isinstance(x, np.ndarray | np.generic) for x in xs):
+                        return None
+                    row.append(("each", xs))
+                elif len({key(x) for x in xs}) == 1:
+                    row.append(("same", last))
+                else:
+                    stacked = _constants(xs, column[0])
+                    if stacked is None:
+                        return None
+                    row.append(("each", stacked))
+            loop.operands.append(row)
+            if "index" in column[0].params:
+                indices = [e.params["index"] for e in column]
+                if any(i != indices[0] for i in indices):
+                    if isinstance(row[0], _Carry) or row[0][0] != "same":
+                        return None
+                    loop.indices[at] = indices
+        return loop
+
+    def _as(self, x: Any, aval: Aval) -> Any:
+        """Return a first carry, None if it is none of this type."""
+        if x.__class__ is Var or isinstance(x, np.ndarray | np.generic):
+            return x if aval_out(x) == aval else None
+        return np.asarray(x, aval.dtype) if aval.shape == () and aval.dtype.kind in "fc" else None
+
+    def _best_cut(self, loop: _Loop) -> int:
+        """Return after how many equations to cut, so that a step hands on the least."""
+        size = loop.size
+        last: dict[tuple[int, int], int] = {}  # from the equation that makes a value, to that which takes it
+        for at, row in enumerate(loop.operands):
+            for x in row:
+                if isinstance(x, _Carry):
+                    lag, source = 1, x.source
+                    while isinstance(source, _Carry):
+                        lag, source = lag + 1, source.source
+                    last[source] = max(last.get(source, 0), at + lag * size)
+                elif x[0] == "here":
+                    last[x[1], x[2]] = max(last.get((x[1], x[2]), 0), at)
+        waiting = [0] * size
+        for (at, _), end in last.items():
+            for cut in range(at + 1, end + 1):
+                waiting[cut % size] += 1
+        least = min(waiting)
+        return waiting.index(least) if least < waiting[0] else 0
+
+    def _is_worth_it(self, loop: _Loop) -> bool:
+        """Return whether the steps run as fast as outside of a loop, in one thread and natively."""
+        step = self.equations[loop.start : loop.start + loop.size]
+        if sum(v.aval.size for e in step for v in e.outs) > WORK:
+            return False
+        made = {v for e in step for v in e.outs}
+        given = {a: None for e in step for a in e.args if isinstance(a, Var) and a not in made}
+        return _is_native(Program(list(given), step, list(made), (None, None)))
+
+    # ---- writing -------------------------------------------------------------------------------
+
+    def _written(self) -> Program:
+        self.loops.sort(key=lambda x: x.start)
+        for loop in self.loops:
+            self.owner.update(dict.fromkeys(range(loop.start, loop.stop), loop))
+        i = 0
+        while i < len(self.equations):
+            here = self.owner.get(i)
+            if here is None:
+                e = self.equations[i]
+                if e.name == "stack" and len(e.args) >= TURNS and all(a.__class__ is Var for a in e.args):
+                    whole = self._whole([self._reference(a) for a in e.args])
+                    if whole is not None:
+                        self.made.append(
+                            Equation("slice", (whole,), {"index": (slice(None),)}, e.outs, e.line)
+                        )
+                        i += 1
+                        continue
+                self.made.append(e.with_args([self._value(a) for a in e.args]))
+                i += 1
+            else:
+                self._open(here)
+                self.made.append(here)
+                i = here.stop
+        outputs = [self._value(y) for y in self.program.outputs]
+        equations = [self._equation(e) if isinstance(e, _Loop) else e for e in self.made]
+        return Program(self.program.inputs, equations, outputs, (self.program.in_tree, self.program.out_tree))
+
+    def _new(self, aval: Aval) -> Var:
+        self.count += 1
+        return Var(aval, f"r{self.count}")
+
+    def _emit(self, name: str, args: Sequence[Any], aval: Aval, **params: Any) -> Var:
+        out = self._new(aval)
+        self.made.append(Equation(name, tuple(args), params, (out,), ""))
+        return out
+
+    def _place(self, v: Any) -> tuple[_Loop, tuple[int, int], int] | None:
+        """Return the loop, the output and the step that make a value, if a loop does."""
+        place = self.places.get(v) if v.__class__ is Var else None
+        loop = self.owner.get(place[0]) if place else None
+        if loop is None or place is None:
+            return None
+        turn, at = divmod(place[0] - loop.start, loop.size)
+        return loop, (at, place[1]), turn
+
+    def _value(self, v: Any) -> Any:
+        """Return a value where it is used outside of the loop that makes it."""
+        found = self._place(v)
+        if found is None:
+            return v
+        loop, key, turn = found
+        if v not in self.extracts:
+            carry = next((c for c in loop.carries.values() if c.source == key), None)
+            if carry and turn == loop.turns - 1:
+                self.extracts[v] = loop.lasts.setdefault(carry, self._new(v.aval))
+            else:
+                whole = self._stack_of(loop, key)
+                self.extracts[v] = self._emit("slice", [whole], v.aval, index=(turn,))
+        return self.extracts[v]
+
+    def _stack_of(self, loop: _Loop, key: Any) -> Var:
+        """Return all values of an output, or all that a carry is as steps begin."""
+        if key not in loop.stacks:
+            aval = self._aval(loop, key)
+            loop.stacks[key] = self._new(Aval((loop.turns, *aval.shape), aval.dtype))
+        return loop.stacks[key]
+
+    def _reference(self, v: Any) -> tuple[Any, tuple[Any, ...]] | None:
+        """Return of which array a value is which part, if it is one."""
+        found = self._place(v)
+        if found is not None:
+            loop, key, turn = found
+            if key[0] not in loop.indices:
+                return (loop, key), (turn,)
+        place = self.places.get(v) if v.__class__ is Var else None
+        e = self.equations[place[0]] if place else None
+        if e is not None and e.name == "slice" and _is_plain(e):
+            return e.args[0], e.params["index"]
+        return None
+
+    def _whole(self, parts: Sequence[Any]) -> Any:
+        """Return the array of which these are the parts along its first axis, None if there is none."""
+        if any(p is None for p in parts):
+            return None
+        base, index = parts[0]
+        if any(b is not base and b != base for b, _ in parts) or len({len(i) for _, i in parts}) > 1:
+            return None
+        indices = [i for _, i in parts]
+        moving = [k for k in range(len(index)) if any(i[k] != index[k] for i in indices)]
+        if len(moving) != 1 or any(type(i) is not int for i in index[: moving[0] + 1]):
+            return None
+        k = moving[0]
+        if any(type(i[k]) is not int for i in indices):
+            return None
+        step = indices[1][k] - index[k]
+        if not step or any(i[k] != index[k] + j * step for j, i in enumerate(indices)):
+            return None
+        array = self._stack_of(*base) if isinstance(base, tuple) else self._value(base)
+        last = index[k] + len(parts) * step
+        moved = slice(index[k], last if last >= 0 else None, None if step == 1 else step)
+        if (index[k], step, last) == (0, 1, array.aval.shape[k]) and k == 0 and len(index) == 1:
+            return array
+        full = (*index[:k], moved, *index[k + 1 :])
+        aval = aval_of(np.broadcast_to(np.zeros((), array.aval.dtype), array.aval.shape)[full])
+        return self._emit("slice", [array], aval, index=full)
+
+    def _stacked(self, xs: Sequence[Any]) -> Any:
+        """Return values side by side, along a first axis."""
+        parts = [self._reference(x) for x in xs]
+        if (whole := self._whole(parts)) is not None:
+            return whole
+        if (whole := self._before(xs)) is not None:
+            return whole
+        pieces: list[Any] = []
+        i = 0
+        while i < len(xs):
+            j = i + 1
+            while j < len(xs) and _goes_on(parts, i, j):
+                j += 1
+            whole = self._whole(parts[i:j]) if j - i > 1 else None
+            if whole is None:
+                pieces += [(x,) for x in xs[i:j]]
+            else:
+                pieces.append(whole)
+            i = j
+        aval = aval_out(xs[0])
+        arrays: list[Any] = []
+        i = 0
+        while i < len(pieces):
+            if isinstance(pieces[i], tuple):
+                j = i
+                while j < len(pieces) and isinstance(pieces[j], tuple):
+                    j += 1
+                some = [self._value(p[0]) for p in pieces[i:j]]
+                arrays.append(self._emit("stack", some, Aval((len(some), *aval.shape), aval.dtype)))
+                i = j
+            else:
+                arrays.append(pieces[i])
+                i += 1
+        if len(arrays) == 1:
+            return arrays[0]
+        return self._emit("concatenate", arrays, Aval((len(xs), *aval.shape), aval.dtype), axis=0)
+
+    def _before(self, xs: Sequence[Any]) -> Any:
+        """Return what steps of another loop took from the step before, the first one from outside."""
+        places = [self._place(x) for x in xs]
+        for turned in (False, True):
+            rows = list(zip(places, xs, strict=True))[:: -1 if turned else 1]
+            (first, x), (second, _) = rows[0], rows[1]
+            if first is not None or second is None or second[2] != 0:
+                continue
+            loop, key, _ = second
+            if any(p is None or p[:2] != (loop, key) or p[2] != j for j, (p, _) in enumerate(rows[1:])):
+                continue
+            carry = next((c for c in loop.carries.values() if c.source == key and c.first is x), None)
+            if carry is None:
+                continue
+            parts = [((loop, carry), (j,)) for j in range(len(xs))]
+            return self._whole(parts[:: -1 if turned else 1])
+        return None
+
+    def _open(self, loop: _Loop) -> None:
+        """Write what a loop takes, before it."""
+        es = self.equations
+        loop.args = []
+        for at, row in enumerate(loop.operands):
+            made: list[Any] = []
+            if at in loop.indices:
+                e = es[loop.start + at]
+                outs = [es[loop.start + at + r * loop.size].outs[0] for r in range(loop.turns)]
+                parts = [(e.args[0], i) for i in loop.indices[at]]
+                plain = all(map(_is_plain, es[loop.start + at : loop.stop : loop.size]))
+                whole = self._whole(parts) if plain else None
+                if whole is None:
+                    x = self._value(e.args[0])
+                    each = [
+                        self._emit("slice", [x], v.aval, index=i)
+                        for v, (_, i) in zip(outs, parts, strict=True)
+                    ]
+                    aval = outs[0].aval
+                    whole = self._emit("stack", each, Aval((loop.turns, *aval.shape), aval.dtype))
+                made.append(whole)
+            else:
+                for x in row:
+                    if isinstance(x, tuple) and x[0] == "each":
+                        made.append(x[1] if isinstance(x[1], np.ndarray) else self._stacked(x[1]))
+                    elif isinstance(x, tuple) and x[0] == "same":
+                        made.append(self._value(x[1]))
+                    else:
+                        made.append(None)
+            loop.args.append(made)
+        for c in loop.carries.values():
+            c.first = self._value(c.first)
+
+    def _equation(self, loop: _Loop) -> Equation:
+        """Return the loop as one operation."""
+        consts: dict[Any, Var] = {}
+        given: list[tuple[Any, Var]] = []  # what it goes along
+        arrays: dict[int, Var] = {}
+        carried = {c: Var(self._aval(loop, c), "v") for c in loop.carries.values()}
+        known: dict[tuple[int, int], Any] = {}
+        body: list[Equation] = []
+
+        def element(whole: Any, aval: Aval) -> Var:
+            if id(whole) not in arrays:
+                arrays[id(whole)] = Var(aval, "v")
+                given.append((whole, arrays[id(whole)]))
+            return arrays[id(whole)]
+
+        for at, row in enumerate(loop.operands):
+            e = self.equations[loop.start + at]
+            if at in loop.indices:
+                known[at, 0] = element(loop.args[at][0], e.outs[0].aval)
+                continue
+            args = []
+            for x, ready in zip(row, loop.args[at], strict=True):
+                if isinstance(x, _Carry):
+                    args.append(carried[x])
+                elif x[0] == "here":
+                    args.append(known[x[1], x[2]])
+                elif x[0] == "same":
+                    fixed = isinstance(ready, Var)
+                    args.append(consts.setdefault(ready, Var(ready.aval, "v")) if fixed else ready)
+                else:
+                    aval = aval_out(ready)
+                    args.append(element(ready, Aval(aval.shape[1:], aval.dtype)))
+            outs = tuple([Var(v.aval, "v") for v in e.outs])
+            known.update(((at, k), v) for k, v in enumerate(outs))
+            body.append(Equation(e.name, tuple(args), e.params, outs, e.line))
+
+        def value(source: Any) -> Any:
+            return carried[source] if isinstance(source, _Carry) else known[source]
+
+        results = [*(value(c.source) for c in carried), *map(value, loop.stacks)]
+        inputs = [*consts.values(), *carried.values(), *(v for _, v in given)]
+        inner = Program(inputs, body, results, (None, None))
+        code = Scan(inner, len(consts), len(carried), loop.turns)
+        given_args = (*consts, *(c.first for c in carried), *(x for x, _ in given))
+        lasts = [loop.lasts.get(c) or self._new(v.aval) for c, v in carried.items()]
+        found = (*lasts, *loop.stacks.values())
+        return Equation("lax.scan", given_args, {"code": code}, found, self.equations[loop.start].line)
+
+    def _aval(self, loop: _Loop, source: Any) -> Aval:
+        while isinstance(source, _Carry):
+            source = source.source
+        found: Aval = self.equations[loop.start + source[0]].outs[source[1]].aval
+        return found
+
+
+def _is_plain(e: Equation) -> bool:
+    """Return whether a slice is of a variable, by integers from 0 on and slices."""
+    index = e.params["index"]
+    return e.args[0].__class__ is Var and all(type(i) is slice or (type(i) is int and i >= 0) for i in index)
+
+
+def _goes_on(parts: Sequence[Any], i: int, j: int) -> bool:
+    """Return whether part `j` goes on as those from `i` do."""
+    a, b, c = parts[i], parts[j - 1], parts[j]
+    if a is None or b is None or c is None or len({len(x[1]) for x in (a, b, c)}) > 1:
+        return False
+    if not (a[0] == c[0] if isinstance(a[0], tuple) else a[0] is c[0]):
+        return False
+    moving = [k for k in range(len(a[1])) if c[1][k] != b[1][k]]
+    if len(moving) != 1 or type(c[1][moving[0]]) is not int or type(b[1][moving[0]]) is not int:
+        return False
+    k = moving[0]
+    others = all(a[1][m] == c[1][m] for m in range(len(a[1])) if m != k)
+    return others and (j - i == 1 or parts[i + 1][1][k] - a[1][k] == c[1][k] - b[1][k])
+
+
+def _constants(xs: Sequence[Any], e: Equation) -> np.ndarray[Any, Any] | None:
+    """Return constants side by side, numbers in the dtype in which they are used; None if it is not known."""
+    if all(isinstance(x, np.ndarray | np.generic) for x in xs):
+        return np.stack(xs)
+    dtypes = {aval_out(a).dtype for a in (*e.args, *e.outs) if isinstance(a, Var)}
+    if len(dtypes) != 1 or PRIMITIVES[e.name].scalar is None:
+        return None
+    (dtype,) = dtypes
+    if dtype.kind not in "fc" or any(type(x) not in {int, float} for x in xs):
+        return None
+    return np.array(xs, dtype)
+
+
+def _is_native(program: Program) -> bool:
+    """Return whether loops of a program run natively."""
+    for e in decompose(program).program.equations:
+        code = e.params.get("code")
+        if isinstance(code, Branches | Scan | While):
+            if not all(map(_is_native, code.inner())):
+                return False
+        elif not (is_fusable(e) or is_native(e)):
+            return False
+    return True
