@@ -351,3 +351,99 @@ def test_what_only_a_check_needs_is_listed():
     slope = fg.grad(lambda a: np.sum(np.linalg.lstsq(a, b, rcond=None)[0] ** 2))
     assert "pinv" in fg.jit(slope).lower(a).source
     np.testing.assert_allclose(fg.jit(slope)(a), slope(a), rtol=1e-9, atol=1e-12)
+
+
+# ---- larger matrices, which LAPACK factors -------------------------------------------------------------
+
+
+def calls(f, *args):
+    """Return how many times a compiled program calls each of LAPACK's functions."""
+    text = fg.jit(f).lower(*args).source
+    return {name: text.count(f"= lapack.{name}(") for name in ("getrf", "getrs")}
+
+
+@pytest.mark.parametrize(("lead", "dtype"), [((), "d"), ((3,), "f"), ((2, 2), "d")])
+def test_larger_systems_are_native_and_factored_once(lead, dtype):
+    n, eps = 45, np.finfo(dtype).eps
+    a = (RNG.permutation(definite(*lead, n), axis=-1)).astype(dtype)
+    for b in (RNG.standard_normal((*lead, n, 2)).astype(dtype), RNG.standard_normal((n, 1)).astype(dtype)):
+        wide = [x.astype("d") for x in (a, b)]
+        for f in (np.linalg.solve, lambda a, b: np.linalg.inv(a) @ b):
+            expected = f(*wide)
+            assert is_native(f, a, b)
+            np.testing.assert_allclose(
+                fg.jit(f)(a, b), expected, rtol=0, atol=1e4 * eps * abs(expected).max()
+            )
+            slope = fg.grad(total(f), (0, 1))
+            assert is_native(slope, a, b)
+            assert calls(slope, a, b) == {"getrf": 1, "getrs": 2}
+            for found, y in zip(fg.jit(slope)(a, b), slope(*wide), strict=True):
+                np.testing.assert_allclose(found, y, rtol=0, atol=1e5 * eps * abs(y).max())
+
+
+def test_larger_systems_of_one_matrix_or_one_right_hand_side():
+    for first in ((), (4, 1), (4, 3)):
+        for second in ((), (1, 3), (4, 3)):
+            a, b = definite(*first, 34), RNG.standard_normal((*second, 34, 2))
+            for f in (np.linalg.solve, lambda a, b: np.linalg.solve(np.swapaxes(a, -1, -2), b)):
+                np.testing.assert_allclose(fg.jit(f)(a, b), f(a, b), rtol=1e-10, atol=1e-10)
+                assert is_native(f, a, b)
+
+
+@pytest.mark.parametrize(("lead", "dtype"), [((), "d"), ((3,), "f")])
+def test_larger_cholesky_factors_are_native(lead, dtype):
+    a = definite(*lead, 60, dtype=dtype)
+    slope = fg.grad(total(np.linalg.cholesky))
+    for f in (np.linalg.cholesky, slope):
+        assert is_native(f, a)
+        expected = f(a.astype("d"))
+        atol = 1e4 * np.finfo(dtype).eps * abs(expected).max()
+        np.testing.assert_allclose(fg.jit(f)(a), expected, rtol=0, atol=atol)
+
+
+def test_loops_with_larger_systems_stay_native():
+    a = definite(36)
+
+    def f(a):
+        return np.sum(lax.scan(lambda x, _: (np.sin(np.linalg.solve(a, x)), None), np.ones(36), None, 4)[0])
+
+    for g in (f, fg.grad(f)):
+        assert is_native(g, a)
+        np.testing.assert_allclose(fg.jit(g)(a), g(a), rtol=1e-9, atol=1e-10)
+
+
+LARGER = {
+    "zeros": np.zeros((40, 40)),
+    "one zero": np.diag([*np.ones(39), 0.0]),
+    "NaN": np.where(np.eye(40) == 1, np.nan, 0.5),
+    "infinite": np.diag([*np.ones(39), np.inf]),
+    "scaled": np.diag([*np.ones(38), 1e-200, 1e200]),
+    "of ones": np.ones((40, 40)),
+    "negative": -np.eye(40),
+    "of low rank": RNG.integers(-4, 5, (40, 39)) @ RNG.integers(-4, 5, (39, 40)) / 8,
+}
+
+
+@pytest.mark.parametrize("name", LARGER)
+@pytest.mark.parametrize("lead", [0, 2])
+def test_larger_matrices_are_refused_where_numpy_refuses_them(name, lead):
+    a = LARGER[name]
+    if lead:
+        a = np.concatenate([definite(lead, 40), a[None]])
+    b = np.ones((40, 1))
+    if name != "of low rank":  # whose solutions are rounding errors
+        same(np.linalg.solve, a, b)
+        same(lambda a, b: np.linalg.solve(np.swapaxes(a, -1, -2), b), a, b)
+        same(lambda a, b: np.linalg.solve(a, b) + np.linalg.solve(np.swapaxes(a, -1, -2), b), a, b)
+    same(np.linalg.cholesky, a @ np.swapaxes(a, -1, -2) if name == "of low rank" else a)
+
+
+def test_random_larger_matrices_of_low_rank_are_refused_alike():
+    """Where it depends on rounding whether a pivot is zero, NumPy is asked."""
+    root, back = fg.jit(np.linalg.cholesky), lambda a: np.linalg.solve(a.T, np.ones((40, 1)))
+    compiled = fg.jit(back)
+    for _ in range(100):
+        a = RNG.integers(-4, 5, (40, 39)) @ RNG.integers(-4, 5, (39, 40)) / 8
+        assert isinstance(outcome(compiled, a), type) == isinstance(outcome(back, a), type)
+        a = a @ a.T
+        assert isinstance(outcome(root, a), type) == isinstance(outcome(np.linalg.cholesky, a), type)

@@ -16,7 +16,7 @@ from fgrad.compiler import concatenation, emit
 from fgrad.compiler import scans as compiled_scans
 from fgrad.compiler.device.statements import GridWriter
 from fgrad.compiler.index import Index
-from fgrad.compiler.library import launch
+from fgrad.compiler.library import FAULTS, launch
 from fgrad.compiler.loop_nests import Loop, Place
 from fgrad.compiler.plan import Plan
 from fgrad.core.aval import Aval
@@ -69,7 +69,7 @@ def test_every_kernel_states_its_contract():
     }
     # in these the head of a kernel is joined to others that say it
     heads = {"windows": "_HEAD", "convolution": "_HEAD", "scans": "_TEXT"}
-    heads |= {"small_matrices": "_HEAD"}
+    heads |= {"small_matrices": "_HEAD", "lapack": "_HEAD"}
     generated = {f"fgrad.kernels.{name}": head for name, head in heads.items()}
     for name, text in texts():
         module = importlib.import_module(name)
@@ -304,9 +304,17 @@ def test_calls_of_kernels_by_programs_reach_no_further_than_their_slots(broken):
         cases += [
             Equation("contract", (var(40, 30), var(30, 20)), letters, (var(39 if broken else 40, 20),), ""),
             Equation("contract", (var(40, 30), var(30, 1)), letters, (var(39 if broken else 40, 1),), ""),
+            Equation("cholesky", (var(40, 40),), {}, (var(39 if broken else 40, 40),), ""),
+            Equation(
+                "lapack.getrs",
+                (var(40, 40), var(40), var(3, 40)),
+                {"turned": False},
+                (var(3, 41 if broken else 40),),
+                "",
+            ),
         ]
     for e in cases:
-        slots = {v: k for k, v in enumerate((*e.args, *e.outs))}
+        slots = {v: k for k, v in enumerate((*e.args, *e.outs, FAULTS))}
         if not broken:
             assert launch(e, slots) is not None, e.name
         elif e.name != "concatenate":  # whose result says where its operands are

@@ -64,6 +64,7 @@ class _Writer:
         self.numbers: dict[Any, Var] = {}
         self.checks: dict[Var, None] = {}
         self.checked: dict[tuple[Var, int], None] = {}
+        self.factors: dict[Var, tuple[Var, ...]] = {}  # by matrices, of those that LAPACK factors
         self.count = 0
         self.line = ""
 
@@ -77,7 +78,7 @@ class _Writer:
             if made is None:
                 self.append(self.called(e.with_args(args)))
             else:
-                known[e.outs[0]] = made
+                known.update(zip(e.outs, made if isinstance(made, tuple) else (made,), strict=True))
         outputs = [self.operand(known.get(y, y) if isinstance(y, Var) else y) for y in program.outputs]
         trees = (program.in_tree, program.out_tree)
         constants = dict(self.constants.values())
@@ -118,12 +119,17 @@ class _Writer:
 
     def write(self, name: str, *args: Any, **params: Any) -> Var:
         """Return the result of a primitive, as a new variable."""
+        return self.write_all(name, *args, **params)[0]
+
+    def write_all(self, name: str, *args: Any, **params: Any) -> tuple[Var, ...]:
+        """Return the results of a primitive, as new variables."""
         avals = [a.aval if isinstance(a, Var) else a for a in args]
-        aval = PRIMITIVES[name].shape(*avals, **params)  # type: ignore[misc]
-        self.count += 1
-        out = Var(aval, f"d{self.count - 1}")
-        self.append(Equation(name, args, params, (out,), self.line))
-        return out
+        found = PRIMITIVES[name].shape(*avals, **params)  # type: ignore[misc]
+        made = found if PRIMITIVES[name].many else (found,)
+        outs = tuple([Var(aval, f"d{self.count + k}") for k, aval in enumerate(made)])
+        self.count += len(outs)
+        self.append(Equation(name, args, params, outs, self.line))
+        return outs
 
     def append(self, e: Equation) -> None:
         """Add an equation, with its numbers as inputs unless they are such that a text may hold."""
@@ -375,16 +381,43 @@ def _solve(w: _Writer, a: Any, b: Any, *, check: str) -> Any:
 
 def _solved(w: _Writer, name: str, a: Var, b: Var, shape: Any, params: dict[str, Any]) -> Any:
     """Let the matrices of systems be read as they lie, if they are transposes of others."""
-    e, n = w.makers.get(a), len(a.aval.shape)
-    if e is not None and e.name == "transpose" and e.params["axes"] == (*range(n - 2), n - 1, n - 2):
+    e = w.makers.get(a)
+    if e is not None and e.name == "transpose" and e.params["axes"] == _swapping(a):
         a, params = e.args[0], params | {"turned": True}
     out = Var(Aval(shape, b.aval.dtype), f"d{w.count}")
     made = Equation(name, (a, b), params, (out,), w.line)
-    if not isinstance(a, Var) or not is_native(made):
+    if not isinstance(a, Var):
         return None
+    if not is_native(made):
+        return None if name != "solve" or params["check"] else _by_lapack(w, a, b, turned="turned" in params)
     w.count += 1
     w.append(made)
     return out
+
+
+def _by_lapack(w: _Writer, a: Var, b: Var, *, turned: bool) -> Var | None:
+    """Solve systems by LAPACK, which factors a matrix once for all systems with it, or with its transpose."""
+    if a.aval.dtype != b.aval.dtype:
+        return None
+    if a not in w.factors:
+        avals = PRIMITIVES["lapack.getrf"].shape(a.aval)  # type: ignore[misc]
+        if not is_native(Equation("lapack.getrf", (a,), {}, tuple([Var(v, "") for v in avals]), "")):
+            return None
+        w.factors[a] = w.write_all("lapack.getrf", _swapped(w, a))
+    return _swapped(w, w.write("lapack.getrs", *w.factors[a], _swapped(w, b), turned=turned))
+
+
+def _swapped(w: _Writer, x: Var) -> Var:
+    """Return transposed matrices."""
+    *lead, n, k = x.aval.shape
+    if 1 in (n, k):
+        return w.write("reshape", x, shape=(*lead, k, n))
+    return w.write("transpose", x, axes=_swapping(x))
+
+
+def _swapping(x: Var) -> tuple[int, ...]:
+    n = len(x.aval.shape)
+    return (*range(n - 2), n - 1, n - 2)
 
 
 @_rule("guard", RULES)

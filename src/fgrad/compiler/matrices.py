@@ -1,4 +1,8 @@
-"""Factorizations of matrices, and systems with them, as calls of kernels."""
+"""Factorizations of matrices, and systems with them, as calls of kernels.
+
+Matrices of more than a few rows are LAPACK's. Of its functions those that take what others return stand in
+programs by their names, where compilers write them.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,27 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fgrad.compiler.library import FAULTS, LIBRARY, Launch
+from fgrad.core.aval import Aval
+from fgrad.core.primitive import NOT_FOLDED, Primitive, flat, register
 from fgrad.core.program import Equation, Var
-from fgrad.kernels import blas, small_matrices
+from fgrad.kernels import blas, lapack, small_matrices
+from fgrad.kernels.native import Kernel
 from fgrad.kernels.small_matrices import MOST, Routine
 
 
 def _cholesky(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     (a,), (out,) = equation.args, equation.outs
-    if not _are_known(a) or a.aval.shape[-1] > MOST:
+    if not _are_known(a):
         return None
     n, count = a.aval.shape[-1], math.prod(a.aval.shape[:-2])
-    made = small_matrices.cholesky(a.aval.dtype.name, n, count)
     numbers = [slots[a], slots[out], slots[FAULTS], count, n]
     work = small_matrices.work_of_cholesky(n, count)
+    if n > MOST:
+        return _called(lapack.potrf(a.aval.dtype.name), numbers, count, work)
+    made = small_matrices.cholesky(a.aval.dtype.name, n, count)
     return Launch(made.kernel, numbers, made.turns(count), work, fails=True)
 
 
@@ -34,11 +45,7 @@ def _triangular(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     if n <= MOST:
         made = small_matrices.triangular(dtype, n, count)
         return Launch(made.kernel, numbers, made.turns(count), work, fails=True)
-    found = blas.trsm(dtype)
-    if found is None:
-        return None
-    kernel, function = found
-    return Launch(kernel, [*numbers, function], count, work, shared=False, fails=True)
+    return _called(blas.trsm(dtype), numbers, count, work)
 
 
 def _systems(equation: Equation, slots: dict[Var, int]) -> Launch | None:
@@ -54,6 +61,37 @@ def _systems(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     numbers = [*places, count, n, columns, *steps, int(params.get("turned", False))]
     work = small_matrices.work_of_systems(n, count, columns)
     return Launch(made.kernel, numbers, made.turns(count), work, fails=True)
+
+
+def _getrf(equation: Equation, slots: dict[Var, int]) -> Launch | None:
+    (a,), outs = equation.args, equation.outs
+    if not _are_known(a):
+        return None
+    n, count = a.aval.shape[-1], math.prod(a.aval.shape[:-2])
+    numbers = [*(slots[v] for v in (a, *outs, FAULTS)), count, n]
+    return _called(
+        lapack.getrf(a.aval.dtype.name), numbers, count, small_matrices.work_of_systems(n, count, 0)
+    )
+
+
+def _getrs(equation: Equation, slots: dict[Var, int]) -> Launch | None:
+    (a, order, b), (out,) = equation.args, equation.outs
+    if not _are_known(a, b):
+        return None
+    count, (columns, n) = math.prod(out.aval.shape[:-2]), out.aval.shape[-2:]
+    step = 0 if order.aval.size == n else n
+    along = 0 if b.aval.size == n * columns else n * columns
+    places = [slots[v] for v in (a, order, b, out, FAULTS)]
+    numbers = [*places, count, n, columns, step, along, int(equation.params["turned"])]
+    return _called(lapack.getrs(a.aval.dtype.name), numbers, count, 2 * count * n * n * columns)
+
+
+def _called(made: tuple[Kernel, int] | None, numbers: list[int], count: int, work: int) -> Launch | None:
+    """Return the call of a kernel that calls a library, whose function is the last of its numbers."""
+    if made is None:
+        return None
+    kernel, function = made
+    return Launch(kernel, [*numbers, function], count, work, shared=False, fails=True)
 
 
 def _by_factors(
@@ -91,5 +129,41 @@ LIBRARY.update(
         "det": _by_factors(small_matrices.determinants, 0, fails=False),
         "slogdet": _by_factors(small_matrices.logarithms, 0),
         "cofactor": _by_factors(small_matrices.cofactors, 1),
+        "lapack.getrf": _getrf,
+        "lapack.getrs": _getrs,
     }
+)
+
+
+# ---- LAPACK's functions, which take and return transposes
+
+
+def _run(*_: Any, **__: Any) -> Any:
+    raise NotImplementedError("compiled programs alone call LAPACK by its functions")
+
+
+def _shape_getrs(a: Aval, _: Aval, b: Aval, *, turned: bool) -> Aval:
+    return Aval((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype)
+
+
+register(
+    Primitive(
+        "lapack.getrf",  # both factors in one, and exchanges of rows
+        run=_run,
+        vjp=flat,
+        shape=lambda a: (a, Aval(a.shape[:-1], np.dtype(np.int64))),
+        many=True,
+        traits={NOT_FOLDED},
+        stored="compilers write it",
+    )
+)
+register(
+    Primitive(
+        "lapack.getrs",
+        run=_run,
+        vjp=flat,
+        shape=_shape_getrs,
+        traits={NOT_FOLDED},
+        stored="compilers write it",
+    )
 )

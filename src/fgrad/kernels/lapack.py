@@ -1,0 +1,156 @@
+"""Factorizations inside compiled programs: the LAPACK of NumPy's wheels, called like kernels.
+
+It takes matrices by columns: what is said of rows and columns here is said of arrays as programs hold them,
+which are the transposes. LAPACK's own C interface allocates what the functions need beside, and reports
+numbers that are NaN. Where one reports anything NumPy is asked, as by `small_matrices`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fgrad.compat.numpy import blas_address
+from fgrad.kernels import native, vm
+from fgrad.kernels.blas import LETTERS
+
+_HEAD = """
+CONTRACT = "{contract}, min(count, n) > 0, len(failed) == 1, hi <= count"
+I, F, SIZE, REFUSED = np.int32, np.{dtype}, {size}, {refused}
+COLUMNS, NOTHING, TINY = I(102), F(0.0), F({eps!r})
+
+"""
+
+# The lower triangle by rows is the upper one by columns, so nothing need be moved. But where a pivot is so
+# small that its sign depends on rounding, the call that NumPy makes decides.
+_POTRF = """
+LOWER, UPPER = I(76), I(85)
+
+
+def kernel(slots, args, lo, hi):
+    a, out = {dtype}_at(slots, args, 0), {dtype}_at(slots, args, 1)
+    failed, n = int64_at(slots, args, 2), args[4]
+    for i in range(np.int64(lo), np.int64(hi)):
+        start = i * n * n
+        for r in range(n):
+            for c in range(n):
+                v = a[start + r * n + c]
+                out[start + r * n + c] = v if c <= r else NOTHING
+        found = invoke(args[5], COLUMNS, UPPER, n, address(out) + SIZE * start, n)
+        least = F(1.0)
+        for r in range(n):
+            d = out[start + r * n + r]
+            least = smaller(least, d * d - TINY * F(n) * a[start + r * n + r])
+        if found != 0 or not least > NOTHING:
+            for r in range(n):
+                for c in range(r + 1):
+                    out[start + c * n + r] = a[start + r * n + c]
+            if invoke(args[5], COLUMNS, LOWER, n, address(out) + SIZE * start, n) != 0:
+                failed[0] = REFUSED
+            for r in range(n):
+                for c in range(r):
+                    out[start + r * n + c] = out[start + c * n + r]
+                    out[start + c * n + r] = NOTHING
+"""
+
+_GETRF = """
+
+def kernel(slots, args, lo, hi):
+    a, out, order = {dtype}_at(slots, args, 0), {dtype}_at(slots, args, 1), int64_at(slots, args, 2)
+    failed, n = int64_at(slots, args, 3), args[5]
+    for i in range(np.int64(lo), np.int64(hi)):
+        for k in range(n * n):
+            out[i * n * n + k] = a[i * n * n + k]
+        place, exchanges = address(out) + SIZE * i * n * n, address(order) + 8 * i * n
+        if invoke(args[6], COLUMNS, n, n, place, n, exchanges) != 0:
+            failed[0] = REFUSED
+"""
+
+# NumPy would factor the transpose itself, in which a pivot may be zero that is small in these factors.
+_GETRS = """
+AS_IT_IS, TRANSPOSED = 78, 84
+
+
+def kernel(slots, args, lo, hi):
+    a, order, b = {dtype}_at(slots, args, 0), int64_at(slots, args, 1), {dtype}_at(slots, args, 2)
+    out, failed, n, k = {dtype}_at(slots, args, 3), int64_at(slots, args, 4), args[6], args[7]
+    for i in range(np.int64(lo), np.int64(hi)):
+        start = i * args[8]
+        for e in range(n * k):
+            out[i * n * k + e] = b[i * args[9] + e]
+        if args[10] != 0:
+            for c in range(n):
+                top = NOTHING
+                for r in range(c + 1):
+                    top = larger(top, abs(a[(start + c) * n + r]))
+                if not abs(a[(start + c) * n + c]) > TINY * F(n) * top:
+                    failed[0] = REFUSED
+        how = TRANSPOSED if args[10] != 0 else AS_IT_IS
+        found = invoke(
+            args[11], COLUMNS, I(how), n, k, address(a) + SIZE * start * n, n,
+            address(order) + 8 * start, address(out) + SIZE * i * n * k, n,
+        )
+        if found != 0:
+            failed[0] = REFUSED
+"""
+
+
+class Routine(NamedTuple):
+    """A kernel, and the last of its numbers, the function that it calls."""
+
+    kernel: native.Kernel
+    function: int
+
+
+def potrf(dtype: str) -> Routine | None:
+    """Return the kernel of lower Cholesky factors; None where NumPy's LAPACK is not at hand.
+
+    Its numbers are the slots of the matrices, of their factors and of what failed, then `count` and `n`.
+    """
+    contract = "args(a, out, failed, count, n, lapack), len(a) == len(out) == count * n * n"
+    return _routine("potrf", _POTRF, contract, dtype)
+
+
+def getrf(dtype: str) -> Routine | None:
+    """Return the kernel of factors L U of transposed matrices; None as `potrf`.
+
+    Its numbers are the slots of the matrices, of both factors in one, of the exchanges of rows and of what
+    failed, then `count` and `n`.
+    """
+    contract = (
+        "args(a, out, order, failed, count, n, lapack), len(a) == len(out) == count * n * n, "
+        "len(order) == count * n"
+    )
+    return _routine("getrf", _GETRF, contract, dtype)
+
+
+def getrs(dtype: str) -> Routine | None:
+    """Return the kernel of systems whose matrices `getrf` has factored; None as `potrf`.
+
+    Its numbers are the slots of factors, exchanges, right-hand sides, solutions and what failed, then
+    `count`, `n`, how many right-hand sides each matrix has, each a row; by how many rows one matrix, and by
+    how many elements its right-hand sides, are behind those before, 0 if all are the same; and whether
+    systems are those of what was given to `getrf`, not of its transpose.
+    """
+    contract = (
+        "args(a, order, b, out, failed, count, n, columns, step, along, turned, lapack), columns > 0, "
+        "min(step, along) >= 0, (count - 1) * step + n <= len(order), len(a) == n * len(order), "
+        "(count - 1) * along + n * columns <= len(b), len(out) == count * n * columns"
+    )
+    return _routine("getrs", _GETRS, contract, dtype)
+
+
+def _routine(name: str, body: str, contract: str, dtype: str) -> Routine | None:
+    place = 0 if native.interpreted() else blas_address(f"LAPACKE_{LETTERS[dtype]}{name}")
+    if not place:
+        return None
+    kind = np.dtype(dtype)
+    text = (_HEAD + body).format(
+        contract=contract,
+        dtype=dtype,
+        size=kind.itemsize,
+        refused=vm.REFUSED,
+        eps=4000 * float(np.finfo(kind).eps),  # rounding errors of pivots, with what amplifies them
+    )
+    return Routine(native.compiled(text), place)
