@@ -93,12 +93,13 @@ __all__ = [
 ]
 
 Operation = Callable[..., Any]
+Word = Callable[..., Expr]
 
 
 # ---- the words of a body
 
 
-def _word(name: str, atom: str | None = None) -> Callable[..., Expr]:
+def _word(name: str, atom: str | None = None) -> Word:
     """Return the function that applies an atom to scalar expressions and numbers."""
     head = atom or name
     arity = ATOMS[head].arity
@@ -121,76 +122,61 @@ def _word(name: str, atom: str | None = None) -> Callable[..., Expr]:
     return word
 
 
-equal: Callable[..., Expr]
-not_equal: Callable[..., Expr]
-where: Callable[..., Expr]
-where, equal, not_equal = map(_word, ("where", "equal", "not_equal"))
-greater: Callable[..., Expr]
-greater_equal: Callable[..., Expr]
-less: Callable[..., Expr]
-less_equal: Callable[..., Expr]
-less, less_equal, greater, greater_equal = map(_word, ("less", "less_equal", "greater", "greater_equal"))
-logical_and: Callable[..., Expr]
-logical_not: Callable[..., Expr]
-logical_or: Callable[..., Expr]
-logical_and, logical_or, logical_not = map(_word, ("logical_and", "logical_or", "logical_not"))
-isfinite: Callable[..., Expr]
-isinf: Callable[..., Expr]
-isnan: Callable[..., Expr]
-isnan, isinf, isfinite = map(_word, ("isnan", "isinf", "isfinite"))
-absolute: Callable[..., Expr] = _word("absolute", "fabs")
-copysign: Callable[..., Expr]
-maximum: Callable[..., Expr]
-minimum: Callable[..., Expr]
-sign: Callable[..., Expr]
-sign, copysign, maximum, minimum = map(_word, ("sign", "copysign", "maximum", "minimum"))
-ceil: Callable[..., Expr]
-floor: Callable[..., Expr]
-rint: Callable[..., Expr]
-trunc: Callable[..., Expr]
-floor, ceil, trunc, rint = map(_word, ("floor", "ceil", "trunc", "rint"))
-floor_divide: Callable[..., Expr]
-fmod: Callable[..., Expr]
-remainder: Callable[..., Expr]
-remainder, fmod, floor_divide = map(_word, ("remainder", "fmod", "floor_divide"))
-cbrt: Callable[..., Expr]
-hypot: Callable[..., Expr]
-power: Callable[..., Expr]
-reciprocal: Callable[..., Expr]
-sqrt: Callable[..., Expr]
-square: Callable[..., Expr]
-power, square, sqrt, cbrt, reciprocal, hypot = map(
-    _word, ("power", "square", "sqrt", "cbrt", "reciprocal", "hypot")
-)
-exp2: Callable[..., Expr]
-exp: Callable[..., Expr]
-expm1: Callable[..., Expr]
-logaddexp2: Callable[..., Expr]
-logaddexp: Callable[..., Expr]
-exp, exp2, expm1, logaddexp, logaddexp2 = map(_word, ("exp", "exp2", "expm1", "logaddexp", "logaddexp2"))
-log10: Callable[..., Expr]
-log1p: Callable[..., Expr]
-log2: Callable[..., Expr]
-log: Callable[..., Expr]
-log, log2, log10, log1p = map(_word, ("log", "log2", "log10", "log1p"))
-arccos: Callable[..., Expr]
-arcsin: Callable[..., Expr]
-arctan: Callable[..., Expr]
-cos: Callable[..., Expr]
-sin: Callable[..., Expr]
-tan: Callable[..., Expr]
-sin, cos, tan, arcsin, arccos, arctan = map(_word, ("sin", "cos", "tan", "arcsin", "arccos", "arctan"))
-arccosh: Callable[..., Expr]
-arcsinh: Callable[..., Expr]
-cosh: Callable[..., Expr]
-sinh: Callable[..., Expr]
-tanh: Callable[..., Expr]
-sinh, cosh, tanh, arcsinh, arccosh = map(_word, ("sinh", "cosh", "tanh", "arcsinh", "arccosh"))
-arctan2: Callable[..., Expr]
-arctanh: Callable[..., Expr]
-degrees: Callable[..., Expr]
-radians: Callable[..., Expr]
-arctanh, arctan2, degrees, radians = map(_word, ("arctanh", "arctan2", "degrees", "radians"))
+absolute: Word = _word("absolute", "fabs")
+arccos: Word = _word("arccos")
+arccosh: Word = _word("arccosh")
+arcsin: Word = _word("arcsin")
+arcsinh: Word = _word("arcsinh")
+arctan: Word = _word("arctan")
+arctan2: Word = _word("arctan2")
+arctanh: Word = _word("arctanh")
+cbrt: Word = _word("cbrt")
+ceil: Word = _word("ceil")
+copysign: Word = _word("copysign")
+cos: Word = _word("cos")
+cosh: Word = _word("cosh")
+degrees: Word = _word("degrees")
+equal: Word = _word("equal")
+exp: Word = _word("exp")
+exp2: Word = _word("exp2")
+expm1: Word = _word("expm1")
+floor: Word = _word("floor")
+floor_divide: Word = _word("floor_divide")
+fmod: Word = _word("fmod")
+greater: Word = _word("greater")
+greater_equal: Word = _word("greater_equal")
+hypot: Word = _word("hypot")
+isfinite: Word = _word("isfinite")
+isinf: Word = _word("isinf")
+isnan: Word = _word("isnan")
+less: Word = _word("less")
+less_equal: Word = _word("less_equal")
+log: Word = _word("log")
+log10: Word = _word("log10")
+log1p: Word = _word("log1p")
+log2: Word = _word("log2")
+logaddexp: Word = _word("logaddexp")
+logaddexp2: Word = _word("logaddexp2")
+logical_and: Word = _word("logical_and")
+logical_not: Word = _word("logical_not")
+logical_or: Word = _word("logical_or")
+maximum: Word = _word("maximum")
+minimum: Word = _word("minimum")
+not_equal: Word = _word("not_equal")
+power: Word = _word("power")
+radians: Word = _word("radians")
+reciprocal: Word = _word("reciprocal")
+remainder: Word = _word("remainder")
+rint: Word = _word("rint")
+sign: Word = _word("sign")
+sin: Word = _word("sin")
+sinh: Word = _word("sinh")
+sqrt: Word = _word("sqrt")
+square: Word = _word("square")
+tan: Word = _word("tan")
+tanh: Word = _word("tanh")
+trunc: Word = _word("trunc")
+where: Word = _word("where")
 
 
 # ---- element-wise operations

@@ -79,7 +79,26 @@ def _equation(f: Fun, unknown: Any, what: str) -> tuple[_Equation, list[Tensor]]
 
 
 class _Solved(OpaqueRule):
-    """A solver, of what the equation captured and of other values."""
+    """A solver, of what the equation captured and of other values: a right-hand side, or a guess."""
+
+    def __init__(self, equation: _Equation, solvers: tuple[Any, Any], *, has_aux: bool) -> None:
+        self.equation, self.solvers, self.has_aux = equation, solvers, has_aux
+        self.outs = tuple(equation.avals)
+
+    def solve(self, values: Sequence[Any]) -> list[Any]:
+        """Return the solution for arrays."""
+        eq = self.equation
+        given = tree.unflatten(eq.structure, list(map(plain_value, values[eq.count :])))
+        with running(()):
+            x = self.solvers[0](eq.at(values[: eq.count]), given)
+        return self.checked(x)
+
+    def cotangents(self, cts: Sequence[Any]) -> Any:
+        """Return the cotangents of the solution as Tensors in its structure, with zeros for None."""
+        make = near(next(ct for ct in cts if ct is not None))
+        pairs = zip(cts, self.equation.avals, strict=True)
+        full = [make.zeros(a.shape, a.dtype) if ct is None else ct for ct, a in pairs]
+        return tree.unflatten(self.equation.structure, as_tensors(full))
 
     def _each(self, values: Sequence[Any], trace: Any) -> list[Any]:
         """Return the solutions of all examples."""
@@ -90,9 +109,10 @@ class _Solved(OpaqueRule):
             )
         return outs
 
-    def checked(self, x: Any, structure: Any, avals: Sequence[Aval], *, has_aux: bool) -> list[Any]:
+    def checked(self, x: Any) -> list[Any]:
         """Return the leaves of what a solver returned, as arrays like the unknown."""
-        if has_aux:
+        structure, avals = self.equation.structure, self.equation.avals
+        if self.has_aux:
             if not isinstance(x, tuple) or len(x) != 2:
                 raise TypeError(f"{self.name} with has_aux=True: the solver must return a pair (x, aux)")
             x, self.aux = x
@@ -117,42 +137,22 @@ class _LinearSolve(_Solved):
     def __init__(
         self, equation: _Equation, solvers: tuple[Any, Any], *, symmetric: bool, has_aux: bool
     ) -> None:
-        self.equation, self.solvers, self.symmetric, self.has_aux = equation, solvers, symmetric, has_aux
-        self.outs = tuple(equation.avals)
-
-    def solve(self, values: Sequence[Any]) -> list[Any]:
-        """Return the solution for arrays."""
-        eq = self.equation
-        b = tree.unflatten(eq.structure, list(map(plain_value, values[eq.count :])))
-        with running(()):
-            x = self.solvers[0](eq.at(values[: eq.count]), b)
-        return self.checked(x, eq.structure, eq.avals, has_aux=self.has_aux)
+        super().__init__(equation, solvers, has_aux=has_aux)
+        self.symmetric = symmetric
 
     def backward(self, *cts: Any) -> Sequence[Any]:
         """Return the cotangents of the matrix's values and of the right-hand side."""
         eq = self.equation
         captured, x = self.values[: eq.count], self.x
-        make = near(next(ct for ct in cts if ct is not None))
-        pairs = zip(cts, eq.avals, strict=True)
-        full = [make.zeros(a.shape, a.dtype) if ct is None else ct for ct, a in pairs]
-        forward, backward = self.solvers
+        forward, backward = map(_without_aux, self.solvers) if self.has_aux else self.solvers
         if self.symmetric:
             transposed, backward = eq.at(captured), forward
         else:
             transposed = _transposed(eq, captured)
-        tree_ct = tree.unflatten(eq.structure, as_tensors(full))
-        ct_b = tree.leaves(
-            _solved(transposed, tree_ct, backward, forward, symmetric=self.symmetric, has_aux=False)
-            if not self.has_aux
-            else _solved(
-                transposed,
-                tree_ct,
-                _without_aux(backward),
-                _without_aux(forward),
-                symmetric=self.symmetric,
-                has_aux=False,
-            )
+        found = _solved(
+            transposed, self.cotangents(cts), backward, forward, symmetric=self.symmetric, has_aux=False
         )
+        ct_b = tree.leaves(found)
         return [*_minus_vjp(eq, captured, x, ct_b), *ct_b]
 
 
@@ -273,40 +273,17 @@ def _applied(rule: _Solved, eq: _Equation, values: list[Any], primitive: str, *,
 class _Root(_Solved):
     name = "custom_root"
 
-    def __init__(self, equation: _Equation, guess: Any, solvers: tuple[Any, Any], *, has_aux: bool) -> None:
-        self.equation, self.guess, self.solvers, self.has_aux = equation, guess, solvers, has_aux
-        self.outs = tuple(equation.avals)
-
-    def solve(self, values: Sequence[Any]) -> list[Any]:
-        """Return the root for arrays."""
-        eq = self.equation
-        captured, guess = values[: eq.count], values[eq.count :]
-        start = tree.unflatten(eq.structure, list(map(plain_value, guess)))
-        with running(()):
-            x = self.solvers[0](eq.at(captured), start)
-        return self.checked(x, eq.structure, eq.avals, has_aux=self.has_aux)
-
     def backward(self, *cts: Any) -> Sequence[Any]:
         """Return the cotangents of what the equation captured; the guess has none."""
         eq = self.equation
         captured, x = self.values[: eq.count], self.x
-        make = near(next(ct for ct in cts if ct is not None))
-        pairs = zip(cts, eq.avals, strict=True)
-        full = [make.zeros(a.shape, a.dtype) if ct is None else ct for ct, a in pairs]
 
         def vecmat(u: Any) -> Any:
             _, pullback = vjp(lambda *v: eq.leaves(captured, v), *as_tensors(x))
             return tree.unflatten(eq.structure, pullback(tree.leaves(u)))
 
         tangent = self.solvers[1]
-        u = _solved(
-            vecmat,
-            tree.unflatten(eq.structure, as_tensors(full)),
-            tangent,
-            tangent,
-            symmetric=False,
-            has_aux=False,
-        )
+        u = _solved(vecmat, self.cotangents(cts), tangent, tangent, symmetric=False, has_aux=False)
         return [*_minus_vjp(eq, captured, x, tree.leaves(u)), *(None for _ in eq.avals)]
 
 
@@ -348,5 +325,5 @@ def custom_root(f: Fun, initial_guess: Any, solve: Fun, tangent_solve: Fun, has_
         if isinstance(tape, Tape) and tape.linear_only and any(node_on(tape, c) for c in captured):
             raise NotLinearError("custom_root")
     guess = [x if hasattr(x, "dtype") else np.asarray(x) for x in tree.leaves(initial_guess)]
-    rule = _Root(eq, None, (solve, tangent_solve), has_aux=has_aux)
+    rule = _Root(eq, (solve, tangent_solve), has_aux=has_aux)
     return _applied(rule, eq, [*captured, *guess], "lax.custom_root", has_aux=has_aux)

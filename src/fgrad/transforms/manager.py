@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from itertools import starmap
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -488,61 +489,49 @@ class GradManager(Block):
         tape = recording.tape
         state = current()
         lower = below(tape.level)
-        if state.traces == (*lower, tape) and not state.suspended:
+        innermost = state.traces == (*lower, tape) and not state.suspended
+        if innermost:
             set_traces(lower, state)
-            return self._results(recording, seeds, chosen, on_unused, per_sample=per_sample)
-        with running(lower):
-            return self._results(recording, seeds, chosen, on_unused, per_sample=per_sample)
+        with nullcontext() if innermost else running(lower):
+            owners = {leaf: t for t, leaf in recording.leaves.values()}
+            callbacks = {
+                leaf: e.callbacks
+                for t, leaf in recording.leaves.values()
+                if (e := self._registry.entries.get(id(t))) and e.callbacks
+            }
 
-    def _results(
-        self,
-        recording: _Recording,
-        seeds: list[tuple[Node, Any]],
-        chosen: dict[Node, Any],
-        on_unused: OnUnused,
-        *,
-        per_sample: bool,
-    ) -> list[tuple[Tensor, Tensor]]:
-        tape = recording.tape
-        owners = {leaf: t for t, leaf in recording.leaves.values()}
-        callbacks = {
-            leaf: e.callbacks
-            for t, leaf in recording.leaves.values()
-            if (e := self._registry.entries.get(id(t))) and e.callbacks
-        }
+            def complete(leaf: Node, ct: Any) -> None:
+                if leaf in callbacks:
+                    chosen[leaf] = called(callbacks[leaf], owners[leaf], given(ct))
 
-        def complete(leaf: Node, ct: Any) -> None:
-            if leaf in callbacks:
-                chosen[leaf] = called(callbacks[leaf], owners[leaf], given(ct))
-
-        if per_sample:
-            grads = per_sample_gradients.per_sample(tape, *seeds[0]) if seeds else {}
-            for leaf, ct in grads.items():
-                complete(leaf, ct)
-        else:
-            grads = sweep(tape, seeds, consume=True, complete=complete if callbacks else None)
-        if on_unused != "ignore":
-            report_unused(on_unused, self._unused(owners, grads), "y")
-        for call in list(self._after):
-            note_call(call)
-            call()
-        results = []
-        taken: set[int] = set()
-        for leaf, t in owners.items():
-            if leaf in grads:
-                raw = given(grads[leaf])
-                g, who = chosen.get(leaf, (raw, ""))
-                if is_future(g):
-                    result = g.result()
-                    g = raw if result is None else checked(result, raw, who)
-                old = t.grad
-                if old is not None and old.shape != g.shape:
-                    raise ValueError(
-                        f"the gradient has shape {g.shape}, but .grad has shape {old.shape} already, "
-                        "because one of them is per sample; set t.grad = None before"
-                    )
-                results.append((t, owned(g, taken) if old is None else convert(old + g, g.dtype)))
-        return results
+            if per_sample:
+                grads = per_sample_gradients.per_sample(tape, *seeds[0]) if seeds else {}
+                for leaf, ct in grads.items():
+                    complete(leaf, ct)
+            else:
+                grads = sweep(tape, seeds, consume=True, complete=complete if callbacks else None)
+            if on_unused != "ignore":
+                report_unused(on_unused, self._unused(owners, grads), "y")
+            for call in list(self._after):
+                note_call(call)
+                call()
+            results = []
+            taken: set[int] = set()
+            for leaf, t in owners.items():
+                if leaf in grads:
+                    raw = given(grads[leaf])
+                    g, who = chosen.get(leaf, (raw, ""))
+                    if is_future(g):
+                        result = g.result()
+                        g = raw if result is None else checked(result, raw, who)
+                    old = t.grad
+                    if old is not None and old.shape != g.shape:
+                        raise ValueError(
+                            f"the gradient has shape {g.shape}, but .grad has shape {old.shape} already, "
+                            "because one of them is per sample; set t.grad = None before"
+                        )
+                    results.append((t, owned(g, taken) if old is None else convert(old + g, g.dtype)))
+            return results
 
     def _unused(self, owners: dict[Node, Tensor], grads: dict[Node, Any]) -> list[str]:
         """Return what to call each attached tensor without gradient: its place in what was attached."""

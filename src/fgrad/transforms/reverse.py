@@ -30,8 +30,6 @@ from fgrad.transforms.calling import (
 from fgrad.transforms.cotangents import OnUnused, check_on_unused, cotangent, one_of, report_unused
 from fgrad.transforms.manager import GradManager, Recorded
 
-Argnums = "int | Sequence[int]"
-
 
 class Evaluated:
     """A function evaluated at some arguments, with its pullback on flat lists of leaves."""
