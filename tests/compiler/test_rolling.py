@@ -239,3 +239,26 @@ def test_random_steps_compile(seed, short):
     expected, other = fg.value_and_grad(f)(*args)
     np.testing.assert_allclose(value, expected, 1e-9)
     np.testing.assert_allclose(slope, other, 1e-7, 1e-9)
+
+
+def soft_dtw(n):
+    def f(x):
+        d = (x[0][:, None] - x[1][None, :]) ** 2
+        far = d[0, 0] * 0 + 1e3
+        above = [d[0, 0] * 0] + [far] * n
+        for i in range(n):
+            row = [far]
+            for j in range(n):
+                row.append(d[i, j] - np.logaddexp(np.logaddexp(-above[j], -above[j + 1]), -row[j]))
+            above = row
+        return above[-1]
+
+    return f
+
+
+def test_a_double_loop_becomes_a_loop_in_a_loop():
+    x = np.random.default_rng(0).normal(size=(2, 24))
+    found = assert_same(soft_dtw(24), x)
+    assert rolling._size(found) < 40
+    assert any(loops(code.body) for code in loops(found))
+    np.testing.assert_allclose(fg.jit(soft_dtw(24))(x), soft_dtw(24)(x), 1e-12)

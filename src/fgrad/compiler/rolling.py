@@ -48,7 +48,7 @@ def rolled(program: Program) -> Program:
     before = len(found.equations)
     changed = False
     for _ in range(ROUNDS):
-        new = _Roller(found).run() if len(found.equations) >= PART else None
+        new = _Roller(found).run()
         if new is None:
             break
         import_module("fgrad.lax.primitives")  # late: few programs have loops
@@ -58,7 +58,11 @@ def rolled(program: Program) -> Program:
 
 def _size(program: Program) -> int:
     """Return how many equations are to be compiled."""
-    return sum(1 + sum(map(_size, programs_of(e))) for e in program.equations)
+    return sum(map(_weight, program.equations))
+
+
+def _weight(e: Equation) -> int:
+    return 1 + sum(map(_size, programs_of(e)))
 
 
 # ---- equations as numbers -----------------------------------------------------------------------
@@ -155,7 +159,7 @@ def _periods(numbers: np.ndarray[Any, Any]) -> Iterator[tuple[int, int, int]]:
             same = np.concatenate([[False], numbers[:-p] == numbers[p:], [False]])
             edges = np.flatnonzero(same[1:] != same[:-1])
             for start, stop in zip(edges[::2], edges[1::2], strict=True):
-                if stop - start >= (TURNS - 1) * p and stop - start + p >= PART:
+                if stop - start >= (TURNS - 1) * p:
                     yield int(start), int(p), int(stop - start + p)
         if len(rank) <= width:
             break
@@ -214,6 +218,7 @@ class _Roller:
         self.loops: list[_Loop] = []
         self.owner: dict[int, _Loop] = {}
         self.made: list[Any] = []  # equations, and loops, whose equations are made in the end
+        self.sizes = np.cumsum([0, *map(_weight, self.equations)])
         self.count = 0
         self.extracts: dict[Any, Var] = {}
         self.effort = 40 * len(
@@ -237,7 +242,7 @@ class _Roller:
                 if len(busy):
                     todo.append((low + int(busy[0]), high))
                     high = low + int(busy[0])
-                if high - low < max(TURNS * size, PART):
+                if high - low < TURNS * size or not self._is_long(low, high):
                     continue
                 loop, rest = self._loop(low, high, size)
                 if loop:
@@ -248,6 +253,10 @@ class _Roller:
             return None
         return self._written()
 
+    def _is_long(self, start: int, stop: int) -> bool:
+        """Return whether equations are so many that a loop of them is worth it."""
+        return bool(self.sizes[stop] - self.sizes[start] >= PART)
+
     # ---- finding out what the steps take -------------------------------------------------------
 
     def _loop(self, low: int, high: int, size: int) -> tuple[_Loop | None, list[tuple[int, int]]]:
@@ -256,7 +265,7 @@ class _Roller:
         first = self._fitting(low, size, turns)
         if first:  # the steps before it are tried for themselves
             rest = [(low, low + min(first, turns - 1) * size)]
-            if (turns - first) < TURNS or (turns - first) * size < PART:
+            if turns - first < TURNS or not self._is_long(low + first * size, low + turns * size):
                 return None, rest
             low += first * size
             turns -= first
@@ -268,7 +277,12 @@ class _Roller:
         shift = self._best_cut(loop)
         if shift:
             other = (high - low - shift) // size
-            if other >= TURNS and other * size >= PART and not self._fitting(low + shift, size, other):
+            start = low + shift
+            if (
+                other >= TURNS
+                and self._is_long(start, start + other * size)
+                and not self._fitting(start, size, other)
+            ):
                 loop = self._known(low + shift, size, other) or loop
         return (loop if self._is_worth_it(loop) else None), rest
 
@@ -304,10 +318,8 @@ class _Roller:
                         return r + 1
             return first
         lag = turns - 1 - (place[0] - low) // size
-        if lag > LAG:
-            if lag < turns - 1 - first:  # the same value for many steps: those after it may take it
-                return turns - lag
-            return turns
+        if lag > LAG:  # it is from outside, for the steps after the one that makes it
+            return turns - lag
         inside, out = (place[0] - low) % size, place[1]
         r = turns - 2
         while r >= first:
