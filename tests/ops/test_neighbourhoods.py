@@ -83,6 +83,7 @@ EXACT = {
 # definitions with kinks, of one side only, or by numbers that do not exist
 LOOSE = {
     *("huber", "pseudo_huber", "inv_boxcox", "inv_boxcox1p", "tklmbda", "voigt_profile", "ive", "ive_signed"),
+    *("i0e_signed", "i1e_signed"),
     *("i0e", "i1e", "spherical_jn", "spherical_yn", "spherical_in", "spherical_kn", "it2i0k0_k", "gammasgn"),
     *("round", "rel_entr", "kl_div", "entr"),
 }

@@ -350,6 +350,16 @@ i0, i0e = (_bessel(I0_NEAR, I0_FAR, 0, scaled=s) for s in (False, True))
 i1, i1e = (_bessel(I1_NEAR, I1_FAR, 1, scaled=s) for s in (False, True))
 
 
+def i0e_signed(x: Expr) -> Expr:
+    """Return i0e(x) times the sign of x."""
+    return fn.sign(x) * i0e(x)
+
+
+def i1e_signed(x: Expr) -> Expr:
+    """Return i1e(x) times the sign of x."""
+    return i1e(fn.fabs(x))
+
+
 def _second(order: int, *, scaled: bool) -> Formula:
     near, far = ((K0_NEAR, K0_FAR), (K1_NEAR, K1_FAR))[order]
 
@@ -509,8 +519,10 @@ FORMULAS: dict[str, Formula] = {  # name of a primitive -> what compiled loops c
     "sindg": sindg,
     "i0": i0,
     "i0e": i0e,
+    "i0e_signed": i0e_signed,
     "i1": i1,
     "i1e": i1e,
+    "i1e_signed": i1e_signed,
     "k0": k0,
     "k0e": k0e,
     "k1": k1,
