@@ -12,7 +12,7 @@ import numpy as np
 
 from fgrad.compiler.concatenation import is_joined
 from fgrad.compiler.elements import SMALL, loop_dtypes
-from fgrad.compiler.fuse import is_fusable
+from fgrad.compiler.fuse import holds, is_fusable
 from fgrad.compiler.library import is_native
 from fgrad.compiler.products import arranged, is_inline
 from fgrad.compiler.simplify.constants import cast
@@ -163,6 +163,8 @@ class _Writer:
         except TypeError:
             return e
         if ufuncs.loop(universal, dtypes[: ufunc.nin], out.aval.dtype) is None:
+            return e
+        if not all(map(holds, dtypes, args)):
             return e
         operands = [self.typed(a, d) for a, d in zip(args, dtypes, strict=False)]
         spread = [

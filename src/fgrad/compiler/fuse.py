@@ -300,7 +300,7 @@ def is_fusable(equation: Equation) -> bool:
     if (primitive.scalar is None and not primitive.integers) or params or primitive.many:
         return False
     dtypes = loop_dtypes(equation)
-    if any(d.char not in NATIVE for d in dtypes) or not all(map(_holds, dtypes, equation.args)):
+    if any(d.char not in NATIVE for d in dtypes) or not all(map(holds, dtypes, equation.args)):
         return False
     if dtypes[-1].kind == "f":
         return primitive.scalar is not None and (dtypes[-1].char != "f" or CANCELS not in primitive.traits)
@@ -310,7 +310,7 @@ def is_fusable(equation: Equation) -> bool:
     return bool(primitive.truths if dtypes[-1].kind == "b" else primitive.integers)
 
 
-def _holds(dtype: np.dtype[Any], x: Any) -> bool:
+def holds(dtype: np.dtype[Any], x: Any) -> bool:
     """Return whether `x` is no Python integer beyond `dtype`, with which NumPy still compares."""
     if not isinstance(x, int) or dtype.kind not in "iu":
         return True
