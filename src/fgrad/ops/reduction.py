@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,20 +42,14 @@ def reduced(x: Any, axes: Axes) -> Aval:
 
 
 def _reduction(
-    name: str,
-    run: Rule,
-    rule: Rule,
-    how: Reduction | None = None,
-    shape: Rule = reduced,
-    *,
-    raw: Sequence[Rule] = (),
-    fits: Rule | None = None,
+    name: str, how: Reduction, rule: Rule, shape: Rule = reduced, fits: Rule | None = None
 ) -> None:
+    reduce = getattr(np, how.join).reduce
     register(
         Primitive(
             name,
-            run=run,
-            vjp=by_argument(rule, raw=raw, exact=True, transpose=WEIGHTS),
+            run=lambda x, *, axes: reduce(x, axis=axes),
+            vjp=by_argument(rule, exact=True, transpose=WEIGHTS),
             shape=lambda x, *, axes: shape(x, axes),
             batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
             reduction=how,
@@ -176,39 +169,17 @@ def _recur_second(ct: Any, x: Any, *, axis: int) -> Any:
     return _suffix(ct, x, axis)
 
 
-_reduction(
-    "max",
-    lambda x, *, axes: np.maximum.reduce(x, axis=axes),
-    _extremum,
-    Reduction("maximum", -math.inf, "larger({}, {})", "max({}, {})"),
-    fits=_has_elements,
-)
-_reduction(
-    "min",
-    lambda x, *, axes: np.minimum.reduce(x, axis=axes),
-    _extremum,
-    Reduction("minimum", math.inf, "smaller({}, {})", "min({}, {})"),
-    fits=_has_elements,
-)
-_reduction(
-    "nanmax",
-    lambda x, *, axes: np.fmax.reduce(x, axis=axes),
-    _extremum,
-    Reduction("fmax", math.nan, "fmax({}, {})"),
-    fits=_has_elements,
-)
-_reduction(
-    "nanmin",
-    lambda x, *, axes: np.fmin.reduce(x, axis=axes),
-    _extremum,
-    Reduction("fmin", math.nan, "fmin({}, {})"),
-    fits=_has_elements,
-)
+for _name, _how in (
+    ("max", Reduction("maximum", -math.inf, "larger({}, {})", "max({}, {})")),
+    ("min", Reduction("minimum", math.inf, "smaller({}, {})", "min({}, {})")),
+    ("nanmax", Reduction("fmax", math.nan, "fmax({}, {})")),
+    ("nanmin", Reduction("fmin", math.nan, "fmin({}, {})")),
+):
+    _reduction(_name, _how, _extremum, fits=_has_elements)
 _reduction(
     "prod",
-    lambda x, *, axes: np.multiply.reduce(x, axis=axes),
-    _prod,
     Reduction("multiply", 1.0, "multiply_any({}, {})", "{} * {}"),
+    _prod,
     lambda x, axes: Aval(reduced(x, axes).shape, np.multiply.reduce(np.empty(0, x.dtype)).dtype),
 )
 register(

@@ -16,7 +16,7 @@ from numpy.linalg import LinAlgError
 from fgrad.backend.devices import as_array, elsewhere
 from fgrad.core.aval import Aval
 from fgrad.core.placement import near
-from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, flat, register
+from fgrad.core.primitive import MULTILINEAR, OUT, VJP, Pattern, Primitive, Rule, flat, register
 from fgrad.core.stored import INTEGERS, Stored, is_count, is_flag, of_matrices
 from fgrad.core.tensor import bind
 from fgrad.ops.compiled import backend
@@ -96,12 +96,17 @@ def _solve_vjp(pattern: Pattern) -> VJP:
     return VJP(back, keep=(OUT, 1) if to_a else (1,), params=True, transpose="" if to_a else MULTILINEAR)
 
 
-def _batch_solve(mapped: Pattern, a: Any, b: Any, **params: Any) -> Any:
-    if not mapped[0] and len(a.shape) == 2:  # one matrix, and every example a few columns more
-        count, n, k = b.shape
-        joined = reshape(transpose(b, (1, 0, 2)), (n, count * k))
-        return transpose(reshape(solve_triangular(a, joined, **params), (n, count, k)), (1, 0, 2))
-    return solve_triangular(*_full(mapped, a, b), **params)
+def _batch_columns(name: str) -> Rule:
+    """Return the batching rule of a solver: one matrix for all examples has a few columns more for each."""
+
+    def batch(mapped: Pattern, a: Any, b: Any, **params: Any) -> Any:
+        if not mapped[0] and len(a.shape) == 2:
+            count, n, k = b.shape
+            joined = reshape(transpose(b, (1, 0, 2)), (n, count * k))
+            return transpose(reshape(bind(name, a, joined, **params), (n, count, k)), (1, 0, 2))
+        return bind(name, *_full(mapped, a, b), **params)
+
+    return batch
 
 
 def _full(mapped: Pattern, *values: Any) -> list[Any]:
@@ -116,7 +121,7 @@ register(
         run=elsewhere(_run_solve, _there_solve),
         vjp=_solve_vjp,
         shape=lambda a, b, **_: Aval(b.shape, np.result_type(a.dtype, b.dtype)),
-        batch=_batch_solve,
+        batch=_batch_columns("solve_triangular"),
         stored=of_matrices(
             "01",
             "0",
@@ -190,21 +195,13 @@ def _banded_vjp(pattern: Pattern) -> VJP:
     return VJP(back, keep=(OUT, 1) if to_ab else (1,), params=True, transpose="" if to_ab else MULTILINEAR)
 
 
-def _batch_banded(mapped: Pattern, ab: Any, b: Any, **params: Any) -> Any:
-    if not mapped[0] and len(ab.shape) == 2:
-        count, n, k = b.shape
-        joined = reshape(transpose(b, (1, 0, 2)), (n, count * k))
-        return transpose(reshape(bind("solve_banded", ab, joined, **params), (n, count, k)), (1, 0, 2))
-    return bind("solve_banded", *_full(mapped, ab, b), **params)
-
-
 register(
     Primitive(
         "solve_banded",
         run=elsewhere(_run_banded, _there_banded),
         vjp=_banded_vjp,
         shape=lambda ab, b, **_: Aval(b.shape, np.result_type(ab.dtype, b.dtype)),
-        batch=_batch_banded,
+        batch=_batch_columns("solve_banded"),
         stored=of_matrices(
             "01",
             params={"below": is_count, "above": is_count},
