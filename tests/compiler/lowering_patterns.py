@@ -194,6 +194,20 @@ def walks(name: str, d: Drawing) -> Any:
     return f
 
 
+@lowered("argsort")
+def sorts(name: str, d: Drawing) -> Any:
+    x = d.given(d.shape(LONG), d.dtype(NATIVE))
+    return lambda *xs: bind(name, xs[x], axis=d.pick(tuple(range(xs[x].ndim))))
+
+
+@lowered("search", modes=("plain",))
+def searches(name: str, d: Drawing) -> Any:
+    kind = d.dtype(NATIVE)
+    a, v = d.given(d.shape(LONG), kind), d.given(d.shape(), kind)
+    side = d.pick(("left", "right"))
+    return lambda *xs: bind(name, np.sort(xs[a].reshape(-1)), xs[v], side=side)
+
+
 @lowered("contract", ulp=100.0, modes=("plain",))
 def products(_: str, d: Drawing) -> Any:
     (a, b, out), _, x, y = factors(d, d.pick(((1, 2, 3, 3), (1, 3, 18))))

@@ -18,7 +18,7 @@ from fgrad.compiler.products import arranged, is_inline
 from fgrad.compiler.simplify.constants import cast
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import ASSEMBLES, PRIMITIVES
-from fgrad.core.program import Equation, Program, Var
+from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.tensor import Tensor
 from fgrad.kernels import native, ufuncs, vm
 from fgrad.ops.indexing import HOLE, filled
@@ -420,6 +420,16 @@ def _swapped(w: _Writer, x: Var) -> Var:
 def _swapping(x: Var) -> tuple[int, ...]:
     n = len(x.aval.shape)
     return (*range(n - 2), n - 1, n - 2)
+
+
+@_rule("search", RULES)
+def _search(w: _Writer, a: Any, v: Any, *, side: str) -> Any:
+    """Search among elements of one dtype, as NumPy does."""
+    own, dtype = aval_out(a).dtype, np.result_type(aval_out(a).dtype, aval_out(v).dtype)
+    dtype = np.dtype(np.int64) if dtype.kind == "i" or (dtype.kind == "u" and dtype.itemsize < 8) else dtype
+    if (own == dtype and aval_out(v).dtype == dtype and isinstance(v, Var)) or dtype.char not in "fdlq":
+        return None
+    return w.write("search", w.typed(a, dtype), w.typed(v, dtype), side=side)
 
 
 @_rule("guard", RULES)

@@ -15,6 +15,7 @@ from fgrad.compiler import (
     fourier,  # noqa: F401 -- fills the library
     layout,
     matrices,  # noqa: F401 -- likewise
+    ordering,  # noqa: F401 -- likewise
     scans,  # noqa: F401 -- likewise
 )
 from fgrad.compiler.decompose import Plain, decompose

@@ -79,7 +79,7 @@ def kernel(slots, args, lo, hi):
 def _running(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     """Return the running sums or products of an array."""
     (x,), (out,) = equation.args, equation.outs
-    if not _is_plain(x) or x.aval.dtype != out.aval.dtype:
+    if not is_plain(x) or x.aval.dtype != out.aval.dtype:
         return None
     sign = {"cumsum": "+", "cumprod": "*"}[equation.name]
     starts, steps = [], []
@@ -95,7 +95,7 @@ def _running(equation: Equation, slots: dict[Var, int]) -> Launch | None:
         starts="\n".join(f"            {line}" for line in starts),
         steps="\n".join(f"                {line}" for line in steps),
     )
-    outer, n, inner = _lengths(x, equation.params["axis"])
+    outer, n, inner = lengths(x, equation.params["axis"])
     blocks = -(-outer // SIDE) if inner == 1 else outer * -(-inner // WIDTH)
     numbers = [slots[x], slots[out], outer, n, inner]
     return Launch(native.compiled(text), numbers, blocks, x.aval.size)
@@ -104,19 +104,20 @@ def _running(equation: Equation, slots: dict[Var, int]) -> Launch | None:
 def _place(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     """Return the places of the largest or least elements of small arrays."""
     (x,), (out,) = equation.args, equation.outs
-    if not _is_plain(x) or x.aval.size > FEW or out.aval.dtype.name != "int64":
+    if not is_plain(x) or x.aval.size > FEW or out.aval.dtype.name != "int64":
         return None
     sign = {"argmax": ">", "argmin": "<"}[equation.name]
-    outer, n, inner = _lengths(x, equation.params["axis"])
+    outer, n, inner = lengths(x, equation.params["axis"])
     kernel = native.compiled(_PLACE.format(dtype=x.aval.dtype.name, sign=sign))
     return Launch(kernel, [slots[x], slots[out], n, inner], outer * inner, x.aval.size)
 
 
-def _is_plain(x: Any) -> bool:
+def is_plain(x: Any) -> bool:
+    """Return whether these kernels can read an operand."""
     return isinstance(x, Var) and x.aval.size > 0 and x.aval.dtype.char in "fdlq" and x.aval.dtype.isnative
 
 
-def _lengths(x: Var, axis: int | None) -> tuple[int, int, int]:
+def lengths(x: Var, axis: int | None) -> tuple[int, int, int]:
     """Return how many elements there are before, along and behind an axis."""
     shape = x.aval.shape
     if axis is None:
