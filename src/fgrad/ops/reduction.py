@@ -42,13 +42,23 @@ def reduced(x: Any, axes: Axes) -> Aval:
 
 
 def _reduction(
-    name: str, how: Reduction, rule: Rule, shape: Rule = reduced, fits: Rule | None = None
+    name: str,
+    rule: Rule,
+    how: Reduction | None = None,
+    shape: Rule = reduced,
+    *,
+    run: Rule | None = None,
+    fits: Rule | None = None,
 ) -> None:
-    reduce = getattr(np, how.join).reduce
+    """Declare a reduction by its derivative and by what joins two elements, or by what computes it."""
+    if run is None:
+        assert how  # noqa: S101 -- one of the two
+        reduce = getattr(np, how.join).reduce
+        run = lambda x, *, axes: reduce(x, axis=axes)  # noqa: E731
     register(
         Primitive(
             name,
-            run=lambda x, *, axes: reduce(x, axis=axes),
+            run=run,
             vjp=by_argument(rule, exact=True, transpose=WEIGHTS),
             shape=lambda x, *, axes: shape(x, axes),
             batch=lambda _, x, *, axes: bind(name, x, axes=shifted(axes)),
@@ -175,11 +185,11 @@ for _name, _how in (
     ("nanmax", Reduction("fmax", math.nan, "fmax({}, {})")),
     ("nanmin", Reduction("fmin", math.nan, "fmin({}, {})")),
 ):
-    _reduction(_name, _how, _extremum, fits=_has_elements)
+    _reduction(_name, _extremum, _how, fits=_has_elements)
 _reduction(
     "prod",
-    Reduction("multiply", 1.0, "multiply_any({}, {})", "{} * {}"),
     _prod,
+    Reduction("multiply", 1.0, "multiply_any({}, {})", "{} * {}"),
     lambda x, axes: Aval(reduced(x, axes).shape, np.multiply.reduce(np.empty(0, x.dtype)).dtype),
 )
 register(
