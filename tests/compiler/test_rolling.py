@@ -7,7 +7,7 @@ import fgrad as fg
 from fgrad.compiler import rolling
 from fgrad.core.rewriting.effects import has_effects
 
-SEEDS = range(20)  # thousands were tried
+SEEDS = [*range(16), 410]  # hundreds were tried
 
 
 @pytest.fixture
@@ -144,7 +144,8 @@ def test_elements_of_arguments_are_gone_along(short):
     found = assert_same(f, 1.0, np.linspace(0, 1, 40))
     assert len(loops(found)) == 1
     assert rolling._size(found) < 15
-    assert_same(fg.grad(f, argnums=(0, 1)), 1.0, np.linspace(0, 1, 40))
+    found = assert_same(fg.grad(f, argnums=(0, 1)), 1.0, np.linspace(0, 1, 40))
+    assert not any(e.name == "unslice" for code in loops(found) for e in code.body.equations)
 
 
 def test_values_of_steps_before_are_carried(short):
@@ -262,3 +263,4 @@ def test_a_double_loop_becomes_a_loop_in_a_loop():
     assert rolling._size(found) < 40
     assert any(loops(code.body) for code in loops(found))
     np.testing.assert_allclose(fg.jit(soft_dtw(24))(x), soft_dtw(24)(x), 1e-12)
+    assert 6 * rolling._size(assert_same(fg.grad(soft_dtw(24)), x)) < 30_000

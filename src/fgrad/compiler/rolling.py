@@ -14,6 +14,7 @@ Steps of which an operand does not fit end a loop; a shorter one of the others m
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
@@ -193,6 +194,8 @@ class _Loop:
         self.stacks: dict[Any, Var] = {}  # of an output of an equation, or of a carry as it comes
         self.lasts: dict[_Carry, Var] = {}
         self.args: list[list[Any]] = []
+        self.parts: dict[int, list[Any]] = {}  # the indices of parts that are added to a carry
+        self.sums: dict[int, tuple[_Carry, int]] = {}  # the carry, and the equation that adds to it
 
     @property
     def stop(self) -> int:
@@ -218,9 +221,12 @@ class _Roller:
         self.loops: list[_Loop] = []
         self.owner: dict[int, _Loop] = {}
         self.made: list[Any] = []  # equations, and loops, whose equations are made in the end
+        self.uses = Counter(a for e in self.equations for a in e.args if a.__class__ is Var)
+        self.uses.update(y for y in program.outputs if isinstance(y, Var))
         self.sizes = np.cumsum([0, *map(_weight, self.equations)])
         self.count = 0
         self.extracts: dict[Any, Var] = {}
+        self.cuts: dict[Any, Var] = {}
         self.effort = 40 * len(
             self.equations
         )  # operands to be looked at: irregular programs stay as they are
@@ -343,6 +349,12 @@ class _Roller:
         es = self.equations
         last = es[low + (turns - 1) * size + at]
         index = last.params["index"]
+        if last.name == "unslice":
+            indices = [e.params["index"] for e in es[low + at : low + turns * size : size]]
+            r = turns - 1
+            while r > first and _moves_on(indices[r - 1], indices[r], indices[-2], indices[-1]):
+                r -= 1
+            return r
         start = low + first * size
         outside = last.name == "slice"
         if outside:
@@ -395,10 +407,56 @@ class _Roller:
             if "index" in column[0].params:
                 indices = [e.params["index"] for e in column]
                 if any(i != indices[0] for i in indices):
+                    if column[0].name == "unslice":
+                        loop.parts[at] = indices
+                        continue
                     if isinstance(row[0], _Carry) or row[0][0] != "same":
                         return None
                     loop.indices[at] = indices
-        return loop
+        return loop if all(self._is_summed(loop, at) for at in loop.parts) else None
+
+    def _is_summed(self, loop: _Loop, at: int) -> bool:
+        """Find out whether parts of an array are only added to a carry, which can wait until the end."""
+        indices, source = loop.parts[at], loop.operands[at][0]
+        moving = [k for k, (a, b) in enumerate(zip(indices[0], indices[1], strict=True)) if a != b]
+        if not isinstance(source, _Carry) and source[0] != "here":
+            return False
+        if len(moving) != 1 or any(type(i) is not int or i < 0 for i in indices[0][: moving[0] + 1]):
+            return False
+        users: dict[Any, list[int]] = {}
+        for k, row in enumerate(loop.operands):
+            for x in row:
+                users.setdefault(
+                    x if isinstance(x, _Carry) else x[1:] if x[0] == "here" else None, []
+                ).append(k)
+        by_source = {c.source: c for c in loop.carries.values()}
+        place: Any = (at, 0)
+        first: int | None = None
+        carry: _Carry | None = None
+        while True:
+            carried = by_source.get(place)
+            if carried and (carry or place in users or carried in by_source):
+                return False
+            turns = loop.turns - bool(carried)  # the last one may be used, as it is the sum
+            if any(self.uses[self._made_by(loop, place, r)] != 1 for r in range(turns)):
+                return False
+            carry = carry or carried
+            following = users.get(carried or place, [])
+            if len(following) != 1 or self.equations[loop.start + following[0]].name != "add":
+                return False
+            (k,) = following
+            if k == first:
+                break
+            first = k if first is None else first
+            place = (k, 0)
+        if carry is None or any(v.aval.shape == () for v in self.equations[loop.start + at].outs):
+            return False
+        loop.sums[at] = carry, first
+        return True
+
+    def _made_by(self, loop: _Loop, place: tuple[int, int], turn: int) -> Var:
+        found: Var = self.equations[loop.start + turn * loop.size + place[0]].outs[place[1]]
+        return found
 
     def _as(self, x: Any, aval: Aval) -> Any:
         """Return a first carry, None if it is none of this type."""
@@ -459,6 +517,7 @@ class _Roller:
             else:
                 self._open(here)
                 self.made.append(here)
+                self._close(here)
                 i = here.stop
         outputs = [self._value(y) for y in self.program.outputs]
         equations = [self._equation(e) if isinstance(e, _Loop) else e for e in self.made]
@@ -509,6 +568,8 @@ class _Roller:
         found = self._place(v)
         if found is not None:
             loop, key, turn = found
+            if v in self.extracts and loop.sums:
+                return None
             if key[0] not in loop.indices:
                 return (loop, key), (turn,)
         place = self.places.get(v) if v.__class__ is Var else None
@@ -540,8 +601,11 @@ class _Roller:
         if (index[k], step, last) == (0, 1, array.aval.shape[k]) and k == 0 and len(index) == 1:
             return array
         full = (*index[:k], moved, *index[k + 1 :])
-        aval = aval_of(np.broadcast_to(np.zeros((), array.aval.dtype), array.aval.shape)[full])
-        return self._emit("slice", [array], aval, index=full)
+        name = array, str(full)
+        if name not in self.cuts:
+            aval = aval_of(np.broadcast_to(np.zeros((), array.aval.dtype), array.aval.shape)[full])
+            self.cuts[name] = self._emit("slice", [array], aval, index=full)
+        return self.cuts[name]
 
     def _stacked(self, xs: Sequence[Any]) -> Any:
         """Return values side by side, along a first axis."""
@@ -589,6 +653,8 @@ class _Roller:
             if first is not None or second is None or second[2] != 0:
                 continue
             loop, key, _ = second
+            if len(xs) > loop.turns:
+                continue
             if any(p is None or p[:2] != (loop, key) or p[2] != j for j, (p, _) in enumerate(rows[1:])):
                 continue
             carry = next((c for c in loop.carries.values() if c.source == key and c.first is x), None)
@@ -631,6 +697,27 @@ class _Roller:
         for c in loop.carries.values():
             c.first = self._value(c.first)
 
+    def _close(self, loop: _Loop) -> None:
+        """Write the sums of parts, after a loop."""
+        for at, (carry, _) in loop.sums.items():
+            e = self.equations[loop.start + at]
+            source = loop.operands[at][0]
+            whole = self._stack_of(loop, source if isinstance(source, _Carry) else source[1:])
+            indices = loop.parts[at]
+            k = next(k for k, (a, b) in enumerate(zip(indices[0], indices[1], strict=True)) if a != b)
+            step = indices[1][k] - indices[0][k]
+            ends = indices[0][k], indices[-1][k]
+            if step < 0:
+                whole = self._emit("slice", [whole], whole.aval, index=(slice(None, None, -1),))
+            moved = slice(min(ends), max(ends) + 1, None if abs(step) == 1 else abs(step))
+            index = (*indices[0][:k], moved, *indices[0][k + 1 :])
+            aval = e.outs[0].aval
+            placed = self._emit("unslice", [whole], aval, shape=e.params["shape"], index=index)
+            source = carry.source
+            total = self._made_by(loop, source, loop.turns - 1)  # type: ignore[arg-type]
+            so_far = self.extracts.get(total) or loop.lasts.setdefault(carry, self._new(aval))
+            self.extracts[total] = self._emit("add", [so_far, placed], aval)
+
     def _equation(self, loop: _Loop) -> Equation:
         """Return the loop as one operation."""
         consts: dict[Any, Var] = {}
@@ -651,18 +738,24 @@ class _Roller:
             if at in loop.indices:
                 known[at, 0] = element(loop.args[at][0], e.outs[0].aval)
                 continue
+            if at in loop.parts:
+                continue
             args = []
             for x, ready in zip(row, loop.args[at], strict=True):
                 if isinstance(x, _Carry):
                     args.append(carried[x])
                 elif x[0] == "here":
-                    args.append(known[x[1], x[2]])
+                    if x[1] not in loop.parts:
+                        args.append(known[x[1], x[2]])
                 elif x[0] == "same":
                     fixed = isinstance(ready, Var)
                     args.append(consts.setdefault(ready, Var(ready.aval, "v")) if fixed else ready)
                 else:
                     aval = aval_out(ready)
                     args.append(element(ready, Aval(aval.shape[1:], aval.dtype)))
+            if len(args) < len(row):  # what is added is added after the loop
+                (known[at, 0],) = args
+                continue
             outs = tuple([Var(v.aval, "v") for v in e.outs])
             known.update(((at, k), v) for k, v in enumerate(outs))
             body.append(Equation(e.name, tuple(args), e.params, outs, e.line))
@@ -690,6 +783,13 @@ def _is_plain(e: Equation) -> bool:
     """Return whether a slice is of a variable, by integers from 0 on and slices."""
     index = e.params["index"]
     return e.args[0].__class__ is Var and all(type(i) is slice or (type(i) is int and i >= 0) for i in index)
+
+
+def _moves_on(a: Sequence[Any], b: Sequence[Any], c: Sequence[Any], d: Sequence[Any]) -> bool:
+    """Return whether an index is as far from the one before as two others are, along one axis or none."""
+    steps = [y - x if type(x) is int else 0 for x, y in zip(a, b, strict=True)]
+    others = [y - x if type(x) is int else 0 for x, y in zip(c, d, strict=True)]
+    return steps == others and sum(map(bool, steps)) <= 1
 
 
 def _goes_on(parts: Sequence[Any], i: int, j: int) -> bool:
