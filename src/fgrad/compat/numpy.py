@@ -153,67 +153,6 @@ def blas_address(name: str) -> int:
     return 0
 
 
-# ---- the loops of its Fourier transforms --------------------------------------------------------------
-
-LOOPS, LOOP_DATA = 32, 40  # bytes into a ufunc, by NumPy's headers: addresses of its loops, and of their data
-TRANSFORM_WORDS = 12  # that a call takes: three addresses, three sizes, five strides, the factor
-
-
-class Transform(NamedTuple):
-    """A loop that transforms the rows of an array: its address, and its last argument."""
-
-    function: int
-    data: int
-
-
-def _transform(name: str, char: str) -> Transform:
-    """Return the loop of a ufunc whose first argument has a dtype."""
-    ufunc = getattr(import_module("numpy.fft._pocketfft_umath"), name)
-    k = [types[0] for types in ufunc.types].index(char)
-    loops, data = (_word(id(ufunc) + field).value for field in (LOOPS, LOOP_DATA))
-    size = ctypes.sizeof(ctypes.c_size_t)
-    return Transform(_word(loops + size * k).value, _word(data + size * k).value if data else 0)
-
-
-@self_test
-def transforms_are_known() -> bool:
-    """Return whether these loops are where they should be, and transform as NumPy's functions do."""
-    return layout_is_known() and all(
-        _transforms(name, expected, x, factor)
-        for single in (False, True)
-        for name, expected, x, factor in _examples(np.complex64 if single else np.complex128)
-    )
-
-
-def _examples(dtype: Any) -> list[tuple[str, Any, Any, float]]:
-    x = (np.arange(10.0).reshape(2, 5) ** 2 + 1j * np.arange(10).reshape(2, 5)).astype(dtype)
-    real = np.ascontiguousarray(x.real)
-    return [
-        ("fft", np.fft.fft(x), x, 1.0),
-        ("ifft", np.fft.ifft(x), x, 0.2),
-        ("rfft_n_odd", np.fft.rfft(real), real, 1.0),
-        ("rfft_n_even", np.fft.rfft(real[:, :4]), np.ascontiguousarray(real[:, :4]), 1.0),
-        ("irfft", np.fft.irfft(x, 7), x, 1 / 7),
-    ]
-
-
-def _transforms(name: str, expected: Any, x: Any, factor: float) -> bool:
-    loop = _transform(name, x.dtype.char)
-    out, words = np.zeros_like(expected), np.zeros(TRANSFORM_WORDS, np.int64)
-    start = words.ctypes.data
-    words[:3] = x.ctypes.data, start + 88, out.ctypes.data
-    words[3:11] = len(x), x.shape[1], out.shape[1], x.strides[0], 0, out.strides[0], x.itemsize, out.itemsize
-    words[11:].view(x.real.dtype)[0] = factor
-    call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(loop.function)
-    call(start, start + 24, start + 48, loop.data or None)
-    return bool(np.allclose(out, expected, rtol=1e-5))
-
-
-def transform(name: str, char: str) -> Transform | None:
-    """Return the loop of a Fourier transform, "fft" or another of NumPy's ufuncs; None if it is not found."""
-    return _transform(name, char) if transforms_are_known() else None
-
-
 # ---- the loops of universal functions -------------------------------------------------------------------
 
 # words of a ufunc, whose layout is part of NumPy's interface for C
@@ -241,7 +180,9 @@ def _loops_of(ufunc: np.ufunc) -> dict[str, Loop]:
     words = (ctypes.c_size_t * (_TYPES + 1)).from_address(id(ufunc))
     found: dict[str, Loop] = {}
     for i, kinds in enumerate(ufunc.types):
-        function, data = (_word(words[place] + 8 * i).value for place in (_FUNCTIONS, _DATA))
+        function, data = (
+            _word(words[place] + 8 * i).value if words[place] else 0 for place in (_FUNCTIONS, _DATA)
+        )
         if function:
             found.setdefault(kinds.replace("->", ""), Loop(function, data))
     return found
@@ -270,6 +211,53 @@ def loops_are_known() -> bool:
     count, steps = (ctypes.c_ssize_t * 1)(2), (ctypes.c_ssize_t * 3)(8, 0, 8)
     ctypes.CFUNCTYPE(None, *[pointer] * 4)(function)(places, count, steps, data)
     return bool(out[0] == 5.0 and out[1] == np.hypot(5.0, 4.0))
+
+
+# ---- the loops of its Fourier transforms --------------------------------------------------------------
+
+
+def _transform(name: str, char: str) -> Loop:
+    """Return the loop of a universal function whose first argument has a dtype."""
+    ufunc = getattr(import_module("numpy.fft._pocketfft_umath"), name)
+    return next(loop for kinds, loop in _loops_of(ufunc).items() if kinds[0] == char)
+
+
+@self_test
+def transforms_are_known() -> bool:
+    """Return whether these loops are where they should be, and transform as NumPy's functions do."""
+    return loops_are_known() and all(
+        _transforms(name, expected, x, factor)
+        for single in (False, True)
+        for name, expected, x, factor in _examples(np.complex64 if single else np.complex128)
+    )
+
+
+def _examples(dtype: Any) -> list[tuple[str, Any, Any, float]]:
+    x = (np.arange(10.0).reshape(2, 5) ** 2 + 1j * np.arange(10).reshape(2, 5)).astype(dtype)
+    real = np.ascontiguousarray(x.real)
+    return [
+        ("fft", np.fft.fft(x), x, 1.0),
+        ("ifft", np.fft.ifft(x), x, 0.2),
+        ("rfft_n_odd", np.fft.rfft(real), real, 1.0),
+        ("rfft_n_even", np.fft.rfft(real[:, :4]), np.ascontiguousarray(real[:, :4]), 1.0),
+        ("irfft", np.fft.irfft(x, 7), x, 1 / 7),
+    ]
+
+
+def _transforms(name: str, expected: Any, x: Any, factor: float) -> bool:
+    loop = _transform(name, x.dtype.char)
+    out, scale = np.zeros_like(expected), np.array(factor, x.real.dtype)
+    places = np.array([a.ctypes.data for a in (x, scale, out)], np.int64)
+    sizes = np.array([len(x), x.shape[1], out.shape[1]], np.int64)
+    steps = np.array([x.strides[0], 0, out.strides[0], x.itemsize, out.itemsize], np.int64)
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(loop.function)
+    call(places.ctypes.data, sizes.ctypes.data, steps.ctypes.data, loop.data or None)
+    return bool(np.allclose(out, expected, rtol=1e-5))
+
+
+def transform(name: str, char: str) -> Loop | None:
+    """Return the loop of a Fourier transform, "fft" or another of NumPy's ufuncs; None if it is not found."""
+    return _transform(name, char) if transforms_are_known() else None
 
 
 # ---- names that NumPy keeps to itself ------------------------------------------------------------------

@@ -11,40 +11,32 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compat.numpy import Transform, transform
+from fgrad.compat.numpy import Loop, transform
 from fgrad.compiler.library import LIBRARY, Launch
-from fgrad.compiler.pairs import TRANSFORMS, part_of
+from fgrad.compiler.pairs import part_of
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import native
 
+TRANSFORMS = ("fft", "ifft", "rfft", "irfft")
 _TEXT = """
 CONTRACT = (
-    "args(x, out, words, rows, n, m, row_x, row_out, step_x, step_out, bits, next_x, next_out, loop, data), "
-    "len(words) == 12, min(rows, n, m, row_x, row_out, step_x, step_out, next_x, next_out) > 0, "
+    "args(x, out, rows, n, m, row_x, row_out, step_x, step_out, bits, next_x, next_out, loop, data), "
+    "min(rows, n, m, row_x, row_out, step_x, step_out, next_x, next_out) > 0, "
     "(hi - 1) * next_x + (rows - 1) * row_x + (n - 1) * step_x < nbytes(x), "
     "(hi - 1) * next_out + (rows - 1) * row_out + (m - 1) * step_out < nbytes(out)"
 )
 
 
 def kernel(slots, args, lo, hi):
-    # the loop takes addresses of: addresses of operand, factor and result; sizes; strides
-    x, out = address({source}_at(slots, args, 0)), address({target}_at(slots, args, 1))
-    words = int64_at(slots, args, 2)
-    start = address(words)
-    words[1] = start + 88
-    words[3] = args[3]
-    words[4] = args[4]
-    words[5] = args[5]
-    words[6] = args[6]
-    words[7] = 0
-    words[8] = args[7]
-    words[9] = args[8]
-    words[10] = args[9]
-    words[11] = args[10]
+    x, out = address({dtype}_at(slots, args, 0)), address({dtype}_at(slots, args, 1))
+    places, sizes, steps = np.empty(3, np.int64), np.empty(3, np.int64), np.empty(5, np.int64)
+    factor = np.empty(1, np.int64)
+    factor[0], places[1] = args[9], address(factor)
+    sizes[0], sizes[1], sizes[2] = args[2], args[3], args[4]
+    steps[0], steps[1], steps[2], steps[3], steps[4] = args[5], 0, args[6], args[7], args[8]
     for i in range(np.int64(lo), np.int64(hi)):
-        words[0] = x + i * args[11]
-        words[2] = out + i * args[12]
-        invoke(args[13], start, start + 24, start + 48, args[14])
+        places[0], places[2] = x + i * args[10], out + i * args[11]
+        invoke(args[12], address(places), address(sizes), address(steps), args[13])
 """
 
 
@@ -57,14 +49,9 @@ def _factor(norm: str | None, n: int, *, forward: bool) -> float:
 def _called(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     """Return the transform that an equation is, of pairs."""
     params = equation.params
-    (given, *_), (made, *rest) = params["avals"]
+    (given, *_), (made, *_) = params["avals"]
     x, out = equation.args[0], equation.outs[0]
-    if (
-        params["of"] not in TRANSFORMS
-        or not rest
-        or not isinstance(x, Var)
-        or 0 in (*given.shape, *made.shape)
-    ):
+    if params["of"] not in TRANSFORMS or not isinstance(x, Var) or 0 in (*given.shape, *made.shape):
         return None
     name, axis, forward = params["of"], params["axis"] % len(given.shape), "i" not in params["of"]
     n, m = given.shape[axis], made.shape[axis]
@@ -82,15 +69,15 @@ def _called(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     else:
         turns, rows, row_x, row_out = lead, trail, size_x, size_out
     numbers = [
-        *(slots[x], slots[out], slots[equation.outs[1]], rows, n, m, row_x, row_out),
+        *(slots[x], slots[out], rows, n, m, row_x, row_out),
         *(trail * size_x, trail * size_out, int(bits[0]), n * trail * size_x, m * trail * size_out, *loop),
     ]
-    kernel = native.compiled(_TEXT.format(source=real.name, target=real.name))
+    kernel = native.compiled(_TEXT.format(dtype=real.name))
     work = int(5 * lead * trail * length * math.log2(length + 1))
     return Launch(kernel, numbers, turns, work, shared=False)
 
 
-def _loop(name: str, n: int, dtype: np.dtype[Any]) -> Transform | None:
+def _loop(name: str, n: int, dtype: np.dtype[Any]) -> Loop | None:
     if native.interpreted():
         return None
     if name == "rfft":

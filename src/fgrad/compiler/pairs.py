@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fgrad.compat.numpy import TRANSFORM_WORDS
 from fgrad.compiler.elements import Elements, Indices, Piece, shape_of, view
 from fgrad.compiler.loop_nests import Value
 from fgrad.compiler.simplify import simplify
@@ -23,8 +22,6 @@ from fgrad.core.program import Equation, Program, Var, applied, aval_out
 from fgrad.expr.atoms import LN2, LN10
 
 Parts: TypeAlias = tuple[Any, Any]  # variables, numbers or constant arrays, which broadcast to the shape
-TRANSFORMS = ("fft", "ifft", "rfft", "irfft")  # which take memory besides their result
-WORDS = Aval((TRANSFORM_WORDS,), np.dtype(np.int64))
 MOST = 99  # the largest exponent for which NumPy multiplies
 RULES: dict[str, Callable[..., Any]] = {}  # (writer, equation) -> the result or its parts; None: Python's
 
@@ -190,10 +187,8 @@ class _Writer:
             if is_pair(v.aval):
                 self.known[v] = _Complex(v.aval, pairs=self.variable(pair_of(v.aval)))
             outs.append(self.known[v].pairs if v in self.known else v)
-        if e.name in TRANSFORMS:
-            outs.append(self.variable(WORDS))
-        made = (*(v.aval for v in e.outs), *(v.aval for v in outs[len(e.outs) :]))
-        params = {**e.params, "of": e.name, "avals": (tuple(map(aval_out, e.args)), made)}
+        avals = tuple(map(aval_out, e.args)), tuple(v.aval for v in e.outs)
+        params = {**e.params, "of": e.name, "avals": avals}
         self.equations.append(Equation("complex.call", tuple(args), params, tuple(outs), e.line))
 
     def same(self, x: Any) -> Any:
@@ -818,8 +813,7 @@ def _run_on_pairs(*args: Any, of: str, avals: tuple[Any, Any], **params: Any) ->
     values = [_as_numbers(x, a) for x, a in zip(args, avals[0], strict=True)]
     primitive = PRIMITIVES[of]
     found = applied(primitive, values, params)
-    outs = [as_pairs(getattr(y, "_value", y)) for y in (found if primitive.many else (found,))]
-    return (*outs, *(np.zeros(a.shape, a.dtype) for a in avals[1][len(outs) :]))
+    return tuple([as_pairs(getattr(y, "_value", y)) for y in (found if primitive.many else (found,))])
 
 
 def _as_numbers(x: Any, aval: Aval) -> Any:
@@ -839,7 +833,6 @@ def as_staged(e: Equation) -> Equation:
         return e
     params = {k: v for k, v in e.params.items() if k not in {"of", "avals"}}
     outs = [Var(aval, v.name) for v, aval in zip(e.outs, e.params["avals"][1], strict=True)]
-    outs = outs if PRIMITIVES[e.params["of"]].many else outs[:1]
     return Equation(e.params["of"], e.args, params, tuple(outs), e.line)
 
 
