@@ -54,6 +54,7 @@ BY_VALUE = {  # primitives whose errors depend on the values of operands, and th
     "rank": (IndexError, ValueError),
     "search": (),
     "fitted": (OverflowError, ValueError),
+    "require": (ValueError, ZeroDivisionError),
     "draw": (ValueError,),
     "roots": (ValueError, np.linalg.LinAlgError),
     "power": (ValueError,),  # integers to negative integers

@@ -19,7 +19,7 @@ DEVICE = "cuda:0"
 LOOSE = {"e": 2e-3, "f": 1e-4, "F": 1e-4}  # relative; other dtypes: 1e-8
 
 WAITS = {  # primitives that look at values, and refuse some of them: a truth value is read from the device
-    *("fitted", "guard", "solve", "second_minors", "slogdet", "qr", "eig", "eigh", "svd", "pinv"),
+    *("fitted", "require", "guard", "solve", "second_minors", "slogdet", "qr", "eig", "eigh", "svd", "pinv"),
     *(
         "cholesky",
         "solve_triangular",

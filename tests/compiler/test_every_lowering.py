@@ -28,11 +28,11 @@ from fgrad.core.program import Program
 SEED = os.environ.get("FGRAD_TEST_SEED", "")  # for other programs than those of the suite
 COUNT = int(os.environ.get("FGRAD_TEST_PROGRAMS", "25"))  # around each primitive
 WRITTEN_OUT = decompose.RULES | decompose.ON_DEVICE
-# `fitted` is a check, which tests/lax/test_control.py holds to NumPy's errors, and a `convert`;
-# only compilers write `complex.pairs` and `complex.call`, which tests/compiler/test_complex.py tests, and
-# LAPACK's functions, which tests/compiler/test_matrices.py tests
+# `fitted` and `require` are checks, which tests/lax/test_control.py and tests/ops/test_requirements.py
+# hold to NumPy's errors; only compilers write `complex.pairs` and `complex.call`, which test_complex.py
+# tests, and LAPACK's functions, which test_matrices.py tests
 LOOPS = {name for name, p in primitive.PRIMITIVES.items() if p.reduction or p.integers or p.truths}
-PRIMITIVES = {*WRITTEN_OUT, *VIEWS, *LOOPS, *LIBRARY} - {"fitted", "complex.pairs", "complex.call"}
+PRIMITIVES = {*WRITTEN_OUT, *VIEWS, *LOOPS, *LIBRARY} - {"fitted", "require", "complex.pairs", "complex.call"}
 PRIMITIVES = {name for name in PRIMITIVES if not name.startswith("lapack.")}
 
 

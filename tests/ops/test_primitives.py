@@ -671,6 +671,7 @@ def randomness() -> list[Sample]:
         Sample("draw", "poisson", (key, integers((3,), 1, 9)), poisson),
         Sample("fitted", "int8", (integers((3,), -9, 9),), {"dtype": np.dtype(np.int8)}),
         Sample("fitted", "a number", (integers((), 1, 9),), {"dtype": np.dtype(np.uint64)}),
+        Sample("require", "of nothing", (np.ones(0, bool),), {"error": "ValueError", "message": "bad"}),
     ]
     positive, shapes = values(low=0.3, high=4.0), values(low=0.4, high=5.0, seed=1)
     for name, dtype in FLOATS.items():
@@ -1237,7 +1238,7 @@ FLAT = {
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
     *("isnan", "isinf", "isfinite", "signbit", "logical_not", "logical_and", "logical_or", "logical_xor"),
     *("invert", "bitwise_count", *BITS),
-    *("threefry", "draw", "winners", "fitted"),
+    *("threefry", "draw", "winners", "fitted", "require"),
     *("argsort", "argpartition", "argmax", "argmin", "rank", "search", "pivot_order"),
     *("stop_gradient", "custom"),
     *("gammasgn", "round"),

@@ -517,6 +517,15 @@ def _fitted(w: _Writer, n: Any, *, dtype: np.dtype[Any]) -> Any:
     return w.write("convert", n, dtype=dtype)
 
 
+@_rule("require", RULES)
+def _require(w: _Writer, good: Any, **_: Any) -> Any:
+    """Count what is not good."""
+    if not isinstance(good, Var):
+        return None
+    w.checks[w.write("sum", w.write("logical_not", good), axes=tuple(range(len(good.aval.shape))))] = None
+    return good
+
+
 def _wide(w: _Writer, j: Var) -> Var:
     """Return integers as those of 64 bits, which every length fits into."""
     dtype = j.aval.dtype

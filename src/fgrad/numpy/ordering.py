@@ -17,10 +17,11 @@ from fgrad.numpy.arrays import as_tensor, as_value, concrete, next_to, together
 from fgrad.numpy.indexing import along_axis, beside
 from fgrad.numpy.reductions import all as _all
 from fgrad.numpy.reductions import along
-from fgrad.numpy.registry import elements, extends, holds_tensor, implements, written_back
+from fgrad.numpy.registry import extends, holds_tensor, implements, written_back
 from fgrad.numpy.shapes import flip
 from fgrad.ops import linear
 from fgrad.ops.indexing import HOLE
+from fgrad.ops.requirements import require
 
 
 def _kind(kind: Any, order: Any, stable: Any) -> Any:
@@ -249,9 +250,8 @@ def _nanarg(name: str, a: Any, axis: Any, out: Any, keepdims: Any, worst: float)
     if a.dtype.kind in "fc":
         nan = unary("isnan", a)
         a = bind("where", nan, worst, a)
-        nothing = _all(nan, axis) if a.size else False
-        if (found := elements(nothing)) is not None and np.any(found):
-            raise ValueError("All-NaN slice encountered")
+        if a.size:
+            require(unary("logical_not", _all(nan, axis)), ValueError, "All-NaN slice encountered")
     return _arg(name, a, axis, out, keepdims)
 
 

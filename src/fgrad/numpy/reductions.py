@@ -12,12 +12,13 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from fgrad.compat.numpy import NO_VALUE
 from fgrad.core.placement import near
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.tensor import Tensor, apply_linear, bind, unary
+from fgrad.core.tensor import Tensor, apply_linear, binary, bind, unary
 from fgrad.core.views import unordered
 from fgrad.numpy.arrays import alike, as_item, as_value, is_scalar, next_to, operands, together
-from fgrad.numpy.registry import as_scalar, elements, implements, stored
+from fgrad.numpy.registry import as_scalar, implements, stored
 from fgrad.numpy.shapes import broadcast_to, concatenate
 from fgrad.ops import linear
+from fgrad.ops.requirements import require
 
 _SUM, _MEAN = PRIMITIVES["sum"], PRIMITIVES["mean"]
 _EVERY = [tuple(range(n)) for n in range(65)]  # axis, of so many: NumPy has 64 at most
@@ -456,8 +457,7 @@ def average(
     total = sum(linear.broadcast_to(w, a.shape), axis, keepdims=keepdims)
     # where no average is left, there are weights
     known = sum(w, axis, keepdims=keepdims) if 0 in total.shape else total
-    if (found := elements(known)) is not None and np.any(np.equal(found, 0)):
-        raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+    require(binary("not_equal", known, 0), ZeroDivisionError, "Weights sum to zero, can't be normalized")
     y = sum(a * w, axis, keepdims=keepdims) / total
     return (y, alike([total, y])[0]) if returned else y
 

@@ -18,6 +18,7 @@ from fgrad.ops import (  # noqa: F401 -- each declares its primitives
     pooling,
     random,
     reduction,
+    requirements,
     riccati,
     roots,
     systems,

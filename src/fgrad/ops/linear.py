@@ -165,7 +165,7 @@ def _sum_array_to(x: Any, shape: Shape) -> Any:
     ):
         return np.dot(_ones(full[0], x.dtype), x)  # in a third of the time
     axes = _repeated(full, shape)
-    return added(x, axes).reshape(shape) if axes else x
+    return added(x, axes=axes).reshape(shape) if axes else x
 
 
 @functools.lru_cache(64)
@@ -206,7 +206,7 @@ def _sum_adjoint(ct: Any, x: Aval, *, axes: Axes) -> Any:
     return expand(ct, x.shape, axes)
 
 
-def added(x: Any, axes: Axes) -> Any:
+def added(x: Any, *, axes: Axes) -> Any:
     """Return what `np.add.reduce` does; compiled code adds short stretches of large arrays."""
     if x.size < LARGE or len(axes) != 1 or not _is_short(x, axes[0]):
         return np.add.reduce(x, axis=axes)
@@ -238,7 +238,7 @@ def _raw_sum(ct: Any, x: Aval, params: dict[str, Any]) -> tuple[Any]:
 def _run_mean(x: Any, *, axes: Axes) -> Any:
     if x.dtype.char == "e":
         return np.mean(x, axis=axes)  # which sums in single precision
-    return added(x, axes) / math.prod([x.shape[i] for i in axes])
+    return added(x, axes=axes) / math.prod([x.shape[i] for i in axes])
 
 
 def _mean_adjoint(ct: Any, x: Aval, *, axes: Axes) -> Any:
@@ -383,7 +383,7 @@ linear(
 )
 linear(
     "sum",
-    run=lambda x, *, axes: added(x, axes),
+    run=added,
     adjoint=_sum_adjoint,
     raw=_raw_sum,
     shape=lambda x, *, axes: _summed(x, axes),

@@ -12,14 +12,14 @@ from fgrad.backend.array import mixed
 from fgrad.backend.devices import CPU
 from fgrad.core.aval import Shape
 from fgrad.core.placement import near
-from fgrad.core.tensor import Tensor, bind, wrap
+from fgrad.core.tensor import Tensor, binary, bind, wrap
 from fgrad.core.trace import current
 from fgrad.numpy.arrays import as_value, next_to
 from fgrad.numpy.indexing import stop_gradient
-from fgrad.numpy.registry import elements
 from fgrad.numpy.shapes import stack
 from fgrad.ops import functions
 from fgrad.ops.linear import broadcast_to, convert, reshape
+from fgrad.ops.requirements import require
 from fgrad.random.keys import WORD, fractions, is_key, lengths, split
 
 DOUBLE = np.dtype(np.float64)
@@ -121,14 +121,13 @@ def keyed(source: Any, *params: Any) -> Any:
 
 
 def demand(name: str, x: Any, *, positive: bool = False) -> None:
-    """Refuse a parameter that is negative, or zero if it must be `positive`, where its value is known.
+    """Refuse a parameter that is negative, or zero if it must be `positive`.
 
     Raises:
         ValueError: an element is out of range, or NaN.
     """
-    found = elements(x)
-    if found is not None and not np.all(found > 0 if positive else found >= 0):
-        raise ValueError(f"{name} {'<= 0' if positive else '< 0'}")
+    good = binary("greater" if positive else "greater_equal", x, 0)
+    require(good, ValueError, f"{name} {'<= 0' if positive else '< 0'}")
 
 
 def given(y: Any, *params: Any) -> Any:

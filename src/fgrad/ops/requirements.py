@@ -1,0 +1,38 @@
+"""Requirements on values, of which a program says at its end whether they held."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fgrad.core.aval import aval_of
+from fgrad.core.primitive import Primitive, flat, register
+from fgrad.core.stored import Stored, is_text, one_of
+from fgrad.core.tensor import bind
+
+_ERRORS = {error.__name__: error for error in (ValueError, ZeroDivisionError)}
+
+
+def require(good: Any, error: type[Exception], message: str) -> None:
+    """Raise `error`, here or when the program runs, unless `good` is true everywhere, in each example."""
+    bind("require", good, error=error.__name__, message=message)
+
+
+def _run(good: Any, *, error: str, message: str) -> Any:
+    if not bool(np.all(good)):
+        raise _ERRORS[error](message)
+    return good
+
+
+register(
+    Primitive(
+        "require",
+        run=_run,
+        vjp=flat,
+        effect=lambda _: True,
+        shape=lambda good, **_: aval_of(good),
+        batch=lambda _, good, **params: bind("require", good, **params),
+        stored=Stored({"error": one_of(*_ERRORS), "message": is_text}, dtypes="?"),
+    )
+)
