@@ -13,7 +13,7 @@ import numpy as np
 from fgrad.compiler.concatenation import is_joined
 from fgrad.compiler.elements import SMALL, loop_dtypes
 from fgrad.compiler.fuse import holds, is_fusable
-from fgrad.compiler.library import is_native
+from fgrad.compiler.library import applied_by, is_native
 from fgrad.compiler.products import arranged, is_inline
 from fgrad.compiler.simplify.constants import cast
 from fgrad.core.aval import Aval, aval_of
@@ -142,17 +142,17 @@ class _Writer:
 
     def called(self, e: Equation) -> Equation:
         """Return an equation with its operands as the loop of a universal function takes them."""
-        universal = PRIMITIVES[e.name].universal
-        if universal is None or e.params or len(e.outs) != 1:
+        if len(e.outs) != 1 or self.rules is not RULES or native.interpreted() or not e.outs[0].aval.size:
             return e
-        if self.rules is not RULES or native.interpreted():
-            return e
-        (out,) = e.outs
-        if is_native(e) or not out.aval.size or is_fusable(e):
+        name, avals, result, params = applied_by(e)
+        universal = PRIMITIVES[name].universal
+        if universal is None or params or is_native(e) or is_fusable(e):
             return e
         ufunc, args = universal.ufunc, [*e.args, *universal.constants]
+        avals = (*avals, *map(aval_out, universal.constants))
         kinds: list[Any] = [
-            a.aval.dtype if isinstance(a, Var) else getattr(a, "dtype", type(a)) for a in args
+            aval.dtype if isinstance(a, Var) else getattr(a, "dtype", type(a))
+            for a, aval in zip(args, avals, strict=True)
         ]
         if universal.whole:
             if not self.is_whole(args[0]):
@@ -162,17 +162,25 @@ class _Writer:
             dtypes = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout))
         except TypeError:
             return e
-        if ufuncs.loop(universal, dtypes[: ufunc.nin], out.aval.dtype) is None:
+        if ufuncs.loop(universal, dtypes[: ufunc.nin], result.dtype) is None:
             return e
         if not all(map(holds, dtypes, args)):
             return e
-        operands = [self.typed(a, d) for a, d in zip(args, dtypes, strict=False)]
-        spread = [
-            a if a.aval.shape == out.aval.shape or a.aval.size == 1
-            else self.write("broadcast_to", a, shape=out.aval.shape)
-            for a in operands
-        ]  # fmt: skip
-        return Equation(e.name, tuple(spread), e.params, e.outs, e.line)
+        taken = list(zip(args, avals, dtypes, strict=False))
+        if any(isinstance(a, Var) and d.kind == "c" and aval.dtype != d for a, aval, d in taken):
+            return e
+        operands, given = [], []
+        for a, aval, d in taken:
+            x = a if isinstance(a, Var) and aval.dtype == d else self.typed(a, d)
+            is_spread = aval.size != 1 and aval.shape != result.shape
+            if is_spread:
+                pair = x.aval.shape[len(aval.shape) :]
+                x = self.write("broadcast_to", x, shape=(*result.shape, *pair))
+            operands.append(x)
+            given.append(Aval(result.shape if is_spread else aval.shape, d))
+        if e.name == "complex.call":
+            params = e.params | {"avals": (tuple(given), e.params["avals"][1])}
+        return Equation(e.name, tuple(operands), params, e.outs, e.line)
 
     def is_whole(self, x: Any) -> bool:
         """Return whether a number or array is known to hold integers."""

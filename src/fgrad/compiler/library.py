@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.program import Equation, Var
+from fgrad.core.program import Equation, Var, aval_out
 from fgrad.kernels import native, ufuncs
 
 # why Python computes what it does: reasons, and the primitives that are never native, or not for all operands
@@ -24,9 +24,11 @@ a routine of LAPACK or SciPy computes it: ldl solve_banded lu_factor pivot_order
 it is an iteration over whole arrays: matrix_function frechet log_frechet regular regularized recursion recur
 it is an iteration over whole arrays: spline_filter log_gamma_ratio logit_beta_ratio normal_between carlson
 it is an iteration over whole arrays: elliptic_moment polygamma spherical modified
-NumPy transforms these lengths or dtypes: fft ifft rfft irfft
+NumPy transforms these lengths or dtypes: rfft irfft
+NumPy computes it of complex numbers: cholesky cofactor det slogdet solve_triangular float_power put_part
+NumPy computes it of complex numbers: max min nanmax nanmin prod
 eager mode's kernel computes it: convolve conv max_pool window_sum window_spread
-NumPy sorts and searches: argsort argpartition rank search
+NumPy sorts, and searches in what is empty: argsort argpartition rank search
 of several writes to a place the last one counts: put winners representative
 it draws random numbers: threefry draw
 SciPy warns or raises whatever errstate says: pbdv_d pbdv_dp pbvv_v pbvv_vp bdtr bdtrc bdtri
@@ -70,7 +72,8 @@ def launch(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     Raises:
         BrokenContractError: it would read or write outside of what is in the slots.
     """
-    made = LIBRARY.get(equation.name, _universal)(equation, slots)
+    rule = LIBRARY.get(equation.name)
+    made = (rule and rule(equation, slots)) or _universal(equation, slots)
     if made is not None and made.kernel.contract is not None and not isinstance(slots, _Anywhere):
         sizes: dict[int, tuple[int, int]] = {}
         for v in (*equation.args, *equation.outs, *([FAULTS] if made.fails else [])):
@@ -81,26 +84,42 @@ def launch(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     return made
 
 
+class Applied(NamedTuple):
+    """What an equation does with complex numbers, whose arrays may be pairs of real ones there."""
+
+    name: str
+    operands: tuple[Aval, ...]
+    result: Aval
+    params: dict[str, Any]
+
+
+def applied_by(equation: Equation) -> Applied:
+    """Return which primitive an equation applies, to what."""
+    params = dict(equation.params)
+    if equation.name != "complex.call":
+        return Applied(equation.name, tuple(map(aval_out, equation.args)), equation.outs[0].aval, params)
+    operands, results = params.pop("avals")
+    return Applied(params.pop("of"), operands, results[0], params)
+
+
 def _universal(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     """Return the call of the loop of a universal function; numbers have to be variables then."""
-    primitive, args, outs = PRIMITIVES[equation.name], equation.args, equation.outs
-    if primitive.universal is None or equation.params or len(outs) != 1 or native.interpreted():
+    if len(equation.outs) != 1 or native.interpreted():
         return None
-    ufunc, output, *_ = primitive.universal
-    operands = [a for a in args if isinstance(a, Var)]
-    if len(operands) != len(args) or len(args) != ufunc.nin or not outs[0].aval.size:
+    name, operands, result, params = applied_by(equation)
+    universal, args = PRIMITIVES[name].universal, [a for a in equation.args if isinstance(a, Var)]
+    if universal is None or params or not len(args) == len(operands) == universal.ufunc.nin:
         return None
-    if any(a.aval.size != 1 and a.aval.shape != outs[0].aval.shape for a in operands):
+    if not result.size or any(a.size != 1 and a.shape != result.shape for a in operands):
         return None
-    dtypes = [v.aval.dtype for v in (*operands, outs[0])]
-    found = ufuncs.loop(primitive.universal, dtypes[:-1], dtypes[-1])
+    found = ufuncs.loop(universal, [a.dtype for a in operands], result.dtype)
     if found is None:
         return None
-    sizes = [d.itemsize for d in dtypes]
-    count = outs[0].aval.size
-    steps = [0 if a.aval.size < count else size for a, size in zip((*operands, outs[0]), sizes, strict=True)]
-    numbers = ufuncs.numbers_of(found, [slots[v] for v in (*operands, outs[0])], steps, sizes)
-    return Launch(ufuncs.kernel(ufunc, output), numbers, count, WORK * count)
+    sizes = [a.dtype.itemsize for a in (*operands, result)]
+    steps = [0 if a.size < result.size else a.dtype.itemsize for a in (*operands, result)]
+    numbers = ufuncs.numbers_of(found, [slots[v] for v in (*args, *equation.outs)], steps, sizes)
+    kernel = ufuncs.kernel(universal.ufunc, universal.output)
+    return Launch(kernel, numbers, result.size, WORK * result.size)
 
 
 def is_native(equation: Equation) -> bool:
@@ -112,7 +131,7 @@ def reason(equation: Equation) -> str:
     """Return why Python computes an equation; "" if a kernel does."""
     if is_native(equation):
         return ""
-    name = equation.params["of"] if equation.name == "complex.call" else equation.name
+    name = applied_by(equation).name if equation.outs else equation.name
     return f"{name}: {REASONS.get(name, 'no kernel knows these operands')}"
 
 
