@@ -21,6 +21,8 @@ TOGETHER = {
     "compiler/test_every_lowering": "compiler/elements compiler/emit compiler/decompose expr/emit",
     "test_messages": "errors",
     # compiled programs: modules are the stages, tests compare what comes out with NumPy
+    "compiler/test_complex": "compiler/fourier compiler/pairs",
+    "compiler/test_matrices": "kernels/lapack",
     "compiler/test_fuse": "compiler/index compiler/loop_nests compiler/writer",
     "compiler/test_library": "compiler/concatenation compiler/products compiler/scans",
     "compiler/test_listing": "compiler/cost compiler/plan",
@@ -31,6 +33,7 @@ TOGETHER = {
     # kernels: their language, and the bytecode that runs them
     "kernels/test_translate": "kernels/elements kernels/instructions kernels/intrinsics kernels/scalars",
     "kernels/test_blas": "kernels/microkernel",
+    "ops/test_compiled": "kernels/selection",
     "kernels/test_vm": "kernels/signals kernels/stacks",
     "kernels/test_vector": "expr/special",
     # parts of recordings and traces, which tests reach by transformations
