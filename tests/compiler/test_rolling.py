@@ -263,4 +263,4 @@ def test_a_double_loop_becomes_a_loop_in_a_loop():
     assert rolling._size(found) < 40
     assert any(loops(code.body) for code in loops(found))
     np.testing.assert_allclose(fg.jit(soft_dtw(24))(x), soft_dtw(24)(x), 1e-12)
-    assert 6 * rolling._size(assert_same(fg.grad(soft_dtw(24)), x)) < 30_000
+    assert rolling._size(assert_same(fg.grad(soft_dtw(24)), x)) < 700

@@ -227,6 +227,7 @@ class _Roller:
         self.count = 0
         self.extracts: dict[Any, Var] = {}
         self.cuts: dict[Any, Var] = {}
+        self.aliases: dict[Var, Any] = {}  # what loops would hand on as it is
         self.effort = 40 * len(
             self.equations
         )  # operands to be looked at: irregular programs stay as they are
@@ -520,8 +521,15 @@ class _Roller:
                 self._close(here)
                 i = here.stop
         outputs = [self._value(y) for y in self.program.outputs]
-        equations = [self._equation(e) if isinstance(e, _Loop) else e for e in self.made]
+        equations = []
+        for e in self.made:
+            made = self._equation(e) if isinstance(e, _Loop) else e
+            equations.append(made.with_args([self._now(a) for a in made.args]))
+        outputs = [self._now(y) for y in outputs]
         return Program(self.program.inputs, equations, outputs, (self.program.in_tree, self.program.out_tree))
+
+    def _now(self, a: Any) -> Any:
+        return self.aliases.get(a, a) if a.__class__ is Var else a
 
     def _new(self, aval: Aval) -> Var:
         self.count += 1
@@ -763,6 +771,10 @@ class _Roller:
         def value(source: Any) -> Any:
             return carried[source] if isinstance(source, _Carry) else known[source]
 
+        for c, _ in loop.sums.values():
+            if c in carried and value(c.source) is carried[c] and c not in loop.stacks:
+                self.aliases[loop.lasts.setdefault(c, self._new(carried[c].aval))] = self._now(c.first)
+                del carried[c]
         results = [*(value(c.source) for c in carried), *map(value, loop.stacks)]
         inputs = [*consts.values(), *carried.values(), *(v for _, v in given)]
         inner = Program(inputs, body, results, (None, None))
