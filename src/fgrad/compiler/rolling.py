@@ -24,6 +24,7 @@ import numpy as np
 from fgrad.compiler.decompose import decompose
 from fgrad.compiler.fuse import is_fusable
 from fgrad.compiler.library import is_native
+from fgrad.compiler.pairs import in_pairs
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.control_flow import PLAIN, Branches, Scan, While, programs_of
 from fgrad.core.primitive import PRIMITIVES
@@ -834,7 +835,7 @@ def _constants(xs: Sequence[Any], e: Equation) -> np.ndarray[Any, Any] | None:
 
 def _is_native(program: Program) -> bool:
     """Return whether loops of a program run natively."""
-    for e in decompose(program).program.equations:
+    for e in decompose(in_pairs(program)).program.equations:
         code = e.params.get("code")
         if isinstance(code, Branches | Scan | While):
             if not all(map(_is_native, code.inner())):
