@@ -99,7 +99,7 @@ def test_a_limit_that_is_no_number(monkeypatch):
 # functions that remember every result, because there are few arguments: what those are
 FEW = {
     "archive/schema.py": {"signature"},  # primitives
-    "compat/numpy.py": {"blas_address"},  # names of functions of BLAS
+    "compat/numpy.py": {"blas_address", "loops_of"},  # names of functions of BLAS, ufuncs of primitives
     "compiler/elements.py": {"_body"},  # names of primitives
     "compiler/simplify/rewriting.py": {"is_elementwise"},  # names of primitives
     "kernels/blas.py": {"_interpreted", "_trsm"},  # dtypes
@@ -109,9 +109,11 @@ FEW = {
     "kernels/outer.py": {"_kernel"},  # dtypes
     "kernels/gather_scatter.py": {"_kernel", "_rows", "_shared", "_fetched"},  # names of primitives, dtypes
     "kernels/scans.py": {"_kernel"},  # one axis or two, dtypes
+    "kernels/selection.py": {"_kernel"},  # dtypes, arrays or numbers
     "kernels/signals.py": {"_words"},
     "kernels/small_matrices.py": {"_text"},  # two kernels, dtypes
     "kernels/sorting.py": {"_kernel"},  # dtypes
+    "kernels/sums.py": {"_kernel"},  # dtypes, of rows of at most 32 numbers, or at most 8 side by side
     "kernels/vector/__init__.py": {"_functions"},  # dtypes
     "kernels/windows.py": {"_window_kernel"},  # names of primitives, dtypes
     "ops/compiled.py": {"backend"},  # names of modules
