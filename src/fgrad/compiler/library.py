@@ -25,8 +25,8 @@ it is an iteration over whole arrays: matrix_function frechet log_frechet regula
 it is an iteration over whole arrays: spline_filter log_gamma_ratio logit_beta_ratio normal_between carlson
 it is an iteration over whole arrays: elliptic_moment polygamma spherical modified
 NumPy transforms these lengths or dtypes: rfft irfft
-NumPy computes it of complex numbers: cholesky cofactor det slogdet solve_triangular float_power put_part
-NumPy computes it of complex numbers: max min nanmax nanmin prod
+LAPACK computes it of larger matrices, and of complex ones: cholesky cofactor det slogdet solve_triangular
+NumPy computes it of complex numbers: float_power put_part max min nanmax nanmin prod
 eager mode's kernel computes it: convolve conv max_pool window_sum window_spread
 NumPy sorts, and searches in what is empty: argsort argpartition rank search
 of several writes to a place the last one counts: put winners representative

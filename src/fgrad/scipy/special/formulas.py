@@ -257,8 +257,8 @@ def trigamma(x: Expr) -> Expr:
     total: Any = 0.0
     for k in range(0, int(FAR), 2):
         a, b = start + k, start + (k + 1)
-        one, other = 1 / a, 1 / b
-        total = total + (one * one + other * other)
+        product = a * b  # one division for two squares of reciprocals
+        total = total + (a * a + b * b) / (product * product)
     inverse = 1 / where(far, z, start + FAR)
     square = inverse * inverse
     beyond = inverse + 0.5 * square + inverse * square * polynomial(BERNOULLI, square)
