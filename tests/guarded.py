@@ -266,7 +266,9 @@ def of_matrices():
                 x = linalg.cho_solve((np.linalg.cholesky(a), True), b) + np.linalg.solve(
                     np.swapaxes(a, 1, 2), b
                 )
-                return np.sum(x, (1, 2)) + np.linalg.det(a) + np.linalg.slogdet(a)[1]
+                x = np.linalg.svd(b)[1][:, :1] + np.linalg.eigh(a)[0] + np.sum(x, (1, 2))[:, None]
+                q, r = np.linalg.qr(b)
+                return np.sum(x, 1) + np.sum(q @ r, (1, 2)) + np.linalg.det(a) + np.linalg.slogdet(a)[1]
 
             whole = fg.jit(whole)
             slopes = fg.jit(fg.grad(lambda a, b, f=whole: np.sum(f(a, b) ** 2), (0, 1)))

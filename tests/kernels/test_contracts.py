@@ -312,6 +312,16 @@ def test_calls_of_kernels_by_programs_reach_no_further_than_their_slots(broken):
                 (var(3, 41 if broken else 40),),
                 "",
             ),
+            Equation("lapack.geqrf", (var(4, 6),), {}, (var(4, 6), var(3 if broken else 4)), ""),
+            Equation("lapack.orgqr", (var(4, 6), var(4)), {}, (var(3 if broken else 4, 6),), ""),
+            Equation("lapack.syevd", (var(4, 4),), {"uplo": "L"}, (var(4), var(4, 3 if broken else 4)), ""),
+            Equation(
+                "lapack.gesdd",
+                (var(4, 6),),
+                {"full_matrices": True},
+                (var(4 if broken else 6, 6), var(4), var(4, 4), var(4, 6)),
+                "",
+            ),
         ]
     for e in cases:
         slots = {v: k for k, v in enumerate((*e.args, *e.outs, FAULTS))}

@@ -72,9 +72,9 @@ def test_no_primitive_leaves_machine_code_but_those_that_are_listed():
 
 
 def test_the_cost_of_a_program_names_what_python_computes_and_why():
-    cost = fg.jit(lambda x: np.linalg.svd(np.sin(x))[1] * 2).lower(np.eye(3)).cost()
-    assert cost.python == ("svd: a routine of LAPACK or SciPy computes it",)
-    assert str(cost).endswith("; Python computes svd: a routine of LAPACK or SciPy computes it")
+    cost = fg.jit(lambda x: np.linalg.pinv(np.sin(x)) * 2).lower(np.eye(3)).cost()
+    assert cost.python == ("pinv: a routine of LAPACK or SciPy computes it",)
+    assert str(cost).endswith("; Python computes pinv: a routine of LAPACK or SciPy computes it")
     assert not fg.jit(lambda x: np.exp(x).sum()).lower(np.ones(3)).cost().python
 
 

@@ -33,6 +33,7 @@ class Plain(NamedTuple):
 
 
 LITTLE = 2**18  # multiplications of a product of matrices that kernels on a device compute themselves
+DOUBLE = np.dtype(np.float64)
 MANY = 6  # axes of a product of arrays: those of more are short, and some may be taken as one
 Rules = Mapping[str, Callable[..., Any]]
 RULES: dict[str, Callable[..., Any]] = {}  # (writer, *operands, **params) -> the result, None: as it is
@@ -60,6 +61,7 @@ class _Writer:
         self.rules = rules
         self.equations: list[Equation] = []
         self.constants: dict[int, tuple[Var, Any]] = {}
+        self.held: list[Any] = []
         self.makers: dict[Var, Equation] = {}
         self.numbers: dict[Any, Var] = {}
         self.checks: dict[Var, None] = {}
@@ -97,6 +99,7 @@ class _Writer:
         """Return the variable of a constant array."""
         if id(x) not in self.constants:
             self.constants[id(x)] = (Var(aval_of(x), f"k{len(self.constants)}"), np.asarray(x, order="C"))
+            self.held.append(x)  # no other array gets its id
         return self.constants[id(x)][0]
 
     def typed(self, x: Any, dtype: np.dtype[Any]) -> Var:
@@ -386,7 +389,23 @@ def _solve(w: _Writer, a: Any, b: Any, *, check: str) -> Any:
         a = w.write("broadcast_to", a, shape=(*lead, *a.aval.shape[-2:]))
     if math.prod(b.aval.shape[:-2]) not in (1, math.prod(lead)):
         b = w.write("broadcast_to", b, shape=(*lead, *b.aval.shape[-2:]))
-    return _solved(w, "solve", a, b, (*lead, *b.aval.shape[-2:]), {"check": check})
+    shape = (*lead, *b.aval.shape[-2:])
+    found = _solved(w, "solve", a, b, shape, {"check": "" if check == "qr" and _is_real(a) else check})
+    if found is not None and check:
+        eps = 8 * a.aval.shape[-1] * float(np.finfo(a.aval.dtype).eps)
+        rows = (len(a.aval.shape) - 2,)
+        eye = w.array(np.eye(a.aval.shape[-1], dtype=bool))
+        own = w.write("sum", w.write("where", eye, w.write("absolute", a), 0.0), axes=rows)
+        size = w.write("sqrt", w.write("sum", w.write("multiply", a, a), axes=rows))
+        fine = w.write("greater", own, w.write("multiply", size, eps))
+        _refuse(w, w.write("logical_not", fine))
+    return found
+
+
+def _refuse(w: _Writer, wrong: Var) -> None:
+    """Let the program end where something is wrong; the primitives, asked again, say what that is."""
+    fault = w.write("where", wrong, vm.REFUSED, 0)
+    w.checks[w.write("min", fault, axes=tuple(range(len(wrong.aval.shape))))] = None
 
 
 def _solved(w: _Writer, name: str, a: Var, b: Var, shape: Any, params: dict[str, Any]) -> Any:
@@ -410,11 +429,63 @@ def _by_lapack(w: _Writer, a: Var, b: Var, *, turned: bool) -> Var | None:
     if a.aval.dtype != b.aval.dtype:
         return None
     if a not in w.factors:
-        avals = PRIMITIVES["lapack.getrf"].shape(a.aval)  # type: ignore[misc]
-        if not is_native(Equation("lapack.getrf", (a,), {}, tuple([Var(v, "") for v in avals]), "")):
+        made = _factored(w, "lapack.getrf", a)
+        if made is None:
             return None
-        w.factors[a] = w.write_all("lapack.getrf", _swapped(w, a))
-    return _swapped(w, w.write("lapack.getrs", *w.factors[a], _swapped(w, b), turned=turned))
+        w.factors[a] = made
+    x = w.write("lapack.getrs", *w.factors[a], _swapped(w, w.typed(b, DOUBLE)), turned=turned)
+    return w.typed(_swapped(w, x), b.aval.dtype)
+
+
+def _factored(w: _Writer, name: str, a: Any, **params: Any) -> tuple[Var, ...] | None:
+    """Return what a function of LAPACK computes, in double as NumPy does; None if it is not at hand."""
+    if not _is_real(a):
+        return None
+    *lead, m, n = a.aval.shape
+    given = Var(Aval((*lead, n, m), DOUBLE), "")
+    avals = PRIMITIVES[name].shape(given.aval, **params)  # type: ignore[misc]
+    if not is_native(Equation(name, (given,), params, tuple([Var(v, "") for v in avals]), "")):
+        return None
+    return w.write_all(name, _swapped(w, w.typed(a, DOUBLE)), **params)
+
+
+@_rule("cholesky", RULES)
+def _cholesky(w: _Writer, a: Any) -> Any:
+    """Let LAPACK factor matrices of float32 as NumPy does, in double."""
+    wide = Var(Aval(a.aval.shape, DOUBLE), "")
+    if not _is_real(a) or a.aval.dtype == DOUBLE or is_native(Equation("cholesky", (a,), {}, (a,), "")):
+        return None
+    if not is_native(Equation("cholesky", (wide,), {}, (wide,), "")):
+        return None
+    return w.typed(w.write("cholesky", w.typed(a, DOUBLE)), a.aval.dtype)
+
+
+@_rule("qr", RULES)
+def _qr(w: _Writer, a: Any, *, mode: str) -> Any:
+    m, n = a.aval.shape[-2:]
+    k = min(m, n)
+    found = _factored(w, "lapack.geqrf", a) if mode == "reduced" or m == k else None
+    if found is None:
+        return None
+    r = _swapped(w, w.write("slice", found[0], index=(..., slice(0, k))))
+    r = w.write("where", w.array(np.tri(n, k, dtype=bool).T), r, 0.0)
+    q = _swapped(w, w.write("lapack.orgqr", *found))
+    return tuple([w.typed(x, a.aval.dtype) for x in (q, r)])
+
+
+@_rule("eigh", RULES)
+def _eigh(w: _Writer, a: Any, *, uplo: str) -> Any:
+    found = _factored(w, "lapack.syevd", a, uplo=uplo)
+    return found and tuple([w.typed(x, a.aval.dtype) for x in (found[0], _swapped(w, found[1]))])
+
+
+@_rule("svd", RULES)
+def _svd(w: _Writer, a: Any, *, full_matrices: bool) -> Any:
+    found = _factored(w, "lapack.gesdd", a, full_matrices=full_matrices)
+    if found is None:
+        return None
+    u, s, v, _ = found
+    return tuple([w.typed(x, a.aval.dtype) for x in (_swapped(w, u), s, _swapped(w, v))])
 
 
 def _swapped(w: _Writer, x: Var) -> Var:
@@ -459,8 +530,7 @@ def _guard(w: _Writer, x: Any, bad: Any, _: Any, *likes: Any, look: bool, strict
         limit = w.write("multiply", scale, math.sqrt(eps)) if likes else scale * math.sqrt(eps)
         wrong = w.write("logical_and", bad, w.write("greater", w.write("absolute", x), limit))
     if look:
-        fault = w.write("where", wrong, vm.REFUSED, 0)
-        w.checks[w.write("min", fault, axes=tuple(range(len(wrong.aval.shape))))] = None
+        _refuse(w, wrong)
     return kept
 
 

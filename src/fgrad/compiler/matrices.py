@@ -29,7 +29,7 @@ def _cholesky(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     numbers = [slots[a], slots[out], slots[FAULTS], count, n]
     work = small_matrices.work_of_cholesky(n, count)
     if n > MOST:
-        return _called(lapack.potrf(a.aval.dtype.name), numbers, count, work)
+        return _called(lapack.potrf(), numbers, count, work) if a.aval.dtype == np.float64 else None
     made = small_matrices.cholesky(a.aval.dtype.name, n, count)
     return Launch(made.kernel, numbers, made.turns(count), work, fails=True)
 
@@ -69,9 +69,7 @@ def _getrf(equation: Equation, slots: dict[Var, int]) -> Launch | None:
         return None
     n, count = a.aval.shape[-1], math.prod(a.aval.shape[:-2])
     numbers = [*(slots[v] for v in (a, *outs, FAULTS)), count, n]
-    return _called(
-        lapack.getrf(a.aval.dtype.name), numbers, count, small_matrices.work_of_systems(n, count, 0)
-    )
+    return _called(lapack.getrf(), numbers, count, small_matrices.work_of_systems(n, count, 0))
 
 
 def _getrs(equation: Equation, slots: dict[Var, int]) -> Launch | None:
@@ -83,7 +81,36 @@ def _getrs(equation: Equation, slots: dict[Var, int]) -> Launch | None:
     along = 0 if b.aval.size == n * columns else n * columns
     places = [slots[v] for v in (a, order, b, out, FAULTS)]
     numbers = [*places, count, n, columns, step, along, int(equation.params["turned"])]
-    return _called(lapack.getrs(a.aval.dtype.name), numbers, count, 2 * count * n * n * columns)
+    return _called(lapack.getrs(), numbers, count, 2 * count * n * n * columns)
+
+
+def _geqrf(equation: Equation, slots: dict[Var, int]) -> Launch | None:
+    return _factored(lapack.geqrf, equation, slots)
+
+
+def _orgqr(equation: Equation, slots: dict[Var, int]) -> Launch | None:
+    return _factored(lapack.orgqr, equation, slots)
+
+
+def _syevd(equation: Equation, slots: dict[Var, int]) -> Launch | None:
+    return _factored(lapack.syevd, equation, slots, ord(equation.params["uplo"]))
+
+
+def _gesdd(equation: Equation, slots: dict[Var, int]) -> Launch | None:
+    return _factored(lapack.gesdd, equation, slots, int(equation.params["full_matrices"]))
+
+
+def _factored(
+    routine: Callable[[], lapack.Routine | None], equation: Equation, slots: dict[Var, int], *how: int
+) -> Launch | None:
+    """Return the call of a function of LAPACK for the first operand, a stack of matrices."""
+    if not _are_known(*equation.args):
+        return None
+    a = equation.args[0].aval
+    count, (n, m) = math.prod(a.shape[:-2]), a.shape[-2:]
+    places = [slots[v] for v in (*equation.args, *equation.outs, FAULTS)]
+    work = 8 * count * n * m * min(n, m)
+    return _called(routine(), [*places, count, n, m, *how], count, work)
 
 
 def _called(made: tuple[Kernel, int] | None, numbers: list[int], count: int, work: int) -> Launch | None:
@@ -131,6 +158,10 @@ LIBRARY.update(
         "cofactor": _by_factors(small_matrices.cofactors, 1),
         "lapack.getrf": _getrf,
         "lapack.getrs": _getrs,
+        "lapack.geqrf": _geqrf,
+        "lapack.orgqr": _orgqr,
+        "lapack.syevd": _syevd,
+        "lapack.gesdd": _gesdd,
     }
 )
 
@@ -146,24 +177,47 @@ def _shape_getrs(a: Aval, _: Aval, b: Aval, *, turned: bool) -> Aval:
     return Aval((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype)
 
 
-register(
-    Primitive(
-        "lapack.getrf",  # both factors in one, and exchanges of rows
-        run=_run,
-        vjp=flat,
-        shape=lambda a: (a, Aval(a.shape[:-1], np.dtype(np.int64))),
-        many=True,
-        traits={NOT_FOLDED},
-        stored="compilers write it",
+def _shape_geqrf(a: Aval) -> tuple[Aval, Aval]:
+    return a, Aval((*a.shape[:-2], min(a.shape[-2:])), a.dtype)
+
+
+def _shape_orgqr(a: Aval, tau: Aval) -> Aval:
+    return Aval((*tau.shape, a.shape[-1]), a.dtype)
+
+
+def _shape_syevd(a: Aval, *, uplo: str) -> tuple[Aval, Aval]:
+    return Aval(a.shape[:-1], a.dtype), a
+
+
+def _shape_gesdd(a: Aval, *, full_matrices: bool) -> tuple[Aval, ...]:
+    *lead, n, m = a.shape
+    k = min(m, n)
+    left, right = (m, n) if full_matrices else (k, k)
+    shapes = ((left, m), (k,), (n, right), (n, m))
+    return tuple([Aval((*lead, *shape), a.dtype) for shape in shapes])
+
+
+def _shape_getrf(a: Aval) -> tuple[Aval, Aval]:
+    return a, Aval(a.shape[:-1], np.dtype(np.int64))
+
+
+_SHAPES: dict[str, Callable[..., Any]] = {
+    "getrf": _shape_getrf,  # both factors in one, and exchanges of rows
+    "getrs": _shape_getrs,
+    "geqrf": _shape_geqrf,
+    "orgqr": _shape_orgqr,
+    "syevd": _shape_syevd,
+    "gesdd": _shape_gesdd,  # the last is memory that it needs
+}
+for _name, _shape in _SHAPES.items():
+    register(
+        Primitive(
+            f"lapack.{_name}",
+            run=_run,
+            vjp=flat,
+            shape=_shape,
+            many=_name not in {"getrs", "orgqr"},
+            traits={NOT_FOLDED},
+            stored="compilers write it",
+        )
     )
-)
-register(
-    Primitive(
-        "lapack.getrs",
-        run=_run,
-        vjp=flat,
-        shape=_shape_getrs,
-        traits={NOT_FOLDED},
-        stored="compilers write it",
-    )
-)

@@ -1,8 +1,9 @@
 """Factorizations inside compiled programs: the LAPACK of NumPy's wheels, called like kernels.
 
 It takes matrices by columns: what is said of rows and columns here is said of arrays as programs hold them,
-which are the transposes. LAPACK's own C interface allocates what the functions need beside, and reports
-numbers that are NaN. Where one reports anything NumPy is asked, as by `small_matrices`.
+which are the transposes, of float64, in which NumPy computes all. LAPACK's own C interface allocates what the
+functions need beside, and reports numbers that are NaN. Where one reports anything NumPy is asked, as by
+`small_matrices`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ import numpy as np
 
 from fgrad.compat.numpy import blas_address
 from fgrad.kernels import native, vm
-from fgrad.kernels.blas import LETTERS
 
 _HEAD = """
 CONTRACT = "{contract}, min(count, n) > 0, len(failed) == 1, hi <= count"
-I, F, SIZE, REFUSED = np.int32, np.{dtype}, {size}, {refused}
+I, F, SIZE, REFUSED = np.int32, np.float64, 8, {refused}
 COLUMNS, NOTHING, TINY = I(102), F(0.0), F({eps!r})
 
 """
@@ -29,7 +29,7 @@ LOWER, UPPER = I(76), I(85)
 
 
 def kernel(slots, args, lo, hi):
-    a, out = {dtype}_at(slots, args, 0), {dtype}_at(slots, args, 1)
+    a, out = float64_at(slots, args, 0), float64_at(slots, args, 1)
     failed, n = int64_at(slots, args, 2), args[4]
     for i in range(np.int64(lo), np.int64(hi)):
         start = i * n * n
@@ -57,7 +57,7 @@ def kernel(slots, args, lo, hi):
 _GETRF = """
 
 def kernel(slots, args, lo, hi):
-    a, out, order = {dtype}_at(slots, args, 0), {dtype}_at(slots, args, 1), int64_at(slots, args, 2)
+    a, out, order = float64_at(slots, args, 0), float64_at(slots, args, 1), int64_at(slots, args, 2)
     failed, n = int64_at(slots, args, 3), args[5]
     for i in range(np.int64(lo), np.int64(hi)):
         for k in range(n * n):
@@ -73,8 +73,8 @@ AS_IT_IS, TRANSPOSED = 78, 84
 
 
 def kernel(slots, args, lo, hi):
-    a, order, b = {dtype}_at(slots, args, 0), int64_at(slots, args, 1), {dtype}_at(slots, args, 2)
-    out, failed, n, k = {dtype}_at(slots, args, 3), int64_at(slots, args, 4), args[6], args[7]
+    a, order, b = float64_at(slots, args, 0), int64_at(slots, args, 1), float64_at(slots, args, 2)
+    out, failed, n, k = float64_at(slots, args, 3), int64_at(slots, args, 4), args[6], args[7]
     for i in range(np.int64(lo), np.int64(hi)):
         start = i * args[8]
         for e in range(n * k):
@@ -95,6 +95,83 @@ def kernel(slots, args, lo, hi):
             failed[0] = REFUSED
 """
 
+# Iterations may never end beside infinities. What `look` finds NumPy is asked about.
+_LOOK = """
+
+@helper
+def look(a, out, start, to, count):
+    size = NOTHING
+    for e in range(count):
+        v = a[start + e]
+        out[to + e] = v
+        size = larger(size, abs(v))
+    return size
+
+"""
+
+_GEQRF = """
+def kernel(slots, args, lo, hi):
+    a, out, tau = float64_at(slots, args, 0), float64_at(slots, args, 1), float64_at(slots, args, 2)
+    failed, n, m = int64_at(slots, args, 3), args[5], args[6]
+    for i in range(np.int64(lo), np.int64(hi)):
+        place, scales = address(out) + SIZE * i * n * m, address(tau) + SIZE * i * min(m, n)
+        if not math.isfinite(look(a, out, i * n * m, i * n * m, n * m)):
+            failed[0] = REFUSED
+        elif invoke(args[7], COLUMNS, m, n, place, m, scales) != 0:
+            failed[0] = REFUSED
+"""
+
+_ORGQR = """
+def kernel(slots, args, lo, hi):
+    a, tau, out = float64_at(slots, args, 0), float64_at(slots, args, 1), float64_at(slots, args, 2)
+    failed, n, m = int64_at(slots, args, 3), args[5], args[6]
+    k = min(m, n)
+    for i in range(np.int64(lo), np.int64(hi)):
+        place, scales = address(out) + SIZE * i * k * m, address(tau) + SIZE * i * k
+        if not math.isfinite(look(a, out, i * n * m, i * k * m, k * m)):
+            failed[0] = REFUSED
+        elif invoke(args[7], COLUMNS, m, k, k, place, m, scales) != 0:
+            failed[0] = REFUSED
+"""
+
+_SYEVD = """
+VECTORS = I(86)
+
+
+def kernel(slots, args, lo, hi):
+    a, values, out = float64_at(slots, args, 0), float64_at(slots, args, 1), float64_at(slots, args, 2)
+    failed, n = int64_at(slots, args, 3), args[5]
+    for i in range(np.int64(lo), np.int64(hi)):
+        place, found = address(out) + SIZE * i * n * n, address(values) + SIZE * i * n
+        if not math.isfinite(look(a, out, i * n * n, i * n * n, n * n)):
+            failed[0] = REFUSED
+        elif invoke(args[8], COLUMNS, VECTORS, I(args[7]), n, place, n, found) != 0:
+            failed[0] = REFUSED
+"""
+
+_GESDD = """
+ALL, SOME = 65, 83
+
+
+def kernel(slots, args, lo, hi):
+    a, u, s = float64_at(slots, args, 0), float64_at(slots, args, 1), float64_at(slots, args, 2)
+    v, w = float64_at(slots, args, 3), float64_at(slots, args, 4)
+    failed, n, m = int64_at(slots, args, 5), args[7], args[8]
+    k = min(m, n)
+    left, right = m if args[9] != 0 else k, n if args[9] != 0 else k
+    how = ALL if args[9] != 0 else SOME
+    for i in range(np.int64(lo), np.int64(hi)):
+        if not math.isfinite(look(a, w, i * n * m, i * n * m, n * m)):
+            failed[0] = REFUSED
+        else:
+            found = invoke(
+                args[10], COLUMNS, I(how), m, n, address(w) + SIZE * i * n * m, m, address(s) + SIZE * i * k,
+                address(u) + SIZE * i * left * m, m, address(v) + SIZE * i * right * n, right,
+            )
+            if found != 0:
+                failed[0] = REFUSED
+"""
+
 
 class Routine(NamedTuple):
     """A kernel, and the last of its numbers, the function that it calls."""
@@ -103,16 +180,16 @@ class Routine(NamedTuple):
     function: int
 
 
-def potrf(dtype: str) -> Routine | None:
+def potrf() -> Routine | None:
     """Return the kernel of lower Cholesky factors; None where NumPy's LAPACK is not at hand.
 
     Its numbers are the slots of the matrices, of their factors and of what failed, then `count` and `n`.
     """
     contract = "args(a, out, failed, count, n, lapack), len(a) == len(out) == count * n * n"
-    return _routine("potrf", _POTRF, contract, dtype)
+    return _routine("potrf", _POTRF, contract)
 
 
-def getrf(dtype: str) -> Routine | None:
+def getrf() -> Routine | None:
     """Return the kernel of factors L U of transposed matrices; None as `potrf`.
 
     Its numbers are the slots of the matrices, of both factors in one, of the exchanges of rows and of what
@@ -122,10 +199,10 @@ def getrf(dtype: str) -> Routine | None:
         "args(a, out, order, failed, count, n, lapack), len(a) == len(out) == count * n * n, "
         "len(order) == count * n"
     )
-    return _routine("getrf", _GETRF, contract, dtype)
+    return _routine("getrf", _GETRF, contract)
 
 
-def getrs(dtype: str) -> Routine | None:
+def getrs() -> Routine | None:
     """Return the kernel of systems whose matrices `getrf` has factored; None as `potrf`.
 
     Its numbers are the slots of factors, exchanges, right-hand sides, solutions and what failed, then
@@ -138,19 +215,67 @@ def getrs(dtype: str) -> Routine | None:
         "min(step, along) >= 0, (count - 1) * step + n <= len(order), len(a) == n * len(order), "
         "(count - 1) * along + n * columns <= len(b), len(out) == count * n * columns"
     )
-    return _routine("getrs", _GETRS, contract, dtype)
+    return _routine("getrs", _GETRS, contract)
 
 
-def _routine(name: str, body: str, contract: str, dtype: str) -> Routine | None:
-    place = 0 if native.interpreted() else blas_address(f"LAPACKE_{LETTERS[dtype]}{name}")
+def geqrf() -> Routine | None:
+    """Return the kernel of Householder's vectors, and R, of transposed matrices; None as `potrf`.
+
+    Its numbers are the slots of the matrices, of both in one, of the scales of vectors and of what failed,
+    then `count`, and how many columns and rows LAPACK sees.
+    """
+    contract = (
+        "args(a, out, tau, failed, count, n, m, lapack), m > 0, len(a) == len(out) == count * n * m, "
+        "len(tau) == count * min(n, m)"
+    )
+    return _routine("geqrf", _LOOK + _GEQRF, contract)
+
+
+def orgqr() -> Routine | None:
+    """Return the kernel of the first columns of Q, given what `geqrf` computes; None as `potrf`.
+
+    Its numbers are the slots of vectors, scales, Q transposed and what failed, then those of `geqrf`.
+    """
+    contract = (
+        "args(a, tau, out, failed, count, n, m, lapack), m > 0, len(a) == count * n * m, "
+        "len(tau) == count * min(n, m), len(out) == count * min(n, m) * m"
+    )
+    return _routine("orgqr", _LOOK + _ORGQR, contract)
+
+
+def syevd() -> Routine | None:
+    """Return the kernel of eigenvalues and eigenvectors of transposed matrices; None as `potrf`.
+
+    Its numbers are the slots of matrices, values, vectors (as rows) and what failed, then `count`, `n` twice,
+    and 76 if the lower triangle is read, 85 if it is the upper one, as LAPACK sees the matrices.
+    """
+    contract = (
+        "args(a, values, out, failed, count, n, m, triangle, lapack), m == n, "
+        "len(a) == len(out) == count * n * n, len(values) == count * n"
+    )
+    return _routine("syevd", _LOOK + _SYEVD, contract)
+
+
+def gesdd() -> Routine | None:
+    """Return the kernel of singular values and vectors of transposed matrices; None as `potrf`.
+
+    Its numbers are the slots of matrices, of u, s and v^H, the first and last of them transposed, of as much
+    memory as the matrices have and of what failed, then `count`, how many columns and rows LAPACK sees, and
+    whether all vectors are asked for.
+    """
+    contract = (
+        "args(a, u, s, v, w, failed, count, n, m, full, lapack), m > 0, "
+        "len(a) == len(w) == count * n * m, len(s) == count * min(n, m), "
+        "len(u) == count * m * (m if full else min(n, m)), len(v) == count * n * (n if full else min(n, m))"
+    )
+    return _routine("gesdd", _LOOK + _GESDD, contract)
+
+
+def _routine(name: str, body: str, contract: str) -> Routine | None:
+    place = 0 if native.interpreted() else blas_address(f"LAPACKE_d{name}")
     if not place:
         return None
-    kind = np.dtype(dtype)
-    text = (_HEAD + body).format(
-        contract=contract,
-        dtype=dtype,
-        size=kind.itemsize,
-        refused=vm.REFUSED,
-        eps=4000 * float(np.finfo(kind).eps),  # rounding errors of pivots, with what amplifies them
+    eps = 4000 * float(np.finfo(float).eps)  # rounding errors of pivots, with what amplifies them
+    return Routine(
+        native.compiled((_HEAD + body).format(contract=contract, refused=vm.REFUSED, eps=eps)), place
     )
-    return Routine(native.compiled(text), place)
