@@ -93,6 +93,17 @@ def test_large_steps_stay_as_they_are():
     assert rolling.rolled(program) is program
 
 
+def test_large_arguments_of_each_step_are_not_stacked(short):
+    def f(x, *weights):
+        for w in weights:
+            x = np.tanh(w @ x) + np.sin(x) * 0.5
+        return x
+
+    program = fg.make_graph(f)(np.ones(30), *np.ones((20, 30, 30)))
+    assert rolling.rolled(program) is program
+    assert loops(assert_same(f, np.ones(2), *np.ones((20, 2, 2))))
+
+
 def test_what_calls_the_user_is_no_part_of_a_loop():
     seen = []
 
