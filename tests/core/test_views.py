@@ -695,3 +695,16 @@ def test_a_view_of_constants_is_renewed_by_whoever_looks():
     y[0] = 5.0
     assert elsewhere(lambda: v.__setitem__(1, 7.0)) is None
     np.testing.assert_array_equal(y.numpy(), [5, 7, 3])
+
+
+@pytest.mark.parametrize(
+    "run", [lambda f, x: f(fg.tensor(x)), lambda f, x: fg.jit(f)(x), lambda f, x: fg.vjp(f, x)[0]]
+)
+def test_values_at_a_mask_are_those_from_before(run):
+    def f(x):
+        u = x * 1
+        v = u[::-1]
+        v[np.array([True, True, True])] = u
+        return u * 1
+
+    np.testing.assert_array_equal(run(f, np.array([1.0, 2.0, 3.0])), [3.0, 2.0, 1.0])

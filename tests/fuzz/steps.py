@@ -834,7 +834,12 @@ def write(g: Growth, a: str, v: Any) -> Any:
     except IndexError:
         shape = ()
     symbol = g.one(["=", "=", "=", "+=", "*=", "-=", "/="])
-    return f"{a}[{index}] {symbol} {value_text(g, shape)}"
+    return f"{a}[{index}] {symbol} {_apart(index, value_text(g, shape))}"
+
+
+def _apart(index: str, value: str) -> str:
+    """Return a value that shares no memory with what a mask chooses: NumPy would read what it has written."""
+    return f"{value} * 1" if "bool" in index else value
 
 
 @step("writes", 2, of=target, assigns=False)
@@ -978,7 +983,7 @@ def write_view(g: Growth, a: str, v: Any) -> Any:
         shape = w[eval(f"np.s_[{index}]", {"np": np})].shape
     except IndexError:
         return None
-    value = value_text(g, shape)
+    value = _apart(index, value_text(g, shape))
     whole = value_text(g, w.shape)
     r = g.one(["r", "row"])
     return g.one(
