@@ -383,3 +383,11 @@ def test_what_python_computes_is_called_by_its_name() -> None:
     f = fg.jit(lambda z: fnp.linalg.pinv(z * 2))
     assert "pinv(" in f.lower(drawn(3, 3)).source
     assert "complex.call" not in f.lower(drawn(3, 3)).source
+
+
+def test_slopes_of_complex_numbers_in_the_other_byte_order() -> None:
+    z = drawn(3)
+    other = z.astype(z.dtype.newbyteorder())
+    for f in (lambda z: np.dot(z, np.array([-2, 5, -5])).real, lambda z: np.sum(np.exp(z)).imag):
+        slope = fg.grad(fg.jit(f))
+        np.testing.assert_allclose(slope(other), slope(z), rtol=1e-14)

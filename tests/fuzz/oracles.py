@@ -293,7 +293,7 @@ REFUSALS = [
         r"must be a string or a real number, not 'complex'",  # into an array of NumPy's
         r"matmul of Tensors takes no axes",  # what `array @= Tensor` asks for
         r"takes a mask without elements for integers",  # an array that is indexed by a Tensor
-        r"cannot convert float NaN to integer",  # of a Tensor without axes, by NumPy's array that is written to
+        r"cannot convert float NaN to integer",  # of a Tensor, by NumPy's own array
     )
 ]
 
@@ -1009,7 +1009,9 @@ CHOICES = re.compile(
 RANKS = re.compile(r"pinv|lstsq")
 
 # What has infinite slopes somewhere
-POLES = re.compile(r"sqrt|cbrt|log|arc|norm|std|hypot|reciprocal|power|\*\*|/|angle|abs|svd|eig|qr|cholesky")
+POLES = re.compile(
+    r"sqrt|cbrt|log|arc|norm|std|var|cov|corrcoef|hypot|reciprocal|power|\*\*|/|angle|abs|svd|eig|qr|cholesky"
+)
 
 
 def is_special(case: Case) -> bool:

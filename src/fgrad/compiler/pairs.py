@@ -812,8 +812,9 @@ def _shape_pairs(re: Any, im: Any) -> Aval:
 def _run_on_pairs(*args: Any, of: str, avals: tuple[Any, Any], **params: Any) -> Any:
     values = [_as_numbers(x, a) for x, a in zip(args, avals[0], strict=True)]
     primitive = PRIMITIVES[of]
-    found = applied(primitive, values, params)
-    return tuple([as_pairs(getattr(y, "_value", y)) for y in (found if primitive.many else (found,))])
+    made = applied(primitive, values, params)
+    found = [getattr(y, "_value", y) for y in (made if primitive.many else (made,))]
+    return tuple([as_pairs(y) if is_pair(a) else y for y, a in zip(found, avals[1], strict=True)])
 
 
 def _as_numbers(x: Any, aval: Aval) -> Any:
