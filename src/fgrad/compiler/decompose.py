@@ -149,7 +149,7 @@ class _Writer:
             return e
         name, avals, result, params = applied_by(e)
         universal = PRIMITIVES[name].universal
-        if universal is None or params or is_native(e) or is_fusable(e):
+        if universal is None or params or is_fusable(e) or is_native(e):
             return e
         ufunc, args = universal.ufunc, [*e.args, *universal.constants]
         avals = (*avals, *map(aval_out, universal.constants))

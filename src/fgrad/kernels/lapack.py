@@ -18,7 +18,7 @@ from fgrad.kernels import native, vm
 _HEAD = """
 CONTRACT = "{contract}, min(count, n) > 0, len(failed) == 1, hi <= count"
 I, F, SIZE, REFUSED = np.int32, np.float64, 8, {refused}
-COLUMNS, NOTHING, TINY = I(102), F(0.0), F({eps!r})
+COLUMNS, NOTHING, TINY, CLOSE = I(102), F(0.0), F({eps!r}), F(1e-9)
 
 """
 
@@ -41,7 +41,7 @@ def kernel(slots, args, lo, hi):
         least = F(1.0)
         for r in range(n):
             d = out[start + r * n + r]
-            least = smaller(least, d * d - TINY * F(n) * a[start + r * n + r])
+            least = smaller(least, d * d - CLOSE * a[start + r * n + r])
         if found != 0 or not least > NOTHING:
             for r in range(n):
                 for c in range(r + 1):
