@@ -192,7 +192,9 @@ def of_places():
                         gather_scatter.added(
                             new(r, 5, dtype=dtype), np.arange(r), second, (r, n), unique=unique
                         )
-            gather_scatter.added_rows(new(4, n, dtype=dtype), RNG.integers(-r - 1, r + 1, 4), (r, n))
+            gather_scatter.add_rows(
+                np.zeros((r, n), dtype), new(4, n, dtype=dtype), RNG.integers(-r - 1, r + 1, 4)
+            )
             gather_scatter.narrowed(RNG.integers(-(2**40), 2**40, n))
         for size in (65_537, 262_144):  # shared by threads
             where = RNG.integers(-1001, 1002, (1, size))

@@ -244,7 +244,7 @@ def test_kernels_refuse_what_they_would_reach_behind():
     with pytest.raises(BrokenContractError, match="2 \\*\\* 31"):
         windows.sum_pool(x, (2, 2), (2, 2), ((2**62, 0),) * 2, (2, 3, 4))
     with pytest.raises(BrokenContractError, match="ct"):
-        gather_scatter.added_rows(np.ones((1, 5)), np.zeros(3, np.int64), (4, 5))
+        gather_scatter.add_rows(np.zeros((4, 5)), np.ones((1, 5)), np.zeros(3, np.int64))
 
 
 def test_loops_of_compiled_programs_reach_no_further_than_their_buffers():

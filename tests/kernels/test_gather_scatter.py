@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import fgrad as fg
 from fgrad.kernels import gather_scatter, native, threads
 
 RNG = np.random.default_rng(0)
@@ -137,7 +138,38 @@ def test_adding_up_rows(dtype, columns):
     ct = RNG.standard_normal((5000, columns)).astype(dtype)
     expected = np.zeros((9, columns), dtype)
     np.add.at(expected, where, ct)
-    np.testing.assert_array_equal(gather_scatter.added_rows(ct, where, (9, columns)), expected)
+    out = np.zeros((9, columns), ct.dtype)
+    assert gather_scatter.add_rows(out, ct, where)
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("count", [3000, 20_000])
+def test_gradients_of_rows_are_added_up_in_place(count, monkeypatch):
+    x = RNG.standard_normal((500, 3))
+    corners = RNG.integers(-500, 500, (count, 3))
+    calls, add = [], gather_scatter.add_rows
+    monkeypatch.setattr(gather_scatter, "add_rows", lambda *args: (calls.append(args[0]), add(*args))[1])
+
+    def volume(x):
+        a, b, c = (x[corners[:, k]] for k in range(3))
+        return np.sum(a * b[:, ::-1] * c)
+
+    found = fg.grad(volume)(x)
+    assert len(calls) == 3
+    assert np.shares_memory(calls[1], calls[2])  # the first one is for what is read once
+    a, b, c = (x[corners[:, k]] for k in range(3))
+    expected = np.zeros_like(x)
+    for k, slope in ((2, a * b[:, ::-1]), (1, (a * c)[:, ::-1]), (0, b[:, ::-1] * c)):
+        np.add.at(expected, corners[:, k], slope)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("columns", [64, 700])
+def test_threads_share_wide_rows_alone(columns, monkeypatch):
+    shared = []
+    monkeypatch.setattr(gather_scatter.threads, "share", lambda *args: shared.append(args[2]))
+    gather_scatter.add_rows(np.zeros((9, columns)), np.ones((50, columns)), np.zeros(50, np.int64))
+    assert shared == [1 if columns == 64 else 3]
 
 
 @pytest.mark.parametrize("wrong", [40, -41, 2**62, -(2**62)])
@@ -147,7 +179,7 @@ def test_places_that_do_not_exist(wrong):
     assert gather_scatter.read(x, first, second) is None
     assert gather_scatter.added(second.astype(float), first, second, (60, 40), unique=False) is None
     assert gather_scatter.added(second.astype(float), first, second, (60, 40), unique=True) is None
-    assert gather_scatter.added_rows(np.ones((257, 2)), second[7], (40, 2)) is None
+    assert not gather_scatter.add_rows(np.zeros((40, 2)), np.ones((257, 2)), second[7])
     second[7, 9], first[200] = 0, 60
     assert gather_scatter.read(x, first, second) is None
     assert gather_scatter.read(x[:0], first, second) is None

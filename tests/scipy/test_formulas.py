@@ -149,6 +149,24 @@ def test_zeros_of_sines_of_degrees_have_scipys_signs(name):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "slope"), [("gammaln", "psi"), ("psi", "trigamma"), ("i0", "i1"), ("k0", "k1")]
+)
+def test_slopes_of_large_arrays_and_plain_ones_take_formulas_too(name, slope, monkeypatch):
+    x = np.resize(DOMAINS[name][0], MEDIUM)
+    calls, kernel = [], Elementwise.__call__
+    monkeypatch.setattr(Elementwise, "__call__", lambda *args: (calls.append(args[0]), kernel(*args))[1])
+    bind(slope, fg.tensor(x))
+    (own,) = set(calls)
+    calls.clear()
+    fg.grad(lambda v: np.sum(getattr(theirs, name)(v)))(x)
+    assert own in calls
+    plain = getattr(fg.scipy.special, name)(x)
+    assert type(plain) is np.ndarray
+    np.testing.assert_array_equal(plain, np.asarray(getattr(theirs, name)(fg.tensor(x))))
+    np.testing.assert_array_equal(getattr(fg.scipy.special, name)(x[:9]), getattr(theirs, name)(x[:9]))
+
+
 def test_scipy_speaks_of_errors_where_it_is_asked_to():
     zeros = fg.tensor(np.zeros(MEDIUM))
     with theirs.errstate(all="raise"), pytest.raises(theirs.SpecialFunctionError):

@@ -118,7 +118,7 @@ def declare_call(
     """
     params = tuple(var(f"x{i}") for i in range(len(arguments)))
     called = (unary, binary)[len(params) - 1] if len(params) < 3 else bind
-    _RAW[name], _LIFTED[name] = run, functools.partial(called, name)
+    _RAW[name], _LIFTED[name] = large or run, functools.partial(called, name)
 
     @functools.cache
     def made() -> tuple[Sequence[Operand | None], Callable[[Pattern], VJP | None]]:

@@ -17,6 +17,7 @@ from fgrad.core.primitive import (
     C_ORDER,
     KEEPS_C_ORDER_OF_FIRST,
     LARGE,
+    MEDIUM,
     MULTILINEAR,
     REARRANGES,
     SPREADS_FIRST,
@@ -499,10 +500,12 @@ def _gather_vjp(pattern: Pattern) -> VJP:
         return (_run_scatter_add(ct, *saved[:-2], shape=saved[-2].shape, **saved[-1]),)
 
     def into(buffer: Any, ct: Any, *saved: Any) -> None:
-        if ct.size >= LARGE:
-            buffer += on_arrays(ct, *saved)[0]
-        else:
-            np.add.at(buffer, filled(saved[-1]["template"], saved[:-2]), ct)
+        template = saved[-1]["template"]
+        if not _are_rows_added(buffer, ct, saved[:-2], template):
+            if ct.size >= LARGE:
+                buffer += on_arrays(ct, *saved)[0]
+            else:
+                np.add.at(buffer, filled(template, saved[:-2]), ct)
 
     return AccumulatingVJP(
         call,
@@ -579,7 +582,7 @@ def _lanes(arrays: Sequence[Any], template: Index, shape: Shape) -> tuple[Any, A
     second = arrays[-1] if arrays else None
     if (
         second.__class__ is not np.ndarray
-        or second.size < LARGE
+        or second.size < _least(shape)
         or second.dtype not in _PLACES
         or not second.flags.c_contiguous
         or template != _HOLES[len(shape)]
@@ -601,6 +604,11 @@ def _lanes(arrays: Sequence[Any], template: Index, shape: Shape) -> tuple[Any, A
 
 _FIRST = np.zeros(1, np.int64)
 _PLACES = (np.dtype(np.int64), np.dtype(np.int32))
+
+
+def _least(shape: Shape) -> int:
+    """Return how many elements are worth a kernel: NumPy is quick only with vectors."""
+    return LARGE if len(shape) == 1 else MEDIUM
 
 
 def _run_gather(x: Any, *arrays: Any, template: Index, unique: bool = False) -> Any:
@@ -630,16 +638,36 @@ def _run_scatter_add(ct: Any, *arrays: Any, template: Index, shape: Shape, uniqu
     if not unique and launches(ct) and _has_kernels(ct, arrays, template):
         where = [j if j.__class__ is DeviceArray else ct.place.constant(j) for j in arrays]
         return launched(_summed, ct, *where, template=template, shape=shape)
-    if ct.__class__ is np.ndarray and ct.size >= LARGE and ct.dtype in FLOATS:
+    if ct.__class__ is np.ndarray and ct.size >= _least(shape) and ct.dtype in FLOATS:
         found = _added(ct, arrays, template, shape, unique=unique)
         if found is not None:
             return found.reshape(shape)
     out = (ct.place if ct.__class__ is DeviceArray else np).zeros(shape, ct.dtype)
     if unique:
         out[filled(template, arrays)] = ct
-    else:
+    elif not _are_rows_added(out, ct, arrays, template):
         np.add.at(out, filled(template, arrays), ct)
     return out
+
+
+def _are_rows_added(out: Any, ct: Any, arrays: Any, template: Index) -> bool:
+    """Add `ct` to rows of `out` by compiled code, if many are named by one array; return whether it was."""
+    shape = out.shape
+    if not (
+        template == _HOLES[1]
+        and len(shape) > 1
+        and ct.size >= MEDIUM
+        and ct.__class__ is out.__class__ is np.ndarray
+        and ct.dtype in FLOATS
+        and out.dtype == ct.dtype
+        and arrays[0].dtype == np.int64
+        and ct.shape == (*arrays[0].shape, *shape[1:])
+        and out.flags.c_contiguous
+    ):
+        return False
+    columns = math.prod(shape[1:])
+    matrix = out.reshape(shape[0], columns)
+    return bool(backend("gather_scatter").add_rows(matrix, ct.reshape(-1, columns), arrays[0].reshape(-1)))
 
 
 def _added(ct: Any, arrays: Any, template: Index, shape: Shape, *, unique: bool) -> Any:
@@ -650,12 +678,6 @@ def _added(ct: Any, arrays: Any, template: Index, shape: Shape, *, unique: bool)
     if lanes is not None and ct.shape == arrays[-1].shape:
         matrix = (math.prod(shape[:-1]), shape[-1])
         return backend("gather_scatter").added(ct.reshape(lanes[1].shape), *lanes, matrix, unique=unique)
-    rows = len(shape) > 1 and template == _HOLES[1] and arrays[0].dtype == np.int64
-    if rows and ct.shape == (*arrays[0].shape, *shape[1:]):
-        columns = math.prod(shape[1:])
-        return backend("gather_scatter").added_rows(
-            ct.reshape(-1, columns), arrays[0].reshape(-1), (shape[0], columns)
-        )
     return None
 
 

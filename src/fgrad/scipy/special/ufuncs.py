@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fgrad.core.primitive import NUMPY, UFUNCS
+from fgrad.core.primitive import NUMPY, PRIMITIVES, UFUNCS
 from fgrad.core.tensor import bind
 from fgrad.extend.engine import Ufunc, as_value, convert, holds_tensor, operand, with_keywords
 from fgrad.scipy.special.primitives import PRIMITIVES_OF, TABLE, universal
@@ -20,7 +20,7 @@ _REUSED_PRIMITIVES = set(REUSED.values())
 
 
 class Special(Ufunc):
-    """One of SciPy's universal functions: for plain arrays SciPy's own, for Tensors its primitives."""
+    """One of SciPy's universal functions, by its primitives: for plain arrays by what these run."""
 
     def __init__(self, name: str, primitives: tuple[str, ...]) -> None:
         ufunc = universal(name)
@@ -34,7 +34,10 @@ class Special(Ufunc):
     def __call__(self, *args: Any, **kw: Any) -> Any:
         """Apply the function to each element."""
         if not holds_tensor((args, *kw.values())):
-            return self.ufunc(*args, **kw)
+            large = None if kw or len(args) != self.nin else PRIMITIVES[self.primitives[0]].large
+            if large is None or PRIMITIVES[self.primitives[0]].run is not self.ufunc:
+                return self.ufunc(*args, **kw)
+            return large(*args)
         if len(self.primitives) == 1 and (kw or len(args) > self.nin):
             return with_keywords(self, args[: self.nin], *args[self.nin :], **kw)
         if kw or len(args) != self.nin:
