@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from tests.helpers import close, exactly, is_numpy
 
 import fgrad as fg
 import fgrad.numpy as fnp
+from fgrad.core.primitive import PRIMITIVES
 
 X, Y = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]]), np.array([1.0, 2.0, 3.0])
 A = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
@@ -416,3 +418,38 @@ def test_a_program_that_outlives_what_it_uses_says_so():
         assert "multiply" in str(kept[-1])
         with pytest.raises(fg.EscapedTensorError, match="used outside"):
             kept[-1](np.ones(2))
+
+
+def test_equal_steps_are_staged_without_looking_at_shapes_again(monkeypatch):
+    """The rule of a primitive is asked once for operands that are alike, forwards and backwards."""
+    asked = Counter()
+    for name in ("sin", "multiply", "add"):
+        rule = PRIMITIVES[name].shape
+
+        def counting(*avals, name=name, rule=rule):
+            asked[name] += 1
+            return rule(*avals)
+
+        monkeypatch.setattr(PRIMITIVES[name], "shape", counting)
+
+    def f(x):
+        for _ in range(50):
+            x = x + 0.1 * np.sin(x)
+        return x.sum()
+
+    program = fg.make_graph(fg.grad(f))(np.ones(3))
+    assert sum(e.name == "sin" for e in program.equations) == 50
+    assert asked["sin"] == 1
+    assert asked["multiply"] <= 4
+    assert asked["add"] <= 4
+
+
+def test_rules_for_shapes_are_asked_again_where_operands_differ():
+    """Shapes, dtypes and the types of numbers tell operands apart."""
+    a, b, i = np.ones(3, np.float32), np.ones((2, 1)), np.ones(3, np.int32)
+
+    def f(a, b, i):
+        return a + 1, a + a, a + b, b + a, i + 1, i + 1.0, i + True, b + 1j
+
+    found = fg.make_graph(f)(a, b, i).outputs
+    assert [(y.aval.shape, y.aval.dtype) for y in found] == [(y.shape, y.dtype) for y in f(a, b, i)]

@@ -446,6 +446,9 @@ def _form(x: Any) -> str:
 # ---- staging ----------------------------------------------------------------------------------------------
 
 
+_CONSTANTS = (np.ndarray, np.generic, DeviceArray)
+
+
 class _Tracing(Inner):
     """Stages the user's function, and notes the arrays from outside that it takes for constants."""
 
@@ -456,7 +459,7 @@ class _Tracing(Inner):
     def operand(self, x: Any) -> Any:
         """Return `x` as it stands in an equation."""
         v = x._value if x.__class__ is Tensor else x
-        if isinstance(v, np.ndarray | np.generic | DeviceArray):
+        if isinstance(v, _CONSTANTS):
             self.constants[id(v)] = v
         return super().operand(x)
 

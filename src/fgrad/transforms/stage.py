@@ -42,8 +42,8 @@ class StagedTracer(Tracer):
 
     form: str
 
-    def __init__(self, trace: Stage, var: Var, weak: type | None = None) -> None:
-        self.trace, self.var, self.line = trace, var, user_line()
+    def __init__(self, trace: Stage, var: Var, weak: type | None = None, line: str | None = None) -> None:
+        self.trace, self.var, self.line = trace, var, user_line() if line is None else line
         self.weak = weak  # the type of the Python number that it stands for, whose dtype is not fixed
         self.is_in_order = False  # whether it is a copy that is known to lie in memory row by row
         self.form = (
@@ -136,6 +136,17 @@ _ARRAYS = {"array", "made"}  # forms of arrays without axes: arguments, and what
 _LATE = 500  # equations that are looked through for how a value came about
 
 
+def _likeness(x: Any) -> tuple[Any, ...] | None:
+    """Return what rules for shapes make of an operand, where they are without parameters; None: unknown."""
+    if x.__class__ is Var:
+        return (x.aval.shape, x.aval.dtype) if x.aval.__class__ is Aval else None
+    if x.__class__ in SAMPLE:
+        return x.__class__, x
+    if isinstance(x, (np.ndarray, np.generic)) and not x.ndim and x.dtype.kind in "biufc":
+        return x.__class__, x.dtype, x.item()
+    return None
+
+
 def _is_one_number(x: Any, y: Any) -> bool:
     """Return whether two constants are the same number, of one type and sign."""
     for v in (x, y):
@@ -170,6 +181,7 @@ class Stage(Trace):
         self._looked_at = 0  # equations whose results are in there
         self.ranges: dict[Var, tuple[int, int]] = {}  # the least and the greatest value of counters
         self.count = 0
+        self._avals: dict[Any, Aval] = {}  # of results, by primitive and operands
         self.is_parted = False  # whether it matters which arguments without axes are arrays
 
     def var(self, aval: Aval) -> Var:
@@ -189,14 +201,29 @@ class Stage(Trace):
             if primitive.apply:
                 self._close(Region(primitive, tuple(map(self.operand, args)), params, inlined, start))
             return tuple(StagedTracer(self, o) if isinstance(o, Var) else o for o in inlined)
-        operands = tuple(map(self.operand, args))
-        avals = [a.aval if isinstance(a, Var) else a for a in operands]
-        with quiet():  # a rule may run its primitive on something of the shape
-            found = (
-                primitive.shape(*avals, **params)
-                if primitive.shape
-                else _by_running(primitive, avals, params)
-            )
+        return self._written(primitive, tuple([self.operand(a) for a in args]), params, weak)
+
+    def process_alone(self, primitive: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Write down `primitive` applied to values that no other trace concerns."""
+        if primitive.inline:
+            return NotImplemented
+        operands = []
+        for v in values:
+            if v.__class__ is StagedTracer:
+                if v.trace is not self or v.weak or (primitive.real and v.dtype.kind == "c"):
+                    return NotImplemented
+                operands.append(v.var)
+            elif isinstance(v, Tracer):
+                return NotImplemented
+            else:
+                operands.append(self.operand(v))
+        return self._written(primitive, tuple(operands), params, None)
+
+    def _written(
+        self, primitive: Primitive, operands: tuple[Any, ...], params: dict[str, Any], weak: type | None
+    ) -> Any:
+        """Write down an equation, and return what stands for its results."""
+        found = self._abstract(primitive, operands, params)
         # the rule of a primitive that keeps the aval of an argument may return an argument that is a constant
         outs = tuple(
             [
@@ -204,9 +231,28 @@ class Stage(Trace):
                 for a in (found if primitive.many else (found,))
             ]
         )
-        self.equations.append(Equation(primitive.name, operands, params, outs, origin()))
-        tracers = tuple(StagedTracer(self, v, weak) for v in outs)
+        line = origin()
+        self.equations.append(Equation(primitive.name, operands, params, outs, line))
+        tracers = tuple([StagedTracer(self, v, weak, line) for v in outs])
         return tracers if primitive.many else tracers[0]
+
+    def _abstract(self, primitive: Primitive, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Return the avals of the results; rules are asked once for operands that are alike."""
+        key = None if params or primitive.many else (primitive.name, *map(_likeness, operands))
+        if key is not None and None not in key:
+            aval = self._avals.get(key)
+            if aval is not None:
+                return aval
+        avals = [a.aval if isinstance(a, Var) else a for a in operands]
+        with quiet():  # a rule may run its primitive on something of the shape
+            found = (
+                primitive.shape(*avals, **params)
+                if primitive.shape
+                else _by_running(primitive, avals, params)
+            )
+        if key is not None and None not in key and found.__class__ is Aval:
+            self._avals[key] = found
+        return found
 
     def same(self, a: Var, b: Var, depth: int = 4) -> bool:
         """Return whether two variables have one value, as far as late element-wise equations tell."""
