@@ -11,7 +11,7 @@ from tests.helpers import unchecked
 
 from fgrad.compat import numpy as layout
 from fgrad.compat.numpy import address
-from fgrad.kernels import checks, entry, native, stacks, vm
+from fgrad.kernels import checks, compilation, entry, native, stacks, vm
 from fgrad.kernels.entry import Context, Spec
 
 FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)
@@ -336,3 +336,21 @@ def test_many_threads():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_it_is_compiled_without_the_passes_for_loops_over_arrays(monkeypatch):
+    made = []
+
+    def optimised(written, machine, *, thorough=True):
+        made.append((thorough, improve(written, machine, thorough=thorough)))
+        return made[-1][1]
+
+    improve = compilation.optimised
+    monkeypatch.setattr(compilation, "optimised", optimised)
+    compilation.compiled(entry._TEXT, "entry")
+    ((thorough, module),) = made
+    written = compilation.assembly(entry._TEXT, "entry", "x")
+    text, full = str(module), str(improve(written, compilation.target_machine()))
+    assert not thorough
+    assert "alloca" not in text  # its variables are in registers
+    assert text.count("\n") < full.count("\n")

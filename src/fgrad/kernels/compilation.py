@@ -80,7 +80,7 @@ def compiled(text: str, signature: str) -> Compiled:
     written = assembly(text, signature, symbol)
     demand_memory(len(written) * EXPANSION)
     machine = target_machine()
-    module = optimised(written, machine)
+    module = optimised(written, machine, thorough=signature != "entry")
     externals = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
     code = Code(symbol, tuple(externals), machine.emit_object(module))
     address, owner = link(code)
@@ -112,8 +112,15 @@ def assembly(text: str, signature: str, symbol: str) -> str:
         ) from None
 
 
-def optimised(written: str, machine: Any) -> Any:
-    """Return the module of a text in LLVM's language as LLVM improves it for a machine."""
+def optimised(written: str, machine: Any, *, thorough: bool = True) -> Any:
+    """Return the module of a text in LLVM's language as LLVM improves it for a machine.
+
+    Args:
+        written: the text.
+        machine: what it is for.
+        thorough: run all of LLVM's passes, not only those that tidy up: an entry, which branches and calls,
+            gains nothing from the others.
+    """
     from llvmlite import binding  # noqa: PLC0415 -- late: eager programs need no machine code
 
     module = binding.parse_assembly(written, binding.create_context())  # what is in it goes with the module
@@ -122,7 +129,13 @@ def optimised(written: str, machine: Any) -> Any:
     # it calls vector functions by the usual convention, but those of `vector.libm` have one of their own
     straight = not any(f.name.startswith("fgrad_libm_") for f in module.functions)
     builder = _builder(store.processor(), straight)
-    passes = builder.getModulePassManager()
+    if thorough:
+        passes = builder.getModulePassManager()
+    else:
+        passes = binding.create_new_module_pass_manager()
+        passes.add_sroa_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
     passes.run(module, builder)
     llvmlite.free(passes)
     return module
