@@ -11,6 +11,7 @@ import pytest
 from tests.helpers import unchecked
 from tests.kernels import by_numba
 
+import fgrad as fg
 from fgrad.errors import CacheWarning
 from fgrad.kernels import checks, compilation, intrinsics, native, store, vm
 from fgrad.kernels.scalars import UntranslatableError
@@ -234,9 +235,9 @@ class TestCache:
 
     def test_what_the_hash_covers(self, folder, monkeypatch):
         load()
-        for name, value in (("_version", lambda package: "99"), ("processor", lambda: ("generic", ""))):
+        for module, name, value in ((fg, "__version__", "99"), (store, "processor", lambda: ("generic", ""))):
             with monkeypatch.context() as patch:
-                patch.setattr(store, name, value)
+                patch.setattr(module, name, value)
                 store.header.cache_clear()
                 compilation._target.cache_clear()
                 assert load() == COMPILED

@@ -468,7 +468,7 @@ class TestKeys:
         header = store.header()
         assert header.count("\n") == 0
         for part in (
-            f"fgrad {store._version('fgrad')} {store._sources()[:16]}",
+            f"fgrad {fg.__version__} {store._sources()[:16]}",
             f"llvmlite {llvmlite.__version__} with LLVM {llvmlite.binding.llvm_version_info[0]}.",
             f"numpy {np.__version__}",
             f"{sys.implementation.cache_tag} {sys.version.split()[0]}",
@@ -479,22 +479,23 @@ class TestKeys:
     @pytest.mark.parametrize(
         "name, value",
         [
-            ("store._version", lambda package: "99"),
-            ("store.processor", lambda: ("generic", "")),
-            ("store._sources", lambda: "f" * 64),
-            ("store.np.__version__", "99"),
-            ("store.sys.implementation", SimpleNamespace(cache_tag="other-313")),
-            ("store.sys.maxsize", 2**31 - 1),
-            ("store.sys.abiflags", "t"),
-            ("store.platform.python_version", lambda: "3.99.0"),
-            ("store.platform.machine", lambda: "riscv64"),
+            ("fgrad.__version__", "99"),
+            ("llvmlite.__version__", "99"),
+            ("fgrad.kernels.store.processor", lambda: ("generic", "")),
+            ("fgrad.kernels.store._sources", lambda: "f" * 64),
+            ("fgrad.kernels.store.np.__version__", "99"),
+            ("fgrad.kernels.store.sys.implementation", SimpleNamespace(cache_tag="other-313")),
+            ("fgrad.kernels.store.sys.maxsize", 2**31 - 1),
+            ("fgrad.kernels.store.sys.abiflags", "t"),
+            ("fgrad.kernels.store.platform.python_version", lambda: "3.99.0"),
+            ("fgrad.kernels.store.platform.machine", lambda: "riscv64"),
         ],
     )
     def test_another_one_has_entries_of_its_own(self, monkeypatch, name, value):
         header = store.header()
         store.header.cache_clear()
         with monkeypatch.context() as patch:
-            patch.setattr(f"fgrad.kernels.{name}", value, raising=False)
+            patch.setattr(name, value, raising=False)
             other = store.header()
         assert header != other
 

@@ -241,14 +241,16 @@ def digest(*parts: str | bytes) -> str:
 @cache
 def header() -> str:
     """Return what machine code depends on besides the text, which is part of the hash."""
-    from llvmlite import binding  # noqa: PLC0415 -- late: eager programs of NumPy's ufuncs need no machine code
+    import llvmlite  # noqa: PLC0415 -- late: eager programs of NumPy's ufuncs need no machine code
+    from llvmlite import binding  # noqa: PLC0415 -- likewise
 
     cpu, features = processor()
     python = f"{sys.implementation.cache_tag} {platform.python_version()}{getattr(sys, 'abiflags', '')}"
     llvm = ".".join(map(str, binding.llvm_version_info))
+    fgrad = sys.modules["fgrad"]  # the package around, which imports this
     return (
-        f"# fgrad {_version('fgrad')} {_sources()[:16]}, "
-        f"llvmlite {_version('llvmlite')} with LLVM {llvm}, numpy {np.__version__}, {python} of "
+        f"# fgrad {fgrad.__version__} {_sources()[:16]}, "
+        f"llvmlite {llvmlite.__version__} with LLVM {llvm}, numpy {np.__version__}, {python} of "
         f"{sys.maxsize.bit_length() + 1} bits on {platform.machine()} {binding.get_process_triple()}, "
         f"{cpu} {digest(features)[:16]}{', checked' * config.checked()}"
     )
@@ -270,12 +272,3 @@ def processor() -> tuple[str, str]:
     name = os.environ.get("NUMBA_CPU_NAME") or binding.get_host_cpu_name()
     features = os.environ.get("NUMBA_CPU_FEATURES")
     return name, binding.get_host_cpu_features().flatten() if features is None else features
-
-
-def _version(package: str) -> str:
-    from importlib import metadata  # noqa: PLC0415 -- late: it takes more time than all else here
-
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "from source"
