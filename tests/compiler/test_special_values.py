@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,18 @@ def test_casts(dtype):
     check([to(k) for k in (np.uint8, np.int8)], np.abs(x[:-1]))
     check([to(k) for k in (np.bool_, np.float32, np.float64)], special(dtype))
     check([to(k) for k in (*INTEGERS, np.bool_, dtype)], integers(np.int64))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.complex64, np.complex128])
+def test_negative_floats_as_unsigned_integers_count_from_the_largest(dtype):
+    """C does not say what they become; NumPy's loops take the bits of a signed integer that is wide enough."""
+    x = np.resize(np.array([-1, -2, -3.7, -300.5, -70000, -(2.0**30), 3e9, 2.5, 300, -0.5]), 37).astype(dtype)
+    y = np.resize(np.array([-(2.0**62), 2.0**63, 1.5 * 2.0**63, -1, -(2.0**33)]), 37).astype(dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy's, of imaginary parts that are dropped
+        check([lambda x, k=k: x.astype(k) for k in (np.uint32, np.uint64)], x)
+        check([lambda x, k=k: x.astype(k) for k in (np.uint8, np.uint16)], x[:6])
+        check([lambda x: np.add.reduce(x, dtype=np.uint64), lambda x: x.astype(np.uint64)], y)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

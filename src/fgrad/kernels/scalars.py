@@ -149,7 +149,7 @@ def convert(builder: Any, x: Number, kind: str) -> Number:
         else:
             value = (builder.sitofp if is_signed(x.kind) else builder.uitofp)(x.value, to)
     elif is_float(x.kind):
-        value = (builder.fptosi if is_signed(kind) else builder.fptoui)(x.value, to)
+        value = _truncated(builder, x, kind)
     elif _width(kind) < _width(x.kind):
         value = builder.trunc(x.value, to)
     elif _width(kind) == _width(x.kind):
@@ -157,6 +157,19 @@ def convert(builder: Any, x: Number, kind: str) -> Number:
     else:
         value = (builder.sext if is_signed(x.kind) else builder.zext)(x.value, to)
     return Number(kind, value)
+
+
+def _truncated(builder: Any, x: Number, kind: str) -> ir.Value:
+    """Return a float as an integer: by a signed one that is wide enough, so that -1 is the largest unsigned."""
+    whole = ir.IntType(32 if _width(kind) < 32 or kind == "int32" else 64)
+    value = builder.fptosi(x.value, whole)
+    if kind == "uint64":
+        half = ir.Constant(x.value.type, 2.0**63)
+        above = builder.xor(
+            builder.fptosi(builder.fsub(x.value, half), whole), ir.Constant(whole, 1 << 63)
+        )
+        value = builder.select(builder.fcmp_ordered("<", x.value, half), value, above)
+    return value if whole == BITS[kind] else builder.trunc(value, BITS[kind])
 
 
 def truth(builder: Any, x: Number) -> Number:

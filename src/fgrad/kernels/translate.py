@@ -484,8 +484,9 @@ class _Writer:
             self.builder.where = ast.unparse(node)
             return called.emit(self.builder, *[self._value(a) for a in node.args])
         if isinstance(called, Intrinsic):
+            given = [self._number(a, pointer=True) for a in node.args]
             self.builder.where = ast.unparse(node)
-            return self._written(called, [self._number(a, pointer=True) for a in node.args])
+            return self._written(called, given)
         given = [self._number(a) for a in node.args]
         if called in _FUNCTIONS:
             return _FUNCTIONS[called](self.builder, *given)
