@@ -75,6 +75,18 @@ def pytest_runtest_setup(item):
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_call():
+    """Let no test, and nothing that it calls, leave NumPy's setting of warnings changed."""
+    before = np.geterr()
+    try:
+        return (yield)
+    finally:
+        after = np.geterr()
+        np.seterr(**before)
+        assert after == before, "NumPy's errstate is not what it was before"
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """Spare the collector the tests themselves: they live as long as the process."""
     gc.disable()

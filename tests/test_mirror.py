@@ -21,7 +21,7 @@ TOGETHER = {
     "compiler/test_every_lowering": "compiler/elements compiler/emit compiler/decompose expr/emit",
     "test_messages": "errors",
     # compiled programs: modules are the stages, tests compare what comes out with NumPy
-    "compiler/test_complex": "compiler/fourier compiler/pairs",
+    "compiler/test_complex": "compiler/fourier compiler/pairs expr/complex_numbers",
     "compiler/test_matrices": "kernels/lapack",
     "compiler/test_fuse": "compiler/index compiler/loop_nests compiler/writer",
     "compiler/test_library": "compiler/concatenation compiler/products compiler/scans",

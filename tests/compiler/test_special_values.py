@@ -199,7 +199,7 @@ def test_casts(dtype):
 
 @pytest.mark.parametrize("dtype", [*FLOATS, np.complex64, np.complex128])
 def test_negative_floats_as_unsigned_integers_count_from_the_largest(dtype):
-    """C does not say what they become; NumPy's loops take the bits of a signed integer that is wide enough."""
+    """C does not say what they become; NumPy's loops take the bits of a signed integer wide enough."""
     x = np.resize(np.array([-1, -2, -3.7, -300.5, -70000, -(2.0**30), 3e9, 2.5, 300, -0.5]), 37).astype(dtype)
     y = np.resize(np.array([-(2.0**62), 2.0**63, 1.5 * 2.0**63, -1, -(2.0**33)]), 37).astype(dtype)
     with warnings.catch_warnings():

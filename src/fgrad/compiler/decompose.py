@@ -13,12 +13,13 @@ import numpy as np
 from fgrad.compiler.concatenation import is_joined
 from fgrad.compiler.elements import SMALL, loop_dtypes
 from fgrad.compiler.fuse import holds, is_fusable
-from fgrad.compiler.library import applied_by, is_native
+from fgrad.compiler.library import ON_PAIRS, applied_by, is_native
 from fgrad.compiler.products import arranged, is_inline
 from fgrad.compiler.simplify.constants import cast
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import ASSEMBLES, PRIMITIVES
 from fgrad.core.program import Equation, Program, Var, aval_out
+from fgrad.core.rewriting.operations import Operations
 from fgrad.core.tensor import Tensor
 from fgrad.kernels import native, ufuncs, vm
 from fgrad.ops.indexing import HOLE, filled
@@ -56,7 +57,7 @@ def decompose(program: Program, rules: Rules | None = None) -> Plain:
     return _Writer(RULES if rules is None else rules).run(program)
 
 
-class _Writer:
+class _Writer(Operations):
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.equations: list[Equation] = []
@@ -106,7 +107,7 @@ class _Writer:
         """Return an operand, or a number, as a variable of this dtype."""
         if not isinstance(x, Var):
             return self.array(np.asarray(x, dtype))
-        return x if x.aval.dtype == dtype else self.write("convert", x, dtype=dtype)
+        return x if x.aval.dtype == dtype else self.make("convert", x, dtype=dtype)
 
     def number(self, x: Any, dtype: np.dtype[Any]) -> Any:
         """Return the variable of a number, in the dtype in which it is used."""
@@ -120,7 +121,7 @@ class _Writer:
             self.constants[id(array)] = (self.numbers[key], array)
         return self.numbers[key]
 
-    def write(self, name: str, *args: Any, **params: Any) -> Var:
+    def make(self, name: str, *args: Any, **params: Any) -> Var:
         """Return the result of a primitive, as a new variable."""
         return self.write_all(name, *args, **params)[0]
 
@@ -178,10 +179,10 @@ class _Writer:
             is_spread = aval.size != 1 and aval.shape != result.shape
             if is_spread:
                 pair = x.aval.shape[len(aval.shape) :]
-                x = self.write("broadcast_to", x, shape=(*result.shape, *pair))
+                x = self.broadcast_to(x, (*result.shape, *pair))
             operands.append(x)
             given.append(Aval(result.shape if is_spread else aval.shape, d))
-        if e.name == "complex.call":
+        if e.name == ON_PAIRS:
             params = e.params | {"avals": (tuple(given), e.params["avals"][1])}
         return Equation(e.name, tuple(operands), params, e.outs, e.line)
 
@@ -194,10 +195,10 @@ class _Writer:
         x = np.asarray(x)
         return x.dtype.kind in "biu" or bool(x.dtype.kind == "f" and np.all(x.astype(np.int64) == x))
 
-    def spread(self, x: Var, like: Var, axes: tuple[int, ...]) -> Var:
+    def spread(self, x: Var, like: Var, axes: tuple[int, ...]) -> Any:
         """Return a reduced array with axes of length one where it was reduced."""
         shape = tuple(1 if i in axes else n for i, n in enumerate(like.aval.shape))
-        return x if x.aval.shape == shape else self.write("reshape", x, shape=shape)
+        return self.reshape(x, shape)
 
 
 def _is_odd(x: Any) -> bool:
@@ -217,12 +218,12 @@ def _mean(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not _is_real(x):
         return None
     count = math.prod(x.aval.shape[i] for i in axes)
-    return w.write("divide", w.write("sum", x, axes=axes), float(count))
+    return w.divide(w.sum(x, axes=axes), float(count))
 
 
-def _finite_top(w: _Writer, x: Var, axes: tuple[int, ...]) -> Var:
-    top = w.write("max", x, axes=axes)
-    return w.spread(w.write("where", w.write("isfinite", top), top, 0.0), x, axes)
+def _finite_top(w: _Writer, x: Var, axes: tuple[int, ...]) -> Any:
+    top = w.make("max", x, axes=axes)
+    return w.spread(w.where(w.make("isfinite", top), top, 0.0), x, axes)
 
 
 @_rule("logsumexp")
@@ -230,26 +231,26 @@ def _logsumexp(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not _is_real(x):
         return None
     top = _finite_top(w, x, axes)
-    total = w.write("sum", w.write("exp", w.write("subtract", x, top)), axes=axes)
-    return w.write("add", w.write("log", total), w.write("reshape", top, shape=total.aval.shape))
+    total = w.sum(w.make("exp", w.subtract(x, top)), axes=axes)
+    return w.add(w.make("log", total), w.reshape(top, total.aval.shape))
 
 
 @_rule("softmax")
 def _softmax(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not _is_real(x):
         return None
-    y = w.write("exp", w.write("subtract", x, w.spread(w.write("max", x, axes=axes), x, axes)))
-    return w.write("multiply", y, w.spread(w.write("divide", 1.0, w.write("sum", y, axes=axes)), x, axes))
+    y = w.make("exp", w.subtract(x, w.spread(w.make("max", x, axes=axes), x, axes)))
+    return w.multiply(y, w.spread(w.divide(1.0, w.sum(y, axes=axes)), x, axes))
 
 
 @_rule("log_softmax")
 def _log_softmax(w: _Writer, x: Any, *, axes: tuple[int, ...]) -> Any:
     if not _is_real(x):
         return None
-    top = w.spread(w.write("max", x, axes=axes), x, axes)
-    total = w.write("log", w.write("sum", w.write("exp", w.write("subtract", x, top)), axes=axes))
+    top = w.spread(w.make("max", x, axes=axes), x, axes)
+    total = w.make("log", w.sum(w.make("exp", w.subtract(x, top)), axes=axes))
     # the difference again, which takes less time than to write and read a row of them
-    return w.write("subtract", w.write("subtract", x, top), w.spread(total, x, axes))
+    return w.subtract(w.subtract(x, top), w.spread(total, x, axes))
 
 
 @_rule("layer_norm")
@@ -259,11 +260,11 @@ def _layer_norm(w: _Writer, x: Any, weight: Any, bias: Any, *, rank: int, eps: f
     n = len(x.aval.shape)
     axes = tuple(range(n - rank, n))
     count = float(math.prod(x.aval.shape[i] for i in axes))
-    gap = w.write("subtract", x, w.spread(w.write("divide", w.write("sum", x, axes=axes), count), x, axes))
-    variance = w.write("divide", w.write("sum", w.write("multiply", gap, gap), axes=axes), count)
-    scale = w.write("divide", 1.0, w.write("sqrt", w.write("add", variance, eps)))
-    y = w.write("multiply", gap, w.spread(scale, x, axes))
-    return w.write("add", w.write("multiply", y, weight), bias)
+    gap = w.subtract(x, w.spread(w.divide(w.sum(x, axes=axes), count), x, axes))
+    variance = w.divide(w.sum(w.multiply(gap, gap), axes=axes), count)
+    scale = w.divide(1.0, w.make("sqrt", w.add(variance, eps)))
+    y = w.multiply(gap, w.spread(scale, x, axes))
+    return w.add(w.multiply(y, weight), bias)
 
 
 @_rule("contract", RULES)
@@ -280,12 +281,12 @@ def _contract(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> Any:
     if set(a) != set(b):
         return _multiplied(w, x, y, a, b, out)
     if a != b:
-        y = w.write("transpose", y, axes=tuple(b.index(c) for c in a))
-    z = w.write("multiply", x, y)
+        y = w.transpose(y, axes=tuple(b.index(c) for c in a))
+    z = w.multiply(x, y)
     axes = tuple(i for i, c in enumerate(a) if c not in out)
-    z = w.write("sum", z, axes=axes) if axes else z
+    z = w.sum(z, axes=axes) if axes else z
     kept = "".join(c for c in a if c in out)
-    return z if kept == out else w.write("transpose", z, axes=tuple(kept.index(c) for c in out))
+    return z if kept == out else w.transpose(z, axes=tuple(kept.index(c) for c in out))
 
 
 def _runs(*places: str) -> list[str]:
@@ -306,7 +307,7 @@ def _runs(*places: str) -> list[str]:
     return runs
 
 
-def _merged(w: _Writer, x: Var, y: Var, places: tuple[str, str, str], runs: Sequence[str]) -> Var:
+def _merged(w: _Writer, x: Var, y: Var, places: tuple[str, str, str], runs: Sequence[str]) -> Any:
     """Write a contraction of short axes as one of fewer: kernels would write out loops over them."""
     a, b, out = places
     lengths = dict(zip(a + b, x.aval.shape + y.aval.shape, strict=True))
@@ -314,11 +315,11 @@ def _merged(w: _Writer, x: Var, y: Var, places: tuple[str, str, str], runs: Sequ
     for run in runs:
         lengths[run[0]] = math.prod(lengths[c] for c in run)
         a, b, out = (p.replace(run, run[0]) for p in (a, b, out))
-    x, y = (w.write("reshape", v, shape=tuple([lengths[c] for c in p])) for v, p in ((x, a), (y, b)))
+    x, y = (w.reshape(v, tuple([lengths[c] for c in p])) for v, p in ((x, a), (y, b)))
     z = _contract(w, x, y, a=a, b=b, out=out)
     if z is None:
-        z = w.write("contract", x, y, a=a, b=b, out=out)
-    return w.write("reshape", z, shape=shape)
+        z = w.make("contract", x, y, a=a, b=b, out=out)
+    return w.reshape(z, shape)
 
 
 @_rule("contract", ON_DEVICE)
@@ -328,18 +329,18 @@ def _contract_there(w: _Writer, x: Any, y: Any, *, a: str, b: str, out: str) -> 
         lengths = dict(zip(a + b, x.aval.shape + y.aval.shape, strict=True))
         if math.prod(lengths.values()) <= LITTLE:
             letters = out + "".join(c for c in a if c not in out)
-            z = w.write("multiply", *(_spread(w, v, own, letters) for v, own in ((x, a), (y, b))))
+            z = w.multiply(*(_spread(w, v, own, letters) for v, own in ((x, a), (y, b))))
             axes = tuple(range(len(out), len(letters)))
-            return w.write("sum", z, axes=axes) if axes else z
+            return w.sum(z, axes=axes) if axes else z
     return _contract(w, x, y, a=a, b=b, out=out)
 
 
-def _spread(w: _Writer, x: Var, own: str, letters: str) -> Var:
+def _spread(w: _Writer, x: Var, own: str, letters: str) -> Any:
     """Return an array of the axes `own` with those of `letters`, of length one where it lacks them."""
     x = _reordered(w, x, own, "".join(c for c in letters if c in own))
     lengths = dict(zip((c for c in letters if c in own), x.aval.shape, strict=True))
     shape = tuple([lengths.get(c, 1) for c in letters])
-    return x if shape == x.aval.shape else w.write("reshape", x, shape=shape)
+    return w.reshape(x, shape)
 
 
 def _multiplied(w: _Writer, x: Var, y: Var, a: str, b: str, out: str) -> Var:
@@ -359,13 +360,13 @@ def _multiplied(w: _Writer, x: Var, y: Var, a: str, b: str, out: str) -> Var:
         made = Equation("contract", tuple(args), params, (z,), "")
         if is_inline(made) or is_native(made):
             x, y = _reordered(w, x, a, order[0]), _reordered(w, y, b, order[1])
-            return _reordered(w, w.write("contract", x, y, **params), order[2], out)
-    return w.write("contract", x, y, a=a, b=b, out=out)
+            return _reordered(w, w.make("contract", x, y, **params), order[2], out)
+    return w.make("contract", x, y, a=a, b=b, out=out)
 
 
 def _reordered(w: _Writer, x: Var, letters: str, order: str) -> Var:
     """Return an array whose axes are `letters` with these in another order."""
-    return x if letters == order else w.write("transpose", x, axes=tuple(map(letters.index, order)))
+    return x if letters == order else w.transpose(x, axes=tuple(map(letters.index, order)))
 
 
 def _untransposed(w: _Writer, x: Var, letters: str) -> tuple[Var, str]:
@@ -386,26 +387,26 @@ def _solve_triangular(w: _Writer, a: Any, b: Any, **params: Any) -> Any:
 def _solve(w: _Writer, a: Any, b: Any, *, check: str) -> Any:
     lead = np.broadcast_shapes(a.aval.shape[:-2], b.aval.shape[:-2])
     if math.prod(a.aval.shape[:-2]) not in (1, math.prod(lead)):
-        a = w.write("broadcast_to", a, shape=(*lead, *a.aval.shape[-2:]))
+        a = w.broadcast_to(a, (*lead, *a.aval.shape[-2:]))
     if math.prod(b.aval.shape[:-2]) not in (1, math.prod(lead)):
-        b = w.write("broadcast_to", b, shape=(*lead, *b.aval.shape[-2:]))
+        b = w.broadcast_to(b, (*lead, *b.aval.shape[-2:]))
     shape = (*lead, *b.aval.shape[-2:])
     found = _solved(w, "solve", a, b, shape, {"check": "" if check == "qr" and _is_real(a) else check})
     if found is not None and check:
         eps = 8 * a.aval.shape[-1] * float(np.finfo(a.aval.dtype).eps)
         rows = (len(a.aval.shape) - 2,)
         eye = w.array(np.eye(a.aval.shape[-1], dtype=bool))
-        own = w.write("sum", w.write("where", eye, w.write("absolute", a), 0.0), axes=rows)
-        size = w.write("sqrt", w.write("sum", w.write("multiply", a, a), axes=rows))
-        fine = w.write("greater", own, w.write("multiply", size, eps))
-        _refuse(w, w.write("logical_not", fine))
+        own = w.sum(w.where(eye, w.make("absolute", a), 0.0), axes=rows)
+        size = w.make("sqrt", w.sum(w.multiply(a, a), axes=rows))
+        fine = w.make("greater", own, w.multiply(size, eps))
+        _refuse(w, w.logical_not(fine))
     return found
 
 
 def _refuse(w: _Writer, wrong: Var) -> None:
     """Let the program end where something is wrong; the primitives, asked again, say what that is."""
-    fault = w.write("where", wrong, vm.REFUSED, 0)
-    w.checks[w.write("min", fault, axes=tuple(range(len(wrong.aval.shape))))] = None
+    fault = w.where(wrong, vm.REFUSED, 0)
+    w.checks[w.make("min", fault, axes=tuple(range(len(wrong.aval.shape))))] = None
 
 
 def _solved(w: _Writer, name: str, a: Var, b: Var, shape: Any, params: dict[str, Any]) -> Any:
@@ -433,7 +434,7 @@ def _by_lapack(w: _Writer, a: Var, b: Var, *, turned: bool) -> Var | None:
         if made is None:
             return None
         w.factors[a] = made
-    x = w.write("lapack.getrs", *w.factors[a], _swapped(w, w.typed(b, DOUBLE)), turned=turned)
+    x = w.make("lapack.getrs", *w.factors[a], _swapped(w, w.typed(b, DOUBLE)), turned=turned)
     return w.typed(_swapped(w, x), b.aval.dtype)
 
 
@@ -457,7 +458,7 @@ def _cholesky(w: _Writer, a: Any) -> Any:
         return None
     if not is_native(Equation("cholesky", (wide,), {}, (wide,), "")):
         return None
-    return w.typed(w.write("cholesky", w.typed(a, DOUBLE)), a.aval.dtype)
+    return w.typed(w.make("cholesky", w.typed(a, DOUBLE)), a.aval.dtype)
 
 
 @_rule("qr", RULES)
@@ -467,9 +468,9 @@ def _qr(w: _Writer, a: Any, *, mode: str) -> Any:
     found = _factored(w, "lapack.geqrf", a) if mode == "reduced" or m == k else None
     if found is None:
         return None
-    r = _swapped(w, w.write("slice", found[0], index=(..., slice(0, k))))
-    r = w.write("where", w.array(np.tri(n, k, dtype=bool).T), r, 0.0)
-    q = _swapped(w, w.write("lapack.orgqr", *found))
+    r = _swapped(w, w.slice(found[0], index=(..., slice(0, k))))
+    r = w.where(w.array(np.tri(n, k, dtype=bool).T), r, 0.0)
+    q = _swapped(w, w.make("lapack.orgqr", *found))
     return tuple([w.typed(x, a.aval.dtype) for x in (q, r)])
 
 
@@ -488,12 +489,12 @@ def _svd(w: _Writer, a: Any, *, full_matrices: bool) -> Any:
     return tuple([w.typed(x, a.aval.dtype) for x in (_swapped(w, u), s, _swapped(w, v))])
 
 
-def _swapped(w: _Writer, x: Var) -> Var:
+def _swapped(w: _Writer, x: Var) -> Any:
     """Return transposed matrices."""
     *lead, n, k = x.aval.shape
     if 1 in (n, k):
-        return w.write("reshape", x, shape=(*lead, k, n))
-    return w.write("transpose", x, axes=_swapping(x))
+        return w.reshape(x, (*lead, k, n))
+    return w.transpose(x, axes=_swapping(x))
 
 
 def _swapping(x: Var) -> tuple[int, ...]:
@@ -508,7 +509,7 @@ def _search(w: _Writer, a: Any, v: Any, *, side: str) -> Any:
     dtype = np.dtype(np.int64) if dtype.kind == "i" or (dtype.kind == "u" and dtype.itemsize < 8) else dtype
     if (own == dtype and aval_out(v).dtype == dtype and isinstance(v, Var)) or dtype.char not in "fdlq":
         return None
-    return w.write("search", w.typed(a, dtype), w.typed(v, dtype), side=side)
+    return w.make("search", w.typed(a, dtype), w.typed(v, dtype), side=side)
 
 
 @_rule("guard", RULES)
@@ -516,7 +517,7 @@ def _guard(w: _Writer, x: Any, bad: Any, _: Any, *likes: Any, look: bool, strict
     """Look for what is not negligible where it is bad; the primitive, asked again, says what that is."""
     if not all(map(_is_real, (x, *likes))) or not isinstance(bad, Var):
         return None
-    kept = w.write("where", bad, 0.0, x)
+    kept = w.where(bad, 0.0, x)
     if kept.aval != x.aval:
         return None
     wrong = bad
@@ -525,10 +526,10 @@ def _guard(w: _Writer, x: Any, bad: Any, _: Any, *likes: Any, look: bool, strict
         scale: Any = eps**0.25
         for like in likes:
             axes = (len(like.aval.shape) - 2, len(like.aval.shape) - 1)
-            top = w.spread(w.write("max", w.write("absolute", like), axes=axes), like, axes)
-            scale = w.write("maximum", top, scale)
-        limit = w.write("multiply", scale, math.sqrt(eps)) if likes else scale * math.sqrt(eps)
-        wrong = w.write("logical_and", bad, w.write("greater", w.write("absolute", x), limit))
+            top = w.spread(w.make("max", w.make("absolute", like), axes=axes), like, axes)
+            scale = w.make("maximum", top, scale)
+        limit = w.multiply(scale, math.sqrt(eps)) if likes else scale * math.sqrt(eps)
+        wrong = w.make("logical_and", bad, w.make("greater", w.make("absolute", x), limit))
     if look:
         _refuse(w, wrong)
     return kept
@@ -541,7 +542,7 @@ def _gather(w: _Writer, x: Any, *arrays: Any, template: Any, unique: bool = Fals
         return None
     arrays = tuple([_signed(w, j) for j in arrays])
     _check(w, arrays, indexed_lengths(x.aval.shape, template))
-    return w.write("gather", x, *arrays, template=template, unique=unique)
+    return w.make("gather", x, *arrays, template=template, unique=unique)
 
 
 def _check(w: _Writer, arrays: Sequence[Var], lengths: Sequence[int]) -> None:
@@ -553,10 +554,10 @@ def _check(w: _Writer, arrays: Sequence[Var], lengths: Sequence[int]) -> None:
         if (j, n) not in w.checked:
             w.checked[j, n] = None
             j = _wide(w, j)  # noqa: PLW2901 -- lengths need not fit its dtype
-            bad = w.write("greater_equal", j, n)
+            bad = w.make("greater_equal", j, n)
             if j.aval.dtype.kind == "i":
-                bad = w.write("logical_or", bad, w.write("less", j, -n))
-            w.checks[w.write("sum", bad, axes=tuple(range(len(j.aval.shape))))] = None
+                bad = w.make("logical_or", bad, w.make("less", j, -n))
+            w.checks[w.sum(bad, axes=tuple(range(len(j.aval.shape))))] = None
 
 
 def _signed(w: _Writer, j: Var) -> Var:
@@ -565,9 +566,7 @@ def _signed(w: _Writer, j: Var) -> Var:
         return j
     known = dict(w.constants.values()).get(j)
     dtype = np.dtype(np.int64)
-    return (
-        w.array(known.astype(dtype, order="C")) if known is not None else w.write("convert", j, dtype=dtype)
-    )
+    return w.array(known.astype(dtype, order="C")) if known is not None else w.make("convert", j, dtype=dtype)
 
 
 _DOUBLE = np.dtype(np.float64)
@@ -580,19 +579,19 @@ def _fitted(w: _Writer, n: Any, *, dtype: np.dtype[Any]) -> Any:
         return None
     limits = np.iinfo(dtype)
     if n.aval.dtype.kind == "f":
-        whole = w.write("trunc", n if n.aval.dtype.itemsize == 8 else w.write("convert", n, dtype=_DOUBLE))
+        whole = w.make("trunc", n if n.aval.dtype.itemsize == 8 else w.make("convert", n, dtype=_DOUBLE))
         found = [
-            w.write("less", whole, float(limits.min)),
-            w.write("greater_equal", whole, float(limits.max) + (limits.bits < 64)),
-            w.write("isnan", whole),
+            w.make("less", whole, float(limits.min)),
+            w.make("greater_equal", whole, float(limits.max) + (limits.bits < 64)),
+            w.make("isnan", whole),
         ]
     else:
         own = np.iinfo(n.aval.dtype)
-        found = [w.write("greater", n, limits.max)] if limits.max < own.max else []
-        found += [w.write("less", n, limits.min)] if limits.min > own.min else []
+        found = [w.make("greater", n, limits.max)] if limits.max < own.max else []
+        found += [w.make("less", n, limits.min)] if limits.min > own.min else []
     for bad in found:
-        w.checks[w.write("sum", bad, axes=tuple(range(len(n.aval.shape))))] = None
-    return w.write("convert", n, dtype=dtype)
+        w.checks[w.sum(bad, axes=tuple(range(len(n.aval.shape))))] = None
+    return w.make("convert", n, dtype=dtype)
 
 
 @_rule("require", RULES)
@@ -600,14 +599,14 @@ def _require(w: _Writer, good: Any, **_: Any) -> Any:
     """Count what is not good."""
     if not isinstance(good, Var):
         return None
-    w.checks[w.write("sum", w.write("logical_not", good), axes=tuple(range(len(good.aval.shape))))] = None
+    w.checks[w.sum(w.logical_not(good), axes=tuple(range(len(good.aval.shape))))] = None
     return good
 
 
 def _wide(w: _Writer, j: Var) -> Var:
     """Return integers as those of 64 bits, which every length fits into."""
     dtype = j.aval.dtype
-    return j if dtype.itemsize == 8 else w.write("convert", j, dtype=np.dtype(np.int64))
+    return j if dtype.itemsize == 8 else w.make("convert", j, dtype=np.dtype(np.int64))
 
 
 def indexed_lengths(shape: tuple[int, ...], template: tuple[Any, ...]) -> list[int]:
@@ -654,13 +653,13 @@ def _put(w: _Writer, x: Any, value: Any, *arrays: Any, template: Any) -> Any:
         shape = np.empty(x.aval.shape, np.int8)[filled(template, [_constant(w, j) for j in arrays])].shape
         if len(value.aval.shape) > len(shape):
             return None
-        value = value if value.aval.shape == shape else w.write("broadcast_to", value, shape=shape)
+        value = w.broadcast_to(value, shape)
         value = _chosen(w, value, order)
     elif np.ndim(value):
         return None
     else:
         value = cast(value, x.aval.dtype)
-    return w.write("where", w.operand(order >= 0), value, x)
+    return w.where(w.operand(order >= 0), value, x)
 
 
 def _constant(w: _Writer, j: Var) -> Any:
@@ -671,8 +670,8 @@ def _chosen(w: _Writer, value: Var, order: Any) -> Any:
     """Return the elements of `value` by their places."""
     if not value.aval.size:  # none is written anywhere
         return w.operand(np.zeros(order.shape, value.aval.dtype))
-    flat = w.write("reshape", value, shape=(value.aval.size,))
-    return w.write("gather", flat, w.operand(np.maximum(order, 0)), template=(HOLE,), unique=False)
+    flat = w.reshape(value, (value.aval.size,))
+    return w.make("gather", flat, w.operand(np.maximum(order, 0)), template=(HOLE,), unique=False)
 
 
 @_rule("scatter_add")
@@ -683,13 +682,13 @@ def _scatter_add(w: _Writer, ct: Any, *arrays: Any, template: Any, shape: Any, u
     arrays = tuple([_signed(w, j) for j in arrays])
     order = _places(w, arrays, template, shape, "one")
     if order is not None:
-        return w.write("where", w.operand(order >= 0), _chosen(w, ct, order), _nothing(w, ct))
+        return w.where(w.operand(order >= 0), _chosen(w, ct, order), _nothing(w, ct))
     _check(w, arrays, indexed_lengths(shape, template))
     chosen = _by_rows(w, ct, arrays, template, shape)
     if chosen is None:
         chosen = _at_one(w, ct, arrays, template, shape)
     if chosen is None:
-        return w.write("scatter_add", ct, *arrays, template=template, shape=shape, unique=unique)
+        return w.make("scatter_add", ct, *arrays, template=template, shape=shape, unique=unique)
     return chosen
 
 
@@ -703,11 +702,11 @@ def _by_rows(w: _Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: A
         return None
     n = shape[1]
     j = _wide(w, j)
-    j = w.write("where", w.write("less", j, 0), w.write("add", j, n), j)
-    j = w.write("convert", j, dtype=np.dtype(np.int32))  # as wide as the elements beside it
+    j = w.where(w.make("less", j, 0), w.add(j, n), j)
+    j = w.make("convert", j, dtype=np.dtype(np.int32))  # as wide as the elements beside it
     places = w.operand(np.arange(n, dtype=np.int32))
-    here = w.write("equal", w.write("reshape", j, shape=(shape[0], 1)), places)
-    return w.write("where", here, w.write("reshape", ct, shape=(shape[0], 1)), _nothing(w, ct))
+    here = w.make("equal", w.reshape(j, (shape[0], 1)), places)
+    return w.where(here, w.reshape(ct, (shape[0], 1)), _nothing(w, ct))
 
 
 def _nothing(w: _Writer, ct: Var) -> Any:
@@ -723,13 +722,13 @@ def _at_one(w: _Writer, ct: Var, arrays: Sequence[Any], template: Any, shape: An
     here = None
     for axis, j in enumerate(arrays):
         n, ones = shape[axis], [1] * len(shape)
-        k = w.write("reshape", _wide(w, j), shape=tuple(ones))
-        k = w.write("where", w.write("less", k, 0), w.write("add", k, n), k)
+        k = w.reshape(_wide(w, j), tuple(ones))
+        k = w.where(w.make("less", k, 0), w.add(k, n), k)
         ones[axis] = n
-        equal = w.write("equal", w.operand(np.arange(n).reshape(ones)), k)
-        here = equal if here is None else w.write("logical_and", here, equal)
-    ct = w.write("reshape", ct, shape=(*[1] * len(arrays), *shape[len(arrays) :]))
-    return w.write("where", here, ct, 0.0)
+        equal = w.make("equal", w.operand(np.arange(n).reshape(ones)), k)
+        here = equal if here is None else w.make("logical_and", here, equal)
+    ct = w.reshape(ct, (*[1] * len(arrays), *shape[len(arrays) :]))
+    return w.where(here, ct, 0.0)
 
 
 def _joined(name: str, w: _Writer, *arrays: Any, **params: Any) -> Any:
@@ -738,13 +737,8 @@ def _joined(name: str, w: _Writer, *arrays: Any, **params: Any) -> Any:
     out = Var(PRIMITIVES[name].shape(*avals, **params), "")  # type: ignore[misc]
     if not is_joined(Equation(name, arrays, params, (out,), "")):
         return None
-    return w.write(name, *(w.typed(a, out.aval.dtype) for a in arrays), **params)
+    return w.make(name, *(w.typed(a, out.aval.dtype) for a in arrays), **params)
 
 
 for _name in [name for name, p in PRIMITIVES.items() if ASSEMBLES in p.traits]:
     _rule(_name)(functools.partial(_joined, _name))
-
-
-@_rule("stop_gradient")
-def _discard(w: _Writer, x: Any, **_: Any) -> Any:
-    return x

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from fgrad.compat.numpy import Loop, transform
-from fgrad.compiler.library import LIBRARY, Launch
+from fgrad.compiler.library import LIBRARY, ON_PAIRS, Launch
 from fgrad.compiler.pairs import part_of
 from fgrad.core.program import Equation, Var
 from fgrad.kernels import native
+from fgrad.ops.fft import TRANSFORMS
 
-TRANSFORMS = ("fft", "ifft", "rfft", "irfft")
 _TEXT = """
 CONTRACT = (
     "args(x, out, rows, n, m, row_x, row_out, step_x, step_out, bits, next_x, next_out, loop, data), "
@@ -86,4 +86,4 @@ def _loop(name: str, n: int, dtype: np.dtype[Any]) -> Loop | None:
     return transform(name, dtype.char) if known else None
 
 
-LIBRARY["complex.call"] = _called
+LIBRARY[ON_PAIRS] = _called

@@ -44,6 +44,7 @@ REASONS = {
     for reason, _, names in (line.partition(": ") for line in _REASONS.strip().splitlines())
     for name in names.split()
 }
+ON_PAIRS = "complex.call"  # what Python, or a library, computes of complex numbers, as pairs
 WORK = 64  # operations of a function that a library computes, or so
 
 
@@ -96,7 +97,7 @@ class Applied(NamedTuple):
 def applied_by(equation: Equation) -> Applied:
     """Return which primitive an equation applies, to what."""
     params = dict(equation.params)
-    if equation.name != "complex.call":
+    if equation.name != ON_PAIRS:
         return Applied(equation.name, tuple(map(aval_out, equation.args)), equation.outs[0].aval, params)
     operands, results = params.pop("avals")
     return Applied(params.pop("of"), operands, results[0], params)

@@ -13,17 +13,32 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fgrad.compiler.elements import Elements, Indices, Piece, shape_of, view
+from fgrad.compiler.library import ON_PAIRS
 from fgrad.compiler.loop_nests import Value
 from fgrad.compiler.simplify import simplify
 from fgrad.core.aval import Aval, Shape, aval_of
 from fgrad.core.control_flow import PLAIN, Branches, Code, Grown, Scan, While
-from fgrad.core.primitive import NOT_FOLDED, PRIMITIVES, TOTAL, Primitive, flat, register
+from fgrad.core.primitive import (
+    AVERAGES,
+    CASTS,
+    CHOOSES,
+    CONTRACTION,
+    EACH,
+    NOT_FOLDED,
+    PRIMITIVES,
+    TOTAL,
+    Primitive,
+    flat,
+    register,
+)
 from fgrad.core.program import Equation, Program, Var, applied, aval_out
-from fgrad.expr.atoms import LN2, LN10
+from fgrad.core.rewriting.operations import Operations
+from fgrad.expr.complex_numbers import FORMULAS, Number, Real, divide, power, product, truth
+from fgrad.ops.fft import TO_COMPLEX
 
 Parts: TypeAlias = tuple[Any, Any]  # variables, numbers or constant arrays, which broadcast to the shape
 MOST = 99  # the largest exponent for which NumPy multiplies
-RULES: dict[str, Callable[..., Any]] = {}  # (writer, equation) -> the result or its parts; None: Python's
+RULES: dict[str, Callable[..., Any]] = {}  # what `_rule` returns
 
 
 def is_pair(aval: Aval) -> bool:
@@ -77,7 +92,7 @@ class _Complex:
         self.aval, self.parts, self.pairs = aval, parts, pairs
 
 
-class _Writer:
+class _Writer(Operations):
     def __init__(self) -> None:
         self.equations: list[Equation] = []
         self.known: dict[Var, Any] = {}
@@ -132,7 +147,7 @@ class _Writer:
             if not any(map(is_pair, avals)):
                 self.equations.append(e.with_args(map(self.same, e.args)))
                 continue
-            rule = RULES.get(e.name)
+            rule = _rule(PRIMITIVES[e.name])
             known = all(a.dtype.char in "?bhilqBHILQfdFD" and a.dtype.isnative for a in avals)
             made = rule(self, e) if rule and known else None
             if made is None:
@@ -175,7 +190,7 @@ class _Writer:
 
     def call(self, e: Equation) -> None:
         """Let Python, or a library, compute an equation, from pairs to pairs."""
-        if e.name in {"fft", "ifft"} and not is_pair(aval_out(e.args[0])):  # which take complex numbers
+        if e.name in TO_COMPLEX and not is_pair(aval_out(e.args[0])):
             aval = Aval(shape_of(e.args[0]), e.outs[0].aval.dtype)
             whole = self.variable(aval)
             self.known[whole] = _Complex(aval, self.typed(e.args[0], part_of(aval.dtype)))
@@ -189,7 +204,7 @@ class _Writer:
             outs.append(self.known[v].pairs if v in self.known else v)
         avals = tuple(map(aval_out, e.args)), tuple(v.aval for v in e.outs)
         params = {**e.params, "of": e.name, "avals": avals}
-        self.equations.append(Equation("complex.call", tuple(args), params, tuple(outs), e.line))
+        self.equations.append(Equation(ON_PAIRS, tuple(args), params, tuple(outs), e.line))
 
     def same(self, x: Any) -> Any:
         """Return what an operand that is not complex has become."""
@@ -214,7 +229,7 @@ class _Writer:
             if not isinstance(found, _Complex):
                 return found, 0.0
             if found.parts is None:
-                re, im = (self.write("slice", found.pairs, index=(Ellipsis, i)) for i in range(2))
+                re, im = (self.slice(found.pairs, index=(Ellipsis, i)) for i in range(2))
                 found.parts = re, im
             return found.parts
         value = getattr(x, "_value", x)
@@ -236,7 +251,7 @@ class _Writer:
         if not isinstance(x, Var):
             with np.errstate(all="ignore"):  # of compiled code nobody is warned
                 return x.astype(dtype) if np.ndim(x) else float(dtype.type(x))
-        return x if x.aval.dtype == dtype else self.write("convert", x, dtype=dtype)
+        return x if x.aval.dtype == dtype else self.make("convert", x, dtype=dtype)
 
     def full(self, x: Any, aval: Aval) -> Any:
         """Return an array of the shape of an aval, and of its dtype or that of its parts."""
@@ -244,93 +259,45 @@ class _Writer:
         if not isinstance(x, Var):
             return np.broadcast_to(np.asarray(self.converted(x, dtype), dtype), aval.shape)
         x = self.converted(x, dtype)
-        return x if x.aval.shape == aval.shape else self.write("broadcast_to", x, shape=aval.shape)
+        return self.broadcast_to(x, aval.shape)
 
     def variable(self, aval: Aval) -> Var:
         """Return a new variable."""
         self.count += 1
         return Var(aval, f"p{self.count}")
 
-    def write(self, name: str, *args: Any, **params: Any) -> Any:
+    def make(self, name: str, *args: Any, **params: Any) -> Any:
         """Return the result of a primitive of real arrays: that of numbers alone is a number."""
         if not params and not any(isinstance(a, Var) or np.ndim(a) for a in args):
             with np.errstate(all="ignore"):
                 return np.asarray(PRIMITIVES[name].run(*map(_number, args))).item()
         avals = [a.aval if isinstance(a, Var) else aval_of(a) if np.ndim(a) or params else a for a in args]
-        out = self.variable(PRIMITIVES[name].shape(*avals, **params))  # type: ignore[misc]
-        self.equations.append(Equation(name, args, params, (out,), self.line))
-        if name in VOIDS and VOIDS[name](map(self.is_void, args)):
-            self.void.add(out)
-        return out
+        primitive = PRIMITIVES[name]
+        made = primitive.shape(*avals, **params)  # type: ignore[misc]
+        outs = tuple(map(self.variable, made if primitive.many else (made,)))
+        self.equations.append(Equation(name, args, params, outs, self.line))
+        if primitive.parts and self.is_void(args[0]):
+            self.void.update(outs)
+        return outs if primitive.many else outs[0]
 
     def is_void(self, x: Any) -> bool:
         """Return whether an operand is zero or NaN, like the real part of `1j * x`."""
         return x in self.void if isinstance(x, Var) else not np.ndim(x) and x == 0
 
 
-VOIDS = {"multiply": any, "add": all, "subtract": all, "negative": all, "reshape": all, "broadcast_to": all}
-
-
 def _number(x: Any) -> Any:
     return x if isinstance(x, bool) else np.float64(x)
 
 
-class Real:
-    """A real array, or number, in a formula."""
-
-    __slots__ = ("value", "writer")
-
-    def __init__(self, writer: _Writer, value: Any) -> None:
-        self.writer, self.value = writer, value
-
-    def to(self, name: str, *others: Any) -> Real:
-        """Return what a primitive makes of it."""
-        values = [x.value if isinstance(x, Real) else x for x in others]
-        return Real(self.writer, self.writer.write(name, self.value, *values))
-
-    def choose(self, x: Any, y: Any) -> Real:
-        """Return `x` where it is true, else `y`; one of them is a number beside an array of its dtype."""
-        return self.to("where", x, y)
-
-    def __add__(self, other: Any) -> Real:
-        return self.to("add", other)
-
-    def __sub__(self, other: Any) -> Real:
-        return self.to("subtract", other)
-
-    def __mul__(self, other: Any) -> Real:
-        return self.to("multiply", other)
-
-    def __truediv__(self, other: Any) -> Real:
-        return self.to("divide", other)
-
-    def __neg__(self) -> Real:
-        return self.to("negative")
-
-    def __abs__(self) -> Real:
-        return self.to("absolute")
-
-    def __ge__(self, other: Any) -> Real:
-        return self.to("greater_equal", other)
-
-    def __lt__(self, other: Any) -> Real:
-        return self.to("less", other)
-
-    def __gt__(self, other: Any) -> Real:
-        return self.to("greater", other)
-
-    def __and__(self, other: Any) -> Real:
-        return self.to("logical_and", other)
-
-    def __or__(self, other: Any) -> Real:
-        return self.to("logical_or", other)
-
-    def equals(self, other: Any) -> Real:
-        """Return whether it is equal to something."""
-        return self.to("equal", other)
-
-
-Number: TypeAlias = tuple[Real, Real]
+def _rule(primitive: Primitive) -> Callable[..., Any] | None:
+    """Return (writer, equation) -> the result of a primitive, its parts, or None: Python computes it."""
+    if primitive.name in FORMULAS:
+        return lambda w, e: _values(FORMULAS[e.name](*_numbers(w, e.args)))
+    if primitive.parts:
+        return _by_parts
+    return RULES.get(primitive.name) or next(
+        (r for trait, r in TRAITS.items() if trait in primitive.traits), None
+    )
 
 
 def rule(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -338,19 +305,6 @@ def rule(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
     def add(made: Callable[..., Any]) -> Callable[..., Any]:
         RULES.update(dict.fromkeys(names, made))
-        return made
-
-    return add
-
-
-def formula(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the same for a function of the numbers that element-wise primitives take."""
-
-    def add(made: Callable[..., Any]) -> Callable[..., Any]:
-        def write(w: _Writer, e: Equation) -> Any:
-            return _values(made(*_numbers(w, e.args)))
-
-        RULES.update(dict.fromkeys(names, write))
         return made
 
     return add
@@ -368,54 +322,34 @@ def _values(made: Any) -> Any:
     return made.value if isinstance(made, Real) else tuple([x.value for x in made])
 
 
-# ---- elements from elsewhere ----------------------------------------------------------------------
-
-FIRST = ("reshape", "transpose", "broadcast_to", "slice", "unslice", "gather", "scatter_add", "sum", "cumsum")
-
-
-@rule(*FIRST, "positive", "negative", "stop_gradient", "name")
-def _first(w: _Writer, e: Equation) -> Any:
-    x, *rest = e.args
-    rest = [w.same(a) for a in rest]
-    return tuple([w.write(e.name, w.full(p, aval_out(x)), *rest, **e.params) for p in w.parts(x)])
+def _by_parts(w: _Writer, e: Equation) -> Any:
+    """Do to either part what is done to the operands that hold elements."""
+    primitive = PRIMITIVES[e.name]
+    count = len(e.args) if primitive.parts == EACH else primitive.parts
+    dtype, rest = e.outs[0].aval.dtype, [w.same(a) for a in e.args[count:]]
+    given = [[w.full(p, Aval(shape_of(a), dtype)) for p in w.parts(a)] for a in e.args[:count]]
+    made = [w.make(e.name, *parts, *rest, **e.params) for parts in zip(*given, strict=True)]
+    return list(zip(*made, strict=True)) if primitive.many else tuple(made)
 
 
-@rule("concatenate", "stack", "update", "put")
-def _each(w: _Writer, e: Equation) -> Any:
-    count = 2 if e.name in {"update", "put"} else len(e.args)
-    out, rest = e.outs[0].aval, [w.same(a) for a in e.args[count:]]
-    given = [[w.full(p, Aval(shape_of(a), out.dtype)) for p in w.parts(a)] for a in e.args[:count]]
-    return tuple([w.write(e.name, *parts, *rest, **e.params) for parts in zip(*given, strict=True)])
-
-
-@rule("unstack")
-def _unstack(w: _Writer, e: Equation) -> Any:
-    (x,) = e.args
-    lead = (slice(None),) * e.params["axis"]
-    parts = [w.full(p, aval_out(x)) for p in w.parts(x)]
-    return [tuple([w.write("slice", p, index=(*lead, i)) for p in parts]) for i in range(len(e.outs))]
-
-
-@rule("where")
-def _where(w: _Writer, e: Equation) -> Any:
+def _choose(w: _Writer, e: Equation) -> Any:
     condition, *others = e.args
     asked = w.same(condition)
     if is_pair(aval_out(condition)):
-        asked = _truth(*_numbers(w, (condition,))[0]).value
+        asked = truth(*_numbers(w, (condition,))[0]).value
     if not is_pair(e.outs[0].aval):
-        return w.write("where", asked, *map(w.same, others))
+        return w.make(e.name, asked, *map(w.same, others))
     dtype = part_of(e.outs[0].aval.dtype)
     given = [w.typed(a, dtype) for a in others]
     typed = [[p if isinstance(p, Var) else np.asarray(p, dtype)[()] for p in parts] for parts in given]
-    return tuple([w.write("where", asked, x, y) for x, y in zip(*typed, strict=True)])
+    return tuple([w.make(e.name, asked, x, y) for x, y in zip(*typed, strict=True)])
 
 
-@rule("convert")
-def _convert(w: _Writer, e: Equation) -> Any:
+def _cast(w: _Writer, e: Equation) -> Any:
     (x,), out = e.args, e.outs[0].aval
     if is_pair(out):
         return w.typed(x, part_of(out.dtype))
-    return _truth(*_numbers(w, (x,))[0]).value if out.dtype.kind == "b" else w.parts(x)[0]
+    return truth(*_numbers(w, (x,))[0]).value if out.dtype.kind == "b" else w.parts(x)[0]
 
 
 @rule("real")
@@ -428,155 +362,31 @@ def _imag(w: _Writer, e: Equation) -> Any:
     return w.parts(e.args[0])[1]
 
 
-# ---- arithmetic -----------------------------------------------------------------------------------
-
-
-def _truth(re: Real, im: Real) -> Real:
-    return re.to("not_equal", 0.0) | im.to("not_equal", 0.0)
-
-
-@formula("conjugate")
-def _conjugate(x: Number) -> Number:
-    return x[0], -x[1]
-
-
-@formula("add")
-def _add(x: Number, y: Number) -> Number:
-    return x[0] + y[0], x[1] + y[1]
-
-
-@formula("subtract")
-def _subtract(x: Number, y: Number) -> Number:
-    return x[0] - y[0], x[1] - y[1]
-
-
-def _product(x: Number, y: Number) -> Number:
-    (a, b), (c, d) = x, y
-    return a * c - b * d, a * d + b * c
-
-
-formula("multiply")(_product)
-
-
-@formula("square")
-def _square(x: Number) -> Number:
-    return _product(x, x)
-
-
-@formula("scale")
-def _scale(x: Number, y: Number) -> Number:
-    return _unless(_is_zero(x), _product(x, y))
-
-
-@formula("both")
-def _both(x: Number, y: Number) -> Number:
-    return _unless(_is_zero(x) | _is_zero(y), _product(x, y))
-
-
-def _is_zero(x: Number) -> Real:
-    return x[0].equals(0.0) & x[1].equals(0.0)
-
-
-def _unless(lost: Real, x: Number) -> Number:
-    return lost.choose(0.0, x[0]), lost.choose(0.0, x[1])
-
-
-@formula("divide")
-def _divide(x: Number, y: Number) -> Number:
-    """Divide as NumPy does (Smith 1962): by the larger part first, so that no square overflows."""
-    (a, b), (c, d) = x, y
-    large = abs(c) >= abs(d)
-    p, q = large.choose(c, d), large.choose(d, c)
-    ratio = q / p
-    scale = Real(p.writer, 1.0) / (p + q * ratio)
-    re = (large.choose(a, b) + large.choose(b, a) * ratio) * scale
-    im = large.choose(b - a * ratio, b * ratio - a) * scale
-    zero = _is_zero(y)
-    return zero.choose(a / abs(c), re), zero.choose(b / abs(c), im)
-
-
-@formula("reciprocal")
-def _reciprocal(x: Number) -> Number:
-    a, b = x
-    one, large = Real(a.writer, 1.0), abs(a) >= abs(b)
-    p, q = large.choose(a, b), large.choose(b, a)
-    ratio = q / p
-    length = p + q * ratio
-    return large.choose(one, ratio) / length, -large.choose(ratio, one) / length
-
-
-@rule("mean")
 def _mean(w: _Writer, e: Equation) -> Any:
     (x,), axes = e.args, e.params["axes"]
     aval = aval_out(x)
     count = float(np.prod([aval.shape[i] for i in axes]))
-    total = [Real(w, w.write("sum", w.full(p, aval), axes=axes)) for p in w.parts(x)]
-    return _values(_divide((total[0], total[1]), (Real(w, count), Real(w, 0.0))))
+    total = [Real(w, w.sum(w.full(p, aval), axes=axes)) for p in w.parts(x)]
+    return _values(divide((total[0], total[1]), (Real(w, count), Real(w, 0.0))))
 
 
-@formula("absolute")
-def _absolute(x: Number) -> Real:
-    return x[0].to("hypot", x[1])
-
-
-@formula("equal")
-def _equal(x: Number, y: Number) -> Real:
-    return x[0].equals(y[0]) & x[1].equals(y[1])
-
-
-@formula("not_equal")
-def _not_equal(x: Number, y: Number) -> Real:
-    return x[0].to("not_equal", y[0]) | x[1].to("not_equal", y[1])
-
-
-@formula("isnan")
-def _isnan(x: Number) -> Real:
-    return x[0].to("isnan") | x[1].to("isnan")
-
-
-@formula("isinf")
-def _isinf(x: Number) -> Real:
-    return x[0].to("isinf") | x[1].to("isinf")
-
-
-@formula("isfinite")
-def _isfinite(x: Number) -> Real:
-    return x[0].to("isfinite") & x[1].to("isfinite")
-
-
-@formula("logical_not")
-def _logical_not(x: Number) -> Real:
-    return _is_zero(x)
-
-
-@formula("logical_and")
-def _logical_and(x: Number, y: Number) -> Real:
-    return _truth(*x) & _truth(*y)
-
-
-@formula("logical_or")
-def _logical_or(x: Number, y: Number) -> Real:
-    return _truth(*x) | _truth(*y)
-
-
-@rule("contract")
 def _contract(w: _Writer, e: Equation) -> Any:
     """Sum products of parts; those that are zero everywhere are left out."""
     dtype = part_of(e.outs[0].aval.dtype)
     given = [(a, w.typed(a, dtype)) for a in e.args]
 
-    def product(i: int, j: int) -> Any:
+    def product(i: int, j: int) -> Real | None:
         parts = [(a, parts[k]) for (a, parts), k in zip(given, (i, j), strict=True)]
         if any(not isinstance(p, Var) and not np.any(p) for _, p in parts):
             return None
-        return w.write("contract", *(w.full(p, Aval(shape_of(a), dtype)) for a, p in parts), **e.params)
+        return Real(w, w.make(e.name, *(w.full(p, Aval(shape_of(a), dtype)) for a, p in parts), **e.params))
 
-    def joined(name: str, x: Any, y: Any) -> Any:
-        if x is None or y is None:
-            return 0.0 if x is y else x if y is None else w.write("negative", y) if name == "subtract" else y
-        return w.write(name, x, y)
-
-    return joined("subtract", product(0, 0), product(1, 1)), joined("add", product(0, 1), product(1, 0))
+    re, less, im, more = product(0, 0), product(1, 1), product(0, 1), product(1, 0)
+    if less:
+        re = re - less if re else -less
+    if more:
+        im = im + more if im else more
+    return _values((re or Real(w, 0.0), im or Real(w, 0.0)))
 
 
 @rule("prod")
@@ -589,28 +399,27 @@ def _prod(w: _Writer, e: Equation) -> Any:
     if not count or not axes:
         return None
     order = (*axes, *(i for i in range(len(aval.shape)) if i not in axes))
-    parts = [w.write("transpose", w.full(p, aval), axes=order) for p in w.parts(x)]
-    re, im = (w.write("reshape", p, shape=(count, *out.shape)) for p in parts)
+    parts = [w.transpose(w.full(p, aval), axes=order) for p in w.parts(x)]
+    re, im = (w.reshape(p, (count, *out.shape)) for p in parts)
 
     def part(start: int, stop: int) -> Number:
         index = (slice(start, stop),)
-        return Real(w, w.write("slice", re, index=index)), Real(w, w.write("slice", im, index=index))
+        return Real(w, w.slice(re, index=index)), Real(w, w.slice(im, index=index))
 
     rest: list[Number] = []
     while count > 1:
         if count % 2:
             rest.append(part(count - 1, count))
         count //= 2
-        re, im = _values(_product(part(0, count), part(count, 2 * count)))
+        re, im = _values(product(part(0, count), part(count, 2 * count)))
     total = part(0, 1)
     for other in rest:
-        total = _product(total, other)
-    return tuple([w.write("reshape", p, shape=out.shape) for p in _values(total)])
+        total = product(total, other)
+    return tuple([w.reshape(p, out.shape) for p in _values(total)])
 
 
 @rule("power")
 def _power(w: _Writer, e: Equation) -> Any:
-    """Multiply as NumPy does for small integral exponents."""
     exponent = e.args[1]
     if isinstance(exponent, Var) or np.ndim(exponent):
         return None
@@ -620,182 +429,10 @@ def _power(w: _Writer, e: Equation) -> Any:
     if not number.real:
         return 1.0, 0.0
     n = int(number.real)
-    (base, _), one = _numbers(w, e.args), (Real(w, 1.0), Real(w, 0.0))
-    zero, found = _is_zero(base), base if 0 < n < 4 else one
-    if 0 < n < 4:
-        for _ in range(n - 1):
-            found = _product(base, found)
-    else:
-        left, square = abs(n), base
-        while left:
-            found = _product(found, square) if left % 2 else found
-            left //= 2
-            square = _product(square, square) if left else square
-    if n > 0:
-        return _values(_unless(zero, found))
-    re, im = _divide(one, found)
-    return _values((zero.choose(np.nan, re), zero.choose(np.nan, im)))
+    return _values(power(_numbers(w, e.args)[0], n))
 
 
-# ---- elementary functions -------------------------------------------------------------------------
-
-
-@formula("exp")
-def _exp(z: Number) -> Number:
-    """Compute exp(x) (cos y, sin y), by halves of x where exp(x) is too large."""
-    x, y = z
-    c, s = y.to("cos"), y.to("sin")
-    if x.writer.is_void(x.value):
-        size = x + 1.0
-        return size * c, y.equals(0.0).choose(y, size * s)
-    large = x > _exponent(z)
-    size = large.choose(x * 0.5, x).to("exp")
-    re, im = size * c, size * s
-    re, im = large.choose(re * size, re), large.choose(im * size, im)
-    lost = x.to("isinf") & _is_lost(y)  # C gives zero and infinity any angle
-    re, im = lost.choose(size, re), (lost & (x < 0.0)).choose(size.to("copysign", y), im)
-    return re, y.equals(0.0).choose(y, im)
-
-
-def _limits(z: Number) -> Any:
-    return np.finfo(next((aval_out(x.value).dtype for x in z if not isinstance(x.value, float)), np.float64))
-
-
-def _exponent(z: Number) -> float:
-    """Return up to which whole number `exp` is finite."""
-    return float(np.floor(np.log(_limits(z).max)))
-
-
-def _is_lost(x: Real) -> Real:
-    return x.to("isfinite").to("logical_not")
-
-
-def _hyperbolic(y: Real, limit: float) -> tuple[Callable[[Real], Real], Callable[[Real], Real]]:
-    """Return what multiplies by cosh(y), and by sinh(y), which may be too large themselves."""
-    large, half = abs(y) > limit, (abs(y) * 0.5).to("exp")
-    cosh, sinh, side = y.to("cosh"), y.to("sinh"), (half * 0.5).to("copysign", y)
-    return (
-        lambda x: large.choose(half * 0.5 * x * half, cosh * x),
-        lambda x: large.choose(side * x * half, sinh * x),
-    )
-
-
-def _sine(z: Number) -> Number:
-    x, y = z
-    cosh, sinh = _hyperbolic(y, _exponent(z))
-    re, im, lost = cosh(x.to("sin")), sinh(x.to("cos")), _is_lost(x)
-    im = (lost & y.equals(0.0)).choose(y, (lost & y.to("isinf")).choose(np.inf, im))
-    return x.equals(0.0).choose(x, re), im
-
-
-def _cosine(z: Number, *, sign: int) -> Number:
-    x, y = z
-    cosh, sinh = _hyperbolic(y, _exponent(z))
-    re, im = cosh(x.to("cos")), sinh(x.to("sin"))
-    im = x.equals(0.0).choose(x * Real(x.writer, 1.0).to("copysign", y), im)
-    im = -im if sign < 0 else im
-    im = (x.equals(0.0) & y.to("isnan")).choose(x, im)
-    lost = _is_lost(x)
-    return (lost & y.to("isinf")).choose(np.inf, re), (lost & y.equals(0.0)).choose(0.0, im)
-
-
-def _swapped(z: Number) -> Number:
-    return z[1], z[0]
-
-
-@formula("sin")
-def _sin(z: Number) -> Number:
-    return _sine(z)
-
-
-@formula("sinh")
-def _sinh(z: Number) -> Number:
-    return _swapped(_sine(_swapped(z)))
-
-
-@formula("cos")
-def _cos(z: Number) -> Number:
-    return _cosine(z, sign=-1)
-
-
-@formula("cosh")
-def _cosh(z: Number) -> Number:
-    return _cosine(_swapped(z), sign=1)
-
-
-@formula("sqrt")
-def _sqrt(z: Number) -> Number:
-    """Take the root of half of length plus size, scaled so that it neither overflows nor vanishes."""
-    x, y = z
-    (u, v), (large, small), far = _scaled(z)
-    half = ((u.to("hypot", v) + u) * 0.5).to("sqrt")
-    half = large.choose(half * 2.0**far, small.choose(half * 2.0**-far, half))
-    zero, left = _is_zero(z), x < 0.0
-    other = abs(y) / half * 0.5
-    re, im = left.choose(other, half), left.choose(half, other).to("copysign", y)
-    re, im = zero.choose(0.0, re), zero.choose(y, im)
-    im = y.to("isnan").choose(left.choose(half, y), im)
-    infinite = y.to("isinf")
-    return infinite.choose(np.inf, re), infinite.choose(y, im)
-
-
-def _scaled(z: Number) -> tuple[Number, Number, int]:
-    """Return the sizes of both parts times a power of 4, whether they were too large or small, and it."""
-    sizes = abs(z[0]), abs(z[1])
-    far = _limits(z).maxexp // 4
-    most = sizes[0].to("maximum", sizes[1])
-    large, small = most > 2.0 ** (3 * far), most < 2.0 ** (-3 * far)
-    u, v = (large.choose(x * 4.0**-far, small.choose(x * 4.0**far, x)) for x in sizes)
-    return (u, v), (large, small), far
-
-
-@formula("log")
-def _log(z: Number) -> Number:
-    """Return the logarithm of the length and the angle; near one from its square less one, in two numbers."""
-    x, y = z
-    (u, v), (large, small), far = _scaled(z)
-    length = u.to("hypot", v)
-    re, shift = length.to("log"), far * float(np.log(4.0))
-    re = large.choose(re + shift, small.choose(re - shift, re))
-    long, short = u.to("maximum", v), u.to("minimum", v)
-    excess = long - 1.0
-    first, square = excess * 2.0, _squared(excess)
-    other = _squared(short)
-    first, lost = _added(first, other[0])
-    first, rest = _added(first, square[0])
-    near = (length > 0.75) & (length < 1.5)
-    square_less_one = near.choose(first + (lost + rest + square[1] + other[1]), 0.0)
-    return near.choose(square_less_one.to("log1p") * 0.5, re), y.to("arctan2", x)
-
-
-@formula("log2")
-def _log2(z: Number) -> Number:
-    return _scaled_by(_log(z), 1 / LN2)
-
-
-@formula("log10")
-def _log10(z: Number) -> Number:
-    return _scaled_by(_log(z), 1 / LN10)
-
-
-def _scaled_by(z: Number, factor: float) -> Number:
-    return z[0] * factor, z[1] * factor
-
-
-def _added(x: Real, y: Real) -> Number:
-    """Return a sum and what it has lost by rounding (Knuth)."""
-    total = x + y
-    part = total - x
-    return total, (x - (total - part)) + (y - part)
-
-
-def _squared(x: Real) -> Number:
-    """Return a square and what it has lost by rounding (Dekker)."""
-    spread = x * (2.0 ** ((_limits((x, x)).nmant + 2) // 2) + 1.0)
-    high = spread - (spread - x)
-    low = x - high
-    square = x * x
-    return square, (high * high - square) + high * low * 2.0 + low * low
+TRAITS = {CHOOSES: _choose, CASTS: _cast, CONTRACTION: _contract, AVERAGES: _mean}
 
 
 # ---- both parts side by side ----------------------------------------------------------------------
@@ -830,7 +467,7 @@ def _shape_on_pairs(*_: Any, avals: tuple[Any, Any], **__: Any) -> Any:
 
 def as_staged(e: Equation) -> Equation:
     """Return an equation as it was staged, with complex arrays for pairs."""
-    if e.name != "complex.call":
+    if e.name != ON_PAIRS:
         return e
     params = {k: v for k, v in e.params.items() if k not in {"of", "avals"}}
     outs = [Var(aval, v.name) for v, aval in zip(e.outs, e.params["avals"][1], strict=True)]
@@ -854,7 +491,7 @@ register(
 )
 register(
     Primitive(
-        "complex.call",  # what Python computes of complex numbers
+        ON_PAIRS,
         run=_run_on_pairs,
         vjp=flat,
         shape=_shape_on_pairs,

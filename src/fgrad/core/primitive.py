@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Rule = Callable[..., Any]
 Pattern = tuple[bool, ...]
 
+EACH = -1  # of all operands
 LARGE = 32768  # elements: more are worth a compiled loop
 MEDIUM = 8192  # elements: more are worth one where NumPy's own loop takes several times as long
 OUT = 0  # the place of the output among the values that a rule may keep; primal i is at i + 1
@@ -39,6 +40,7 @@ KEEPS_C_ORDER = "keeps C order"  # does so if its operands do
 KEEPS_C_ORDER_OF_FIRST = "keeps C order of the first"  # does so if its first operand does
 SELECTS = "selects"  # gives one of its operands, element by element
 INTEGRAL = "integral"  # of integers alone, in the dtype of the arrays beside a Python number
+AVERAGES = "averages"  # gives the mean of many elements
 REDUCES = "reduction"  # gives one element for many
 TRANSFERS = "transfers"  # moves its first operand to a device
 ASSEMBLES = "assembles"  # puts its operands side by side
@@ -236,6 +238,7 @@ class Primitive:
         "mixes",
         "name",
         "pairs",
+        "parts",
         "plans",
         "python",
         "real",
@@ -277,6 +280,7 @@ class Primitive:
     reduction: Reduction | None
     stored: Stored | str
     apart: Rule | None
+    parts: int
     traits: frozenset[str]
     universal: Universal | None
 
@@ -309,6 +313,7 @@ class Primitive:
         reduction: Reduction | None = None,
         stored: Stored | str = "it does not say how files hold it (`stored=`)",
         apart: Rule | None = None,
+        parts: int = 0,
         traits: Iterable[str] = (),
         universal: Universal | None = None,
     ) -> None:
@@ -346,13 +351,15 @@ class Primitive:
             stored: how files hold it; or why no stored program may contain it.
             apart: (axis, shape, saved) -> the axis of its one tracked operand of which `axis` of the result,
                 of `shape`, holds the examples one by one; None where it mixes them. None: not known.
+            parts: how many of its first operands hold elements, if it does to the real and imaginary parts of
+                complex ones what it does to them; `EACH`: all. 0: the parts mix.
             traits: what else is asked of it, from `MOVES` on.
             universal: the function whose loops compute it; None: `run`, if that is one.
         """
         if universal is None and isinstance(run, np.ufunc):
             universal = Universal(run)
         self.universal = universal
-        self.lower, self.stored, self.apart = lower, stored, apart
+        self.lower, self.stored, self.apart, self.parts = lower, stored, apart, parts
         self.write, self.depends, self.large = write, depends, large
         self.mixes, self.costly, self.checks = mixes or body is not None, costly, checks
         self.unchecked, self.effect, self.traits = unchecked or {}, effect, frozenset(traits)

@@ -160,14 +160,12 @@ def convert(builder: Any, x: Number, kind: str) -> Number:
 
 
 def _truncated(builder: Any, x: Number, kind: str) -> ir.Value:
-    """Return a float as an integer: by a signed one that is wide enough, so that -1 is the largest unsigned."""
+    """Return a float as an integer: by a signed one that is wide enough, so that -1 wraps as in C."""
     whole = ir.IntType(32 if _width(kind) < 32 or kind == "int32" else 64)
     value = builder.fptosi(x.value, whole)
     if kind == "uint64":
         half = ir.Constant(x.value.type, 2.0**63)
-        above = builder.xor(
-            builder.fptosi(builder.fsub(x.value, half), whole), ir.Constant(whole, 1 << 63)
-        )
+        above = builder.xor(builder.fptosi(builder.fsub(x.value, half), whole), ir.Constant(whole, 1 << 63))
         value = builder.select(builder.fcmp_ordered("<", x.value, half), value, above)
     return value if whole == BITS[kind] else builder.trunc(value, BITS[kind])
 

@@ -62,6 +62,7 @@ register(
         shape=lambda x: x,
         batch=lambda _, x: bind("stop_gradient", x),
         traits={MOVES, CHEAP, TOTAL},
+        parts=1,
         stored=PLAIN,
     )
 )

@@ -24,7 +24,8 @@ from fgrad.core.tensor import bind
 from fgrad.ops.linear import convert, linear
 
 ADJOINT_NORM = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
-_TRANSFORMS: dict[str, Callable[..., Any]] = {
+TO_COMPLEX = ("fft", "ifft")  # which take complex numbers, and real ones as such
+TRANSFORMS: dict[str, Callable[..., Any]] = {
     "fft": np.fft.fft,
     "ifft": np.fft.ifft,
     "rfft": np.fft.rfft,
@@ -34,7 +35,7 @@ _TRANSFORMS: dict[str, Callable[..., Any]] = {
 
 @functools.cache
 def _dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    made: np.dtype[Any] = _TRANSFORMS[name](np.ones(2, dtype)).dtype
+    made: np.dtype[Any] = TRANSFORMS[name](np.ones(2, dtype)).dtype
     return made
 
 
@@ -69,10 +70,10 @@ def _irfft_adjoint(ct: Any, x: Aval, *, axis: int, norm: str, n: int) -> Any:
 
 _NORM = one_of(None, "backward", "ortho", "forward")
 _STORED = Stored({"axis": is_axis, "norm": _NORM}, fits=lambda x, *, axis, norm: x.shape[axis] > 0)
-for _name in ("fft", "ifft"):
+for _name in TO_COMPLEX:
     linear(
         _name,
-        run=lambda x, *, axis, norm, f=_TRANSFORMS[_name]: f(x, axis=axis, norm=norm),
+        run=lambda x, *, axis, norm, f=TRANSFORMS[_name]: f(x, axis=axis, norm=norm),
         adjoint=lambda ct, x, *, axis, norm, name=_name: _complex_adjoint(name, ct, x, axis, norm),
         shape=lambda x, *, axis, norm, name=_name: Aval(x.shape, _dtype(name, x.dtype)),
         batch=lambda x, *, axis, norm, name=_name: bind(name, x, axis=axis + 1, norm=norm),

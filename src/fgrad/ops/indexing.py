@@ -374,6 +374,7 @@ linear(
     batch=lambda x, *, index: bind("slice", x, index=_all(index)),
     write=lambda x, new, *, index: bind("update", x, new, index=index),
     traits={REARRANGES, TOTAL},
+    parts=1,
     stored=Stored({"index": is_index}),
     apart=_apart_sliced,
 )
@@ -384,6 +385,7 @@ linear(
     shape=lambda x, *, shape, index: _filling(x, shape, _indexed(shape, index)),
     batch=lambda x, *, shape, index: bind("unslice", x, shape=(x.shape[0], *shape), index=_all(index)),
     traits={SPREADS_FIRST, KEEPS_C_ORDER_OF_FIRST},
+    parts=1,
     stored=Stored(
         {"shape": is_shape, "index": is_index},
         fits=lambda x, *, shape, index: x.shape == _indexed(shape, index),
@@ -476,6 +478,7 @@ register(
         shape=_shape_update,
         batch=_batch_update,
         traits={KEEPS_C_ORDER_OF_FIRST},
+        parts=2,
         stored=Stored({"index": is_index}),
     )
 )
@@ -801,6 +804,7 @@ _GATHER = register(
         shape=lambda x, *arrays, template, **_: Aval(gathered(x.shape, arrays, template), x.dtype),
         batch=_batch_gather,
         write=lambda x, new, *arrays, template, **_: bind("put", x, new, *arrays, template=template),
+        parts=1,
         stored=Stored(
             {"template": is_template, "unique": is_flag},
             fits=lambda x, *arrays, template, **_: _fitting(x.shape, arrays, template) is not None,
@@ -818,6 +822,7 @@ register(
         ),
         batch=_batch_scatter_add,
         traits={C_ORDER},
+        parts=1,
         stored=Stored(
             {"shape": is_shape, "template": is_template, "unique": is_flag},
             fits=lambda x, *arrays, template, shape, **_: x.shape == _fitting(shape, arrays, template),
@@ -864,6 +869,7 @@ register(
         shape=_shape_put,
         batch=_batch_put,
         traits={KEEPS_C_ORDER_OF_FIRST},
+        parts=2,
         stored=Stored(
             {"template": is_template},
             fits=lambda x, y, *arrays, template: _fitting(x.shape, arrays, template) is not None,
@@ -918,6 +924,7 @@ register(
         shape=lambda x, *, axis: (Aval((*x.shape[:axis], *x.shape[axis + 1 :]), x.dtype),) * x.shape[axis],
         batch=lambda _, x, *, axis: unstack(x, axis + 1),
         many=True,
+        parts=1,
         stored=Stored({"axis": is_axis}),
     )
 )

@@ -14,8 +14,10 @@ from fgrad.backend.devices import on_host
 from fgrad.core.aval import Aval, Shape, assignable, aval_of
 from fgrad.core.primitive import (
     ASSEMBLES,
+    AVERAGES,
     CASTS,
     CHEAP,
+    EACH,
     ELEMENTWISE,
     KEEPS_C_ORDER,
     LARGE,
@@ -358,6 +360,7 @@ linear(
     write=lambda x, new, *, shape: reshape(new, x.shape),
     depends=True,
     traits={REARRANGES, MOVES, CHEAP, TOTAL, SPREADS_FIRST, KEEPS_C_ORDER},
+    parts=1,
     stored=Stored({"shape": is_shape}, fits=lambda x, *, shape: math.prod(shape) == x.size),
     apart=_apart_reshaped,
 )
@@ -369,6 +372,7 @@ linear(
     batch=lambda x, *, axes: transpose(x, (0, *shifted(axes))),
     write=lambda x, new, *, axes: transpose(new, _inverse(axes)),
     traits={REARRANGES, MOVES, CHEAP, TOTAL, SPREADS_FIRST},
+    parts=1,
     stored=Stored({"axes": are_axes}, fits=lambda x, *, axes: len(axes) == x.ndim),
     apart=lambda axis, _, saved: int(saved[-1]["axes"][axis]),
 )
@@ -379,6 +383,7 @@ linear(
     shape=_shape_broadcast,
     batch=_batch_broadcast,
     traits={REARRANGES, REPEATS, MOVES, CHEAP, TOTAL, SPREADS_FIRST},
+    parts=1,
     stored=Stored({"shape": is_shape}, fits=lambda x, *, shape: np.broadcast_shapes(x.shape, shape) == shape),
 )
 linear(
@@ -390,6 +395,7 @@ linear(
     batch=lambda x, *, axes: sum_axes(x, shifted(axes)),
     reduction=Reduction("add", 0.0, "add_any({}, {})", "{} + {}"),
     traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER, REDUCES},
+    parts=1,
     stored=Stored({"axes": are_axes}),
 )
 linear(
@@ -398,7 +404,7 @@ linear(
     adjoint=_mean_adjoint,
     shape=lambda x, *, axes: Aval(_summed(x, axes).shape, x.dtype),
     batch=lambda x, *, axes: bind("mean", x, axes=shifted(axes)),
-    traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER, REDUCES},
+    traits={TOTAL, SPREADS_FIRST, KEEPS_C_ORDER, REDUCES, AVERAGES},
     stored=Stored({"axes": are_axes}, dtypes=NUMBERS),
 )
 CONVERT = linear(
@@ -505,6 +511,7 @@ linear(
     shape=lambda x, *, axis: Aval(x.shape, _summed(x, ()).dtype),
     batch=lambda x, *, axis: bind("cumsum", x, axis=axis + 1),
     traits={SPREADS_FIRST, KEEPS_C_ORDER},
+    parts=1,
     stored=Stored({"axis": is_axis}),
     apart=apart_along_others,
 )
@@ -553,6 +560,7 @@ register(
         shape=_shape_concatenate,
         batch=_batch_concatenate,
         traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES},
+        parts=EACH,
         stored=Stored(
             {"axis": is_axis},
             fits=lambda *xs, axis: len({(*x.shape[:axis], -1, *x.shape[axis + 1 :]) for x in xs}) == 1,
@@ -582,6 +590,7 @@ register(
         shape=lambda *xs: Aval((len(xs), *xs[0].shape), np.result_type(*(x.dtype for x in xs))),
         batch=_batch_stack,
         traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES},
+        parts=EACH,
         stored=Stored(fits=same_shapes),
     )
 )

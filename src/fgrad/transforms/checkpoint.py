@@ -28,6 +28,7 @@ linear(
     adjoint=lambda ct, x, *, label: ct,
     shape=lambda x, *, label: x,
     batch=lambda x, *, label: bind("name", x, label=label),
+    parts=1,
     stored=Stored({"label": is_text}),
 )
 

@@ -107,10 +107,10 @@ def addition(rw: Rewriting, e: Equation) -> Any:
             if _kind(e) in "iu" or (stays and e.outs[0].aval.dtype.kind == "f"):
                 return a
     if x is y and x.__class__ is Var and _kind(e) in "fiu":
-        return rw.make("multiply", x, _typed(e, 2))
+        return rw.multiply(x, _typed(e, 2))
     for a, b in ((x, y), (y, x)):
         if made := rw.negation(b, e):
-            return rw.make("subtract", a, made.args[0])
+            return rw.subtract(a, made.args[0])
     if (common := _common_factor(rw, e)) is not None:
         return common
     return _choices(rw, x, y) if _kind(e) in "fiu" else None
@@ -134,8 +134,8 @@ def _common_factor(rw: Rewriting, e: Equation) -> Any:
         d = -d
     if c < 0 and d < 0:
         return None
-    inside = rw.make("add", x, y) if c == d else rw.make("subtract", *((x, y) if c > 0 else (y, x)))
-    return rw.make("multiply", inside, _typed(e, abs(c))) if rw.aval(inside) == e.outs[0].aval else None
+    inside = rw.add(x, y) if c == d else rw.subtract(*((x, y) if c > 0 else (y, x)))
+    return rw.multiply(inside, _typed(e, abs(c))) if rw.aval(inside) == e.outs[0].aval else None
 
 
 def _choices(rw: Rewriting, x: Any, y: Any) -> Any:
@@ -146,9 +146,9 @@ def _choices(rw: Rewriting, x: Any, y: Any) -> Any:
     condition, a, b = first.args
     _, c, d = second.args
     if _none(rw, first, b) and _none(rw, second, c):
-        return rw.make("where", condition, a, d)
+        return rw.where(condition, a, d)
     if _none(rw, first, a) and _none(rw, second, d):
-        return rw.make("where", condition, c, b)
+        return rw.where(condition, c, b)
     return None
 
 
@@ -167,10 +167,10 @@ def subtraction(rw: Rewriting, e: Equation) -> Any:
     if kind == "i" or (kind == "f" and is_zero(s, negative=True)):
         return rw.make("negative", y)
     if made := rw.negation(y, e):
-        return rw.make("add", x, made.args[0])
+        return rw.add(x, made.args[0])
     made = rw.maker(x, "negative")
     if made and made.args[0] is y and _kind(e) == "f":
-        return rw.make("multiply", y, _typed(e, -2))
+        return rw.multiply(y, _typed(e, -2))
     return _common_factor(rw, e)
 
 
@@ -182,7 +182,7 @@ def negation(rw: Rewriting, e: Equation) -> Any:
         return made.args[0]
     made = rw.maker(x, "multiply") if rw.single(x) and _kind(e) == "f" else None
     if made and (s := _value(rw, made, made.args[1])) is not None:
-        return rw.make("multiply", made.args[0], _typed(e, -s))
+        return rw.multiply(made.args[0], _typed(e, -s))
     return None
 
 
@@ -192,7 +192,7 @@ def product(rw: Rewriting, e: Equation) -> Any:
     x, y = e.args
     kind = _kind(e)
     if is_constant(x) and y.__class__ is Var and rw.scalar(x) is not None:
-        return rw.make("multiply", y, x)
+        return rw.multiply(y, x)
     if kind not in "fiu":
         return None
     if x is y and x.__class__ is Var:
@@ -202,15 +202,15 @@ def product(rw: Rewriting, e: Equation) -> Any:
         return _multiple(rw, e, x, s)
     a, b = rw.negation(x, e), rw.negation(y, e)
     if a and b:
-        return rw.make("multiply", a.args[0], b.args[0])
+        return rw.multiply(a.args[0], b.args[0])
     for p, q, swapped in ((x, y, False), (y, x, True)):
         if made := _outer(rw, e, p, "negative"):
             pair = (q, made.args[0]) if swapped else (made.args[0], q)
-            return rw.make("negative", rw.make("multiply", *pair))
+            return rw.make("negative", rw.multiply(*pair))
         made = _outer(rw, e, p, "multiply") if kind == "f" else None
         if made and (c := _value(rw, made, made.args[1])) is not None and _goes_outside(made, c):
             pair = (q, made.args[0]) if swapped else (made.args[0], q)
-            return rw.make("multiply", rw.make("multiply", *pair), made.args[1])
+            return rw.multiply(rw.multiply(*pair), made.args[1])
     return None
 
 
@@ -222,7 +222,7 @@ def _multiple(rw: Rewriting, e: Equation, x: Var, s: Any) -> Any:
     if s == -1 and _kind(e) in "fi":
         return rw.make("negative", x)
     if made := rw.maker(x, "negative"):
-        return rw.make("multiply", made.args[0], _typed(e, -s)) if _kind(e) == "f" else None
+        return rw.multiply(made.args[0], _typed(e, -s)) if _kind(e) == "f" else None
     made = rw.maker(x, "multiply") if _kind(e) == "f" else None
     c = _value(rw, made, made.args[1]) if made else None
     if (
@@ -232,7 +232,7 @@ def _multiple(rw: Rewriting, e: Equation, x: Var, s: Any) -> Any:
         and (_is_power_of_two(e, c) or _is_power_of_two(e, s))
         and _is_normal(e, c * s)
     ):
-        return rw.make("multiply", made.args[0], _typed(e, c * s))
+        return rw.multiply(made.args[0], _typed(e, c * s))
     return None
 
 
@@ -252,7 +252,7 @@ def quotient(rw: Rewriting, e: Equation) -> Any:
     if s is not None and s == 1:
         return x
     if s is not None and _is_power_of_two(e, s):
-        return rw.make("multiply", x, _typed(e, 1 / s))
+        return rw.multiply(x, _typed(e, 1 / s))
     return _signs_outside(rw, e)
 
 
@@ -274,7 +274,7 @@ def product_where_zero_wins(rw: Rewriting, e: Equation) -> Any:
         finite = bool(np.isfinite(value).all())
         nonzero = bool(np.count_nonzero(value) == np.size(value))
         if (e.name == "scale" and wins and nonzero) or (finite and (nonzero or not wins)):
-            return rw.make("multiply", x, y)
+            return rw.multiply(x, y)
     return _signs_outside(rw, e)
 
 
@@ -292,9 +292,9 @@ def power(rw: Rewriting, e: Equation) -> Any:
     if s == 2:
         return rw.make("square", x)
     if s == 3:
-        return rw.make("multiply", rw.make("square", x), x)
+        return rw.multiply(rw.make("square", x), x)
     if s == -1 and _kind(e) == "f":
-        return rw.make("divide", _typed(e, 1), x)
+        return rw.divide(_typed(e, 1), x)
     return None
 
 
@@ -342,14 +342,20 @@ def connection(rw: Rewriting, e: Equation) -> Any:
 @ALGEBRA.on("logical_not")
 def denial(rw: Rewriting, e: Equation) -> Any:
     """Not not x = x."""
-    made = rw.maker(e.args[0], "logical_not")
-    return made.args[0] if made and rw.aval(made.args[0]).dtype == bool else None
+    denied = denial_of(rw, e.args[0])
+    return denied if denied is not None and rw.aval(denied).dtype == bool else None
+
+
+def denial_of(rw: Rewriting, x: Any) -> Any:
+    """Return what `x` denies, None if it denies nothing."""
+    made = rw.maker(x, "logical_not")
+    return made.args[0] if made else None
 
 
 @ALGEBRA.on("invert")
 def inversion(rw: Rewriting, e: Equation) -> Any:
     """~x = not x, for truth values."""
-    return rw.make("logical_not", e.args[0]) if rw.aval(e.args[0]).dtype == bool else None
+    return rw.logical_not(e.args[0]) if rw.aval(e.args[0]).dtype == bool else None
 
 
 @ALGEBRA.on("isfinite", "isnan", "isinf")
@@ -379,12 +385,13 @@ def choice(rw: Rewriting, e: Equation) -> Any:
         a, b = cast(a, dtype), cast(b, dtype)
         if rw.constants.key(a) == rw.constants.key(b):
             return rw.full(a, e.outs[0].aval)
-    if made := rw.maker(c, "logical_not"):
-        return rw.make("where", made.args[0], y, x)
+    denied = denial_of(rw, c)
+    if denied is not None:
+        return rw.where(denied, y, x)
     inner = rw.maker(x, "where")
     if inner and inner.args[0] is c and rw.aval(x).dtype == rw.aval(inner.args[1]).dtype:
-        return rw.make("where", c, inner.args[1], y)
+        return rw.where(c, inner.args[1], y)
     inner = rw.maker(y, "where")
     if inner and inner.args[0] is c and rw.aval(y).dtype == rw.aval(inner.args[2]).dtype:
-        return rw.make("where", c, x, inner.args[2])
+        return rw.where(c, x, inner.args[2])
     return None

@@ -8,7 +8,7 @@ import numpy as np
 
 from fgrad.compiler.simplify.constants import folded, is_constant
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules, is_elementwise
-from fgrad.core.primitive import CASTS, PRIMITIVES, REARRANGES
+from fgrad.core.primitive import AVERAGES, CASTS, PRIMITIVES, REARRANGES
 from fgrad.core.program import Equation, Var
 
 FOLDING, OPERANDS = Rules(), Rules()
@@ -27,7 +27,7 @@ def known(rw: Rewriting, e: Equation) -> Any:
         if CASTS in e.traits:
             with np.errstate(all="ignore"):
                 return rw.full(PRIMITIVES[e.name].run(scalars[0], **e.params), aval)
-        if e.name == "mean" and aval.dtype.kind in "fc":
+        if AVERAGES in e.traits and aval.dtype.kind in "fc":
             return rw.full(scalars[0], aval)
     return folded(e.name, e.args, e.params, aval)
 
@@ -41,7 +41,7 @@ def spread_operands(rw: Rewriting, e: Equation) -> Any:
     shape = e.outs[0].aval.shape
     small = np.broadcast_shapes(*(rw.aval(a).shape for a in loose))
     out = rw.make(e.name, *loose, **e.params)
-    return out if small == shape else rw.broadcast(out, shape)
+    return out if small == shape else rw.broadcast_to(out, shape)
 
 
 def _loose(rw: Rewriting, a: Any) -> Any:

@@ -65,8 +65,8 @@ def repeated(rw: Rewriting, e: Equation) -> Any:
     left = tuple(k for k, i in enumerate(rest) if i in axes)
     out = rw.make(e.name, y, axes=left) if left or e.name == "sum" else y
     if e.name == "sum" and times != 1:
-        out = rw.make("multiply", out, count)
-    return rw.broadcast(out, e.outs[0].aval.shape)
+        out = rw.multiply(out, count)
+    return rw.broadcast_to(out, e.outs[0].aval.shape)
 
 
 @REDUCTIONS.on("sum")
@@ -79,7 +79,7 @@ def summed(rw: Rewriting, e: Equation) -> Any:
     if made := rw.maker(x, "sum"):
         (inner,), first = made.args, made.params["axes"]
         rest = remaining(first, rw.aval(inner).ndim)
-        return rw.make("sum", inner, axes=tuple(sorted({*first, *(rest[a] for a in axes)})))
+        return rw.sum(inner, axes=tuple(sorted({*first, *(rest[a] for a in axes)})))
     made = rw.maker(x)
     rule = SUMMED.get(made.name) if made else None
     return rule(rw, e, made) if rule else None
@@ -150,8 +150,8 @@ def _contract(rw: Rewriting, x: Any, y: Any, a: str, b: str, out: str, *, flippe
     for scalar, other, names, own in ((x, y, b, a), (y, x, a, b)):
         if not own:
             if (order := tuple(names.index(c) for c in out)) != tuple(range(len(order))):
-                other = rw.make("transpose", other, axes=order)  # noqa: PLW2901
-            return rw.make("multiply", other, scalar)
+                other = rw.transpose(other, axes=order)  # noqa: PLW2901
+            return rw.multiply(other, scalar)
     return rw.make("contract", x, y, a=a, b=b, out=out)
 
 
@@ -166,17 +166,17 @@ def _with_repeated(
     lost = {names[i] for i in along}
     shape = rw.aval(left).shape
     if is_constant(inner) and not np.abs(inner) >= 1:  # the sum alone may be infinite
-        right, inner = rw.make("multiply", right, inner), dtype.type(1)
+        right, inner = rw.multiply(right, inner), dtype.type(1)
     small = _squeezed(rw, inner, shape, along)
     rest = "".join(c for c in names if c not in lost)
     summed_letters = [c for c in others if c in lost and c not in out]
     if summed_letters:
-        right = rw.make("sum", right, axes=tuple(others.index(c) for c in summed_letters))
+        right = rw.sum(right, axes=tuple(others.index(c) for c in summed_letters))
     others = "".join(c for c in others if c not in summed_letters)
     present = "".join(c for c in out if c in rest or c in others)
     made = _contract(rw, small, right, rest, others, present, flipped=flipped)
     lengths = dict(zip(out, e.outs[0].aval.shape, strict=True))
-    return rw.broadcast(
+    return rw.broadcast_to(
         rw.reshape(made, tuple(lengths[c] if c in present else 1 for c in out)), e.outs[0].aval.shape
     )
 
@@ -234,14 +234,14 @@ def _with_weight(rw: Rewriting, inner: Equation, weight: Any, own: str, kept: st
     if 2 * sizes[i] > whole.size or any(rw.aval(v).dtype != whole.dtype for v in inner.args):
         return None
     order = [c for c in wide[i] if c in own]
-    weight = rw.make("transpose", weight, axes=tuple(own.index(c) for c in order))
+    weight = rw.transpose(weight, axes=tuple(own.index(c) for c in order))
     weight = rw.reshape(weight, tuple(lengths[c] if c in own else 1 for c in wide[i]))
     operands, letters = list(inner.args), list(names)
-    operands[i], letters[i] = rw.make("multiply", operands[i], weight), wide[i]
+    operands[i], letters[i] = rw.multiply(operands[i], weight), wide[i]
     for k in (0, 1):  # what only one of them has and nobody asks for is summed there
         gone = [c for c in letters[k] if c not in kept and c not in letters[1 - k]]
         if gone:
-            operands[k] = rw.make("sum", operands[k], axes=tuple(letters[k].index(c) for c in gone))
+            operands[k] = rw.sum(operands[k], axes=tuple(letters[k].index(c) for c in gone))
             letters[k] = "".join(c for c in letters[k] if c not in gone)
     (x, y), (a, b) = operands, letters
     return _contract(rw, x, y, a, b, kept, flipped=False)

@@ -12,6 +12,7 @@ from fgrad.core.aval import Aval, aval_of
 from fgrad.core.primitive import COMMUTATIVE, PRIMITIVES
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.rewriting.effects import has_effect
+from fgrad.core.rewriting.operations import Operations
 from fgrad.ops.elementwise import batch_elementwise
 
 Rule = Callable[["Rewriting", Equation], Any]
@@ -58,7 +59,7 @@ class Rules:
         return Rewriting(self, program, constants or Constants()).program
 
 
-class Rewriting:
+class Rewriting(Operations):
     """The program that is being written; equal equations are written once."""
 
     rules: Rules
@@ -147,14 +148,6 @@ class Rewriting:
         out = Var(primitive.shape(*avals, **params), "")
         return self._write(Equation(name, args, params, (out,), self._line))[0]
 
-    def reshape(self, x: Any, shape: Sequence[int]) -> Any:
-        """Return `x` in another shape."""
-        return x if self.aval(x).shape == tuple(shape) else self.make("reshape", x, shape=tuple(shape))
-
-    def broadcast(self, x: Any, shape: Sequence[int]) -> Any:
-        """Return `x` repeated up to `shape`."""
-        return x if self.aval(x).shape == tuple(shape) else self.make("broadcast_to", x, shape=tuple(shape))
-
     def full(self, value: Any, aval: Aval) -> Any:
         """Return the constant that is `value` everywhere."""
         return spread(value, aval)
@@ -190,7 +183,7 @@ class Rewriting:
             aval = self.aval(r)
             if aval.dtype != out.aval.dtype or (not hasattr(r, "dtype") and r.__class__ is not Var):
                 return None
-            new.append(r if aval.shape == out.aval.shape else self.broadcast(r, out.aval.shape))
+            new.append(r if aval.shape == out.aval.shape else self.broadcast_to(r, out.aval.shape))
         return new
 
     def _append(self, e: Equation) -> tuple[Var, ...]:

@@ -29,7 +29,7 @@ def reshape(rw: Rewriting, e: Equation) -> Any:
         return rw.reshape(made.args[0], shape)
     made = rw.maker(x, "broadcast_to")
     if made and rw.aval(made.args[0]).size == 1:
-        return rw.broadcast(rw.reshape(made.args[0], ()), shape)
+        return rw.broadcast_to(rw.reshape(made.args[0], ()), shape)
     return None
 
 
@@ -40,7 +40,7 @@ def transpose(rw: Rewriting, e: Equation) -> Any:
     if axes == tuple(range(len(axes))):
         return x
     if made := rw.maker(x, "transpose"):
-        return rw.make("transpose", made.args[0], axes=tuple(made.params["axes"][a] for a in axes))
+        return rw.transpose(made.args[0], axes=tuple(made.params["axes"][a] for a in axes))
     shape = rw.aval(x).shape
     moved = [a for a in axes if shape[a] != 1]
     if moved == sorted(moved):
@@ -48,7 +48,7 @@ def transpose(rw: Rewriting, e: Equation) -> Any:
     if made := rw.maker(x, "broadcast_to"):
         small = rw.aval(made.args[0]).shape
         full = rw.reshape(made.args[0], (1,) * (len(shape) - len(small)) + small)
-        return rw.broadcast(rw.make("transpose", full, axes=axes), e.outs[0].aval.shape)
+        return rw.broadcast_to(rw.transpose(full, axes=axes), e.outs[0].aval.shape)
     made = rw.maker(x)
     if made and CONTRACTION in made.traits and rw.single(x):
         out = "".join(made.params["out"][a] for a in axes)
@@ -63,12 +63,12 @@ def broadcast(rw: Rewriting, e: Equation) -> Any:
     if rw.aval(x).shape == shape:
         return x
     if made := rw.maker(x, "broadcast_to"):
-        return rw.make("broadcast_to", made.args[0], shape=shape)
+        return rw.broadcast_to(made.args[0], shape=shape)
     made = rw.maker(x, "reshape")
     if made:
         small, inner = rw.aval(x).shape, rw.aval(made.args[0]).shape
         if len(inner) < len(small) and small == (1,) * (len(small) - len(inner)) + inner:
-            return rw.make("broadcast_to", made.args[0], shape=shape)
+            return rw.broadcast_to(made.args[0], shape=shape)
     return None
 
 
@@ -203,7 +203,7 @@ def take(rw: Rewriting, x: Any, taken: Sequence[Box]) -> Any:
     shape = rw.aval(x).shape
     if is_whole(shape, taken):
         return rw.reshape(x, kept_lengths(taken))
-    return rw.make("slice", x, index=index_of(taken))
+    return rw.slice(x, index=index_of(taken))
 
 
 @SHAPES.on("slice")
@@ -212,7 +212,7 @@ def sliced(rw: Rewriting, e: Equation) -> Any:
     (x,), index = e.args, e.params["index"]
     shape, out = rw.aval(x).shape, e.outs[0].aval.shape
     if _added(shape, index):
-        return rw.reshape(rw.make("slice", x, index=tuple(p for p in index if p is not None)), out)
+        return rw.reshape(rw.slice(x, index=tuple(p for p in index if p is not None)), out)
     taken = boxes(shape, index)
     if taken is None:
         return None
@@ -292,7 +292,7 @@ def _through_update(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> A
     same = all(undropped(w) == undropped(t) for w, t in zip(written, taken, strict=True))
     typed = value.__class__ is Var or hasattr(value, "dtype")
     if same and typed and aval.dtype == rw.aval(x).dtype and len(aval.shape) <= len(region):
-        return rw.reshape(rw.broadcast(value, region), out)
+        return rw.reshape(rw.broadcast_to(value, region), out)
     return None
 
 
@@ -325,7 +325,7 @@ def _through_broadcast(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -
         Box(0, min(t.length, 1), 1, t.drops) if n == 1 else t
         for n, t in zip(shape, taken[len(taken) - len(shape) :], strict=True)
     ]
-    return rw.broadcast(take(rw, x, own), out) if all(t.length for t in taken) else None
+    return rw.broadcast_to(take(rw, x, own), out) if all(t.length for t in taken) else None
 
 
 @through("transpose")
@@ -336,7 +336,7 @@ def _through_transpose(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -
     inner: list[Any] = [None] * len(axes)
     for a, t in zip(axes, taken, strict=True):
         inner[a] = t
-    return rw.make("transpose", take(rw, made.args[0], inner), axes=axes)
+    return rw.transpose(take(rw, made.args[0], inner), axes=axes)
 
 
 @through("add")
@@ -347,7 +347,7 @@ def _through_sum(rw: Rewriting, made: Any, taken: list[Box], out: Shape) -> Any:
         rw.aval(a).shape != shape for a in made.args
     ):
         return None
-    return rw.make("add", *(take(rw, a, taken) for a in made.args))
+    return rw.add(*(take(rw, a, taken) for a in made.args))
 
 
 @SHAPES.on("unslice")
@@ -456,10 +456,10 @@ summed = _filling(SUMMED)
 @summed("transpose")
 def _sum_of_transpose(rw: Rewriting, e: Equation, made: Equation) -> Any:
     axes, order = e.params["axes"], made.params["axes"]
-    total = rw.make("sum", made.args[0], axes=tuple(sorted(order[a] for a in axes)))
+    total = rw.sum(made.args[0], axes=tuple(sorted(order[a] for a in axes)))
     kept = [order[a] for a in remaining(axes, len(order))]
     names = sorted(kept)
-    return rw.make("transpose", total, axes=tuple(names.index(a) for a in kept))
+    return rw.transpose(total, axes=tuple(names.index(a) for a in kept))
 
 
 @summed("reshape")
@@ -468,13 +468,13 @@ def _sum_of_reshape(rw: Rewriting, e: Equation, made: Equation) -> Any:
     (x,), shape, axes = made.args, made.outs[0].aval.shape, e.params["axes"]
     own = rw.aval(x).shape
     if len(axes) == len(shape):
-        return rw.make("sum", x, axes=tuple(range(len(own))))
+        return rw.sum(x, axes=tuple(range(len(own))))
     wide = [i for i, n in enumerate(shape) if n != 1]
     own_wide = [i for i, n in enumerate(own) if n != 1]
     if [shape[i] for i in wide] != [own[i] for i in own_wide]:
         return None
     where = dict(zip(wide, own_wide, strict=True))
-    total = rw.make("sum", x, axes=tuple(where[a] for a in axes if a in where))
+    total = rw.sum(x, axes=tuple(where[a] for a in axes if a in where))
     return rw.reshape(total, tuple(shape[i] for i in remaining(axes, len(shape))))
 
 
@@ -485,7 +485,7 @@ def _sum_of_unslice(rw: Rewriting, e: Equation, made: Equation) -> Any:
     if taken is None:
         return None
     own = rw.reshape(made.args[0], tuple(b.length for b in taken))
-    total = rw.make("sum", own, axes=axes)
+    total = rw.sum(own, axes=axes)
     rest = remaining(axes, len(shape))
     if not rest:
         return total
@@ -501,7 +501,7 @@ def _sum_of_pieces(rw: Rewriting, e: Equation, made: Equation) -> Any:
     if axis in axes or not rw.single(e.args[0]):
         return None
     rest = remaining(axes, rw.aval(e.args[0]).ndim)
-    parts = [rw.make("sum", p, axes=axes) for p in made.args if rw.aval(p).dtype == made.outs[0].aval.dtype]
+    parts = [rw.sum(p, axes=axes) for p in made.args if rw.aval(p).dtype == made.outs[0].aval.dtype]
     if len(parts) != len(made.args):
         return None
     return joined(rw, parts, rest.index(axis))

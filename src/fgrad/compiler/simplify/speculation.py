@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.compiler.simplify.algebra import denial_of
 from fgrad.compiler.simplify.constants import Constants
 from fgrad.compiler.simplify.passes import simplify
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
@@ -69,7 +70,7 @@ def _is_valid(rw: Rewriting, doubtful: set[Var], outputs: list[Any], valid: list
                 last += found
     last += [y for y in outputs if y.__class__ is Var and y in reached]
     for v in dict.fromkeys(last):
-        total = rw.make("sum", v, axes=tuple(range(v.aval.ndim)))
+        total = rw.sum(v, axes=tuple(range(v.aval.ndim)))
         valid = [*valid, rw.make("isfinite", total)]
     out = np.True_
     for v in valid:
@@ -99,8 +100,7 @@ class Speculation(Rules):
         scaled = rw.maker(turned.args[0] if turned else tangent, "scale")
         both = rw.maker(condition, "logical_and")
         for side in both.args if scaled and both else ():
-            infinite = rw.maker(side, "logical_not")
-            finite = rw.maker(infinite.args[0], "isfinite") if infinite else None
+            finite = rw.maker(denial_of(rw, side), "isfinite")
             if finite and scaled and finite.args[0] is scaled.args[1]:
                 self.doubtful.add(tangent)
                 return tangent
@@ -119,7 +119,7 @@ class Speculation(Rules):
             return None
         if rw.aval(x) != e.outs[0].aval:
             return None
-        return self._divided(rw, rw.make("multiply", x, made.args[0]), made.args[1])
+        return self._divided(rw, rw.multiply(x, made.args[0]), made.args[1])
 
     def _common_divisor(self, rw: Rewriting, e: Equation) -> Any:
         """X (p / d) + y (q / d) = (x p + y q) / d."""
@@ -140,9 +140,9 @@ class Speculation(Rules):
             return None
         if rw.scalar(slope.args[0]) == 1:
             return made.args[0], slope.args[1]
-        return rw.make("multiply", made.args[0], slope.args[0]), slope.args[1]
+        return rw.multiply(made.args[0], slope.args[0]), slope.args[1]
 
     def _divided(self, rw: Rewriting, x: Any, d: Any) -> Any:
-        out = rw.make("divide", x, d)
+        out = rw.divide(x, d)
         self.doubtful.add(out)
         return out

@@ -47,8 +47,8 @@ def added(rw: Rewriting, e: Equation) -> Any:
         return None
     total = others[0] if others else None
     for term in others[1:]:
-        total = rw.make("add", total, term)
-    return whole if total is None else rw.make("add", total, whole)
+        total = rw.add(total, term)
+    return whole if total is None else rw.add(total, whole)
 
 
 def _terms(rw: Rewriting, e: Equation) -> list[Any]:
@@ -60,7 +60,7 @@ def _summed(rw: Rewriting, parts: Sequence[Part]) -> list[Part]:
     """Add parts of one place."""
     found: dict[tuple[Box, ...], Any] = {}
     for value, place in parts:
-        found[place] = rw.make("add", found[place], value) if place in found else value
+        found[place] = rw.add(found[place], value) if place in found else value
     return [Part(value, place) for place, value in found.items()]
 
 

@@ -1,0 +1,413 @@
+"""Complex numbers as pairs of real ones: what atoms make of real and imaginary parts, by formulas.
+
+Values, signs of zeros, infinities and branch cuts are those of NumPy, whose loops these formulas follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fgrad.expr.atoms import LN2, LN10
+
+FORMULAS: dict[str, Callable[..., Any]] = {}  # (numbers) -> a number, or a real one
+
+
+class Real:
+    """A real array, or number, in a formula."""
+
+    __slots__ = ("value", "writer")
+
+    def __init__(self, writer: Any, value: Any) -> None:
+        self.writer, self.value = writer, value
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Its dtype; that of a number alone is float64."""
+        return np.dtype(getattr(getattr(self.value, "aval", self.value), "dtype", np.float64))
+
+    def to(self, name: str, *others: Any) -> Real:
+        """Return what a primitive makes of it."""
+        values = [x.value if isinstance(x, Real) else x for x in others]
+        return Real(self.writer, self.writer.make(name, self.value, *values))
+
+    def choose(self, x: Any, y: Any) -> Real:
+        """Return `x` where it is true, else `y`; one of them is a number beside an array of its dtype."""
+        return self.to("where", x, y)
+
+    def _zero_where(self, kind: Callable[..., bool], name: str, *others: Any) -> Real:
+        """Return what a primitive makes of it, which is zero or NaN if any, or all, operands are that."""
+        made = self.to(name, *others)
+        values = [x.value if isinstance(x, Real) else x for x in (self, *others)]
+        if not isinstance(made.value, float) and kind(map(self.writer.is_void, values)):
+            self.writer.void.add(made.value)
+        return made
+
+    def __add__(self, other: Any) -> Real:
+        return self._zero_where(all, "add", other)
+
+    def __sub__(self, other: Any) -> Real:
+        return self._zero_where(all, "subtract", other)
+
+    def __mul__(self, other: Any) -> Real:
+        return self._zero_where(any, "multiply", other)
+
+    def __truediv__(self, other: Any) -> Real:
+        return self.to("divide", other)
+
+    def __neg__(self) -> Real:
+        return self._zero_where(all, "negative")
+
+    def __abs__(self) -> Real:
+        return self.to("absolute")
+
+    def __ge__(self, other: Any) -> Real:
+        return self.to("greater_equal", other)
+
+    def __lt__(self, other: Any) -> Real:
+        return self.to("less", other)
+
+    def __gt__(self, other: Any) -> Real:
+        return self.to("greater", other)
+
+    def __and__(self, other: Any) -> Real:
+        return self.to("logical_and", other)
+
+    def __or__(self, other: Any) -> Real:
+        return self.to("logical_or", other)
+
+    def equals(self, other: Any) -> Real:
+        """Return whether it is equal to something."""
+        return self.to("equal", other)
+
+
+Number: TypeAlias = tuple[Real, Real]
+
+
+def formula(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the decorator that adds what atoms make of numbers."""
+
+    def add(made: Callable[..., Any]) -> Callable[..., Any]:
+        FORMULAS.update(dict.fromkeys(names, made))
+        return made
+
+    return add
+
+
+# ---- arithmetic -----------------------------------------------------------------------------------
+
+
+def truth(re: Real, im: Real) -> Real:
+    """Return whether either part is not zero."""
+    return re.to("not_equal", 0.0) | im.to("not_equal", 0.0)
+
+
+@formula("positive")
+def _positive(x: Number) -> Number:
+    return x
+
+
+@formula("negative")
+def _negative(x: Number) -> Number:
+    return -x[0], -x[1]
+
+
+@formula("conjugate")
+def _conjugate(x: Number) -> Number:
+    return x[0], -x[1]
+
+
+@formula("add")
+def _add(x: Number, y: Number) -> Number:
+    return x[0] + y[0], x[1] + y[1]
+
+
+@formula("subtract")
+def _subtract(x: Number, y: Number) -> Number:
+    return x[0] - y[0], x[1] - y[1]
+
+
+def product(x: Number, y: Number) -> Number:
+    """Return a product."""
+    (a, b), (c, d) = x, y
+    return a * c - b * d, a * d + b * c
+
+
+formula("multiply")(product)
+
+
+@formula("square")
+def _square(x: Number) -> Number:
+    return product(x, x)
+
+
+@formula("scale")
+def _scale(x: Number, y: Number) -> Number:
+    return unless(is_zero(x), product(x, y))
+
+
+@formula("both")
+def _both(x: Number, y: Number) -> Number:
+    return unless(is_zero(x) | is_zero(y), product(x, y))
+
+
+def is_zero(x: Number) -> Real:
+    """Return whether both parts are zero."""
+    return x[0].equals(0.0) & x[1].equals(0.0)
+
+
+def unless(lost: Real, x: Number) -> Number:
+    """Return a number, or zero where it is lost."""
+    return lost.choose(0.0, x[0]), lost.choose(0.0, x[1])
+
+
+@formula("divide")
+def divide(x: Number, y: Number) -> Number:
+    """Divide as NumPy does (Smith 1962): by the larger part first, so that no square overflows."""
+    (a, b), (c, d) = x, y
+    large = abs(c) >= abs(d)
+    p, q = large.choose(c, d), large.choose(d, c)
+    ratio = q / p
+    scale = Real(p.writer, 1.0) / (p + q * ratio)
+    re = (large.choose(a, b) + large.choose(b, a) * ratio) * scale
+    im = large.choose(b - a * ratio, b * ratio - a) * scale
+    zero = is_zero(y)
+    return zero.choose(a / abs(c), re), zero.choose(b / abs(c), im)
+
+
+@formula("reciprocal")
+def _reciprocal(x: Number) -> Number:
+    a, b = x
+    one, large = Real(a.writer, 1.0), abs(a) >= abs(b)
+    p, q = large.choose(a, b), large.choose(b, a)
+    ratio = q / p
+    length = p + q * ratio
+    return large.choose(one, ratio) / length, -large.choose(ratio, one) / length
+
+
+def power(x: Number, n: int) -> Number:
+    """Multiply as NumPy does for small integral exponents."""
+    writer = x[0].writer
+    one, zero = (Real(writer, 1.0), Real(writer, 0.0)), is_zero(x)
+    found = x if 0 < n < 4 else one
+    if 0 < n < 4:
+        for _ in range(n - 1):
+            found = product(x, found)
+    else:
+        left, square = abs(n), x
+        while left:
+            found = product(found, square) if left % 2 else found
+            left //= 2
+            square = product(square, square) if left else square
+    if n > 0:
+        return unless(zero, found)
+    re, im = divide(one, found)
+    return zero.choose(np.nan, re), zero.choose(np.nan, im)
+
+
+@formula("absolute")
+def _absolute(x: Number) -> Real:
+    return x[0].to("hypot", x[1])
+
+
+@formula("equal")
+def _equal(x: Number, y: Number) -> Real:
+    return x[0].equals(y[0]) & x[1].equals(y[1])
+
+
+@formula("not_equal")
+def _not_equal(x: Number, y: Number) -> Real:
+    return x[0].to("not_equal", y[0]) | x[1].to("not_equal", y[1])
+
+
+@formula("isnan")
+def _isnan(x: Number) -> Real:
+    return x[0].to("isnan") | x[1].to("isnan")
+
+
+@formula("isinf")
+def _isinf(x: Number) -> Real:
+    return x[0].to("isinf") | x[1].to("isinf")
+
+
+@formula("isfinite")
+def _isfinite(x: Number) -> Real:
+    return x[0].to("isfinite") & x[1].to("isfinite")
+
+
+@formula("logical_not")
+def _logical_not(x: Number) -> Real:
+    return is_zero(x)
+
+
+@formula("logical_and")
+def _logical_and(x: Number, y: Number) -> Real:
+    return truth(*x) & truth(*y)
+
+
+@formula("logical_or")
+def _logical_or(x: Number, y: Number) -> Real:
+    return truth(*x) | truth(*y)
+
+
+# ---- elementary functions -------------------------------------------------------------------------
+
+
+@formula("exp")
+def _exp(z: Number) -> Number:
+    """Compute exp(x) (cos y, sin y), by halves of x where exp(x) is too large."""
+    x, y = z
+    c, s = y.to("cos"), y.to("sin")
+    if x.writer.is_void(x.value):
+        size = x + 1.0
+        return size * c, y.equals(0.0).choose(y, size * s)
+    large = x > _exponent(z)
+    size = large.choose(x * 0.5, x).to("exp")
+    re, im = size * c, size * s
+    re, im = large.choose(re * size, re), large.choose(im * size, im)
+    lost = x.to("isinf") & _is_lost(y)  # C gives zero and infinity any angle
+    re, im = lost.choose(size, re), (lost & (x < 0.0)).choose(size.to("copysign", y), im)
+    return re, y.equals(0.0).choose(y, im)
+
+
+def _limits(z: Number) -> Any:
+    return np.finfo(next((x.dtype for x in z if not isinstance(x.value, float)), np.float64))
+
+
+def _exponent(z: Number) -> float:
+    """Return up to which whole number `exp` is finite."""
+    return float(np.floor(np.log(_limits(z).max)))
+
+
+def _is_lost(x: Real) -> Real:
+    return x.to("isfinite").to("logical_not")
+
+
+def _hyperbolic(y: Real, limit: float) -> tuple[Callable[[Real], Real], Callable[[Real], Real]]:
+    """Return what multiplies by cosh(y), and by sinh(y), which may be too large themselves."""
+    large, half = abs(y) > limit, (abs(y) * 0.5).to("exp")
+    cosh, sinh, side = y.to("cosh"), y.to("sinh"), (half * 0.5).to("copysign", y)
+    return (
+        lambda x: large.choose(half * 0.5 * x * half, cosh * x),
+        lambda x: large.choose(side * x * half, sinh * x),
+    )
+
+
+def _sine(z: Number) -> Number:
+    x, y = z
+    cosh, sinh = _hyperbolic(y, _exponent(z))
+    re, im, lost = cosh(x.to("sin")), sinh(x.to("cos")), _is_lost(x)
+    im = (lost & y.equals(0.0)).choose(y, (lost & y.to("isinf")).choose(np.inf, im))
+    return x.equals(0.0).choose(x, re), im
+
+
+def _cosine(z: Number, *, sign: int) -> Number:
+    x, y = z
+    cosh, sinh = _hyperbolic(y, _exponent(z))
+    re, im = cosh(x.to("cos")), sinh(x.to("sin"))
+    im = x.equals(0.0).choose(x * Real(x.writer, 1.0).to("copysign", y), im)
+    im = -im if sign < 0 else im
+    im = (x.equals(0.0) & y.to("isnan")).choose(x, im)
+    lost = _is_lost(x)
+    return (lost & y.to("isinf")).choose(np.inf, re), (lost & y.equals(0.0)).choose(0.0, im)
+
+
+def _swapped(z: Number) -> Number:
+    return z[1], z[0]
+
+
+@formula("sin")
+def _sin(z: Number) -> Number:
+    return _sine(z)
+
+
+@formula("sinh")
+def _sinh(z: Number) -> Number:
+    return _swapped(_sine(_swapped(z)))
+
+
+@formula("cos")
+def _cos(z: Number) -> Number:
+    return _cosine(z, sign=-1)
+
+
+@formula("cosh")
+def _cosh(z: Number) -> Number:
+    return _cosine(_swapped(z), sign=1)
+
+
+@formula("sqrt")
+def _sqrt(z: Number) -> Number:
+    """Take the root of half of length plus size, scaled so that it neither overflows nor vanishes."""
+    x, y = z
+    (u, v), (large, small), far = _scaled(z)
+    half = ((u.to("hypot", v) + u) * 0.5).to("sqrt")
+    half = large.choose(half * 2.0**far, small.choose(half * 2.0**-far, half))
+    zero, left = is_zero(z), x < 0.0
+    other = abs(y) / half * 0.5
+    re, im = left.choose(other, half), left.choose(half, other).to("copysign", y)
+    re, im = zero.choose(0.0, re), zero.choose(y, im)
+    im = y.to("isnan").choose(left.choose(half, y), im)
+    infinite = y.to("isinf")
+    return infinite.choose(np.inf, re), infinite.choose(y, im)
+
+
+def _scaled(z: Number) -> tuple[Number, Number, int]:
+    """Return the sizes of both parts times a power of 4, whether they were too large or small, and it."""
+    sizes = abs(z[0]), abs(z[1])
+    far = _limits(z).maxexp // 4
+    most = sizes[0].to("maximum", sizes[1])
+    large, small = most > 2.0 ** (3 * far), most < 2.0 ** (-3 * far)
+    u, v = (large.choose(x * 4.0**-far, small.choose(x * 4.0**far, x)) for x in sizes)
+    return (u, v), (large, small), far
+
+
+@formula("log")
+def _log(z: Number) -> Number:
+    """Return the logarithm of the length and the angle; near one from its square less one, in two numbers."""
+    x, y = z
+    (u, v), (large, small), far = _scaled(z)
+    length = u.to("hypot", v)
+    re, shift = length.to("log"), far * float(np.log(4.0))
+    re = large.choose(re + shift, small.choose(re - shift, re))
+    long, short = u.to("maximum", v), u.to("minimum", v)
+    excess = long - 1.0
+    first, square = excess * 2.0, _squared(excess)
+    other = _squared(short)
+    first, lost = _added(first, other[0])
+    first, rest = _added(first, square[0])
+    near = (length > 0.75) & (length < 1.5)
+    square_less_one = near.choose(first + (lost + rest + square[1] + other[1]), 0.0)
+    return near.choose(square_less_one.to("log1p") * 0.5, re), y.to("arctan2", x)
+
+
+@formula("log2")
+def _log2(z: Number) -> Number:
+    return _scaled_by(_log(z), 1 / LN2)
+
+
+@formula("log10")
+def _log10(z: Number) -> Number:
+    return _scaled_by(_log(z), 1 / LN10)
+
+
+def _scaled_by(z: Number, factor: float) -> Number:
+    return z[0] * factor, z[1] * factor
+
+
+def _added(x: Real, y: Real) -> Number:
+    """Return a sum and what it has lost by rounding (Knuth)."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
+
+
+def _squared(x: Real) -> Number:
+    """Return a square and what it has lost by rounding (Dekker)."""
+    spread = x * (2.0 ** ((_limits((x, x)).nmant + 2) // 2) + 1.0)
+    high = spread - (spread - x)
+    low = x - high
+    square = x * x
+    return square, (high * high - square) + high * low * 2.0 + low * low
