@@ -139,6 +139,7 @@ def state():
     found["occasions"] = len(config.occasions)
     found["observers"] = len(observers.observed_primitives), observers._users
     found["collector"] = gc.isenabled()
+    found["errstate"] = np.geterr()
     found["files"] = sorted(x.name for x in FILES.iterdir()) if FILES.exists() else []
     return found
 
@@ -569,6 +570,8 @@ def interrupt(name, error, at):
             except BaseException as caught:
                 kept = caught  # its traceback keeps every frame, as an interactive session does
                 found = None
+            if error is MemoryError:  # which may come where the setting is put back, as in NumPy's errstate
+                np.seterr(**before["errstate"])
             wrong = [] if kept is None or _is_of(kept, error) else [f"raises {kept!r}"]
             if kept is None and points.where and not heard and error is not MemoryError:
                 wrong.append("the error was dropped")
