@@ -110,6 +110,18 @@ def test_what_is_doubted_again_and_again_is_not_tried_any_more(monkeypatch):
     np.testing.assert_allclose(found, again, rtol=1e-14)
 
 
+@pytest.mark.parametrize("n", [0, 2])
+def test_doubts_of_complex_numbers_may_be_known_beforehand(n):
+    def total(x: Any) -> Any:
+        y = np.pad(x, 1, constant_values=2.163) ** -1
+        w = np.cos(np.arange(float(y.size)))
+        return 0.0 + np.sum(np.real(y) * w) + np.sum(np.imag(y) * w[::-1])
+
+    x, t = np.full(n, 1 - 0.5j), np.full(n, 0.5 + 1j)
+    product = lambda x: fg.hvp(total, (x,), (t,))[1]
+    np.testing.assert_allclose(fg.jit(product)(x), product(x), rtol=1e-12)
+
+
 def test_an_index_out_of_bounds_is_one_in_either_case():
     def f(x: Any, t: Any, i: Any) -> Any:
         return along(entropy)(x[i], t)

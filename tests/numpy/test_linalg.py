@@ -616,6 +616,8 @@ def test_stacks_are_loops(lead, m, n, dtype):
 def test_out_of_a_chain():
     out = fg.tensor(np.zeros((2, 3)))
     assert L.multi_dot([fg.tensor(M), A, A], out=out) is out
+    empty = np.array([], np.float32)  # beside which a list without numbers has no dtype of its own
+    assert L.multi_dot([fg.tensor(empty), []]).dtype == np.linalg.multi_dot([empty, []]).dtype == np.float32
     np.testing.assert_allclose(out.numpy(), M @ A @ A)
 
 

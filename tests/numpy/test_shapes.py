@@ -455,3 +455,10 @@ def test_layouts_are_not_known_while_a_function_is_staged():
     for order in "CF":
         f = lambda x, order=order: np.ravel(x, order)
         np.testing.assert_array_equal(fg.jit(f)(x), f(x))
+
+
+@pytest.mark.parametrize("way", [lambda f: f, fg.jit, lambda f: fg.jit(lambda x: fg.jvp(f, (x,), (x,)))])
+def test_arrays_of_other_ranks_are_not_joined(way):
+    """An empty list beside a matrix without rows looks alike along the other axis."""
+    with pytest.raises(ValueError, match=r"same number of dimensions|cannot be concatenated"):
+        way(lambda x: np.append(x, [], axis=-1))(np.zeros((0, 3)))

@@ -22,7 +22,7 @@ from fgrad.core.control_flow import PLAIN
 from fgrad.core.notes import Notes, noting
 from fgrad.core.observers import observed_primitives
 from fgrad.core.primitive import PRIMITIVES
-from fgrad.core.program import Program, applied, unexpected
+from fgrad.core.program import Program, Var, applied, unexpected
 from fgrad.core.rewriting.effects import communicates
 from fgrad.core.rewriting.liveness import with_programs
 from fgrad.core.trace import running
@@ -74,13 +74,15 @@ class Executable:
         self.name = name
         self.program = lowered(rolled(program))
         fast = speculative_program(self.program) if speculative and not donated else None
-        self.is_speculative = fast is not None
-        self._plan = Plan(fast or self.program, name, doubts=int(self.is_speculative), donated=donated)
+        plan = Plan(fast or self.program, name, doubts=int(fast is not None), donated=donated)
+        if any(np.any(doubt) for doubt in plan.doubts if not isinstance(doubt, Var)):  # it is always wrong
+            fast, plan = None, Plan(self.program, name, donated=donated)
+        self.is_speculative, self._plan = fast is not None, plan
         self._plan.marks = [
             m._replace(step=_with_compiled(m.step)) if isinstance(m.step, Python) else m
             for m in self._plan.marks
         ]
-        self._doubts = [self._plan.outputs.index(v) for v in self._plan.doubts]
+        self._doubts = [plan.outputs.index(v) for v in plan.doubts if isinstance(v, Var)]
         self._doubted = 0  # times in a row
         self._keeps = kept is None or self._plan.size <= kept
         self._is_operation = kept is not None

@@ -543,12 +543,16 @@ def _batch_concatenate(mapped: tuple[bool, ...], *xs: Any, axis: int) -> Any:
     return bind("concatenate", *full, axis=axis + 1)
 
 
+def _join(*xs: Any, axis: int) -> bool:
+    """Return whether arrays differ in their length along an axis only."""
+    return len({(len(x.shape), x.shape[:axis], x.shape[axis + 1 :]) for x in xs}) == 1
+
+
 def _shape_concatenate(*xs: Any, axis: int) -> Aval:
-    length = sum(x.shape[axis] for x in xs)
-    shape = xs[0].shape
-    if any((*x.shape[:axis], *x.shape[axis + 1 :]) != (*shape[:axis], *shape[axis + 1 :]) for x in xs):
+    if not _join(*xs, axis=axis):
         shapes = ", ".join(str(x.shape) for x in xs)
         raise ValueError(f"arrays of shapes {shapes} cannot be concatenated along axis {axis}")
+    shape, length = xs[0].shape, sum(x.shape[axis] for x in xs)
     return Aval((*shape[:axis], length, *shape[axis + 1 :]), np.result_type(*(x.dtype for x in xs)))
 
 
@@ -561,10 +565,7 @@ register(
         batch=_batch_concatenate,
         traits={SPREADS, KEEPS_C_ORDER, ASSEMBLES},
         parts=EACH,
-        stored=Stored(
-            {"axis": is_axis},
-            fits=lambda *xs, axis: len({(*x.shape[:axis], -1, *x.shape[axis + 1 :]) for x in xs}) == 1,
-        ),
+        stored=Stored({"axis": is_axis}, fits=_join),
     )
 )
 

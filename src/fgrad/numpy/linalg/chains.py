@@ -53,11 +53,11 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
     Source:
         Cormen, Leiserson, Rivest & Stein (2009), Introduction to Algorithms, 15.2.
     """
-    xs = together(*arrays)
-    if len(xs) < 2:
+    if len(arrays) < 2:
         raise ValueError("Expecting at least two arrays.")
-    if len(xs) == 2:
-        return products.dot(xs[0], xs[1], out)
+    if len(arrays) == 2:
+        return products.dot(arrays[0], arrays[1], out)
+    xs = together(*arrays)
     first, last = len(xs[0].shape) == 1, len(xs[-1].shape) == 1
     xs[0] = matrices.as_row(xs[0]) if first else xs[0]
     xs[-1] = matrices.as_column(xs[-1]) if last else xs[-1]
