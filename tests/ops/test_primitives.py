@@ -17,7 +17,7 @@ from tests.helpers import grouped
 from tests.scipy.special_cases import CASES, operands
 
 import fgrad as fg
-from fgrad.core.primitive import ITSELF, PRIMITIVES
+from fgrad.core.primitive import ITSELF, LARGE, PRIMITIVES
 from fgrad.core.tensor import binary, bind, unary
 from fgrad.expr.atoms import ATOMS
 from fgrad.ops.indexing import HOLE
@@ -1330,3 +1330,42 @@ def test_steps_that_work_element_by_element(sample):
         assert not np.any(jacobian[~np.eye(x.size, dtype=bool)])
         loss = fg.grad(lambda x: np.sum(f(x) ** 2))
         np.testing.assert_allclose(fg.vmap(loss)(np.stack([x, x]))[1], loss(x), rtol=1e-12)
+
+
+ONE_BY_ONE = {"matrix_function", "frechet", "log_frechet", "riccati", "roots"}  # Python goes through a stack
+
+
+def many(sample: Sample) -> int:
+    """Return how many examples it takes for the largest argument to be worth compiled loops."""
+    return 9 if sample.primitive in ONE_BY_ONE else LARGE // max(1, *map(np.size, sample.args)) + 1
+
+
+@grouped("sample", [s for s in SAMPLES if s.primitive not in FLAT], "primitive", quick=2)
+def test_large_arrays_have_the_values_and_derivatives_of_small_ones(sample):
+    """Many examples at once, of large arrays, are the example: loops for large arrays are other code."""
+    floats = [i for i, a in enumerate(sample.args) if isinstance(a, np.ndarray) and a.dtype.kind in "fc"]
+    if not any(sample.args[i].size for i in floats):
+        return
+
+    def f(*xs):
+        filled = list(sample.args)
+        for i, x in zip(floats, xs, strict=True):
+            filled[i] = x
+        out = bind(sample.primitive, *filled, **sample.params)
+        kept = out if isinstance(out, tuple) else (out,)
+        return [y for y in kept if y.dtype.kind in "fc"]
+
+    count, xs = many(sample), [sample.args[i] for i in floats]
+    stacked = lambda x: np.repeat(np.asarray(x)[None], count, 0)
+    with np.errstate(all="ignore"):
+        values, pullback = fg.vjp(f, *xs)
+        cts = [np.cos(1.0 + np.arange(y.size)).reshape(y.shape).astype(y.dtype) for y in values]
+        slopes = pullback(cts)
+        large_values, pullback = fg.vjp(fg.vmap(f), *map(stacked, xs))
+        large_slopes = pullback(list(map(stacked, cts)))
+    for large, small in zip([*large_values, *large_slopes], [*values, *slopes], strict=True):
+        assert large.shape == (count, *small.shape)
+        assert large.dtype == small.dtype
+        room = 5e-5 if small.dtype.char in "fF" else 1e-11 if small.dtype.char in "dD" else 2e-2
+        size = np.abs(small[np.isfinite(small)]).max(initial=1.0)
+        np.testing.assert_allclose(large, stacked(small), rtol=room, atol=room * size)

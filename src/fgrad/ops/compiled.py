@@ -124,11 +124,11 @@ class FastUfunc:
         self._kinds, self._silent = kinds, silent
 
     def __call__(self, *operands: Any) -> Any:
-        """Return the result for `operands`."""
+        """Return the result for `operands`, of which one more is memory that it may be written to."""
         first = operands[0]
         if first.__class__ is np.ndarray and first.size < MEDIUM:
             return self._ufunc(*operands)
-        given = _for_kernels(operands, self._kinds, MEDIUM)
+        given = _for_kernels(operands[: len(self._params)], self._kinds, MEDIUM)
         if given is None or np.geterr()["under"] != "ignore":
             return self._ufunc(*operands)
         out = self._kernel(*given)
@@ -150,18 +150,18 @@ class FastPower(FastUfunc):
         x = params[0]
         self._cube = FastUfunc((x,), x * x * x, lambda x: ufunc(x, 3), kinds)
 
-    def __call__(self, x: Any, y: Any) -> Any:
-        """Return `x ** y`."""
+    def __call__(self, x: Any, y: Any, *out: Any) -> Any:
+        """Return `x ** y`, which may be written to `out`."""
         if x.__class__ is not np.ndarray or x.size < MEDIUM or x.dtype not in FLOATS:
-            return self._ufunc(x, y)
+            return self._ufunc(x, y, *out)
         if y.__class__ is int or y.__class__ is float:
             exponent = y
         elif np.ndim(y) == 0 and y.dtype == x.dtype:
             exponent = y.item()
         else:
-            return super().__call__(x, y)
+            return super().__call__(x, y, *out)
         if exponent in {-1, 0, 1, 2} or abs(exponent) > 1e9:
-            return self._ufunc(x, y)
+            return self._ufunc(x, y, *out)
         return self._cube(x) if exponent == 3 else super().__call__(x, exponent)
 
 
