@@ -952,7 +952,8 @@ def confirmed(
             raise Undetermined
         if lost and POLES.search(source) and case.way in FIRST | SECOND and pushes(case, xs):
             raise Undetermined
-        if case.way in SECOND and TOUCHES.search(source) and is_special(case):
+        twice = case.way in SECOND or differentiates(case)
+        if twice and TOUCHES.search(source) and is_special(case):
             raise Undetermined
         if ((lost and POLES.search(source)) or CHOICES.search(source)) and is_special(case):
             raise Undetermined

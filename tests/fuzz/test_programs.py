@@ -127,3 +127,16 @@ def test_slopes_of_extrema_of_extrema_are_excused_where_both_tie(values, way):
     shares = [[0.75, 0.25], [0.75, 0.45]] if values[1] == 1 else [[1.0, 0.0], [0.75, 0.25]]
     between = [oracles.lies_between(np.array(y), case, case.program.arrays(), 0) for y in shares]
     assert between == [True, False]
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_slopes_of_slopes_of_extrema_are_excused_where_those_close_by_are_right(around, monkeypatch):
+    steps = "v0 = fg.grad(lambda t: np.max(t * t, initial=0.0))(x0)", "v1 = v0 + 1"
+    case = Case(Program((Input("f8", (1,), (0.0,)),), steps, ("v1",)), way="jit(jvp)")
+    with kernels_in_python():
+        assert not verdict(case).is_finding
+        push = oracles.PUSHED["jit(jvp)"]
+        wrong = lambda total, ys: push(total, ys) + 1e6 * (around or ys[0][0] == 0)
+        monkeypatch.setitem(oracles.PUSHED, "jit(jvp)", wrong)
+        monkeypatch.setattr(oracles, "agree", lambda *args: None)  # as where both modes are wrong
+        assert verdict(case).is_finding is around
