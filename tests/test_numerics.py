@@ -487,3 +487,17 @@ def test_second_order_of_complex_functions():
     close(fg.grad(lambda z: np.imag(square(z)))(Z), np.array(2j))
     close(fg.jvp(square, (Z,), (1j,))[1], np.array(-2j))
     close(fg.grad(fg.grad(np.sin, holomorphic=True), holomorphic=True)(Z), -np.sin(Z))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("f", [np.prod, np.cumprod, lambda x: np.prod(x.reshape(2, 2))])
+@pytest.mark.parametrize("way", [lambda f: f, fg.jit, fg.checkpoint])
+def test_slopes_of_products_are_zero_beside_zeros_also_where_other_products_overflow(f, dtype, way):
+    big = np.sqrt(np.finfo(dtype).max) * 2
+    for x in ([0, 2, big, big], [big, big, 2, 0]):
+        x = np.array(x, dtype)
+        if f is np.cumprod and x[0]:
+            continue
+        with np.errstate(over="ignore", invalid="ignore"):
+            slopes = way(fg.grad(lambda x: np.sum(f(x))))(x)
+        np.testing.assert_array_equal(slopes, np.where(x == 0, np.inf, 0))

@@ -453,7 +453,7 @@ def ordering(g: Growth, a: str, v: Any) -> Any:
         f"np.argsort({a}, axis={k}, kind='stable')",
         f"np.sort({a}, axis=None)",
         f"np.flip(np.sort({a}, {k}), {k})",
-        f"np.sort(np.partition({a}, {n // 2}, axis={k})[..., :1], {k})",
+        f"np.sort(np.take(np.partition({a}, {n // 2}, axis={k}), range({n // 2 + 1}), {k}), {k})",
         f"np.unique({a})",
         f"np.searchsorted(np.sort(np.ravel({a})), {a})",
         f"np.argmax({a}, {k})",

@@ -353,6 +353,28 @@ def test_large_arrays_beside_numbers_of_python(f, number):
     np.testing.assert_array_equal(fg.jvp(lambda x: x * number, (x,), (x,))[1], x * number)
 
 
+BINARY = [name for name in LARGE_VALUES if getattr(np, name).nin == 2]
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize(
+    "number", [False, True, 0, 2, 0.5, 2j, np.True_, np.int8(2), np.float32(2), np.float64(2), np.csingle(2)]
+)
+def test_large_arrays_beside_numbers_of_any_kind(name, number):
+    f, x = getattr(np, name), np.linspace(0.5, 2.0, LARGE)
+    for first, second in ((x, number), (number, x), (x, np.asarray(number)), (x, np.full(LARGE, number))):
+        try:
+            with np.errstate(all="ignore"):
+                expected = f(first, second)
+        except TypeError:  # no remainders of complex numbers
+            continue
+        lifted = [fg.tensor(v) if v is x else v for v in (first, second)]
+        with np.errstate(all="ignore"):
+            found = f(*lifted).numpy()
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
 @pytest.mark.parametrize("dtype", "fd")
 @pytest.mark.parametrize("exponent", [-6, -3.0, -2, -1, -0.5, 0, 0.5, 1.0, 2, 3, 3.0, 4, 7, 2.5], ids=str)
 def test_powers_of_large_arrays(exponent, dtype):

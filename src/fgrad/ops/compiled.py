@@ -156,7 +156,7 @@ class FastPower(FastUfunc):
             return self._ufunc(x, y, *out)
         if y.__class__ is int or y.__class__ is float:
             exponent = y
-        elif np.ndim(y) == 0 and y.dtype == x.dtype:
+        elif np.ndim(y) == 0 and hasattr(y, "dtype") and y.dtype == x.dtype:
             exponent = y.item()
         else:
             return super().__call__(x, y, *out)

@@ -88,7 +88,8 @@ def _prod(ct: Any, x: Any, *, axes: Axes) -> Any:
     order = (*last, *axes)
     rows = reshape(bind("transpose", x, axes=order), (*kept, math.prod(x.shape[i] for i in axes)))
     axis = len(kept)
-    others = _products_before(rows, axis) * reverse(_products_before(reverse(rows, axis), axis), axis)
+    behind = reverse(_products_before(reverse(rows, axis), axis), axis)
+    others = bind("both", _products_before(rows, axis), behind)  # one may overflow beside a zero
     back = reshape(others, tuple(x.shape[i] for i in order))
     inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
     return expand(ct, x.shape, axes) * bind("transpose", back, axes=inverse)
@@ -168,7 +169,7 @@ def _suffix(ct: Any, a: Any, axis: int) -> Any:
 
 def _cumprod(ct: Any, x: Any, *, axis: int) -> Any:
     # out_i = x_i out_(i-1): the recurrence with out_(-1) = 1, right also where elements are zero
-    return _suffix(ct, x, axis) * _products_before(x, axis)
+    return bind("both", _suffix(ct, x, axis), _products_before(x, axis))  # one may overflow beside a zero
 
 
 def _recur_first(ct: Any, out: Any, x: Any, *, axis: int) -> Any:
