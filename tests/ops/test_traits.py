@@ -127,6 +127,18 @@ def test_chooses(sample):
     np.testing.assert_array_equal(run(sample, sample.args), np.where(np.asarray(c, bool), x, y))
 
 
+@every(p.ADDS)
+def test_adds(sample):
+    x, y = sample.args
+    np.testing.assert_array_equal(run(sample, sample.args), np.asarray(x) + y)
+
+
+@every(p.TRANSPOSES)
+def test_transposes(sample):
+    (x,) = sample.args
+    np.testing.assert_array_equal(run(sample, sample.args), np.transpose(x, sample.params["axes"]))
+
+
 @every(p.REARRANGES)
 def test_rearranges(sample):
     (x,) = sample.args

@@ -17,7 +17,7 @@ from fgrad.compiler.library import ON_PAIRS, applied_by, is_native
 from fgrad.compiler.products import arranged, is_inline
 from fgrad.compiler.simplify.constants import cast
 from fgrad.core.aval import Aval, aval_of
-from fgrad.core.primitive import ASSEMBLES, PRIMITIVES
+from fgrad.core.primitive import ASSEMBLES, PRIMITIVES, TRANSPOSES
 from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.rewriting.operations import Operations
 from fgrad.core.tensor import Tensor
@@ -372,7 +372,7 @@ def _reordered(w: _Writer, x: Var, letters: str, order: str) -> Var:
 def _untransposed(w: _Writer, x: Var, letters: str) -> tuple[Var, str]:
     """Return what `x` is the transpose of, and the letters of its axes."""
     e = w.makers.get(x)
-    if e is None or e.name != "transpose" or not isinstance(e.args[0], Var):
+    if e is None or TRANSPOSES not in e.traits or not isinstance(e.args[0], Var):
         return x, letters
     place = dict(zip(e.params["axes"], letters, strict=True))
     return e.args[0], "".join(place[i] for i in range(len(letters)))
@@ -412,7 +412,7 @@ def _refuse(w: _Writer, wrong: Var) -> None:
 def _solved(w: _Writer, name: str, a: Var, b: Var, shape: Any, params: dict[str, Any]) -> Any:
     """Let the matrices of systems be read as they lie, if they are transposes of others."""
     e = w.makers.get(a)
-    if e is not None and e.name == "transpose" and e.params["axes"] == _swapping(a):
+    if e is not None and TRANSPOSES in e.traits and e.params["axes"] == _swapping(a):
         a, params = e.args[0], params | {"turned": True}
     out = Var(Aval(shape, b.aval.dtype), f"d{w.count}")
     made = Equation(name, (a, b), params, (out,), w.line)

@@ -27,11 +27,12 @@ from fgrad.compiler.library import is_native
 from fgrad.compiler.pairs import in_pairs
 from fgrad.core.aval import Aval, aval_of
 from fgrad.core.control_flow import PLAIN, Branches, Scan, While, programs_of
-from fgrad.core.primitive import PRIMITIVES
+from fgrad.core.primitive import ADDS, PRIMITIVES
 from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.rewriting.effects import has_effect
 from fgrad.core.rewriting.keys import Keys
 from fgrad.core.rewriting.liveness import eliminate
+from fgrad.core.rewriting.operations import added
 
 LONG = 600  # equations: shorter programs are compiled as they are, and run as fast as they can
 TURNS = 8  # steps, at least, of a loop
@@ -444,7 +445,7 @@ class _Roller:
                 return False
             carry = carry or carried
             following = users.get(carried or place, [])
-            if len(following) != 1 or self.equations[loop.start + following[0]].name != "add":
+            if len(following) != 1 or ADDS not in self.equations[loop.start + following[0]].traits:
                 return False
             (k,) = following
             if k == first:
@@ -729,7 +730,8 @@ class _Roller:
             source = carry.source
             total = self._made_by(loop, source, loop.turns - 1)  # type: ignore[arg-type]
             so_far = self.extracts.get(total) or loop.lasts.setdefault(carry, self._new(aval))
-            self.extracts[total] = self._emit("add", [so_far, placed], aval)
+            self.extracts[total] = self._new(aval)
+            self.made.append(added(so_far, placed, self.extracts[total]))
 
     def _equation(self, loop: _Loop) -> Equation:
         """Return the loop as one operation."""

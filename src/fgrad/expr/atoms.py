@@ -221,10 +221,10 @@ def _heaviside(_: Expr, x: Expr, y: Expr) -> tuple[Operand, Operand]:
 # Flags: s = singular, the slope may be infinite; r = real, the slopes do not hold for complex arguments;
 # z = a product in which zero wins (sz: where its first factor is zero); m = moves, c = cheap,
 # k = commutative, n = never -0.0, a = gives infinity or NaN wherever an operand has some, f = the first one,
-# p = gives one of its operands; i, t = the code holds for integers and for truth values, 1, 0 = takes
-# the time of one of the fastest operations, or of none; o, d = Python's operators call it, d = and it gives a
-# float; u = fused: large arrays take a compiled loop, here and in the reverse step; q = quiet: NumPy never
-# warns of its arguments and results; w = refuses some integers.
+# p = gives one of its operands, + = adds them; i, t = the code holds for integers and for truth values,
+# 1, 0 = takes the time of one of the fastest operations, or of none; o, d = Python's operators call it,
+# d = and it gives a float; u = fused: large arrays take a compiled loop, here and in the reverse step;
+# q = quiet: NumPy never warns of its arguments and results; w = refuses some integers.
 # fmt: off
 ATOMS: dict[str, Atom] = {
     # name                code                    reference        slopes (f is the atom's own value)
@@ -232,7 +232,7 @@ ATOMS: dict[str, Atom] = {
                           on_integers="{}", on_truths="{}"),
     "negative":      Atom("(-{})",                np.negative,     lambda f, x: (-1,), "cf1o",
                           on_integers="-{}"),
-    "add":           Atom("({} + {})",            np.add,          lambda f, x, y: (1, 1), "ckai1o"),
+    "add":           Atom("({} + {})",            np.add,          lambda f, x, y: (1, 1), "cki+a1o"),
     "subtract":      Atom("({} - {})",            np.subtract,     lambda f, x, y: (1, -1), "cai1o"),
     "multiply":      Atom("({} * {})",            np.multiply,     lambda f, x, y: (y, x), "ckai1o"),
     "divide":        Atom("({} / {})",            np.divide,       lambda f, x, y: (1 / y, -f / y), "sfd"),

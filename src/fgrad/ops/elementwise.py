@@ -11,6 +11,7 @@ import numpy as np
 from fgrad.backend.devices import as_array
 from fgrad.core.aval import Aval
 from fgrad.core.primitive import (
+    ADDS,
     BILINEAR,
     CHEAP,
     CHOOSES,
@@ -47,7 +48,7 @@ from fgrad.ops.linear import convert, with_rank
 
 _TRAITS = {  # by the flags of atoms
     "m": MOVES, "c": CHEAP, "k": COMMUTATIVE, "z": BILINEAR, "n": NEVER_NEGATIVE_ZERO,
-    "a": SPREADS, "f": SPREADS_FIRST, "p": SELECTS,
+    "a": SPREADS, "f": SPREADS_FIRST, "p": SELECTS, "+": ADDS,
 }  # fmt: skip
 PARAMS = tuple(map(var, ("x", "y", "z")))
 CT, OUT = var("ct"), var("out")

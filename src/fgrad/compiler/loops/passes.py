@@ -15,10 +15,11 @@ from fgrad.compiler.loops.cse import once
 from fgrad.compiler.loops.fusion import joined
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Code, Scan, While
-from fgrad.core.primitive import CONTRACTION, MOVES, TOTAL, TOTAL_OF_FLOATS
+from fgrad.core.primitive import ADDS, CONTRACTION, MOVES, TOTAL, TOTAL_OF_FLOATS
 from fgrad.core.program import Equation, Program, Var
 from fgrad.core.rewriting.effects import has_effect
 from fgrad.core.rewriting.liveness import live
+from fgrad.core.rewriting.operations import added
 from fgrad.core.rewriting.substitution import renewed, substituted
 
 Loop = Scan | While
@@ -209,7 +210,7 @@ def _counts(e: Equation, v: Any) -> bool:
         if out is v and not isinstance(init[k], Var) and init[k] == 0:
             maker = [s for s in code.body.equations if code.body.outputs[k] in s.outs]
             counter = code.body.inputs[code.consts + k]
-            return bool(maker) and maker[0].name == "add" and _is_next(maker[0].args, counter)
+            return bool(maker) and ADDS in maker[0].traits and _is_next(maker[0].args, counter)
     return False
 
 
@@ -321,7 +322,7 @@ def _summed_after(e: Equation) -> list[Equation]:
     for k in range(m):
         total, y = body.inputs[n + k], body.outputs[k]
         s = maker.get(y) if isinstance(y, Var) else None
-        if s is None or s.name != "add" or uses.get(total) != 1 or uses[y] != 1:
+        if s is None or ADDS not in s.traits or uses.get(total) != 1 or uses[y] != 1:
             continue
         factor = next((a for a in s.args if a is not total), None)
         product = maker.get(factor) if isinstance(factor, Var) else None
@@ -365,5 +366,5 @@ def _summed_after(e: Equation) -> list[Equation]:
         else:
             part = Var(e.outs[k].aval, "v")
             after.append(Equation(product.name, factors, whole, (part,), e.line))
-            after.append(Equation("add", (init[k], part), {}, (e.outs[k],), e.line))
+            after.append(added(init[k], part, e.outs[k], e.line))
     return [loop, *after]

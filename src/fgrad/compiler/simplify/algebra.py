@@ -14,7 +14,7 @@ import numpy as np
 
 from fgrad.compiler.simplify.constants import cast, is_constant, number
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
-from fgrad.core.primitive import NEVER_NEGATIVE_ZERO, PRIMITIVES
+from fgrad.core.primitive import ADDS, NEVER_NEGATIVE_ZERO, PRIMITIVES
 from fgrad.core.program import Equation, Var
 
 ALGEBRA = Rules()
@@ -96,7 +96,7 @@ def _is_never_negative_zero(made: Equation | None) -> bool:
     return made is not None and NEVER_NEGATIVE_ZERO in PRIMITIVES[made.name].traits
 
 
-@ALGEBRA.on("add")
+@ALGEBRA.on_those(ADDS)
 def addition(rw: Rewriting, e: Equation) -> Any:
     """X + -0.0 = x, x + x = 2 x, x + (-y) = x - y, and choices that complete each other."""
     x, y = e.args

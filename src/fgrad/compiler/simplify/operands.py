@@ -8,7 +8,7 @@ import numpy as np
 
 from fgrad.compiler.simplify.constants import folded, is_constant
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules, is_elementwise
-from fgrad.core.primitive import AVERAGES, CASTS, PRIMITIVES, REARRANGES
+from fgrad.core.primitive import AVERAGES, CASTS, PRIMITIVES, REARRANGES, REPEATS
 from fgrad.core.program import Equation, Var
 
 FOLDING, OPERANDS = Rules(), Rules()
@@ -47,7 +47,7 @@ def spread_operands(rw: Rewriting, e: Equation) -> Any:
 def _loose(rw: Rewriting, a: Any) -> Any:
     """Return an operand without what broadcasting does anyway."""
     while a.__class__ is Var:
-        e = rw.maker(a, "broadcast_to", "reshape")
+        e = rw.made_by(a, REPEATS) or rw.maker(a, "reshape")
         if e is None:
             return a
         inner = e.args[0]

@@ -14,6 +14,7 @@ from fgrad.compiler.simplify.constants import is_constant, number, typed
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
 from fgrad.compiler.simplify.shapes import SUMMED, Box, is_whole, remaining, take, through, undropped
 from fgrad.core.aval import Shape
+from fgrad.core.primitive import REPEATS, TRANSPOSES
 from fgrad.core.program import Equation
 
 REDUCTIONS = Rules()
@@ -21,7 +22,7 @@ REDUCTIONS = Rules()
 
 def _repeated(rw: Rewriting, x: Any) -> tuple[Any, set[int]] | None:
     """Return what `x` repeats and the axes along which it does, if it is a broadcast."""
-    made = rw.maker(x, "broadcast_to")
+    made = rw.made_by(x, REPEATS)
     if made:
         inner = made.args[0]
         small, shape = rw.aval(inner).shape, x.aval.shape
@@ -123,7 +124,7 @@ def contracted(rw: Rewriting, e: Equation) -> Any:
     for left, right, names, others, flipped in ((x, y, a, b, False), (y, x, b, a, True)):
         if (found := _repeated(rw, left)) and found[1] and all(rw.aval(left).shape):
             return _with_repeated(rw, e, (left, right, names, others), found, flipped=flipped)
-        if made := rw.maker(left, "transpose"):
+        if made := rw.made_by(left, TRANSPOSES):
             moved = [""] * len(names)
             for c, axis in zip(names, made.params["axes"], strict=True):
                 moved[axis] = c

@@ -33,6 +33,10 @@ class Rules:
         """Return the decorator that adds a rule for some primitives."""
         return self.on_all(frozenset(names).__contains__)
 
+    def on_those(self, trait: str) -> Callable[[Rule], Rule]:
+        """Return the decorator that adds a rule for all primitives that have a trait."""
+        return self.on_all(lambda name: trait in PRIMITIVES[name].traits)
+
     def on_all(self, wanted: Callable[[str], bool] = lambda _: True) -> Callable[[Rule], Rule]:
         """Return the decorator that adds a rule for all primitives whose names are wanted."""
 
@@ -106,6 +110,11 @@ class Rewriting(Operations):
             return None
         e = self._maker.get(x)
         return e if e is not None and (not names or e.name in names) else None
+
+    def made_by(self, x: Any, trait: str) -> Equation | None:
+        """Return the equation that makes `x`, if its primitive has a trait."""
+        e = self.maker(x)
+        return e if e is not None and trait in e.traits else None
 
     def negation(self, x: Any, user: Equation) -> Equation | None:
         """Return the equation that negates to `x`, unless integers wrap before `user` widens them."""

@@ -21,7 +21,7 @@ from fgrad.compiler.simplify.algebra import denial_of
 from fgrad.compiler.simplify.constants import Constants
 from fgrad.compiler.simplify.passes import simplify
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
-from fgrad.core.primitive import SPREADS, SPREADS_FIRST
+from fgrad.core.primitive import ADDS, SPREADS, SPREADS_FIRST
 from fgrad.core.program import Equation, Program, Var
 
 _ROUNDS = 2  # what a choice hid is seen in the second one
@@ -88,7 +88,8 @@ class Speculation(Rules):
         super().__init__()
         self.doubtful: set[Var] = set()
         self.on("where")(self._choice)
-        self.on("add", "subtract")(self._common_divisor)
+        self.on_those(ADDS)(self._common_divisor)
+        self.on("subtract")(self._common_divisor)
         self.on("scale")(self._quotient)
 
     def _choice(self, rw: Rewriting, e: Equation) -> Any:

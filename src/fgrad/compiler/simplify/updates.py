@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from fgrad.compiler.simplify.rewriting import Rewriting, Rules
 from fgrad.compiler.simplify.shapes import Box, boxes, index_of, joined, kept_lengths, lengths, padded, part
 from fgrad.core.aval import Aval, Shape
+from fgrad.core.primitive import ADDS
 from fgrad.core.program import Equation
 
 ASSEMBLY = Rules()
@@ -25,11 +26,11 @@ class Part(NamedTuple):
     place: tuple[Box, ...]
 
 
-@ASSEMBLY.on("add")
+@ASSEMBLY.on_those(ADDS)
 def added(rw: Rewriting, e: Equation) -> Any:
     """Add up arrays that are zero but for a part: one array of all parts."""
     (out,) = e.outs
-    if rw.goes_into(out, "add"):
+    if rw.goes_into(out, e.name):
         return None
     shape, others = out.aval.shape, []
     parts: list[Part] = []
@@ -99,7 +100,7 @@ def _wider(rw: Rewriting, e: Equation) -> Any:
     number = rw.scalar(value)
     if place is None or number is None:
         return None
-    summed = rw.maker(base, "add")
+    summed = rw.made_by(base, ADDS)
     for x, y in (summed.args, summed.args[::-1]) if summed else ():
         held = part(rw, y, shape)
         if held and rw.aval(x) == base.aval and _place(shape, held[1]) == place:

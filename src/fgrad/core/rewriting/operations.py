@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fgrad.core.program import aval_out
+from fgrad.core.aval import Aval
+from fgrad.core.program import Equation, Var, aval_out
 
 
 def _named(name: str) -> Callable[..., Any]:
@@ -15,6 +16,17 @@ def _named(name: str) -> Callable[..., Any]:
     write.__name__ = name
     write.__doc__ = f"Return the result of `{name}`."
     return write
+
+
+def added(x: Any, y: Any, out: Var, line: str = "") -> Equation:
+    """Return the equation by which `out` is the sum of two values."""
+    return Equation("add", (x, y), {}, (out,), line)
+
+
+def transposed(x: Var, axes: Sequence[int], line: str = "") -> Equation:
+    """Return the equation that puts the axes of `x` in another order."""
+    out = Var(Aval(tuple(x.aval.shape[a] for a in axes), x.aval.dtype), "v")
+    return Equation("transpose", (x,), {"axes": tuple(axes)}, (out,), line)
 
 
 class Operations:

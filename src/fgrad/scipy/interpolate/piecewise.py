@@ -12,7 +12,7 @@ from fgrad.core.tensor import bind
 from fgrad.extend.engine import as_value, convert, reshape, together
 from fgrad.numpy.indexing import stop_gradient, take
 from fgrad.numpy.reductions import diff
-from fgrad.numpy.shapes import concatenate
+from fgrad.numpy.shapes import concatenate, transpose
 from fgrad.scipy.linalg import arguments
 
 # ---- places
@@ -57,7 +57,7 @@ def along(y: Any, x_rank: int, axis: int) -> Any:
         return y
     n = len(y.shape)
     order = (*range(x_rank, x_rank + axis), *range(x_rank), *range(x_rank + axis, n))
-    return bind("transpose", y, axes=order)
+    return transpose(y, order)
 
 
 class PPoly:

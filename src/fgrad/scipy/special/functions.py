@@ -18,6 +18,7 @@ from fgrad.extend.engine import (
     Expr,
     as_array,
     axes_of,
+    broadcast_to,
     call,
     convert,
     elsewhere,
@@ -199,7 +200,7 @@ def logsumexp(
         return nn.logsumexp(a, axis, b=b, keepdims=keepdims)
     a, weights = inexact(a), inexact(1.0 if b is None else b)
     shape = np.broadcast_shapes(a.shape, weights.shape)
-    a, weights = (bind("broadcast_to", v, shape=shape) for v in (a, weights))
+    a, weights = (broadcast_to(v, shape) for v in (a, weights))
     a = bind("where", bind("equal", weights, 0), -np.inf, a)
     axes = tuple(sorted(axes_of(axis, len(shape))))
     kept = tuple(1 if i in axes else n for i, n in enumerate(shape))

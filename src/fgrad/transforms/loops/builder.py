@@ -9,9 +9,9 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Code
-from fgrad.core.primitive import PRIMITIVES
 from fgrad.core.program import Equation, Program, Region, Var, aval_out
 from fgrad.core.rewriting.liveness import live
+from fgrad.core.rewriting.operations import transposed
 from fgrad.core.rewriting.substitution import renewed
 from fgrad.ops.linear import CONVERT
 from fgrad.transforms.stage import staged
@@ -93,18 +93,14 @@ class Builder:
         program, _ = staged(lambda *xs: [fun(*xs)], list(map(aval_out, args)))
         return self.inline(program, args)[0]
 
-    def op(self, name: str, *args: Any, **params: Any) -> Any:
-        """Add one operation, and return its result."""
-        aval = PRIMITIVES[name].shape(*map(aval_out, args), **params)  # type: ignore[misc]
-        return self.emit(name, args, params, [aval], self.line)[0]
-
     def swapped(self, x: Any) -> Any:
         """Return `x` with its first two axes swapped."""
         if not isinstance(x, Var):
             return np.swapaxes(x, 0, 1)
         if x not in self.moved:
             axes = (1, 0, *range(2, x.aval.ndim))
-            made = self.op("transpose", x, axes=axes)
+            self.equations.append(transposed(x, axes, self.line))
+            (made,) = self.equations[-1].outs
             self.moved[x], self.moved[made] = made, x
         return self.moved[x]
 

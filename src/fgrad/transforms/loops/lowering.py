@@ -41,6 +41,7 @@ from fgrad.core.control_flow import (
     order,
     programs_of,
 )
+from fgrad.core.primitive import ADDS
 from fgrad.core.program import Equation, Program, Var, aval_out
 from fgrad.core.rewriting.liveness import live, with_programs
 from fgrad.core.rewriting.substitution import renewed
@@ -140,7 +141,7 @@ class _Builder(VJPBuilder, BatchBuilder):
                 del self.equations[equations:]
                 self.moved = moved
         avals = [v.aval for v in e.outs]
-        if e.name == "add" and all(isinstance(a, Var) for a in args):  # of cotangents of stacked values
+        if ADDS in e.traits and all(isinstance(a, Var) for a in args):  # of cotangents of stacked values
             swapped = [self.moved.get(a) for a in args]
             if all(v and isinstance(v.aval, Grown) for v in swapped):
                 return [self.swapped(self.apply(e, swapped)[0])]

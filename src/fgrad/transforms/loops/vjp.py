@@ -9,8 +9,9 @@ import numpy as np
 
 from fgrad.core.aval import Aval
 from fgrad.core.control_flow import Branches, Code, Scan, While
-from fgrad.core.program import Equation, Program, Var, aval_out
+from fgrad.core.program import Program, Var, aval_out
 from fgrad.core.rewriting.liveness import inputs_for
+from fgrad.core.rewriting.operations import added
 from fgrad.transforms.loops.builder import BOOL, Builder, Flags, cast, only, zero_if_none
 from fgrad.transforms.loops.partial_eval import Cut, Joint, is_float, reaching
 
@@ -94,11 +95,10 @@ class VJPBuilder(Builder):
                 strict=True,
             )
         )
-        builder = Builder(self.line)
-        builder.equations = list(cut.back)
-        added = [
-            builder.emit("add", [t, found[i]], {}, [t.aval], self.line)[0]
-            for t, i in zip(totals, sums, strict=True)
+        ends_of_sums = [Var(t.aval, "v") for t in totals]
+        back = [
+            *cut.back,
+            *(added(t, found[i], y, self.line) for t, i, y in zip(totals, sums, ends_of_sums, strict=True)),
         ]
         ends = [zero_if_none(found[n + k], carry_in[k].aval) for k in live_carry]
         x_places = [i for i in range(n + m, len(wants)) if wants[i] and found[i] is not None]
@@ -113,13 +113,13 @@ class VJPBuilder(Builder):
         ]
         outputs = [
             *ends,
-            *added,
+            *ends_of_sums,
             *(found[i] for i in x_places),
         ]
         carries = len(live_carry) + len(sums)
         length = code.length if isinstance(code, Scan) else None
         made = Scan(
-            only(inputs, builder.equations, outputs),
+            only(inputs, back, outputs),
             n,
             carries,
             length,
@@ -159,7 +159,7 @@ class VJPBuilder(Builder):
             outs = self.add(made, args)
             return outs, args[0] if code.length is None else code.length
         counter, after = (Var(Aval((), np.dtype(int)), name) for name in ("n", "m"))
-        step = Equation("add", (counter, 1), {}, (after,), self.line)
+        step = added(counter, 1, after, self.line)
         body = only(
             [*cut.inputs, counter],
             [*cut.ahead, step],
