@@ -56,7 +56,7 @@ SYMMETRIC: dict[str, Any] = {  # where eigenvalues stay real only along symmetri
 }
 SINGULAR: dict[str, Any] = {
     "zeros": np.zeros((3, 3)),
-    "of rank two": turned(0, 1, 3) @ TURN,
+    "of rank two": np.array([[1.0, 2, 0], [0, 1, 3], [1, 3, 3]]),  # exactly
     "complex of rank one": np.outer([1.0, 2j, 3], [1, 0, 2 - 1j]),
     "nilpotent": np.diag([1.0, 1], 1),
     "of rank one": np.outer([1.0, 2, 3], [1, 0, 2]),
