@@ -231,6 +231,10 @@ def linear() -> list[Sample]:
         found += with_dtypes("reshape", lambda x, new=new: np.reshape(x, new), shape, shape=new, label=label)
     for shape, axes in [((2, 3), (1, 0)), ((2, 3, 4), (2, 0, 1)), ((), ()), ((0, 3), (1, 0)), ((2,), (0,))]:
         found += with_dtypes("transpose", lambda x, axes=axes: np.transpose(x, axes), shape, axes=axes)
+    for shape, shifts, axes in [((5,), (2,), (0,)), ((2, 3), (1, 2), (0, 1)), ((2, 0, 3), (1,), (2,))]:
+        found += with_dtypes(
+            "roll", lambda x, k=shifts, i=axes: np.roll(x, k, i), shape, shifts=shifts, axes=axes
+        )
     for shape, new in [((3,), (2, 3)), ((2, 1), (2, 3)), ((), (2,)), ((1, 3), (0, 3)), ((2, 3), (2, 3))]:
         found += with_dtypes(
             "broadcast_to",

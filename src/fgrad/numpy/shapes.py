@@ -653,17 +653,13 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     axes = normalize_axis_tuple(axis, len(a.shape), allow_duplicate=True)
     several = np.ndim(shift) > 0 or len(axes) > 1
     moves = zip(*np.broadcast_arrays(shift, axes), strict=True) if several else [(shift, axes[0])]
-    given = a
-    for s, i in moves:
-        n = a.shape[i]
-        k = int(s) % n if n else 0
-        if k:
-            lead = (slice(None),) * int(i)
-            parts = (slice(n - k, None), slice(None, n - k))
-            a = bind("concatenate", *(bind("slice", a, index=(*lead, p)) for p in parts), axis=int(i))
-    if a is given:  # nothing moved: the result is a copy all the same
+    total = dict.fromkeys(axes, 0)
+    for k, i in moves:
+        total[int(i)] += int(k)
+    places = {i: k % a.shape[i] for i, k in total.items() if a.size and k % a.shape[i]}
+    if not places:  # the result is a copy all the same
         return alias(a) if isinstance(a, Tensor) else a.copy()
-    return unordered(a, given)
+    return unordered(linear.roll(a, tuple(places.values()), tuple(places)), a)
 
 
 @implements(np.tile)

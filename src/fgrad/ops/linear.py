@@ -44,6 +44,7 @@ from fgrad.core.stored import (
     REAL,
     Stored,
     are_axes,
+    integers,
     is_axis,
     is_dtype,
     is_flag,
@@ -300,6 +301,30 @@ def _run_convert(x: Any, *, dtype: np.dtype[Any]) -> Any:
     return (x.real if x.dtype.kind == "c" and dtype.kind not in "cb" else x).astype(dtype)
 
 
+def _run_roll(x: Any, *, shifts: Axes, axes: Axes) -> Any:
+    for k, i in zip(shifts, axes, strict=True):
+        x = np.concatenate([x[half] for half in _halves(x.shape[i] - k, i)], i)
+    return x
+
+
+def _inline_roll(x: Any, *, shifts: Axes, axes: Axes) -> list[Any]:
+    for k, i in zip(shifts, axes, strict=True):
+        halves = [bind("slice", x, index=half) for half in _halves(x.shape[i] - k, i)]
+        x = bind("concatenate", *halves, axis=i)
+    return [x]
+
+
+def _halves(cut: int, axis: int) -> list[tuple[slice, ...]]:
+    """Return the indices of what lies behind a place of an axis, and before it."""
+    before = (slice(None),) * axis
+    return [(*before, slice(cut, None)), (*before, slice(None, cut))]
+
+
+def roll(x: Any, shifts: Axes, axes: Axes) -> Any:
+    """Return `x` moved along each of `axes`, once, by less than its length; its adjoint moves back."""
+    return bind("roll", x, shifts=shifts, axes=axes)
+
+
 def _summed(x: Aval, axes: Axes) -> Aval:
     dtype = np.add.reduce(np.empty(0, x.dtype)).dtype if x.dtype.kind in "biu" else x.dtype
     return Aval(tuple(n for i, n in enumerate(x.shape) if i not in axes), dtype)
@@ -376,6 +401,25 @@ linear(
     parts=1,
     stored=Stored({"axes": are_axes}, fits=lambda x, *, axes: len(axes) == x.ndim),
     apart=lambda axis, _, saved: int(saved[-1]["axes"][axis]),
+)
+linear(
+    "roll",
+    run=_run_roll,
+    adjoint=lambda ct, x, *, shifts, axes: roll(
+        ct, tuple(x.shape[i] - k for k, i in zip(shifts, axes, strict=True)), axes
+    ),
+    shape=lambda x, **_: x,
+    batch=lambda x, *, shifts, axes: roll(x, shifts, shifted(axes)),
+    inline=_inline_roll,  # whose parts are compiled with what surrounds them
+    traits={REARRANGES, TOTAL},
+    parts=1,
+    stored=Stored(
+        {"shifts": integers(1), "axes": are_axes},
+        fits=lambda x, *, shifts, axes: (
+            len(shifts) == len(axes) and all(k < x.shape[i] for k, i in zip(shifts, axes, strict=True))
+        ),
+    ),
+    apart=lambda axis, _, saved: None if axis in saved[-1]["axes"] else axis,
 )
 linear(
     "broadcast_to",

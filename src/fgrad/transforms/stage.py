@@ -200,7 +200,8 @@ class Stage(Trace):
                 inlined = [self.operand(o) for o in primitive.inline(*args, **params)]
             if primitive.apply:
                 self._close(Region(primitive, tuple(map(self.operand, args)), params, inlined, start))
-            return tuple(StagedTracer(self, o) if isinstance(o, Var) else o for o in inlined)
+            outs = tuple([StagedTracer(self, o) if isinstance(o, Var) else o for o in inlined])
+            return outs if primitive.many else outs[0]
         return self._written(primitive, tuple([self.operand(a) for a in args]), params, weak)
 
     def process_alone(self, primitive: Primitive, values: Sequence[Any], params: dict[str, Any]) -> Any:
