@@ -272,25 +272,19 @@ def test_a_fork_has_workers_of_its_own():
 
 INTERRUPTED = """
 import _thread, time
-interrupts = 0
 for k in range(40):
     timer, seen = threading.Timer(0.0005 * (k % 7), _thread.interrupt_main), np.zeros(200_000)
     try:
         timer.start()
-        for _ in range(20):
+        while True:
             seen[:] = 0
             threads.share(loop, (seen,), seen.size, seen.size)
     except KeyboardInterrupt:
-        interrupts += 1
-    kept = seen.copy()
-    try:
-        timer.join()
-    except KeyboardInterrupt:
-        pass
+        kept = seen.copy()
+    timer.join()
     time.sleep(0.001)
     assert (seen == kept).all(), "somebody still writes"
     assert (kept == kept[0]).all(), "half a loop"
-assert interrupts > 5, interrupts
 assert (run() == expected).all()
 """
 
