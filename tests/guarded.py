@@ -15,6 +15,7 @@ import ctypes
 import mmap
 import os
 import sys
+from itertools import product
 
 import numpy as np
 
@@ -167,12 +168,13 @@ def of_rows():
 
 
 def of_scans():
-    """Run running sums and sorts."""
+    """Run scans and sorts."""
     for dtype in "fd":
         for shape in (*SHAPES, (2, 3, 515), (1, 1, 1)):
-            for axis in range(len(shape)):
-                for backwards in (False, True):
-                    scans.cumsum(new(*shape, dtype=dtype), axis, backwards=backwards)
+            for axis, backwards, what in product(range(len(shape)), (False, True), scans.STEPS):
+                count = 2 if what.startswith("recur") else 1
+                operands = (new(*shape, dtype=dtype) for _ in range(count))
+                scans.scanned(what, axis, *operands, backwards=backwards)
         for r, n in SHAPES:
             sorting.stable_order(new(r, n, dtype=dtype))
             outer.outer(new(r, n, dtype=dtype), new(r, 3, dtype=dtype))

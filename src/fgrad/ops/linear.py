@@ -249,24 +249,40 @@ def _mean_adjoint(ct: Any, x: Aval, *, axes: Axes) -> Any:
     return _sum_adjoint(ct / math.prod([x.shape[i] for i in axes]), x, axes=axes)
 
 
-def _has_kernel(x: Any, axis: int) -> bool:
-    """Return whether compiled code adds along `axis`: large arrays with several sums to run side by side."""
-    return (
-        x.__class__ is np.ndarray
-        and x.size >= LARGE
-        and x.dtype in FLOATS
-        and math.prod(x.shape[:axis]) * math.prod(x.shape[axis + 1 :]) >= SIDE_BY_SIDE
-    )
+def scanned(
+    what: str, axis: int, *operands: Any, backwards: bool = False, least: int = SIDE_BY_SIDE
+) -> Any | None:
+    """Return a scan of `kernels.scans` of large arrays.
+
+    Args:
+        what: which one.
+        axis: the axis.
+        *operands: what it takes.
+        backwards: whether it begins at the end.
+        least: how many scans have to run side by side for it to gain anything.
+
+    Returns:
+        The array; None where slower code has to compute it: of other dtypes, of devices, or as NumPy may have
+        something to say of a result that is infinite or NaN.
+    """
+    x = operands[-1]
+    if x.__class__ is not np.ndarray or x.size < LARGE or x.size < least * x.shape[axis]:
+        return None
+    if x.dtype not in FLOATS or any(v.shape != x.shape or v.dtype != x.dtype for v in operands):
+        return None
+    out = backend("scans").scanned(what, axis, *operands, backwards=backwards)
+    ends = out[(*(slice(None),) * axis, 0 if backwards else -1)]  # what is not finite stays so
+    return out if is_finite(ends) else None
 
 
 def _run_cumsum(x: Any, *, axis: int) -> Any:
-    return backend("scans").cumsum(x, axis) if _has_kernel(x, axis) else np.cumsum(x, axis)
+    found = scanned("cumsum", axis, x)
+    return np.cumsum(x, axis) if found is None else found
 
 
 def _cumsum_adjoint(ct: Any, x: Aval, *, axis: int) -> Any:
-    if _has_kernel(ct, axis):
-        return backend("scans").cumsum(ct, axis, backwards=True)
-    return reverse(bind("cumsum", reverse(ct, axis), axis=axis), axis)
+    found = scanned("cumsum", axis, ct, backwards=True)
+    return reverse(bind("cumsum", reverse(ct, axis), axis=axis), axis) if found is None else found
 
 
 def _run_broadcast(x: Any, *, shape: Shape) -> Any:

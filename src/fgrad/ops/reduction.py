@@ -31,6 +31,7 @@ from fgrad.ops.linear import (
     expand,
     reshape,
     reverse,
+    scanned,
     shifted,
     sum_axes,
 )
@@ -97,6 +98,9 @@ def _prod(ct: Any, x: Any, *, axes: Axes) -> Any:
 
 def _products_before(x: Any, axis: int) -> Any:
     """Return at each place along `axis` the product of the elements before it."""
+    found = scanned("products_before", axis, x)
+    if found is not None:
+        return found
     full = (slice(None),) * axis
     if x.shape[axis] == 0:
         return x
@@ -111,6 +115,9 @@ def _recur(a: Any, b: Any, axis: int) -> Any:
 
 def _run_recur(a: Any, b: Any, *, axis: int) -> Any:
     """Return y with y_i = a_i y_(i-1) + b_i along `axis`, from y_(-1) = 0."""
+    found = scanned("recur", axis, a, b, least=1)
+    if found is not None:
+        return found
     a, b = np.broadcast_arrays(np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0))
     return np.moveaxis(_recurrence(a, b), 0, axis)
 
@@ -164,7 +171,15 @@ def _before(x: Any, axis: int) -> Any:
 
 def _suffix(ct: Any, a: Any, axis: int) -> Any:
     """Return s with s_i = ct_i + a_(i+1) s_(i+1): what each place of a recurrence contributes in all."""
+    found = scanned("recur_adjoint", axis, a, ct, backwards=True, least=1)
+    if found is not None:
+        return found
     return reverse(_recur(_before(reverse(a, axis), axis), reverse(ct, axis), axis), axis)
+
+
+def _run_cumprod(x: Any, *, axis: int) -> Any:
+    found = scanned("cumprod", axis, x)
+    return np.cumprod(x, axis) if found is None else found
 
 
 def _cumprod(ct: Any, x: Any, *, axis: int) -> Any:
@@ -196,7 +211,7 @@ _reduction(
 register(
     Primitive(
         "cumprod",
-        run=lambda x, *, axis: np.cumprod(x, axis),
+        run=_run_cumprod,
         vjp=by_argument(_cumprod),
         shape=lambda x, *, axis: Aval(x.shape, np.cumprod(np.empty(0, x.dtype)).dtype),
         batch=lambda _, x, *, axis: bind("cumprod", x, axis=axis + 1),
